@@ -1,0 +1,83 @@
+"""GPU targets: what `.target` may say, from which PTX version, and what an SM of it holds.
+
+Sources: PTX ISA 11.1.2 (`.target`) and its release notes for the version that introduced each name;
+CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", for the sizes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+Version = tuple[int, int]
+
+KIB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One name `.target` accepts.
+
+    `sm` is the number in the name; `suffix` is "", "a" (architecture-specific) or "f"
+    (family-specific). `ptx` is the first PTX version that knows the name. `shared` is the most
+    shared memory, in bytes, one CTA can be given (dynamic, opt-in). `sms` is a typical number of
+    multiprocessors, used only to choose schedules.
+    """
+
+    sm: int
+    suffix: str
+    ptx: Version
+    shared: int
+    sms: int
+
+    @property
+    def name(self) -> str:
+        return f"sm_{self.sm}{self.suffix}"
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers of one SM; one thread may have at most 255 of them."""
+        return 64 * 1024
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _family(sm: int, shared: int, sms: int, **suffixes: Version) -> tuple[Target, ...]:
+    names = {"base": "", "a": "a", "f": "f"}
+    return tuple(Target(sm, names[key], ptx, shared * KIB, sms) for key, ptx in suffixes.items())
+
+
+_ROWS = (
+    *_family(70, 96, 80, base=(6, 0)),
+    *_family(72, 96, 8, base=(6, 1)),
+    *_family(75, 64, 40, base=(6, 3)),
+    *_family(80, 163, 108, base=(7, 0)),
+    *_family(86, 99, 84, base=(7, 1)),
+    *_family(87, 163, 16, base=(7, 4)),
+    *_family(89, 99, 128, base=(7, 8)),
+    *_family(90, 227, 132, base=(7, 8), a=(8, 0)),
+    *_family(100, 227, 148, base=(8, 6), a=(8, 6), f=(8, 8)),
+    *_family(103, 227, 148, base=(8, 8), a=(8, 8), f=(8, 8)),
+    *_family(110, 227, 20, base=(9, 0), a=(9, 0), f=(9, 0)),
+    *_family(120, 99, 170, base=(8, 7), a=(8, 7), f=(8, 8)),
+    *_family(121, 99, 48, base=(8, 8), a=(8, 8), f=(8, 8)),
+)
+
+TARGETS = {row.name: row for row in _ROWS}
+
+
+class UnknownTarget(ValueError):
+    """A target name that no row has."""
+
+
+def target(name: str) -> Target:
+    """The row of the target called `name`, such as "sm_90a".
+
+    Raises:
+        UnknownTarget: naming the known targets.
+    """
+    if name in TARGETS:
+        return TARGETS[name]
+    hint = "" if re.fullmatch(r"sm_\d+[af]?", name) else " (a target is written like sm_90a)"
+    raise UnknownTarget(f"unknown target '{name}'{hint}; known targets: {', '.join(TARGETS)}")

@@ -1,0 +1,190 @@
+"""Fragment layouts as bit maps, and what follows from them.
+
+Which lane of a warp holds which element of a matrix, and in which place of its registers, is
+linear over bits in every instruction of the ISA: each bit of the lane number and each bit of the
+element number carries exactly one bit of the row or of the column. So a layout is one line::
+
+    c1 c2 r0 r1 r2 | c0 r3 c3        A of m16n8k16, f16
+
+Left of the bar are the 5 bits of the lane, least significant first; right of it the bits of the
+element number within a lane. `r3` says that this bit is bit 3 of the row. Everything else (element
+positions, register counts and packing, the `ldmatrix` that loads the fragment) is derived.
+
+A fragment larger than its layout's base tile repeats it: tile after tile, row by row of tiles, each
+taking the next elements of a lane.
+
+Sources: PTX ISA 9.7.14.5 (Matrix Fragments), where the same maps are figures and formulas; "Linear
+Layouts: Robust Code Generation of Efficient Tensor Computation Using F2" (Zhou et al., 2025).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+LANES = 32
+
+
+class Bit(NamedTuple):
+    """Bit `index` of the row (axis "r") or of the column (axis "c")."""
+
+    axis: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.axis}{self.index}"
+
+
+def row(index: int) -> Bit:
+    """Bit `index` of the row."""
+    return Bit("r", index)
+
+
+def column(index: int) -> Bit:
+    """Bit `index` of the column."""
+    return Bit("c", index)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A bijection from (lane, element) to (row, column) of a 2^r x 2^c matrix.
+
+    Raises:
+        ValueError: if the lane does not have 5 bits, or a bit of the row or column is carried
+            twice or not at all.
+    """
+
+    lane: tuple[Bit, ...]
+    element: tuple[Bit, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.lane) != 5:
+            raise ValueError(f"a warp has 5 lane bits, the layout '{self}' gives {len(self.lane)}")
+        bits = self.lane + self.element
+        for axis in "rc":
+            indices = sorted(b.index for b in bits if b.axis == axis)
+            if indices != list(range(len(indices))):
+                name = "row" if axis == "r" else "column"
+                raise ValueError(f"the layout '{self}' must carry each {name} bit once, got bits {indices}")
+
+    @staticmethod
+    def parse(text: str) -> Layout:
+        """Reads the notation `c1 c2 r0 r1 r2 | c0 r3 c3`."""
+        halves = text.split("|")
+        if len(halves) != 2:
+            raise ValueError(f"expected a layout 'lane bits | element bits', got '{text}'")
+        lane, element = (tuple(_bit(word) for word in half.split()) for half in halves)
+        return Layout(lane, element)
+
+    def __str__(self) -> str:
+        lane, element = (" ".join(map(str, half)) for half in (self.lane, self.element))
+        return f"{lane} | {element}".rstrip()
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows of the base tile."""
+        return 1 << sum(b.axis == "r" for b in self.lane + self.element)
+
+    @cached_property
+    def columns(self) -> int:
+        """Columns of the base tile."""
+        return 1 << sum(b.axis == "c" for b in self.lane + self.element)
+
+    @property
+    def elements(self) -> int:
+        """Elements of the base tile that one lane holds."""
+        return 1 << len(self.element)
+
+    def position(self, lane: int, element: int) -> tuple[int, int]:
+        """(row, column) of element number `element` of lane `lane` in the base tile."""
+        place = {"r": 0, "c": 0}
+        for bits, value in ((self.lane, lane), (self.element, element)):
+            for i, bit in enumerate(bits):
+                place[bit.axis] |= (value >> i & 1) << bit.index
+        return place["r"], place["c"]
+
+    def element_offset(self, element: int) -> tuple[int, int]:
+        """(row, column) that element number `element` adds to its lane's own position."""
+        return self.position(0, element)
+
+    def positions(self, rows: int | None = None, columns: int | None = None) -> NDArray[np.intp]:
+        """Where each element of a fragment lies: an array (32, elements per lane, 2) of (row, column).
+
+        `rows` and `columns` default to the base tile; multiples of it repeat the tile, row by row.
+
+        Raises:
+            ValueError: if they are not multiples of the base tile.
+        """
+        import numpy as np
+
+        down, across = self.tiles(rows or self.rows, columns or self.columns)
+        base = np.array([[self.position(lane, e) for e in range(self.elements)] for lane in range(LANES)])
+        tiles = [base + (i * self.rows, j * self.columns) for i in range(down) for j in range(across)]
+        return np.concatenate(tiles, axis=1)
+
+    def tiles(self, rows: int, columns: int) -> tuple[int, int]:
+        """How many base tiles a rows x columns fragment has, down and across.
+
+        Raises:
+            ValueError: if rows or columns is not a positive multiple of the base tile's.
+        """
+        if rows <= 0 or columns <= 0 or rows % self.rows or columns % self.columns:
+            raise ValueError(
+                f"expected a fragment of whole {self.rows}x{self.columns} tiles, got {rows}x{columns}"
+            )
+        return rows // self.rows, columns // self.columns
+
+    def inverse(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """From (row, column) of the base tile to (lane, element)."""
+        places = ((lane, e) for lane in range(LANES) for e in range(self.elements))
+        return {self.position(*place): place for place in places}
+
+    def transposed(self) -> Layout:
+        """The layout of the transposed matrix: rows and columns change places."""
+        lane, element = (tuple(Bit("c" if b.axis == "r" else "r", b.index) for b in half)
+                         for half in (self.lane, self.element))  # fmt: skip
+        return Layout(lane, element)
+
+
+def _bit(word: str) -> Bit:
+    match = re.fullmatch(r"([rc])(\d+)", word)
+    if match is None:
+        raise ValueError(f"expected a layout bit such as r0 or c3, got '{word}'")
+    return Bit(match[1], int(match[2]))
+
+
+@lru_cache(maxsize=None)
+def multiplicand(rows: int, columns: int, bits: int) -> Layout:
+    """The fragment of a `.row` A operand of rows x columns elements of `bits` bits.
+
+    One rule covers every m8n8k* and m16n8k* shape: a lane's 32-bit registers run along the columns
+    (the k dimension), four lanes side by side; lanes then go down eight rows; what is left of rows, then
+    of columns, goes to further registers. Elements wider than a register count as one register.
+    Source: PTX ISA 9.7.14.5.1 to 9.7.14.5.13. For B (k x n) take the transposed layout of (n, k).
+    """
+    packed = max(1, 32 // bits).bit_length() - 1
+    row_bits, column_bits = rows.bit_length() - 1, columns.bit_length() - 1
+    lane = (column(packed), column(packed + 1), row(0), row(1), row(2))
+    element = (
+        *(column(i) for i in range(packed)),
+        *(row(i) for i in range(3, row_bits)),
+        *(column(i) for i in range(packed + 2, column_bits)),
+    )
+    return Layout(lane, element)
+
+
+@lru_cache(maxsize=None)
+def accumulator(rows: int, columns: int) -> Layout:
+    """The fragment of C and D of m8n8k* and m16n8k*: pairs of columns, whatever the element type.
+
+    Source: PTX ISA 9.7.14.5.2 to 9.7.14.5.13.
+    """
+    row_bits, column_bits = rows.bit_length() - 1, columns.bit_length() - 1
+    element = (column(0), *(row(i) for i in range(3, row_bits)), *(column(i) for i in range(3, column_bits)))
+    return Layout((column(1), column(2), row(0), row(1), row(2)), element)

@@ -1,0 +1,1 @@
+"""The dialect `ptx`: what one thread executes."""

@@ -1,0 +1,209 @@
+"""PTX text as plain frozen records: what the parser makes and the interpreter and the checker read.
+
+Nothing here knows what an instruction means. Spellings are kept as written, so that a record
+prints back as the text it came from up to white space.
+Source: PTX ISA, chapters 4 (Syntax) and 5 (State Spaces, Types, and Variables).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A declared register or a special one, as spelled: `%r1`, `%p0`, `%tid.x`, `%v.y`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Immediate:
+    """A literal as spelled: `16`, `-1`, `0xFF`, `0f3F800000` (f32 bits), `0d...` (f64 bits), `1.5`."""
+
+    text: str
+
+    @cached_property
+    def value(self) -> int | float:
+        """The literal's value; a float for `0f`, `0d` and decimal-point literals."""
+        text = self.text
+        if text[:2] in ("0f", "0F"):
+            return struct.unpack("<f", struct.pack("<I", int(text[2:], 16)))[0]
+        if text[:2] in ("0d", "0D"):
+            return struct.unpack("<d", struct.pack("<Q", int(text[2:], 16)))[0]
+        digits = text.lstrip("+-")
+        if digits[:2] not in ("0x", "0X") and any(c in digits for c in ".eE"):
+            return float(text)
+        return integer(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A label, variable, parameter or function name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`[base+offset]`; the offset is in bytes."""
+
+    base: Register | Symbol | Immediate
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """`{a, b, ...}`."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """`a|b`: a destination and its predicate, as `setp` and `shfl` write them."""
+
+    first: Operand
+    second: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """`!p`: a predicate read negated."""
+
+    register: Register
+
+
+Operand: TypeAlias = Register | Immediate | Symbol | Address | Vector | Pair | Not
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """`@p` or `@!p`."""
+
+    register: str
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One statement `@guard opcode operands;`. `opcode` is the whole dotted spelling."""
+
+    opcode: str
+    operands: tuple[Operand, ...]
+    guard: Guard | None = None
+    line: int = 0
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    name: str
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RegDecl:
+    """`.reg .type name<count>;`; count None declares the one register `name`. `type` has no dot."""
+
+    type: str
+    name: str
+    count: int | None = None
+    line: int = 0
+
+    def names(self) -> tuple[str, ...]:
+        """The registers declared: `%r<3>` declares %r0, %r1, %r2."""
+        if self.count is None:
+            return (self.name,)
+        return tuple(f"{self.name}{i}" for i in range(self.count))
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A declaration in a state space: `.extern .shared .align 16 .b8 name[count] = init;`.
+
+    `space` is "shared", "global", "const", "local" or "param" (module or function scope);
+    `count` is None for a scalar, 0 for an array of unknown size `[]`; `init` is the text after `=`.
+    `linking` is "", "extern", "visible" or "weak"; `vector` is 1, 2 or 4.
+    `pointer` keeps the parameter attributes (`.ptr .global .align 16`) as written, or "".
+    """
+
+    space: str
+    type: str
+    name: str
+    count: int | None = None
+    align: int | None = None
+    linking: str = ""
+    vector: int = 1
+    init: str | None = None
+    pointer: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """Any other dotted statement kept as written (`.loc 1 2 3`, `.pragma "nounroll";`)."""
+
+    text: str
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A `//` comment that has its line to itself; other comments are white space."""
+
+    text: str
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """`{ ... }` inside a function: its declarations end with it."""
+
+    body: tuple[Statement, ...]
+    line: int = 0
+
+
+Statement: TypeAlias = Instruction | Label | RegDecl | Variable | Directive | Comment | Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """`.entry` (kernel) or `.func`. `directives` are those between header and body, as written
+    (".maxntid 256, 1, 1"). `body` is None for a declaration."""
+
+    name: str
+    entry: bool
+    parameters: tuple[Variable, ...]
+    body: tuple[Statement, ...] | None
+    linking: str = ""
+    returns: tuple[Variable, ...] = ()
+    directives: tuple[str, ...] = ()
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A PTX translation unit. `version` is (major, minor); `targets` is e.g. ("sm_90a",)."""
+
+    version: tuple[int, int]
+    targets: tuple[str, ...]
+    address_size: int
+    items: tuple[Function | Variable | Directive | Comment, ...]
+
+    @property
+    def functions(self) -> dict[str, Function]:
+        """Functions with a body, by name."""
+        return {f.name: f for f in self.items if isinstance(f, Function) and f.body is not None}
+
+
+def integer(text: str) -> int:
+    """The value of a PTX integer literal: decimal, 0x hexadecimal, 0b binary, leading-0 octal, optional U."""
+    sign, digits = (-1, text[1:]) if text[:1] == "-" else (1, text.lstrip("+"))
+    digits = digits.rstrip("U")
+    if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
+        return sign * int(digits, 8)
+    return sign * int(digits, 0)

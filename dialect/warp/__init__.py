@@ -1,0 +1,1 @@
+"""The dialect `warp`: fragments, and the operations that the 32 lanes of a warp execute together."""
