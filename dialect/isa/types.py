@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ElementType:
-    """One matrix element type, by its PTX name.
+    """One matrix element type, by its PTX name, and what MLIR calls it (the same unless `mlir` says so).
 
     `bits` is the width in memory and in a packed register; `exponent` and `mantissa` are field
     widths of a binary floating-point format (0 for integers); `signed` matters for integers only.
@@ -21,6 +21,7 @@ class ElementType:
     exponent: int = 0
     mantissa: int = 0
     signed: bool = True
+    mlir: str = ""
 
     def __post_init__(self) -> None:
         if self.exponent and 1 + self.exponent + self.mantissa > self.bits:
@@ -48,6 +49,7 @@ _ROWS = (
 )
 
 ELEMENT_TYPES = {row.name: row for row in _ROWS}
+BY_MLIR_NAME = {row.mlir or row.name: row for row in _ROWS}
 
 
 def element_type(name: str) -> ElementType:

@@ -1,0 +1,141 @@
+"""The schedule of one matrix product: every choice the lowering makes, made once.
+
+A schedule is chosen by the pass `warp-schedule`, stays visible in the IR as `#warp.schedule<...>`, and
+is written the same way on the command line: `cta=128,256,64 warp=64,64 stages=3`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+from .isa.mma import Shape
+
+SWIZZLES = (16, 32, 64, 128)
+
+
+class ScheduleError(ValueError):
+    """A schedule that contradicts itself or does not fit the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How one product is cut up.
+
+    `cta` is (M, N, K) of the tile a CTA computes per step; `warp` is (M, N) of a warp's part of it;
+    `mma` the instruction; `stages` the shared-memory buffers in flight (1: no overlap); `swizzle` the
+    widest line, in bytes, within which 16-byte chunks of shared memory are permuted (16: none);
+    `group` how many rows of CTA tiles are walked together, for reuse in L2; `accumulate` the element
+    type of the accumulators.
+
+    Raises:
+        ScheduleError: if tiles do not divide one another, or a number is out of range.
+    """
+
+    cta: tuple[int, int, int]
+    warp: tuple[int, int]
+    mma: Shape
+    stages: int
+    swizzle: int = 128
+    group: int = 8
+    accumulate: str = "f32"
+
+    def __post_init__(self) -> None:
+        if min(*self.cta, *self.warp) <= 0:
+            raise ScheduleError(f"tile sizes must be positive, got cta = {self.cta}, warp = {self.warp}")
+        for axis, tile, step in zip("MN", self.cta, self.warp, strict=False):
+            if tile % step:
+                raise ScheduleError(f"the warp tile must divide the CTA tile, got {step} against {tile} along {axis}")
+        for axis, tile, step in zip("MNK", (*self.warp, self.cta[2]), self.mma, strict=True):
+            if tile % step:
+                raise ScheduleError(
+                    f"tiles must be multiples of the instruction {self.mma}, got {tile} along {axis} "
+                    f"(the next multiple is {-(-tile // step) * step})"
+                )
+        if self.threads > 1024:
+            raise ScheduleError(
+                f"a CTA has at most 1024 threads, {self.warps} warps take {self.threads}; use larger warp tiles"
+            )
+        if self.stages < 1:
+            raise ScheduleError(f"at least one stage is needed, got {self.stages}")
+        if self.swizzle not in SWIZZLES:
+            raise ScheduleError(f"swizzle must be one of {SWIZZLES} bytes, got {self.swizzle}")
+        if self.group < 1:
+            raise ScheduleError(f"group must be at least 1, got {self.group}")
+
+    @property
+    def warps(self) -> int:
+        """Warps of a CTA."""
+        return (self.cta[0] // self.warp[0]) * (self.cta[1] // self.warp[1])
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps
+
+    def shared_bytes(self, element_bits: int) -> int:
+        """Shared memory of one CTA for operands of `element_bits` bits."""
+        m, n, k = self.cta
+        return self.stages * (m + n) * k * element_bits // 8
+
+    @property
+    def accumulator_registers(self) -> int:
+        """Registers per lane that hold f32 accumulators."""
+        return self.warp[0] * self.warp[1] // 32
+
+    def __str__(self) -> str:
+        return ", ".join(f"{f.name} = {_show(getattr(self, f.name))}" for f in fields(self))
+
+    def with_options(self, options: Mapping[str, object]) -> Schedule:
+        """This schedule with some fields replaced, given as text, numbers or sequences.
+
+        Raises:
+            ScheduleError: naming the option that is unknown or cannot be read.
+        """
+        return replace(self, **parse_options(options))
+
+
+NAMES = tuple(f.name for f in fields(Schedule))
+
+
+def _show(value: object) -> str:
+    return "x".join(map(str, value)) if type(value) is tuple else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def parse_options(options: Mapping[str, object]) -> dict[str, object]:
+    """Reads schedule fields from text, numbers or sequences.
+
+    Raises:
+        ScheduleError: naming the option that is unknown or cannot be read.
+    """
+    return {name: _read(name, value) for name, value in options.items()}
+
+
+def _read(name: str, value: object) -> object:
+    if name in ("cta", "warp"):
+        return _sizes(name, value, 3 if name == "cta" else 2)
+    if name == "mma":
+        try:
+            return value if isinstance(value, Shape) else Shape.parse(str(value))
+        except ValueError as e:
+            raise ScheduleError(f"schedule option mma: {e}") from None
+    if name == "accumulate":
+        return str(value)
+    if name in NAMES:
+        return _sizes(name, value, 1)[0]
+    raise ScheduleError(f"unknown schedule option '{name}'; known: {', '.join(NAMES)}")
+
+
+def _sizes(name: str, value: object, count: int) -> tuple[int, ...]:
+    parts: Sequence[object]
+    if isinstance(value, str):
+        parts = value.replace("x", ",").split(",")
+    else:
+        parts = list(value) if isinstance(value, (tuple, list)) else [value]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    try:
+        numbers = tuple(int(str(part)) for part in parts)
+    except ValueError:
+        numbers = ()
+    if len(numbers) != count:
+        expected = "one number" if count == 1 else f"{count} numbers"
+        raise ScheduleError(f"schedule option {name}: expected {expected}, got '{value}'")
+    return numbers

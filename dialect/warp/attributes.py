@@ -1,0 +1,254 @@
+"""Attributes and types of the dialect `warp`."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float16Type,
+    Float32Type,
+    IntAttr,
+    IntegerAttr,
+    MemRefLayoutAttr,
+    MemRefType,
+    ModuleOp,
+    StringAttr,
+)
+from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, TypeAttribute
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from ..isa.targets import Target, UnknownTarget, target
+from ..isa.types import BY_MLIR_NAME, ElementType
+from ..layout import Layout
+from ..schedule import SWIZZLES, Schedule, ScheduleError, parse_options
+
+ROLES = ("a", "b", "acc")
+SHARED_SPACE = 3
+"""The memory space number of shared memory, as in MLIR's NVVM and LLVM's NVPTX."""
+
+MLIR_TYPES: dict[str, TypeAttribute] = {"f16": Float16Type(), "bf16": BFloat16Type(), "f32": Float32Type()}
+
+
+def memory_space(memory: MemRefType) -> int:
+    """The number of a memref's memory space; 0, global memory, when it names none."""
+    space = memory.memory_space
+    return space.value.data if isinstance(space, IntegerAttr) else 0
+
+
+def element_row(attribute: Attribute) -> ElementType | None:
+    """The ISA's element type behind an MLIR element type, if it has one."""
+    return BY_MLIR_NAME.get(str(attribute))
+
+
+@irdl_attr_definition
+class LayoutAttr(Data[Layout]):
+    """A fragment layout: `#warp.layout<c1 c2 r0 r1 r2 | c0 r3 c3>`."""
+
+    name = "warp.layout"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Layout:
+        with parser.in_angle_brackets():
+            return parse_layout(parser)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(str(self.data))
+
+
+def parse_layout(parser: AttrParser) -> Layout:
+    """Reads layout bits up to the closing delimiter."""
+    position, halves = parser.pos, ([], [])
+    words: list[str]
+    for i, words in enumerate(halves):
+        while (word := parser.parse_optional_identifier()) is not None:
+            words.append(word)
+        if i == 0:
+            parser.parse_punctuation("|")
+    try:
+        return Layout.parse(" | ".join(" ".join(half) for half in halves))
+    except ValueError as e:
+        parser.raise_error(str(e), position)
+
+
+@irdl_attr_definition
+class FragmentType(ParametrizedAttribute, TypeAttribute):
+    """A matrix held by a warp in registers: `!warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>`.
+
+    The role says which operand of a product it is (`a`, `b` or `acc`); rows x columns is the whole
+    matrix, B being k x n. The layout covers its base tile and repeats, tile after tile, row by row.
+    """
+
+    name = "warp.fragment"
+
+    role: StringAttr
+    rows: IntAttr
+    columns: IntAttr
+    element_type: TypeAttribute
+    layout: LayoutAttr
+
+    @staticmethod
+    def of(role: str, rows: int, columns: int, element_type: TypeAttribute, layout: Layout) -> FragmentType:
+        return FragmentType(StringAttr(role), IntAttr(rows), IntAttr(columns), element_type, LayoutAttr(layout))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return self.rows.data, self.columns.data
+
+    @property
+    def element(self) -> ElementType:
+        """The ISA's row of the element type."""
+        row = element_row(self.element_type)
+        if row is None:
+            raise VerifyException(f"expected an element type of a matrix instruction, got {self.element_type}")
+        return row
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Base tiles down and across."""
+        return self.layout.data.tiles(*self.shape)
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers each lane gives to the fragment."""
+        return self.shape[0] * self.shape[1] * self.element.bits // (32 * 32)
+
+    def with_element(self, element_type: TypeAttribute) -> FragmentType:
+        """The same fragment of another element type."""
+        return FragmentType(self.role, self.rows, self.columns, element_type, self.layout)
+
+    def verify(self) -> None:
+        if self.role.data not in ROLES:
+            raise VerifyException(f"expected a fragment role of {', '.join(ROLES)}, got '{self.role.data}'")
+        layout = self.layout.data
+        try:
+            layout.tiles(*self.shape)
+        except ValueError as e:
+            raise VerifyException(str(e)) from None
+        if (layout.elements * self.element.bits) % 32:
+            raise VerifyException(
+                f"expected a base tile that fills whole 32-bit registers, the layout gives each lane "
+                f"{layout.elements} x {self.element.name}"
+            )
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        with parser.in_angle_brackets():
+            role = parser.parse_keyword_in(ROLES, " as the fragment's role")
+            parser.parse_punctuation(",")
+            shape, element_type = parser.parse_ranked_shape()
+            if len(shape) != 2:
+                parser.raise_error(f"expected a fragment of rank 2, got rank {len(shape)}")
+            parser.parse_punctuation(",")
+            with parser.in_square_brackets():
+                layout = parse_layout(parser)
+        rows, columns = shape
+        return [StringAttr(role), IntAttr(rows), IntAttr(columns), element_type, LayoutAttr(layout)]
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(f"{self.role.data}, {self.rows.data}x{self.columns.data}x")
+            printer.print_attribute(self.element_type)
+            printer.print_string(f", [{self.layout.data}]")
+
+
+@irdl_attr_definition
+class SwizzleAttr(Data[int], MemRefLayoutAttr):
+    """The layout of a tile in shared memory: `#warp.swizzle<128>`.
+
+    The last dimension is cut into panels of this many bytes; a panel stores its rows one after another;
+    and within a line the 16-byte chunks are permuted: bits 4 and up of the byte address are XORed with
+    bits 7 and up, as many as number the chunks of a line. Eight rows of one chunk column then lie in
+    different banks. These are the 32-, 64- and 128-byte swizzles of the bulk tensor copies
+    (PTX ISA 5.5.5, Swizzling Modes); 16 permutes nothing.
+    """
+
+    name = "warp.swizzle"
+
+    def verify(self) -> None:
+        if self.data not in SWIZZLES:
+            raise VerifyException(f"expected a swizzle of {', '.join(map(str, SWIZZLES))} bytes, got {self.data}")
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> int:
+        with parser.in_angle_brackets():
+            return parser.parse_integer(allow_negative=False, allow_boolean=False)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(str(self.data))
+
+    def get_affine_map(self) -> AffineMap:
+        raise VerifyException("#warp.swizzle permutes address bits and has no affine map")
+
+
+@irdl_attr_definition
+class ScheduleAttr(Data[Schedule]):
+    """The schedule of one product: `#warp.schedule<cta = 128x256x64, warp = 64x64, ...>`."""
+
+    name = "warp.schedule"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Schedule:
+        options: dict[str, object] = {}
+
+        def parse_field() -> None:
+            name = parser.parse_identifier(" as a schedule field")
+            parser.parse_punctuation("=")
+            if (word := parser.parse_optional_identifier()) is not None:
+                options[name] = word
+            else:
+                options[name] = parser.parse_dimension_list()
+
+        position = parser.pos
+        parser.parse_comma_separated_list(parser.Delimiter.ANGLE, parse_field)
+        missing = [f.name for f in fields(Schedule) if f.name not in options]
+        if missing:
+            parser.raise_error(f"the schedule lacks {', '.join(missing)}", position)
+        try:
+            return Schedule(**parse_options(options))  # pyright: ignore[reportArgumentType]
+        except ScheduleError as e:
+            parser.raise_error(str(e), position)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(str(self.data))
+
+
+@irdl_attr_definition
+class TargetAttr(Data[Target]):
+    """The GPU that a module is compiled for, on the module as `warp.target = #warp.target<sm_90a>`."""
+
+    name = "warp.target"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Target:
+        with parser.in_angle_brackets():
+            position, name = parser.pos, parser.parse_identifier(" as a target name")
+            try:
+                return target(name)
+            except UnknownTarget as e:
+                parser.raise_error(str(e), position)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(self.data.name)
+
+    def set_on(self, module: ModuleOp) -> None:
+        module.attributes[self.name] = self
+
+
+def target_of(op: Operation) -> Target | None:
+    """The target of the module that `op` is in, if one is set."""
+    parent: Operation | None = op
+    while parent is not None:
+        if isinstance(attribute := parent.attributes.get(TargetAttr.name), TargetAttr):
+            return attribute.data
+        parent = parent.parent_op()
+    return None

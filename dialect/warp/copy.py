@@ -1,0 +1,127 @@
+"""Tiles from global to shared memory, by all threads of a CTA: `warp.copy`, `warp.commit`, `warp.wait`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, IntegerAttr, MemRefType, UnitAttr, i64
+from xdsl.ir import SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
+from xdsl.utils.exceptions import VerifyException
+
+from .attributes import SHARED_SPACE, memory_space
+from .memory import bounds, verify_indices
+
+
+@irdl_op_definition
+class CopyOp(IRDLOperation):
+    """Copies the tile at `source[indices]` to shared memory, each thread of the CTA its part.
+
+    The tile is the last two dimensions of the destination, whose leading dimensions are indexed (the
+    stage of a pipeline). Elements outside the source are written as zero; `in_bounds` [rows, columns]
+    promises that there are none. All threads of the CTA execute the copy, and see the tile after a
+    `gpu.barrier`. With `async` it is in flight until a `warp.wait` that covers its `warp.commit`::
+
+        warp.copy %A[%m, %k] to %As[%stage] {async} : memref<256x192xf16> to memref<4x128x64xf16, #warp.swizzle<128>, 3>
+    """
+
+    name = "warp.copy"
+
+    source = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    destination = operand_def(MemRefType)
+    stage = var_operand_def(IndexType())
+    is_async = opt_prop_def(UnitAttr, prop_name="async")
+    in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    assembly_format = (
+        "$source `[` $indices `]` `to` $destination `[` $stage `]` attr-dict `:` type($source) `to` type($destination)"
+    )
+
+    def __init__(
+        self,
+        source: SSAValue,
+        indices: Sequence[SSAValue],
+        destination: SSAValue,
+        stage: Sequence[SSAValue] = (),
+        *,
+        is_async: bool = False,
+        in_bounds: ArrayAttr[BoolAttr] | None = None,
+    ):
+        super().__init__(
+            operands=[source, list(indices), destination, list(stage)],
+            properties={"async": UnitAttr() if is_async else None, "in_bounds": in_bounds},
+        )
+
+    def verify_(self) -> None:
+        source, destination = self.source.type, self.destination.type
+        verify_indices("the source", source, self.indices)
+        if memory_space(destination) != SHARED_SPACE:
+            raise VerifyException(f"expected a destination in shared memory (space {SHARED_SPACE}), got {destination}")
+        rank = destination.get_num_dims()
+        if rank != 2 + len(self.stage):
+            raise VerifyException(
+                f"expected a destination of {len(self.stage)} stage index(es) and a tile, got rank {rank}"
+            )
+        if source.element_type != destination.element_type:
+            raise VerifyException(
+                f"expected source and destination of one element type, got {source.element_type} "
+                f"and {destination.element_type}"
+            )
+        bounds(self.in_bounds)
+
+
+@irdl_op_definition
+class CommitOp(IRDLOperation):
+    """Makes a group of the asynchronous copies issued since the last one. Source: PTX ISA 9.7.9.25.3.3."""
+
+    name = "warp.commit"
+
+    traits = traits_def(MemoryWriteEffect())
+    assembly_format = "attr-dict"
+
+
+@irdl_op_definition
+class WaitOp(IRDLOperation):
+    """Waits until at most `pending` groups of copies are in flight: `warp.wait 2`. Source: PTX ISA 9.7.9.25.3.4.
+
+    It covers the copies of the executing thread; a `gpu.barrier` makes those of the others visible.
+    """
+
+    name = "warp.wait"
+
+    pending = prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    def __init__(self, pending: int):
+        super().__init__(properties={"pending": IntegerAttr(pending, i64)})
+
+    def verify_(self) -> None:
+        if self.pending.value.data < 0:
+            raise VerifyException(f"expected a number of groups that may be in flight, got {self.pending.value.data}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> WaitOp:
+        pending = parser.parse_integer(allow_boolean=False)
+        attributes = parser.parse_optional_attr_dict()
+        return cls.create(properties={"pending": IntegerAttr(pending, i64)}, attributes=attributes)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.pending.value.data}")
+        printer.print_op_attributes(self.attributes)

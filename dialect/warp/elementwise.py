@@ -1,0 +1,118 @@
+"""Arithmetic on fragments, element by element: `warp.constant`, `warp.elementwise`, `warp.convert`."""
+
+from __future__ import annotations
+
+from enum import auto
+
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import ConstantLike, Pure
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
+
+from .attributes import FragmentType
+
+
+class Kind(StrEnum):
+    """What `warp.elementwise` computes; `Neg` takes one operand, the others two."""
+
+    Add = auto()
+    Sub = auto()
+    Mul = auto()
+    Max = auto()
+    Min = auto()
+    Neg = auto()
+
+    @property
+    def operands(self) -> int:
+        return 1 if self is Kind.Neg else 2
+
+
+@irdl_attr_definition
+class KindAttr(EnumAttribute[Kind], SpacedOpaqueSyntaxAttribute):
+    name = "warp.kind"
+
+
+@irdl_op_definition
+class ConstantOp(IRDLOperation):
+    """A fragment with the same value everywhere: `%z = warp.constant 0.0 : f32 : !warp.fragment<...>`."""
+
+    name = "warp.constant"
+
+    value = prop_def(FloatAttr)
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(Pure(), ConstantLike())
+    assembly_format = "$value attr-dict `:` type($fragment)"
+
+    def __init__(self, value: FloatAttr, fragment: FragmentType):
+        super().__init__(properties={"value": value}, result_types=[fragment])
+
+    def verify_(self) -> None:
+        expected = self.fragment.type.element_type
+        if self.value.type != expected:
+            raise VerifyException(f"expected a value of the fragment's element type {expected}, got {self.value.type}")
+
+
+@irdl_op_definition
+class ElementwiseOp(IRDLOperation):
+    """One operation on each element: `%r = warp.elementwise add %x, %y : !warp.fragment<...>`.
+
+    Rounded once, to nearest even; `max` and `min` return the number when one operand is NaN.
+    Source: PTX ISA 9.7.3 and 9.7.4.
+    """
+
+    name = "warp.elementwise"
+
+    kind = prop_def(KindAttr)
+    inputs = var_operand_def(FragmentType)
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$kind $inputs attr-dict `:` type($inputs) `->` type($fragment)"
+
+    def __init__(self, kind: Kind, *inputs: SSAValue):
+        super().__init__(operands=[inputs], properties={"kind": KindAttr(kind)}, result_types=[inputs[0].type])
+
+    def verify_(self) -> None:
+        kind, types = self.kind.data, [value.type for value in self.inputs]
+        if len(types) != kind.operands:
+            raise VerifyException(f"expected {kind.operands} operand(s) for {kind}, got {len(types)}")
+        if any(t != self.fragment.type for t in types):
+            got = ", ".join(map(str, types))
+            raise VerifyException(f"expected operands of the result's type {self.fragment.type}, got {got}")
+
+
+@irdl_op_definition
+class ConvertOp(IRDLOperation):
+    """Converts each element to another type, to nearest even: `%h = warp.convert %f : ... to ...`."""
+
+    name = "warp.convert"
+
+    input = operand_def(FragmentType)
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
+
+    def __init__(self, value: SSAValue, element_type: Attribute):
+        source = value.type
+        if not isinstance(source, FragmentType):
+            raise VerifyException(f"expected a fragment, got {source}")
+        super().__init__(operands=[value], result_types=[source.with_element(element_type)])  # pyright: ignore[reportArgumentType]
+
+    def verify_(self) -> None:
+        source, result = self.input.type, self.fragment.type
+        if source.with_element(result.element_type) != result:
+            raise VerifyException(f"expected only the element type to change, got {source} to {result}")

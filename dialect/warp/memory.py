@@ -1,0 +1,252 @@
+"""Fragments from and to memory: `warp.load`, `warp.store`, `warp.ldmatrix`.
+
+Indices name the element at the fragment's first row and column. A fragment of role b is k x n whatever the
+memory looks like; `trans` says that memory holds the transpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, IntegerAttr, MemRefType, UnitAttr, i64
+from xdsl.ir import SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
+from xdsl.utils.exceptions import VerifyException
+
+from ..isa.moves import LDMATRIX, LoadMatrix
+from ..layout import Layout
+from .attributes import SHARED_SPACE, FragmentType, memory_space, target_of
+
+
+def verify_indices(what: str, memory: MemRefType, indices: Sequence[SSAValue]) -> None:
+    """Checks that there is one index for each dimension of a memref of rank 2 or more."""
+    rank = memory.get_num_dims()
+    if rank < 2:
+        raise VerifyException(f"expected {what} to have at least 2 dimensions, got {memory}")
+    if len(indices) != rank:
+        raise VerifyException(f"expected one index for each of the {rank} dimensions of {what}, got {len(indices)}")
+
+
+def bounds(in_bounds: ArrayAttr[BoolAttr] | None) -> tuple[bool, bool]:
+    """Whether rows and columns are known to lie inside the memref; both unknown when absent."""
+    if in_bounds is None:
+        return False, False
+    flags = tuple(bool(flag) for flag in in_bounds)
+    if len(flags) != 2:
+        raise VerifyException(f"expected in_bounds for rows and columns, got {len(flags)} flags")
+    return flags[0], flags[1]
+
+
+def bounds_attribute(rows: bool, columns: bool) -> ArrayAttr[BoolAttr] | None:
+    """The `in_bounds` property that says so; None when neither is known."""
+    return ArrayAttr([BoolAttr.from_bool(rows), BoolAttr.from_bool(columns)]) if rows or columns else None
+
+
+def _verify_element(memory: MemRefType, fragment: FragmentType) -> None:
+    if memory.element_type != fragment.element_type:
+        raise VerifyException(
+            f"expected memory of the fragment's element type {fragment.element_type}, got {memory.element_type}"
+        )
+
+
+@irdl_op_definition
+class LoadOp(IRDLOperation):
+    """Reads a fragment from memory, each lane its own elements.
+
+    Elements outside the memref read as zero; `in_bounds` [rows, columns] promises that there are none::
+
+        %c = warp.load %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xf32> -> !warp.fragment<...>
+    """
+
+    name = "warp.load"
+
+    memory = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(MemoryReadEffect())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$memory `[` $indices `]` attr-dict `:` type($memory) `->` type($fragment)"
+
+    def __init__(
+        self,
+        memory: SSAValue,
+        indices: Sequence[SSAValue],
+        fragment: FragmentType,
+        in_bounds: ArrayAttr[BoolAttr] | None = None,
+    ):
+        super().__init__(
+            operands=[memory, list(indices)], properties={"in_bounds": in_bounds}, result_types=[fragment]
+        )
+
+    def verify_(self) -> None:
+        memory, fragment = self.memory.type, self.fragment.type
+        if isinstance(memory, MemRefType) and isinstance(fragment, FragmentType):
+            verify_indices("the memref", memory, self.indices)
+            _verify_element(memory, fragment)
+        bounds(self.in_bounds)
+
+
+@irdl_op_definition
+class StoreOp(IRDLOperation):
+    """Writes a fragment to memory, each lane its own elements; those outside the memref are dropped::
+
+        warp.store %d, %C[%m, %n] {in_bounds = [true, true]} : !warp.fragment<...>, memref<256x320xf32>
+    """
+
+    name = "warp.store"
+
+    fragment = operand_def(FragmentType)
+    memory = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
+
+    traits = traits_def(MemoryWriteEffect())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$fragment `,` $memory `[` $indices `]` attr-dict `:` type($fragment) `,` type($memory)"
+
+    def __init__(
+        self,
+        fragment: SSAValue,
+        memory: SSAValue,
+        indices: Sequence[SSAValue],
+        in_bounds: ArrayAttr[BoolAttr] | None = None,
+    ):
+        super().__init__(operands=[fragment, memory, list(indices)], properties={"in_bounds": in_bounds})
+
+    def verify_(self) -> None:
+        memory, fragment = self.memory.type, self.fragment.type
+        if isinstance(memory, MemRefType) and isinstance(fragment, FragmentType):
+            verify_indices("the memref", memory, self.indices)
+            _verify_element(memory, fragment)
+        bounds(self.in_bounds)
+
+
+@irdl_op_definition
+class LdmatrixOp(IRDLOperation):
+    """Reads a fragment from shared memory with `ldmatrix`, `count` 8x8 matrices at a time::
+
+        %a = warp.ldmatrix x4 %As[%stage, %m, %k] : memref<4x128x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<a, ...>
+        %b = warp.ldmatrix x4 trans %Bs[%stage, %k, %n] : memref<...> -> !warp.fragment<b, ...>
+
+    A fragment with a number of matrices that `count` does not divide ends with a narrower load.
+    `trans` is the instruction's qualifier. With `swapped`, memory holds the transpose of the fragment, so
+    that its rows run along the fragment's columns.
+
+    Source: PTX ISA 9.7.14.5.15.
+    """
+
+    name = "warp.ldmatrix"
+
+    memory = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    count = prop_def(IntegerAttr)
+    trans = opt_prop_def(UnitAttr)
+    swapped = opt_prop_def(UnitAttr)
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(MemoryReadEffect())
+    KEYWORDS: ClassVar = ("trans", "swapped")
+
+    def __init__(
+        self,
+        memory: SSAValue,
+        indices: Sequence[SSAValue],
+        fragment: FragmentType,
+        *,
+        count: int = 4,
+        trans: bool = False,
+        swapped: bool = False,
+    ):
+        super().__init__(
+            operands=[memory, list(indices)],
+            properties={
+                "count": IntegerAttr(count, i64),
+                "trans": UnitAttr() if trans else None,
+                "swapped": UnitAttr() if swapped else None,
+            },
+            result_types=[fragment],
+        )
+
+    def rows(self) -> tuple[LoadMatrix, ...]:
+        """The ISA's rows that may be used: `count` matrices or fewer, widest first."""
+        transpose, count = self.trans is not None, self.count.value.data
+        rows = [r for r in LDMATRIX if r.transpose == transpose and r.count <= count]
+        if not any(r.count == count for r in rows):
+            raise VerifyException(f"ldmatrix loads 1, 2 or 4 matrices, got {count}")
+        return tuple(sorted(rows, key=lambda r: -r.count))
+
+    def in_memory(self) -> Layout:
+        """The fragment's layout over the rows and columns of memory."""
+        fragment = self.fragment.type
+        layout = fragment.layout.data
+        return layout.transposed() if self.swapped is not None else layout
+
+    def verify_(self) -> None:
+        memory, fragment = self.memory.type, self.fragment.type
+        if not (isinstance(memory, MemRefType) and isinstance(fragment, FragmentType)):
+            return
+        verify_indices("the memref", memory, self.indices)
+        _verify_element(memory, fragment)
+        if memory_space(memory) != SHARED_SPACE:
+            raise VerifyException(f"ldmatrix reads shared memory (memory space {SHARED_SPACE}), got {memory}")
+        if fragment.element.bits != 16:
+            raise VerifyException(f"ldmatrix m8n8 moves 16-bit elements, got {fragment.element.name}")
+        row = self.rows()[0]
+        layout = self.in_memory()
+        if layout.lane != row.layout.lane or layout.element[:1] != row.layout.element:
+            other = "without" if row.transpose else "with"
+            raise VerifyException(
+                f"{row.spelling} delivers 8x8 matrices in layout [{row.layout}], the fragment over memory is "
+                f"[{layout}]; try {other} trans"
+            )
+        target = target_of(self)
+        if target is not None and not row.runs_on(target):
+            raise VerifyException(f"{row.spelling} needs sm_{row.sm} or later, the module's target is {target}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> LdmatrixOp:
+        count = parser.parse_keyword_in(("x1", "x2", "x4"), " as the number of matrices")
+        flags = {key: UnitAttr() for key in cls.KEYWORDS if parser.parse_optional_keyword(key)}
+        position = parser.pos
+        memory = parser.parse_unresolved_operand()
+        indices = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        memory_type = parser.parse_type()
+        parser.parse_punctuation("->")
+        fragment = parser.parse_type()
+        types = [memory_type, *(IndexType() for _ in indices)]
+        return cls.create(
+            operands=parser.resolve_operands([memory, *indices], types, position),
+            properties={"count": IntegerAttr(int(count[1:]), i64), **flags},
+            attributes=attributes,
+            result_types=[fragment],
+        )
+
+    def print(self, printer: Printer) -> None:
+        words = [f"x{self.count.value.data}", *(key for key in self.KEYWORDS if key in self.properties)]
+        printer.print_string(f" {' '.join(words)} ")
+        printer.print_ssa_value(self.memory)
+        with printer.in_square_brackets():
+            printer.print_list(self.indices, printer.print_ssa_value)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.memory.type)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.fragment.type)
