@@ -1,1 +1,58 @@
-"""How it is run: the Python API, the CUDA driver, ptxas, the interpreter and the `warploom` command."""
+"""How it is run: the Python API, the CUDA driver, ptxas, the interpreter and the `warploom` command.
+
+    from warploom.runtime import compile, load_ptx, check_ptx
+
+Importing this package loads nothing heavy; each name brings in its module on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .errors import (
+        ArgumentError,
+        AssemblerError,
+        CompileError,
+        CudaError,
+        DeviceUnavailable,
+        HostError,
+        WarploomError,
+    )
+    from .kernel import Kernel, compile
+    from .module import PtxModule, load_ptx
+
+_HOMES = {
+    "ArgumentError": ".errors",
+    "AssemblerError": ".errors",
+    "CompileError": ".errors",
+    "CudaError": ".errors",
+    "DeviceUnavailable": ".errors",
+    "HostError": ".errors",
+    "Kernel": ".kernel",
+    "PtxModule": ".module",
+    "WarploomError": ".errors",
+    "compile": ".kernel",
+    "load_ptx": ".module",
+}
+
+__all__ = (
+    "ArgumentError",
+    "AssemblerError",
+    "CompileError",
+    "CudaError",
+    "DeviceUnavailable",
+    "HostError",
+    "Kernel",
+    "PtxModule",
+    "WarploomError",
+    "compile",
+    "load_ptx",
+)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name], __name__), name)

@@ -1,0 +1,282 @@
+"""Arrays that cross the border: one table of element types, and arguments borrowed from whoever made them.
+
+An argument is a numpy array, an object with `__cuda_array_interface__` (torch, cupy, numba) or one
+with `__dlpack__` (any of them, jax, host tensors). None is copied here: an `Argument` says where
+the elements lie, and `check` says whether a parameter can take them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from . import dlpack
+from .errors import ArgumentError
+
+Array = npt.NDArray[Any]
+DType = np.dtype[Any]
+
+DTYPES: Mapping[str, DType] = {
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+    "f8E4M3FN": np.dtype(ml_dtypes.float8_e4m3fn),
+    "f8E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "i8": np.dtype(np.int8),
+    "i16": np.dtype(np.int16),
+    "i32": np.dtype(np.int32),
+    "i64": np.dtype(np.int64),
+    "ui8": np.dtype(np.uint8),
+    "ui16": np.dtype(np.uint16),
+    "ui32": np.dtype(np.uint32),
+    "ui64": np.dtype(np.uint64),
+}
+"""MLIR element type, as MLIR spells it, to the numpy type of the same words. MLIR's signless integers read as signed."""
+
+_DLPACK_FLOATS = {"float": "f", "bfloat": "bf"}
+
+
+def dtype_of(element: str) -> DType:
+    """The numpy type whose words are those of the MLIR type `element`.
+
+    Raises:
+        ArgumentError: naming the known types.
+    """
+    if element not in DTYPES:
+        raise ArgumentError(f"no numpy type for element type {element}; known: {', '.join(DTYPES)}")
+    return DTYPES[element]
+
+
+@cache
+def element_of(dtype: DType) -> str:
+    """The MLIR name of a numpy type; numpy's own name where MLIR has none."""
+    return next((name for name, known in DTYPES.items() if known == dtype), str(dtype))
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a host function: a row-major array, or a scalar where `shape` is None."""
+
+    name: str
+    element: str
+    shape: tuple[int, ...] | None
+
+    def __str__(self) -> str:
+        return describe(self.shape, self.element)
+
+    @property
+    def dtype(self) -> DType:
+        return dtype_of(self.element)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """Borrowed memory: `address` on the host or, with `on_device`, on a GPU.
+
+    `element` is the MLIR name of the element type, `itemsize` its bytes. `strides` counts bytes;
+    None means row-major without gaps. `stream` is the CUDA stream its producer works on, None if it
+    did not tell. `owner` keeps the memory alive.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    element: str
+    itemsize: int
+    strides: tuple[int, ...] | None
+    on_device: bool
+    writable: bool
+    owner: object
+    stream: int | None = None
+
+    def __str__(self) -> str:
+        return describe(self.shape, self.element)
+
+    @property
+    def nbytes(self) -> int:
+        return self.itemsize * int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        if self.strides is None or 0 in self.shape:
+            return True
+        expected = self.itemsize
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if extent != 1 and stride != expected:
+                return False
+            expected *= extent
+        return True
+
+    def array(self) -> Array:
+        """The host memory as a numpy array of bytes; writes go to the owner.
+
+        Raises:
+            ArgumentError: if the memory is on a GPU.
+        """
+        if self.on_device:
+            raise ArgumentError(f"{self} lies in GPU memory; copy it to the host first, or run with device='cuda'")
+        if isinstance(self.owner, np.ndarray):
+            return cast(Array, self.owner).reshape(-1).view(np.uint8)
+        raw = (ctypes.c_uint8 * self.nbytes).from_address(self.address)
+        return np.ctypeslib.as_array(raw)
+
+
+def describe(shape: tuple[int, ...] | None, element: str) -> str:
+    """A shape and element type as MLIR writes them: `192x320xf16`."""
+    return "x".join([*map(str, shape or ()), element])
+
+
+def is_array(value: object) -> bool:
+    """Whether `value` is passed as a pointer to its elements."""
+    if isinstance(value, np.ndarray | Argument):
+        return True
+    return not isinstance(value, np.generic) and (
+        hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__")
+    )
+
+
+def borrow(value: object) -> Argument:
+    """See an array argument as memory, without copying it.
+
+    Raises:
+        ArgumentError: if it is no array, or its exporter refuses.
+    """
+    if isinstance(value, Argument):
+        return value
+    if isinstance(value, np.ndarray):
+        return _from_numpy(cast(Array, value))
+    interface = _cuda_array_interface(value)
+    if interface is not None:
+        return _from_cuda(value, interface)
+    if isinstance(value, dlpack.SupportsDLPack):
+        return _from_dlpack(value)
+    raise ArgumentError(
+        f"expected a numpy array or an object with __cuda_array_interface__ or __dlpack__, got {type(value).__name__}"
+    )
+
+
+def check(argument: Argument, parameter: Parameter, position: int, *, written: bool) -> None:
+    """Refuse an argument that `parameter` cannot take.
+
+    Raises:
+        ArgumentError: naming the argument by position and name, what was expected and what was got.
+    """
+    where = f"argument {position} (%{parameter.name})"
+    if argument.shape != parameter.shape or not _same_words(argument, parameter.dtype):
+        raise ArgumentError(f"{where}: expected {parameter}, got {argument}")
+    if not argument.contiguous:
+        raise ArgumentError(
+            f"{where}: expected {parameter} in row-major order without gaps, got strides of {argument.strides} bytes; "
+            "pass a contiguous copy (numpy.ascontiguousarray, torch's .contiguous())"
+        )
+    if written and not argument.writable:
+        raise ArgumentError(f"{where}: the kernel writes it, but the array is read-only; pass a writable copy")
+
+
+def check_overlap(arguments: list[Argument], parameters: tuple[Parameter, ...], written: frozenset[int]) -> None:
+    """Refuse a written argument that shares memory with another one: the result would depend on timing.
+
+    Raises:
+        ArgumentError: naming both.
+    """
+    spans = [(a.on_device, a.address, a.address + a.nbytes) for a in arguments]
+    for i in sorted(written):
+        for j, other in enumerate(spans):
+            side, begin, end = spans[i]
+            if i != j and side == other[0] and begin < other[2] and other[1] < end:
+                raise ArgumentError(
+                    f"argument {i} (%{parameters[i].name}) is written and shares memory with "
+                    f"argument {j} (%{parameters[j].name}); pass separate arrays"
+                )
+
+
+def _same_words(argument: Argument, expected: DType) -> bool:
+    """Equal types, signless integers of either sign, and raw words ('V2', which numpy loads bf16 files as)."""
+    if argument.itemsize != expected.itemsize:
+        return False
+    if argument.element == element_of(expected) or argument.element.startswith("|V"):
+        return True
+    return argument.element.removeprefix("u") == element_of(expected).removeprefix("u")
+
+
+def _from_numpy(array: Array) -> Argument:
+    return Argument(
+        address=array.ctypes.data,
+        shape=array.shape,
+        element=element_of(array.dtype),
+        itemsize=array.dtype.itemsize,
+        strides=array.strides,
+        on_device=False,
+        writable=bool(array.flags.writeable),
+        owner=array,
+    )
+
+
+def _cuda_array_interface(value: object) -> Mapping[str, Any] | None:
+    """The interface where the object has a usable one: torch raises for host tensors."""
+    try:
+        interface = getattr(value, "__cuda_array_interface__", None)
+    except (AttributeError, RuntimeError, TypeError):
+        return None
+    return cast("Mapping[str, Any] | None", interface)
+
+
+def _from_cuda(value: object, interface: Mapping[str, Any]) -> Argument:
+    address, read_only = cast(tuple[int, bool], interface["data"])
+    dtype: DType = np.dtype(interface["typestr"])
+    return Argument(
+        address=address,
+        shape=tuple(interface["shape"]),
+        element=element_of(dtype),
+        itemsize=dtype.itemsize,
+        strides=interface.get("strides"),
+        on_device=True,
+        writable=not read_only,
+        owner=value,
+        stream=interface.get("stream") or _torch_stream(value),
+    )
+
+
+def _torch_stream(value: object) -> int | None:
+    """The stream torch currently works on, where `value` is torch's: its interface does not tell."""
+    torch = cast(Any, sys.modules.get("torch"))
+    if torch is None or not isinstance(value, torch.Tensor):
+        return None
+    tensor = cast(Any, value)
+    return int(torch.cuda.current_stream(tensor.device).cuda_stream)
+
+
+def _from_dlpack(value: dlpack.SupportsDLPack) -> Argument:
+    legacy_stream = 1
+    tensor = dlpack.read(value, stream=legacy_stream)
+    if not tensor.on_host and tensor.device not in dlpack.DEVICE_KINDS:
+        raise ArgumentError(f"its memory is on a device of DLPack type {tensor.device}, neither host nor CUDA")
+    itemsize = (tensor.bits + 7) // 8
+    return Argument(
+        address=tensor.address,
+        shape=tensor.shape,
+        element=_dlpack_element(tensor),
+        itemsize=itemsize,
+        strides=None if tensor.strides is None else tuple(itemsize * s for s in tensor.strides),
+        on_device=not tensor.on_host,
+        writable=True,
+        owner=(value, tensor.owner),
+        stream=None if tensor.on_host else legacy_stream,
+    )
+
+
+def _dlpack_element(tensor: dlpack.Tensor) -> str:
+    if tensor.type in ("int", "uint"):
+        return f"{'u' if tensor.type == 'uint' else ''}i{tensor.bits}"
+    if tensor.type in _DLPACK_FLOATS:
+        return f"{_DLPACK_FLOATS[tensor.type]}{tensor.bits}"
+    return tensor.type.replace("float8_", "f8").upper().replace("F8", "f8", 1)

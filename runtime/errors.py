@@ -1,0 +1,31 @@
+"""What the runtime raises. Every message says what, where, what was expected, what was got, and the fix."""
+
+from __future__ import annotations
+
+
+class WarploomError(Exception):
+    """Base of every error a user of `warploom.runtime` or of the `warploom` command can cause."""
+
+
+class CompileError(WarploomError):
+    """The input is no module that the pipeline can lower: syntax, verification, or a pass said no."""
+
+
+class HostError(WarploomError):
+    """A host function holds something other than constants and kernel launches."""
+
+
+class ArgumentError(WarploomError):
+    """An argument does not fit the parameter it was given for."""
+
+
+class DeviceUnavailable(WarploomError):
+    """There is no usable GPU: no package, no driver, no device, or one that cannot run the target."""
+
+
+class CudaError(WarploomError):
+    """The CUDA driver refused a call or a kernel failed on the device."""
+
+
+class AssemblerError(WarploomError):
+    """ptxas is absent or rejected the text."""

@@ -1,0 +1,195 @@
+"""Host functions: what they are called with, and which kernels they launch.
+
+A lowered host function is a list of launches with constant sizes. Reading it gives plain records; running them is
+the business of a device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from xdsl.dialects import arith, func, gpu, linalg
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, NoneAttr, StringAttr, TensorType
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+
+from ..passes.diagnostics import location_of
+from .arrays import DTYPES, Parameter
+from .errors import HostError
+
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch. `arguments` are positions of the host function's arguments, `shared` bytes of dynamic memory."""
+
+    module: str
+    kernel: str
+    grid: Dim3
+    block: Dim3
+    shared: int
+    arguments: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A host function as its caller sees it.
+
+    `written` are the positions of arguments the function writes, `filled` of those it overwrites
+    before it reads them.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    written: frozenset[int]
+    filled: frozenset[int]
+
+    def __str__(self) -> str:
+        return f"@{self.name}({', '.join(f'%{p.name}: {p}' for p in self.parameters)})"
+
+
+def functions(module: ModuleOp) -> dict[str, func.FuncOp]:
+    """The host functions with a body, by name."""
+    found = (op for op in module.ops if isinstance(op, func.FuncOp))
+    return {op.sym_name.data: op for op in found if not op.is_declaration}
+
+
+def choose(module: ModuleOp, name: str | None) -> func.FuncOp:
+    """The function called `name`, or the only one.
+
+    Raises:
+        HostError: naming the functions there are.
+    """
+    found = functions(module)
+    if name is None and len(found) == 1:
+        return next(iter(found.values()))
+    names = ", ".join(f"@{n}" for n in found) or "none"
+    if name is None:
+        fix = "name one" if found else "wrap the operations in a func.func"
+        raise HostError(f"expected a module with one function, got {len(found)} ({names}); {fix}")
+    if name not in found:
+        raise HostError(f"no function @{name} in the module; it has {names}")
+    return found[name]
+
+
+def signature(function: func.FuncOp) -> Signature:
+    """What `function` takes and writes, read from its type and its `linalg` operations.
+
+    A function without `linalg` operations (one already lowered) counts as writing every array.
+
+    Raises:
+        HostError: for a parameter that no numpy array can be.
+    """
+    arguments = function.body.block.args
+    parameters = tuple(_parameter(function, argument) for argument in arguments)
+    structured = [op for op in function.body.walk() if isinstance(op, linalg.NamedOperation | linalg.GenericOp)]
+    if not structured:
+        everything = frozenset(i for i, p in enumerate(parameters) if p.shape is not None)
+        return Signature(function.sym_name.data, parameters, everything, frozenset())
+    written = {v.index for op in structured for v in op.outputs if isinstance(v, BlockArgument)}
+    filled = {a.index for a in arguments if _filled_first(a, structured)}
+    return Signature(function.sym_name.data, parameters, frozenset(written), frozenset(filled))
+
+
+def _filled_first(argument: BlockArgument, ops: list[linalg.NamedOperation | linalg.GenericOp]) -> bool:
+    first = next((op for op in ops if argument in op.operands), None)
+    return isinstance(first, linalg.FillOp)
+
+
+def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:
+    name = argument.name_hint or f"arg{argument.index}"
+    where = f"{_place(function)}@{function.sym_name.data}: parameter {argument.index} (%{name})"
+    kind = cast(Attribute, argument.type)
+    if not isinstance(kind, MemRefType | TensorType):
+        element, shape = str(kind), None
+    else:
+        element, shape = str(kind.element_type), kind.get_shape()
+        if isinstance(kind, MemRefType) and not isinstance(kind.layout, NoneAttr):
+            raise HostError(f"{where}: expected a row-major memref without a layout, got {kind}")
+    if shape is not None and any(extent < 0 for extent in shape):
+        raise HostError(f"{where}: expected a static shape, got {kind}; give every extent as a number")
+    if element not in DTYPES:
+        raise HostError(f"{where}: no array can be passed as {kind}; element types are {', '.join(DTYPES)}")
+    return Parameter(name, element, shape)
+
+
+def launches(function: func.FuncOp) -> tuple[Launch, ...]:
+    """The launches of a lowered host function, in order.
+
+    Raises:
+        HostError: naming the first operation that is neither a constant, a launch nor the return.
+    """
+    constants: dict[SSAValue, int] = {}
+    found: list[Launch] = []
+    for op in function.body.block.ops:
+        match op:
+            case arith.ConstantOp(value=IntegerAttr() as value):
+                constants[op.result] = value.value.data
+            case gpu.LaunchFuncOp():
+                found.append(_launch(op, constants))
+            case func.ReturnOp() if not op.operands:
+                pass
+            case _:
+                raise HostError(
+                    f"{_place(op)}host function @{function.sym_name.data}: expected integer arith.constant, "
+                    f"gpu.launch_func and an empty func.return, got {op.name}; has the module been lowered?"
+                )
+    return tuple(found)
+
+
+def _launch(op: gpu.LaunchFuncOp, constants: dict[SSAValue, int]) -> Launch:
+    if op.asyncDependencies or op.asyncToken is not None or op.clusterSizeX is not None:
+        raise HostError(f"{_place(op)}gpu.launch_func: expected no async token and no cluster size")
+    path = [op.kernel.root_reference, *op.kernel.nested_references.data]
+    if len(path) != 2:
+        raise HostError(f"{_place(op)}gpu.launch_func: expected kernel @module::@kernel, got {op.kernel}")
+    sizes = [
+        _constant(op, value, what, constants)
+        for value, what in (
+            (op.gridSizeX, "grid x"),
+            (op.gridSizeY, "grid y"),
+            (op.gridSizeZ, "grid z"),
+            (op.blockSizeX, "block x"),
+            (op.blockSizeY, "block y"),
+            (op.blockSizeZ, "block z"),
+        )
+    ]
+    shared = op.dynamicSharedMemorySize
+    return Launch(
+        module=path[0].data,
+        kernel=path[1].data,
+        grid=(sizes[0], sizes[1], sizes[2]),
+        block=(sizes[3], sizes[4], sizes[5]),
+        shared=0 if shared is None else _constant(op, shared, "dynamic shared memory", constants),
+        arguments=tuple(_argument(op, value, i) for i, value in enumerate(op.kernelOperands)),
+    )
+
+
+def _constant(op: Operation, value: SSAValue, what: str, constants: dict[SSAValue, int]) -> int:
+    if value not in constants:
+        raise HostError(f"{_place(op)}gpu.launch_func: expected {what} to be an arith.constant above it")
+    return constants[value]
+
+
+def _argument(op: Operation, value: SSAValue, position: int) -> int:
+    if not isinstance(value, BlockArgument):
+        raise HostError(f"{_place(op)}gpu.launch_func: expected operand {position} to be an argument of the host function")
+    return value.index
+
+
+def _place(op: Operation) -> str:
+    location = location_of(op)
+    return "" if location is None else f"{location}: "
+
+
+def schedule_of(kernel: Operation) -> str | None:
+    """The schedule a kernel was lowered with, as its attribute prints; None if it carries none."""
+    attribute = kernel.attributes.get("warp.schedule")
+    return None if attribute is None else str(attribute)
+
+
+def symbol(op: Operation) -> str | None:
+    """The name of a symbol operation."""
+    name = op.properties.get("sym_name")
+    return name.data if isinstance(name, StringAttr) else None
