@@ -107,12 +107,16 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class RegDecl:
-    """`.reg .type name<count>;`; count None declares the one register `name`. `type` has no dot."""
+    """`.reg .type name<count>;`; count None declares the one register `name`. `type` has no dot.
+
+    `vector` is 2 or 4 for `.reg .v2 .f32 name;`, whose parts are `name.x` and on.
+    """
 
     type: str
     name: str
     count: int | None = None
     line: int = 0
+    vector: int = 1
 
     def names(self) -> tuple[str, ...]:
         """The registers declared: `%r<3>` declares %r0, %r1, %r2."""
@@ -129,6 +133,7 @@ class Variable:
     `count` is None for a scalar, 0 for an array of unknown size `[]`; `init` is the text after `=`.
     `linking` is "", "extern", "visible" or "weak"; `vector` is 1, 2 or 4.
     `pointer` keeps the parameter attributes (`.ptr .global .align 16`) as written, or "".
+    `dimensions` are the extents of an array of two or more dimensions, whose product is `count`.
     """
 
     space: str
@@ -141,6 +146,7 @@ class Variable:
     init: str | None = None
     pointer: str = ""
     line: int = 0
+    dimensions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +173,9 @@ class Scope:
     line: int = 0
 
 
-Statement: TypeAlias = Instruction | Label | RegDecl | Variable | Directive | Comment | Scope
+Statement: TypeAlias = (
+    Instruction | Label | RegDecl | Variable | Directive | Comment | Scope
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +205,11 @@ class Module:
     @property
     def functions(self) -> dict[str, Function]:
         """Functions with a body, by name."""
-        return {f.name: f for f in self.items if isinstance(f, Function) and f.body is not None}
+        return {
+            f.name: f
+            for f in self.items
+            if isinstance(f, Function) and f.body is not None
+        }
 
 
 def integer(text: str) -> int:

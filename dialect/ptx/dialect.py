@@ -1,0 +1,24 @@
+"""The `ptx` dialect: what one thread executes."""
+
+from __future__ import annotations
+
+from xdsl.ir import Dialect
+
+from .instruction import InstOp
+from .ops import (
+    CommentOp,
+    DirectiveOp,
+    FuncOp,
+    LabelOp,
+    ModuleOp,
+    RegOp,
+    ScopeOp,
+    VarOp,
+)
+from .types import ParamAttr, RegisterType
+
+PTX = Dialect(
+    "ptx",
+    [ModuleOp, FuncOp, RegOp, VarOp, LabelOp, CommentOp, DirectiveOp, ScopeOp, InstOp],
+    [RegisterType, ParamAttr],
+)

@@ -1,0 +1,256 @@
+"""`ptx.inst`: every PTX instruction. What an instruction may be is data: see `instructions`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.mlir_lexer import PunctuationSpelling
+
+from .types import RegisterType
+
+_BRACKETS: tuple[tuple[PunctuationSpelling, PunctuationSpelling], ...] = (
+    ("{", "}"),
+    ("[", "]"),
+    ("(", ")"),
+)
+
+
+def _remembering_verifier(cls: type[InstOp]) -> type[InstOp]:
+    """Replaces the declared verifier by one that remembers what it has accepted: modules repeat themselves."""
+    declared = cls.verify_
+    accepted: set[tuple[object, ...]] = set()
+
+    def verify_(self: InstOp) -> None:
+        key = self.verification_key()
+        if key not in accepted:
+            declared(self)
+            accepted.add(key)
+
+    cls.verify_ = verify_
+    return cls
+
+
+@_remembering_verifier
+@irdl_op_definition
+class InstOp(IRDLOperation):
+    """One instruction. Its operands are all the registers it mentions, in the order of the text.
+
+    `opcode` is the whole dotted spelling. `form` is the operand text with `?` for each register
+    that is an SSA value: "{?, ?}, [?+16], 3, smem, %tid.x". `guard` is "@" or "@!"; the first operand is then
+    the guarding predicate and has no `?`.
+    """
+
+    name = "ptx.inst"
+
+    opcode = prop_def(StringAttr)
+    form = prop_def(StringAttr)
+    guard = opt_prop_def(StringAttr)
+    arguments = var_operand_def(RegisterType)
+
+    @staticmethod
+    def of(
+        opcode: str, form: str, arguments: Sequence[SSAValue] = (), guard: str = ""
+    ) -> InstOp:
+        """Builds an instruction; with a guard, `arguments` starts with the predicate."""
+        properties = {"opcode": _attribute(opcode), "form": _attribute(form)}
+        if guard:
+            properties["guard"] = _attribute(guard)
+        return InstOp.create(operands=arguments, properties=properties)
+
+    def verification_key(self) -> tuple[object, ...]:
+        """All that decides whether the instruction is legal: spelling, form, register types, target."""
+        module = self.parent_op()
+        while module is not None and module.name != "ptx.module":
+            module = module.parent_op()
+        context = (
+            ()
+            if module is None
+            else (module.properties.get("version"), module.properties.get("target"))
+        )
+        shape = (len(self.results), len(self.regions), len(self.successors), *context)
+        return (*self.properties.items(), *shape, *[v.type for v in self.operands])
+
+    def verify_(self) -> None:
+        expected = self.form.data.count("?") + (self.guard is not None)
+        if len(self.operands) != expected:
+            raise VerifyException(
+                f"the form '{self.form.data}' takes {expected} registers, got {len(self.operands)}"
+            )
+
+    def print(self, printer: Printer) -> None:
+        operands = iter(self.operands)
+        if self.guard is not None:
+            printer.print_string(f' "{self.guard.data}" ')
+            printer.print_operand(next(operands))
+        printer.print_string(f" {_pretty_opcode(self.opcode.data)} ")
+        first, *rest = _pretty_pieces(self.form.data)
+        printer.print_string(first or "()" if not rest else first)
+        for piece, operand in zip(rest, operands, strict=False):
+            printer.print_operand(operand)
+            printer.print_string(piece)
+        printer.print_op_attributes(self.attributes, print_keyword=True)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> InstOp:
+        operands: list[SSAValue] = []
+        guard = parser.parse_optional_str_literal() or ""
+        if guard in ("@", "@!"):
+            operands.append(_parse_register(parser, parser.parse_unresolved_operand()))
+            opcode = parser.parse_optional_str_literal() or _parse_opcode(parser)
+        else:
+            opcode, guard = guard or _parse_opcode(parser), ""
+        form = _parse_form(parser, operands)
+        op = cls.of(opcode, form, operands, guard)
+        if (attributes := parser.parse_optional_attr_dict_with_keyword()) is not None:
+            op.attributes |= attributes.data
+        return op
+
+
+@lru_cache(65536)
+def _attribute(text: str) -> StringAttr:
+    return StringAttr(text)
+
+
+_BARE_OPCODE = re.compile(r"[A-Za-z_][\w$.]*(::[A-Za-z_][\w$.]*)*", re.ASCII)
+
+
+@lru_cache(4096)
+def _pretty_opcode(opcode: str) -> str:
+    return opcode if _BARE_OPCODE.fullmatch(opcode) else _quote(opcode)
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+_FORM_TOKEN = re.compile(
+    r"(?P<space>\s+)|(?P<mark>[?{}\[\](),+|-])|(?P<symbol>[A-Za-z_$][\w$.]*)|(?P<number>0x[0-9a-fA-F]+(?!\w)|\d+(?![\w.]))"
+    r"|(?P<other>[^\s?{}\[\](),+|-]+)",
+    re.ASCII,
+)
+
+
+@lru_cache(65536)
+def _pretty_pieces(form: str) -> tuple[str, ...]:
+    """The text between the registers of a form, spelled so that it lexes in MLIR."""
+    pieces = [""]
+    for match in _FORM_TOKEN.finditer(form):
+        text = match.group()
+        if text == "?":
+            pieces.append("")
+        elif match.lastgroup == "symbol":
+            pieces[-1] += (
+                "_"
+                if text == "_"
+                else f"@{text}"
+                if re.fullmatch(r"[A-Za-z_][\w$.]*", text)
+                else f"@{_quote(text)}"
+            )
+        elif len(pieces) > 1 and not pieces[-1] and text[0] == ".":
+            pieces[-1] = ":" + text[1:]
+        elif match.lastgroup == "other":
+            pieces[-1] += _quote(text)
+        else:
+            pieces[-1] += text
+    return tuple(pieces)
+
+
+def _parse_opcode(parser: Parser) -> str:
+    opcode = parser.parse_identifier(" as the opcode")
+    while parser.parse_optional_punctuation(":"):
+        parser.parse_punctuation(":")
+        opcode += "::" + parser.parse_identifier(" as the qualifier")
+    return opcode
+
+
+def _parse_register(parser: Parser, name: UnresolvedOperand) -> SSAValue:
+    values = parser.ssa_values.get(name.operand_name)
+    if values is None or name.index >= len(values):
+        parser.raise_error(
+            f"register {name.span.text} is not declared by a ptx.reg above", name.span
+        )
+    return values[name.index]
+
+
+def _parse_form(parser: Parser, operands: list[SSAValue]) -> str:
+    parts = [_parse_operand(parser, operands, allow_empty=True)]
+    if parts == ["()"]:
+        return ""
+    while parser.parse_optional_punctuation(","):
+        parts.append(_parse_operand(parser, operands))
+    return ", ".join(parts)
+
+
+def _parse_operand(
+    parser: Parser, operands: list[SSAValue], *, allow_empty: bool = False
+) -> str:
+    """An atom and what may follow it: `+offset`, `|predicate`, `:component`."""
+    text = _parse_atom(parser, operands)
+    if allow_empty and text == "()":
+        return text
+    while True:
+        if parser.parse_optional_punctuation("+"):
+            text += "+" + _parse_atom(parser, operands)
+        elif parser.parse_optional_punctuation("|"):
+            text += "|" + _parse_atom(parser, operands)
+        elif parser.parse_optional_punctuation(":"):
+            text += "." + parser.parse_identifier(" as a vector component")
+        else:
+            return text
+
+
+def _parse_atom(parser: Parser, operands: list[SSAValue]) -> str:
+    for opening, close in _BRACKETS:
+        if parser.parse_optional_punctuation(opening):
+            return opening + _parse_items(parser, operands, close) + close
+    if (register := parser.parse_optional_unresolved_operand()) is not None:
+        operands.append(_parse_register(parser, register))
+        return "?"
+    if (symbol := parser.parse_optional_symbol_name()) is not None:
+        return symbol.data
+    if (literal := parser.parse_optional_str_literal()) is not None:
+        return "!" + _parse_atom(parser, operands) if literal == "!" else literal
+    if parser.parse_optional_keyword("_"):
+        return "_"
+    if parser.parse_optional_punctuation("-"):
+        return "-" + _parse_atom(parser, operands)
+    return _parse_number(parser)
+
+
+def _parse_items(
+    parser: Parser, operands: list[SSAValue], close: PunctuationSpelling
+) -> str:
+    items: list[str] = []
+    while not parser.parse_optional_punctuation(close):
+        if items:
+            parser.parse_punctuation(",")
+        items.append(_parse_operand(parser, operands))
+    return ", ".join(items)
+
+
+def _parse_number(parser: Parser) -> str:
+    start = parser.pos
+    if parser.parse_optional_integer(allow_boolean=False, allow_negative=False) is None:
+        parser.raise_error(
+            'expected an operand: a register, a number, @symbol, "text", [address] or {list}'
+        )
+    content = parser.lexer.input.content
+    end = start
+    while end < len(content) and content[end].isalnum():
+        end += 1
+    return content[start:end]

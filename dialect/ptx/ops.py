@@ -1,0 +1,503 @@
+"""Operations of the `ptx` dialect that make up a module: functions, declarations, labels, scopes.
+
+PTX is not in SSA form: a register is storage that many instructions may write. Here a register is an SSA
+value that names that storage, defined by `ptx.reg`; an instruction takes every register it
+mentions, destinations included, as an operand. So any PTX text has a module, and prints back.
+Source: PTX ISA, chapters 4, 5, 7 and 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    IntAttr,
+    IntegerAttr,
+    StringAttr,
+    UnitAttr,
+    i64,
+)
+from xdsl.ir import Attribute, Block, Operation, Region
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    traits_def,
+    var_result_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface, SymbolTable
+from xdsl.utils.exceptions import VerifyException
+
+from .syntax import Variable
+from .types import ParamAttr, RegisterType, extent, parse_variable, print_variable
+
+
+def _print_attributes(printer: Printer, op: Operation) -> None:
+    printer.print_op_attributes(op.attributes, print_keyword=True)
+
+
+def _parse_attributes(parser: Parser, op: Operation) -> None:
+    if (attributes := parser.parse_optional_attr_dict_with_keyword()) is not None:
+        op.attributes |= attributes.data
+
+
+def _body(ops: Sequence[Operation] | Region) -> Region:
+    return ops if isinstance(ops, Region) else Region(Block(ops))
+
+
+def _parse_body(parser: Parser) -> Region:
+    region = parser.parse_region()
+    if region.first_block is None:
+        region.add_block(Block())
+    return region
+
+
+@irdl_op_definition
+class ModuleOp(IRDLOperation):
+    """A PTX translation unit: `.version`, `.target`, `.address_size`, then functions and variables."""
+
+    name = "ptx.module"
+
+    sym_name = prop_def(StringAttr)
+    version = prop_def(StringAttr)
+    target = prop_def(StringAttr)
+    address_size = prop_def(IntegerAttr)
+    body = region_def("single_block")
+
+    traits = traits_def(
+        NoTerminator(), IsolatedFromAbove(), SymbolTable(), SymbolOpInterface()
+    )
+
+    def __init__(
+        self,
+        name: str,
+        ops: Sequence[Operation] | Region,
+        *,
+        version: str,
+        target: str,
+        address_size: int = 64,
+    ) -> None:
+        """`version` is written "8.0"; `target` "sm_80", further words after ", "."""
+        super().__init__(
+            properties={
+                "sym_name": StringAttr(name),
+                "version": StringAttr(version),
+                "target": StringAttr(target),
+                "address_size": IntegerAttr(address_size, i64),
+            },
+            regions=[_body(ops)],
+        )
+
+    def verify_(self) -> None:
+        if self.address_size.value.data not in (32, 64):
+            raise VerifyException(
+                f"expected address_size 32 or 64, got {self.address_size.value.data}"
+            )
+        major, _, minor = self.version.data.partition(".")
+        if not (major.isdigit() and minor.isdigit()):
+            raise VerifyException(
+                f'expected a PTX version such as "8.0", got "{self.version.data}"'
+            )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        printer.print_string(" version ")
+        printer.print_string_literal(self.version.data)
+        printer.print_string(" target ")
+        printer.print_string_literal(self.target.data)
+        printer.print_string(f" address_size {self.address_size.value.data}")
+        _print_attributes(printer, self)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_empty_block=False)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ModuleOp:
+        name = parser.parse_symbol_name().data
+        parser.parse_keyword("version")
+        version = parser.parse_str_literal()
+        parser.parse_keyword("target")
+        target = parser.parse_str_literal()
+        parser.parse_keyword("address_size")
+        size = parser.parse_integer()
+        attributes = parser.parse_optional_attr_dict_with_keyword()
+        op = cls(
+            name, _parse_body(parser), version=version, target=target, address_size=size
+        )
+        op.attributes |= attributes.data if attributes else {}
+        return op
+
+
+@irdl_op_definition
+class FuncOp(IRDLOperation):
+    """`.entry` (a kernel, `entry` set) or `.func`. An empty region makes it a declaration.
+
+    `linking` is "", "visible", "weak" or "extern"; `directives` stand between header and body
+    (".maxntid 256, 1, 1").
+    """
+
+    name = "ptx.func"
+
+    sym_name = prop_def(StringAttr)
+    entry = opt_prop_def(UnitAttr)
+    linking = prop_def(StringAttr)
+    parameters = prop_def(ArrayAttr[ParamAttr])
+    returns = prop_def(ArrayAttr[ParamAttr])
+    directives = prop_def(ArrayAttr[StringAttr])
+    body = region_def()
+
+    traits = traits_def(NoTerminator(), IsolatedFromAbove(), SymbolOpInterface())
+
+    def __init__(
+        self,
+        name: str,
+        ops: Sequence[Operation] | Region | None,
+        *,
+        entry: bool = True,
+        linking: str = "visible",
+        parameters: Sequence[ParamAttr] = (),
+        returns: Sequence[ParamAttr] = (),
+        directives: Sequence[str] = (),
+    ) -> None:
+        """`ops` None makes a declaration."""
+        super().__init__(
+            properties={
+                "sym_name": StringAttr(name),
+                "linking": StringAttr(linking),
+                "parameters": ArrayAttr(parameters),
+                "returns": ArrayAttr(returns),
+                "directives": ArrayAttr(map(StringAttr, directives)),
+                **({"entry": UnitAttr()} if entry else {}),
+            },
+            regions=[Region() if ops is None else _body(ops)],
+        )
+
+    @property
+    def is_declaration(self) -> bool:
+        return not self.body.blocks
+
+    def verify_(self) -> None:
+        if self.linking.data not in ("", "visible", "weak", "extern"):
+            raise VerifyException(
+                f'expected linking "", visible, weak or extern, got "{self.linking.data}"'
+            )
+        if len(self.body.blocks) > 1:
+            raise VerifyException(
+                f"function '{self.sym_name.data}' has {len(self.body.blocks)} blocks, expected one: "
+                "control flow in PTX is by ptx.label and bra"
+            )
+        if self.entry is not None and self.returns.data:
+            raise VerifyException(
+                f"kernel '{self.sym_name.data}' returns values; only a .func may"
+            )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" entry" if self.entry is not None else "")
+        printer.print_string(f" {self.linking.data}".rstrip())
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        with printer.in_parens():
+            printer.print_list(
+                self.parameters, lambda p: print_variable(printer, p.data)
+            )
+        if self.returns.data:
+            printer.print_string(" returns ")
+            with printer.in_parens():
+                printer.print_list(
+                    self.returns, lambda p: print_variable(printer, p.data)
+                )
+        if self.directives.data:
+            printer.print_string(" directives ")
+            with printer.in_square_brackets():
+                printer.print_list(
+                    self.directives, lambda d: printer.print_string_literal(d.data)
+                )
+        _print_attributes(printer, self)
+        if not self.is_declaration:
+            printer.print_string(" ")
+            printer.print_region(self.body, print_empty_block=False)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> FuncOp:
+        entry = parser.parse_optional_keyword("entry") is not None
+        linking = parser.parse_optional_keyword_in(("visible", "weak", "extern")) or ""
+        name = parser.parse_symbol_name().data
+        parens, square = parser.Delimiter.PAREN, parser.Delimiter.SQUARE
+        parameters = parser.parse_comma_separated_list(
+            parens, lambda: ParamAttr(parse_variable(parser))
+        )
+        returns: list[ParamAttr] = []
+        directives: list[str] = []
+        if parser.parse_optional_keyword("returns"):
+            returns = parser.parse_comma_separated_list(
+                parens, lambda: ParamAttr(parse_variable(parser))
+            )
+        if parser.parse_optional_keyword("directives"):
+            directives = parser.parse_comma_separated_list(
+                square, parser.parse_str_literal
+            )
+        attributes = parser.parse_optional_attr_dict_with_keyword()
+        body = parser.parse_optional_region()
+        if body is not None and body.first_block is None:
+            body.add_block(Block())
+        op = cls(
+            name,
+            body,
+            entry=entry,
+            linking=linking,
+            parameters=parameters,
+            returns=returns,
+            directives=directives,
+        )
+        op.attributes |= attributes.data if attributes else {}
+        return op
+
+
+@irdl_op_definition
+class RegOp(IRDLOperation):
+    """`.reg .b32 %r<5>;`: five results %r0 to %r4. Without `count`, one result called `base`.
+
+    `vector` is 2 or 4 for `.reg .v2 .f32 %v;`.
+    """
+
+    name = "ptx.reg"
+
+    base = prop_def(StringAttr)
+    count = opt_prop_def(IntAttr)
+    vector = opt_prop_def(IntAttr)
+    res = var_result_def(RegisterType)
+
+    def __init__(
+        self, type: str, base: str, count: int | None = None, *, vector: int = 1
+    ) -> None:
+        """Declares `count` registers `base0`, `base1`, ... or the one register `base`."""
+        register = RegisterType.of(type)
+        properties: dict[str, Attribute | None] = {"base": StringAttr(base)}
+        if count is not None:
+            properties["count"] = IntAttr(count)
+        if vector != 1:
+            properties["vector"] = IntAttr(vector)
+        super().__init__(
+            properties=properties,
+            result_types=[[register] * (1 if count is None else count)],
+        )
+        for name, result in zip(self.names(), self.results, strict=True):
+            hint = name.lstrip("%")
+            if hint.replace("_", "").isalnum() and not hint[0].isdigit():
+                result.name_hint = hint
+
+    @property
+    def register_type(self) -> RegisterType:
+        """The type of the registers declared; b32 where the count is 0."""
+        type = self.results[0].type if self.results else None
+        return type if isinstance(type, RegisterType) else RegisterType.of("b32")
+
+    def names(self) -> list[str]:
+        """The registers declared, in the order of the results."""
+        base = self.base.data
+        return (
+            [base]
+            if self.count is None
+            else [f"{base}{i}" for i in range(self.count.data)]
+        )
+
+    def verify_(self) -> None:
+        expected = 1 if self.count is None else self.count.data
+        if len(self.results) != expected:
+            raise VerifyException(
+                f"'{self.base.data}' declares {expected} registers, got {len(self.results)} results"
+            )
+        if len({r.type for r in self.results}) > 1:
+            raise VerifyException(
+                f"the registers of '{self.base.data}' must have one type"
+            )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.register_type.type.data} ")
+        printer.print_string_literal(self.base.data)
+        if self.count is not None:
+            printer.print_string(f"<{self.count.data}>")
+        if self.vector is not None:
+            printer.print_string(f" vector {self.vector.data}")
+        _print_attributes(printer, self)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> RegOp:
+        type, base = parser.parse_identifier(), parser.parse_str_literal()
+        count = None
+        if parser.parse_optional_punctuation("<"):
+            count = parser.parse_integer(allow_negative=False)
+            parser.parse_punctuation(">")
+        vector = (
+            parser.parse_integer() if parser.parse_optional_keyword("vector") else 1
+        )
+        op = cls(type, base, count, vector=vector)
+        _parse_attributes(parser, op)
+        return op
+
+
+@irdl_op_definition
+class VarOp(IRDLOperation):
+    """A declaration in a state space, as `syntax.Variable` records it: `.shared .align 16 .b8 smem[1024];`."""
+
+    name = "ptx.var"
+
+    sym_name = prop_def(StringAttr)
+    space = prop_def(StringAttr)
+    type = prop_def(StringAttr)
+    dimensions = opt_prop_def(ArrayAttr[IntAttr])
+    align = opt_prop_def(IntAttr)
+    linking = opt_prop_def(StringAttr)
+    vector = opt_prop_def(IntAttr)
+    init = opt_prop_def(StringAttr)
+    pointer = opt_prop_def(StringAttr)
+
+    traits = traits_def(SymbolOpInterface())
+
+    def __init__(self, variable: Variable) -> None:
+        """An array keeps its dimensions: `name[0]` stands for `name[]`."""
+        properties: dict[str, Attribute | None] = {
+            "sym_name": StringAttr(variable.name),
+            "space": StringAttr(variable.space),
+            "type": StringAttr(variable.type),
+        }
+        if variable.count is not None:
+            properties["dimensions"] = ArrayAttr(
+                map(IntAttr, variable.dimensions or (variable.count,))
+            )
+        if variable.align is not None:
+            properties["align"] = IntAttr(variable.align)
+        if variable.vector != 1:
+            properties["vector"] = IntAttr(variable.vector)
+        for key, text in (("linking", variable.linking), ("pointer", variable.pointer)):
+            if text:
+                properties[key] = StringAttr(text)
+        if variable.init is not None:
+            properties["init"] = StringAttr(variable.init)
+        super().__init__(properties=properties)
+
+    @property
+    def variable(self) -> Variable:
+        """The declaration as a record."""
+        dimensions = (
+            None if self.dimensions is None else tuple(d.data for d in self.dimensions)
+        )
+        return Variable(
+            self.space.data,
+            self.type.data,
+            self.sym_name.data,
+            count=None if dimensions is None else extent(dimensions),
+            align=None if self.align is None else self.align.data,
+            linking="" if self.linking is None else self.linking.data,
+            vector=1 if self.vector is None else self.vector.data,
+            init=None if self.init is None else self.init.data,
+            pointer="" if self.pointer is None else self.pointer.data,
+            dimensions=dimensions if dimensions and len(dimensions) > 1 else (),
+        )
+
+    def verify_(self) -> None:
+        spaces = ("global", "shared", "const", "local", "param")
+        if self.space.data not in spaces:
+            raise VerifyException(
+                f"'{self.space.data}' is not a state space of variables; expected {', '.join(spaces)}"
+            )
+        if self.align is not None and self.align.data.bit_count() != 1:
+            raise VerifyException(
+                f"the alignment of '{self.sym_name.data}' must be a power of two, got {self.align.data}"
+            )
+
+    def print(self, printer: Printer) -> None:
+        if self.linking is not None:
+            printer.print_string(f" {self.linking.data}")
+        printer.print_string(f" {self.space.data} ")
+        record: dict[str, Any] = {
+            s: getattr(self.variable, s) for s in Variable.__slots__
+        }
+        print_variable(printer, Variable(**(record | {"space": "param"})))
+        _print_attributes(printer, self)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> VarOp:
+        linking = (
+            parser.parse_optional_keyword_in(("visible", "weak", "extern", "common"))
+            or ""
+        )
+        space = parser.parse_identifier()
+        record = parse_variable(parser)
+        fields: dict[str, Any] = {s: getattr(record, s) for s in Variable.__slots__}
+        op = cls(Variable(**(fields | {"space": space, "linking": linking})))
+        _parse_attributes(parser, op)
+        return op
+
+
+class _TextOp(IRDLOperation):
+    """An operation that is one string."""
+
+    text = prop_def(StringAttr)
+
+    def __init__(self, text: str) -> None:
+        super().__init__(properties={"text": StringAttr(text)})
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_string_literal(self.text.data)
+        _print_attributes(printer, self)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> _TextOp:
+        op = cls(parser.parse_str_literal())
+        _parse_attributes(parser, op)
+        return op
+
+
+@irdl_op_definition
+class LabelOp(_TextOp):
+    """`name:`, a place `bra` may name."""
+
+    name = "ptx.label"
+
+
+@irdl_op_definition
+class CommentOp(_TextOp):
+    """A `//` comment on a line of its own; `text` is without the slashes."""
+
+    name = "ptx.comment"
+
+
+@irdl_op_definition
+class DirectiveOp(_TextOp):
+    """Any other dotted statement as written: `.loc 1 2 3`, `.pragma "nounroll";`."""
+
+    name = "ptx.directive"
+
+
+@irdl_op_definition
+class ScopeOp(IRDLOperation):
+    """`{ ... }` inside a function: its declarations end with it."""
+
+    name = "ptx.scope"
+
+    body = region_def("single_block")
+
+    traits = traits_def(NoTerminator())
+
+    def __init__(self, ops: Sequence[Operation] | Region) -> None:
+        super().__init__(regions=[_body(ops)])
+
+    def print(self, printer: Printer) -> None:
+        _print_attributes(printer, self)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_empty_block=False)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ScopeOp:
+        attributes = parser.parse_optional_attr_dict_with_keyword()
+        op = cls(_parse_body(parser))
+        op.attributes |= attributes.data if attributes else {}
+        return op

@@ -1,0 +1,153 @@
+"""Types and attributes of the `ptx` dialect: registers and declared variables.
+
+Source: PTX ISA 5.1 (State Spaces), 5.2 (Types).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, Data, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition, param_def
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from .syntax import Variable
+
+REGISTER_BITS = {
+    "pred": 1,
+    **{f"{kind}{bits}": bits for bits in (8, 16, 32, 64) for kind in "bus"},
+    "b128": 128,
+    "f16": 16,
+    "f16x2": 32,
+    "f32": 32,
+    "f64": 64,
+}
+"""Width in bits of every type `.reg` may declare (5.2.1). Other formats (bf16, e4m3) live in `.b` registers."""
+
+
+@irdl_attr_definition
+class RegisterType(ParametrizedAttribute, TypeAttribute):
+    """`!ptx.reg<b32>`: the storage of one register. A value of this type names the register, not what it holds."""
+
+    name = "ptx.reg"
+
+    type: StringAttr = param_def(StringAttr)
+
+    @staticmethod
+    def of(type: str) -> RegisterType:
+        """The register type called `type`, such as "b32" or "pred"."""
+        return RegisterType(StringAttr(type))
+
+    @property
+    def bits(self) -> int:
+        return REGISTER_BITS[self.type.data]
+
+    def verify(self) -> None:
+        if self.type.data not in REGISTER_BITS:
+            raise VerifyException(
+                f"'{self.type.data}' is not a register type; expected one of {', '.join(REGISTER_BITS)}"
+            )
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            return (StringAttr(parser.parse_identifier()),)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(self.type.data)
+
+
+@irdl_attr_definition
+class ParamAttr(Data[Variable]):
+    """`#ptx.param<u64 "a" ...>`: one parameter or returned value of a function, as `syntax.Variable` records it."""
+
+    name = "ptx.param"
+
+    @staticmethod
+    def of(
+        type: str,
+        name: str,
+        count: int | None = None,
+        align: int | None = None,
+        pointer: str = "",
+        space: str = "param",
+    ) -> ParamAttr:
+        """A parameter `.param .align A .type name[count]`; `space` may be "reg" in a `.func`."""
+        return ParamAttr(
+            Variable(space, type, name, count=count, align=align, pointer=pointer)
+        )
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Variable:
+        with parser.in_angle_brackets():
+            return parse_variable(parser)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            print_variable(printer, self.data)
+
+
+def print_variable(printer: Printer, variable: Variable) -> None:
+    """Prints `u64 "a"`, then what differs from a plain parameter: `dims [4] align 16 vector 2 space "reg" ...`."""
+    printer.print_string(f"{variable.type} ")
+    printer.print_string_literal(variable.name)
+    if variable.count is not None:
+        dimensions = variable.dimensions or (variable.count,)
+        printer.print_string(f" dims [{', '.join(map(str, dimensions))}]")
+    if variable.align is not None:
+        printer.print_string(f" align {variable.align}")
+    if variable.vector != 1:
+        printer.print_string(f" vector {variable.vector}")
+    if variable.space != "param":
+        printer.print_string(" space ")
+        printer.print_string_literal(variable.space)
+    if variable.pointer:
+        printer.print_string(" pointer ")
+        printer.print_string_literal(variable.pointer)
+    if variable.init is not None:
+        printer.print_string(" init ")
+        printer.print_string_literal(variable.init)
+
+
+def parse_variable(parser: AttrParser) -> Variable:
+    """Reads what `print_variable` prints."""
+    type, name = parser.parse_identifier(), parser.parse_str_literal()
+    dimensions: Sequence[int] = ()
+    if has_dimensions := parser.parse_optional_keyword("dims") is not None:
+        dimensions = parser.parse_comma_separated_list(
+            parser.Delimiter.SQUARE, parser.parse_integer
+        )
+    align = parser.parse_integer() if parser.parse_optional_keyword("align") else None
+    vector = parser.parse_integer() if parser.parse_optional_keyword("vector") else 1
+    space = (
+        parser.parse_str_literal()
+        if parser.parse_optional_keyword("space")
+        else "param"
+    )
+    pointer = (
+        parser.parse_str_literal() if parser.parse_optional_keyword("pointer") else ""
+    )
+    init = parser.parse_str_literal() if parser.parse_optional_keyword("init") else None
+    return Variable(
+        space,
+        type,
+        name,
+        count=extent(dimensions) if has_dimensions else None,
+        align=align,
+        vector=vector,
+        init=init,
+        pointer=pointer,
+        dimensions=tuple(dimensions) if len(dimensions) > 1 else (),
+    )
+
+
+def extent(dimensions: Sequence[int]) -> int:
+    """How many elements an array of these dimensions has; 0 when a dimension is left open."""
+    count = 1
+    for dimension in dimensions:
+        count *= dimension
+    return count
