@@ -1,0 +1,144 @@
+"""Errors that name file, line and column: how they are raised, and how they are shown to a user."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import UNKNOWN_LOC, FileLineColLoc, IntAttr, ModuleOp, StringAttr
+from xdsl.ir import Operation
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
+
+
+class LocatedError(DiagnosticException):
+    """A diagnostic that knows where in the user's file it belongs; `location` is "file:line:col"."""
+
+    def __init__(self, location: str, message: str) -> None:
+        super().__init__(location, message)
+        self.location = location
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.location}: error: {self.message}"
+
+
+def location_of(op: Operation) -> str | None:
+    """ "file:line:col" of an operation, or of the nearest enclosing one that has a location."""
+    ancestor: Operation | None = op
+    while ancestor is not None:
+        if isinstance(location := ancestor.location, FileLineColLoc):
+            return f"{location.filename.data}:{location.line.data}:{location.column.data}"
+        ancestor = ancestor.parent_op()
+    return None
+
+
+def fail(op: Operation, message: str) -> NoReturn:
+    """Stop the compilation because of `op`, with its place in the user's file where that is known.
+
+    For passes: an operation made from another keeps its place when given the other's `location`.
+    """
+    location = location_of(op)
+    raise DiagnosticException(message) if location is None else LocatedError(location, message)
+
+
+def culprit(root: Operation) -> Operation | None:
+    """The operation whose own verifier fails, in the order in which verification visits them."""
+    for op in root.walk(region_first=True):
+        try:
+            op.verify(verify_nested_ops=False)
+        except VerifyException:
+            return op
+    return None
+
+
+@contextmanager
+def located(module: ModuleOp) -> Iterator[None]:
+    """Give a verifier's complaint that leaves the block the place of the operation it is about."""
+    try:
+        yield
+    except VerifyException as error:
+        op = culprit(module)
+        location = None if op is None else location_of(op)
+        if op is None or location is None:
+            raise
+        raise _with_notes(LocatedError(location, f"{op.name}: {error}"), error) from error
+
+
+def verify(module: ModuleOp) -> None:
+    """Verify a module. Raises LocatedError where the operation at fault has a place in a file."""
+    with located(module):
+        module.verify()
+
+
+def describe(error: BaseException) -> str:
+    """An error as a user should read it: `file:line:col: error: message` where the place is known."""
+    if isinstance(error, ParseError):
+        return _describe_parse_error(error)
+    text = str(error).strip()
+    if isinstance(error, LocatedError) or _LOCATED.match(text):
+        return text
+    return f"error: {text or type(error).__name__}"
+
+
+_LOCATED = re.compile(r"\S[^\n]*?:\d+:\d+: error: ")
+
+
+def _describe_parse_error(error: ParseError) -> str:
+    """xDSL shows the place, the line, a caret and the message; here the message comes first."""
+    place, *context = str(error).rstrip().split("\n")
+    message = error.msg.strip() or "syntax error"
+    kept = [line for line in context if line.strip() and line.strip() not in error.msg]
+    return "\n".join([f"{place}: error: {message}", *kept])
+
+
+def _with_notes(error: LocatedError, cause: BaseException) -> LocatedError:
+    for note in getattr(cause, "__notes__", ()):
+        error.add_note(note)
+    return error
+
+
+class LocatingParser(Parser):
+    """xDSL's parser, which also remembers where each operation stood, and lets nothing but a
+    ParseError or another diagnostic out of malformed text.
+    """
+
+    def __init__(self, ctx: Context, text: str, name: str, line_offset: int = 0) -> None:
+        super().__init__(ctx, text, name)
+        self._file = StringAttr(name)
+        self._line_offset = line_offset
+        self._line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
+
+    def location_at(self, position: int) -> FileLineColLoc:
+        """The place of a character offset, counting lines and columns from one."""
+        line = bisect_right(self._line_starts, position)
+        column = position - self._line_starts[line - 1] + 1
+        return FileLineColLoc(self._file, IntAttr(line + self._line_offset), IntAttr(column))
+
+    def parse_operation(self) -> Operation:
+        start = self.pos
+        op = super().parse_operation()
+        if op.location is UNKNOWN_LOC:
+            op.location = self.location_at(start)
+        return op
+
+    def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
+        try:
+            return super().parse_module(allow_implicit_module)
+        except (ParseError, LocatedError, ImportError, RecursionError):
+            raise
+        except DiagnosticException as error:
+            place = self.location_at(self.pos)
+            where = f"{self._file.data}:{place.line.data}:{place.column.data}"
+            raise _with_notes(LocatedError(where, str(error)), error) from error
+        except Exception as error:
+            # xDSL checks some of what it reads by assertion or by the exception of a helper
+            detail = str(error) or "this is not something the operation accepts here"
+            try:
+                self.raise_error(f"cannot read this: {detail}")
+            except ParseError as located_error:
+                raise located_error from error

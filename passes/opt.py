@@ -1,0 +1,245 @@
+"""`warploom-opt`: xDSL's driver with Warploom's dialects, passes, `ptx` in and out, and errors fit to read."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import StringIO
+from typing import IO, Any, ClassVar, NoReturn, TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
+from xdsl.passes import ModulePass, get_pass_option_infos
+from xdsl.utils.arg_spec import ArgSpec, ArgSpecConvertible, parse_pipeline, parse_spec
+from xdsl.utils.diagnostic import Diagnostic
+from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
+from xdsl.xdsl_opt_main import xDSLOptMain
+
+from .context import known_universe, parse_mlir
+from .diagnostics import describe, located
+from .universe import WARPLOOM_UNIVERSE
+
+DEBUG_VARIABLE = "WARPLOOM_DEBUG"
+"""When set to anything but the empty string, errors come with a Python traceback."""
+
+
+_Factories: TypeAlias = Mapping[str, Callable[[], type[ArgSpecConvertible]]]
+
+
+class UsageError(Exception):
+    """The command line asks for something that does not exist; exit code 2."""
+
+
+class InputError(Exception):
+    """The input cannot be read as what it claims to be; exit code 1."""
+
+
+class WarploomOptMain(xDSLOptMain):
+    """xDSL's driver with this project's names registered and its own rendering of errors."""
+
+    version_format: ClassVar[str] = "warploom-opt on xDSL {xdsl_version}"
+    _line_offset = 0
+    _stage = "starting up"
+
+    def register_all_dialects(self) -> None:
+        for name, factory in known_universe().all_dialects.items():
+            self.ctx.register_dialect(name, factory)
+
+    def register_all_frontends(self) -> None:
+        super().register_all_frontends()
+        self.available_frontends["mlir"] = self._read_mlir
+        self.available_frontends["ptx"] = self._read_ptx
+
+    def register_all_passes(self) -> None:
+        for name, factory in known_universe().all_passes.items():
+            self.register_pass(name, factory)
+
+    def register_all_targets(self) -> None:
+        self.available_targets.update(known_universe().all_targets)
+
+    def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
+        arg_parser.prog = "warploom-opt"
+        super().register_all_arguments(arg_parser)
+        arg_parser.add_argument(
+            "--list-passes", action=_ListPasses, nargs=0, help="List Warploom's own passes with their options and exit"
+        )
+        arg_parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
+
+    def setup_pipeline(self) -> None:
+        """Build the pipeline, having checked every name and option of it and of the target."""
+        _check_specs("pass", parse_pipeline(self.args.passes), self.available_passes)
+        _check_specs("target", [parse_spec(self.args.target)], known_universe().all_targets)
+        super().setup_pipeline()
+
+    def prepare_input(self) -> tuple[list[tuple[IO[bytes], int]], str]:
+        self._stage = "reading the input"
+        path = self.args.input_file
+        extension = self.args.frontend or ("mlir" if path is None else os.path.splitext(path)[1].removeprefix("."))
+        if extension not in self.available_frontends:
+            known = " or ".join(f".{name}" for name in self.available_frontends)
+            got = f"'.{extension}'" if extension else "none"
+            raise InputError(f"{path}: expected a file name ending in {known}, got {got}; say what it is with -f")
+        return super().prepare_input()
+
+    def prepare_output(self) -> IO[str]:
+        return sys.stdout if self.args.output_file is None else _OutputFile(self.args.output_file)
+
+    def parse_chunk(self, chunk: IO[bytes], file_extension: str, start_offset: int = 0) -> ModuleOp | None:
+        self._line_offset = start_offset
+        self._stage = f"reading {self.get_input_name()}"
+        return super().parse_chunk(chunk, file_extension, start_offset)
+
+    def apply_passes(self, prog: ModuleOp) -> None:
+        self._stage = f"running the passes '{self.args.passes}'" if self.args.passes else "verifying"
+        with located(prog):
+            super().apply_passes(prog)
+
+    def output_resulting_program(self, prog: ModuleOp) -> str:
+        self._stage = f"writing the target '{self.args.target}'"
+        return super().output_resulting_program(prog)
+
+    def explain(self, error: Exception) -> str:
+        """One clear message for an error that `run` let out."""
+        match error:
+            case ParseError() | DiagnosticException() | InputError():
+                return describe(error)
+            case BrokenPipeError():
+                return "error: the output was closed before everything was written"
+            case OSError(filename=str() as path):
+                return f"error: {path}: {error.strerror or error}"
+            case RecursionError():
+                return f"error: {self.get_input_name()}: nested too deeply while {self._stage}"
+            case _:
+                detail = f"{type(error).__name__}: {error}".removesuffix(": ")
+                return f"error: unexpected failure while {self._stage}: {detail} (--debug shows where)"
+
+    def _read_mlir(self, stream: IO[bytes]) -> ModuleOp:
+        return parse_mlir(
+            self.ctx,
+            self._text(stream, "MLIR"),
+            self.get_input_name(),
+            implicit_module=not self.args.no_implicit_module,
+            line_offset=self._line_offset,
+        )
+
+    def _read_ptx(self, stream: IO[bytes]) -> ModuleOp:
+        from .ptx_import import import_ptx
+        from .ptx_parser import parse_ptx
+
+        return import_ptx(parse_ptx(self._text(stream, "PTX")))
+
+    def _text(self, stream: IO[bytes], language: str) -> str:
+        data = stream.read()
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{self.get_input_name()}: expected {language} text, got byte 0x{data[error.start]:02x}"
+                f" at offset {error.start}, which is not UTF-8"
+            ) from error
+
+
+class _OutputFile(StringIO):
+    """Text that reaches its file when flushed, which the driver does after each part that went well.
+
+    So a run that fails leaves no empty file, and a file can be rewritten in place.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def flush(self) -> None:
+        with open(self._path, "w", encoding="utf-8") as file:
+            file.write(self.getvalue())
+
+
+class _ListPasses(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        print("\n".join(_describe_pass(factory()) for factory in WARPLOOM_UNIVERSE.all_passes.values()))
+        parser.exit()
+
+
+def _describe_pass(pass_class: type[ModulePass]) -> str:
+    """The pass's name, the first line of its documentation, and a line for each option."""
+    summary = (pass_class.__doc__ or "").strip().split("\n")[0]
+    lines = [pass_class.name, f"    {summary}"]
+    for name, kind, default in get_pass_option_infos(pass_class):
+        lines.append(f"      {name.replace('_', '-')}: {kind}" + ("" if default is None else f" = {default}"))
+    return "\n".join(lines)
+
+
+def _check_specs(kind: str, specs: Iterable[ArgSpec], known: _Factories) -> None:
+    """Raise UsageError for a pass or target of an unknown name or with a bad option."""
+    for spec in specs:
+        if spec.name not in known:
+            raise UsageError(_unknown(kind, spec.name, known))
+        convertible = known[spec.name]()
+        try:
+            convertible.from_spec(spec)
+        except ValueError as error:
+            raise UsageError(f"{kind} '{spec.name}': {error}; {_options(convertible)}") from error
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known)
+    hint = f"did you mean {' or '.join(repr(n) for n in near)}?" if near else "--help lists those there are"
+    return f"unknown {kind} '{name}'; {hint}"
+
+
+def _options(convertible: type[ArgSpecConvertible]) -> str:
+    names = [field.name.replace("_", "-") for field in dataclasses.fields(convertible) if field.init]
+    return f"its options are {', '.join(names)}" if names else "it has no options"
+
+
+def _drop_output() -> None:
+    """Point a closed standard output at nothing, so that Python's own flush at exit stays silent."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass
+
+
+def _exit(message: str, code: int) -> NoReturn:
+    print(message, file=sys.stderr)
+    raise SystemExit(code)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run `warploom-opt` on command-line arguments. Raises SystemExit: 1 on an error, 2 on misuse."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments or bool(os.environ.get(DEBUG_VARIABLE))
+    # --disable-verify and --syntax-highlight switch classes of xDSL for the whole process
+    post_init, colored = Attribute.__post_init__, Diagnostic.colored
+    try:
+        _run(arguments, debug)
+    finally:
+        Attribute.__post_init__, Diagnostic.colored = post_init, colored
+
+
+def _run(arguments: list[str], debug: bool) -> None:
+    driver: WarploomOptMain | None = None
+    try:
+        driver = WarploomOptMain("Warploom's optimizer driver: MLIR or PTX in, MLIR or PTX out.", arguments)
+        driver.run()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        _exit("error: interrupted", 130)
+    except (UsageError, ArgSpecParseError) as error:
+        _exit(f"error: {error}".rstrip(), 2)
+    except Exception as error:
+        if debug:
+            raise
+        if isinstance(error, BrokenPipeError):
+            _drop_output()
+        _exit(describe(error) if driver is None else driver.explain(error), 1)
+
+
+__all__ = ["InputError", "UsageError", "WarploomOptMain", "main"]
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Every dialect, pass and target of the project by name, for the entry-point group `xdsl.universe`.
+
+Nothing is imported until it is asked for by name: a driver that lists names pays for none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from xdsl.ir import Dialect
+from xdsl.passes import ModulePass
+from xdsl.universe import Universe
+from xdsl.utils.target import Target
+
+
+def _lazy(module: str, name: str) -> Callable[[], Any]:
+    """A factory that imports `name` from `module` (relative to this package) when called."""
+    return lambda: getattr(import_module(module, __package__), name)
+
+
+_DIALECTS: dict[str, Callable[[], Dialect]] = {
+    "warp": _lazy("..dialect.warp.dialect", "WARP"),
+    "ptx": _lazy("..dialect.ptx.dialect", "PTX"),
+}
+
+_PASSES: dict[str, Callable[[], type[ModulePass]]] = {
+    "warp-set-target": _lazy(".set_target", "SetTargetPass"),
+    "warp-fold-fill": _lazy(".fold_fill", "FoldFillPass"),
+    "warp-schedule": _lazy(".schedule", "SchedulePass"),
+    "warp-tile": _lazy(".tile", "TilePass"),
+    "warp-pipeline": _lazy(".pipeline_copies", "PipelineCopiesPass"),
+    "convert-warp-to-ptx": _lazy(".convert_warp_to_ptx", "ConvertWarpToPtxPass"),
+}
+
+_TARGETS: dict[str, Callable[[], type[Target]]] = {
+    "ptx": _lazy(".ptx_printer", "PtxTarget"),
+}
+
+WARPLOOM_UNIVERSE = Universe(all_dialects=_DIALECTS, all_passes=_PASSES, all_targets=_TARGETS)
+"""What the entry point names; plain `xdsl-opt` finds the project through it."""
+
+LINALG: Callable[[], Dialect] = _lazy("..dialect.linalg", "LINALG")
+"""xDSL's `linalg` with a matmul that takes what MLIR takes. Not in the universe, where two dialects
+of one name are an error: the project's own driver puts it in place of xDSL's."""
