@@ -27,7 +27,6 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.linalg import Linalg, ops
 from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
-from xdsl.irdl import irdl_op_definition, prop_def
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -54,35 +53,29 @@ DEFAULT_MAPS = ArrayAttr(
 )
 
 
-@irdl_op_definition
 class MatmulOp(ops.MatmulOp):
     """`C += A * B` on memrefs, or the tensor `C + A * B`; the operands are extended to C's type first.
 
     `indexing_maps`, when given, says which of A and B are stored transposed. MLIR's other maps,
-    which repeat an operand along a loop, are refused.
+    which repeat an operand along a loop, are refused. The IRDL definition is the base class's own.
     """
 
     name = "linalg.matmul"
 
-    # declared again because a definition cannot be inherited from an operation that is one itself
-    indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=DEFAULT_MAPS)
-
     @classmethod
     def get_hidden_region(cls, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) -> Region:
         """The body MLIR gives the operation. Raises VerifyException for types that have no product."""
-        if (problem := _operand_problem([*_types(inputs)], [*_types(outputs)])) is not None:
+        if (problem := _operand_problem(_types(inputs), _types(outputs))) is not None:
             raise VerifyException(problem)
         block = Block(arg_types=cls.body_arg_types((*inputs, *outputs)))
         _fill_body(block)
         return Region(block)
 
     def verify_(self) -> None:
-        operands = [*_types(self.inputs)], [*_types(self.outputs)]
-        for problem in (_operand_problem(*operands), self._maps_problem(), self._shape_problem()):
-            if problem is not None:
+        self.get_irdl_definition().verify(self)
+        for check in (self._operand_problem, self._maps_problem, self._shape_problem, self._result_problem):
+            if (problem := check()) is not None:
                 raise VerifyException(problem)
-        if (problem := self._result_problem()) is not None:
-            raise VerifyException(problem)
         super().verify_()
         if not _is_product(self.body.block):
             raise VerifyException(
@@ -95,6 +88,9 @@ class MatmulOp(ops.MatmulOp):
         """Whether A and B are stored transposed: A as K x M, B as N x K."""
         a, b, _ = (_loops_of(attr.data) for attr in self.indexing_maps)
         return a != _OPERAND_LOOPS[0], b != _OPERAND_LOOPS[1]
+
+    def _operand_problem(self) -> str | None:
+        return _operand_problem(_types(self.inputs), _types(self.outputs))
 
     def _maps_problem(self) -> str | None:
         maps = [attr.data for attr in self.indexing_maps]
@@ -126,7 +122,7 @@ class MatmulOp(ops.MatmulOp):
     def _result_problem(self) -> str | None:
         c = self.outputs[0].type
         expected = [c] if isinstance(c, TensorType) else []
-        got = [*_types(self.res)]
+        got = list(_types(self.res))
         if expected == got:
             return None
         if not expected:
