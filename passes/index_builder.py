@@ -1,0 +1,93 @@
+"""Index arithmetic while building IR: constants stay numbers until an operation needs them as values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IndexType, IntegerAttr
+from xdsl.ir import Operation, SSAValue
+
+Index = int | SSAValue
+OpT = TypeVar("OpT", bound=Operation)
+
+
+class IndexBuilder:
+    """Emits `arith` on `index` at the builder's insertion point, folding what is constant.
+
+    Constants are materialised once, at `constants`' insertion point, which must dominate all uses.
+    """
+
+    def __init__(self, builder: Builder, constants: Builder | None = None) -> None:
+        self.builder = builder
+        self.constants = constants or builder
+        self._known: dict[int, SSAValue] = {}
+
+    def at(self, builder: Builder) -> IndexBuilder:
+        """The same constants, another insertion point."""
+        inner = IndexBuilder(builder, self.constants)
+        inner._known = self._known
+        return inner
+
+    def insert(self, op: OpT) -> OpT:
+        """Inserts an operation at the insertion point."""
+        self.builder.insert(op)
+        return op
+
+    def value(self, index: Index) -> SSAValue:
+        """The index as an SSA value."""
+        if not isinstance(index, int):
+            return index
+        if index not in self._known:
+            op = arith.ConstantOp(IntegerAttr(index, IndexType()))
+            self.constants.insert(op)
+            self._known[index] = op.result
+        return self._known[index]
+
+    def values(self, indices: Sequence[Index]) -> list[SSAValue]:
+        """Several indices as SSA values."""
+        return [self.value(index) for index in indices]
+
+    def add(self, a: Index, b: Index) -> Index:
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if 0 in (a, b):
+            return b if a == 0 else a
+        return self.insert(arith.AddiOp(self.value(a), self.value(b))).result
+
+    def sub(self, a: Index, b: Index) -> Index:
+        if isinstance(a, int) and isinstance(b, int):
+            return a - b
+        return a if b == 0 else self.insert(arith.SubiOp(self.value(a), self.value(b))).result
+
+    def mul(self, a: Index, factor: int) -> Index:
+        if isinstance(a, int) or factor == 0:
+            return a * factor if isinstance(a, int) else 0
+        return a if factor == 1 else self.insert(arith.MuliOp(a, self.value(factor))).result
+
+    def div(self, a: Index, by: Index) -> Index:
+        """Unsigned quotient."""
+        if by == 1 or (isinstance(a, int) and isinstance(by, int)):
+            return a // by if isinstance(a, int) and isinstance(by, int) else a
+        return self.insert(arith.DivUIOp(self.value(a), self.value(by))).result
+
+    def rem(self, a: Index, by: Index) -> Index:
+        """Unsigned remainder."""
+        if by == 1 or (isinstance(a, int) and isinstance(by, int)):
+            return a % by if isinstance(a, int) and isinstance(by, int) else 0
+        return self.insert(arith.RemUIOp(self.value(a), self.value(by))).result
+
+    def minimum(self, a: Index, b: Index) -> Index:
+        """Unsigned minimum."""
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        return self.insert(arith.MinUIOp(self.value(a), self.value(b))).result
+
+    def wrap(self, a: Index, by: int) -> Index:
+        """a if a is not `by`, else 0: the next stage of a ring."""
+        if isinstance(a, int):
+            return a % by
+        last = self.insert(arith.CmpiOp(a, self.value(by), "eq")).result
+        return self.insert(arith.SelectOp(last, self.value(0), a)).result

@@ -1,0 +1,65 @@
+"""The standard pipeline, from `linalg` on memrefs to the dialect `ptx`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass, PassPipeline
+
+from .diagnostics import verify
+from .universe import WARPLOOM_UNIVERSE
+
+DEFAULT_TARGET = "sm_90a"
+
+Option = str | int | Sequence[int]
+
+
+def standard_pipeline(target: str = DEFAULT_TARGET, schedule: Mapping[str, Option] | None = None) -> str:
+    """The pipeline as `warploom-opt -p` takes it.
+
+    `schedule` replaces choices of the default schedule: {"cta": (128, 128, 64), "stages": 3}.
+    """
+    options = " ".join(f"{name}={_option(value)}" for name, value in (schedule or {}).items())
+    return ",".join(
+        (
+            f"warp-set-target{{arch={target}}}",
+            "warp-fold-fill",
+            f"warp-schedule{{{options}}}" if options else "warp-schedule",
+            "warp-tile",
+            "warp-pipeline",
+            "convert-warp-to-ptx",
+        )
+    )
+
+
+STANDARD = standard_pipeline()
+
+
+def _option(value: Option) -> str:
+    text = value if isinstance(value, (str, int)) else ",".join(map(str, value))
+    return str(text).replace("x", ",")
+
+
+def lower(
+    module: ModuleOp, ctx: Context, pipeline: str, on_phase: Callable[[str, float], None] | None = None
+) -> None:
+    """Runs a pipeline on a module in place, verifying before the first pass and after each.
+
+    `on_phase` is told each pass's name and the seconds it took, its verification included.
+    """
+    passes = PassPipeline.parse_spec(WARPLOOM_UNIVERSE.all_passes, pipeline).passes
+    verify(module)
+    for one in passes:
+        start = time.perf_counter()
+        run(one, ctx, module)
+        if on_phase is not None:
+            on_phase(one.name, time.perf_counter() - start)
+
+
+def run(one: ModulePass, ctx: Context, module: ModuleOp) -> None:
+    """Applies one pass and verifies what it left."""
+    one.apply(ctx, module)
+    verify(module)

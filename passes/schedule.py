@@ -1,0 +1,212 @@
+"""`warp-schedule`: gives every matrix product its schedule, chosen for its size and target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.linalg.ops import MatmulOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from ..dialect.isa import mma
+from ..dialect.isa.targets import KIB, Target
+from ..dialect.schedule import NAMES, Schedule, ScheduleError, parse_options
+from ..dialect.warp.attributes import ScheduleAttr, target_of
+from .diagnostics import fail
+from .product import Product, read
+
+MAX_REGISTERS = 255
+ADDRESSING_REGISTERS = 40
+"""What addresses, counters and predicates take beside fragments: 32 to 38 in the kernels emitted."""
+
+
+class Tile(NamedTuple):
+    """A CTA tile and the warp tile that divides it, (M, N) each."""
+
+    cta: tuple[int, int]
+    warp: tuple[int, int]
+
+
+TILES = (
+    Tile((128, 256), (64, 64)),
+    Tile((256, 128), (64, 64)),
+    Tile((128, 128), (64, 64)),
+    Tile((128, 64), (64, 32)),
+    Tile((64, 128), (32, 64)),
+    Tile((64, 64), (32, 32)),
+    Tile((32, 64), (16, 32)),
+    Tile((64, 32), (32, 16)),
+    Tile((32, 32), (16, 16)),
+    Tile((16, 64), (16, 16)),
+    Tile((16, 32), (16, 16)),
+    Tile((16, 16), (16, 8)),
+    Tile((16, 8), (16, 8)),
+)
+
+# The model below counts cycles of one SM: multiply-adds per cycle of the tensor cores, bytes per cycle that
+# reach an SM from L2, and the latency a CTA pays to fill its pipeline and write its tile. Only ratios matter.
+MULTIPLY_ADDS_PER_CYCLE = 640
+BYTES_PER_CYCLE = 32
+CTA_LATENCY = 2000
+
+
+def instruction(product: Product, accumulate: str, target: Target) -> mma.Mma | None:
+    """The row with the longest k for the product's element types that the target has."""
+    rows = [
+        r
+        for r in mma.ROWS
+        if (r.a, r.b) == (product.a.element, product.b.element) and r.d.name == accumulate and r.runs_on(target)
+    ]
+    return max(rows, key=lambda r: r.shape.k, default=None)
+
+
+def depth(k: int, tile: Tile, row: mma.Mma, target: Target) -> tuple[int, int]:
+    """(K of the CTA tile, stages): at most 64 deep and 4 stages, as far as k needs and shared memory holds."""
+    step = row.shape.k
+    whole = max(step, min(64, -(-k // step) * step))
+    deepest = 1 << (whole - 1).bit_length()
+    for cta_k in (deepest, deepest // 2, deepest // 4):
+        if cta_k < step:
+            break
+        fit = target.shared * 8 // (sum(tile.cta) * cta_k * row.a.bits)
+        stages = min(4, fit, max(1, -(-k // cta_k)))
+        if stages >= min(3, -(-k // cta_k)):
+            return cta_k, stages
+    return step, 1
+
+
+def cycles(m: int, n: int, k: int, tile: Tile, target: Target) -> float:
+    """The model's time for a product in tiles of this size; lower is better."""
+    rows, columns = tile.cta
+    tiles = -(-m // rows) * -(-n // columns)
+    per_k = max(rows * columns / MULTIPLY_ADDS_PER_CYCLE, (rows + columns) * 2 / BYTES_PER_CYCLE)
+    resident = 1 if rows * columns > 128 * 128 else 2
+    waves = max(1.0, tiles / target.sms) if resident > 1 else -(-tiles // target.sms)
+    return waves * (per_k * k + CTA_LATENCY)
+
+
+def default_schedule(product: Product, target: Target, accumulate: str = "f32") -> Schedule:
+    """The schedule the model likes best.
+
+    Raises:
+        ScheduleError: if the target has no instruction for the product's element types.
+    """
+    row = instruction(product, accumulate, target)
+    if row is None:
+        kind = product.a.element.name
+        raise ScheduleError(f"{target} has no mma for {kind} x {kind} accumulated in {accumulate}{_older(product)}")
+    m, n, k = product.m, product.n, product.k
+    tile = min(TILES, key=lambda t: cycles(m, n, k, t, target))
+    cta_k, stages = depth(k, tile, row, target)
+    return Schedule((*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate)
+
+
+def _older(product: Product) -> str:
+    lowest = min((r.sm for r in mma.ROWS if r.a == product.a.element), default=None)
+    return "" if lowest is None else f"; sm_{lowest} and later have one"
+
+
+def check(schedule: Schedule, product: Product, target: Target) -> None:
+    """Checks a schedule against product and target.
+
+    Raises:
+        ScheduleError: if the instruction does not exist there, or shared memory or registers do not suffice.
+    """
+    kind, acc = product.a.element, schedule.accumulate
+    row = mma.find(schedule.mma, kind.name, kind.name, acc, acc)
+    if row is None or not row.runs_on(target):
+        have = ", ".join(str(r.shape) for r in mma.ROWS if r.a == kind and r.d.name == acc and r.runs_on(target))
+        raise ScheduleError(
+            f"{target} has no mma {schedule.mma} for {kind.name} accumulated in {acc}; it has {have or 'none'}"
+        )
+    needed = schedule.shared_bytes(kind.bits)
+    if needed > target.shared:
+        raise ScheduleError(
+            f"{schedule.stages} stages of {schedule.cta} take {needed / KIB:g} KiB of shared memory, "
+            f"{target} has {target.shared / KIB:g} KiB for a CTA; use fewer stages or a smaller tile"
+        )
+    _check_registers(schedule, row, target)
+
+
+def _check_registers(schedule: Schedule, row: mma.Mma, target: Target) -> None:
+    (m, n), k = schedule.warp, row.shape.k
+    operands = (m + n) * k * row.a.bits // (32 * 32) * (1 if schedule.stages == 1 else 2)
+    lane = m * n * row.d.bits // (32 * 32) + operands + ADDRESSING_REGISTERS
+    if lane > MAX_REGISTERS:
+        raise ScheduleError(
+            f"a warp tile of {m}x{n} takes about {lane} registers a lane, there are {MAX_REGISTERS}; "
+            f"use a smaller warp tile"
+        )
+    if lane * schedule.threads > target.registers:
+        raise ScheduleError(
+            f"{schedule.warps} warps of {m}x{n} take about {lane * schedule.threads} registers, an SM of {target} "
+            f"has {target.registers}; use fewer warps or a smaller warp tile"
+        )
+
+
+def products(module: Operation) -> Iterator[MatmulOp]:
+    """The matrix products below an operation, in order."""
+    return (op for op in module.walk() if isinstance(op, MatmulOp))
+
+
+@dataclass(frozen=True)
+class SchedulePass(ModulePass):
+    """Attaches `warp.schedule` to every `linalg.matmul` that has none.
+
+    Options replace single choices of the default: `warp-schedule{cta=128,128,64 warp=64,64 stages=3}`.
+    """
+
+    name = "warp-schedule"
+
+    cta: tuple[int, ...] | None = None
+    warp: tuple[int, ...] | None = None
+    mma: str | None = None
+    stages: int | None = None
+    swizzle: int | None = None
+    group: int | None = None
+    accumulate: str | None = None
+
+    def options(self) -> dict[str, object]:
+        """The options given, by name."""
+        given = {name: getattr(self, name) for name in NAMES}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for matmul in list(products(op)):
+            if ScheduleAttr.name not in matmul.attributes:
+                matmul.attributes[ScheduleAttr.name] = ScheduleAttr(self._choose(matmul))
+
+    def _choose(self, matmul: MatmulOp) -> Schedule:
+        target = target_of(matmul)
+        if target is None:
+            fail(matmul, "expected a target on the module; run warp-set-target{arch=sm_90a} first")
+        product = read(matmul)
+        try:
+            options = parse_options(self.options())
+            chosen = default_schedule(product, target, str(options.get("accumulate", "f32")))
+            schedule = replace(chosen, **_completed(options))  # pyright: ignore[reportArgumentType]
+            check(schedule, product, target)
+        except ScheduleError as e:
+            fail(matmul, f"schedule: {e}")
+        return schedule
+
+
+def _completed(options: dict[str, object]) -> dict[str, object]:
+    """Options with the warp tile that goes with a CTA tile given alone."""
+    cta = options.get("cta")
+    if isinstance(cta, tuple) and "warp" not in options:
+        m, n = int(cta[0]), int(cta[1])  # pyright: ignore[reportUnknownArgumentType]
+        known = next((t.warp for t in TILES if t.cta == (m, n)), None)
+        options = {**options, "warp": known or _fitting_warp(m, n)}
+    return options
+
+
+def _fitting_warp(m: int, n: int) -> tuple[int, int]:
+    """The largest warp tile of at most 64x64 that divides a CTA tile."""
+    rows = next((r for r in (64, 32, 16) if m % r == 0), m)
+    columns = next((c for c in (64, 32, 16, 8) if n % c == 0), n)
+    return rows, columns
