@@ -1,0 +1,52 @@
+# Targets a newcomer needs: demo and test. Everything lives in .venv and build; `make clean` removes both.
+# A different interpreter: make test PYTHON=python3.12
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS := 2
+
+INSTALLED := $(VENV)/.installed
+TESTABLE := $(VENV)/.testable
+
+.PHONY: demo test lint lit pytest clean
+
+demo: $(INSTALLED)
+	$(BIN)/warploom run examples/matmul.mlir --device interp --check
+
+# one after another, so that pytest's summary is the last line
+test: $(TESTABLE)
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory lit
+	@$(MAKE) --no-print-directory pytest
+
+lint: $(TESTABLE) build/typing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright --level error
+
+lit: $(TESTABLE)
+	$(BIN)/lit -j$(JOBS) test/filecheck
+
+pytest: $(TESTABLE)
+	$(BIN)/pytest -n $(JOBS)
+
+$(BIN)/pip:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "$(PYTHON) is older than Python 3.11; pass PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): pyproject.toml | $(BIN)/pip
+	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(TESTABLE): pyproject.toml | $(BIN)/pip
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $(INSTALLED) $@
+
+# The package as it is imported, for the type checker, which cannot follow an editable install.
+build/typing:
+	mkdir -p $@/warploom
+	for folder in dialect passes runtime; do ln -sfn ../../../$$folder $@/warploom/$$folder; done
+
+clean:
+	rm -rf $(VENV) build dist warploom.egg-info
