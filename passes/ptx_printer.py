@@ -33,7 +33,8 @@ def print_ptx(module: ptx.ModuleOp) -> str:
     Raises:
         PtxEmissionError: naming an operation that is not of the `ptx` dialect, or a register without a `ptx.reg`.
     """
-    lines = [
+    lines = [f"//{line.data}" for line in module.preamble or ()]
+    lines += [
         f".version {module.version.data}",
         f".target {module.target.data}",
         f".address_size {module.address_size.value.data}",
@@ -55,9 +56,7 @@ def _print_item(op: Operation, lines: list[str]) -> None:
         case ptx.CommentOp():
             lines.append(f"//{op.text.data}")
         case _:
-            raise PtxEmissionError(
-                f"'{op.name}' cannot stand at the top of a PTX module"
-            )
+            raise PtxEmissionError(f"'{op.name}' cannot stand at the top of a PTX module")
 
 
 def _print_function(op: ptx.FuncOp, lines: list[str]) -> None:
@@ -92,18 +91,12 @@ def declaration(variable: Variable) -> str:
     words.append(f".{variable.type}")
     if variable.pointer:
         words.append(variable.pointer)
-    dimensions = variable.dimensions or (
-        () if variable.count is None else (variable.count,)
-    )
+    dimensions = variable.dimensions or (() if variable.count is None else (variable.count,))
     words.append(variable.name + "".join(f"[{d or ''}]" for d in dimensions))
-    return " ".join(words) + (
-        f" = {variable.init}" if variable.init is not None else ""
-    )
+    return " ".join(words) + (f" = {variable.init}" if variable.init is not None else "")
 
 
-def _print_body(
-    body: Iterable[Operation], lines: list[str], indent: str, names: Names
-) -> None:
+def _print_body(body: Iterable[Operation], lines: list[str], indent: str, names: Names) -> None:
     append = lines.append
     name_of = names.__getitem__
     for op in body:
@@ -117,16 +110,13 @@ def _print_body(
 
 
 def _instruction(op: InstOp, name_of: Callable[[SSAValue], str]) -> str:
-    properties = op.properties
-    guard = properties.get("guard")
-    template = _template(
-        properties["opcode"].data, properties["form"].data, guard and guard.data
-    )
+    opcode, form, guard = op.spelling()
+    template = _template(opcode, form, guard)
     return template % tuple(map(name_of, op.operands))
 
 
 @lru_cache(65536)
-def _template(opcode: str, form: str, guard: str | None) -> str:
+def _template(opcode: str, form: str, guard: str) -> str:
     start = f"{guard}%s " if guard else ""
     text = f"{opcode} {form}".rstrip().replace("%", "%%").replace("?", "%s")
     return f"{start}{text};"
@@ -134,14 +124,10 @@ def _template(opcode: str, form: str, guard: str | None) -> str:
 
 def _undeclared(op: InstOp, names: Names) -> PtxEmissionError:
     at = next(i for i, value in enumerate(op.operands) if value not in names)
-    return PtxEmissionError(
-        f"operand {at} of '{op.opcode.data}' is a register that no ptx.reg above it declares"
-    )
+    return PtxEmissionError(f"operand {at} of '{op.opcode.data}' is a register that no ptx.reg above it declares")
 
 
-def _print_statement(
-    op: Operation, lines: list[str], indent: str, names: Names
-) -> None:
+def _print_statement(op: Operation, lines: list[str], indent: str, names: Names) -> None:
     match op:
         case ptx.RegOp():
             _print_registers(op, lines, indent, names)
@@ -163,17 +149,13 @@ def _print_statement(
             )
 
 
-def _print_registers(
-    op: ptx.RegOp, lines: list[str], indent: str, names: Names
-) -> None:
+def _print_registers(op: ptx.RegOp, lines: list[str], indent: str, names: Names) -> None:
     names.update(zip(op.results, op.names(), strict=True))
     if not op.results:
         return
     vector = "" if op.vector is None else f".v{op.vector.data} "
     count = "" if op.count is None else f"<{op.count.data}>"
-    lines.append(
-        f"{indent}.reg {vector}.{op.register_type.type.data} {op.base.data}{count};"
-    )
+    lines.append(f"{indent}.reg {vector}.{op.register_type.type.data} {op.base.data}{count};")
 
 
 def ptx_module(module: ModuleOp) -> ptx.ModuleOp:
@@ -216,6 +198,4 @@ class PtxTarget(Target):
                 if op.sym_name.data == self.module:
                     return op
                 names.append(op.sym_name.data)
-        raise PtxEmissionError(
-            f"there is no ptx.module @{self.module}; found: {', '.join(names) or 'none'}"
-        )
+        raise PtxEmissionError(f"there is no ptx.module @{self.module}; found: {', '.join(names) or 'none'}")

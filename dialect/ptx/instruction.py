@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import cast
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
@@ -62,34 +63,32 @@ class InstOp(IRDLOperation):
     arguments = var_operand_def(RegisterType)
 
     @staticmethod
-    def of(
-        opcode: str, form: str, arguments: Sequence[SSAValue] = (), guard: str = ""
-    ) -> InstOp:
+    def of(opcode: str, form: str, arguments: Sequence[SSAValue] = (), guard: str = "") -> InstOp:
         """Builds an instruction; with a guard, `arguments` starts with the predicate."""
         properties = {"opcode": _attribute(opcode), "form": _attribute(form)}
         if guard:
             properties["guard"] = _attribute(guard)
         return InstOp.create(operands=arguments, properties=properties)
 
+    def spelling(self) -> tuple[str, str, str]:
+        """The opcode, the form and the guard ("" without one)."""
+        properties = cast(dict[str, StringAttr], self.properties)
+        guard = properties.get("guard")
+        return properties["opcode"].data, properties["form"].data, "" if guard is None else guard.data
+
     def verification_key(self) -> tuple[object, ...]:
         """All that decides whether the instruction is legal: spelling, form, register types, target."""
         module = self.parent_op()
         while module is not None and module.name != "ptx.module":
             module = module.parent_op()
-        context = (
-            ()
-            if module is None
-            else (module.properties.get("version"), module.properties.get("target"))
-        )
+        context = () if module is None else (module.properties.get("version"), module.properties.get("target"))
         shape = (len(self.results), len(self.regions), len(self.successors), *context)
         return (*self.properties.items(), *shape, *[v.type for v in self.operands])
 
     def verify_(self) -> None:
         expected = self.form.data.count("?") + (self.guard is not None)
         if len(self.operands) != expected:
-            raise VerifyException(
-                f"the form '{self.form.data}' takes {expected} registers, got {len(self.operands)}"
-            )
+            raise VerifyException(f"the form '{self.form.data}' takes {expected} registers, got {len(self.operands)}")
 
     def print(self, printer: Printer) -> None:
         operands = iter(self.operands)
@@ -155,11 +154,7 @@ def _pretty_pieces(form: str) -> tuple[str, ...]:
             pieces.append("")
         elif match.lastgroup == "symbol":
             pieces[-1] += (
-                "_"
-                if text == "_"
-                else f"@{text}"
-                if re.fullmatch(r"[A-Za-z_][\w$.]*", text)
-                else f"@{_quote(text)}"
+                "_" if text == "_" else f"@{text}" if re.fullmatch(r"[A-Za-z_][\w$.]*", text) else f"@{_quote(text)}"
             )
         elif len(pieces) > 1 and not pieces[-1] and text[0] == ".":
             pieces[-1] = ":" + text[1:]
@@ -181,9 +176,7 @@ def _parse_opcode(parser: Parser) -> str:
 def _parse_register(parser: Parser, name: UnresolvedOperand) -> SSAValue:
     values = parser.ssa_values.get(name.operand_name)
     if values is None or name.index >= len(values):
-        parser.raise_error(
-            f"register {name.span.text} is not declared by a ptx.reg above", name.span
-        )
+        parser.raise_error(f"register {name.span.text} is not declared by a ptx.reg above", name.span)
     return values[name.index]
 
 
@@ -196,9 +189,7 @@ def _parse_form(parser: Parser, operands: list[SSAValue]) -> str:
     return ", ".join(parts)
 
 
-def _parse_operand(
-    parser: Parser, operands: list[SSAValue], *, allow_empty: bool = False
-) -> str:
+def _parse_operand(parser: Parser, operands: list[SSAValue], *, allow_empty: bool = False) -> str:
     """An atom and what may follow it: `+offset`, `|predicate`, `:component`."""
     text = _parse_atom(parser, operands)
     if allow_empty and text == "()":
@@ -232,9 +223,7 @@ def _parse_atom(parser: Parser, operands: list[SSAValue]) -> str:
     return _parse_number(parser)
 
 
-def _parse_items(
-    parser: Parser, operands: list[SSAValue], close: PunctuationSpelling
-) -> str:
+def _parse_items(parser: Parser, operands: list[SSAValue], close: PunctuationSpelling) -> str:
     items: list[str] = []
     while not parser.parse_optional_punctuation(close):
         if items:
@@ -246,9 +235,7 @@ def _parse_items(
 def _parse_number(parser: Parser) -> str:
     start = parser.pos
     if parser.parse_optional_integer(allow_boolean=False, allow_negative=False) is None:
-        parser.raise_error(
-            'expected an operand: a register, a number, @symbol, "text", [address] or {list}'
-        )
+        parser.raise_error('expected an operand: a register, a number, @symbol, "text", [address] or {list}')
     content = parser.lexer.input.content
     end = start
     while end < len(content) and content[end].isalnum():

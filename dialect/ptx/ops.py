@@ -9,7 +9,7 @@ Source: PTX ISA, chapters 4, 5, 7 and 11.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -68,11 +68,10 @@ class ModuleOp(IRDLOperation):
     version = prop_def(StringAttr)
     target = prop_def(StringAttr)
     address_size = prop_def(IntegerAttr)
+    preamble = opt_prop_def(ArrayAttr[StringAttr])
     body = region_def("single_block")
 
-    traits = traits_def(
-        NoTerminator(), IsolatedFromAbove(), SymbolTable(), SymbolOpInterface()
-    )
+    traits = traits_def(NoTerminator(), IsolatedFromAbove(), SymbolTable(), SymbolOpInterface())
 
     def __init__(
         self,
@@ -82,28 +81,29 @@ class ModuleOp(IRDLOperation):
         version: str,
         target: str,
         address_size: int = 64,
+        preamble: Sequence[str] = (),
     ) -> None:
-        """`version` is written "8.0"; `target` "sm_80", further words after ", "."""
+        """`version` is written "8.0"; `target` "sm_80", further words after ", ".
+
+        `preamble` holds comments that stand before them.
+        """
         super().__init__(
             properties={
                 "sym_name": StringAttr(name),
                 "version": StringAttr(version),
                 "target": StringAttr(target),
                 "address_size": IntegerAttr(address_size, i64),
+                **({"preamble": ArrayAttr(map(StringAttr, preamble))} if preamble else {}),
             },
             regions=[_body(ops)],
         )
 
     def verify_(self) -> None:
         if self.address_size.value.data not in (32, 64):
-            raise VerifyException(
-                f"expected address_size 32 or 64, got {self.address_size.value.data}"
-            )
+            raise VerifyException(f"expected address_size 32 or 64, got {self.address_size.value.data}")
         major, _, minor = self.version.data.partition(".")
         if not (major.isdigit() and minor.isdigit()):
-            raise VerifyException(
-                f'expected a PTX version such as "8.0", got "{self.version.data}"'
-            )
+            raise VerifyException(f'expected a PTX version such as "8.0", got "{self.version.data}"')
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -113,6 +113,10 @@ class ModuleOp(IRDLOperation):
         printer.print_string(" target ")
         printer.print_string_literal(self.target.data)
         printer.print_string(f" address_size {self.address_size.value.data}")
+        if self.preamble is not None:
+            printer.print_string(" preamble ")
+            with printer.in_square_brackets():
+                printer.print_list(self.preamble, lambda line: printer.print_string_literal(line.data))
         _print_attributes(printer, self)
         printer.print_string(" ")
         printer.print_region(self.body, print_empty_block=False)
@@ -126,10 +130,12 @@ class ModuleOp(IRDLOperation):
         target = parser.parse_str_literal()
         parser.parse_keyword("address_size")
         size = parser.parse_integer()
+        preamble: list[str] = []
+        if parser.parse_optional_keyword("preamble"):
+            preamble = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_str_literal)
         attributes = parser.parse_optional_attr_dict_with_keyword()
-        op = cls(
-            name, _parse_body(parser), version=version, target=target, address_size=size
-        )
+        body = _parse_body(parser)
+        op = cls(name, body, version=version, target=target, address_size=size, preamble=preamble)
         op.attributes |= attributes.data if attributes else {}
         return op
 
@@ -184,18 +190,14 @@ class FuncOp(IRDLOperation):
 
     def verify_(self) -> None:
         if self.linking.data not in ("", "visible", "weak", "extern"):
-            raise VerifyException(
-                f'expected linking "", visible, weak or extern, got "{self.linking.data}"'
-            )
+            raise VerifyException(f'expected linking "", visible, weak or extern, got "{self.linking.data}"')
         if len(self.body.blocks) > 1:
             raise VerifyException(
                 f"function '{self.sym_name.data}' has {len(self.body.blocks)} blocks, expected one: "
                 "control flow in PTX is by ptx.label and bra"
             )
         if self.entry is not None and self.returns.data:
-            raise VerifyException(
-                f"kernel '{self.sym_name.data}' returns values; only a .func may"
-            )
+            raise VerifyException(f"kernel '{self.sym_name.data}' returns values; only a .func may")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" entry" if self.entry is not None else "")
@@ -203,21 +205,15 @@ class FuncOp(IRDLOperation):
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name.data)
         with printer.in_parens():
-            printer.print_list(
-                self.parameters, lambda p: print_variable(printer, p.data)
-            )
+            printer.print_list(self.parameters, lambda p: print_variable(printer, p.data))
         if self.returns.data:
             printer.print_string(" returns ")
             with printer.in_parens():
-                printer.print_list(
-                    self.returns, lambda p: print_variable(printer, p.data)
-                )
+                printer.print_list(self.returns, lambda p: print_variable(printer, p.data))
         if self.directives.data:
             printer.print_string(" directives ")
             with printer.in_square_brackets():
-                printer.print_list(
-                    self.directives, lambda d: printer.print_string_literal(d.data)
-                )
+                printer.print_list(self.directives, lambda d: printer.print_string_literal(d.data))
         _print_attributes(printer, self)
         if not self.is_declaration:
             printer.print_string(" ")
@@ -229,19 +225,13 @@ class FuncOp(IRDLOperation):
         linking = parser.parse_optional_keyword_in(("visible", "weak", "extern")) or ""
         name = parser.parse_symbol_name().data
         parens, square = parser.Delimiter.PAREN, parser.Delimiter.SQUARE
-        parameters = parser.parse_comma_separated_list(
-            parens, lambda: ParamAttr(parse_variable(parser))
-        )
+        parameters = parser.parse_comma_separated_list(parens, lambda: ParamAttr(parse_variable(parser)))
         returns: list[ParamAttr] = []
         directives: list[str] = []
         if parser.parse_optional_keyword("returns"):
-            returns = parser.parse_comma_separated_list(
-                parens, lambda: ParamAttr(parse_variable(parser))
-            )
+            returns = parser.parse_comma_separated_list(parens, lambda: ParamAttr(parse_variable(parser)))
         if parser.parse_optional_keyword("directives"):
-            directives = parser.parse_comma_separated_list(
-                square, parser.parse_str_literal
-            )
+            directives = parser.parse_comma_separated_list(square, parser.parse_str_literal)
         attributes = parser.parse_optional_attr_dict_with_keyword()
         body = parser.parse_optional_region()
         if body is not None and body.first_block is None:
@@ -273,9 +263,7 @@ class RegOp(IRDLOperation):
     vector = opt_prop_def(IntAttr)
     res = var_result_def(RegisterType)
 
-    def __init__(
-        self, type: str, base: str, count: int | None = None, *, vector: int = 1
-    ) -> None:
+    def __init__(self, type: str, base: str, count: int | None = None, *, vector: int = 1) -> None:
         """Declares `count` registers `base0`, `base1`, ... or the one register `base`."""
         register = RegisterType.of(type)
         properties: dict[str, Attribute | None] = {"base": StringAttr(base)}
@@ -301,22 +289,14 @@ class RegOp(IRDLOperation):
     def names(self) -> list[str]:
         """The registers declared, in the order of the results."""
         base = self.base.data
-        return (
-            [base]
-            if self.count is None
-            else [f"{base}{i}" for i in range(self.count.data)]
-        )
+        return [base] if self.count is None else [f"{base}{i}" for i in range(self.count.data)]
 
     def verify_(self) -> None:
         expected = 1 if self.count is None else self.count.data
         if len(self.results) != expected:
-            raise VerifyException(
-                f"'{self.base.data}' declares {expected} registers, got {len(self.results)} results"
-            )
+            raise VerifyException(f"'{self.base.data}' declares {expected} registers, got {len(self.results)} results")
         if len({r.type for r in self.results}) > 1:
-            raise VerifyException(
-                f"the registers of '{self.base.data}' must have one type"
-            )
+            raise VerifyException(f"the registers of '{self.base.data}' must have one type")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.register_type.type.data} ")
@@ -334,9 +314,7 @@ class RegOp(IRDLOperation):
         if parser.parse_optional_punctuation("<"):
             count = parser.parse_integer(allow_negative=False)
             parser.parse_punctuation(">")
-        vector = (
-            parser.parse_integer() if parser.parse_optional_keyword("vector") else 1
-        )
+        vector = parser.parse_integer() if parser.parse_optional_keyword("vector") else 1
         op = cls(type, base, count, vector=vector)
         _parse_attributes(parser, op)
         return op
@@ -368,9 +346,7 @@ class VarOp(IRDLOperation):
             "type": StringAttr(variable.type),
         }
         if variable.count is not None:
-            properties["dimensions"] = ArrayAttr(
-                map(IntAttr, variable.dimensions or (variable.count,))
-            )
+            properties["dimensions"] = ArrayAttr(map(IntAttr, variable.dimensions or (variable.count,)))
         if variable.align is not None:
             properties["align"] = IntAttr(variable.align)
         if variable.vector != 1:
@@ -385,9 +361,7 @@ class VarOp(IRDLOperation):
     @property
     def variable(self) -> Variable:
         """The declaration as a record."""
-        dimensions = (
-            None if self.dimensions is None else tuple(d.data for d in self.dimensions)
-        )
+        dimensions = None if self.dimensions is None else tuple(d.data for d in self.dimensions)
         return Variable(
             self.space.data,
             self.type.data,
@@ -403,7 +377,7 @@ class VarOp(IRDLOperation):
 
     def verify_(self) -> None:
         spaces = ("global", "shared", "const", "local", "param")
-        if self.space.data not in spaces:
+        if self.space.data.partition("::")[0] not in spaces:
             raise VerifyException(
                 f"'{self.space.data}' is not a state space of variables; expected {', '.join(spaces)}"
             )
@@ -416,22 +390,14 @@ class VarOp(IRDLOperation):
         if self.linking is not None:
             printer.print_string(f" {self.linking.data}")
         printer.print_string(f" {self.space.data} ")
-        record: dict[str, Any] = {
-            s: getattr(self.variable, s) for s in Variable.__slots__
-        }
-        print_variable(printer, Variable(**(record | {"space": "param"})))
+        print_variable(printer, replace(self.variable, space="param"))
         _print_attributes(printer, self)
 
     @classmethod
     def parse(cls, parser: Parser) -> VarOp:
-        linking = (
-            parser.parse_optional_keyword_in(("visible", "weak", "extern", "common"))
-            or ""
-        )
+        linking = parser.parse_optional_keyword_in(("visible", "weak", "extern", "common")) or ""
         space = parser.parse_identifier()
-        record = parse_variable(parser)
-        fields: dict[str, Any] = {s: getattr(record, s) for s in Variable.__slots__}
-        op = cls(Variable(**(fields | {"space": space, "linking": linking})))
+        op = cls(replace(parse_variable(parser), space=space, linking=linking))
         _parse_attributes(parser, op)
         return op
 

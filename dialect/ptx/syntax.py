@@ -8,7 +8,7 @@ Source: PTX ISA, chapters 4 (Syntax) and 5 (State Spaces, Types, and Variables).
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
@@ -31,9 +31,9 @@ class Immediate:
         """The literal's value; a float for `0f`, `0d` and decimal-point literals."""
         text = self.text
         if text[:2] in ("0f", "0F"):
-            return struct.unpack("<f", struct.pack("<I", int(text[2:], 16)))[0]
+            return struct.unpack("<f", struct.pack("<I", int(f"0x{text[2:]}", 0)))[0]
         if text[:2] in ("0d", "0D"):
-            return struct.unpack("<d", struct.pack("<Q", int(text[2:], 16)))[0]
+            return struct.unpack("<d", struct.pack("<Q", int(f"0x{text[2:]}", 0)))[0]
         digits = text.lstrip("+-")
         if digits[:2] not in ("0x", "0X") and any(c in digits for c in ".eE"):
             return float(text)
@@ -42,22 +42,24 @@ class Immediate:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A label, variable, parameter or function name."""
+    """A label, variable, parameter or function name; `name+offset` is an address in a `mov`."""
 
     name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """`[base+offset]`; the offset is in bytes."""
-
-    base: Register | Symbol | Immediate
     offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
+class Address:
+    """`[base+offset]`; the offset is in bytes, and `written` its text where that is not its plain decimal form."""
+
+    base: Register | Symbol | Immediate
+    offset: int = 0
+    written: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Vector:
-    """`{a, b, ...}`."""
+    """`{a, b, ...}`; in a `call`, the lists `(a, b)`."""
 
     items: tuple[Operand, ...]
 
@@ -173,9 +175,7 @@ class Scope:
     line: int = 0
 
 
-Statement: TypeAlias = (
-    Instruction | Label | RegDecl | Variable | Directive | Comment | Scope
-)
+Statement: TypeAlias = Instruction | Label | RegDecl | Variable | Directive | Comment | Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,21 +195,21 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A PTX translation unit. `version` is (major, minor); `targets` is e.g. ("sm_90a",)."""
+    """A PTX translation unit. `version` is (major, minor); `targets` is e.g. ("sm_90a",).
+
+    `preamble` holds the comments before `.version`.
+    """
 
     version: tuple[int, int]
     targets: tuple[str, ...]
     address_size: int
     items: tuple[Function | Variable | Directive | Comment, ...]
+    preamble: tuple[Comment, ...] = ()
 
     @property
     def functions(self) -> dict[str, Function]:
         """Functions with a body, by name."""
-        return {
-            f.name: f
-            for f in self.items
-            if isinstance(f, Function) and f.body is not None
-        }
+        return {f.name: f for f in self.items if isinstance(f, Function) and f.body is not None}
 
 
 def integer(text: str) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Data, ParametrizedAttribute, TypeAttribute
-from xdsl.irdl import irdl_attr_definition, param_def
+from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -29,12 +29,12 @@ REGISTER_BITS = {
 
 
 @irdl_attr_definition
-class RegisterType(ParametrizedAttribute, TypeAttribute):
+class RegisterType(ParametrizedAttribute, TypeAttribute):  # pyright: ignore[reportUnsafeMultipleInheritance]
     """`!ptx.reg<b32>`: the storage of one register. A value of this type names the register, not what it holds."""
 
     name = "ptx.reg"
 
-    type: StringAttr = param_def(StringAttr)
+    type: StringAttr
 
     @staticmethod
     def of(type: str) -> RegisterType:
@@ -77,9 +77,7 @@ class ParamAttr(Data[Variable]):
         space: str = "param",
     ) -> ParamAttr:
         """A parameter `.param .align A .type name[count]`; `space` may be "reg" in a `.func`."""
-        return ParamAttr(
-            Variable(space, type, name, count=count, align=align, pointer=pointer)
-        )
+        return ParamAttr(Variable(space, type, name, count=count, align=align, pointer=pointer))
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Variable:
@@ -118,19 +116,11 @@ def parse_variable(parser: AttrParser) -> Variable:
     type, name = parser.parse_identifier(), parser.parse_str_literal()
     dimensions: Sequence[int] = ()
     if has_dimensions := parser.parse_optional_keyword("dims") is not None:
-        dimensions = parser.parse_comma_separated_list(
-            parser.Delimiter.SQUARE, parser.parse_integer
-        )
+        dimensions = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
     align = parser.parse_integer() if parser.parse_optional_keyword("align") else None
     vector = parser.parse_integer() if parser.parse_optional_keyword("vector") else 1
-    space = (
-        parser.parse_str_literal()
-        if parser.parse_optional_keyword("space")
-        else "param"
-    )
-    pointer = (
-        parser.parse_str_literal() if parser.parse_optional_keyword("pointer") else ""
-    )
+    space = parser.parse_str_literal() if parser.parse_optional_keyword("space") else "param"
+    pointer = parser.parse_str_literal() if parser.parse_optional_keyword("pointer") else ""
     init = parser.parse_str_literal() if parser.parse_optional_keyword("init") else None
     return Variable(
         space,
