@@ -121,7 +121,7 @@ class MatmulOp(ops.MatmulOp):
 
     def _result_problem(self) -> str | None:
         c = self.outputs[0].type
-        expected = [c] if isinstance(c, TensorType) else []
+        expected: list[Attribute] = [] if isinstance(c, MemRefType) else [c]
         got = list(_types(self.res))
         if expected == got:
             return None
@@ -251,16 +251,21 @@ def _parse_results(parser: Parser) -> list[Attribute]:
 def _fill_body(block: Block) -> None:
     """Append `yield c + extend(a) * extend(b)` to a block of the three elements a, b and c."""
     a, b, c = block.args
-    is_float = isinstance(c.type, AnyFloat)
-    factors: list[SSAValue] = [a, b]
-    if a.type != c.type:
-        extend = arith.ExtFOp if is_float else arith.ExtSIOp
-        casts = [extend(a, c.type), extend(b, c.type)]
-        block.add_ops(casts)
-        factors = [cast.result for cast in casts]
-    product = (arith.MulfOp if is_float else arith.MuliOp)(*factors)
-    total = (arith.AddfOp if is_float else arith.AddiOp)(c, product.result)
+    x, y = (_extended(block, factor, c.type) for factor in (a, b))
+    floats = isinstance(c.type, AnyFloat)
+    product = arith.MulfOp(x, y) if floats else arith.MuliOp(x, y)
+    total = arith.AddfOp(c, product.result) if floats else arith.AddiOp(c, product.result)
     block.add_ops([product, total, ops.YieldOp(total.result)])
+
+
+def _extended(block: Block, value: SSAValue, target: Attribute) -> SSAValue:
+    """`value`, or its extension to `target` appended to the block; integers are signed."""
+    if value.type == target:
+        return value
+    extend = arith.ExtSIOp if isa(target, IntegerType) else arith.ExtFOp
+    cast = extend.build(operands=[value], result_types=[target])
+    block.add_op(cast)
+    return cast.results[0]
 
 
 def _is_product(block: Block) -> bool:

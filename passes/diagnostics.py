@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -57,7 +57,7 @@ def culprit(root: Operation) -> Operation | None:
 
 
 @contextmanager
-def located(module: ModuleOp) -> Iterator[None]:
+def located(module: ModuleOp) -> Generator[None]:
     """Give a verifier's complaint that leaves the block the place of the operation it is about."""
     try:
         yield

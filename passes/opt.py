@@ -6,8 +6,10 @@ import argparse
 import dataclasses
 import difflib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from io import StringIO
 from typing import IO, Any, ClassVar, NoReturn, TypeAlias
 
@@ -17,6 +19,7 @@ from xdsl.passes import ModulePass, get_pass_option_infos
 from xdsl.utils.arg_spec import ArgSpec, ArgSpecConvertible, parse_pipeline, parse_spec
 from xdsl.utils.diagnostic import Diagnostic
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
+from xdsl.utils.lexer import Input, Span
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from .context import known_universe, parse_mlir
@@ -128,9 +131,13 @@ class WarploomOptMain(xDSLOptMain):
 
     def _read_ptx(self, stream: IO[bytes]) -> ModuleOp:
         from .ptx_import import import_ptx
-        from .ptx_parser import parse_ptx
+        from .ptx_parser import PtxSyntaxError, parse_ptx
 
-        return import_ptx(parse_ptx(self._text(stream, "PTX")))
+        name, text = self.get_input_name(), self._text(stream, "PTX")
+        try:
+            return ModuleOp([import_ptx(parse_ptx(text, name), file=name)])
+        except PtxSyntaxError as error:
+            raise ParseError(_span(text, name, error.line, error.column), error.message) from error
 
     def _text(self, stream: IO[bytes], language: str) -> str:
         data = stream.read()
@@ -173,6 +180,13 @@ def _describe_pass(pass_class: type[ModulePass]) -> str:
     return "\n".join(lines)
 
 
+def _span(text: str, name: str, line: int, column: int) -> Span[str]:
+    """The token-sized place at a line and column, both counted from one."""
+    start = sum(map(len, text.splitlines(keepends=True)[: line - 1])) + column - 1
+    token = re.compile(r"[\w.%$]+|.?").match(text, start)
+    return Span(start, token.end() if token else start, Input(text, name))
+
+
 def _check_specs(kind: str, specs: Iterable[ArgSpec], known: _Factories) -> None:
     """Raise UsageError for a pass or target of an unknown name or with a bad option."""
     for spec in specs:
@@ -198,10 +212,8 @@ def _options(convertible: type[ArgSpecConvertible]) -> str:
 
 def _drop_output() -> None:
     """Point a closed standard output at nothing, so that Python's own flush at exit stays silent."""
-    try:
+    with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        pass
 
 
 def _exit(message: str, code: int) -> NoReturn:

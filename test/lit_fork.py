@@ -14,13 +14,13 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, NoReturn
+from typing import Any
 
 import lit.formats
 import lit.Test
@@ -67,6 +67,7 @@ def preimport() -> None:
     What cannot be imported is left to the tests that use it, which fail and say why.
     """
     import filecheck.main  # noqa: F401
+
     import warploom.passes.opt  # noqa: F401
     from warploom.passes.context import known_universe, make_context
     from warploom.passes.universe import WARPLOOM_UNIVERSE
@@ -209,7 +210,7 @@ def _be(stage: Stage, streams: tuple[int, int, int]) -> int:
         _redirect(1, *stage.stdout)
     if stage.joined:
         os.dup2(1, 2)
-    sys.stdin, sys.stdout, sys.stderr = (open(fd, mode, closefd=False) for fd, mode in enumerate(("r", "w", "w")))
+    sys.stdin, sys.stdout, sys.stderr = map(os.fdopen, (0, 1, 2), ("r", "w", "w"))
     try:
         TOOLS[stage.tool](list(stage.arguments))
         code: object = 0
@@ -240,7 +241,7 @@ def _wait(pids: Sequence[int], deadline: float) -> list[int]:
 
 
 @contextmanager
-def _killed_at(pids: Sequence[int], deadline: float) -> Iterator[None]:
+def _killed_at(pids: Sequence[int], deadline: float) -> Generator[None]:
     """Kill the processes if the block is still running at the deadline."""
 
     def kill(*_: object) -> None:
@@ -264,7 +265,7 @@ class ForkTest(lit.formats.ShTest):
         super().__init__()
         self.timeout = timeout
 
-    def execute(self, test: Any, litConfig: Any) -> Any:  # noqa: N803 (lit passes it by this name)
+    def execute(self, test: Any, litConfig: Any) -> Any:
         script = None if test.config.unsupported or litConfig.noExecute else self._script(test)
         if isinstance(script, lit.Test.Result):
             return script
@@ -284,7 +285,7 @@ class ForkTest(lit.formats.ShTest):
         lines: list[str] = lit.TestRunner.applySubstitutions(
             parsed,
             lit.TestRunner.getDefaultSubstitutions(test, *lit.TestRunner.getTempPaths(test)),
-            {feature: True for feature in test.config.available_features},
+            dict.fromkeys(test.config.available_features, True),
             recursion_limit=test.config.recursiveExpansionLimit,
         )
         script: list[tuple[str, list[Stage]]] = []
