@@ -40,7 +40,7 @@ DTYPES: Mapping[str, DType] = {
     "ui32": np.dtype(np.uint32),
     "ui64": np.dtype(np.uint64),
 }
-"""MLIR element type, as MLIR spells it, to the numpy type of the same words. MLIR's signless integers read as signed."""
+"""MLIR element type, as MLIR spells it, to the numpy type of the same words; signless integers read as signed."""
 
 _DLPACK_FLOATS = {"float": "f", "bfloat": "bf"}
 
@@ -116,6 +116,11 @@ class Argument:
             expected *= extent
         return True
 
+    def overlaps(self, other: Argument) -> bool:
+        """Whether two arrays without gaps have a byte in common."""
+        apart = self.address + self.nbytes <= other.address or other.address + other.nbytes <= self.address
+        return self.on_device == other.on_device and not apart and min(self.nbytes, other.nbytes) > 0
+
     def array(self) -> Array:
         """The host memory as a numpy array of bytes; writes go to the owner.
 
@@ -182,17 +187,17 @@ def check(argument: Argument, parameter: Parameter, position: int, *, written: b
         raise ArgumentError(f"{where}: the kernel writes it, but the array is read-only; pass a writable copy")
 
 
-def check_overlap(arguments: list[Argument], parameters: tuple[Parameter, ...], written: frozenset[int]) -> None:
+def check_overlap(
+    arguments: Mapping[int, Argument], parameters: tuple[Parameter, ...], written: frozenset[int]
+) -> None:
     """Refuse a written argument that shares memory with another one: the result would depend on timing.
 
     Raises:
         ArgumentError: naming both.
     """
-    spans = [(a.on_device, a.address, a.address + a.nbytes) for a in arguments]
-    for i in sorted(written):
-        for j, other in enumerate(spans):
-            side, begin, end = spans[i]
-            if i != j and side == other[0] and begin < other[2] and other[1] < end:
+    for i in sorted(written & arguments.keys()):
+        for j, other in arguments.items():
+            if i != j and arguments[i].overlaps(other):
                 raise ArgumentError(
                     f"argument {i} (%{parameters[i].name}) is written and shares memory with "
                     f"argument {j} (%{parameters[j].name}); pass separate arrays"

@@ -19,7 +19,16 @@ HOST_KINDS = (CPU, 3)
 DEVICE_KINDS = (2, 13)
 """Device types a CUDA kernel can read: kDLCUDA and kDLCUDAManaged."""
 
-_TYPE_CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool", 7: "float8_e3m4", 10: "float8_e4m3fn", 12: "float8_e5m2"}
+_TYPE_CODES = {
+    0: "int",
+    1: "uint",
+    2: "float",
+    4: "bfloat",
+    6: "bool",
+    7: "float8_e3m4",
+    10: "float8_e4m3fn",
+    12: "float8_e5m2",
+}
 
 
 class _DLTensor(ctypes.Structure):
@@ -85,7 +94,9 @@ def _tensor(capsule: object) -> Tensor:
     raw = ctypes.cast(pointer, ctypes.POINTER(_DLTensor)).contents
     rank = cast(int, raw.ndim)
     if raw.code not in _TYPE_CODES or raw.lanes != 1:
-        raise ArgumentError(f"its DLPack element type (code {raw.code}, {raw.bits} bits x {raw.lanes}) is not supported")
+        raise ArgumentError(
+            f"its DLPack element type (code {raw.code}, {raw.bits} bits x {raw.lanes}) is not supported"
+        )
     return Tensor(
         address=(raw.data or 0) + raw.byte_offset,
         shape=tuple(raw.shape[i] for i in range(rank)),

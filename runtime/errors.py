@@ -19,7 +19,7 @@ class ArgumentError(WarploomError):
     """An argument does not fit the parameter it was given for."""
 
 
-class DeviceUnavailable(WarploomError):
+class DeviceUnavailableError(WarploomError):
     """There is no usable GPU: no package, no driver, no device, or one that cannot run the target."""
 
 

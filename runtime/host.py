@@ -7,29 +7,21 @@ the business of a device.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, TypeAlias, TypeGuard
 
-from xdsl.dialects import arith, func, gpu, linalg
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, NoneAttr, StringAttr, TensorType
+from xdsl.dialects import arith, func, gpu
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, NoneAttr, TensorType
+from xdsl.dialects.linalg.ops import FillOp, GenericOp, NamedOperation
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
+from ..dialect.schedule import Schedule
+from ..dialect.warp.attributes import ScheduleAttr
 from ..passes.diagnostics import location_of
 from .arrays import DTYPES, Parameter
 from .errors import HostError
+from .launch import Launch
 
-Dim3 = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One kernel launch. `arguments` are positions of the host function's arguments, `shared` bytes of dynamic memory."""
-
-    module: str
-    kernel: str
-    grid: Dim3
-    block: Dim3
-    shared: int
-    arguments: tuple[int, ...]
+Structured: TypeAlias = NamedOperation | GenericOp
 
 
 @dataclass(frozen=True)
@@ -83,7 +75,7 @@ def signature(function: func.FuncOp) -> Signature:
     """
     arguments = function.body.block.args
     parameters = tuple(_parameter(function, argument) for argument in arguments)
-    structured = [op for op in function.body.walk() if isinstance(op, linalg.NamedOperation | linalg.GenericOp)]
+    structured = [op for op in function.body.walk() if _is_structured(op)]
     if not structured:
         everything = frozenset(i for i, p in enumerate(parameters) if p.shape is not None)
         return Signature(function.sym_name.data, parameters, everything, frozenset())
@@ -92,19 +84,27 @@ def signature(function: func.FuncOp) -> Signature:
     return Signature(function.sym_name.data, parameters, frozenset(written), frozenset(filled))
 
 
-def _filled_first(argument: BlockArgument, ops: list[linalg.NamedOperation | linalg.GenericOp]) -> bool:
+def _is_structured(op: Operation) -> TypeGuard[Structured]:
+    return isinstance(op, NamedOperation | GenericOp)
+
+
+def _is_array(kind: Attribute) -> TypeGuard[MemRefType[Any] | TensorType[Any]]:
+    return isinstance(kind, MemRefType | TensorType)
+
+
+def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
     first = next((op for op in ops if argument in op.operands), None)
-    return isinstance(first, linalg.FillOp)
+    return isinstance(first, FillOp)
 
 
 def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:
     name = argument.name_hint or f"arg{argument.index}"
     where = f"{_place(function)}@{function.sym_name.data}: parameter {argument.index} (%{name})"
-    kind = cast(Attribute, argument.type)
-    if not isinstance(kind, MemRefType | TensorType):
+    kind = argument.type
+    if not _is_array(kind):
         element, shape = str(kind), None
     else:
-        element, shape = str(kind.element_type), kind.get_shape()
+        element, shape = str(kind.get_element_type()), kind.get_shape()
         if isinstance(kind, MemRefType) and not isinstance(kind.layout, NoneAttr):
             raise HostError(f"{where}: expected a row-major memref without a layout, got {kind}")
     if shape is not None and any(extent < 0 for extent in shape):
@@ -174,7 +174,9 @@ def _constant(op: Operation, value: SSAValue, what: str, constants: dict[SSAValu
 
 def _argument(op: Operation, value: SSAValue, position: int) -> int:
     if not isinstance(value, BlockArgument):
-        raise HostError(f"{_place(op)}gpu.launch_func: expected operand {position} to be an argument of the host function")
+        raise HostError(
+            f"{_place(op)}gpu.launch_func: expected operand {position} to be an argument of the host function"
+        )
     return value.index
 
 
@@ -183,13 +185,7 @@ def _place(op: Operation) -> str:
     return "" if location is None else f"{location}: "
 
 
-def schedule_of(kernel: Operation) -> str | None:
-    """The schedule a kernel was lowered with, as its attribute prints; None if it carries none."""
-    attribute = kernel.attributes.get("warp.schedule")
-    return None if attribute is None else str(attribute)
-
-
-def symbol(op: Operation) -> str | None:
-    """The name of a symbol operation."""
-    name = op.properties.get("sym_name")
-    return name.data if isinstance(name, StringAttr) else None
+def schedule_of(kernel: Operation) -> Schedule | None:
+    """The schedule a kernel was lowered with; None if it carries none."""
+    attribute = kernel.attributes.get(ScheduleAttr.name)
+    return attribute.data if isinstance(attribute, ScheduleAttr) else None

@@ -1,0 +1,183 @@
+"""Launching on a GPU: parameters packed once, launches enqueued at will, host arrays copied there and back."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from ..dialect.ptx.syntax import Function
+from .arrays import Argument
+from .cuda import Gpu, Kernel, call, explain, gpu
+from .errors import ArgumentError, CudaError
+from .launch import Launch, Value, check_alignment, pack
+
+LEGACY_STREAM = 0
+
+
+@dataclass(frozen=True)
+class _Enqueue:
+    """A launch ready to go. `parameters` is the address of the parameters' addresses; `storage` keeps them alive."""
+
+    kernel: Kernel
+    launch: Launch
+    parameters: int
+    storage: object
+
+
+class Prepared:
+    """Launches on GPU memory, ready to be enqueued again and again.
+
+    Calling it enqueues every kernel on `stream` and returns at once, without copying, checking or
+    waiting: what a benchmark wants to time between two events. The arrays must stay alive.
+    """
+
+    def __init__(
+        self, gpu: Gpu, ptx: str, functions: dict[str, Function], launches: Sequence[Launch], values: Sequence[Value]
+    ) -> None:
+        self.gpu = gpu
+        self.stream = stream_of(gpu, values)
+        self._owners = tuple(values)
+        module = gpu.load(ptx)
+        self._queue = tuple(_enqueue(module.kernel(x.kernel), functions[x.kernel], x, values) for x in launches)
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The loaded kernels in the order of their launches, with the registers they need."""
+        return tuple(item.kernel for item in self._queue)
+
+    def __call__(self, stream: int | None = None) -> None:
+        """Enqueue the launches on a CUDA stream handle; by default on the stream the arrays' producer works on.
+
+        Raises:
+            CudaError: if the driver refuses a launch. A fault inside a kernel shows when the stream is waited for.
+        """
+        driver = self.gpu.driver
+        target = self.stream if stream is None else stream
+        driver.cuCtxPushCurrent(self.gpu.context)
+        try:
+            for item in self._queue:
+                launch = item.launch
+                (code,) = driver.cuLaunchKernel(
+                    item.kernel.handle, *launch.grid, *launch.block, launch.shared, target, item.parameters, 0
+                )
+                if int(code) != 0:
+                    raise CudaError(f"launching {_describe(item)} failed: {explain(code)}")
+        finally:
+            driver.cuCtxPopCurrent()
+
+    def wait(self, stream: int | None = None) -> None:
+        """Wait until everything on the stream is done.
+
+        Raises:
+            CudaError: naming the kernels, if one of them failed.
+        """
+        target = self.stream if stream is None else stream
+        with self.gpu.current():
+            (code,) = self.gpu.driver.cuStreamSynchronize(target)
+        if int(code) != 0:
+            names = "; ".join(_describe(item) for item in self._queue)
+            raise CudaError(f"{names} failed on {self.gpu.device}: {explain(code)}")
+
+
+def _describe(item: _Enqueue) -> str:
+    launch = item.launch
+    return f"kernel {launch.kernel} (grid {launch.grid}, block {launch.block}, {launch.shared} bytes shared)"
+
+
+def _enqueue(kernel: Kernel, function: Function, launch: Launch, values: Sequence[Value]) -> _Enqueue:
+    kernel.reserve(launch.block, launch.shared)
+    words: list[bytes] = []
+    for parameter, position in zip(function.parameters, launch.arguments, strict=True):
+        value = values[position]
+        if isinstance(value, Argument):
+            check_alignment(parameter, value.address, position)
+            words.append(value.address.to_bytes(8, "little"))
+        else:
+            words.append(pack(parameter, value))
+    buffers = [ctypes.create_string_buffer(word, len(word)) for word in words]
+    pointers = (ctypes.c_void_p * max(1, len(buffers)))(*(ctypes.addressof(b) for b in buffers))
+    return _Enqueue(kernel, launch, ctypes.addressof(pointers), (buffers, pointers))
+
+
+def gpu_of(values: Sequence[Value]) -> Gpu:
+    """The GPU that the arrays in device memory lie on; the first GPU if there are none.
+
+    Raises:
+        ArgumentError: if they lie on different GPUs.
+    """
+    first = gpu(0)
+    places = {
+        i: _ordinal(first, v) for i, v in enumerate(values) if isinstance(v, Argument) and v.on_device and v.nbytes
+    }
+    if len(set(places.values())) > 1:
+        listed = ", ".join(f"argument {i} on GPU {place}" for i, place in places.items())
+        raise ArgumentError(f"the arguments lie on different GPUs ({listed}); move them to one")
+    return gpu(next(iter(places.values()), 0))
+
+
+def _ordinal(any_gpu: Gpu, argument: Argument) -> int:
+    attribute = any_gpu.driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    with any_gpu.current():
+        result = any_gpu.driver.cuPointerGetAttribute(attribute, argument.address)
+    return int(call(f"looking up GPU address {argument.address:#x}", result))
+
+
+def stream_of(gpu: Gpu, values: Sequence[Value]) -> int:
+    """The stream the producers of the device arrays work on; where they work on several, the first, once the
+    others are done."""
+    streams = list(dict.fromkeys(v.stream for v in values if isinstance(v, Argument) and v.stream is not None))
+    if not streams:
+        return LEGACY_STREAM
+    with gpu.current():
+        for other in streams[1:]:
+            call("waiting for an argument's stream", gpu.driver.cuStreamSynchronize(other))
+    return streams[0]
+
+
+def run(
+    gpu: Gpu,
+    ptx: str,
+    functions: dict[str, Function],
+    launches: Sequence[Launch],
+    values: Sequence[Value],
+    written: frozenset[int],
+) -> None:
+    """Run the launches. Arrays on the GPU are used in place; host arrays are copied there, and the written ones back.
+
+    With device arrays only, the launches are enqueued on their stream and not waited for.
+    """
+    staged = [i for i, v in enumerate(values) if isinstance(v, Argument) and not v.on_device]
+    if not staged:
+        Prepared(gpu, ptx, functions, launches, values)()
+        return
+    with ExitStack() as stack:
+        stack.enter_context(gpu.current())
+        stream = stream_of(gpu, values)
+        placed = list(values)
+        for i in staged:
+            placed[i] = _copy_in(gpu, stack, values[i], stream)
+        prepared = Prepared(gpu, ptx, functions, launches, placed)
+        prepared(stream)
+        prepared.wait(stream)
+        for i in staged:
+            if i in written:
+                _copy_out(gpu, values[i], placed[i])
+
+
+def _copy_in(gpu: Gpu, stack: ExitStack, value: Any, stream: int) -> Argument:
+    driver = gpu.driver
+    address = call(f"allocating {value.nbytes} bytes on the GPU", driver.cuMemAlloc(max(1, value.nbytes)))
+    stack.callback(driver.cuMemFree, address)
+    if value.nbytes:
+        call("copying to the GPU", driver.cuMemcpyHtoDAsync(address, value.address, value.nbytes, stream))
+    return Argument(
+        int(address), value.shape, value.element, value.itemsize, None, on_device=True, writable=True, owner=value
+    )
+
+
+def _copy_out(gpu: Gpu, host: Any, device: Any) -> None:
+    if host.nbytes:
+        call("copying from the GPU", gpu.driver.cuMemcpyDtoH(host.address, device.address, host.nbytes))

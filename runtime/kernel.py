@@ -1,0 +1,197 @@
+"""Compiling MLIR, and calling what comes out of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import DiagnosticException, ParseError
+
+from ..dialect.isa.targets import UnknownTarget
+from ..dialect.isa.targets import target as target_row
+from ..dialect.ptx.ops import FuncOp as PtxFuncOp
+from ..dialect.ptx.ops import ModuleOp as PtxModuleOp
+from ..dialect.schedule import Schedule, ScheduleError, parse_options
+from ..passes.context import make_context, parse_mlir
+from ..passes.diagnostics import describe
+from ..passes.pipeline import lower, standard_pipeline
+from ..passes.ptx_printer import print_ptx
+from . import host
+from .arrays import Argument, Parameter, borrow, check, check_overlap
+from .errors import ArgumentError, CompileError, HostError
+from .host import Signature
+from .launch import Launch, Scalar, Value
+from .module import Place, Progress, PtxModule
+
+if TYPE_CHECKING:
+    from .cuda_launch import Prepared
+
+ScheduleOption: TypeAlias = str | int | Sequence[int]
+OnPhase: TypeAlias = Callable[[str, float], None]
+"""Called with the name of each phase of the compilation and the seconds it took."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled host function.
+
+    `module` is the lowered IR, `function` the signature, `launches` what a call launches, in order;
+    `schedule` holds each launch's schedule (None where the kernel carries none).
+    """
+
+    module: ModuleOp
+    function: Signature
+    launches: tuple[Launch, ...]
+    schedule: tuple[Schedule | None, ...]
+    ptx: str
+    target: str
+    name: str = field(default="<mlir>")
+
+    @cached_property
+    def binary(self) -> PtxModule:
+        """The PTX, parsed for launching."""
+        return PtxModule(self.ptx, f"{self.name}.ptx")
+
+    def __call__(self, *args: object, device: str = "auto", progress: Progress | None = None) -> Place:
+        """Run on arrays; the written ones are written in place.
+
+        Arguments are numpy arrays (ml_dtypes.bfloat16 for bf16) or objects with `__cuda_array_interface__` or
+        `__dlpack__`. `device` is "interp", "cuda", or "auto": a GPU if there is one that runs the target. With every
+        array in GPU memory the launches are enqueued on the stream of the arrays' producer and not waited for.
+
+        Returns:
+            Where it ran.
+
+        Raises:
+            ArgumentError: naming the argument, if one does not fit its parameter.
+            DeviceUnavailableError: if a GPU is asked for and there is none that runs the target.
+            WarploomError: if the kernel fails.
+        """
+        values = self._values(args)
+        return self.binary.run(self.launches, values, device=device, written=self.function.written, progress=progress)
+
+    def prepare(self, *args: object) -> Prepared:
+        """The call on these arrays in GPU memory, checked and packed once, to be enqueued many times.
+
+        Raises:
+            ArgumentError: if one does not fit its parameter or lies in host memory.
+            DeviceUnavailableError: if there is no GPU that runs the target.
+        """
+        return self.binary.prepare(self.launches, self._values(args))
+
+    def _values(self, args: Sequence[object]) -> list[Value]:
+        parameters = self.function.parameters
+        parameters = self.function.parameters
+        if len(args) != len(parameters):
+            raise ArgumentError(f"{self.function}: expected {len(parameters)} arguments, got {len(args)}")
+        written = self.function.written
+        values = [_value(p, arg, i, i in written) for i, (p, arg) in enumerate(zip(parameters, args, strict=True))]
+        arrays = {i: v for i, v in enumerate(values) if isinstance(v, Argument)}
+        check_overlap(arrays, parameters, written)
+        return values
+
+
+def _value(parameter: Parameter, arg: object, position: int, written: bool) -> Value:
+    if parameter.shape is None:
+        return _scalar(parameter, arg, position)
+    try:
+        argument = borrow(arg)
+    except ArgumentError as error:
+        raise ArgumentError(f"argument {position} (%{parameter.name}): expected {parameter}: {error}") from error
+    check(argument, parameter, position, written=written)
+    return argument
+
+
+def _scalar(parameter: Parameter, arg: object, position: int) -> Scalar:
+    try:
+        return cast(Scalar, np.asarray(arg).astype(parameter.dtype)[()])
+    except (TypeError, ValueError) as error:
+        where = f"argument {position} (%{parameter.name})"
+        raise ArgumentError(f"{where}: expected a number for {parameter.element}, got {arg!r}") from error
+
+
+def compile(
+    mlir: str | ModuleOp,
+    target: str = "sm_90a",
+    name: str | None = None,
+    *,
+    file: str = "<mlir>",
+    on_phase: OnPhase | None = None,
+    **schedule: ScheduleOption,
+) -> Kernel:
+    """Compile one function of an MLIR module down to PTX.
+
+    `mlir` is text, or a module, which is left as it is. `name` chooses the function where there are several;
+    `file` stands in error messages. `schedule` overrides parts of the schedule: `cta=(128, 256, 64), stages=3`.
+
+    Raises:
+        CompileError: with file, line and column where they are known, for text that does not parse or verify,
+            an unknown target, a schedule that does not fit, or a product the target has no instruction for.
+        HostError: if there is no such function, or it does something other than launch kernels.
+    """
+    module = mlir.clone() if isinstance(mlir, ModuleOp) else parse(mlir, file, on_phase)
+    with _errors():
+        target_row(target)
+        parse_options(schedule)
+        function = host.signature(host.choose(module, name))
+        lower(module, make_context(), standard_pipeline(target, schedule), on_phase)
+        return _kernel_of(module, function, target, file, on_phase)
+
+
+def parse(mlir: str, file: str = "<mlir>", on_phase: OnPhase | None = None) -> ModuleOp:
+    """The module that MLIR text describes, not yet verified.
+
+    Raises:
+        CompileError: with file, line and column, if the text is no MLIR.
+    """
+    start = time.perf_counter()
+    with _errors():
+        module = parse_mlir(make_context(), mlir, file)
+    _report(on_phase, "parse", start)
+    return module
+
+
+def _report(on_phase: OnPhase | None, name: str, start: float) -> None:
+    if on_phase is not None:
+        on_phase(name, time.perf_counter() - start)
+
+
+def _kernel_of(module: ModuleOp, function: Signature, target: str, file: str, on_phase: OnPhase | None) -> Kernel:
+    launches = host.launches(host.choose(module, function.name))
+    device_modules = {op.sym_name.data: op for op in module.ops if isinstance(op, PtxModuleOp)}
+    used = {launch.module for launch in launches}
+    if len(used) != 1 or not used <= device_modules.keys():
+        found = ", ".join(f"@{n}" for n in device_modules) or "none"
+        raise HostError(
+            f"@{function.name}: expected launches from one ptx.module of the module ({found}), got {sorted(used)}"
+        )
+    device = device_modules[used.pop()]
+    start = time.perf_counter()
+    text = print_ptx(device)
+    _report(on_phase, "print", start)
+    kernels = {op.sym_name.data: op for op in device.body.block.ops if isinstance(op, PtxFuncOp)}
+    schedules = tuple(host.schedule_of(_kernel(kernels, x)) for x in launches)
+    return Kernel(module, function, launches, schedules, text, target, file)
+
+
+def _kernel(kernels: dict[str, PtxFuncOp], launch: Launch) -> PtxFuncOp:
+    if launch.kernel not in kernels:
+        raise HostError(
+            f"gpu.launch_func: @{launch.module} has no kernel @{launch.kernel}; it has {', '.join(kernels)}"
+        )
+    return kernels[launch.kernel]
+
+
+@contextmanager
+def _errors() -> Generator[None]:
+    """Turn what the compiler raises for bad input into CompileError."""
+    try:
+        yield
+    except (ParseError, DiagnosticException, ScheduleError, UnknownTarget) as error:
+        raise CompileError(describe(error).removeprefix("error: ")) from error

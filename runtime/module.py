@@ -1,0 +1,199 @@
+"""PTX of any origin, loaded and launched: on a GPU through the driver, or on the CPU by the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from ..dialect.ptx.syntax import Function, Module
+from .arrays import Argument
+from .errors import ArgumentError, DeviceUnavailableError, WarploomError
+from .launch import Launch, Scalar, Value, dim3, values
+
+if TYPE_CHECKING:
+    from .cuda import Gpu
+    from .cuda_launch import Prepared
+    from .interp import Program
+
+DEVICES = ("auto", "interp", "cuda")
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called now and then during an interpreted launch with the units of work done and the units there are."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where launches run: on `gpu`, or on the interpreter if it is None; `reason` says why the interpreter."""
+
+    gpu: Gpu | None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if self.gpu is not None:
+            return f"cuda: {self.gpu.device}"
+        return f"interp ({self.reason})" if self.reason else "interp"
+
+
+def choose_place(device: str, target: str, values: Sequence[Value] = ()) -> Place:
+    """Where to run PTX for `target`: "interp", "cuda", or "auto", which is a GPU if there is one that runs it.
+
+    Raises:
+        ArgumentError: for another word, or for arrays in GPU memory on the interpreter.
+        DeviceUnavailableError: if a GPU is asked for and none can run it.
+    """
+    if device not in DEVICES:
+        raise ArgumentError(f"expected device to be one of {', '.join(DEVICES)}, got {device!r}")
+    on_gpu = [i for i, v in enumerate(values) if isinstance(v, Argument) and v.on_device]
+    if device == "interp":
+        if on_gpu:
+            raise ArgumentError(
+                f"argument {on_gpu[0]} lies in GPU memory, which device='interp' cannot read; pass a host copy"
+            )
+        return Place(None)
+    from .cuda_launch import gpu_of
+
+    try:
+        found = gpu_of(values)
+        if not found.device.runs(target):
+            raise DeviceUnavailableError(
+                f"{found.device} does not run PTX for {target}; "
+                f"compile for {found.device.target}, or use device='interp'"
+            )
+    except DeviceUnavailableError as error:
+        if device == "cuda" or on_gpu:
+            raise
+        return Place(None, str(error).split(";")[0])
+    return Place(found)
+
+
+class PtxModule:
+    """PTX text, parsed at once, prepared for a device when first launched there.
+
+    Raises:
+        WarploomError: with file, line and column, if the text is no PTX.
+    """
+
+    def __init__(self, text: str, name: str = "<ptx>") -> None:
+        from ..passes.ptx_parser import PtxSyntaxError, parse_ptx
+
+        self.text = text
+        self.name = name
+        try:
+            self.syntax: Module = parse_ptx(text, name)
+        except PtxSyntaxError as error:
+            raise WarploomError(str(error)) from error
+
+    @property
+    def target(self) -> str:
+        """The first name in `.target`, such as "sm_90a"."""
+        return self.syntax.targets[0] if self.syntax.targets else ""
+
+    @cached_property
+    def kernels(self) -> dict[str, Function]:
+        """The kernels with a body, by name."""
+        return {name: f for name, f in self.syntax.functions.items() if f.entry}
+
+    @cached_property
+    def program(self) -> Program:
+        """The module decoded for the interpreter."""
+        from .interp import load
+
+        return load(self.syntax)
+
+    def kernel(self, name: str) -> Function:
+        """The kernel called `name`.
+
+        Raises:
+            ArgumentError: naming the kernels there are.
+        """
+        if name not in self.kernels:
+            raise ArgumentError(f"no kernel '{name}' in {self.name}; it has {', '.join(self.kernels) or 'none'}")
+        return self.kernels[name]
+
+    def launch(
+        self,
+        name: str,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[object],
+        shared: int = 0,
+        device: str = "auto",
+        progress: Progress | None = None,
+    ) -> Place:
+        """Launch a kernel. Arrays are passed as pointers to their elements and written back; scalars by value.
+
+        With every array in GPU memory the launch is enqueued on the stream of the arrays' producer and not
+        waited for; otherwise the kernel is done when this returns. `shared` is bytes of dynamic shared memory.
+
+        Returns:
+            Where it ran.
+
+        Raises:
+            WarploomError: for arguments that do not fit, no GPU where one is asked for, or a failing kernel.
+        """
+        passed = values(self.kernel(name), args)
+        launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, tuple(range(len(passed))))
+        return self.run([launch], passed, device=device, progress=progress)
+
+    def run(
+        self,
+        launches: Sequence[Launch],
+        values: Sequence[Value],
+        *,
+        device: str = "auto",
+        written: frozenset[int] | None = None,
+        progress: Progress | None = None,
+    ) -> Place:
+        """Run launches one after the other over the same borrowed arguments; `written` are the positions of arrays
+        that are copied back from a GPU (all, if None). See `launch`."""
+        place = choose_place(device, self.target, values)
+        if place.gpu is None:
+            self._interpret(launches, values, progress)
+        else:
+            from .cuda_launch import run
+
+            everything = frozenset(range(len(values)))
+            run(place.gpu, self.text, self.kernels, launches, values, everything if written is None else written)
+        return place
+
+    def prepare(self, launches: Sequence[Launch], values: Sequence[Value]) -> Prepared:
+        """Launches over arrays in GPU memory, ready to be enqueued many times.
+
+        Raises:
+            ArgumentError: naming the first array in host memory.
+        """
+        for i, value in enumerate(values):
+            if isinstance(value, Argument) and not value.on_device:
+                raise ArgumentError(f"argument {i} ({value}) lies in host memory; prepare takes arrays in GPU memory")
+        from .cuda_launch import Prepared
+
+        place = choose_place("cuda", self.target, values)
+        return Prepared(cast("Gpu", place.gpu), self.text, self.kernels, launches, values)
+
+    def _interpret(self, launches: Sequence[Launch], values: Sequence[Value], progress: Progress | None) -> None:
+        from .interp import InterpreterError
+
+        for launch in launches:
+            args = [_host(values[i]) for i in launch.arguments]
+            try:
+                self.program.launch(launch.kernel, launch.grid, launch.block, args, launch.shared, progress)
+            except InterpreterError as error:
+                raise WarploomError(str(error)) from error
+
+
+def _host(value: Value) -> object:
+    return value.array() if isinstance(value, Argument) else value
+
+
+def load_ptx(text: str, name: str = "<ptx>") -> PtxModule:
+    """PTX text, ours or not, ready to be launched. `name` stands in error messages.
+
+    Raises:
+        WarploomError: with file, line and column, if the text is no PTX.
+    """
+    return PtxModule(text, name)
+
+
+__all__ = ["DEVICES", "Place", "Progress", "PtxModule", "Scalar", "choose_place", "load_ptx"]
