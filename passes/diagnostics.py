@@ -12,7 +12,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import UNKNOWN_LOC, FileLineColLoc, IntAttr, ModuleOp, StringAttr
 from xdsl.ir import Operation
 from xdsl.parser import Parser
-from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
+from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError, VerifyException
 
 
 class LocatedError(DiagnosticException):
@@ -90,10 +90,11 @@ _LOCATED = re.compile(r"\S[^\n]*?:\d+:\d+: error: ")
 
 def _describe_parse_error(error: ParseError) -> str:
     """xDSL shows the place, the line, a caret and the message; here the message comes first."""
-    place, *context = str(error).rstrip().split("\n")
-    message = error.msg.strip() or "syntax error"
-    kept = [line for line in context if line.strip() and line.strip() not in error.msg]
-    return "\n".join([f"{place}: error: {message}", *kept])
+    place, *context = error.span.print_with_context().rstrip("\n").split("\n")
+    lines = [f"{place}: error: {error.msg.strip() or 'syntax error'}", *context]
+    if isinstance(error, MultipleSpansParseError):
+        lines += [span.print_with_context(message).rstrip("\n") for span, message in error.refs]
+    return "\n".join(lines)
 
 
 def _with_notes(error: LocatedError, cause: BaseException) -> LocatedError:

@@ -1,0 +1,450 @@
+"""`warploom-opt` as a user meets it: what it prints, its exit codes, and that no traceback gets out."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.linalg import ops as xdsl_linalg
+from xdsl.ir import Attribute
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import DiagnosticException, ParseError, PassFailedException
+
+from warploom.passes.context import known_universe, make_context, parse_mlir
+from warploom.passes.diagnostics import LocatedError, describe, fail, location_of, verify
+from warploom.passes.opt import WarploomOptMain, main
+from warploom.passes.universe import WARPLOOM_UNIVERSE
+
+GOOD = "func.func @f() {\n  return\n}\n"
+MATMUL = """\
+func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
+  linalg.matmul ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf32>)
+  return
+}
+"""
+# the generic form reaches the verifier whatever the types
+UNVERIFIED = """\
+func.func @f(%a: i32) {
+
+  %b = "arith.addf"(%a, %a) <{fastmath = #arith.fastmath<none>}> : (i32, i32) -> i32
+  return
+}
+"""
+
+
+@dataclass
+class Result:
+    code: int
+    out: str
+    err: str
+
+
+Opt = Callable[..., Result]
+
+
+@pytest.fixture
+def opt(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opt:
+    """Run the driver in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> Result:
+        capsys.readouterr()
+        try:
+            main(list(arguments))
+            code: object = 0
+        except SystemExit as request:
+            code = request.code
+        captured = capsys.readouterr()
+        assert isinstance(code, int)
+        return Result(code, captured.out, captured.err)
+
+    return run
+
+
+def write(name: str, text: str | bytes) -> str:
+    Path(name).write_bytes(text.encode() if isinstance(text, str) else text)
+    return name
+
+
+def process(*arguments: str, stdin: bytes = b"", cwd: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+    """Run the driver as a process of its own."""
+    command = [sys.executable, "-m", "warploom.passes.opt", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, cwd=cwd, timeout=60, check=False)
+
+
+class TestInput:
+    def test_reads_and_prints(self, opt: Opt) -> None:
+        result = opt(write("good.mlir", GOOD))
+        assert (result.code, result.err) == (0, "")
+        assert "func.func @f()" in result.out
+
+    def test_missing_file(self, opt: Opt) -> None:
+        result = opt("nowhere.mlir")
+        assert (result.code, result.out) == (1, "")
+        assert result.err == "error: nowhere.mlir: No such file or directory\n"
+
+    def test_folder(self, opt: Opt) -> None:
+        Path("folder.mlir").mkdir()
+        result = opt("folder.mlir")
+        assert result.code == 1
+        assert result.err == "error: folder.mlir: Is a directory\n"
+
+    def test_binary(self, opt: Opt) -> None:
+        result = opt(write("binary.mlir", b"\x7fELF\x02\x01\x00\xff\xfe"))
+        assert result.code == 1
+        assert result.err == "error: binary.mlir: expected MLIR text, got byte 0xff at offset 7, which is not UTF-8\n"
+
+    def test_binary_ptx(self, opt: Opt) -> None:
+        result = opt(write("binary.ptx", b"\xff"))
+        assert result.err == "error: binary.ptx: expected PTX text, got byte 0xff at offset 0, which is not UTF-8\n"
+
+    @pytest.mark.parametrize("text", ["\x00\x01\x02", "int main() { return 0; }", "%", '"', "module {", "!!", "\n\n}"])
+    def test_not_mlir(self, opt: Opt, text: str) -> None:
+        result = opt(write("not.mlir", text))
+        assert (result.code, result.out) == (1, "")
+        assert result.err.startswith("not.mlir:")
+        assert ": error: " in result.err.split("\n")[0]
+
+    @pytest.mark.parametrize(("name", "got"), [("a.txt", "'.txt'"), ("noextension", "none")])
+    def test_unknown_extension(self, opt: Opt, name: str, got: str) -> None:
+        result = opt(write(name, GOOD))
+        assert result.code == 1
+        assert result.err == (
+            f"error: {name}: expected a file name ending in .mlir or .ptx, got {got}; say what it is with -f\n"
+        )
+
+    def test_frontend_option_replaces_extension(self, opt: Opt) -> None:
+        assert opt(write("a.txt", GOOD), "-f", "mlir").code == 0
+
+    def test_unknown_frontend(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", GOOD), "-f", "fortran")
+        assert result.code == 2
+        assert "invalid choice: 'fortran'" in result.err
+
+    def test_parse_error_has_place_line_and_caret(self, opt: Opt) -> None:
+        result = opt(write("bad.mlir", "func.func @f() {\n  %0 = arith.constant 1 ; i32\n}\n"))
+        assert result.code == 1
+        place, source, caret = result.err.rstrip("\n").split("\n")
+        assert place.startswith("bad.mlir:2:25: error: ")
+        assert source == "  %0 = arith.constant 1 ; i32"
+        assert caret.index("^") == 24
+
+    def test_ptx_error_has_place_line_and_caret(self, opt: Opt) -> None:
+        result = opt(write("bad.ptx", ".version 8.0\n.target sm_80\n.address_size 64\n.entry k() {\n  nonsense\n}\n"))
+        assert (result.code, result.out) == (1, "")
+        place, *context = result.err.rstrip("\n").split("\n")
+        assert place.startswith("bad.ptx:5:3: error: ")
+        assert context == ["  nonsense", "  ^^^^^^^^"]
+
+    def test_failure_of_an_operation_s_parser_is_a_parse_error(self, opt: Opt) -> None:
+        # xDSL's own check of this is an assertion
+        result = opt(write("a.mlir", 'func.func @f() {\n  linalg.generic {indexing_maps = "x"} { }\n}\n'))
+        assert result.code == 1
+        assert result.err.startswith("a.mlir:2:40: error: cannot read this")
+
+    def test_nested_too_deeply(self, opt: Opt) -> None:
+        result = opt(write("deep.mlir", "builtin.module {\n" * 3000 + "}" * 3000))
+        assert result.code == 1
+        assert result.err == "error: deep.mlir: nested too deeply while reading deep.mlir\n"
+
+
+class TestVerifier:
+    def test_names_place_and_operation(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", UNVERIFIED))
+        assert (result.code, result.out) == (1, "")
+        assert result.err.startswith("a.mlir:3:3: error: arith.addf: operand 'lhs' at position 0 does not verify")
+
+    def test_verify_diagnostics_goes_to_stdout_and_succeeds(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", UNVERIFIED), "--verify-diagnostics")
+        assert (result.code, result.err) == (0, "")
+        assert "a.mlir:3:3: error: arith.addf" in result.out
+        assert "^^^" in result.out
+
+    def test_parsing_diagnostics_goes_to_stdout_and_succeeds(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", "func.func @f( {\n}"), "--parsing-diagnostics")
+        assert (result.code, result.err) == (0, "")
+        assert "a.mlir:1:15" in result.out
+
+    def test_split_input_counts_lines_from_the_start(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", GOOD + "// -----\n" + UNVERIFIED), "--split-input-file")
+        assert result.code == 1
+        assert "func.func @f()" in result.out
+        assert result.err.startswith("a.mlir:7:3: error: arith.addf")
+
+    def test_disable_verify_does_not_outlive_the_call(self, opt: Opt) -> None:
+        before = Attribute.__post_init__
+        assert opt(write("a.mlir", UNVERIFIED), "--disable-verify").code == 0
+        assert Attribute.__post_init__ is before
+
+
+class TestPasses:
+    def test_unknown(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", GOOD), "-p", "warp-tle")
+        assert (result.code, result.out) == (2, "")
+        assert result.err.startswith("error: unknown pass 'warp-tle'; did you mean 'warp-tile'")
+
+    def test_unknown_like_nothing(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", GOOD), "-p", "zzzzzz")
+        assert result.err == "error: unknown pass 'zzzzzz'; --help lists those there are\n"
+
+    def test_unknown_option(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", GOOD), "-p", "warp-set-target{bogus=1 arch=sm_80}")
+        assert result.code == 2
+        assert result.err.startswith("error: pass 'warp-set-target': ")
+        assert result.err.endswith("its options are arch\n")
+
+    def test_option_of_wrong_type(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", GOOD), "-p", "warp-set-target{arch=80}")
+        assert result.code == 2
+        assert "warp-set-target" in result.err
+
+    def test_missing_option(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", GOOD), "-p", "warp-set-target")
+        assert result.code == 2
+        assert 'requires argument "arch"' in result.err
+
+    def test_options_of_a_pass_without_any(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", GOOD), "-p", "dce{x=1}")
+        assert result.code == 2
+        assert result.err.endswith("it has no options\n")
+
+    @pytest.mark.parametrize("pipeline", ["dce{", "dce}", "dce cse", "{", "dce,,cse", "dce{a=}", "é"])
+    def test_malformed_pipeline(self, opt: Opt, pipeline: str) -> None:
+        result = opt(write("a.mlir", GOOD), "-p", pipeline)
+        assert (result.code, result.out) == (2, "")
+        assert result.err.startswith("error: ")
+
+    @pytest.mark.parametrize("target", ["nowhere", "{", ""])
+    def test_unknown_target(self, opt: Opt, target: str) -> None:
+        result = opt(write("a.mlir", GOOD), "-t", target)
+        assert (result.code, result.out) == (2, "")
+        assert "error: " in result.err
+
+    def test_bad_target_option(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", GOOD), "-t", "mlir{bogus=1}")
+        assert result.code == 2
+        assert result.err.startswith("error: target 'mlir': ")
+
+    def test_unlowered_module_has_no_ptx(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", GOOD), "-t", "ptx")
+        assert (result.code, result.out) == (1, "")
+        assert "error: " in result.err
+
+    def test_time_and_print_between(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", GOOD), "-p", "dce,cse", "--time-passes", "--print-between-passes")
+        assert result.code == 0
+        assert "Pass dce took" in result.out
+        assert "IR after dce:" in result.out
+
+
+class Failing(ModulePass):
+    """Raises what `error` holds."""
+
+    name = "failing"
+    error: ClassVar[Exception] = Exception()
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        raise self.error
+
+
+class Pointing(ModulePass):
+    """Blames the first operation in the module's function."""
+
+    name = "pointing"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        function = next(iter(op.body.block.ops))
+        fail(next(iter(function.regions[0].block.ops)), "no such product")
+
+
+@pytest.fixture
+def with_test_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = known_universe().all_passes
+    monkeypatch.setitem(passes, "failing", lambda: Failing)
+    monkeypatch.setitem(passes, "pointing", lambda: Pointing)
+
+
+@pytest.mark.usefixtures("with_test_passes")
+class TestFailingPass:
+    def test_diagnostic(self, opt: Opt, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Failing, "error", PassFailedException("the tile does not fit"))
+        result = opt(write("a.mlir", GOOD), "-p", "failing")
+        assert (result.code, result.out, result.err) == (1, "", "error: the tile does not fit\n")
+
+    def test_diagnostic_with_verify_diagnostics(self, opt: Opt, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Failing, "error", PassFailedException("the tile does not fit"))
+        result = opt(write("a.mlir", GOOD), "-p", "failing", "--verify-diagnostics")
+        assert (result.code, result.out, result.err) == (0, "the tile does not fit\n", "")
+
+    def test_located(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", MATMUL), "-p", "pointing")
+        assert (result.code, result.err) == (1, "a.mlir:2:3: error: no such product\n")
+
+    def test_unexpected(self, opt: Opt, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Failing, "error", KeyError("x"))
+        result = opt(write("a.mlir", GOOD), "-p", "dce,failing")
+        assert result.code == 1
+        assert result.err == (
+            "error: unexpected failure while running the passes 'dce,failing': KeyError: 'x' (--debug shows where)\n"
+        )
+
+    def test_debug_lets_the_traceback_out(self, opt: Opt, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Failing, "error", KeyError("x"))
+        with pytest.raises(KeyError):
+            opt(write("a.mlir", GOOD), "-p", "failing", "--debug")
+
+    def test_interrupt(self, opt: Opt, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Failing, "error", KeyboardInterrupt())
+        result = opt(write("a.mlir", GOOD), "-p", "failing")
+        assert (result.code, result.err) == (130, "error: interrupted\n")
+
+
+class TestOutput:
+    def test_file(self, opt: Opt) -> None:
+        assert opt(write("a.mlir", GOOD), "-o", "b.mlir").code == 0
+        assert "func.func @f()" in Path("b.mlir").read_text()
+
+    def test_in_place(self, opt: Opt) -> None:
+        assert opt(write("a.mlir", GOOD), "-o", "a.mlir").code == 0
+        assert "func.func @f()" in Path("a.mlir").read_text()
+
+    def test_failure_leaves_the_file_alone(self, opt: Opt) -> None:
+        write("b.mlir", "precious")
+        assert opt(write("a.mlir", UNVERIFIED), "-o", "b.mlir").code == 1
+        assert Path("b.mlir").read_text() == "precious"
+
+    def test_unwritable(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", GOOD), "-o", "no/such/folder.mlir")
+        assert (result.code, result.err) == (1, "error: no/such/folder.mlir: No such file or directory\n")
+
+    def test_closed_pipe(self, tmp_path: Path) -> None:
+        text = "".join(f"func.func @f{i}() {{\n  return\n}}\n" for i in range(5000)).encode()
+        (tmp_path / "a.mlir").write_bytes(text)
+        read, write_end = os.pipe()
+        os.close(read)
+        command = [sys.executable, "-m", "warploom.passes.opt", str(tmp_path / "a.mlir")]
+        with os.fdopen(write_end, "wb", 0) as closed:
+            done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (1, b"error: the output was closed before everything was written\n")
+
+
+class TestProcess:
+    """Whole processes: the same code paths as above, once each for the kinds of ending."""
+
+    def test_stdin_to_stdout(self) -> None:
+        done = process(stdin=GOOD.encode())
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"func.func @f()" in done.stdout
+
+    def test_binary_stdin(self) -> None:
+        done = process(stdin=b"\xff\xfe")
+        assert done.returncode == 1
+        assert done.stderr == b"error: stdin: expected MLIR text, got byte 0xff at offset 0, which is not UTF-8\n"
+
+    def test_usage(self) -> None:
+        done = process("--bogus")
+        assert done.returncode == 2
+        assert b"Traceback" not in done.stderr
+
+    def test_starts_fast(self) -> None:
+        """Nothing heavy is imported to read and print a module that needs none of it."""
+        script = (
+            "import sys; from warploom.passes.opt import main; main(['-f', 'mlir']);"
+            "print(*(m for m in ('numpy', 'rich', 'ml_dtypes', 'warploom.runtime', 'warploom.passes.tile')"
+            " if m in sys.modules), file=sys.stderr)"
+        )
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(command, input=GOOD.encode(), capture_output=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, b"\n")
+
+
+class TestNames:
+    def test_list_passes(self, opt: Opt) -> None:
+        result = opt("--list-passes")
+        assert (result.code, result.err) == (0, "")
+        for name in WARPLOOM_UNIVERSE.all_passes:
+            assert f"{name}\n    " in result.out
+        assert "      arch: str\n" in result.out
+
+    @pytest.mark.parametrize("name", WARPLOOM_UNIVERSE.all_passes)
+    def test_pass_is_what_its_name_says(self, name: str) -> None:
+        factory = WARPLOOM_UNIVERSE.all_passes[name]()
+        assert factory.name == name
+        assert factory.__doc__
+
+    @pytest.mark.parametrize("name", WARPLOOM_UNIVERSE.all_dialects)
+    def test_dialect_is_what_its_name_says(self, name: str) -> None:
+        assert WARPLOOM_UNIVERSE.all_dialects[name]().name == name
+
+    @pytest.mark.parametrize("name", WARPLOOM_UNIVERSE.all_targets)
+    def test_target_is_what_its_name_says(self, name: str) -> None:
+        assert WARPLOOM_UNIVERSE.all_targets[name]().name == name
+
+    def test_known_without_entry_points(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from xdsl.universe import XDSL_UNIVERSE, Universe
+
+        monkeypatch.setattr(Universe, "get_multiverse", staticmethod(lambda: XDSL_UNIVERSE))
+        known_universe.cache_clear()
+        try:
+            assert {"warp", "ptx", "linalg", "arith"} <= known_universe().all_dialects.keys()
+            assert {"warp-tile", "cse"} <= known_universe().all_passes.keys()
+            assert {"ptx", "mlir"} <= known_universe().all_targets.keys()
+        finally:
+            known_universe.cache_clear()
+
+    def test_version(self, opt: Opt) -> None:
+        assert opt("--version").out.startswith("warploom-opt on xDSL ")
+
+
+class TestContext:
+    def test_matmul_is_still_xdsl_s(self) -> None:
+        module = parse_mlir(make_context(), MATMUL)
+        verify(module)
+        [matmul] = [op for op in module.walk() if op.name == "linalg.matmul"]
+        assert isinstance(matmul, xdsl_linalg.MatmulOp)
+        assert location_of(matmul) == "<string>:2:3"
+
+    def test_explicit_location_is_kept(self) -> None:
+        module = parse_mlir(make_context(), 'func.func @f() {\n  return loc("elsewhere.py":7:9)\n} loc(unknown)\n')
+        [terminator] = [op for op in module.walk() if op.name == "func.return"]
+        assert location_of(terminator) == "elsewhere.py:7:9"
+
+    def test_parse_error_is_described(self) -> None:
+        with pytest.raises(ParseError) as caught:
+            parse_mlir(make_context(), "func.func", "kernel")
+        assert describe(caught.value).startswith("kernel:1:10: error: ")
+
+    def test_verify_is_located(self) -> None:
+        with pytest.raises(LocatedError) as caught:
+            verify(parse_mlir(make_context(), UNVERIFIED, "kernel"))
+        assert caught.value.location == "kernel:3:3"
+        assert describe(caught.value) == str(caught.value)
+
+    def test_fail_without_a_place(self) -> None:
+        with pytest.raises(DiagnosticException) as caught:
+            fail(ModuleOp([]), "no such product")
+        assert describe(caught.value) == "error: no such product"
+
+    def test_describe_an_error_without_a_message(self) -> None:
+        assert describe(ValueError()) == "error: ValueError"
+
+    def test_verify_error_inside_an_attribute(self) -> None:
+        with pytest.raises(LocatedError) as caught:
+            parse_mlir(make_context(), 'func.func @f() {\n  "test.op"() {a = !riscv.reg<x99>} : () -> ()\n}')
+        assert caught.value.location.startswith("<string>:2:")
+
+
+def test_driver_is_xdsl_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    from xdsl.xdsl_opt_main import xDSLOptMain
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(GOOD.encode())))
+    assert isinstance(WarploomOptMain(args=[]), xDSLOptMain)
