@@ -11,7 +11,8 @@ from typing import Any, TypeAlias, TypeGuard
 
 from xdsl.dialects import arith, func, gpu
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, NoneAttr, TensorType
-from xdsl.dialects.linalg.ops import FillOp, GenericOp, NamedOperation
+from xdsl.dialects.linalg.abstract_ops import NamedOperation
+from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from ..dialect.schedule import Schedule
@@ -124,15 +125,16 @@ def launches(function: func.FuncOp) -> tuple[Launch, ...]:
     found: list[Launch] = []
     for op in function.body.block.ops:
         match op:
-            case arith.ConstantOp(value=IntegerAttr() as value):
-                constants[op.result] = value.value.data
+            case arith.ConstantOp():
+                if isinstance(op.value, IntegerAttr):
+                    constants[op.result] = op.value.value.data
             case gpu.LaunchFuncOp():
                 found.append(_launch(op, constants))
             case func.ReturnOp() if not op.operands:
                 pass
             case _:
                 raise HostError(
-                    f"{_place(op)}host function @{function.sym_name.data}: expected integer arith.constant, "
+                    f"{_place(op)}host function @{function.sym_name.data}: expected arith.constant, "
                     f"gpu.launch_func and an empty func.return, got {op.name}; has the module been lowered?"
                 )
     return tuple(found)

@@ -112,10 +112,11 @@ def _value(parameter: Variable, arg: object, position: int) -> Value:
     try:
         if parameter.count is None and is_array(arg):
             return _pointer(parameter, arg)
-        pack(parameter, cast(Scalar, arg))
+        value = cast(Array, arg).tobytes() if isinstance(arg, np.ndarray) else cast(Scalar, arg)
+        pack(parameter, value)
     except ArgumentError as error:
         raise ArgumentError(f"{where}: {error}") from error
-    return cast(Scalar, arg)
+    return value
 
 
 def _pointer(parameter: Variable, arg: object) -> Argument:
@@ -159,11 +160,11 @@ def _pack_integer(parameter: Variable, dtype: DType, value: object) -> bytes:
     return (number % (1 << bits)).to_bytes(dtype.itemsize, "little")
 
 
-def _pack_array(parameter: Variable, dtype: DType, value: object) -> bytes:
-    data = cast(Array, value).tobytes() if isinstance(value, np.ndarray | np.generic) else value
+def _pack_array(parameter: Variable, dtype: DType, value: Scalar) -> bytes:
+    data = value if isinstance(value, bytes) else None
     expected = (parameter.count or 0) * dtype.itemsize
-    if not isinstance(data, bytes) or len(data) != expected:
-        got = f"{len(data)} bytes" if isinstance(data, bytes) else type(value).__name__
+    if data is None or len(data) != expected:
+        got = type(value).__name__ if data is None else f"{len(data)} bytes"
         raise ArgumentError(f"expected the {expected} bytes of .{parameter.type} {parameter.name}[], got {got}")
     return data
 

@@ -173,14 +173,9 @@ class PtxModule:
         return Prepared(cast("Gpu", place.gpu), self.text, self.kernels, launches, values)
 
     def _interpret(self, launches: Sequence[Launch], values: Sequence[Value], progress: Progress | None) -> None:
-        from .interp import InterpreterError
-
         for launch in launches:
             args = [_host(values[i]) for i in launch.arguments]
-            try:
-                self.program.launch(launch.kernel, launch.grid, launch.block, args, launch.shared, progress)
-            except InterpreterError as error:
-                raise WarploomError(str(error)) from error
+            self.program.launch(launch.kernel, launch.grid, launch.block, args, launch.shared, progress)
 
 
 def _host(value: Value) -> object:

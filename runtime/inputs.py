@@ -1,0 +1,130 @@
+"""Where the command's arrays come from and go to: `.npy` files, a seeded generator, constants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from .arrays import DTYPES, Array, DType, Parameter, describe, dtype_of, element_of
+from .errors import ArgumentError, WarploomError
+from .launch import Scalar
+from .reference import poison
+
+WORDS = ("random", "zeros", "ones", "nan")
+"""What may stand where a file is expected: N(0, 1) from the seed (integers: -8 to 7), 0, 1, or no value at all."""
+
+
+@dataclass(frozen=True)
+class Binding:
+    """`NAME=VALUE` from the command line; `name` is None where it was left out."""
+
+    name: str | None
+    value: str
+
+
+def binding(text: str) -> Binding:
+    """Read `0=a.npy`, `%A=random` or `c.npy`."""
+    name, equals, value = text.partition("=")
+    return Binding(name.strip(), value) if equals else Binding(None, text)
+
+
+def position_of(name: str, parameters: Sequence[Parameter]) -> int:
+    """The position of the parameter that a user calls `name`: a number, `%A` or `A`.
+
+    Raises:
+        ArgumentError: naming the parameters there are.
+    """
+    if name.isdecimal() and int(name) < len(parameters):
+        return int(name)
+    for i, parameter in enumerate(parameters):
+        if name.removeprefix("%") == parameter.name:
+            return i
+    known = ", ".join(f"{i} or %{p.name}" for i, p in enumerate(parameters)) or "none"
+    raise ArgumentError(f"no argument '{name}'; there are {known}")
+
+
+def make(word: str, shape: tuple[int, ...], dtype: DType, seed: int, position: int) -> Array:
+    """An array by one of the WORDS. The same seed and position give the same values whatever else is asked for."""
+    if word != "random":
+        value = {"zeros": 0, "ones": 1}.get(word, poison(dtype))
+        return np.full(shape, value, dtype)
+    generator = np.random.default_rng([seed, position])
+    if dtype.kind in "iu":
+        return generator.integers(-8 if dtype.kind == "i" else 0, 8, shape, dtype=dtype)
+    return generator.standard_normal(shape).astype(dtype)
+
+
+def load(path: str, parameter: Parameter) -> Array:
+    """The array in a `.npy` file, as `parameter` takes it. 16-bit words of no float type (uint16, or the 'V2' that
+    numpy writes bfloat16 as) are read as the parameter's type.
+
+    Raises:
+        ArgumentError: if the file is no `.npy` file, or holds another shape or type.
+    """
+    array = read_npy(path)
+    if (
+        array.dtype.kind in "uV"
+        and parameter.dtype.kind not in "iu"
+        and array.dtype.itemsize == parameter.dtype.itemsize
+    ):
+        array = array.view(parameter.dtype)
+    if array.shape != parameter.shape or array.dtype != parameter.dtype:
+        got = describe(array.shape, element_of(array.dtype))
+        raise ArgumentError(f"{path}: expected {parameter} for %{parameter.name}, got {got}")
+    return np.ascontiguousarray(array)
+
+
+def read_npy(path: str) -> Array:
+    """The array in a `.npy` file. Raises ArgumentError if there is none."""
+    try:
+        return cast(Array, np.load(path, allow_pickle=False))
+    except (ValueError, EOFError) as error:
+        raise ArgumentError(f"{path}: expected a .npy file of numbers: {error}") from error
+    except OSError as error:
+        raise ArgumentError(f"{path}: {error.strerror or error}") from error
+
+
+def save(path: str, array: Array) -> None:
+    """Write a `.npy` file. Raises WarploomError if that is not possible."""
+    try:
+        with Path(path).open("wb") as file:
+            np.save(file, array, allow_pickle=False)
+    except OSError as error:
+        raise WarploomError(f"{path}: {error.strerror or error}") from error
+
+
+_SCALAR = re.compile(r"([a-z]+\d+):(\S+)$")
+_GENERATED = re.compile(rf"({'|'.join(WORDS)}):(\w+):(\d+(?:x\d+)*)$")
+
+
+def kernel_argument(text: str, seed: int, position: int) -> Array | Scalar:
+    """A kernel argument as the command takes it: `a.npy`, `i32:5`, `f32:1.5`, `random:f16:256x192`, `zeros:f32:64`.
+
+    Raises:
+        ArgumentError: saying what may be written.
+    """
+    if match := _GENERATED.match(text):
+        shape = tuple(int(extent) for extent in match[3].split("x"))
+        return make(match[1], shape, dtype_of(match[2]), seed, position)
+    if match := _SCALAR.match(text):
+        return _scalar(match[1], match[2])
+    if text.endswith(".npy"):
+        return np.ascontiguousarray(read_npy(text))
+    forms = "a.npy, i32:5, f32:1.5, random:f16:256x192, zeros:f32:64"
+    raise ArgumentError(f"argument {position}: cannot read '{text}'; it is written like one of {forms}")
+
+
+def _scalar(element: str, text: str) -> Scalar:
+    name = re.sub(r"^[usb](\d+)$", lambda m: f"{'' if element[0] == 's' else 'u'}i{m[1]}", element)
+    if name not in DTYPES:
+        raise ArgumentError(f"unknown type '{element}' in '{element}:{text}'; known: {', '.join(DTYPES)}")
+    dtype = DTYPES[name]
+    try:
+        return dtype.type(int(text, 0) if dtype.kind in "iu" else float(text))
+    except (ValueError, OverflowError) as error:
+        raise ArgumentError(f"cannot read '{text}' as {element}: {error}") from error

@@ -1,0 +1,151 @@
+"""`warploom run FILE.mlir`: compile, run, compare with float64."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+
+from . import host, inputs, ptxas, reference
+from .arrays import Array
+from .errors import ArgumentError, AssemblerError, WarploomError
+from .kernel import Kernel, compile, parse
+from .module import Place, choose_place
+from .report import Report, progress_bar
+
+DEFAULT_TARGET = "sm_90a"
+
+
+def run(args: argparse.Namespace, text: str) -> int:
+    """Do what the command line asks for; the exit code.
+
+    Raises:
+        WarploomError: for anything the user can put right.
+    """
+    report = Report()
+    place = choose_place(args.device, args.target or "")
+    target = args.target or (place.gpu.device.target if place.gpu else DEFAULT_TARGET)
+    module = parse(text, args.file, report.phase)
+    kernel = compile(
+        module, target, args.function, file=args.file, on_phase=report.phase, **schedule_options(args.schedule)
+    )
+    if place.gpu is not None:
+        place = choose_place(args.device, target)
+    report.compiled(kernel)
+    report_resources(report, kernel.ptx, target)
+    function = host.choose(module, kernel.function.name)
+    arrays = make_arrays(kernel, args)
+    outputs = resolve_outputs(kernel, args.outputs)
+    before = [array.copy() for array in arrays] if args.check else []
+    _execute(report, kernel, arrays, place)
+    failed = args.check and not _check(report, kernel, function, before, arrays)
+    report.times()
+    report.line("ran on", str(place))
+    for position, path in outputs.items():
+        inputs.save(path, arrays[position])
+        report.line("wrote", f"%{kernel.function.parameters[position].name} to {path}")
+    return 1 if failed else 0
+
+
+def schedule_options(texts: Sequence[str]) -> dict[str, str]:
+    """`["cta=128,256,64 warp=64,64", "stages=4"]` as a mapping.
+
+    Raises:
+        ArgumentError: for a word that is not `key=value`.
+    """
+    options: dict[str, str] = {}
+    for word in (word for text in texts for word in text.split()):
+        key, equals, value = word.partition("=")
+        if not equals or not key or not value:
+            raise ArgumentError(f"--schedule: expected key=value, such as stages=4 or cta=128,256,64, got '{word}'")
+        options[key] = value
+    return options
+
+
+def report_resources(report: Report, ptx: str, target: str) -> None:
+    """Ask ptxas, where there is one, what each kernel needs."""
+    if ptxas.find() is None:
+        report.line("uses", "unknown: no ptxas (pip install 'warploom[ptxas]')", "dim")
+        return
+    try:
+        with report.timed("ptxas"):
+            found = ptxas.assemble(ptx, target)
+    except AssemblerError as error:
+        report.line("uses", f"unknown: {error}", "yellow")
+        return
+    for name, resources in found.items():
+        report.resources(name, resources, f"ptxas {ptxas.version()}")
+
+
+def make_arrays(kernel: Kernel, args: argparse.Namespace) -> list[Array]:
+    """The arguments: given ones, poison where the function fills first, else drawn from the seed.
+
+    Raises:
+        ArgumentError: for a name or file that does not fit.
+    """
+    parameters = kernel.function.parameters
+    given: dict[int, str] = {}
+    for text in args.inputs:
+        bound = inputs.binding(text)
+        if bound.name is None:
+            raise ArgumentError(f"--in: expected NAME=VALUE, such as 0=a.npy or %A=random, got '{text}'")
+        given[inputs.position_of(bound.name, parameters)] = bound.value
+    arrays: list[Array] = []
+    for i, parameter in enumerate(parameters):
+        value = given.get(i, "nan" if i in kernel.function.filled else "random")
+        if value in inputs.WORDS:
+            arrays.append(inputs.make(value, parameter.shape or (), parameter.dtype, args.seed, i))
+        else:
+            arrays.append(inputs.load(value, parameter))
+    return arrays
+
+
+def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:
+    """Which argument is written to which file; a path alone means the last argument that the function writes.
+
+    Raises:
+        ArgumentError: for a name that no parameter has.
+    """
+    outputs: dict[int, str] = {}
+    for text in texts:
+        bound = inputs.binding(text)
+        if bound.name is None and not kernel.function.written:
+            raise ArgumentError(f"--out {text}: the function writes no argument; name one, as in 2={text}")
+        if bound.name is None:
+            outputs[max(kernel.function.written)] = bound.value
+        else:
+            outputs[inputs.position_of(bound.name, kernel.function.parameters)] = bound.value
+    return outputs
+
+
+def _execute(report: Report, kernel: Kernel, arrays: Sequence[Array], place: Place) -> None:
+    if place.gpu is not None:
+        with report.timed("load"):
+            place.gpu.load(kernel.ptx)
+        with report.timed("run"):
+            kernel(*arrays, device="cuda")
+        return
+    with report.timed("decode"):
+        _ = kernel.binary.program
+    with report.timed("run"), progress_bar(f"@{kernel.function.name}") as progress:
+        kernel(*arrays, device="interp", progress=progress)
+
+
+def _check(
+    report: Report, kernel: Kernel, function: func.FuncOp, before: Sequence[Array], after: Sequence[Array]
+) -> bool:
+    """Compare every written argument with float64 and report it; whether all are within the bound."""
+    accumulators = {schedule.accumulate for schedule in kernel.schedule if schedule is not None}
+    with report.timed("check"):
+        exact = reference.evaluate(function, before, "f16" if "f16" in accumulators else "f32")
+    ok = True
+    for position in sorted(kernel.function.written):
+        found = reference.compare(exact[position], after[position])
+        report.checked(kernel.function.parameters[position].name, found)
+        ok = ok and found.ok
+    return ok
+
+
+__all__ = ["ModuleOp", "WarploomError", "run"]
