@@ -12,7 +12,7 @@ from ..dialect.ptx import ops as ptx
 from ..dialect.ptx import syntax
 from ..dialect.ptx.instruction import InstOp
 from ..dialect.ptx.types import ParamAttr
-from .ptx_operands import operand_text
+from ..dialect.ptx.operands import operand_text
 from .ptx_parser import PtxSyntaxError
 from .ptx_printer import declaration, function_header
 

@@ -26,7 +26,7 @@ from ..dialect.ptx.syntax import (
     integer,
 )
 from ..dialect.ptx.types import REGISTER_BITS
-from .ptx_operands import IDENTIFIER, OperandError, OperandReader
+from ..dialect.ptx.operands import IDENTIFIER, OperandError, OperandReader
 
 
 class PtxSyntaxError(Exception):

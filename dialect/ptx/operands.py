@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ..dialect.ptx.syntax import (
+from .syntax import (
     Address,
     Immediate,
     Not,

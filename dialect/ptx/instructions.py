@@ -1,0 +1,50 @@
+"""All instruction rows, and finding the ones an opcode spells."""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache, lru_cache
+
+from .rows import asynchronous, comparison, control, floating, integer, matrix, movement
+from .rows.grammar import Bindings, Row
+
+ROWS: tuple[Row, ...] = (
+    *integer.ROWS,
+    *floating.ROWS,
+    *comparison.ROWS,
+    *movement.ROWS,
+    *asynchronous.ROWS,
+    *control.ROWS,
+    *matrix.ROWS,
+)
+
+
+@cache
+def _by_root() -> dict[str, list[Row]]:
+    table: dict[str, list[Row]] = {}
+    for row in ROWS:
+        table.setdefault(row.root, []).append(row)
+    return table
+
+
+@lru_cache(65536)
+def find(opcode: str) -> tuple[tuple[Row, Bindings], ...]:
+    """The rows one of whose spellings is `opcode`, each with what the qualifiers bind."""
+    rows = _by_root().get(opcode.partition(".")[0], ())
+    return tuple((row, bindings) for row in rows if (bindings := row.match(opcode)) is not None)
+
+
+@lru_cache(4096)
+def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
+    """The spellings most like one that does not exist, of the same opcode root where there is one: best first."""
+    roots = _by_root()
+    root = opcode.partition(".")[0]
+    if root not in roots:
+        return tuple(difflib.get_close_matches(root, roots, count))
+    spellings = [spelling for row in roots[root] for spelling in _some_spellings(row)]
+    return tuple(difflib.get_close_matches(opcode, spellings, count, 0.0))
+
+
+def _some_spellings(row: Row) -> list[str]:
+    """All spellings of a row, or its samples where there are very many."""
+    return row.samples() if row.size > 2000 else row.spellings()

@@ -1,0 +1,1 @@
+"""Instruction rows, one module per group of the PTX ISA's chapter 9.7."""

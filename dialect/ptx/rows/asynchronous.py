@@ -1,0 +1,44 @@
+"""Copies that complete later. Source: PTX ISA 9.7.9.25."""
+
+from __future__ import annotations
+
+from .grammar import row
+
+_PREFETCH = "{.L2::64B,.L2::128B,.L2::256B}"
+
+ROWS = (
+    # 9.7.9.25.3.1  cp.async
+    row("cp.async.ca.shared.global", "a:[], b:[], n:imm(4/8/16), ?s:u32", "9.7.9.25.3.1", ptx=(7, 0), sm=80),
+    row("cp.async.cg.shared.global", "a:[], b:[], n:imm(16), ?s:u32", "9.7.9.25.3.1", ptx=(7, 0), sm=80),
+    row("cp.async.ca.shared.global", "a:[], b:[], n:imm(4/8/16), q:!pred", "9.7.9.25.3.1", ptx=(7, 5), sm=80),
+    row("cp.async.cg.shared.global", "a:[], b:[], n:imm(16), q:!pred", "9.7.9.25.3.1", ptx=(7, 5), sm=80),
+    row(
+        "cp.async.ca.shared.global.{L2::64B,L2::128B,L2::256B}",
+        "a:[], b:[], n:imm(4/8/16), ?s:u32",
+        "9.7.9.25.3.1",
+        ptx=(7, 4),
+        sm=80,
+    ),
+    row(
+        "cp.async.cg.shared.global.{L2::64B,L2::128B,L2::256B}",
+        "a:[], b:[], n:imm(16), ?s:u32",
+        "9.7.9.25.3.1",
+        ptx=(7, 4),
+        sm=80,
+    ),
+    row(
+        f"cp.async.ca.shared::cta.global{_PREFETCH}",
+        "a:[], b:[], n:imm(4/8/16), ?s:u32",
+        "9.7.9.25.3.1",
+        ptx=(7, 8),
+        sm=80,
+    ),
+    row(
+        f"cp.async.cg.shared::cta.global{_PREFETCH}", "a:[], b:[], n:imm(16), ?s:u32", "9.7.9.25.3.1", ptx=(7, 8), sm=80
+    ),
+    # 9.7.9.25.3.2  cp.async.commit_group
+    row("cp.async.commit_group", "", "9.7.9.25.3.2", ptx=(7, 0), sm=80),
+    # 9.7.9.25.3.3  cp.async.wait_group, cp.async.wait_all
+    row("cp.async.wait_group", "n:imm", "9.7.9.25.3.3", ptx=(7, 0), sm=80),
+    row("cp.async.wait_all", "", "9.7.9.25.3.3", ptx=(7, 0), sm=80),
+)

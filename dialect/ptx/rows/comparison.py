@@ -1,0 +1,53 @@
+"""Comparison and selection. Source: PTX ISA 9.7.6, 9.7.7 (half)."""
+
+from __future__ import annotations
+
+from .grammar import Row, row
+
+_BITS = "eq,ne"
+_SIGNED = "eq,ne,lt,le,gt,ge"
+_UNSIGNED = f"{_SIGNED},lo,ls,hi,hs"
+_FLOAT = f"{_SIGNED},equ,neu,ltu,leu,gtu,geu,num,nan"
+_BOOLEAN = ".{and,or,xor}"
+
+
+def _setp(comparisons: str, types: str, ftz: str, section: str, **since: object) -> tuple[Row, Row]:
+    """`setp` plain, and combined with a third predicate."""
+    plain, combined = f"setp.{{{comparisons}}}", f"setp.{{{comparisons}}}{_BOOLEAN}"
+    two = "d||q:pred" if types.endswith("x2") else "d|q:pred"
+    return (
+        row(f"{plain}{ftz}.T{{{types}}}", f"{two}, a:T, b:T", section, **since),  # pyright: ignore[reportArgumentType]
+        row(f"{combined}{ftz}.T{{{types}}}", f"{two}, a:T, b:T, c:!pred", section, **since),  # pyright: ignore[reportArgumentType]
+    )
+
+
+def _set(comparisons: str, types: str, ftz: str, section: str) -> tuple[Row, Row]:
+    """`set` plain, and combined with a predicate."""
+    end = f"{ftz}.D{{u32,s32,f32}}.T{{{types}}}"
+    return (
+        row(f"set.{{{comparisons}}}{end}", "d:D, a:T, b:T", section),
+        row(f"set.{{{comparisons}}}{_BOOLEAN}{end}", "d:D, a:T, b:T, c:!pred", section),
+    )
+
+
+ROWS = (
+    # 9.7.6.1  set
+    *_set(_BITS, "b16,b32,b64", "", "9.7.6.1"),
+    *_set(_SIGNED, "s16,s32,s64", "", "9.7.6.1"),
+    *_set(_UNSIGNED, "u16,u32,u64", "", "9.7.6.1"),
+    *_set(_FLOAT, "f32", "{.ftz}", "9.7.6.1"),
+    *_set(_FLOAT, "f64", "", "9.7.6.1"),
+    # 9.7.6.2  setp
+    *_setp(_BITS, "b16,b32,b64", "", "9.7.6.2"),
+    *_setp(_SIGNED, "s16,s32,s64", "", "9.7.6.2"),
+    *_setp(_UNSIGNED, "u16,u32,u64", "", "9.7.6.2"),
+    *_setp(_FLOAT, "f32", "{.ftz}", "9.7.6.2"),
+    *_setp(_FLOAT, "f64", "", "9.7.6.2"),
+    # 9.7.6.3  selp
+    row("selp.T{b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64}", "d:T, a:T, b:T, c:pred", "9.7.6.3"),
+    # 9.7.7.2  setp, half
+    *_setp(_FLOAT, "f16", "{.ftz}", "9.7.7.2", ptx=(4, 2), sm=53),
+    *_setp(_FLOAT, "f16x2", "{.ftz}", "9.7.7.2", ptx=(4, 2), sm=53),
+    *_setp(_FLOAT, "bf16", "", "9.7.7.2", ptx=(7, 8), sm=90),
+    *_setp(_FLOAT, "bf16x2", "", "9.7.7.2", ptx=(7, 8), sm=90),
+)

@@ -1,0 +1,61 @@
+"""Integer arithmetic, logic and shifts. Source: PTX ISA 9.7.1, 9.7.2, 9.7.8."""
+
+from __future__ import annotations
+
+from .grammar import row
+
+ROWS = (
+    # 9.7.1  Integer arithmetic
+    row("add.T{u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:T", "9.7.1.1"),
+    row("add.sat.s32", "d:s32, a:s32, b:s32", "9.7.1.1"),
+    row("add.T{u16x2,s16x2}", "d:T, a:T, b:T", "9.7.1.1", ptx=(8, 0), sm=90),
+    row("sub.T{u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:T", "9.7.1.2"),
+    row("sub.sat.s32", "d:s32, a:s32, b:s32", "9.7.1.2"),
+    row("mul.{lo,hi}.T{u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:T", "9.7.1.3"),
+    row("mul.wide.T{u16,u32,s16,s32}", "d:2T, a:T, b:T", "9.7.1.3"),
+    row("mad.{lo,hi}.T{u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:T, c:T", "9.7.1.4"),
+    row("mad.wide.T{u16,u32,s16,s32}", "d:2T, a:T, b:T, c:2T", "9.7.1.4"),
+    row("mad.hi.sat.s32", "d:s32, a:s32, b:s32, c:s32", "9.7.1.4"),
+    row("sad.T{u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:T, c:T", "9.7.1.7"),
+    row("div.T{u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:T", "9.7.1.8"),
+    row("rem.T{u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:T", "9.7.1.9"),
+    row("abs.T{s16,s32,s64}", "d:T, a:T", "9.7.1.10"),
+    row("neg.T{s16,s32,s64}", "d:T, a:T", "9.7.1.11"),
+    row("min.T{u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:T", "9.7.1.12"),
+    row("min.T{u16x2,s16x2}", "d:T, a:T, b:T", "9.7.1.12", ptx=(8, 0), sm=90),
+    row("min.relu.T{s16x2,s32}", "d:T, a:T, b:T", "9.7.1.12", ptx=(8, 0), sm=90),
+    row("max.T{u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:T", "9.7.1.13"),
+    row("max.T{u16x2,s16x2}", "d:T, a:T, b:T", "9.7.1.13", ptx=(8, 0), sm=90),
+    row("max.relu.T{s16x2,s32}", "d:T, a:T, b:T", "9.7.1.13", ptx=(8, 0), sm=90),
+    row("popc.T{b32,b64}", "d:u32, a:T", "9.7.1.14", ptx=(2, 0), sm=20),
+    row("clz.T{b32,b64}", "d:u32, a:T", "9.7.1.15", ptx=(2, 0), sm=20),
+    row("bfind{.shiftamt}.T{u32,u64,s32,s64}", "d:u32, a:T", "9.7.1.16", ptx=(2, 0), sm=20),
+    row("brev.T{b32,b64}", "d:T, a:T", "9.7.1.18", ptx=(2, 0), sm=20),
+    row("bfe.T{u32,u64,s32,s64}", "d:T, a:T, b:u32, c:u32", "9.7.1.19", ptx=(2, 0), sm=20),
+    row("bfi.T{b32,b64}", "d:T, a:T, b:T, c:u32, n:u32", "9.7.1.20", ptx=(2, 0), sm=20),
+    row("dp4a.{u32,s32}.{u32,s32}", "d:b32, a:b32, b:b32, c:b32", "9.7.1.23", ptx=(5, 0), sm=61),
+    # 9.7.2  Extended-precision integer arithmetic
+    row("add.cc.T{u32,s32}", "d:T, a:T, b:T", "9.7.2.1", ptx=(1, 2)),
+    row("add.cc.T{u64,s64}", "d:T, a:T, b:T", "9.7.2.1", ptx=(4, 3)),
+    row("addc{.cc}.T{u32,s32}", "d:T, a:T, b:T", "9.7.2.2", ptx=(1, 2)),
+    row("addc{.cc}.T{u64,s64}", "d:T, a:T, b:T", "9.7.2.2", ptx=(4, 3)),
+    row("sub.cc.T{u32,s32}", "d:T, a:T, b:T", "9.7.2.3", ptx=(3, 0)),
+    row("sub.cc.T{u64,s64}", "d:T, a:T, b:T", "9.7.2.3", ptx=(4, 3)),
+    row("subc{.cc}.T{u32,s32}", "d:T, a:T, b:T", "9.7.2.4", ptx=(3, 0)),
+    row("subc{.cc}.T{u64,s64}", "d:T, a:T, b:T", "9.7.2.4", ptx=(4, 3)),
+    row("mad.{lo,hi}.cc.T{u32,s32}", "d:T, a:T, b:T, c:T", "9.7.2.5", ptx=(3, 0), sm=20),
+    row("mad.{lo,hi}.cc.T{u64,s64}", "d:T, a:T, b:T, c:T", "9.7.2.5", ptx=(4, 3), sm=20),
+    row("madc.{lo,hi}{.cc}.T{u32,s32}", "d:T, a:T, b:T, c:T", "9.7.2.6", ptx=(3, 0), sm=20),
+    row("madc.{lo,hi}{.cc}.T{u64,s64}", "d:T, a:T, b:T, c:T", "9.7.2.6", ptx=(4, 3), sm=20),
+    # 9.7.8  Logic and shift
+    row("and.T{b16,b32,b64,pred}", "d:T, a:T, b:T", "9.7.8.1"),
+    row("or.T{b16,b32,b64,pred}", "d:T, a:T, b:T", "9.7.8.2"),
+    row("xor.T{b16,b32,b64,pred}", "d:T, a:T, b:T", "9.7.8.3"),
+    row("not.T{b16,b32,b64,pred}", "d:T, a:T", "9.7.8.4"),
+    row("cnot.T{b16,b32,b64}", "d:T, a:T", "9.7.8.5"),
+    row("lop3.b32", "d:b32, a:b32, b:b32, c:b32, n:imm", "9.7.8.6", ptx=(4, 3), sm=50),
+    row("lop3.{and,or}.b32", "d||p:b32, a:b32, b:b32, c:b32, n:imm, q:!pred", "9.7.8.6", ptx=(8, 2), sm=70),
+    row("shf.{l,r}.{clamp,wrap}.b32", "d:b32, a:b32, b:b32, c:u32", "9.7.8.7", ptx=(3, 1), sm=32),
+    row("shl.T{b16,b32,b64}", "d:T, a:T, b:u32", "9.7.8.8"),
+    row("shr.T{b16,b32,b64,u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:u32", "9.7.8.9"),
+)
