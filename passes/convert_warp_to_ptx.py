@@ -1,0 +1,85 @@
+"""`convert-warp-to-ptx`: kernels over fragments become what each thread executes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import gpu
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from ..dialect.isa.targets import Target, Version
+from ..dialect.ptx import ops as ptx
+from ..dialect.ptx.syntax import Variable
+from ..dialect.ptx.types import ParamAttr
+from ..dialect.warp.attributes import ScheduleAttr, target_of
+from .diagnostics import fail
+from .to_ptx.addressing import ALIGNMENT
+from .to_ptx.copies import ASYNC_SM
+from .to_ptx.kernel import SHARED_ALIGNMENT, SHARED_SYMBOL, KernelLowering
+
+OLDEST_VERSION: Version = (6, 5)
+"""`ldmatrix` and mma m16n8k8 came with it."""
+
+ASYNC_VERSION: Version = (7, 0)
+
+
+def ptx_version(target: Target) -> Version:
+    """The oldest PTX version with the target and every instruction that is emitted for it."""
+    return max(target.ptx, ASYNC_VERSION if target.sm >= ASYNC_SM else OLDEST_VERSION)
+
+
+def _kernel(kernel: gpu.FuncOp, target: Target) -> ptx.FuncOp:
+    name = _name(kernel)
+    arguments = kernel.body.block.args
+    parameters = [f"{name}_{argument.name_hint or i}" for i, argument in enumerate(arguments)]
+    lowering = KernelLowering(kernel, target)
+    lowering.lower(parameters)
+    func = ptx.FuncOp(
+        name,
+        lowering.emitter.finish(),
+        parameters=[ParamAttr.of("u64", p, pointer=f".ptr .global .align {ALIGNMENT}") for p in parameters],
+        directives=[f".reqntid {lowering.threads}, 1, 1"],
+    )
+    func.location = kernel.location
+    if (schedule := kernel.attributes.get(ScheduleAttr.name)) is not None:
+        func.attributes[ScheduleAttr.name] = schedule
+    return func
+
+
+def _name(op: gpu.FuncOp) -> str:
+    return op.sym_name.data if isinstance(op.sym_name, StringAttr) else str(op.sym_name)
+
+
+def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
+    target = target_of(module)
+    if target is None:
+        fail(module, "expected a target on the module; run warp-set-target{arch=sm_90a} first")
+    if target.sm < 75:
+        fail(module, f"{target} has no ldmatrix; sm_75 and later have it")
+    functions: list[Operation] = []
+    for op in module.body.block.ops:
+        if not isinstance(op, gpu.FuncOp):
+            fail(op, f"expected gpu.func in a module of kernels, got {op.name}")
+        functions.append(_kernel(op, target))
+    shared = Variable("shared", "b8", SHARED_SYMBOL, count=0, align=SHARED_ALIGNMENT, linking="extern")
+    major, minor = ptx_version(target)
+    name = module.sym_name.data if isinstance(module.sym_name, StringAttr) else "kernels"
+    return ptx.ModuleOp(name, [ptx.VarOp(shared), *functions], version=f"{major}.{minor}", target=target.name)
+
+
+@dataclass(frozen=True)
+class ConvertWarpToPtxPass(ModulePass):
+    """Replaces every `gpu.module` by a `ptx.module` of the same name."""
+
+    name = "convert-warp-to-ptx"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for module in [o for o in op.body.block.ops if isinstance(o, gpu.ModuleOp)]:
+            block = module.parent_block()
+            if block is not None:
+                block.insert_op_before(_module(module), module)
+                module.detach()
+                module.erase()

@@ -1,0 +1,1 @@
+"""From fragments to threads: the parts of `convert-warp-to-ptx`."""

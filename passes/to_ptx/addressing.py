@@ -1,0 +1,200 @@
+"""Where elements lie: matrices in global memory, swizzled tiles in shared memory, bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dialect.layout import Bit, Layout
+from .emitter import Emitter, Register, Value, divisor_of, split
+from .scalars import Scalars
+
+ALIGNMENT = 16
+"""Bytes to which kernel arguments are aligned; the launch checks it."""
+
+CHUNK = 16
+"""Bytes that a swizzle moves together."""
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalMatrix:
+    """A row-major matrix argument. `base` is its 64-bit global address."""
+
+    base: Register
+    rows: int
+    columns: int
+    element_bytes: int
+
+    @property
+    def row_bytes(self) -> int:
+        return self.columns * self.element_bytes
+
+    def widest_access(self, limit: int = ALIGNMENT) -> int:
+        """The most bytes one aligned access may take, starting at any multiple of itself in any row."""
+        size = limit
+        while self.row_bytes % size or ALIGNMENT % size:
+            size //= 2
+        return max(size, self.element_bytes)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedTile:
+    """Buffers of rows x columns in shared memory, `swizzle` bytes wide panels stored one after another.
+
+    `offset` is in bytes from the start of the CTA's dynamic shared memory.
+    """
+
+    offset: int
+    stages: int
+    rows: int
+    columns: int
+    element_bytes: int
+    swizzle: int
+
+    @property
+    def stage_bytes(self) -> int:
+        return self.rows * self.columns * self.element_bytes
+
+    @property
+    def panel_bytes(self) -> int:
+        return self.rows * self.swizzle
+
+    @property
+    def panels(self) -> int:
+        return self.columns * self.element_bytes // self.swizzle
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of a line that change places; 1 when nothing does."""
+        return self.swizzle // CHUNK
+
+    @property
+    def period(self) -> int:
+        """After how many rows the permutation repeats."""
+        return 8 if self.chunks > 1 else 1
+
+
+@dataclass(frozen=True)
+class Position:
+    """A coordinate in three parts: of the lane or thread, of the program, and known while compiling."""
+
+    lane: Value = 0
+    program: Value = 0
+    constant: int = 0
+
+    @staticmethod
+    def of(lane: Value, program: Value, constant: int) -> Position:
+        """The position with the constant part of `program` moved where it belongs."""
+        register, offset = split(program)
+        return Position(lane, register if register is not None else 0, constant + offset)
+
+
+class Addressing:
+    """Computes addresses and bounds over an emitter."""
+
+    def __init__(self, emitter: Emitter, scalars: Scalars, shared: str) -> None:
+        self.emitter, self.scalars, self.shared_symbol = emitter, scalars, shared
+
+    def from_bits(self, source: Value, bits: tuple[Bit, ...], axis: str) -> Value:
+        """The coordinate along an axis that the bits of `source` carry; runs of bits move together."""
+        parts: list[Value] = []
+        start = 0
+        while start < len(bits):
+            count = 1
+            while start + count < len(bits) and bits[start + count] == Bit(bits[start].axis, bits[start].index + count):
+                count += 1
+            if bits[start].axis == axis:
+                parts.append(self.scalars.bits(source, start, count, bits[start].index))
+            start += count
+        return self.scalars.sum(*parts) if parts else 0
+
+    def lane_position(self, layout: Layout, lane: Value) -> tuple[Value, Value]:
+        """(row, column) of a lane's first element."""
+        return self.from_bits(lane, layout.lane, "r"), self.from_bits(lane, layout.lane, "c")
+
+    def shared(self, tile: SharedTile, stage: Value, row: Position, column: Position) -> tuple[Register, int]:
+        """The shared address of an element whose column is a whole number of accesses, as (register, offset)."""
+        s, width = self.scalars, tile.swizzle
+        start = s.add(self._shared_base(), tile.offset)
+        stage_offset, size = s.multiply(stage, tile.stage_bytes), tile.element_bytes
+        lane, program = s.multiply(column.lane, size), s.multiply(column.program, size)
+        panel, within = divmod(column.constant * size, width)
+        periods, rest = divmod(row.constant, tile.period)
+        fixed = panel * tile.panel_bytes + periods * tile.period * width
+        rows_repeat = divisor_of(row.program) % tile.period == 0 and rest == 0
+        if not (rows_repeat and self._disjoint(lane, program, within, width)):
+            line = s.sum(row.lane, row.program, rest)
+            return self._general(tile, s.add(start, stage_offset), line, s.sum(lane, program, within), fixed)
+        line = s.multiply(row.lane, width)
+        inside = s.xor(s.add(line, lane), self._permutation(tile, row.lane))
+        whole_panels, rest_of_line = self._panels(tile, program)
+        base = s.sum(start, s.xor(inside, rest_of_line), whole_panels, s.multiply(row.program, width))
+        return self._settle(s.xor(s.sum(base, stage_offset), within), fixed)
+
+    def _general(
+        self, tile: SharedTile, start: Value, line: Value, column: Value, offset: int
+    ) -> tuple[Register, int]:
+        """The address with nothing known of the alignment of its parts; `column` is in bytes."""
+        s = self.scalars
+        whole_panels, rest = self._panels(tile, column)
+        inside = s.xor(s.add(s.multiply(line, tile.swizzle), rest), self._permutation(tile, line))
+        return self._settle(s.sum(start, whole_panels, inside), offset)
+
+    def _panels(self, tile: SharedTile, column_bytes: Value) -> tuple[Value, Value]:
+        """The offset of a column's panel, and the bytes into its line."""
+        s, width = self.scalars, tile.swizzle
+        if divisor_of(column_bytes) % width == 0:
+            return self._scaled(column_bytes, tile.panel_bytes, width), 0
+        if tile.panels == 1:
+            return 0, column_bytes
+        panel = s.quotient(column_bytes, width)
+        return s.multiply(panel, tile.panel_bytes), s.mask(column_bytes, width - 1)
+
+    def _scaled(self, column_bytes: Value, panel_bytes: int, width: int) -> Value:
+        """column_bytes / width * panel_bytes, for a multiple of the width."""
+        return self.scalars.multiply(column_bytes, panel_bytes // width)
+
+    def _permutation(self, tile: SharedTile, row: Value) -> Value:
+        """What is XORed into the byte offset of a line: the line's number in units of 128 bytes, times 16."""
+        s = self.scalars
+        if tile.chunks == 1:
+            return 0
+        lines_per_unit = 128 // tile.swizzle
+        return s.multiply(s.mask(s.quotient(row, lines_per_unit), tile.chunks - 1), CHUNK)
+
+    @staticmethod
+    def _disjoint(lane: Value, program: Value, within: int, width: int) -> bool:
+        """Whether the parts of a column never share a bit below `width`, so that adding them is XORing them."""
+        spans: list[tuple[int, int]] = []
+        for part in (lane, program, within):
+            if isinstance(part, Register):
+                spans.append((part.divisor & -part.divisor, part.bound or width))
+            elif part:
+                spans.append((part & -part, 1 << part.bit_length()))
+        top = 1
+        for low, high in sorted(spans):
+            if low < min(top, width):
+                return False
+            top = max(top, high)
+        return True
+
+    def _shared_base(self) -> Register:
+        return self.emitter.pure("b32", "mov.u32", self.shared_symbol)
+
+    def _settle(self, address: Value, offset: int) -> tuple[Register, int]:
+        base, constant = split(address)
+        if base is None:
+            return self.emitter.pure("b32", "mov.u32", str(address)), offset
+        return base, constant + offset
+
+    def inside(self, position: Position, extent: int, size: int) -> Register | bool:
+        """Whether a coordinate lies below `size`; positions come in blocks of `extent`, aligned to it.
+
+        When size and start are multiples of the extent, the block is inside as a whole or not at all.
+        """
+        s = self.scalars
+        program, start = position.program, position.constant
+        if isinstance(program, int) and isinstance(position.lane, int):
+            return start + program + position.lane < size
+        if size % extent == 0 and divisor_of(program) % extent == 0:
+            return s.compare("lt", program, size - (start - start % extent))
+        return s.compare("lt", s.sum(position.lane, program), size - start)

@@ -1,0 +1,120 @@
+"""Tiles from global to shared memory by all threads of a CTA: `warp.copy`.
+
+The tile is cut into pieces of the widest access that every row's alignment allows. Threads take pieces in order,
+line by line of a panel, so that neighbours read neighbouring bytes and the swizzle spreads them over all banks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dialect.isa.targets import Target
+from .addressing import Addressing, GlobalMatrix, Position, SharedTile
+from .emitter import Emitter, Register, Value
+from .fragments import vector
+from .scalars import Scalars, at
+
+ASYNC_SM = 80
+"""The first target with `cp.async` (PTX ISA 9.7.9.25.3.1)."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one thread copies at once: where in the tile, and for which threads (None: for all)."""
+
+    row: Position
+    column: Position
+    taken: Register | None
+
+
+class TileCopies:
+    """Emits one CTA-wide copy."""
+
+    def __init__(self, emitter: Emitter, scalars: Scalars, addressing: Addressing, target: Target,
+                 thread: Register, threads: int) -> None:  # fmt: skip
+        self.emitter, self.scalars, self.addressing = emitter, scalars, addressing
+        self.target, self.thread, self.threads = target, thread, threads
+
+    def copy(self, source: GlobalMatrix, at_: tuple[Value, Value], tile: SharedTile, stage: Value,
+             in_bounds: tuple[bool, bool], *, asynchronous: bool) -> None:  # fmt: skip
+        """Copies the tile at (row, column) of the source to a stage; what lies outside is zero."""
+        size = source.widest_access(min(16, tile.swizzle))
+        while self._misaligned(at_[1], size // source.element_bytes):
+            size //= 2
+        use_async = asynchronous and size >= 4 and self.target.sm >= ASYNC_SM
+        for piece in self._pieces(tile, size):
+            inside = self._inside(source, at_, tile, piece, in_bounds)
+            origin = self.scalars.address(source.base, [
+                (piece.row.lane, source.row_bytes), (at_[0], source.row_bytes), (piece.row.constant, source.row_bytes),
+                (piece.column.lane, source.element_bytes), (at_[1], source.element_bytes),
+                (piece.column.constant, source.element_bytes),
+            ])  # fmt: skip
+            target = self.addressing.shared(tile, stage, piece.row, piece.column)
+            (self._async if use_async else self._through_registers)(size, origin, target, inside, piece.taken)
+
+    @staticmethod
+    def _misaligned(column: Value, elements: int) -> bool:
+        return bool((column if isinstance(column, int) else column.divisor) % elements)
+
+    def _pieces(self, tile: SharedTile, size: int) -> list[Piece]:
+        """The pieces of each thread: panel by panel, `threads` pieces further down each time."""
+        s, per_line = self.scalars, tile.swizzle // size
+        in_panel, elements = tile.rows * per_line, size // tile.element_bytes
+        pieces: list[Piece] = []
+        for start in range(0, in_panel, self.threads):
+            taken = s.compare("lt", self.thread, in_panel - start) if start + self.threads > in_panel else None
+            if self.threads % per_line == 0:
+                row = Position(s.quotient(self.thread, per_line), 0, start // per_line)
+                lane_column = s.remainder(self.thread, per_line)
+            else:
+                number = s.add(self.thread, start)
+                row, lane_column = Position(s.quotient(number, per_line)), s.remainder(number, per_line)
+            column = s.multiply(lane_column, elements)
+            pieces += [
+                Piece(row, Position(column, 0, panel * tile.swizzle // tile.element_bytes),
+                      taken if isinstance(taken, Register) else None)
+                for panel in range(tile.panels)
+            ]  # fmt: skip
+        return pieces
+
+    def _inside(self, source: GlobalMatrix, at_: tuple[Value, Value], tile: SharedTile, piece: Piece,
+                in_bounds: tuple[bool, bool]) -> Register | bool:  # fmt: skip
+        """Whether a piece lies in the source; pieces never straddle its edge, for their size divides a row."""
+        extents = ((piece.row, at_[0], tile.rows, source.rows), (piece.column, at_[1], tile.columns, source.columns))
+        result: Register | bool = True
+        for (position, start, extent, size), known in zip(extents, in_bounds, strict=True):
+            if not known:
+                whole = Position.of(position.lane, start, position.constant)
+                result = self.scalars.both(result, self.addressing.inside(whole, extent, size))
+        return result
+
+    def _async(self, size: int, origin: tuple[Register, int], target: tuple[Register, int],
+               inside: Register | bool, taken: Register | None) -> None:  # fmt: skip
+        # .cg keeps the data out of L1, which it would only pass through; it exists for 16 bytes only.
+        opcode = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global"
+        form = f"{at('?', target[1])}, {at('?', origin[1])}, {size}"
+        registers = [target[0], origin[0]]
+        if inside is not True:
+            count = self.scalars.select(inside, size, 0)
+            form += ", ?" if isinstance(count, Register) else f", {count}"
+            registers += [count] if isinstance(count, Register) else []
+        self.emitter.emit(opcode, form, *registers, guard=taken)
+
+    def _through_registers(self, size: int, origin: tuple[Register, int], target: tuple[Register, int],
+                           inside: Register | bool, taken: Register | None) -> None:  # fmt: skip
+        type, count = (f"b{size * 8}", 1) if size < 4 else ("b32", size // 4)
+        registers = self.emitter.registers(type, count)
+        if inside is not True:
+            for register in registers:
+                self.emitter.emit(f"mov.{type}", "?, 0", register)
+        guard = inside if isinstance(inside, Register) else None
+        if taken is not None:
+            both = self.scalars.both(taken, True if guard is None else guard)
+            guard = both if isinstance(both, Register) else None
+        wide = "" if count == 1 else f".v{count}"
+        form = "?" if count == 1 else vector(count)
+        if inside is not False:
+            self.emitter.emit(f"ld.global{wide}.{type}", f"{form}, {at('?', origin[1])}", *registers, origin[0],
+                              guard=guard)  # fmt: skip
+        self.emitter.emit(f"st.shared{wide}.{type}", f"{at('?', target[1])}, {form}", target[0], *registers,
+                          guard=taken)  # fmt: skip

@@ -1,0 +1,430 @@
+"""One kernel: from the operations of a `gpu.func` to the body of a `ptx.func`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from xdsl.dialects import arith, gpu, memref, scf
+from xdsl.dialects.builtin import IntegerAttr, MemRefType
+from xdsl.ir import Block, Operation, SSAValue
+
+from ...dialect.isa.targets import KIB, Target
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, element_row, memory_space
+from ...dialect.warp.copy import CommitOp, CopyOp, WaitOp
+from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp
+from ...dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp, bounds
+from ...dialect.warp.mma import MmaOp
+from ..diagnostics import fail
+from .addressing import Addressing, GlobalMatrix, SharedTile
+from .copies import ASYNC_SM, TileCopies
+from .emitter import Emitter, Register, Value, common_divisor
+from .fragments import Fragment, Fragments
+from .memory import GlobalFragments, MatrixLoads
+from .scalars import Scalars
+
+SHARED_SYMBOL = "shared_tiles"
+"""The name of the CTA's dynamic shared memory in the text."""
+
+SHARED_ALIGNMENT = 1024
+"""Bytes after which every swizzle repeats; tiles start at multiples of it."""
+
+INDEX_LIMIT = 1 << 31
+WARP = 32
+
+OpT = TypeVar("OpT", bound=Operation)
+KernelValue = Fragment | Register | int | bool | GlobalMatrix | SharedTile
+
+
+class KernelLowering:
+    """Lowers the body of one kernel; `emitter` then holds it."""
+
+    def __init__(self, kernel: gpu.FuncOp, target: Target) -> None:
+        self.kernel, self.target = kernel, target
+        self.emitter = Emitter()
+        self.scalars = Scalars(self.emitter)
+        self.addressing = Addressing(self.emitter, self.scalars, SHARED_SYMBOL)
+        self.threads = self._threads()
+        self.thread = self.scalars.special("%tid.x", self.threads)
+        lane = self.scalars.mask(self.thread, WARP - 1)
+        self.lane = lane if isinstance(lane, Register) else self.thread
+        self.fragments = Fragments(self.emitter, target)
+        self.globals = GlobalFragments(self.emitter, self.scalars, self.addressing, self.lane)
+        self.matrices = MatrixLoads(self.emitter, self.scalars, self.addressing, self.lane)
+        self.copies = TileCopies(self.emitter, self.scalars, self.addressing, target, self.thread, self.threads)
+        self.values: dict[SSAValue, KernelValue] = {}
+        self.shared_bytes = 0
+
+    def lower(self, parameters: Sequence[str]) -> None:
+        """Emits the whole body; `parameters` names the kernel's parameters in the text."""
+        block = self.kernel.body.block
+        for argument, name in zip(block.args, parameters, strict=True):
+            self.values[argument] = self._argument(argument, name)
+        self._block(block)
+        if self.shared_bytes > self.target.shared:
+            fail(self.kernel, f"the kernel takes {self.shared_bytes / KIB:g} KiB of shared memory, {self.target} has "
+                 f"{self.target.shared / KIB:g} KiB for a CTA")  # fmt: skip
+
+    def _threads(self) -> int:
+        size = self.kernel.known_block_size
+        if size is None:
+            fail(self.kernel, "expected gpu.known_block_size on the kernel: copies are divided among its threads")
+        x, y, z = (int(n) for n in size.iter_values())
+        if y != 1 or z != 1 or not 0 < x <= 1024 or x % WARP:
+            fail(self.kernel, f"expected a block of whole warps along x, at most 1024 threads, got {x} x {y} x {z}")
+        return x
+
+    def _argument(self, argument: SSAValue, name: str) -> GlobalMatrix:
+        kind = argument.type
+        if not isinstance(kind, MemRefType) or kind.get_num_dims() != 2 or min(kind.get_shape()) < 0:
+            fail(self.kernel, f"expected kernel arguments to be memrefs of rank 2 and static size, got {kind}")
+        element = element_row(kind.element_type)
+        if element is None:
+            fail(self.kernel, f"expected an element type of a matrix instruction, got {kind}")
+        rows, columns = kind.get_shape()
+        if max(rows, columns, columns * element.bits // 8) >= INDEX_LIMIT:
+            fail(self.kernel, f"indices and rows must stay below 2^31 elements and bytes, got {kind}")
+        pointer = self.emitter.pure("b64", "ld.param.u64", f"[{name}]")
+        base = self.emitter.pure("b64", "cvta.to.global.u64", "?", pointer)
+        return GlobalMatrix(base, rows, columns, element.bits // 8)
+
+    def _block(self, block: Block) -> None:
+        for op in block.ops:
+            handler = _HANDLERS.get(type(op))
+            if handler is None:
+                fail(op, f"{op.name} is not lowered to PTX inside a kernel")
+            handler(self, op)
+
+    # Values
+
+    def scalar(self, value: SSAValue) -> Value:
+        """The register or number behind an index."""
+        found = self.values[value]
+        if isinstance(found, (Register, int)):
+            return found
+        owner = value.owner
+        fail(owner if isinstance(owner, Operation) else self.kernel, f"expected an index, got {value.type}")
+
+    def indices(self, values: Sequence[SSAValue]) -> tuple[Value, ...]:
+        return tuple(self.scalar(v) for v in values)
+
+    def fragment(self, value: SSAValue) -> Fragment:
+        found = self.values[value]
+        return found if isinstance(found, list) else []
+
+    def predicate(self, value: SSAValue) -> Register | bool:
+        found = self.values[value]
+        return found if isinstance(found, (Register, bool)) else bool(found)
+
+    def matrix(self, op: Operation, value: SSAValue) -> GlobalMatrix:
+        found = self.values[value]
+        if not isinstance(found, GlobalMatrix):
+            fail(op, f"expected memory that is an argument of the kernel, got {value.type}; fragments come from "
+                 "shared memory by warp.ldmatrix")  # fmt: skip
+        return found
+
+    def tile(self, op: Operation, value: SSAValue) -> SharedTile:
+        found = self.values[value]
+        if not isinstance(found, SharedTile):
+            fail(op, f"expected a tile allocated in shared memory, got {value.type}")
+        return found
+
+    def result(self, value: SSAValue) -> Fragment:
+        """Registers for a new fragment: those of the loop variable it becomes in the next turn, if they are free."""
+        kind = value.type
+        if not isinstance(kind, FragmentType):
+            return []
+        carried = _carried_into(value)
+        if carried is not None and isinstance(held := self.values.get(carried), list):
+            return held
+        return self.fragments.fresh(kind)
+
+    # Operations
+
+    def alloc(self, op: memref.AllocOp) -> None:
+        kind = op.memref.type
+        element = element_row(kind.element_type)
+        shape = kind.get_shape()
+        if memory_space(kind) != SHARED_SPACE or element is None or len(shape) not in (2, 3) or min(shape) <= 0:
+            fail(op, f"expected a shared-memory tile of 2 dimensions, or 3 with stages, got {kind}")
+        *stages, rows, columns = shape
+        size = element.bits // 8
+        swizzle = kind.layout.data if isinstance(kind.layout, SwizzleAttr) else 16
+        if columns * size % swizzle:
+            fail(op, f"expected lines of whole {swizzle}-byte panels, got {columns * size} bytes in {kind}")
+        start = -(-self.shared_bytes // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+        tile = SharedTile(start, stages[0] if stages else 1, rows, columns, size, swizzle)
+        self.shared_bytes = start + tile.stages * tile.stage_bytes
+        self.values[op.memref] = tile
+
+    def constant(self, op: arith.ConstantOp) -> None:
+        if not isinstance(op.value, IntegerAttr):
+            fail(op, f"expected an integer constant, got {op.value}")
+        number = op.value.value.data
+        if not -INDEX_LIMIT <= number < INDEX_LIMIT:
+            fail(op, f"indices are 32-bit, got {number}")
+        self.values[op.result] = number
+
+    def compare(self, op: arith.CmpiOp) -> None:
+        names = ("eq", "ne", "lt", "le", "gt", "ge")
+        kind = op.predicate.value.data
+        if kind >= len(names):
+            fail(op, "expected a signed comparison of indices")
+        self.values[op.result] = self.scalars.compare(names[kind], self.scalar(op.lhs), self.scalar(op.rhs))
+
+    def select(self, op: arith.SelectOp) -> None:
+        yes, no = self.scalar(op.lhs), self.scalar(op.rhs)
+        self.values[op.result] = self.scalars.select(self.predicate(op.cond), yes, no)
+
+    def block_id(self, op: gpu.BlockIdOp) -> None:
+        self.values[op.result] = self.scalars.special(f"%ctaid.{op.dimension.data}", INDEX_LIMIT)
+
+    def subgroup_id(self, op: gpu.SubgroupIdOp) -> None:
+        self.values[op.result] = self.scalars.shift_right(self.thread, WARP.bit_length() - 1)
+
+    def thread_id(self, op: gpu.ThreadIdOp) -> None:
+        along_x = op.dimension.data == gpu.DimensionEnum.X
+        self.values[op.result] = self.thread if along_x else 0
+
+    def lane_id(self, op: gpu.LaneIdOp) -> None:
+        self.values[op.result] = self.lane
+
+    def barrier(self, op: gpu.BarrierOp) -> None:
+        self.emitter.emit("bar.sync", "0")
+
+    def finish(self, op: gpu.ReturnOp) -> None:
+        self.emitter.emit("ret", "")
+
+    def splat(self, op: ConstantOp) -> None:
+        self.values[op.fragment] = self.fragments.constant(op.fragment.type, op.value.value.data)
+
+    def elementwise(self, op: ElementwiseOp) -> None:
+        inputs = [self.fragment(v) for v in op.inputs]
+        self.values[op.fragment] = self.fragments.elementwise(op.kind.data, op.fragment.type, inputs)
+
+    def convert(self, op: ConvertOp) -> None:
+        source = self.fragment(op.input)
+        self.values[op.fragment] = self.fragments.convert(source, op.input.type, op.fragment.type)
+
+    def mma(self, op: MmaOp) -> None:
+        accumulators = self.fragment(op.c)
+        if not op.c.has_one_use():
+            fresh = self.fragments.fresh(op.d.type)
+            self.fragments.copy(accumulators, fresh)
+            accumulators = fresh
+        a, _, c = op.fragments
+        self.emitter.comment(f"multiply {c.shape[0]}x{c.shape[1]}x{a.shape[1]} with {op.row.shape}")
+        self.fragments.multiply(op, self.fragment(op.a), self.fragment(op.b), accumulators)
+        self.values[op.d] = accumulators
+
+    def ldmatrix(self, op: LdmatrixOp) -> None:
+        kind, tile = op.fragment.type, self.tile(op, op.memory)
+        indices = self.indices(op.indices)
+        stage, row, column = indices if len(indices) == 3 else (0, *indices)
+        into = self.result(op.fragment)
+        self.emitter.comment(f"load fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]}")
+        self.matrices.load(op.rows(), kind, op.swapped is not None, tile, (stage, row, column), into)
+        self.values[op.fragment] = into
+
+    def load(self, op: LoadOp) -> None:
+        row, column = self.indices(op.indices)
+        kind, into = op.fragment.type, self.result(op.fragment)
+        self.globals.load(kind, self.matrix(op, op.memory), (row, column), bounds(op.in_bounds), into)
+        self.values[op.fragment] = into
+
+    def store(self, op: StoreOp) -> None:
+        row, column = self.indices(op.indices)
+        kind, matrix = op.fragment.type, self.matrix(op, op.memory)
+        self.emitter.comment(f"store fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]}")
+        self.globals.store(kind, matrix, (row, column), bounds(op.in_bounds), self.fragment(op.fragment))
+
+    def copy(self, op: CopyOp) -> None:
+        row, column = self.indices(op.indices)
+        tile, stages = self.tile(op, op.destination), self.indices(op.stage)
+        self.emitter.comment(f"copy a {tile.rows}x{tile.columns} tile to shared memory")
+        self.copies.copy(
+            self.matrix(op, op.source),
+            (row, column),
+            tile,
+            stages[0] if stages else 0,
+            bounds(op.in_bounds),
+            asynchronous=op.is_async is not None,
+        )
+
+    def commit(self, op: CommitOp) -> None:
+        if self.target.sm >= ASYNC_SM:
+            self.emitter.emit("cp.async.commit_group", "")
+
+    def wait(self, op: WaitOp) -> None:
+        if self.target.sm >= ASYNC_SM:
+            self.emitter.emit("cp.async.wait_group", str(op.pending.value.data))
+
+    def loop(self, op: scf.ForOp) -> None:
+        """A counted loop; its variables are registers that each turn sets anew."""
+        lower, upper, step = self.indices((op.lb, op.ub, op.step))
+        block = op.body.block
+        stem = self.emitter.fresh_label("loop")
+        initial = [self._loop_variable(value) for value in op.iter_args]
+        with self.emitter.loop():
+            counter = self.emitter.register("b32", divisor=common_divisor((lower, step)))
+            self._set(counter, lower)
+            variables = [self._enter(variable) for variable in initial]
+            entered = self.scalars.compare("lt", lower, upper)
+            if entered is not True:
+                self._branch(f"{stem}_end", None if entered is False else entered, negated=True)
+            self.emitter.label(stem)
+            self.emitter.comment(f"K loop, step {step}")
+            self.values |= dict(zip(block.args, (counter, *variables), strict=True))
+            self._block(block)
+            self._next_turn(variables, block)
+            self.emitter.emit("add.s32", "?, ?, ?" if isinstance(step, Register) else f"?, ?, {step}",
+                              counter, counter, *([step] if isinstance(step, Register) else []))  # fmt: skip
+            self._branch(stem, self._again(counter, upper))
+            self.emitter.label(f"{stem}_end")
+        self.values |= dict(zip(op.results, variables, strict=True))
+
+    def _again(self, counter: Register, upper: Value) -> Register:
+        predicate = self.emitter.register("pred")
+        if isinstance(upper, Register):
+            self.emitter.emit("setp.lt.s32", "?, ?, ?", predicate, counter, upper)
+        else:
+            self.emitter.emit("setp.lt.s32", f"?, ?, {upper}", predicate, counter)
+        return predicate
+
+    def _branch(self, label: str, guard: Register | None, *, negated: bool = False) -> None:
+        if negated and guard is not None:
+            opposite = self.emitter.register("pred")
+            self.emitter.emit("not.pred", "?, ?", opposite, guard)
+            guard = opposite
+        self.emitter.emit("bra", label, guard=guard)
+
+    def _loop_variable(self, value: SSAValue) -> Fragment | Value:
+        """The initial value, in registers that the loop may overwrite."""
+        held = self.values[value]
+        if isinstance(held, list) and not value.has_one_use():
+            kind = value.type
+            fresh = self.fragments.fresh(kind) if isinstance(kind, FragmentType) else held
+            self.fragments.copy(held, fresh)
+            return fresh
+        return held if isinstance(held, (list, Register)) else self.scalar(value)
+
+    def _enter(self, initial: Fragment | Value) -> Fragment | Register:
+        """A loop variable at the level of the loop."""
+        if isinstance(initial, list):
+            return initial
+        variable = self.emitter.register("b32")
+        self._set(variable, initial)
+        return variable
+
+    def _set(self, register: Register, value: Value) -> None:
+        if isinstance(value, Register):
+            self.emitter.emit("mov.b32", "?, ?", register, value)
+        else:
+            self.emitter.emit("mov.b32", f"?, {value}", register)
+
+    def _next_turn(self, variables: Sequence[Fragment | Register], block: Block) -> None:
+        """Moves what the body yields into the loop variables, all at once."""
+        end = block.last_op
+        if not isinstance(end, scf.YieldOp):
+            return
+        moves: list[tuple[Register, Value]] = []
+        for variable, value in zip(variables, end.operands, strict=True):
+            held = self.values[value]
+            if isinstance(variable, list) and isinstance(held, list):
+                moves += [(v, h) for v, h in zip(variable, held, strict=True) if v is not h]
+            elif isinstance(variable, Register):
+                moves.append((variable, self.scalar(value)))
+        written = {id(variable) for variable, _ in moves}
+        for i, (variable, value) in enumerate(moves):
+            if isinstance(value, Register) and id(value) in written and value is not variable:
+                saved = self.emitter.register(value.type)
+                self._move(saved, value)
+                moves[i] = (variable, saved)
+        for variable, value in moves:
+            self._move(variable, value)
+
+    def _move(self, into: Register, value: Value) -> None:
+        if into.type == "f32" and isinstance(value, Register):
+            self.emitter.emit("mov.f32", "?, ?", into, value)
+        else:
+            self._set(into, value)
+
+
+def _carried_into(value: SSAValue) -> SSAValue | None:
+    """The loop variable that a value becomes in the next turn, if its registers can be written at the definition.
+
+    That is so when the value is only yielded, and every use of the variable comes earlier in the body.
+    """
+    use, op = value.get_user_of_unique_use(), value.owner
+    if not isinstance(use, scf.YieldOp) or not isinstance(op, Operation) or op.parent is not use.parent:
+        return None
+    loop = use.parent_op()
+    if not isinstance(loop, scf.ForOp):
+        return None
+    variable = loop.body.block.args[1 + list(use.operands).index(value)]
+    users = [u.operation for u in variable.uses]
+    if all(u.parent is op.parent and u.is_before_in_block(op) for u in users):
+        return variable
+    return None
+
+
+def _binary(compute: Callable[[Scalars, Value, Value], Value]) -> Callable[[KernelLowering, Operation], None]:
+    def handle(lowering: KernelLowering, op: Operation) -> None:
+        lhs, rhs = lowering.indices(op.operands)
+        lowering.values[op.results[0]] = compute(lowering.scalars, lhs, rhs)
+
+    return handle
+
+
+def _multiply(scalars: Scalars, a: Value, b: Value) -> Value:
+    return scalars.multiply(a, b)
+
+
+def _ignore(lowering: KernelLowering, op: Operation) -> None:
+    """The terminator of a loop is handled by the loop."""
+
+
+def _handlers() -> dict[type[Operation], Callable[[KernelLowering, Operation], None]]:
+    table: dict[type[Operation], Callable[[KernelLowering, Operation], None]] = {
+        arith.AddiOp: _binary(Scalars.add),
+        arith.SubiOp: _binary(Scalars.subtract),
+        arith.MuliOp: _binary(_multiply),
+        arith.DivUIOp: _binary(Scalars.quotient),
+        arith.RemUIOp: _binary(Scalars.remainder),
+        arith.MinUIOp: _binary(Scalars.minimum),
+        scf.YieldOp: _ignore,
+    }
+    L = KernelLowering
+
+    def add(kind: type[OpT], method: Callable[[KernelLowering, OpT], None]) -> None:
+        def handle(lowering: KernelLowering, op: Operation) -> None:
+            if isinstance(op, kind):
+                method(lowering, op)
+
+        table[kind] = handle
+
+    add(memref.AllocOp, L.alloc)
+    add(arith.ConstantOp, L.constant)
+    add(arith.CmpiOp, L.compare)
+    add(arith.SelectOp, L.select)
+    add(gpu.BlockIdOp, L.block_id)
+    add(gpu.SubgroupIdOp, L.subgroup_id)
+    add(gpu.ThreadIdOp, L.thread_id)
+    add(gpu.LaneIdOp, L.lane_id)
+    add(gpu.BarrierOp, L.barrier)
+    add(gpu.ReturnOp, L.finish)
+    add(ConstantOp, L.splat)
+    add(ElementwiseOp, L.elementwise)
+    add(ConvertOp, L.convert)
+    add(MmaOp, L.mma)
+    add(LdmatrixOp, L.ldmatrix)
+    add(LoadOp, L.load)
+    add(StoreOp, L.store)
+    add(CopyOp, L.copy)
+    add(CommitOp, L.commit)
+    add(WaitOp, L.wait)
+    add(scf.ForOp, L.loop)
+    return table
+
+
+_HANDLERS = _handlers()

@@ -1,0 +1,183 @@
+"""Fragments from and to memory: `warp.load`, `warp.store`, `warp.ldmatrix`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...dialect.isa.moves import LoadMatrix
+from ...dialect.layout import Layout
+from ...dialect.warp.attributes import FragmentType
+from .addressing import Addressing, GlobalMatrix, Position, SharedTile
+from .emitter import Emitter, Register, Value, common_divisor
+from .fragments import Fragment, per_register, register_type, vector
+from .scalars import Scalars, at
+
+
+@dataclass(frozen=True)
+class Access:
+    """One register's worth of elements in global memory: the address, and when it may be touched."""
+
+    register: int
+    address: tuple[Register, int]
+    inside: Register | bool
+
+
+class GlobalFragments:
+    """Loads and stores fragments of matrices in global memory, each lane its own elements."""
+
+    def __init__(self, emitter: Emitter, scalars: Scalars, addressing: Addressing, lane: Register) -> None:
+        self.emitter, self.scalars, self.addressing, self.lane = emitter, scalars, addressing, lane
+
+    def accesses(
+        self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value], in_bounds: tuple[bool, bool]
+    ) -> Iterator[Access]:
+        """The groups of elements of a lane that lie side by side in a row, with their addresses."""
+        layout, size = type.layout.data, matrix.element_bytes
+        row, column = self.addressing.lane_position(layout, self.lane)
+        together = self._together(type, matrix, column, at_[1])
+        for number, (i, j) in enumerate(_offsets(type, together)):
+            address = self.scalars.address(
+                matrix.base, [(row, matrix.row_bytes), (at_[0], matrix.row_bytes), (i, matrix.row_bytes),
+                              (column, size), (at_[1], size), (j, size)]
+            )  # fmt: skip
+            rows_inside = in_bounds[0] or self.addressing.inside(Position.of(row, at_[0], i), 1, matrix.rows)
+            # Elements move together only where rows hold whole groups, so one predicate serves the group.
+            columns_inside = in_bounds[1] or self.addressing.inside(Position.of(column, at_[1], j), 1, matrix.columns)
+            yield Access(number, address, self.scalars.both(rows_inside, columns_inside))
+
+    def _together(self, type: FragmentType, matrix: GlobalMatrix, column: Value, program: Value) -> int:
+        """Elements that one access takes: the pair that a lane holds side by side, if it is aligned."""
+        if type.layout.data.element[:1] != Layout.parse("c1 c2 r0 r1 r2 | c0").element:
+            return 1
+        aligned = common_divisor((column, program)) % 2 == 0
+        return 2 if aligned and matrix.widest_access() >= 2 * matrix.element_bytes else 1
+
+    def load(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value],
+             in_bounds: tuple[bool, bool], into: Fragment) -> None:  # fmt: skip
+        """Reads a fragment; elements outside the matrix are zero."""
+        accesses = list(self.accesses(type, matrix, at_, in_bounds))
+        if register_type(type.element) == "f32":
+            together = len(into) // len(accesses)
+            for access in accesses:
+                self._load(into[access.register * together :][:together], access, "f32")
+        elif len(accesses) == len(into):
+            for access in accesses:
+                self._load([into[access.register]], access, "b32")
+        else:
+            self._load_halves(into, accesses)
+
+    def _load_halves(self, into: Fragment, accesses: list[Access]) -> None:
+        for pair, low, high in zip(into, accesses[::2], accesses[1::2], strict=True):
+            halves = self.emitter.registers("b16", 2)
+            self._load([halves[0]], low, "b16")
+            self._load([halves[1]], high, "b16")
+            self.emitter.emit("mov.b32", "?, {?, ?}", pair, *halves)
+
+    def _load(self, registers: Fragment, access: Access, type: str) -> None:
+        base, offset = access.address
+        for register in registers:
+            if access.inside is not True:
+                zero = "0f00000000" if type == "f32" else "0"
+                self.emitter.emit(f"mov.{type}", f"?, {zero}", register)
+        for guard, opcode, form, moved in _moves("ld.global", registers, access, type):
+            self.emitter.emit(opcode, f"{form}, {at('?', offset)}", *moved, base, guard=guard)
+
+    def store(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value],
+              in_bounds: tuple[bool, bool], source: Fragment) -> None:  # fmt: skip
+        """Writes a fragment; elements outside the matrix are dropped."""
+        accesses = list(self.accesses(type, matrix, at_, in_bounds))
+        kind = register_type(type.element)
+        if kind == "b32" and len(accesses) != len(source):
+            source, kind = self._halves(source), "b16"
+        together = len(source) // len(accesses)
+        for access in accesses:
+            base, offset = access.address
+            registers = source[access.register * together :][:together]
+            for guard, opcode, form, moved in _moves("st.global", registers, access, kind):
+                self.emitter.emit(opcode, f"{at('?', offset)}, {form}", base, *moved, guard=guard)
+
+    def _halves(self, source: Fragment) -> Fragment:
+        halves: Fragment = []
+        for pair in source:
+            two = self.emitter.registers("b16", 2)
+            self.emitter.emit("mov.b32", "{?, ?}, ?", *two, pair)
+            halves += two
+        return halves
+
+
+Move = tuple[Register | None, str, str, Fragment]
+
+
+def _moves(opcode: str, registers: Fragment, access: Access, type: str) -> Iterator[Move]:
+    """The (guard, opcode, operand form, registers) of an access; nothing where it is never inside."""
+    inside = access.inside
+    if inside is False:
+        return
+    guard = None if inside is True else inside
+    if len(registers) == 1:
+        yield guard, f"{opcode}.{type}", "?", registers
+    else:
+        yield guard, f"{opcode}.v{len(registers)}.{type}", vector(len(registers)), registers
+
+
+def _offsets(type: FragmentType, together: int) -> Iterator[tuple[int, int]]:
+    """(row, column) that each group of `together` elements adds to the lane's position, in register order."""
+    layout = type.layout.data
+    down, across = type.tiles
+    for i in range(down):
+        for j in range(across):
+            for element in range(0, layout.elements, together):
+                row, column = layout.element_offset(element)
+                yield row + i * layout.rows, column + j * layout.columns
+
+
+class MatrixLoads:
+    """Loads fragments from shared memory with `ldmatrix`."""
+
+    def __init__(self, emitter: Emitter, scalars: Scalars, addressing: Addressing, lane: Register) -> None:
+        self.emitter, self.scalars, self.addressing, self.lane = emitter, scalars, addressing, lane
+
+    def load(self, rows: tuple[LoadMatrix, ...], type: FragmentType, swapped: bool, tile: SharedTile,
+             at_: tuple[Value, Value, Value], into: Fragment) -> None:  # fmt: skip
+        """Fills a fragment whose first element lies at (stage, row, column) of a tile."""
+        matrices = [(c, r) if swapped else (r, c) for r, c in _offsets(type, per_register(type.element))]
+        start = 0
+        while start < len(matrices):
+            row = next(r for r in rows if _fits(matrices[start : start + r.count], r.count))
+            self._load(row, matrices[start : start + row.count], tile, at_, into[start : start + row.count])
+            start += row.count
+
+    def _load(self, row: LoadMatrix, matrices: list[tuple[int, int]], tile: SharedTile,
+              at_: tuple[Value, Value, Value], into: Fragment) -> None:  # fmt: skip
+        stage, row_start, column_start = at_
+        (first_row, first_column), s = matrices[0], self.scalars
+        lane_row: Value = s.bits(self.lane, 0, 3, 0)
+        lane_column: Value = 0
+        # Lane 8*j + i gives the address of row i of matrix j; each bit of j moves by one step.
+        for bit in range(row.count.bit_length() - 1):
+            step_row = matrices[1 << bit][0] - first_row
+            step_column = matrices[1 << bit][1] - first_column
+            chosen = s.bits(self.lane, 3 + bit, 1, 0)
+            lane_row = self._plus(lane_row, chosen, step_row)
+            lane_column = self._plus(lane_column, chosen, step_column)
+        where = (Position.of(lane_row, row_start, first_row), Position.of(lane_column, column_start, first_column))
+        base, offset = self.addressing.shared(tile, stage, *where)
+        self.emitter.emit(row.spelling, f"{vector(row.count)}, {at('?', offset)}", *into, base)
+
+    def _plus(self, value: Value, chosen: Value, step: int) -> Value:
+        moved = self.scalars.multiply(chosen, step)
+        total = self.scalars.add(value, moved)
+        if isinstance(total, Register) and isinstance(value, Register) and isinstance(moved, Register):
+            total.bound = (value.bound or 0) + (moved.bound or 0) - 1
+        return total
+
+
+def _fits(matrices: list[tuple[int, int]], count: int) -> bool:
+    """Whether `count` matrices are there and lie on a grid that the bits of their number span."""
+    if len(matrices) < count:
+        return False
+    if count < 4:
+        return True
+    (r0, c0), (r1, c1), (r2, c2), (r3, c3) = matrices
+    return (r3 - r0, c3 - c0) == (r1 - r0 + r2 - r0, c1 - c0 + c2 - c0)

@@ -1,0 +1,184 @@
+"""Integer arithmetic of one thread, folded while it is emitted.
+
+Indices are 32-bit; a memref that needs more is refused. Addresses in global memory are 64-bit, in shared
+memory 32-bit.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from math import gcd
+
+from .emitter import Emitter, Register, Value, divisor_of, split
+
+WIDE_OFFSET = 1 << 22
+"""Byte offsets from here on are added to the address; smaller ones go into the instruction."""
+
+
+class Scalars:
+    """Index, address and predicate arithmetic over an emitter."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self.emitter = emitter
+
+    def _pure(self, opcode: str, *operands: Value, type: str = "b32") -> Register:
+        form = ", ".join("?" if isinstance(o, Register) else str(o) for o in operands)
+        return self.emitter.pure(type, opcode, form, *(o for o in operands if isinstance(o, Register)))
+
+    def special(self, name: str, bound: int) -> Register:
+        """A special register such as %tid.x, smaller than `bound`."""
+        register = self.emitter.pure("b32", "mov.u32", name)
+        register.bound = bound
+        return register
+
+    def add(self, a: Value, b: Value) -> Value:
+        if isinstance(a, int):
+            a, b = b, a
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if b == 0:
+            return a
+        base, offset = split(a)
+        if isinstance(b, int) and base is not None and offset:
+            return self.add(base, b + offset)
+        result = self._pure("add.s32", a, b)
+        result.divisor = gcd(divisor_of(a), divisor_of(b))
+        if isinstance(b, int) and isinstance(a, Register):
+            result.base, result.offset = a, b
+        return result
+
+    def sum(self, *values: Value) -> Value:
+        """The sum, what changes in inner loops added last."""
+        return reduce(self.add, sorted(values, key=lambda v: v.level if isinstance(v, Register) else -1))
+
+    def subtract(self, a: Value, b: Value) -> Value:
+        if isinstance(b, int):
+            return self.add(a, -b)
+        return self._pure("sub.s32", a, b)
+
+    def multiply(self, a: Value, factor: Value) -> Value:
+        if isinstance(a, int):
+            a, factor = factor, a
+        if isinstance(a, int) or factor == 0:
+            return a * factor if isinstance(a, int) and isinstance(factor, int) else 0
+        if factor == 1:
+            return a
+        if isinstance(factor, int) and factor.bit_count() == 1:
+            result = self._pure("shl.b32", a, factor.bit_length() - 1)
+        else:
+            result = self._pure("mul.lo.s32", a, factor)
+        if isinstance(factor, int):
+            result.divisor = a.divisor * factor
+            result.bound = None if a.bound is None else (a.bound - 1) * factor + 1
+        return result
+
+    def quotient(self, a: Value, by: Value) -> Value:
+        """Unsigned a / by."""
+        if isinstance(a, int) and isinstance(by, int):
+            return a // by
+        if by == 1:
+            return a
+        if isinstance(by, int) and by.bit_count() == 1 and isinstance(a, Register):
+            return self.shift_right(a, by.bit_length() - 1)
+        return self._pure("div.u32", a, by)
+
+    def remainder(self, a: Value, by: Value) -> Value:
+        """Unsigned a % by."""
+        if isinstance(a, int) and isinstance(by, int):
+            return a % by
+        if isinstance(by, int) and by.bit_count() == 1 and isinstance(a, Register):
+            return self.mask(a, by - 1)
+        result = self._pure("rem.u32", a, by)
+        result.bound = by if isinstance(by, int) else None
+        return result
+
+    def shift_right(self, a: Register, count: int) -> Value:
+        if count == 0:
+            return a
+        result = self._pure("shr.u32", a, count)
+        result.bound = None if a.bound is None else ((a.bound - 1) >> count) + 1
+        result.divisor = a.divisor >> count if a.divisor % (1 << count) == 0 else 1
+        return 0 if result.bound == 1 else result
+
+    def mask(self, a: Value, bits: int) -> Value:
+        """a & bits, for a mask of low bits."""
+        if isinstance(a, int):
+            return a & bits
+        if a.bound is not None and a.bound <= bits + 1:
+            return a
+        if a.divisor % (bits + 1) == 0:
+            return 0
+        result = self._pure("and.b32", a, bits)
+        result.bound, result.divisor = bits + 1, gcd(a.divisor, bits + 1)
+        return result
+
+    def bits(self, a: Value, start: int, count: int, to: int) -> Value:
+        """Bits start .. start+count-1 of `a`, moved to bit `to`."""
+        if isinstance(a, int):
+            return (a >> start & ((1 << count) - 1)) << to
+        return self.multiply(self.mask(self.shift_right(a, start), (1 << count) - 1), 1 << to)
+
+    def xor(self, a: Value, b: Value) -> Value:
+        if isinstance(a, int):
+            a, b = b, a
+        if isinstance(a, int) and isinstance(b, int):
+            return a ^ b
+        return a if b == 0 else self._pure("xor.b32", a, b)
+
+    def minimum(self, a: Value, b: Value) -> Value:
+        """The smaller, as unsigned numbers."""
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        return self._pure("min.u32", *((b, a) if isinstance(a, int) else (a, b)))
+
+    def compare(self, predicate: str, a: Value, b: Value) -> Register | bool:
+        """A predicate register for a signed comparison such as "lt", or its value where it is known."""
+        if isinstance(a, int) and isinstance(b, int):
+            return {"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}[predicate]
+        if isinstance(a, int):
+            mirrored = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+            return self._pure(f"setp.{mirrored.get(predicate, predicate)}.s32", b, a, type="pred")
+        return self._pure(f"setp.{predicate}.s32", a, b, type="pred")
+
+    def both(self, a: Register | bool, b: Register | bool) -> Register | bool:
+        """The conjunction of two predicates."""
+        if isinstance(a, bool):
+            return b if a else False
+        if isinstance(b, bool):
+            return a if b else False
+        return a if a is b else self._pure("and.pred", a, b, type="pred")
+
+    def select(self, condition: Register | bool, yes: Value, no: Value) -> Value:
+        if isinstance(condition, bool):
+            return yes if condition else no
+        form = ", ".join("?" if isinstance(o, Register) else str(o) for o in (yes, no, condition))
+        sources = [o for o in (yes, no, condition) if isinstance(o, Register)]
+        return self.emitter.pure("b32", "selp.b32", form, *sources)
+
+    def offset64(self, base: Register, index: Value, scale: int) -> Register:
+        """base + index * scale, as a 64-bit address; the index is signed."""
+        if isinstance(index, int):
+            return base if index * scale == 0 else self._pure("add.s64", base, index * scale, type="b64")
+        return self._pure("add.s64", base, self._pure("mul.wide.s32", index, scale, type="b64"), type="b64")
+
+    def address(self, base: Register, terms: list[tuple[Value, int]]) -> tuple[Register, int]:
+        """base + the sum of index * scale over the terms, as (register, byte offset).
+
+        What does not change in the loop is added first, so that it is added outside; constants stay apart.
+        """
+        offset = 0
+        parts: list[tuple[Register, int]] = []
+        for index, scale in terms:
+            register, constant = split(index)
+            offset += constant * scale
+            if register is not None:
+                parts.append((register, scale))
+        parts.sort(key=lambda part: part[0].level)
+        if abs(offset) >= WIDE_OFFSET:
+            base, offset = self.offset64(base, offset, 1), 0
+        return reduce(lambda at, part: self.offset64(at, *part), parts, base), offset
+
+
+def at(register: str, offset: int) -> str:
+    """The spelling of `[register+offset]`."""
+    return f"[{register}+{offset}]" if offset > 0 else f"[{register}{offset}]" if offset < 0 else f"[{register}]"
