@@ -11,8 +11,8 @@ from xdsl.ir import Operation, SSAValue
 from ..dialect.ptx import ops as ptx
 from ..dialect.ptx import syntax
 from ..dialect.ptx.instruction import InstOp
-from ..dialect.ptx.types import ParamAttr
 from ..dialect.ptx.operands import operand_text
+from ..dialect.ptx.types import ParamAttr
 from .ptx_parser import PtxSyntaxError
 from .ptx_printer import declaration, function_header
 

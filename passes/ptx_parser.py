@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
+from ..dialect.ptx.operands import IDENTIFIER, OperandError, OperandReader
 from ..dialect.ptx.syntax import (
     Comment,
     Directive,
@@ -26,7 +27,6 @@ from ..dialect.ptx.syntax import (
     integer,
 )
 from ..dialect.ptx.types import REGISTER_BITS
-from ..dialect.ptx.operands import IDENTIFIER, OperandError, OperandReader
 
 
 class PtxSyntaxError(Exception):

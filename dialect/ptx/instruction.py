@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import count
 from typing import cast
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -21,7 +22,10 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.mlir_lexer import PunctuationSpelling
 
+from .operands import OperandError, OperandReader
+from .syntax import Register
 from .types import RegisterType
+from .verifier import Context, check
 
 _BRACKETS: tuple[tuple[PunctuationSpelling, PunctuationSpelling], ...] = (
     ("{", "}"),
@@ -78,17 +82,40 @@ class InstOp(IRDLOperation):
 
     def verification_key(self) -> tuple[object, ...]:
         """All that decides whether the instruction is legal: spelling, form, register types, target."""
-        module = self.parent_op()
-        while module is not None and module.name != "ptx.module":
-            module = module.parent_op()
+        module = self._module()
         context = () if module is None else (module.properties.get("version"), module.properties.get("target"))
         shape = (len(self.results), len(self.regions), len(self.successors), *context)
         return (*self.properties.items(), *shape, *[v.type for v in self.operands])
 
     def verify_(self) -> None:
-        expected = self.form.data.count("?") + (self.guard is not None)
-        if len(self.operands) != expected:
-            raise VerifyException(f"the form '{self.form.data}' takes {expected} registers, got {len(self.operands)}")
+        opcode, form, guard = self.spelling()
+        arguments = [cast(RegisterType, value.type).type.data for value in self.operands]
+        expected = form.count("?") + bool(guard)
+        if len(arguments) != expected:
+            raise VerifyException(f"{opcode}: the form '{form}' takes {expected} registers, got {len(arguments)}")
+        if guard not in ("", "@", "@!"):
+            raise VerifyException(f'{opcode}: expected the guard "@" or "@!", got "{guard}"')
+        if guard and arguments[0] != "pred":
+            raise VerifyException(f"{opcode}: expected the guard to be a predicate register, got .{arguments[0]}")
+        problem = _problem(opcode, form, arguments[bool(guard) :], self._context())
+        if problem is not None:
+            raise VerifyException(problem)
+
+    def _context(self) -> Context | None:
+        module = self._module()
+        if module is None:
+            return None
+        properties = cast(dict[str, StringAttr], module.properties)
+        major, _, minor = properties["version"].data.partition(".")
+        if not (major.isdigit() and minor.isdigit()):
+            return None
+        return Context((int(major), int(minor)), tuple(properties["target"].data.split(", ")))
+
+    def _module(self) -> Operation | None:
+        module = self.parent_op()
+        while module is not None and module.name != "ptx.module":
+            module = module.parent_op()
+        return module
 
     def print(self, printer: Printer) -> None:
         operands = iter(self.operands)
@@ -122,6 +149,22 @@ class InstOp(IRDLOperation):
 @lru_cache(65536)
 def _attribute(text: str) -> StringAttr:
     return StringAttr(text)
+
+
+def _problem(opcode: str, form: str, types: list[str], context: Context | None) -> str | None:
+    """What is wrong with an instruction whose n-th register has the n-th type."""
+    numbers = count()
+    text = re.sub(r"\?", lambda _: f"%{next(numbers)}", form)
+    try:
+        operands = OperandReader().read(text)
+    except OperandError as error:
+        return f"{opcode}: {error}"
+
+    def type_of(register: Register) -> str | None:
+        number = register.name[1:].partition(".")[0]
+        return types[int(number)] if number.isdigit() else None
+
+    return check(opcode, operands, type_of, context)
 
 
 _BARE_OPCODE = re.compile(r"[A-Za-z_][\w$.]*(::[A-Za-z_][\w$.]*)*", re.ASCII)

@@ -44,7 +44,7 @@ ROWS = (
     *_setp(_FLOAT, "f32", "{.ftz}", "9.7.6.2"),
     *_setp(_FLOAT, "f64", "", "9.7.6.2"),
     # 9.7.6.3  selp
-    row("selp.T{b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64}", "d:T, a:T, b:T, c:pred", "9.7.6.3"),
+    row("selp.T{b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64}", "d:T, a:T, b:T, c:!pred", "9.7.6.3"),
     # 9.7.7.2  setp, half
     *_setp(_FLOAT, "f16", "{.ftz}", "9.7.7.2", ptx=(4, 2), sm=53),
     *_setp(_FLOAT, "f16x2", "{.ftz}", "9.7.7.2", ptx=(4, 2), sm=53),

@@ -7,12 +7,13 @@ from ...isa.mma import Mma
 from ...isa.moves import LDMATRIX
 from .grammar import Row
 
+_HELD_AS = {"f16": "f16x2", "bf16": "bf16x2", "f32": "f32"}
+"""How a 32-bit register holds elements of a type: what decides the register types that are legal."""
+
 
 def _mma(mma: Mma) -> Row:
-    kinds = (
-        f"{role}:{mma.registers(role)}*{'f32' if mma.element(role).name == 'f32' else 'b32'}"
-        for role in ("d", "a", "b", "c")
-    )
+    roles = ("d", "a", "b", "c")
+    kinds = [f"{role}:{mma.registers(role)}*{_HELD_AS.get(mma.element(role).name, 'b32')}" for role in roles]
     return Row(mma.spelling, ", ".join(kinds), mma.section, mma.ptx, mma.sm)
 
 

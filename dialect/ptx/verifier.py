@@ -1,0 +1,258 @@
+"""Is an instruction one that PTX has: its spelling, its operands, the types of its registers, its target.
+
+Source: PTX ISA 6 (Instruction Operands), 9.1 to 9.4 (type checking), and each row's section.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..isa.targets import Version
+from .instructions import find, nearest
+from .rows.grammar import Bindings, Row, Slot
+from .syntax import Address, Immediate, Not, Operand, Pair, Register, Symbol, Vector
+from .types import REGISTER_BITS
+
+TypeOf = Callable[[Register], str | None]
+"""The declared type of a register; None for a special register."""
+
+PACKED_BITS = {"bf16": 16, "bf16x2": 32, "tf32": 32, "e4m3x2": 16, "e5m2x2": 16, "f32x2": 64, "u16x2": 32, "s16x2": 32}
+"""Instruction types that no register has: they live in `.b` registers (ISA 5.2.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the module is for: its PTX version and its targets ("sm_90a")."""
+
+    version: Version
+    targets: tuple[str, ...]
+
+    @property
+    def sm(self) -> int:
+        """The lowest target number named; very large where none is."""
+        numbers = [int(match[1]) for name in self.targets if (match := re.match(r"sm_(\d+)", name))]
+        return min(numbers, default=10**6)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A slot's kind with its names bound: `count` 0 is a scalar."""
+
+    type: str
+    count: int = 0
+    wider: bool = False
+    anything: bool = False
+    negatable: bool = False
+
+
+def check(opcode: str, operands: Sequence[Operand], type_of: TypeOf, context: Context | None = None) -> str | None:
+    """What is wrong with an instruction, or None; without a context its target is not looked at."""
+    matches = find(opcode)
+    if not matches:
+        return _unknown(opcode)
+    problems: list[str] = []
+    for row, bindings in matches:
+        problem = _check_operands(row, bindings, operands, type_of)
+        if problem is None and context is not None:
+            problem = _check_context(opcode, row, context)
+        if problem is None:
+            return None
+        problems.append(problem)
+    return f"{opcode}: {_best(problems)} (PTX ISA {matches[0][0].section})"
+
+
+def _unknown(opcode: str) -> str:
+    close = nearest(opcode)
+    hint = f"; the nearest are {', '.join(close)}" if close else ""
+    return f"'{opcode}' is not a PTX instruction known here{hint}"
+
+
+def _best(problems: list[str]) -> str:
+    """Of what several forms say, the most telling: a target, then the types of fitting operands, then their number."""
+    return min(problems, key=lambda p: (not p.startswith("needs"), p.startswith("expected ")))
+
+
+def _check_context(opcode: str, row: Row, context: Context) -> str | None:
+    if context.sm < row.sm:
+        return f"needs sm_{row.sm} or later, the module's target is {', '.join(context.targets)}"
+    if context.version < row.ptx:
+        return "needs PTX {}.{} or later, the module's version is {}.{}".format(*row.ptx, *context.version)
+    return None
+
+
+def _check_operands(row: Row, bindings: Bindings, operands: Sequence[Operand], type_of: TypeOf) -> str | None:
+    slots = row.slots
+    if slots and slots[0].kind == "...":
+        return None
+    needed = sum(not slot.optional for slot in slots)
+    if not needed <= len(operands) <= len(slots):
+        number = str(needed) if needed == len(slots) else f"{needed} to {len(slots)}"
+        listed = f" ({', '.join(slot.name for slot in slots)})" if slots else ""
+        return f"expected {number} operands{listed}, got {len(operands)}"
+    for slot, operand in zip(slots, operands, strict=False):
+        problem = _check_slot(slot, operand, bindings, type_of)
+        if problem is not None:
+            return f"operand {slot.name}: {problem}"
+    return None
+
+
+def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeOf) -> str | None:
+    if isinstance(operand, Pair):
+        if not slot.pair:
+            return "expected one register, got a pair"
+        problem = _check_predicate(operand.second, type_of)
+        return problem or _check_value(slot, operand.first, _kind(slot, bindings), type_of, discard=True)
+    if slot.pair == "||":
+        return "expected a destination and a predicate, written d|p"
+    if slot.kind == "[]":
+        return _check_address(operand, type_of)
+    if slot.kind.startswith("imm"):
+        return _check_immediate(slot.kind, operand)
+    if slot.kind == "label":
+        return None if isinstance(operand, Symbol) else f"expected a label, got {_describe(operand, type_of)}"
+    return _check_value(slot, operand, _kind(slot, bindings), type_of)
+
+
+def _kind(slot: Slot, bindings: Bindings) -> _Kind:
+    text = slot.kind
+    negatable = text[0] == "!"
+    wider, anything = text[-1] == "+", text[-1] == "*"
+    text = text.strip("!+*")
+    count, star, type = text.rpartition("*")
+    count = bindings.get(count, count).lstrip("v")
+    doubled = type[0] == "2" and not star
+    type = type.removeprefix("2") if doubled else type
+    type = bindings.get(type, type)
+    if doubled:
+        type = f"{type[0]}{2 * int(type[1:])}"
+    return _Kind(type, int(count or 0), wider, anything, negatable)
+
+
+def _check_value(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf, *, discard: bool = False) -> str | None:
+    if kind.count:
+        return _check_vector(slot, operand, kind, type_of)
+    if operand == Symbol("_"):
+        allowed = discard or slot.written
+        return None if allowed else "'_' discards a result, it cannot be read"
+    if isinstance(operand, Not):
+        if kind.type != "pred" or slot.written:
+            return "only a predicate that is read may be negated"
+        operand = operand.register
+    if isinstance(operand, Register):
+        return _check_register(slot, operand, kind, type_of)
+    if slot.written:
+        return f"expected a .{kind.type} register to write, got {_describe(operand, type_of)}"
+    if isinstance(operand, Immediate) or operand == Symbol("WARP_SZ"):
+        return _check_literal(operand, kind)
+    if isinstance(operand, Symbol) and kind.anything:
+        bits = _bits(kind.type)
+        return None if bits >= 32 else f"an address takes 32 or 64 bits, .{kind.type} has {bits}"
+    return f"expected a .{kind.type} register, got {_describe(operand, type_of)}"
+
+
+def _check_vector(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf) -> str | None:
+    what = f"{kind.count} x .{kind.type}"
+    if not isinstance(operand, Vector):
+        return f"expected a vector of {what}, got {_describe(operand, type_of)}"
+    if len(operand.items) != kind.count:
+        return f"expected {what}, got {len(operand.items)}"
+    if kind.wider and kind.count * _bits(kind.type) > 128:
+        return f"{what} are more than the 128 bits of one access"
+    scalar = _Kind(kind.type, 0, kind.wider, kind.anything)
+    for index, item in enumerate(operand.items):
+        problem = _check_value(slot, item, scalar, type_of, discard=slot.written)
+        if problem is not None:
+            return f"element {index}: {problem}"
+    return None
+
+
+def _check_register(slot: Slot, register: Register, kind: _Kind, type_of: TypeOf) -> str | None:
+    declared = type_of(register)
+    if declared is None:
+        if slot.written or not (kind.anything or kind.wider):
+            return f"the special register {register.name} can be read by mov and cvt only"
+        return None
+    if compatible(kind.type, declared, wider=kind.wider):
+        return None
+    at_least = " or wider" if kind.wider else ""
+    return f"expected a register that holds .{kind.type}{at_least}, got .{declared}"
+
+
+def compatible(instruction: str, register: str, *, wider: bool = False) -> bool:
+    """Whether a register of one type may be an operand of an instruction type (ISA 9.1); `wider` as in 9.4.1."""
+    if "pred" in (instruction, register):
+        return instruction == register
+    bits, held = _bits(instruction), REGISTER_BITS[register]
+    if held != bits and not (wider and held > bits):
+        return False
+    if register[0] == "b" or instruction == register:
+        return True
+    if instruction in PACKED_BITS and instruction[0] not in "us":
+        return False
+    if instruction[0] == "b":
+        return True
+    if instruction[0] in "us":
+        return register[0] in "us" or register == "f16x2"
+    return False
+
+
+def _bits(type: str) -> int:
+    return PACKED_BITS.get(type) or REGISTER_BITS[type]
+
+
+def _check_literal(operand: Operand, kind: _Kind) -> str | None:
+    floating = isinstance(operand, Immediate) and isinstance(operand.value, float)
+    if kind.type in ("f32", "f64"):
+        return None if floating else f"expected a floating-point literal such as 0f3F800000 for .{kind.type}"
+    if kind.type[0] in "us" or kind.type == "pred":
+        return f"expected an integer literal for .{kind.type}" if floating else None
+    if kind.type[0] == "b" and kind.type in REGISTER_BITS:
+        return None
+    return f"a .{kind.type} operand cannot be a literal: move it into a register first"
+
+
+def _check_predicate(operand: Operand, type_of: TypeOf) -> str | None:
+    if operand == Symbol("_") or (isinstance(operand, Register) and type_of(operand) == "pred"):
+        return None
+    return f"expected a predicate after '|', got {_describe(operand, type_of)}"
+
+
+def _check_address(operand: Operand, type_of: TypeOf) -> str | None:
+    if not isinstance(operand, Address):
+        return f"expected an address in brackets, got {_describe(operand, type_of)}"
+    if not isinstance(operand.base, Register):
+        return None
+    declared = type_of(operand.base)
+    if declared is None or declared[0] not in "bus" or REGISTER_BITS[declared] not in (32, 64):
+        return f"expected an address in a 32 or 64-bit integer register, got {_describe(operand.base, type_of)}"
+    return None
+
+
+def _check_immediate(kind: str, operand: Operand) -> str | None:
+    if not isinstance(operand, Immediate) or isinstance(operand.value, float):
+        return "expected an integer literal"
+    legal = kind[4:-1].split("/") if "(" in kind else []
+    if legal and str(operand.value) not in legal:
+        return f"expected {' or '.join(legal)}, got {operand.text}"
+    return None
+
+
+def _describe(operand: Operand, type_of: TypeOf) -> str:
+    match operand:
+        case Register():
+            declared = type_of(operand)
+            return f"a .{declared} register" if declared else f"the special register {operand.name}"
+        case Immediate():
+            return f"the literal {operand.text}"
+        case Symbol():
+            return f"the symbol {operand.name}"
+        case Vector():
+            return f"a vector of {len(operand.items)}"
+        case Address():
+            return "an address"
+        case Pair():
+            return "a pair"
+        case Not():
+            return "a negated predicate"
