@@ -1,6 +1,34 @@
-"""What every test shares: hypothesis without deadlines, because the machines that run this differ."""
+"""What every test shares: hypothesis without deadlines, and tests of the GPU only where there is one."""
 
+from functools import cache
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+from warploom.runtime.cuda import gpu
+from warploom.runtime.errors import DeviceUnavailableError
 
 settings.register_profile("warploom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("warploom")
+
+GPU_TESTS = Path(__file__).parent / "gpu"
+
+
+@cache
+def why_no_gpu() -> str | None:
+    """Why nothing can run on a GPU here; None if it can."""
+    try:
+        gpu()
+    except DeviceUnavailableError as error:
+        return str(error)
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what stands under test/gpu, and skip all that is so marked where there is no device."""
+    for item in items:
+        if item.path.is_relative_to(GPU_TESTS):
+            item.add_marker(pytest.mark.gpu)
+        if item.get_closest_marker("gpu") and (reason := why_no_gpu()):
+            item.add_marker(pytest.mark.skip(reason=reason))
