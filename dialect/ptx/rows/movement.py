@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from .grammar import row
 
 _INT = "u8,u16,u32,u64,s8,s16,s32,s64"
@@ -9,6 +11,21 @@ _MEMORY = "b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64"
 _SPACES = "{.const,.global,.local,.param,.shared}"
 _WRITABLE = "{.global,.local,.param,.shared}"
 _SCOPES = "{cta,gpu,sys}"
+
+
+
+def _clamping() -> Iterator[tuple[str, str]]:
+    """Each integer type with those whose values it does not all hold: only to them does `.sat` apply."""
+
+    def bounds(type: str) -> tuple[int, int]:
+        bits = int(type[1:])
+        return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if type[0] == "s" else (0, 2**bits - 1)
+
+    types = _INT.split(",")
+    for to in types:
+        low, high = bounds(to)
+        yield to, ",".join(of for of in types if bounds(of)[0] < low or bounds(of)[1] > high)
+
 
 ROWS = (
     # 9.7.9.3  mov
@@ -39,7 +56,7 @@ ROWS = (
         ptx=(6, 0),
         sm=70,
     ),
-    row(f"ld.volatile{_SPACES}{{V=.v2,.v4}}.T{{{_MEMORY}}}", "d:V*T+, a:[]", "9.7.9.8", ptx=(2, 0)),
+    row(f"ld.volatile{{.global,.shared}}{{V=.v2,.v4}}.T{{{_MEMORY}}}", "d:V*T+, a:[]", "9.7.9.8", ptx=(2, 0)),
     row(
         f"ld.{{relaxed,acquire}}.{_SCOPES}{{.global,.shared}}{{V=.v2,.v4}}.T{{{_MEMORY}}}",
         "d:V*T+, a:[]",
@@ -75,7 +92,7 @@ ROWS = (
         ptx=(6, 0),
         sm=70,
     ),
-    row(f"st.volatile{_WRITABLE}{{V=.v2,.v4}}.T{{{_MEMORY}}}", "a:[], b:V*T+", "9.7.9.11", ptx=(2, 0)),
+    row(f"st.volatile{{.global,.shared}}{{V=.v2,.v4}}.T{{{_MEMORY}}}", "a:[], b:V*T+", "9.7.9.11", ptx=(2, 0)),
     row(
         f"st.{{relaxed,release}}.{_SCOPES}{{.global,.shared}}{{V=.v2,.v4}}.T{{{_MEMORY}}}",
         "a:[], b:V*T+",
@@ -94,7 +111,8 @@ ROWS = (
     row("cvta.to.{const,global,local,shared}.T{u32,u64}", "d:T, a:T", "9.7.9.20", ptx=(2, 0), sm=20),
     row("cvta{.to}.param.T{u32,u64}", "d:T, a:T*", "9.7.9.20", ptx=(7, 7), sm=70),
     # 9.7.9.21  cvt
-    row(f"cvt{{.sat}}.D{{{_INT}}}.S{{{_INT}}}", "d:D+, a:S+", "9.7.9.21"),
+    row(f"cvt.D{{{_INT}}}.S{{{_INT}}}", "d:D+, a:S+", "9.7.9.21"),
+    *(row(f"cvt.sat.D{{{d}}}.S{{{s}}}", "d:D+, a:S+", "9.7.9.21") for d, s in _clamping()),
     row(f"cvt.{{rni,rzi,rmi,rpi}}{{.ftz}}{{.sat}}.D{{{_INT}}}.f32", "d:D+, a:f32", "9.7.9.21"),
     row(f"cvt.{{rni,rzi,rmi,rpi}}{{.sat}}.D{{{_INT}}}.S{{f16,f64}}", "d:D+, a:S", "9.7.9.21"),
     row(f"cvt.{{rn,rz,rm,rp}}{{.sat}}.D{{f16,f32,f64}}.S{{{_INT}}}", "d:D, a:S+", "9.7.9.21"),
@@ -102,7 +120,7 @@ ROWS = (
     row("cvt{.ftz}{.sat}.f64.f32", "d:f64, a:f32", "9.7.9.21"),
     row("cvt{.rni,.rzi,.rmi,.rpi}{.ftz}{.sat}.f32.f32", "d:f32, a:f32", "9.7.9.21"),
     row("cvt{.rni,.rzi,.rmi,.rpi}{.sat}.f64.f64", "d:f64, a:f64", "9.7.9.21"),
-    row("cvt{.rni,.rzi,.rmi,.rpi}{.ftz}{.sat}.f16.f16", "d:f16, a:f16", "9.7.9.21"),
+    row("cvt{.rni,.rzi,.rmi,.rpi}{.sat}.f16.f16", "d:f16, a:f16", "9.7.9.21"),
     row("cvt{.ftz}{.sat}.f32.f16", "d:f32, a:f16", "9.7.9.21"),
     row("cvt{.sat}.f64.f16", "d:f64, a:f16", "9.7.9.21"),
     row("cvt.{rn,rz,rm,rp}{.ftz}{.sat}.f16.f32", "d:f16, a:f32", "9.7.9.21"),
