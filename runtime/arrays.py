@@ -263,8 +263,6 @@ def _torch_stream(value: object) -> int | None:
 def _from_dlpack(value: dlpack.SupportsDLPack) -> Argument:
     legacy_stream = 1
     tensor = dlpack.read(value, stream=legacy_stream)
-    if not tensor.on_host and tensor.device not in dlpack.DEVICE_KINDS:
-        raise ArgumentError(f"its memory is on a device of DLPack type {tensor.device}, neither host nor CUDA")
     itemsize = (tensor.bits + 7) // 8
     return Argument(
         address=tensor.address,

@@ -83,6 +83,8 @@ def read(source: SupportsDLPack, stream: int | None = None) -> Tensor:
     """
     try:
         device = int(source.__dlpack_device__()[0])
+        if device not in HOST_KINDS + DEVICE_KINDS:
+            raise ArgumentError(f"its memory is on a device of DLPack type {device}, neither host nor CUDA")
         capsule = source.__dlpack__() if device in HOST_KINDS else source.__dlpack__(stream=stream)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise ArgumentError(f"its DLPack export failed: {error}") from error

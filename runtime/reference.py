@@ -18,8 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from xdsl.dialects import arith, func, linalg
+from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.dialects.linalg.ops import FillOp, MatmulOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
@@ -91,9 +92,9 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
         case arith.ConstantOp(value=FloatAttr() | IntegerAttr() as constant):
             value = np.array(float(constant.value.data))
             scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
-        case linalg.FillOp():
+        case FillOp():
             _store(op, _fill(op, scope), scope)
-        case linalg.MatmulOp():
+        case MatmulOp():
             _store(op, _matmul(op, scope, accumulator), scope)
         case func.ReturnOp() if all(isinstance(v, BlockArgument) for v in op.operands):
             pass
@@ -105,17 +106,17 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
             )
 
 
-def _store(op: linalg.FillOp | linalg.MatmulOp, result: Reference, scope: dict[SSAValue, Reference]) -> None:
+def _store(op: FillOp | MatmulOp, result: Reference, scope: dict[SSAValue, Reference]) -> None:
     scope[op.outputs[0] if not op.results else op.results[0]] = result
 
 
-def _fill(op: linalg.FillOp, scope: dict[SSAValue, Reference]) -> Reference:
+def _fill(op: FillOp, scope: dict[SSAValue, Reference]) -> Reference:
     old = scope[op.outputs[0]]
     value = np.full_like(old.value, _rounded(scope[op.inputs[0]].value, old.dtype))
     return Reference(value, np.zeros_like(value), old.dtype)
 
 
-def _matmul(op: linalg.MatmulOp, scope: dict[SSAValue, Reference], accumulator: Accumulator) -> Reference:
+def _matmul(op: MatmulOp, scope: dict[SSAValue, Reference], accumulator: Accumulator) -> Reference:
     maps = [attribute.data for attribute in op.get_indexing_maps()]
     a, b = (
         _operand(op, scope[v], map_, axes) for v, map_, axes in zip(op.inputs, maps, ((0, 2), (2, 1)), strict=False)

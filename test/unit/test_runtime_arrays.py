@@ -1,0 +1,153 @@
+"""Arguments: what is borrowed, what is refused, and with which message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from warploom.runtime import dlpack
+from warploom.runtime.arrays import DTYPES, Argument, Parameter, borrow, check, check_overlap, dtype_of, element_of
+from warploom.runtime.errors import ArgumentError
+
+B = Parameter("B", "f16", (192, 320))
+
+
+class OnGpu:
+    """An array that claims to lie in GPU memory."""
+
+    def __init__(self, shape: tuple[int, ...], typestr: str, **extra: Any) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "typestr": typestr,
+            "data": (4096, False),
+            "version": 3,
+        } | extra
+
+
+class Lender:
+    """A host tensor that only speaks DLPack."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+
+    def __dlpack__(self, *, stream: int | None = None) -> object:
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (dlpack.CPU, 0)
+
+
+def refused(argument: Argument, parameter: Parameter, *, written: bool = False) -> str:
+    with pytest.raises(ArgumentError) as error:
+        check(argument, parameter, 1, written=written)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("element", DTYPES)
+def test_element_types_round_trip(element: str) -> None:
+    assert element_of(dtype_of(element)) == element
+
+
+def test_unknown_element_type_names_the_known_ones() -> None:
+    with pytest.raises(ArgumentError, match="no numpy type for element type f80; known: f16, bf16"):
+        dtype_of("f80")
+
+
+def test_wrong_shape_and_type_are_one_message() -> None:
+    message = refused(borrow(np.zeros((192, 310), np.float32)), B)
+    assert message == "argument 1 (%B): expected 192x320xf16, got 192x310xf32"
+
+
+def test_a_transpose_is_refused_with_the_fix() -> None:
+    message = refused(borrow(np.zeros((320, 192), np.float16).T), B)
+    assert "row-major order without gaps, got strides of (2, 384) bytes; pass a contiguous copy" in message
+
+
+def test_a_read_only_array_may_be_read_but_not_written() -> None:
+    array = np.zeros((192, 320), np.float16)
+    array.flags.writeable = False
+    check(borrow(array), B, 1, written=False)
+    assert "the array is read-only" in refused(borrow(array), B, written=True)
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.dtype("V2")])
+def test_bf16_takes_its_own_words_and_raw_ones(dtype: Any) -> None:
+    check(borrow(np.zeros((2, 3), dtype)), Parameter("A", "bf16", (2, 3)), 0, written=True)
+
+
+def test_signless_integers_take_either_sign() -> None:
+    check(borrow(np.zeros(4, np.uint8)), Parameter("A", "i8", (4,)), 0, written=True)
+
+
+def test_dlpack_writes_reach_the_lender() -> None:
+    array = np.zeros((3, 4), np.float32)
+    argument = borrow(Lender(array))
+    check(argument, Parameter("A", "f32", (3, 4)), 0, written=True)
+    argument.array()[:] = 255
+    assert np.isnan(array).all()
+
+
+def test_dlpack_strides_are_seen() -> None:
+    argument = borrow(Lender(np.zeros((3, 4), np.float32)[:, 1:]))
+    assert (argument.shape, argument.strides, argument.contiguous) == ((3, 3), (16, 4), False)
+
+
+def test_cuda_arrays_tell_their_stream() -> None:
+    argument = borrow(OnGpu((192, 320), "<f2", stream=7))
+    assert (argument.on_device, argument.stream, argument.address) == (True, 7, 4096)
+    check(argument, B, 1, written=True)
+
+
+def test_cuda_bf16_is_raw_words() -> None:
+    check(borrow(OnGpu((2, 2), "<V2")), Parameter("A", "bf16", (2, 2)), 0, written=True)
+
+
+def test_gpu_memory_is_no_host_array() -> None:
+    with pytest.raises(ArgumentError, match="lies in GPU memory; copy it to the host"):
+        borrow(OnGpu((2,), "<f4")).array()
+
+
+def test_other_objects_are_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"expected a numpy array or an object with .* got list"):
+        borrow([1, 2])
+
+
+def test_a_written_argument_shares_memory_with_none() -> None:
+    whole = np.zeros(8, np.float32)
+    parameters = (Parameter("A", "f32", (4,)), Parameter("C", "f32", (4,)))
+    apart = {0: borrow(whole[:4]), 1: borrow(whole[4:])}
+    check_overlap(apart, parameters, frozenset({1}))
+    with pytest.raises(ArgumentError, match=r"argument 1 \(%C\) is written and shares memory with argument 0 \(%A\)"):
+        check_overlap({0: borrow(whole[:4]), 1: borrow(whole[3:7])}, parameters, frozenset({1}))
+
+
+class Failing(Lender):
+    def __dlpack__(self, *, stream: int | None = None) -> object:
+        raise BufferError("strides of a sparse tensor")
+
+
+class NoCapsule(Lender):
+    def __dlpack__(self, *, stream: int | None = None) -> object:
+        return "capsule"
+
+
+class Elsewhere(Lender):
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (10, 0)
+
+
+@pytest.mark.parametrize(
+    ("lender", "message"),
+    [
+        (Failing(np.zeros(1)), "DLPack export failed: strides of a sparse tensor"),
+        (NoCapsule(np.zeros(1)), "not a 'dltensor' capsule"),
+        (Lender(np.zeros(1, np.complex64)), "its DLPack element type .code 5, 64 bits x 1. is not supported"),
+        (Elsewhere(np.zeros(1)), "on a device of DLPack type 10, neither host nor CUDA"),
+    ],
+)
+def test_bad_lenders(lender: Lender, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        borrow(lender)

@@ -1,0 +1,302 @@
+"""The CUDA path without a GPU: a stand-in for the driver answers, fails and records."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Iterator
+from enum import IntEnum
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from warploom.runtime import cuda, load_ptx
+from warploom.runtime.errors import ArgumentError, CudaError, DeviceUnavailableError
+from warploom.runtime.launch import Launch, values
+
+PTX = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry double(.param .u64 .ptr .global .align 16 a, .param .u64 b, .param .u32 n)
+{
+  ret;
+}
+"""
+
+Result = IntEnum("Result", {"CUDA_SUCCESS": 0, "CUDA_ERROR_INVALID_PTX": 218, "CUDA_ERROR_ILLEGAL_ADDRESS": 700})
+
+
+class Names:
+    """An enumeration whose members are their own names."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
+
+
+class Driver:
+    """Memory is host memory; the kernel doubles n floats."""
+
+    CUdevice_attribute = CUfunction_attribute = CUjit_option = CUpointer_attribute = Names()
+
+    def __init__(self) -> None:
+        self.fault = Result.CUDA_SUCCESS
+        self.reject = False
+        self.granted = 0
+        self.launches: list[tuple[Any, ...]] = []
+        self.loads = 0
+        self.memory: dict[int, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("cu"):
+            raise AttributeError(name)
+        return lambda *_: (Result.CUDA_SUCCESS, 0)
+
+    def cuGetErrorName(self, code: Result) -> tuple[Result, bytes]:  # noqa: N802
+        return Result.CUDA_SUCCESS, code.name.encode()
+
+    def cuGetErrorString(self, code: Result) -> tuple[Result, bytes]:  # noqa: N802
+        return Result.CUDA_SUCCESS, b"what it means"
+
+    def cuDeviceGetCount(self) -> tuple[Result, int]:  # noqa: N802
+        return Result.CUDA_SUCCESS, 1
+
+    def cuDriverGetVersion(self) -> tuple[Result, int]:  # noqa: N802
+        return Result.CUDA_SUCCESS, 13010
+
+    def cuDeviceGetName(self, *_: object) -> tuple[Result, bytes]:  # noqa: N802
+        return Result.CUDA_SUCCESS, b"Loom 1\0\0"
+
+    def cuDeviceGetAttribute(self, name: str, _: object) -> tuple[Result, int]:  # noqa: N802
+        known = {"MAJOR": 9, "MINOR": 0, "COUNT": 132, "OPTIN": 227 * 1024}
+        return Result.CUDA_SUCCESS, known[name.rsplit("_", 1)[1]]
+
+    def cuModuleLoadDataEx(self, image: bytes, _: int, names: list[str], data: list[Any]) -> tuple[Result, int]:  # noqa: N802
+        assert image.endswith(b"\0")
+        self.loads += 1
+        log: bytearray = data[names.index("CU_JIT_ERROR_LOG_BUFFER")]
+        if self.reject:
+            log[:10] = b"line 6: no"
+        return (Result.CUDA_ERROR_INVALID_PTX if self.reject else Result.CUDA_SUCCESS), 1
+
+    def cuFuncGetAttribute(self, name: str, _: object) -> tuple[Result, int]:  # noqa: N802
+        return Result.CUDA_SUCCESS, {"CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK": 256}.get(name, 64)
+
+    def cuFuncSetAttribute(self, _: object, __: object, value: int) -> tuple[Result]:  # noqa: N802
+        self.granted = value
+        return (Result.CUDA_SUCCESS,)
+
+    def cuMemAlloc(self, size: int) -> tuple[Result, int]:  # noqa: N802
+        block = ctypes.create_string_buffer(size + 256)
+        address = -(-ctypes.addressof(block) // 256) * 256
+        self.memory[address] = block
+        return Result.CUDA_SUCCESS, address
+
+    def cuMemFree(self, address: int) -> tuple[Result]:  # noqa: N802
+        del self.memory[address]
+        return (Result.CUDA_SUCCESS,)
+
+    def cuMemcpyHtoDAsync(self, target: int, source: int, size: int, _: int) -> tuple[Result]:  # noqa: N802
+        ctypes.memmove(target, source, size)
+        return (Result.CUDA_SUCCESS,)
+
+    def cuMemcpyDtoH(self, target: int, source: int, size: int) -> tuple[Result]:  # noqa: N802
+        ctypes.memmove(target, source, size)
+        return (Result.CUDA_SUCCESS,)
+
+    def cuStreamSynchronize(self, _: int) -> tuple[Result]:  # noqa: N802
+        return (self.fault,)
+
+    def cuLaunchKernel(self, *call: Any) -> tuple[Result]:  # noqa: N802
+        self.launches.append(call)
+        pointers = (ctypes.c_void_p * 3).from_address(call[9])
+        a, b = (ctypes.c_uint64.from_address(pointers[i] or 0).value for i in (0, 1))
+        count = ctypes.c_uint32.from_address(pointers[2] or 0).value
+        source, target = ((ctypes.c_float * count).from_address(x) for x in (a, b))
+        target[:] = [2 * x for x in source]
+        return (Result.CUDA_SUCCESS,)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    driver = Driver()
+    monkeypatch.setattr(cuda, "load_driver", lambda: driver)
+    cuda.gpu.cache_clear()
+    yield driver
+    cuda.gpu.cache_clear()
+
+
+class OnGpu:
+    def __init__(self, array: np.ndarray[Any, Any], stream: int | None = None, offset: int = 0) -> None:
+        self.array = array
+        self.__cuda_array_interface__ = {
+            "shape": array.shape,
+            "typestr": array.dtype.str,
+            "data": (array.ctypes.data + offset, False),
+            "version": 3,
+            "stream": stream,
+        }
+
+
+def floats(count: int = 8) -> np.ndarray[Any, Any]:
+    """Floats at an address that is a multiple of 64."""
+    raw = np.zeros(count + 16, np.float32)
+    start = -raw.ctypes.data % 64 // 4
+    return raw[start : start + count]
+
+
+def test_host_arrays_are_copied_there_and_back(driver: Driver) -> None:
+    a, b = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    place = load_ptx(PTX).launch("double", 2, 32, [a, b, 8])
+    np.testing.assert_array_equal(b, 2 * a)
+    assert str(place) == "cuda: Loom 1 (sm_90, driver 13.1)"
+    assert driver.launches[0][1:9] == (2, 1, 1, 32, 1, 1, 0, 0)
+    assert not driver.memory
+
+
+def test_gpu_arrays_are_used_in_place_on_their_stream(driver: Driver) -> None:
+    a, b = floats(), floats()
+    a[:] = 3
+    load_ptx(PTX).launch("double", 1, 32, [OnGpu(a, stream=7), OnGpu(b), 8])
+    assert b.tolist() == [6] * 8
+    assert driver.launches[0][8] == 7
+
+
+def test_a_module_is_loaded_once(driver: Driver) -> None:
+    a, b = floats(), floats()
+    for _ in range(3):
+        load_ptx(PTX).launch("double", 1, 32, [OnGpu(a), OnGpu(b), 8])
+    assert driver.loads == 1
+
+
+def test_prepared_launches_enqueue_without_looking_again(driver: Driver) -> None:
+    a, b = floats(), floats()
+    module = load_ptx(PTX)
+    launch = Launch("double", (1, 1, 1), (32, 1, 1), 0, (0, 1, 2))
+    prepared = module.prepare([launch], values(module.kernel("double"), [OnGpu(a), OnGpu(b), 8]))
+    a[:] = 5
+    prepared(stream=3)
+    prepared.wait(3)
+    assert b.tolist() == [10] * 8
+    assert (driver.launches[0][8], prepared.kernels[0].registers) == (3, 64)
+
+
+def test_prepare_takes_gpu_arrays_only(driver: Driver) -> None:
+    module = load_ptx(PTX)
+    with pytest.raises(ArgumentError, match=r"argument 0 \(8xf32\) lies in host memory"):
+        module.prepare([], values(module.kernel("double"), [floats(), floats(), 8]))
+
+
+def test_a_misaligned_array_is_refused(driver: Driver) -> None:
+    with pytest.raises(ArgumentError, match=r"argument 0 \(a\): expected an address that is a multiple of 16"):
+        load_ptx(PTX).launch("double", 1, 32, [OnGpu(floats(), offset=4), OnGpu(floats()), 8])
+
+
+def test_rejected_ptx_brings_the_drivers_log(driver: Driver) -> None:
+    driver.reject = True
+    with pytest.raises(CudaError, match=r"(?s)loading the PTX on Loom 1 .* CUDA_ERROR_INVALID_PTX: .*\nline 6: no"):
+        load_ptx(PTX).launch("double", 1, 32, [floats(), floats(), 8])
+
+
+def test_a_fault_names_the_kernel_and_frees_memory(driver: Driver) -> None:
+    driver.fault = Result.CUDA_ERROR_ILLEGAL_ADDRESS
+    with pytest.raises(CudaError, match=r"kernel double \(grid \(1, 1, 1\), .* CUDA_ERROR_ILLEGAL_ADDRESS: .*interp"):
+        load_ptx(PTX).launch("double", 1, 32, [floats(), floats(), 8])
+    assert not driver.memory
+
+
+def test_shared_memory_is_asked_for_beyond_48_kib(driver: Driver) -> None:
+    load_ptx(PTX).launch("double", 1, 32, [floats(), floats(), 8], shared=40_000)
+    assert driver.granted == 0
+    load_ptx(PTX).launch("double", 1, 32, [floats(), floats(), 8], shared=60_000)
+    assert driver.granted == 60_000
+    with pytest.raises(CudaError, match="300000 bytes of dynamic and 64 of static shared memory do not fit Loom 1"):
+        load_ptx(PTX).launch("double", 1, 32, [floats(), floats(), 8], shared=300_000)
+
+
+def test_a_block_too_large_for_its_registers(driver: Driver) -> None:
+    with pytest.raises(
+        CudaError, match="a block of 512 threads was asked for, with 64 registers each it can have at most 256"
+    ):
+        load_ptx(PTX).launch("double", 1, 512, [floats(), floats(), 8])
+
+
+def test_ptx_for_another_target(driver: Driver) -> None:
+    with pytest.raises(DeviceUnavailableError, match="does not run PTX for sm_120a; compile for sm_90a, or use"):
+        load_ptx(PTX.replace("sm_90a", "sm_120a")).launch("double", 1, 1, [floats(), floats(), 8], device="cuda")
+
+
+def test_gpu_arrays_cannot_be_interpreted(driver: Driver) -> None:
+    with pytest.raises(ArgumentError, match="argument 1 lies in GPU memory, which device='interp' cannot read"):
+        load_ptx(PTX).launch("double", 1, 1, [floats(), OnGpu(floats()), 8], device="interp")
+
+
+@pytest.mark.parametrize(
+    ("capability", "target", "runs"),
+    [
+        ((9, 0), "sm_90a", True),
+        ((9, 0), "sm_80", True),
+        ((8, 0), "sm_90", False),
+        ((10, 0), "sm_90a", False),
+        ((10, 3), "sm_100f", True),
+        ((10, 3), "sm_100a", False),
+        ((12, 0), "sm_100f", False),
+        ((9, 0), "sm_999", True),
+    ],
+)
+def test_which_device_runs_which_target(capability: tuple[int, int], target: str, runs: bool) -> None:
+    assert cuda.Device(0, "x", capability, "13.0", 1, 1).runs(target) == runs
+
+
+@pytest.mark.parametrize(
+    ("capability", "target"), [((9, 0), "sm_90a"), ((8, 0), "sm_80"), ((12, 0), "sm_120a"), ((9, 9), "sm_90")]
+)
+def test_a_devices_own_target(capability: tuple[int, int], target: str) -> None:
+    assert cuda.Device(0, "x", capability, "13.0", 1, 1).target == target
+
+
+def bindings(monkeypatch: pytest.MonkeyPatch, **functions: Any) -> None:
+    module = ModuleType("cuda.bindings.driver")
+    vars(module).update(functions)
+    for name in ("cuda", "cuda.bindings"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", module)
+    cuda.load_driver.cache_clear()
+
+
+def library_missing(_: int) -> None:
+    raise RuntimeError("libcuda.so.1 was not found\nsearched: everywhere")
+
+
+def test_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda.load_driver.cache_clear()
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
+    with pytest.raises(
+        DeviceUnavailableError, match=r"no GPU: .*cuda-bindings .*warploom\[cuda\].*device='interp' runs"
+    ):
+        cuda.load_driver()
+
+
+def test_no_driver_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    bindings(monkeypatch, cuInit=library_missing)
+    with pytest.raises(
+        DeviceUnavailableError, match=r"the NVIDIA driver library .* libcuda.so.1 was not found; device="
+    ):
+        cuda.load_driver()
+
+
+def test_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = {"cuGetErrorName": b"CUDA_ERROR_NO_DEVICE", "cuGetErrorString": b"none is detected"}
+    named = {name: (lambda _, value=value: (0, value)) for name, value in text.items()}
+    bindings(monkeypatch, cuInit=lambda _: (100,), **named)
+    with pytest.raises(
+        DeviceUnavailableError, match="no usable device: CUDA_ERROR_NO_DEVICE: none is detected; device="
+    ):
+        cuda.load_driver()
+
+
+def test_a_gpu_number_that_is_not_there(driver: Driver) -> None:
+    with pytest.raises(DeviceUnavailableError, match="the driver reports 1 devices, number 3 was asked for"):
+        cuda.gpu(3)

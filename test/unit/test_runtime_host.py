@@ -1,0 +1,113 @@
+"""Host functions: signatures before lowering, launches after it."""
+
+from __future__ import annotations
+
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from warploom.passes.context import make_context, parse_mlir
+from warploom.runtime import host
+from warploom.runtime.arrays import Parameter
+from warploom.runtime.errors import HostError
+from warploom.runtime.launch import Launch
+
+LOWERED = """
+func.func @two(%A: memref<4x8xf16>, %B: memref<8x4xf16>, %C: memref<4x4xf32>) {{
+  %one = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %x = arith.constant 6 : index
+  %threads = arith.constant 128 : index
+  %shared = arith.constant 49152 : i32
+  "gpu.launch_func"(%x, %one, %one, %threads, %one, %one, %shared, %A, %B, %C)
+    <{{kernel = @kernels::@first, operandSegmentSizes = array<i32: 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 3, 0>}}>
+    : (index, index, index, index, index, index, i32, memref<4x8xf16>, memref<8x4xf16>, memref<4x4xf32>) -> ()
+  "gpu.launch_func"(%one, %x, %one, %threads, %one, %one, %C)
+    <{{kernel = {kernel}, operandSegmentSizes = array<i32: 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 0>}}>
+    : (index, index, index, index, index, index, memref<4x4xf32>) -> ()
+  {extra}
+  func.return
+}}
+"""
+
+
+def parse(text: str) -> ModuleOp:
+    return parse_mlir(make_context(), text, "host.mlir")
+
+
+def lowered(kernel: str = "@kernels::@second", extra: str = "") -> ModuleOp:
+    return parse(LOWERED.format(kernel=kernel, extra=extra))
+
+
+def test_launches_are_read_in_order() -> None:
+    assert host.launches(host.choose(lowered(), None)) == (
+        Launch("first", (6, 1, 1), (128, 1, 1), 49152, (0, 1, 2), "kernels"),
+        Launch("second", (1, 6, 1), (128, 1, 1), 0, (2,), "kernels"),
+    )
+
+
+def test_a_foreign_operation_is_named_with_its_place() -> None:
+    with pytest.raises(HostError, match=r"host.mlir:14:3: host function @two: .* got arith.addi; has the module been"):
+        host.launches(host.choose(lowered(extra="%s = arith.addi %x, %x : index"), None))
+
+
+def test_a_kernel_is_named_with_its_module() -> None:
+    with pytest.raises(HostError, match="expected kernel @module::@kernel, got @second"):
+        host.launches(host.choose(lowered(kernel="@second"), None))
+
+
+def test_sizes_must_be_constants() -> None:
+    text = LOWERED.replace("%x = arith.constant 6 : index", "").replace("%C: memref", "%x: index, %C: memref", 1)
+    with pytest.raises(HostError, match=r"expected grid x to be an arith.constant above it"):
+        host.launches(host.choose(parse(text.format(kernel="@kernels::@second", extra="")), None))
+
+
+def test_signature_of_a_lowered_function_writes_every_array() -> None:
+    found = host.signature(host.choose(lowered(), "two"))
+    assert found.parameters[0] == Parameter("A", "f16", (4, 8))
+    assert found.written == {0, 1, 2}
+    assert str(found) == "@two(%A: 4x8xf16, %B: 8x4xf16, %C: 4x4xf32)"
+
+
+MATMUL = """
+func.func @f(%A: memref<4x8xf16>, %B: memref<8x4xf16>, %C: memref<4x4xf32>, %D: memref<4x4xf32>) {
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%C : memref<4x4xf32>)
+  linalg.matmul ins(%A, %B : memref<4x8xf16>, memref<8x4xf16>) outs(%C : memref<4x4xf32>)
+  linalg.matmul ins(%A, %B : memref<4x8xf16>, memref<8x4xf16>) outs(%D : memref<4x4xf32>)
+  return
+}
+"""
+
+
+def test_signature_knows_what_is_written_and_what_is_filled_first() -> None:
+    found = host.signature(host.choose(parse(MATMUL), None))
+    assert (found.written, found.filled) == ({2, 3}, {2})
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("memref<?x4xf32>", "expected a static shape"),
+        ("memref<4x4xf128>", "no array can be passed as memref<4x4xf128>; element types are f16, bf16"),
+        ("memref<4x4xf32, strided<[8, 1]>>", "expected a row-major memref without a layout"),
+        ("!llvm.ptr", "no array can be passed as !llvm.ptr"),
+    ],
+)
+def test_parameters_that_no_array_can_be(kind: str, message: str) -> None:
+    module = parse(f"func.func @f(%A: {kind}) {{ return }}")
+    with pytest.raises(HostError, match=rf"host.mlir:1:1: @f: parameter 0 \(%A\): {message}"):
+        host.signature(host.choose(module, None))
+
+
+def test_a_function_is_chosen_by_name_when_there_are_several() -> None:
+    module = parse("func.func @f() { return } func.func @g() { return } func.func private @h()")
+    assert host.choose(module, "g").sym_name.data == "g"
+    with pytest.raises(HostError, match=r"got 2 \(@f, @g\); name one"):
+        host.choose(module, None)
+    with pytest.raises(HostError, match="no function @h in the module; it has @f, @g"):
+        host.choose(module, "h")
+
+
+def test_a_module_without_functions() -> None:
+    with pytest.raises(HostError, match=r"got 0 \(none\); wrap the operations in a func.func"):
+        host.choose(parse("builtin.module {}"), None)

@@ -1,0 +1,149 @@
+"""The float64 reference and its bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from xdsl.dialects.func import FuncOp
+
+from warploom.passes.context import make_context, parse_mlir
+from warploom.runtime import host
+from warploom.runtime.arrays import DTYPES, Array
+from warploom.runtime.errors import HostError
+from warploom.runtime.reference import compare, evaluate, poison
+
+M, N, K = 5, 7, 9
+
+
+def function(text: str) -> FuncOp:
+    return host.choose(parse_mlir(make_context(), text, "r.mlir"), None)
+
+
+def product(c: str = "f32", *, fill: bool = False) -> FuncOp:
+    operand = "bf16" if c == "bf16" else "f16"
+    a, b = f"memref<{M}x{K}x{operand}>", f"memref<{K}x{N}x{operand}>"
+    cleared = f"%z = arith.constant 0.0 : {c} linalg.fill ins(%z : {c}) outs(%C : memref<{M}x{N}x{c}>)" if fill else ""
+    return function(
+        f"func.func @f(%A: {a}, %B: {b}, %C: memref<{M}x{N}x{c}>) {{ {cleared}"
+        f" linalg.matmul ins(%A, %B : {a}, {b}) outs(%C : memref<{M}x{N}x{c}>) return }}"
+    )
+
+
+def draw(*shape: int, dtype: Any = np.float16) -> Array:
+    return np.random.default_rng(1).standard_normal(shape).astype(dtype)
+
+
+def arrays(c: Any = np.float32) -> list[Array]:
+    return [draw(M, K), draw(K, N), draw(M, N, dtype=c)]
+
+
+def exact(a: Array, b: Array) -> Array:
+    return a.astype(np.float64) @ b.astype(np.float64)
+
+
+def test_matmul_adds_to_what_c_holds() -> None:
+    a, b, c = arrays()
+    found = evaluate(product(), [a, b, c])[2]
+    np.testing.assert_array_equal(found.value, c.astype(np.float64) + exact(a, b))
+
+
+def test_fill_forgets_poison() -> None:
+    a, b, c = arrays()
+    c[:] = poison(c.dtype)
+    np.testing.assert_array_equal(evaluate(product(fill=True), [a, b, c])[2].value, exact(a, b))
+
+
+def test_transposed_operands() -> None:
+    a, b = f"memref<{K}x{M}xf16>", f"memref<{N}x{K}xf16>"
+    maps = "affine_map<(m, n, k) -> (k, m)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>"
+    f = function(
+        f"func.func @f(%A: {a}, %B: {b}, %C: memref<{M}x{N}xf32>) {{ linalg.matmul indexing_maps = [{maps}]"
+        f" ins(%A, %B : {a}, {b}) outs(%C : memref<{M}x{N}xf32>) return }}"
+    )
+    x, y, c = draw(K, M), draw(N, K), np.zeros((M, N), np.float32)
+    np.testing.assert_allclose(evaluate(f, [x, y, c])[2].value, exact(x.T, y.T), rtol=1e-14)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16"])
+def test_a_correct_result_is_within_its_bound_and_a_wrong_one_is_not(kind: str) -> None:
+    a, b, c = arrays(DTYPES[kind])
+    found = evaluate(product(kind), [a, b, c])[2]
+    good = found.value.astype(DTYPES[kind])
+    comparison = compare(found, good)
+    assert comparison.ok
+    assert 0 <= comparison.share <= 1
+    bad = good.copy()
+    bad[3, 4] += DTYPES[kind].type(0.25)
+    wrong = compare(found, bad)
+    assert (wrong.ok, wrong.outside, wrong.worst) == (False, 1, (3, 4))
+    assert wrong.absolute == pytest.approx(0.25, rel=1e-2)
+
+
+def test_poison_left_behind_is_outside() -> None:
+    a, b, c = arrays()
+    found = evaluate(product(fill=True), [a, b, c])[2]
+    result = found.value.astype(np.float32)
+    result[0, 0] = np.nan
+    assert compare(found, result).outside == 1
+
+
+def test_overflow_of_the_output_type_is_an_infinity() -> None:
+    a, b = np.full((M, K), 300, np.float16), np.full((K, N), 300, np.float16)
+    found = evaluate(product("f16"), [a, b, np.zeros((M, N), np.float16)])[2]
+    assert compare(found, np.full((M, N), np.inf, np.float16)).ok
+    assert not compare(found, np.full((M, N), -np.inf, np.float16)).ok
+
+
+def test_nan_inputs_ask_for_nan() -> None:
+    a, b, c = arrays()
+    a[0, 0] = np.nan
+    found = evaluate(product(), [a, b, c])[2]
+    result = found.value.astype(np.float32)
+    assert compare(found, result).ok
+    result[0] = 1
+    assert compare(found, result).outside == N
+
+
+def test_f16_accumulators_have_the_wider_bound() -> None:
+    narrow, wide = (evaluate(product("f16"), arrays(np.float16), kind)[2].error for kind in ("f32", "f16"))
+    assert (wide > 1000 * narrow).all()
+
+
+def test_errors_of_a_first_product_reach_a_second() -> None:
+    kind = "memref<4x4xf16>"
+    f = function(
+        f"func.func @f(%A: {kind}, %B: {kind}, %C: {kind}, %D: {kind}) {{"
+        f" linalg.matmul ins(%A, %B : {kind}, {kind}) outs(%C : {kind})"
+        f" linalg.matmul ins(%C, %B : {kind}, {kind}) outs(%D : {kind}) return }}"
+    )
+    a, b, c, d = (draw(4, 4) for _ in range(4))
+    references = evaluate(f, [a, b, c, d])
+    first = (c.astype(np.float64) + exact(a, b)).astype(np.float16)
+    second = (d.astype(np.float64) + exact(first, b)).astype(np.float16)
+    assert compare(references[2], first).ok
+    assert compare(references[3], second).ok
+    assert (references[3].error > 0.25 * references[2].stored_error().max()).all()
+
+
+def test_operations_without_a_meaning_are_named() -> None:
+    f = function(
+        "func.func @f(%A: memref<4xf32>) { %i = arith.constant 0 : index\n"
+        " %x = memref.load %A[%i] : memref<4xf32> return }"
+    )
+    with pytest.raises(HostError, match=r"r.mlir:2:2: no float64 reference for memref.load"):
+        evaluate(f, [np.zeros(4, np.float32)])
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+def test_every_type_has_a_poison(kind: str) -> None:
+    value = np.full(3, poison(DTYPES[kind]), DTYPES[kind]).astype(np.float64)
+    assert np.isnan(value).all() or (np.abs(value) >= 127).all()
+
+
+def test_bf16_rounds_its_interval() -> None:
+    a, b, c = arrays(ml_dtypes.bfloat16)
+    low, high = evaluate(product("bf16"), [a, b, c])[2].interval()
+    assert (low <= high).all()
