@@ -13,6 +13,9 @@ from .isa.mma import Shape
 
 SWIZZLES = (16, 32, 64, 128)
 
+SHARED_ALIGNMENT = 1024
+"""Bytes after which every swizzle repeats; tiles in shared memory start at multiples of it."""
+
 
 class ScheduleError(ValueError):
     """A schedule that contradicts itself or does not fit the target."""
@@ -73,9 +76,10 @@ class Schedule:
         return 32 * self.warps
 
     def shared_bytes(self, element_bits: int) -> int:
-        """Shared memory of one CTA for operands of `element_bits` bits."""
+        """Shared memory of one CTA for operands of `element_bits` bits: the stages of A, then those of B."""
         m, n, k = self.cta
-        return self.stages * (m + n) * k * element_bits // 8
+        tiles = (self.stages * side * k * element_bits // 8 for side in (m, n))
+        return sum(-(-tile // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for tile in tiles)
 
     @property
     def accumulator_registers(self) -> int:

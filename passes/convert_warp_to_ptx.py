@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import gpu
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
@@ -14,11 +14,13 @@ from ..dialect.isa.targets import Target, Version
 from ..dialect.ptx import ops as ptx
 from ..dialect.ptx.syntax import Variable
 from ..dialect.ptx.types import ParamAttr
+from ..dialect.schedule import SHARED_ALIGNMENT
 from ..dialect.warp.attributes import ScheduleAttr, target_of
 from .diagnostics import fail
+from .index_builder import constant_value
 from .to_ptx.addressing import ALIGNMENT
 from .to_ptx.copies import ASYNC_SM
-from .to_ptx.kernel import SHARED_ALIGNMENT, SHARED_SYMBOL, KernelLowering
+from .to_ptx.kernel import SHARED_SYMBOL, KernelLowering
 
 OLDEST_VERSION: Version = (6, 5)
 """`ldmatrix` and mma m16n8k8 came with it."""
@@ -31,12 +33,23 @@ def ptx_version(target: Target) -> Version:
     return max(target.ptx, ASYNC_VERSION if target.sm >= ASYNC_SM else OLDEST_VERSION)
 
 
-def _kernel(kernel: gpu.FuncOp, target: Target) -> ptx.FuncOp:
+def _check_launches(kernel: gpu.FuncOp, symbol: SymbolRefAttr, needed: int) -> None:
+    """Every launch must give a kernel the shared memory that its tiles take."""
+    module = kernel.get_toplevel_object()
+    for launch in [o for o in module.walk() if isinstance(o, gpu.LaunchFuncOp)] if isinstance(module, ModuleOp) else ():
+        size = launch.dynamicSharedMemorySize
+        given = constant_value(size) if size is not None else 0
+        if launch.kernel == symbol and given is not None and given < needed:
+            fail(launch, f"expected at least {needed} bytes of dynamic shared memory for the kernel's tiles, got {given}")
+
+
+def _kernel(kernel: gpu.FuncOp, target: Target, module: str) -> ptx.FuncOp:
     name = _name(kernel)
     arguments = kernel.body.block.args
     parameters = [f"{name}_{argument.name_hint or i}" for i, argument in enumerate(arguments)]
     lowering = KernelLowering(kernel, target)
     lowering.lower(parameters)
+    _check_launches(kernel, SymbolRefAttr(module, [name]), lowering.shared_bytes)
     func = ptx.FuncOp(
         name,
         lowering.emitter.finish(),
@@ -59,14 +72,14 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
         fail(module, "expected a target on the module; run warp-set-target{arch=sm_90a} first")
     if target.sm < 75:
         fail(module, f"{target} has no ldmatrix; sm_75 and later have it")
+    name = module.sym_name.data if isinstance(module.sym_name, StringAttr) else "kernels"
     functions: list[Operation] = []
     for op in module.body.block.ops:
         if not isinstance(op, gpu.FuncOp):
             fail(op, f"expected gpu.func in a module of kernels, got {op.name}")
-        functions.append(_kernel(op, target))
+        functions.append(_kernel(op, target, name))
     shared = Variable("shared", "b8", SHARED_SYMBOL, count=0, align=SHARED_ALIGNMENT, linking="extern")
     major, minor = ptx_version(target)
-    name = module.sym_name.data if isinstance(module.sym_name, StringAttr) else "kernels"
     return ptx.ModuleOp(name, [ptx.VarOp(shared), *functions], version=f"{major}.{minor}", target=target.name)
 
 

@@ -91,3 +91,11 @@ class IndexBuilder:
             return a % by
         last = self.insert(arith.CmpiOp(a, self.value(by), "eq")).result
         return self.insert(arith.SelectOp(last, self.value(0), a)).result
+
+
+def constant_value(value: SSAValue) -> int | None:
+    """The number that an integer constant holds; None for anything else."""
+    owner = value.owner
+    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
+        return owner.value.value.data
+    return None

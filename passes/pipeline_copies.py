@@ -24,8 +24,8 @@ from dataclasses import dataclass
 
 from xdsl.builder import Builder, InsertPoint
 from xdsl.context import Context
-from xdsl.dialects import arith, gpu, memref, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, ModuleOp
+from xdsl.dialects import gpu, memref, scf
+from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -33,7 +33,7 @@ from ..dialect.warp.attributes import ScheduleAttr
 from ..dialect.warp.copy import CommitOp, CopyOp, WaitOp
 from ..dialect.warp.memory import LdmatrixOp, bounds, bounds_attribute
 from ..dialect.warp.mma import MmaOp
-from .index_builder import Index, IndexBuilder
+from .index_builder import Index, IndexBuilder, constant_value
 
 
 @dataclass(frozen=True)
@@ -205,13 +205,6 @@ def _inside(flag: bool, along_k: bool, k: Index, extent: int, size: int) -> bool
     return flag and (not along_k or (isinstance(k, int) and k + extent <= size))
 
 
-def _constant(value: SSAValue) -> int | None:
-    owner = value.owner
-    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
-        return owner.value.value.data
-    return None
-
-
 @dataclass(frozen=True)
 class PipelineCopiesPass(ModulePass):
     """Pipelines the K loops that `warp-tile` made, with the stages their schedules ask for."""
@@ -227,6 +220,6 @@ class PipelineCopiesPass(ModulePass):
 
     @staticmethod
     def _pipeline(loop: scf.ForOp, stages: int) -> None:
-        plain, step, lower = match(loop), _constant(loop.step), _constant(loop.lb)
+        plain, step, lower = match(loop), constant_value(loop.step), constant_value(loop.lb)
         if plain is not None and step is not None and lower == 0:
             Pipeliner(plain, stages, IndexBuilder(Builder(InsertPoint.before(loop))), step).rewrite()

@@ -187,9 +187,9 @@ class Addressing:
         return base, constant + offset
 
     def inside(self, position: Position, extent: int, size: int) -> Register | bool:
-        """Whether a coordinate lies below `size`; positions come in blocks of `extent`, aligned to it.
+        """Whether a coordinate lies below `size`. The lane's part and the constant's remainder stay below `extent`.
 
-        When size and start are multiples of the extent, the block is inside as a whole or not at all.
+        When size and program are multiples of the extent, such a block is inside as a whole or not at all.
         """
         s = self.scalars
         program, start = position.program, position.constant

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialect.isa.targets import KIB, Target
+from ...dialect.schedule import SHARED_ALIGNMENT
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, element_row, memory_space
 from ...dialect.warp.copy import CommitOp, CopyOp, WaitOp
 from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp
@@ -25,9 +26,6 @@ from .scalars import Scalars
 
 SHARED_SYMBOL = "shared_tiles"
 """The name of the CTA's dynamic shared memory in the text."""
-
-SHARED_ALIGNMENT = 1024
-"""Bytes after which every swizzle repeats; tiles start at multiples of it."""
 
 INDEX_LIMIT = 1 << 31
 WARP = 32

@@ -41,9 +41,11 @@ class GlobalFragments:
                 matrix.base, [(row, matrix.row_bytes), (at_[0], matrix.row_bytes), (i, matrix.row_bytes),
                               (column, size), (at_[1], size), (j, size)]
             )  # fmt: skip
-            rows_inside = in_bounds[0] or self.addressing.inside(Position.of(row, at_[0], i), 1, matrix.rows)
+            rows_inside = in_bounds[0] or self.addressing.inside(Position.of(row, at_[0], i), layout.rows, matrix.rows)
             # Elements move together only where rows hold whole groups, so one predicate serves the group.
-            columns_inside = in_bounds[1] or self.addressing.inside(Position.of(column, at_[1], j), 1, matrix.columns)
+            columns_inside = in_bounds[1] or self.addressing.inside(
+                Position.of(column, at_[1], j), layout.columns, matrix.columns
+            )
             yield Access(number, address, self.scalars.both(rows_inside, columns_inside))
 
     def _together(self, type: FragmentType, matrix: GlobalMatrix, column: Value, program: Value) -> int:
