@@ -176,7 +176,9 @@ def _describe_pass(pass_class: type[ModulePass]) -> str:
     summary = (pass_class.__doc__ or "").strip().split("\n")[0]
     lines = [pass_class.name, f"    {summary}"]
     for name, kind, default in get_pass_option_infos(pass_class):
-        lines.append(f"      {name.replace('_', '-')}: {kind}" + ("" if default is None else f" = {default}"))
+        # xDSL quotes a type that the pass's module keeps as text
+        option = f"      {name.replace('_', '-')}: {kind.strip(chr(39))}"
+        lines.append(option if default is None else f"{option} = {default}")
     return "\n".join(lines)
 
 

@@ -374,6 +374,7 @@ class TestNames:
         for name in WARPLOOM_UNIVERSE.all_passes:
             assert f"{name}\n    " in result.out
         assert "      arch: str\n" in result.out
+        assert "      stages: int | None = none\n" in result.out
 
     @pytest.mark.parametrize("name", WARPLOOM_UNIVERSE.all_passes)
     def test_pass_is_what_its_name_says(self, name: str) -> None:
