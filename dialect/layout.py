@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -32,23 +32,23 @@ LANES = 32
 
 
 class Bit(NamedTuple):
-    """Bit `index` of the row (axis "r") or of the column (axis "c")."""
+    """Bit `number` of the row (axis "r") or of the column (axis "c")."""
 
     axis: str
-    index: int
+    number: int
 
     def __str__(self) -> str:
-        return f"{self.axis}{self.index}"
+        return f"{self.axis}{self.number}"
 
 
-def row(index: int) -> Bit:
-    """Bit `index` of the row."""
-    return Bit("r", index)
+def row(number: int) -> Bit:
+    """Bit `number` of the row."""
+    return Bit("r", number)
 
 
-def column(index: int) -> Bit:
-    """Bit `index` of the column."""
-    return Bit("c", index)
+def column(number: int) -> Bit:
+    """Bit `number` of the column."""
+    return Bit("c", number)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Layout:
             raise ValueError(f"a warp has 5 lane bits, the layout '{self}' gives {len(self.lane)}")
         bits = self.lane + self.element
         for axis in "rc":
-            indices = sorted(b.index for b in bits if b.axis == axis)
+            indices = sorted(b.number for b in bits if b.axis == axis)
             if indices != list(range(len(indices))):
                 name = "row" if axis == "r" else "column"
                 raise ValueError(f"the layout '{self}' must carry each {name} bit once, got bits {indices}")
@@ -106,7 +106,7 @@ class Layout:
         place = {"r": 0, "c": 0}
         for bits, value in ((self.lane, lane), (self.element, element)):
             for i, bit in enumerate(bits):
-                place[bit.axis] |= (value >> i & 1) << bit.index
+                place[bit.axis] |= (value >> i & 1) << bit.number
         return place["r"], place["c"]
 
     def element_offset(self, element: int) -> tuple[int, int]:
@@ -124,9 +124,10 @@ class Layout:
         import numpy as np
 
         down, across = self.tiles(rows or self.rows, columns or self.columns)
-        base = np.array([[self.position(lane, e) for e in range(self.elements)] for lane in range(LANES)])
-        tiles = [base + (i * self.rows, j * self.columns) for i in range(down) for j in range(across)]
-        return np.concatenate(tiles, axis=1)
+        base = np.array([[self.position(lane, e) for e in range(self.elements)] for lane in range(LANES)], np.intp)
+        origins = np.array([(i * self.rows, j * self.columns) for i in range(down) for j in range(across)], np.intp)
+        tiles = base[:, None] + origins[:, None]
+        return tiles.reshape(LANES, -1, 2)
 
     def tiles(self, rows: int, columns: int) -> tuple[int, int]:
         """How many base tiles a rows x columns fragment has, down and across.
@@ -135,9 +136,7 @@ class Layout:
             ValueError: if rows or columns is not a positive multiple of the base tile's.
         """
         if rows <= 0 or columns <= 0 or rows % self.rows or columns % self.columns:
-            raise ValueError(
-                f"expected a fragment of whole {self.rows}x{self.columns} tiles, got {rows}x{columns}"
-            )
+            raise ValueError(f"expected a fragment of whole {self.rows}x{self.columns} tiles, got {rows}x{columns}")
         return rows // self.rows, columns // self.columns
 
     def inverse(self) -> dict[tuple[int, int], tuple[int, int]]:
@@ -147,7 +146,7 @@ class Layout:
 
     def transposed(self) -> Layout:
         """The layout of the transposed matrix: rows and columns change places."""
-        lane, element = (tuple(Bit("c" if b.axis == "r" else "r", b.index) for b in half)
+        lane, element = (tuple(Bit("c" if b.axis == "r" else "r", b.number) for b in half)
                          for half in (self.lane, self.element))  # fmt: skip
         return Layout(lane, element)
 
@@ -159,7 +158,7 @@ def _bit(word: str) -> Bit:
     return Bit(match[1], int(match[2]))
 
 
-@lru_cache(maxsize=None)
+@cache
 def multiplicand(rows: int, columns: int, bits: int) -> Layout:
     """The fragment of a `.row` A operand of rows x columns elements of `bits` bits.
 
@@ -179,7 +178,7 @@ def multiplicand(rows: int, columns: int, bits: int) -> Layout:
     return Layout(lane, element)
 
 
-@lru_cache(maxsize=None)
+@cache
 def accumulator(rows: int, columns: int) -> Layout:
     """The fragment of C and D of m8n8k* and m16n8k*: pairs of columns, whatever the element type.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import gpu
-from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
@@ -40,11 +40,13 @@ def _check_launches(kernel: gpu.FuncOp, symbol: SymbolRefAttr, needed: int) -> N
         size = launch.dynamicSharedMemorySize
         given = constant_value(size) if size is not None else 0
         if launch.kernel == symbol and given is not None and given < needed:
-            fail(launch, f"expected at least {needed} bytes of dynamic shared memory for the kernel's tiles, got {given}")
+            fail(
+                launch, f"expected at least {needed} bytes of dynamic shared memory for the kernel's tiles, got {given}"
+            )
 
 
 def _kernel(kernel: gpu.FuncOp, target: Target, module: str) -> ptx.FuncOp:
-    name = _name(kernel)
+    name = kernel.sym_name.data
     arguments = kernel.body.block.args
     parameters = [f"{name}_{argument.name_hint or i}" for i, argument in enumerate(arguments)]
     lowering = KernelLowering(kernel, target)
@@ -62,17 +64,13 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str) -> ptx.FuncOp:
     return func
 
 
-def _name(op: gpu.FuncOp) -> str:
-    return op.sym_name.data if isinstance(op.sym_name, StringAttr) else str(op.sym_name)
-
-
 def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
     target = target_of(module)
     if target is None:
         fail(module, "expected a target on the module; run warp-set-target{arch=sm_90a} first")
     if target.sm < 75:
         fail(module, f"{target} has no ldmatrix; sm_75 and later have it")
-    name = module.sym_name.data if isinstance(module.sym_name, StringAttr) else "kernels"
+    name = module.sym_name.data
     functions: list[Operation] = []
     for op in module.body.block.ops:
         if not isinstance(op, gpu.FuncOp):

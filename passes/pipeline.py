@@ -43,9 +43,7 @@ def _option(value: Option) -> str:
     return str(text).replace("x", ",")
 
 
-def lower(
-    module: ModuleOp, ctx: Context, pipeline: str, on_phase: Callable[[str, float], None] | None = None
-) -> None:
+def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: Callable[[str, float], None] | None = None) -> None:
     """Runs a pipeline on a module in place, verifying before the first pass and after each.
 
     `on_phase` is told each pass's name and the seconds it took, its verification included.

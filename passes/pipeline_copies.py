@@ -22,14 +22,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.builder import Builder, InsertPoint
+from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import gpu, memref, scf
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint
 
-from ..dialect.warp.attributes import ScheduleAttr
+from ..dialect.warp.attributes import ScheduleAttr, memory_of
 from ..dialect.warp.copy import CommitOp, CopyOp, WaitOp
 from ..dialect.warp.memory import LdmatrixOp, bounds, bounds_attribute
 from ..dialect.warp.mma import MmaOp
@@ -90,8 +91,8 @@ def _steps(ops: Sequence[Operation]) -> tuple[Step, ...] | None:
 
 def _with_stages(alloc: SSAValue, stages: int) -> None:
     """Gives a shared-memory tile a leading dimension of stages, in place."""
-    op = alloc.owner
-    if isinstance(op, memref.AllocOp) and isinstance(kind := alloc.type, MemRefType):
+    op, kind = alloc.owner, memory_of(alloc)
+    if isinstance(op, memref.AllocOp):
         staged = MemRefType(kind.element_type, [stages, *kind.get_shape()], kind.layout, kind.memory_space)
         new = memref.AllocOp([], [], staged)
         block = op.parent_block()
@@ -153,11 +154,11 @@ class Pipeliner:
         for copy in self.plain.copies:
             along_k = [i == self.plain.counter for i in copy.indices]
             where = [k if moves else i for moves, i in zip(along_k, copy.indices, strict=True)]
-            tile = copy.destination.type.get_shape()[-2:]
+            tile, source = memory_of(copy.destination).get_shape()[-2:], memory_of(copy.source)
             inside = [
                 _inside(flag, moves, k, extent, size)
                 for flag, moves, extent, size in zip(
-                    bounds(copy.in_bounds), along_k, tile, copy.source.type.get_shape(), strict=True
+                    bounds(copy.in_bounds), along_k, tile, source.get_shape(), strict=True
                 )
             ]
             index.insert(
@@ -195,7 +196,9 @@ class Pipeliner:
 
     @staticmethod
     def multiply(index: IndexBuilder, step: Step, fragments: Sequence[SSAValue], accumulator: SSAValue) -> SSAValue:
-        place = {load.fragment: value for load, value in zip(step.loads, fragments, strict=True)}
+        place: dict[SSAValue, SSAValue] = {
+            load.fragment: value for load, value in zip(step.loads, fragments, strict=True)
+        }
         mma = step.mma
         return index.insert(MmaOp(mma.row.shape, place[mma.a], place[mma.b], accumulator)).d
 

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
 from ..dialect.isa.types import ElementType
-from ..dialect.warp.attributes import element_row
+from ..dialect.warp.attributes import Memory, element_row, memory_of
 from .diagnostics import fail
 from .fold_fill import INITIAL_VALUE
 
@@ -24,7 +24,8 @@ class Operand:
 
     name: str
     value: SSAValue
-    type: MemRefType
+    type: Memory
+    element_type: TypeAttribute
     element: ElementType
     transposed: bool
 
@@ -33,10 +34,6 @@ class Operand:
         """(rows, columns) in memory."""
         rows, columns = self.type.get_shape()
         return rows, columns
-
-    @property
-    def element_type(self) -> TypeAttribute:
-        return self.type.element_type
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class Product:
     a: Operand
     b: Operand
     c: Operand
-    initial: FloatAttr | None
+    initial: float | None
 
 
 def read(op: MatmulOp) -> Product:
@@ -75,22 +72,26 @@ def read(op: MatmulOp) -> Product:
     if a.element.bits != 16:
         fail(op, f"expected A and B of f16 or bf16, got {a.element.name}")
     m, k = a.shape[::-1] if a.transposed else a.shape
-    initial = op.attributes.get(INITIAL_VALUE)
-    return Product(op, m, c.shape[1], k, a, b, c, initial if isinstance(initial, FloatAttr) else None)
+    return Product(op, m, c.shape[1], k, a, b, c, _initial(op))
+
+
+def _initial(op: MatmulOp) -> float | None:
+    value = op.attributes.get(INITIAL_VALUE)
+    return value.value.data if isinstance(value, FloatAttr) else None
 
 
 def _operand(op: MatmulOp, name: str, value: SSAValue, axes: tuple[int, int], map_: AffineMap) -> Operand:
-    kind = value.type
-    if not isinstance(kind, MemRefType):
-        fail(op, f"expected {name} to be a memref, got {kind}; bufferize tensors first")
+    if not isinstance(value.type, MemRefType):
+        fail(op, f"expected {name} to be a memref, got {value.type}; bufferize tensors first")
+    kind = memory_of(value)
     if DYNAMIC_INDEX in kind.get_shape():
         fail(op, f"expected {name} of static size, got {kind}")
     if not isinstance(kind.layout, NoneAttr):
         fail(op, f"expected {name} to be contiguous and row-major, got {kind}")
-    element = element_row(kind.element_type)
-    if element is None:
+    element, element_type = element_row(kind.element_type), kind.element_type
+    if element is None or not isinstance(element_type, TypeAttribute):
         fail(op, f"expected {name} of f16, bf16 or f32, got {kind.element_type}")
     order = tuple(e.position for e in map_.results if isinstance(e, AffineDimExpr))
     if order not in (axes, axes[::-1]):
         fail(op, f"expected {name} to be indexed by d{axes[0]} and d{axes[1]}, got {map_}")
-    return Operand(name, value, kind, element, order != axes)
+    return Operand(name, value, kind, element_type, element, order != axes)

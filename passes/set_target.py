@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from ..dialect.isa.targets import UnknownTarget, target
+from ..dialect.isa.targets import UnknownTargetError, target
 from ..dialect.warp.attributes import TargetAttr
 
 
@@ -22,5 +22,5 @@ class SetTargetPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         try:
             TargetAttr(target(self.arch)).set_on(op)
-        except UnknownTarget as e:
+        except UnknownTargetError as e:
             raise PassFailedException(str(e)) from None

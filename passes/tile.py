@@ -6,12 +6,15 @@ The kernel is the plain form: per K tile it copies A and B to shared memory, wai
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from xdsl.builder import Builder, InsertPoint
+from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, func, gpu, memref, scf
 from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BoolAttr,
     FloatAttr,
     IntegerAttr,
     MemRefType,
@@ -23,17 +26,18 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.dialects.linalg.ops import MatmulOp
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Block, Region, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint
 
 from ..dialect.isa import mma
 from ..dialect.schedule import Schedule
 from ..dialect.warp.attributes import (
-    MLIR_TYPES,
     SHARED_SPACE,
     FragmentType,
     ScheduleAttr,
     SwizzleAttr,
+    float_type,
 )
 from ..dialect.warp.copy import CopyOp
 from ..dialect.warp.elementwise import ConstantOp, ConvertOp
@@ -132,13 +136,13 @@ class Kernel:
         (m, n), k = self.schedule.warp, self.schedule.mma.k
         rows, columns = {"a": (m, k), "b": (k, n), "acc": (m, n)}[role]
         key = "c" if role == "acc" else role
-        return FragmentType.of(role, rows, columns, MLIR_TYPES[self.row.element(key).name], self.row.layout(key))
+        return FragmentType.of(role, rows, columns, float_type(self.row.element(key)), self.row.layout(key))
 
     def initial(self, m: Index, n: Index) -> SSAValue:
         """The accumulators at the start: a constant, or what C holds."""
         acc, c = self.fragment("acc"), self.product.c
         if self.product.initial is not None:
-            value = FloatAttr(self.product.initial.value.data, acc.element_type)  # pyright: ignore[reportArgumentType]
+            value = FloatAttr(self.product.initial, float_type(acc.element))
             return self.index.insert(ConstantOp(value, acc)).fragment
         held = acc.with_element(c.element_type)
         memory, where = self.body.args[2], self.index.values([m, n])
@@ -153,7 +157,7 @@ class Kernel:
         where = self.index.values([m, n])
         self.index.insert(StoreOp(accumulator, self.body.args[2], where, self.in_bounds_c()))
 
-    def in_bounds_c(self) -> Attribute | None:
+    def in_bounds_c(self) -> ArrayAttr[BoolAttr] | None:
         m, n, _ = self.schedule.cta
         return bounds_attribute(self.product.m % m == 0, self.product.n % n == 0)
 
@@ -161,7 +165,7 @@ class Kernel:
         self,
         index: IndexBuilder,
         body: Block,
-        tiles: list[SSAValue],
+        tiles: Sequence[SSAValue],
         cta: tuple[Index, Index],
         warp: tuple[Index, Index],
     ) -> None:
@@ -219,9 +223,7 @@ def _launch(matmul: MatmulOp, product: Product, schedule: Schedule, name: str, c
     """Replaces a product by the launch of its kernel."""
     builder = Builder(InsertPoint.before(matmul))
     index = IndexBuilder(builder)
-    shared = builder.insert(
-        arith.ConstantOp(IntegerAttr(schedule.shared_bytes(product.a.element.bits), i32))
-    ).result
+    shared = builder.insert(arith.ConstantOp(IntegerAttr(schedule.shared_bytes(product.a.element.bits), i32))).result
     launch = gpu.LaunchFuncOp(
         SymbolRefAttr(KERNELS, [name]),
         index.values([ctas, 1, 1]),

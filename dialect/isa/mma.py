@@ -88,9 +88,7 @@ class Mma:
         return target.sm >= self.sm
 
 
-def _forms(
-    shape: str, operands: str, accumulators: str, *, ptx: Version, sm: int, section: str
-) -> tuple[Mma, ...]:
+def _forms(shape: str, operands: str, accumulators: str, *, ptx: Version, sm: int, section: str) -> tuple[Mma, ...]:
     """Rows of one shape: every multiplicand type (A and B alike) with every accumulator type (C and D alike)."""
     return tuple(
         Mma(Shape.parse(shape), t, t, acc, acc, ptx, sm, section)

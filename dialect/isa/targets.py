@@ -67,7 +67,7 @@ _ROWS = (
 TARGETS = {row.name: row for row in _ROWS}
 
 
-class UnknownTarget(ValueError):
+class UnknownTargetError(ValueError):
     """A target name that no row has."""
 
 
@@ -75,9 +75,9 @@ def target(name: str) -> Target:
     """The row of the target called `name`, such as "sm_90a".
 
     Raises:
-        UnknownTarget: naming the known targets.
+        UnknownTargetError: naming the known targets.
     """
     if name in TARGETS:
         return TARGETS[name]
     hint = "" if re.fullmatch(r"sm_\d+[af]?", name) else " (a target is written like sm_90a)"
-    raise UnknownTarget(f"unknown target '{name}'{hint}; known targets: {', '.join(TARGETS)}")
+    raise UnknownTargetError(f"unknown target '{name}'{hint}; known targets: {', '.join(TARGETS)}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import TypeAlias, cast
 
 from xdsl.dialects.builtin import (
+    AnyFloat,
     BFloat16Type,
     Float16Type,
     Float32Type,
@@ -15,14 +17,14 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     StringAttr,
 )
-from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, TypeAttribute
+from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa.targets import Target, UnknownTarget, target
+from ..isa.targets import Target, UnknownTargetError, target
 from ..isa.types import BY_MLIR_NAME, ElementType
 from ..layout import Layout
 from ..schedule import SWIZZLES, Schedule, ScheduleError, parse_options
@@ -31,10 +33,29 @@ ROLES = ("a", "b", "acc")
 SHARED_SPACE = 3
 """The memory space number of shared memory, as in MLIR's NVVM and LLVM's NVPTX."""
 
-MLIR_TYPES: dict[str, TypeAttribute] = {"f16": Float16Type(), "bf16": BFloat16Type(), "f32": Float32Type()}
+_FLOATS: dict[str, AnyFloat] = {str(kind): kind for kind in (Float16Type(), BFloat16Type(), Float32Type())}
 
 
-def memory_space(memory: MemRefType) -> int:
+def float_type(element: ElementType) -> AnyFloat:
+    """The MLIR type of a floating-point element type."""
+    return _FLOATS[element.mlir or element.name]
+
+
+Memory: TypeAlias = MemRefType[Attribute]
+
+
+def memory_of(value: SSAValue) -> Memory:
+    """The memref type of a value.
+
+    Raises:
+        VerifyException: if it has another type.
+    """
+    if not isinstance(value.type, MemRefType):
+        raise VerifyException(f"expected a memref, got {value.type}")
+    return cast(Memory, value.type)
+
+
+def memory_space(memory: Memory) -> int:
     """The number of a memref's memory space; 0, global memory, when it names none."""
     space = memory.memory_space
     return space.value.data if isinstance(space, IntegerAttr) else 0
@@ -61,17 +82,21 @@ class LayoutAttr(Data[Layout]):
             printer.print_string(str(self.data))
 
 
+def _words(parser: AttrParser) -> str:
+    words: list[str] = []
+    while (word := parser.parse_optional_identifier()) is not None:
+        words.append(word)
+    return " ".join(words)
+
+
 def parse_layout(parser: AttrParser) -> Layout:
     """Reads layout bits up to the closing delimiter."""
-    position, halves = parser.pos, ([], [])
-    words: list[str]
-    for i, words in enumerate(halves):
-        while (word := parser.parse_optional_identifier()) is not None:
-            words.append(word)
-        if i == 0:
-            parser.parse_punctuation("|")
+    position = parser.pos
+    lane, element = _words(parser), ""
+    if parser.parse_optional_punctuation("|"):
+        element = _words(parser)
     try:
-        return Layout.parse(" | ".join(" ".join(half) for half in halves))
+        return Layout.parse(f"{lane} | {element}")
     except ValueError as e:
         parser.raise_error(str(e), position)
 
@@ -158,6 +183,17 @@ class FragmentType(ParametrizedAttribute, TypeAttribute):
             printer.print_string(f", [{self.layout.data}]")
 
 
+def fragment_of(value: SSAValue) -> FragmentType:
+    """The fragment type of a value.
+
+    Raises:
+        VerifyException: if it has another type.
+    """
+    if not isinstance(value.type, FragmentType):
+        raise VerifyException(f"expected a fragment, got {value.type}")
+    return value.type
+
+
 @irdl_attr_definition
 class SwizzleAttr(Data[int], MemRefLayoutAttr):
     """The layout of a tile in shared memory: `#warp.swizzle<128>`.
@@ -233,7 +269,7 @@ class TargetAttr(Data[Target]):
             position, name = parser.pos, parser.parse_identifier(" as a target name")
             try:
                 return target(name)
-            except UnknownTarget as e:
+            except UnknownTargetError as e:
                 parser.raise_error(str(e), position)
 
     def print_parameter(self, printer: Printer) -> None:

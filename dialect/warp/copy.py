@@ -22,7 +22,7 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from .attributes import SHARED_SPACE, memory_space
+from .attributes import SHARED_SPACE, memory_of, memory_space
 from .memory import bounds, verify_indices
 
 
@@ -69,7 +69,7 @@ class CopyOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        source, destination = self.source.type, self.destination.type
+        source, destination = memory_of(self.source), memory_of(self.destination)
         verify_indices("the source", source, self.indices)
         if memory_space(destination) != SHARED_SPACE:
             raise VerifyException(f"expected a destination in shared memory (space {SHARED_SPACE}), got {destination}")

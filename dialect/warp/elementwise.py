@@ -6,7 +6,7 @@ from enum import auto
 
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.ir import SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
@@ -21,7 +21,7 @@ from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from .attributes import FragmentType
+from .attributes import FragmentType, fragment_of
 
 
 class Kind(StrEnum):
@@ -106,13 +106,10 @@ class ConvertOp(IRDLOperation):
     traits = traits_def(Pure())
     assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
 
-    def __init__(self, value: SSAValue, element_type: Attribute):
-        source = value.type
-        if not isinstance(source, FragmentType):
-            raise VerifyException(f"expected a fragment, got {source}")
-        super().__init__(operands=[value], result_types=[source.with_element(element_type)])  # pyright: ignore[reportArgumentType]
+    def __init__(self, value: SSAValue, element_type: TypeAttribute):
+        super().__init__(operands=[value], result_types=[fragment_of(value).with_element(element_type)])
 
     def verify_(self) -> None:
-        source, result = self.input.type, self.fragment.type
+        source, result = fragment_of(self.input), fragment_of(self.fragment)
         if source.with_element(result.element_type) != result:
             raise VerifyException(f"expected only the element type to change, got {source} to {result}")

@@ -29,10 +29,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa.moves import LDMATRIX, LoadMatrix
 from ..layout import Layout
-from .attributes import SHARED_SPACE, FragmentType, memory_space, target_of
+from .attributes import SHARED_SPACE, FragmentType, Memory, fragment_of, memory_of, memory_space, target_of
 
 
-def verify_indices(what: str, memory: MemRefType, indices: Sequence[SSAValue]) -> None:
+def verify_indices(what: str, memory: Memory, indices: Sequence[SSAValue]) -> None:
     """Checks that there is one index for each dimension of a memref of rank 2 or more."""
     rank = memory.get_num_dims()
     if rank < 2:
@@ -56,7 +56,7 @@ def bounds_attribute(rows: bool, columns: bool) -> ArrayAttr[BoolAttr] | None:
     return ArrayAttr([BoolAttr.from_bool(rows), BoolAttr.from_bool(columns)]) if rows or columns else None
 
 
-def _verify_element(memory: MemRefType, fragment: FragmentType) -> None:
+def _verify_element(memory: Memory, fragment: FragmentType) -> None:
     if memory.element_type != fragment.element_type:
         raise VerifyException(
             f"expected memory of the fragment's element type {fragment.element_type}, got {memory.element_type}"
@@ -90,15 +90,12 @@ class LoadOp(IRDLOperation):
         fragment: FragmentType,
         in_bounds: ArrayAttr[BoolAttr] | None = None,
     ):
-        super().__init__(
-            operands=[memory, list(indices)], properties={"in_bounds": in_bounds}, result_types=[fragment]
-        )
+        super().__init__(operands=[memory, list(indices)], properties={"in_bounds": in_bounds}, result_types=[fragment])
 
     def verify_(self) -> None:
-        memory, fragment = self.memory.type, self.fragment.type
-        if isinstance(memory, MemRefType) and isinstance(fragment, FragmentType):
-            verify_indices("the memref", memory, self.indices)
-            _verify_element(memory, fragment)
+        memory = memory_of(self.memory)
+        verify_indices("the memref", memory, self.indices)
+        _verify_element(memory, fragment_of(self.fragment))
         bounds(self.in_bounds)
 
 
@@ -106,7 +103,7 @@ class LoadOp(IRDLOperation):
 class StoreOp(IRDLOperation):
     """Writes a fragment to memory, each lane its own elements; those outside the memref are dropped::
 
-        warp.store %d, %C[%m, %n] {in_bounds = [true, true]} : !warp.fragment<...>, memref<256x320xf32>
+    warp.store %d, %C[%m, %n] {in_bounds = [true, true]} : !warp.fragment<...>, memref<256x320xf32>
     """
 
     name = "warp.store"
@@ -130,10 +127,9 @@ class StoreOp(IRDLOperation):
         super().__init__(operands=[fragment, memory, list(indices)], properties={"in_bounds": in_bounds})
 
     def verify_(self) -> None:
-        memory, fragment = self.memory.type, self.fragment.type
-        if isinstance(memory, MemRefType) and isinstance(fragment, FragmentType):
-            verify_indices("the memref", memory, self.indices)
-            _verify_element(memory, fragment)
+        memory = memory_of(self.memory)
+        verify_indices("the memref", memory, self.indices)
+        _verify_element(memory, fragment_of(self.fragment))
         bounds(self.in_bounds)
 
 
@@ -141,7 +137,7 @@ class StoreOp(IRDLOperation):
 class LdmatrixOp(IRDLOperation):
     """Reads a fragment from shared memory with `ldmatrix`, `count` 8x8 matrices at a time::
 
-        %a = warp.ldmatrix x4 %As[%stage, %m, %k] : memref<4x128x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<a, ...>
+        %a = warp.ldmatrix x4 %As[%s, %m, %k] : memref<4x128x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<a, ...>
         %b = warp.ldmatrix x4 trans %Bs[%stage, %k, %n] : memref<...> -> !warp.fragment<b, ...>
 
     A fragment with a number of matrices that `count` does not divide ends with a narrower load.
@@ -193,14 +189,11 @@ class LdmatrixOp(IRDLOperation):
 
     def in_memory(self) -> Layout:
         """The fragment's layout over the rows and columns of memory."""
-        fragment = self.fragment.type
-        layout = fragment.layout.data
+        layout = fragment_of(self.fragment).layout.data
         return layout.transposed() if self.swapped is not None else layout
 
     def verify_(self) -> None:
-        memory, fragment = self.memory.type, self.fragment.type
-        if not (isinstance(memory, MemRefType) and isinstance(fragment, FragmentType)):
-            return
+        memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
         verify_indices("the memref", memory, self.indices)
         _verify_element(memory, fragment)
         if memory_space(memory) != SHARED_SPACE:

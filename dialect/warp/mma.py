@@ -13,7 +13,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa import mma
-from .attributes import FragmentType, target_of
+from .attributes import FragmentType, fragment_of, target_of
 
 
 @irdl_op_definition
@@ -45,10 +45,7 @@ class MmaOp(IRDLOperation):
     @property
     def fragments(self) -> tuple[FragmentType, FragmentType, FragmentType]:
         """The types of A, B and C."""
-        a, b, c = (value.type for value in self.operands)
-        if isinstance(a, FragmentType) and isinstance(b, FragmentType) and isinstance(c, FragmentType):
-            return a, b, c
-        raise VerifyException("warp.mma multiplies fragments")
+        return fragment_of(self.a), fragment_of(self.b), fragment_of(self.c)
 
     @property
     def row(self) -> mma.Mma:

@@ -100,10 +100,12 @@ class Addressing:
         start = 0
         while start < len(bits):
             count = 1
-            while start + count < len(bits) and bits[start + count] == Bit(bits[start].axis, bits[start].index + count):
+            while start + count < len(bits) and bits[start + count] == Bit(
+                bits[start].axis, bits[start].number + count
+            ):
                 count += 1
             if bits[start].axis == axis:
-                parts.append(self.scalars.bits(source, start, count, bits[start].index))
+                parts.append(self.scalars.bits(source, start, count, bits[start].number))
             start += count
         return self.scalars.sum(*parts) if parts else 0
 
@@ -130,9 +132,7 @@ class Addressing:
         base = s.sum(start, s.xor(inside, rest_of_line), whole_panels, s.multiply(row.program, width))
         return self._settle(s.xor(s.sum(base, stage_offset), within), fixed)
 
-    def _general(
-        self, tile: SharedTile, start: Value, line: Value, column: Value, offset: int
-    ) -> tuple[Register, int]:
+    def _general(self, tile: SharedTile, start: Value, line: Value, column: Value, offset: int) -> tuple[Register, int]:
         """The address with nothing known of the alignment of its parts; `column` is in bytes."""
         s = self.scalars
         whole_panels, rest = self._panels(tile, column)

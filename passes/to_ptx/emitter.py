@@ -7,7 +7,7 @@ sources are known, so that address arithmetic leaves the loops without a pass of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import gcd
@@ -116,7 +116,7 @@ class Emitter:
         return f"{stem}_{self._labels}"
 
     @contextmanager
-    def loop(self) -> Iterator[None]:
+    def loop(self) -> Generator[None]:
         """Statements inside go to a new level; pure values of outer sources still go out."""
         self._levels.append(Level())
         yield
@@ -141,7 +141,7 @@ def _without_unused(statements: Sequence[Statement]) -> list[Statement]:
     return kept[::-1]
 
 
-def _declare(uses: Iterable[Sequence[Register]]) -> tuple[list[RegOp], dict[Register, SSAValue]]:
+def _declare(uses: Iterable[Sequence[Register]]) -> tuple[list[RegOp], Mapping[Register, SSAValue]]:
     """One `.reg` for each type of register, numbered by first appearance."""
     groups: dict[str, dict[Register, None]] = {type: {} for type in PREFIXES}
     for registers in uses:
@@ -152,7 +152,7 @@ def _declare(uses: Iterable[Sequence[Register]]) -> tuple[list[RegOp], dict[Regi
     return list(declared.values()), values
 
 
-def _operation(statement: Statement, values: dict[Register, SSAValue]) -> Operation:
+def _operation(statement: Statement, values: Mapping[Register, SSAValue]) -> Operation:
     opcode, form, registers, guard, _ = statement
     if opcode == "//":
         return CommentOp(form)
@@ -176,5 +176,3 @@ def split(value: Value) -> tuple[Register | None, int]:
     if isinstance(value, int):
         return None, value
     return (value, 0) if value.base is None else (value.base, value.offset)
-
-

@@ -44,7 +44,9 @@ class Fragments:
 
     def constant(self, type: FragmentType, value: float) -> Fragment:
         registers = self.fresh(type)
-        opcode, text = ("mov.f32", _f32(value)) if type.element.name == "f32" else ("mov.b32", _pair(value, type.element))
+        opcode, text = (
+            ("mov.f32", _f32(value)) if type.element.name == "f32" else ("mov.b32", _pair(value, type.element))
+        )
         for register in registers:
             self.emitter.emit(opcode, f"?, {text}", register)
         return registers
@@ -73,7 +75,9 @@ class Fragments:
     def elementwise(self, kind: Kind, type: FragmentType, inputs: list[Fragment]) -> Fragment:
         result = self.fresh(type)
         opcode, extra = _elementwise(kind, type.element)
-        form = ", ".join("?" * (1 + len(inputs)) + extra) if not extra else ", ".join(["?"] * (1 + len(inputs)) + [extra])
+        form = (
+            ", ".join("?" * (1 + len(inputs)) + extra) if not extra else ", ".join(["?"] * (1 + len(inputs)) + [extra])
+        )
         for registers in zip(result, *inputs, strict=True):
             self.emitter.emit(opcode, form, *registers)
         return result

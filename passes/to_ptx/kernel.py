@@ -11,7 +11,15 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialect.isa.targets import KIB, Target
 from ...dialect.schedule import SHARED_ALIGNMENT
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, element_row, memory_space
+from ...dialect.warp.attributes import (
+    SHARED_SPACE,
+    FragmentType,
+    SwizzleAttr,
+    element_row,
+    fragment_of,
+    memory_of,
+    memory_space,
+)
 from ...dialect.warp.copy import CommitOp, CopyOp, WaitOp
 from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp
 from ...dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp, bounds
@@ -73,8 +81,10 @@ class KernelLowering:
         return x
 
     def _argument(self, argument: SSAValue, name: str) -> GlobalMatrix:
-        kind = argument.type
-        if not isinstance(kind, MemRefType) or kind.get_num_dims() != 2 or min(kind.get_shape()) < 0:
+        if not isinstance(argument.type, MemRefType):
+            fail(self.kernel, f"expected kernel arguments to be memrefs, got {argument.type}")
+        kind = memory_of(argument)
+        if kind.get_num_dims() != 2 or min(kind.get_shape()) < 0:
             fail(self.kernel, f"expected kernel arguments to be memrefs of rank 2 and static size, got {kind}")
         element = element_row(kind.element_type)
         if element is None:
@@ -202,7 +212,7 @@ class KernelLowering:
 
     def convert(self, op: ConvertOp) -> None:
         source = self.fragment(op.input)
-        self.values[op.fragment] = self.fragments.convert(source, op.input.type, op.fragment.type)
+        self.values[op.fragment] = self.fragments.convert(source, fragment_of(op.input), op.fragment.type)
 
     def mma(self, op: MmaOp) -> None:
         accumulators = self.fragment(op.c)
@@ -232,7 +242,7 @@ class KernelLowering:
 
     def store(self, op: StoreOp) -> None:
         row, column = self.indices(op.indices)
-        kind, matrix = op.fragment.type, self.matrix(op, op.memory)
+        kind, matrix = fragment_of(op.fragment), self.matrix(op, op.memory)
         self.emitter.comment(f"store fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]}")
         self.globals.store(kind, matrix, (row, column), bounds(op.in_bounds), self.fragment(op.fragment))
 
