@@ -1,0 +1,18 @@
+"""The interpreter and the GPU give the same words."""
+
+from __future__ import annotations
+
+import bitwise
+import pytest
+
+from warploom.runtime.cuda import Device
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("case", bitwise.cases(), ids=str)
+def test_interpreter_and_gpu_agree(case: bitwise.Case, device: Device) -> None:
+    if device.sm != bitwise.SM_90:
+        pytest.skip(f"the interpreter has the arithmetic of sm_90, this is {device}")
+    outcome = bitwise.compare(case, device.target)
+    assert outcome.different == 0, f"{outcome.different} of {outcome.words} words differ, the first {outcome.first}"

@@ -1,0 +1,107 @@
+"""Launching on a real GPU: any PTX, arrays of other libraries in place, errors fit to read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from bitwise import Case
+
+from warploom.runtime import CudaError, compile, load_ptx
+from warploom.runtime.arrays import DTYPES
+from warploom.runtime.cuda import Device
+
+pytestmark = pytest.mark.gpu
+
+AXPY = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry axpy(.param .u64 .ptr .global .align 4 x, .param .u64 y, .param .f32 a, .param .u32 n)
+{
+  .reg .pred %p; .reg .b32 %r<5>; .reg .b64 %rd<6>; .reg .f32 %f<4>;
+  ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.f32 %f1, [a]; ld.param.u32 %r1, [n];
+  mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;
+  mad.lo.u32 %r4, %r2, %r3, %r4;
+  setp.ge.u32 %p, %r4, %r1;
+  @%p bra DONE;
+  mul.wide.u32 %rd3, %r4, 4;
+  add.u64 %rd4, %rd1, %rd3; add.u64 %rd5, %rd2, %rd3;
+  ld.global.f32 %f2, [%rd4]; ld.global.f32 %f3, [%rd5];
+  fma.rn.f32 %f3, %f1, %f2, %f3;
+  st.global.f32 [%rd5], %f3;
+DONE:
+  ret;
+}
+"""
+
+FAULT = f"""
+import numpy as np
+from warploom.runtime import load_ptx
+text = '''{AXPY}'''
+load_ptx(text).launch("axpy", 1, 32, [64, np.zeros(8, np.float32), 1.0, 8], device="cuda")
+"""
+
+CASE = Case((129, 257, 65), "f16", "f32", filled=False)
+
+
+def expected() -> np.ndarray[Any, Any]:
+    a, b, c = CASE.arrays()
+    return c.astype(np.float64) + a.astype(np.float64) @ b.astype(np.float64)
+
+
+@pytest.mark.usefixtures("device")
+def test_any_ptx_with_scalars() -> None:
+    x, y = np.arange(100, dtype=np.float32), np.ones(100, np.float32)
+    load_ptx(AXPY).launch("axpy", 4, 32, [x, y, 2.5, 100], device="cuda")
+    np.testing.assert_array_equal(y, 2.5 * x + 1)
+
+
+@pytest.mark.parametrize("library", ["torch", "cupy"])
+def test_arrays_of_other_libraries_in_place(library: str, device: Device) -> None:
+    module: Any = pytest.importorskip(library)
+    kernel = compile(CASE.mlir, device.target)
+    arrays = CASE.arrays()
+    if library == "torch":
+        placed = [module.from_numpy(x).cuda() for x in arrays]
+    else:
+        placed = [module.asarray(x) for x in arrays]
+    kernel(*placed)
+    result = placed[2].cpu().numpy() if library == "torch" else module.asnumpy(placed[2])
+    np.testing.assert_allclose(result, expected(), rtol=1e-2, atol=1e-1)
+
+
+def test_torch_bf16_and_its_stream(device: Device) -> None:
+    torch: Any = pytest.importorskip("torch")
+    case = Case((64, 64, 64), "bf16", "bf16", filled=True)
+    kernel = compile(case.mlir, device.target)
+    host = case.arrays()
+    kernel(*host, device="cuda")
+    placed = [torch.from_numpy(x.view(np.int16)).cuda().view(torch.bfloat16) for x in case.arrays()]
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()) as _:
+        prepared = kernel.prepare(*placed)
+        assert prepared.stream == torch.cuda.current_stream().cuda_stream
+        prepared()
+        prepared.wait()
+    result = placed[2].view(torch.int16).cpu().numpy().view(DTYPES["bf16"])
+    np.testing.assert_array_equal(result.view(np.uint16), host[2].view(np.uint16))
+
+
+@pytest.mark.usefixtures("device")
+def test_rejected_ptx_brings_the_drivers_log() -> None:
+    with pytest.raises(CudaError, match=r"(?s)CUDA_ERROR_INVALID_PTX.*fma"):
+        load_ptx(AXPY.replace("fma.rn.f32 %f3", "fma.rn.f32 %r1")).launch(
+            "axpy", 1, 32, [np.zeros(8, np.float32), np.zeros(8, np.float32), 1.0, 8], device="cuda"
+        )
+
+
+@pytest.mark.usefixtures("device")
+def test_a_fault_is_reported_with_the_kernel() -> None:
+    done = subprocess.run([sys.executable, "-c", FAULT], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "CudaError: kernel axpy" in done.stderr
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in done.stderr
