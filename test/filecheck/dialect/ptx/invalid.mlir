@@ -1,0 +1,200 @@
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+
+// CHECK: 'mma.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32' is not a PTX instruction known here; the nearest are mma.sync.aligned.m16n8k
+ptx.module @unknown_shape version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    ptx.inst mma.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 ()
+  }
+}
+
+// -----
+
+// CHECK: 'ad.s32' is not a PTX instruction known here; the nearest are
+ptx.module @unknown_root version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    ptx.inst ad.s32 ()
+  }
+}
+
+// -----
+
+// CHECK: add.s32: expected 3 operands (d, a, b), got 2 (PTX ISA 9.7.1.1)
+ptx.module @operand_count version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    %r = ptx.reg b32 "%r"
+    ptx.inst add.s32 %r, %r
+  }
+}
+
+// -----
+
+// CHECK: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32: operand a: expected 4 x .f16x2, got 2 (PTX ISA 9.7.14.5.8)
+ptx.module @vector_size version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    %f:4 = ptx.reg f32 "%f"<4>
+    %r:2 = ptx.reg b32 "%r"<2>
+    ptx.inst mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f#0, %f#1, %f#2, %f#3}, {%r#0, %r#1}, {%r#0, %r#1}, {%f#0, %f#1, %f#2, %f#3}
+  }
+}
+
+// -----
+
+// CHECK: add.f32: operand b: expected a register that holds .f32, got .u32
+ptx.module @register_type version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    %f = ptx.reg f32 "%f"
+    %u = ptx.reg u32 "%u"
+    ptx.inst add.f32 %f, %f, %u
+  }
+}
+
+// -----
+
+// CHECK: ld.global.b64: operand d: expected a register that holds .b64 or wider, got .b32
+ptx.module @narrow_load version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    %r = ptx.reg b32 "%r"
+    ptx.inst ld.global.b64 %r, [%r]
+  }
+}
+
+// -----
+
+// CHECK: add.f32: operand b: expected a floating-point literal such as 0f3F800000 for .f32
+ptx.module @integer_literal version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    %f = ptx.reg f32 "%f"
+    ptx.inst add.f32 %f, %f, 1
+  }
+}
+
+// -----
+
+// CHECK: add.u32: operand a: the special register %tid.x can be read by mov and cvt only
+ptx.module @special_register version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    %r = ptx.reg b32 "%r"
+    ptx.inst add.u32 %r, "%tid.x", 1
+  }
+}
+
+// -----
+
+// CHECK: ldmatrix.sync.aligned.m8n8.x1.shared.b16: needs sm_75 or later, the module's target is sm_70
+ptx.module @target version "8.0" target "sm_70" address_size 64 {
+  ptx.func entry visible @k() {
+    %r = ptx.reg b32 "%r"
+    ptx.inst ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r}, [%r]
+  }
+}
+
+// -----
+
+// CHECK: cp.async.wait_all: needs PTX 7.0 or later, the module's version is 6.5
+ptx.module @version version "6.5" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    ptx.inst cp.async.wait_all ()
+  }
+}
+
+// -----
+
+// CHECK: cp.async.cg.shared.global: operand n: expected 16, got 8
+ptx.module @copy_size version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    %r = ptx.reg b32 "%r"
+    %rd = ptx.reg b64 "%rd"
+    ptx.inst cp.async.cg.shared.global [%r], [%rd], 8
+  }
+}
+
+// -----
+
+// CHECK: ld.shared.b32: operand a: expected an address in brackets, got a .b32 register
+ptx.module @address version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    %r = ptx.reg b32 "%r"
+    ptx.inst ld.shared.b32 %r, %r
+  }
+}
+
+// -----
+
+// CHECK: bra: expected the guard to be a predicate register, got .b32
+ptx.module @guard version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    %r = ptx.reg b32 "%r"
+    ptx.inst "@" %r bra @L
+  }
+}
+
+// -----
+
+// CHECK: ret: the form '?' takes 1 registers, got 0
+ptx.module @form version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    "ptx.inst"() <{opcode = "ret", form = "?"}> : () -> ()
+  }
+}
+
+// -----
+
+// CHECK: register %x is not declared by a ptx.reg above
+ptx.module @undeclared version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    ptx.inst add.s32 %x, %x, 1
+  }
+}
+
+// -----
+
+// CHECK: 'bf16' is not a register type; expected one of pred, b8
+ptx.module @not_a_register_type version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    %x = "ptx.reg"() <{base = "%x"}> : () -> !ptx.reg<bf16>
+  }
+}
+
+// -----
+
+// CHECK: '%x' declares 3 registers, got 1 results
+ptx.module @register_count version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    %x = "ptx.reg"() <{base = "%x", count = #builtin.int<3>}> : () -> !ptx.reg<b32>
+  }
+}
+
+// -----
+
+// CHECK: the alignment of 'smem' must be a power of two, got 12
+ptx.module @alignment version "8.0" target "sm_80" address_size 64 {
+  ptx.var shared b8 "smem" dims [16] align 12
+}
+
+// -----
+
+// CHECK: 'texture' is not a state space of variables; expected global, shared, const, local, param
+ptx.module @space version "8.0" target "sm_80" address_size 64 {
+  ptx.var texture b8 "smem" dims [16]
+}
+
+// -----
+
+// CHECK: expected a PTX version such as "8.0", got "eight"
+ptx.module @version_text version "eight" target "sm_80" address_size 64 {
+}
+
+// -----
+
+// CHECK: expected address_size 32 or 64, got 16
+ptx.module @address_size version "8.0" target "sm_80" address_size 16 {
+}
+
+// -----
+
+// CHECK: kernel 'k' returns values; only a .func may
+ptx.module @kernel_returns version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() returns (b32 "r") {
+    ptx.inst ret ()
+  }
+}

@@ -1,0 +1,5 @@
+// RUN: warploom-opt %s -t ptx --verify-diagnostics --split-input-file 2>&1 | filecheck %s
+
+// CHECK: there is no ptx.module to print: the module has not been lowered to the ptx dialect
+builtin.module {
+}
