@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .check import Diagnostic, check_ptx
     from .errors import (
         ArgumentError,
         AssemblerError,
@@ -29,10 +30,12 @@ _HOMES = {
     "CompileError": ".errors",
     "CudaError": ".errors",
     "DeviceUnavailableError": ".errors",
+    "Diagnostic": ".check",
     "HostError": ".errors",
     "Kernel": ".kernel",
     "PtxModule": ".module",
     "WarploomError": ".errors",
+    "check_ptx": ".check",
     "compile": ".kernel",
     "load_ptx": ".module",
 }
@@ -43,10 +46,12 @@ __all__ = (
     "CompileError",
     "CudaError",
     "DeviceUnavailableError",
+    "Diagnostic",
     "HostError",
     "Kernel",
     "PtxModule",
     "WarploomError",
+    "check_ptx",
     "compile",
     "load_ptx",
 )

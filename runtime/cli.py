@@ -70,6 +70,15 @@ def _run(args: argparse.Namespace) -> int:
     return run(args, text)
 
 
+def _check(args: argparse.Namespace) -> int:
+    from .check import check_ptx
+
+    found = check_ptx(_read(Path(args.file)), args.target, args.file)
+    for diagnostic in found:
+        print(diagnostic.show(args.file))
+    return 1 if found else 0
+
+
 def _read(path: Path) -> str:
     """The text of a file. Raises WarploomError if it is not there or no text."""
     try:
@@ -112,6 +121,15 @@ def _parser() -> argparse.ArgumentParser:
     _add_common(run)
     _add_mlir(run.add_argument_group("for .mlir files"))
     _add_ptx(run.add_argument_group("for .ptx files"))
+    check = commands.add_parser(
+        "check",
+        help="check the instructions of a .ptx file",
+        description="Check a PTX file against the instruction tables: a line for each error, exit code 1 if any.",
+    )
+    check.set_defaults(command=_check)
+    check.add_argument("file", metavar="FILE", help="a .ptx file")
+    check.add_argument("--target", metavar="SM", help="check for this GPU instead of the file's own .target")
+    check.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 

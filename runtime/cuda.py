@@ -15,7 +15,7 @@ from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
-from ..dialect.isa.targets import TARGETS, UnknownTarget
+from ..dialect.isa.targets import TARGETS, UnknownTargetError
 from ..dialect.isa.targets import target as target_row
 from .errors import CudaError, DeviceUnavailableError
 
@@ -73,7 +73,7 @@ class Device:
         """Whether PTX with `.target target` runs here: exactly (sm_90a), in a family (sm_100f), or from an sm on."""
         try:
             row = target_row(target)
-        except UnknownTarget:
+        except UnknownTargetError:
             return True
         if row.suffix == "a":
             return row.sm == self.sm

@@ -89,6 +89,13 @@ def read_npy(path: str) -> Array:
         raise ArgumentError(f"{path}: {error.strerror or error}") from error
 
 
+def check_writable(path: str) -> None:
+    """Refuse a path in no folder before work is done for it. Raises WarploomError."""
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise WarploomError(f"{path}: there is no folder {folder}")
+
+
 def save(path: str, array: Array) -> None:
     """Write a `.npy` file. Raises WarploomError if that is not possible."""
     try:

@@ -13,7 +13,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
-from ..dialect.isa.targets import UnknownTarget
+from ..dialect.isa.targets import UnknownTargetError
 from ..dialect.isa.targets import target as target_row
 from ..dialect.ptx.ops import FuncOp as PtxFuncOp
 from ..dialect.ptx.ops import ModuleOp as PtxModuleOp
@@ -193,5 +193,5 @@ def _errors() -> Generator[None]:
     """Turn what the compiler raises for bad input into CompileError."""
     try:
         yield
-    except (ParseError, DiagnosticException, ScheduleError, UnknownTarget) as error:
+    except (ParseError, DiagnosticException, ScheduleError, UnknownTargetError) as error:
         raise CompileError(describe(error).removeprefix("error: ")) from error

@@ -113,6 +113,7 @@ def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:
         bound = inputs.binding(text)
         if bound.name is None and not kernel.function.written:
             raise ArgumentError(f"--out {text}: the function writes no argument; name one, as in 2={text}")
+        inputs.check_writable(bound.value)
         if bound.name is None:
             outputs[max(kernel.function.written)] = bound.value
         else:

@@ -10,6 +10,7 @@ from . import inputs
 from .arrays import Array, Parameter, element_of
 from .errors import ArgumentError
 from .launch import Launch, dim3
+from .launch import values as check_values
 from .module import PtxModule, choose_place
 from .report import Report, progress_bar
 from .run_mlir import report_resources
@@ -33,6 +34,7 @@ def run(args: argparse.Namespace, text: str) -> int:
         if position >= len(values) or not isinstance(values[position], np.ndarray):
             raise ArgumentError(f"--out: argument {position} is no array, so nothing can be written from it")
     launch = Launch(name, _dim3(args.grid, "--grid"), _dim3(args.block, "--block"), args.shared, ())
+    check_values(function, values)
     report.line("kernel", f"{name} of {args.file}, for {', '.join(module.syntax.targets)}")
     report.launch(launch)
     report_resources(report, text, args.target or module.target)
@@ -74,6 +76,7 @@ def _output(text: str, parameters: tuple[Parameter, ...]) -> tuple[int, str]:
     bound = inputs.binding(text)
     if bound.name is None:
         raise ArgumentError(f"--out: expected NAME=FILE for a .ptx file, such as 2=c.npy, got '{text}'")
+    inputs.check_writable(bound.value)
     return inputs.position_of(bound.name, parameters), bound.value
 
 

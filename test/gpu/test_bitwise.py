@@ -10,7 +10,7 @@ from warploom.runtime.cuda import Device
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize("case", bitwise.cases(), ids=str)
+@pytest.mark.parametrize("case", list(bitwise.cases()), ids=str)
 def test_interpreter_and_gpu_agree(case: bitwise.Case, device: Device) -> None:
     if device.sm != bitwise.SM_90:
         pytest.skip(f"the interpreter has the arithmetic of sm_90, this is {device}")

@@ -1,0 +1,386 @@
+"""`warploom run`: what it prints, what it writes, and one clear message for everything that can be wrong."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from warploom.runtime import cuda, ptxas
+from warploom.runtime.cli import main
+
+MATMUL = """\
+func.func @product(%A: memref<20x24x{ab}>, %B: memref<24x12x{ab}>, %C: memref<20x12x{c}>) {{
+  {fill}
+  linalg.matmul ins(%A, %B : memref<20x24x{ab}>, memref<24x12x{ab}>) outs(%C : memref<20x12x{c}>)
+  return
+}}
+"""
+FILL = "%z = arith.constant 0.0 : {c} linalg.fill ins(%z : {c}) outs(%C : memref<20x12x{c}>)"
+
+AXPY = """\
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry axpy(.param .u64 x, .param .u64 y, .param .f32 a, .param .u32 n)
+{
+  .reg .pred %p; .reg .b32 %r<3>; .reg .b64 %rd<6>; .reg .f32 %f<4>;
+  ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.f32 %f1, [a]; ld.param.u32 %r1, [n];
+  mov.u32 %r2, %tid.x;
+  setp.ge.u32 %p, %r2, %r1;
+  @%p bra DONE;
+  mul.wide.u32 %rd3, %r2, 4;
+  add.s64 %rd4, %rd1, %rd3;
+  add.s64 %rd5, %rd2, %rd3;
+  ld.global.f32 %f2, [%rd4];
+  st.global.f32 [%rd5], %f2;
+DONE:
+  ret;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture(autouse=True)
+def nothing_but_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU, and no ptxas unless a test asks for it."""
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
+    monkeypatch.setattr(ptxas, "find", lambda: None)
+    cuda.load_driver.cache_clear()
+    cuda.gpu.cache_clear()
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*args: object) -> Done:
+        try:
+            code = main(["run", *map(str, args)])
+        except SystemExit as stop:
+            code = int(str(stop.code))
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return Done(code, out, err)
+
+    return run
+
+
+def matmul(folder: Path, ab: str = "f16", c: str = "f32", *, fill: bool = False) -> Path:
+    path = folder / "product.mlir"
+    path.write_text(MATMUL.format(ab=ab, c=c, fill=FILL.format(c=c) if fill else ""))
+    return path
+
+
+def axpy(folder: Path) -> Path:
+    path = folder / "axpy.ptx"
+    path.write_text(AXPY)
+    return path
+
+
+def write(folder: Path, text: str, name: str = "bad.mlir") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+# What it prints and writes
+
+
+@pytest.mark.parametrize("fill", [False, True])
+@pytest.mark.parametrize(("ab", "c"), [("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("bf16", "bf16")])
+def test_check_passes(run: Run, tmp_path: Path, ab: str, c: str, fill: bool) -> None:
+    done = run(matmul(tmp_path, ab, c, fill=fill), "--check", "--device", "interp")
+    assert (done.code, done.err) == (0, "")
+    assert "%C against float64: largest error" in done.out
+    assert "within the bound" in done.out
+
+
+def test_everything_is_said(run: Run, tmp_path: Path) -> None:
+    done = run(matmul(tmp_path, fill=True))
+    labels = [line.split()[0] for line in done.out.splitlines()]
+    assert labels[:5] == ["function", "target", "kernel", "schedule", "uses"]
+    for phase in ("parse", "warp-tile", "convert-warp-to-ptx", "print", "decode", "run", "total"):
+        assert f" {phase} " in done.out
+    assert "function @product(%A: 20x24xf16, %B: 24x12xf16, %C: 20x12xf32)" in done.out
+    assert "unknown: no ptxas" in done.out
+    assert "ran on   interp (no GPU: cuda-bindings" in done.out or "ran on   interp (no GPU: the package" in done.out
+
+
+def test_ptxas_says_what_the_kernel_needs(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    if ptxas.find() is None:
+        pytest.skip("no ptxas here")
+    done = run(matmul(tmp_path), "--device", "interp", "--target", "sm_80")
+    assert "registers, no spills" in done.out
+    assert "target   sm_80" in done.out
+
+
+def test_the_schedule_is_passed_on(run: Run, tmp_path: Path) -> None:
+    done = run(matmul(tmp_path), "--schedule", "cta=32,16,32 warp=16,8", "--schedule", "stages=2", "--check")
+    assert done.code == 0
+    assert "cta = 32x16x32, warp = 16x8" in done.out
+    assert "stages = 2" in done.out
+
+
+def test_files_go_in_and_come_out(run: Run, tmp_path: Path) -> None:
+    a, b = (np.random.default_rng(3).standard_normal(s).astype(np.float16) for s in ((20, 24), (24, 12)))
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    done = run(
+        matmul(tmp_path), "--in", f"0={tmp_path}/a.npy", "--in", f"%B={tmp_path}/b.npy", "--in", "C=zeros",
+        "--out", tmp_path / "c.npy", "--out", f"%A={tmp_path}/a2.npy",
+    )  # fmt: skip
+    assert done.code == 0
+    assert f"wrote    %C to {tmp_path}/c.npy" in done.out
+    np.testing.assert_allclose(np.load(tmp_path / "c.npy"), a.astype(float) @ b.astype(float), rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(np.load(tmp_path / "a2.npy"), a)
+
+
+def test_bf16_files_are_raw_words(run: Run, tmp_path: Path) -> None:
+    c = np.arange(240, dtype=np.float32).reshape(20, 12).astype(ml_dtypes.bfloat16)
+    for name, array in (("v2.npy", c), ("u16.npy", c.view(np.uint16))):
+        np.save(tmp_path / name, array)
+        done = run(
+            matmul(tmp_path, "bf16", "bf16"), "--in", "0=zeros", "--in", f"2={tmp_path}/{name}",
+            "--out", f"2={tmp_path}/c.npy", "--check",
+        )  # fmt: skip
+        assert done.code == 0
+        np.testing.assert_array_equal(np.load(tmp_path / "c.npy").view(np.uint16), c.view(np.uint16))
+
+
+def test_the_same_seed_gives_the_same_words(run: Run, tmp_path: Path) -> None:
+    results: list[bytes] = []
+    for seed in (1, 1, 2):
+        run(matmul(tmp_path), "--seed", seed, "--out", tmp_path / "c.npy")
+        results.append((tmp_path / "c.npy").read_bytes())
+    assert results[0] == results[1] != results[2]
+
+
+def test_a_result_outside_its_bound_fails(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warploom.runtime.kernel.Kernel.__call__", lambda *_, **__: None)
+    done = run(matmul(tmp_path), "--check")
+    assert done.code == 1
+    assert "elements outside the bound" in done.out
+    assert "worst at [" in done.out
+
+
+def test_one_of_several_functions(run: Run, tmp_path: Path) -> None:
+    text = MATMUL.format(ab="f16", c="f32", fill="")
+    path = write(tmp_path, text + text.replace("@product", "@other"), "two.mlir")
+    assert "got 2 (@product, @other); name one" in run(path).err
+    assert "function @other(" in run(path, "--function", "other").out
+
+
+def test_ptx_is_launched(run: Run, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(8, dtype=np.float32))
+    done = run(
+        axpy(tmp_path), "--grid", "1", "--block", "32,1", "--device", "interp", "--arg", f"{tmp_path}/x.npy",
+        "--arg", "zeros:f32:8", "--arg", "f32:1.5", "--arg", "i32:5", "--out", f"1={tmp_path}/y.npy",
+    )  # fmt: skip
+    assert (done.code, done.err) == (0, "")
+    assert np.load(tmp_path / "y.npy").tolist() == [0, 1, 2, 3, 4, 0, 0, 0]
+
+
+# What can be wrong
+
+MLIR_ERRORS = {
+    "not MLIR": ("Dear compiler, please multiply.", "bad.mlir:1:6: error: Operation Dear is not registered"),
+    "empty": ("// nothing", "bad.mlir:1:11: error: "),
+    "element types": (
+        MATMUL.format(ab="f32", c="f32", fill=""),
+        "bad.mlir:3:3: error: ",
+    ),
+    "no such product": (
+        MATMUL.format(ab="f16", c="f64", fill=""),
+        "got f16 x f16 -> f64",
+    ),
+    "shapes": (
+        MATMUL.format(ab="f16", c="f32", fill="").replace("24x12", "23x12"),
+        "bad.mlir:3:3: error: linalg.matmul: expected A's second dimension and B's first to agree (k), got 24 and 23",
+    ),
+    "rank": (
+        MATMUL.format(ab="f16", c="f32", fill="").replace("24x12x", "24x12x1x"),
+        "bad.mlir:3:",
+    ),
+    "dynamic": (
+        MATMUL.format(ab="f16", c="f32", fill="").replace("20x", "?x"),
+        "parameter 0 (%A): expected a static shape, got memref<?x24xf16>",
+    ),
+    "another operation": (
+        "func.func @f(%A: memref<4xf32>) { %i = arith.constant 0 : index\n"
+        "  %x = memref.load %A[%i] : memref<4xf32>\n return }",
+        "bad.mlir:2:3: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MLIR_ERRORS)
+def test_bad_mlir(run: Run, tmp_path: Path, case: str) -> None:
+    text, message = MLIR_ERRORS[case]
+    done = run(write(tmp_path, text))
+    assert done.code == 1
+    assert message in done.err
+    assert done.err.count("error: ") == 1
+
+
+def test_missing_file(run: Run) -> None:
+    assert run("nowhere.mlir") == Done(1, "", "error: nowhere.mlir: No such file or directory\n")
+
+
+def test_a_folder(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "a.mlir"
+    folder.mkdir()
+    assert run(folder).err == f"error: {folder}: Is a directory\n"
+
+
+def test_unknown_kind_of_file(run: Run, tmp_path: Path) -> None:
+    done = run(write(tmp_path, "", "a.cu"))
+    assert (done.code, done.err) == (1, f"error: {tmp_path}/a.cu: expected a file ending in .mlir or .ptx\n")
+
+
+def test_binary_file(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.mlir"
+    path.write_bytes(b"ML\xefR\x00")
+    done = run(path)
+    assert (done.code, done.err) == (1, f"error: {path}: expected text, got a byte that is no UTF-8 at offset 2\n")
+
+
+def test_unknown_target(run: Run, tmp_path: Path) -> None:
+    done = run(matmul(tmp_path), "--target", "sm_99")
+    assert done.code == 1
+    assert done.err.startswith("error: unknown target 'sm_99'; known targets: sm_70, ")
+
+
+def test_a_target_without_the_instruction(run: Run, tmp_path: Path) -> None:
+    done = run(matmul(tmp_path, "bf16"), "--target", "sm_75")
+    assert done.code == 1
+    assert "product.mlir:3:3: error: " in done.err
+    assert "sm_75 has no mma for bf16" in done.err
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("stages=many", "schedule option stages: expected one number, got 'many'"),
+        ("colour=red", "unknown schedule option 'colour'; known: cta, warp, mma"),
+        ("cta=100,64,64", "100"),
+        ("stages=40 cta=128,256,64 warp=64,64", "shared"),
+        ("cta=256,256,32 warp=128,256", "register"),
+        ("mma=m16n8k99", "m16n8k99"),
+        ("stages", "--schedule: expected key=value, such as stages=4 or cta=128,256,64, got 'stages'"),
+    ],
+)
+def test_schedules_that_do_not_fit(run: Run, tmp_path: Path, schedule: str, message: str) -> None:
+    done = run(matmul(tmp_path), "--schedule", schedule)
+    assert done.code == 1
+    assert message in done.err
+    assert done.err.count("error: ") == 1
+
+
+def test_no_gpu(run: Run, tmp_path: Path) -> None:
+    done = run(matmul(tmp_path), "--device", "cuda")
+    assert done.code == 1
+    assert done.err.startswith("error: no GPU: ")
+    assert done.err.endswith("device='interp' runs without one\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--in", "7=random"], "no argument '7'; there are 0 or %A, 1 or %B, 2 or %C"),
+        (["--in", "random"], "--in: expected NAME=VALUE, such as 0=a.npy or %A=random, got 'random'"),
+        (["--in", "0=none.npy"], "none.npy: No such file or directory"),
+        (["--in", "0=text.npy"], "text.npy: expected a .npy file of numbers"),
+        (["--in", "0=b.npy"], "b.npy: expected 20x24xf16 for %A, got 24x12xf32"),
+        (["--out", "q=c.npy"], "no argument 'q'"),
+        (["--out", "no/such/c.npy"], "no/such/c.npy: there is no folder no/such"),
+        (["--function", "f"], "no function @f in the module; it has @product"),
+        (["--grid", "4"], "--grid is for .ptx files"),
+    ],
+)
+def test_bad_arguments(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "no array", "text.npy")
+    np.save(tmp_path / "b.npy", np.zeros((24, 12), np.float32))
+    done = run(matmul(tmp_path), "--device", "interp", *options)
+    assert done.code == 1
+    assert message in done.err
+    assert done.err.count("error: ") == 1
+
+
+LAUNCH = ["--grid", "1", "--block", "32"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "axpy.ptx: a kernel is launched with --grid and --block, such as --grid 4,1,1"),
+        (["--grid", "1", "--block", "x"], "--block: expected one to three sizes, such as 4 or 4,2,1, got 'x'"),
+        (["--grid", "0", "--block", "1"], "expected grid from (1, 1, 1)"),
+        ([*LAUNCH, "--kernel", "k"], "no kernel 'k' in "),
+        (LAUNCH, "kernel axpy: expected 4 arguments (.u64 x, .u64 y, .f32 a, .u32 n), got 0"),
+        ([*LAUNCH, "--arg", "five"], "argument 0: cannot read 'five'; it is written like one of a.npy, i32:5"),
+        ([*LAUNCH, "--arg", "i7:5"], "unknown type 'i7'"),
+        ([*LAUNCH, "--arg", "i8:500"], "cannot read '500' as i8"),
+        ([*LAUNCH, "--out", "c.npy"], "--out: expected NAME=FILE for a .ptx file"),
+        ([*LAUNCH, "--out", "n=c.npy"], "--out: argument 3 is no array"),
+        ([*LAUNCH, "--check"], "--check is for .mlir files"),
+    ],
+)
+def test_bad_launches(run: Run, tmp_path: Path, options: list[str], message: str) -> None:
+    done = run(axpy(tmp_path), "--device", "interp", *options)
+    assert done.code == 1
+    assert message in done.err
+    assert done.err.count("error: ") == 1
+
+
+def test_text_that_is_no_ptx(run: Run, tmp_path: Path) -> None:
+    done = run(write(tmp_path, AXPY.replace("ret;", "ret"), "bad.ptx"), *LAUNCH)
+    assert done.code == 1
+    assert "bad.ptx:17:" in done.err
+
+
+def test_a_fault_in_a_kernel(run: Run, tmp_path: Path) -> None:
+    arguments = [f"--arg={a}" for a in ("zeros:f32:4", "zeros:f32:8", "f32:1", "i32:8")]
+    done = run(axpy(tmp_path), *LAUNCH, "--device", "interp", *arguments)
+    assert done.code == 1
+    assert "axpy.ptx:14:" in done.err
+
+
+@pytest.mark.parametrize(
+    "args", [[], ["--device", "tpu", "f.mlir"], ["--frobnicate", "f.mlir"], ["--seed", "x", "f.mlir"]]
+)
+def test_misuse_is_exit_code_2(run: Run, args: list[str]) -> None:
+    assert run(*args).code == 2
+
+
+def test_help_shows_examples(run: Run) -> None:
+    done = run("--help")
+    assert done.code == 0
+    assert "warploom run matmul.mlir --check" in done.out
+
+
+def test_the_unexpected_is_one_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError("lost")
+
+    monkeypatch.setattr("warploom.runtime.run_mlir.parse", fail)
+    path = matmul(tmp_path)
+    assert run(path).err == "error: unexpected KeyError: 'lost' (--debug shows where)\n"
+    with pytest.raises(KeyError):
+        main(["run", str(path), "--debug"])
