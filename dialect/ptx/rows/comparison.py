@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...isa.targets import Version
 from .grammar import Row, row
 
 _BITS = "eq,ne"
@@ -11,13 +12,13 @@ _FLOAT = f"{_SIGNED},equ,neu,ltu,leu,gtu,geu,num,nan"
 _BOOLEAN = ".{and,or,xor}"
 
 
-def _setp(comparisons: str, types: str, ftz: str, section: str, **since: object) -> tuple[Row, Row]:
+def _setp(comparisons: str, types: str, ftz: str, section: str, ptx: Version = (1, 0), sm: int = 0) -> tuple[Row, Row]:
     """`setp` plain, and combined with a third predicate."""
     plain, combined = f"setp.{{{comparisons}}}", f"setp.{{{comparisons}}}{_BOOLEAN}"
     two = "d||q:pred" if types.endswith("x2") else "d|q:pred"
     return (
-        row(f"{plain}{ftz}.T{{{types}}}", f"{two}, a:T, b:T", section, **since),  # pyright: ignore[reportArgumentType]
-        row(f"{combined}{ftz}.T{{{types}}}", f"{two}, a:T, b:T, c:!pred", section, **since),  # pyright: ignore[reportArgumentType]
+        row(f"{plain}{ftz}.T{{{types}}}", f"{two}, a:T, b:T", section, ptx=ptx, sm=sm),
+        row(f"{combined}{ftz}.T{{{types}}}", f"{two}, a:T, b:T, c:!pred", section, ptx=ptx, sm=sm),
     )
 
 
