@@ -295,6 +295,8 @@ class RegOp(IRDLOperation):
         expected = 1 if self.count is None else self.count.data
         if len(self.results) != expected:
             raise VerifyException(f"'{self.base.data}' declares {expected} registers, got {len(self.results)} results")
+        if self.count is not None and self.base.data[-1:].isdigit():
+            raise VerifyException(f"'{self.base.data}<{expected}>': a base that is counted may not end in a digit")
         if len({r.type for r in self.results}) > 1:
             raise VerifyException(f"the registers of '{self.base.data}' must have one type")
 

@@ -166,6 +166,15 @@ ptx.module @register_count version "8.0" target "sm_80" address_size 64 {
 
 // -----
 
+// CHECK: '%b32<2>': a base that is counted may not end in a digit
+ptx.module @base version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    %x, %y = ptx.reg b32 "%b32"<2>
+  }
+}
+
+// -----
+
 // CHECK: the alignment of 'smem' must be a power of two, got 12
 ptx.module @alignment version "8.0" target "sm_80" address_size 64 {
   ptx.var shared b8 "smem" dims [16] align 12
