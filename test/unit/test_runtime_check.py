@@ -31,7 +31,7 @@ def test_correct_text_has_no_diagnostics() -> None:
 @pytest.mark.parametrize(
     ("body", "line", "column", "message"),
     [
-        ("add.f32 %f0, %f1", 7, 3, "expected"),
+        ("add.f32 %f0, %f1", 7, 3, "is not an operand"),
         (MMA.replace("A", "{%r0, %r1}"), 7, 3, "operand a: expected 4 x .f16x2, got 2"),
         (
             MMA.replace("A", "%r0").replace("k16", "k17"),
