@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
+from .cuda import Kernel as LoadedKernel
 from .kernel import Kernel
 from .launch import Launch
 from .module import Progress as OnProgress
@@ -66,6 +67,11 @@ class Report:
         style = "yellow" if found.spills else ""
         text = f"{name}: {found.registers} registers, {spills}, {found.shared} bytes of static shared memory ({source})"
         self.line("uses", text, style)
+
+    def loaded(self, kernel: LoadedKernel) -> None:
+        """What a kernel needs on the GPU it was loaded on."""
+        text = f"{kernel.name}: {kernel.registers} registers, {kernel.local} bytes of stack and spills a thread"
+        self.line("uses", f"{text}, {kernel.shared} bytes of static shared memory (driver)")
 
     def times(self) -> None:
         """The phases and their times."""

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace, text: str) -> int:
     if place.gpu is not None:
         place = choose_place(args.device, target)
     report.compiled(kernel)
-    report_resources(report, kernel.ptx, target)
+    report_resources(report, kernel.ptx, target, place, tuple(launch.kernel for launch in kernel.launches))
     function = host.choose(module, kernel.function.name)
     arrays = make_arrays(kernel, args)
     outputs = resolve_outputs(kernel, args.outputs)
@@ -64,8 +64,14 @@ def schedule_options(texts: Sequence[str]) -> dict[str, str]:
     return options
 
 
-def report_resources(report: Report, ptx: str, target: str) -> None:
-    """Ask ptxas, where there is one, what each kernel needs."""
+def report_resources(report: Report, ptx: str, target: str, place: Place, kernels: Sequence[str]) -> None:
+    """Ask ptxas what each kernel needs, without it the GPU's driver."""
+    if ptxas.find() is None and place.gpu is not None:
+        with report.timed("load"):
+            loaded = place.gpu.load(ptx)
+        for name in dict.fromkeys(kernels):
+            report.loaded(loaded.kernel(name))
+        return
     if ptxas.find() is None:
         report.line("uses", "unknown: no ptxas (pip install 'warploom[ptxas]')", "dim")
         return

@@ -37,8 +37,8 @@ def run(args: argparse.Namespace, text: str) -> int:
     check_values(function, values)
     report.line("kernel", f"{name} of {args.file}, for {', '.join(module.syntax.targets)}")
     report.launch(launch)
-    report_resources(report, text, args.target or module.target)
     place = choose_place(args.device, module.target)
+    report_resources(report, text, args.target or module.target, place, (name,))
     with report.timed("run"), progress_bar(name) as progress:
         module.launch(
             name,
