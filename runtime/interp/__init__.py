@@ -1,1 +1,12 @@
-"""The interpreter: PTX text, executed on a CPU with the bits of the silicon."""
+"""The interpreter: PTX, parsed, runs on the CPU with the bits of the machine it was written for.
+
+program = load(parse_ptx(text, "k.ptx"), "k.ptx")
+program.launch("k", (4, 1, 1), (32, 1, 1), [a, b, 3])
+"""
+
+from .errors import InterpreterError
+from .machine import Stats
+from .numerics import Arithmetic, arithmetic
+from .program import Program, load
+
+__all__ = ["Arithmetic", "InterpreterError", "Program", "Stats", "arithmetic", "load"]

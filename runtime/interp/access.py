@@ -1,0 +1,183 @@
+"""Loads, stores, address conversion: PTX ISA 9.7.9.
+
+Memory order is that of the machine: steps happen one after the other, so that every ordering and caching modifier
+already holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from ...dialect.ptx.syntax import Address, Operand, Symbol
+from .decode import DTYPES, Context, Modifiers, elementwise, identity, opcode, width_of
+from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Part, check_writable
+from .state import Action, Array, Selection, Source, State, Step
+
+SPACES = ("global", "shared", "shared::cta", "local", "param", "param::entry", "const")
+_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+_TYPES = tuple(t for t in DTYPES if t not in ("pred", "f16", "bf16", "f16x2", "bf16x2"))
+_ORDER = (
+    *("weak", "volatile", "relaxed", "acquire", "release", "mmio", "cta", "cluster", "gpu", "sys", "nc"),
+    *("ca", "cg", "cs", "lu", "cv", "wb", "wt"),
+    *(f"L1::{w}" for w in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")),
+    *("L2::64B", "L2::128B", "L2::256B", "L2::evict_last", "L2::evict_normal", "L2::evict_first", "unified"),
+)
+
+
+class Locate(Protocol):
+    """Where an address operand leads."""
+
+    def __call__(self, sel: Selection, width: int, shift: int = 0) -> tuple[Part, ...]:
+        """The accesses of some threads, of `width` bytes each, `shift` bytes further on."""
+        ...
+
+
+def order(m: Modifiers) -> int:
+    """Drops memory order and cache modifiers. Returns the number of operands they add (a cache policy)."""
+    m.drop(*_ORDER)
+    return int(m.flag("L2::cache_hint"))
+
+
+def space_of(m: Modifiers, *more: str) -> str:
+    """The state space, removed; "generic" if none is written. Constants lie in global memory."""
+    found = m.one(*SPACES, *more).partition("::")[0]
+    return {"": "generic", "const": "global"}.get(found, found)
+
+
+def locate(ctx: Context, operand: Operand, space: str) -> Callable[[State], Locate]:
+    """Where `[base+offset]` lies in a space."""
+    if isinstance(operand, Address) and isinstance(operand.base, Symbol):
+        space = _space_of_symbol(ctx, operand.base, space)
+    everywhere = space in ("global", "generic")
+    address = ctx.address(operand, np.uint64 if everywhere else np.int64)
+
+    def bind(state: State) -> Locate:
+        read = address(state)
+        home = state.memory.memory if everywhere else getattr(state.memory, space)
+
+        def found(sel: Selection, width: int, shift: int = 0) -> tuple[Part, ...]:
+            addresses = read(sel)
+            return home.parts(addresses + addresses.dtype.type(shift) if shift else addresses, width, sel.lanes)
+
+        return found
+
+    return bind
+
+
+def _space_of_symbol(ctx: Context, symbol: Symbol, space: str) -> str:
+    """A variable's own space, where the instruction is generic; they must not disagree."""
+    own = ctx.place(symbol).space
+    if space not in ("generic", own):
+        ctx.fail(f"'{symbol.name}' is in .{own} memory, the instruction is for .{space}")
+    return own
+
+
+@opcode("ld", "ldu")
+def load(ctx: Context, m: Modifiers) -> Action:
+    """One word or a vector; a wider register gets the word extended."""
+    policy = order(m)
+    space, count = space_of(m), int((m.one("v2", "v4", "v8") or "v1")[1:])
+    type = m.type(*_TYPES)
+    d, where = ctx.take(2 + policy)[:2]
+    dests = [ctx.dest(item, type, wide=True) for item in ctx.vector(d, count)]
+    place = locate(ctx, where, space)
+    width, dtype = width_of(type) // 8, DTYPES[type]
+
+    def bind(state: State) -> Step:
+        outs, find = [dest(state) for dest in dests], place(state)
+
+        def step(sel: Selection) -> None:
+            for part in find(sel, width * count):
+                values = part.buffer.view(width, count).take(part.index, axis=0).view(dtype)
+                _deliver(outs, sel, part, values)
+
+        return step
+
+    return bind
+
+
+def _deliver(outs: list[Array], sel: Selection, part: Part, values: Array) -> None:
+    """Loaded rows into registers."""
+    columns = [values] if len(outs) == 1 else [values[:, i] for i in range(len(outs))]
+    if part.chosen is None:
+        for out, column in zip(outs, columns, strict=True):
+            sel.put(out, column)
+        return
+    threads = part.chosen if sel.lanes is None else sel.lanes[part.chosen]
+    for out, column in zip(outs, columns, strict=True):
+        out[threads] = column
+
+
+@opcode("st")
+def store(ctx: Context, m: Modifiers) -> Action:
+    """One word or a vector; of a wider register, the low bits."""
+    policy = order(m)
+    space, count = space_of(m), int((m.one("v2", "v4", "v8") or "v1")[1:])
+    if space == "param":
+        ctx.fail("kernel parameters cannot be written")
+    type = m.type(*_TYPES)
+    where, a = ctx.take(2 + policy)[:2]
+    sources = [ctx.source(item, f"b{width_of(type)}" if type[0] != "f" else type, wide=True)
+               for item in ctx.vector(a, count)]  # fmt: skip
+    place = locate(ctx, where, space)
+    width = width_of(type) // 8
+    word = DTYPES[f"b{width * 8}"]
+
+    def bind(state: State) -> Step:
+        values, find = [source(state).view(word) for source in sources], place(state)
+
+        def step(sel: Selection) -> None:
+            parts = find(sel, width * count)
+            check_writable(parts)
+            picked = [sel.pick(v) for v in values]
+            rows = picked[0] if count == 1 else np.stack(picked, axis=1)
+            for part in parts:
+                view = part.buffer.view(width, count)
+                view[part.index] = rows if part.chosen is None else rows[part.chosen]
+
+        return step
+
+    return bind
+
+
+@opcode("cvta")
+def cvta(ctx: Context, m: Modifiers) -> Action:
+    """Between a space's own addresses and generic ones. Global and constant addresses are generic already."""
+    to = m.one("to")
+    space, type = space_of(m), m.type("u64", "u32")
+    d, a = ctx.take(2)
+    if type != "u64":
+        ctx.fail("addresses are 64-bit here; expected .u64")
+    window = np.uint64(_WINDOWS.get(space, 0))
+    source = ctx.source(a, type)
+    if not window:
+        return elementwise(identity, ctx.dest(d, type), source)
+    return elementwise(lambda v: v - window if to else v + window, ctx.dest(d, type), source)
+
+
+@opcode("isspacep")
+def isspacep(ctx: Context, m: Modifiers) -> Action:
+    """Whether a generic address lies in a space."""
+    space = space_of(m)
+    p, a = ctx.take(2)
+    window = np.uint64(_WINDOWS.get(space, 0))
+
+    def inside(address: Array) -> Array:
+        if not window:
+            return address < np.uint64(SHARED_WINDOW)
+        return (address >= window) & (address < window * np.uint64(2))
+
+    return elementwise(inside, ctx.dest(p, "pred"), ctx.source(a, "u64"))
+
+
+@opcode("prefetch", "prefetchu", "discard", "applypriority", "griddepcontrol", "pragma", "nanosleep", "createpolicy")
+def nothing_to_do(ctx: Context, m: Modifiers) -> Action:
+    """Hints. A cache policy is a number that nobody reads."""
+    m.words.clear()
+    if m.root != "createpolicy":
+        return lambda state: lambda sel: None
+    dest: Source = ctx.dest(ctx.operands[0], "b64")
+    return lambda state: lambda sel: sel.put(dest(state), np.uint64(0))

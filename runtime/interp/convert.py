@@ -1,0 +1,142 @@
+"""`cvt`: PTX ISA 9.7.9.21."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from . import floats
+from .decode import DTYPES, Context, Modifiers, elementwise, opcode, width_of
+from .state import Action, Array
+
+_INTEGERS = tuple(f"{s}{n}" for s in "us" for n in (8, 16, 32, 64))
+_FLOATS = ("f16", "bf16", "f32", "f64")
+_TO_INTEGER: dict[str, Callable[[Array], Array]] = {
+    "rni": np.rint,
+    "rzi": np.trunc,
+    "rmi": np.floor,
+    "rpi": np.ceil,
+}
+
+
+@opcode("cvt")
+def cvt(ctx: Context, m: Modifiers) -> Action:
+    """Between integers and floats of all widths, and of two f32 into one register."""
+    whole, mode = m.one(*_TO_INTEGER), m.one(*floats.MODES)
+    ftz, saturate, relu = m.flag("ftz"), m.flag("sat"), m.flag("relu")
+    if m.words[:1] in (["f16x2"], ["bf16x2"]):
+        return _packed(ctx, m, mode, relu, saturate)
+    to, origin = m.type(*_INTEGERS, *_FLOATS), m.type(*_INTEGERS, *_FLOATS)
+    d, a = ctx.take(2)
+    source, dest = ctx.source(a, origin, wide=True), ctx.dest(d, to, wide=True)
+    if origin in _INTEGERS and to in _INTEGERS:
+        if whole or mode:
+            ctx.fail("integers convert without rounding")
+        return elementwise(_clip(to) if saturate else _between(to), dest, source)
+    if origin in _FLOATS and to in _INTEGERS:
+        if not whole:
+            ctx.fail("expected .rni, .rzi, .rmi or .rpi to convert a float to an integer")
+        return elementwise(_to_integer(origin, to, _TO_INTEGER[whole], ftz), dest, source)
+    if origin in _INTEGERS:
+        mode = mode or ctx.fail("expected a rounding such as .rn to convert an integer to a float")
+        return elementwise(_from_integer(origin, to, mode, saturate), dest, source)
+    return elementwise(_between_floats(origin, to, mode or "rn", whole, ftz, saturate, relu), dest, source)
+
+
+def _between(to: str) -> Callable[[Array], Array]:
+    dtype = DTYPES[to]
+    return lambda a: a.astype(dtype)
+
+
+def _clip(to: str) -> Callable[[Array], Array]:
+    info = np.iinfo(DTYPES[to])
+
+    def clip(a: Array) -> Array:
+        own = np.iinfo(a.dtype)
+        return np.clip(a, max(int(info.min), int(own.min)), min(int(info.max), int(own.max))).astype(info.dtype)
+
+    return clip
+
+
+def _to_integer(origin: str, to: str, whole: Callable[[Array], Array], ftz: bool) -> Callable[[Array], Array]:
+    """Out of range gives the nearest integer there is; NaN gives 0, or for 64 bits the top bit alone."""
+    info = np.iinfo(DTYPES[to])
+    low, top = int(info.min), int(info.max)
+    nan = 1 << 63 if width_of(to) == 64 or (origin == "f64" and width_of(to) == 64) else 0
+
+    def convert(a: Array) -> Array:
+        values = floats.value(a.view(floats.WORDS[origin]), origin)
+        if ftz:
+            values = floats.flush(values, origin)
+        values = whole(values)
+        inside = (values > float(low) - 1) & (values < float(top + 1)) if low else (values >= 0) & (values < top + 1.0)
+        result = np.where(inside, values, 0.0).astype(info.dtype)
+        result[(values >= float(top + 1)) | ((values > 0) & ~inside)] = top
+        result[(values < 0) & ~inside] = low
+        result[values != values] = np.array(nan, np.uint64).astype(info.dtype)
+        return result
+
+    return convert
+
+
+def _from_integer(origin: str, to: str, mode: str, saturate: bool) -> Callable[[Array], Array]:
+    """64-bit integers go to f64 rounded to odd first."""
+    dtype = DTYPES[to]
+
+    def convert(a: Array) -> Array:
+        if to == "f64" and mode == "rn":
+            return a.astype(np.float64)
+        exact = _odd_double(a) if width_of(origin) == 64 else a.astype(np.float64)
+        if saturate:
+            exact = np.clip(exact, 0.0, 1.0)
+        return floats.rounded(exact, to, mode).view(dtype)
+
+    return convert
+
+
+def _odd_double(a: Array) -> Array:
+    """64-bit integers as f64, rounded to odd."""
+    low = a & a.dtype.type(0xFFF)
+    return floats.sum_odd((a - low).astype(np.float64), low.astype(np.float64))
+
+
+def _between_floats(
+    origin: str, to: str, mode: str, whole: str, ftz: bool, saturate: bool, relu: bool
+) -> Callable[[Array], Array]:
+    dtype = DTYPES[to]
+
+    def convert(a: Array) -> Array:
+        values = floats.value(a.view(floats.WORDS[origin]), origin)
+        if ftz and origin == "f32":
+            values = floats.flush(values, origin)
+        if whole:
+            values = np.copysign(_TO_INTEGER[whole](values), values)
+        if saturate:
+            values = np.where(values > 0, np.minimum(values, 1.0), 0.0)
+        if relu:
+            values = np.where(values < 0, 0.0, values)
+        words = floats.rounded(values, to, mode)
+        if ftz and to == "f32":
+            words = floats.flush(words.view(np.float32), to)
+        return words.view(dtype)
+
+    return convert
+
+
+def _packed(ctx: Context, m: Modifiers, mode: str, relu: bool, saturate: bool) -> Action:
+    """Two f32 into one register: a above, b below."""
+    to = m.type("f16x2", "bf16x2").removesuffix("x2")
+    m.type("f32")
+    if mode not in ("rn", "rz") or saturate:
+        ctx.fail("expected .rn or .rz, without .sat")
+    d, a, b = ctx.take(3)
+
+    def half(values: Array) -> Array:
+        exact = values.astype(np.float64)
+        return floats.rounded(np.where(exact < 0, 0.0, exact) if relu else exact, to, mode).astype(np.uint32)
+
+    def pack(upper: Array, low: Array) -> Array:
+        return half(upper) << np.uint32(16) | half(low)
+
+    return elementwise(pack, ctx.dest(d, "b32"), ctx.source(a, "f32"), ctx.source(b, "f32"))

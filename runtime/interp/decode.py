@@ -1,0 +1,465 @@
+"""From syntax records to actions: what names mean, how operands are read and written, and the table of opcodes.
+
+An instruction is decoded by the function that `TABLE` holds for the first word of its opcode. It takes the
+modifiers one after the other from `Modifiers`; one that is left over is not supported, and said so before anything
+runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+
+from ...dialect.ptx.syntax import (
+    Address,
+    Immediate,
+    Instruction,
+    Not,
+    Operand,
+    Register,
+    Symbol,
+    Variable,
+    Vector,
+)
+from .errors import DecodeError
+from .numerics import Arithmetic
+from .specials import SPECIALS
+from .state import Action, Array, Selection, Source, State, Step
+
+DTYPES: dict[str, type[np.generic]] = {
+    "pred": np.bool_,
+    **{f"b{n}": getattr(np, f"uint{n}") for n in (8, 16, 32, 64)},
+    **{f"u{n}": getattr(np, f"uint{n}") for n in (8, 16, 32, 64)},
+    **{f"s{n}": getattr(np, f"int{n}") for n in (8, 16, 32, 64)},
+    "f16": np.float16,
+    "f32": np.float32,
+    "f64": np.float64,
+    "bf16": np.uint16,
+    "f16x2": np.uint32,
+    "bf16x2": np.uint32,
+}
+"""How the bits of each type are seen; bf16 and packed types as words."""
+
+INTEGERS = frozenset(f"{s}{n}" for s in "us" for n in (16, 32, 64))
+BITS = frozenset(("b8", "b16", "b32", "b64"))
+FLOATS = frozenset(("f16", "bf16", "f16x2", "bf16x2", "f32", "f64"))
+WARP_SIZE = "WARP_SZ"
+
+_WIDTH = re.compile(r"[a-z]+(\d+)(x2)?")
+
+
+def width_of(type: str) -> int:
+    """Bits of a type; a predicate has 1.
+
+    Raises:
+        DecodeError: for a type registers cannot have here.
+    """
+    if type == "pred":
+        return 1
+    match = _WIDTH.fullmatch(type)
+    if match is None or type not in DTYPES:
+        raise DecodeError(f"type .{type} is not supported")
+    return int(match[1]) * (2 if match[2] else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A register: row `index` of the bank of registers of `bits` bits."""
+
+    bits: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A variable: its space, and its address once a state is known."""
+
+    space: str
+    address: Callable[[State], int]
+
+
+@dataclass
+class Names:
+    """What the names of one scope mean; unknown ones are looked up outside."""
+
+    outer: Names | None = None
+    registers: dict[str, Slot] = field(default_factory=dict[str, Slot])
+    places: dict[str, Place] = field(default_factory=dict[str, Place])
+    labels: dict[str, int] = field(default_factory=dict[str, int])
+
+    def register(self, name: str) -> Slot | None:
+        return self.registers.get(name) or (self.outer.register(name) if self.outer else None)
+
+    def place(self, name: str) -> Place | None:
+        return self.places.get(name) or (self.outer.place(name) if self.outer else None)
+
+    def label(self, name: str) -> int | None:
+        found = self.labels.get(name)
+        return self.outer.label(name) if found is None and self.outer else found
+
+
+@dataclass
+class Layout:
+    """What a kernel needs per thread, per CTA and per launch; grows while it is decoded."""
+
+    slots: dict[int, int] = field(default_factory=dict[int, int])
+    shared: int = 0
+    local: int = 0
+    parameters: tuple[tuple[Variable, int], ...] = ()
+    parameter_bytes: int = 0
+
+    def slot(self, bits: int) -> Slot:
+        index = self.slots.get(bits, 0)
+        self.slots[bits] = index + 1
+        return Slot(bits, index)
+
+
+class Modifiers:
+    """The dotted words after the first of an opcode, taken one by one."""
+
+    def __init__(self, opcode: str) -> None:
+        self.root, *self.words = opcode.replace("::", ".::").split(".")
+        self.words = _join_scoped(self.words)
+
+    def one(self, *choices: str) -> str:
+        """The first word, removed, if it is one of `choices`; otherwise ""."""
+        if self.words and self.words[0] in choices:
+            return self.words.pop(0)
+        return ""
+
+    def flag(self, word: str) -> bool:
+        """Whether `word` is among the words; it is removed."""
+        if word in self.words:
+            self.words.remove(word)
+            return True
+        return False
+
+    def drop(self, *words: str) -> None:
+        """Removes words that do not change what is computed."""
+        self.words = [w for w in self.words if w not in words]
+
+    def type(self, *choices: str) -> str:
+        """The first word, removed: a type.
+
+        Raises:
+            DecodeError: if it is not among `choices` (all types, if none are given).
+        """
+        if not self.words or self.words[0] not in (choices or DTYPES):
+            got = f".{self.words[0]}" if self.words else "none"
+            known = ", ".join(f".{c}" for c in choices)
+            raise DecodeError(
+                f"{self.root}: type {got} is not supported" + (f"; expected one of {known}" if known else "")
+            )
+        return self.words.pop(0)
+
+    def last_type(self, choices: Sequence[str] | frozenset[str]) -> str:
+        """The last word, removed: the type of most instructions."""
+        if not self.words or self.words[-1] not in choices:
+            got = f".{self.words[-1]}" if self.words else "none"
+            raise DecodeError(f"{self.root}: type {got} is not supported")
+        return self.words.pop()
+
+    def done(self) -> None:
+        """Raises:
+        DecodeError: naming the words nobody took.
+        """
+        if self.words:
+            raise DecodeError(f"{self.root}: modifier .{'.'.join(self.words)} is not supported")
+
+
+def _join_scoped(words: Sequence[str]) -> list[str]:
+    """`L1`, `::no_allocate` are one word."""
+    joined: list[str] = []
+    for word in words:
+        if word.startswith("::") and joined:
+            joined[-1] += word
+        else:
+            joined.append(word)
+    return joined
+
+
+@dataclass
+class Context:
+    """One instruction, and what its operands mean where it stands."""
+
+    instruction: Instruction
+    names: Names
+    layout: Layout
+    pc: int
+    core: Arithmetic | None
+    target: str
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return self.instruction.operands
+
+    def fail(self, message: str) -> NoReturn:
+        """Raises:
+        DecodeError: `message`, led by the opcode.
+        """
+        raise DecodeError(f"{self.instruction.opcode}: {message}")
+
+    def take(self, *counts: int) -> tuple[Operand, ...]:
+        """The operands, if there are as many as expected."""
+        if len(self.operands) not in counts:
+            expected = " or ".join(map(str, counts))
+            self.fail(f"expected {expected} operands, got {len(self.operands)}")
+        return self.operands
+
+    # Registers
+
+    def slot(self, operand: Operand) -> Slot:
+        """The declared register an operand names."""
+        if not isinstance(operand, Register):
+            self.fail(f"expected a register, got {describe(operand)}")
+        found = self.names.register(operand.name)
+        if found is None:
+            self.fail(f"register {operand.name} is not declared")
+        return found
+
+    def source(self, operand: Operand, type: str, *, wide: bool = False) -> Source:
+        """Reads an operand as `type`. `wide` allows a register wider than the type, of which the low bits count."""
+        if isinstance(operand, Immediate):
+            return constant(self.immediate(operand, type))
+        if isinstance(operand, Symbol):
+            return self._symbol_value(operand, type)
+        if isinstance(operand, Register) and operand.name in SPECIALS and self.names.register(operand.name) is None:
+            return _special(operand.name, DTYPES[type])
+        slot, bits, dtype = self.slot(operand), width_of(type), DTYPES[type]
+        if slot.bits != bits and not (wide and slot.bits > bits > 1):
+            self.fail(f"expected a register of {bits} bits for .{type}, got {describe(operand)} of {slot.bits}")
+        step = slot.bits // bits
+        return lambda state: state.banks[slot.bits][slot.index].view(dtype)[::step]
+
+    def dest(self, operand: Operand, type: str, *, wide: bool = False) -> Source:
+        """Where a result of `type` goes; a wider register gets it extended by the sign of the type. `_` drops it."""
+        bits = width_of(type)
+        if isinstance(operand, Symbol) and operand.name == "_":
+            slot = self.layout.slot(bits)
+        else:
+            slot = self.slot(operand)
+        if slot.bits != bits and not (wide and slot.bits > bits > 1):
+            self.fail(f"expected a register of {bits} bits for .{type}, got {describe(operand)} of {slot.bits}")
+        kind = type if slot.bits == bits else f"{'s' if type[0] == 's' else 'u'}{slot.bits}"
+        dtype = DTYPES[kind]
+        return lambda state: state.banks[slot.bits][slot.index].view(dtype)
+
+    def predicate(self, operand: Operand) -> tuple[Source, bool]:
+        """A predicate operand, and whether it is read negated."""
+        if isinstance(operand, Not):
+            return self.source(operand.register, "pred"), True
+        return self.source(operand, "pred"), False
+
+    def vector(self, operand: Operand, count: int) -> tuple[Operand, ...]:
+        """The items of `{...}`, or a lone operand where `count` is 1."""
+        items = operand.items if isinstance(operand, Vector) else (operand,)
+        if len(items) != count:
+            self.fail(f"expected a vector of {count} registers, got {describe(operand)}")
+        return items
+
+    def integer(self, operand: Operand) -> int:
+        """An operand that must be an integer constant."""
+        if isinstance(operand, Immediate) and isinstance(operand.value, int):
+            return operand.value
+        self.fail(f"expected an integer constant, got {describe(operand)}")
+
+    # Constants and symbols
+
+    def immediate(self, operand: Immediate, type: str) -> np.generic[Any]:
+        """A literal as a value of `type`."""
+        bits, dtype, text = width_of(type), DTYPES[type], operand.text
+        if text[:2].lower() in ("0f", "0d"):
+            return self._float_bits(int(text[2:], 16), 32 if text[1] in "fF" else 64, type, operand)
+        value = operand.value
+        if isinstance(value, float) or type in ("f32", "f64"):
+            if type not in ("f32", "f64"):
+                self.fail(f"expected an integer for .{type}, got {text}")
+            return dtype(value)
+        if type == "pred":
+            return np.bool_(value != 0)
+        if type in FLOATS:
+            self.fail(f"a .{type} operand cannot be a literal, got {text}")
+        if not -(1 << bits) < value < 1 << bits:
+            self.fail(f"{text} does not fit .{type}")
+        return np.array(value & ((1 << bits) - 1), f"u{bits // 8}").view(dtype)[()]
+
+    def _float_bits(self, word: int, bits: int, type: str, operand: Immediate) -> np.generic[Any]:
+        if width_of(type) == bits:
+            return np.array(word, f"u{bits // 8}").view(DTYPES[type])[()]
+        if type != "f64":
+            self.fail(f"{operand.text} does not fit .{type}")
+        return np.float64(np.array(word, np.uint32).view(np.float32)[()])
+
+    def place(self, symbol: Symbol) -> Place:
+        """The variable a symbol names."""
+        found = self.names.place(symbol.name)
+        if found is None:
+            self.fail(f"'{symbol.name}' is not declared")
+        return found
+
+    def _symbol_value(self, symbol: Symbol, type: str) -> Source:
+        if symbol.name == WARP_SIZE:
+            return constant(DTYPES[type](32))
+        place, dtype = self.place(symbol), DTYPES[type]
+        return lambda state: _fill(dtype(place.address(state) + symbol.offset), state)
+
+    def label(self, operand: Operand) -> int:
+        """The program counter a label stands for."""
+        found = self.names.label(operand.name) if isinstance(operand, Symbol) else None
+        if found is None:
+            self.fail(f"no label {describe(operand)} in this function")
+        return found
+
+    # Addresses
+
+    def address(self, operand: Operand, dtype: type[np.generic]) -> Callable[[State], Callable[[Selection], Array]]:
+        """Reads `[base+offset]` as int64 or uint64 addresses of the selected threads."""
+        if not isinstance(operand, Address):
+            self.fail(f"expected an address such as [%rd1+16], got {describe(operand)}")
+        base, offset = operand.base, dtype(np.int64(operand.offset).astype(dtype))
+        if isinstance(base, Immediate):
+            source = constant(self.immediate(base, "u64"))
+        elif isinstance(base, Symbol):
+            source = self._symbol_value(base, "u64")
+        else:
+            source = self.source(base, "u64" if self.slot(base).bits == 64 else "u32")
+
+        def bind(state: State) -> Callable[[Selection], Array]:
+            values = source(state)
+            if values.dtype == np.uint64:
+                values = values.view(dtype)
+            if not operand.offset and values.dtype == dtype:
+                return lambda sel: sel.pick(values)
+            return lambda sel: np.add(sel.pick(values), offset, dtype=dtype)
+
+        return bind
+
+
+def _special(name: str, dtype: type[np.generic]) -> Source:
+    return lambda state: state.special(name, SPECIALS[name]).astype(dtype)
+
+
+def _fill(value: np.generic[Any], state: State) -> Array:
+    return np.broadcast_to(np.array([value]), (state.threads,))
+
+
+def constant(value: np.generic[Any]) -> Source:
+    """The same value for every thread."""
+    return lambda state: _fill(value, state)
+
+
+def describe(operand: Operand) -> str:
+    """An operand as it is written."""
+    match operand:
+        case Immediate():
+            return operand.text
+        case Not():
+            return f"!{operand.register.name}"
+        case Address():
+            return f"[{describe(operand.base)}{operand.offset:+d}]" if operand.offset else f"[{describe(operand.base)}]"
+        case Vector():
+            return "{" + ", ".join(map(describe, operand.items)) + "}"
+        case Register() | Symbol():
+            return operand.name
+        case _:
+            return f"{describe(operand.first)}|{describe(operand.second)}"
+
+
+# Actions of elementwise instructions
+
+Function: TypeAlias = Callable[..., Any]
+
+
+def elementwise(function: Function, dest: Source, *sources: Source) -> Action:
+    """dest = function(*sources) for each selected thread. Others may be computed too, but are not written."""
+
+    def bind(state: State) -> Step:
+        out = dest(state)
+        values = [source(state) for source in sources]
+        whole = _whole(function, out, values)
+
+        def step(sel: Selection) -> None:
+            if sel.mask is None:
+                whole()
+            elif sel.sparse:
+                out[sel.lanes] = function(*[v[sel.lanes] for v in values])
+            else:
+                np.copyto(out, function(*values), where=sel.mask, casting="unsafe")
+
+        return step
+
+    return bind
+
+
+def _whole(function: Function, out: Array, values: list[Array]) -> Callable[[], None]:
+    """The operation on all threads, with as little around it as possible."""
+    kinds = [v.dtype for v in values]
+    if isinstance(function, np.ufunc) and all(k == out.dtype for k in kinds):
+        operands = (*values, out)
+        return lambda: function(*operands)
+    if len(values) == 1:
+        (only,) = values
+        return lambda: np.copyto(out, function(only), casting="unsafe")
+    return lambda: np.copyto(out, function(*values), casting="unsafe")
+
+
+def several(function: Callable[..., tuple[Any, ...]], dests: Sequence[Source], *sources: Source) -> Action:
+    """The same with several results, all computed before any is written."""
+
+    def bind(state: State) -> Step:
+        outs = [dest(state) for dest in dests]
+        values = [source(state) for source in sources]
+
+        def step(sel: Selection) -> None:
+            results = function(*[sel.pick(v) for v in values])
+            for out, result in zip(outs, results, strict=True):
+                sel.put(out, result)
+
+        return step
+
+    return bind
+
+
+def identity(value: Array) -> Array:
+    """What a move computes."""
+    return value
+
+
+# The table
+
+Decoder: TypeAlias = Callable[[Context, Modifiers], Action]
+
+TABLE: dict[str, Decoder] = {}
+"""By the first word of the opcode."""
+
+
+def opcode(*roots: str) -> Callable[[Decoder], Decoder]:
+    """Enters a decoder in the table."""
+
+    def enter(decoder: Decoder) -> Decoder:
+        for root in roots:
+            if root in TABLE:
+                raise ValueError(f"two decoders for {root}")
+            TABLE[root] = decoder
+        return decoder
+
+    return enter
+
+
+def decode(context: Context) -> Action:
+    """What an instruction does, its guard aside.
+
+    Raises:
+        DecodeError: if it is not supported or not well formed.
+    """
+    modifiers = Modifiers(context.instruction.opcode)
+    decoder = TABLE.get(modifiers.root)
+    if decoder is None:
+        raise DecodeError(f"instruction {context.instruction.opcode} is not supported")
+    action = decoder(context, modifiers)
+    modifiers.done()
+    return action

@@ -1,0 +1,220 @@
+"""Floating-point instructions: PTX ISA 9.7.3 and 9.7.4.
+
+add, sub, mul, fma, div.rn, sqrt.rn and rcp.rn are correctly rounded. What the ISA calls approximate (ex2, lg2, sin,
+cos, tanh, rsqrt, and the .approx and .full forms) is computed to full precision and rounded once: it lies within the
+ISA's bound, but its last bits are not always the silicon's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from . import floats
+from .decode import Context, Modifiers, elementwise, opcode, width_of
+from .state import Action, Array
+
+_SCALARS = ("f16", "bf16", "f32", "f64")
+_ALL = (*_SCALARS, "f16x2", "bf16x2")
+
+
+class _Form:
+    """The type and the common modifiers of a floating-point instruction."""
+
+    def __init__(self, m: Modifiers, *types: str) -> None:
+        self.type = m.last_type(types or _ALL)
+        self.ftz = m.flag("ftz")
+        self.saturate = m.flag("sat")
+        self.relu = m.flag("relu")
+        self.mode = m.one("rn", "rz", "rm", "rp") or "rn"
+
+    @property
+    def scalar(self) -> str:
+        """The type of one element."""
+        return self.type.removesuffix("x2")
+
+    @property
+    def word(self) -> str:
+        return f"b{width_of(self.type)}"
+
+    def plain(self) -> bool:
+        """Whether numpy's own f32 or f64 arithmetic is all there is to it."""
+        return self.type in ("f32", "f64") and self.mode == "rn" and not (self.ftz or self.saturate or self.relu)
+
+    def read(self, words: Array) -> Array:
+        """Values as f64."""
+        values = floats.value(words, self.scalar)
+        return floats.flush(values, self.scalar) if self.ftz else values
+
+    def write(self, exact: Array) -> Array:
+        """Words of the result."""
+        words = floats.rounded(exact, self.scalar, self.mode)
+        if self.ftz or self.saturate or self.relu:
+            words = floats.rounded(self._bounded(floats.value(words, self.scalar)), self.scalar)
+        return words
+
+    def _bounded(self, values: Array) -> Array:
+        if self.ftz:
+            values = floats.flush(values, self.scalar)
+        if self.saturate:
+            values = np.where(values != values, 0.0, np.minimum(floats.larger(values, np.zeros_like(values)), 1.0))
+        return np.where(values < 0, 0.0, values) if self.relu else values
+
+    def over_words(self, function: Callable[..., Array]) -> Callable[..., Array]:
+        """A function of f64 values, exact or rounded to odd, as one of words."""
+
+        def on_words(*words: Array) -> Array:
+            return self.write(function(*map(self.read, words)))
+
+        return floats.halves(on_words) if self.type.endswith("x2") else on_words
+
+    def action(self, ctx: Context, function: Callable[..., Array], sources: int, *, exact: bool = True) -> Action:
+        """d = function(...) on values; `exact` says that f64 results are exact or rounded to odd for every type."""
+        if self.type == "f64" and (self.mode != "rn" or not exact):
+            ctx.fail("directed rounding of .f64 is not supported")
+        d, *operands = ctx.take(1 + sources)
+        inputs = [ctx.source(o, self.type) for o in operands]
+        if self.type in ("f32", "f64"):
+            inputs = [_as_words(i, self.type) for i in inputs]
+        return elementwise(self.over_words(function), _as_words(ctx.dest(d, self.type), self.type), *inputs)
+
+
+def _as_words(source: Callable[..., Array], type: str) -> Callable[..., Array]:
+    word = np.dtype(f"u{width_of(type) // 8}")
+    return lambda state: source(state).view(word)
+
+
+def _native(ctx: Context, form: _Form, function: Callable[..., Array], sources: int) -> Action:
+    """f32 and f64 to nearest, by numpy's own arithmetic."""
+    type = form.type
+    word = floats.WORDS[type]
+
+    def compute(*values: Array) -> Array:
+        result = function(*values)
+        bad = result != result
+        if bad.any():
+            result.view(word)[bad] = floats.NAN[type]
+        return result
+
+    d, *operands = ctx.take(1 + sources)
+    return elementwise(compute, ctx.dest(d, type), *(ctx.source(o, type) for o in operands))
+
+
+_BINARY = {
+    "add": (np.add, floats.sum_odd),
+    "sub": (np.subtract, lambda a, b: floats.sum_odd(a, -b)),
+    "mul": (np.multiply, np.multiply),
+}
+
+
+def binary(ctx: Context, m: Modifiers) -> Action:
+    """`add`, `sub`, `mul`."""
+    form = _Form(m)
+    native, exact = _BINARY[m.root]
+    return _native(ctx, form, native, 2) if form.plain() else form.action(ctx, exact, 2)
+
+
+@opcode("fma")
+def fma(ctx: Context, m: Modifiers) -> Action:
+    """a * b + c, rounded once."""
+    form = _Form(m)
+    if form.plain():
+        return _native(ctx, form, floats.fma32 if form.type == "f32" else floats.fma64, 3)
+    return form.action(ctx, floats.fma_odd, 3, exact=form.type != "f64")
+
+
+def divide(ctx: Context, m: Modifiers) -> Action:
+    """`div`: .rn is exact; .approx and .full are computed the same way."""
+    rough = m.one("approx", "full")
+    form = _Form(m, "f32", "f64")
+    if form.mode != "rn":
+        ctx.fail(f"rounding .{form.mode} is not supported; .rn, .approx and .full are")
+    if form.plain():
+        return _native(ctx, form, np.divide, 2)
+    return _flushed(ctx, form, np.divide, 2) if form.ftz or rough else ctx.fail("modifiers are not supported")
+
+
+def _flushed(ctx: Context, form: _Form, function: Callable[..., Array], sources: int) -> Action:
+    """A correctly rounded f32 operation whose operands and result are flushed."""
+    type = form.type
+
+    def compute(*values: Array) -> Array:
+        result = function(*(floats.flush(v, type) for v in values))
+        return floats.canonical(floats.flush(result, type).view(floats.WORDS[type]), result, type)
+
+    d, *operands = ctx.take(1 + sources)
+    return elementwise(compute, _as_words(ctx.dest(d, type), type), *(ctx.source(o, type) for o in operands))
+
+
+def minimum_maximum(ctx: Context, m: Modifiers) -> Action:
+    """`min`, `max`: of a number and a NaN, the number; with `.NaN`, a NaN."""
+    form, nan = _Form(m), m.flag("NaN")
+    pick = floats.smaller if m.root == "min" else floats.larger
+
+    def chosen(a: Array, b: Array) -> Array:
+        result = pick(a, b)
+        return np.where((a != a) | (b != b), np.nan, result) if nan else result
+
+    return form.action(ctx, chosen, 2)
+
+
+def absolute_negative(ctx: Context, m: Modifiers) -> Action:
+    """`abs`, `neg`: of the sign bit alone, but for .ftz."""
+    form = _Form(m)
+    if form.ftz:
+        return form.action(ctx, np.abs if m.root == "abs" else np.negative, 1)
+    sign = sum(1 << n for n in range(15, width_of(form.type), 16)) if form.type.endswith("x2") else 0
+    sign = sign or 1 << (width_of(form.type) - 1)
+    d, a = ctx.take(2)
+    source, dest = _as_words(ctx.source(a, form.type), form.type), _as_words(ctx.dest(d, form.type), form.type)
+
+    def flip(words: Array) -> Array:
+        kind = words.dtype.type
+        return words ^ kind(sign) if m.root == "neg" else words & ~kind(sign)
+
+    return elementwise(flip, dest, source)
+
+
+@opcode("copysign")
+def copysign(ctx: Context, m: Modifiers) -> Action:
+    """The sign of a with the magnitude of b."""
+    type = m.type("f32", "f64")
+    d, a, b = ctx.take(3)
+    return elementwise(lambda x, y: np.copysign(y, x), ctx.dest(d, type), ctx.source(a, type), ctx.source(b, type))
+
+
+def _log2(x: Array) -> Array:
+    return np.log2(x)
+
+
+_FUNCTIONS: dict[str, tuple[Callable[[Array], Array], tuple[str, ...]]] = {
+    "ex2": (np.exp2, ("f32", "f16", "f16x2", "bf16", "bf16x2")),
+    "lg2": (_log2, ("f32",)),
+    "sin": (np.sin, ("f32",)),
+    "cos": (np.cos, ("f32",)),
+    "tanh": (np.tanh, ("f32", "f16", "f16x2", "bf16", "bf16x2")),
+    "rsqrt": (lambda x: 1.0 / np.sqrt(x), ("f32", "f64")),
+}
+
+
+@opcode(*_FUNCTIONS)
+def approximate(ctx: Context, m: Modifiers) -> Action:
+    """Functions the ISA defines up to a bound."""
+    function, types = _FUNCTIONS[m.root]
+    m.one("approx") or ctx.fail("expected .approx")
+    return _Form(m, *types).action(ctx, function, 1)
+
+
+_ROOTS = {"rcp": np.reciprocal, "sqrt": np.sqrt}
+
+
+@opcode(*_ROOTS)
+def root(ctx: Context, m: Modifiers) -> Action:
+    """`rcp`, `sqrt`: .rn is exact, and .approx is computed the same way."""
+    m.one("approx")
+    form = _Form(m, "f32", "f64")
+    if form.mode != "rn":
+        ctx.fail(f"rounding .{form.mode} is not supported; .rn and .approx are")
+    function = _ROOTS[m.root]
+    return _native(ctx, form, function, 1) if form.plain() else _flushed(ctx, form, function, 1)

@@ -1,0 +1,213 @@
+"""Floating-point arithmetic with one rounding, on arrays of words.
+
+Results are formed in f64, exactly or rounded to odd (the last bit is set where something was cut off), and rounded
+once to the result's format: with 53 bits that is the same as rounding the exact result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
+
+MODES = ("rn", "rna", "rz", "rm", "rp")
+WORDS = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}
+NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FF8000000000000}
+SMALLEST_NORMAL = {"f16": 2.0**-14, "bf16": 2.0**-126, "f32": 2.0**-126, "f64": 2.0**-1022}
+
+_TIE_MASK = np.uint64(0x1FFFFFFF)
+_TIE = np.uint64(0x10000000)
+
+
+def value(words: Array, type: str) -> Array:
+    """The values of words of a type, as f64."""
+    if type == "f64":
+        return words.view(np.float64)
+    return single(words, type).astype(np.float64)
+
+
+def single(words: Array, type: str) -> Array:
+    """The values of words of f16, bf16 or f32, as f32."""
+    if type == "f16":
+        return words.view(np.float16).astype(np.float32)
+    if type == "bf16":
+        return (words.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return words.view(np.float32)
+
+
+def rounded(exact: Array, type: str, mode: str = "rn") -> Array:
+    """Words of `type` for f64 values that are exact or rounded to odd. NaN is the machine's own."""
+    if type == "f64":
+        return canonical(exact.view(np.uint64), exact, type)
+    if mode == "rn":
+        words = _nearest(exact, type)
+    else:
+        words = _directed(exact, type, mode)
+    return canonical(words, exact, type)
+
+
+def canonical(words: Array, values: Array, type: str) -> Array:
+    """Replaces NaNs by the one the machine writes."""
+    bad = values != values
+    if bad.any():
+        words = np.where(bad, WORDS[type](NAN[type]), words)
+    return words
+
+
+def _nearest(exact: Array, type: str) -> Array:
+    if type == "f16":
+        return exact.astype(np.float16).view(np.uint16)
+    if type == "f32":
+        return exact.astype(np.float32).view(np.uint32)
+    words = _to_odd_single(exact)
+    even = (words >> np.uint32(16)) & np.uint32(1)
+    return ((words + np.uint32(0x7FFF) + even) >> np.uint32(16)).astype(np.uint16)
+
+
+def _to_odd_single(exact: Array) -> Array:
+    """f32 words, cut toward zero, the last bit set where something was cut off."""
+    words = _directed(exact, "f32", "rz")
+    inexact = words.view(np.float32).astype(np.float64) != exact
+    return np.where(np.isfinite(exact) & inexact, words | np.uint32(1), words)
+
+
+def _directed(exact: Array, type: str, mode: str) -> Array:
+    """Starts at the nearest value and steps over by one place where that lies on the wrong side."""
+    words = _nearest(exact, type)
+    if mode == "rna":
+        return _ties_away(exact, words, type)
+    near = value(words, type)
+    wrong = {
+        "rz": np.abs(near) > np.abs(exact),
+        "rm": near > exact,
+        "rp": near < exact,
+    }[mode]
+    outward = np.abs(near) < np.abs(exact)
+    step = np.where(outward, WORDS[type](1), WORDS[type](-1 & int(np.iinfo(WORDS[type]).max)))
+    return np.where(wrong, words + step, words)
+
+
+def _ties_away(exact: Array, words: Array, type: str) -> Array:
+    near, next_ = value(words, type), value(words + WORDS[type](1), type)
+    tie = (np.abs(near) < np.abs(exact)) & (np.abs(exact - near) == np.abs(next_ - exact))
+    return np.where(tie, words + WORDS[type](1), words)
+
+
+def odd(result: Array, error: Array) -> Array:
+    """Rounded to odd: `result` was rounded to nearest, and `error` is what it lacks."""
+    inexact = (error < 0) | (error > 0)
+    words = result.view(np.int64)
+    fix = inexact & (words & 1 == 0)
+    if not fix.any():
+        return result
+    step = np.where((error > 0) == (result > 0), 1, -1)
+    return np.where(fix, words + step, words).view(np.float64)
+
+
+def sum_odd(a: Array, b: Array) -> Array:
+    """a + b in f64, rounded to odd."""
+    total = a + b
+    part = total - a
+    return odd(total, (a - (total - part)) + (b - part))
+
+
+def fma_odd(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c, rounded to odd, for operands of at most 26 bits and the exponents of f32."""
+    return sum_odd(a * b, c)
+
+
+def fma32(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c of f32, rounded once to nearest.
+
+    Rounding to f64 first does harm only where that gives a tie between two f32 values, or a subnormal one.
+    """
+    total = a.astype(np.float64) * b + c
+    result = total.astype(np.float32)
+    doubtful = ((total.view(np.uint64) & _TIE_MASK) == _TIE) | (np.abs(total) < 2.0**-125)
+    if doubtful.any():
+        where = np.flatnonzero(doubtful)
+        operands = [np.broadcast_to(v, total.shape)[where].astype(np.float64) for v in (a, b, c)]
+        result[where] = fma_odd(*operands).astype(np.float32)
+    return result
+
+
+def fma64(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c of f64, rounded once to nearest: exact products by splitting; extreme exponents as fractions."""
+    low, upper = 2.0**-400, 2.0**400
+    sizes = [np.abs(v) for v in (a, b, c)]
+    plain = np.logical_and.reduce([(s > low) & (s < upper) for s in sizes[:2]])
+    plain &= (sizes[2] == 0) | ((sizes[2] > low * low) & (sizes[2] < upper))
+    result = a * b + c
+    if plain.any():
+        result[plain] = _fma64(a[plain], b[plain], c[plain])
+    odd_ones = np.isfinite(a) & np.isfinite(b) & np.isfinite(c) & ~plain
+    for i in np.flatnonzero(odd_ones):
+        result[i] = _fma_exact(float(a[i]), float(b[i]), float(c[i]))
+    return result
+
+
+def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """Product and its error (Dekker, Veltkamp)."""
+    product = a * b
+    halves: list[tuple[Array, Array]] = []
+    for x in (a, b):
+        scaled = x * 134217729.0
+        upper = scaled - (scaled - x)
+        halves.append((upper, x - upper))
+    (ah, al), (bh, bl) = halves
+    return product, al * bl - (((product - ah * bh) - al * bh) - ah * bl)
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _fma64(a: Array, b: Array, c: Array) -> Array:
+    """Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums" (2008)."""
+    upper, low = _two_product(a, b)
+    first, rest = _two_sum(c, low)
+    total, error = _two_sum(upper, first)
+    return total + sum_odd(error, rest)
+
+
+def _fma_exact(a: float, b: float, c: float) -> float:
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return a * b + c if a * b == 0 else 0.0
+    try:
+        return exact.numerator / exact.denominator
+    except OverflowError:
+        return float("inf") if exact > 0 else float("-inf")
+
+
+def flush(values: Array, type: str) -> Array:
+    """Subnormal values as zeros of their sign."""
+    return np.where(np.abs(values) < SMALLEST_NORMAL[type], np.copysign(values.dtype.type(0), values), values)
+
+
+def smaller(a: Array, b: Array) -> Array:
+    """The smaller value, -0 below +0; the other one where one is a NaN."""
+    return np.where((a == b) & np.signbit(a), a, np.fmin(a, b))
+
+
+def larger(a: Array, b: Array) -> Array:
+    """The larger value, +0 above -0; the other one where one is a NaN."""
+    return np.where((a == b) & ~np.signbit(a), a, np.fmax(a, b))
+
+
+def halves(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A function of 16-bit words, on both halves of 32-bit words."""
+
+    def packed(*words: Array) -> Array:
+        low = function(*[w.astype(np.uint16) for w in words])
+        upper = function(*[(w >> np.uint32(16)).astype(np.uint16) for w in words])
+        return low.astype(np.uint32) | upper.astype(np.uint32) << np.uint32(16)
+
+    return packed

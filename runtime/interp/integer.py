@@ -1,0 +1,254 @@
+"""Integer arithmetic: PTX ISA 9.7.1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .decode import INTEGERS, Context, Function, Modifiers, elementwise, opcode, width_of
+from .state import Action, Array
+
+_HALF = np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+
+
+def integer_type(m: Modifiers) -> str:
+    """The type of an integer instruction, removed from its modifiers."""
+    return m.last_type(INTEGERS)
+
+
+def unsigned(type: str) -> str:
+    """The unsigned type of the same width: wrapping arithmetic does not depend on the sign."""
+    return f"u{width_of(type)}"
+
+
+def binary(ctx: Context, type: str, function: Function) -> Action:
+    """d = function(a, b), all of one type."""
+    d, a, b = ctx.take(3)
+    return elementwise(function, ctx.dest(d, type), ctx.source(a, type), ctx.source(b, type))
+
+
+def unary(ctx: Context, type: str, function: Function) -> Action:
+    """d = function(a), both of one type."""
+    d, a = ctx.take(2)
+    return elementwise(function, ctx.dest(d, type), ctx.source(a, type))
+
+
+def add_sub(ctx: Context, m: Modifiers, function: np.ufunc) -> Action:
+    """`add` and `sub` of integers; `.sat` exists for s32 only."""
+    type = integer_type(m)
+    if type == "s32" and m.flag("sat"):
+        return binary(ctx, type, lambda a, b: _saturate(function(a.astype(np.int64), b)))
+    return binary(ctx, unsigned(type), function)
+
+
+def _saturate(value: Array) -> Array:
+    return np.clip(value, -(2**31), 2**31 - 1).astype(np.int32)
+
+
+def high(a: Array, b: Array) -> Array:
+    """The upper half of the product of two integers."""
+    if a.dtype.itemsize < 8:
+        bits = a.dtype.itemsize * 8
+        wide = np.dtype(f"{a.dtype.kind}{bits // 4}")
+        return ((a.astype(wide) * b.astype(wide)) >> bits).astype(a.dtype)
+    if a.dtype == np.uint64:
+        return _high64(a, b)
+    x, y = a.view(np.uint64), b.view(np.uint64)
+    correction = np.where(a < 0, y, np.uint64(0)) + np.where(b < 0, x, np.uint64(0))
+    return (_high64(x, y) - correction).view(np.int64)
+
+
+def _high64(a: Array, b: Array) -> Array:
+    a0, a1, b0, b1 = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
+    middle = a1 * b0 + (a0 * b0 >> _HALF)
+    other = a0 * b1 + (middle & _LOW)
+    return a1 * b1 + (middle >> _HALF) + (other >> _HALF)
+
+
+def wide(type: str) -> tuple[str, Callable[[Array, Array], Array]]:
+    """The type twice as wide as `type`, and the exact product in it."""
+    result = f"{type[0]}{width_of(type) * 2}"
+    dtype = np.dtype(f"{'i' if type[0] == 's' else 'u'}{width_of(type) // 4}")
+    return result, lambda a, b: np.multiply(a, b, dtype=dtype)
+
+
+@opcode("mul24")
+def mul24(ctx: Context, m: Modifiers) -> Action:
+    """The low 32 bits of the product of 24-bit numbers."""
+    m.one("lo") or ctx.fail("only mul24.lo is supported")
+    type = m.type("u32", "s32")
+    return binary(ctx, type, lambda a, b: (a << 8 >> 8) * (b << 8 >> 8))
+
+
+def multiply(ctx: Context, m: Modifiers) -> Action:
+    """`mul.lo`, `mul.hi`, `mul.wide` of integers."""
+    type, part = integer_type(m), m.one("lo", "hi", "wide")
+    if part == "lo":
+        return binary(ctx, unsigned(type), np.multiply)
+    if part == "hi":
+        return binary(ctx, type, high)
+    if part != "wide" or width_of(type) == 64:
+        ctx.fail("expected .lo, .hi or, for types of 16 and 32 bits, .wide")
+    result, product = wide(type)
+    d, a, b = ctx.take(3)
+    return elementwise(product, ctx.dest(d, result), ctx.source(a, type), ctx.source(b, type))
+
+
+def multiply_add(ctx: Context, m: Modifiers) -> Action:
+    """`mad.lo`, `mad.hi`, `mad.wide` of integers."""
+    saturated = m.flag("sat")
+    type, part = integer_type(m), m.one("lo", "hi", "wide")
+    d, a, b, c = ctx.take(4)
+    result = type
+    if part == "lo" and not saturated:
+        type = result = unsigned(type)
+        product: Function = np.multiply
+    elif part == "hi":
+        product = high
+    elif part == "wide" and width_of(type) < 64 and not saturated:
+        result, product = wide(type)
+    else:
+        ctx.fail("expected .lo, .hi, .hi.sat or, for types of 16 and 32 bits, .wide")
+
+    def fused(x: Array, y: Array, z: Array) -> Array:
+        if saturated:
+            return _saturate(product(x, y).astype(np.int64) + z)
+        return product(x, y) + z
+
+    sources = (ctx.source(a, type), ctx.source(b, type), ctx.source(c, result))
+    return elementwise(fused, ctx.dest(d, result), *sources)
+
+
+def quotient(a: Array, b: Array) -> Array:
+    """Toward zero. Division by zero gives all ones, as the machine's own routine does."""
+    divisor = np.where(b == 0, b.dtype.type(1), b)
+    result = a // divisor if a.dtype.kind == "u" else (a - np.fmod(a, divisor)) // divisor
+    return np.where(b == 0, ~b, result)
+
+
+def remainder(a: Array, b: Array) -> Array:
+    """With the sign of the dividend; the dividend itself for a divisor of zero."""
+    return np.where(b == 0, a, np.fmod(a, np.where(b == 0, b.dtype.type(1), b)))
+
+
+@opcode("rem")
+def rem(ctx: Context, m: Modifiers) -> Action:
+    """Integer remainder."""
+    return binary(ctx, integer_type(m), remainder)
+
+
+def _count_leading_zeros(value: Array) -> Array:
+    bits = value.dtype.itemsize * 8
+    shift = 1
+    while shift < bits:
+        value = value | (value >> value.dtype.type(shift))
+        shift *= 2
+    return (bits - np.bitwise_count(value)).astype(np.uint32)
+
+
+def _count_ones(value: Array) -> Array:
+    return np.bitwise_count(value).astype(np.uint32)
+
+
+def _reverse(value: Array) -> Array:
+    bits = value.dtype.itemsize * 8
+    mask, shift = (1 << bits) - 1, bits // 2
+    kind = value.dtype.type
+    while shift:
+        mask ^= (mask << shift) & ((1 << bits) - 1)
+        value = ((value >> kind(shift)) & kind(mask)) | ((value & kind(mask)) << kind(shift))
+        shift //= 2
+    return value
+
+
+@opcode("popc", "clz")
+def count_bits(ctx: Context, m: Modifiers) -> Action:
+    """Counts of ones and of leading zeros: a 32-bit result."""
+    type = m.type("b32", "b64")
+    d, a = ctx.take(2)
+    function = _count_ones if m.root == "popc" else _count_leading_zeros
+    return elementwise(function, ctx.dest(d, "u32"), ctx.source(a, type))
+
+
+@opcode("brev")
+def brev(ctx: Context, m: Modifiers) -> Action:
+    """Bits in reverse order."""
+    return unary(ctx, m.type("b32", "b64"), _reverse)
+
+
+@opcode("bfind")
+def bfind(ctx: Context, m: Modifiers) -> Action:
+    """The position of the leading bit that is not a sign bit; all ones if there is none."""
+    as_shift = m.one("shiftamt")
+    type = m.type("u32", "s32", "u64", "s64")
+    bits = width_of(type)
+    word = np.uint32 if bits == 32 else np.uint64
+    d, a = ctx.take(2)
+
+    def find(value: Array) -> Array:
+        plain = np.where(value < 0, ~value, value).astype(word)
+        zeros = _count_leading_zeros(plain)
+        place = zeros if as_shift else np.uint32(bits - 1) - zeros
+        return np.where(plain == 0, np.uint32(0xFFFFFFFF), place)
+
+    return elementwise(find, ctx.dest(d, "u32"), ctx.source(a, type))
+
+
+def _field(start: Array, length: Array) -> tuple[Array, Array]:
+    """Only the low 8 bits of a position and a length count."""
+    return (start & np.uint32(0xFF)).astype(np.uint64), (length & np.uint32(0xFF)).astype(np.uint64)
+
+
+def _ones(length: Array) -> Array:
+    """Words of `length` low ones."""
+    one = np.uint64(1)
+    return (one << length) - one
+
+
+@opcode("bfe")
+def bfe(ctx: Context, m: Modifiers) -> Action:
+    """Bit field extract: beyond the operand's top bit, the sign (or zero) goes on."""
+    type = m.type("u32", "s32", "u64", "s64")
+    bits = width_of(type)
+    d, a, b, c = ctx.take(4)
+
+    def extract(value: Array, start: Array, length: Array) -> Array:
+        start, length = _field(start, length)
+        if type[0] == "u":
+            return value.astype(np.uint64) >> start & _ones(length)
+        shifted = value.astype(np.int64) >> np.minimum(start, np.uint64(63)).astype(np.int64)
+        top = np.minimum(length, np.uint64(bits))
+        left = np.uint64(64) - top
+        kept = (shifted.view(np.uint64) << left).view(np.int64) >> np.minimum(left, np.uint64(63)).astype(np.int64)
+        return np.where(top == 0, 0, kept)
+
+    return elementwise(extract, ctx.dest(d, type), ctx.source(a, type), ctx.source(b, "u32"), ctx.source(c, "u32"))
+
+
+@opcode("bfi")
+def bfi(ctx: Context, m: Modifiers) -> Action:
+    """Bit field insert: the low bits of a into b."""
+    type = m.type("b32", "b64")
+    f, a, b, c, d = ctx.take(5)
+
+    def insert(field: Array, into: Array, start: Array, length: Array) -> Array:
+        start, length = _field(start, length)
+        mask = _ones(length) << start
+        return (into & ~mask) | ((field.astype(np.uint64) << start) & mask)
+
+    sources = (ctx.source(a, type), ctx.source(b, type), ctx.source(c, "u32"), ctx.source(d, "u32"))
+    return elementwise(insert, ctx.dest(f, type), *sources)
+
+
+def minimum_maximum(ctx: Context, m: Modifiers) -> Action:
+    """`min` and `max` of integers."""
+    return binary(ctx, integer_type(m), np.minimum if m.root == "min" else np.maximum)
+
+
+def absolute_negative(ctx: Context, m: Modifiers) -> Action:
+    """`abs` and `neg` of signed integers; the least integer stays itself."""
+    function: Any = np.abs if m.root == "abs" else np.negative
+    return unary(ctx, m.type("s16", "s32", "s64"), function)

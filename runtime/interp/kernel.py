@@ -1,0 +1,198 @@
+"""A kernel decoded: a flat list of actions, with what it needs of registers and memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ...dialect.ptx.syntax import Function, Instruction, Label, RegDecl, Register, Scope, Statement, Variable
+from . import arithmetic, control, convert, copies, logic, matrix, warps
+from .decode import TABLE, Context, Layout, Names, Place, Slot, decode, width_of
+from .errors import DecodeError, InterpreterError
+from .numerics import Arithmetic
+from .state import Action
+
+_FAMILIES = (arithmetic, control, convert, copies, logic, matrix, warps)
+"""The modules that fill the table of opcodes, by being imported."""
+
+_BYTES = re.compile(r"[a-z]+(\d+)(x2)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """One instruction: what it does, and under which predicate."""
+
+    source: Instruction
+    action: Action
+    guard: Slot | None
+    negated: bool
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A decoded kernel. `block_limit` and `block_required` are what `.maxntid` and `.reqntid` say."""
+
+    name: str
+    file: str
+    layout: Layout
+    code: tuple[Decoded, ...]
+    block_limit: int | None
+    block_required: tuple[int, ...] | None
+
+    @property
+    def multiplies_matrices(self) -> bool:
+        return any(d.source.opcode.startswith("mma") for d in self.code)
+
+
+def size_of(variable: Variable) -> tuple[int, int]:
+    """Bytes and alignment of a variable; an array of unknown size has none.
+
+    Raises:
+        DecodeError: for a type whose size is not known.
+    """
+    match = _BYTES.fullmatch(variable.type)
+    if match is None:
+        raise DecodeError(f"variable '{variable.name}' has type .{variable.type}, which is not supported")
+    element = int(match[1]) * (2 if match[2] else 1) // 8 * variable.vector
+    count = 1 if variable.count is None else variable.count
+    return element * count, variable.align or element
+
+
+def align(offset: int, alignment: int) -> int:
+    """The next multiple."""
+    return -(-offset // alignment) * alignment
+
+
+class KernelDecoder:
+    """Decodes one function. Module-level shared variables take space when they are first declared to it."""
+
+    def __init__(self, function: Function, names: Names, file: str, target: str, core: Arithmetic | None) -> None:
+        self.function = function
+        self.file = file
+        self.target = target
+        self.core = core
+        self.layout = Layout()
+        self.module_names = names
+        self.flat: list[tuple[Instruction, Names]] = []
+
+    def decode(self, module: Mapping[str, Variable]) -> Kernel:
+        """Raises:
+        InterpreterError: at the first statement that cannot be run.
+        """
+        function, names = self.function, Names(self.module_names)
+        self._parameters(names)
+        for variable in module.values():
+            if variable.space.startswith("shared"):
+                self._variable(variable, names)
+        self._flatten(function.body or (), names)
+        end = Instruction("ret", (), line=function.line, column=1)
+        code = [self._instruction(i, n, pc) for pc, (i, n) in enumerate([*self.flat, (end, names)])]
+        limit, required = (self._dimensions(word) for word in (".maxntid", ".reqntid"))
+        return Kernel(
+            function.name,
+            self.file,
+            self.layout,
+            tuple(code),
+            _product(limit) if limit else None,
+            required,
+        )
+
+    def error(self, message: str, line: int, column: int = 1) -> InterpreterError:
+        return InterpreterError(f"{self.file}:{line}:{column}: error: {message} (kernel {self.function.name})")
+
+    def _dimensions(self, word: str) -> tuple[int, ...] | None:
+        for text in self.function.directives:
+            if text.startswith(word):
+                return tuple(int(n) for n in re.findall(r"\d+", text.removeprefix(word)))
+        return None
+
+    # Declarations
+
+    def _parameters(self, names: Names) -> None:
+        placed: list[tuple[Variable, int]] = []
+        end = 0
+        for variable in self.function.parameters:
+            size, alignment = self._size(variable)
+            offset = align(end, alignment)
+            placed.append((variable, offset))
+            names.places[variable.name] = Place("param", lambda _, at=offset: at)
+            end = offset + size
+        self.layout.parameters, self.layout.parameter_bytes = tuple(placed), end
+
+    def _size(self, variable: Variable) -> tuple[int, int]:
+        try:
+            return size_of(variable)
+        except DecodeError as error:
+            raise self.error(str(error), variable.line) from error
+
+    def _variable(self, variable: Variable, names: Names) -> None:
+        space = variable.space.partition("::")[0]
+        size, alignment = self._size(variable)
+        if space == "shared" and variable.linking == "extern":
+            names.places[variable.name] = Place("shared", lambda state: align(self.layout.shared, 128))
+        elif space == "shared":
+            offset = align(self.layout.shared, alignment)
+            self.layout.shared = offset + size
+            names.places[variable.name] = Place("shared", lambda _: offset)
+        elif space == "local":
+            offset = align(self.layout.local, alignment)
+            self.layout.local = offset + size
+            names.places[variable.name] = Place("local", lambda _: offset)
+        else:
+            raise self.error(f"a .{space} variable inside a function is not supported", variable.line)
+
+    def _registers(self, declared: RegDecl, names: Names) -> None:
+        try:
+            bits = 128 if declared.type == "b128" else width_of(declared.type)
+        except DecodeError as error:
+            raise self.error(str(error), declared.line) from error
+        for name in declared.names():
+            parts = [name] if declared.vector == 1 else [f"{name}.{part}" for part in "xyzw"[: declared.vector]]
+            for part in parts:
+                names.registers[part] = self.layout.slot(bits)
+
+    # Statements
+
+    def _flatten(self, body: tuple[Statement, ...], names: Names) -> None:
+        """Instructions one after the other, each with its scope; labels as numbers among them."""
+        for statement in body:
+            match statement:
+                case Instruction():
+                    self.flat.append((statement, names))
+                case Label():
+                    if statement.name in names.labels:
+                        raise self.error(f"label '{statement.name}' is defined twice", statement.line)
+                    names.labels[statement.name] = len(self.flat)
+                case RegDecl():
+                    self._registers(statement, names)
+                case Variable():
+                    self._variable(statement, names)
+                case Scope():
+                    self._flatten(statement.body, Names(names))
+                case _:
+                    pass
+
+    def _instruction(self, instruction: Instruction, names: Names, pc: int) -> Decoded:
+        context = Context(instruction, names, self.layout, pc, self.core, self.target)
+        try:
+            action = decode(context)
+            guard = instruction.guard
+            slot = context.slot(Register(guard.register)) if guard else None
+            if slot is not None and slot.bits != 1:
+                context.fail(f"the guard {guard.register if guard else ''} is not a predicate")
+            return Decoded(instruction, action, slot, bool(guard and guard.negated))
+        except DecodeError as error:
+            raise self.error(str(error), instruction.line, instruction.column) from error
+
+
+def _product(sizes: tuple[int, ...]) -> int:
+    result = 1
+    for size in sizes:
+        result *= size
+    return result
+
+
+def supported_opcodes() -> Iterator[str]:
+    """The first words of the opcodes that can be run."""
+    return iter(sorted(TABLE))

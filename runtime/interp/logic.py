@@ -1,0 +1,244 @@
+"""Logic and shifts (PTX ISA 9.7.8), byte permutation, comparison and selection (9.7.6), moves (9.7.9.3 and on)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...dialect.ptx.syntax import Not, Operand, Pair, Vector
+from .decode import (
+    BITS,
+    DTYPES,
+    FLOATS,
+    INTEGERS,
+    Context,
+    Function,
+    Modifiers,
+    elementwise,
+    identity,
+    opcode,
+    several,
+    width_of,
+)
+from .integer import binary, unary
+from .state import Action, Array
+
+_LOGIC = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+
+
+@opcode("and", "or", "xor")
+def logic(ctx: Context, m: Modifiers) -> Action:
+    """Bitwise, and of predicates."""
+    return binary(ctx, m.type("pred", "b16", "b32", "b64"), _LOGIC[m.root])
+
+
+@opcode("not")
+def invert(ctx: Context, m: Modifiers) -> Action:
+    """Complement."""
+    return unary(ctx, m.type("pred", "b16", "b32", "b64"), np.invert)
+
+
+@opcode("cnot")
+def cnot(ctx: Context, m: Modifiers) -> Action:
+    """1 for zero, 0 for anything else."""
+    return unary(ctx, m.type("b16", "b32", "b64"), lambda a: a == 0)
+
+
+@opcode("lop3")
+def lop3(ctx: Context, m: Modifiers) -> Action:
+    """Any function of three bits, by its truth table."""
+    m.type("b32")
+    d, a, b, c, table = ctx.take(5)
+    lut = ctx.integer(table)
+    if not 0 <= lut <= 255:
+        ctx.fail(f"expected a truth table from 0 to 255, got {lut}")
+
+    def combine(x: Array, y: Array, z: Array) -> Array:
+        result = np.zeros_like(x)
+        for row in range(8):
+            if lut >> row & 1:
+                result |= (x if row & 4 else ~x) & (y if row & 2 else ~y) & (z if row & 1 else ~z)
+        return result
+
+    return elementwise(combine, ctx.dest(d, "b32"), *(ctx.source(s, "b32") for s in (a, b, c)))
+
+
+@opcode("shl", "shr")
+def shift(ctx: Context, m: Modifiers) -> Action:
+    """Amounts from the width on give zeros or, for signed types, signs: as numpy's own shifts do."""
+    left = m.root == "shl"
+    type = m.type("b16", "b32", "b64") if left else m.type(*sorted(INTEGERS), "b16", "b32", "b64")
+    dtype, ufunc = DTYPES[type], np.left_shift if left else np.right_shift
+    d, a, b = ctx.take(3)
+    if width_of(type) == 32 and type[0] != "s":
+        return elementwise(ufunc, ctx.dest(d, type), ctx.source(a, type), ctx.source(b, "u32"))
+
+    def moved(value: Array, amount: Array) -> Array:
+        return ufunc(value, np.minimum(amount, np.uint32(64)).astype(dtype))
+
+    return elementwise(moved, ctx.dest(d, type), ctx.source(a, type), ctx.source(b, "u32"))
+
+
+@opcode("shf")
+def funnel(ctx: Context, m: Modifiers) -> Action:
+    """Funnel shift of the 64 bits {b, a}."""
+    left = (m.one("l", "r") or ctx.fail("expected .l or .r")) == "l"
+    wrap = (m.one("wrap", "clamp") or ctx.fail("expected .wrap or .clamp")) == "wrap"
+    m.type("b32")
+    d, a, b, c = ctx.take(4)
+
+    def shifted(low: Array, upper: Array, amount: Array) -> Array:
+        both = (upper.astype(np.uint64) << np.uint64(32)) | low
+        n = (amount & np.uint32(31) if wrap else np.minimum(amount, np.uint32(32))).astype(np.uint64)
+        return (both << n) >> np.uint64(32) if left else both >> n
+
+    return elementwise(shifted, ctx.dest(d, "b32"), *(ctx.source(s, "u32") for s in (a, b, c)))
+
+
+@opcode("prmt")
+def prmt(ctx: Context, m: Modifiers) -> Action:
+    """Picks bytes from two registers; bit 3 of a selector spreads the byte's sign."""
+    m.type("b32")
+    d, a, b, c = ctx.take(4)
+
+    def permute(low: Array, upper: Array, selectors: Array) -> Array:
+        both = (upper.astype(np.uint64) << np.uint64(32)) | low
+        result = np.zeros_like(both)
+        for i in range(4):
+            selector = (selectors >> np.uint32(4 * i)).astype(np.uint64)
+            byte = both >> ((selector & np.uint64(7)) * np.uint64(8)) & np.uint64(0xFF)
+            sign = np.where(byte & np.uint64(0x80), np.uint64(0xFF), np.uint64(0))
+            result |= np.where(selector & np.uint64(8), sign, byte) << np.uint64(8 * i)
+        return result
+
+    return elementwise(permute, ctx.dest(d, "b32"), *(ctx.source(s, "u32") for s in (a, b, c)))
+
+
+# Comparison
+
+_COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal}
+_COMPARE |= {"gt": np.greater, "ge": np.greater_equal}
+_UNSIGNED = {"lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal}
+
+
+def _comparison(ctx: Context, word: str, type: str) -> Function:
+    """The comparison a word names for a type."""
+    if type not in ("f16", "f32", "f64", "bf16"):
+        found = _COMPARE.get(word) or (_UNSIGNED.get(word) if type[0] in "ub" else None)
+        if found is None or (type[0] == "b" and word not in ("eq", "ne")):
+            ctx.fail(f"comparison .{word} is not defined for .{type}")
+        return found
+    ordered = {"num": lambda a, b: (a == a) & (b == b), "nan": lambda a, b: (a != a) | (b != b)}
+    if word in ordered:
+        return ordered[word]
+    if word == "ne":
+        return lambda a, b: (a != b) & (a == a) & (b == b)
+    if word in _COMPARE:
+        return _COMPARE[word]
+    if word[-1:] == "u" and word[:-1] in _COMPARE:
+        compare = _COMPARE[word[:-1]]
+        return lambda a, b: compare(a, b) | (a != a) | (b != b)
+    ctx.fail(f"comparison .{word} is not defined for .{type}")
+
+
+def _widen(function: Function, type: str) -> Function:
+    """A comparison of bf16 words, on their values."""
+    if type != "bf16":
+        return function
+    return lambda a, b: function(_bf16(a), _bf16(b))
+
+
+def _bf16(words: Array) -> Array:
+    return (words.astype(np.uint32) << 16).view(np.float32)
+
+
+def _targets(operand: Operand) -> tuple[Operand, Operand | None]:
+    return (operand.first, operand.second) if isinstance(operand, Pair) else (operand, None)
+
+
+@opcode("setp")
+def setp(ctx: Context, m: Modifiers) -> Action:
+    """Compares; the result, and its complement, may be combined with a predicate."""
+    m.drop("ftz")
+    type = m.last_type((INTEGERS | BITS | FLOATS) - {"b8", "f16x2", "bf16x2"})
+    word, combine = (m.words.pop(0) if m.words else ""), m.one("and", "or", "xor")
+    compare = _widen(_comparison(ctx, word, type), type)
+    first, a, b, *rest = ctx.take(4 if combine else 3)
+    p, q = _targets(first)
+    sources = [ctx.source(a, type), ctx.source(b, type)]
+    if not combine and q is None:
+        return elementwise(compare, ctx.dest(p, "pred"), *sources)
+    negated = False
+    if combine:
+        source, negated = ctx.predicate(rest[0])
+        sources.append(source)
+    merge = _LOGIC.get(combine)
+
+    def results(x: Array, y: Array, *other: Array) -> tuple[Array, ...]:
+        holds = compare(x, y)
+        both = (holds, ~holds)
+        if merge is not None:
+            with_ = ~other[0] if negated else other[0]
+            both = (merge(both[0], with_), merge(both[1], with_))
+        return both if q is not None else both[:1]
+
+    dests = [ctx.dest(t, "pred") for t in (p, q) if t is not None]
+    return several(results, dests, *sources)
+
+
+@opcode("selp")
+def selp(ctx: Context, m: Modifiers) -> Action:
+    """a if the predicate holds, else b."""
+    type = m.type(*sorted(INTEGERS | (BITS - {"b8"})), "f32", "f64")
+    d, a, b, p = ctx.take(4)
+    condition, negated = ctx.predicate(p)
+    yes, no = (b, a) if negated else (a, b)
+    return elementwise(np.where, ctx.dest(d, type), condition, ctx.source(yes, type), ctx.source(no, type))
+
+
+# Moves
+
+
+@opcode("mov")
+def mov(ctx: Context, m: Modifiers) -> Action:
+    """A register, a constant, an address, or the parts of a wider register together."""
+    type = m.type(*(INTEGERS | BITS), "f16", "bf16", "f32", "f64", "f16x2", "bf16x2", "pred")
+    d, a = ctx.take(2)
+    if isinstance(d, Vector):
+        return _unpack(ctx, type, d, a)
+    if isinstance(a, Vector):
+        return _pack(ctx, type, d, a)
+    if isinstance(a, Not):
+        return elementwise(np.invert, ctx.dest(d, type), ctx.source(a.register, type))
+    return elementwise(identity, ctx.dest(d, type), ctx.source(a, type))
+
+
+def _part(ctx: Context, type: str, items: int) -> str:
+    bits = width_of(type) // items
+    if f"b{bits}" not in BITS:
+        ctx.fail(f"cannot split .{type} into {items} parts")
+    return f"b{bits}"
+
+
+def _unpack(ctx: Context, type: str, d: Vector, a: Operand) -> Action:
+    part = _part(ctx, type, len(d.items))
+    count, dtype = len(d.items), DTYPES[part]
+    word = f"b{width_of(type)}"
+
+    def split(value: Array) -> tuple[Array, ...]:
+        parts = np.ascontiguousarray(value).view(dtype).reshape(-1, count)
+        return tuple(parts[:, i].copy() for i in range(count))
+
+    return several(split, [ctx.dest(item, part) for item in d.items], ctx.source(a, word))
+
+
+def _pack(ctx: Context, type: str, d: Operand, a: Vector) -> Action:
+    part = _part(ctx, type, len(a.items))
+    bits, word = width_of(part), DTYPES[f"b{width_of(type)}"]
+
+    def join(*parts: Array) -> Array:
+        result = parts[0].astype(word)
+        for i, value in enumerate(parts[1:], 1):
+            result |= value.astype(word) << word(bits * i)
+        return result
+
+    return elementwise(join, ctx.dest(d, f"b{width_of(type)}"), *(ctx.source(item, part) for item in a.items))

@@ -1,0 +1,225 @@
+"""Runs a decoded kernel over a grid, some CTAs at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NoReturn, TypeAlias
+
+import numpy as np
+
+from .copies import CopyQueue
+from .errors import FaultError, InterpreterError
+from .flow import Flow
+from .kernel import Decoded, Kernel, align
+from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Buffer, GlobalMemory, Memory, Window
+from .state import LEFT, Array, Dim3, Geometry, Selection, State, Step
+
+IN_FLIGHT_BYTES = 200 << 20
+IN_FLIGHT_WARPS = 1024
+IN_FLIGHT_WARPS_MATRIX = 128
+TURN = 1 << 14
+"""Steps after which a group of threads gives way to others that can run."""
+
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch: where, how much, and the memory it works on."""
+
+    kernel: Kernel
+    grid: Dim3
+    block: Dim3
+    memory: GlobalMemory
+    parameters: Array
+    addresses: dict[str, int]
+    shared: int
+    step_limit: int | None
+    progress: Progress | None
+
+
+@dataclass
+class Stats:
+    """What a launch did: `steps` are instructions executed for a group of threads, `threads` sums their sizes."""
+
+    steps: int = 0
+    threads: int = 0
+
+
+def run(launch: Launch) -> Stats:
+    """Runs all CTAs.
+
+    Raises:
+        InterpreterError: if a thread does something wrong, waits for ever, or the steps run out.
+    """
+    total = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    at_once = min(total, _ctas_in_flight(launch))
+    stats = Stats()
+    with np.errstate(all="ignore"):
+        for first in range(0, total, at_once):
+            geometry = Geometry(launch.grid, launch.block, first, min(at_once, total - first))
+            _Machine(launch, geometry, stats).run()
+            if launch.progress:
+                launch.progress(first + geometry.ctas, total)
+    return stats
+
+
+def _ctas_in_flight(launch: Launch) -> int:
+    layout = launch.kernel.layout
+    one = Geometry(launch.grid, launch.block, 0, 1)
+    per_thread = sum(max(bits // 8, 1) * n for bits, n in layout.slots.items()) + layout.local + 64
+    per_cta = one.threads * per_thread + _shared_bytes(launch)
+    warps = IN_FLIGHT_WARPS_MATRIX if launch.kernel.multiplies_matrices else IN_FLIGHT_WARPS
+    return max(1, min(IN_FLIGHT_BYTES // per_cta, warps // one.warps))
+
+
+def _shared_bytes(launch: Launch) -> int:
+    """Shared memory of a CTA: its variables, then the dynamic part."""
+    static = launch.kernel.layout.shared
+    return static if not launch.shared else align(static, 128) + launch.shared
+
+
+class _Machine:
+    """The CTAs in flight."""
+
+    def __init__(self, launch: Launch, geometry: Geometry, stats: Stats) -> None:
+        self.launch = launch
+        self.geometry = geometry
+        self.stats = stats
+        self.kernel = launch.kernel
+        state = State(geometry, self.kernel.layout.slots, self._memory(), launch.addresses)
+        state.dynamic_bytes = launch.shared
+        self.flow = state.flow = Flow(geometry, state.live)
+        state.copies = CopyQueue(state.threads)
+        self.state = state
+        self.steps = [self._bind(pc, decoded) for pc, decoded in enumerate(self.kernel.code)]
+
+    def _memory(self) -> Memory:
+        geometry, size = self.geometry, _shared_bytes(self.launch)
+        stride = align(size, 128)
+        data = Buffer("shared memory", np.zeros(geometry.ctas * stride, np.uint8))
+        shared = Window("shared", data, geometry.cta() * stride, size)
+        local_size = self.kernel.layout.local
+        own = align(local_size, 16)
+        local_data = Buffer("local memory", np.zeros(geometry.threads * own, np.uint8))
+        local = Window("local", local_data, np.arange(geometry.threads) * own, local_size)
+        zeros = np.broadcast_to(np.int64(0), (geometry.threads,))
+        parameters = Buffer("kernel parameters", self.launch.parameters, writable=False)
+        param = Window("param", parameters, zeros, self.kernel.layout.parameter_bytes)
+        windows = self.launch.memory.windows
+        windows.update({SHARED_WINDOW: shared, LOCAL_WINDOW: local, PARAM_WINDOW: param})
+        return Memory(self.launch.memory, shared, local, param)
+
+    def _bind(self, pc: int, decoded: Decoded) -> Step:
+        inner = decoded.action(self.state)
+        if decoded.guard is None:
+            return inner
+        predicate = self.state.banks[1][decoded.guard.index]
+        return _guarded(inner, predicate, decoded.negated, pc + 1, self.flow)
+
+    # Running
+
+    def run(self) -> None:
+        tired = False
+        while (group := self.flow.next(oldest=tired)) is not None:
+            tired = self._advance(*group)
+            if self.launch.step_limit is not None and self.stats.steps >= self.launch.step_limit:
+                self._out_of_steps(group[0])
+        if self.flow.barriers or self.flow.parked:
+            self._deadlock()
+
+    def _advance(self, pc: int, mask: Array) -> bool:
+        """Runs one group until it meets others, splits, waits or ends. Returns whether it used up its turn."""
+        sel = self.state.all if mask.all() else Selection(mask, self.state.threads)
+        limit = self.flow.limit()
+        turn = TURN
+        if self.launch.step_limit is not None:
+            turn = min(TURN, self.launch.step_limit - self.stats.steps)
+        steps, done = self.steps, 0
+        try:
+            while done < turn:
+                done += 1
+                result = steps[pc](sel)
+                if result is None:
+                    pc += 1
+                elif result == LEFT:
+                    return False
+                else:
+                    pc = result
+                if pc >= limit:
+                    break
+        except FaultError as fault:
+            self._fail(pc, fault.message, fault.thread)
+        finally:
+            self.stats.steps += done
+            self.stats.threads += done * sel.count
+        self.flow.go(pc, self.flow.mask(sel))
+        return done == turn
+
+    # Errors
+
+    def _where(self, pc: int) -> str:
+        source = self.kernel.code[pc].source
+        return f"{self.kernel.file}:{source.line}:{source.column}"
+
+    def _fail(self, pc: int, message: str, thread: int | None) -> NoReturn:
+        opcode = self.kernel.code[pc].source.opcode
+        place = f"kernel {self.kernel.name}"
+        if thread is not None:
+            cta, warp, lane = self.geometry.place(thread)
+            place += f", CTA {cta}, warp {warp}, lane {lane}"
+        raise InterpreterError(f"{self._where(pc)}: error: {opcode}: {message} ({place})")
+
+    def _out_of_steps(self, pc: int) -> NoReturn:
+        raise InterpreterError(
+            f"{self._where(pc)}: error: the launch took more than {self.launch.step_limit} steps; it is near this "
+            f"instruction (kernel {self.kernel.name}). A larger step_limit lets it go on"
+        )
+
+    def _deadlock(self) -> NoReturn:
+        waiting = [(b.pc, b.mask) for b in self.flow.barriers if b.resume != LEFT] + list(self.flow.parked.items())
+        if not waiting:
+            waiting = [(b.pc, b.mask) for b in self.flow.barriers]
+        thread = min(int(np.flatnonzero(mask)[0] % self.state.warps) for _, mask in waiting)
+        cta, _, _ = self.geometry.place(thread)
+        mine = self.state.geometry.cta() == thread // self.geometry.warps_per_cta
+        places = [self._waiting(pc, mask & mine) for pc, mask in waiting if (mask & mine).any()]
+        exited = self._warps(~self.flow.live & mine)
+        if exited:
+            places.append(f"warps {exited} have threads that exited")
+        raise InterpreterError(
+            f"{self._where(waiting[0][0])}: error: deadlock: every thread left waits for others; {'; '.join(places)} "
+            f"(kernel {self.kernel.name}, CTA {cta})"
+        )
+
+    def _waiting(self, pc: int, mask: Array) -> str:
+        source = self.kernel.code[pc].source
+        return f"warps {self._warps(mask)} wait at line {source.line} ({source.opcode})"
+
+    def _warps(self, mask: Array) -> str:
+        """The warps of the masked threads, in their CTA: "0-2, 5"."""
+        warps = np.unique(np.flatnonzero(mask) % self.state.warps % self.geometry.warps_per_cta)
+        runs = [[w for _, w in run] for _, run in groupby(enumerate(warps.tolist()), lambda p: p[1] - p[0])]
+        return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
+
+
+def _guarded(inner: Step, predicate: Array, negated: bool, following: int, flow: Flow) -> Step:
+    """The step for those threads for which the predicate holds; the others go on."""
+
+    def step(sel: Selection) -> int | None:
+        taken = sel.where(~predicate if negated else predicate)
+        if taken.count == 0:
+            return None
+        result = inner(taken)
+        if result is None or taken.count == sel.count:
+            return result
+        rest = flow.mask(sel)
+        rest &= ~flow.mask(taken)
+        flow.go(following, rest)
+        if result != LEFT:
+            flow.go(result, flow.mask(taken))
+        return LEFT
+
+    return step

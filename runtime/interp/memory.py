@@ -1,0 +1,199 @@
+"""Memory as threads see it: real bytes, each space an address range, every access checked.
+
+Global memory is the arguments' own bytes, each array at a made-up 64-bit address with a wide gap after it.
+Shared and local memory are one buffer for all CTAs in flight, of which each CTA or thread has its own part.
+Generic addresses are global ones, or lie in the windows of shared and local memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import FaultError
+
+Array: TypeAlias = NDArray[Any]
+
+SPAN_BITS = 36
+"""Each allocation has an address range of 64 GiB to itself, far more than it fills."""
+
+SHARED_WINDOW = 1 << 56
+LOCAL_WINDOW = 1 << 57
+PARAM_WINDOW = 1 << 58
+
+_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+class Buffer:
+    """Bytes seen as words of any width."""
+
+    def __init__(self, name: str, data: Array, writable: bool = True) -> None:
+        self.name = name
+        self.data = data
+        self.size = int(data.size)
+        self.writable = writable
+        self._views: dict[tuple[int, int], Array] = {}
+
+    def view(self, width: int, count: int = 1) -> Array:
+        """The bytes as words of `width` bytes, or as rows of `count` such words."""
+        found = self._views.get((width, count))
+        if found is None:
+            whole = self.data[: self.size - self.size % (width * count)].view(_WORDS[width])
+            found = self._views[width, count] = whole if count == 1 else whole.reshape(-1, count)
+        return found
+
+
+class Part(NamedTuple):
+    """Accesses to one buffer: element numbers, and which of the accesses they are (None: all)."""
+
+    buffer: Buffer
+    index: Array
+    chosen: Array | None = None
+
+
+def _misaligned(addresses: Array, width: int) -> int:
+    return int(np.flatnonzero(addresses & (width - 1))[0])
+
+
+class Window:
+    """A space of which each thread sees its own part: shared (one part per CTA) or local memory, or parameters.
+
+    `base` is the byte where each thread's part begins. Addresses count from 0 to `size`.
+    """
+
+    def __init__(self, name: str, buffer: Buffer, base: Array, size: int) -> None:
+        self.name = name
+        self.buffer = buffer
+        self.base = base
+        self.size = size
+
+    def locate(self, addresses: Array, width: int, lanes: Array | None) -> Array:
+        """Element numbers of `width` bytes in the buffer, for int64 addresses of the threads `lanes` (None: all).
+
+        Raises:
+            FaultError: if an access leaves the space or is misaligned.
+        """
+        if not addresses.size:
+            return addresses
+        if int(addresses.view(np.uint64).max()) > self.size - width:
+            bad = (addresses < 0) | (addresses > self.size - width)
+            self._outside(addresses, width, int(np.flatnonzero(bad)[0]), lanes)
+        if width > 1 and int(np.bitwise_or.reduce(addresses)) & (width - 1):
+            first = _misaligned(addresses, width)
+            raise FaultError(
+                f"misaligned {self.name} access: address {int(addresses[first]):#x} is not a multiple of {width}",
+                first if lanes is None else int(lanes[first]),
+            )
+        base = self.base if lanes is None else self.base[lanes]
+        return (addresses + base) >> (width.bit_length() - 1)
+
+    def parts(self, addresses: Array, width: int, lanes: Array | None) -> tuple[Part, ...]:
+        """All accesses lie in the one buffer."""
+        return (Part(self.buffer, self.locate(addresses, width, lanes)),)
+
+    def _outside(self, addresses: Array, width: int, first: int, lanes: Array | None) -> None:
+        raise FaultError(
+            f"{self.name} access out of bounds: {width} bytes at address {int(addresses[first]):#x}, "
+            f"of {self.size} bytes",
+            first if lanes is None else int(lanes[first]),
+        )
+
+
+class GlobalMemory:
+    """Allocations by address range, and the windows that generic addresses reach."""
+
+    def __init__(self) -> None:
+        self._allocations: dict[int, Buffer] = {}
+        self.windows: dict[int, Window] = {}
+
+    def add(self, buffer: Buffer) -> int:
+        """Gives a buffer an address. The same bytes get the same address."""
+        place = (buffer.data.ctypes.data, buffer.size)
+        for number, known in self._allocations.items():
+            if (known.data.ctypes.data, known.size) == place and buffer.size:
+                return number << SPAN_BITS
+        number = 1 + len(self._allocations)
+        self._allocations[number] = buffer
+        return number << SPAN_BITS
+
+    def parts(self, addresses: Array, width: int, lanes: Array | None) -> tuple[Part, ...]:
+        """The accesses by buffer, for uint64 addresses of the threads `lanes` (None: all).
+
+        Raises:
+            FaultError: if an access is out of bounds or misaligned.
+        """
+        if not addresses.size:
+            return ()
+        if width > 1 and int(np.bitwise_or.reduce(addresses)) & (width - 1):
+            first = _misaligned(addresses, width)
+            raise FaultError(
+                f"misaligned global access: address {int(addresses[first]):#x} is not a multiple of {width}",
+                first if lanes is None else int(lanes[first]),
+            )
+        number = int(addresses[0]) >> SPAN_BITS
+        buffer = self._allocations.get(number)
+        if buffer is not None and buffer.size >= width:
+            offsets = addresses - np.uint64(number << SPAN_BITS)
+            if int(offsets.max()) <= buffer.size - width:
+                return (Part(buffer, (offsets >> np.uint64(width.bit_length() - 1)).view(np.int64)),)
+        return tuple(self._by_buffer(addresses, width, lanes))
+
+    def _by_buffer(self, addresses: Array, width: int, lanes: Array | None) -> Iterator[Part]:
+        numbers = addresses >> np.uint64(SPAN_BITS)
+        for number in np.unique(numbers):
+            chosen = np.flatnonzero(numbers == number)
+            threads = chosen if lanes is None else lanes[chosen]
+            some = addresses[chosen]
+            start = int(number) << SPAN_BITS
+            window = self.windows.get(start)
+            if window is not None:
+                found = window.locate((some - np.uint64(start)).view(np.int64), width, threads)
+                yield Part(window.buffer, found, chosen)
+            else:
+                buffer, offsets = self._inside(some, start, width, threads)
+                yield Part(buffer, offsets >> (width.bit_length() - 1), chosen)
+
+    def _inside(self, addresses: Array, start: int, width: int, threads: Array) -> tuple[Buffer, Array]:
+        buffer = self._allocations.get(start >> SPAN_BITS)
+        offsets = (addresses - np.uint64(start)).view(np.int64)
+        bad = np.flatnonzero(offsets > (-1 if buffer is None else buffer.size - width))
+        if buffer is None or bad.size:
+            first = int(bad[0])
+            raise FaultError(self._outside(int(addresses[first]), width), int(threads[first]))
+        return buffer, offsets
+
+    def _outside(self, address: int, width: int) -> str:
+        """Names the allocation nearest to an address that no access may touch."""
+        number, offset = address >> SPAN_BITS, address & ((1 << SPAN_BITS) - 1)
+        buffer = self._allocations.get(number)
+        text = f"global access out of bounds: {width} bytes at address {address:#x}"
+        if buffer is None and number + 1 in self._allocations:
+            buffer, offset = self._allocations[number + 1], offset - (1 << SPAN_BITS)
+            if offset < -(1 << (SPAN_BITS - 1)):
+                buffer = None
+        if buffer is None:
+            known = ", ".join(b.name for b in self._allocations.values()) or "none"
+            return f"{text}, which is in no allocation (known: {known})"
+        where = f"{-offset} bytes before" if offset < 0 else f"at byte {offset} of"
+        return f"{text}, {where} {buffer.name} ({buffer.size} bytes)"
+
+
+class Memory(NamedTuple):
+    """Every space of the CTAs in flight."""
+
+    memory: GlobalMemory
+    shared: Window
+    local: Window
+    param: Window
+
+
+def check_writable(parts: tuple[Part, ...]) -> None:
+    """Raises:
+    FaultError: if a buffer is read-only.
+    """
+    for part in parts:
+        if not part.buffer.writable:
+            raise FaultError(f"store to {part.buffer.name}, which is read-only; pass a writable array")

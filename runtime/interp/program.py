@@ -1,0 +1,182 @@
+"""A module ready to be launched on the CPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...dialect.isa.targets import TARGETS
+from ...dialect.ptx.syntax import Function, Module, Variable, integer
+from ..errors import ArgumentError
+from ..launch import Scalar, pack
+from .decode import Names, Place
+from .errors import DecodeError, InterpreterError
+from .kernel import Kernel, KernelDecoder, size_of
+from .machine import Launch, Progress, Stats, run
+from .memory import Buffer, GlobalMemory
+from .numerics import Arithmetic, arithmetic
+from .state import Dim3
+
+Array = NDArray[Any]
+
+_THREADS = 1024
+_BLOCK = (1024, 1024, 64)
+_GRID = (2**31 - 1, 65535, 65535)
+
+
+def load(module: Module, name: str = "<ptx>", arch: str | None = None) -> Program:
+    """Decodes every kernel of a module. `name` is the file's, for messages.
+
+    `arch` is the target whose matrix arithmetic is meant, such as "sm_80"; without it the module's own `.target`.
+
+    Raises:
+        InterpreterError: with file, line and column, at the first instruction that is not supported.
+    """
+    return Program(module, name, arch)
+
+
+class Program:
+    """A decoded module. Its `.global` and `.const` variables keep their values from launch to launch."""
+
+    def __init__(self, module: Module, name: str, arch: str | None) -> None:
+        self.name = name
+        self.target = arch or (module.targets[0] if module.targets else "sm_90")
+        self._core = self._arithmetic()
+        variables = {v.name: v for v in module.items if isinstance(v, Variable)}
+        names = Names()
+        self._variables: dict[str, Buffer] = {}
+        for variable in variables.values():
+            if variable.space in ("global", "const"):
+                self._declare(variable, names)
+        self._functions = {f.name: f for f in module.functions.values() if f.entry}
+        self.kernels = {
+            f.name: KernelDecoder(f, names, name, self.target, self._core).decode(variables)
+            for f in self._functions.values()
+        }
+
+    def _arithmetic(self) -> Arithmetic | None:
+        match = re.fullmatch(r"sm_(\d+)[af]?", self.target)
+        if match is None:
+            raise InterpreterError(f"unknown target '{self.target}'; a target is written like sm_90a")
+        try:
+            return arithmetic(int(match[1]))
+        except ValueError:
+            return None
+
+    def _declare(self, variable: Variable, names: Names) -> None:
+        try:
+            size, _ = size_of(variable)
+            data = _initial(variable, size)
+        except (DecodeError, ValueError) as error:
+            raise InterpreterError(f"{self.name}:{variable.line}:1: error: {error}") from error
+        self._variables[variable.name] = Buffer(f"variable {variable.name}", data)
+        names.places[variable.name] = Place("global", lambda state: state.addresses[variable.name])
+
+    def launch(
+        self,
+        kernel: str,
+        grid: Dim3,
+        block: Dim3,
+        args: Sequence[object],
+        shared: int = 0,
+        progress: Progress | None = None,
+        step_limit: int | None = None,
+    ) -> Stats:
+        """Runs a kernel to its end.
+
+        Arrays are passed as pointers to their bytes and written in place; scalars by value. `shared` is bytes of
+        dynamic shared memory. `progress` is called with the CTAs done and the CTAs there are. After `step_limit`
+        steps (an instruction for a group of threads) a launch ends with an error.
+
+        Raises:
+            InterpreterError: for a launch that cannot be, or when a thread does something wrong.
+        """
+        decoded = self.kernels.get(kernel)
+        if decoded is None:
+            raise InterpreterError(f"no kernel '{kernel}' in {self.name}; it has {', '.join(self.kernels) or 'none'}")
+        self._check_sizes(decoded, grid, block, shared)
+        memory = GlobalMemory()
+        addresses = {name: memory.add(buffer) for name, buffer in self._variables.items()}
+        parameters = _parameters(decoded, self._functions[kernel], args, memory)
+        return run(Launch(decoded, grid, block, memory, parameters, addresses, shared, step_limit, progress))
+
+    def _check_sizes(self, kernel: Kernel, grid: Dim3, block: Dim3, shared: int) -> None:
+        where = f"kernel {kernel.name}"
+        for what, sizes, limits in (("grid", grid, _GRID), ("block", block, _BLOCK)):
+            if len(sizes) != 3 or any(not 1 <= size <= limit for size, limit in zip(sizes, limits, strict=True)):
+                raise InterpreterError(f"{where}: expected {what} from (1, 1, 1) to {limits}, got {sizes}")
+        threads = block[0] * block[1] * block[2]
+        limit = min(kernel.block_limit or _THREADS, _THREADS)
+        if threads > limit:
+            raise InterpreterError(f"{where}: a block has at most {limit} threads here, got {threads}")
+        required = kernel.block_required
+        if required and tuple(block) != (*required, 1, 1)[:3]:
+            raise InterpreterError(f"{where}: .reqntid asks for a block of {(*required, 1, 1)[:3]}, got {block}")
+        target = TARGETS.get(self.target)
+        total = kernel.layout.shared + shared
+        if shared < 0 or (target is not None and total > target.shared):
+            has = f"; a CTA on {self.target} has at most {target.shared}" if target else ""
+            raise InterpreterError(f"{where}: {total} bytes of shared memory are asked for{has}")
+
+
+def _parameters(kernel: Kernel, function: Function, args: Sequence[object], memory: GlobalMemory) -> Array:
+    """The bytes of the parameters; arrays get addresses."""
+    declared = kernel.layout.parameters
+    if len(args) != len(declared):
+        names = ", ".join(f".{v.type} {v.name}" for v, _ in declared) or "none"
+        raise InterpreterError(f"kernel {function.name}: expected {len(declared)} arguments ({names}), got {len(args)}")
+    data = np.zeros(kernel.layout.parameter_bytes, np.uint8)
+    for i, ((variable, offset), arg) in enumerate(zip(declared, args, strict=True)):
+        try:
+            words = _argument(variable, arg, i, memory)
+        except ArgumentError as error:
+            raise InterpreterError(f"kernel {function.name}: argument {i} ({variable.name}): {error}") from error
+        data[offset : offset + len(words)] = np.frombuffer(words, np.uint8)
+    return data
+
+
+def _argument(variable: Variable, arg: object, position: int, memory: GlobalMemory) -> bytes:
+    if not isinstance(arg, np.ndarray):
+        if not isinstance(arg, int | float | np.generic | bytes):
+            raise ArgumentError(f"expected a numpy array or a number, got {type(arg).__name__}")
+        scalar: Scalar = arg
+        return pack(variable, scalar)
+    size, _ = size_of(variable)
+    if variable.count is not None or size != 8 or variable.type[0] == "f":
+        raise ArgumentError(f"expected a scalar .{variable.type}, got an array; pointers are 64-bit parameters")
+    if not arg.flags.c_contiguous:
+        raise ArgumentError("expected an array in row-major order without gaps; pass numpy.ascontiguousarray(...)")
+    array: Array = arg
+    shape = "x".join(map(str, array.shape)) or "scalar"
+    name = f"argument {position} ({variable.name}, {shape} {array.dtype})"
+    data = array.reshape(-1).view(np.uint8)
+    return memory.add(Buffer(name, data, bool(array.flags.writeable))).to_bytes(8, "little")
+
+
+def _initial(variable: Variable, size: int) -> Array:
+    """The first bytes of a module variable: zeros, or what its initialiser says."""
+    data = np.zeros(size, np.uint8)
+    if variable.init is None:
+        return data
+    words = [w for w in re.split(r"[{},\s]+", variable.init) if w]
+    try:
+        encoded = b"".join(_word(variable.type, w) for w in words)
+    except (ValueError, ArgumentError) as error:
+        raise DecodeError(f"variable '{variable.name}': initialiser '{variable.init}' is not supported") from error
+    if len(encoded) > size:
+        raise DecodeError(f"variable '{variable.name}' has {size} bytes, its initialiser {len(encoded)}")
+    data[: len(encoded)] = np.frombuffer(encoded, np.uint8)
+    return data
+
+
+def _word(type: str, text: str) -> bytes:
+    size = int(re.sub(r"\D", "", type)) // 8
+    if text[:2].lower() in ("0f", "0d"):
+        return int(text[2:], 16).to_bytes(size, "little")
+    if type[0] == "f" or (type.startswith("b") and "." in text):
+        return np.array(float(text), f"f{size}").tobytes()
+    return (integer(text) & ((1 << 8 * size) - 1)).to_bytes(size, "little")

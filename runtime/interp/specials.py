@@ -1,0 +1,63 @@
+"""Special registers, by name: one value for each thread in flight.
+
+Source: PTX ISA, chapter 10 (Special Registers). Clocks count nothing real: they are 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .state import LANES, Array, State
+
+
+def _thread(axis: int) -> Callable[[State], Array]:
+    def values(state: State) -> Array:
+        x, y, _ = state.geometry.block
+        linear = state.geometry.thread_in_cta()
+        return (linear % x, linear // x % y, linear // (x * y))[axis]
+
+    return values
+
+
+def _cta(axis: int) -> Callable[[State], Array]:
+    def values(state: State) -> Array:
+        x, y, _ = state.geometry.grid
+        linear = state.geometry.first + state.geometry.cta()
+        return (linear % x, linear // x % y, linear // (x * y))[axis]
+
+    return values
+
+
+def _constant(value: Callable[[State], int]) -> Callable[[State], Array]:
+    return lambda state: np.full(state.threads, value(state), np.int64)
+
+
+def _lane_mask(bits: Callable[[int], int]) -> Callable[[State], Array]:
+    table = np.array([bits(lane) & 0xFFFFFFFF for lane in range(LANES)], np.uint32)
+    return lambda state: table[state.geometry.lane()]
+
+
+def _warp(state: State) -> Array:
+    return state.geometry.thread_in_cta() // LANES
+
+
+SPECIALS: dict[str, Callable[[State], Array]] = {
+    **{f"%tid.{a}": _thread(i) for i, a in enumerate("xyz")},
+    **{f"%ntid.{a}": _constant(lambda s, i=i: s.geometry.block[i]) for i, a in enumerate("xyz")},
+    **{f"%ctaid.{a}": _cta(i) for i, a in enumerate("xyz")},
+    **{f"%nctaid.{a}": _constant(lambda s, i=i: s.geometry.grid[i]) for i, a in enumerate("xyz")},
+    "%laneid": lambda state: state.geometry.lane(),
+    "%warpid": _warp,
+    "%nwarpid": _constant(lambda s: s.geometry.warps_per_cta),
+    "%lanemask_eq": _lane_mask(lambda n: 1 << n),
+    "%lanemask_lt": _lane_mask(lambda n: (1 << n) - 1),
+    "%lanemask_le": _lane_mask(lambda n: (2 << n) - 1),
+    "%lanemask_gt": _lane_mask(lambda n: -(2 << n)),
+    "%lanemask_ge": _lane_mask(lambda n: -(1 << n)),
+    "%dynamic_smem_size": _constant(lambda s: s.dynamic_bytes),
+    "%clock": _constant(lambda s: 0),
+    "%clock64": _constant(lambda s: 0),
+    "%globaltimer": _constant(lambda s: 0),
+}

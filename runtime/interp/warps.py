@@ -1,0 +1,167 @@
+"""Instructions by which the lanes of a warp exchange values: PTX ISA 9.7.9.8 and 9.7.13.5 and on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ...dialect.ptx.syntax import Operand, Pair
+from .decode import Context, Modifiers, opcode
+from .state import LANES, LEFT, Action, Array, Selection, Source, State, Step
+
+_BIT = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))[:, None]
+
+
+def _collective(ctx: Context, members: Source, work: Callable[[State], Callable[[Selection, Array], None]]) -> Action:
+    """An instruction for which the member lanes of a warp wait for each other.
+
+    `work` gets the threads and, for each thread in flight, whether it takes part.
+    """
+    pc = ctx.pc
+
+    def bind(state: State) -> Step:
+        mask, do, flow = members(state), work(state), state.flow
+        everyone = np.ones(state.threads, np.bool_)
+
+        def step(sel: Selection) -> int | None:
+            met = flow.meet(sel, mask, pc)
+            if met is None:
+                return LEFT
+            do(met, everyone if met.mask is None else met.mask)
+            return None
+
+        return step
+
+    return bind
+
+
+def _lane_bits(flags: Array) -> Array:
+    """Flags (threads) as one word per warp."""
+    return (flags.reshape(LANES, -1) * _BIT).sum(axis=0, dtype=np.uint32)
+
+
+def _spread(per_warp: Array) -> Array:
+    return np.tile(per_warp, LANES)
+
+
+@opcode("activemask")
+def activemask(ctx: Context, m: Modifiers) -> Action:
+    """The lanes that execute this together."""
+    m.type("b32")
+    (d,) = ctx.take(1)
+    dest = ctx.dest(d, "u32")
+
+    def bind(state: State) -> Step:
+        out = dest(state)
+        return lambda sel: sel.put(out, sel.pick(_spread(_lane_bits(state.flow.mask(sel)))))
+
+    return bind
+
+
+@opcode("vote")
+def vote(ctx: Context, m: Modifiers) -> Action:
+    """A question to all member lanes."""
+    m.one("sync") or ctx.fail("expected vote.sync")
+    mode = m.one("all", "any", "uni", "ballot") or ctx.fail("expected .all, .any, .uni or .ballot")
+    m.type("b32" if mode == "ballot" else "pred")
+    d, a, mask = ctx.take(3)
+    source, negated = ctx.predicate(a)
+    members, dest = ctx.source(mask, "u32"), ctx.dest(d, "u32" if mode == "ballot" else "pred")
+
+    def work(state: State) -> Callable[[Selection, Array], None]:
+        values, out, asked = source(state), dest(state), members(state)
+
+        def do(sel: Selection, active: Array) -> None:
+            here = asked & _spread(_lane_bits(active))
+            yes = _spread(_lane_bits(values ^ negated)) & here
+            answer = {"ballot": yes, "any": yes != 0, "all": yes == here, "uni": (yes == here) | (yes == 0)}[mode]
+            sel.put(out, sel.pick(answer))
+
+        return do
+
+    return _collective(ctx, members, work)
+
+
+@opcode("shfl")
+def shfl(ctx: Context, m: Modifiers) -> Action:
+    """A value of another lane, within segments of the warp."""
+    m.one("sync") or ctx.fail("expected shfl.sync")
+    mode = m.one("up", "down", "bfly", "idx") or ctx.fail("expected .up, .down, .bfly or .idx")
+    m.type("b32")
+    first, a, b, c, mask = ctx.take(5)
+    targets: tuple[Operand, ...] = (first.first, first.second) if isinstance(first, Pair) else (first,)
+    dest = ctx.dest(targets[0], "b32")
+    valid = ctx.dest(targets[1], "pred") if len(targets) == 2 else None
+    members, value, lane, clamp = (ctx.source(o, t) for o, t in ((mask, "u32"), (a, "b32"), (b, "u32"), (c, "u32")))
+
+    def work(state: State) -> Callable[[Selection, Array], None]:
+        out, flag = dest(state), valid(state) if valid else None
+        values, lanes, bounds = value(state), lane(state), clamp(state)
+        own = state.geometry.lane()
+        warp = np.tile(np.arange(state.warps), LANES)
+
+        def do(sel: Selection, active: Array) -> None:
+            source, inside = _shuffle_source(mode, own, lanes, bounds)
+            found = values[source * state.warps + warp]
+            sel.put(out, sel.pick(found))
+            if flag is not None:
+                sel.put(flag, sel.pick(inside))
+
+        return do
+
+    return _collective(ctx, members, work)
+
+
+def _shuffle_source(mode: str, own: Array, b: Array, c: Array) -> tuple[Array, Array]:
+    """The lane each lane reads, and whether it lies in bounds; out of bounds, a lane reads itself."""
+    offset, segment, bound = (b & 31).astype(np.int64), (c >> np.uint32(8) & 31).astype(np.int64), (c & 31)
+    top = (own & segment) | (bound.astype(np.int64) & ~segment)
+    low = own & segment
+    source = {
+        "up": own - offset,
+        "down": own + offset,
+        "bfly": own ^ offset,
+        "idx": low | (offset & ~segment),
+    }[mode]
+    inside = source >= top if mode == "up" else source <= top
+    return np.where(inside, source, own), inside
+
+
+_REDUCTIONS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
+@opcode("redux")
+def redux(ctx: Context, m: Modifiers) -> Action:
+    """One value from all member lanes."""
+    m.one("sync") or ctx.fail("expected redux.sync")
+    name = m.one(*_REDUCTIONS) or ctx.fail(f"expected one of .{', .'.join(_REDUCTIONS)}")
+    type = m.type(*(("u32", "s32") if name in ("add", "min", "max") else ("b32",)))
+    d, a, mask = ctx.take(3)
+    ufunc = _REDUCTIONS[name]
+    members, source, dest = ctx.source(mask, "u32"), ctx.source(a, type), ctx.dest(d, type)
+
+    def work(state: State) -> Callable[[Selection, Array], None]:
+        values, out = source(state), dest(state)
+
+        def do(sel: Selection, active: Array) -> None:
+            rows, here = values.reshape(LANES, -1), active.reshape(LANES, -1)
+            neutral = _neutral(name, values.dtype)
+            total = ufunc.reduce(np.where(here, rows, neutral), axis=0, dtype=values.dtype)
+            sel.put(out, sel.pick(_spread(total)))
+
+        return do
+
+    return _collective(ctx, members, work)
+
+
+def _neutral(name: str, dtype: np.dtype[np.generic]) -> int:
+    info = np.iinfo(dtype)
+    return {"min": int(info.max), "max": int(info.min), "and": int(info.max)}.get(name, 0)
