@@ -167,9 +167,8 @@ def show(rows: Sequence[Row]) -> None:
     for r in rows:
         error = "" if r.relative_error is None else f"{r.relative_error:.1e}"
         extra = "" if r.registers is None else f"{r.registers}, {r.schedule}"
-        print(
-            f"{r.name:20} {r.size:>16} {r.type:>5} {r.out:>5} {r.tflops:8.1f} {r.milliseconds:8.3f} {error:>10}  {extra}"
-        )
+        numbers = f"{r.tflops:8.1f} {r.milliseconds:8.3f} {error:>10}"
+        print(f"{r.name:20} {r.size:>16} {r.type:>5} {r.out:>5} {numbers}  {extra}")
 
 
 def main() -> None:
