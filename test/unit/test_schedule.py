@@ -1,0 +1,191 @@
+"""Schedules: their invariants, their text, the options that replace single choices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import ParseError
+
+from warploom.dialect.isa.mma import ROWS, Shape
+from warploom.dialect.isa.targets import KIB
+from warploom.dialect.schedule import NAMES, SWIZZLES, Schedule, ScheduleError, parse_options
+from warploom.dialect.warp.attributes import ScheduleAttr
+from warploom.passes.context import make_context
+
+PLAIN = Schedule((128, 128, 64), (64, 64), Shape(16, 8, 16), 3)
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> Schedule:
+    """Any schedule that does not contradict itself."""
+    shape = draw(st.sampled_from([row.shape for row in ROWS]))
+    warps = draw(st.tuples(st.integers(1, 8), st.integers(1, 4)))
+    tiles = draw(st.tuples(*[st.integers(1, 6)] * 3))
+    m, n, k = (step * count for step, count in zip(shape, tiles, strict=True))
+    return Schedule(
+        (m * warps[0], n * warps[1], k),
+        (m, n),
+        shape,
+        draw(st.integers(1, 9)),
+        draw(st.sampled_from(SWIZZLES)),
+        draw(st.integers(1, 100)),
+        draw(st.sampled_from(["f16", "f32"])),
+    )
+
+
+def parse_attribute(text: str) -> Schedule:
+    attribute = Parser(make_context(), text).parse_attribute()
+    assert isinstance(attribute, ScheduleAttr)
+    return attribute.data
+
+
+def without(text: str, *names: str) -> str:
+    """The fields of a schedule's text less some."""
+    return ", ".join(f for f in text.split(", ") if f.split(" = ")[0] not in names)
+
+
+@given(schedules())
+def test_the_attribute_reads_what_it_prints(schedule: Schedule) -> None:
+    attribute = ScheduleAttr(schedule)
+    assert str(attribute) == f"#warp.schedule<{schedule}>"
+    assert parse_attribute(str(attribute)) == schedule
+    assert parse_attribute(str(attribute).replace(", ", " , ").replace(" = ", "=")) == schedule
+
+
+@given(schedules(), st.randoms())
+def test_fields_may_come_in_any_order(schedule: Schedule, random: Any) -> None:
+    words = str(schedule).split(", ")
+    random.shuffle(words)
+    assert parse_attribute(f"#warp.schedule<{', '.join(words)}>") == schedule
+
+
+@given(schedules())
+def test_options_read_what_is_printed(schedule: Schedule) -> None:
+    text = dict(word.split(" = ") for word in str(schedule).split(", "))
+    values = {name: getattr(schedule, name) for name in NAMES}
+    assert parse_options(text) == parse_options(values) == values
+    assert Schedule(**parse_options(text)) == PLAIN.with_options(text) == schedule  # pyright: ignore[reportArgumentType]
+
+
+def test_text() -> None:
+    assert str(PLAIN) == (
+        "cta = 128x128x64, warp = 64x64, mma = m16n8k16, stages = 3, swizzle = 128, group = 8, accumulate = f32"
+    )
+    assert [f.name for f in fields(PLAIN)] == list(NAMES)
+
+
+def test_derived_sizes() -> None:
+    assert (PLAIN.warps, PLAIN.threads, PLAIN.accumulator_registers) == (4, 128, 128)
+    assert PLAIN.shared_bytes(16) == 3 * (128 + 128) * 64 * 2 == 96 * KIB
+    assert PLAIN.shared_bytes(8) == 48 * KIB
+
+
+@given(schedules(), st.sampled_from([8, 16, 32]))
+def test_shared_memory_holds_each_operand_from_a_multiple_of_a_kibibyte(schedule: Schedule, bits: int) -> None:
+    m, n, k = schedule.cta
+    a, b = (schedule.stages * side * k * bits // 8 for side in (m, n))
+    start_of_b = next(start for start in range(0, a + KIB, KIB) if start >= a)
+    assert start_of_b + b <= schedule.shared_bytes(bits) < start_of_b + b + KIB
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"cta": "64,64,32"}, {"cta": (64, 64, 32)}),
+        ({"cta": "64x64x32"}, {"cta": (64, 64, 32)}),
+        ({"cta": [64, 64, 32]}, {"cta": (64, 64, 32)}),
+        ({"warp": (32, "16")}, {"warp": (32, 16)}),
+        ({"mma": "m16n8k8"}, {"mma": Shape(16, 8, 8)}),
+        ({"mma": Shape(16, 8, 8)}, {"mma": Shape(16, 8, 8)}),
+        ({"stages": "2", "group": 4}, {"stages": 2, "group": 4}),
+        ({"stages": (2,)}, {"stages": 2}),
+        ({"accumulate": "f16"}, {"accumulate": "f16"}),
+        ({}, {}),
+    ],
+)
+def test_options(given: Mapping[str, object], expected: Mapping[str, object]) -> None:
+    assert parse_options(given) == expected
+    if "cta" not in given and "warp" not in given:
+        assert PLAIN.with_options(given) == replace(PLAIN, **expected)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"depth": 3}, f"unknown schedule option 'depth'; known: {', '.join(NAMES)}"),
+        ({"cta": "64,64"}, "schedule option cta: expected 3 numbers, got '64,64'"),
+        ({"cta": 64}, "schedule option cta: expected 3 numbers, got '64'"),
+        ({"warp": "64,a"}, "schedule option warp: expected 2 numbers, got '64,a'"),
+        ({"warp": ""}, "schedule option warp: expected 2 numbers, got ''"),
+        ({"warp": (64, 64, 64)}, "schedule option warp: expected 2 numbers, got '(64, 64, 64)'"),
+        ({"stages": "two"}, "schedule option stages: expected one number, got 'two'"),
+        ({"stages": 2.5}, "schedule option stages: expected one number, got '2.5'"),
+        ({"swizzle": None}, "schedule option swizzle: expected one number, got 'None'"),
+        ({"mma": "16x8x16"}, "schedule option mma: expected a shape such as m16n8k16, got '16x8x16'"),
+    ],
+)
+def test_options_that_cannot_be_read(given: Mapping[str, object], message: str) -> None:
+    for read in (parse_options, PLAIN.with_options):
+        with pytest.raises(ScheduleError, match=f"^{re.escape(message)}$"):
+            read(given)
+
+
+CONTRADICTIONS: list[tuple[dict[str, object], str]] = [
+    ({"cta": (0, 128, 64)}, "tile sizes must be positive, got cta = (0, 128, 64), warp = (64, 64)"),
+    ({"warp": (64, -8)}, "tile sizes must be positive, got cta = (128, 128, 64), warp = (64, -8)"),
+    ({"warp": (48, 64)}, "the warp tile must divide the CTA tile, got 48 against 128 along M"),
+    ({"warp": (64, 24)}, "the warp tile must divide the CTA tile, got 24 against 128 along N"),
+    ({"warp": (8, 64)}, "tiles must be multiples of the instruction m16n8k16, got 8 along M (the next multiple is 16)"),
+    ({"warp": (64, 4)}, "tiles must be multiples of the instruction m16n8k16, got 4 along N (the next multiple is 8)"),
+    (
+        {"cta": (128, 128, 40)},
+        "tiles must be multiples of the instruction m16n8k16, got 40 along K (the next multiple is 48)",
+    ),
+    ({"warp": (16, 16)}, "a CTA has at most 1024 threads, 64 warps take 2048; use larger warp tiles"),
+    ({"stages": 0}, "at least one stage is needed, got 0"),
+    ({"swizzle": 48}, "swizzle must be one of (16, 32, 64, 128) bytes, got 48"),
+    ({"group": 0}, "group must be at least 1, got 0"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), CONTRADICTIONS)
+def test_contradictions(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScheduleError, match=f"^{re.escape(message)}$"):
+        replace(PLAIN, **change)
+    with pytest.raises(ScheduleError, match=f"^{re.escape(message)}$"):
+        PLAIN.with_options(change)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (without(str(PLAIN), "stages"), "the schedule lacks stages"),
+        (without(str(PLAIN), "cta", "group"), "the schedule lacks cta, group"),
+        ("", "the schedule lacks cta, warp, mma, stages, swizzle, group, accumulate"),
+        (f"{PLAIN}, depth = 3", "unknown schedule option 'depth'"),
+        (str(PLAIN).replace("128x128x64", "128x128"), "schedule option cta: expected 3 numbers"),
+        (
+            str(PLAIN).replace("m16n8k16", "m16n8"),
+            "schedule option mma: expected a shape such as m16n8k16, got 'm16n8'",
+        ),
+        (str(PLAIN).replace("= 3", "= many"), "schedule option stages: expected one number, got 'many'"),
+        (str(PLAIN).replace("= 3", "= 0"), "at least one stage is needed, got 0"),
+        (
+            str(PLAIN).replace("= 64x64", "= 48x64"),
+            "the warp tile must divide the CTA tile, got 48 against 128 along M",
+        ),
+        (str(PLAIN).replace("= 64x64", "= ?x64"), "tile sizes must be positive"),
+        ("cta 128x128x64", "Expected '='"),
+    ],
+)
+def test_text_that_is_no_schedule(text: str, message: str) -> None:
+    with pytest.raises(ParseError) as raised:
+        parse_attribute(f"#warp.schedule<{text}>")
+    assert message in str(raised.value)
