@@ -399,8 +399,8 @@ def _whole(function: Function, out: Array, values: list[Array]) -> Callable[[], 
     """The operation on all threads, with as little around it as possible."""
     kinds = [v.dtype for v in values]
     if isinstance(function, np.ufunc) and all(k == out.dtype for k in kinds):
-        operands = (*values, out)
-        return lambda: function(*operands)
+        # By keyword: minimum and maximum take no positional third argument from numpy 2.5 on.
+        return lambda: function(*values, out=out)
     if len(values) == 1:
         (only,) = values
         return lambda: np.copyto(out, function(only), casting="unsafe")
