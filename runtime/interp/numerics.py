@@ -35,8 +35,11 @@ F16_NAN = np.uint16(0x7FFF)
 _BATCH = 128
 """Warps in one pass: measured; temporaries of 16 x 8 x 128 words stay in the second-level cache."""
 
-_ZERO_NARROW = -100
-"""Stands for the exponent of a zero where sums must fit an int8: below every f16 product, even added to the largest."""
+_ZERO_NARROW = -60
+"""Stands for the exponent of a zero where sums must fit an int8: with the largest f16 exponent, 15, still below that of
+the least product, -28; twice it is -120."""
+
+_LEAST_NARROW = -28
 
 _ZERO_WIDE = -8000
 """The same where sums are int16."""
@@ -195,13 +198,16 @@ def _sum_of_cut_terms(
 
 
 def _largest_exponents(a: Array, b: Array) -> Array:
-    """max over k of a[k, i] + b[k, j]: (m, n, warps), int32."""
+    """max over k of a[k, i] + b[k, j]: (m, n, warps), int32; far below any exponent where all products are zero."""
     largest = np.add(a[0][:, None], b[0][None])
     term = np.empty_like(largest)
     for row, column in zip(a[1:], b[1:], strict=True):
         np.add(row[:, None], column[None], out=term)
         np.maximum(largest, term, out=largest)
-    return largest.astype(np.int32)
+    wide = largest.astype(np.int32)
+    if largest.dtype == np.int8:
+        wide[largest < _LEAST_NARROW] = _ZERO_WIDE
+    return wide
 
 
 def _addend_exponents(words: Array, d: str, zero_exponent: int) -> Array:
