@@ -56,7 +56,7 @@ class Kernel:
     @cached_property
     def binary(self) -> PtxModule:
         """The PTX, parsed for launching."""
-        return PtxModule(self.ptx, f"{self.name}.ptx")
+        return PtxModule(self.ptx, f"<PTX of {self.name}>")
 
     def __call__(self, *args: object, device: str = "auto", progress: Progress | None = None) -> Place:
         """Run on arrays; the written ones are written in place.

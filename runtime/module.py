@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+import numpy as np
+
 from ..dialect.ptx.syntax import Function, Module
 from .arrays import Argument
 from .errors import ArgumentError, DeviceUnavailableError, WarploomError
@@ -100,7 +102,7 @@ class PtxModule:
         """The module decoded for the interpreter."""
         from .interp import load
 
-        return load(self.syntax)
+        return load(self.syntax, self.name)
 
     def kernel(self, name: str) -> Function:
         """The kernel called `name`.
@@ -179,7 +181,10 @@ class PtxModule:
 
 
 def _host(value: Value) -> object:
-    return value.array() if isinstance(value, Argument) else value
+    """What the interpreter takes: numpy arrays as they are, so that its messages can name their types."""
+    if isinstance(value, Argument):
+        return cast(object, value.owner) if isinstance(value.owner, np.ndarray) else value.array()
+    return value
 
 
 def load_ptx(text: str, name: str = "<ptx>") -> PtxModule:

@@ -18,7 +18,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 SIZES = ((1, 1, 1), (7, 5, 3), (16, 8, 16), (100, 77, 53), (129, 257, 65), (256, 320, 192))
 SM_90 = 90
-"""The tensor cores whose arithmetic the interpreter has."""
+"""The tensor cores whose arithmetic the interpreter is known to have, word for word."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def main() -> int:
         print(f"skipped: {error}")
         return 0
     if device.sm != SM_90:
-        print(f"skipped: {device}; the interpreter has the arithmetic of sm_90")
+        print(f"skipped: {device}; the interpreter is held against sm_90 only")
         return 0
     print(device)
     failed = 0
