@@ -40,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except WarploomError as error:
         return _fail(str(error), 1)
+    except OSError as error:
+        return _fail(f"{error.filename or 'writing the output'}: {error.strerror or error}", 1)
     except RecursionError:
         return _fail(f"{args.file}: nested too deeply", 1)
     except MemoryError as error:

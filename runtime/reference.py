@@ -30,9 +30,6 @@ from .errors import HostError
 
 Floats = npt.NDArray[np.float64]
 
-BOUND = "(K + 2) u (|C| + |A| |B|), rounded to the output's type"
-"""The bound for arguments that are exact, as the command states it."""
-
 
 @dataclass(frozen=True)
 class Accumulator:
@@ -69,6 +66,12 @@ class Reference:
 def _rounded(values: Floats, dtype: DType) -> Floats:
     with np.errstate(over="ignore"):
         return values.astype(dtype).astype(np.float64)
+
+
+def bound_text(accumulate: str) -> str:
+    """The bound for arguments that are exact, as the command states it."""
+    exponent = int(np.log2(ACCUMULATORS[accumulate].unit))
+    return f"(K + 2) 2^{exponent} (|C| + |A| |B|), rounded to the output's type"
 
 
 def evaluate(function: func.FuncOp, arguments: Sequence[Array], accumulate: str = "f32") -> list[Reference]:

@@ -144,13 +144,14 @@ def _check(
     report: Report, kernel: Kernel, function: func.FuncOp, before: Sequence[Array], after: Sequence[Array]
 ) -> bool:
     """Compare every written argument with float64 and report it; whether all are within the bound."""
-    accumulators = {schedule.accumulate for schedule in kernel.schedule if schedule is not None}
+    narrow = any(schedule is not None and schedule.accumulate == "f16" for schedule in kernel.schedule)
+    accumulate = "f16" if narrow else "f32"
     with report.timed("check"):
-        exact = reference.evaluate(function, before, "f16" if "f16" in accumulators else "f32")
+        exact = reference.evaluate(function, before, accumulate)
     ok = True
     for position in sorted(kernel.function.written):
         found = reference.compare(exact[position], after[position])
-        report.checked(kernel.function.parameters[position].name, found)
+        report.checked(kernel.function.parameters[position].name, found, reference.bound_text(accumulate))
         ok = ok and found.ok
     return ok
 
