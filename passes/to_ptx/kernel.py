@@ -27,8 +27,9 @@ from ...dialect.warp.mma import MmaOp
 from ..diagnostics import fail
 from .addressing import Addressing, GlobalMatrix, SharedTile
 from .copies import ASYNC_SM, TileCopies
-from .emitter import Emitter, Register, Value, common_divisor
+from .emitter import Emitter, Register, Value
 from .fragments import Fragment, Fragments
+from .loops import Loops, carried_into
 from .memory import GlobalFragments, MatrixLoads
 from .scalars import Scalars
 
@@ -55,6 +56,7 @@ class KernelLowering:
         lane = self.scalars.mask(self.thread, WARP - 1)
         self.lane = lane if isinstance(lane, Register) else self.thread
         self.fragments = Fragments(self.emitter, target)
+        self.loops = Loops(self.emitter, self.scalars)
         self.globals = GlobalFragments(self.emitter, self.scalars, self.addressing, self.lane)
         self.matrices = MatrixLoads(self.emitter, self.scalars, self.addressing, self.lane)
         self.copies = TileCopies(self.emitter, self.scalars, self.addressing, target, self.thread, self.threads)
@@ -142,7 +144,7 @@ class KernelLowering:
         kind = value.type
         if not isinstance(kind, FragmentType):
             return []
-        carried = _carried_into(value)
+        carried = carried_into(value)
         if carried is not None and isinstance(held := self.values.get(carried), list):
             return held
         return self.fragments.fresh(kind)
@@ -270,110 +272,30 @@ class KernelLowering:
     def loop(self, op: scf.ForOp) -> None:
         """A counted loop; its variables are registers that each turn sets anew."""
         lower, upper, step = self.indices((op.lb, op.ub, op.step))
-        block = op.body.block
-        stem = self.emitter.fresh_label("loop")
+        block, loops = op.body.block, self.loops
         initial = [self._loop_variable(value) for value in op.iter_args]
         with self.emitter.loop():
-            counter = self.emitter.register("b32", divisor=common_divisor((lower, step)))
-            self._set(counter, lower)
-            variables = [self._enter(variable) for variable in initial]
-            entered = self.scalars.compare("lt", lower, upper)
-            if entered is not True:
-                self._branch(f"{stem}_end", None if entered is False else entered, negated=True)
-            self.emitter.label(stem)
-            self.emitter.comment(f"K loop, step {step}")
-            self.values |= dict(zip(block.args, (counter, *variables), strict=True))
-            self._block(block)
-            self._next_turn(variables, block)
-            self.emitter.emit("add.s32", "?, ?, ?" if isinstance(step, Register) else f"?, ?, {step}",
-                              counter, counter, *([step] if isinstance(step, Register) else []))  # fmt: skip
-            self._branch(stem, self._again(counter, upper))
-            self.emitter.label(f"{stem}_end")
+            counter, variables = loops.enter(lower, step, initial)
+            with loops.turns(counter, lower, upper, step):
+                self.values |= dict(zip(block.args, (counter, *variables), strict=True))
+                self._block(block)
+                loops.next_turn(
+                    variables, [self._yielded(v) for v in block.ops.last.operands] if block.ops.last else []
+                )
         self.values |= dict(zip(op.results, variables, strict=True))
 
-    def _again(self, counter: Register, upper: Value) -> Register:
-        predicate = self.emitter.register("pred")
-        if isinstance(upper, Register):
-            self.emitter.emit("setp.lt.s32", "?, ?, ?", predicate, counter, upper)
-        else:
-            self.emitter.emit("setp.lt.s32", f"?, ?, {upper}", predicate, counter)
-        return predicate
-
-    def _branch(self, label: str, guard: Register | None, *, negated: bool = False) -> None:
-        if negated and guard is not None:
-            opposite = self.emitter.register("pred")
-            self.emitter.emit("not.pred", "?, ?", opposite, guard)
-            guard = opposite
-        self.emitter.emit("bra", label, guard=guard)
+    def _yielded(self, value: SSAValue) -> Fragment | Value:
+        held = self.values[value]
+        return held if isinstance(held, list) else self.scalar(value)
 
     def _loop_variable(self, value: SSAValue) -> Fragment | Value:
-        """The initial value, in registers that the loop may overwrite."""
-        held = self.values[value]
+        """The initial value; of a fragment, registers that the loop may overwrite."""
+        held = self._yielded(value)
         if isinstance(held, list) and not value.has_one_use():
-            kind = value.type
-            fresh = self.fragments.fresh(kind) if isinstance(kind, FragmentType) else held
+            fresh = self.fragments.fresh(fragment_of(value))
             self.fragments.copy(held, fresh)
             return fresh
-        return held if isinstance(held, (list, Register)) else self.scalar(value)
-
-    def _enter(self, initial: Fragment | Value) -> Fragment | Register:
-        """A loop variable at the level of the loop."""
-        if isinstance(initial, list):
-            return initial
-        variable = self.emitter.register("b32")
-        self._set(variable, initial)
-        return variable
-
-    def _set(self, register: Register, value: Value) -> None:
-        if isinstance(value, Register):
-            self.emitter.emit("mov.b32", "?, ?", register, value)
-        else:
-            self.emitter.emit("mov.b32", f"?, {value}", register)
-
-    def _next_turn(self, variables: Sequence[Fragment | Register], block: Block) -> None:
-        """Moves what the body yields into the loop variables, all at once."""
-        end = block.last_op
-        if not isinstance(end, scf.YieldOp):
-            return
-        moves: list[tuple[Register, Value]] = []
-        for variable, value in zip(variables, end.operands, strict=True):
-            held = self.values[value]
-            if isinstance(variable, list) and isinstance(held, list):
-                moves += [(v, h) for v, h in zip(variable, held, strict=True) if v is not h]
-            elif isinstance(variable, Register):
-                moves.append((variable, self.scalar(value)))
-        written = {id(variable) for variable, _ in moves}
-        for i, (variable, value) in enumerate(moves):
-            if isinstance(value, Register) and id(value) in written and value is not variable:
-                saved = self.emitter.register(value.type)
-                self._move(saved, value)
-                moves[i] = (variable, saved)
-        for variable, value in moves:
-            self._move(variable, value)
-
-    def _move(self, into: Register, value: Value) -> None:
-        if into.type == "f32" and isinstance(value, Register):
-            self.emitter.emit("mov.f32", "?, ?", into, value)
-        else:
-            self._set(into, value)
-
-
-def _carried_into(value: SSAValue) -> SSAValue | None:
-    """The loop variable that a value becomes in the next turn, if its registers can be written at the definition.
-
-    That is so when the value is only yielded, and every use of the variable comes earlier in the body.
-    """
-    use, op = value.get_user_of_unique_use(), value.owner
-    if not isinstance(use, scf.YieldOp) or not isinstance(op, Operation) or op.parent is not use.parent:
-        return None
-    loop = use.parent_op()
-    if not isinstance(loop, scf.ForOp):
-        return None
-    variable = loop.body.block.args[1 + list(use.operands).index(value)]
-    users = [u.operation for u in variable.uses]
-    if all(u.parent is op.parent and u.is_before_in_block(op) for u in users):
-        return variable
-    return None
+        return held
 
 
 def _binary(compute: Callable[[Scalars, Value, Value], Value]) -> Callable[[KernelLowering, Operation], None]:

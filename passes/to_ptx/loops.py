@@ -1,0 +1,103 @@
+"""Counted loops over registers: labels, branches, and loop variables.
+
+A loop variable is a register, or the registers of a fragment, that each turn sets anew. Where a fragment's
+next value is made after the last use of the current one, it is made in the same registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+from xdsl.dialects import scf
+from xdsl.ir import Operation, SSAValue
+
+from .emitter import Emitter, Register, Value, common_divisor
+from .fragments import Fragment
+from .scalars import Scalars
+
+Variable = Fragment | Register
+
+
+class Loops:
+    """Emits the frame of counted loops."""
+
+    def __init__(self, emitter: Emitter, scalars: Scalars) -> None:
+        self.emitter, self.scalars = emitter, scalars
+
+    def enter(self, lower: Value, step: Value, initial: Sequence[Fragment | Value]) -> tuple[Register, list[Variable]]:
+        """The counter and the loop variables, set for the first turn; fragments keep their registers."""
+        counter = self.emitter.register("b32", divisor=common_divisor((lower, step)))
+        self._set(counter, lower)
+        return counter, [value if isinstance(value, list) else self._variable(value) for value in initial]
+
+    @contextmanager
+    def turns(self, counter: Register, lower: Value, upper: Value, step: Value) -> Generator[None]:
+        """What is emitted inside is repeated while the counter is below `upper`."""
+        stem = self.emitter.fresh_label("loop")
+        entered = self.scalars.compare("ge", lower, upper)
+        if entered is not False:
+            self.emitter.emit("bra", f"{stem}_end", guard=entered if isinstance(entered, Register) else None)
+        self.emitter.label(stem)
+        self.emitter.comment(f"K loop, step {step}" if isinstance(step, int) else "K loop")
+        yield
+        self._add(counter, step)
+        again = self.emitter.register("pred")
+        if isinstance(upper, Register):
+            self.emitter.emit("setp.lt.s32", "?, ?, ?", again, counter, upper)
+        else:
+            self.emitter.emit("setp.lt.s32", f"?, ?, {upper}", again, counter)
+        self.emitter.emit("bra", stem, guard=again)
+        self.emitter.label(f"{stem}_end")
+
+    def next_turn(self, variables: Sequence[Variable], values: Sequence[Fragment | Value]) -> None:
+        """Moves the values of the next turn into the loop variables, all at once."""
+        moves: list[tuple[Register, Value]] = []
+        for variable, value in zip(variables, values, strict=True):
+            if isinstance(variable, list) and isinstance(value, list):
+                moves += [(v, h) for v, h in zip(variable, value, strict=True) if v is not h]
+            elif isinstance(variable, Register) and not isinstance(value, list) and value is not variable:
+                moves.append((variable, value))
+        written = {id(variable) for variable, _ in moves}
+        for i, (variable, value) in enumerate(moves):
+            if isinstance(value, Register) and id(value) in written:
+                saved = self.emitter.register(value.type)
+                self._set(saved, value)
+                moves[i] = (variable, saved)
+        for variable, value in moves:
+            self._set(variable, value)
+
+    def _variable(self, initial: Value) -> Register:
+        variable = self.emitter.register("b32")
+        self._set(variable, initial)
+        return variable
+
+    def _set(self, register: Register, value: Value) -> None:
+        if isinstance(value, Register):
+            self.emitter.emit("mov.f32" if register.type == "f32" else "mov.b32", "?, ?", register, value)
+        else:
+            self.emitter.emit("mov.b32", f"?, {value}", register)
+
+    def _add(self, register: Register, value: Value) -> None:
+        if isinstance(value, Register):
+            self.emitter.emit("add.s32", "?, ?, ?", register, register, value)
+        else:
+            self.emitter.emit("add.s32", f"?, ?, {value}", register, register)
+
+
+def carried_into(value: SSAValue) -> SSAValue | None:
+    """The loop variable that a value becomes in the next turn, if its registers can be written at the definition.
+
+    That is so when the value is only yielded, and every use of the variable comes earlier in the body.
+    """
+    use, op = value.get_user_of_unique_use(), value.owner
+    if not isinstance(use, scf.YieldOp) or not isinstance(op, Operation) or op.parent is not use.parent:
+        return None
+    loop = use.parent_op()
+    if not isinstance(loop, scf.ForOp):
+        return None
+    variable = loop.body.block.args[1 + list(use.operands).index(value)]
+    users = [u.operation for u in variable.uses]
+    if all(u.parent is op.parent and u.is_before_in_block(op) for u in users):
+        return variable
+    return None
