@@ -94,7 +94,7 @@ def test_torch_bf16_and_its_stream(device: Device) -> None:
 @pytest.mark.usefixtures("device")
 def test_rejected_ptx_brings_the_drivers_log() -> None:
     with pytest.raises(CudaError, match=r"(?s)CUDA_ERROR_INVALID_PTX.*fma"):
-        load_ptx(AXPY.replace("fma.rn.f32 %f3", "fma.rn.f32 %r1")).launch(
+        load_ptx(AXPY.replace("fma.rn.f32 %f3", "fma.rn.f32 %rd1")).launch(
             "axpy", 1, 32, [np.zeros(8, np.float32), np.zeros(8, np.float32), 1.0, 8], device="cuda"
         )
 
