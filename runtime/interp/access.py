@@ -152,10 +152,10 @@ def cvta(ctx: Context, m: Modifiers) -> Action:
     if type != "u64":
         ctx.fail("addresses are 64-bit here; expected .u64")
     window = np.uint64(_WINDOWS.get(space, 0))
-    source = ctx.source(a, type)
+    dest, source = ctx.dest(d, type), ctx.source(a, type)
     if not window:
-        return elementwise(identity, ctx.dest(d, type), source)
-    return elementwise(lambda v: v - window if to else v + window, ctx.dest(d, type), source)
+        return elementwise(identity, dest, source)
+    return elementwise(lambda v: v - window if to else v + window, dest, source)
 
 
 @opcode("isspacep")
@@ -180,4 +180,4 @@ def nothing_to_do(ctx: Context, m: Modifiers) -> Action:
     if m.root != "createpolicy":
         return lambda state: lambda sel: None
     dest: Source = ctx.dest(ctx.operands[0], "b64")
-    return lambda state: lambda sel: sel.put(dest(state), np.uint64(0))
+    return lambda state: lambda sel: sel.put(dest(state), np.zeros(sel.count, np.uint64))

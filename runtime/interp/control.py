@@ -50,7 +50,7 @@ def barrier(ctx: Context, m: Modifiers) -> Action:
     if not cta and m.one("warp"):
         return _warp_barrier(ctx, m)
     aligned = m.flag("aligned") or m.root == "bar"
-    wait = (m.one("sync", "arrive") or ctx.fail("expected .sync or .arrive")) == "sync"
+    wait = m.expect("sync", "arrive") == "sync"
     operands = ctx.take(1, 2)
     number = ctx.source(operands[0], "u32")
     count = ctx.integer(operands[1]) if len(operands) == 2 else 0
@@ -99,7 +99,7 @@ def _warps_of(sel: Selection, state: State) -> np.ndarray[tuple[int, ...], np.dt
 
 
 def _warp_barrier(ctx: Context, m: Modifiers) -> Action:
-    m.one("sync") or ctx.fail("expected bar.warp.sync")
+    m.expect("sync")
     (members,) = ctx.take(1)
     source, pc = ctx.source(members, "u32"), ctx.pc
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from . import floats
-from .decode import DTYPES, Context, Modifiers, elementwise, opcode, width_of
+from .decode import DTYPES, Context, Modifiers, elementwise, integer_range, opcode, width_of
 from .state import Action, Array
 
 _INTEGERS = tuple(f"{s}{n}" for s in "us" for n in (8, 16, 32, 64))
@@ -33,7 +33,7 @@ def cvt(ctx: Context, m: Modifiers) -> Action:
     if origin in _INTEGERS and to in _INTEGERS:
         if whole or mode:
             ctx.fail("integers convert without rounding")
-        return elementwise(_clip(to) if saturate else _between(to), dest, source)
+        return elementwise(_clip(origin, to) if saturate else _between(to), dest, source)
     if origin in _FLOATS and to in _INTEGERS:
         if not whole:
             ctx.fail("expected .rni, .rzi, .rmi or .rpi to convert a float to an integer")
@@ -49,21 +49,23 @@ def _between(to: str) -> Callable[[Array], Array]:
     return lambda a: a.astype(dtype)
 
 
-def _clip(to: str) -> Callable[[Array], Array]:
-    info = np.iinfo(DTYPES[to])
+def _clip(origin: str, to: str) -> Callable[[Array], Array]:
+    low, top = (
+        max(integer_range(to)[0], integer_range(origin)[0]),
+        min(integer_range(to)[1], integer_range(origin)[1]),
+    )
 
     def clip(a: Array) -> Array:
-        own = np.iinfo(a.dtype)
-        return np.clip(a, max(int(info.min), int(own.min)), min(int(info.max), int(own.max))).astype(info.dtype)
+        return np.clip(a, low, top).astype(DTYPES[to])
 
     return clip
 
 
 def _to_integer(origin: str, to: str, whole: Callable[[Array], Array], ftz: bool) -> Callable[[Array], Array]:
-    """Out of range gives the nearest integer there is; NaN gives 0, or for 64 bits the top bit alone."""
-    info = np.iinfo(DTYPES[to])
-    low, top = int(info.min), int(info.max)
-    nan = 1 << 63 if width_of(to) == 64 or (origin == "f64" and width_of(to) == 64) else 0
+    """Out of range gives the nearest integer there is; NaN gives 0 or, where 64 bits take part, the top bit alone."""
+    low, top = integer_range(to)
+    dtype, bits = np.dtype(DTYPES[to]), width_of(to)
+    nan = np.uint64(0 if origin != "f64" and bits != 64 else 1 << (bits - 1)).astype(dtype)
 
     def convert(a: Array) -> Array:
         values = floats.value(a.view(floats.WORDS[origin]), origin)
@@ -71,10 +73,10 @@ def _to_integer(origin: str, to: str, whole: Callable[[Array], Array], ftz: bool
             values = floats.flush(values, origin)
         values = whole(values)
         inside = (values > float(low) - 1) & (values < float(top + 1)) if low else (values >= 0) & (values < top + 1.0)
-        result = np.where(inside, values, 0.0).astype(info.dtype)
+        result: Array = np.where(inside, values, 0.0).astype(dtype)
         result[(values >= float(top + 1)) | ((values > 0) & ~inside)] = top
         result[(values < 0) & ~inside] = low
-        result[values != values] = np.array(nan, np.uint64).astype(info.dtype)
+        result[values != values] = nan
         return result
 
     return convert

@@ -111,10 +111,10 @@ def cp(ctx: Context, m: Modifiers) -> Action:
 
 
 def _copy(ctx: Context, m: Modifiers) -> Action:
-    cached = m.one("ca", "cg") or ctx.fail("expected .ca or .cg")
+    cached = m.expect("ca", "cg")
     policy = order(m)
-    m.one("shared", "shared::cta") or ctx.fail("expected a copy to .shared")
-    m.one("global") or ctx.fail("expected a copy from .global")
+    m.expect("shared", "shared::cta")
+    m.expect("global")
     operands = ctx.take(*range(3 + policy, 5 + policy))
     size = ctx.integer(operands[2])
     if size not in ((16,) if cached == "cg" else (4, 8, 16)):
@@ -146,7 +146,12 @@ def _source_size(ctx: Context, operand: Operand, size: int) -> Callable[[State],
     register = operand.register if isinstance(operand, Not) else operand
     if not isinstance(register, Register) or ctx.slot(register).bits != 1:
         given = ctx.source(operand, "u32")
-        return lambda state: lambda values=given(state): values
+
+        def as_given(state: State) -> Callable[[], Array]:
+            values = given(state)
+            return lambda: values
+
+        return as_given
     source, negated = ctx.predicate(operand)
 
     def bind(state: State) -> Callable[[], Array]:

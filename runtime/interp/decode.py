@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, cast
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from ...dialect.ptx.syntax import (
     Vector,
 )
 from .errors import DecodeError
+from .floats import Function
 from .numerics import Arithmetic
 from .specials import SPECIALS
 from .state import Action, Array, Selection, Source, State, Step
@@ -50,6 +51,12 @@ FLOATS = frozenset(("f16", "bf16", "f16x2", "bf16x2", "f32", "f64"))
 WARP_SIZE = "WARP_SZ"
 
 _WIDTH = re.compile(r"[a-z]+(\d+)(x2)?")
+
+
+def integer_range(type: str) -> tuple[int, int]:
+    """The least and the greatest integer of a type."""
+    bits = width_of(type)
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if type[0] == "s" else (0, (1 << bits) - 1)
 
 
 def width_of(type: str) -> int:
@@ -130,6 +137,18 @@ class Modifiers:
         if self.words and self.words[0] in choices:
             return self.words.pop(0)
         return ""
+
+    def expect(self, *choices: str) -> str:
+        """The first word, removed.
+
+        Raises:
+            DecodeError: if it is not one of `choices`.
+        """
+        found = self.one(*choices)
+        if not found:
+            got = f".{self.words[0]}" if self.words else "none"
+            raise DecodeError(f"{self.root}: expected .{' or .'.join(choices)}, got {got}")
+        return found
 
     def flag(self, word: str) -> bool:
         """Whether `word` is among the words; it is removed."""
@@ -238,10 +257,8 @@ class Context:
     def dest(self, operand: Operand, type: str, *, wide: bool = False) -> Source:
         """Where a result of `type` goes; a wider register gets it extended by the sign of the type. `_` drops it."""
         bits = width_of(type)
-        if isinstance(operand, Symbol) and operand.name == "_":
-            slot = self.layout.slot(bits)
-        else:
-            slot = self.slot(operand)
+        dropped = isinstance(operand, Symbol) and operand.name == "_"
+        slot = self.layout.slot(bits) if dropped else self.slot(operand)
         if slot.bits != bits and not (wide and slot.bits > bits > 1):
             self.fail(f"expected a register of {bits} bits for .{type}, got {describe(operand)} of {slot.bits}")
         kind = type if slot.bits == bits else f"{'s' if type[0] == 's' else 'u'}{slot.bits}"
@@ -269,7 +286,7 @@ class Context:
 
     # Constants and symbols
 
-    def immediate(self, operand: Immediate, type: str) -> np.generic[Any]:
+    def immediate(self, operand: Immediate, type: str) -> Any:
         """A literal as a value of `type`."""
         bits, dtype, text = width_of(type), DTYPES[type], operand.text
         if text[:2].lower() in ("0f", "0d"):
@@ -287,7 +304,7 @@ class Context:
             self.fail(f"{text} does not fit .{type}")
         return np.array(value & ((1 << bits) - 1), f"u{bits // 8}").view(dtype)[()]
 
-    def _float_bits(self, word: int, bits: int, type: str, operand: Immediate) -> np.generic[Any]:
+    def _float_bits(self, word: int, bits: int, type: str, operand: Immediate) -> Any:
         if width_of(type) == bits:
             return np.array(word, f"u{bits // 8}").view(DTYPES[type])[()]
         if type != "f64":
@@ -343,11 +360,11 @@ def _special(name: str, dtype: type[np.generic]) -> Source:
     return lambda state: state.special(name, SPECIALS[name]).astype(dtype)
 
 
-def _fill(value: np.generic[Any], state: State) -> Array:
+def _fill(value: Any, state: State) -> Array:
     return np.broadcast_to(np.array([value]), (state.threads,))
 
 
-def constant(value: np.generic[Any]) -> Source:
+def constant(value: Any) -> Source:
     """The same value for every thread."""
     return lambda state: _fill(value, state)
 
@@ -371,8 +388,6 @@ def describe(operand: Operand) -> str:
 
 # Actions of elementwise instructions
 
-Function: TypeAlias = Callable[..., Any]
-
 
 def elementwise(function: Function, dest: Source, *sources: Source) -> Action:
     """dest = function(*sources) for each selected thread. Others may be computed too, but are not written."""
@@ -380,22 +395,23 @@ def elementwise(function: Function, dest: Source, *sources: Source) -> Action:
     def bind(state: State) -> Step:
         out = dest(state)
         values = [source(state) for source in sources]
-        whole = _whole(function, out, values)
+        compute = cast(Callable[..., Any], function)
+        whole = _whole(compute, out, values)
 
         def step(sel: Selection) -> None:
             if sel.mask is None:
                 whole()
             elif sel.sparse:
-                out[sel.lanes] = function(*[v[sel.lanes] for v in values])
+                out[sel.lanes] = compute(*[v[sel.lanes] for v in values])
             else:
-                np.copyto(out, function(*values), where=sel.mask, casting="unsafe")
+                np.copyto(out, compute(*values), where=sel.mask, casting="unsafe")
 
         return step
 
     return bind
 
 
-def _whole(function: Function, out: Array, values: list[Array]) -> Callable[[], None]:
+def _whole(function: Callable[..., Any], out: Array, values: list[Array]) -> Callable[[], None]:
     """The operation on all threads, with as little around it as possible."""
     kinds = [v.dtype for v in values]
     if isinstance(function, np.ufunc) and all(k == out.dtype for k in kinds):
@@ -407,15 +423,16 @@ def _whole(function: Function, out: Array, values: list[Array]) -> Callable[[], 
     return lambda: np.copyto(out, function(*values), casting="unsafe")
 
 
-def several(function: Callable[..., tuple[Any, ...]], dests: Sequence[Source], *sources: Source) -> Action:
+def several(function: Function, dests: Sequence[Source], *sources: Source) -> Action:
     """The same with several results, all computed before any is written."""
 
     def bind(state: State) -> Step:
         outs = [dest(state) for dest in dests]
         values = [source(state) for source in sources]
+        compute = cast(Callable[..., tuple[Any, ...]], function)
 
         def step(sel: Selection) -> None:
-            results = function(*[sel.pick(v) for v in values])
+            results = compute(*[sel.pick(v) for v in values])
             for out, result in zip(outs, results, strict=True):
                 sel.put(out, result)
 

@@ -8,12 +8,14 @@ ISA's bound, but its last bits are not always the silicon's.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
 from . import floats
 from .decode import Context, Modifiers, elementwise, opcode, width_of
-from .state import Action, Array
+from .floats import Function
+from .state import Action, Array, Source
 
 _SCALARS = ("f16", "bf16", "f32", "f64")
 _ALL = (*_SCALARS, "f16x2", "bf16x2")
@@ -61,15 +63,17 @@ class _Form:
             values = np.where(values != values, 0.0, np.minimum(floats.larger(values, np.zeros_like(values)), 1.0))
         return np.where(values < 0, 0.0, values) if self.relu else values
 
-    def over_words(self, function: Callable[..., Array]) -> Callable[..., Array]:
+    def over_words(self, function: Function) -> Function:
         """A function of f64 values, exact or rounded to odd, as one of words."""
 
+        compute = cast(Callable[..., Array], function)
+
         def on_words(*words: Array) -> Array:
-            return self.write(function(*map(self.read, words)))
+            return self.write(compute(*map(self.read, words)))
 
         return floats.halves(on_words) if self.type.endswith("x2") else on_words
 
-    def action(self, ctx: Context, function: Callable[..., Array], sources: int, *, exact: bool = True) -> Action:
+    def action(self, ctx: Context, function: Function, sources: int, *, exact: bool = True) -> Action:
         """d = function(...) on values; `exact` says that f64 results are exact or rounded to odd for every type."""
         if self.type == "f64" and (self.mode != "rn" or not exact):
             ctx.fail("directed rounding of .f64 is not supported")
@@ -80,18 +84,18 @@ class _Form:
         return elementwise(self.over_words(function), _as_words(ctx.dest(d, self.type), self.type), *inputs)
 
 
-def _as_words(source: Callable[..., Array], type: str) -> Callable[..., Array]:
+def _as_words(source: Source, type: str) -> Source:
     word = np.dtype(f"u{width_of(type) // 8}")
     return lambda state: source(state).view(word)
 
 
-def _native(ctx: Context, form: _Form, function: Callable[..., Array], sources: int) -> Action:
+def _native(ctx: Context, form: _Form, function: Function, sources: int) -> Action:
     """f32 and f64 to nearest, by numpy's own arithmetic."""
     type = form.type
-    word = floats.WORDS[type]
+    word, native = floats.WORDS[type], cast(Callable[..., Array], function)
 
     def compute(*values: Array) -> Array:
-        result = function(*values)
+        result = native(*values)
         bad = result != result
         if bad.any():
             result.view(word)[bad] = floats.NAN[type]
@@ -101,9 +105,13 @@ def _native(ctx: Context, form: _Form, function: Callable[..., Array], sources: 
     return elementwise(compute, ctx.dest(d, type), *(ctx.source(o, type) for o in operands))
 
 
-_BINARY = {
+def _difference(a: Array, b: Array) -> Array:
+    return floats.sum_odd(a, -b)
+
+
+_BINARY: dict[str, tuple[Function, Function]] = {
     "add": (np.add, floats.sum_odd),
-    "sub": (np.subtract, lambda a, b: floats.sum_odd(a, -b)),
+    "sub": (np.subtract, _difference),
     "mul": (np.multiply, np.multiply),
 }
 
@@ -135,12 +143,12 @@ def divide(ctx: Context, m: Modifiers) -> Action:
     return _flushed(ctx, form, np.divide, 2) if form.ftz or rough else ctx.fail("modifiers are not supported")
 
 
-def _flushed(ctx: Context, form: _Form, function: Callable[..., Array], sources: int) -> Action:
+def _flushed(ctx: Context, form: _Form, function: Function, sources: int) -> Action:
     """A correctly rounded f32 operation whose operands and result are flushed."""
-    type = form.type
+    type, native = form.type, cast(Callable[..., Array], function)
 
     def compute(*values: Array) -> Array:
-        result = function(*(floats.flush(v, type) for v in values))
+        result = native(*(floats.flush(v, type) for v in values))
         return floats.canonical(floats.flush(result, type).view(floats.WORDS[type]), result, type)
 
     d, *operands = ctx.take(1 + sources)
@@ -202,7 +210,7 @@ _FUNCTIONS: dict[str, tuple[Callable[[Array], Array], tuple[str, ...]]] = {
 def approximate(ctx: Context, m: Modifiers) -> Action:
     """Functions the ISA defines up to a bound."""
     function, types = _FUNCTIONS[m.root]
-    m.one("approx") or ctx.fail("expected .approx")
+    m.expect("approx")
     return _Form(m, *types).action(ctx, function, 1)
 
 

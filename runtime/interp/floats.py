@@ -14,6 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[Any]
+Function: TypeAlias = (
+    Callable[[Array], Any]
+    | Callable[[Array, Array], Any]
+    | Callable[[Array, Array, Array], Any]
+    | Callable[[Array, Array, Array, Array], Any]
+)
+"""What one to four operands give: arrays, or a tuple of them."""
 
 MODES = ("rn", "rna", "rz", "rm", "rp")
 WORDS = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}
@@ -44,10 +51,7 @@ def rounded(exact: Array, type: str, mode: str = "rn") -> Array:
     """Words of `type` for f64 values that are exact or rounded to odd. NaN is the machine's own."""
     if type == "f64":
         return canonical(exact.view(np.uint64), exact, type)
-    if mode == "rn":
-        words = _nearest(exact, type)
-    else:
-        words = _directed(exact, type, mode)
+    words = _nearest(exact, type) if mode == "rn" else _directed(exact, type, mode)
     return canonical(words, exact, type)
 
 
@@ -202,7 +206,7 @@ def larger(a: Array, b: Array) -> Array:
     return np.where((a == b) & ~np.signbit(a), a, np.fmax(a, b))
 
 
-def halves(function: Callable[..., Array]) -> Callable[..., Array]:
+def halves(function: Callable[..., Array]) -> Function:
     """A function of 16-bit words, on both halves of 32-bit words."""
 
     def packed(*words: Array) -> Array:

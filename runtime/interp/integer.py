@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .decode import INTEGERS, Context, Function, Modifiers, elementwise, opcode, width_of
+from .decode import INTEGERS, Context, Modifiers, elementwise, opcode, width_of
+from .floats import Function
 from .state import Action, Array
 
 _HALF = np.uint64(32)
@@ -78,7 +79,7 @@ def wide(type: str) -> tuple[str, Callable[[Array, Array], Array]]:
 @opcode("mul24")
 def mul24(ctx: Context, m: Modifiers) -> Action:
     """The low 32 bits of the product of 24-bit numbers."""
-    m.one("lo") or ctx.fail("only mul24.lo is supported")
+    m.expect("lo")
     type = m.type("u32", "s32")
     return binary(ctx, type, lambda a, b: (a << 8 >> 8) * (b << 8 >> 8))
 
@@ -105,7 +106,7 @@ def multiply_add(ctx: Context, m: Modifiers) -> Action:
     result = type
     if part == "lo" and not saturated:
         type = result = unsigned(type)
-        product: Function = np.multiply
+        product: Callable[[Array, Array], Array] = np.multiply
     elif part == "hi":
         product = high
     elif part == "wide" and width_of(type) < 64 and not saturated:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias, cast
+
 import numpy as np
 
 from ...dialect.ptx.syntax import Not, Operand, Pair, Vector
@@ -11,7 +14,6 @@ from .decode import (
     FLOATS,
     INTEGERS,
     Context,
-    Function,
     Modifiers,
     elementwise,
     identity,
@@ -19,6 +21,7 @@ from .decode import (
     several,
     width_of,
 )
+from .floats import single
 from .integer import binary, unary
 from .state import Action, Array
 
@@ -81,8 +84,8 @@ def shift(ctx: Context, m: Modifiers) -> Action:
 @opcode("shf")
 def funnel(ctx: Context, m: Modifiers) -> Action:
     """Funnel shift of the 64 bits {b, a}."""
-    left = (m.one("l", "r") or ctx.fail("expected .l or .r")) == "l"
-    wrap = (m.one("wrap", "clamp") or ctx.fail("expected .wrap or .clamp")) == "wrap"
+    left = m.expect("l", "r") == "l"
+    wrap = m.expect("wrap", "clamp") == "wrap"
     m.type("b32")
     d, a, b, c = ctx.take(4)
 
@@ -115,40 +118,48 @@ def prmt(ctx: Context, m: Modifiers) -> Action:
 
 # Comparison
 
-_COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal}
-_COMPARE |= {"gt": np.greater, "ge": np.greater_equal}
+_COMPARE: dict[str, np.ufunc] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
 _UNSIGNED = {"lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal}
 
 
-def _comparison(ctx: Context, word: str, type: str) -> Function:
+Comparison: TypeAlias = Callable[[Array, Array], Array]
+
+
+def _numbers(a: Array, b: Array) -> Array:
+    return (a == a) & (b == b)
+
+
+def _comparison(ctx: Context, word: str, type: str) -> Comparison:
     """The comparison a word names for a type."""
     if type not in ("f16", "f32", "f64", "bf16"):
         found = _COMPARE.get(word) or (_UNSIGNED.get(word) if type[0] in "ub" else None)
         if found is None or (type[0] == "b" and word not in ("eq", "ne")):
             ctx.fail(f"comparison .{word} is not defined for .{type}")
         return found
-    ordered = {"num": lambda a, b: (a == a) & (b == b), "nan": lambda a, b: (a != a) | (b != b)}
-    if word in ordered:
-        return ordered[word]
+    if word in ("num", "nan"):
+        return _numbers if word == "num" else lambda a, b: ~_numbers(a, b)
     if word == "ne":
-        return lambda a, b: (a != b) & (a == a) & (b == b)
+        return lambda a, b: (a != b) & _numbers(a, b)
     if word in _COMPARE:
         return _COMPARE[word]
     if word[-1:] == "u" and word[:-1] in _COMPARE:
         compare = _COMPARE[word[:-1]]
-        return lambda a, b: compare(a, b) | (a != a) | (b != b)
+        return lambda a, b: compare(a, b) | ~_numbers(a, b)
     ctx.fail(f"comparison .{word} is not defined for .{type}")
 
 
-def _widen(function: Function, type: str) -> Function:
+def _widen(function: Comparison, type: str) -> Comparison:
     """A comparison of bf16 words, on their values."""
     if type != "bf16":
         return function
-    return lambda a, b: function(_bf16(a), _bf16(b))
-
-
-def _bf16(words: Array) -> Array:
-    return (words.astype(np.uint32) << 16).view(np.float32)
+    return lambda a, b: function(single(a, "bf16"), single(b, "bf16"))
 
 
 def _targets(operand: Operand) -> tuple[Operand, Operand | None]:
@@ -233,12 +244,12 @@ def _unpack(ctx: Context, type: str, d: Vector, a: Operand) -> Action:
 
 def _pack(ctx: Context, type: str, d: Operand, a: Vector) -> Action:
     part = _part(ctx, type, len(a.items))
-    bits, word = width_of(part), DTYPES[f"b{width_of(type)}"]
+    bits, word = width_of(part), np.dtype(DTYPES[f"b{width_of(type)}"])
 
     def join(*parts: Array) -> Array:
-        result = parts[0].astype(word)
+        result = cast(Array, parts[0].astype(word))
         for i, value in enumerate(parts[1:], 1):
-            result |= value.astype(word) << word(bits * i)
+            result |= np.left_shift(value.astype(word), np.array(bits * i, word))
         return result
 
     return elementwise(join, ctx.dest(d, f"b{width_of(type)}"), *(ctx.source(item, part) for item in a.items))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import groupby
 from typing import NoReturn, TypeAlias
 
 import numpy as np
@@ -200,9 +199,14 @@ class _Machine:
 
     def _warps(self, mask: Array) -> str:
         """The warps of the masked threads, in their CTA: "0-2, 5"."""
-        warps = np.unique(np.flatnonzero(mask) % self.state.warps % self.geometry.warps_per_cta)
-        runs = [[w for _, w in run] for _, run in groupby(enumerate(warps.tolist()), lambda p: p[1] - p[0])]
-        return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
+        numbers = np.flatnonzero(mask) % self.state.warps % self.geometry.warps_per_cta
+        runs: list[list[int]] = []
+        for warp in sorted({int(n) for n in numbers}):
+            if runs and warp == runs[-1][1] + 1:
+                runs[-1][1] = warp
+            else:
+                runs.append([warp, warp])
+        return ", ".join(str(low) if low == top else f"{low}-{top}" for low, top in runs)
 
 
 def _guarded(inner: Step, predicate: Array, negated: bool, following: int, flow: Flow) -> Step:

@@ -1,4 +1,7 @@
-"""Matrix instructions of a warp: PTX ISA 9.7.14.5. What they compute is in `numerics`, where elements lie in `layout`."""
+"""Matrix instructions of a warp: PTX ISA 9.7.14.5.
+
+What they compute is in `numerics`, where elements lie in `layout`.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ Generic addresses are global ones, or lie in the windows of shared and local mem
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -46,7 +47,8 @@ class Buffer:
         return found
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Part:
     """Accesses to one buffer: element numbers, and which of the accesses they are (None: all)."""
 
     buffer: Buffer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,14 +143,13 @@ def _argument(variable: Variable, arg: object, position: int, memory: GlobalMemo
     if not isinstance(arg, np.ndarray):
         if not isinstance(arg, int | float | np.generic | bytes):
             raise ArgumentError(f"expected a numpy array or a number, got {type(arg).__name__}")
-        scalar: Scalar = arg
-        return pack(variable, scalar)
+        return pack(variable, cast(Scalar, arg))
+    array = cast(Array, arg)
     size, _ = size_of(variable)
     if variable.count is not None or size != 8 or variable.type[0] == "f":
         raise ArgumentError(f"expected a scalar .{variable.type}, got an array; pointers are 64-bit parameters")
-    if not arg.flags.c_contiguous:
+    if not array.flags.c_contiguous:
         raise ArgumentError("expected an array in row-major order without gaps; pass numpy.ascontiguousarray(...)")
-    array: Array = arg
     shape = "x".join(map(str, array.shape)) or "scalar"
     name = f"argument {position} ({variable.name}, {shape} {array.dtype})"
     data = array.reshape(-1).view(np.uint8)

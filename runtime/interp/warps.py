@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...dialect.ptx.syntax import Operand, Pair
-from .decode import Context, Modifiers, opcode
+from .decode import Context, Modifiers, integer_range, opcode
 from .state import LANES, LEFT, Action, Array, Selection, Source, State, Step
 
 _BIT = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))[:, None]
@@ -62,8 +62,8 @@ def activemask(ctx: Context, m: Modifiers) -> Action:
 @opcode("vote")
 def vote(ctx: Context, m: Modifiers) -> Action:
     """A question to all member lanes."""
-    m.one("sync") or ctx.fail("expected vote.sync")
-    mode = m.one("all", "any", "uni", "ballot") or ctx.fail("expected .all, .any, .uni or .ballot")
+    m.expect("sync")
+    mode = m.expect("all", "any", "uni", "ballot")
     m.type("b32" if mode == "ballot" else "pred")
     d, a, mask = ctx.take(3)
     source, negated = ctx.predicate(a)
@@ -86,8 +86,8 @@ def vote(ctx: Context, m: Modifiers) -> Action:
 @opcode("shfl")
 def shfl(ctx: Context, m: Modifiers) -> Action:
     """A value of another lane, within segments of the warp."""
-    m.one("sync") or ctx.fail("expected shfl.sync")
-    mode = m.one("up", "down", "bfly", "idx") or ctx.fail("expected .up, .down, .bfly or .idx")
+    m.expect("sync")
+    mode = m.expect("up", "down", "bfly", "idx")
     m.type("b32")
     first, a, b, c, mask = ctx.take(5)
     targets: tuple[Operand, ...] = (first.first, first.second) if isinstance(first, Pair) else (first,)
@@ -141,8 +141,8 @@ _REDUCTIONS: dict[str, np.ufunc] = {
 @opcode("redux")
 def redux(ctx: Context, m: Modifiers) -> Action:
     """One value from all member lanes."""
-    m.one("sync") or ctx.fail("expected redux.sync")
-    name = m.one(*_REDUCTIONS) or ctx.fail(f"expected one of .{', .'.join(_REDUCTIONS)}")
+    m.expect("sync")
+    name = m.expect(*_REDUCTIONS)
     type = m.type(*(("u32", "s32") if name in ("add", "min", "max") else ("b32",)))
     d, a, mask = ctx.take(3)
     ufunc = _REDUCTIONS[name]
@@ -150,10 +150,10 @@ def redux(ctx: Context, m: Modifiers) -> Action:
 
     def work(state: State) -> Callable[[Selection, Array], None]:
         values, out = source(state), dest(state)
+        neutral = _neutral(name, type)
 
         def do(sel: Selection, active: Array) -> None:
             rows, here = values.reshape(LANES, -1), active.reshape(LANES, -1)
-            neutral = _neutral(name, values.dtype)
             total = ufunc.reduce(np.where(here, rows, neutral), axis=0, dtype=values.dtype)
             sel.put(out, sel.pick(_spread(total)))
 
@@ -162,6 +162,6 @@ def redux(ctx: Context, m: Modifiers) -> Action:
     return _collective(ctx, members, work)
 
 
-def _neutral(name: str, dtype: np.dtype[np.generic]) -> int:
-    info = np.iinfo(dtype)
-    return {"min": int(info.max), "max": int(info.min), "and": int(info.max)}.get(name, 0)
+def _neutral(name: str, type: str) -> int:
+    low, top = integer_range("u32" if type == "b32" else type)
+    return {"min": top, "max": low, "and": top}.get(name, 0)

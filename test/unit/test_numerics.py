@@ -1,0 +1,245 @@
+"""The tensor-core arithmetic against a model of the same rules in Python integers, one element at a time."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from warploom.dialect.isa.mma import ROWS, Mma
+from warploom.dialect.isa.types import ElementType
+from warploom.runtime.interp.numerics import ARITHMETIC, Arithmetic, MmaModel, arithmetic
+
+INF = "inf"
+NAN = "nan"
+LOW = -(10**6)
+
+Value = tuple[Fraction, int] | str
+"""A finite value with its unnormalised exponent, or "nan", "inf", "-inf"."""
+
+
+def decode(word: int, kind: ElementType) -> Value:
+    top = (1 << kind.exponent) - 1
+    bias = top >> 1
+    sign = -1 if word >> (kind.exponent + kind.mantissa) & 1 else 1
+    exponent, mantissa = word >> kind.mantissa & top, word & ((1 << kind.mantissa) - 1)
+    if exponent == top:
+        return NAN if mantissa else (INF if sign > 0 else "-inf")
+    if exponent:
+        mantissa |= 1 << kind.mantissa
+    scale = max(exponent, 1) - bias
+    return Fraction(sign * mantissa, 1 << kind.mantissa) * Fraction(2) ** scale, scale
+
+
+def multiply(a: Value, b: Value) -> Value:
+    if isinstance(a, str) or isinstance(b, str):
+        if NAN in (a, b):
+            return NAN
+        signs = [(-1 if x == "-inf" else 1) if isinstance(x, str) else (x[0] > 0) - (x[0] < 0) for x in (a, b)]
+        product = signs[0] * signs[1]
+        return NAN if product == 0 else INF if product > 0 else "-inf"
+    return a[0] * b[0], a[1] + b[1]
+
+
+def block(core: Arithmetic, products: list[Value], addend: Value, d: ElementType) -> int:
+    """One truncated fused sum, to a word of D."""
+    terms = [*products, addend]
+    specials = {t for t in terms if isinstance(t, str)}
+    nan, infinity = (0x7FFFFFFF, 0x7F800000) if d.bits == 32 else (0x7FFF, 0x7C00)
+    if NAN in specials or len(specials) == 2:
+        return nan
+    if specials:
+        return infinity if INF in specials else infinity | 1 << (d.bits - 1)
+    finite = [t for t in terms if not isinstance(t, str)]
+    zero = core.zero_exponent[d.name]
+    largest = max([zero, *(e for v, e in finite if v)])
+    unit = Fraction(2) ** (largest - core.fraction)
+    total = sum(int(v / unit) for v, _ in finite) * unit
+    return encode_f32(total) if d.bits == 32 else encode_f16(total)
+
+
+def encode_f32(value: Fraction) -> int:
+    """Toward zero, with gradual underflow; an infinity from 2^128 on."""
+    if not value:
+        return 0
+    sign, size = (1 << 31 if value < 0 else 0), abs(value)
+    if size >= 2**128:
+        return sign | 0x7F800000
+    exponent = -126
+    while size >= Fraction(2) ** (exponent + 1):
+        exponent += 1
+    mantissa = int(size / Fraction(2) ** (exponent - 23))
+    return sign | (mantissa if mantissa < 1 << 23 else (exponent + 127) << 23 | mantissa - (1 << 23))
+
+
+def encode_f16(value: Fraction) -> int:
+    """To nearest, ties to even: among all finite halves and 65536, which stands for infinity."""
+    if not value:
+        return 0
+    sign, size = (1 << 15 if value < 0 else 0), abs(value)
+    exponent = -14
+    while size >= Fraction(2) ** (exponent + 1):
+        exponent += 1
+    scaled = size / Fraction(2) ** (exponent - 10)
+    mantissa = round(scaled)
+    word = mantissa if exponent == -14 else ((exponent + 15) << 10) + mantissa - (1 << 10)
+    return sign | min(word, 0x7C00)
+
+
+def model(core: Arithmetic, row: Mma, a: list[int], b: list[int], c: int) -> int:
+    length = min(row.shape.k, core.block[row.a.bits])
+    for k in range(0, row.shape.k, length):
+        pairs = zip(a[k : k + length], b[k : k + length], strict=True)
+        products = [multiply(decode(x, row.a), decode(y, row.b)) for x, y in pairs]
+        c = block(core, products, decode(c, row.c), row.d)
+    return c
+
+
+def engine(core: Arithmetic, row: Mma, a: list[int], b: list[int], c: int) -> int:
+    """The same element by the engine, put at row 3, column 5 of the second of three warps of other data."""
+    m, n, k = row.shape
+    words = np.random.default_rng(1)
+    left = words.integers(0, 1 << 16, (k, m, 3)).astype(np.uint16)
+    right = words.integers(0, 1 << 16, (k, n, 3)).astype(np.uint16)
+    add = words.integers(0, 1 << row.c.bits, (m, n, 3)).astype(f"u{row.c.bits // 8}")
+    left[:, 3, 1], right[:, 5, 1], add[3, 5, 1] = a, b, c
+    return int(MmaModel(row, core)(left, right, add)[3, 5, 1])
+
+
+ARCHITECTURES = sorted(ARITHMETIC)
+
+
+@st.composite
+def operand_words(draw: st.DrawFn, kind: ElementType, count: int) -> list[int]:
+    """Raw bits of one character: any, without specials, near each other, subnormal, or with many zeros."""
+    any_word = st.integers(0, (1 << kind.bits) - 1)
+    exponent_top = 1 << kind.exponent
+    sign_bit = kind.bits - 1
+
+    def built(low: int, high: int) -> st.SearchStrategy[int]:
+        fields = st.tuples(st.integers(0, 1), st.integers(low, high), st.integers(0, (1 << kind.mantissa) - 1))
+        return fields.map(lambda f: f[0] << sign_bit | f[1] << kind.mantissa | f[2])
+
+    middle = draw(st.integers(1, exponent_top - 8))
+    characters = [
+        any_word,
+        built(0, exponent_top - 2),
+        built(middle, middle + 6),
+        built(0, 1),
+        st.one_of(st.just(0), st.just(1 << sign_bit), built(0, exponent_top - 2)),
+    ]
+    word = draw(st.sampled_from(characters))
+    return draw(st.lists(word, min_size=count, max_size=count))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
+@settings(max_examples=120, deadline=None)
+@given(data=st.data())
+def test_one_element_against_the_scalar_model(row: Mma, data: st.DataObject) -> None:
+    core = ARITHMETIC[data.draw(st.sampled_from(ARCHITECTURES))]
+    a = data.draw(operand_words(row.a, row.shape.k))
+    b = data.draw(operand_words(row.b, row.shape.k))
+    (c,) = data.draw(operand_words(row.c, 1))
+    assert engine(core, row, a, b, c) == model(core, row, a, b, c)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_cancelling_sums(row: Mma, data: st.DataObject) -> None:
+    core = ARITHMETIC[data.draw(st.sampled_from(ARCHITECTURES))]
+    half = row.shape.k // 2
+    a = data.draw(operand_words(row.a, half))
+    b = data.draw(operand_words(row.b, half))
+    swap = data.draw(st.permutations(range(row.shape.k)))
+    pairs = [*zip(a, b, strict=True), *((x ^ 0x8000, y) for x, y in zip(a, b, strict=True))]
+    pairs[0] = (pairs[0][0] ^ data.draw(st.integers(0, 3)), pairs[0][1])
+    left, right = ([pairs[i][side] for i in swap] for side in (0, 1))
+    (c,) = data.draw(operand_words(row.c, 1))
+    assert engine(core, row, left, right, c) == model(core, row, left, right, c)
+
+
+def whole(row: Mma, warps: int, kind: str) -> tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.generic]]:
+    """Operands of many warps: "bits" or words of moderate size."""
+    m, n, k = row.shape
+    words = np.random.default_rng(7)
+    a, b, c = (words.integers(0, 1 << 16, s).astype(np.uint16) for s in ((k, m, warps), (k, n, warps), (m, n, warps)))
+    if kind == "moderate":
+        keep, put = (0x83FF, 0x3C00) if row.a.name == "f16" else (0x83FF, 0x3C00)
+        a, b = (a & keep | put, b & keep | put)
+    wide = c.astype(np.uint32) << 16 | words.integers(0, 1 << 16, c.shape, np.uint32) if row.c.bits == 32 else c
+    return a, b, wide
+
+
+@pytest.mark.parametrize("kind", ["bits", "moderate"])
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
+def test_every_element_of_a_batch(row: Mma, kind: str) -> None:
+    core = arithmetic(90)
+    a, b, c = whole(row, 130, kind)
+    got = MmaModel(row, core)(a, b, c)
+    for w in (0, 127, 129):
+        for i in range(row.shape.m):
+            j = (i * 3 + w) % row.shape.n
+            expected = model(core, row, a[:, i, w].tolist(), b[:, j, w].tolist(), int(c[i, j, w]))
+            assert int(got[i, j, w]) == expected, (i, j, w)
+
+
+ROW = next(r for r in ROWS if r.spelling.endswith("m16n8k16.row.col.f32.f16.f16.f32"))
+HALF_ROW = next(r for r in ROWS if r.spelling.endswith("m16n8k16.row.col.f16.f16.f16.f16"))
+ONE, MAX, TINY = 0x3C00, 0x7BFF, 0x0001
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "c", "expected"),
+    [
+        ([0] * 16, [0] * 16, 0x80000000, 0),
+        ([0x8000] * 16, [ONE] * 16, 0x80000000, 0),
+        ([TINY] * 16, [TINY] * 16, 0, (127 - 44) << 23),
+        ([0] * 16, [0] * 16, 0x00000001, 0x00000001),
+        ([0x7C00] + [0] * 15, [0] * 16, 0, 0x7FFFFFFF),
+        ([0x7C00, 0xFC00] + [0] * 14, [ONE] * 16, 0, 0x7FFFFFFF),
+        ([0x7C00] + [0] * 15, [ONE] * 16, 0xFF800000, 0x7FFFFFFF),
+        ([0x7C00] + [0] * 15, [ONE] * 16, 0, 0x7F800000),
+        ([0] * 16, [0] * 16, 0xFFC00001, 0x7FFFFFFF),
+        ([ONE] * 16, [ONE] * 16, 0x7F7FFFFF, 0x7F7FFFFF),
+        ([ONE] + [0] * 15, [ONE] + [0] * 15, 0xBF800000, 0),
+    ],
+)
+def test_special_cases_of_f32(a: list[int], b: list[int], c: int, expected: int) -> None:
+    assert engine(arithmetic(90), ROW, a, b, c) == expected == model(arithmetic(90), ROW, a, b, c)
+
+
+def test_overflow_of_f16_rounds_to_infinity() -> None:
+    assert engine(arithmetic(90), HALF_ROW, [MAX] * 16, [ONE] * 16, 0) == 0x7C00
+
+
+def test_terms_below_the_cut_are_lost_on_each_architecture() -> None:
+    """1 + 2^-F is kept, 1 + 2^-(F+1) is not: sums of sixteen such terms tell F apart."""
+    for core in ARITHMETIC.values():
+        assert model(core, ROW, [ONE] * 16, [ONE] * 16, 0x3F800000) == engine(
+            core, ROW, [ONE] * 16, [ONE] * 16, 0x3F800000
+        )
+    tail = [ONE, *[0x0400] * 15]
+    shrunk = [ONE, *[0x1000] * 15]
+    results = {core.fraction: engine(core, ROW, tail, shrunk, 0) for core in ARITHMETIC.values()}
+    assert len(set(results.values())) >= 2
+
+
+def test_every_row_of_parameters_names_its_evidence() -> None:
+    assert all(core.evidence for core in ARITHMETIC.values())
+    assert [core.arch for core in ARITHMETIC.values() if core.confirmed] == ["sm_90"]
+
+
+def test_a_target_without_its_own_row_takes_the_nearest_older_one() -> None:
+    assert arithmetic(103) is arithmetic(100)
+    with pytest.raises(ValueError, match="no tensor core arithmetic is known for sm_60"):
+        arithmetic(60)
+
+
+def test_parameters_that_would_overflow_are_refused() -> None:
+    with pytest.raises(ValueError, match="must sum in an int32"):
+        Arithmetic("sm_x", {16: 32}, 25, {"f32": -133}, "none")
