@@ -1,0 +1,206 @@
+"""Sparse operands as rows: the granularity and the metadata layout of A of each sparse instruction.
+
+The layout of metadata is linear over bits, like a fragment (`warploom.dialect.layout`), so it is one line::
+
+    c2 f0 r0 r1 r2 | c0 c1 r3        f16, m16n8k32
+
+Left of the bar are the 5 bits of the lane, right of it the 3 bits of the number of a nibble of its word, least
+significant first. `r3` is bit 3 of the row of A, `c2` bit 2 of the chunk in that row, `f0` bit 0 of
+the sparsity selector: with selector f, only lanes with those bits contribute.
+
+Sources: the text of PTX ISA 9.7.14.6.1 and 9.7.15.6.1 for selectors, the figures of 9.7.14.6.2 for places.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ..layout import LANES, Bit
+from .patterns import PATTERNS, Pattern
+
+ROWS_PER_WARP = 16
+NIBBLES = 8
+
+
+@dataclass(frozen=True)
+class MetadataLayout:
+    """A bijection from (lane, nibble) to (selector, row, chunk) of the 16 rows that a warp works on.
+
+    Raises:
+        ValueError: unless there are 5 lane bits, 3 nibble bits, 16 rows, and each bit of the selector,
+            row and chunk is carried once.
+    """
+
+    lane: tuple[Bit, ...]
+    nibble: tuple[Bit, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.lane) != 5 or len(self.nibble) != 3:
+            raise ValueError(f"metadata has 5 lane bits and 3 nibble bits, '{self}' does not")
+        for axis in "frc":
+            numbers = sorted(bit.number for bit in self.lane + self.nibble if bit.axis == axis)
+            if numbers != list(range(len(numbers))) or (axis == "r" and len(numbers) != 4):
+                raise ValueError(f"'{self}' must carry each bit of axis {axis} once, and 4 bits of the row")
+
+    @staticmethod
+    def parse(text: str) -> MetadataLayout:
+        """Reads the notation `c2 f0 r0 r1 r2 | c0 c1 r3`."""
+        if not re.fullmatch(r"(\s*[frc]\d+)+\s*\|(\s*[frc]\d+)+\s*", text):
+            raise ValueError(f"expected a metadata layout 'c2 f0 r0 r1 r2 | c0 c1 r3', got '{text}'")
+        lane, nibble = (tuple(Bit(w[0], int(w[1:])) for w in half.split()) for half in text.split("|"))
+        return MetadataLayout(lane, nibble)
+
+    def __str__(self) -> str:
+        return " | ".join(" ".join(map(str, half)) for half in (self.lane, self.nibble))
+
+    @cached_property
+    def selectors(self) -> int:
+        """How many values the sparsity selector has: 0 to this, exclusive."""
+        return self._size("f")
+
+    @cached_property
+    def chunks(self) -> int:
+        """Chunks of a row of one instruction's A."""
+        return self._size("c")
+
+    def _size(self, axis: str) -> int:
+        return 1 << sum(bit.axis == axis for bit in self.lane + self.nibble)
+
+    def position(self, lane: int, nibble: int) -> tuple[int, int, int]:
+        """(selector, row, chunk): what the nibble of this lane's word describes, and under which selector."""
+        place = {"f": 0, "r": 0, "c": 0}
+        for bits, value in ((self.lane, lane), (self.nibble, nibble)):
+            for i, bit in enumerate(bits):
+                place[bit.axis] |= (value >> i & 1) << bit.number
+        return place["f"], place["r"], place["c"]
+
+    def inverse(self) -> dict[tuple[int, int, int], tuple[int, int]]:
+        """From (selector, row, chunk) to (lane, nibble)."""
+        places = ((lane, nibble) for lane in range(LANES) for nibble in range(NIBBLES))
+        return {self.position(*place): place for place in places}
+
+    def lanes(self, selector: int) -> tuple[int, ...]:
+        """The lanes that contribute metadata under this selector."""
+        return tuple(lane for lane in range(LANES) if self.position(lane, 0)[0] == selector)
+
+
+# one thread of four: T0, T1, T2 or T3; a word is 4 chunks of rows g and g + 8
+SINGLE = MetadataLayout.parse("f0 f1 r0 r1 r2 | c0 c1 r3")
+# a pair of threads: T0, T1 or T2, T3
+PAIR_16 = MetadataLayout.parse("c2 f0 r0 r1 r2 | c0 c1 r3")  # a word is 4 chunks of rows g and g + 8
+PAIR_8 = MetadataLayout.parse("r3 f0 r0 r1 r2 | c0 c1 c2")  # a word is 8 chunks of one row
+# all four threads
+ALL_8 = MetadataLayout.parse("r3 c3 r0 r1 r2 | c0 c1 c2")
+
+
+@dataclass(frozen=True, slots=True)
+class SparseOperand:
+    """Matrix A of one sparse instruction: m x k logical elements, of which k / 2 a row are stored.
+
+    `m` is 16 for `mma.sp` (a warp) and 64 for `wgmma.mma_async.sp` (four warps, 16 rows each). `kind` is the
+    `.kind::` qualifier or "". `ordered_only` says that the text gives a meaning to ordered codes alone.
+    """
+
+    m: int
+    k: int
+    element: str
+    kind: str
+    metadata: MetadataLayout
+    section: str
+    ordered_only: bool = False
+    pattern: Pattern = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pattern", PATTERNS[self.element, self.kind])
+        if self.metadata.chunks * self.pattern.chunk != self.k:
+            raise ValueError(f"{self}: {self.metadata.chunks} chunks of {self.pattern.chunk} are not {self.k} columns")
+
+    @property
+    def instruction(self) -> str:
+        return "mma.sp" if self.m == ROWS_PER_WARP else "wgmma.mma_async.sp"
+
+    @property
+    def warps(self) -> int:
+        """Warps that share the operand, 16 rows each."""
+        return self.m // ROWS_PER_WARP
+
+    @property
+    def threads(self) -> int:
+        """Threads that hold a metadata word."""
+        return self.warps * LANES
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of one row."""
+        return self.metadata.chunks
+
+    @property
+    def selectors(self) -> int:
+        """How many values the sparsity selector may take: 0 to this, exclusive."""
+        return self.metadata.selectors
+
+    def needs_order(self, ordered: bool) -> bool:
+        """Whether indices must increase, in the `::ordered_metadata` form if `ordered`."""
+        return ordered or self.ordered_only
+
+    def __str__(self) -> str:
+        n = "n8" if self.m == ROWS_PER_WARP else "nN"
+        kind = f" .kind::{self.kind}" if self.kind else ""
+        return f"{self.instruction} m{self.m}{n}k{self.k} {self.element}{kind}"
+
+
+def _rows(
+    m: int, k: int, elements: str, metadata: MetadataLayout, section: str, kinds: tuple[str, ...] = ("",)
+) -> tuple[SparseOperand, ...]:
+    """Rows of one shape. Every kind but none has the `::ordered_metadata` form alone."""
+    return tuple(
+        SparseOperand(m, k, element, kind, metadata, section, ordered_only=bool(kind))
+        for kind in kinds
+        for element in elements.split()
+    )
+
+
+ROWS: tuple[SparseOperand, ...] = (
+    # 9.7.14.6.2.1, .2  m16n8k16 and m16n8k32, 16-bit floating point
+    *_rows(16, 16, "f16 bf16", SINGLE, "9.7.14.6.2.1"),
+    *_rows(16, 32, "f16 bf16", PAIR_16, "9.7.14.6.2.2"),
+    # 9.7.14.6.2.3, .4  m16n8k16 and m16n8k8, tf32
+    *_rows(16, 16, "tf32", PAIR_16, "9.7.14.6.2.3"),
+    *_rows(16, 8, "tf32", SINGLE, "9.7.14.6.2.4"),
+    # 9.7.14.6.2.5, .6  m16n8k32 and m16n8k64, 8-bit
+    *_rows(16, 32, "s8 u8", PAIR_8, "9.7.14.6.2.5"),
+    *_rows(16, 64, "s8 u8 e4m3 e5m2", ALL_8, "9.7.14.6.2.6"),
+    *_rows(16, 64, "e4m3 e5m2 e3m2 e2m3 e2m1", ALL_8, "9.7.14.6.2.6", ("f8f6f4", "mxf8f6f4")),
+    # 9.7.14.6.2.7, .8  m16n8k64 and m16n8k128, 4-bit
+    *_rows(16, 64, "s4 u4", PAIR_8, "9.7.14.6.2.7"),
+    *_rows(16, 128, "s4 u4", ALL_8, "9.7.14.6.2.8"),
+    *_rows(16, 128, "e2m1", ALL_8, "9.7.14.6.2.8", ("mxf4", "mxf4nvf4")),
+    # 9.7.15.6.1  m64nNk32, k16 and k64
+    *_rows(64, 32, "f16 bf16", PAIR_16, "9.7.15.6.1"),
+    *_rows(64, 16, "tf32", PAIR_16, "9.7.15.6.1"),
+    *_rows(64, 64, "e4m3 e5m2 s8 u8", ALL_8, "9.7.15.6.1"),
+)
+
+Key = tuple[int, int, str, str]
+BY_KEY: dict[Key, SparseOperand] = {(r.m, r.k, r.element, r.kind): r for r in ROWS}
+
+
+class UnknownOperandError(ValueError):
+    """No sparse instruction has such a matrix A."""
+
+
+def sparse_operand(m: int, k: int, element: str, kind: str = "") -> SparseOperand:
+    """The row of a sparse A of m x k elements of PTX type `element`, under `.kind::kind` ("" for none).
+
+    Raises:
+        UnknownOperandError: naming the rows most like it.
+    """
+    if (m, k, element, kind) in BY_KEY:
+        return BY_KEY[m, k, element, kind]
+    near = sorted(ROWS, key=lambda r: (r.element != element) + (r.kind != kind) + (r.k != k) + 2 * (r.m != m))
+    under = f" under .kind::{kind}" if kind else ""
+    raise UnknownOperandError(
+        f"no sparse instruction takes A of {m}x{k} {element}{under}; the nearest are {', '.join(map(str, near[:3]))}"
+    )
