@@ -82,7 +82,7 @@ def compress(dense: Matrix, pattern: Pattern) -> tuple[Matrix, Codes]:
     if broken.any():
         raise PatternError(_complaint(dense, broken, pattern))
     stored = units.reshape(-1).take(_indices(codes, pattern))
-    return stored.view(dense.dtype).reshape(len(dense), -1), codes
+    return stored.view(dense.dtype).reshape(len(dense), codes.shape[1] * pattern.stored), codes
 
 
 def expand(values: Matrix, codes: Codes, pattern: Pattern, columns: int | None = None) -> Matrix:
@@ -102,11 +102,9 @@ def expand(values: Matrix, codes: Codes, pattern: Pattern, columns: int | None =
             f"{rows}x{chunks} codes of {pattern} describe {expected} stored elements, got {_size(values)}"
         )
     full = chunks * pattern.chunk
-    columns = full if columns is None else columns
-    if not full - pattern.chunk < columns <= full and columns != full:
-        raise PatternError(
-            f"{chunks} chunks of {pattern} are {max(0, full - pattern.chunk + 1)} to {full} columns, got {columns}"
-        )
+    if columns is not None and (columns < 0 or -(-columns // pattern.chunk) != chunks):
+        fewest = max(0, full - pattern.chunk + 1)
+        raise PatternError(f"{chunks} chunks of {pattern} are {fewest} to {full} columns, got {columns}")
     stored = _as_units(values, pattern)
     units = np.zeros(rows * chunks * pattern.units, stored.dtype)
     units[_indices(codes, pattern)] = stored.reshape(rows * chunks, pattern.slots)
@@ -198,7 +196,7 @@ def _codes(units: Matrix, dtype: np.dtype[Any], pattern: Pattern) -> Codes:
     present = np.packbits((units & _magnitude(units, dtype)) != 0, axis=1, bitorder="little")
     chunks = units.shape[1] // pattern.units
     codes = _tables(pattern).codes.take(present, axis=0)
-    return np.ascontiguousarray(codes.reshape(len(units), -1 if present.size else 0)[:, :chunks])
+    return np.ascontiguousarray(codes.reshape(len(units), present.shape[1] * codes.shape[2])[:, :chunks])
 
 
 def _magnitude(units: Matrix, dtype: np.dtype[Any]) -> np.unsignedinteger[Any]:

@@ -110,9 +110,10 @@ def metadata_codes(words: Words, operand: SparseOperand, rows: int | None = None
     tiles = np.empty((down, groups, operand.warps, operand.selectors, ROWS_PER_WARP, operand.chunks), np.uint8)
     tiles[:, :, :, at.selector, at.row, at.chunk] = _nibbles(words).reshape(down, groups, operand.warps, LANES, NIBBLES)
     height, width = down * operand.m, groups * operand.selectors * operand.chunks
-    if not 0 <= (rows or 0) <= height or not 0 <= (chunks or 0) <= width:
-        raise MetadataError(f"{_size(words)} words hold {height}x{width} codes of {operand}, not {rows}x{chunks}")
-    return tiles.transpose(0, 2, 4, 1, 3, 5).reshape(height, width)[:rows, :chunks]
+    kept = (height if rows is None else rows, width if chunks is None else chunks)
+    if not 0 <= kept[0] <= height or not 0 <= kept[1] <= width:
+        raise MetadataError(f"{_size(words)} words hold {height}x{width} codes of {operand}, not {kept[0]}x{kept[1]}")
+    return tiles.transpose(0, 2, 4, 1, 3, 5).reshape(height, width)[: kept[0], : kept[1]]
 
 
 def illegal_nibbles(

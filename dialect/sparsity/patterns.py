@@ -70,6 +70,8 @@ class Pattern:
         if code in legal:
             return None
         expected = f"expected one of {', '.join(map(binary, legal))}"
+        if code > 0xF:
+            return f"it is more than a nibble; {expected}"
         if self.slots == 1:
             return expected
         first, second = self.positions(code)
