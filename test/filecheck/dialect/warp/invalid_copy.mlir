@@ -1,0 +1,71 @@
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+
+// CHECK: invalid_copy.mlir:5:3: error: warp.copy: expected one index for each of the 2 dimensions of the source, got 1
+func.func @indices(%g: memref<100x77xf16>, %s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
+  warp.copy %g[%i] to %s[%i] : memref<100x77xf16> to memref<2x32x64xf16, #warp.swizzle<128>, 3>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.copy: expected the source to have at least 2 dimensions, got memref<100xf16>
+func.func @source_rank(%g: memref<100xf16>, %s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
+  warp.copy %g[%i] to %s[%i] : memref<100xf16> to memref<2x32x64xf16, #warp.swizzle<128>, 3>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.copy: expected a destination in shared memory (space 3), got memref<32x64xf16>
+func.func @destination(%g: memref<100x77xf16>, %s: memref<32x64xf16>, %i: index) {
+  warp.copy %g[%i, %i] to %s[] : memref<100x77xf16> to memref<32x64xf16>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.copy: expected a destination of 0 stage index(es) and a tile, got rank 3
+func.func @no_stage(%g: memref<100x77xf16>, %s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
+  warp.copy %g[%i, %i] to %s[] : memref<100x77xf16> to memref<2x32x64xf16, #warp.swizzle<128>, 3>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.copy: expected a destination of 1 stage index(es) and a tile, got rank 2
+func.func @stage(%g: memref<100x77xf16>, %s: memref<32x64xf16, 3>, %i: index) {
+  warp.copy %g[%i, %i] to %s[%i] : memref<100x77xf16> to memref<32x64xf16, 3>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.copy: expected source and destination of one element type, got bf16 and f16
+func.func @element(%g: memref<100x77xbf16>, %s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
+  warp.copy %g[%i, %i] to %s[%i] : memref<100x77xbf16> to memref<2x32x64xf16, #warp.swizzle<128>, 3>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.copy: expected in_bounds for rows and columns, got 0 flags
+func.func @in_bounds(%g: memref<100x77xf16>, %s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
+  warp.copy %g[%i, %i] to %s[%i] {in_bounds = []} : memref<100x77xf16> to memref<2x32x64xf16, #warp.swizzle<128>, 3>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.wait: expected a number of groups that may be in flight, got -1
+func.func @pending() {
+  warp.wait -1
+  return
+}
+
+// -----
+
+// CHECK: Expected integer literal
+func.func @pending_word() {
+  warp.wait all
+  return
+}

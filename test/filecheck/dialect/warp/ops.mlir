@@ -1,0 +1,114 @@
+// RUN: warploom-opt %s | filecheck %s
+// RUN: warploom-opt %s | warploom-opt | filecheck %s
+// RUN: warploom-opt %s --print-op-generic | filecheck %s --check-prefix=GENERIC
+// RUN: warploom-opt %s --print-op-generic | warploom-opt | filecheck %s
+
+!a = !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+!b = !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
+!acc = !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+!half = !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+!shared = memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64>
+
+// CHECK-LABEL: func.func @mma
+// CHECK-SAME: (%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>)
+// CHECK: %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+// GENERIC-LABEL: "mma"
+// GENERIC: %d = "warp.mma"(%a, %b, %c) <{shape = "m16n8k16"}> : (!warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+func.func @mma(%a: !a, %b: !b, %c: !acc) {
+  %d = warp.mma m16n8k16 %a, %b, %c : !a, !b, !acc
+  return
+}
+
+// CHECK-LABEL: func.func @mma_of_many_tiles
+// CHECK: %d = warp.mma m16n8k8 %a, %b, %c {note = "kept"} : !warp.fragment<a, 32x16xbf16, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<b, 16x24xbf16, [r1 r2 c0 c1 c2 | r0]>, !warp.fragment<acc, 32x24xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+// GENERIC-LABEL: "mma_of_many_tiles"
+// GENERIC: "warp.mma"(%a, %b, %c) <{shape = "m16n8k8"}> {note = "kept"}
+func.func @mma_of_many_tiles(%a: !warp.fragment<a, 32x16xbf16, [c1 c2 r0 r1 r2 | c0 r3]>, %b: !warp.fragment<b, 16x24xbf16, [r1 r2 c0 c1 c2 | r0]>, %c: !warp.fragment<acc, 32x24xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
+  %d = warp.mma m16n8k8 %a, %b, %c {note = "kept"} : !warp.fragment<a, 32x16xbf16, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<b, 16x24xbf16, [r1 r2 c0 c1 c2 | r0]>, !warp.fragment<acc, 32x24xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// CHECK-LABEL: func.func @ldmatrix
+// CHECK: %x4 = warp.ldmatrix x4 %s[%i, %i, %i] : memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+// CHECK: %x2 = warp.ldmatrix x2 trans %s[%i, %i, %i] : memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64> -> !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
+// CHECK: %x1 = warp.ldmatrix x1 swapped %s[%i, %i, %i] {note} : memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64> -> !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
+// CHECK: %both = warp.ldmatrix x4 trans swapped %s[%i, %i, %i] : memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+// GENERIC-LABEL: "ldmatrix"
+// GENERIC: "warp.ldmatrix"(%s, %i, %i, %i) <{count = 4 : i64}>
+// GENERIC: "warp.ldmatrix"(%s, %i, %i, %i) <{count = 2 : i64, trans}>
+// GENERIC: "warp.ldmatrix"(%s, %i, %i, %i) <{count = 1 : i64, swapped}> {note}
+// GENERIC: "warp.ldmatrix"(%s, %i, %i, %i) <{count = 4 : i64, trans, swapped}>
+func.func @ldmatrix(%s: !shared, %i: index) {
+  %x4 = warp.ldmatrix x4 %s[%i, %i, %i] : !shared -> !a
+  %x2 = warp.ldmatrix x2 trans %s[%i, %i, %i] : !shared -> !b
+  %x1 = warp.ldmatrix x1 swapped %s[%i, %i, %i] {note} : !shared -> !b
+  %both = warp.ldmatrix x4 trans swapped %s[%i, %i, %i] : !shared -> !a
+  return
+}
+
+// CHECK-LABEL: func.func @load_and_store
+// CHECK: %x = warp.load %c[%i, %i] : memref<100x77xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+// CHECK: %y = warp.load %c[%i, %i] {in_bounds = [true, false]} : memref<100x77xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+// CHECK: warp.store %x, %c[%i, %i] : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>
+// CHECK: warp.store %y, %c[%i, %i] {in_bounds = [true, true]} : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>
+// GENERIC-LABEL: "load_and_store"
+// GENERIC: "warp.load"(%c, %i, %i) : (memref<100x77xf32>, index, index) -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+// GENERIC: "warp.load"(%c, %i, %i) <{in_bounds = [true, false]}>
+// GENERIC: "warp.store"(%x, %c, %i, %i) : (!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>, index, index) -> ()
+// GENERIC: "warp.store"(%y, %c, %i, %i) <{in_bounds = [true, true]}>
+func.func @load_and_store(%c: memref<100x77xf32>, %i: index) {
+  %x = warp.load %c[%i, %i] : memref<100x77xf32> -> !acc
+  %y = warp.load %c[%i, %i] {in_bounds = [true, false]} : memref<100x77xf32> -> !acc
+  warp.store %x, %c[%i, %i] : !acc, memref<100x77xf32>
+  warp.store %y, %c[%i, %i] {in_bounds = [true, true]} : !acc, memref<100x77xf32>
+  return
+}
+
+// CHECK-LABEL: func.func @arithmetic
+// CHECK: %z = warp.constant 0.000000e+00 : f32 : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+// CHECK: %h = warp.constant 1.500000e+00 : f16 : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+// CHECK: %0 = warp.elementwise add %x, %z : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+// CHECK: %1 = warp.elementwise sub %x, %z :
+// CHECK: %2 = warp.elementwise mul %x, %z :
+// CHECK: %3 = warp.elementwise max %x, %z :
+// CHECK: %4 = warp.elementwise min %x, %z :
+// CHECK: %5 = warp.elementwise neg %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+// CHECK: %6 = warp.convert %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+// GENERIC-LABEL: "arithmetic"
+// GENERIC: %z = "warp.constant"() <{value = 0.000000e+00 : f32}> : () -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+// GENERIC: "warp.elementwise"(%x, %z) <{kind = #warp<kind add>}>
+// GENERIC: "warp.elementwise"(%x) <{kind = #warp<kind neg>}>
+// GENERIC: "warp.convert"(%x) : (!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+func.func @arithmetic(%x: !acc) {
+  %z = warp.constant 0.0 : f32 : !acc
+  %h = warp.constant 1.5 : f16 : !half
+  %0 = warp.elementwise add %x, %z : !acc, !acc -> !acc
+  %1 = warp.elementwise sub %x, %z : !acc, !acc -> !acc
+  %2 = warp.elementwise mul %x, %z : !acc, !acc -> !acc
+  %3 = warp.elementwise max %x, %z : !acc, !acc -> !acc
+  %4 = warp.elementwise min %x, %z : !acc, !acc -> !acc
+  %5 = warp.elementwise neg %x : !acc -> !acc
+  %6 = warp.convert %x : !acc to !half
+  return
+}
+
+// CHECK-LABEL: func.func @copies
+// CHECK: warp.copy %g[%i, %i] to %s[%i] {async, in_bounds = [false, true]} : memref<100x77xf16> to memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64>
+// CHECK: warp.copy %g[%i, %i] to %t[] : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
+// CHECK: warp.commit
+// CHECK: warp.wait 0
+// CHECK: warp.wait 2 {note}
+// GENERIC-LABEL: "copies"
+// GENERIC: "warp.copy"(%g, %i, %i, %s, %i) <{async, in_bounds = [false, true], operandSegmentSizes = array<i32: 1, 2, 1, 1>}>
+// GENERIC: "warp.copy"(%g, %i, %i, %t) <{operandSegmentSizes = array<i32: 1, 2, 1, 0>}>
+// GENERIC: "warp.commit"() : () -> ()
+// GENERIC: "warp.wait"() <{pending = 0 : i64}> : () -> ()
+// GENERIC: "warp.wait"() <{pending = 2 : i64}> {note}
+func.func @copies(%g: memref<100x77xf16>, %s: !shared, %t: memref<8x8xf16, #warp.swizzle<16>, 3 : i64>, %i: index) {
+  warp.copy %g[%i, %i] to %s[%i] {async, in_bounds = [false, true]} : memref<100x77xf16> to !shared
+  warp.copy %g[%i, %i] to %t[] : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
+  warp.commit
+  warp.wait 0
+  warp.wait 2 {note}
+  return
+}
