@@ -149,8 +149,9 @@ def fma64(a: Array, b: Array, c: Array) -> Array:
     result = a * b + c
     if plain.any():
         result[plain] = _fma64(a[plain], b[plain], c[plain])
-    odd_ones = np.isfinite(a) & np.isfinite(b) & np.isfinite(c) & ~plain
-    for i in np.flatnonzero(odd_ones):
+    finite = np.isfinite(a) & np.isfinite(b)
+    result = np.where(finite & np.isinf(c), c, result)
+    for i in np.flatnonzero(finite & np.isfinite(c) & ~plain):
         result[i] = _fma_exact(float(a[i]), float(b[i]), float(c[i]))
     return result
 

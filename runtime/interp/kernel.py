@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ...dialect.ptx.syntax import Function, Instruction, Label, RegDecl, Register, Scope, Statement, Variable
-from . import arithmetic, control, convert, copies, logic, matrix, warps
+from . import arithmetic, atomics, control, convert, copies, logic, matrix, warps
 from .decode import TABLE, Context, Layout, Names, Place, Slot, decode, width_of
 from .errors import DecodeError, InterpreterError
 from .numerics import Arithmetic
 from .state import Action
 
-_FAMILIES = (arithmetic, control, convert, copies, logic, matrix, warps)
+_FAMILIES = (arithmetic, atomics, control, convert, copies, logic, matrix, warps)
 """The modules that fill the table of opcodes, by being imported."""
 
 _BYTES = re.compile(r"[a-z]+(\d+)(x2)?")

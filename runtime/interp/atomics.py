@@ -1,0 +1,121 @@
+"""Atomic operations on memory: PTX ISA 9.7.13.6 and 9.7.13.7.
+
+Threads that meet at one address take turns, in the order of their numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import TypeAlias, cast
+
+import numpy as np
+
+from . import floats
+from .access import locate, order, space_of
+from .decode import DTYPES, Context, Modifiers, opcode, width_of
+from .memory import Part, check_writable
+from .state import Action, Array, Selection, State, Step
+
+Update: TypeAlias = Callable[[Array, Array, Array], Array]
+"""The new words, of the old words and the one or two operands."""
+
+_TYPES = {
+    "and": ("b32", "b64"),
+    "or": ("b32", "b64"),
+    "xor": ("b32", "b64"),
+    "cas": ("b16", "b32", "b64"),
+    "exch": ("b32", "b64"),
+    "inc": ("u32",),
+    "dec": ("u32",),
+    "min": ("u32", "s32", "u64", "s64"),
+    "max": ("u32", "s32", "u64", "s64"),
+    "add": ("u32", "s32", "u64", "s64", "f32", "f64", "f16", "bf16", "f16x2", "bf16x2"),
+}
+_INTEGER: dict[str, Update] = {
+    "and": lambda old, b, _: old & b,
+    "or": lambda old, b, _: old | b,
+    "xor": lambda old, b, _: old ^ b,
+    "cas": lambda old, b, c: np.where(old == b, c, old),
+    "exch": lambda old, b, _: b,
+    "inc": lambda old, b, _: np.where(old >= b, np.uint32(0), old + np.uint32(1)),
+    "dec": lambda old, b, _: np.where((old == 0) | (old > b), b, old - np.uint32(1)),
+    "min": lambda old, b, _: np.minimum(old, b),
+    "max": lambda old, b, _: np.maximum(old, b),
+    "add": lambda old, b, _: old + b,
+}
+
+
+def _float_add(type: str, flush: bool) -> Update:
+    """A sum rounded once; in global memory, f32 flushes subnormals."""
+    scalar = type.removesuffix("x2")
+
+    def add(old: Array, b: Array) -> Array:
+        x, y = floats.value(old, scalar), floats.value(b, scalar)
+        if not flush:
+            return floats.rounded(floats.sum_odd(x, y) if scalar != "f64" else x + y, scalar)
+        total = floats.rounded(floats.sum_odd(floats.flush(x, scalar), floats.flush(y, scalar)), scalar)
+        return floats.flush(total.view(np.float32), scalar).view(np.uint32)
+
+    whole = cast(Callable[[Array, Array], Array], floats.halves(add)) if type.endswith("x2") else add
+    return lambda old, b, _: whole(old, b)
+
+
+@opcode("atom", "red")
+def atomic(ctx: Context, m: Modifiers) -> Action:
+    """Reads, combines and writes back; `atom` returns what was there."""
+    policy = order(m)
+    m.drop("noftz", "sync", "aligned")
+    space, operation = space_of(m), m.expect(*_TYPES)
+    type = m.type(*_TYPES[operation])
+    operands = list(ctx.take((m.root == "atom") + 2 + (operation == "cas") + policy))
+    dest = ctx.dest(operands.pop(0), type) if m.root == "atom" else None
+    place = locate(ctx, operands.pop(0), space)
+    sources = [ctx.source(o, type) for o in operands[: 1 + (operation == "cas")]]
+    is_float = type.startswith(("f", "bf"))
+    width = width_of(type) // 8
+    seen = np.dtype(f"u{width}") if is_float else np.dtype(DTYPES[type])
+
+    def bind(state: State) -> Step:
+        find, values = place(state), [source(state).view(seen) for source in sources]
+        out = dest(state).view(seen) if dest else None
+
+        def step(sel: Selection) -> None:
+            parts = find(sel, width)
+            check_writable(parts)
+            picked = [sel.pick(v) for v in values]
+            old = np.empty(sel.count, seen)
+            for part in parts:
+                flush = type == "f32" and part.buffer is not state.memory.shared.buffer
+                update = _float_add(type, flush) if is_float else _INTEGER[operation]
+                _update(part, old, picked, update)
+            if out is not None:
+                sel.put(out, old)
+
+        return step
+
+    return bind
+
+
+def _update(part: Part, old: Array, operands: list[Array], update: Update) -> None:
+    """Applies the update to one buffer, and keeps the old words."""
+    view = part.buffer.view(old.itemsize).view(old.dtype)
+    places = np.arange(old.size) if part.chosen is None else part.chosen
+    for turn in _turns(part.index):
+        where, who = part.index[turn], places[turn]
+        before = view[where]
+        view[where] = update(before, operands[0][who], operands[-1][who])
+        old[who] = before
+
+
+def _turns(index: Array) -> Iterator[Array]:
+    """The accesses in rounds, so that within a round no two are to the same place."""
+    ranked = np.argsort(index, kind="stable")
+    sorted_index = index[ranked]
+    starts = np.concatenate([[True], sorted_index[1:] != sorted_index[:-1]])
+    first = np.maximum.accumulate(np.where(starts, np.arange(index.size), 0))
+    rank = np.arange(index.size) - first
+    by_rank = np.argsort(rank, kind="stable")
+    bounds = np.searchsorted(rank[by_rank], np.arange(int(rank.max(initial=0)) + 2))
+    for low, top in pairwise(bounds):
+        yield ranked[by_rank[low:top]]

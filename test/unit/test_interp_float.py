@@ -1,0 +1,432 @@
+"""Floating-point instructions and conversions against exact fractions, rounded once by the test's own code."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from interpreted import apply
+
+Array = NDArray[Any]
+random = np.random.default_rng(11)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A binary format, its NaN word, and its values as fractions or floats (inf, nan)."""
+
+    name: str
+    exponent: int
+    mantissa: int
+    nan: int
+
+    @property
+    def bits(self) -> int:
+        return 1 + self.exponent + self.mantissa
+
+    @property
+    def least(self) -> int:
+        """The exponent of the smallest normal value."""
+        return 2 - (1 << (self.exponent - 1))
+
+    @property
+    def infinity(self) -> int:
+        return ((1 << self.exponent) - 1) << self.mantissa
+
+    def value(self, word: int) -> Fraction | float:
+        field, fraction = word >> self.mantissa & ((1 << self.exponent) - 1), word & ((1 << self.mantissa) - 1)
+        sign = -1 if word >> (self.bits - 1) else 1
+        if field == (1 << self.exponent) - 1:
+            return math.nan if fraction else sign * math.inf
+        if field:
+            fraction |= 1 << self.mantissa
+        return sign * Fraction(fraction) * Fraction(2) ** (max(field, 1) - 1 + self.least - self.mantissa)
+
+    def word(self, value: Fraction | float, mode: str = "rn", zero_sign: int = 0) -> int:
+        """The word of a value, rounded; `zero_sign` is the sign of an exact zero."""
+        if isinstance(value, float):
+            return self.nan if math.isnan(value) else self.infinity | (value < 0) << (self.bits - 1)
+        sign = int(value < 0) if value else zero_sign
+        size = abs(value)
+        exponent = self.least
+        while size >= Fraction(2) ** (exponent + 1):
+            exponent += 1
+        scaled = size / Fraction(2) ** (exponent - self.mantissa)
+        whole = int(scaled)
+        if mode == "rn":
+            whole = round(scaled)
+        elif mode == "rna":
+            whole = int(scaled + Fraction(1, 2))
+        elif scaled != whole and mode == ("rm" if sign else "rp"):
+            whole += 1
+        word = whole + (exponent - self.least << self.mantissa)
+        if word >= self.infinity:
+            outward = mode in ("rn", "rna") or mode == ("rm" if sign else "rp")
+            word = self.infinity if outward else self.infinity - 1
+        return word | sign << (self.bits - 1)
+
+    def words(self, count: int = 500) -> Array:
+        """Random bits, some of moderate size, and the special values."""
+        values = random.integers(0, (1 << 64) - 1, count, np.uint64) >> np.uint64(64 - self.bits)
+        bias = (1 << (self.exponent - 1)) - 1
+        near = random.integers(bias - 4, bias + 4, count).astype(np.uint64) << np.uint64(self.mantissa)
+        keep = np.uint64((1 << self.mantissa) - 1 | 1 << (self.bits - 1))
+        values[::2] = values[::2] & keep | near[::2]
+        values[5::7] &= keep
+        sign = 1 << (self.bits - 1)
+        special = [0, sign, 1, sign | 1, self.infinity, self.infinity | sign, self.infinity - 1, self.infinity + 1]
+        values[: len(special)] = special
+        return random.permutation(values).astype(f"u{self.bits // 8}")
+
+
+F16 = Format("f16", 5, 10, 0x7FFF)
+BF16 = Format("bf16", 8, 7, 0x7FFF)
+F32 = Format("f32", 8, 23, 0x7FFFFFFF)
+F64 = Format("f64", 11, 52, 0x7FF8000000000000)
+FORMATS = (F16, BF16, F32, F64)
+
+
+def negative(word: int, form: Format) -> int:
+    return word >> (form.bits - 1)
+
+
+def add(form: Format, x: int, y: int, mode: str = "rn") -> int:
+    a, b = form.value(x), form.value(y)
+    if isinstance(a, float) or isinstance(b, float):
+        return form.word(float(a if isinstance(a, float) else 0) + float(b if isinstance(b, float) else 0))
+    both = negative(x, form) & negative(y, form)
+    either = negative(x, form) | negative(y, form)
+    zero_sign = either if mode == "rm" and (a or b or either) and not both else both
+    return form.word(a + b, mode, zero_sign)
+
+
+def multiply(form: Format, x: int, y: int, mode: str = "rn") -> int:
+    a, b = form.value(x), form.value(y)
+    sign = negative(x, form) ^ negative(y, form)
+    if isinstance(a, float) or isinstance(b, float):
+        return special_product(form, a, b, sign)
+    return form.word(a * b, mode, sign)
+
+
+def special_product(form: Format, a: Fraction | float, b: Fraction | float, sign: int) -> int:
+    if a == 0 or b == 0 or a != a or b != b:
+        return form.nan
+    return form.infinity | sign << (form.bits - 1)
+
+
+def fma(form: Format, x: int, y: int, z: int, mode: str = "rn") -> int:
+    a, b, c = form.value(x), form.value(y), form.value(z)
+    sign = negative(x, form) ^ negative(y, form)
+    if isinstance(a, float) or isinstance(b, float):
+        word = special_product(form, a, b, sign)
+        if word == form.nan or c != c or (isinstance(c, float) and negative(z, form) != sign):
+            return form.nan
+        return word
+    if isinstance(c, float):
+        return form.word(c)
+    return form.word(a * b + c, mode, sign & negative(z, form))
+
+
+def compare(spelling: str, form: Format, model: Callable[..., int], *operands: Array) -> None:
+    names = ", ".join(f"%{x}" for x in "abcefg"[: len(operands)])
+    got = apply(f"{spelling} %d, {names};", f"u{form.bits // 8}", *operands)
+    for i, word in enumerate(got.tolist()):
+        inputs = [int(o[i]) for o in operands]
+        assert word == model(*inputs), (spelling, *map(hex, inputs), hex(word), hex(model(*inputs)))
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda f: f.name)
+def test_to_nearest(form: Format) -> None:
+    a, b, c = form.words(), form.words(), form.words()
+    b[::5] = a[::5] ^ (1 << (form.bits - 1))
+    rn = ".rn" if form is not F16 and form is not BF16 else ""
+    compare(f"add{rn}.{form.name}", form, lambda x, y: add(form, x, y), a, b)
+    compare(
+        f"sub{rn}.{form.name}",
+        form,
+        lambda x, y: add(form, x, y if is_nan(form, y) else y ^ 1 << (form.bits - 1)),
+        a,
+        b,
+    )
+    compare(f"mul{rn}.{form.name}", form, lambda x, y: multiply(form, x, y), a, b)
+    compare(f"fma.rn.{form.name}", form, lambda x, y, z: fma(form, x, y, z), a, b, c)
+
+
+def is_nan(form: Format, word: int) -> bool:
+    return (word & ((1 << (form.bits - 1)) - 1)) > form.infinity
+
+
+@pytest.mark.parametrize("mode", ["rz", "rm", "rp"])
+def test_directed_f32(mode: str) -> None:
+    a, b, c = F32.words(), F32.words(), F32.words()
+    compare(f"mul.{mode}.f32", F32, lambda x, y: multiply(F32, x, y, mode), a, b)
+    keep = [i for i in range(a.size) if F32.value(int(a[i])) != -F32.value(int(b[i]))]
+    compare(f"add.{mode}.f32", F32, lambda x, y: add(F32, x, y, mode), a[keep], b[keep])
+    compare(f"fma.{mode}.f32", F32, lambda x, y, z: fma(F32, x, y, z, mode), a, b, c)
+
+
+def test_fma_rounds_once_where_f64_would_give_a_tie() -> None:
+    """a * b is a tie of f32, and c, too small for f64 to keep beside it, decides."""
+    a = np.array([0x3F800800] * 4, np.uint32)
+    b = np.array([0x3F800800] * 4, np.uint32)
+    c = np.array([0x00000001, 0x80000001, 0x20000000, 0xA0000000], np.uint32)
+    compare("fma.rn.f32", F32, lambda x, y, z: fma(F32, x, y, z), a, b, c)
+    one, half = np.array([0x3F80], np.uint16), np.array([0x0080], np.uint16)
+    product = apply("fma.rn.bf16 %d, %a, %b, %c;", "u2", one | np.uint16(8), one | np.uint16(8), half)
+    assert int(product[0]) == fma(BF16, 0x3F88, 0x3F88, 0x0080)
+
+
+def test_fma_f64_with_extreme_exponents_and_cancellation() -> None:
+    a, b = F64.words(300), F64.words(300)
+    with np.errstate(all="ignore"):
+        c = (-(a.view(np.float64) * b.view(np.float64))).view(np.uint64)
+    compare("fma.rn.f64", F64, lambda x, y, z: fma(F64, x, y, z), a, b, c)
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda f: f.name)
+def test_min_max(form: Format) -> None:
+    a, b = form.words(), form.words()
+
+    def pick(x: int, y: int, larger: bool, nan: bool) -> int:
+        if is_nan(form, x) or is_nan(form, y):
+            other = y if is_nan(form, x) else x
+            return form.nan if nan or is_nan(form, other) else other
+        keys = [(form.value(w), -negative(w, form)) for w in (x, y)]
+        best = max(keys) if larger else min(keys)
+        return (x, y)[keys.index(best)]
+
+    for larger, name in enumerate(("min", "max")):
+        compare(f"{name}.{form.name}", form, lambda x, y, m=bool(larger): pick(x, y, m, False), a, b)
+        if form is not F64:
+            compare(f"{name}.NaN.{form.name}", form, lambda x, y, m=bool(larger): pick(x, y, m, True), a, b)
+
+
+def test_ftz_flushes_operands_and_results() -> None:
+    a, b = F32.words(), F32.words()
+
+    def flush(word: int) -> int:
+        return word & 0x80000000 if not word & 0x7F800000 else word
+
+    compare("add.ftz.f32", F32, lambda x, y: flush(add(F32, flush(x), flush(y))), a, b)
+    compare("mul.ftz.f32", F32, lambda x, y: flush(multiply(F32, flush(x), flush(y))), a, b)
+    c = F32.words()
+    compare("fma.rn.ftz.f32", F32, lambda x, y, z: flush(fma(F32, flush(x), flush(y), flush(z))), a, b, c)
+
+
+def test_saturation_and_relu() -> None:
+    a, b, c = F32.words(), F32.words(), F32.words()
+
+    def saturate(word: int) -> int:
+        value = F32.value(word)
+        return 0 if value != value or value <= 0 else min(word, 0x3F800000)
+
+    compare("add.sat.f32", F32, lambda x, y: saturate(add(F32, x, y)), a, b)
+    compare("fma.rn.sat.f32", F32, lambda x, y, z: saturate(fma(F32, x, y, z)), a, b, c)
+    a, b, c = F16.words(), F16.words(), F16.words()
+
+    def relu(word: int) -> int:
+        return word if is_nan(F16, word) or not F16.value(word) < 0 else 0
+
+    compare("fma.rn.relu.f16", F16, lambda x, y, z: relu(fma(F16, x, y, z)), a, b, c)
+
+
+@pytest.mark.parametrize("form", [F16, BF16], ids=lambda f: f.name)
+def test_packed(form: Format) -> None:
+    low, upper = [form.words() for _ in range(3)], [form.words() for _ in range(3)]
+    packed = [lo.astype(np.uint32) | up.astype(np.uint32) << 16 for lo, up in zip(low, upper, strict=True)]
+    for name, count, model in (("fma.rn", 3, fma), ("add", 2, add), ("mul", 2, multiply)):
+        got = apply(f"{name}.{form.name}x2 %d, {', '.join(['%a', '%b', '%c'][:count])};", "u4", *packed[:count])
+        for i, word in enumerate(got.tolist()):
+            assert word & 0xFFFF == model(form, *(int(v[i]) for v in low[:count]))
+            assert word >> 16 == model(form, *(int(v[i]) for v in upper[:count]))
+
+
+@pytest.mark.parametrize("form", [F32, F64], ids=lambda f: f.name)
+def test_div_sqrt_rcp_are_correctly_rounded(form: Format) -> None:
+    a, b = form.words(), form.words()
+
+    def divide(x: int, y: int) -> int:
+        p, q, sign = form.value(x), form.value(y), negative(x, form) ^ negative(y, form)
+        if p != p or q != q or (p == 0 and q == 0) or (isinstance(p, float) and isinstance(q, float)):
+            return form.nan
+        if isinstance(q, float):
+            return sign << (form.bits - 1)
+        if isinstance(p, float) or q == 0:
+            return form.infinity | sign << (form.bits - 1)
+        return form.word(p / q, "rn", sign)
+
+    one = form.word(Fraction(1))
+    compare(f"div.rn.{form.name}", form, divide, a, b)
+    compare(f"rcp.rn.{form.name}", form, lambda x: divide(one, x), a)
+    roots = apply(f"sqrt.rn.{form.name} %d, %a;", f"u{form.bits // 8}", a)
+    for word, root in zip(a.tolist(), roots.tolist(), strict=True):
+        value, result = form.value(word), form.value(root)
+        if isinstance(value, float) or value <= 0:
+            expected = form.infinity if value == math.inf else word if value == 0 else form.nan
+            assert root == expected
+        else:
+            below, above = form.value(root - 1), form.value(root + 1)
+            assert ((result + below) / 2) ** 2 <= value <= ((result + above) / 2) ** 2
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "bound"),
+    [
+        ("ex2.approx.f32", np.exp2, 2.0**-22),
+        ("lg2.approx.f32", np.log2, 2.0**-22),
+        ("tanh.approx.f32", np.tanh, 2.0**-11),
+        ("rsqrt.approx.f32", lambda x: 1 / np.sqrt(x), 2.0**-22),
+        ("rcp.approx.ftz.f32", lambda x: 1 / x, 2.0**-22),
+        ("sqrt.approx.f32", np.sqrt, 2.0**-22),
+    ],
+)
+def test_approximate_functions_stay_within_the_bound(
+    name: str, function: Callable[[Array], Array], bound: float
+) -> None:
+    x = np.abs(random.standard_normal(500)).astype(np.float32) + np.float32(0.1)
+    got = apply(f"{name} %d, %a;", "f4", x).astype(np.float64)
+    exact = function(x.astype(np.float64))
+    assert np.all(np.abs(got - exact) <= bound * np.maximum(np.abs(exact), 1))
+    assert np.count_nonzero(got) == got.size
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda f: f.name)
+def test_abs_neg_touch_the_sign_alone(form: Format) -> None:
+    a = form.words()
+    compare(f"neg.{form.name}", form, lambda x: x ^ 1 << (form.bits - 1), a)
+    compare(f"abs.{form.name}", form, lambda x: x & ~(1 << (form.bits - 1)), a)
+
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": lambda x, y: x == y,
+    "ne": lambda x, y: x == x and y == y and x != y,
+    "lt": lambda x, y: x < y,
+    "le": lambda x, y: x <= y,
+    "gt": lambda x, y: x > y,
+    "ge": lambda x, y: x >= y,
+    "equ": lambda x, y: x != x or y != y or x == y,
+    "neu": lambda x, y: x != y or x != x or y != y,
+    "ltu": lambda x, y: not x >= y,
+    "leu": lambda x, y: not x > y,
+    "gtu": lambda x, y: not x <= y,
+    "geu": lambda x, y: not x < y,
+    "num": lambda x, y: x == x and y == y,
+    "nan": lambda x, y: x != x or y != y,
+}
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda f: f.name)
+def test_setp(form: Format) -> None:
+    a, b = form.words(300), form.words(300)
+    b[::4] = a[::4]
+    for word, holds in COMPARISONS.items():
+        got = apply(f"setp.{word}.{form.name} %p1, %a, %b; selp.b32 %d, 1, 0, %p1;", "u4", a, b)
+        expected = [int(holds(form.value(int(x)), form.value(int(y)))) for x, y in zip(a, b, strict=True)]
+        assert got.tolist() == expected, word
+
+
+# Conversions
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz"])
+@pytest.mark.parametrize("form", [F16, BF16], ids=lambda f: f.name)
+def test_f32_to_halves(form: Format, mode: str) -> None:
+    a, b = F32.words(), F32.words()
+    a[::3] = random.integers(0x33000000, 0x47900000, a[::3].size)
+
+    def model(x: int) -> int:
+        return form.word(F32.value(x), mode, negative(x, F32))
+
+    got = apply(f"cvt.{mode}.{form.name}.f32 %d, %a;", "u2", a)
+    assert got.tolist() == [model(x) for x in a.tolist()]
+    both = apply(f"cvt.{mode}.{form.name}x2.f32 %d, %a, %b;", "u4", a, b)
+    assert both.tolist() == [model(x) << 16 | model(y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("form", [F16, BF16, F32], ids=lambda f: f.name)
+def test_wider_floats_are_exact(form: Format) -> None:
+    a = form.words()
+    for to in (F32, F64):
+        if to.bits > form.bits:
+            got = apply(f"cvt.{to.name}.{form.name} %d, %a;", f"u{to.bits // 8}", a)
+            assert got.tolist() == [to.word(form.value(x), "rn", negative(x, form)) for x in a.tolist()]
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+def test_f64_to_f32(mode: str) -> None:
+    a = F64.words()
+    a[::2] = F32.words(a[::2].size).view(np.float32).astype(np.float64).view(np.uint64) ^ np.uint64(0x10000001)
+    got = apply(f"cvt.{mode}.f32.f64 %d, %a;", "u4", a)
+    assert got.tolist() == [F32.word(F64.value(x), mode, negative(x, F64)) for x in a.tolist()]
+
+
+INTEGERS = [f"{s}{n}" for n in (16, 32, 64) for s in "us"]
+
+
+@pytest.mark.parametrize("form", [F16, F32, F64], ids=lambda f: f.name)
+@pytest.mark.parametrize("to", INTEGERS)
+def test_floats_to_integers(form: Format, to: str) -> None:
+    bits = int(to[1:])
+    low, top = (-(1 << bits - 1), (1 << bits - 1) - 1) if to[0] == "s" else (0, (1 << bits) - 1)
+    a = form.words()
+    rounds: dict[str, Callable[[Fraction], int]] = {"rni": round, "rzi": int, "rmi": math.floor, "rpi": math.ceil}
+    for mode, whole in rounds.items():
+        got = apply(f"cvt.{mode}.{to}.{form.name} %d, %a;", f"u{bits // 8}", a)
+        for x, word in zip(a.tolist(), got.tolist(), strict=True):
+            value = form.value(x)
+            if value != value:
+                expected = 1 << (bits - 1) if bits == 64 or form is F64 else 0
+            elif isinstance(value, float):
+                expected = top if value > 0 else low
+            else:
+                expected = min(max(whole(value), low), top)
+            assert word == expected & ((1 << bits) - 1), (mode, hex(x))
+
+
+@pytest.mark.parametrize("form", [F16, BF16, F32, F64], ids=lambda f: f.name)
+@pytest.mark.parametrize("origin", INTEGERS)
+def test_integers_to_floats(form: Format, origin: str) -> None:
+    bits = int(origin[1:])
+    a = (random.integers(0, 1 << 63, 300, np.uint64) * np.uint64(2)).astype(f"u{bits // 8}")
+    a ^= np.array(1, a.dtype)
+    a[::2] >>= np.array(bits // 2, a.dtype)
+    a[:3] = [0, (1 << bits) - 1, 1 << (bits - 1)]
+    values = a.view(f"i{bits // 8}") if origin[0] == "s" else a
+    for mode in ("rn", "rz", "rm", "rp") if form is F32 else ("rn",):
+        got = apply(f"cvt.{mode}.{form.name}.{origin} %d, %a;", f"u{form.bits // 8}", a)
+        assert got.tolist() == [form.word(Fraction(v), mode) for v in values.tolist()]
+
+
+def test_floats_to_whole_floats() -> None:
+    a = F32.words()
+    rounds: dict[str, Callable[[Fraction], int]] = {"rni": round, "rzi": int, "rmi": math.floor, "rpi": math.ceil}
+    for mode, whole in rounds.items():
+
+        def model(x: int, whole: Callable[[Fraction], int] = whole) -> int:
+            value = F32.value(x)
+            return F32.word(value if isinstance(value, float) else Fraction(whole(value)), "rn", negative(x, F32))
+
+        compare(f"cvt.{mode}.f32.f32", F32, model, a)
+
+
+def test_integers_change_width_with_and_without_saturation() -> None:
+    a = random.integers(-(2**31), 2**31, 400).astype(np.int32)
+    a[::2] >>= 20
+    words = a.view(np.uint32)
+    assert apply("cvt.u16.u32 %d, %a;", "u2", words).tolist() == (words & 0xFFFF).tolist()
+    assert apply("cvt.s64.s32 %d, %a;", "i8", words).tolist() == a.tolist()
+    assert apply("cvt.u64.u32 %d, %a;", "u8", words).tolist() == words.tolist()
+    assert apply("cvt.s32.s8 %d, %a;", "i4", words).tolist() == a.astype(np.int8).tolist()
+    assert apply("cvt.sat.u8.s32 %d, %a;", "u4", words).tolist() == np.clip(a, 0, 255).tolist()
+    assert apply("cvt.sat.s16.s32 %d, %a;", "i2", words).tolist() == np.clip(a, -32768, 32767).tolist()
