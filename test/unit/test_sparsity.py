@@ -207,6 +207,17 @@ def test_zeros_are_zeros_by_value() -> None:
     np.testing.assert_array_equal(values, np.array([[1, 2], [np.nan, np.inf]], np.float16))
 
 
+@pytest.mark.parametrize("element", DTYPES)
+def test_what_is_zero(element: str) -> None:
+    """A chunk of equal elements breaks 2:4 and 4:8 alike unless they are zeros, negative ones included."""
+    bits = BITS.get(element, 8)
+    every = [*range(1 << bits)] if bits <= 16 else [0, 1 << 31, 1, 1 << 22, 1 << 23, 0x7F800000, 0x7FC00000]
+    column = make(element, every, (len(every), 1))
+    for pattern in (TWO_OF_FOUR, FOUR_OF_EIGHT):
+        broken = violations(np.repeat(column, pattern.chunk, axis=1), pattern)
+        assert broken[:, 0].tolist() == np.flatnonzero(~is_zero(column, element)).tolist()
+
+
 @pytest.mark.parametrize("columns", range(1, 20))
 def test_a_last_chunk_may_be_incomplete(columns: int) -> None:
     for pattern in (ONE_OF_TWO, TWO_OF_FOUR, FOUR_OF_EIGHT):
