@@ -10,6 +10,13 @@ Left of the bar are the 5 bits of the lane, least significant first; right of it
 element number within a lane. `r3` says that this bit is bit 3 of the row. Everything else (element
 positions, register counts and packing, the `ldmatrix` that loads the fragment) is derived.
 
+A few operands need one more axis besides rows and columns, written with another letter: `q` is the
+number of the product where a warp computes several side by side, `f` the sparsity selector, `t` the
+thread-id and `b` the byte-id of block scales::
+
+    r0 r1 q0 q1 r2 | c0 c1           A of m8n8k4, f16: four products per warp
+    c2 f0 r0 r1 r2 | c0 c1 r3        sparsity metadata: chunk c of row r when the selector is f
+
 A fragment larger than its layout's base tile repeats it: tile after tile, row by row of tiles, each
 taking the next elements of a lane.
 
@@ -31,8 +38,18 @@ if TYPE_CHECKING:
 LANES = 32
 
 
+AXES = {
+    "r": "row",
+    "c": "column",
+    "q": "product",
+    "f": "sparsity selector",
+    "t": "thread-id",
+    "b": "byte-id",
+}
+
+
 class Bit(NamedTuple):
-    """Bit `number` of the row (axis "r") or of the column (axis "c")."""
+    """Bit `number` of the row (axis "r"), of the column (axis "c"), or of another of `AXES`."""
 
     axis: str
     number: int
@@ -67,19 +84,18 @@ class Layout:
         if len(self.lane) != 5:
             raise ValueError(f"a warp has 5 lane bits, the layout '{self}' gives {len(self.lane)}")
         bits = self.lane + self.element
-        for axis in "rc":
+        for axis, name in AXES.items():
             indices = sorted(b.number for b in bits if b.axis == axis)
             if indices != list(range(len(indices))):
-                name = "row" if axis == "r" else "column"
                 raise ValueError(f"the layout '{self}' must carry each {name} bit once, got bits {indices}")
 
     @staticmethod
-    def parse(text: str) -> Layout:
-        """Reads the notation `c1 c2 r0 r1 r2 | c0 r3 c3`."""
+    def parse(text: str, axes: str = "rc") -> Layout:
+        """Reads the notation `c1 c2 r0 r1 r2 | c0 r3 c3`, with no other axes than `axes`."""
         halves = text.split("|")
         if len(halves) != 2:
             raise ValueError(f"expected a layout 'lane bits | element bits', got '{text}'")
-        lane, element = (tuple(_bit(word) for word in half.split()) for half in halves)
+        lane, element = (tuple(_bit(word, axes) for word in half.split()) for half in halves)
         return Layout(lane, element)
 
     def __str__(self) -> str:
@@ -89,25 +105,50 @@ class Layout:
     @cached_property
     def rows(self) -> int:
         """Rows of the base tile."""
-        return 1 << sum(b.axis == "r" for b in self.lane + self.element)
+        return self.extent("r")
 
     @cached_property
     def columns(self) -> int:
         """Columns of the base tile."""
-        return 1 << sum(b.axis == "c" for b in self.lane + self.element)
+        return self.extent("c")
 
     @property
     def elements(self) -> int:
         """Elements of the base tile that one lane holds."""
         return 1 << len(self.element)
 
-    def position(self, lane: int, element: int) -> tuple[int, int]:
-        """(row, column) of element number `element` of lane `lane` in the base tile."""
-        place = {"r": 0, "c": 0}
+    def extent(self, axis: str) -> int:
+        """How many values the coordinate on an axis has: 1 for an axis that the layout does not use."""
+        return 1 << sum(b.axis == axis for b in self.lane + self.element)
+
+    def coordinates(self, lane: int, element: int) -> dict[str, int]:
+        """Where element number `element` of lane `lane` lies, on each axis of `AXES`."""
+        place = dict.fromkeys(AXES, 0)
         for bits, value in ((self.lane, lane), (self.element, element)):
             for i, bit in enumerate(bits):
                 place[bit.axis] |= (value >> i & 1) << bit.number
+        return place
+
+    def position(self, lane: int, element: int) -> tuple[int, int]:
+        """(row, column) of element number `element` of lane `lane` in the base tile."""
+        place = self.coordinates(lane, element)
         return place["r"], place["c"]
+
+    def find(self, **coordinates: int) -> tuple[int, int]:
+        """The (lane, element) that lies where `coordinates` say, axis by axis; 0 on axes left out.
+
+        Raises:
+            ValueError: for an axis that there is not, or a coordinate outside its extent.
+        """
+        for axis, value in coordinates.items():
+            if axis not in AXES or not 0 <= value < self.extent(axis):
+                name, extent = AXES.get(axis, f"axis '{axis}'"), self.extent(axis)
+                raise ValueError(f"expected a {name} from 0 to {extent - 1} in the layout '{self}', got {value}")
+        lane, element = (
+            sum((coordinates.get(bit.axis, 0) >> bit.number & 1) << i for i, bit in enumerate(bits))
+            for bits in (self.lane, self.element)
+        )
+        return lane, element
 
     def element_offset(self, element: int) -> tuple[int, int]:
         """(row, column) that element number `element` adds to its lane's own position."""
@@ -139,20 +180,21 @@ class Layout:
             raise ValueError(f"expected a fragment of whole {self.rows}x{self.columns} tiles, got {rows}x{columns}")
         return rows // self.rows, columns // self.columns
 
-    def inverse(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """From (row, column) of the base tile to (lane, element)."""
-        places = ((lane, e) for lane in range(LANES) for e in range(self.elements))
-        return {self.position(*place): place for place in places}
+    def inverse(self, **fixed: int) -> dict[tuple[int, int], tuple[int, int]]:
+        """From (row, column) of the base tile to (lane, element); `fixed` says where on the other axes (0 if not)."""
+        places = ((r, c) for r in range(self.rows) for c in range(self.columns))
+        return {(r, c): self.find(r=r, c=c, **fixed) for r, c in places}
 
     def transposed(self) -> Layout:
         """The layout of the transposed matrix: rows and columns change places."""
-        lane, element = (tuple(Bit("c" if b.axis == "r" else "r", b.number) for b in half)
+        other = {"r": "c", "c": "r"}
+        lane, element = (tuple(Bit(other.get(b.axis, b.axis), b.number) for b in half)
                          for half in (self.lane, self.element))  # fmt: skip
         return Layout(lane, element)
 
 
-def _bit(word: str) -> Bit:
-    match = re.fullmatch(r"([rc])(\d+)", word)
+def _bit(word: str, axes: str) -> Bit:
+    match = re.fullmatch(rf"([{axes}])(\d+)", word)
     if match is None:
         raise ValueError(f"expected a layout bit such as r0 or c3, got '{word}'")
     return Bit(match[1], int(match[2]))

@@ -6,44 +6,37 @@ Source: PTX ISA 9.7.14.5.14 (mma), with the fragments of 9.7.14.5.1 to 9.7.14.5.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
-from typing import NamedTuple
 
-from ..layout import Layout, accumulator, multiplicand
-from .targets import Target, Version
+from ..layout import Layout
+from . import block_scale
+from .block_scale import BlockScale
+from .form import Operand
+from .product import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, SM_120, Product, Shape, fragment_layout
+from .targets import Specific, Version
 from .types import ElementType, element_type
 
-
-class Shape(NamedTuple):
-    """M x N x K of one instruction: A is m x k, B is k x n, C and D are m x n."""
-
-    m: int
-    n: int
-    k: int
-
-    @staticmethod
-    def parse(text: str) -> Shape:
-        """Reads `m16n8k16`.
-
-        Raises:
-            ValueError: if the text is not of that form.
-        """
-        match = re.fullmatch(r"m(\d+)n(\d+)k(\d+)", text)
-        if match is None:
-            raise ValueError(f"expected a shape such as m16n8k16, got '{text}'")
-        return Shape(*map(int, match.groups()))
-
-    def __str__(self) -> str:
-        return f"m{self.m}n{self.n}k{self.k}"
+_FOUR_PRODUCTS = {
+    # 9.7.14.5.1  four lanes and the four that are 16 further on compute product q
+    "a.row": Layout.parse("r0 r1 q0 q1 r2 | c0 c1", "rcq"),
+    "a.col": Layout.parse("c0 c1 q0 q1 r2 | r0 r1", "rcq"),
+    "b.row": Layout.parse("r0 r1 q0 q1 c2 | c0 c1", "rcq"),
+    "b.col": Layout.parse("c0 c1 q0 q1 c2 | r0 r1", "rcq"),
+    "f16": Layout.parse("r0 r1 q0 q1 r2 | c0 c1 c2", "rcq"),
+    "f32": Layout.parse("r0 c1 q0 q1 r2 | c0 r1 c2", "rcq"),
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Mma:
+class Mma(Product):
     """One form of `mma.sync`: D = A * B + C by one warp.
 
-    `ptx` and `sm` are the first PTX version and the lowest target number that have it.
+    `ptx` and `sm` are the first PTX version and the lowest target number that have it; `only` names the targets of
+    a form that not all of those have. The other fields are the qualifiers of some families, empty in the rest:
+    `rounding` of f64, `bit_op` of b1 (the `op` of `op.popc`), `kind` and `scale` of the narrow floating-point types.
     """
 
     shape: Shape
@@ -54,38 +47,46 @@ class Mma:
     ptx: Version
     sm: int
     section: str
+    only: Specific = ()
+    satfinite: bool = False
+    rounding: str = ""
+    bit_op: str = ""
+    kind: str = ""
+    scale: BlockScale | None = None
+    a_layout: str = "row"
+    b_layout: str = "col"
 
     def __post_init__(self) -> None:
-        for role, kind in (("a", self.a), ("b", self.b), ("c", self.c), ("d", self.d)):
-            registers = self.registers(role)
-            if self.layout(role).elements * kind.bits != registers * 32:
-                raise ValueError(f"{self.spelling}: {role} does not fill whole registers")
+        self.check_registers()
 
     @property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""
-        types = ".".join(t.name for t in (self.d, self.a, self.b, self.c))
-        return f"mma.sync.aligned.{self.shape}.row.col.{types}"
+        suffix = f".{self.rounding}" if self.rounding else f".{self.bit_op}.popc" if self.bit_op else ""
+        return f"mma.sync.aligned.{self.shape}.{self.a_layout}.{self.b_layout}{self.qualifiers}{suffix}"
+
+    @property
+    def plain(self) -> bool:
+        """Whether shape and element types alone say which form it is."""
+        qualified = self.satfinite or self.rounding or self.bit_op or self.kind
+        return not qualified and (self.a_layout, self.b_layout) == ("row", "col")
+
+    @property
+    def products(self) -> int:
+        """How many products of this shape one warp computes: 4 for m8n8k4 in f16, else 1."""
+        return 4 if self.shape == (8, 8, 4) and self.a.bits == 16 else 1
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """d, a, b, c, and the scales with their selectors."""
+        return (*self.fragments, *(block_scale.OPERANDS if self.scale else ()))
 
     def layout(self, role: str) -> Layout:
-        """The fragment layout of operand "a", "b", "c" or "d"."""
-        m, n, k = self.shape
-        if role == "a":
-            return multiplicand(m, k, self.a.bits)
-        if role == "b":
-            return multiplicand(n, k, self.b.bits).transposed()
-        return accumulator(m, n)
-
-    def element(self, role: str) -> ElementType:
-        """The element type of operand "a", "b", "c" or "d"."""
-        return {"a": self.a, "b": self.b, "c": self.c, "d": self.d}[role]
-
-    def registers(self, role: str) -> int:
-        """32-bit registers per lane that operand "a", "b", "c" or "d" takes."""
-        return self.layout(role).elements * self.element(role).bits // 32
-
-    def runs_on(self, target: Target) -> bool:
-        return target.sm >= self.sm
+        """The fragment layout of operand "a", "b", "c" or "d"; axis `q` is the product where there are four."""
+        if self.products > 1:
+            key = {"a": f"a.{self.a_layout}", "b": f"b.{self.b_layout}"}.get(role) or self.element(role).name
+            return _FOUR_PRODUCTS[key]
+        return fragment_layout(role, *self.shape, self.container_bits(role))
 
 
 def _forms(shape: str, operands: str, accumulators: str, *, ptx: Version, sm: int, section: str) -> tuple[Mma, ...]:
@@ -104,6 +105,7 @@ ROWS: tuple[Mma, ...] = (
     *_forms("m16n8k16", "f16", "f16 f32", ptx=(7, 0), sm=80, section="9.7.14.5.8"),
     *_forms("m16n8k16", "bf16", "f32", ptx=(7, 0), sm=80, section="9.7.14.5.8"),
 )
+"""The forms that the passes make kernels of. `rows()` has all of the instruction."""
 
 BY_SPELLING = {row.spelling: row for row in ROWS}
 
@@ -111,8 +113,111 @@ Key = tuple[Shape, str, str, str, str]
 BY_KEY: dict[Key, Mma] = {(r.shape, r.a.name, r.b.name, r.c.name, r.d.name): r for r in ROWS}
 
 
+@cache
+def rows() -> tuple[Mma, ...]:
+    """Every form of `mma.sync`, those of `ROWS` first."""
+    return (*ROWS, *_m8n8k4_f16(), *_tf32(), *_f64(), *_integer(), *_single_bit(), *_fp8(), *_f8f6f4(), *_scaled())
+
+
+def _types(names: str) -> tuple[ElementType, ...]:
+    return tuple(map(element_type, names.split()))
+
+
+_F8F6F4 = "e4m3 e5m2 e3m2 e2m3 e2m1"
+
+
+def _m8n8k4_f16() -> Iterator[Mma]:
+    """9.7.14.5.1  m8n8k4, four products: any layouts; D is f32 if C is."""
+    f16, f32 = _types("f16 f32")
+    shape, layouts = Shape(8, 8, 4), ("row", "col")
+    for a_layout, b_layout, (d, c) in product(layouts, layouts, ((f16, f16), (f32, f16), (f32, f32))):
+        yield Mma(shape, f16, f16, c, d, (6, 4), 70, "9.7.14.5.1", a_layout=a_layout, b_layout=b_layout)
+
+
+def _tf32() -> Iterator[Mma]:
+    tf32, f32 = _types("tf32 f32")
+    # 9.7.14.5.6  m16n8k4
+    yield Mma(Shape(16, 8, 4), tf32, tf32, f32, f32, (7, 0), 80, "9.7.14.5.6")
+    # 9.7.14.5.7  m16n8k8
+    yield Mma(Shape(16, 8, 8), tf32, tf32, f32, f32, (7, 0), 80, "9.7.14.5.7")
+
+
+def _f64() -> Iterator[Mma]:
+    """9.7.14.5.14  double precision, with the rounding of its additions: to nearest even unless another is named."""
+    (f64,) = _types("f64")
+    for shape, ptx, sm, section in (
+        (Shape(8, 8, 4), (7, 0), 80, "9.7.14.5.2"),
+        (Shape(16, 8, 4), (7, 8), 90, "9.7.14.5.6"),
+        (Shape(16, 8, 8), (7, 8), 90, "9.7.14.5.7"),
+        (Shape(16, 8, 16), (7, 8), 90, "9.7.14.5.8"),
+    ):
+        for rounding in ("", "rn", "rz", "rm", "rp"):
+            yield Mma(shape, f64, f64, f64, f64, ptx, sm, section, rounding=rounding)
+
+
+def _integer() -> Iterator[Mma]:
+    """9.7.14.5.14  integers: any mix of signs; `.satfinite` clamps the sum instead of wrapping it."""
+    (s32,) = _types("s32")
+    for shape, names, ptx, sm, section in (
+        (Shape(8, 8, 16), "s8 u8", (6, 5), 75, "9.7.14.5.3"),
+        (Shape(16, 8, 16), "s8 u8", (7, 0), 80, "9.7.14.5.9"),
+        (Shape(16, 8, 32), "s8 u8", (7, 0), 80, "9.7.14.5.10"),
+        (Shape(8, 8, 32), "s4 u4", (6, 5), 75, "9.7.14.5.4"),
+        (Shape(16, 8, 32), "s4 u4", (7, 0), 80, "9.7.14.5.10"),
+        (Shape(16, 8, 64), "s4 u4", (7, 0), 80, "9.7.14.5.11"),
+    ):
+        for a, b, satfinite in product(_types(names), _types(names), (False, True)):
+            yield Mma(shape, a, b, s32, s32, ptx, sm, section, satfinite=satfinite)
+
+
+def _single_bit() -> Iterator[Mma]:
+    """9.7.14.5.14  single bit: the number of ones in the xor, or the and, of a row and a column."""
+    b1, s32 = _types("b1 s32")
+    for shape, sm, section in (
+        (Shape(8, 8, 128), 75, "9.7.14.5.5"),
+        (Shape(16, 8, 128), 80, "9.7.14.5.12"),
+        (Shape(16, 8, 256), 80, "9.7.14.5.13"),
+    ):
+        yield Mma(shape, b1, b1, s32, s32, (7, 0), sm, section, bit_op="xor")
+        yield Mma(shape, b1, b1, s32, s32, (7, 1), max(sm, 80), section, bit_op="and")
+
+
+def _fp8() -> Iterator[Mma]:
+    """9.7.14.5.14  e4m3 and e5m2 in every mix; C and D are alike."""
+    f16, f32 = _types("f16 f32")
+    for (a, b), (shape, section), acc in product(
+        product(_types("e4m3 e5m2"), repeat=2),
+        ((Shape(16, 8, 16), "9.7.14.5.9"), (Shape(16, 8, 32), "9.7.14.5.10")),
+        (f16, f32),
+    ):
+        ptx = (8, 4) if shape.k == 32 and acc == f32 else (8, 7)
+        yield Mma(shape, a, b, acc, acc, ptx, 89, section)
+
+
+def _f8f6f4() -> Iterator[Mma]:
+    """9.7.14.5.14  `.kind::f8f6f4`: five types in every mix, one element to a byte."""
+    for (a, b), acc in product(product(_types(_F8F6F4), repeat=2), _types("f16 f32")):
+        yield Mma(Shape(16, 8, 32), a, b, acc, acc, (8, 7), 120, "9.7.14.5.10", SM_120, kind=KIND_F8F6F4)
+
+
+def _scaled() -> Iterator[Mma]:
+    """9.7.14.3, table 36  block scaling; only mxf4nvf4 has to name the number of scales."""
+    f32, e2m1, ue8m0, ue4m3 = _types("f32 e2m1 ue8m0 ue4m3")
+    byte, nibble = Shape(16, 8, 32), Shape(16, 8, 64)
+    for (a, b), written in product(product(_types(_F8F6F4), repeat=2), (False, True)):
+        scale = BlockScale(1, ue8m0, written)
+        yield Mma(byte, a, b, f32, f32, (8, 7), 120, "9.7.14.5.10", SM_120, kind=KIND_MXF8F6F4, scale=scale)
+    for kind, scale in (
+        (KIND_MXF4, BlockScale(2, ue8m0, written=False)),
+        (KIND_MXF4, BlockScale(2, ue8m0)),
+        (KIND_MXF4NVF4, BlockScale(2, ue8m0)),
+        (KIND_MXF4NVF4, BlockScale(4, ue4m3)),
+    ):
+        yield Mma(nibble, e2m1, e2m1, f32, f32, (8, 7), 120, "9.7.14.5.11", SM_120, kind=kind, scale=scale)
+
+
 def find(shape: Shape, a: str, b: str, c: str, d: str) -> Mma | None:
-    """The row with this shape and these element types, if the ISA has it."""
+    """The row with this shape and these element types, if the passes have it."""
     return BY_KEY.get((shape, a, b, c, d))
 
 

@@ -1,21 +1,51 @@
-"""Rows of the warp-level matrix moves: `ldmatrix`.
+"""Rows of the warp-level matrix moves: `ldmatrix`, `stmatrix`, `movmatrix`.
 
-Source: PTX ISA 9.7.14.5.15 (ldmatrix).
+Source: PTX ISA 9.7.14.5.15 (ldmatrix), 9.7.14.5.16 (stmatrix), 9.7.14.5.17 (movmatrix).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from itertools import product
 
 from ..layout import Layout
-from .targets import Target, Version
+from .form import ADDRESS, SCALAR, VECTOR, Form, Operand
+from .targets import Specific, Version
+
+GENERIC, SHARED, SHARED_CTA = "", "shared", "shared::cta"
+"""State spaces: `.shared::cta` says the same as `.shared`, from PTX 7.8; generic addresses must point there."""
+
+CTA: Version = (7, 8)
+
+BYTES: Specific = (
+    ("sm_100a", (8, 6)),
+    ("sm_120a", (8, 7)),
+    ("sm_100f", (8, 8)),
+    ("sm_110f", (9, 0)),
+    ("sm_120f", (8, 8)),
+)
+"""9.7.14.5.15 and .16, Target ISA Notes: where the shapes and types of bytes run."""
+
+# One matrix, rows being rows in memory and columns elements of such a row; `_ACROSS` is what `.trans` does of it.
+_PAIRS = Layout.parse("c1 c2 r0 r1 r2 | c0")
+_PAIRS_ACROSS = _PAIRS.transposed()
+_BYTES = Layout.parse("c2 c3 r0 r1 r2 | c0 c1")
+_BYTES_ACROSS_16 = Layout.parse("r2 r3 c0 c1 c2 | r0 r1 c3")
+_BYTES_ACROSS_8 = Layout.parse("r1 r2 c0 c1 c2 | r0 c3")
+
+
+def _space(space: str) -> str:
+    return f".{space}" if space else ""
 
 
 @dataclass(frozen=True, slots=True)
-class LoadMatrix:
-    """One form of `ldmatrix`: `count` matrices of 8 rows of 16 bytes from shared memory.
+class LoadMatrix(Form):
+    """One form of `ldmatrix`: `count` matrices of rows of 16 bytes from shared memory.
 
-    Lane 8*j + i gives the address of row i of matrix j; matrix j arrives in register j of each lane.
+    For 8-row matrices lane 8*j + i gives the address of row i of matrix j, for 16-row ones lane 16*j + i.
+    The matrices arrive one after the other in `registers` registers of each lane. `source` is how elements of less
+    than a byte are packed in memory: `b6x16_p32` or `b4x16_p64`, 16 of them and as much padding as fills 16 bytes.
     """
 
     count: int
@@ -23,6 +53,11 @@ class LoadMatrix:
     ptx: Version = (6, 5)
     sm: int = 75
     section: str = "9.7.14.5.15"
+    shape: str = "m8n8"
+    type: str = "b16"
+    source: str = ""
+    space: str = SHARED
+    only: Specific = ()
 
     def __post_init__(self) -> None:
         if self.count not in (1, 2, 4):
@@ -30,18 +65,178 @@ class LoadMatrix:
 
     @property
     def spelling(self) -> str:
-        """The PTX opcode for an address in the shared window."""
-        trans = ".trans" if self.transpose else ""
-        return f"ldmatrix.sync.aligned.m8n8.x{self.count}{trans}.shared.b16"
+        """The PTX opcode with all its qualifiers."""
+        trans, source = ".trans" if self.transpose else "", f".{self.source}" if self.source else ""
+        return f"ldmatrix.sync.aligned.{self.shape}.x{self.count}{trans}{_space(self.space)}.{self.type}{source}"
 
     @property
     def layout(self) -> Layout:
-        """Where the elements of one 8x8 matrix of 16-bit elements arrive, rows being rows in memory."""
-        plain = Layout.parse("c1 c2 r0 r1 r2 | c0")
-        return plain.transposed() if self.transpose else plain
+        """Where the elements of one matrix arrive, rows being rows in memory and columns elements in a row."""
+        if self.type != "b16":
+            return _BYTES_ACROSS_16 if self.transpose else _BYTES
+        return _PAIRS_ACROSS if self.transpose else _PAIRS
 
-    def runs_on(self, target: Target) -> bool:
-        return target.sm >= self.sm
+    @property
+    def addresses(self) -> int:
+        """How many lanes, from lane 0, give the address of a row."""
+        return self.count * self.layout.rows
+
+    @property
+    def element_bits(self) -> int:
+        """The width of an element in a register."""
+        return 16 if self.type == "b16" else 8
+
+    @property
+    def memory_bits(self) -> int:
+        """The width of an element in memory."""
+        return {"b6x16_p32": 6, "b4x16_p64": 4}.get(self.source, self.element_bits)
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers per lane that all the matrices take."""
+        return self.count * self.layout.elements * self.element_bits // 32
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return (Operand("d", VECTOR, count=self.registers), Operand("p", ADDRESS))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMatrix(Form):
+    """One form of `stmatrix`: `count` matrices to shared memory, one register each.
+
+    Lane 8*j + i gives the address of row i of matrix j. The columns of a 16x8 matrix of bytes are what become the 8
+    rows in memory, of 16 bytes each.
+    """
+
+    count: int
+    transpose: bool
+    ptx: Version = (7, 8)
+    sm: int = 90
+    section: str = "9.7.14.5.16"
+    shape: str = "m8n8"
+    type: str = "b16"
+    space: str = SHARED
+    only: Specific = ()
+
+    def __post_init__(self) -> None:
+        if self.count not in (1, 2, 4):
+            raise ValueError(f"stmatrix stores 1, 2 or 4 matrices, got {self.count}")
+
+    @property
+    def spelling(self) -> str:
+        """The PTX opcode with all its qualifiers."""
+        trans = ".trans" if self.transpose else ""
+        return f"stmatrix.sync.aligned.{self.shape}.x{self.count}{trans}{_space(self.space)}.{self.type}"
+
+    @property
+    def layout(self) -> Layout:
+        """Where the elements of one matrix come from, rows being rows in memory and columns elements in a row."""
+        if self.type != "b16":
+            return _BYTES_ACROSS_8
+        return _PAIRS_ACROSS if self.transpose else _PAIRS
+
+    @property
+    def addresses(self) -> int:
+        """How many lanes, from lane 0, give the address of a row."""
+        return self.count * self.layout.rows
+
+    @property
+    def element_bits(self) -> int:
+        """The width of an element."""
+        return 16 if self.type == "b16" else 8
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers per lane that all the matrices take."""
+        return self.count * self.layout.elements * self.element_bits // 32
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return (Operand("p", ADDRESS), Operand("r", VECTOR, count=self.registers))
+
+
+@dataclass(frozen=True, slots=True)
+class MoveMatrix(Form):
+    """`movmatrix`: transposes an 8x8 matrix of 16-bit elements from register to register."""
+
+    ptx: Version = (7, 8)
+    sm: int = 75
+    section: str = "9.7.14.5.17"
+    only: Specific = ()
+
+    @property
+    def spelling(self) -> str:
+        """The PTX opcode with all its qualifiers."""
+        return "movmatrix.sync.aligned.m8n8.trans.b16"
+
+    @property
+    def source(self) -> Layout:
+        """Where the elements of the matrix are before."""
+        return _PAIRS
+
+    @property
+    def layout(self) -> Layout:
+        """Where the elements of the matrix are after, by their rows and columns before."""
+        return _PAIRS_ACROSS
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return (Operand("d", SCALAR), Operand("a", SCALAR))
 
 
 LDMATRIX: tuple[LoadMatrix, ...] = tuple(LoadMatrix(n, t) for t in (False, True) for n in (1, 2, 4))
+"""The forms that the passes load fragments with. `load_rows()` has all of the instruction."""
+
+_SPACES = (GENERIC, SHARED, SHARED_CTA)
+
+
+def _since(space: str, ptx: Version) -> Version:
+    return max(ptx, CTA) if space == SHARED_CTA else ptx
+
+
+@cache
+def load_rows() -> tuple[LoadMatrix, ...]:
+    """Every form of `ldmatrix`, those of `LDMATRIX` first."""
+    section, ptx = "9.7.14.5.15", (8, 6)
+    return (
+        *LDMATRIX,
+        # 8x8, 16-bit elements
+        *(
+            LoadMatrix(n, t, _since(space, (6, 5)), space=space)
+            for space, t, n in product((GENERIC, SHARED_CTA), (False, True), (1, 2, 4))
+        ),
+        # 16x16, bytes
+        *(
+            LoadMatrix(n, True, ptx, 100, section, "m16n16", "b8", space=space, only=BYTES)
+            for space, n in product(_SPACES, (1, 2))
+        ),
+        # 16x16 and 8x16, elements of 6 and 4 bits, each delivered in a byte
+        *(
+            LoadMatrix(n, shape == "m16n16", ptx, 100, section, shape, "b8x16", source, space, BYTES)
+            for source, space, (shape, counts) in product(
+                ("b6x16_p32", "b4x16_p64"), _SPACES, (("m16n16", (1, 2)), ("m8n16", (1, 2, 4)))
+            )
+            for n in counts
+        ),
+    )
+
+
+@cache
+def store_rows() -> tuple[StoreMatrix, ...]:
+    """Every form of `stmatrix`."""
+    return (
+        # 8x8, 16-bit elements
+        *(
+            StoreMatrix(n, t, _since(space, (7, 8)), space=space)
+            for space, t, n in product(_SPACES, (False, True), (1, 2, 4))
+        ),
+        # 16x8, bytes
+        *(
+            StoreMatrix(n, True, (8, 6), 100, "9.7.14.5.16", "m16n8", "b8", space, BYTES)
+            for space, n in product(_SPACES, (1, 2, 4))
+        ),
+    )
+
+
+MOVMATRIX = MoveMatrix()

@@ -67,6 +67,39 @@ _ROWS = (
 TARGETS = {row.name: row for row in _ROWS}
 
 
+FAMILIES = {100: 100, 103: 100, 110: 110, 120: 120, 121: 120}
+"""The family of each target number that has family-specific features, by the number of its first member."""
+
+
+Specific = tuple[tuple[str, Version], ...]
+"""The architecture-specific (`sm_120a`) and family-specific (`sm_120f`) names that have a feature, and from which
+PTX version each has it. A family name stands for itself and for the later members of its family."""
+
+
+def family_member(target: Target, name: str) -> bool:
+    """Whether a target has what the family-specific name `name` has: `sm_121a` and `sm_121f` have `sm_120f`'s."""
+    first = int(name[3:-1])
+    return bool(target.suffix) and target.sm >= first and FAMILIES.get(target.sm) == FAMILIES.get(first)
+
+
+def specific_version(target: Target, only: Specific) -> Version | None:
+    """The first PTX version in which the target has a feature of the names `only`; None if it never has it."""
+    versions = [
+        version for name, version in only if target.name == name or (name[-1] == "f" and family_member(target, name))
+    ]
+    return min(versions, default=None)
+
+
+def describe_specific(only: Specific, since: Version) -> str:
+    """The names in words: "sm_120a, or the sm_120f family from PTX 8.8"; versions up to `since` go without saying."""
+    words = [
+        (f"the {name} family" if name[-1] == "f" else name)
+        + ("" if version <= since else f" from PTX {version[0]}.{version[1]}")
+        for name, version in only
+    ]
+    return ", or ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
+
+
 class UnknownTargetError(ValueError):
     """A target name that no row has."""
 

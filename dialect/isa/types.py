@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NOT_IN_MLIR = "-"
+"""What `mlir` says of a type that MLIR has no name for."""
+
 
 @dataclass(frozen=True, slots=True)
 class ElementType:
     """One matrix element type, by its PTX name, and what MLIR calls it (the same unless `mlir` says so).
 
     `bits` is the width in memory and in a packed register; `exponent` and `mantissa` are field
-    widths of a binary floating-point format (0 for integers); `signed` matters for integers only.
+    widths of a binary floating-point format (0 for integers). A format that is not `signed` has no sign bit.
     """
 
     name: str
@@ -24,7 +27,7 @@ class ElementType:
     mlir: str = ""
 
     def __post_init__(self) -> None:
-        if self.exponent and 1 + self.exponent + self.mantissa > self.bits:
+        if self.exponent and self.signed + self.exponent + self.mantissa > self.bits:
             raise ValueError(f"{self.name}: the fields of a float must fit its {self.bits} bits")
 
     @property
@@ -43,13 +46,32 @@ class ElementType:
 
 
 _ROWS = (
+    # 9.7.14.2  floating point
     ElementType("f16", 16, exponent=5, mantissa=10),
     ElementType("bf16", 16, exponent=8, mantissa=7),
     ElementType("f32", 32, exponent=8, mantissa=23),
+    ElementType("tf32", 32, exponent=8, mantissa=10),
+    ElementType("f64", 64, exponent=11, mantissa=52),
+    # 5.2.3  alternate floating point
+    ElementType("e4m3", 8, exponent=4, mantissa=3, mlir="f8E4M3FN"),
+    ElementType("e5m2", 8, exponent=5, mantissa=2, mlir="f8E5M2"),
+    ElementType("e3m2", 6, exponent=3, mantissa=2, mlir="f6E3M2FN"),
+    ElementType("e2m3", 6, exponent=2, mantissa=3, mlir="f6E2M3FN"),
+    ElementType("e2m1", 4, exponent=2, mantissa=1, mlir="f4E2M1FN"),
+    # 9.7.14.3  scales; unsigned, so that all bits are exponent and mantissa
+    ElementType("ue8m0", 8, exponent=8, signed=False, mlir="f8E8M0FNU"),
+    ElementType("ue4m3", 8, exponent=4, mantissa=3, signed=False, mlir=NOT_IN_MLIR),
+    # 9.7.14.2  integers; a signless MLIR integer is read as the signed type
+    ElementType("s32", 32, mlir="i32"),
+    ElementType("s8", 8, mlir="i8"),
+    ElementType("u8", 8, signed=False, mlir="ui8"),
+    ElementType("s4", 4, mlir="i4"),
+    ElementType("u4", 4, signed=False, mlir="ui4"),
+    ElementType("b1", 1, signed=False, mlir="i1"),
 )
 
 ELEMENT_TYPES = {row.name: row for row in _ROWS}
-BY_MLIR_NAME = {row.mlir or row.name: row for row in _ROWS}
+BY_MLIR_NAME = {row.mlir or row.name: row for row in _ROWS if row.mlir != NOT_IN_MLIR}
 
 
 def element_type(name: str) -> ElementType:

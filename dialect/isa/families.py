@@ -1,0 +1,95 @@
+"""All the warp-level matrix instructions, family by family, and the row behind a spelling.
+
+Rows are made when they are first asked for, one family at a time.
+Source: PTX ISA 9.7.14.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+
+from . import mma, mma_sp, moves, wmma
+from .form import Form
+from .types import ELEMENT_TYPES
+
+FAMILIES: Mapping[str, Callable[[], tuple[Form, ...]]] = {
+    # 9.7.14.4
+    "wmma.load": wmma.load_rows,
+    "wmma.store": wmma.store_rows,
+    "wmma.mma": wmma.mma_rows,
+    # 9.7.14.5
+    "mma": mma.rows,
+    "ldmatrix": moves.load_rows,
+    "stmatrix": moves.store_rows,
+    "movmatrix": lambda: (moves.MOVMATRIX,),
+    # 9.7.14.6
+    "mma.sp": mma_sp.rows,
+}
+"""The rows of each instruction, by its name."""
+
+
+def family(spelling: str) -> str | None:
+    """The instruction that an opcode begins with, such as "wmma.load"; None if it is none of these."""
+    first, _, rest = spelling.partition(".")
+    second = re.split(r"\.|::", rest, maxsplit=1)[0]
+    for name in (f"{first}.{second}", first):
+        if name in FAMILIES:
+            return name
+    return None
+
+
+@cache
+def _by_spelling(name: str) -> dict[str, Form]:
+    return {row.spelling: row for row in FAMILIES[name]()}
+
+
+class _Spellings(Mapping[str, Form]):
+    """Every spelling of the text and its row; a family is made when one of its spellings is looked up."""
+
+    def __getitem__(self, spelling: str) -> Form:
+        name = family(spelling)
+        if name is None:
+            raise KeyError(spelling)
+        return _by_spelling(name)[spelling]
+
+    def __iter__(self) -> Iterator[str]:
+        for name in FAMILIES:
+            yield from _by_spelling(name)
+
+    def __len__(self) -> int:
+        return sum(len(_by_spelling(name)) for name in FAMILIES)
+
+
+BY_SPELLING: Mapping[str, Form] = _Spellings()
+
+
+_IN_ORDER = {*ELEMENT_TYPES, "row", "col"}
+"""Qualifiers whose meaning is their place among their like."""
+
+Key = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+
+def _key(spelling: str) -> Key:
+    words = spelling.split(".")
+    types = tuple(w for w in words if w in ELEMENT_TYPES)
+    layouts = tuple(w for w in words if w in ("row", "col"))
+    return types, layouts, tuple(sorted(w for w in words if w not in _IN_ORDER))
+
+
+@cache
+def _by_key(name: str) -> dict[Key, Form]:
+    return {_key(spelling): row for spelling, row in _by_spelling(name).items()}
+
+
+def find(opcode: str) -> Form | None:
+    """The row of an opcode, whatever the order of its qualifiers.
+
+    The text gives one order. Assemblers take any, and published kernels use that: `ldmatrix.sync.aligned.x4.m8n8`.
+    Only the order among the types, and among `.row` and `.col`, says something.
+    """
+    name = family(opcode)
+    if name is None:
+        return None
+    return _by_spelling(name).get(opcode) or _by_key(name).get(_key(opcode))

@@ -1,0 +1,249 @@
+"""Rows of `wmma.load`, `wmma.store` and `wmma.mma`.
+
+Fragments of `wmma` are opaque: the ISA does not say which lane holds what, so there are register counts and no layouts.
+Source: PTX ISA 9.7.14.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+
+from .form import ADDRESS, SCALAR, VECTOR, Form, Operand, register_type
+from .product import Shape
+from .targets import Specific, Version
+from .types import ElementType, element_type
+
+GENERIC, GLOBAL, SHARED, SHARED_CTA = "", "global", "shared", "shared::cta"
+SPACES = (GENERIC, GLOBAL, SHARED, SHARED_CTA)
+"""State spaces; `.shared::cta` says the same as `.shared`, from PTX 7.8."""
+
+CTA: Version = (7, 8)
+
+LAYOUTS = ("row", "col")
+
+M16N16K16, M8N32K16, M32N8K16 = Shape(16, 16, 16), Shape(8, 32, 16), Shape(32, 8, 16)
+M16N16K8, M8N8K4, M8N8K32, M8N8K128 = Shape(16, 16, 8), Shape(8, 8, 4), Shape(8, 8, 32), Shape(8, 8, 128)
+
+_STRIDE = Operand("stride", SCALAR, optional=True)
+
+
+def extent(shape: Shape, role: str) -> tuple[int, int]:
+    """(rows, columns) of operand "a", "b", "c" or "d"."""
+    m, n, k = shape
+    return {"a": (m, k), "b": (k, n)}.get(role, (m, n))
+
+
+def registers(shape: Shape, role: str, element: ElementType) -> int:
+    """Registers of a fragment per lane (ISA 9.7.14.4.1): the matrix spread over the warp, but 8 for A and B of f16."""
+    if element.name == "f16" and role in "ab":
+        return 8
+    rows, columns = extent(shape, role)
+    return rows * columns * element.bits // (32 * max(32, element.bits))
+
+
+def fragment(name: str, shape: Shape, role: str, element: ElementType) -> Operand:
+    """The operand that holds a fragment."""
+    return Operand(name, VECTOR, register_type(element), registers(shape, role, element))
+
+
+def default_stride(shape: Shape, role: str, layout: str) -> int:
+    """Elements from one row (or, by columns, column) to the next where no stride is given (ISA 9.7.14.4.2)."""
+    rows, columns = extent(shape, role)
+    return columns if layout == "row" else rows
+
+
+def alignment(shape: Shape, role: str, element: ElementType) -> int:
+    """Bytes that the address of each row (or column) must be a multiple of (ISA 9.7.14.4.2)."""
+    return registers(shape, role, element) * max(32, element.bits) // 8
+
+
+@dataclass(frozen=True, slots=True)
+class WmmaLoad(Form):
+    """One form of `wmma.load`: the fragment of matrix "a", "b" or "c" from memory."""
+
+    role: str
+    layout: str
+    shape: Shape
+    space: str
+    type: ElementType
+    ptx: Version
+    sm: int
+    section: str = "9.7.14.4.3"
+    only: Specific = ()
+
+    @property
+    def spelling(self) -> str:
+        """The PTX opcode with all its qualifiers."""
+        space = f".{self.space}" if self.space else ""
+        return f"wmma.load.{self.role}.sync.aligned.{self.layout}.{self.shape}{space}.{self.type.name}"
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return (fragment("r", self.shape, self.role, self.type), Operand("p", ADDRESS), _STRIDE)
+
+
+@dataclass(frozen=True, slots=True)
+class WmmaStore(Form):
+    """One form of `wmma.store`: the fragment of matrix D to memory."""
+
+    layout: str
+    shape: Shape
+    space: str
+    type: ElementType
+    ptx: Version
+    sm: int
+    section: str = "9.7.14.4.4"
+    only: Specific = ()
+
+    @property
+    def spelling(self) -> str:
+        """The PTX opcode with all its qualifiers."""
+        space = f".{self.space}" if self.space else ""
+        return f"wmma.store.d.sync.aligned.{self.layout}.{self.shape}{space}.{self.type.name}"
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return (Operand("p", ADDRESS), fragment("r", self.shape, "d", self.type), _STRIDE)
+
+
+@dataclass(frozen=True, slots=True)
+class WmmaMma(Form):
+    """One form of `wmma.mma`: D = A * B + C, on fragments of the same shape, layouts and types."""
+
+    shape: Shape
+    a_layout: str
+    b_layout: str
+    a: ElementType
+    b: ElementType
+    c: ElementType
+    d: ElementType
+    ptx: Version
+    sm: int
+    section: str = "9.7.14.4.5"
+    satfinite: bool = False
+    rounding: str = ""
+    bit_op: str = ""
+    only: Specific = ()
+
+    @property
+    def spelling(self) -> str:
+        """The PTX opcode with all its qualifiers; f16 multiplicands go without saying."""
+        op = f".{self.bit_op}.popc" if self.bit_op else ""
+        rounding = f".{self.rounding}" if self.rounding else ""
+        inputs = "" if self.a.name == "f16" else f".{self.a.name}.{self.b.name}"
+        satfinite = ".satfinite" if self.satfinite else ""
+        layouts = f"{self.a_layout}.{self.b_layout}"
+        return (
+            f"wmma.mma{op}.sync.aligned.{layouts}.{self.shape}{rounding}.{self.d.name}{inputs}.{self.c.name}{satfinite}"
+        )
+
+    def element(self, role: str) -> ElementType:
+        """The element type of operand "a", "b", "c" or "d"."""
+        return {"a": self.a, "b": self.b, "c": self.c, "d": self.d}[role]
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return tuple(fragment(role, self.shape, role, self.element(role)) for role in "dabc")
+
+
+@dataclass(frozen=True, slots=True)
+class Matrices:
+    """Which matrices there are of one kind of numbers: A and B of each type of `inputs`, C and D of `sums`."""
+
+    shapes: tuple[Shape, ...]
+    inputs: str
+    sums: str
+    ptx: Version
+    sm: int
+    layouts: tuple[tuple[str, str], ...] = tuple(product(LAYOUTS, LAYOUTS))
+    """The layouts of A and of B that there are."""
+
+    def versions(self) -> Iterator[tuple[Shape, Version]]:
+        """The shapes, and since when: m8n32k16 and m32n8k16 came with PTX 6.1."""
+        for shape in self.shapes:
+            yield shape, max(self.ptx, (6, 1)) if shape in (M8N32K16, M32N8K16) else self.ptx
+
+
+_WIDE = (M16N16K16, M8N32K16, M32N8K16)
+
+FLOATING = (
+    # 9.7.14.4.3  half precision, bf16, tf32, double precision
+    Matrices(_WIDE, "f16", "f16 f32", (6, 0), 70),
+    Matrices(_WIDE, "bf16", "f32", (7, 0), 80),
+    Matrices((M16N16K8,), "tf32", "f32", (7, 0), 80),
+    Matrices((M8N8K4,), "f64", "f64", (7, 0), 80),
+)
+INTEGER = (
+    # 9.7.14.4.3  integers, sub-byte integers, single bits
+    Matrices(_WIDE, "s8 u8", "s32", (6, 3), 72),
+    Matrices((M8N8K32,), "s4 u4", "s32", (6, 3), 75, (("row", "col"),)),
+    Matrices((M8N8K128,), "b1", "s32", (6, 3), 75, (("row", "col"),)),
+)
+
+
+def _types(names: str) -> tuple[ElementType, ...]:
+    return tuple(map(element_type, names.split()))
+
+
+def _in_spaces(ptx: Version) -> Iterator[tuple[str, Version]]:
+    for space in SPACES:
+        yield space, max(ptx, CTA) if space == SHARED_CTA else ptx
+
+
+@cache
+def load_rows() -> tuple[WmmaLoad, ...]:
+    """Every form of `wmma.load`."""
+    found: dict[tuple[object, ...], WmmaLoad] = {}
+    for kind in (*FLOATING, *INTEGER):
+        for shape, base in kind.versions():
+            operands = (
+                *(("a", layout, kind.inputs) for layout in sorted({a for a, _ in kind.layouts}, reverse=True)),
+                *(("b", layout, kind.inputs) for layout in sorted({b for _, b in kind.layouts}, reverse=True)),
+                *(("c", layout, kind.sums) for layout in LAYOUTS),
+            )
+            for (role, layout, names), (space, ptx) in product(operands, _in_spaces(base)):
+                for type in _types(names):
+                    row = WmmaLoad(role, layout, shape, space, type, ptx, kind.sm)
+                    found.setdefault((role, layout, shape, space, type), row)
+    return tuple(found.values())
+
+
+@cache
+def store_rows() -> tuple[WmmaStore, ...]:
+    """Every form of `wmma.store`."""
+    found: dict[tuple[object, ...], WmmaStore] = {}
+    for kind in (*FLOATING, *INTEGER):
+        for shape, base in kind.versions():
+            for layout, (space, ptx), type in product(LAYOUTS, _in_spaces(base), _types(kind.sums)):
+                found.setdefault((layout, shape, space, type), WmmaStore(layout, shape, space, type, ptx, kind.sm))
+    return tuple(found.values())
+
+
+@cache
+def mma_rows() -> tuple[WmmaMma, ...]:
+    """Every form of `wmma.mma`; A and B are of one type."""
+    return (*_floating(), *_integer())
+
+
+def _floating() -> Iterator[WmmaMma]:
+    """Half precision has D and C of different types too; double precision names the rounding."""
+    for kind in FLOATING:
+        roundings = ("", "rn", "rz", "rm", "rp") if kind.inputs == "f64" else ("",)
+        for (shape, ptx), (a, b), rounding in product(kind.versions(), kind.layouts, roundings):
+            for t, d, c in product(_types(kind.inputs), _types(kind.sums), _types(kind.sums)):
+                yield WmmaMma(shape, a, b, t, t, c, d, ptx, kind.sm, rounding=rounding)
+
+
+def _integer() -> Iterator[WmmaMma]:
+    (s32,) = _types("s32")
+    for kind in INTEGER:
+        for (shape, ptx), (a, b), t in product(kind.versions(), kind.layouts, _types(kind.inputs)):
+            if t.name == "b1":
+                yield WmmaMma(shape, a, b, t, t, s32, s32, ptx, kind.sm, bit_op="xor")
+                yield WmmaMma(shape, a, b, t, t, s32, s32, (7, 1), 80, bit_op="and")
+            else:
+                for satfinite in (False, True):
+                    yield WmmaMma(shape, a, b, t, t, s32, s32, ptx, kind.sm, satfinite=satfinite)
