@@ -1,0 +1,63 @@
+"""Records what a GPU answers to every `mma` and `mma.sp` it has, for random register words.
+
+    bench/with_gpu.sh python3 test/gpu/capture.py --out test/data/words/sm_90a.npz
+
+Needs a GPU that runs the target. The words are drawn by `test/captured.py` from the instruction's name, so the file
+keeps answers only: for each instruction and selector an array (warps, words, 32 lanes).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import captured
+
+from warploom.dialect.isa.targets import target as target_row
+from warploom.runtime import WarploomError, load_ptx
+from warploom.runtime.cuda import gpu
+
+POISON = 0xDEADBEEF
+
+
+def record(case: captured.Case, target: str, warps: int) -> captured.Words:
+    """The answers of the GPU; refuses a kernel that leaves any word unwritten in a way that shows."""
+    words = np.ascontiguousarray(captured.inputs(case, warps))
+    answers = np.full((warps, captured.output_words(case), captured.LANES), POISON, np.uint32)
+    module = load_ptx(captured.module([captured.kernel(case, "k")], target_row(target)))
+    module.launch("k", grid=(warps, 1, 1), block=(32, 1, 1), args=[words, answers], device="cuda")
+    if (answers == POISON).mean() > 0.5:
+        raise SystemExit(f"error: {case.name}: the kernel did not write its answers")
+    return answers
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("--warps", type=int, default=32, help="warps for each instruction and selector")
+    options = parser.parse_args()
+    recorded: dict[str, captured.Words] = {}
+    failed: list[str] = []
+    for case in captured.cases(target_row(options.target)):
+        try:
+            recorded[case.name] = record(case, options.target, options.warps)
+        except WarploomError as error:
+            failed.append(f"{case.name}: {str(error).splitlines()[0]}")
+    device = gpu(0).device
+    header = {"device": device.name, "driver": device.driver, "target": options.target, "warps": options.warps}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(options.out, allow_pickle=False, header=np.array(json.dumps(header)), **recorded)
+    print(f"{len(recorded)} instructions, {options.out.stat().st_size / 1e6:.1f} MB, {device.name}")
+    for line in failed:
+        print(f"not recorded: {line}")
+
+
+if __name__ == "__main__":
+    main()
