@@ -77,7 +77,8 @@ def per_thread(body: str, count: int = 32, dtype: str = "u4", **launch: Any) -> 
     register = {4: "%r0", 8: "%rd0"}[size]
     store = (
         "mov.u32 %r31, %tid.x; mov.u32 %r30, %ctaid.x; mov.u32 %r29, %ntid.x; mad.lo.u32 %r31, %r30, %r29, %r31;"
-        f"ld.param.u64 %rd15, [out]; mad.wide.u32 %rd15, %r31, {size}, %rd15; st.global.b{8 * size} [%rd15], {register};"
+        f"ld.param.u64 %rd15, [out]; mad.wide.u32 %rd15, %r31, {size}, %rd15;"
+        f"st.global.b{8 * size} [%rd15], {register};"
     )
     out = outputs(count, dtype)
     grid, block = launch.pop("grid", (1, 1, 1)), launch.pop("block", (count, 1, 1))

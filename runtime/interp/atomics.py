@@ -1,6 +1,6 @@
 """Atomic operations on memory: PTX ISA 9.7.13.6 and 9.7.13.7.
 
-Threads that meet at one address take turns, in the order of their numbers.
+Threads that meet at one address take turns: those of lane 0 first, warp after warp, then those of lane 1.
 """
 
 from __future__ import annotations

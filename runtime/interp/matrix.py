@@ -11,7 +11,9 @@ import numpy as np
 
 from ...dialect.isa.mma import BY_SPELLING, Mma
 from ...dialect.isa.moves import LDMATRIX, LoadMatrix
+from ...dialect.isa.targets import TARGETS
 from ...dialect.layout import Layout
+from ...dialect.ptx.syntax import Immediate, Operand, Register
 from .access import locate
 from .decode import Context, Modifiers, opcode
 from .numerics import MmaModel
@@ -68,11 +70,10 @@ def _scatter(matrix: Array, row: Mma) -> list[Array]:
 def mma(ctx: Context, m: Modifiers) -> Action:
     """D = A * B + C in the arithmetic of the target."""
     row = BY_SPELLING.get(ctx.instruction.opcode)
-    if row is None or ctx.core is None:
-        known = ", ".join(BY_SPELLING)
-        ctx.fail(
-            f"there is no arithmetic for it on {ctx.target}" if row else f"not supported; supported forms: {known}"
-        )
+    if row is None:
+        ctx.fail(f"not supported; supported forms: {', '.join(BY_SPELLING)}")
+    if ctx.core is None or (ctx.target in TARGETS and not row.runs_on(TARGETS[ctx.target])):
+        ctx.fail(f"it is not in {ctx.target}, it needs sm_{row.sm} or later")
     m.words.clear()
     roles = dict(zip("dabc", ctx.take(4), strict=True))
     sources = {
@@ -95,10 +96,8 @@ def mma(ctx: Context, m: Modifiers) -> Action:
     return bind
 
 
-def _register(ctx: Context, operand: object, row: Mma, role: str) -> Source:
+def _register(ctx: Context, operand: Operand, row: Mma, role: str) -> Source:
     """A 32-bit register as words; C may be a literal, as in {0f00000000, ...}."""
-    from ...dialect.ptx.syntax import Immediate, Register
-
     if isinstance(operand, Immediate) and role != "d":
         return ctx.source(operand, "f32" if row.element(role).name == "f32" else "b32")
     if not isinstance(operand, Register):

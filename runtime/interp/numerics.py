@@ -170,7 +170,8 @@ def fdp(core: Arithmetic, a: Multiplicand, b: Multiplicand, c: Array, d: str) ->
         part = slice(start, min(start + _BATCH, warps))
         acc = c[..., part]
         for k in range(0, depth, block):
-            acc = _block(core, a, b, slice(k, k + block), part, acc, d)
+            with np.errstate(all="ignore"):
+                acc = _block(core, a, b, slice(k, k + block), part, acc, d)
         out[..., part] = acc
     return out
 
@@ -193,8 +194,7 @@ def _sum_of_cut_terms(
     quantum = top - core.fraction
     single = a.single and b.single
     products = _cut_products(a.value[k, :, part], b.value[k, :, part], -quantum, single)
-    with np.errstate(invalid="ignore", over="ignore"):
-        return products + np.trunc(np.ldexp(addend, -quantum)), quantum
+    return products + np.trunc(np.ldexp(addend, -quantum)), quantum
 
 
 def _largest_exponents(a: Array, b: Array) -> Array:
@@ -228,20 +228,18 @@ def _cut_products(a: Array, b: Array, scale_exponent: Array, single: bool) -> Ar
     scale = np.ldexp(kind(1), np.minimum(scale_exponent, 127) if single else scale_exponent).astype(kind)
     product, term = np.empty(shape, kind), np.empty(shape, np.int32)
     total = np.zeros(shape, np.int32)
-    with np.errstate(all="ignore"):
-        for row, column in zip(a, b, strict=True):
-            np.multiply(row[:, None], column[None], out=product, dtype=kind)
-            np.multiply(product, scale, out=product)
-            np.copyto(term, product, casting="unsafe")
-            np.add(total, term, out=total)
+    for row, column in zip(a, b, strict=True):
+        np.multiply(row[:, None], column[None], out=product, dtype=kind)
+        np.multiply(product, scale, out=product)
+        np.copyto(term, product, casting="unsafe")
+        np.add(total, term, out=total)
     return total.astype(np.float64)
 
 
 def _round_f32(total: Array, quantum: Array) -> Array:
     """total * 2^quantum as f32 words, toward zero, with gradual underflow; from 2^128 on an infinity."""
     exact = np.ldexp(total, quantum)
-    with np.errstate(over="ignore"):
-        words = exact.astype(np.float32).view(np.uint32)
+    words = exact.astype(np.float32).view(np.uint32)
     beyond = (np.abs(words.view(np.float32)) > np.abs(exact)) & (np.abs(exact) < 2.0**128)
     words -= beyond
     return words
@@ -249,13 +247,12 @@ def _round_f32(total: Array, quantum: Array) -> Array:
 
 def _put_specials(words: Array, a: Array, b: Array, addend: Array, d: str) -> None:
     """Writes infinities and NaNs where a term is one."""
-    with np.errstate(all="ignore"):
-        total = np.where(np.isfinite(addend), 0.0, addend)
-        for row, column in zip(a.astype(np.float64), b.astype(np.float64), strict=True):
-            product = row[:, None] * column[None]
-            total += np.where(np.isfinite(product), 0.0, product)
-        infinite = np.isinf(total)
-        words[infinite] = total[infinite].astype(np.float32 if d == "f32" else np.float16).view(words.dtype)
+    total = np.where(np.isfinite(addend), 0.0, addend)
+    for row, column in zip(a.astype(np.float64), b.astype(np.float64), strict=True):
+        product = row[:, None] * column[None]
+        total += np.where(np.isfinite(product), 0.0, product)
+    infinite = np.isinf(total)
+    words[infinite] = total[infinite].astype(np.float32 if d == "f32" else np.float16).view(words.dtype)
     words[np.isnan(total)] = F32_NAN if d == "f32" else F16_NAN
 
 

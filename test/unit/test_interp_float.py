@@ -45,6 +45,7 @@ class Format:
         return ((1 << self.exponent) - 1) << self.mantissa
 
     def value(self, word: int) -> Fraction | float:
+        """A fraction where it is finite."""
         field, fraction = word >> self.mantissa & ((1 << self.exponent) - 1), word & ((1 << self.mantissa) - 1)
         sign = -1 if word >> (self.bits - 1) else 1
         if field == (1 << self.exponent) - 1:
@@ -245,7 +246,12 @@ def test_saturation_and_relu() -> None:
 def test_packed(form: Format) -> None:
     low, upper = [form.words() for _ in range(3)], [form.words() for _ in range(3)]
     packed = [lo.astype(np.uint32) | up.astype(np.uint32) << 16 for lo, up in zip(low, upper, strict=True)]
-    for name, count, model in (("fma.rn", 3, fma), ("add", 2, add), ("mul", 2, multiply)):
+    models: tuple[tuple[str, int, Callable[..., int]], ...] = (
+        ("fma.rn", 3, fma),
+        ("add", 2, add),
+        ("mul", 2, multiply),
+    )
+    for name, count, model in models:
         got = apply(f"{name}.{form.name}x2 %d, {', '.join(['%a', '%b', '%c'][:count])};", "u4", *packed[:count])
         for i, word in enumerate(got.tolist()):
             assert word & 0xFFFF == model(form, *(int(v[i]) for v in low[:count]))
@@ -390,7 +396,7 @@ def test_floats_to_integers(form: Format, to: str) -> None:
             elif isinstance(value, float):
                 expected = top if value > 0 else low
             else:
-                expected = min(max(whole(value), low), top)
+                expected = min(max(whole(Fraction(value)), low), top)
             assert word == expected & ((1 << bits) - 1), (mode, hex(x))
 
 
@@ -415,7 +421,9 @@ def test_floats_to_whole_floats() -> None:
 
         def model(x: int, whole: Callable[[Fraction], int] = whole) -> int:
             value = F32.value(x)
-            return F32.word(value if isinstance(value, float) else Fraction(whole(value)), "rn", negative(x, F32))
+            return F32.word(
+                value if isinstance(value, float) else Fraction(whole(Fraction(value))), "rn", negative(x, F32)
+            )
 
         compare(f"cvt.{mode}.f32.f32", F32, model, a)
 

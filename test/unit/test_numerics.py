@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -163,14 +164,13 @@ def test_cancelling_sums(row: Mma, data: st.DataObject) -> None:
     assert engine(core, row, left, right, c) == model(core, row, left, right, c)
 
 
-def whole(row: Mma, warps: int, kind: str) -> tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.generic]]:
+def whole(row: Mma, warps: int, kind: str) -> tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[Any]]:
     """Operands of many warps: "bits" or words of moderate size."""
     m, n, k = row.shape
     words = np.random.default_rng(7)
     a, b, c = (words.integers(0, 1 << 16, s).astype(np.uint16) for s in ((k, m, warps), (k, n, warps), (m, n, warps)))
     if kind == "moderate":
-        keep, put = (0x83FF, 0x3C00) if row.a.name == "f16" else (0x83FF, 0x3C00)
-        a, b = (a & keep | put, b & keep | put)
+        a, b = ((x & 0x83FF | 0x3C00).astype(np.uint16) for x in (a, b))
     wide = c.astype(np.uint32) << 16 | words.integers(0, 1 << 16, c.shape, np.uint32) if row.c.bits == 32 else c
     return a, b, wide
 
