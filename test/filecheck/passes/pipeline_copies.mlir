@@ -1,0 +1,80 @@
+// RUN: warploom-opt %s -p warp-schedule,warp-tile,warp-pipeline | filecheck %s
+// RUN: warploom-opt %s -p warp-schedule,warp-tile,warp-pipeline | warploom-opt -p warp-pipeline | filecheck %s
+
+builtin.module attributes {warp.target = #warp.target<sm_80>} {
+
+func.func @three(%A: memref<32x96xf16>, %B: memref<96x32xf16>, %C: memref<32x32xf32>) {
+  linalg.matmul {warp.schedule = #warp.schedule<cta = 32x32x32, warp = 32x32, mma = m16n8k16, stages = 3, swizzle = 128, group = 8, accumulate = f32>}
+      ins(%A, %B : memref<32x96xf16>, memref<96x32xf16>) outs(%C : memref<32x32xf32>)
+  return
+}
+
+func.func @one_step(%A: memref<32x64xf16>, %B: memref<64x32xf16>, %C: memref<32x32xf32>) {
+  linalg.matmul {warp.schedule = #warp.schedule<cta = 32x32x16, warp = 32x32, mma = m16n8k16, stages = 2, swizzle = 128, group = 8, accumulate = f32>}
+      ins(%A, %B : memref<32x64xf16>, memref<64x32xf16>) outs(%C : memref<32x32xf32>)
+  return
+}
+
+func.func @plain(%A: memref<32x64xf16>, %B: memref<64x32xf16>, %C: memref<32x32xf32>) {
+  linalg.matmul {warp.schedule = #warp.schedule<cta = 32x32x32, warp = 32x32, mma = m16n8k16, stages = 1, swizzle = 128, group = 8, accumulate = f32>}
+      ins(%A, %B : memref<32x64xf16>, memref<64x32xf16>) outs(%C : memref<32x32xf32>)
+  return
+}
+
+// Three stages: two tiles are on their way before the loop; those that lie inside K are not predicated along it.
+// CHECK:      %[[A:\w+]] = memref.alloc() : memref<3x32x32xf16, #warp.swizzle<64>, 3 : i64>
+// CHECK-NEXT: %[[B:\w+]] = memref.alloc() : memref<3x32x32xf16, #warp.swizzle<64>, 3 : i64>
+// CHECK:      warp.copy %A[{{.*}}] to %[[A]][{{.*}}] {async, in_bounds = [true, true]}
+// CHECK-NEXT: warp.copy %B[{{.*}}] to %[[B]][{{.*}}] {async, in_bounds = [true, true]}
+// CHECK-NEXT: warp.commit
+// CHECK:      warp.copy %A
+// CHECK:      warp.copy %B
+// CHECK-NEXT: warp.commit
+// CHECK-NEXT: warp.wait 1
+// CHECK-NEXT: "gpu.barrier"
+// CHECK-NEXT: %[[A0:\w+]] = warp.ldmatrix x4 %[[A]]
+// CHECK-NEXT: %[[B0:\w+]] = warp.ldmatrix x4 trans %[[B]]
+// CHECK:      scf.for %[[K:\w+]] = {{.*}} iter_args(%[[ACC:\w+]] = {{.*}}, %[[FA:\w+]] = %[[A0]], %[[FB:\w+]] = %[[B0]], %[[READ:\w+]] = {{.*}}, %[[WRITE:\w+]] = {{.*}})
+// CHECK-NEXT:   %[[AHEAD:\w+]] = arith.addi %[[K]],
+// CHECK-NEXT:   %[[A1:\w+]] = warp.ldmatrix x4 %[[A]][%[[READ]],
+// CHECK-NEXT:   %[[B1:\w+]] = warp.ldmatrix x4 trans %[[B]][%[[READ]],
+// CHECK-NEXT:   warp.copy %A[{{.*}}, %[[AHEAD]]] to %[[A]][%[[WRITE]]] {async, in_bounds = [true, false]}
+// CHECK-NEXT:   warp.copy %B[%[[AHEAD]], {{.*}}] to %[[B]][%[[WRITE]]] {async, in_bounds = [false, true]}
+// CHECK-NEXT:   warp.commit
+// CHECK-NEXT:   %[[D0:\w+]] = warp.mma m16n8k16 %[[FA]], %[[FB]], %[[ACC]]
+// CHECK-NEXT:   warp.wait 1
+// CHECK-NEXT:   "gpu.barrier"
+// CHECK-NEXT:   %[[NEXT:\w+]] = arith.addi %[[READ]],
+// CHECK-NEXT:   %[[END:\w+]] = arith.cmpi eq, %[[NEXT]],
+// CHECK-NEXT:   %[[STAGE:\w+]] = arith.select %[[END]], {{.*}}, %[[NEXT]]
+// CHECK-NEXT:   %[[A2:\w+]] = warp.ldmatrix x4 %[[A]][%[[STAGE]],
+// CHECK-NEXT:   %[[B2:\w+]] = warp.ldmatrix x4 trans %[[B]][%[[STAGE]],
+// CHECK-NEXT:   %[[D1:\w+]] = warp.mma m16n8k16 %[[A1]], %[[B1]], %[[D0]]
+// CHECK-NEXT:   scf.yield %[[D1]], %[[A2]], %[[B2]], %[[STAGE]], %[[READ]]
+// CHECK:      sym_name = "three"
+
+// One step per tile: copies go out first, and the next tile's fragments arrive before this one's product.
+// CHECK:      warp.wait 0
+// CHECK:      scf.for
+// CHECK:        warp.copy %A
+// CHECK-NEXT:   warp.copy %B
+// CHECK-NEXT:   warp.commit
+// CHECK-NEXT:   warp.wait 0
+// CHECK-NEXT:   "gpu.barrier"
+// CHECK:        warp.ldmatrix
+// CHECK-NEXT:   warp.ldmatrix
+// CHECK-NEXT:   warp.mma
+// CHECK-NEXT:   scf.yield
+// CHECK:      sym_name = "one_step"
+
+// One stage overlaps nothing and is left alone.
+// CHECK:      memref.alloc() : memref<32x32xf16, #warp.swizzle<64>, 3 : i64>
+// CHECK-NOT:  async
+// CHECK:      scf.for
+// CHECK-NEXT:   warp.copy
+// CHECK-NEXT:   warp.copy
+// CHECK-NEXT:   "gpu.barrier"
+// CHECK:        "gpu.barrier"
+// CHECK-NEXT:   scf.yield
+// CHECK:      sym_name = "plain"
+}

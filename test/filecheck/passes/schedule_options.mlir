@@ -1,0 +1,47 @@
+// RUN: not warploom-opt %s -p "warp-schedule{stages=40 cta=64,64,64}" 2>&1 | filecheck %s --check-prefix=SHARED
+// RUN: not warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=128,128,64 stages=6}" 2>&1 | filecheck %s --check-prefix=SM80
+// RUN: not warploom-opt %s -p "warp-set-target{arch=sm_120a},warp-schedule{cta=128,128,64 stages=4}" 2>&1 | filecheck %s --check-prefix=SM120
+// RUN: not warploom-opt %s -p "warp-schedule{cta=128,128,32 warp=128,128}" 2>&1 | filecheck %s --check-prefix=LANE
+// RUN: not warploom-opt %s -p "warp-schedule{cta=512,256,32 warp=64,64 stages=1}" 2>&1 | filecheck %s --check-prefix=SM
+// RUN: not warploom-opt %s -p "warp-schedule{cta=64,64,24}" 2>&1 | filecheck %s --check-prefix=MULTIPLE
+// RUN: not warploom-opt %s -p "warp-schedule{cta=24,24,16}" 2>&1 | filecheck %s --check-prefix=FITTING
+// RUN: not warploom-opt %s -p "warp-schedule{cta=128,128,32 warp=48,64}" 2>&1 | filecheck %s --check-prefix=DIVIDE
+// RUN: not warploom-opt %s -p "warp-schedule{cta=256,128,16 warp=16,8}" 2>&1 | filecheck %s --check-prefix=THREADS
+// RUN: not warploom-opt %s -p "warp-schedule{swizzle=48}" 2>&1 | filecheck %s --check-prefix=SWIZZLE
+// RUN: not warploom-opt %s -p "warp-schedule{stages=0}" 2>&1 | filecheck %s --check-prefix=STAGES
+// RUN: not warploom-opt %s -p "warp-schedule{group=0}" 2>&1 | filecheck %s --check-prefix=GROUP
+// RUN: not warploom-opt %s -p "warp-schedule{cta=0,64,64}" 2>&1 | filecheck %s --check-prefix=POSITIVE
+// RUN: not warploom-opt %s -p "warp-schedule{accumulate=f64}" 2>&1 | filecheck %s --check-prefix=ACCUMULATE
+// RUN: not warploom-opt %s -p "warp-schedule{mma=m16n8k32 cta=64,64,64}" 2>&1 | filecheck %s --check-prefix=SHAPE
+// RUN: not warploom-opt %s -p "warp-set-target{arch=sm_75},warp-schedule{mma=m16n8k16 cta=64,64,64}" 2>&1 | filecheck %s --check-prefix=TARGET
+// RUN: not warploom-opt %s -p "warp-schedule{mma=16x8x16}" 2>&1 | filecheck %s --check-prefix=SPELLING
+// RUN: not warploom-opt %s -p "warp-schedule{cta=64,64}" 2>&1 | filecheck %s --check-prefix=COUNT
+// RUN: not warploom-opt %s -p "warp-schedule{depth=3}" 2>&1 | filecheck %s --check-prefix=UNKNOWN
+// RUN: not warploom-opt %s -p "warp-schedule{stages=two}" 2>&1 | filecheck %s --check-prefix=NUMBER
+
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+// SHARED: schedule_options.mlir:44:3: error: schedule: 40 stages of (64, 64, 64) take 640 KiB of shared memory, sm_90a has 227 KiB for a CTA; use fewer stages or a smaller tile
+// SM80: error: schedule: 6 stages of (128, 128, 64) take 192 KiB of shared memory, sm_80 has 163 KiB for a CTA; use fewer stages or a smaller tile
+// SM120: error: schedule: 4 stages of (128, 128, 64) take 128 KiB of shared memory, sm_120a has 99 KiB for a CTA; use fewer stages or a smaller tile
+// LANE: error: schedule: a warp tile of 128x128 takes about {{[0-9]+}} registers a lane, there are 255; use a smaller warp tile
+// SM: error: schedule: 32 warps of 64x64 take about {{[0-9]+}} registers, an SM of sm_90a has 65536; use fewer warps or a smaller warp tile
+// MULTIPLE: error: schedule: tiles must be multiples of the instruction m16n8k16, got 24 along K (the next multiple is 32)
+// FITTING: error: schedule: tiles must be multiples of the instruction m16n8k16, got 24 along M (the next multiple is 32)
+// DIVIDE: error: schedule: the warp tile must divide the CTA tile, got 48 against 128 along M
+// THREADS: error: schedule: a CTA has at most 1024 threads, 256 warps take 8192; use larger warp tiles
+// SWIZZLE: error: schedule: swizzle must be one of (16, 32, 64, 128) bytes, got 48
+// STAGES: error: schedule: at least one stage is needed, got 0
+// GROUP: error: schedule: group must be at least 1, got 0
+// POSITIVE: error: schedule: tile sizes must be positive, got cta = (0, 64, 64), warp = (64, 64)
+// ACCUMULATE: error: schedule: sm_90a has no mma for f16 x f16 accumulated in f64
+// SHAPE: error: schedule: sm_90a has no mma m16n8k32 for f16 accumulated in f32; it has m16n8k8, m16n8k16
+// TARGET: error: schedule: sm_75 has no mma m16n8k16 for f16 accumulated in f32; it has m16n8k8
+// SPELLING: error: schedule: schedule option mma: expected a shape such as m16n8k16, got '16x8x16'
+// COUNT: error: schedule: schedule option cta: expected 3 numbers, got '(64, 64)'
+// UNKNOWN: error: pass 'warp-schedule': {{.*}}"depth"{{.*}}its options are cta, warp, mma, stages, swizzle, group, accumulate
+// NUMBER: error: pass 'warp-schedule': {{.*}}'two'{{.*}}int
+func.func @f(%a: memref<4096x4096xf16>, %b: memref<4096x4096xf16>, %c: memref<4096x4096xf32>) {
+  linalg.matmul ins(%a, %b : memref<4096x4096xf16>, memref<4096x4096xf16>) outs(%c : memref<4096x4096xf32>)
+  return
+}
+}
