@@ -1,4 +1,4 @@
-"""A matmul and a softmax as Triton prints them, for sm_80 and sm_90: python3 triton_kernels.py writes the .ptx files."""
+"""A matmul and a softmax as Triton prints them, for sm_80 and sm_90. Run it to write the .ptx files again."""
 
 import re
 from pathlib import Path
