@@ -1,0 +1,474 @@
+// RUN: warploom-opt %s -p convert-warp-to-ptx --split-input-file --verify-diagnostics 2>&1 | filecheck %s
+
+// CHECK: convert_errors.mlir:5:1: error: expected a target on the module; run warp-set-target{arch=sm_90a} first
+builtin.module {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    
+    "gpu.return"() : () -> ()
+  }) {sym_name = "no_target", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: sm_70 has no ldmatrix; sm_75 and later have it
+builtin.module attributes {warp.target = #warp.target<sm_70>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    
+    "gpu.return"() : () -> ()
+  }) {sym_name = "old_target", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected gpu.known_block_size on the kernel: copies are divided among its threads
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    
+    "gpu.return"() : () -> ()
+  }) {sym_name = "no_block"} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected a block of whole warps along x, at most 1024 threads, got 33 x 1 x 1
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    
+    "gpu.return"() : () -> ()
+  }) {sym_name = "part_of_a_warp", gpu.known_block_size = array<i32: 33, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected a block of whole warps along x, at most 1024 threads, got 2048 x 1 x 1
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    
+    "gpu.return"() : () -> ()
+  }) {sym_name = "many_threads", gpu.known_block_size = array<i32: 2048, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected a block of whole warps along x, at most 1024 threads, got 32 x 2 x 1
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    
+    "gpu.return"() : () -> ()
+  }) {sym_name = "two_dimensions", gpu.known_block_size = array<i32: 32, 2, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected a block of whole warps along x, at most 1024 threads, got 0 x 1 x 1
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    
+    "gpu.return"() : () -> ()
+  }) {sym_name = "no_threads", gpu.known_block_size = array<i32: 0, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected kernel arguments to be memrefs{{.*}}, got f32
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (f32) -> (), kernel}> ({
+  ^bb0(%x: f32):
+    %c0 = arith.constant 0 : index
+    
+    "gpu.return"() : () -> ()
+  }) {sym_name = "scalar_argument", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected kernel arguments to be memrefs of rank 2 and static size, got memref<4xf32>
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<4xf32>) -> (), kernel}> ({
+  ^bb0(%x: memref<4xf32>):
+    %c0 = arith.constant 0 : index
+    
+    "gpu.return"() : () -> ()
+  }) {sym_name = "rank", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected kernel arguments to be memrefs of rank 2 and static size, got memref<?x4xf32>
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<?x4xf32>) -> (), kernel}> ({
+  ^bb0(%x: memref<?x4xf32>):
+    %c0 = arith.constant 0 : index
+    
+    "gpu.return"() : () -> ()
+  }) {sym_name = "dynamic", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected an element type of a matrix instruction, got memref<4x4xindex>
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<4x4xindex>) -> (), kernel}> ({
+  ^bb0(%x: memref<4x4xindex>):
+    %c0 = arith.constant 0 : index
+    
+    "gpu.return"() : () -> ()
+  }) {sym_name = "element_type", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: indices and rows must stay below 2^31 elements and bytes, got memref<4x2000000000xf16>
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<4x2000000000xf16>) -> (), kernel}> ({
+  ^bb0(%x: memref<4x2000000000xf16>):
+    %c0 = arith.constant 0 : index
+    
+    "gpu.return"() : () -> ()
+  }) {sym_name = "long_rows", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected an integer constant, got 1.000000e+00 : f32
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    %x = arith.constant 1.0 : f32
+    "gpu.return"() : () -> ()
+  }) {sym_name = "float_constant", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: indices are 32-bit, got 3000000000
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    %x = arith.constant 3000000000 : index
+    "gpu.return"() : () -> ()
+  }) {sym_name = "large_constant", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected a signed comparison of indices
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    %x = arith.cmpi ult, %c0, %c0 : index
+    "gpu.return"() : () -> ()
+  }) {sym_name = "unsigned_comparison", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: gpu.block_dim is not lowered to PTX inside a kernel
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    %x = "gpu.block_dim"() <{dimension = #gpu<dim x>}> : () -> index
+    "gpu.return"() : () -> ()
+  }) {sym_name = "operation", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: scf.if is not lowered to PTX inside a kernel
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    %p = arith.cmpi eq, %c0, %c0 : index
+    scf.if %p {
+    }
+    "gpu.return"() : () -> ()
+  }) {sym_name = "condition", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected an index, got !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    %x = warp.constant 0.0 : f32 : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+    %p = arith.cmpi eq, %c0, %c0 : index
+    %y = arith.select %p, %x, %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "select_of_fragments", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected a shared-memory tile of 2 dimensions, or 3 with stages, got memref<8x8xf16>
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    %x = memref.alloc() : memref<8x8xf16>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "global_tile", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected a shared-memory tile of 2 dimensions, or 3 with stages, got memref<8xf16, 3 : i64>
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    %x = memref.alloc() : memref<8xf16, 3>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "rank_of_a_tile", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected a shared-memory tile of 2 dimensions, or 3 with stages, got memref<?x8xf16, 3 : i64>
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    %x = memref.alloc(%c0) : memref<?x8xf16, 3>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "dynamic_tile", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected lines of whole 32-byte panels, got 48 bytes in memref<8x24xf16, #warp.swizzle<32>, 3 : i64>
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    %x = memref.alloc() : memref<8x24xf16, #warp.swizzle<32>, 3>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "panels", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected lines of whole 16-byte panels, got 8 bytes in memref<8x4xf16, 3 : i64>
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    %x = memref.alloc() : memref<8x4xf16, 3>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "chunks", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: the kernel takes 512 KiB of shared memory, sm_90a has 227 KiB for a CTA
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    %x = memref.alloc() : memref<4096x64xf16, 3>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "shared_memory", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: the kernel takes 128 KiB of shared memory, sm_120a has 99 KiB for a CTA
+builtin.module attributes {warp.target = #warp.target<sm_120a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    %x = memref.alloc() : memref<1024x64xf16, 3>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "shared_memory_of_sm_120a", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected memory that is an argument of the kernel, got memref<32x32xf32, 3 : i64>; fragments come from shared memory by warp.ldmatrix
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    %s = memref.alloc() : memref<32x32xf32, 3>
+    %x = warp.load %s[%c0, %c0] : memref<32x32xf32, 3> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "load_from_a_tile", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected a tile allocated in shared memory, got memref<32x32xf16, 3 : i64>
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<32x32xf16, 3>) -> (), kernel}> ({
+  ^bb0(%x: memref<32x32xf16, 3>):
+    %c0 = arith.constant 0 : index
+    %a = warp.ldmatrix x4 %x[%c0, %c0] : memref<32x32xf16, 3> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "ldmatrix_from_an_argument", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected a tile allocated in shared memory, got memref<32x32xf16, 3 : i64>
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<32x32xf16, 3>, memref<32x32xf16>) -> (), kernel}> ({
+  ^bb0(%x: memref<32x32xf16, 3>, %y: memref<32x32xf16>):
+    %c0 = arith.constant 0 : index
+    warp.copy %y[%c0, %c0] to %x[] : memref<32x32xf16> to memref<32x32xf16, 3>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "copy_to_an_argument", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected gpu.func in a module of kernels, got func.func
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  func.func private @helper() -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: ptx.inst: max.f16x2: needs sm_80 or later, the module's target is sm_75
+builtin.module attributes {warp.target = #warp.target<sm_75>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<16x8xf16>) -> (), kernel}> ({
+  ^bb0(%x: memref<16x8xf16>):
+    %c0 = arith.constant 0 : index
+    %x1 = warp.load %x[%c0, %c0] : memref<16x8xf16> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+    %y = warp.elementwise max %x1, %x1 : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+    warp.store %y, %x[%c0, %c0] : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xf16>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "maximum_of_f16", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: ptx.inst: add.rn.bf16x2: needs sm_90 or later, the module's target is sm_80
+builtin.module attributes {warp.target = #warp.target<sm_80>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<16x8xbf16>) -> (), kernel}> ({
+  ^bb0(%x: memref<16x8xbf16>):
+    %c0 = arith.constant 0 : index
+    %x1 = warp.load %x[%c0, %c0] : memref<16x8xbf16> -> !warp.fragment<acc, 16x8xbf16, [c1 c2 r0 r1 r2 | c0 r3]>
+    %y = warp.elementwise add %x1, %x1 : !warp.fragment<acc, 16x8xbf16, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xbf16, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xbf16, [c1 c2 r0 r1 r2 | c0 r3]>
+    warp.store %y, %x[%c0, %c0] : !warp.fragment<acc, 16x8xbf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xbf16>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "sum_of_bf16", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: ptx.inst: cvt.rn.bf16.f32: needs sm_80 or later, the module's target is sm_75
+builtin.module attributes {warp.target = #warp.target<sm_75>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<16x8xf32>, memref<16x8xbf16>) -> (), kernel}> ({
+  ^bb0(%x: memref<16x8xf32>, %y: memref<16x8xbf16>):
+    %c0 = arith.constant 0 : index
+    %x1 = warp.load %x[%c0, %c0] : memref<16x8xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+    %z = warp.convert %x1 : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xbf16, [c1 c2 r0 r1 r2 | c0 r3]>
+    warp.store %z, %y[%c0, %c0] : !warp.fragment<acc, 16x8xbf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xbf16>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "conversion_to_bf16", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: convert_errors.mlir:{{[0-9]+}}:3: error: expected at least 2048 bytes of dynamic shared memory for the kernel's tiles, got 1024
+builtin.module attributes {warp.target = #warp.target<sm_90a>, gpu.container_module} {
+func.func @launch(%c: memref<64x64xf32>) {
+  %one = arith.constant 1 : index
+  %threads = arith.constant 32 : index
+  %shared = arith.constant 1024 : i32
+  "gpu.launch_func"(%one, %one, %one, %threads, %one, %one, %shared, %c) <{kernel = @kernels::@small_launch, operandSegmentSizes = array<i32: 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0>}> : (index, index, index, index, index, index, i32, memref<64x64xf32>) -> ()
+  return
+}
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    %c0 = arith.constant 0 : index
+    %x = memref.alloc() : memref<16x64xf16, 3>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "small_launch", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
