@@ -1,0 +1,110 @@
+"""Every level between the passes is text that can be read again, and leads to the same PTX."""
+
+from __future__ import annotations
+
+from functools import cache
+from io import StringIO
+
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.printer import Printer
+
+from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.pipeline import DEFAULT_TARGET, STANDARD, lower, standard_pipeline
+from warploom.passes.ptx_printer import PtxTarget
+from warploom.passes.universe import WARPLOOM_UNIVERSE
+
+PRODUCT = """
+func.func @f(%A: memref<{m}x{k}x{a}>, %B: memref<{k}x{n}x{a}>, %C: memref<{m}x{n}x{c}>) {{
+  %z = arith.constant 0.5 : {c}
+  linalg.fill ins(%z : {c}) outs(%C : memref<{m}x{n}x{c}>)
+  linalg.matmul ins(%A, %B : memref<{m}x{k}x{a}>, memref<{k}x{n}x{a}>) outs(%C : memref<{m}x{n}x{c}>)
+  return
+}}
+"""
+TRANSPOSED = """
+func.func @f(%A: memref<70x40xf16>, %B: memref<33x70xf16>, %C: memref<40x33xf16>) {
+  linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (k, m)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%A, %B : memref<70x40xf16>, memref<33x70xf16>) outs(%C : memref<40x33xf16>)
+  return
+}
+"""  # noqa: E501
+SOURCES = {
+    "f16": PRODUCT.format(m=256, n=320, k=192, a="f16", c="f32"),
+    "bf16 edges": PRODUCT.format(m=100, n=77, k=53, a="bf16", c="bf16"),
+    "one": PRODUCT.format(m=1, n=1, k=1, a="f16", c="f16"),
+    "transposed": TRANSPOSED,
+}
+TARGETS = {"f16": "sm_90a", "bf16 edges": "sm_80", "one": "sm_75", "transposed": "sm_120a"}
+
+
+def text_of(module: ModuleOp, *, generic: bool = False) -> str:
+    out = StringIO()
+    Printer(out, print_generic_format=generic).print_op(module)
+    return out.getvalue()
+
+
+def lowered(text: str, pipeline: str) -> ModuleOp:
+    ctx = make_context()
+    module = parse_mlir(ctx, text)
+    lower(module, ctx, pipeline)
+    return module
+
+
+def ptx_of(module: ModuleOp) -> str:
+    out = StringIO()
+    PtxTarget().emit(make_context(), module, out)
+    return out.getvalue()
+
+
+@cache
+def stages(name: str) -> list[str]:
+    """The standard pipeline's passes."""
+    return standard_pipeline(TARGETS[name]).split(",")
+
+
+@cache
+def at_once(name: str) -> str:
+    return ptx_of(lowered(SOURCES[name], ",".join(stages(name))))
+
+
+@pytest.mark.parametrize("generic", [False, True], ids=["pretty", "generic"])
+@pytest.mark.parametrize("done", range(7))
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_level_can_be_read_and_continued(name: str, done: int, generic: bool) -> None:
+    passes = stages(name)
+    assert len(passes) == 6
+    middle = lowered(SOURCES[name], ",".join(passes[:done]))
+    text = text_of(middle, generic=generic)
+    again = lowered(text, "")
+    assert text_of(again, generic=generic) == text
+    assert ptx_of(lowered(text, ",".join(passes[done:]))) == at_once(name)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_second_run_of_the_last_level_changes_nothing(name: str) -> None:
+    done = lowered(SOURCES[name], ",".join(stages(name)))
+    again = lowered(text_of(done), "warp-fold-fill,warp-pipeline,convert-warp-to-ptx")
+    assert ptx_of(again) == at_once(name)
+
+
+def test_the_standard_pipeline_names_every_pass_once() -> None:
+    names = [word.partition("{")[0] for word in STANDARD.split(",")]
+    assert names == list(WARPLOOM_UNIVERSE.all_passes)
+    assert STANDARD == standard_pipeline(DEFAULT_TARGET)
+
+
+def test_schedule_options_are_spelled() -> None:
+    options = {"cta": (128, 64, 32), "warp": "64x32", "mma": "m16n8k16", "stages": 3, "accumulate": "f32"}
+    pipeline = standard_pipeline("sm_80", options)
+    assert "warp-set-target{arch=sm_80}," in pipeline
+    assert ",warp-schedule{cta=128,64,32 warp=64,32 mma=m16n8k16 stages=3 accumulate=f32}," in pipeline
+    lowered(SOURCES["f16"], pipeline)
+
+
+def test_phases_are_reported_in_order() -> None:
+    seen: list[tuple[str, float]] = []
+    ctx = make_context()
+    lower(parse_mlir(ctx, SOURCES["one"]), ctx, STANDARD, lambda name, seconds: seen.append((name, seconds)))
+    assert [name for name, _ in seen] == list(WARPLOOM_UNIVERSE.all_passes)
+    assert all(seconds >= 0 for _, seconds in seen)
