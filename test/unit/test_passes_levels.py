@@ -91,7 +91,7 @@ def test_a_second_run_of_the_last_level_changes_nothing(name: str) -> None:
 def test_the_standard_pipeline_names_every_pass_once() -> None:
     names = [word.partition("{")[0] for word in STANDARD.split(",")]
     assert names == list(WARPLOOM_UNIVERSE.all_passes)
-    assert STANDARD == standard_pipeline(DEFAULT_TARGET)
+    assert standard_pipeline(DEFAULT_TARGET) == STANDARD
 
 
 def test_schedule_options_are_spelled() -> None:

@@ -1,0 +1,125 @@
+"""Kernels at their default schedules against ptxas: they assemble, and nothing spills."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.pipeline import lower, standard_pipeline
+from warploom.passes.ptx_printer import PtxTarget
+from warploom.runtime import ptxas
+
+HAND_WRITTEN = Path(__file__).parents[1] / "filecheck" / "passes"
+
+pytestmark = pytest.mark.skipif(
+    ptxas.find() is None and not os.environ.get("CI"), reason="ptxas is not installed (extra: test)"
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A product of m x k by k x n, its element types, and whether C starts from zero or from what it holds."""
+
+    target: str
+    m: int
+    n: int
+    k: int
+    operands: str
+    result: str
+    filled: bool
+
+    def __str__(self) -> str:
+        start = "filled" if self.filled else "added"
+        return f"{self.target}-{self.m}x{self.n}x{self.k}-{self.operands}-{self.result}-{start}"
+
+    @property
+    def mlir(self) -> str:
+        a, b, c = (
+            f"memref<{rows}x{columns}x{kind}>"
+            for rows, columns, kind in (
+                (self.m, self.k, self.operands),
+                (self.k, self.n, self.operands),
+                (self.m, self.n, self.result),
+            )
+        )
+        fill = (
+            f"%z = arith.constant 0.0 : {self.result}\nlinalg.fill ins(%z : {self.result}) outs(%C : {c})"
+            if self.filled
+            else ""
+        )
+        return (
+            f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{\n{fill}\n"
+            f"linalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c})\nreturn\n}}"
+        )
+
+
+SIZES = (
+    (1, 1, 1),
+    (7, 5, 3),
+    (16, 8, 16),
+    (100, 77, 53),
+    (129, 257, 65),
+    (256, 320, 192),
+    (1000, 1000, 1000),
+    (4096, 4096, 4096),
+)
+F16, BF16 = (("f16", "f32"), ("f16", "f16")), (("bf16", "f32"), ("bf16", "bf16"))
+TARGETS = {"sm_75": F16, "sm_80": F16 + BF16, "sm_90a": F16 + BF16, "sm_120a": F16 + BF16}
+
+
+def cases() -> Iterator[Case]:
+    """Each size on each target, the types and the start going round; all of them where speed matters most."""
+    for turn, (target, kinds) in enumerate(TARGETS.items()):
+        for number, size in enumerate(SIZES):
+            yield Case(target, *size, *kinds[(number + turn) % len(kinds)], (number // 2 + turn) % 2 == 0)
+    for kinds in TARGETS["sm_90a"]:
+        for filled in (False, True):
+            yield Case("sm_90a", *SIZES[-1], *kinds, filled)
+
+
+def ptx_of(text: str, pipeline: str) -> str:
+    ctx = make_context()
+    module = parse_mlir(ctx, text)
+    lower(module, ctx, pipeline)
+    out = StringIO()
+    PtxTarget().emit(ctx, module, out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("case", dict.fromkeys(cases()), ids=str)
+def test_default_schedules_assemble_without_spills(case: Case) -> None:
+    resources = ptxas.assemble(ptx_of(case.mlir, standard_pipeline(case.target)), case.target)
+    assert list(resources) == ["f"]
+    assert resources["f"].spills == resources["f"].stack == 0
+    assert 0 < resources["f"].registers <= 255
+
+
+def hand_written(path: Path) -> str:
+    """A FileCheck input without its comments."""
+    return "\n".join(line for line in path.read_text().splitlines() if not line.lstrip().startswith("//"))
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("convert_mma", "sm_90a"),
+        ("convert_fragments", "sm_80"),
+        ("convert_copies", "sm_90"),
+        ("convert_copies_sm_75", "sm_75"),
+        ("convert_elementwise", "sm_90"),
+        ("convert_conversion", "sm_80"),
+        ("convert_conversion_sm_75", "sm_75"),
+    ],
+)
+def test_kernels_written_by_hand_assemble(name: str, target: str) -> None:
+    text = hand_written(HAND_WRITTEN / f"{name}.mlir")
+    assert f"#warp.target<{target}>" in text
+    resources = ptxas.assemble(ptx_of(text, "convert-warp-to-ptx"), target)
+    assert resources
+    assert all(r.spills == 0 for r in resources.values())
