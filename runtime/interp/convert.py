@@ -39,8 +39,15 @@ def cvt(ctx: Context, m: Modifiers) -> Action:
             ctx.fail("expected .rni, .rzi, .rmi or .rpi to convert a float to an integer")
         return elementwise(_to_integer(origin, to, _TO_INTEGER[whole], ftz), dest, source)
     if origin in _INTEGERS:
+        if to == "f64" and mode in ("rz", "rm", "rp") and width_of(origin) == 64:
+            ctx.fail(f"rounding .{mode} of a 64-bit integer to .f64 is not supported")
         mode = mode or ctx.fail("expected a rounding such as .rn to convert an integer to a float")
         return elementwise(_from_integer(origin, to, mode, saturate), dest, source)
+    if whole and origin != to:
+        ctx.fail(f"rounding .{whole} to a whole number keeps the type; expected .{origin}")
+    plain = not (whole or ftz or saturate or relu)
+    if plain and (origin, to) in _BY_SHIFT:
+        return elementwise(_BY_SHIFT[origin, to], dest, source)
     return elementwise(_between_floats(origin, to, mode or "rn", whole, ftz, saturate, relu), dest, source)
 
 
@@ -110,20 +117,49 @@ def _between_floats(
 
     def convert(a: Array) -> Array:
         values = floats.value(a.view(floats.WORDS[origin]), origin)
-        if ftz and origin == "f32":
-            values = floats.flush(values, origin)
+        if ftz and (origin, to) != ("f32", "f16"):
+            values = floats.flush(np.where(values == values, values, _FLUSHED_NAN), origin)
         if whole:
             values = np.copysign(_TO_INTEGER[whole](values), values)
         if saturate:
             values = np.where(values > 0, np.minimum(values, 1.0), 0.0)
         if relu:
-            values = np.where(values < 0, 0.0, values)
+            values = floats.relu(values)
         words = floats.rounded(values, to, mode)
+        if origin == "f64" and to != "f64":
+            words = np.where(values != values, _keep_payload(values, to), words)
         if ftz and to == "f32":
             words = floats.flush(words.view(np.float32), to)
         return words.view(dtype)
 
     return convert
+
+
+def _keep_payload(values: Array, to: str) -> Array:
+    """Quiet NaN words with the sign and upper bits of those of f64: what the machine makes of f64 NaNs."""
+    words = values.view(np.uint64)
+    exponent, mantissa = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23)}[to]
+    top = np.uint64(((1 << exponent) - 1) << mantissa | 1 << (mantissa - 1))
+    sign = words >> np.uint64(63) << np.uint64(exponent + mantissa)
+    payload = words >> np.uint64(52 - mantissa) & np.uint64((1 << mantissa) - 1)
+    return (sign | top | payload).astype(floats.WORDS[to])
+
+
+_FLUSHED_NAN = floats.value(np.array([floats.NAN["f32"]], np.uint32), "f32")[0]
+
+
+def _same(a: Array) -> Array:
+    return a
+
+
+_BY_SHIFT: dict[tuple[str, str], Callable[[Array], Array]] = {
+    ("bf16", "f32"): lambda a: floats.single(a, "bf16"),
+    ("f32", "f32"): _same,
+    ("f64", "f64"): _same,
+    ("f16", "f16"): _same,
+    ("bf16", "bf16"): _same,
+}
+"""Conversions that move words, NaNs and all."""
 
 
 def _packed(ctx: Context, m: Modifiers, mode: str, relu: bool, saturate: bool) -> Action:
@@ -136,7 +172,7 @@ def _packed(ctx: Context, m: Modifiers, mode: str, relu: bool, saturate: bool) -
 
     def half(values: Array) -> Array:
         exact = values.astype(np.float64)
-        return floats.rounded(np.where(exact < 0, 0.0, exact) if relu else exact, to, mode).astype(np.uint32)
+        return floats.rounded(floats.relu(exact) if relu else exact, to, mode).astype(np.uint32)
 
     def pack(upper: Array, low: Array) -> Array:
         return half(upper) << np.uint32(16) | half(low)

@@ -61,7 +61,7 @@ class _Form:
             values = floats.flush(values, self.scalar)
         if self.saturate:
             values = np.where(values != values, 0.0, np.minimum(floats.larger(values, np.zeros_like(values)), 1.0))
-        return np.where(values < 0, 0.0, values) if self.relu else values
+        return floats.relu(values) if self.relu else values
 
     def over_words(self, function: Function) -> Function:
         """A function of f64 values, exact or rounded to odd, as one of words."""
@@ -92,27 +92,24 @@ def _as_words(source: Source, type: str) -> Source:
 def _native(ctx: Context, form: _Form, function: Function, sources: int) -> Action:
     """f32 and f64 to nearest, by numpy's own arithmetic."""
     type = form.type
-    word, native = floats.WORDS[type], cast(Callable[..., Array], function)
+    word, nan, native = floats.WORDS[type], floats.NAN.get(type), cast(Callable[..., Array], function)
 
     def compute(*values: Array) -> Array:
         result = native(*values)
-        bad = result != result
-        if bad.any():
-            result.view(word)[bad] = floats.NAN[type]
+        if nan is not None:
+            bad = result != result
+            if bad.any():
+                result.view(word)[bad] = nan
         return result
 
     d, *operands = ctx.take(1 + sources)
     return elementwise(compute, ctx.dest(d, type), *(ctx.source(o, type) for o in operands))
 
 
-def _difference(a: Array, b: Array) -> Array:
-    return floats.sum_odd(a, -b)
-
-
-_BINARY: dict[str, tuple[Function, Function]] = {
-    "add": (np.add, floats.sum_odd),
-    "sub": (np.subtract, _difference),
-    "mul": (np.multiply, np.multiply),
+_BINARY: dict[str, tuple[Function, Callable[[str], Function]]] = {
+    "add": (np.add, lambda mode: lambda a, b: floats.sum_odd(a, b, mode)),
+    "sub": (np.subtract, lambda mode: lambda a, b: floats.sum_odd(a, -b, mode)),
+    "mul": (np.multiply, lambda mode: np.multiply),
 }
 
 
@@ -120,7 +117,7 @@ def binary(ctx: Context, m: Modifiers) -> Action:
     """`add`, `sub`, `mul`."""
     form = _Form(m)
     native, exact = _BINARY[m.root]
-    return _native(ctx, form, native, 2) if form.plain() else form.action(ctx, exact, 2)
+    return _native(ctx, form, native, 2) if form.plain() else form.action(ctx, exact(form.mode), 2)
 
 
 @opcode("fma")
@@ -129,7 +126,7 @@ def fma(ctx: Context, m: Modifiers) -> Action:
     form = _Form(m)
     if form.plain():
         return _native(ctx, form, floats.fma32 if form.type == "f32" else floats.fma64, 3)
-    return form.action(ctx, floats.fma_odd, 3, exact=form.type != "f64")
+    return form.action(ctx, lambda a, b, c: floats.fma_odd(a, b, c, form.mode), 3, exact=form.type != "f64")
 
 
 def divide(ctx: Context, m: Modifiers) -> Action:
@@ -138,9 +135,17 @@ def divide(ctx: Context, m: Modifiers) -> Action:
     form = _Form(m, "f32", "f64")
     if form.mode != "rn":
         ctx.fail(f"rounding .{form.mode} is not supported; .rn, .approx and .full are")
+    function = _divide_roughly if rough == "approx" else np.divide
     if form.plain():
-        return _native(ctx, form, np.divide, 2)
-    return _flushed(ctx, form, np.divide, 2) if form.ftz or rough else ctx.fail("modifiers are not supported")
+        return _native(ctx, form, function, 2)
+    return _flushed(ctx, form, function, 2) if form.ftz else ctx.fail("modifiers are not supported")
+
+
+def _divide_roughly(a: Array, b: Array) -> Array:
+    """`div.approx` gives 0 for divisors beyond 2^126, and a NaN where the dividend is infinite too."""
+    beyond = (np.abs(b) > 2.0**126) & np.isfinite(b)
+    zero = np.where(np.isinf(a), np.nan, np.copysign(0.0, a) * np.copysign(1.0, b)).astype(a.dtype)
+    return np.where(beyond & (a == a), zero, np.divide(a, b))
 
 
 def _flushed(ctx: Context, form: _Form, function: Function, sources: int) -> Action:
@@ -168,20 +173,11 @@ def minimum_maximum(ctx: Context, m: Modifiers) -> Action:
 
 
 def absolute_negative(ctx: Context, m: Modifiers) -> Action:
-    """`abs`, `neg`: of the sign bit alone, but for .ftz."""
-    form = _Form(m)
-    if form.ftz:
-        return form.action(ctx, np.abs if m.root == "abs" else np.negative, 1)
-    sign = sum(1 << n for n in range(15, width_of(form.type), 16)) if form.type.endswith("x2") else 0
-    sign = sign or 1 << (width_of(form.type) - 1)
-    d, a = ctx.take(2)
-    source, dest = _as_words(ctx.source(a, form.type), form.type), _as_words(ctx.dest(d, form.type), form.type)
-
-    def flip(words: Array) -> Array:
-        kind = words.dtype.type
-        return words ^ kind(sign) if m.root == "neg" else words & ~kind(sign)
-
-    return elementwise(flip, dest, source)
+    """`abs`, `neg`: of the sign, but a NaN becomes the machine's own or, in f64, stays and is quiet."""
+    form, function = _Form(m), np.abs if m.root == "abs" else np.negative
+    if form.type == "f64":
+        return form.action(ctx, lambda a: np.where(a == a, function(a), a + 0.0), 1)
+    return form.action(ctx, function, 1)
 
 
 @opcode("copysign")

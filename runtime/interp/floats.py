@@ -24,7 +24,7 @@ Function: TypeAlias = (
 
 MODES = ("rn", "rna", "rz", "rm", "rp")
 WORDS = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}
-NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FF8000000000000}
+NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF}
 SMALLEST_NORMAL = {"f16": 2.0**-14, "bf16": 2.0**-126, "f32": 2.0**-126, "f64": 2.0**-1022}
 
 _TIE_MASK = np.uint64(0x1FFFFFFF)
@@ -48,9 +48,12 @@ def single(words: Array, type: str) -> Array:
 
 
 def rounded(exact: Array, type: str, mode: str = "rn") -> Array:
-    """Words of `type` for f64 values that are exact or rounded to odd. NaN is the machine's own."""
+    """Words of `type` for f64 values that are exact or rounded to odd.
+
+    A NaN becomes the one that the machine writes; f64 keeps its own, as the machine does.
+    """
     if type == "f64":
-        return canonical(exact.view(np.uint64), exact, type)
+        return exact.view(np.uint64)
     words = _nearest(exact, type) if mode == "rn" else _directed(exact, type, mode)
     return canonical(words, exact, type)
 
@@ -58,7 +61,7 @@ def rounded(exact: Array, type: str, mode: str = "rn") -> Array:
 def canonical(words: Array, values: Array, type: str) -> Array:
     """Replaces NaNs by the one the machine writes."""
     bad = values != values
-    if bad.any():
+    if type in NAN and bad.any():
         words = np.where(bad, WORDS[type](NAN[type]), words)
     return words
 
@@ -113,16 +116,19 @@ def odd(result: Array, error: Array) -> Array:
     return np.where(fix, words + step, words).view(np.float64)
 
 
-def sum_odd(a: Array, b: Array) -> Array:
-    """a + b in f64, rounded to odd."""
+def sum_odd(a: Array, b: Array, mode: str = "rn") -> Array:
+    """a + b in f64, rounded to odd. An exact zero that is not +0 + +0 is -0 where the mode is "rm"."""
     total = a + b
     part = total - a
-    return odd(total, (a - (total - part)) + (b - part))
+    result = odd(total, (a - (total - part)) + (b - part))
+    if mode == "rm":
+        return np.where((total == 0) & (np.signbit(a) | np.signbit(b)), -0.0, result)
+    return result
 
 
-def fma_odd(a: Array, b: Array, c: Array) -> Array:
+def fma_odd(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     """a * b + c, rounded to odd, for operands of at most 26 bits and the exponents of f32."""
-    return sum_odd(a * b, c)
+    return sum_odd(a * b, c, mode)
 
 
 def fma32(a: Array, b: Array, c: Array) -> Array:
@@ -195,6 +201,11 @@ def _fma_exact(a: float, b: float, c: float) -> float:
 def flush(values: Array, type: str) -> Array:
     """Subnormal values as zeros of their sign."""
     return np.where(np.abs(values) < SMALLEST_NORMAL[type], np.copysign(values.dtype.type(0), values), values)
+
+
+def relu(values: Array) -> Array:
+    """+0 for what is not above it; NaN stays."""
+    return np.where(values <= 0, 0.0, values)
 
 
 def smaller(a: Array, b: Array) -> Array:

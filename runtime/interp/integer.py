@@ -131,8 +131,8 @@ def quotient(a: Array, b: Array) -> Array:
 
 
 def remainder(a: Array, b: Array) -> Array:
-    """With the sign of the dividend; the dividend itself for a divisor of zero."""
-    return np.where(b == 0, a, np.fmod(a, np.where(b == 0, b.dtype.type(1), b)))
+    """With the sign of the dividend; all ones for a divisor of zero."""
+    return np.where(b == 0, ~b, np.fmod(a, np.where(b == 0, b.dtype.type(1), b)))
 
 
 @opcode("rem")
@@ -198,9 +198,11 @@ def bfind(ctx: Context, m: Modifiers) -> Action:
     return elementwise(find, ctx.dest(d, "u32"), ctx.source(a, type))
 
 
-def _field(start: Array, length: Array) -> tuple[Array, Array]:
-    """Only the low 8 bits of a position and a length count."""
-    return (start & np.uint32(0xFF)).astype(np.uint64), (length & np.uint32(0xFF)).astype(np.uint64)
+def _field(start: Array, length: Array, bits: int) -> tuple[Array, Array]:
+    """Of 32 bits, only the low 8 bits of a position and a length count; 64-bit fields are software, which clamps."""
+    if bits == 32:
+        start, length = start & np.uint32(0xFF), length & np.uint32(0xFF)
+    return start.astype(np.uint64), length.astype(np.uint64)
 
 
 def _ones(length: Array) -> Array:
@@ -217,7 +219,7 @@ def bfe(ctx: Context, m: Modifiers) -> Action:
     d, a, b, c = ctx.take(4)
 
     def extract(value: Array, start: Array, length: Array) -> Array:
-        start, length = _field(start, length)
+        start, length = _field(start, length, bits)
         if type[0] == "u":
             return value.astype(np.uint64) >> start & _ones(length)
         shifted = value.astype(np.int64) >> np.minimum(start, np.uint64(63)).astype(np.int64)
@@ -233,10 +235,11 @@ def bfe(ctx: Context, m: Modifiers) -> Action:
 def bfi(ctx: Context, m: Modifiers) -> Action:
     """Bit field insert: the low bits of a into b."""
     type = m.type("b32", "b64")
+    bits = width_of(type)
     f, a, b, c, d = ctx.take(5)
 
     def insert(field: Array, into: Array, start: Array, length: Array) -> Array:
-        start, length = _field(start, length)
+        start, length = _field(start, length, bits)
         mask = _ones(length) << start
         return (into & ~mask) | ((field.astype(np.uint64) << start) & mask)
 

@@ -106,10 +106,8 @@ def add(form: Format, x: int, y: int, mode: str = "rn") -> int:
     a, b = form.value(x), form.value(y)
     if isinstance(a, float) or isinstance(b, float):
         return form.word(float(a if isinstance(a, float) else 0) + float(b if isinstance(b, float) else 0))
-    both = negative(x, form) & negative(y, form)
-    either = negative(x, form) | negative(y, form)
-    zero_sign = either if mode == "rm" and (a or b or either) and not both else both
-    return form.word(a + b, mode, zero_sign)
+    signs = negative(x, form), negative(y, form)
+    return form.word(a + b, mode, max(signs) if mode == "rm" else min(signs))
 
 
 def multiply(form: Format, x: int, y: int, mode: str = "rn") -> int:
@@ -136,7 +134,8 @@ def fma(form: Format, x: int, y: int, z: int, mode: str = "rn") -> int:
         return word
     if isinstance(c, float):
         return form.word(c)
-    return form.word(a * b + c, mode, sign & negative(z, form))
+    signs = sign, negative(z, form)
+    return form.word(a * b + c, mode, max(signs) if mode == "rm" else min(signs))
 
 
 def compare(spelling: str, form: Format, model: Callable[..., int], *operands: Array) -> None:
@@ -144,6 +143,8 @@ def compare(spelling: str, form: Format, model: Callable[..., int], *operands: A
     got = apply(f"{spelling} %d, {names};", f"u{form.bits // 8}", *operands)
     for i, word in enumerate(got.tolist()):
         inputs = [int(o[i]) for o in operands]
+        if form is F64 and is_nan(form, word) and is_nan(form, model(*inputs)):
+            continue
         assert word == model(*inputs), (spelling, *map(hex, inputs), hex(word), hex(model(*inputs)))
 
 
@@ -172,8 +173,8 @@ def is_nan(form: Format, word: int) -> bool:
 def test_directed_f32(mode: str) -> None:
     a, b, c = F32.words(), F32.words(), F32.words()
     compare(f"mul.{mode}.f32", F32, lambda x, y: multiply(F32, x, y, mode), a, b)
-    keep = [i for i in range(a.size) if F32.value(int(a[i])) != -F32.value(int(b[i]))]
-    compare(f"add.{mode}.f32", F32, lambda x, y: add(F32, x, y, mode), a[keep], b[keep])
+    b[::5] = a[::5] ^ np.uint32(1 << 31)
+    compare(f"add.{mode}.f32", F32, lambda x, y: add(F32, x, y, mode), a, b)
     compare(f"fma.{mode}.f32", F32, lambda x, y, z: fma(F32, x, y, z, mode), a, b, c)
 
 
@@ -237,7 +238,7 @@ def test_saturation_and_relu() -> None:
     a, b, c = F16.words(), F16.words(), F16.words()
 
     def relu(word: int) -> int:
-        return word if is_nan(F16, word) or not F16.value(word) < 0 else 0
+        return word if is_nan(F16, word) or F16.value(word) > 0 else 0
 
     compare("fma.rn.relu.f16", F16, lambda x, y, z: relu(fma(F16, x, y, z)), a, b, c)
 
@@ -254,8 +255,9 @@ def test_packed(form: Format) -> None:
     for name, count, model in models:
         got = apply(f"{name}.{form.name}x2 %d, {', '.join(['%a', '%b', '%c'][:count])};", "u4", *packed[:count])
         for i, word in enumerate(got.tolist()):
-            assert word & 0xFFFF == model(form, *(int(v[i]) for v in low[:count]))
-            assert word >> 16 == model(form, *(int(v[i]) for v in upper[:count]))
+            halves: list[list[Any]] = [[int(v[i]) for v in words[:count]] for words in (low, upper)]
+            assert word & 0xFFFF == model(form, *halves[0])
+            assert word >> 16 == model(form, *halves[1])
 
 
 @pytest.mark.parametrize("form", [F32, F64], ids=lambda f: f.name)
@@ -280,7 +282,7 @@ def test_div_sqrt_rcp_are_correctly_rounded(form: Format) -> None:
         value, result = form.value(word), form.value(root)
         if isinstance(value, float) or value <= 0:
             expected = form.infinity if value == math.inf else word if value == 0 else form.nan
-            assert root == expected
+            assert root == expected or (form is F64 and is_nan(form, root) and is_nan(form, expected))
         else:
             below, above = form.value(root - 1), form.value(root + 1)
             assert ((result + below) / 2) ** 2 <= value <= ((result + above) / 2) ** 2
@@ -308,10 +310,11 @@ def test_approximate_functions_stay_within_the_bound(
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda f: f.name)
-def test_abs_neg_touch_the_sign_alone(form: Format) -> None:
+def test_abs_neg_touch_the_sign_and_make_nans_canonical(form: Format) -> None:
     a = form.words()
-    compare(f"neg.{form.name}", form, lambda x: x ^ 1 << (form.bits - 1), a)
-    compare(f"abs.{form.name}", form, lambda x: x & ~(1 << (form.bits - 1)), a)
+    sign = 1 << (form.bits - 1)
+    compare(f"neg.{form.name}", form, lambda x: form.nan if is_nan(form, x) else x ^ sign, a)
+    compare(f"abs.{form.name}", form, lambda x: form.nan if is_nan(form, x) else x & ~sign, a)
 
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -363,6 +366,7 @@ def test_f32_to_halves(form: Format, mode: str) -> None:
 @pytest.mark.parametrize("form", [F16, BF16, F32], ids=lambda f: f.name)
 def test_wider_floats_are_exact(form: Format) -> None:
     a = form.words()
+    a = a[[not is_nan(form, int(x)) for x in a]]
     for to in (F32, F64):
         if to.bits > form.bits:
             got = apply(f"cvt.{to.name}.{form.name} %d, %a;", f"u{to.bits // 8}", a)
@@ -373,8 +377,34 @@ def test_wider_floats_are_exact(form: Format) -> None:
 def test_f64_to_f32(mode: str) -> None:
     a = F64.words()
     a[::2] = F32.words(a[::2].size).view(np.float32).astype(np.float64).view(np.uint64) ^ np.uint64(0x10000001)
+    a = a[[not is_nan(F64, int(x)) for x in a]]
     got = apply(f"cvt.{mode}.f32.f64 %d, %a;", "u4", a)
     assert got.tolist() == [F32.word(F64.value(x), mode, negative(x, F64)) for x in a.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("conversion", "bits", "origin", "expected"),
+    [
+        ("cvt.rn.f32.f64", 32, [0x7FF0000000000001], [0x7FC00000]),
+        ("cvt.rn.f16.f64", 16, [0x7FF0000000000001], [0x7E00]),
+        ("cvt.rn.bf16.f64", 16, [0x7FF0000000000001], [0x7FC0]),
+        ("cvt.f64.f32", 64, [0x7F87EA7B, 0xFFE6B1F8], [0x7FF8FD4F60000000, 0xFFFCD63F00000000]),
+        ("cvt.ftz.f64.f32", 64, [0x7F87EA7B, 0xFFE6B1F8], [0x7FFFFFFFE0000000] * 2),
+        ("cvt.f64.f16", 64, [0xFD4D, 0x7C01], [0xFFFD340000000000, 0x7FF8040000000000]),
+        ("cvt.f64.bf16", 64, [0x7F81, 0xFFED], [0x7FF8200000000000, 0xFFFDA00000000000]),
+        ("cvt.f32.bf16", 32, [0x7F81, 0xFFED], [0x7F810000, 0xFFED0000]),
+        ("cvt.f32.f16", 32, [0xFD4D, 0x7C01], [0x7FFFFFFF] * 2),
+        ("cvt.f32.f32", 32, [0x7F87EA7B, 0xFFE6B1F8], [0x7F87EA7B, 0xFFE6B1F8]),
+        ("cvt.rm.ftz.f16.f32", 16, [0x802FFE8D], [0x8001]),
+        ("cvt.rn.relu.bf16.f32", 16, [0x80000000], [0]),
+        ("neg.f64", 64, [0x7FF0000000000001], [0x7FF8000000000001]),
+        ("sqrt.rn.f64", 64, [0xBFB23757D8CC784C], [0xFFF8000000000000]),
+    ],
+)
+def test_nans_and_zeros_as_an_h200_answers(conversion: str, bits: int, origin: list[int], expected: list[int]) -> None:
+    size = int(conversion.rpartition("f")[2]) // 8
+    got = apply(f"{conversion} %d, %a;", f"u{bits // 8}", np.array(origin, f"u{size}"))
+    assert [hex(x) for x in got.tolist()] == [hex(x) for x in expected]
 
 
 INTEGERS = [f"{s}{n}" for n in (16, 32, 64) for s in "us"]

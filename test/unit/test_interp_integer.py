@@ -96,6 +96,14 @@ def test_div_rem_min_max(type: str) -> None:
         check(f"abs.{type}", type, bits, lambda x: abs(x), a)
 
 
+@pytest.mark.parametrize("type", TYPES)
+def test_a_divisor_of_zero_gives_ones(type: str) -> None:
+    bits = int(type[1:])
+    a = words(bits, 40)
+    check(f"div.{type}", f"{type} {type}", bits, lambda x, y: -1, a, np.zeros_like(a))
+    check(f"rem.{type}", f"{type} {type}", bits, lambda x, y: -1, a, np.zeros_like(a))
+
+
 def test_saturating_sum() -> None:
     a, b = words(32), words(32)
 
@@ -171,19 +179,21 @@ def test_counts_and_fields(bits: int) -> None:
     check(f"bfind.{sign}", sign, 32, lambda x: (~x if x < 0 else x).bit_length() - 1, a)
     check(f"bfind.shiftamt.{unsigned}", unsigned, 32, lambda x: bits - x.bit_length() if x else -1, a)
 
+    counted = 255 if bits == 32 else (1 << 32) - 1
+
     def extract(x: int, s: int, n: int) -> int:
-        s, n = s & 255, n & 255
+        s, n = s & counted, n & counted
         return x >> s & ((1 << n) - 1)
 
     def extract_signed(x: int, s: int, n: int) -> int:
-        s, n = s & 255, n & 255
+        s, n = s & counted, n & counted
         if n == 0:
             return 0
         field = x >> s & ((1 << n) - 1)
         return field - (1 << n) if field >> (n - 1) & 1 else field
 
     def insert(x: int, y: int, s: int, n: int) -> int:
-        s, n = s & 255, n & 255
+        s, n = s & counted, n & counted
         mask = ((1 << n) - 1) << s
         return y & ~mask | x << s & mask
 

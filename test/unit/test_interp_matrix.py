@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import captured
 from interpreted import outputs, program
 
 from warploom.dialect.isa.mma import ROWS, Mma
 from warploom.dialect.isa.moves import LDMATRIX, LoadMatrix
-from warploom.runtime.interp import InterpreterError, arithmetic
+from warploom.dialect.isa.targets import TARGETS
+from warploom.passes.ptx_parser import parse_ptx
+from warploom.runtime.interp import InterpreterError, arithmetic, load
 from warploom.runtime.interp.numerics import MmaModel
 
 Array = NDArray[Any]
@@ -95,6 +98,22 @@ def test_mma_by_the_formulas_of_the_text(row: Mma, target: str) -> None:
     for w in range(warps):
         expected = spread(d[..., w], c_place, m * n // 32)
         assert np.array_equal(got[w], expected if w % 3 != 1 else np.zeros_like(expected)), w
+
+
+WORDS = Path(__file__).parents[1] / "data" / "words" / "sm_90a.npz"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
+def test_mma_as_an_h200_answers(row: Mma) -> None:
+    """Recorded words of every character that `captured.KINDS` lists."""
+    case = captured.Case(row)
+    with np.load(WORDS) as recorded:
+        answers = recorded[case.name]
+    words = np.ascontiguousarray(captured.inputs(case, len(answers)))
+    out = outputs(answers.size, "u4").reshape(answers.shape)
+    text = captured.module([captured.kernel(case, "k")], TARGETS["sm_90a"])
+    load(parse_ptx(text)).launch("k", (len(answers), 1, 1), (32, 1, 1), [words, out])
+    assert np.count_nonzero(out != answers) == 0
 
 
 def test_the_architecture_can_be_chosen_and_must_have_the_instruction() -> None:

@@ -391,6 +391,8 @@ def test_trap() -> None:
         ("@%r1 add.u32 %r1, %r2, %r3;", "the guard %r1 is not a predicate"),
         ("setp.lt.b32 %p1, %r1, %r2;", "comparison .lt is not defined for .b32"),
         ("cvt.u32.f32 %r1, %f1;", "expected .rni, .rzi, .rmi or .rpi"),
+        ("cvt.rni.f64.f32 %fd1, %f1;", "rounding .rni to a whole number keeps the type"),
+        ("cvt.rz.f64.s64 %fd1, %rd1;", "rounding .rz of a 64-bit integer to .f64 is not supported"),
         ("cp.async.bulk.commit_group;", "only the non-bulk cp.async is supported"),
         ("cp.async.cg.shared.global [%r1], [%rd1], 8;", "expected a size of 16 bytes, got 8"),
         ("st.param.u32 [p], %r1;", "kernel parameters cannot be written"),
