@@ -12,9 +12,11 @@ from typing import Protocol
 import numpy as np
 
 from ...dialect.ptx.syntax import Address, Operand, Symbol
-from .decode import DTYPES, Context, Modifiers, elementwise, identity, opcode, width_of
+from .actions import elementwise, identity
+from .decode import Context, opcode
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Part, check_writable
 from .state import Action, Array, Selection, Source, State, Step
+from .words import DTYPES, Modifiers, width_of
 
 SPACES = ("global", "shared", "shared::cta", "local", "param", "param::entry", "const")
 _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from . import floating, integer
-from .decode import FLOATS, Context, Modifiers, opcode
+from .decode import Context, opcode
 from .state import Action
+from .words import FLOATS, Modifiers
 
 
 def _is_float(m: Modifiers) -> bool:

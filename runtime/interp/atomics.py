@@ -13,9 +13,10 @@ import numpy as np
 
 from . import floats
 from .access import locate, order, space_of
-from .decode import DTYPES, Context, Modifiers, opcode, width_of
+from .decode import Context, opcode
 from .memory import Part, check_writable
 from .state import Action, Array, Selection, State, Step
+from .words import DTYPES, Modifiers, width_of
 
 Update: TypeAlias = Callable[[Array, Array, Array], Array]
 """The new words, of the old words and the one or two operands."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .decode import Context, Modifiers, opcode
+from .decode import Context, opcode
 from .errors import FaultError
 from .state import Action, Selection, State, Step
+from .words import Modifiers
 
 
 @opcode("bra")

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from . import floats
-from .decode import DTYPES, Context, Modifiers, elementwise, integer_range, opcode, width_of
+from .actions import elementwise
+from .decode import Context, opcode
 from .state import Action, Array
+from .words import DTYPES, Modifiers, integer_range, width_of
 
 _INTEGERS = tuple(f"{s}{n}" for s in "us" for n in (8, 16, 32, 64))
 _FLOATS = ("f16", "bf16", "f32", "f64")

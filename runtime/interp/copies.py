@@ -13,10 +13,11 @@ import numpy as np
 
 from ...dialect.ptx.syntax import Not, Operand, Register
 from .access import Locate, locate, order
-from .decode import Context, Modifiers, opcode
+from .decode import Context, opcode
 from .errors import FaultError
 from .memory import Part
 from .state import Action, Array, Selection, State, Step
+from .words import Modifiers
 
 
 @dataclass

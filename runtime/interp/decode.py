@@ -7,10 +7,9 @@ runs.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeAlias, cast
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -26,51 +25,12 @@ from ...dialect.ptx.syntax import (
     Vector,
 )
 from .errors import DecodeError
-from .floats import Function
 from .numerics import Arithmetic
 from .specials import SPECIALS
-from .state import Action, Array, Selection, Source, State, Step
+from .state import Action, Array, Selection, Source, State
+from .words import DTYPES, FLOATS, Modifiers, width_of
 
-DTYPES: dict[str, type[np.generic]] = {
-    "pred": np.bool_,
-    **{f"b{n}": getattr(np, f"uint{n}") for n in (8, 16, 32, 64)},
-    **{f"u{n}": getattr(np, f"uint{n}") for n in (8, 16, 32, 64)},
-    **{f"s{n}": getattr(np, f"int{n}") for n in (8, 16, 32, 64)},
-    "f16": np.float16,
-    "f32": np.float32,
-    "f64": np.float64,
-    "bf16": np.uint16,
-    "f16x2": np.uint32,
-    "bf16x2": np.uint32,
-}
-"""How the bits of each type are seen; bf16 and packed types as words."""
-
-INTEGERS = frozenset(f"{s}{n}" for s in "us" for n in (16, 32, 64))
-BITS = frozenset(("b8", "b16", "b32", "b64"))
-FLOATS = frozenset(("f16", "bf16", "f16x2", "bf16x2", "f32", "f64"))
 WARP_SIZE = "WARP_SZ"
-
-_WIDTH = re.compile(r"[a-z]+(\d+)(x2)?")
-
-
-def integer_range(type: str) -> tuple[int, int]:
-    """The least and the greatest integer of a type."""
-    bits = width_of(type)
-    return (-(1 << bits - 1), (1 << bits - 1) - 1) if type[0] == "s" else (0, (1 << bits) - 1)
-
-
-def width_of(type: str) -> int:
-    """Bits of a type; a predicate has 1.
-
-    Raises:
-        DecodeError: for a type registers cannot have here.
-    """
-    if type == "pred":
-        return 1
-    match = _WIDTH.fullmatch(type)
-    if match is None or type not in DTYPES:
-        raise DecodeError(f"type .{type} is not supported")
-    return int(match[1]) * (2 if match[2] else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,82 +83,6 @@ class Layout:
         index = self.slots.get(bits, 0)
         self.slots[bits] = index + 1
         return Slot(bits, index)
-
-
-class Modifiers:
-    """The dotted words after the first of an opcode, taken one by one."""
-
-    def __init__(self, opcode: str) -> None:
-        self.root, *self.words = opcode.replace("::", ".::").split(".")
-        self.words = _join_scoped(self.words)
-
-    def one(self, *choices: str) -> str:
-        """The first word, removed, if it is one of `choices`; otherwise ""."""
-        if self.words and self.words[0] in choices:
-            return self.words.pop(0)
-        return ""
-
-    def expect(self, *choices: str) -> str:
-        """The first word, removed.
-
-        Raises:
-            DecodeError: if it is not one of `choices`.
-        """
-        found = self.one(*choices)
-        if not found:
-            got = f".{self.words[0]}" if self.words else "none"
-            raise DecodeError(f"{self.root}: expected .{' or .'.join(choices)}, got {got}")
-        return found
-
-    def flag(self, word: str) -> bool:
-        """Whether `word` is among the words; it is removed."""
-        if word in self.words:
-            self.words.remove(word)
-            return True
-        return False
-
-    def drop(self, *words: str) -> None:
-        """Removes words that do not change what is computed."""
-        self.words = [w for w in self.words if w not in words]
-
-    def type(self, *choices: str) -> str:
-        """The first word, removed: a type.
-
-        Raises:
-            DecodeError: if it is not among `choices` (all types, if none are given).
-        """
-        if not self.words or self.words[0] not in (choices or DTYPES):
-            got = f".{self.words[0]}" if self.words else "none"
-            known = ", ".join(f".{c}" for c in choices)
-            raise DecodeError(
-                f"{self.root}: type {got} is not supported" + (f"; expected one of {known}" if known else "")
-            )
-        return self.words.pop(0)
-
-    def last_type(self, choices: Sequence[str] | frozenset[str]) -> str:
-        """The last word, removed: the type of most instructions."""
-        if not self.words or self.words[-1] not in choices:
-            got = f".{self.words[-1]}" if self.words else "none"
-            raise DecodeError(f"{self.root}: type {got} is not supported")
-        return self.words.pop()
-
-    def done(self) -> None:
-        """Raises:
-        DecodeError: naming the words nobody took.
-        """
-        if self.words:
-            raise DecodeError(f"{self.root}: modifier .{'.'.join(self.words)} is not supported")
-
-
-def _join_scoped(words: Sequence[str]) -> list[str]:
-    """`L1`, `::no_allocate` are one word."""
-    joined: list[str] = []
-    for word in words:
-        if word.startswith("::") and joined:
-            joined[-1] += word
-        else:
-            joined.append(word)
-    return joined
 
 
 @dataclass
@@ -384,66 +268,6 @@ def describe(operand: Operand) -> str:
             return operand.name
         case _:
             return f"{describe(operand.first)}|{describe(operand.second)}"
-
-
-# Actions of elementwise instructions
-
-
-def elementwise(function: Function, dest: Source, *sources: Source) -> Action:
-    """dest = function(*sources) for each selected thread. Others may be computed too, but are not written."""
-
-    def bind(state: State) -> Step:
-        out = dest(state)
-        values = [source(state) for source in sources]
-        compute = cast(Callable[..., Any], function)
-        whole = _whole(compute, out, values)
-
-        def step(sel: Selection) -> None:
-            if sel.mask is None:
-                whole()
-            elif sel.sparse:
-                out[sel.lanes] = compute(*[v[sel.lanes] for v in values])
-            else:
-                np.copyto(out, compute(*values), where=sel.mask, casting="unsafe")
-
-        return step
-
-    return bind
-
-
-def _whole(function: Callable[..., Any], out: Array, values: list[Array]) -> Callable[[], None]:
-    """The operation on all threads, with as little around it as possible."""
-    kinds = [v.dtype for v in values]
-    if isinstance(function, np.ufunc) and all(k == out.dtype for k in kinds):
-        # By keyword: minimum and maximum take no positional third argument from numpy 2.5 on.
-        return lambda: function(*values, out=out)
-    if len(values) == 1:
-        (only,) = values
-        return lambda: np.copyto(out, function(only), casting="unsafe")
-    return lambda: np.copyto(out, function(*values), casting="unsafe")
-
-
-def several(function: Function, dests: Sequence[Source], *sources: Source) -> Action:
-    """The same with several results, all computed before any is written."""
-
-    def bind(state: State) -> Step:
-        outs = [dest(state) for dest in dests]
-        values = [source(state) for source in sources]
-        compute = cast(Callable[..., tuple[Any, ...]], function)
-
-        def step(sel: Selection) -> None:
-            results = compute(*[sel.pick(v) for v in values])
-            for out, result in zip(outs, results, strict=True):
-                sel.put(out, result)
-
-        return step
-
-    return bind
-
-
-def identity(value: Array) -> Array:
-    """What a move computes."""
-    return value
 
 
 # The table

@@ -13,9 +13,11 @@ from typing import cast
 import numpy as np
 
 from . import floats
-from .decode import Context, Modifiers, elementwise, opcode, width_of
+from .actions import elementwise
+from .decode import Context, opcode
 from .floats import Function
 from .state import Action, Array, Source
+from .words import Modifiers, width_of
 
 _SCALARS = ("f16", "bf16", "f32", "f64")
 _ALL = (*_SCALARS, "f16x2", "bf16x2")

@@ -141,8 +141,8 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
     doubtful = ((total.view(np.uint64) & _TIE_MASK) == _TIE) | (np.abs(total) < 2.0**-125)
     if doubtful.any():
         where = np.flatnonzero(doubtful)
-        operands = [np.broadcast_to(v, total.shape)[where].astype(np.float64) for v in (a, b, c)]
-        result[where] = fma_odd(*operands).astype(np.float32)
+        x, y, z = (np.broadcast_to(v, total.shape)[where].astype(np.float64) for v in (a, b, c))
+        result[where] = fma_odd(x, y, z).astype(np.float32)
     return result
 
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .decode import INTEGERS, Context, Modifiers, elementwise, opcode, width_of
+from .actions import elementwise
+from .decode import Context, opcode
 from .floats import Function
 from .state import Action, Array
+from .words import INTEGERS, Modifiers, width_of
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)

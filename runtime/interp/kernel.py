@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from ...dialect.ptx.syntax import Function, Instruction, Label, RegDecl, Register, Scope, Statement, Variable
 from . import arithmetic, atomics, control, convert, copies, logic, matrix, warps
-from .decode import TABLE, Context, Layout, Names, Place, Slot, decode, width_of
+from .decode import TABLE, Context, Layout, Names, Place, Slot, decode
 from .errors import DecodeError, InterpreterError
 from .numerics import Arithmetic
 from .state import Action
+from .words import width_of
 
 _FAMILIES = (arithmetic, atomics, control, convert, copies, logic, matrix, warps)
 """The modules that fill the table of opcodes, by being imported."""

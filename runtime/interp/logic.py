@@ -8,22 +8,12 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from ...dialect.ptx.syntax import Not, Operand, Pair, Vector
-from .decode import (
-    BITS,
-    DTYPES,
-    FLOATS,
-    INTEGERS,
-    Context,
-    Modifiers,
-    elementwise,
-    identity,
-    opcode,
-    several,
-    width_of,
-)
+from .actions import elementwise, identity, several
+from .decode import Context, opcode
 from .floats import single
 from .integer import binary, unary
 from .state import Action, Array
+from .words import BITS, DTYPES, FLOATS, INTEGERS, Modifiers, width_of
 
 _LOGIC = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 

@@ -15,9 +15,10 @@ from ...dialect.isa.targets import TARGETS
 from ...dialect.layout import Layout
 from ...dialect.ptx.syntax import Immediate, Operand, Register
 from .access import locate
-from .decode import Context, Modifiers, opcode
+from .decode import Context, opcode
 from .numerics import MmaModel
 from .state import LANES, Action, Array, Selection, Source, State, Step
+from .words import Modifiers
 
 _LOADS = {row.spelling: row for row in LDMATRIX}
 

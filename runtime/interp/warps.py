@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from ...dialect.ptx.syntax import Operand, Pair
-from .decode import Context, Modifiers, integer_range, opcode
+from .decode import Context, opcode
 from .state import LANES, LEFT, Action, Array, Selection, Source, State, Step
+from .words import Modifiers, integer_range
 
 _BIT = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))[:, None]
 
