@@ -1,0 +1,218 @@
+"""The dialect `warp` as Python builds it: types, what is derived from them, constructors."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from xdsl.dialects import test
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float16Type,
+    Float32Type,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    StringAttr,
+    i8,
+    i64,
+)
+from xdsl.ir import Attribute, SSAValue, TypeAttribute
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import VerifyException
+
+from warploom.dialect.isa.mma import ROWS, Mma, Shape
+from warploom.dialect.isa.targets import TARGETS, target
+from warploom.dialect.isa.types import element_type
+from warploom.dialect.layout import Layout
+from warploom.dialect.schedule import SWIZZLES
+from warploom.dialect.warp.attributes import (
+    ROLES,
+    SHARED_SPACE,
+    FragmentType,
+    LayoutAttr,
+    SwizzleAttr,
+    TargetAttr,
+    element_row,
+    float_type,
+    fragment_of,
+    memory_space,
+    target_of,
+)
+from warploom.dialect.warp.copy import CopyOp, WaitOp
+from warploom.dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp, Kind
+from warploom.dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp, bounds, bounds_attribute
+from warploom.dialect.warp.mma import MmaOp
+from warploom.passes.context import make_context
+
+ELEMENTS = ("f16", "bf16", "f32")
+SHARED = IntegerAttr(SHARED_SPACE, i64)
+LOWERED = [r for r in ROWS if {r.a.name, r.c.name} <= set(ELEMENTS)]
+"""The rows whose element types the dialect has."""
+
+
+def value(kind: Attribute) -> SSAValue:
+    return test.TestOp(result_types=[kind]).results[0]
+
+
+def fragment(row: Mma, role: str, down: int = 1, across: int = 1) -> FragmentType:
+    """The type of a row's operand, in some base tiles."""
+    layout, kind = row.layout(role), float_type(row.element(role))
+    name = "acc" if role in "cd" else role
+    return FragmentType.of(name, down * layout.rows, across * layout.columns, kind, layout)
+
+
+def reread(attribute: Attribute) -> Attribute:
+    return Parser(make_context(), str(attribute)).parse_attribute()
+
+
+@given(
+    st.sampled_from(LOWERED),
+    st.sampled_from("abc"),
+    st.integers(1, 8),
+    st.integers(1, 8),
+    st.sampled_from(ELEMENTS),
+)
+def test_fragments(row: Mma, role: str, down: int, across: int, element: str) -> None:
+    kind = fragment(row, role, down, across)
+    assert reread(kind) == kind
+    assert kind.tiles == (down, across)
+    assert kind.element is row.element(role)
+    assert kind.registers == down * across * row.registers(role)
+    other = kind.with_element(float_type(element_type(element)))
+    assert (other.shape, other.role, other.layout, other.element.name) == (kind.shape, kind.role, kind.layout, element)
+
+
+def test_roles() -> None:
+    layout = Layout.parse("c1 c2 r0 r1 r2 | c0")
+    assert [FragmentType.of(role, 8, 8, Float16Type(), layout).role.data for role in ROLES] == ["a", "b", "acc"]
+    with pytest.raises(VerifyException, match="expected a fragment role of a, b, acc, got 'c'"):
+        FragmentType.of("c", 8, 8, Float16Type(), layout)
+
+
+@pytest.mark.parametrize("kind", [IndexType(), i64])
+def test_element_types(kind: TypeAttribute) -> None:
+    with pytest.raises(VerifyException, match=f"expected an element type of a matrix instruction, got {kind}"):
+        FragmentType.of("a", 8, 8, kind, Layout.parse("c1 c2 r0 r1 r2 | c0"))
+    assert element_row(kind) is None
+    assert [row.name for t in (Float16Type(), BFloat16Type(), Float32Type()) if (row := element_row(t))] == [
+        "f16",
+        "bf16",
+        "f32",
+    ]
+
+
+def test_memory_spaces() -> None:
+    assert memory_space(MemRefType(Float16Type(), [8, 8])) == 0
+    assert memory_space(MemRefType(Float16Type(), [8, 8], memory_space=SHARED)) == SHARED_SPACE
+    assert memory_space(MemRefType(Float16Type(), [8, 8], memory_space=StringAttr("shared"))) == 0
+
+
+def test_attributes_read_what_they_print() -> None:
+    layouts = [LayoutAttr(row.layout(role)) for row in LOWERED for role in "abcd"]
+    targets = [TargetAttr(t) for t in TARGETS.values()]
+    for attribute in (*layouts, *targets, *map(SwizzleAttr, SWIZZLES)):
+        assert reread(attribute) == attribute
+
+
+def test_a_swizzle_has_no_affine_map() -> None:
+    with pytest.raises(VerifyException, match="permutes address bits and has no affine map"):
+        SwizzleAttr(128).get_affine_map()
+    with pytest.raises(VerifyException, match="expected a swizzle of 16, 32, 64, 128 bytes, got 256"):
+        SwizzleAttr(256)
+
+
+def test_the_target_is_that_of_the_innermost_module() -> None:
+    op = test.TestOp()
+    inner = ModuleOp([op])
+    outer = ModuleOp([inner])
+    assert target_of(op) is None
+    TargetAttr(target("sm_80")).set_on(outer)
+    assert target_of(op) is target_of(inner) is target("sm_80")
+    TargetAttr(target("sm_90a")).set_on(inner)
+    assert target_of(op) is target("sm_90a")
+    assert target_of(outer) is target("sm_80")
+
+
+@pytest.mark.parametrize("row", LOWERED, ids=lambda r: r.spelling)
+def test_mma_finds_its_row(row: Mma) -> None:
+    a, b, c = (value(fragment(row, role, 2, 2)) for role in "abc")
+    op = MmaOp(row.shape, a, b, c)
+    op.verify()
+    assert op.row is row
+    assert op.fragments == (a.type, b.type, c.type)
+    assert op.d.type == c.type
+
+
+@pytest.mark.parametrize("row", LOWERED, ids=lambda r: r.spelling)
+@pytest.mark.parametrize("name", ["sm_70", "sm_75", "sm_80", "sm_90a", "sm_120a"])
+def test_mma_runs_where_its_row_does(row: Mma, name: str) -> None:
+    a, b, c = (test.TestOp(result_types=[fragment(row, role)]) for role in "abc")
+    op = MmaOp(row.shape, a.results[0], b.results[0], c.results[0])
+    module = ModuleOp([a, b, c, op])
+    TargetAttr(target(name)).set_on(module)
+    if row.runs_on(target(name)):
+        op.verify()
+    else:
+        with pytest.raises(VerifyException, match=f"needs sm_{row.sm} or later, the module's target is {name}"):
+            op.verify()
+
+
+def test_mma_of_what_is_no_fragment() -> None:
+    op = MmaOp(Shape(16, 8, 16), *(value(Float32Type()) for _ in "abc"))
+    with pytest.raises(VerifyException):
+        op.verify()
+
+
+@pytest.mark.parametrize(("count", "widths"), [(1, [1]), (2, [2, 1]), (4, [4, 2, 1])])
+@pytest.mark.parametrize("trans", [False, True])
+def test_ldmatrix_uses_its_width_and_narrower(count: int, widths: list[int], trans: bool) -> None:
+    memory = value(MemRefType(Float16Type(), [16, 16], memory_space=SHARED))
+    layout = Layout.parse("c1 c2 r0 r1 r2 | c0 r3 c3")
+    kind = FragmentType.of("a", 16, 16, Float16Type(), layout.transposed() if trans else layout)
+    op = LdmatrixOp(memory, [value(IndexType())] * 2, kind, count=count, trans=trans)
+    op.verify()
+    assert [r.count for r in op.rows()] == widths
+    assert all(r.transpose == trans for r in op.rows())
+    assert op.in_memory() == kind.layout.data
+    swapped = LdmatrixOp(memory, op.indices, kind, count=count, trans=not trans, swapped=True)
+    swapped.verify()
+    assert swapped.in_memory() == kind.layout.data.transposed()
+
+
+def test_values_of_another_type() -> None:
+    with pytest.raises(VerifyException, match="expected a memref, got i8"):
+        memory_of(value(i8))
+    with pytest.raises(VerifyException, match="expected a fragment, got i8"):
+        fragment_of(value(i8))
+
+
+def test_in_bounds() -> None:
+    assert bounds(None) == (False, False)
+    assert bounds_attribute(False, False) is None
+    for flags in ((True, False), (False, True), (True, True)):
+        assert bounds(bounds_attribute(*flags)) == flags
+
+
+def test_constructors_build_what_verifies() -> None:
+    row, index = LOWERED[0], [value(IndexType())] * 2
+    acc = fragment(row, "c")
+    matrix = value(MemRefType(acc.element_type, [64, 64]))
+    zero = ConstantOp(FloatAttr(0.0, float_type(row.c)), acc)
+    held = LoadOp(matrix, index, acc, bounds_attribute(True, False))
+    total = ElementwiseOp(Kind.Add, zero.fragment, held.fragment)
+    wide = ConvertOp(total.fragment, Float32Type())
+    tile = value(MemRefType(acc.element_type, [3, 16, 64], SwizzleAttr(128), SHARED))
+    copy = CopyOp(matrix, index, tile, index[:1], is_async=True)
+    rest = (ElementwiseOp(Kind.Neg, total.fragment), StoreOp(total.fragment, matrix, index), copy, WaitOp(2))
+    for op in (zero, held, total, wide, *rest):
+        op.verify()
+    assert wide.fragment.type == acc.with_element(Float32Type())
+    assert [kind.operands for kind in Kind] == [2, 2, 2, 2, 2, 1]
+
+
+def test_convert_takes_fragments() -> None:
+    with pytest.raises(VerifyException, match="expected a fragment, got i8"):
+        ConvertOp(value(i8), Float32Type())
