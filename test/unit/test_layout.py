@@ -15,6 +15,8 @@ from warploom.dialect.layout import LANES, Bit, Layout, accumulator, column, mul
 
 A16 = Layout.parse("c1 c2 r0 r1 r2 | c0 r3 c3")
 ROLES = "abcd"
+HALVES = [r for r in ROWS if r.a.name in ("f16", "bf16") and str(r.shape) in ("m16n8k8", "m16n8k16")]
+"""The rows of 9.7.14.5.7 and 9.7.14.5.8 for 16-bit elements."""
 
 
 @st.composite
@@ -42,7 +44,7 @@ FORMULAS: dict[tuple[int, str], Formula] = {
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("instruction", ROWS, ids=lambda r: r.spelling)
+@pytest.mark.parametrize("instruction", HALVES, ids=lambda r: r.spelling)
 def test_the_rows_have_the_formulas_of_the_text(instruction: Mma, role: str) -> None:
     formula = FORMULAS[instruction.shape.k, role]
     layout = instruction.layout(role)
@@ -51,7 +53,7 @@ def test_the_rows_have_the_formulas_of_the_text(instruction: Mma, role: str) -> 
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("instruction", ROWS, ids=lambda r: r.spelling)
+@pytest.mark.parametrize("instruction", HALVES, ids=lambda r: r.spelling)
 def test_the_rows_cover_their_matrices(instruction: Mma, role: str) -> None:
     m, n, k = instruction.shape
     shape = {"a": (m, k), "b": (k, n)}.get(role, (m, n))

@@ -38,6 +38,7 @@ from warploom.dialect.warp.attributes import (
     element_row,
     float_type,
     fragment_of,
+    memory_of,
     memory_space,
     target_of,
 )
