@@ -119,7 +119,7 @@ def _between_floats(
 
     def convert(a: Array) -> Array:
         values = floats.value(a.view(floats.WORDS[origin]), origin)
-        if ftz and (origin, to) != ("f32", "f16"):
+        if ftz and origin == "f32" and to != "f16":
             values = floats.flush(np.where(values == values, values, _FLUSHED_NAN), origin)
         if whole:
             values = np.copysign(_TO_INTEGER[whole](values), values)
@@ -158,8 +158,6 @@ _BY_SHIFT: dict[tuple[str, str], Callable[[Array], Array]] = {
     ("bf16", "f32"): lambda a: floats.single(a, "bf16"),
     ("f32", "f32"): _same,
     ("f64", "f64"): _same,
-    ("f16", "f16"): _same,
-    ("bf16", "bf16"): _same,
 }
 """Conversions that move words, NaNs and all."""
 
