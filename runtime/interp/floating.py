@@ -2,8 +2,8 @@
 
 add, sub, mul, fma, div.rn, sqrt.rn and rcp.rn are correctly rounded. What the ISA calls approximate (ex2, lg2, sin,
 cos, tanh, rsqrt, and the .approx and .full forms) is computed to full precision and rounded once: it lies within the
-ISA's bound, but its last bits are not always the silicon's. On an H200, ex2, rcp, sqrt, rsqrt and div differ by at most
-2 units in the last place, tanh by about 120; sin and cos far outside [-pi, pi], where the ISA bounds nothing, are others.
+ISA's bound, but its last bits are not always the silicon's. On an H200, ex2, rcp, sqrt, rsqrt and div differ by at
+most 2 units in the last place, tanh by about 120; sin and cos far outside [-pi, pi] give something else altogether.
 """
 
 from __future__ import annotations
