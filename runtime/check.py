@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from ..dialect.isa.targets import UnknownTargetError
 from ..dialect.isa.targets import target as target_row
-from ..dialect.ptx.instructions import ROWS
+from ..dialect.ptx.instructions import roots
 from ..dialect.ptx.syntax import Function, Instruction, Module, RegDecl, Register, Scope, Statement
 from ..dialect.ptx.verifier import Context, check
 from ..passes.ptx_parser import PtxSyntaxError, parse_ptx
 from .errors import WarploomError
 
-KNOWN_ROOTS = frozenset(row.root for row in ROWS)
+KNOWN_ROOTS = roots()
 """First words of the opcodes that have rows; an instruction of another word is parsed and no more."""
 
 

@@ -15,8 +15,14 @@ ROWS: tuple[Row, ...] = (
     *movement.ROWS,
     *asynchronous.ROWS,
     *control.ROWS,
-    *matrix.ROWS,
 )
+"""All but those of the matrix instructions, which `matrix.find` makes when they are asked for."""
+
+
+@cache
+def roots() -> frozenset[str]:
+    """The first words of all opcodes that there are rows for."""
+    return matrix.ROOTS | frozenset(_by_root())
 
 
 @cache
@@ -30,6 +36,8 @@ def _by_root() -> dict[str, list[Row]]:
 @lru_cache(65536)
 def find(opcode: str) -> tuple[tuple[Row, Bindings], ...]:
     """The rows one of whose spellings is `opcode`, each with what the qualifiers bind."""
+    if (form := matrix.find(opcode)) is not None:
+        return ((form, {}),)
     rows = _by_root().get(opcode.partition(".")[0], ())
     return tuple((row, bindings) for row in rows if (bindings := row.match(opcode)) is not None)
 
@@ -37,11 +45,12 @@ def find(opcode: str) -> tuple[tuple[Row, Bindings], ...]:
 @lru_cache(4096)
 def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
     """The spellings most like one that does not exist, of the same opcode root where there is one: best first."""
-    roots = _by_root()
     root = opcode.partition(".")[0]
-    if root not in roots:
-        return tuple(difflib.get_close_matches(root, roots, count))
-    spellings = [spelling for row in roots[root] for spelling in _some_spellings(row)]
+    if root in matrix.ROOTS:
+        return matrix.nearest(opcode, count)
+    if root not in roots():
+        return tuple(difflib.get_close_matches(root, roots(), count))
+    spellings = [spelling for row in _by_root()[root] for spelling in _some_spellings(row)]
     return tuple(difflib.get_close_matches(opcode, spellings, count, 0.0))
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from ..isa.targets import Version
+from ..isa.targets import TARGETS, Target, Version
 from .instructions import find, nearest
 from .rows.grammar import Bindings, Row, Slot
 from .syntax import Address, Immediate, Not, Operand, Pair, Register, Symbol, Vector
@@ -24,16 +25,31 @@ PACKED_BITS = {"bf16": 16, "bf16x2": 32, "tf32": 32, "e4m3x2": 16, "e5m2x2": 16,
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the module is for: its PTX version and its targets ("sm_90a")."""
+    """What the module is for: its PTX version and its targets ("sm_90a"), of which options are left out."""
 
     version: Version
     targets: tuple[str, ...]
 
     @property
-    def sm(self) -> int:
-        """The lowest target number named; very large where none is."""
-        numbers = [int(match[1]) for name in self.targets if (match := re.match(r"sm_(\d+)", name))]
-        return min(numbers, default=10**6)
+    def rows(self) -> tuple[Target, ...]:
+        """The targets named; one without a row of its own is known by its number and suffix alone."""
+        return _targets(self.targets)
+
+    def problem(self, row: Row) -> str | None:
+        """Why the module cannot have an instruction: its target or its PTX version."""
+        for target in self.rows:
+            why = row.unavailable(target, self.version)
+            if why is not None:
+                if row.since(target) is None:
+                    return f"{why}, the module's target is {', '.join(self.targets)}"
+                return "{} or later, the module's version is {}.{}".format(why, *self.version)
+        return None
+
+
+@lru_cache(256)
+def _targets(names: tuple[str, ...]) -> tuple[Target, ...]:
+    found = [(name, re.fullmatch(r"sm_(\d+)([af]?)", name)) for name in names]
+    return tuple(TARGETS.get(name) or Target(int(m[1]), m[2], (1, 0), 0, 0) for name, m in found if m)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +72,7 @@ def check(opcode: str, operands: Sequence[Operand], type_of: TypeOf, context: Co
     for row, bindings in matches:
         problem = _check_operands(row, bindings, operands, type_of)
         if problem is None and context is not None:
-            problem = _check_context(opcode, row, context)
+            problem = context.problem(row)
         if problem is None:
             return None
         problems.append(problem)
@@ -74,14 +90,6 @@ def _best(problems: list[str]) -> str:
     return min(problems, key=lambda p: (not p.startswith("needs"), p.startswith("expected ")))
 
 
-def _check_context(opcode: str, row: Row, context: Context) -> str | None:
-    if context.sm < row.sm:
-        return f"needs sm_{row.sm} or later, the module's target is {', '.join(context.targets)}"
-    if context.version < row.ptx:
-        return "needs PTX {}.{} or later, the module's version is {}.{}".format(*row.ptx, *context.version)
-    return None
-
-
 def _check_operands(row: Row, bindings: Bindings, operands: Sequence[Operand], type_of: TypeOf) -> str | None:
     slots = row.slots
     if slots and slots[0].kind == "...":
@@ -95,7 +103,7 @@ def _check_operands(row: Row, bindings: Bindings, operands: Sequence[Operand], t
         problem = _check_slot(slot, operand, bindings, type_of)
         if problem is not None:
             return f"operand {slot.name}: {problem}"
-    return None
+    return row.problem(operands)
 
 
 def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeOf) -> str | None:
@@ -110,13 +118,22 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
         return _check_address(operand, type_of)
     if slot.kind.startswith("imm"):
         return _check_immediate(slot.kind, operand)
+    if slot.kind.startswith("select"):
+        return _check_selector(slot.kind, operand, type_of)
+    if slot.braces and isinstance(operand, Vector) and len(operand.items) == 1:
+        operand = operand.items[0]
     if slot.kind == "label":
         return None if isinstance(operand, Symbol) else f"expected a label, got {_describe(operand, type_of)}"
     return _check_value(slot, operand, _kind(slot, bindings), type_of)
 
 
 def _kind(slot: Slot, bindings: Bindings) -> _Kind:
-    text = slot.kind
+    return _bound(slot.kind, tuple(bindings.items()))
+
+
+@lru_cache(4096)
+def _bound(text: str, bound: tuple[tuple[str, str], ...]) -> _Kind:
+    bindings = dict(bound)
     negatable = text[0] == "!"
     wider, anything = text[-1] == "+", text[-1] == "*"
     text = text.strip("!+*")
@@ -180,6 +197,7 @@ def _check_register(slot: Slot, register: Register, kind: _Kind, type_of: TypeOf
     return f"expected a register that holds .{kind.type}{at_least}, got .{declared}"
 
 
+@lru_cache(4096)
 def compatible(instruction: str, register: str, *, wider: bool = False) -> bool:
     """Whether a register of one type may be an operand of an instruction type (ISA 9.1); `wider` as in 9.4.1."""
     if "pred" in (instruction, register):
@@ -236,6 +254,20 @@ def _check_immediate(kind: str, operand: Operand) -> str | None:
     legal = kind[4:-1].split("/") if "(" in kind else []
     if legal and str(operand.value) not in legal:
         return f"expected {' or '.join(legal)}, got {operand.text}"
+    return None
+
+
+def _check_selector(kind: str, operand: Operand, type_of: TypeOf) -> str | None:
+    """`{byte-id, thread-id}`, of `select(0/2;0/1)`."""
+    if not isinstance(operand, Vector) or len(operand.items) != 2:
+        return f"expected {{byte-id, thread-id}}, got {_describe(operand, type_of)}"
+    for what, legal, item in zip(("byte-id", "thread-id"), kind[7:-1].split(";"), operand.items, strict=True):
+        if isinstance(item, Register):
+            problem = _check_register(Slot(what, "u16"), item, _Kind("u16"), type_of)
+        else:
+            problem = _check_immediate(f"imm({legal})", item)
+        if problem is not None:
+            return f"{what}: {problem}"
     return None
 
 

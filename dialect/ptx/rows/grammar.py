@@ -10,34 +10,42 @@ Operands are `name:kind`, separated by commas; a name that begins with `d` is wr
 - `T+`: the register may be wider (ISA 9.4.1); `T*`: anything `mov` reads; `!pred`: may be negated;
 - `4*b32`, `V*T`: a vector (`V*T` is a scalar where `V` is absent);
 - `d|p:T`: may be followed by `|p`; `d||p:T` must be;
-- `[]`: an address; `imm`, `imm(4/8/16)`: a literal; `label`; `...`: whatever follows.
+- `[]`: an address; `imm`, `imm(4/8/16)`: a literal; `label`; `...`: whatever follows;
+- `select(0/2;0/1)`: `{byte-id, thread-id}`, each a register or one of these literals.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
 
-from ...isa.targets import Version
+from ...isa.targets import Target, Version
+from ..syntax import Operand
 
 Bindings = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One operand of a row, as its `name:kind` says."""
+    """One operand of a row, as its `name:kind` says.
+
+    `destination` is for a result whose name does not begin with d; `braces` lets one register stand in braces.
+    """
 
     name: str
     kind: str
     optional: bool = False
     pair: str = ""
+    destination: bool = False
+    braces: bool = False
 
     @property
     def written(self) -> bool:
-        return self.name[0] == "d"
+        return self.destination or self.name[0] == "d"
 
     @staticmethod
     def parse(text: str) -> Slot:
@@ -61,6 +69,20 @@ class Row:
     section: str
     ptx: Version = (1, 0)
     sm: int = 0
+
+    def unavailable(self, target: Target, version: Version) -> str | None:
+        """Why the target does not have it in this PTX version, such as "needs PTX 7.0"; None if it has."""
+        if target.sm < self.sm:
+            return f"needs sm_{self.sm} or later"
+        return "needs PTX {}.{}".format(*self.ptx) if version < self.ptx else None
+
+    def since(self, target: Target) -> Version | None:
+        """The first PTX version in which the target has it; None if it never has."""
+        return self.ptx if target.sm >= self.sm else None
+
+    def problem(self, operands: Sequence[Operand]) -> str | None:
+        """What is wrong with operands that fit the slots, beyond their kinds and types."""
+        return None
 
     @property
     def root(self) -> str:

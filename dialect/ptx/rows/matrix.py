@@ -1,23 +1,157 @@
-"""Matrix instructions, from the rows of `dialect.isa`: their operands follow from the fragment layouts."""
+"""The warp-level matrix instructions, from the rows of `dialect.isa`: found by opcode, one family at a time.
+
+A row of the ISA says its operands; here they become slots, and the checks that go beyond kinds and types:
+selectors, metadata.
+"""
 
 from __future__ import annotations
 
-from ...isa.mma import ROWS as MMA
-from ...isa.mma import Mma
-from ...isa.moves import LDMATRIX
-from .grammar import Row
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import zip_longest
 
-_HELD_AS = {"f16": "f16x2", "bf16": "bf16x2", "f32": "f32"}
-"""How a 32-bit register holds elements of a type: what decides the register types that are legal."""
+from ...isa import families
+from ...isa.block_scale import BlockScale
+from ...isa.form import ADDRESS, CONSTANT, SCALAR, SELECTOR, Form
+from ...isa.form import Operand as FormOperand
+from ...isa.mma_sp import MmaSparse
+from ...isa.product import Product
+from ...isa.targets import Target, Version
+from ...isa.types import ELEMENT_TYPES
+from ..syntax import Immediate, Operand
+from .grammar import Bindings, Row, Slot
+
+ROOTS = frozenset(name.partition(".")[0] for name in families.FAMILIES)
+"""The first words of these instructions."""
 
 
-def _mma(mma: Mma) -> Row:
-    roles = ("d", "a", "b", "c")
-    kinds = [f"{role}:{mma.registers(role)}*{_HELD_AS.get(mma.element(role).name, 'b32')}" for role in roles]
-    return Row(mma.spelling, ", ".join(kinds), mma.section, mma.ptx, mma.sm)
+@dataclass(frozen=True)
+class MatrixRow(Row):
+    """One form of a matrix instruction; its qualifiers may stand in any order that `families.find` takes."""
+
+    form: Form = field(kw_only=True)
+
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        written = self.form.operands[0].kind != ADDRESS
+        return tuple(_slot(self.form, o, written=written and i == 0) for i, o in enumerate(self.form.operands))
+
+    def match(self, opcode: str) -> Bindings | None:
+        """Nothing is bound: each form has a row of its own."""
+        return {} if families.find(opcode) is self.form else None
+
+    def unavailable(self, target: Target, version: Version) -> str | None:
+        """Why the target does not have it in this PTX version, in the words of the row; None if it has."""
+        return self.form.available(target, version)
+
+    def since(self, target: Target) -> Version | None:
+        """The first PTX version in which the target has it; None if it never has."""
+        return self.form.since(target)
+
+    def problem(self, operands: Sequence[Operand]) -> str | None:
+        """What is wrong with literals among operands that fit the slots: metadata that means nothing."""
+        if not isinstance(self.form, MmaSparse):
+            return None
+        at = next(i for i, o in enumerate(self.form.operands) if o.name == "e")
+        word = operands[at]
+        if not isinstance(word, Immediate) or isinstance(word.value, float):
+            return None
+        complaint = metadata_problem(self.form, word.value)
+        return None if complaint is None else f"operand e: {complaint}"
 
 
-ROWS = (
-    *map(_mma, MMA),
-    *(Row(move.spelling, f"d:{move.count}*b32, a:[]", move.section, move.ptx, move.sm) for move in LDMATRIX),
-)
+def metadata_problem(form: MmaSparse, word: int) -> str | None:
+    """Why a constant word is no metadata of an instruction: the first nibble without a meaning, and the legal ones."""
+    legal = form.codes
+    for place in range(8):
+        code = word >> 4 * place & 0xF
+        if code not in legal:
+            listed = ", ".join(f"0b{c:04b}" for c in legal)
+            return f"nibble {place} of the metadata 0x{word & 0xFFFFFFFF:08X} is 0b{code:04b}; expected one of {listed}"
+    return None
+
+
+def _choice(values: Sequence[int]) -> str:
+    return "/".join(map(str, values))
+
+
+def _constant(form: Form) -> str:
+    return f"imm({_choice(form.selectors)})" if isinstance(form, MmaSparse) else "imm"
+
+
+def _selector(form: Form, operand: FormOperand) -> str:
+    scale = form.scale if isinstance(form, Product) else None
+    if not isinstance(scale, BlockScale):
+        raise ValueError(f"{form.spelling} has a selector of scales and no scales")
+    return f"select({_choice(scale.byte_ids)};{_choice(scale.thread_ids(operand.name[-1]))})"
+
+
+_KINDS: dict[str, Callable[[Form, FormOperand], str]] = {
+    ADDRESS: lambda form, operand: "[]",
+    CONSTANT: lambda form, operand: _constant(form),
+    SELECTOR: _selector,
+    SCALAR: lambda form, operand: operand.type,
+}
+
+
+def _slot(form: Form, operand: FormOperand, *, written: bool) -> Slot:
+    kind = _KINDS[operand.kind](form, operand) if operand.kind in _KINDS else f"{operand.count}*{operand.type}"
+    # The words of metadata and scales, each one register, may stand in braces: published kernels write them so.
+    braces = operand.kind == SCALAR and isinstance(form, Product)
+    return Slot(operand.name, kind, operand.optional, destination=written, braces=braces)
+
+
+_ROWS: dict[str, MatrixRow] = {}
+
+
+def find(opcode: str) -> MatrixRow | None:
+    """The row that an opcode spells, its qualifiers in any order."""
+    form = families.find(opcode)
+    if form is None:
+        return None
+    row = _ROWS.get(form.spelling)
+    if row is None:
+        row = _ROWS[form.spelling] = MatrixRow(form.spelling, "", form.section, form.ptx, form.sm, form=form)
+    return row
+
+
+_SHAPE = re.compile(r"m(\d+)n(\d+)(?:k(\d+))?")
+_LAYOUTS = ("row", "col")
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """The parts of an opcode: what its place gives a meaning, and what stands anywhere."""
+
+    types: tuple[str, ...]
+    layouts: tuple[str, ...]
+    others: frozenset[str]
+    size: tuple[int, ...]
+
+    @staticmethod
+    def of(opcode: str) -> _Words:
+        words = opcode.split(".")
+        types = tuple(w for w in words if w in ELEMENT_TYPES)
+        layouts = tuple(w for w in words if w in _LAYOUTS)
+        shape = next(filter(None, map(_SHAPE.fullmatch, words)), None)
+        size = tuple(int(n or 1).bit_length() for n in shape.groups()) if shape else ()
+        others = frozenset(words) - {*types, *layouts, shape.group() if shape else ""}
+        return _Words(types, layouts, others, size)
+
+    def distance(self, other: _Words) -> tuple[int, int]:
+        """How many words differ, and how much the shapes do."""
+        ordered = ((self.types, other.types), (self.layouts, other.layouts))
+        differing = sum(x != y for ours, theirs in ordered for x, y in zip_longest(ours, theirs))
+        far = sum(abs(x - y) for x, y in zip_longest(self.size, other.size, fillvalue=0))
+        return differing + len(self.others ^ other.others) + bool(far), far
+
+
+def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
+    """The spellings most like an opcode of these families that does not exist: best first."""
+    name, root = families.family(opcode), opcode.partition(".")[0]
+    names = [name] if name else [n for n in families.FAMILIES if n.partition(".")[0] == root]
+    wanted = _Words.of(opcode)
+    spellings = [row.spelling for n in names for row in families.FAMILIES[n]()]
+    return tuple(sorted(spellings, key=lambda s: wanted.distance(_Words.of(s)))[:count])

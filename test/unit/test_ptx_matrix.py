@@ -1,0 +1,280 @@
+"""Every row of the matrix instructions in the `ptx` dialect: known, verified, parsed, printed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from itertools import count
+
+import pytest
+
+from warploom.dialect.isa import mma, mma_sp
+from warploom.dialect.isa.families import BY_SPELLING, FAMILIES
+from warploom.dialect.isa.form import ADDRESS, CONSTANT, SCALAR, SELECTOR, Form
+from warploom.dialect.isa.mma_sp import MmaSparse
+from warploom.dialect.isa.product import Product
+from warploom.dialect.isa.targets import TARGETS, Target, Version
+from warploom.dialect.ptx.instructions import find, nearest
+from warploom.dialect.ptx.operands import OperandReader
+from warploom.dialect.ptx.syntax import Register
+from warploom.dialect.ptx.verifier import Context, check
+from warploom.passes.ptx_import import import_ptx
+from warploom.passes.ptx_parser import parse_ptx
+from warploom.passes.ptx_printer import print_ptx
+
+LETTERS = {"b32": "r", "f16x2": "r", "bf16x2": "r", "f32": "f", "f64": "d", "s32": "r", "u16": "h"}
+TYPES = {"r": "b32", "f": "f32", "d": "f64", "h": "u16", "p": "b64"}
+
+
+def type_of(register: Register) -> str | None:
+    return TYPES.get(register.name[1])
+
+
+def operands(form: Form, *, last: bool = True) -> str:
+    """Operands that fit a form; the optional one only if `last`."""
+    numbers, texts = count(), []
+    for operand in form.operands:
+        letter = LETTERS[operand.type]
+        if operand.kind == ADDRESS:
+            texts.append("[%p0]")
+        elif operand.kind == CONSTANT:
+            texts.append("0")
+        elif operand.kind == SELECTOR:
+            texts.append("{0, 1}")
+        elif operand.kind == SCALAR:
+            texts.append(f"%{letter}{next(numbers)}")
+        else:
+            texts.append("{" + ", ".join(f"%{letter}{next(numbers)}" for _ in range(operand.count)) + "}")
+    return ", ".join(texts if last or not form.operands[-1].optional else texts[:-1])
+
+
+def problem(opcode: str, text: str, context: Context | None = None) -> str | None:
+    return check(opcode, OperandReader().read(text), type_of, context)
+
+
+@cache
+def forms() -> tuple[Form, ...]:
+    return tuple(BY_SPELLING.values())
+
+
+def earliest(form: Form) -> tuple[Target, Version]:
+    """The first target of the table that has a form, and since when."""
+    return next((t, since) for t in TARGETS.values() if (since := form.since(t)) is not None)
+
+
+def previous(version: Version) -> Version:
+    return (version[0], version[1] - 1) if version[1] else (version[0] - 1, 9)
+
+
+def as_module(lines: Iterable[str], version: Version = (9, 0), target: str = "sm_120a") -> str:
+    registers = "".join(f"    .reg .{t} %{letter}<64>;\n" for letter, t in TYPES.items())
+    body = "".join(f"    {line}\n" for line in lines)
+    head = f".version {version[0]}.{version[1]}\n.target {target}\n.address_size 64\n\n"
+    return f"{head}.visible .entry k()\n{{\n{registers}{body}}}\n\n"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_spelling_is_known_and_its_operands_fit(name: str) -> None:
+    for form in FAMILIES[name]():
+        ((row, bindings),) = find(form.spelling)
+        assert (row.spelling, row.ptx, row.sm, bindings) == (form.spelling, form.ptx, form.sm, {})
+        assert row.match(form.spelling) == {}
+        for last in (True, False):
+            assert problem(form.spelling, operands(form, last=last)) is None
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_spelling_prints_as_it_was_parsed(name: str) -> None:
+    text = as_module(f"{form.spelling} {operands(form)};" for form in FAMILIES[name]())
+    module = import_ptx(parse_ptx(text), "k")
+    module.verify()
+    assert print_ptx(module) == text
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_form_begins_with_its_version_and_its_targets(name: str) -> None:
+    for form in FAMILIES[name]():
+        target, since = earliest(form)
+        text = operands(form)
+        assert problem(form.spelling, text, Context(since, (target.name,))) is None
+        before = problem(form.spelling, text, Context(previous(since), (target.name,)))
+        assert before is not None
+        assert f"needs PTX {since[0]}.{since[1]} or later, the module's version is" in before
+        for other in (t for t in TARGETS.values() if form.since(t) is None):
+            refused = problem(form.spelling, text, Context((9, 9), (other.name,)))
+            assert refused is not None
+            assert f"{form.available(other, (9, 9))}, the module's target is {other}" in refused
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_register_more_or_of_another_type_is_refused(name: str) -> None:
+    for form in FAMILIES[name]():
+        text = operands(form)
+        for at, operand in enumerate(form.operands):
+            pieces = list(_split(text))
+            if operand.kind in (ADDRESS, CONSTANT):
+                pieces[at] = "%f0"
+            elif operand.kind == SELECTOR:
+                pieces[at] = "{0, 1, 2}"
+            else:
+                pieces[at] = pieces[at].replace("}", ", %r0}") if pieces[at][0] == "{" else "%h0"
+            found = problem(form.spelling, ", ".join(pieces))
+            assert found is not None
+            assert f"operand {operand.name}: expected" in found
+
+
+def _split(text: str) -> list[str]:
+    return re.findall(r"\{[^}]*\}|[^\s,]+", text)
+
+
+def test_qualifiers_may_stand_in_another_order() -> None:
+    """As published kernels write them; the text printed is the text parsed."""
+    opcode = "mma.sync.aligned.kind::mxf4.block_scale.scale_vec::2X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0"
+    ((row, _),) = find(opcode)
+    assert row.spelling.startswith("mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale")
+    assert row.match(opcode) == {}
+    assert row.match(row.spelling.replace("ue8m0", "ue4m3")) is None
+    text = f"{opcode} {operands(BY_SPELLING[row.spelling])};"
+    assert text in print_ptx(import_ptx(parse_ptx(as_module([text])), "k"))
+
+
+def test_what_words_there_are_for_targets() -> None:
+    form = BY_SPELLING["mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32"]
+    only = "needs sm_120a, or the sm_120f family from PTX 8.8, the module's target is"
+    for context, words in (
+        (
+            Context((9, 0), ("sm_120",)),
+            f"{only} sm_120",
+        ),
+        (Context((8, 6), ("sm_120a",)), "needs PTX 8.7 or later, the module's version is 8.6"),
+        (Context((8, 7), ("sm_121f",)), "needs PTX 8.8 or later, the module's version is 8.7"),
+        (
+            Context((9, 0), ("sm_52",)),
+            f"{only} sm_52",
+        ),
+        (Context((9, 0), ("sm_120a", "debug")), None),
+        (Context((9, 0), ("texmode_unified",)), None),
+    ):
+        found = problem(form.spelling, operands(form), context)
+        assert found is None if words is None else words in (found or "")
+
+
+@pytest.mark.parametrize("form", [row for row in mma_sp.rows() if row.ordered], ids=lambda r: r.spelling)
+def test_sparsity_selectors(form: MmaSparse) -> None:
+    text = operands(form)
+    at = [o.name for o in form.operands].index("f")
+    pieces = _split(text)
+    for value in range(-1, 6):
+        pieces[at] = str(value)
+        found = problem(form.spelling, ", ".join(pieces))
+        legal = " or ".join(map(str, form.selectors))
+        if value in form.selectors:
+            assert found is None
+        else:
+            assert f"operand f: expected {legal}, got {value}" in (found or "")
+
+
+@pytest.mark.parametrize("form", [r for r in (*mma.rows(), *mma_sp.rows()) if r.scale], ids=lambda r: r.spelling)
+def test_scale_selectors(form: Product) -> None:
+    scale = form.scale
+    assert scale is not None
+    pieces = _split(operands(form))
+    for role in "ab":
+        at = [o.name for o in form.operands].index(f"selector_{role}")
+        for byte in range(-1, 5):
+            for thread in range(-1, 5):
+                changed = [*pieces[:at], f"{{{byte}, {thread}}}", *pieces[at + 1 :]]
+                legal = byte in scale.byte_ids and thread in scale.thread_ids(role)
+                found = problem(form.spelling, ", ".join(changed))
+                assert (found is None) == legal
+                what = "byte-id" if byte not in scale.byte_ids else "thread-id"
+                assert legal or f"operand selector_{role}: {what}: expected" in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        ("{%h0, %h1}", None),
+        ("{%h0, 1}", None),
+        ("{%r0, 1}", "byte-id: expected a register that holds .u16, got .b32"),
+        ("{0, %f0}", "thread-id: expected a register that holds .u16, got .f32"),
+        ("{0, 0f00000000}", "thread-id: expected an integer literal"),
+        ("0", "expected {byte-id, thread-id}, got the literal 0"),
+        ("{0}", "expected {byte-id, thread-id}, got a vector of 1"),
+    ],
+)
+def test_scale_selectors_may_be_registers(items: str, message: str | None) -> None:
+    form = next(r for r in mma.rows() if r.scale)
+    found = problem(form.spelling, operands(form).replace("{0, 1}", items, 1))
+    assert found is None if message is None else f"operand selector_a: {message}" in (found or "")
+
+
+def test_words_of_metadata_and_scales_may_stand_in_braces() -> None:
+    form = next(r for r in mma_sp.rows() if r.scale)
+    pieces = _split(operands(form))
+    for name in ("e", "scale_a", "scale_b"):
+        at = [o.name for o in form.operands].index(name)
+        pieces[at] = f"{{{pieces[at]}}}"
+    assert problem(form.spelling, ", ".join(pieces)) is None
+
+
+@pytest.mark.parametrize(
+    ("opcode", "word", "message"),
+    [
+        ("mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "0x44444441", None),
+        (
+            "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+            "0x44444414",
+            "nibble 1 of the metadata 0x44444414 is 0b0001; "
+            "expected one of 0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110",
+        ),
+        (
+            "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+            "0x4",
+            "nibble 1 of the metadata 0x00000004 is 0b0000",
+        ),
+        (
+            "mma.sp.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
+            "-1",
+            "nibble 0 of the metadata 0xFFFFFFFF is 0b1111; expected one of 0b0100, 0b1110",
+        ),
+        ("mma.sp.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "0x4444EEEE", None),
+    ],
+)
+def test_constant_metadata(opcode: str, word: str, message: str | None) -> None:
+    form = BY_SPELLING[opcode]
+    pieces = _split(operands(form))
+    pieces[4] = word
+    found = problem(opcode, ", ".join(pieces))
+    assert found is None if message is None else f"operand e: {message}" in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"),
+    [
+        (
+            "mma.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32",
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+        ),
+        (
+            "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue8m0",
+            "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0",
+        ),
+        (
+            "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.tf32.tf32.f32",
+            "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32",
+        ),
+        ("ldmatrix.sync.aligned.m16n16.x1.shared.b8", "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8"),
+        ("stmatrix.sync.aligned.m16n8.x1.shared.b8", "stmatrix.sync.aligned.m16n8.x1.trans.shared.b8"),
+        ("movmatrix.sync.aligned.m8n8.b16", "movmatrix.sync.aligned.m8n8.trans.b16"),
+        ("wmma.mma.sync.aligned.row.row.m8n8k32.s32.s4.s4.s32", "wmma.mma.sync.aligned.row.col.m8n8k32.s32.s4.s4.s32"),
+        ("wmma.load.d.sync.aligned.row.m16n16k16.f32", "wmma.load.c.sync.aligned.row.m16n16k16.f32"),
+        ("wmma.bad.sync.aligned.row.m16n16k16.f32", "wmma.load.c.sync.aligned.row.m16n16k16.f32"),
+    ],
+)
+def test_the_nearest_spelling_is_named(wrong: str, near: str) -> None:
+    assert near in nearest(wrong)
+    assert all(len(find(s)) == 1 for s in nearest(wrong))
+    message = problem(wrong, "")
+    assert message == f"'{wrong}' is not a PTX instruction known here; the nearest are {', '.join(nearest(wrong))}"
