@@ -27,31 +27,20 @@ class Case:
     """A product of m x k by k x n, its element types, and whether C starts from zero or from what it holds."""
 
     target: str
-    m: int
-    n: int
-    k: int
-    operands: str
-    result: str
+    size: tuple[int, int, int]
+    types: tuple[str, str]
     filled: bool
 
     def __str__(self) -> str:
         start = "filled" if self.filled else "added"
-        return f"{self.target}-{self.m}x{self.n}x{self.k}-{self.operands}-{self.result}-{start}"
+        return f"{self.target}-{'x'.join(map(str, self.size))}-{'-'.join(self.types)}-{start}"
 
     @property
     def mlir(self) -> str:
-        a, b, c = (
-            f"memref<{rows}x{columns}x{kind}>"
-            for rows, columns, kind in (
-                (self.m, self.k, self.operands),
-                (self.k, self.n, self.operands),
-                (self.m, self.n, self.result),
-            )
-        )
+        (m, n, k), (operands, result) = self.size, self.types
+        a, b, c = f"memref<{m}x{k}x{operands}>", f"memref<{k}x{n}x{operands}>", f"memref<{m}x{n}x{result}>"
         fill = (
-            f"%z = arith.constant 0.0 : {self.result}\nlinalg.fill ins(%z : {self.result}) outs(%C : {c})"
-            if self.filled
-            else ""
+            f"%z = arith.constant 0.0 : {result}\nlinalg.fill ins(%z : {result}) outs(%C : {c})" if self.filled else ""
         )
         return (
             f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{\n{fill}\n"
@@ -77,10 +66,10 @@ def cases() -> Iterator[Case]:
     """Each size on each target, the types and the start going round; all of them where speed matters most."""
     for turn, (target, kinds) in enumerate(TARGETS.items()):
         for number, size in enumerate(SIZES):
-            yield Case(target, *size, *kinds[(number + turn) % len(kinds)], (number // 2 + turn) % 2 == 0)
+            yield Case(target, size, kinds[(number + turn) % len(kinds)], (number // 2 + turn) % 2 == 0)
     for kinds in TARGETS["sm_90a"]:
         for filled in (False, True):
-            yield Case("sm_90a", *SIZES[-1], *kinds, filled)
+            yield Case("sm_90a", SIZES[-1], kinds, filled)
 
 
 def ptx_of(text: str, pipeline: str) -> str:

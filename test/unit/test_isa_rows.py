@@ -63,10 +63,10 @@ def test_registers_hold_the_matrices_exactly(row: Mma) -> None:
 
 def test_find_knows_what_there_is_and_nothing_else() -> None:
     for row in mma.ROWS:
-        assert mma.find(row.shape, *(row.element(role).name for role in "abcd")) is row
+        assert mma.find(row.shape, row.a.name, row.b.name, row.c.name, row.d.name) is row
     shapes = [Shape(16, 8, 8), Shape(16, 8, 16), Shape(8, 8, 4), Shape(16, 8, 32)]
-    for shape, *types in product(shapes, *[ELEMENT_TYPES] * 4):
-        assert (mma.find(shape, *types) is not None) == ((shape, *types) in mma.BY_KEY)
+    for shape, a, b, c, d in product(shapes, ELEMENT_TYPES, ELEMENT_TYPES, ELEMENT_TYPES, ELEMENT_TYPES):
+        assert (mma.find(shape, a, b, c, d) is not None) == ((shape, a, b, c, d) in mma.BY_KEY)
 
 
 shapes = st.builds(Shape, *[st.integers(1, 256)] * 3)
@@ -85,7 +85,7 @@ def test_nearest_are_rows_most_alike_first(shape: Shape, a: str, b: str, c: str,
 
 def test_nearest_to_a_row_is_the_row() -> None:
     for row in mma.ROWS:
-        assert mma.nearest(row.shape, *(row.element(role).name for role in "abcd"))[0] is row
+        assert mma.nearest(row.shape, row.a.name, row.b.name, row.c.name, row.d.name)[0] is row
     best = mma.nearest(Shape(16, 8, 32), "f16", "f16", "f32", "f32")[0]
     assert (best.a.name, best.d.name, best.shape) == ("f16", "f32", Shape(16, 8, 16))
 
@@ -139,7 +139,7 @@ def test_element_types() -> None:
     ]
     wide = ElementType("f64", 64, exponent=11, mantissa=52)
     assert (wide.per_register, wide.per_memory_access) == (1, 2)
-    with pytest.raises(KeyError, match="unknown element type 'f8'; known: .*f16.*"):
+    with pytest.raises(KeyError, match=r"unknown element type 'f8'; known: .*f16.*"):
         element_type("f8")
 
 
