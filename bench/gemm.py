@@ -114,7 +114,7 @@ def peak(torch: Any, timer: Timer, kind: str, target: str) -> Row:
 
 
 def product(
-    torch: Any, timer: Timer, size: tuple[int, int, int], kind: str, out: str, target: str, schedule: dict[str, str]
+    torch: Any, timer: Timer, size: tuple[int, int, int], kind: str, out: str, target: str, schedule: dict[str, Any]
 ) -> list[Row]:
     """Our kernel and cuBLAS on the same operands."""
     m, n, k = size
@@ -185,7 +185,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     try:
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
     except ImportError:
         sys.exit("error: this benchmark needs PyTorch, for cuBLAS and for events")
     if not torch.cuda.is_available():
