@@ -8,13 +8,23 @@ from typing import TypeAlias, cast
 from xdsl.dialects.builtin import (
     AnyFloat,
     BFloat16Type,
+    Float4E2M1FNType,
+    Float6E2M3FNType,
+    Float6E3M2FNType,
+    Float8E4M3FNType,
+    Float8E5M2Type,
+    Float8E8M0FNUType,
     Float16Type,
     Float32Type,
+    Float64Type,
+    FloatTF32Type,
     IntAttr,
     IntegerAttr,
+    IntegerType,
     MemRefLayoutAttr,
     MemRefType,
     ModuleOp,
+    Signedness,
     StringAttr,
 )
 from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
@@ -25,20 +35,50 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.targets import Target, UnknownTargetError, target
-from ..isa.types import BY_MLIR_NAME, ElementType
-from ..layout import Layout
+from ..isa.types import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
+from ..layout import AXES, Layout
 from ..schedule import SWIZZLES, Schedule, ScheduleError, parse_options
 
-ROLES = ("a", "b", "acc")
+ROLES = ("a", "b", "acc", "meta", "scale")
+"""Operands of a product: A, B, C and D; the metadata of a sparse A; the scales of A or of B."""
+
 SHARED_SPACE = 3
 """The memory space number of shared memory, as in MLIR's NVVM and LLVM's NVPTX."""
 
-_FLOATS: dict[str, AnyFloat] = {str(kind): kind for kind in (Float16Type(), BFloat16Type(), Float32Type())}
+_FLOATS: dict[str, AnyFloat] = {
+    str(kind): kind
+    for kind in (
+        Float16Type(),
+        BFloat16Type(),
+        Float32Type(),
+        FloatTF32Type(),
+        Float64Type(),
+        Float8E4M3FNType(),
+        Float8E5M2Type(),
+        Float6E3M2FNType(),
+        Float6E2M3FNType(),
+        Float4E2M1FNType(),
+        Float8E8M0FNUType(),
+    )
+}
+
+SCALES = {"ue4m3": "e4m3"}
+"""Types of scales that MLIR has no name for, and the type whose name they take: ue4m3 is e4m3 without a sign."""
 
 
 def float_type(element: ElementType) -> AnyFloat:
     """The MLIR type of a floating-point element type."""
     return _FLOATS[element.mlir or element.name]
+
+
+def type_of_element(element: ElementType) -> AnyFloat | IntegerType:
+    """The MLIR type of an element type: of a signed integer, the signless one."""
+    if element.name in SCALES:
+        return _FLOATS[ELEMENT_TYPES[SCALES[element.name]].mlir]
+    if element.is_float:
+        return float_type(element)
+    unsigned = element.mlir.startswith("ui")
+    return IntegerType(element.bits, Signedness.UNSIGNED if unsigned else Signedness.SIGNLESS)
 
 
 Memory: TypeAlias = MemRefType[Attribute]
@@ -62,8 +102,8 @@ def memory_space(memory: Memory) -> int:
 
 
 def element_row(attribute: Attribute) -> ElementType | None:
-    """The ISA's element type behind an MLIR element type, if it has one."""
-    return BY_MLIR_NAME.get(str(attribute))
+    """The ISA's element type behind an MLIR element type, if it has one; `si8` says the same as `i8`."""
+    return BY_MLIR_NAME.get(str(attribute).removeprefix("s"))
 
 
 @irdl_attr_definition
@@ -96,17 +136,27 @@ def parse_layout(parser: AttrParser) -> Layout:
     if parser.parse_optional_punctuation("|"):
         element = _words(parser)
     try:
-        return Layout.parse(f"{lane} | {element}")
+        return Layout.parse(f"{lane} | {element}", "".join(AXES))
     except ValueError as e:
         parser.raise_error(str(e), position)
+
+
+BYTE = 8
 
 
 @irdl_attr_definition
 class FragmentType(ParametrizedAttribute, TypeAttribute):
     """A matrix held by a warp in registers: `!warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>`.
 
-    The role says which operand of a product it is (`a`, `b` or `acc`); rows x columns is the whole
-    matrix, B being k x n. The layout covers its base tile and repeats, tile after tile, row by row.
+    The role says which operand of a product it is (`ROLES`); rows x columns is the whole matrix, B being k x n, of a
+    sparse A the stored elements. The layout covers its base tile and repeats, tile after tile, row by row.
+
+    Elements fill registers without gaps. With `bytes` after the layout each element of 4 or 6 bits has a byte of its
+    own, placed as the narrow floating-point products want it: e2m1 in the middle four bits, e3m2 and e2m3 in the low
+    six (PTX ISA 9.7.14.5.14).
+
+    Metadata is a matrix of nibbles, one for each chunk of a row of A, and scales a matrix of 8-bit numbers. The base
+    tile of both has an axis besides rows and columns: the selectors that say whose word, and which byte, is meant.
     """
 
     name = "warp.fragment"
@@ -116,10 +166,17 @@ class FragmentType(ParametrizedAttribute, TypeAttribute):
     columns: IntAttr
     element_type: TypeAttribute
     layout: LayoutAttr
+    container: IntAttr
 
     @staticmethod
-    def of(role: str, rows: int, columns: int, element_type: TypeAttribute, layout: Layout) -> FragmentType:
-        return FragmentType(StringAttr(role), IntAttr(rows), IntAttr(columns), element_type, LayoutAttr(layout))
+    def of(
+        role: str, rows: int, columns: int, element_type: TypeAttribute, layout: Layout, container: int | None = None
+    ) -> FragmentType:
+        """`container` is how many bits an element takes in a register, its own width if None."""
+        bits = _width(element_type) if container is None else container
+        return FragmentType(
+            StringAttr(role), IntAttr(rows), IntAttr(columns), element_type, LayoutAttr(layout), IntAttr(bits)
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -135,31 +192,44 @@ class FragmentType(ParametrizedAttribute, TypeAttribute):
         return row
 
     @property
+    def bits(self) -> int:
+        """How many bits of a register an element takes."""
+        return self.container.data
+
+    @property
     def tiles(self) -> tuple[int, int]:
         """Base tiles down and across."""
         return self.layout.data.tiles(*self.shape)
 
     @property
+    def tile_registers(self) -> int:
+        """Registers each lane gives to a base tile: 64-bit ones for elements of 64 bits, else 32-bit ones."""
+        return self.layout.data.elements * self.bits // max(32, self.bits)
+
+    @property
     def registers(self) -> int:
-        """32-bit registers each lane gives to the fragment."""
-        return self.shape[0] * self.shape[1] * self.element.bits // (32 * 32)
+        """Registers each lane gives to the fragment: 64-bit ones for elements of 64 bits, else 32-bit ones."""
+        down, across = self.tiles
+        return down * across * self.tile_registers
 
     def with_element(self, element_type: TypeAttribute) -> FragmentType:
-        """The same fragment of another element type."""
-        return FragmentType(self.role, self.rows, self.columns, element_type, self.layout)
+        """The same fragment of another element type, without gaps between elements."""
+        return FragmentType.of(self.role.data, *self.shape, element_type, self.layout.data)
 
     def verify(self) -> None:
         if self.role.data not in ROLES:
             raise VerifyException(f"expected a fragment role of {', '.join(ROLES)}, got '{self.role.data}'")
-        layout = self.layout.data
+        layout, element = self.layout.data, self.element
         try:
             layout.tiles(*self.shape)
         except ValueError as e:
             raise VerifyException(str(e)) from None
-        if (layout.elements * self.element.bits) % 32:
+        if self.bits != element.bits and (self.bits != BYTE or element.bits not in (4, 6) or not element.is_float):
+            raise VerifyException(f"expected elements of 4 or 6 floating-point bits in bytes, got {element.name}")
+        if (layout.elements * self.bits) % 32:
             raise VerifyException(
                 f"expected a base tile that fills whole 32-bit registers, the layout gives each lane "
-                f"{layout.elements} x {self.element.name}"
+                f"{layout.elements} x {element.name}"
             )
 
     @classmethod
@@ -173,14 +243,26 @@ class FragmentType(ParametrizedAttribute, TypeAttribute):
             parser.parse_punctuation(",")
             with parser.in_square_brackets():
                 layout = parse_layout(parser)
+            bits = _width(element_type)
+            if parser.parse_optional_punctuation(","):
+                parser.parse_keyword("bytes", ": the word for elements that have a byte each")
+                bits = BYTE
         rows, columns = shape
-        return [StringAttr(role), IntAttr(rows), IntAttr(columns), element_type, LayoutAttr(layout)]
+        return [StringAttr(role), IntAttr(rows), IntAttr(columns), element_type, LayoutAttr(layout), IntAttr(bits)]
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             printer.print_string(f"{self.role.data}, {self.rows.data}x{self.columns.data}x")
             printer.print_attribute(self.element_type)
             printer.print_string(f", [{self.layout.data}]")
+            if self.bits != _width(self.element_type):
+                printer.print_string(", bytes")
+
+
+def _width(element_type: Attribute) -> int:
+    """Bits of an element type; 0, which the verifier complains of, for what is none."""
+    row = element_row(element_type)
+    return 0 if row is None else row.bits
 
 
 def fragment_of(value: SSAValue) -> FragmentType:

@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from functools import cache
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
-from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, traits_def, var_operand_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
-from xdsl.utils.exceptions import VerifyException
 
 from ..isa import mma
-from .attributes import FragmentType, fragment_of, target_of
+from .attributes import FragmentType
+from .product import Key, ProductOp, key_of, parse_scales, parse_types, selection, word_properties
+
+
+@cache
+def _rows() -> Mapping[Key, mma.Mma]:
+    """Every row by its key; of two spellings of one instruction, the one that says more."""
+    return {_key(row): row for row in mma.rows()}
+
+
+def _key(row: mma.Mma) -> Key:
+    layouts = f"{row.a_layout}.{row.b_layout}"
+    return key_of(row)._replace(
+        layouts="" if layouts == "row.col" else layouts, rounding=row.rounding, bit_op=row.bit_op
+    )
 
 
 @irdl_op_definition
-class MmaOp(IRDLOperation):
+class MmaOp(ProductOp):
     """D = A * B + C, with A m x k, B k x n and C, D m x n fragments of a warp.
 
-    The instruction is one row of the ISA, named by its shape and the element types of the operands; the
-    fragments are whole multiples of its matrices. Printed as::
+    The instruction is one row of the ISA, named by its shape, the element types of the operands, and words for
+    what these do not say; the fragments are whole multiples of its matrices. Printed as::
 
         %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, ...>, !warp.fragment<b, ...>, !warp.fragment<acc, ...>
+        %d = warp.mma m16n8k32 satfinite %a, %b, %c : ...
+        %d = warp.mma m8n8k4 col.row %a, %b, %c : !a, !b, !half -> !float
+        %d = warp.mma m16n8k64 mxf4nvf4 %a, %b, %c scaled %sa[0, 1], %sb[0, 3] : !a, !b, !acc, !sa, !sb
+
+    The words are the layouts of m8n8k4 (`row.row`, `col.row`, `col.col`), `satfinite`, the rounding of f64 (`rn`, `rz`,
+    `rm`, `rp`), the operation of b1 (`xor`, `and`) and the `.kind`. The numbers after scales are byte-id and thread-id.
+    D has the type of C unless another one is given.
 
     Source: PTX ISA 9.7.14.5.14.
     """
@@ -33,90 +54,54 @@ class MmaOp(IRDLOperation):
     a = operand_def(FragmentType)
     b = operand_def(FragmentType)
     c = operand_def(FragmentType)
-    shape = prop_def(StringAttr)
-    d = result_def(FragmentType)
+    layouts = opt_prop_def(StringAttr)
+    rounding = opt_prop_def(StringAttr)
+    bit_op = opt_prop_def(StringAttr)
+    scales = var_operand_def(FragmentType)
 
     traits = traits_def(Pure())
-    ROLES: ClassVar = (("a", "A", "a"), ("b", "B", "b"), ("c", "C", "acc"))
 
-    def __init__(self, shape: mma.Shape, a: SSAValue, b: SSAValue, c: SSAValue):
-        super().__init__(operands=[a, b, c], properties={"shape": StringAttr(str(shape))}, result_types=[c.type])
-
-    @property
-    def fragments(self) -> tuple[FragmentType, FragmentType, FragmentType]:
-        """The types of A, B and C."""
-        return fragment_of(self.a), fragment_of(self.b), fragment_of(self.c)
-
-    @property
-    def row(self) -> mma.Mma:
-        """The ISA's row of the instruction.
-
-        Raises:
-            VerifyException: if the ISA has no such instruction, naming the nearest that it has.
-        """
-        a, b, c = (t.element.name for t in self.fragments)
-        shape = self._shape()
-        row = mma.find(shape, a, b, c, c)
-        if row is None:
-            like = ", ".join(f"{r.shape} {r.a.name} x {r.b.name} -> {r.d.name}" for r in mma.nearest(shape, a, b, c, c))
-            raise VerifyException(f"the ISA has no mma {shape} {a} x {b} -> {c}; the nearest are {like}")
-        return row
-
-    def _shape(self) -> mma.Shape:
-        try:
-            return mma.Shape.parse(self.shape.data)
-        except ValueError as e:
-            raise VerifyException(str(e)) from None
-
-    def verify_(self) -> None:
-        row, fragments = self.row, self.fragments
-        for (role, name, expected), fragment in zip(self.ROLES, fragments, strict=True):
-            self._verify_fragment(row, role, name, expected, fragment)
-        a, b, c = (fragment.shape for fragment in fragments)
-        if a[1] != b[0] or (a[0], b[1]) != c:
-            raise VerifyException(
-                f"expected A m x k, B k x n and C m x n, got {a[0]}x{a[1]}, {b[0]}x{b[1]} and {c[0]}x{c[1]}"
-            )
-        if self.d.type != self.c.type:
-            raise VerifyException(f"expected D of the type of C, {self.c.type}, got {self.d.type}")
-        target = target_of(self)
-        if target is not None and not row.runs_on(target):
-            raise VerifyException(f"{row.spelling} needs sm_{row.sm} or later, the module's target is {target}")
-
-    @staticmethod
-    def _verify_fragment(row: mma.Mma, role: str, name: str, expected: str, fragment: FragmentType) -> None:
-        if fragment.role.data != expected:
-            raise VerifyException(f"expected {name} to be a fragment of role {expected}, got {fragment.role.data}")
-        layout = row.layout(role)
-        if fragment.layout.data == layout:
-            return
-        registers = fragment.layout.data.elements * fragment.element.bits // 32
-        raise VerifyException(
-            f"expected matrix {name} of {row.shape} {row.element(role).name} to be "
-            f"{row.registers(role)} x b32 per lane in layout [{layout}], got {registers} in [{fragment.layout.data}]"
+    def __init__(
+        self,
+        shape: mma.Shape,
+        a: SSAValue,
+        b: SSAValue,
+        c: SSAValue,
+        *words: str,
+        scales: Sequence[SSAValue] = (),
+        selectors: Sequence[int] = (),
+        result: FragmentType | None = None,
+    ):
+        """`words` are those of the text; `result` is the type of D where it is not that of C."""
+        super().__init__(
+            operands=[a, b, c, list(scales)],
+            properties={"shape": StringAttr(str(shape)), **word_properties(words), **selection(selectors)},
+            result_types=[c.type if result is None else result],
         )
 
     @classmethod
+    def find(cls, key: Key) -> mma.Mma | None:
+        """The row of a key; those that the passes make kernels of are found without the others."""
+        plain = mma.find(*key[:5])
+        return plain if plain is not None and key == Key(*key[:5]) else _rows().get(key)
+
+    @classmethod
+    def rows(cls) -> Mapping[Key, mma.Mma]:
+        """Every row of the instruction."""
+        return _rows()
+
+    @classmethod
     def parse(cls, parser: Parser) -> MmaOp:
-        shape = parser.parse_identifier(" as the shape of the instruction")
+        properties = cls.parse_words(parser)
         position = parser.pos
         operands = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
+        scales = parse_scales(parser, properties)
         attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-        if len(operands) != 3 or len(types) != 3:
-            parser.raise_error(f"expected 3 operands and 3 types, got {len(operands)} and {len(types)}", position)
-        values = parser.resolve_operands(operands, types, position)
-        return cls.create(
-            operands=values,
-            properties={"shape": StringAttr(shape)},
-            attributes=attributes,
-            result_types=[types[2]],
-        )
+        values, result = parse_types(parser, [*operands, *scales], 3 + len(scales), position)
+        return cls.create(operands=values, properties=properties, attributes=attributes, result_types=[result])
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.shape.data} ")
-        printer.print_list(self.operands, printer.print_ssa_value)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_list(self.operand_types, printer.print_attribute)
+        self.print_words(printer)
+        printer.print_list(self.operands[:3], printer.print_ssa_value)
+        self.print_scales(printer)
+        self.print_types(printer)

@@ -88,8 +88,8 @@ def test_fragments(row: Mma, role: str, down: int, across: int, element: str) ->
 
 def test_roles() -> None:
     layout = Layout.parse("c1 c2 r0 r1 r2 | c0")
-    assert [FragmentType.of(role, 8, 8, Float16Type(), layout).role.data for role in ROLES] == ["a", "b", "acc"]
-    with pytest.raises(VerifyException, match="expected a fragment role of a, b, acc, got 'c'"):
+    assert [FragmentType.of(role, 8, 8, Float16Type(), layout).role.data for role in ROLES] == [*ROLES]
+    with pytest.raises(VerifyException, match="expected a fragment role of a, b, acc, meta, scale, got 'c'"):
         FragmentType.of("c", 8, 8, Float16Type(), layout)
 
 

@@ -1,7 +1,7 @@
 // RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
 
 // CHECK:      invalid_attributes.mlir:5:36
-// CHECK:      Expected one of 'a', 'acc', 'b' as the fragment's role
+// CHECK:      Expected one of 'a', 'acc', 'b', 'meta', 'scale' as the fragment's role
 func.func @role(%x: !warp.fragment<c, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>) {
   return
 }
