@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from .cli_isa import add_isa
+from .cli_layout import add_layout
 from .errors import WarploomError
 from .module import DEVICES
 
@@ -132,6 +134,8 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("file", metavar="FILE", help="a .ptx file")
     check.add_argument("--target", metavar="SM", help="check for this GPU instead of the file's own .target")
     check.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
+    add_isa(commands)
+    add_layout(commands)
     return parser
 
 
