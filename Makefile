@@ -9,7 +9,7 @@ JOBS := 2
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
 
-.PHONY: demo test lint lit pytest clean
+.PHONY: demo test lint lit pytest docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/warploom run examples/matmul.mlir --device interp --check
@@ -42,6 +42,10 @@ $(INSTALLED): pyproject.toml | $(BIN)/pip
 $(TESTABLE): pyproject.toml | $(BIN)/pip
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $(INSTALLED) $@
+
+# the pages that follow from the instruction rows; a test says when they must be written again
+docs: $(INSTALLED)
+	$(BIN)/python docs/generate.py
 
 # The package as it is imported, for the type checker, which cannot follow an editable install.
 build/typing:

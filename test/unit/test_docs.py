@@ -1,0 +1,45 @@
+"""The generated pages of docs/ are those that the rows give."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from functools import cache
+from pathlib import Path
+
+DOCS = Path(__file__).parents[2] / "docs"
+MIB = 1 << 20
+
+
+@cache
+def pages() -> dict[str, str]:
+    """What docs/generate.py would write."""
+    spec = importlib.util.spec_from_file_location("generate_docs", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.pages()
+
+
+def test_what_is_committed_is_what_is_generated() -> None:
+    committed = {
+        path.relative_to(DOCS).as_posix()
+        for path in (DOCS / "isa.md", *(DOCS / "isa").glob("*"), *(DOCS / "fragments").glob("*"))
+    }
+    assert committed == pages().keys(), "run `make docs`"
+    stale = [name for name, text in pages().items() if (DOCS / name).read_text(encoding="utf-8") != text]
+    assert stale == [], "run `make docs`"
+
+
+def test_the_gallery_is_small_and_shows_every_picture() -> None:
+    pictures = {name: text for name, text in pages().items() if name.endswith(".svg")}
+    assert sum(len(text.encode()) for text in pictures.values()) < 3 * MIB
+    shown = re.findall(r"\]\(([^)]*\.svg)\)", pages()["fragments/index.md"])
+    assert sorted(f"fragments/{name}" for name in shown) == sorted(pictures)
+
+
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\((isa/[^)]*)\)", pages()["isa.md"])
+    assert links
+    assert set(links) <= pages().keys()
