@@ -46,6 +46,8 @@ class Schedule:
     def __post_init__(self) -> None:
         if min(*self.cta, *self.warp) <= 0:
             raise ScheduleError(f"tile sizes must be positive, got cta = {self.cta}, warp = {self.warp}")
+        if min(self.mma) <= 0:
+            raise ScheduleError(f"the sizes of an instruction must be positive, got {self.mma}")
         for axis, tile, step in zip("MN", self.cta, self.warp, strict=False):
             if tile % step:
                 raise ScheduleError(f"the warp tile must divide the CTA tile, got {step} against {tile} along {axis}")

@@ -18,9 +18,13 @@ from ..dialect.schedule import SHARED_ALIGNMENT
 from ..dialect.warp.attributes import ScheduleAttr, target_of
 from .diagnostics import fail
 from .index_builder import constant_value
+from .product import PTX_NAME, fresh_name
 from .to_ptx.addressing import ALIGNMENT
 from .to_ptx.copies import ASYNC_SM
-from .to_ptx.kernel import SHARED_SYMBOL, KernelLowering
+from .to_ptx.kernel import KernelLowering
+
+SHARED_SYMBOL = "shared_tiles"
+"""The name of the CTA's dynamic shared memory in the text, unless a kernel has it."""
 
 OLDEST_VERSION: Version = (6, 5)
 """`ldmatrix` and mma m16n8k8 came with it."""
@@ -45,11 +49,13 @@ def _check_launches(kernel: gpu.FuncOp, symbol: SymbolRefAttr, needed: int) -> N
             )
 
 
-def _kernel(kernel: gpu.FuncOp, target: Target, module: str) -> ptx.FuncOp:
+def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> ptx.FuncOp:
     name = kernel.sym_name.data
+    if not PTX_NAME.fullmatch(name):
+        fail(kernel, f"'{name}' cannot be the name of a kernel in PTX; letters, digits, _ and $ can")
     arguments = kernel.body.block.args
     parameters = [f"{name}_{argument.name_hint or i}" for i, argument in enumerate(arguments)]
-    lowering = KernelLowering(kernel, target)
+    lowering = KernelLowering(kernel, target, shared)
     lowering.lower(parameters)
     _check_launches(kernel, SymbolRefAttr(module, [name]), lowering.shared_bytes)
     func = ptx.FuncOp(
@@ -72,13 +78,14 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
         fail(module, f"{target} has no ldmatrix; sm_75 and later have it")
     name = module.sym_name.data
     functions: list[Operation] = []
+    shared = fresh_name(SHARED_SYMBOL, {op.sym_name.data for op in module.body.block.ops if isinstance(op, gpu.FuncOp)})
     for op in module.body.block.ops:
         if not isinstance(op, gpu.FuncOp):
             fail(op, f"expected gpu.func in a module of kernels, got {op.name}")
-        functions.append(_kernel(op, target, name))
-    shared = Variable("shared", "b8", SHARED_SYMBOL, count=0, align=SHARED_ALIGNMENT, linking="extern")
+        functions.append(_kernel(op, target, name, shared))
+    tiles = Variable("shared", "b8", shared, count=0, align=SHARED_ALIGNMENT, linking="extern")
     major, minor = ptx_version(target)
-    return ptx.ModuleOp(name, [ptx.VarOp(shared), *functions], version=f"{major}.{minor}", target=target.name)
+    return ptx.ModuleOp(name, [ptx.VarOp(tiles), *functions], version=f"{major}.{minor}", target=target.name)
 
 
 @dataclass(frozen=True)

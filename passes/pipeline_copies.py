@@ -70,7 +70,11 @@ def match(loop: scf.ForOp) -> PlainLoop | None:
     if not (isinstance(first, gpu.BarrierOp) and isinstance(last, gpu.BarrierOp) and isinstance(end, scf.YieldOp)):
         return None
     steps = _steps(compute)
-    if steps is None or len(loop.iter_args) != 1 or end.operands[0] != steps[-1].mma.d:
+    if steps is None or len(loop.iter_args) != 1:
+        return None
+    # Each product must add to the one before: the first to the loop variable, the last being what is yielded.
+    chain: list[SSAValue] = [loop.body.block.args[1], *(step.mma.d for step in steps)]
+    if [*(step.mma.c for step in steps), end.operands[0]] != chain:
         return None
     return PlainLoop(loop, tuple(copies), steps)
 
@@ -205,7 +209,7 @@ class Pipeliner:
 
 def _inside(flag: bool, along_k: bool, k: Index, extent: int, size: int) -> bool:
     """Whether a copy stays inside along one dimension; copies ahead of the loop may pass the end of K."""
-    return flag and (not along_k or (isinstance(k, int) and k + extent <= size))
+    return isinstance(k, int) and k + extent <= size if along_k else flag
 
 
 @dataclass(frozen=True)

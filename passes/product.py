@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, FloatAttr, MemRefType, NoneAttr
+from xdsl.dialects.builtin import DYNAMIC_INDEX, FloatAttr, MemRefType, NoneAttr, StridedLayoutAttr
 from xdsl.dialects.linalg.ops import MatmulOp
 from xdsl.ir import SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
 from ..dialect.isa.types import ElementType
-from ..dialect.warp.attributes import Memory, element_row, memory_of
+from ..dialect.warp.attributes import Memory, element_row, memory_of, memory_space
 from .diagnostics import fail
 from .fold_fill import INITIAL_VALUE
+
+GLOBAL_SPACE = 0
+"""The memory space of operands: none named, or 0."""
+
+PTX_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+")
+"""What an identifier may be (PTX ISA 4.4)."""
 
 M, N, K = 0, 1, 2
 """The dimensions of a product's iteration space, as `linalg.matmul` numbers them."""
@@ -72,7 +80,26 @@ def read(op: MatmulOp) -> Product:
     if a.element.bits != 16:
         fail(op, f"expected A and B of f16 or bf16, got {a.element.name}")
     m, k = a.shape[::-1] if a.transposed else a.shape
+    if 0 in c.shape:
+        fail(op, f"C is empty, there is nothing to compute: {c.type}")
     return Product(op, m, c.shape[1], k, a, b, c, _initial(op))
+
+
+def is_contiguous(kind: Memory) -> bool:
+    """Whether a memref's elements lie row by row without gaps, from its start."""
+    layout = kind.layout
+    if isinstance(layout, StridedLayoutAttr):
+        rows = [1]
+        for size in reversed(kind.get_shape()[1:]):
+            rows.insert(0, rows[0] * size)
+        return tuple(layout.get_strides()) == tuple(rows) and layout.get_offset() == 0
+    return isinstance(layout, NoneAttr)
+
+
+def fresh_name(wanted: str, taken: Collection[str]) -> str:
+    """`wanted`, with a number if it is taken."""
+    names = (wanted, *(f"{wanted}_{i}" for i in range(1, len(taken) + 1)))
+    return next(name for name in names if name not in taken)
 
 
 def _initial(op: MatmulOp) -> float | None:
@@ -86,8 +113,10 @@ def _operand(op: MatmulOp, name: str, value: SSAValue, axes: tuple[int, int], ma
     kind = memory_of(value)
     if DYNAMIC_INDEX in kind.get_shape():
         fail(op, f"expected {name} of static size, got {kind}")
-    if not isinstance(kind.layout, NoneAttr):
+    if not is_contiguous(kind):
         fail(op, f"expected {name} to be contiguous and row-major, got {kind}")
+    if memory_space(kind) != GLOBAL_SPACE:
+        fail(op, f"expected {name} in global memory, got {kind}")
     element, element_type = element_row(kind.element_type), kind.element_type
     if element is None or not isinstance(element_type, TypeAttribute):
         fail(op, f"expected {name} of f16, bf16 or f32, got {kind.element_type}")

@@ -101,7 +101,9 @@ def default_schedule(product: Product, target: Target, accumulate: str = "f32") 
     row = instruction(product, accumulate, target)
     if row is None:
         kind = product.a.element.name
-        raise ScheduleError(f"{target} has no mma for {kind} x {kind} accumulated in {accumulate}{_older(product)}")
+        raise ScheduleError(
+            f"{target} has no mma for {kind} x {kind} accumulated in {accumulate}{_instead(product, accumulate)}"
+        )
     m, n, k = product.m, product.n, product.k
     tiles = [t for t in TILES if t.warp != (64, 64)] if _through_registers(product) else TILES
     tile = min(tiles, key=lambda t: cycles(m, n, k, t, target))
@@ -114,9 +116,13 @@ def _through_registers(product: Product) -> bool:
     return any(operand.shape[1] * operand.element.bits % 32 for operand in (product.a, product.b))
 
 
-def _older(product: Product) -> str:
-    lowest = min((r.sm for r in mma.ROWS if r.a == product.a.element), default=None)
-    return "" if lowest is None else f"; sm_{lowest} and later have one"
+def _instead(product: Product, accumulate: str) -> str:
+    """Which targets have an instruction, or what the instructions there are accumulate in."""
+    rows = [r for r in mma.ROWS if r.a == product.a.element]
+    lowest = min((r.sm for r in rows if r.d.name == accumulate), default=None)
+    if lowest is None:
+        return f"; it is accumulated in {' or '.join(sorted({r.d.name for r in rows}))}"
+    return f"; sm_{lowest} and later have one"
 
 
 def check(schedule: Schedule, product: Product, target: Target) -> None:

@@ -6,6 +6,8 @@ The kernel is the plain form: per K tile it copies A and B to shared memory, wai
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -45,10 +47,10 @@ from ..dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp, bounds_attribute
 from ..dialect.warp.mma import MmaOp
 from .diagnostics import fail
 from .index_builder import Index, IndexBuilder
-from .product import Operand, Product, read
+from .product import Operand, Product, fresh_name, read
 
 KERNELS = "kernels"
-"""The name of the gpu.module that kernels are outlined into."""
+"""The name of the gpu.module that kernels are outlined into, unless something else has it."""
 
 
 def shared_tile(rows: int, columns: int, operand: Operand, schedule: Schedule) -> MemRefType:
@@ -142,12 +144,19 @@ class Kernel:
         """The accumulators at the start: a constant, or what C holds."""
         acc, c = self.fragment("acc"), self.product.c
         if self.product.initial is not None:
+            self.check_initial(self.product.initial, acc)
             value = FloatAttr(self.product.initial, float_type(acc.element))
             return self.index.insert(ConstantOp(value, acc)).fragment
         held = acc.with_element(c.element_type)
         memory, where = self.body.args[2], self.index.values([m, n])
         loaded = self.index.insert(LoadOp(memory, where, held, self.in_bounds_c())).fragment
         return loaded if held == acc else self.index.insert(ConvertOp(loaded, acc.element_type)).fragment
+
+    def check_initial(self, value: float, acc: FragmentType) -> None:
+        """Refuses an initial value that only an infinity of the accumulators' type could stand for."""
+        largest = acc.element.largest
+        if abs(value) > largest and math.isfinite(value):
+            fail(self.product.op, f"C starts from {value:g}, accumulators in {acc.element.name} hold up to {largest:g}")
 
     def finish(self, accumulator: SSAValue, m: Index, n: Index) -> None:
         """Stores the accumulators to C, rounded to its element type."""
@@ -204,28 +213,24 @@ class Kernel:
 def _module_for_kernels(module: ModuleOp) -> gpu.ModuleOp:
     """The gpu.module that kernels go into, made when there is none."""
     for op in module.body.block.ops:
-        if isinstance(op, gpu.ModuleOp) and op.sym_name == StringAttr(KERNELS):
+        if isinstance(op, gpu.ModuleOp):
             return op
-    kernels = gpu.ModuleOp(SymbolRefAttr(KERNELS), Region(Block()))
-    kernels.properties["sym_name"] = StringAttr(KERNELS)
+    taken = {name.data for op in module.body.block.ops if isinstance(name := op.properties.get("sym_name"), StringAttr)}
+    name = fresh_name(KERNELS, taken)
+    kernels = gpu.ModuleOp(SymbolRefAttr(name), Region(Block()))
+    kernels.properties["sym_name"] = StringAttr(name)
     module.body.block.add_op(kernels)
     module.attributes["gpu.container_module"] = UnitAttr()
     return kernels
 
 
-def _fresh_name(kernels: gpu.ModuleOp, wanted: str) -> str:
-    taken = {op.sym_name.data for op in kernels.body.block.ops if isinstance(op, gpu.FuncOp)}
-    names = (wanted, *(f"{wanted}_{i}" for i in range(1, len(taken) + 1)))
-    return next(name for name in names if name not in taken)
-
-
-def _launch(matmul: MatmulOp, product: Product, schedule: Schedule, name: str, ctas: int) -> None:
+def _launch(matmul: MatmulOp, product: Product, schedule: Schedule, kernel: SymbolRefAttr, ctas: int) -> None:
     """Replaces a product by the launch of its kernel."""
     builder = Builder(InsertPoint.before(matmul))
     index = IndexBuilder(builder)
     shared = builder.insert(arith.ConstantOp(IntegerAttr(schedule.shared_bytes(product.a.element.bits), i32))).result
     launch = gpu.LaunchFuncOp(
-        SymbolRefAttr(KERNELS, [name]),
+        kernel,
         index.values([ctas, 1, 1]),
         index.values([schedule.threads, 1, 1]),
         kernelOperands=[product.a.value, product.b.value, product.c.value],
@@ -245,7 +250,9 @@ def _tile(matmul: MatmulOp, module: ModuleOp) -> None:
     if not isinstance(parent, func.FuncOp):
         fail(matmul, "expected the product directly in a func.func")
     kernels = _module_for_kernels(module)
-    name = _fresh_name(kernels, parent.sym_name.data)
+    taken = {op.sym_name.data for op in kernels.body.block.ops if isinstance(op, gpu.FuncOp)}
+    # A kernel's name stands in the text, where not every name that MLIR allows can.
+    name = fresh_name(re.sub(r"^(?=\d)|[^A-Za-z0-9_$]", "_", parent.sym_name.data), taken)
     types = [product.a.type, product.b.type, product.c.type]
     body = Block(arg_types=types)
     for argument, operand in zip(body.args, (product.a, product.b, product.c), strict=True):
@@ -257,7 +264,7 @@ def _tile(matmul: MatmulOp, module: ModuleOp) -> None:
     builder.build()
     kernels.body.block.add_op(kernel)
     down, across = builder.grid()
-    _launch(matmul, product, schedule, name, down * across)
+    _launch(matmul, product, schedule, SymbolRefAttr(kernels.sym_name.data, [name]), down * across)
 
 
 @dataclass(frozen=True)

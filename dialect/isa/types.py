@@ -35,6 +35,12 @@ class ElementType:
         return self.exponent > 0
 
     @property
+    def largest(self) -> float:
+        """The largest finite value of an IEEE binary format."""
+        bias = (1 << (self.exponent - 1)) - 1
+        return (2.0 - 2.0**-self.mantissa) * 2.0**bias
+
+    @property
     def per_register(self) -> int:
         """How many elements one 32-bit register packs (1 for 32 bits and wider)."""
         return max(1, 32 // self.bits)

@@ -164,6 +164,8 @@ class Addressing:
     @staticmethod
     def _disjoint(lane: Value, program: Value, within: int, width: int) -> bool:
         """Whether the parts of a column never share a bit below `width`, so that adding them is XORing them."""
+        if isinstance(lane, Register) and (lane.bound is None or lane.bound > width):
+            return False
         spans: list[tuple[int, int]] = []
         for part in (lane, program, within):
             if isinstance(part, Register):

@@ -6,6 +6,7 @@ A fragment is a list of registers per lane: one `.f32` for each f32 element, one
 
 from __future__ import annotations
 
+import math
 import struct
 
 from ...dialect.isa.targets import Target
@@ -16,6 +17,9 @@ from ...dialect.warp.mma import MmaOp
 from .emitter import Emitter, Register
 
 Fragment = list[Register]
+
+PAIRED = "x2"
+"""In an opcode: it works on two 16-bit elements at once."""
 
 
 def register_type(element: ElementType) -> str:
@@ -72,18 +76,23 @@ class Fragments:
                     second = (k * across + j) * nb
                     self.emitter.emit(row.spelling, form, *c, *a[first : first + na], *b[second : second + nb], *c)
 
+    def narrowing(self, element: ElementType) -> str:
+        """The instruction that rounds f32 to a 16-bit type on this target: of two numbers at once from sm_80 on."""
+        return f"cvt.rn.{element.name}{PAIRED if self.target.sm >= 80 else ''}.f32"
+
     def elementwise(self, kind: Kind, type: FragmentType, inputs: list[Fragment]) -> Fragment:
-        result = self.fresh(type)
-        opcode, extra = _elementwise(kind, type.element)
-        form = (
-            ", ".join("?" * (1 + len(inputs)) + extra) if not extra else ", ".join(["?"] * (1 + len(inputs)) + [extra])
-        )
+        result, opcode = self.fresh(type), elementwise_opcode(kind, type.element)
+        form = ", ".join("?" * (1 + len(inputs)))
         for registers in zip(result, *inputs, strict=True):
             self.emitter.emit(opcode, form, *registers)
         return result
 
     def convert(self, source: Fragment, type: FragmentType, to: FragmentType) -> Fragment:
         """Converts by way of f32, which holds every 16-bit type exactly."""
+        if type == to:
+            same = self.fresh(to)
+            self.copy(source, same)
+            return same
         wide = source if type.element.name == "f32" else self._widen(source, type.element)
         return wide if to.element.name == "f32" else self._narrow(wide, to.element)
 
@@ -110,33 +119,46 @@ class Fragments:
         result: Fragment = []
         for low, high in zip(source[::2], source[1::2], strict=True):
             pair = self.emitter.register("b32")
-            if self.target.sm >= 80:
-                self.emitter.emit(f"cvt.rn.{element.name}x2.f32", "?, ?, ?", pair, high, low)
+            if PAIRED in (opcode := self.narrowing(element)):
+                self.emitter.emit(opcode, "?, ?, ?", pair, high, low)
             else:
                 halves = self.emitter.registers("b16", 2)
                 for half, value in zip(halves, (low, high), strict=True):
-                    self.emitter.emit(f"cvt.rn.{element.name}.f32", "?, ?", half, value)
+                    self.emitter.emit(opcode, "?, ?", half, value)
                 self.emitter.emit("mov.b32", "?, {?, ?}", pair, *halves)
             result.append(pair)
         return result
 
 
-def _elementwise(kind: Kind, element: ElementType) -> tuple[str, str]:
-    """(opcode, third source) of an operation on one register of elements."""
+def elementwise_opcode(kind: Kind, element: ElementType) -> str:
+    """The instruction that does an operation on one register of elements."""
     type = "f32" if element.name == "f32" else f"{element.name}x2"
     rounded = "rn." if kind in (Kind.Add, Kind.Sub, Kind.Mul) else ""
-    return f"{kind}.{rounded}{type}", ""
+    return f"{kind}.{rounded}{type}"
 
 
 def _f32(value: float) -> str:
-    return f"0f{struct.unpack('<I', struct.pack('<f', value))[0]:08X}"
+    return f"0f{_bits(value, '<f', '<I'):08X}"
 
 
 def _pair(value: float, element: ElementType) -> str:
     """Two 16-bit copies of a value in a 32-bit literal, rounded to nearest even."""
-    if element.name == "f16":
-        (bits,) = struct.unpack("<H", struct.pack("<e", value))
-    else:
-        (wide,) = struct.unpack("<I", struct.pack("<f", value))
-        bits = wide >> 16 if value != value else (wide + 0x7FFF + (wide >> 16 & 1)) >> 16
+    bits = _bits(value, "<e", "<H") if element.name == "f16" else _bits(_as_bf16(value), "<f", "<I") >> 16
     return f"0x{bits:04X}{bits:04X}"
+
+
+def _bits(value: float, format: str, word: str) -> int:
+    """The bits of a value in a format of `struct`; an infinity where it is too large."""
+    try:
+        packed = struct.pack(format, value)
+    except OverflowError:
+        packed = struct.pack(format, math.copysign(math.inf, value))
+    return struct.unpack(word, packed)[0]
+
+
+def _as_bf16(value: float) -> float:
+    """The value rounded to the 8 significant bits of a bf16, or to its least subnormal, 2^-133."""
+    if not math.isfinite(value):
+        return value
+    quantum = max(math.frexp(value)[1] - 8, -133)
+    return math.copysign(math.ldexp(round(math.ldexp(value, -quantum)), quantum), value)

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialect.isa.targets import KIB, Target
+from ...dialect.ptx.instructions import find
 from ...dialect.schedule import SHARED_ALIGNMENT
 from ...dialect.warp.attributes import (
     SHARED_SPACE,
@@ -25,16 +26,14 @@ from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp
 from ...dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp, bounds
 from ...dialect.warp.mma import MmaOp
 from ..diagnostics import fail
-from .addressing import Addressing, GlobalMatrix, SharedTile
+from ..product import GLOBAL_SPACE, is_contiguous
+from .addressing import CHUNK, Addressing, GlobalMatrix, SharedTile
 from .copies import ASYNC_SM, TileCopies
 from .emitter import Emitter, Register, Value
-from .fragments import Fragment, Fragments
-from .loops import Loops, carried_into
+from .fragments import Fragment, Fragments, elementwise_opcode
+from .loops import Loops, carried_into, only_use_is_here
 from .memory import GlobalFragments, MatrixLoads
 from .scalars import Scalars
-
-SHARED_SYMBOL = "shared_tiles"
-"""The name of the CTA's dynamic shared memory in the text."""
 
 INDEX_LIMIT = 1 << 31
 WARP = 32
@@ -44,13 +43,13 @@ KernelValue = Fragment | Register | int | bool | GlobalMatrix | SharedTile
 
 
 class KernelLowering:
-    """Lowers the body of one kernel; `emitter` then holds it."""
+    """Lowers the body of one kernel; `emitter` then holds it. `shared_symbol` names the CTA's dynamic shared memory."""
 
-    def __init__(self, kernel: gpu.FuncOp, target: Target) -> None:
+    def __init__(self, kernel: gpu.FuncOp, target: Target, shared_symbol: str) -> None:
         self.kernel, self.target = kernel, target
         self.emitter = Emitter()
         self.scalars = Scalars(self.emitter)
-        self.addressing = Addressing(self.emitter, self.scalars, SHARED_SYMBOL)
+        self.addressing = Addressing(self.emitter, self.scalars, shared_symbol)
         self.threads = self._threads()
         self.thread = self.scalars.special("%tid.x", self.threads)
         lane = self.scalars.mask(self.thread, WARP - 1)
@@ -77,10 +76,11 @@ class KernelLowering:
         size = self.kernel.known_block_size
         if size is None:
             fail(self.kernel, "expected gpu.known_block_size on the kernel: copies are divided among its threads")
-        x, y, z = (int(n) for n in size.iter_values())
-        if y != 1 or z != 1 or not 0 < x <= 1024 or x % WARP:
-            fail(self.kernel, f"expected a block of whole warps along x, at most 1024 threads, got {x} x {y} x {z}")
-        return x
+        extents = tuple(int(n) for n in size.iter_values())
+        if len(extents) != 3 or extents[1:] != (1, 1) or not 0 < extents[0] <= 1024 or extents[0] % WARP:
+            got = " x ".join(map(str, extents))
+            fail(self.kernel, f"expected a block of whole warps along x, at most 1024 threads, got {got}")
+        return extents[0]
 
     def _argument(self, argument: SSAValue, name: str) -> GlobalMatrix:
         if not isinstance(argument.type, MemRefType):
@@ -88,6 +88,8 @@ class KernelLowering:
         kind = memory_of(argument)
         if kind.get_num_dims() != 2 or min(kind.get_shape()) < 0:
             fail(self.kernel, f"expected kernel arguments to be memrefs of rank 2 and static size, got {kind}")
+        if memory_space(kind) != GLOBAL_SPACE or not is_contiguous(kind):
+            fail(self.kernel, f"expected kernel arguments in global memory, contiguous and row-major, got {kind}")
         element = element_row(kind.element_type)
         if element is None:
             fail(self.kernel, f"expected an element type of a matrix instruction, got {kind}")
@@ -210,15 +212,25 @@ class KernelLowering:
 
     def elementwise(self, op: ElementwiseOp) -> None:
         inputs = [self.fragment(v) for v in op.inputs]
-        self.values[op.fragment] = self.fragments.elementwise(op.kind.data, op.fragment.type, inputs)
+        kind, element = op.kind.data, op.fragment.type.element
+        self._require(op, elementwise_opcode(kind, element), f"{kind} of {element.name}")
+        self.values[op.fragment] = self.fragments.elementwise(kind, op.fragment.type, inputs)
 
     def convert(self, op: ConvertOp) -> None:
-        source = self.fragment(op.input)
-        self.values[op.fragment] = self.fragments.convert(source, fragment_of(op.input), op.fragment.type)
+        source, to = self.fragment(op.input), op.fragment.type
+        if to.element.bits == 16:
+            self._require(op, self.fragments.narrowing(to.element), f"conversion to {to.element.name}")
+        self.values[op.fragment] = self.fragments.convert(source, fragment_of(op.input), to)
+
+    def _require(self, op: Operation, opcode: str, what: str) -> None:
+        """Refuses an operation whose instruction the target does not have."""
+        lowest = min((row.sm for row, _ in find(opcode)), default=0)
+        if lowest > self.target.sm:
+            fail(op, f"{what} takes {opcode}, which needs sm_{lowest} or later; the target is {self.target}")
 
     def mma(self, op: MmaOp) -> None:
         accumulators = self.fragment(op.c)
-        if not op.c.has_one_use():
+        if not only_use_is_here(op.c, op):
             fresh = self.fragments.fresh(op.d.type)
             self.fragments.copy(accumulators, fresh)
             accumulators = fresh
@@ -231,29 +243,33 @@ class KernelLowering:
         kind, tile = op.fragment.type, self.tile(op, op.memory)
         indices = self.indices(op.indices)
         stage, row, column = indices if len(indices) == 3 else (0, *indices)
+        if isinstance(column, int) and column * tile.element_bytes % CHUNK:
+            fail(op, f"ldmatrix reads rows of {CHUNK} bytes from multiples of {CHUNK} bytes, got column {column}")
         into = self.result(op.fragment)
         self.emitter.comment(f"load fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]}")
         self.matrices.load(op.rows(), kind, op.swapped is not None, tile, (stage, row, column), into)
         self.values[op.fragment] = into
 
     def load(self, op: LoadOp) -> None:
+        matrix = self.matrix(op, op.memory)
         row, column = self.indices(op.indices)
         kind, into = op.fragment.type, self.result(op.fragment)
-        self.globals.load(kind, self.matrix(op, op.memory), (row, column), bounds(op.in_bounds), into)
+        self.globals.load(kind, matrix, (row, column), bounds(op.in_bounds), into)
         self.values[op.fragment] = into
 
     def store(self, op: StoreOp) -> None:
-        row, column = self.indices(op.indices)
         kind, matrix = fragment_of(op.fragment), self.matrix(op, op.memory)
+        row, column = self.indices(op.indices)
         self.emitter.comment(f"store fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]}")
         self.globals.store(kind, matrix, (row, column), bounds(op.in_bounds), self.fragment(op.fragment))
 
     def copy(self, op: CopyOp) -> None:
+        source = self.matrix(op, op.source)
         row, column = self.indices(op.indices)
         tile, stages = self.tile(op, op.destination), self.indices(op.stage)
         self.emitter.comment(f"copy a {tile.rows}x{tile.columns} tile to shared memory")
         self.copies.copy(
-            self.matrix(op, op.source),
+            source,
             (row, column),
             tile,
             stages[0] if stages else 0,
@@ -273,7 +289,7 @@ class KernelLowering:
         """A counted loop; its variables are registers that each turn sets anew."""
         lower, upper, step = self.indices((op.lb, op.ub, op.step))
         block, loops = op.body.block, self.loops
-        initial = [self._loop_variable(value) for value in op.iter_args]
+        initial = [self._loop_variable(value, op) for value in op.iter_args]
         with self.emitter.loop():
             counter, variables = loops.enter(lower, step, initial)
             with loops.turns(counter, lower, upper, step):
@@ -282,16 +298,16 @@ class KernelLowering:
                 loops.next_turn(
                     variables, [self._yielded(v) for v in block.ops.last.operands] if block.ops.last else []
                 )
-        self.values |= dict(zip(op.results, variables, strict=True))
+        self.values |= dict(zip(op.results, loops.after(variables), strict=True))
 
     def _yielded(self, value: SSAValue) -> Fragment | Value:
         held = self.values[value]
         return held if isinstance(held, list) else self.scalar(value)
 
-    def _loop_variable(self, value: SSAValue) -> Fragment | Value:
+    def _loop_variable(self, value: SSAValue, loop: scf.ForOp) -> Fragment | Value:
         """The initial value; of a fragment, registers that the loop may overwrite."""
         held = self._yielded(value)
-        if isinstance(held, list) and not value.has_one_use():
+        if isinstance(held, list) and not only_use_is_here(value, loop):
             fresh = self.fragments.fresh(fragment_of(value))
             self.fragments.copy(held, fresh)
             return fresh
@@ -310,6 +326,17 @@ def _multiply(scalars: Scalars, a: Value, b: Value) -> Value:
     return scalars.multiply(a, b)
 
 
+def _divide(compute: Callable[[Scalars, Value, Value], Value]) -> Callable[[KernelLowering, Operation], None]:
+    handle = _binary(compute)
+
+    def checked(lowering: KernelLowering, op: Operation) -> None:
+        if lowering.scalar(op.operands[1]) == 0:
+            fail(op, f"{op.name} divides by zero")
+        handle(lowering, op)
+
+    return checked
+
+
 def _ignore(lowering: KernelLowering, op: Operation) -> None:
     """The terminator of a loop is handled by the loop."""
 
@@ -319,8 +346,8 @@ def _handlers() -> dict[type[Operation], Callable[[KernelLowering, Operation], N
         arith.AddiOp: _binary(Scalars.add),
         arith.SubiOp: _binary(Scalars.subtract),
         arith.MuliOp: _binary(_multiply),
-        arith.DivUIOp: _binary(Scalars.quotient),
-        arith.RemUIOp: _binary(Scalars.remainder),
+        arith.DivUIOp: _divide(Scalars.quotient),
+        arith.RemUIOp: _divide(Scalars.remainder),
         arith.MinUIOp: _binary(Scalars.minimum),
         scf.YieldOp: _ignore,
     }

@@ -50,6 +50,16 @@ class Loops:
         self.emitter.emit("bra", stem, guard=again)
         self.emitter.label(f"{stem}_end")
 
+    def after(self, variables: Sequence[Variable]) -> list[Variable]:
+        """The variables as values of the enclosing level; single registers are copied, so that arithmetic on them
+        stays behind the loop."""
+        results: list[Variable] = []
+        for variable in variables:
+            if isinstance(variable, Register):
+                variable = self._variable(variable)
+            results.append(variable)
+        return results
+
     def next_turn(self, variables: Sequence[Variable], values: Sequence[Fragment | Value]) -> None:
         """Moves the values of the next turn into the loop variables, all at once."""
         moves: list[tuple[Register, Value]] = []
@@ -83,6 +93,13 @@ class Loops:
             self.emitter.emit("add.s32", "?, ?, ?", register, register, value)
         else:
             self.emitter.emit("add.s32", f"?, ?, {value}", register, register)
+
+
+def only_use_is_here(value: SSAValue, op: Operation) -> bool:
+    """Whether `op` may overwrite the registers of a value: it is the only use, and runs once for each definition."""
+    owner = value.owner
+    block = owner.parent if isinstance(owner, Operation) else owner
+    return value.has_one_use() and block is op.parent
 
 
 def carried_into(value: SSAValue) -> SSAValue | None:

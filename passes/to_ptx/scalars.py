@@ -63,13 +63,13 @@ class Scalars:
             return a * factor if isinstance(a, int) and isinstance(factor, int) else 0
         if factor == 1:
             return a
-        if isinstance(factor, int) and factor.bit_count() == 1:
+        if isinstance(factor, int) and factor > 0 and factor.bit_count() == 1:
             result = self._pure("shl.b32", a, factor.bit_length() - 1)
         else:
             result = self._pure("mul.lo.s32", a, factor)
         if isinstance(factor, int):
-            result.divisor = a.divisor * factor
-            result.bound = None if a.bound is None else (a.bound - 1) * factor + 1
+            result.divisor = a.divisor * abs(factor)
+            result.bound = None if a.bound is None or factor < 0 else (a.bound - 1) * factor + 1
         return result
 
     def quotient(self, a: Value, by: Value) -> Value:

@@ -19,12 +19,8 @@ builtin.module attributes {warp.target = #warp.target<sm_75>} {
   }) {sym_name = "f32_to_f16", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 
   // CHECK-LABEL: .visible .entry f16_to_f16(
-  // CHECK:       mov.b32 {%h{{[0-9]+}}, %h{{[0-9]+}}}, %r{{[0-9]+}};
-  // CHECK-NEXT:  cvt.f32.f16 %f{{[0-9]+}}, %h{{[0-9]+}};
-  // CHECK-NEXT:  cvt.f32.f16 %f{{[0-9]+}}, %h{{[0-9]+}};
-  // CHECK:       cvt.rn.f16.f32 %h[[LOW:[0-9]+]], %f{{[0-9]+}};
-  // CHECK-NEXT:  cvt.rn.f16.f32 %h[[HIGH:[0-9]+]], %f{{[0-9]+}};
-  // CHECK-NEXT:  mov.b32 %r{{[0-9]+}}, {%h[[LOW]], %h[[HIGH]]};
+  // CHECK:       mov.b32 %r{{[0-9]+}}, %r{{[0-9]+}};
+  // CHECK-NOT:   cvt
   "gpu.func"() <{function_type = (memref<16x8xf16>, memref<16x8xf16>) -> (), kernel}> ({
   ^bb0(%X: memref<16x8xf16>, %Y: memref<16x8xf16>):
     %c0 = arith.constant 0 : index

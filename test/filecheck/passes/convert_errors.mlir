@@ -369,7 +369,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected a tile allocated in shared memory, got memref<32x32xf16, 3 : i64>
+// CHECK: error: expected kernel arguments in global memory, contiguous and row-major, got memref<32x32xf16, 3 : i64>
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<32x32xf16, 3>) -> (), kernel}> ({
@@ -383,7 +383,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected a tile allocated in shared memory, got memref<32x32xf16, 3 : i64>
+// CHECK: error: expected kernel arguments in global memory, contiguous and row-major, got memref<32x32xf16, 3 : i64>
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<32x32xf16, 3>, memref<32x32xf16>) -> (), kernel}> ({
