@@ -188,9 +188,8 @@ def _shuffles(moves: Sequence[int], what: str) -> Shuffles:
     """
     leaving = [bit for bit in range(LANE_BITS) if moves[bit] >= LANE_BITS]
     entering = {moves[bit]: bit for bit in range(LANE_BITS, len(moves)) if moves[bit] < LANE_BITS}
-    partners = {to: to for to in entering if to in leaving}
-    others = iter(bit for bit in leaving if bit not in partners)
-    pairs = {bit - LANE_BITS: partners[to] if to in partners else next(others) for to, bit in sorted(entering.items())}
+    # in ascending order, so that a bit that leaves and one that enters at the same place are a pair
+    pairs = {bit - LANE_BITS: out for (_, bit), out in zip(sorted(entering.items()), leaving, strict=True)}
     place = BitMap.permutation(moves)
     registers = 1 << len(moves) - LANE_BITS
     return Shuffles(tuple(_round(place, pairs, number) for number in range(registers)), len(leaving), what)

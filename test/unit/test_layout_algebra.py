@@ -351,10 +351,36 @@ def test_one_bit_exchanged_with_a_lane_takes_half_the_shuffles() -> None:
     )
 
 
+def test_two_bits_exchanged_with_lanes_take_three_quarters_of_the_shuffles() -> None:
+    """Whichever bit is exchanged with which: in one round of four every lane keeps what it has."""
+    held = Layout.parse("r0 r1 r2 r3 r4 | c0 c1 c2")
+    for exchanged in ("r0 r1 r2 c1 c2 | c0 r3 r4", "r0 r1 r2 c2 c1 | c0 r4 r3", "r0 r1 r2 c2 c1 | c0 r3 r4"):
+        conversion = convert(held, Layout.parse(exchanged), 32)
+        check(conversion)
+        assert next(way.shuffles for way in conversion.ways if way.shuffles) == 6
+
+
+def test_only_a_transposition_is_a_movmatrix() -> None:
+    """Lane bits that arrive in another order are not what the instruction does."""
+    held = Layout.parse("c1 c2 r0 r1 r2 | c0")
+    for arriving, moves in (("r1 r2 c0 c1 c2 | r0", 1), ("r2 r1 c0 c1 c2 | r0", 0), ("r1 r2 c0 c2 c1 | r0", 0)):
+        conversion = convert(held, Layout.parse(arriving), 16)
+        check(conversion)
+        assert sum(isinstance(step, MoveMatrix) for way in conversion.ways for step in way.steps) == moves
+
+
+@given(layouts(), st.sampled_from(WIDTHS), st.data())
+def test_words_never_meet_in_a_bank(source: Layout, bits: int, data: st.DataObject) -> None:
+    for way in convert(source, shuffled(source, data.draw), bits).ways:
+        trips = [step for step in way.steps if isinstance(step, Trip) and step.store.how == step.load.how == WHOLE]
+        assert all(trip.store.conflict == trip.load.conflict == 1 for trip in trips)
+
+
 def test_swizzles_avoid_bank_conflicts() -> None:
     trips = [step for a, b, bits in pairs() for way in convert(a, b, bits).ways for step in way.steps
              if isinstance(step, Trip)]  # fmt: skip
     assert trips
+    assert all(trip.store.conflict == trip.load.conflict == 1 for trip in trips)
     for trip in trips:
         for access in (trip.store, trip.load):
             banks = [worst(where, width(access)) for where in access.addresses()]
