@@ -1,6 +1,6 @@
 """The dialect `warp`, as xDSL registers it."""
 
-from xdsl.ir import Dialect
+from xdsl.ir import Attribute, Dialect, Operation
 
 from .attributes import FragmentType, LayoutAttr, ScheduleAttr, SwizzleAttr, TargetAttr
 from .copy import CommitOp, CopyOp, WaitOp
@@ -8,9 +8,23 @@ from .elementwise import ConstantOp, ConvertOp, ElementwiseOp, KindAttr
 from .memory import LdmatrixOp, LoadOp, StoreOp
 from .mma import MmaOp
 from .mma_sp import MmaSparseOp
+from .moves import MovmatrixOp, StmatrixOp
+from .opaque import OpaqueType
+from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
+from .words import LoadWordsOp, StoreWordsOp
 
-WARP = Dialect(
-    "warp",
-    [MmaOp, MmaSparseOp, LdmatrixOp, LoadOp, StoreOp, ConstantOp, ElementwiseOp, ConvertOp, CopyOp, CommitOp, WaitOp],
-    [FragmentType, KindAttr, LayoutAttr, ScheduleAttr, SwizzleAttr, TargetAttr],
-)
+_PRODUCTS: list[type[Operation]] = [MmaOp, MmaSparseOp, WmmaMmaOp]
+_MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, WmmaLoadOp, WmmaStoreOp]
+_MEMORY: list[type[Operation]] = [LoadOp, StoreOp, LoadWordsOp, StoreWordsOp, CopyOp, CommitOp, WaitOp]
+_ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp]
+_ATTRIBUTES: list[type[Attribute]] = [
+    FragmentType,
+    OpaqueType,
+    KindAttr,
+    LayoutAttr,
+    ScheduleAttr,
+    SwizzleAttr,
+    TargetAttr,
+]
+
+WARP = Dialect("warp", [*_PRODUCTS, *_MOVES, *_MEMORY, *_ARITHMETIC], _ATTRIBUTES)

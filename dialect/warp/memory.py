@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, IntegerAttr, MemRefType, UnitAttr, i64
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i64
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     ParsePropInAttrDict,
@@ -27,9 +27,11 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa.moves import LDMATRIX, LoadMatrix
+from ..isa.moves import LoadMatrix
 from ..layout import Layout
-from .attributes import SHARED_SPACE, FragmentType, Memory, fragment_of, memory_of, memory_space, target_of
+from .attributes import SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
+from .matrices import in_memory, load_rows, verify_matrices
+from .product import verify_target
 
 
 def verify_indices(what: str, memory: Memory, indices: Sequence[SSAValue]) -> None:
@@ -133,16 +135,34 @@ class StoreOp(IRDLOperation):
         bounds(self.in_bounds)
 
 
+def verify_shared_matrix(what: str, memory: Memory, indices: Sequence[SSAValue], fragment: FragmentType) -> None:
+    """Checks the memory that matrices are moved from or to; elements that have a byte each lie in memory as bytes."""
+    verify_indices("the memref", memory, indices)
+    if fragment.bits == fragment.element.bits:
+        _verify_element(memory, fragment)
+    elif (held := element_row(memory.element_type)) is None or held.bits != fragment.bits:
+        raise VerifyException(
+            f"expected memory of bytes for {fragment.element.name} in bytes, got {memory.element_type}"
+        )
+    if memory_space(memory) != SHARED_SPACE:
+        raise VerifyException(f"{what} shared memory (memory space {SHARED_SPACE}), got {memory}")
+
+
 @irdl_op_definition
 class LdmatrixOp(IRDLOperation):
-    """Reads a fragment from shared memory with `ldmatrix`, `count` 8x8 matrices at a time::
+    """Reads a fragment from shared memory with `ldmatrix`, `count` matrices at a time::
 
         %a = warp.ldmatrix x4 %As[%s, %m, %k] : memref<4x128x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<a, ...>
         %b = warp.ldmatrix x4 trans %Bs[%stage, %k, %n] : memref<...> -> !warp.fragment<b, ...>
+        %b = warp.ldmatrix x2 swapped b6x16_p32 %Bs[%n, %k] : memref<...xi8, 3> -> !warp.fragment<b, ..., bytes>
 
     A fragment with a number of matrices that `count` does not divide ends with a narrower load.
     `trans` is the instruction's qualifier. With `swapped`, memory holds the transpose of the fragment, so
     that its rows run along the fragment's columns.
+
+    Without `trans` a matrix is 8 rows of 16 bytes, whatever the element type. With it, elements of 16 bits move in 8x8
+    and those of 8 bits in 16x16 matrices. A packed format, `b6x16_p32` or `b4x16_p64`, says that 16 bytes of memory
+    hold 16 elements of 6 or 4 bits and then padding; the fragment gets a byte for each.
 
     Source: PTX ISA 9.7.14.5.15.
     """
@@ -154,10 +174,12 @@ class LdmatrixOp(IRDLOperation):
     count = prop_def(IntegerAttr)
     trans = opt_prop_def(UnitAttr)
     swapped = opt_prop_def(UnitAttr)
+    packed = opt_prop_def(StringAttr)
     fragment = result_def(FragmentType)
 
     traits = traits_def(MemoryReadEffect())
     KEYWORDS: ClassVar = ("trans", "swapped")
+    FORMATS: ClassVar = {"b6x16_p32": 6, "b4x16_p64": 4}
 
     def __init__(
         self,
@@ -168,6 +190,7 @@ class LdmatrixOp(IRDLOperation):
         count: int = 4,
         trans: bool = False,
         swapped: bool = False,
+        packed: str = "",
     ):
         super().__init__(
             operands=[memory, list(indices)],
@@ -175,47 +198,44 @@ class LdmatrixOp(IRDLOperation):
                 "count": IntegerAttr(count, i64),
                 "trans": UnitAttr() if trans else None,
                 "swapped": UnitAttr() if swapped else None,
+                "packed": StringAttr(packed) if packed else None,
             },
             result_types=[fragment],
         )
 
     def rows(self) -> tuple[LoadMatrix, ...]:
         """The ISA's rows that may be used: `count` matrices or fewer, widest first."""
-        transpose, count = self.trans is not None, self.count.value.data
-        rows = [r for r in LDMATRIX if r.transpose == transpose and r.count <= count]
-        if not any(r.count == count for r in rows):
-            raise VerifyException(f"ldmatrix loads 1, 2 or 4 matrices, got {count}")
-        return tuple(sorted(rows, key=lambda r: -r.count))
+        packed = "" if self.packed is None else self.packed.data
+        return load_rows(fragment_of(self.fragment).bits, self.trans is not None, self.count.value.data, packed)
 
     def in_memory(self) -> Layout:
         """The fragment's layout over the rows and columns of memory."""
-        layout = fragment_of(self.fragment).layout.data
-        return layout.transposed() if self.swapped is not None else layout
+        return in_memory(fragment_of(self.fragment), self.swapped is not None)
 
     def verify_(self) -> None:
         memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
-        verify_indices("the memref", memory, self.indices)
-        _verify_element(memory, fragment)
-        if memory_space(memory) != SHARED_SPACE:
-            raise VerifyException(f"ldmatrix reads shared memory (memory space {SHARED_SPACE}), got {memory}")
-        if fragment.element.bits != 16:
-            raise VerifyException(f"ldmatrix m8n8 moves 16-bit elements, got {fragment.element.name}")
+        verify_shared_matrix("ldmatrix reads", memory, self.indices, fragment)
+        self._verify_packed(fragment)
         row = self.rows()[0]
-        layout = self.in_memory()
-        if layout.lane != row.layout.lane or layout.element[:1] != row.layout.element:
-            other = "without" if row.transpose else "with"
+        verify_matrices(row, "delivers", fragment, self.swapped is not None)
+        verify_target(self, row)
+
+    def _verify_packed(self, fragment: FragmentType) -> None:
+        if self.packed is None:
+            return
+        packed, element = self.packed.data, fragment.element
+        if packed not in self.FORMATS:
+            raise VerifyException(f"expected a packed format of {', '.join(self.FORMATS)}, got '{packed}'")
+        if element.bits != self.FORMATS[packed] or fragment.bits == element.bits:
             raise VerifyException(
-                f"{row.spelling} delivers 8x8 matrices in layout [{row.layout}], the fragment over memory is "
-                f"[{layout}]; try {other} trans"
+                f"{packed} is of elements of {self.FORMATS[packed]} bits that get a byte each, got {fragment}"
             )
-        target = target_of(self)
-        if target is not None and not row.runs_on(target):
-            raise VerifyException(f"{row.spelling} needs sm_{row.sm} or later, the module's target is {target}")
 
     @classmethod
     def parse(cls, parser: Parser) -> LdmatrixOp:
-        count = parser.parse_keyword_in(("x1", "x2", "x4"), " as the number of matrices")
-        flags = {key: UnitAttr() for key in cls.KEYWORDS if parser.parse_optional_keyword(key)}
+        properties = parse_matrix_words(parser, cls.KEYWORDS)
+        if (packed := parser.parse_optional_keyword_in(tuple(cls.FORMATS))) is not None:
+            properties["packed"] = StringAttr(packed)
         position = parser.pos
         memory = parser.parse_unresolved_operand()
         indices = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
@@ -227,13 +247,15 @@ class LdmatrixOp(IRDLOperation):
         types = [memory_type, *(IndexType() for _ in indices)]
         return cls.create(
             operands=parser.resolve_operands([memory, *indices], types, position),
-            properties={"count": IntegerAttr(int(count[1:]), i64), **flags},
+            properties=properties,
             attributes=attributes,
             result_types=[fragment],
         )
 
     def print(self, printer: Printer) -> None:
-        words = [f"x{self.count.value.data}", *(key for key in self.KEYWORDS if key in self.properties)]
+        words = matrix_words(self, self.KEYWORDS)
+        if self.packed is not None:
+            words.append(self.packed.data)
         printer.print_string(f" {' '.join(words)} ")
         printer.print_ssa_value(self.memory)
         with printer.in_square_brackets():
@@ -243,3 +265,17 @@ class LdmatrixOp(IRDLOperation):
         printer.print_attribute(self.memory.type)
         printer.print_string(" -> ")
         printer.print_attribute(self.fragment.type)
+
+
+def parse_matrix_words(parser: Parser, keywords: Sequence[str]) -> dict[str, Attribute]:
+    """Reads `x4 trans swapped`: the number of matrices, and words that say something by being there."""
+    count = parser.parse_keyword_in(("x1", "x2", "x4"), " as the number of matrices")
+    flags: dict[str, Attribute] = {key: UnitAttr() for key in keywords if parser.parse_optional_keyword(key)}
+    return {"count": IntegerAttr(int(count[1:]), i64), **flags}
+
+
+def matrix_words(op: IRDLOperation, keywords: Sequence[str]) -> list[str]:
+    """What `parse_matrix_words` reads."""
+    count = op.properties["count"]
+    number = count.value.data if isinstance(count, IntegerAttr) else 0
+    return [f"x{number}", *(key for key in keywords if key in op.properties)]

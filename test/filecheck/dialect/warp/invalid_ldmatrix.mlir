@@ -57,7 +57,7 @@ func.func @other_space(%s: memref<32x64xf16, 1>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.ldmatrix: ldmatrix m8n8 moves 16-bit elements, got f32
+// CHECK: error: warp.ldmatrix: ldmatrix.sync.aligned.m8n8.x4.shared.b16 delivers 8x4 matrices in layout [c0 c1 r0 r1 r2 |], the fragment over memory is [c1 c2 r0 r1 r2 | c0 r3]
 func.func @width(%s: memref<32x64xf32, 3>, %i: index) {
   %x = warp.ldmatrix x4 %s[%i, %i] : memref<32x64xf32, 3> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return

@@ -1,0 +1,149 @@
+"""How fragments are made of the matrices that `ldmatrix`, `stmatrix` and `movmatrix` move.
+
+Source: PTX ISA 9.7.14.5.15 to 9.7.14.5.17.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from xdsl.utils.exceptions import VerifyException
+
+from ..isa import moves
+from ..isa.moves import LoadMatrix, StoreMatrix
+from ..layout import Layout, multiplicand
+from .attributes import FragmentType
+
+MatrixRow: TypeAlias = LoadMatrix | StoreMatrix
+Row = TypeVar("Row", LoadMatrix, StoreMatrix)
+
+ROW_BITS = 128
+"""A matrix's row in memory is 16 bytes."""
+
+
+class Matrix(NamedTuple):
+    """One matrix of a fragment: the row and column in memory of its first element, and the fragment's registers."""
+
+    row: int
+    column: int
+    registers: tuple[int, ...]
+
+
+@cache
+def _loads() -> dict[tuple[str, str, bool], tuple[LoadMatrix, ...]]:
+    found: dict[tuple[str, str, bool], tuple[LoadMatrix, ...]] = {}
+    for row in sorted(moves.load_rows(), key=lambda r: -r.count):
+        if row.space == moves.SHARED:
+            key = row.type, row.source, row.transpose
+            found[key] = (*found.get(key, ()), row)
+    return found
+
+
+@cache
+def _stores() -> dict[tuple[str, bool], tuple[StoreMatrix, ...]]:
+    found: dict[tuple[str, bool], tuple[StoreMatrix, ...]] = {}
+    for row in sorted(moves.store_rows(), key=lambda r: -r.count):
+        if row.space == moves.SHARED:
+            found[row.type, row.transpose] = (*found.get((row.type, row.transpose), ()), row)
+    return found
+
+
+def _type(instruction: str, bits: int, transpose: bool) -> str:
+    """The `.type`: without `.trans` rows of 16 bytes move as they are, whatever is in them."""
+    if not transpose or bits == 16:
+        return "b16"
+    if bits != 8:
+        raise VerifyException(f"{instruction} with trans moves elements of 8 or 16 bits, got {bits}")
+    return "b8"
+
+
+def load_rows(bits: int, transpose: bool, count: int, source: str) -> tuple[LoadMatrix, ...]:
+    """The forms of `ldmatrix` for elements of `bits` bits, of `count` matrices or fewer: widest first.
+
+    Raises:
+        VerifyException: if there is none of `count` matrices.
+    """
+    type = "b8x16" if source else _type("ldmatrix", bits, transpose)
+    return _up_to("ldmatrix loads", count, _loads().get((type, source, transpose), ()))
+
+
+def store_rows(bits: int, transpose: bool, count: int) -> tuple[StoreMatrix, ...]:
+    """The forms of `stmatrix` for elements of `bits` bits, of `count` matrices or fewer: widest first.
+
+    Raises:
+        VerifyException: if there is none of `count` matrices.
+    """
+    return _up_to("stmatrix stores", count, _stores()[_type("stmatrix", bits, transpose), transpose])
+
+
+def _up_to(what: str, count: int, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    fitting = tuple(row for row in rows if row.count <= count)
+    if not fitting or fitting[0].count != count:
+        *few, last = sorted(row.count for row in rows)
+        raise VerifyException(f"{what} {', '.join(map(str, few))} or {last} matrices, got {count}")
+    return fitting
+
+
+def unit(row: MatrixRow, bits: int) -> Layout:
+    """The layout of one matrix over memory, in elements of `bits` bits."""
+    plain = row.type == "b16" and not row.transpose
+    return multiplicand(8, ROW_BITS // bits, bits) if plain else row.layout
+
+
+def in_memory(fragment: FragmentType, swapped: bool) -> Layout:
+    """The fragment's layout over the rows and columns of memory, which holds the transposed matrix if `swapped`."""
+    layout = fragment.layout.data
+    return layout.transposed() if swapped else layout
+
+
+def matrices(fragment: FragmentType, swapped: bool, piece: Layout) -> list[Matrix] | None:
+    """The matrices of layout `piece` that a fragment consists of, in the order of their first registers.
+
+    None if the fragment is not made of such matrices.
+    """
+    layout, per = in_memory(fragment, swapped), max(1, 32 // fragment.bits)
+    leading = per.bit_length() - 1
+    if layout.lane != piece.lane or layout.element[:leading] != piece.element[:leading]:
+        return None
+    places = _register_places(fragment, swapped, per)
+    free = {place: number for number, place in enumerate(places)}
+    inner = [piece.element_offset(e) for e in range(0, piece.elements, per)]
+    found: list[Matrix] = []
+    for row, column in places:
+        if (row, column) in free:
+            held = [free.pop((row + r, column + c), None) for r, c in inner]
+            if None in held:
+                return None
+            found.append(Matrix(row, column, tuple(n for n in held if n is not None)))
+    return found
+
+
+def _register_places(fragment: FragmentType, swapped: bool, per: int) -> list[tuple[int, int]]:
+    """What each register's first element adds to a lane's own position in memory, register by register."""
+    layout, (down, across) = fragment.layout.data, fragment.tiles
+    offsets = [layout.element_offset(e) for e in range(0, layout.elements, per)]
+    places = [
+        (i * layout.rows + row, j * layout.columns + column)
+        for i in range(down)
+        for j in range(across)
+        for row, column in offsets
+    ]
+    return [(column, row) for row, column in places] if swapped else places
+
+
+def verify_matrices(row: MatrixRow, verb: str, fragment: FragmentType, swapped: bool) -> None:
+    """Checks that a fragment consists of the instruction's matrices.
+
+    Raises:
+        VerifyException: with both layouts, and whether `trans` would help.
+    """
+    piece, layout = unit(row, fragment.bits), in_memory(fragment, swapped)
+    if matrices(fragment, swapped, piece) is not None:
+        return
+    other = "without" if row.transpose else "with"
+    hint = f"; try {other} trans" if layout.lane == piece.transposed().lane else ""
+    raise VerifyException(
+        f"{row.spelling} {verb} {piece.rows}x{piece.columns} matrices in layout [{piece}], the fragment over memory is "
+        f"[{layout}]{hint}"
+    )

@@ -1,0 +1,162 @@
+"""Fragments to shared memory, and transposed within the warp: `warp.stmatrix`, `warp.movmatrix`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, UnitAttr, i64
+from xdsl.ir import SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import MemoryWriteEffect, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from ..isa.moves import MOVMATRIX, StoreMatrix
+from .attributes import FragmentType, fragment_of, memory_of
+from .matrices import matrices, store_rows, verify_matrices
+from .memory import matrix_words, parse_matrix_words, verify_shared_matrix
+from .product import verify_target
+
+
+@irdl_op_definition
+class StmatrixOp(IRDLOperation):
+    """Writes a fragment to shared memory with `stmatrix`, `count` matrices at a time::
+
+        warp.stmatrix x4 %d, %Ds[%m, %n] : !warp.fragment<acc, ...>, memref<128x64xf16, #warp.swizzle<128>, 3>
+        warp.stmatrix x2 trans %d, %Ds[%n, %m] : ...
+
+    The words are those of `warp.ldmatrix`. With `trans`, elements of 16 bits move in 8x8 matrices and those of 8 bits
+    in matrices that are 8x16 in memory.
+
+    Source: PTX ISA 9.7.14.5.16.
+    """
+
+    name = "warp.stmatrix"
+
+    fragment = operand_def(FragmentType)
+    memory = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    count = prop_def(IntegerAttr)
+    trans = opt_prop_def(UnitAttr)
+    swapped = opt_prop_def(UnitAttr)
+
+    traits = traits_def(MemoryWriteEffect())
+    KEYWORDS: ClassVar = ("trans", "swapped")
+
+    def __init__(
+        self,
+        fragment: SSAValue,
+        memory: SSAValue,
+        indices: Sequence[SSAValue],
+        *,
+        count: int = 4,
+        trans: bool = False,
+        swapped: bool = False,
+    ):
+        super().__init__(
+            operands=[fragment, memory, list(indices)],
+            properties={
+                "count": IntegerAttr(count, i64),
+                "trans": UnitAttr() if trans else None,
+                "swapped": UnitAttr() if swapped else None,
+            },
+        )
+
+    def rows(self) -> tuple[StoreMatrix, ...]:
+        """The ISA's rows that may be used: `count` matrices or fewer, widest first."""
+        return store_rows(fragment_of(self.fragment).bits, self.trans is not None, self.count.value.data)
+
+    def verify_(self) -> None:
+        memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
+        verify_shared_matrix("stmatrix writes", memory, self.indices, fragment)
+        row = self.rows()[0]
+        verify_matrices(row, "takes", fragment, self.swapped is not None)
+        verify_target(self, row)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> StmatrixOp:
+        properties = parse_matrix_words(parser, cls.KEYWORDS)
+        position = parser.pos
+        fragment = parser.parse_unresolved_operand()
+        parser.parse_punctuation(",")
+        memory = parser.parse_unresolved_operand()
+        indices = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        fragment_type = parser.parse_type()
+        parser.parse_punctuation(",")
+        types = [fragment_type, parser.parse_type(), *(IndexType() for _ in indices)]
+        values = parser.resolve_operands([fragment, memory, *indices], types, position)
+        return cls.create(operands=values, properties=properties, attributes=attributes)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {' '.join(matrix_words(self, self.KEYWORDS))} ")
+        printer.print_ssa_value(self.fragment)
+        printer.print_string(", ")
+        printer.print_ssa_value(self.memory)
+        with printer.in_square_brackets():
+            printer.print_list(self.indices, printer.print_ssa_value)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_list((self.fragment.type, self.memory.type), printer.print_attribute)
+
+
+@irdl_op_definition
+class MovmatrixOp(IRDLOperation):
+    """The same matrix in another layout: each 8x8 block of 16-bit elements is transposed among the lanes::
+
+        %b = warp.movmatrix %c : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+                              to !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
+
+    Source: PTX ISA 9.7.14.5.17.
+    """
+
+    name = "warp.movmatrix"
+
+    input = operand_def(FragmentType)
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
+
+    def __init__(self, value: SSAValue, fragment: FragmentType):
+        super().__init__(operands=[value], result_types=[fragment])
+
+    def blocks(self) -> list[tuple[int, int]]:
+        """For each 8x8 block: the register of the operand that holds it, and that of the result.
+
+        Raises:
+            VerifyException: if one of the layouts does not consist of such blocks.
+        """
+        source, result = fragment_of(self.input), fragment_of(self.fragment)
+        before, after = MOVMATRIX.source, MOVMATRIX.layout
+        if source.layout.data.lane != before.lane:
+            before, after = after, before
+        held, wanted = matrices(source, False, before), matrices(result, False, after)
+        if held is None or wanted is None:
+            raise VerifyException(
+                f"{MOVMATRIX.spelling} moves 8x8 blocks between layouts [{MOVMATRIX.source}] and [{MOVMATRIX.layout}], "
+                f"got [{source.layout.data}] to [{result.layout.data}]"
+            )
+        place = {(m.row, m.column): m.registers[0] for m in held}
+        return [(place[m.row, m.column], m.registers[0]) for m in wanted]
+
+    def verify_(self) -> None:
+        source, result = fragment_of(self.input), fragment_of(self.fragment)
+        if source.bits != 16:
+            raise VerifyException(f"movmatrix moves elements of 16 bits, got {source.element.name}")
+        if (source.shape, source.element_type) != (result.shape, result.element_type):
+            raise VerifyException(f"expected only role and layout to change, got {source} to {result}")
+        self.blocks()
+        verify_target(self, MOVMATRIX)

@@ -1,0 +1,346 @@
+"""`warp.wmma.load`, `warp.wmma.store`, `warp.wmma.mma`: products of fragments that nobody can look into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import ClassVar, NamedTuple
+
+from xdsl.dialects.builtin import IndexType, MemRefType, StringAttr, UnitAttr
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from ..isa import wmma
+from ..isa.product import Shape
+from .attributes import SHARED_SPACE, Memory, memory_of, memory_space
+from .memory import verify_indices
+from .opaque import OpaqueType, opaque_of
+from .product import verify_target
+
+SPACES = {0: wmma.GLOBAL, SHARED_SPACE: wmma.SHARED}
+"""State spaces by the number of a memref's memory space."""
+
+
+# Memory
+
+
+def _verify_memory(what: str, memory: Memory, indices: Sequence[SSAValue], kind: OpaqueType, layout: str) -> None:
+    """Checks element type, memory space, stride and alignment (PTX ISA 9.7.14.4.2)."""
+    verify_indices("the memref", memory, indices)
+    if memory.element_type != kind.element_type:
+        raise VerifyException(
+            f"expected memory of the fragment's element type {kind.element_type}, got {memory.element_type}"
+        )
+    if memory_space(memory) not in SPACES:
+        raise VerifyException(f"{what} global or shared memory (memory space 0 or {SHARED_SPACE}), got {memory}")
+    stride, role = memory.get_shape()[-1], kind.role.data
+    least = wmma.default_stride(kind.product, role, layout)
+    if stride < least:
+        raise VerifyException(f"expected rows of at least {least} elements in memory, got {stride} in {memory}")
+    size = wmma.alignment(kind.product, role, kind.element)
+    if stride * kind.element.bits % (8 * size):
+        raise VerifyException(
+            f"expected each row of memory to start at a multiple of {size} bytes, the size of the fragment in a lane; "
+            f"rows of {memory} are {stride * kind.element.bits / 8:g} bytes"
+        )
+
+
+class _MemoryOp(IRDLOperation):
+    """What load and store share: `col` says that memory holds an accumulator by columns."""
+
+    col = opt_prop_def(UnitAttr)
+
+    def layout_of(self, kind: OpaqueType) -> str:
+        """How memory holds the matrix: "row", or "col" where the rows of the memref are its columns."""
+        return kind.layout.data or ("row" if self.col is None else "col")
+
+    def _verify_col(self, kind: OpaqueType) -> None:
+        if self.col is not None and kind.layout.data:
+            raise VerifyException(f"the type of {kind.role.data.upper()} says its layout; col is for accumulators")
+
+
+@irdl_op_definition
+class WmmaLoadOp(_MemoryOp):
+    """Reads a fragment whose first element lies at the indices; rows of memory are a stride apart, the memref's::
+
+        %a = warp.wmma.load %A[%m, %k] : memref<256x192xf16> -> !warp.opaque<a, m16n16k16, f16, row>
+        %c = warp.wmma.load col %C[%n, %m] : memref<320x256xf32> -> !warp.opaque<acc, m16n16k16, f32>
+
+    Where the layout is col, the rows of the memref are the columns of the matrix, and the indices name them first.
+
+    Source: PTX ISA 9.7.14.4.3.
+    """
+
+    name = "warp.wmma.load"
+
+    memory = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    fragment = result_def(OpaqueType)
+
+    traits = traits_def(MemoryReadEffect())
+
+    def __init__(self, memory: SSAValue, indices: Sequence[SSAValue], fragment: OpaqueType, *, col: bool = False):
+        super().__init__(
+            operands=[memory, list(indices)],
+            properties={"col": UnitAttr() if col else None},
+            result_types=[fragment],
+        )
+
+    @property
+    def row(self) -> wmma.WmmaLoad:
+        """The ISA's row of the instruction."""
+        kind = self.fragment.type
+        role = "c" if kind.role.data == "acc" else kind.role.data
+        space = SPACES[memory_space(memory_of(self.memory))]
+        return _loads()[role, self.layout_of(kind), kind.product, space, kind.element.name]
+
+    def verify_(self) -> None:
+        kind = self.fragment.type
+        self._verify_col(kind)
+        _verify_memory("wmma.load reads", memory_of(self.memory), self.indices, kind, self.layout_of(kind))
+        verify_target(self, self.row)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> WmmaLoadOp:
+        flags: dict[str, Attribute] = {"col": UnitAttr()} if parser.parse_optional_keyword("col") else {}
+        position = parser.pos
+        memory = parser.parse_unresolved_operand()
+        indices = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        types = [parser.parse_type(), *(IndexType() for _ in indices)]
+        parser.parse_punctuation("->")
+        fragment = parser.parse_type()
+        values = parser.resolve_operands([memory, *indices], types, position)
+        return cls.create(operands=values, properties=flags, attributes=attributes, result_types=[fragment])
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" " if self.col is None else " col ")
+        printer.print_ssa_value(self.memory)
+        with printer.in_square_brackets():
+            printer.print_list(self.indices, printer.print_ssa_value)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.memory.type)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.fragment.type)
+
+
+@irdl_op_definition
+class WmmaStoreOp(_MemoryOp):
+    """Writes an accumulator, as `warp.wmma.load` reads it::
+
+        warp.wmma.store %d, %C[%m, %n] : !warp.opaque<acc, m16n16k16, f32>, memref<256x320xf32>
+        warp.wmma.store col %d, %C[%n, %m] : ...
+
+    Source: PTX ISA 9.7.14.4.4.
+    """
+
+    name = "warp.wmma.store"
+
+    fragment = operand_def(OpaqueType)
+    memory = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+
+    traits = traits_def(MemoryWriteEffect())
+
+    def __init__(self, fragment: SSAValue, memory: SSAValue, indices: Sequence[SSAValue], *, col: bool = False):
+        super().__init__(
+            operands=[fragment, memory, list(indices)], properties={"col": UnitAttr() if col else None}
+        )  # fmt: skip
+
+    @property
+    def row(self) -> wmma.WmmaStore:
+        """The ISA's row of the instruction.
+
+        Raises:
+            VerifyException: for a fragment that is no accumulator.
+        """
+        kind = opaque_of(self.fragment)
+        if kind.role.data != "acc":
+            raise VerifyException(f"wmma.store writes accumulators, got {kind}")
+        space = SPACES[memory_space(memory_of(self.memory))]
+        return _stores()[self.layout_of(kind), kind.product, space, kind.element.name]
+
+    def verify_(self) -> None:
+        kind = opaque_of(self.fragment)
+        _verify_memory("wmma.store writes", memory_of(self.memory), self.indices, kind, self.layout_of(kind))
+        verify_target(self, self.row)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> WmmaStoreOp:
+        flags: dict[str, Attribute] = {"col": UnitAttr()} if parser.parse_optional_keyword("col") else {}
+        position = parser.pos
+        fragment = parser.parse_unresolved_operand()
+        parser.parse_punctuation(",")
+        memory = parser.parse_unresolved_operand()
+        indices = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        kind = parser.parse_type()
+        parser.parse_punctuation(",")
+        types = [kind, parser.parse_type(), *(IndexType() for _ in indices)]
+        values = parser.resolve_operands([fragment, memory, *indices], types, position)
+        return cls.create(operands=values, properties=flags, attributes=attributes)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" " if self.col is None else " col ")
+        printer.print_ssa_value(self.fragment)
+        printer.print_string(", ")
+        printer.print_ssa_value(self.memory)
+        with printer.in_square_brackets():
+            printer.print_list(self.indices, printer.print_ssa_value)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_list((self.fragment.type, self.memory.type), printer.print_attribute)
+
+
+@cache
+def _loads() -> Mapping[tuple[str, str, Shape, str, str], wmma.WmmaLoad]:
+    return {(r.role, r.layout, r.shape, r.space, r.type.name): r for r in wmma.load_rows()}
+
+
+@cache
+def _stores() -> Mapping[tuple[str, Shape, str, str], wmma.WmmaStore]:
+    return {(r.layout, r.shape, r.space, r.type.name): r for r in wmma.store_rows()}
+
+
+# Products
+
+
+class Key(NamedTuple):
+    """What tells the rows of `wmma.mma` apart. Element types are PTX's names."""
+
+    shape: str
+    a: str
+    b: str
+    c: str
+    d: str
+    a_layout: str
+    b_layout: str
+    satfinite: bool = False
+    rounding: str = ""
+    bit_op: str = ""
+
+    def __str__(self) -> str:
+        words = [self.shape, "satfinite" * self.satfinite, self.rounding, self.bit_op, self.a, self.a_layout, "x"]
+        words += [self.b, self.b_layout, "->", self.d, *([f"from {self.c}"] * (self.c != self.d))]
+        return " ".join(filter(None, words))
+
+
+@cache
+def _products() -> Mapping[Key, wmma.WmmaMma]:
+    return {
+        Key(str(r.shape), r.a.name, r.b.name, r.c.name, r.d.name, r.a_layout, r.b_layout, r.satfinite, r.rounding,
+            r.bit_op): r
+        for r in wmma.mma_rows()
+    }  # fmt: skip
+
+
+@irdl_op_definition
+class WmmaMmaOp(IRDLOperation):
+    """D = A * B + C on fragments of `wmma`, whose types say everything but the words; D has C's unless given::
+
+        %d = warp.wmma.mma %a, %b, %c : !warp.opaque<a, m16n16k16, f16, row>, !warp.opaque<b, ...>, !acc
+        %d = warp.wmma.mma satfinite %a, %b, %c : ...
+        %d = warp.wmma.mma %a, %b, %c : !a, !b, !half -> !float
+
+    The words: `satfinite`; the rounding of f64, `rn`, `rz`, `rm` or `rp`; the operation of b1, `xor` or `and`.
+
+    Source: PTX ISA 9.7.14.4.5.
+    """
+
+    name = "warp.wmma.mma"
+
+    a = operand_def(OpaqueType)
+    b = operand_def(OpaqueType)
+    c = operand_def(OpaqueType)
+    satfinite = opt_prop_def(UnitAttr)
+    rounding = opt_prop_def(StringAttr)
+    bit_op = opt_prop_def(StringAttr)
+    d = result_def(OpaqueType)
+
+    traits = traits_def(Pure())
+    WORDS: ClassVar = {"satfinite": "satfinite", **dict.fromkeys(("rn", "rz", "rm", "rp"), "rounding"),
+                       **dict.fromkeys(("xor", "and"), "bit_op")}  # fmt: skip
+
+    def __init__(self, a: SSAValue, b: SSAValue, c: SSAValue, *words: str, result: OpaqueType | None = None):
+        """`words` are those of the text; `result` is the type of D where it is not that of C."""
+        super().__init__(
+            operands=[a, b, c],
+            properties={self.WORDS[w]: UnitAttr() if w == "satfinite" else StringAttr(w) for w in words},
+            result_types=[c.type if result is None else result],
+        )
+
+    @property
+    def key(self) -> Key:
+        """What names the row."""
+        a, b, c, d = map(opaque_of, (self.a, self.b, self.c, self.d))
+        types = a.element.name, b.element.name, c.element.name, d.element.name
+        rounding, bit_op = ("" if p is None else p.data for p in (self.rounding, self.bit_op))
+        satfinite = self.satfinite is not None
+        return Key(a.shape.data, *types, a.layout.data, b.layout.data, satfinite, rounding, bit_op)
+
+    @property
+    def row(self) -> wmma.WmmaMma:
+        """The ISA's row of the instruction.
+
+        Raises:
+            VerifyException: if the ISA has no such instruction, naming the nearest that it has.
+        """
+        key, rows = self.key, _products()
+        if key not in rows:
+            near = sorted(rows, key=lambda k: sum(x != y for x, y in zip(k, key, strict=True)))
+            raise VerifyException(f"the ISA has no wmma.mma {key}; the nearest are {', '.join(map(str, near[:3]))}")
+        return rows[key]
+
+    def verify_(self) -> None:
+        kinds = [opaque_of(v) for v in (self.a, self.b, self.c, self.d)]
+        for name, role, kind in zip("ABCD", ("a", "b", "acc", "acc"), kinds, strict=True):
+            if kind.role.data != role:
+                raise VerifyException(f"expected {name} to be a fragment of role {role}, got {kind}")
+        if len({kind.shape.data for kind in kinds}) > 1:
+            raise VerifyException(
+                f"expected fragments of one shape, got {', '.join(kind.shape.data for kind in kinds)}"
+            )
+        verify_target(self, self.row)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> WmmaMmaOp:
+        properties: dict[str, Attribute] = {}
+        while (word := parser.parse_optional_keyword_in(tuple(cls.WORDS))) is not None:
+            properties[cls.WORDS[word]] = UnitAttr() if word == "satfinite" else StringAttr(word)
+        position = parser.pos
+        operands = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        if len(operands) != 3 or len(types) != 3:
+            parser.raise_error(f"expected 3 operands and 3 types, got {len(operands)} and {len(types)}", position)
+        result = parser.parse_type() if parser.parse_optional_punctuation("->") else types[2]
+        values = parser.resolve_operands(operands, types, position)
+        return cls.create(operands=values, properties=properties, attributes=attributes, result_types=[result])
+
+    def print(self, printer: Printer) -> None:
+        words = [*(["satfinite"] if self.satfinite is not None else [])]
+        words += [p.data for p in (self.rounding, self.bit_op) if p is not None]
+        printer.print_string(" ".join(["", *words, ""]))
+        printer.print_list(self.operands, printer.print_ssa_value)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_list(self.operand_types, printer.print_attribute)
+        if self.d.type != self.c.type:
+            printer.print_string(" -> ")
+            printer.print_attribute(self.d.type)
