@@ -31,6 +31,10 @@ lit: $(TESTABLE)
 pytest: $(TESTABLE)
 	$(BIN)/pytest -n $(JOBS)
 
+# every candidate spelling on every target: about ten minutes
+conformance: $(TESTABLE)
+	WARPLOOM_CONFORMANCE=full $(BIN)/pytest -n $(JOBS) -rP -k verdict test/conformance/test_isa_conformance.py
+
 $(BIN)/pip:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "$(PYTHON) is older than Python 3.11; pass PYTHON=")'
 	$(PYTHON) -m venv $(VENV)

@@ -65,17 +65,27 @@ class _Spellings(Mapping[str, Form]):
 BY_SPELLING: Mapping[str, Form] = _Spellings()
 
 
-_IN_ORDER = {*ELEMENT_TYPES, "row", "col"}
-"""Qualifiers whose meaning is their place among their like."""
+_IN_ORDER = (
+    frozenset(ELEMENT_TYPES),
+    frozenset(("row", "col")),
+    frozenset(("b8x16", "b6x16_p32", "b4x16_p64")),
+    frozenset(("xor", "and", "popc")),
+)
+"""Qualifiers that must keep their order among their like."""
 
-Key = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+_ORDERED = frozenset[str]().union(*_IN_ORDER)
+
+Key = tuple[tuple[str, ...], ...]
 
 
 def _key(spelling: str) -> Key:
     words = spelling.split(".")
-    types = tuple(w for w in words if w in ELEMENT_TYPES)
-    layouts = tuple(w for w in words if w in ("row", "col"))
-    return types, layouts, tuple(sorted(w for w in words if w not in _IN_ORDER))
+    lead = 3 if words[0] == "wmma" and words[1] != "mma" else 1
+    return (
+        tuple(words[:lead]),
+        *(tuple(w for w in words if w in alike) for alike in _IN_ORDER),
+        tuple(sorted(w for w in words[lead:] if w not in _ORDERED)),
+    )
 
 
 @cache
@@ -86,8 +96,9 @@ def _by_key(name: str) -> dict[Key, Form]:
 def find(opcode: str) -> Form | None:
     """The row of an opcode, whatever the order of its qualifiers.
 
-    The text gives one order. Assemblers take any, and published kernels use that: `ldmatrix.sync.aligned.x4.m8n8`.
-    Only the order among the types, and among `.row` and `.col`, says something.
+    The text gives one order. ptxas takes any, and published kernels use that: `ldmatrix.sync.aligned.x4.m8n8`. Only
+    types, layouts, formats and bit operations must keep theirs, each among their like, and what is loaded or stored
+    (`wmma.load.a`) comes first.
     """
     name = family(opcode)
     if name is None:

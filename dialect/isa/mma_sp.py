@@ -175,12 +175,12 @@ def _byte(a: ElementType, b: ElementType, acc: ElementType, ptx: Version, sm: in
 
 
 def _fp8() -> Iterator[MmaSparse]:
-    """9.7.14.6.3  e4m3 and e5m2 in every mix."""
+    """9.7.14.6.3  e4m3 and e5m2 in every mix; f16 sums only where `.kind::f8f6f4` has them too."""
     f16, f32 = _types("f16 f32")
     for a, b in product(_types("e4m3 e5m2"), repeat=2):
         yield _byte(a, b, f32, (8, 4), 89, ordered=False)
         yield _byte(a, b, f32, (8, 5), 89)
-        yield _byte(a, b, f16, (8, 7), 120)
+        yield _byte(a, b, f16, (8, 7), 120, only=SM_120)
 
 
 def _f8f6f4() -> Iterator[MmaSparse]:

@@ -1,0 +1,8 @@
+"""The modules that the tests here share are found next to them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,230 @@
+"""Every warp-level matrix instruction against ptxas: membership, targets, PTX versions, registers, order of qualifiers.
+
+`make test` assembles every legal spelling and a seeded sample of the others for each target, `make conformance` all of
+`candidates`. Our verdict is ptxas's but for `deviations`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import chain
+
+import pytest
+from assembler import CURRENT, PTXAS, accepted
+from candidates import Candidate, candidates
+from deviations import DEVIATIONS, explanation
+
+from warploom.dialect.isa import families
+from warploom.dialect.isa.form import SCALAR, VECTOR, Form, Operand
+from warploom.dialect.isa.mma import Mma
+from warploom.dialect.isa.mma_sp import MmaSparse
+from warploom.dialect.isa.targets import TARGETS, Target, Version
+
+pytestmark = pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed (extra: test)")
+
+FULL = os.environ.get("WARPLOOM_CONFORMANCE") == "full"
+SAMPLE = 1200
+SEED = 20251
+
+NAMES = (
+    "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_103a", "sm_110a",
+    "sm_120", "sm_120a", "sm_120f", "sm_121a",
+)  # fmt: skip
+each_target = pytest.mark.parametrize("target", [TARGETS[name] for name in NAMES], ids=str)
+
+VERSIONS: tuple[Version, ...] = (
+    *((6, n) for n in range(6)), *((7, n) for n in range(9)), *((8, n) for n in range(9)), (9, 0),
+)  # fmt: skip
+OLDEST: Version = (6, 3)
+"""The first PTX version that has sm_75, the lowest target of CUDA 13."""
+
+
+@cache
+def by_legality() -> tuple[tuple[tuple[Candidate, Form], ...], tuple[Candidate, ...]]:
+    """The candidates that are rows, with them, and the others."""
+    legal = tuple((c, row) for c in candidates() if (row := families.find(c.spelling)) is not None)
+    spellings = {c.spelling for c, _ in legal}
+    return legal, tuple(c for c in candidates() if c.spelling not in spellings)
+
+
+def chosen(target: Target) -> list[Candidate]:
+    """What is assembled for a target: all, or the legal ones and a sample of the others."""
+    if FULL:
+        return list(candidates())
+    legal, others = by_legality()
+    return [*(c for c, _ in legal), *random.Random(f"{SEED} {target}").sample(others, SAMPLE)]
+
+
+def ours(spelling: str, target: Target, version: Version = CURRENT) -> bool:
+    """Whether we take a spelling."""
+    row = families.find(spelling)
+    return row is not None and row.available(target, version) is None
+
+
+def taken(cases: Sequence[Candidate], target: Target, version: Version = CURRENT) -> set[str]:
+    """The spellings that ptxas takes."""
+    return {cases[n].spelling for n in accepted([c.statement for c in cases], target, version)}
+
+
+def test_there_are_candidates_far_past_the_legal_ones() -> None:
+    legal, others = by_legality()
+    assert len({c.spelling for c in candidates()}) > 200_000
+    assert {c.spelling for c, _ in legal} == set(families.BY_SPELLING)
+    assert len(others) > 100 * len(legal)
+
+
+@each_target
+def test_our_verdict_is_the_assemblers(target: Target) -> None:
+    cases = chosen(target)
+    theirs = taken(cases, target)
+    we_take_more = [c.spelling for c in cases if ours(c.spelling, target) and c.spelling not in theirs]
+    they_take_more = [c.spelling for c in cases if c.spelling in theirs and not ours(c.spelling, target)]
+    unexplained = [spelling for spelling in they_take_more if explanation(spelling, target) is None]
+    print(f"{target}: {len(cases)} candidates, ptxas takes {len(theirs)}, {len(they_take_more)} of them deviations")
+    assert not we_take_more
+    assert not unexplained
+
+
+@cache
+def deviant() -> frozenset[str]:
+    """The candidates that an entry speaks of, on whatever target."""
+    pattern = re.compile("|".join(f"(?:{d.pattern})" for d in DEVIATIONS))
+    return frozenset(c.spelling for c in candidates() if pattern.fullmatch(c.spelling))
+
+
+@each_target
+def test_each_deviation_is_real(target: Target) -> None:
+    """ptxas takes all that an entry says it takes, each spelling by one entry, and we take none of it."""
+    explained = [c for c in candidates() if c.spelling in deviant() and explanation(c.spelling, target)]
+    assert not [c.spelling for c in explained if ours(c.spelling, target)]
+    for deviation in DEVIATIONS:
+        found = [c for c in explained if deviation.explains(c.spelling, target)]
+        assert bool(found) == deviation.where(target), deviation.pattern
+        assert all(explanation(c.spelling, target) is deviation for c in found)
+    assert taken(explained, target) == {c.spelling for c in explained}
+
+
+def versions(target: Target) -> Iterator[tuple[Version, Candidate, Form]]:
+    """Each row that a target has, and since when."""
+    for candidate, row in by_legality()[0]:
+        since = row.since(target)
+        if since is not None:
+            yield since, candidate, row
+
+
+@each_target
+def test_rows_are_taken_from_their_first_version_on(target: Target) -> None:
+    groups: dict[Version, list[Candidate]] = defaultdict(list)
+    for since, candidate, _ in versions(target):
+        groups[max(since, OLDEST)].append(candidate)
+    for version, cases in groups.items():
+        assert all(ours(c.spelling, target, version) for c in cases)
+        assert sorted({c.spelling for c in cases} - taken(cases, target, version))[:10] == [], version
+
+
+@each_target
+def test_rows_are_refused_one_version_below(target: Target) -> None:
+    """By us always, naming the version; by ptxas where the target exists in that version."""
+    groups: dict[Version, list[Candidate]] = defaultdict(list)
+    for since, candidate, row in versions(target):
+        below = VERSIONS[VERSIONS.index(since) - 1]
+        assert row.available(target, below) == f"needs PTX {since[0]}.{since[1]}"
+        if below >= max(target.ptx, OLDEST):
+            groups[below].append(candidate)
+    for version, cases in groups.items():
+        assert not sorted(taken(cases, target, version))[:10], version
+
+
+def widened(operands: Sequence[Operand], number: int, by: int) -> list[Operand]:
+    """Operands of which one has more registers."""
+    return [replace(o, count=o.count + by) if i == number else o for i, o in enumerate(operands)]
+
+
+def text(operand: Operand) -> str:
+    """An operand in PTX."""
+    letter = {"f32": "f", "f64": "d", "s32": "s"}.get(operand.type, "r")
+    if operand.kind == VECTOR:
+        return "{" + ", ".join(f"%{letter}{i}" for i in range(operand.count)) + "}"
+    return {SCALAR: "%r39", "address": "[%p]", "constant": "0", "selector": "{%h0, %h1}"}[operand.kind]
+
+
+def statement(row: Form, operands: Iterable[Operand]) -> str:
+    return f"{row.spelling} {', '.join(map(text, operands))};"
+
+
+LATEST = TARGETS["sm_120a"]
+
+
+def test_ptxas_takes_the_operands_that_the_rows_list() -> None:
+    rows = [row for row in families.BY_SPELLING.values() if row.runs_on(LATEST)]
+    assert len(rows) == len(families.BY_SPELLING)
+    lines = [statement(row, row.operands) for row in rows]
+    plain = [statement(row, (o for o in row.operands if not o.optional)) for row in rows]
+    assert accepted(lines + plain, LATEST) == set(range(2 * len(rows)))
+
+
+UNCOUNTED = r"mma\.sync\.aligned\.m16n8k16\.row\.col\.(f16|f32)\.e[45]m[32]\.e[45]m[32]\.(f16|f32) .*"
+"""The forms of which ptxas takes two registers of B too, where 9.7.14.5.9 says "a single .b32 register"."""
+
+
+def test_ptxas_takes_no_other_register_counts() -> None:
+    lines = [
+        statement(row, widened(row.operands, number, by))
+        for row in families.BY_SPELLING.values()
+        for number, operand in enumerate(row.operands)
+        for by in (-1, 1)
+        if operand.kind == VECTOR and operand.count + by > 0
+    ]
+    others = {lines[n] for n in accepted(lines, LATEST, rounds=1)}
+    assert len(others) == 8
+    assert all(re.fullmatch(UNCOUNTED, line) for line in others)
+
+
+def shuffled(spelling: str, order: random.Random) -> str:
+    """The same qualifiers in another order, types and their like keeping theirs."""
+    words = spelling.split(".")
+    lead = 3 if words[1] in ("load", "store") else 2 if words[0] == "wmma" or words[1].startswith("sp") else 1
+    rest = words[lead:]
+    alike = (
+        ("f16 bf16 tf32 f32 f64 e4m3 e5m2 e3m2 e2m3 e2m1 ue8m0 ue4m3 s32 s8 u8 s4 u4 b1", "types"),
+        ("row col", "layouts"),
+        ("b8x16 b6x16_p32 b4x16_p64", "formats"),
+        ("xor and popc", "operations"),
+    )
+    group = {word: name for names, name in alike for word in names.split()}
+    queues = {name: iter([w for w in rest if group.get(w) == name]) for _, name in alike}
+    mixed = order.sample(rest, len(rest))
+    return ".".join(chain(words[:lead], (next(queues[group[w]]) if w in group else w for w in mixed)))
+
+
+def test_qualifiers_may_come_in_any_order() -> None:
+    order = random.Random(SEED)
+    legal = by_legality()[0]
+    spellings = [shuffled(c.spelling, order) for c, _ in legal]
+    assert all(families.find(s) is row for s, (_, row) in zip(spellings, legal, strict=True))
+    lines = [f"{s} {c.operands};" for s, (c, _) in zip(spellings, legal, strict=True)]
+    assert accepted(lines, LATEST) == set(range(len(lines)))
+
+
+def with_selectors(row: Mma | MmaSparse, a: tuple[int, int], b: tuple[int, int], f: int = 0) -> str:
+    """A product with constant selectors."""
+    selectors = {"selector_a": f"{{{a[0]}, {a[1]}}}", "selector_b": f"{{{b[0]}, {b[1]}}}", "f": str(f)}
+    return f"{row.spelling} {', '.join(selectors.get(o.name) or text(o) for o in row.operands)};"
+
+
+def test_ptxas_takes_the_selectors_that_the_rows_name() -> None:
+    lines: list[str] = []
+    for row in families.BY_SPELLING.values():
+        if isinstance(row, MmaSparse):
+            lines += [with_selectors(row, (0, 0), (0, 0), f) for f in row.selectors]
+        if isinstance(row, Mma | MmaSparse) and row.scale:
+            ids, a, b = row.scale.byte_ids, row.scale.thread_ids("a"), row.scale.thread_ids("b")
+            lines += [with_selectors(row, (byte, thread), (ids[0], b[0])) for byte in ids for thread in a]
+            lines += [with_selectors(row, (ids[0], a[0]), (byte, thread)) for byte in ids for thread in b]
+    assert accepted(lines, LATEST) == set(range(len(lines)))
