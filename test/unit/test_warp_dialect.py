@@ -162,7 +162,8 @@ def test_mma_runs_where_its_row_does(row: Mma, name: str) -> None:
 
 
 def test_mma_of_what_is_no_fragment() -> None:
-    op = MmaOp(Shape(16, 8, 16), *(value(Float32Type()) for _ in "abc"))
+    a, b, c = (value(Float32Type()) for _ in "abc")
+    op = MmaOp(Shape(16, 8, 16), a, b, c)
     with pytest.raises(VerifyException):
         op.verify()
 

@@ -406,7 +406,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: ptx.inst: max.f16x2: needs sm_80 or later, the module's target is sm_75
+// CHECK: error: max of f16 takes max.f16x2, which needs sm_80 or later; the target is sm_75
 builtin.module attributes {warp.target = #warp.target<sm_75>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x8xf16>) -> (), kernel}> ({
@@ -422,7 +422,7 @@ builtin.module attributes {warp.target = #warp.target<sm_75>} {
 
 // -----
 
-// CHECK: error: ptx.inst: add.rn.bf16x2: needs sm_90 or later, the module's target is sm_80
+// CHECK: error: add of bf16 takes add.rn.bf16x2, which needs sm_90 or later; the target is sm_80
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x8xbf16>) -> (), kernel}> ({
@@ -438,7 +438,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 
 // -----
 
-// CHECK: error: ptx.inst: cvt.rn.bf16.f32: needs sm_80 or later, the module's target is sm_75
+// CHECK: error: conversion to bf16 takes cvt.rn.bf16.f32, which needs sm_80 or later; the target is sm_75
 builtin.module attributes {warp.target = #warp.target<sm_75>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x8xf32>, memref<16x8xbf16>) -> (), kernel}> ({
