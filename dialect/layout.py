@@ -143,9 +143,7 @@ class Layout:
         for axis, value in coordinates.items():
             if axis not in AXES or not 0 <= value < self.extent(axis):
                 name, extent = AXES.get(axis, f"axis '{axis}'"), self.extent(axis)
-                raise ValueError(
-                    f"expected the {name} to be from 0 to {extent - 1} in the layout '{self}', got {value}"
-                )
+                raise ValueError(f"expected the {name} to be from 0 to {extent - 1} in layout '{self}', got {value}")
         lane, element = (
             sum((coordinates.get(bit.axis, 0) >> bit.number & 1) << i for i, bit in enumerate(bits))
             for bits in (self.lane, self.element)
