@@ -33,7 +33,7 @@ ASYNC_VERSION: Version = (7, 0)
 
 
 def ptx_version(target: Target) -> Version:
-    """The oldest PTX version with the target and every instruction that is emitted for it."""
+    """The oldest PTX version with the target and every instruction that plain kernels have on it."""
     return max(target.ptx, ASYNC_VERSION if target.sm >= ASYNC_SM else OLDEST_VERSION)
 
 
@@ -49,7 +49,8 @@ def _check_launches(kernel: gpu.FuncOp, symbol: SymbolRefAttr, needed: int) -> N
             )
 
 
-def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> ptx.FuncOp:
+def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tuple[ptx.FuncOp, Version]:
+    """The function, and the PTX version that its instructions need."""
     name = kernel.sym_name.data
     if not PTX_NAME.fullmatch(name):
         fail(kernel, f"'{name}' cannot be the name of a kernel in PTX; letters, digits, _ and $ can")
@@ -67,7 +68,7 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> ptx
     func.location = kernel.location
     if (schedule := kernel.attributes.get(ScheduleAttr.name)) is not None:
         func.attributes[ScheduleAttr.name] = schedule
-    return func
+    return func, lowering.emitter.version
 
 
 def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
@@ -78,14 +79,18 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
         fail(module, f"{target} has no ldmatrix; sm_75 and later have it")
     name = module.sym_name.data
     functions: list[Operation] = []
+    version = ptx_version(target)
     shared = fresh_name(SHARED_SYMBOL, {op.sym_name.data for op in module.body.block.ops if isinstance(op, gpu.FuncOp)})
     for op in module.body.block.ops:
         if not isinstance(op, gpu.FuncOp):
             fail(op, f"expected gpu.func in a module of kernels, got {op.name}")
-        functions.append(_kernel(op, target, name, shared))
+        function, needed = _kernel(op, target, name, shared)
+        functions.append(function)
+        version = max(version, needed)
     tiles = Variable("shared", "b8", shared, count=0, align=SHARED_ALIGNMENT, linking="extern")
-    major, minor = ptx_version(target)
-    return ptx.ModuleOp(name, [ptx.VarOp(tiles), *functions], version=f"{major}.{minor}", target=target.name)
+    return ptx.ModuleOp(
+        name, [ptx.VarOp(tiles), *functions], version="{}.{}".format(*version), target=target.name
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from enum import auto
 
-from xdsl.dialects.builtin import FloatAttr
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
+    base,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
@@ -50,13 +51,13 @@ class ConstantOp(IRDLOperation):
 
     name = "warp.constant"
 
-    value = prop_def(FloatAttr)
+    value = prop_def(base(FloatAttr) | base(IntegerAttr))
     fragment = result_def(FragmentType)
 
     traits = traits_def(Pure(), ConstantLike())
     assembly_format = "$value attr-dict `:` type($fragment)"
 
-    def __init__(self, value: FloatAttr, fragment: FragmentType):
+    def __init__(self, value: FloatAttr | IntegerAttr, fragment: FragmentType):
         super().__init__(properties={"value": value}, result_types=[fragment])
 
     def verify_(self) -> None:

@@ -15,10 +15,11 @@ from typing import NamedTuple, TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 
+from ...dialect.isa.targets import Version
 from ...dialect.ptx.instruction import InstOp
 from ...dialect.ptx.ops import CommentOp, LabelOp, RegOp
 
-PREFIXES = {"pred": "%p", "b16": "%h", "b32": "%r", "f32": "%f", "b64": "%rd"}
+PREFIXES = {"pred": "%p", "b16": "%h", "b32": "%r", "f32": "%f", "f64": "%d", "b64": "%rd"}
 """How registers of each type are called in the text."""
 
 
@@ -69,6 +70,12 @@ class Emitter:
     def __init__(self) -> None:
         self._levels = [Level()]
         self._labels = 0
+        self.version: Version = (1, 0)
+        """The oldest PTX version with all the instructions that said what they need."""
+
+    def require(self, version: Version | None) -> None:
+        """Notes that an instruction needs a PTX version; None, of one the target does not have, needs none."""
+        self.version = max(self.version, version or self.version)
 
     @property
     def level(self) -> int:

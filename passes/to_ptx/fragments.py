@@ -1,19 +1,22 @@
 """Fragments in registers: constants, arithmetic, conversion, products.
 
-A fragment is a list of registers per lane: one `.f32` for each f32 element, one `.b32` for each pair of
-16-bit elements, the lower in the low half; base tile after base tile, row by row of tiles.
+A fragment is a list of registers per lane: one `.f32` for each f32 element, one `.f64` for each of f64, one `.b32` for
+each pair of 16-bit elements, the first in the low half, or for as many others as fill it; base tile after base tile,
+row by row of tiles.
 """
 
 from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from ...dialect.isa.targets import Target
 from ...dialect.isa.types import ElementType
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elementwise import Kind
-from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.product import ProductOp
 from .emitter import Emitter, Register
 
 Fragment = list[Register]
@@ -24,16 +27,25 @@ PAIRED = "x2"
 
 def register_type(element: ElementType) -> str:
     """The PTX type of the registers that hold elements of this type in a fragment."""
-    return "f32" if element.name == "f32" else "b32"
+    return element.name if element.name in ("f32", "f64") else "b32"
 
 
-def per_register(element: ElementType) -> int:
-    return 32 // element.bits
+def per_register(type: FragmentType) -> int:
+    """How many elements of a fragment one register holds."""
+    return max(1, 32 // type.bits)
 
 
 def vector(count: int) -> str:
     """The operand form of `count` registers in braces."""
     return "{" + ", ".join("?" * count) + "}"
+
+
+class Extra(NamedTuple):
+    """What a product takes after A, B and C: a word for each base tile of A or of B, and how it is spelled."""
+
+    form: str
+    registers: Fragment
+    of_b: bool = False
 
 
 class Fragments:
@@ -47,34 +59,42 @@ class Fragments:
         return self.emitter.registers(register_type(type.element), type.registers)
 
     def constant(self, type: FragmentType, value: float) -> Fragment:
-        registers = self.fresh(type)
-        opcode, text = (
-            ("mov.f32", _f32(value)) if type.element.name == "f32" else ("mov.b32", _pair(value, type.element))
-        )
+        registers, text = self.fresh(type), literal(type, value)
         for register in registers:
-            self.emitter.emit(opcode, f"?, {text}", register)
+            self.emitter.emit(f"mov.{register.type}", f"?, {text}", register)
         return registers
 
     def copy(self, source: Fragment, into: Fragment) -> None:
         for a, b in zip(source, into, strict=True):
             if a is not b:
-                self.emitter.emit("mov.f32" if b.type == "f32" else "mov.b32", "?, ?", b, a)
+                self.emitter.emit(f"mov.{b.type}", "?, ?", b, a)
 
-    def multiply(self, op: MmaOp, a: Fragment, b: Fragment, accumulators: Fragment) -> None:
-        """Adds A * B to the accumulators in place, one instruction for each triple of base tiles."""
+    def multiply(
+        self, op: ProductOp, a: Fragment, b: Fragment, c: Fragment, d: Fragment, extras: Sequence[Extra] = ()
+    ) -> None:
+        """D = A * B + C, one instruction for each triple of base tiles; D and C may be the same registers."""
         row = op.row
         type_a, type_b, _ = op.fragments
         (down, deep), (_, across) = type_a.tiles, type_b.tiles
-        na, nb, nc = (row.registers(role) for role in "abc")
-        form = ", ".join(vector(n) for n in (nc, na, nb, nc))
+        na, nb, nc, nd = (row.registers(role) for role in "abcd")
+        form = ", ".join((*(vector(n) for n in (nd, na, nb, nc)), *(extra.form for extra in extras)))
+        self.emitter.require(row.since(self.target))
         for k in range(deep):
+            source, n = (c, nc) if k == 0 else (d, nd)
             for i in range(down):
                 first = (i * deep + k) * na
                 # Going back and forth lets the next instruction reuse the B fragment of the last one.
                 for j in range(across) if i % 2 == 0 else reversed(range(across)):
-                    c = accumulators[(i * across + j) * nc :][:nc]
-                    second = (k * across + j) * nb
-                    self.emitter.emit(row.spelling, form, *c, *a[first : first + na], *b[second : second + nb], *c)
+                    tile, second = i * across + j, (k * across + j) * nb
+                    self.emitter.emit(
+                        row.spelling,
+                        form,
+                        *d[tile * nd :][:nd],
+                        *a[first : first + na],
+                        *b[second : second + nb],
+                        *source[tile * n :][:n],
+                        *(extra.registers[k * across + j if extra.of_b else i * deep + k] for extra in extras),
+                    )
 
     def narrowing(self, element: ElementType) -> str:
         """The instruction that rounds f32 to a 16-bit type on this target: of two numbers at once from sm_80 on."""
@@ -137,14 +157,45 @@ def elementwise_opcode(kind: Kind, element: ElementType) -> str:
     return f"{kind}.{rounded}{type}"
 
 
-def _f32(value: float) -> str:
-    return f"0f{_bits(value, '<f', '<I'):08X}"
+def literal(type: FragmentType, value: float) -> str:
+    """A register full of one value, as a literal."""
+    element, bits = type.element, _element_bits(type, value)
+    if element.name == "f32":
+        return f"0f{bits:08X}"
+    if element.name == "f64":
+        return f"0d{bits:016X}"
+    repeated = sum(bits << place for place in range(0, 32, type.bits))
+    return f"0x{repeated:08X}"
 
 
-def _pair(value: float, element: ElementType) -> str:
-    """Two 16-bit copies of a value in a 32-bit literal, rounded to nearest even."""
-    bits = _bits(value, "<e", "<H") if element.name == "f16" else _bits(_as_bf16(value), "<f", "<I") >> 16
-    return f"0x{bits:04X}{bits:04X}"
+NARROW = {
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+    "e3m2": "float6_e3m2fn",
+    "e2m3": "float6_e2m3fn",
+    "e2m1": "float4_e2m1fn",
+    "ue8m0": "float8_e8m0fnu",
+}
+"""What `ml_dtypes` calls the narrow floating-point types."""
+
+
+def _element_bits(type: FragmentType, value: float) -> int:
+    """The bits of one element where it lies in a register, rounded to nearest even."""
+    element = type.element
+    if not element.is_float:
+        return int(value) & ((1 << element.bits) - 1)
+    if element.name in NARROW:
+        import ml_dtypes
+        import numpy as np
+
+        stored = np.array([value], getattr(ml_dtypes, NARROW[element.name])).view(np.uint8)
+        # PTX ISA 9.7.14.5.14: e2m1 lies in the middle of its byte.
+        return int(stored[0]) << (2 if element.bits == 4 and type.bits == 8 else 0)
+    if element.name in ("f16", "f64"):
+        return _bits(value, *{"f16": ("<e", "<H"), "f64": ("<d", "<Q")}[element.name])
+    if element.name == "bf16":
+        return _bits(_as_bf16(value), "<f", "<I") >> 16
+    return _bits(value, "<f", "<I")
 
 
 def _bits(value: float, format: str, word: str) -> int:

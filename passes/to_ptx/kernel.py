@@ -7,9 +7,10 @@ from typing import TypeVar
 
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.dialects.builtin import IntegerAttr, MemRefType
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialect.isa.targets import KIB, Target
+from ...dialect.isa.types import ElementType
 from ...dialect.ptx.instructions import find
 from ...dialect.schedule import SHARED_ALIGNMENT
 from ...dialect.warp.attributes import (
@@ -23,16 +24,17 @@ from ...dialect.warp.attributes import (
 )
 from ...dialect.warp.copy import CommitOp, CopyOp, WaitOp
 from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp
-from ...dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp, bounds
-from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.memory import LoadOp, StoreOp, bounds
+from ...dialect.warp.opaque import OpaqueType
 from ..diagnostics import fail
 from ..product import GLOBAL_SPACE, is_contiguous
-from .addressing import CHUNK, Addressing, GlobalMatrix, SharedTile
+from .addressing import Addressing, GlobalMatrix, SharedTile
 from .copies import ASYNC_SM, TileCopies
 from .emitter import Emitter, Register, Value
-from .fragments import Fragment, Fragments, elementwise_opcode
+from .fragments import Fragment, Fragments, elementwise_opcode, per_register, register_type
 from .loops import Loops, carried_into, only_use_is_here
-from .memory import GlobalFragments, MatrixLoads
+from .matrix_ops import HANDLERS
+from .memory import GlobalFragments, MatrixMoves, side_by_side
 from .scalars import Scalars
 
 INDEX_LIMIT = 1 << 31
@@ -57,7 +59,7 @@ class KernelLowering:
         self.fragments = Fragments(self.emitter, target)
         self.loops = Loops(self.emitter, self.scalars)
         self.globals = GlobalFragments(self.emitter, self.scalars, self.addressing, self.lane)
-        self.matrices = MatrixLoads(self.emitter, self.scalars, self.addressing, self.lane)
+        self.matrices = MatrixMoves(self.emitter, self.scalars, self.addressing, target, self.lane)
         self.copies = TileCopies(self.emitter, self.scalars, self.addressing, target, self.thread, self.threads)
         self.values: dict[SSAValue, KernelValue] = {}
         self.shared_bytes = 0
@@ -128,11 +130,14 @@ class KernelLowering:
         found = self.values[value]
         return found if isinstance(found, (Register, bool)) else bool(found)
 
-    def matrix(self, op: Operation, value: SSAValue) -> GlobalMatrix:
+    def matrix(self, op: Operation, value: SSAValue, *, bits: bool = False) -> GlobalMatrix:
+        """An argument; its elements may be of less than a byte only if `bits`."""
         found = self.values[value]
         if not isinstance(found, GlobalMatrix):
             fail(op, f"expected memory that is an argument of the kernel, got {value.type}; fragments come from "
                  "shared memory by warp.ldmatrix")  # fmt: skip
+        if not bits and found.element_bytes == 0:
+            fail(op, f"{op.name} moves whole bytes, got {value.type}; warp.load_words moves packed elements")
         return found
 
     def tile(self, op: Operation, value: SSAValue) -> SharedTile:
@@ -143,13 +148,16 @@ class KernelLowering:
 
     def result(self, value: SSAValue) -> Fragment:
         """Registers for a new fragment: those of the loop variable it becomes in the next turn, if they are free."""
-        kind = value.type
-        if not isinstance(kind, FragmentType):
-            return []
         carried = carried_into(value)
         if carried is not None and isinstance(held := self.values.get(carried), list):
             return held
-        return self.fragments.fresh(kind)
+        return self.fresh(value.type)
+
+    def fresh(self, kind: Attribute) -> Fragment:
+        """Registers for a value of a type; none for what is no fragment."""
+        if isinstance(kind, OpaqueType):
+            return self.emitter.registers(register_type(kind.element), kind.registers)
+        return self.fragments.fresh(kind) if isinstance(kind, FragmentType) else []
 
     # Operations
 
@@ -161,6 +169,8 @@ class KernelLowering:
             fail(op, f"expected a shared-memory tile of 2 dimensions, or 3 with stages, got {kind}")
         *stages, rows, columns = shape
         size = element.bits // 8
+        if size == 0:
+            fail(op, f"expected elements of whole bytes in shared memory, got {kind}")
         swizzle = kind.layout.data if isinstance(kind.layout, SwizzleAttr) else 16
         if columns * size % swizzle:
             fail(op, f"expected lines of whole {swizzle}-byte panels, got {columns * size} bytes in {kind}")
@@ -213,14 +223,22 @@ class KernelLowering:
     def elementwise(self, op: ElementwiseOp) -> None:
         inputs = [self.fragment(v) for v in op.inputs]
         kind, element = op.kind.data, op.fragment.type.element
+        self._computes(op, element)
         self._require(op, elementwise_opcode(kind, element), f"{kind} of {element.name}")
         self.values[op.fragment] = self.fragments.elementwise(kind, op.fragment.type, inputs)
 
     def convert(self, op: ConvertOp) -> None:
         source, to = self.fragment(op.input), op.fragment.type
+        self._computes(op, to.element)
+        self._computes(op, fragment_of(op.input).element)
         if to.element.bits == 16:
             self._require(op, self.fragments.narrowing(to.element), f"conversion to {to.element.name}")
         self.values[op.fragment] = self.fragments.convert(source, fragment_of(op.input), to)
+
+    @staticmethod
+    def _computes(op: Operation, element: ElementType) -> None:
+        if element.name not in ("f16", "bf16", "f32"):
+            fail(op, f"{op.name} is lowered for f16, bf16 and f32, got {element.name}")
 
     def _require(self, op: Operation, opcode: str, what: str) -> None:
         """Refuses an operation whose instruction the target does not have."""
@@ -228,40 +246,26 @@ class KernelLowering:
         if lowest > self.target.sm:
             fail(op, f"{what} takes {opcode}, which needs sm_{lowest} or later; the target is {self.target}")
 
-    def mma(self, op: MmaOp) -> None:
-        accumulators = self.fragment(op.c)
-        if not only_use_is_here(op.c, op):
-            fresh = self.fragments.fresh(op.d.type)
-            self.fragments.copy(accumulators, fresh)
-            accumulators = fresh
-        a, _, c = op.fragments
-        self.emitter.comment(f"multiply {c.shape[0]}x{c.shape[1]}x{a.shape[1]} with {op.row.shape}")
-        self.fragments.multiply(op, self.fragment(op.a), self.fragment(op.b), accumulators)
-        self.values[op.d] = accumulators
-
-    def ldmatrix(self, op: LdmatrixOp) -> None:
-        kind, tile = op.fragment.type, self.tile(op, op.memory)
-        indices = self.indices(op.indices)
-        stage, row, column = indices if len(indices) == 3 else (0, *indices)
-        if isinstance(column, int) and column * tile.element_bytes % CHUNK:
-            fail(op, f"ldmatrix reads rows of {CHUNK} bytes from multiples of {CHUNK} bytes, got column {column}")
-        into = self.result(op.fragment)
-        self.emitter.comment(f"load fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]}")
-        self.matrices.load(op.rows(), kind, op.swapped is not None, tile, (stage, row, column), into)
-        self.values[op.fragment] = into
-
     def load(self, op: LoadOp) -> None:
         matrix = self.matrix(op, op.memory)
         row, column = self.indices(op.indices)
         kind, into = op.fragment.type, self.result(op.fragment)
+        self._whole_registers(op, kind)
         self.globals.load(kind, matrix, (row, column), bounds(op.in_bounds), into)
         self.values[op.fragment] = into
 
     def store(self, op: StoreOp) -> None:
         kind, matrix = fragment_of(op.fragment), self.matrix(op, op.memory)
         row, column = self.indices(op.indices)
+        self._whole_registers(op, kind)
         self.emitter.comment(f"store fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]}")
         self.globals.store(kind, matrix, (row, column), bounds(op.in_bounds), self.fragment(op.fragment))
+
+    def _whole_registers(self, op: Operation, kind: FragmentType) -> None:
+        """Refuses fragments of bytes whose registers hold what does not lie side by side in memory."""
+        if kind.bits < 16 and side_by_side(kind.layout.data) < per_register(kind):
+            fail(op, f"{op.name} moves {per_register(kind)} neighbours of {kind.element.name} at once; those "
+                 f"of layout [{kind.layout.data}] are not: use warp.ldmatrix or warp.load_words")  # fmt: skip
 
     def copy(self, op: CopyOp) -> None:
         source = self.matrix(op, op.source)
@@ -308,7 +312,7 @@ class KernelLowering:
         """The initial value; of a fragment, registers that the loop may overwrite."""
         held = self._yielded(value)
         if isinstance(held, list) and not only_use_is_here(value, loop):
-            fresh = self.fragments.fresh(fragment_of(value))
+            fresh = self.fresh(value.type)
             self.fragments.copy(held, fresh)
             return fresh
         return held
@@ -373,15 +377,13 @@ def _handlers() -> dict[type[Operation], Callable[[KernelLowering, Operation], N
     add(ConstantOp, L.splat)
     add(ElementwiseOp, L.elementwise)
     add(ConvertOp, L.convert)
-    add(MmaOp, L.mma)
-    add(LdmatrixOp, L.ldmatrix)
     add(LoadOp, L.load)
     add(StoreOp, L.store)
     add(CopyOp, L.copy)
     add(CommitOp, L.commit)
     add(WaitOp, L.wait)
     add(scf.ForOp, L.loop)
-    return table
+    return table | dict(HANDLERS)
 
 
 _HANDLERS = _handlers()

@@ -1,13 +1,15 @@
-"""Fragments from and to memory: `warp.load`, `warp.store`, `warp.ldmatrix`."""
+"""Fragments from and to memory: `warp.load`, `warp.store`, `warp.ldmatrix`, `warp.stmatrix`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...dialect.isa.moves import LoadMatrix
-from ...dialect.layout import Layout
+from ...dialect.isa.targets import Target
+from ...dialect.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType
+from ...dialect.warp.matrices import Matrix, MatrixRow, matrices, unit
 from .addressing import Addressing, GlobalMatrix, Position, SharedTile
 from .emitter import Emitter, Register, Value, common_divisor
 from .fragments import Fragment, per_register, register_type, vector
@@ -34,35 +36,36 @@ class GlobalFragments:
     ) -> Iterator[Access]:
         """The groups of elements of a lane that lie side by side in a row, with their addresses."""
         layout, size = type.layout.data, matrix.element_bytes
-        row, column = self.addressing.lane_position(layout, self.lane)
-        together = self._together(type, matrix, column, at_[1])
+        row, along = self.addressing.lane_position(layout, self.lane)
+        together = self._together(type, matrix, along, at_[1])
         for number, (i, j) in enumerate(_offsets(type, together)):
             address = self.scalars.address(
                 matrix.base, [(row, matrix.row_bytes), (at_[0], matrix.row_bytes), (i, matrix.row_bytes),
-                              (column, size), (at_[1], size), (j, size)]
+                              (along, size), (at_[1], size), (j, size)]
             )  # fmt: skip
             rows_inside = in_bounds[0] or self.addressing.inside(Position.of(row, at_[0], i), layout.rows, matrix.rows)
             # Elements move together only where rows hold whole groups, so one predicate serves the group.
             columns_inside = in_bounds[1] or self.addressing.inside(
-                Position.of(column, at_[1], j), layout.columns, matrix.columns
+                Position.of(along, at_[1], j), layout.columns, matrix.columns
             )
             yield Access(number, address, self.scalars.both(rows_inside, columns_inside))
 
     def _together(self, type: FragmentType, matrix: GlobalMatrix, column: Value, program: Value) -> int:
-        """Elements that one access takes: the pair that a lane holds side by side, if it is aligned."""
-        if type.layout.data.element[:1] != Layout.parse("c1 c2 r0 r1 r2 | c0").element:
+        """Elements that one access takes: those of a register, or two wide ones, if they lie side by side, aligned."""
+        wanted = max(2, per_register(type))
+        if side_by_side(type.layout.data) < wanted:
             return 1
-        aligned = common_divisor((column, program)) % 2 == 0
-        return 2 if aligned and matrix.widest_access() >= 2 * matrix.element_bytes else 1
+        aligned = common_divisor((column, program)) % wanted == 0
+        return wanted if aligned and matrix.widest_access() >= wanted * matrix.element_bytes else 1
 
     def load(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value],
              in_bounds: tuple[bool, bool], into: Fragment) -> None:  # fmt: skip
         """Reads a fragment; elements outside the matrix are zero."""
         accesses = list(self.accesses(type, matrix, at_, in_bounds))
-        if register_type(type.element) == "f32":
+        if per_register(type) == 1:
             together = len(into) // len(accesses)
             for access in accesses:
-                self._load(into[access.register * together :][:together], access, "f32")
+                self._load(into[access.register * together :][:together], access, register_type(type.element))
         elif len(accesses) == len(into):
             for access in accesses:
                 self._load([into[access.register]], access, "b32")
@@ -80,7 +83,7 @@ class GlobalFragments:
         base, offset = access.address
         for register in registers:
             if access.inside is not True:
-                zero = "0f00000000" if type == "f32" else "0"
+                zero = {"f32": "0f00000000", "f64": "0d0000000000000000"}.get(type, "0")
                 self.emitter.emit(f"mov.{type}", f"?, {zero}", register)
         for guard, opcode, form, moved in _moves("ld.global", registers, access, type):
             self.emitter.emit(opcode, f"{form}, {at('?', offset)}", *moved, base, guard=guard)
@@ -90,7 +93,7 @@ class GlobalFragments:
         """Writes a fragment; elements outside the matrix are dropped."""
         accesses = list(self.accesses(type, matrix, at_, in_bounds))
         kind = register_type(type.element)
-        if kind == "b32" and len(accesses) != len(source):
+        if per_register(type) > 1 and len(accesses) != len(source):
             source, kind = self._halves(source), "b16"
         together = len(source) // len(accesses)
         for access in accesses:
@@ -134,38 +137,61 @@ def _offsets(type: FragmentType, together: int) -> Iterator[tuple[int, int]]:
                 yield row + i * layout.rows, column + j * layout.columns
 
 
-class MatrixLoads:
-    """Loads fragments from shared memory with `ldmatrix`."""
+def side_by_side(layout: Layout) -> int:
+    """How many elements that follow each other in a lane follow each other in a row."""
+    count = 0
+    while count < len(layout.element) and layout.element[count] == column(count):
+        count += 1
+    return 1 << count
 
-    def __init__(self, emitter: Emitter, scalars: Scalars, addressing: Addressing, lane: Register) -> None:
-        self.emitter, self.scalars, self.addressing, self.lane = emitter, scalars, addressing, lane
 
-    def load(self, rows: tuple[LoadMatrix, ...], type: FragmentType, swapped: bool, tile: SharedTile,
-             at_: tuple[Value, Value, Value], into: Fragment) -> None:  # fmt: skip
-        """Fills a fragment whose first element lies at (stage, row, column) of a tile."""
-        matrices = [(c, r) if swapped else (r, c) for r, c in _offsets(type, per_register(type.element))]
+class MatrixMoves:
+    """Moves fragments from and to shared memory with `ldmatrix` and `stmatrix`."""
+
+    def __init__(
+        self, emitter: Emitter, scalars: Scalars, addressing: Addressing, target: Target, lane: Register
+    ) -> None:
+        self.emitter, self.scalars, self.addressing, self.target = emitter, scalars, addressing, target
+        self.lane = lane
+
+    def move(
+        self,
+        rows: Sequence[MatrixRow],
+        type: FragmentType,
+        swapped: bool,
+        tile: SharedTile,
+        at_: tuple[Value, Value, Value],
+        registers: Fragment,
+    ) -> None:
+        """Loads or stores a fragment whose first element lies at (stage, row, column) of a tile."""
+        found = matrices(type, swapped, unit(rows[0], type.bits)) or []
         start = 0
-        while start < len(matrices):
-            row = next(r for r in rows if _fits(matrices[start : start + r.count], r.count))
-            self._load(row, matrices[start : start + row.count], tile, at_, into[start : start + row.count])
+        while start < len(found):
+            row = next(r for r in rows if _fits(found[start : start + r.count], r.count))
+            together = found[start : start + row.count]
+            held = [registers[number] for matrix in together for number in matrix.registers]
+            self._move(row, unit(row, type.bits).rows, together, tile, at_, held)
             start += row.count
 
-    def _load(self, row: LoadMatrix, matrices: list[tuple[int, int]], tile: SharedTile,
-              at_: tuple[Value, Value, Value], into: Fragment) -> None:  # fmt: skip
+    def _move(self, row: MatrixRow, height: int, together: list[Matrix], tile: SharedTile,
+              at_: tuple[Value, Value, Value], held: Fragment) -> None:  # fmt: skip
         stage, row_start, column_start = at_
-        (first_row, first_column), s = matrices[0], self.scalars
-        lane_row: Value = s.bits(self.lane, 0, 3, 0)
+        first, s, height_bits = together[0], self.scalars, height.bit_length() - 1
+        lane_row: Value = s.bits(self.lane, 0, height_bits, 0)
         lane_column: Value = 0
-        # Lane 8*j + i gives the address of row i of matrix j; each bit of j moves by one step.
+        # Lane height*j + i gives the address of row i of matrix j; each bit of j moves by one step.
         for bit in range(row.count.bit_length() - 1):
-            step_row = matrices[1 << bit][0] - first_row
-            step_column = matrices[1 << bit][1] - first_column
-            chosen = s.bits(self.lane, 3 + bit, 1, 0)
-            lane_row = self._plus(lane_row, chosen, step_row)
-            lane_column = self._plus(lane_column, chosen, step_column)
-        where = (Position.of(lane_row, row_start, first_row), Position.of(lane_column, column_start, first_column))
+            other = together[1 << bit]
+            chosen = s.bits(self.lane, height_bits + bit, 1, 0)
+            lane_row = self._plus(lane_row, chosen, other.row - first.row)
+            lane_column = self._plus(lane_column, chosen, other.column - first.column)
+        where = (Position.of(lane_row, row_start, first.row), Position.of(lane_column, column_start, first.column))
         base, offset = self.addressing.shared(tile, stage, *where)
-        self.emitter.emit(row.spelling, f"{vector(row.count)}, {at('?', offset)}", *into, base)
+        self.emitter.require(row.since(self.target))
+        if isinstance(row, LoadMatrix):
+            self.emitter.emit(row.spelling, f"{vector(len(held))}, {at('?', offset)}", *held, base)
+        else:
+            self.emitter.emit(row.spelling, f"{at('?', offset)}, {vector(len(held))}", base, *held)
 
     def _plus(self, value: Value, chosen: Value, step: int) -> Value:
         moved = self.scalars.multiply(chosen, step)
@@ -175,11 +201,11 @@ class MatrixLoads:
         return total
 
 
-def _fits(matrices: list[tuple[int, int]], count: int) -> bool:
+def _fits(matrices: list[Matrix], count: int) -> bool:
     """Whether `count` matrices are there and lie on a grid that the bits of their number span."""
     if len(matrices) < count:
         return False
     if count < 4:
         return True
-    (r0, c0), (r1, c1), (r2, c2), (r3, c3) = matrices
+    (r0, c0), (r1, c1), (r2, c2), (r3, c3) = ((m.row, m.column) for m in matrices)
     return (r3 - r0, c3 - c0) == (r1 - r0 + r2 - r0, c1 - c0 + c2 - c0)

@@ -8,7 +8,7 @@ func.func @constant_element() {
 
 // -----
 
-// CHECK: error: 0 : i32 should be of base attribute float
+// CHECK: error: warp.constant: expected a value of the fragment's element type f32, got i32
 func.func @constant_integer() {
   %z = warp.constant 0 : i32 : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
