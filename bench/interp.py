@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from warploom.dialect.isa.mma import BY_SPELLING
 from warploom.passes.ptx_parser import parse_ptx
 from warploom.runtime import compile
-from warploom.runtime.interp import arithmetic, load
-from warploom.runtime.interp.numerics import MmaModel
+from warploom.runtime.interp import load
+from warploom.runtime.interp.product import MatrixProduct
 
 Words = NDArray[Any]
 
@@ -98,14 +98,14 @@ def arithmetic_alone(n: int, repeats: int) -> Iterator[Row]:
     tiles = (n // 16) * (n // 8)
     for types, arch in FORMS:
         row = BY_SPELLING[f"mma.sync.aligned.m16n8k16.row.col.{types}"]
-        model = MmaModel(row, arithmetic(arch))
+        model = MatrixProduct.on(f"sm_{arch}", row)
         a, b = operands(tiles, "bf16" in types)
         zero = np.zeros((16, 8, tiles), f"u{row.d.bits // 8}")
         seconds = best(partial(accumulate, model, a, b, zero, n // 16), repeats)
         yield Row(f"arithmetic m16n8k16 {types} sm_{arch}", f"{n}^3", seconds, n**3 / seconds / 1e6, "multiply-adds")
 
 
-def accumulate(model: MmaModel, a: Words, b: Words, c: Words, steps: int) -> Words:
+def accumulate(model: MatrixProduct, a: Words, b: Words, c: Words, steps: int) -> Words:
     """The K loop."""
     for _ in range(steps):
         c = model(a, b, c)

@@ -6,7 +6,7 @@ program.launch("k", (4, 1, 1), (32, 1, 1), [a, b, 3])
 
 from .errors import InterpreterError
 from .machine import Stats
-from .numerics import Arithmetic, arithmetic
+from .parameters import Arithmetic, arithmetic
 from .program import Program, load
 
 __all__ = ["Arithmetic", "InterpreterError", "Program", "Stats", "arithmetic", "load"]

@@ -25,7 +25,6 @@ from ...dialect.ptx.syntax import (
     Vector,
 )
 from .errors import DecodeError
-from .numerics import Arithmetic
 from .specials import SPECIALS
 from .state import Action, Array, Selection, Source, State
 from .words import DTYPES, FLOATS, Modifiers, width_of
@@ -93,7 +92,6 @@ class Context:
     names: Names
     layout: Layout
     pc: int
-    core: Arithmetic | None
     target: str
 
     @property

@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ...dialect.ptx.syntax import Function, Instruction, Label, RegDecl, Register, Scope, Statement, Variable
-from . import arithmetic, atomics, control, convert, copies, logic, matrix, warps
+from . import arithmetic, atomics, control, convert, copies, logic, matrix, moves, warps, wmma
 from .decode import TABLE, Context, Layout, Names, Place, Slot, decode
 from .errors import DecodeError, InterpreterError
-from .numerics import Arithmetic
 from .state import Action
 from .words import width_of
 
-_FAMILIES = (arithmetic, atomics, control, convert, copies, logic, matrix, warps)
+_FAMILIES = (arithmetic, atomics, control, convert, copies, logic, matrix, moves, warps, wmma)
 """The modules that fill the table of opcodes, by being imported."""
 
 _BYTES = re.compile(r"[a-z]+(\d+)(x2)?")
@@ -43,7 +42,7 @@ class Kernel:
 
     @property
     def multiplies_matrices(self) -> bool:
-        return any(d.source.opcode.startswith("mma") for d in self.code)
+        return any(d.source.opcode.startswith(("mma", "wmma")) for d in self.code)
 
 
 def size_of(variable: Variable) -> tuple[int, int]:
@@ -68,11 +67,10 @@ def align(offset: int, alignment: int) -> int:
 class KernelDecoder:
     """Decodes one function. Module-level shared variables take space when they are first declared to it."""
 
-    def __init__(self, function: Function, names: Names, file: str, target: str, core: Arithmetic | None) -> None:
+    def __init__(self, function: Function, names: Names, file: str, target: str) -> None:
         self.function = function
         self.file = file
         self.target = target
-        self.core = core
         self.layout = Layout()
         self.module_names = names
         self.flat: list[tuple[Instruction, Names]] = []
@@ -175,7 +173,7 @@ class KernelDecoder:
                     pass
 
     def _instruction(self, instruction: Instruction, names: Names, pc: int) -> Decoded:
-        context = Context(instruction, names, self.layout, pc, self.core, self.target)
+        context = Context(instruction, names, self.layout, pc, self.target)
         try:
             action = decode(context)
             guard = instruction.guard

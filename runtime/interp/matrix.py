@@ -1,157 +1,164 @@
-"""Matrix instructions of a warp: PTX ISA 9.7.14.5.
+"""`mma` and `mma.sp`: PTX ISA 9.7.14.5.14 and 9.7.14.6.3.
 
-What they compute is in `numerics`, where elements lie in `layout`.
+What they compute is in `product`, where elements lie in the rows of `dialect.isa`.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
-from ...dialect.isa.mma import BY_SPELLING, Mma
-from ...dialect.isa.moves import LDMATRIX, LoadMatrix
+from ...dialect.isa import families
+from ...dialect.isa.form import Form
+from ...dialect.isa.form import Operand as FormOperand
+from ...dialect.isa.mma import Mma
+from ...dialect.isa.mma_sp import MmaSparse
 from ...dialect.isa.targets import TARGETS
-from ...dialect.layout import Layout
-from ...dialect.ptx.syntax import Immediate, Operand, Register
-from .access import locate
+from ...dialect.isa.wmma import WmmaMma
+from ...dialect.ptx.rows.matrix import nearest
+from ...dialect.ptx.syntax import Immediate, Operand, Vector
+from .block_scale import scales
 from .decode import Context, opcode
-from .numerics import MmaModel
+from .fragments import gather, scatter
+from .product import Extras, MatrixProduct
+from .sparse import columns
 from .state import LANES, Action, Array, Selection, Source, State, Step
 from .words import Modifiers
 
-_LOADS = {row.spelling: row for row in LDMATRIX}
+F = TypeVar("F", bound=Form)
 
 
-@cache
-def _fragment_order(layout: Layout, rows: int, columns: int, transpose: bool) -> Array:
-    """For each element of the matrix, row by row (or, transposed, column by column), where it lies among the words of
-    a fragment written element by element, lane by lane."""
-    places = layout.positions(rows, columns)
-    row, column = places[..., 0], places[..., 1]
-    target = column * rows + row if transpose else row * columns + column
-    order = np.empty(rows * columns, np.intp)
-    order[target.T.reshape(-1)] = np.arange(rows * columns)
-    return order
+def form(ctx: Context, m: Modifiers, kind: type[F] | tuple[type[F], ...]) -> F:
+    """The row of the instruction, which the target has."""
+    row = families.find(ctx.instruction.opcode)
+    if not isinstance(row, kind):
+        ctx.fail(f"there is no such instruction; the nearest are {', '.join(nearest(ctx.instruction.opcode))}")
+    if ctx.target in TARGETS and not row.runs_on(TARGETS[ctx.target]):
+        ctx.fail(f"it is not in {ctx.target}, it needs {row.requirement()}")
+    m.words.clear()
+    return row
 
 
-def _halves(registers: list[Array]) -> Array:
-    """32-bit registers (32 lanes, warps) as 16-bit elements (element, lane, warp), flat but for the warp."""
-    words = np.stack(registers)
-    elements = np.empty((len(registers), 2, *words.shape[1:]), np.uint16)
-    elements[:, 0] = words
-    elements[:, 1] = words >> np.uint32(16)
-    return elements.reshape(-1, words.shape[-1])
+def model(ctx: Context, row: Mma | MmaSparse | WmmaMma) -> MatrixProduct:
+    """What the instruction computes on the target."""
+    try:
+        return MatrixProduct.on(ctx.target, row)
+    except ValueError as error:
+        ctx.fail(str(error))
 
 
-def _gather(registers: list[Array], row: Mma, role: str) -> Array:
-    """A fragment as a matrix of words, its first axis k for A and B, the last one warps."""
-    m, n, k = row.shape
-    rows, columns = {"a": (m, k), "b": (k, n)}.get(role, (m, n))
-    narrow = row.element(role).bits == 16
-    elements = _halves(registers) if narrow else np.concatenate(registers)
-    order = _fragment_order(row.layout(role), rows, columns, role == "a")
-    shape = (columns, rows) if role == "a" else (rows, columns)
-    return elements.take(order, axis=0).reshape(*shape, -1)
+def words_of(ctx: Context, operand: Operand, wanted: FormOperand) -> list[Source]:
+    """The registers of a fragment, as words; those of C, A and B may be literals, as in {0f00000000, ...}."""
+    type = "b64" if wanted.type == "f64" else "b32"
+    literal = wanted.type if wanted.type in ("f32", "f64") else type
+    found: list[Source] = []
+    for item in ctx.vector(operand, wanted.count):
+        if isinstance(item, Immediate) and wanted.name != "d":
+            found.append(ctx.source(item, literal))
+        else:
+            ctx.slot(item)
+            found.append(ctx.source(item, type))
+    return found
 
 
-def _scatter(matrix: Array, row: Mma) -> list[Array]:
-    """The matrix D as registers (32 lanes, warps)."""
-    m, n, _ = row.shape
-    order = _fragment_order(row.layout("d"), m, n, False)
-    elements = np.empty((m * n, matrix.shape[-1]), matrix.dtype)
-    elements[order] = matrix.reshape(m * n, -1)
-    places = elements.reshape(-1, LANES, matrix.shape[-1])
-    if row.d.bits == 32:
-        return list(places)
-    return list(places[0::2] | places[1::2].astype(np.uint32) << np.uint32(16))
+def rows_of(register: Array) -> Array:
+    """A register as 32 rows of warps."""
+    return register.view(np.uint64 if register.itemsize == 8 else np.uint32).reshape(LANES, -1)
+
+
+def chosen(register: Array, warps: Array | None) -> Array:
+    """The part of a register that belongs to some warps (None: all)."""
+    return register if warps is None else register[:, warps]
+
+
+def put(outs: list[Array], values: list[Array], warps: Array | None) -> None:
+    """Writes the registers of a fragment."""
+    for out, value in zip(outs, values, strict=True):
+        out[... if warps is None else np.s_[:, warps]] = value
+
+
+@dataclass(frozen=True, slots=True)
+class _Scales:
+    """The scales of A or B: the register that has them, and the selector."""
+
+    role: str
+    words: Source
+    byte_id: int
+    thread_id: int
+
+
+def _scale_operands(ctx: Context, row: Mma | MmaSparse, operands: dict[str, Operand]) -> list[_Scales]:
+    found: list[_Scales] = []
+    for role in "ab" if row.scale else "":
+        (word,) = ctx.vector(operands[f"scale_{role}"], 1)
+        byte_id, thread_id = (ctx.integer(i) for i in ctx.vector(operands[f"selector_{role}"], 2))
+        scale = row.scale
+        if scale is None or byte_id not in scale.byte_ids or thread_id not in scale.thread_ids(role):
+            legal = f"{scale.byte_ids}, thread-id {scale.thread_ids(role)}" if scale else "none"
+            ctx.fail(f"selector of scales {role}: expected byte-id {legal}, got {{{byte_id}, {thread_id}}}")
+        found.append(_Scales(role, ctx.source(word, "b32"), byte_id, thread_id))
+    return found
+
+
+def _selector(ctx: Context, row: Mma | MmaSparse, operands: dict[str, Operand]) -> tuple[Source, int] | None:
+    """The metadata and the sparsity selector."""
+    if not isinstance(row, MmaSparse):
+        return None
+    (word,) = operands["e"].items if isinstance(operands["e"], Vector) else (operands["e"],)
+    selector = ctx.integer(operands["f"])
+    if selector not in row.selectors:
+        ctx.fail(f"expected a sparsity selector from 0 to {row.selectors[-1]}, got {selector}")
+    return ctx.source(word, "b32"), selector
 
 
 @opcode("mma")
 def mma(ctx: Context, m: Modifiers) -> Action:
     """D = A * B + C in the arithmetic of the target."""
-    row = BY_SPELLING.get(ctx.instruction.opcode)
-    if row is None:
-        ctx.fail(f"not supported; supported forms: {', '.join(BY_SPELLING)}")
-    if ctx.core is None or (ctx.target in TARGETS and not row.runs_on(TARGETS[ctx.target])):
-        ctx.fail(f"it is not in {ctx.target}, it needs sm_{row.sm} or later")
-    m.words.clear()
-    roles = dict(zip("dabc", ctx.take(4), strict=True))
-    sources = {
-        role: [_register(ctx, item, row, role) for item in ctx.vector(operand, row.registers(role))]
-        for role, operand in roles.items()
-    }
-    model = MmaModel(row, ctx.core)
+    row = form(ctx, m, (Mma, MmaSparse))
+    taken = ctx.take(len(row.operands))
+    operands = {wanted.name: given for wanted, given in zip(row.operands, taken, strict=True)}
+    sources = {o.name: words_of(ctx, operands[o.name], o) for o in row.operands[:4]}
+    sparse, scaled = _selector(ctx, row, operands), _scale_operands(ctx, row, operands)
+    compute = model(ctx, row)
 
     def bind(state: State) -> Step:
-        files = {role: [_rows(s(state)) for s in items] for role, items in sources.items()}
+        files = {role: [rows_of(s(state)) for s in items] for role, items in sources.items()}
+        more = _extras(row, state, sparse, scaled)
 
         def step(sel: Selection) -> None:
             warps = state.flow.check_whole_warps(sel, ctx.instruction.opcode)
-            a, b, c = (_gather([_chosen(r, warps) for r in files[role]], row, role) for role in "abc")
-            for out, values in zip(files["d"], _scatter(model(a, b, c), row), strict=True):
-                out[... if warps is None else np.s_[:, warps]] = values
+            a, b, c = (
+                gather([chosen(r, warps) for r in files[role]], row.layout(role), row.container_bits(role), role == "a")
+                for role in "abc"
+            )
+            d = compute(a, b, c, more(warps))
+            put(files["d"], scatter(d, row.layout("d"), row.d.bits), warps)
 
         return step
 
     return bind
 
 
-def _register(ctx: Context, operand: Operand, row: Mma, role: str) -> Source:
-    """A 32-bit register as words; C may be a literal, as in {0f00000000, ...}."""
-    if isinstance(operand, Immediate) and role != "d":
-        return ctx.source(operand, "f32" if row.element(role).name == "f32" else "b32")
-    if not isinstance(operand, Register):
-        ctx.fail(f"operand {role.upper()} must be made of registers")
-    return ctx.source(operand, "b32")
+def _extras(
+    row: Mma | MmaSparse, state: State, sparse: tuple[Source, int] | None, scaled: list[_Scales]
+) -> Callable[[Array | None], Extras | None]:
+    """Reads metadata and scales."""
+    if sparse is None and not scaled:
+        return lambda warps: None
+    metadata = None if sparse is None else rows_of(np.ascontiguousarray(sparse[0](state)))
+    words = [rows_of(np.ascontiguousarray(s.words(state))) for s in scaled]
 
+    def read(warps: Array | None) -> Extras:
+        where = None
+        if isinstance(row, MmaSparse) and metadata is not None and sparse is not None:
+            where = columns(row, chosen(metadata, warps), sparse[1])
+        found = [None, None] if row.scale is None else [
+            scales(row.scale, s.role, chosen(w, warps), s.byte_id, s.thread_id)
+            for s, w in zip(scaled, words, strict=True)
+        ]  # fmt: skip
+        return Extras(where, *found)
 
-def _rows(register: Array) -> Array:
-    return register.view(np.uint32).reshape(LANES, -1)
-
-
-def _chosen(register: Array, warps: Array | None) -> Array:
-    return register if warps is None else register[:, warps]
-
-
-@opcode("ldmatrix")
-def ldmatrix(ctx: Context, m: Modifiers) -> Action:
-    """Matrices of 8 rows of 16 bytes, whose addresses the lanes give."""
-    row = _LOADS.get(ctx.instruction.opcode.replace("::cta", ""))
-    if row is None:
-        ctx.fail(f"not supported; supported forms: {', '.join(_LOADS)}")
-    m.words.clear()
-    d, where = ctx.take(2)
-    dests = [ctx.dest(item, "b32") for item in ctx.vector(d, row.count)]
-    place = locate(ctx, where, "shared")
-
-    def bind(state: State) -> Step:
-        outs, find = [_rows(dest(state)) for dest in dests], place(state)
-        givers = np.arange(state.threads) < row.count * 8 * state.warps
-
-        def step(sel: Selection) -> None:
-            warps = state.flow.check_whole_warps(sel, ctx.instruction.opcode)
-            (part,) = find(sel if row.count == 4 else sel.where(givers), 16)
-            rows = part.buffer.view(8, 2).take(part.index, axis=0)
-            for out, values in zip(outs, _arrange(rows, row), strict=True):
-                out[... if warps is None else np.s_[:, warps]] = values
-
-        return step
-
-    return bind
-
-
-@cache
-def _load_order(row: LoadMatrix) -> tuple[Array, Array]:
-    """The element numbers of an 8x8 matrix that go to the lower and upper half of each lane's register."""
-    places = row.layout.positions()
-    number = places[..., 0] * 8 + places[..., 1]
-    return number[:, 0], number[:, 1]
-
-
-def _arrange(rows: Array, row: LoadMatrix) -> Array:
-    """Rows of 16 bytes, (8 * matrices * warps) x 2 words of 64 bits, as registers (matrix, lane, warp)."""
-    elements = np.ascontiguousarray(rows).view(np.uint16).reshape(row.count, 8, -1, 8)
-    flat = elements.transpose(0, 1, 3, 2).reshape(row.count, 64, -1)
-    low, upper = _load_order(row)
-    return flat[:, low] | flat[:, upper].astype(np.uint32) << np.uint32(16)
+    return read

@@ -18,7 +18,6 @@ from .errors import DecodeError, InterpreterError
 from .kernel import Kernel, KernelDecoder, size_of
 from .machine import Launch, Progress, Stats, run
 from .memory import Buffer, GlobalMemory
-from .numerics import Arithmetic, arithmetic
 from .state import Dim3
 
 Array = NDArray[Any]
@@ -45,7 +44,7 @@ class Program:
     def __init__(self, module: Module, name: str, arch: str | None) -> None:
         self.name = name
         self.target = arch or (module.targets[0] if module.targets else "sm_90")
-        self._core = self._arithmetic()
+        self._check_target()
         variables = {v.name: v for v in module.items if isinstance(v, Variable)}
         names = Names()
         self._variables: dict[str, Buffer] = {}
@@ -54,18 +53,12 @@ class Program:
                 self._declare(variable, names)
         self._functions = {f.name: f for f in module.functions.values() if f.entry}
         self.kernels = {
-            f.name: KernelDecoder(f, names, name, self.target, self._core).decode(variables)
-            for f in self._functions.values()
+            f.name: KernelDecoder(f, names, name, self.target).decode(variables) for f in self._functions.values()
         }
 
-    def _arithmetic(self) -> Arithmetic | None:
-        match = re.fullmatch(r"sm_(\d+)[af]?", self.target)
-        if match is None:
+    def _check_target(self) -> None:
+        if not re.fullmatch(r"sm_\d+[af]?", self.target):
             raise InterpreterError(f"unknown target '{self.target}'; a target is written like sm_90a")
-        try:
-            return arithmetic(int(match[1]))
-        except ValueError:
-            return None
 
     def _declare(self, variable: Variable, names: Names) -> None:
         try:

@@ -20,8 +20,8 @@ from warploom.dialect.isa.mma import ROWS, Mma
 from warploom.dialect.isa.moves import LDMATRIX, LoadMatrix
 from warploom.dialect.isa.targets import TARGETS
 from warploom.passes.ptx_parser import parse_ptx
-from warploom.runtime.interp import InterpreterError, arithmetic, load
-from warploom.runtime.interp.numerics import MmaModel
+from warploom.runtime.interp import InterpreterError, load
+from warploom.runtime.interp.product import MatrixProduct
 
 Array = NDArray[Any]
 ONE = (1, 1, 1)
@@ -92,7 +92,7 @@ def test_mma_by_the_formulas_of_the_text(row: Mma, target: str) -> None:
         {transfer("st", "d", 14, counts["c"])}"""
     parameters = ", ".join(f".param .u64 {x}" for x in "abcd")
     program(body, parameters, target).launch("k", (3, 1, 1), (160, 1, 1), [*files, out])
-    model = MmaModel(row, arithmetic(int(target[3:5])))
+    model = MatrixProduct.on(target, row)
     d = model(a.transpose(2, 1, 0), b.transpose(1, 2, 0), c.transpose(1, 2, 0))
     got = out.reshape(warps, 32, -1)
     for w in range(warps):

@@ -401,7 +401,7 @@ def test_trap() -> None:
         ("fma.rz.f64 %fd1, %fd1, %fd1, %fd1;", "directed rounding of .f64 is not supported"),
         ("div.rz.f32 %f1, %f1, %f1;", "rounding .rz is not supported"),
         ("ld.shared.u32 %r1, [p];", "'p' is in .param memory, the instruction is for .shared"),
-        ("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%fd1}, {%fd1}, {%fd1}, {%fd1};", "not supported"),
+        ("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f32 {%fd1}, {%fd1}, {%fd1}, {%fd1};", "no such instruction"),
     ],
 )
 def test_what_cannot_run_is_refused_at_load_time(statement: str, message: str) -> None:

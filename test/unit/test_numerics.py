@@ -11,9 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from warploom.dialect.isa.mma import ROWS, Mma
-from warploom.dialect.isa.types import ElementType
-from warploom.runtime.interp.numerics import ARITHMETIC, Arithmetic, MmaModel, arithmetic
+from warploom.dialect.isa.mma import ROWS as KERNEL_ROWS
+from warploom.dialect.isa.mma import Mma
+from warploom.dialect.isa.mma import rows as all_rows
+from warploom.dialect.isa.types import ElementType, element_type
+from warploom.runtime.interp.parameters import Arithmetic, arithmetic
+from warploom.runtime.interp.product import MatrixProduct
 
 INF = "inf"
 NAN = "nan"
@@ -28,6 +31,9 @@ def decode(word: int, kind: ElementType) -> Value:
     bias = top >> 1
     sign = -1 if word >> (kind.exponent + kind.mantissa) & 1 else 1
     exponent, mantissa = word >> kind.mantissa & top, word & ((1 << kind.mantissa) - 1)
+    if kind.name == "tf32":
+        word &= 0xFFFFE000
+        return decode(word, element_type("f32"))
     if exponent == top:
         return NAN if mantissa else (INF if sign > 0 else "-inf")
     if exponent:
@@ -56,7 +62,7 @@ def block(core: Arithmetic, products: list[Value], addend: Value, d: ElementType
     if specials:
         return infinity if INF in specials else infinity | 1 << (d.bits - 1)
     finite = [t for t in terms if not isinstance(t, str)]
-    zero = core.zero_exponent[d.name]
+    zero = core.zero_exponent + (112 if d.bits == 16 else 0)
     largest = max([zero, *(e for v, e in finite if v)])
     unit = Fraction(2) ** (largest - core.fraction)
     total = sum(int(v / unit) for v, _ in finite) * unit
@@ -92,7 +98,7 @@ def encode_f16(value: Fraction) -> int:
 
 
 def model(core: Arithmetic, row: Mma, a: list[int], b: list[int], c: int) -> int:
-    length = min(row.shape.k, core.block[row.a.bits])
+    length = min(row.shape.k, core.block)
     for k in range(0, row.shape.k, length):
         pairs = zip(a[k : k + length], b[k : k + length], strict=True)
         products = [multiply(decode(x, row.a), decode(y, row.b)) for x, y in pairs]
@@ -104,14 +110,23 @@ def engine(core: Arithmetic, row: Mma, a: list[int], b: list[int], c: int) -> in
     """The same element by the engine, put at row 3, column 5 of the second of three warps of other data."""
     m, n, k = row.shape
     words = np.random.default_rng(1)
-    left = words.integers(0, 1 << 16, (k, m, 3)).astype(np.uint16)
-    right = words.integers(0, 1 << 16, (k, n, 3)).astype(np.uint16)
+    kind = np.dtype(f"u{row.a.bits // 8}")
+    left = words.integers(0, 1 << row.a.bits, (k, m, 3)).astype(kind)
+    right = words.integers(0, 1 << row.a.bits, (k, n, 3)).astype(kind)
     add = words.integers(0, 1 << row.c.bits, (m, n, 3)).astype(f"u{row.c.bits // 8}")
     left[:, 3, 1], right[:, 5, 1], add[3, 5, 1] = a, b, c
-    return int(MmaModel(row, core)(left, right, add)[3, 5, 1])
+    return int(MatrixProduct(row, core)(left, right, add)[3, 5, 1])
 
 
-ARCHITECTURES = sorted(ARITHMETIC)
+TF32 = tuple(row for row in all_rows() if row.a.name == "tf32")
+ROWS = (*KERNEL_ROWS, *TF32)
+TARGETS = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120")
+
+
+@st.composite
+def cores(draw: st.DrawFn, row: Mma) -> Arithmetic:
+    """The arithmetic of some target that knows the types of the row."""
+    return arithmetic(draw(st.sampled_from(TARGETS if row.a.name == "f16" else TARGETS[2:])), row)
 
 
 @st.composite
@@ -119,11 +134,11 @@ def operand_words(draw: st.DrawFn, kind: ElementType, count: int) -> list[int]:
     """Raw bits of one character: any, without specials, near each other, subnormal, or with many zeros."""
     any_word = st.integers(0, (1 << kind.bits) - 1)
     exponent_top = 1 << kind.exponent
-    sign_bit = kind.bits - 1
+    sign_bit, dropped = kind.bits - 1, kind.bits - 1 - kind.exponent - kind.mantissa
 
     def built(low: int, high: int) -> st.SearchStrategy[int]:
         fields = st.tuples(st.integers(0, 1), st.integers(low, high), st.integers(0, (1 << kind.mantissa) - 1))
-        return fields.map(lambda f: f[0] << sign_bit | f[1] << kind.mantissa | f[2])
+        return fields.map(lambda f: f[0] << sign_bit | (f[1] << kind.mantissa | f[2]) << dropped)
 
     middle = draw(st.integers(1, exponent_top - 8))
     characters = [
@@ -141,7 +156,7 @@ def operand_words(draw: st.DrawFn, kind: ElementType, count: int) -> list[int]:
 @settings(max_examples=120, deadline=None)
 @given(data=st.data())
 def test_one_element_against_the_scalar_model(row: Mma, data: st.DataObject) -> None:
-    core = ARITHMETIC[data.draw(st.sampled_from(ARCHITECTURES))]
+    core = data.draw(cores(row))
     a = data.draw(operand_words(row.a, row.shape.k))
     b = data.draw(operand_words(row.b, row.shape.k))
     (c,) = data.draw(operand_words(row.c, 1))
@@ -152,25 +167,27 @@ def test_one_element_against_the_scalar_model(row: Mma, data: st.DataObject) -> 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_cancelling_sums(row: Mma, data: st.DataObject) -> None:
-    core = ARITHMETIC[data.draw(st.sampled_from(ARCHITECTURES))]
+    core = data.draw(cores(row))
     half = row.shape.k // 2
     a = data.draw(operand_words(row.a, half))
     b = data.draw(operand_words(row.b, half))
     swap = data.draw(st.permutations(range(row.shape.k)))
-    pairs = [*zip(a, b, strict=True), *((x ^ 0x8000, y) for x, y in zip(a, b, strict=True))]
+    pairs = [*zip(a, b, strict=True), *((x ^ 1 << (row.a.bits - 1), y) for x, y in zip(a, b, strict=True))]
     pairs[0] = (pairs[0][0] ^ data.draw(st.integers(0, 3)), pairs[0][1])
     left, right = ([pairs[i][side] for i in swap] for side in (0, 1))
     (c,) = data.draw(operand_words(row.c, 1))
     assert engine(core, row, left, right, c) == model(core, row, left, right, c)
 
 
-def whole(row: Mma, warps: int, kind: str) -> tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[Any]]:
+def whole(row: Mma, warps: int, kind: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Operands of many warps: "bits" or words of moderate size."""
     m, n, k = row.shape
     words = np.random.default_rng(7)
     a, b, c = (words.integers(0, 1 << 16, s).astype(np.uint16) for s in ((k, m, warps), (k, n, warps), (m, n, warps)))
     if kind == "moderate":
         a, b = ((x & 0x83FF | 0x3C00).astype(np.uint16) for x in (a, b))
+    if row.a.bits == 32:
+        a, b = (x.astype(np.uint32) << 16 | x.astype(np.uint32)[::-1] for x in (a, b))
     wide = c.astype(np.uint32) << 16 | words.integers(0, 1 << 16, c.shape, np.uint32) if row.c.bits == 32 else c
     return a, b, wide
 
@@ -178,9 +195,9 @@ def whole(row: Mma, warps: int, kind: str) -> tuple[NDArray[np.uint16], NDArray[
 @pytest.mark.parametrize("kind", ["bits", "moderate"])
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
 def test_every_element_of_a_batch(row: Mma, kind: str) -> None:
-    core = arithmetic(90)
+    core = arithmetic("sm_90", row)
     a, b, c = whole(row, 130, kind)
-    got = MmaModel(row, core)(a, b, c)
+    got = MatrixProduct(row, core)(a, b, c)
     for w in (0, 127, 129):
         for i in range(row.shape.m):
             j = (i * 3 + w) % row.shape.n
@@ -190,6 +207,7 @@ def test_every_element_of_a_batch(row: Mma, kind: str) -> None:
 
 ROW = next(r for r in ROWS if r.spelling.endswith("m16n8k16.row.col.f32.f16.f16.f32"))
 HALF_ROW = next(r for r in ROWS if r.spelling.endswith("m16n8k16.row.col.f16.f16.f16.f16"))
+CORE = arithmetic("sm_90", ROW)
 ONE, MAX, TINY = 0x3C00, 0x7BFF, 0x0001
 
 
@@ -210,36 +228,21 @@ ONE, MAX, TINY = 0x3C00, 0x7BFF, 0x0001
     ],
 )
 def test_special_cases_of_f32(a: list[int], b: list[int], c: int, expected: int) -> None:
-    assert engine(arithmetic(90), ROW, a, b, c) == expected == model(arithmetic(90), ROW, a, b, c)
+    assert engine(CORE, ROW, a, b, c) == expected == model(CORE, ROW, a, b, c)
 
 
 def test_overflow_of_f16_rounds_to_infinity() -> None:
-    assert engine(arithmetic(90), HALF_ROW, [MAX] * 16, [ONE] * 16, 0) == 0x7C00
+    assert engine(arithmetic("sm_90", HALF_ROW), HALF_ROW, [MAX] * 16, [ONE] * 16, 0) == 0x7C00
 
 
 def test_terms_below_the_cut_are_lost_on_each_architecture() -> None:
     """1 + 2^-F is kept, 1 + 2^-(F+1) is not: sums of sixteen such terms tell F apart."""
-    for core in ARITHMETIC.values():
+    known = [arithmetic(target, ROW) for target in TARGETS]
+    for core in known:
         assert model(core, ROW, [ONE] * 16, [ONE] * 16, 0x3F800000) == engine(
             core, ROW, [ONE] * 16, [ONE] * 16, 0x3F800000
         )
     tail = [ONE, *[0x0400] * 15]
     shrunk = [ONE, *[0x1000] * 15]
-    results = {core.fraction: engine(core, ROW, tail, shrunk, 0) for core in ARITHMETIC.values()}
+    results = {core.fraction: engine(core, ROW, tail, shrunk, 0) for core in known}
     assert len(set(results.values())) >= 2
-
-
-def test_every_row_of_parameters_names_its_evidence() -> None:
-    assert all(core.evidence for core in ARITHMETIC.values())
-    assert [core.arch for core in ARITHMETIC.values() if core.confirmed] == ["sm_90"]
-
-
-def test_a_target_without_its_own_row_takes_the_nearest_older_one() -> None:
-    assert arithmetic(103) is arithmetic(100)
-    with pytest.raises(ValueError, match="no tensor core arithmetic is known for sm_60"):
-        arithmetic(60)
-
-
-def test_parameters_that_would_overflow_are_refused() -> None:
-    with pytest.raises(ValueError, match="must sum in an int32"):
-        Arithmetic("sm_x", {16: 32}, 25, {"f32": -133}, "none")

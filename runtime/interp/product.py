@@ -1,0 +1,143 @@
+"""What a matrix instruction computes: from its row and the target to a function of matrices.
+
+Matrices are arrays of words as `fragments` makes them of registers: A is (k, m, warps), of a sparse A the stored
+elements, B (k, n, warps), C and D (m, n, warps).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...dialect.isa.mma_sp import MmaSparse
+from ...dialect.isa.wmma import WmmaMma
+from . import numerics_f64, numerics_integer
+from .block_scale import decoded, group_dots, grouped_sum
+from .emulated import scalar_product, spread_multiplicand, widened_product
+from .numerics import F32_NAN, fdp
+from .operands import multiplicand, small_codes, small_values
+from .parameters import BITS, CHAIN, FUSED, GROUPED, HALVES, INTEGER, SCALAR, WIDENED, Arithmetic, Row, arithmetic
+from .sparse import spread
+
+Array: TypeAlias = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What some instructions take besides A, B and C: where the stored elements of a sparse A belong (`columns`), and
+    the scales of A and B, as words (vector, rows or columns, warps)."""
+
+    columns: Array | None = None
+    scale_a: Array | None = None
+    scale_b: Array | None = None
+
+
+@dataclass(frozen=True)
+class MatrixProduct:
+    """D = A * B + C as `row` says, in the arithmetic of an architecture."""
+
+    row: Row
+    core: Arithmetic
+
+    @staticmethod
+    def on(target: str, row: Row) -> MatrixProduct:
+        """The product on a target such as "sm_90a".
+
+        Raises:
+            ValueError: if no arithmetic of it is known there.
+        """
+        return MatrixProduct(row, arithmetic(target, row))
+
+    def __call__(self, a: Array, b: Array, c: Array, extras: Extras | None = None) -> Array:
+        return _COMPUTE[self.core.algorithm](self, a, b, c, extras or Extras())
+
+    @property
+    def kind(self) -> str:
+        """The `.kind` of the narrow floating-point types, or ""."""
+        return "" if isinstance(self.row, WmmaMma) else self.row.kind
+
+
+def _fused(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
+    row, d = p.row, p.row.d.name
+    if extras.columns is None:
+        left = multiplicand(a, row.a, p.kind)
+    else:
+        left = spread_multiplicand(a, extras.columns, len(b), row.a, p.kind)
+    right = multiplicand(b, row.b, p.kind)
+    if row.c != row.d:
+        c = _as_type(c, d)
+    if extras.scale_a is None or extras.scale_b is None or isinstance(row, WmmaMma) or row.scale is None:
+        return fdp(p.core, left, right, c, d)
+    (sa, ea), (sb, eb) = (decoded(s[0], row.scale.type) for s in (extras.scale_a, extras.scale_b))
+    result = fdp(p.core, left, right, c, d, ea[:, None] + eb[None])
+    result[np.isnan(sa[:, None] * sb[None])] = F32_NAN
+    return result
+
+
+def _as_type(c: Array, d: str) -> Array:
+    """Words of f16 as words of f32, or back to nearest."""
+    if d == "f32":
+        return c.view(np.float16).astype(np.float32).view(np.uint32)
+    with np.errstate(all="ignore"):
+        return c.view(np.float32).astype(np.float16).view(np.uint16)
+
+
+def _widened(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
+    return widened_product(p.core, a, b, c, (p.row.a, p.row.b, p.row.d.name), extras.columns)
+
+
+def _scalar(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
+    return scalar_product(a, b, _as_type(c, p.row.d.name) if p.row.c != p.row.d else c, p.row.d.name)
+
+
+def _chain(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
+    mode = "rn" if isinstance(p.row, MmaSparse) else p.row.rounding or "rn"
+    return numerics_f64.chain(a, b, c, mode)
+
+
+def _grouped(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
+    row = p.row
+    if extras.scale_a is None or extras.scale_b is None or isinstance(row, WmmaMma) or row.scale is None:
+        raise ValueError(f"{row.spelling} has no scales")
+    x, y = (small_values(t).take(small_codes(w, t, p.kind)) for w, t in ((a, row.a), (b, row.b)))
+    dots = group_dots(x, y, len(a) // 16, extras.columns)
+    return grouped_sum(p.core, dots, c, extras.scale_a, extras.scale_b, row.scale.type)
+
+
+def _integers(p: MatrixProduct, a: Array, b: Array, extras: Extras) -> tuple[Array, Array]:
+    """Values of A, dense, and B."""
+    x = numerics_integer.values(a, p.row.a)
+    return x if extras.columns is None else spread(x, extras.columns, len(b)), numerics_integer.values(b, p.row.b)
+
+
+def _integer(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
+    x, y = _integers(p, a, b, extras)
+    return numerics_integer.add(numerics_integer.dot(x, y), c, p.row.satfinite)
+
+
+def _nibbles(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
+    x, y = _integers(p, a, b, extras)
+    half = len(x) // 2
+    first = numerics_integer.add(numerics_integer.dot(x[:half], y[:half]), c, False)
+    return numerics_integer.add(numerics_integer.dot(x[half:], y[half:]), first, p.row.satfinite)
+
+
+def _bits(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
+    op = "xor" if isinstance(p.row, MmaSparse) else p.row.bit_op
+    return numerics_integer.bits(a, b, c, op)
+
+
+_COMPUTE: dict[str, Callable[[MatrixProduct, Array, Array, Array, Extras], Array]] = {
+    FUSED: _fused,
+    WIDENED: _widened,
+    SCALAR: _scalar,
+    CHAIN: _chain,
+    GROUPED: _grouped,
+    INTEGER: _integer,
+    HALVES: _nibbles,
+    BITS: _bits,
+}
