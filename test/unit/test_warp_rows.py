@@ -1,0 +1,234 @@
+"""Every row of `mma`, `mma.sp` and the matrix moves as an operation of the dialect `warp`.
+
+It verifies, prints, parses, is refused where it does not run, and becomes its instruction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pytest
+from lowered import INDEX, earliest, instruction, lowered, packed, pattern, reprinted
+from xdsl.dialects import memref, test
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, i8, i64
+from xdsl.ir import Block, Operation, SSAValue, TypeAttribute
+from xdsl.utils.exceptions import VerifyException
+
+from warploom.dialect.isa import mma, mma_sp, moves
+from warploom.dialect.isa.mma import Mma
+from warploom.dialect.isa.mma_sp import MmaSparse
+from warploom.dialect.isa.moves import LoadMatrix, StoreMatrix
+from warploom.dialect.isa.product import Product
+from warploom.dialect.isa.targets import TARGETS
+from warploom.dialect.layout import Bit, Layout
+from warploom.dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, TargetAttr, type_of_element
+from warploom.dialect.warp.matrices import unit
+from warploom.dialect.warp.memory import LdmatrixOp
+from warploom.dialect.warp.mma import MmaOp
+from warploom.dialect.warp.mma_sp import MmaSparseOp, metadata_type
+from warploom.dialect.warp.moves import MovmatrixOp, StmatrixOp
+from warploom.dialect.warp.words import LoadWordsOp, StoreWordsOp
+from warploom.passes.ptx_printer import print_ptx
+
+SHARED = IntegerAttr(SHARED_SPACE, i64)
+NAMES = {"a": "a", "b": "b", "c": "acc", "d": "acc"}
+
+
+def fragment(row: Product, role: str) -> FragmentType:
+    """One base tile of an operand."""
+    layout, element = row.layout(role), row.element(role)
+    size = layout.rows, layout.columns
+    return FragmentType.of(NAMES[role], *size, type_of_element(element), layout, row.container_bits(role))
+
+
+def scales(row: Product) -> tuple[FragmentType, ...]:
+    if row.scale is None:
+        return ()
+    layouts = (row.scale.layout("a"), row.scale.layout("b"))
+    kind = type_of_element(row.scale.type)
+    return tuple(FragmentType.of("scale", layout.rows, layout.columns, kind, layout) for layout in layouts)
+
+
+def operand_types(row: Product) -> tuple[FragmentType, ...]:
+    """A, B, C, metadata, scales."""
+    sparse = (metadata_type(row),) if isinstance(row, MmaSparse) else ()
+    return (*(fragment(row, role) for role in "abc"), *sparse, *scales(row))
+
+
+def words(row: Product) -> list[str]:
+    """The words of the text that say what shape and types do not."""
+    if isinstance(row, MmaSparse):
+        found = ["ordered"] if row.ordered else []
+    elif isinstance(row, Mma):
+        found = [row.rounding, row.bit_op]
+        if (layouts := f"{row.a_layout}.{row.b_layout}") != "row.col":
+            found.append(layouts)
+    else:
+        found = []
+    return [word for word in (*found, "satfinite" if row.satfinite else "", row.kind) if word]
+
+
+def selectors(row: Product) -> tuple[int, ...]:
+    if row.scale is None:
+        return ()
+    return row.scale.byte_ids[-1], row.scale.thread_ids("a")[-1], row.scale.byte_ids[-1], row.scale.thread_ids("b")[-1]
+
+
+def product_op(row: Product, values: Sequence[SSAValue]) -> MmaOp | MmaSparseOp:
+    if isinstance(row, MmaSparse):
+        a, b, c, e, *scaling = values
+        chosen = row.selectors[-1]
+        return MmaSparseOp(
+            row.shape, a, b, c, e, chosen, *words(row), scales=scaling, selectors=selectors(row)
+        )  # fmt: skip
+    a, b, c, *scaling = values
+    result = None if row.c == row.d else fragment(row, "d")
+    return MmaOp(row.shape, a, b, c, *words(row), scales=scaling, selectors=selectors(row), result=result)
+
+
+PRODUCTS = [*mma.rows(), *mma_sp.rows()]
+
+
+@pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)
+def test_products(row: Product) -> None:
+    op = product_op(row, test.TestOp(result_types=operand_types(row)).results)
+    op.verify()
+    found = op.row
+    if row.scale and not row.scale.written:
+        assert (found.shape, found.kind, found.a, found.b, found.scale and found.scale.vector) == (
+            row.shape, row.kind, row.a, row.b, row.scale.vector
+        )  # fmt: skip
+    else:
+        assert found is row
+    for generic in (False, True):
+        reprinted(op.clone(), generic)
+
+
+@pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)
+def test_products_are_refused_where_they_do_not_run(row: Product) -> None:
+    given = test.TestOp(result_types=operand_types(row))
+    op = product_op(row, given.results)
+    module = ModuleOp([given, op])
+    for target in TARGETS.values():
+        TargetAttr(target).set_on(module)
+        if row.runs_on(target):
+            op.verify()
+        else:
+            with pytest.raises(VerifyException, match=f"needs {re.escape(row.requirement())}, the module's target is"):
+                op.verify()
+
+
+@pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)
+def test_products_become_their_instruction(row: Product) -> None:
+    types = operand_types(row)
+    result = fragment(row, "d")
+
+    def build(body: Block, arguments: Sequence[SSAValue], zero: SSAValue) -> None:
+        loads = [LoadWordsOp(m, [zero, zero], kind) for m, kind in zip(arguments, types, strict=False)]
+        op = product_op(row, [load.fragment for load in loads])
+        body.add_ops([*loads, op, StoreWordsOp(op.d, arguments[-1], [zero, zero])])
+
+    target = earliest(row)
+    module = lowered(target, packed((*types, result)), build)
+    emitted = product_op(row, test.TestOp(result_types=types).results).row
+    constants = {"f": str(row.selectors[-1])} if isinstance(row, MmaSparse) else {}
+    if row.scale:
+        s = selectors(row)
+        constants |= {"selector_a": f"{{{s[0]}, {s[1]}}}", "selector_b": f"{{{s[2]}, {s[3]}}}"}
+    line = instruction(module, emitted.spelling)
+    assert re.fullmatch(pattern(emitted, constants), line), line
+    since = emitted.since(target)
+    assert since is not None
+    assert tuple(map(int, module.version.data.split("."))) >= since
+
+
+def memory_layout(row: LoadMatrix | StoreMatrix, bits: int) -> Layout:
+    """A fragment's layout that is as many matrices as a form moves, side by side down the rows of memory."""
+    layout = unit(row, bits)
+    number = sum(b.axis == "r" for b in layout.lane + layout.element)
+    return Layout(layout.lane, (*layout.element, *(Bit("r", number + i) for i in range(row.count.bit_length() - 1))))
+
+
+def moved(row: LoadMatrix | StoreMatrix) -> tuple[FragmentType, TypeAttribute]:
+    """A fragment that one instruction of a form moves, and the element type of memory."""
+    source = row.source if isinstance(row, LoadMatrix) else ""
+    kind: TypeAttribute = {16: type_of_element(mma.ROWS[0].a), 8: i8}[row.element_bits]
+    if source:
+        name = {"b6x16_p32": "e3m2", "b4x16_p64": "e2m1"}[source]
+        kind = type_of_element(next(r.a for r in mma.rows() if r.a.name == name))
+    layout = memory_layout(row, row.element_bits)
+    bits = 8 if source else None
+    return FragmentType.of("a", layout.rows, layout.columns, kind, layout, bits), i8 if source else kind
+
+
+MOVES = [r for r in (*moves.load_rows(), *moves.store_rows()) if r.space == moves.SHARED]
+
+
+def move_op(row: LoadMatrix | StoreMatrix, memory: SSAValue, zero: SSAValue, held: SSAValue | None) -> Operation:
+    kind, _ = moved(row)
+    if isinstance(row, LoadMatrix):
+        return LdmatrixOp(memory, [zero, zero], kind, count=row.count, trans=row.transpose, packed=row.source)
+    assert held is not None
+    return StmatrixOp(held, memory, [zero, zero], count=row.count, trans=row.transpose)
+
+
+@pytest.mark.parametrize("row", MOVES, ids=lambda r: r.spelling)
+def test_moves(row: LoadMatrix | StoreMatrix) -> None:
+    kind, element = moved(row)
+    memory = MemRefType(element, [64, 64], memory_space=SHARED)
+    given = test.TestOp(result_types=[memory, INDEX, kind])
+    op = move_op(row, given.results[0], given.results[1], given.results[2])
+    module = ModuleOp([given, op])
+    op.verify()
+    for target in TARGETS.values():
+        TargetAttr(target).set_on(module)
+        if row.runs_on(target):
+            op.verify()
+        else:
+            with pytest.raises(VerifyException, match=f"needs {re.escape(row.requirement())}"):
+                op.verify()
+    op.detach()
+    for generic in (False, True):
+        reprinted(op.clone(), generic)
+
+
+@pytest.mark.parametrize("row", MOVES, ids=lambda r: r.spelling)
+def test_moves_become_their_instruction(row: LoadMatrix | StoreMatrix) -> None:
+    kind, element = moved(row)
+
+    def build(body: Block, arguments: Sequence[SSAValue], zero: SSAValue) -> None:
+        tile = memref.AllocOp([], [], MemRefType(element, [64, 64], SwizzleAttr(32), SHARED))
+        if isinstance(row, LoadMatrix):
+            op = move_op(row, tile.memref, zero, None)
+            body.add_ops([tile, op, StoreWordsOp(op.results[0], arguments[0], [zero, zero])])
+        else:
+            load = LoadWordsOp(arguments[0], [zero, zero], kind)
+            body.add_ops([tile, load, move_op(row, tile.memref, zero, load.fragment)])
+
+    module = lowered(earliest(row), packed([kind]), build)
+    line = instruction(module, row.spelling)
+    assert re.fullmatch(pattern(row), line), line
+
+
+def test_movmatrix() -> None:
+    half = type_of_element(mma.ROWS[0].a)
+    accumulator, multiplicand = fragment_of_16x8("acc", half), fragment_of_16x8("b", half)
+
+    def build(body: Block, arguments: Sequence[SSAValue], zero: SSAValue) -> None:
+        load = LoadWordsOp(arguments[0], [zero, zero], accumulator)
+        there = MovmatrixOp(load.fragment, multiplicand)
+        back = MovmatrixOp(there.fragment, accumulator)
+        assert there.blocks() == back.blocks() == [(0, 0), (1, 1)]
+        body.add_ops([load, there, back, StoreWordsOp(back.fragment, arguments[0], [zero, zero])])
+        reprinted(there.clone(), False)
+        reprinted(there.clone(), True)
+
+    text = print_ptx(lowered(earliest(moves.MOVMATRIX), packed([accumulator]), build))
+    assert len(re.findall(r"movmatrix\.sync\.aligned\.m8n8\.trans\.b16 %r\d+, %r\d+;", text)) == 4
+    assert ".version 7.8" in text
+
+
+def fragment_of_16x8(role: str, kind: TypeAttribute) -> FragmentType:
+    layout = Layout.parse("c1 c2 r0 r1 r2 | c0 r3" if role == "acc" else "r1 r2 c0 c1 c2 | r0 r3")
+    return FragmentType.of(role, 16, 8, kind, layout)
