@@ -9,7 +9,7 @@ JOBS := 2
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
 
-.PHONY: demo test lint lit pytest docs clean
+.PHONY: demo test lint lit pytest conformance docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/warploom run examples/matmul.mlir --device interp --check
