@@ -57,7 +57,8 @@ class Slot:
         match = re.fullmatch(r"(\??)(\w+)(?:(\|\|?)\w+)?:(\S+)", text.strip())
         if match is None:
             raise ValueError(f"expected an operand such as d:T, got '{text}'")
-        return Slot(match[2], match[4], bool(match[1]), match[3] or "")
+        # Where `.v2` may stand, a single register may too be written in braces, as Triton does.
+        return Slot(match[2], match[4], bool(match[1]), match[3] or "", braces=match[4].startswith("V*"))
 
 
 @dataclass(frozen=True)
