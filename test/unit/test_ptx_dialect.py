@@ -137,7 +137,8 @@ def test_grammar() -> None:
     assert example.match("op.x.b.v2.u32") == {"V": "v2", "T": "u32"}
     assert example.match("op.a.u16") == {"V": "", "T": "u16"}
     assert example.match("op.x.u16") is None
-    assert example.slots == (Slot("d", "T", pair="|"), Slot("a", "V*T+"), Slot("n", "imm(1/2)", optional=True))
+    vector = Slot("a", "V*T+", braces=True)
+    assert example.slots == (Slot("d", "T", pair="|"), vector, Slot("n", "imm(1/2)", optional=True))
     with pytest.raises(ValueError, match="expected an operand such as d:T, got 'd'"):
         Slot.parse("d")
 
