@@ -74,9 +74,10 @@ class OpaqueType(ParametrizedAttribute, TypeAttribute):
             expected = "no layout of an accumulator" if role == "acc" else f"the layout {' or '.join(legal)}"
             raise VerifyException(f"expected {expected}, got '{layout}'")
         if (role, *key, layout) not in _fragments():
-            near = sorted(_fragments(), key=lambda f: sum(x != y for x, y in zip(f, (role, *key, layout), strict=True)))
+            wanted = (role, *key, layout)
+            near = sorted(_fragments(), key=lambda f: (sum(x != y for x, y in zip(f, wanted, strict=True)), f))
             listed = "; ".join(", ".join(filter(None, f)) for f in near[:3])
-            raise VerifyException(f"wmma has no fragment {', '.join((role, *key, layout))}; the nearest are {listed}")
+            raise VerifyException(f"wmma has no fragment {', '.join(filter(None, wanted))}; the nearest are {listed}")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:

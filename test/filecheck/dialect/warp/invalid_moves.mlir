@@ -1,0 +1,189 @@
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+
+// CHECK: error: warp.stmatrix: stmatrix writes shared memory (memory space 3), got memref<32x64xf16>
+func.func @space(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xf16>, %i: index) {
+  warp.stmatrix x2 %d, %s[%i, %i] : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xf16>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.stmatrix: expected one index for each of the 2 dimensions of the memref, got 1
+func.func @indices(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
+  warp.stmatrix x2 %d, %s[%i] : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xf16, #warp.swizzle<128>, 3>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.stmatrix: expected memory of the fragment's element type f16, got i8
+func.func @element(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
+  warp.stmatrix x2 %d, %s[%i, %i] : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xi8, #warp.swizzle<64>, 3>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.stmatrix: stmatrix stores 1, 2 or 4 matrices, got 3
+func.func @count(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
+  "warp.stmatrix"(%d, %s, %i, %i) <{count = 3 : i64}> : (!warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xf16, #warp.swizzle<128>, 3>, index, index) -> ()
+  return
+}
+
+// -----
+
+// CHECK: error: warp.stmatrix: stmatrix with trans moves elements of 8 or 16 bits, got 32
+func.func @trans_of_words(%d: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xf32, 3>, %i: index) {
+  warp.stmatrix x2 trans %d, %s[%i, %i] : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xf32, 3>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.stmatrix: stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 takes 8x8 matrices in layout [r1 r2 c0 c1 c2 | r0], the fragment over memory is [c1 c2 r0 r1 r2 | c0 r3]; try without trans
+func.func @layout(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
+  warp.stmatrix x2 trans %d, %s[%i, %i] : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xf16, #warp.swizzle<128>, 3>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.stmatrix: stmatrix.sync.aligned.m8n8.x2.shared.b16 needs sm_90 or later, the module's target is sm_80
+builtin.module attributes {warp.target = #warp.target<sm_80>} {
+func.func @target(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
+  warp.stmatrix x2 %d, %s[%i, %i] : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xf16, #warp.swizzle<128>, 3>
+  return
+}
+}
+
+// -----
+
+// CHECK: error: warp.stmatrix: stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 needs sm_100a, sm_120a from PTX 8.7, the sm_100f family from PTX 8.8, the sm_110f family from PTX 9.0, or the sm_120f family from PTX 8.8, the module's target is sm_90a
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+func.func @bytes_target(%d: !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
+  warp.stmatrix x1 trans swapped %d, %s[%i, %i] : !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xi8, #warp.swizzle<64>, 3>
+  return
+}
+}
+
+// -----
+
+// CHECK: error: warp.ldmatrix: ldmatrix with trans moves elements of 8 or 16 bits, got 32
+func.func @load_trans_of_words(%s: memref<32x64xf32, 3>, %i: index) {
+  %x = warp.ldmatrix x4 trans %s[%i, %i] : memref<32x64xf32, 3> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.ldmatrix: ldmatrix loads 1 or 2 matrices, got 4
+func.func @four_of_16_rows(%s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
+  %x = warp.ldmatrix x4 trans %s[%i, %i] : memref<32x64xi8, #warp.swizzle<64>, 3> -> !warp.fragment<b, 32x16xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.ldmatrix: ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 delivers 16x16 matrices in layout [r2 r3 c0 c1 c2 | r0 r1 c3], the fragment over memory is [r2 r3 c0 c1 c2 | r0 r1 r4]
+func.func @half_a_matrix(%s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
+  %x = warp.ldmatrix x1 trans %s[%i, %i] : memref<32x64xi8, #warp.swizzle<64>, 3> -> !warp.fragment<b, 32x8xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.ldmatrix: b4x16_p64 is of elements of 4 bits that get a byte each, got !warp.fragment<a, 16x32xf6E3M2FN,
+func.func @packed_bits(%s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
+  %x = warp.ldmatrix x4 b4x16_p64 %s[%i, %i] : memref<32x64xi8, #warp.swizzle<64>, 3> -> !warp.fragment<a, 16x32xf6E3M2FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.ldmatrix: b4x16_p64 is of elements of 4 bits that get a byte each, got !warp.fragment<a, 16x64xf4E2M1FN,
+func.func @packed_without_bytes(%s: memref<32x64xf4E2M1FN, 3>, %i: index) {
+  %x = warp.ldmatrix x4 b4x16_p64 %s[%i, %i] : memref<32x64xf4E2M1FN, 3> -> !warp.fragment<a, 16x64xf4E2M1FN, [c3 c4 r0 r1 r2 | c0 c1 c2 r3 c5]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.ldmatrix: expected memory of bytes for e3m2 in bytes, got f6E3M2FN
+func.func @packed_memory(%s: memref<32x64xf6E3M2FN, 3>, %i: index) {
+  %x = warp.ldmatrix x4 b6x16_p32 %s[%i, %i] : memref<32x64xf6E3M2FN, 3> -> !warp.fragment<a, 16x32xf6E3M2FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.ldmatrix: expected a packed format of b6x16_p32, b4x16_p64, got 'b5'
+func.func @packed_format(%s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
+  %x = "warp.ldmatrix"(%s, %i, %i) <{count = 4 : i64, packed = "b5"}> : (memref<32x64xi8, #warp.swizzle<64>, 3>, index, index) -> !warp.fragment<a, 16x32xf6E3M2FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.movmatrix: movmatrix moves elements of 16 bits, got f32
+func.func @mov_width(%d: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
+  %t = warp.movmatrix %d : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.movmatrix: expected only role and layout to change, got !warp.fragment<acc, 16x8xf16, 
+func.func @mov_shape(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
+  %t = warp.movmatrix %d : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.movmatrix: movmatrix.sync.aligned.m8n8.trans.b16 moves 8x8 blocks between layouts [c1 c2 r0 r1 r2 | c0] and [r1 r2 c0 c1 c2 | r0], got [c1 c2 r0 r1 r2 | c0 r3] to [c1 c2 r0 r1 r2 | c0 r3]
+func.func @mov_layout(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
+  %t = warp.movmatrix %d : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.movmatrix: movmatrix.sync.aligned.m8n8.trans.b16 needs sm_75 or later, the module's target is sm_70
+builtin.module attributes {warp.target = #warp.target<sm_70>} {
+func.func @mov_target(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
+  %t = warp.movmatrix %d : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
+  return
+}
+}
+
+// -----
+
+// CHECK: error: warp.load_words: expected memory of 32-bit words, got memref<4x32xf16>
+func.func @words_of_halves(%m: memref<4x32xf16>, %i: index) {
+  %e = warp.load_words %m[%i, %i] : memref<4x32xf16> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.load_words: expected rows of at least 128 words in memory, 32 lanes' !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, got 64
+func.func @short_row(%m: memref<4x64xi32>, %i: index) {
+  %e = warp.load_words %m[%i, %i] : memref<4x64xi32> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.load_words: expected one index for each of the 2 dimensions of the memref, got 1
+func.func @words_indices(%m: memref<4x64xi32>, %i: index) {
+  %e = warp.load_words %m[%i] : memref<4x64xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.store_words: expected memory of 32-bit words, got memref<4x32xf16>
+func.func @store_words_of_halves(%m: memref<4x32xf16>, %i: index, %e: !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>) {
+  warp.store_words %e, %m[%i, %i] : !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>, memref<4x32xf16>
+  return
+}

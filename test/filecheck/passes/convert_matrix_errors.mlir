@@ -1,0 +1,142 @@
+// RUN: warploom-opt %s -p convert-warp-to-ptx --split-input-file --verify-diagnostics 2>&1 | filecheck %s
+
+// CHECK: error: warp.load moves 4 neighbours of s8 at once; those of layout [r2 r3 c0 c1 c2 | r0 r1 r4] are not: use warp.ldmatrix or warp.load_words
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+
+  "gpu.func"() <{function_type = (memref<32x8xi8>) -> (), kernel}> ({
+  ^bb0(%B: memref<32x8xi8>):
+    %c0 = arith.constant 0 : index
+    %b = warp.load %B[%c0, %c0] : memref<32x8xi8> -> !warp.fragment<b, 32x8xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "bytes_apart", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: warp.load moves whole bytes, got memref<16x64xi4>; warp.load_words moves packed elements
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+
+  "gpu.func"() <{function_type = (memref<16x64xi4>) -> (), kernel}> ({
+  ^bb0(%A: memref<16x64xi4>):
+    %c0 = arith.constant 0 : index
+    %a = warp.load %A[%c0, %c0] : memref<16x64xi4> -> !warp.fragment<a, 16x64xi4, [c3 c4 r0 r1 r2 | c0 c1 c2 r3 c5]>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "nibbles", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected elements of whole bytes in shared memory, got memref<16x64xi4, 3 : i64>
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+
+  "gpu.func"() <{function_type = () -> (), kernel}> ({
+  ^bb0():
+    %c0 = arith.constant 0 : index
+    %s = memref.alloc() : memref<16x64xi4, 3>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "shared_nibbles", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: warp.elementwise is lowered for f16, bf16 and f32, got s32
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+
+  "gpu.func"() <{function_type = (memref<1x128xi32>) -> (), kernel}> ({
+  ^bb0(%C: memref<1x128xi32>):
+    %c0 = arith.constant 0 : index
+    %x = warp.load_words %C[%c0, %c0] : memref<1x128xi32> -> !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
+    %y = warp.elementwise add %x, %x : !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "integer_arithmetic", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: warp.convert is lowered for f16, bf16 and f32, got s32
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+
+  "gpu.func"() <{function_type = (memref<1x128xi32>) -> (), kernel}> ({
+  ^bb0(%C: memref<1x128xi32>):
+    %c0 = arith.constant 0 : index
+    %x = warp.load_words %C[%c0, %c0] : memref<1x128xi32> -> !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
+    %y = warp.convert %x : !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "integer_conversion", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: stmatrix writes rows of 16 bytes from multiples of 16 bytes, got column 4
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+
+  "gpu.func"() <{function_type = (memref<1x128xi32>) -> (), kernel}> ({
+  ^bb0(%D: memref<1x128xi32>):
+    %c0 = arith.constant 0 : index
+    %c4 = arith.constant 4 : index
+    %s = memref.alloc() : memref<16x64xf16, #warp.swizzle<128>, 3>
+    %d = warp.load_words %D[%c0, %c0] : memref<1x128xi32> -> !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+    warp.stmatrix x4 %d, %s[%c0, %c4] : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x64xf16, #warp.swizzle<128>, 3>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "store_column", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected an address that is a multiple of 32 bytes, got column 8
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+
+  "gpu.func"() <{function_type = (memref<64x128xf16>) -> (), kernel}> ({
+  ^bb0(%A: memref<64x128xf16>):
+    %c0 = arith.constant 0 : index
+    %c8 = arith.constant 8 : index
+    %a = warp.wmma.load %A[%c0, %c8] : memref<64x128xf16> -> !warp.opaque<a, m16n16k16, f16, row>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "opaque_address", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected a column that is a multiple of 2, for s4 start at whole bytes
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+
+  "gpu.func"() <{function_type = (memref<64x128xi4>) -> (), kernel}> ({
+  ^bb0(%A: memref<64x128xi4>):
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %a = warp.wmma.load %A[%c0, %c1] : memref<64x128xi4> -> !warp.opaque<a, m8n8k32, i4, row>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "opaque_nibble", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: expected memory that is an argument of the kernel, got memref<64x128xf16, 3 : i64>
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+
+  "gpu.func"() <{function_type = () -> (), kernel}> ({
+  ^bb0():
+    %c0 = arith.constant 0 : index
+    %s = memref.alloc() : memref<64x128xf16, 3>
+    %a = warp.wmma.load %s[%c0, %c0] : memref<64x128xf16, 3> -> !warp.opaque<a, m16n16k16, f16, row>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "opaque_shared", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
