@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -52,10 +52,13 @@ class Case:
 
     row: Row
     selector: int | None = None
+    limits: bool = False
+    """Whether C lies near the least and the largest integer, so that sums wrap or are clamped."""
 
     @property
     def name(self) -> str:
-        return self.row.spelling if self.selector is None else f"{self.row.spelling} f={self.selector}"
+        selector = "" if self.selector is None else f" f={self.selector}"
+        return f"{self.row.spelling}{selector}{' limits' if self.limits else ''}"
 
 
 def cases(target: Target) -> Iterator[Case]:
@@ -63,6 +66,11 @@ def cases(target: Target) -> Iterator[Case]:
     yield from (Case(row) for row in mma.rows() if row.runs_on(target) and row.scale is None)
     sparse = (row for row in mma_sp.rows() if row.runs_on(target) and row.scale is None)
     yield from (Case(row, f) for row in sparse for f in row.selectors)
+
+
+def limit_cases(target: Target) -> Iterator[Case]:
+    """The forms of integers, those of `cases`, with sums near the ends of the range."""
+    yield from (replace(case, limits=True) for case in cases(target) if not case.row.a.is_float)
 
 
 def floats(random: Random, element: ElementType, shape: tuple[int, ...], kind: str) -> Codes:
@@ -117,6 +125,10 @@ def matrices(case: Case, random: Random, count: int) -> dict[str, Codes]:
         layout, element = row.layout(role), row.element(role)
         shape = (layout.extent("q"), layout.rows, layout.columns)
         result[role] = np.stack([codes(random, element, shape, KINDS[i % len(KINDS)]) for i in range(count)])
+    if case.limits:
+        result |= {role: random.bits(result[role].shape, row.element(role).bits) for role in "ab"}
+        away = random.below(result["c"].shape, 300)
+        result["c"] = np.where(away & np.uint64(1), np.uint64(0x7FFFFFFF) - away, np.uint64(0x80000000) + away)
     for i in range(KINDS.index("cancelling"), count, len(KINDS)):
         _cancel(row, result["a"][i], result["b"][i])
     return result

@@ -57,6 +57,20 @@ def spread_multiplicand(stored: Array, where: Array, depth: int, element: Elemen
     return multiplicand(spread(stored, where, depth), element, kind).where(present)
 
 
+def as_singles(words: Array) -> Array:
+    """f16 words as f32 words."""
+    return words.view(np.float16).astype(np.float32).view(np.uint32)
+
+
+def as_halves(words: Array) -> Array:
+    """f32 words as f16 words, to nearest."""
+    with np.errstate(all="ignore"):
+        values = words.view(np.float32).astype(np.float16)
+    halves = values.view(np.uint16)
+    halves[np.isnan(values)] = F16_NAN
+    return halves
+
+
 def plus(c: Array, sums: Array, d: str) -> Array:
     """C + sums as an ordinary addition to nearest of f32 or f16 words."""
     kind = np.float32 if d == "f32" else np.float16

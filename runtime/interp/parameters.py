@@ -24,8 +24,8 @@ from ...dialect.isa.wmma import WmmaMma
 
 Row = Mma | MmaSparse | WmmaMma
 
-FUSED, WIDENED, SCALAR, CHAIN, GROUPED, INTEGER, HALVES, BITS = (
-    "fused", "widened", "scalar", "chain", "grouped", "integer", "halves", "bits",
+FUSED, WIDENED, SCALAR, CHAIN, GROUPED, INTEGER, BITS = (
+    "fused", "widened", "scalar", "chain", "grouped", "integer", "bits",
 )  # fmt: skip
 ALGORITHMS: Mapping[str, str] = MappingProxyType({
     FUSED: "blocks of products and the sum so far, cut to a common exponent and added exactly (`numerics`)",
@@ -34,7 +34,6 @@ ALGORITHMS: Mapping[str, str] = MappingProxyType({
     CHAIN: "IEEE fused multiply-adds from C, k ascending (`numerics_f64`)",
     GROUPED: "exact dots of 16 products times their scales, added with C as in a fused block (`block_scale`)",
     INTEGER: "the exact sum, wrapped or clamped to 32 bits (`numerics_integer`)",
-    HALVES: "two integer products, one after the other; only the second clamps (`numerics_integer`)",
     BITS: "the number of ones in the xor, or the and, added to C (`numerics_integer`)",
 })  # fmt: skip
 """The algorithms, and the modules that have them."""
@@ -107,6 +106,10 @@ ROWS: tuple[Arithmetic, ...] = (
     *_blocks(80, 8, 24, -132, _MODELS, False, _LIKE_DENSE),
     *_blocks(90, 16, 25, -133, _H200, True, _H200),
     *_blocks(100, 16, 25, -133, _MODELS, False, _LIKE_DENSE),
+    # wmma m16n16k8 of tf32: on an H200 four products at a time, unlike mma
+    Arithmetic(80, "wmma tf32", FUSED, _MODELS, block=4, fraction=24, zero_exponent=-132),
+    Arithmetic(90, "wmma tf32", FUSED, _H200, confirmed=True, block=4, fraction=25, zero_exponent=-133),
+    Arithmetic(100, "wmma tf32", FUSED, "assumed: as on sm_90", block=4, fraction=25, zero_exponent=-133),
     # m8n8k4: the tensor core's own on sm_70, multiply-adds of single elements from sm_80
     Arithmetic(70, "m8n8k4", FUSED, _MODELS, block=4, fraction=23, zero_exponent=-131),
     Arithmetic(75, "m8n8k4", FUSED, "assumed: as the other shapes of sm_75", block=4, fraction=24, zero_exponent=-132),
@@ -145,8 +148,8 @@ ROWS: tuple[Arithmetic, ...] = (
             (90, "int8", INTEGER, _H200),
             (100, "int8", INTEGER, _ISA),
             (75, "int4", INTEGER, _ISA),
-            (90, "int4", HALVES, _H200),
-            (100, "int4", HALVES, f"{_SASS} for sm_90; assumed of the others"),
+            (90, "int4", INTEGER, f"{_H200}; made of two s8 products, the first from 0, which is the same sum"),
+            (100, "int4", INTEGER, _ISA),
         )
         for sparse in (False, True)
     ),
@@ -165,6 +168,8 @@ def family(row: Row) -> str:
         return KIND_MXF4 if row.kind == KIND_MXF4NVF4 else row.kind
     if isinstance(row, Mma) and row.products > 1:
         return "m8n8k4"
+    if isinstance(row, WmmaMma) and row.a.name == "tf32":
+        return "wmma tf32"
     return _FAMILIES.get(row.a.name, row.a.name)
 
 

@@ -17,10 +17,10 @@ from ...dialect.isa.mma_sp import MmaSparse
 from ...dialect.isa.wmma import WmmaMma
 from . import numerics_f64, numerics_integer
 from .block_scale import decoded, group_dots, grouped_sum
-from .emulated import scalar_product, spread_multiplicand, widened_product
+from .emulated import as_halves, as_singles, scalar_product, spread_multiplicand, widened_product
 from .numerics import F32_NAN, fdp
 from .operands import multiplicand, small_codes, small_values
-from .parameters import BITS, CHAIN, FUSED, GROUPED, HALVES, INTEGER, SCALAR, WIDENED, Arithmetic, Row, arithmetic
+from .parameters import BITS, CHAIN, FUSED, GROUPED, INTEGER, SCALAR, WIDENED, Arithmetic, Row, arithmetic
 from .sparse import spread
 
 Array: TypeAlias = NDArray[Any]
@@ -63,13 +63,19 @@ class MatrixProduct:
 
 def _fused(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
     row, d = p.row, p.row.d.name
+    if row.c.name == "f32" and d == "f16":
+        # wmma alone has such forms: the sum is f32, and then rounded again.
+        return as_halves(_sum(p, a, b, c, "f32", extras))
+    return _sum(p, a, b, c if row.c == row.d else as_singles(c), d, extras)
+
+
+def _sum(p: MatrixProduct, a: Array, b: Array, c: Array, d: str, extras: Extras) -> Array:
+    row = p.row
     if extras.columns is None:
         left = multiplicand(a, row.a, p.kind)
     else:
         left = spread_multiplicand(a, extras.columns, len(b), row.a, p.kind)
     right = multiplicand(b, row.b, p.kind)
-    if row.c != row.d:
-        c = _as_type(c, d)
     if extras.scale_a is None or extras.scale_b is None or isinstance(row, WmmaMma) or row.scale is None:
         return fdp(p.core, left, right, c, d)
     (sa, ea), (sb, eb) = (decoded(s[0], row.scale.type) for s in (extras.scale_a, extras.scale_b))
@@ -78,20 +84,12 @@ def _fused(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Ar
     return result
 
 
-def _as_type(c: Array, d: str) -> Array:
-    """Words of f16 as words of f32, or back to nearest."""
-    if d == "f32":
-        return c.view(np.float16).astype(np.float32).view(np.uint32)
-    with np.errstate(all="ignore"):
-        return c.view(np.float32).astype(np.float16).view(np.uint16)
-
-
 def _widened(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
     return widened_product(p.core, a, b, c, (p.row.a, p.row.b, p.row.d.name), extras.columns)
 
 
 def _scalar(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
-    return scalar_product(a, b, _as_type(c, p.row.d.name) if p.row.c != p.row.d else c, p.row.d.name)
+    return scalar_product(a, b, c if p.row.c == p.row.d else as_singles(c), p.row.d.name)
 
 
 def _chain(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
@@ -119,13 +117,6 @@ def _integer(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> 
     return numerics_integer.add(numerics_integer.dot(x, y), c, p.row.satfinite)
 
 
-def _nibbles(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
-    x, y = _integers(p, a, b, extras)
-    half = len(x) // 2
-    first = numerics_integer.add(numerics_integer.dot(x[:half], y[:half]), c, False)
-    return numerics_integer.add(numerics_integer.dot(x[half:], y[half:]), first, p.row.satfinite)
-
-
 def _bits(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
     op = "xor" if isinstance(p.row, MmaSparse) else p.row.bit_op
     return numerics_integer.bits(a, b, c, op)
@@ -138,6 +129,5 @@ _COMPUTE: dict[str, Callable[[MatrixProduct, Array, Array, Array, Extras], Array
     CHAIN: _chain,
     GROUPED: _grouped,
     INTEGER: _integer,
-    HALVES: _nibbles,
     BITS: _bits,
 }

@@ -5,8 +5,9 @@ run of elements after the other (of B, column by column); where registers hold m
 is **not** the silicon's layout: a program that counts on the places of elements runs differently on a GPU. Fragments of
 C and D of one shape agree in it, whatever their types.
 
-What `wmma.mma` computes is what `mma` does with the same types and as many products. Where C and D differ in type,
-the sum is of D's, to which C is converted first.
+What `wmma.mma` computes is what `mma` does with the same types and as many products, but for tf32 (see `parameters`).
+Where one of C and D is f16 and the other f32, the sum is f32: C is widened before, or D rounded to nearest after. An
+H200's recorded words of all forms replay without a difference.
 """
 
 from __future__ import annotations

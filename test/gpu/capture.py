@@ -1,9 +1,13 @@
-"""Records what a GPU answers to every `mma` and `mma.sp` it has, for random register words.
+"""Records what a GPU answers to every matrix instruction it has, for random words.
 
     bench/with_gpu.sh python3 test/gpu/capture.py --out test/data/words/sm_90a.npz
+    bench/with_gpu.sh python3 test/gpu/capture.py --set limits --warps 4 --out test/data/words/limits/sm_90a.npz
+    bench/with_gpu.sh python3 test/gpu/capture.py --set memory --warps 8 --out test/data/words/memory/sm_90a.npz
 
 Needs a GPU that runs the target. The words are drawn by `test/captured.py` from the instruction's name, so the file
-keeps answers only: for each instruction and selector an array (warps, words, 32 lanes).
+keeps answers only: for each `mma` and `mma.sp` and selector an array (warps, words, 32 lanes). The set `limits` is the
+integer forms again, on sums that wrap or are clamped; `memory` is `wmma`, `ldmatrix`, `stmatrix` and `movmatrix`
+(`test/captured_memory.py`), arrays (warps, words).
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import captured
+import captured_memory
+from captured_memory import MemoryCase
 
 from warploom.dialect.isa.targets import target as target_row
 from warploom.runtime import WarploomError, load_ptx
@@ -25,12 +31,24 @@ from warploom.runtime.cuda import gpu
 
 POISON = 0xDEADBEEF
 
+SETS = {"products": captured.cases, "limits": captured.limit_cases, "memory": captured_memory.cases}
 
-def record(case: captured.Case, target: str, warps: int) -> captured.Words:
+
+def prepared(case: captured.Case | MemoryCase, warps: int) -> tuple[str, captured.Words, captured.Words]:
+    """The kernel, its input, and room for its answers."""
+    if isinstance(case, MemoryCase):
+        words, shape = captured_memory.inputs(case, warps), (warps, captured_memory.output_words(case))
+        kernel = captured_memory.kernel(case, "k")
+    else:
+        words, shape = captured.inputs(case, warps), (warps, captured.output_words(case), captured.LANES)
+        kernel = captured.kernel(case, "k")
+    return kernel, np.ascontiguousarray(words), np.full(shape, POISON, np.uint32)
+
+
+def record(case: captured.Case | MemoryCase, target: str, warps: int) -> captured.Words:
     """The answers of the GPU; refuses a kernel that leaves any word unwritten in a way that shows."""
-    words = np.ascontiguousarray(captured.inputs(case, warps))
-    answers = np.full((warps, captured.output_words(case), captured.LANES), POISON, np.uint32)
-    module = load_ptx(captured.module([captured.kernel(case, "k")], target_row(target)))
+    kernel, words, answers = prepared(case, warps)
+    module = load_ptx(captured.module([kernel], target_row(target)))
     module.launch("k", grid=(warps, 1, 1), block=(32, 1, 1), args=[words, answers], device="cuda")
     if (answers == POISON).mean() > 0.5:
         raise SystemExit(f"error: {case.name}: the kernel did not write its answers")
@@ -42,10 +60,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--warps", type=int, default=32, help="warps for each instruction and selector")
+    parser.add_argument("--set", choices=SETS, default="products", help="which instructions, and on what")
     options = parser.parse_args()
+    target = target_row(options.target)
+    cases = SETS[options.set](target)
     recorded: dict[str, captured.Words] = {}
     failed: list[str] = []
-    for case in captured.cases(target_row(options.target)):
+    for case in cases:
         try:
             recorded[case.name] = record(case, options.target, options.warps)
         except WarploomError as error:

@@ -1,43 +1,80 @@
 """The interpreter's answers against those of silicon, word for word.
 
-`test/gpu/capture.py` recorded the words; `test/captured.py` draws the operands again.
+`test/gpu/capture.py` recorded the words; `test/captured.py` and `test/captured_memory.py` draw the operands again.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import captured
+import captured_memory
 import numpy as np
 import pytest
-from captured import KINDS, LANES, Case, cases, inputs, kernel, module
+from captured import KINDS, LANES, Case
+from captured_memory import MemoryCase
+from numpy.typing import NDArray
 
 from warploom.dialect.isa.targets import target
 from warploom.runtime import load_ptx
+from warploom.runtime.interp import arithmetic
+from warploom.runtime.interp.parameters import ROWS, Row
 
-RECORDINGS = sorted((Path(__file__).parent.parent / "data" / "words").glob("*.npz"))
-
-
-def recorded() -> Iterator[tuple[Path, Case]]:
-    """Every recorded instruction that the interpreter executes."""
-    for path in RECORDINGS:
-        yield from ((path, case) for case in cases(target(path.stem)))
+WORDS = Path(__file__).parent.parent / "data" / "words"
+POISON = 0xDEADBEEF
 
 
-@pytest.mark.parametrize(("path", "case"), list(recorded()), ids=lambda x: x.name if isinstance(x, Case) else x.stem)
-def test_every_word_is_the_silicons(path: Path, case: Case) -> None:
-    with np.load(path) as data:
-        header, expected = json.loads(str(data["header"])), data[case.name]
-    warps = header["warps"]
-    answers = np.full(expected.shape, 0xDEADBEEF, np.uint32)
-    program = load_ptx(module([kernel(case, "k")], target(header["target"])))
-    words = np.ascontiguousarray(inputs(case, warps))
-    program.launch("k", grid=(warps, 1, 1), block=(LANES, 1, 1), args=[words, answers], device="interp")
-    wrong = answers != expected
+@cache
+def recording(path: Path) -> Any:
+    """The header, and the answers by name."""
+    return np.load(path)
+
+
+def recorded() -> Iterator[tuple[Path, Case | MemoryCase]]:
+    """Every recorded instruction."""
+    for path in sorted(WORDS.glob("**/*.npz")):
+        found = target(path.stem)
+        sets = {"limits": captured.limit_cases, "memory": captured_memory.cases}
+        yield from ((path, case) for case in sets.get(path.parent.name, captured.cases)(found))
+
+
+def replayed(case: Case | MemoryCase, name: str, answers: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """What the interpreter answers."""
+    count = len(answers)
+    if isinstance(case, MemoryCase):
+        words, text = captured_memory.inputs(case, count), captured_memory.kernel(case, "k")
+    else:
+        words, text = captured.inputs(case, count), captured.kernel(case, "k")
+    got = np.full(answers.shape, POISON, np.uint32)
+    program = load_ptx(captured.module([text], target(name)))
+    program.launch("k", (count, 1, 1), (LANES, 1, 1), [np.ascontiguousarray(words), got], device="interp")
+    return got
+
+
+@pytest.mark.parametrize(
+    ("path", "case"), list(recorded()), ids=lambda x: x.name if isinstance(x, Case | MemoryCase) else x.parent.name
+)
+def test_every_word_is_the_silicons(path: Path, case: Case | MemoryCase) -> None:
+    data = recording(path)
+    expected = data[case.name]
+    wrong = replayed(case, json.loads(str(data["header"]))["target"], expected) != expected
     by_kind = {kind: int(wrong[i :: len(KINDS)].sum()) for i, kind in enumerate(KINDS)}
     assert not wrong.any(), f"{wrong.sum()} of {wrong.size} words differ: {by_kind}"
 
 
-def test_something_is_recorded() -> None:
-    assert len(list(recorded())) >= 262
+def test_everything_that_the_target_has_is_recorded() -> None:
+    found = list(recorded())
+    assert len(found) == 262 + 150 + 175
+    assert all(case.name in recording(path) for path, case in found)
+
+
+def test_what_is_called_confirmed_is_replayed() -> None:
+    """A row of parameters that says that hardware agreed has words to show for it, and the other way round."""
+    shown = {arithmetic(path.stem, case.row) for path, case in recorded() if isinstance(case.row, Row)}
+    assert shown
+    assert all(core.confirmed for core in shown)
+    assert {core for core in ROWS if core.confirmed} == shown
