@@ -14,9 +14,11 @@ Sources: the text of PTX ISA 9.7.14.6.1 and 9.7.15.6.1 for selectors, the figure
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ..isa import mma_sp
 from ..layout import LANES, Bit
 from .patterns import PATTERNS, Pattern
 
@@ -87,12 +89,12 @@ class MetadataLayout:
 
 
 # one thread of four: T0, T1, T2 or T3; a word is 4 chunks of rows g and g + 8
-SINGLE = MetadataLayout.parse("f0 f1 r0 r1 r2 | c0 c1 r3")
+SINGLE = MetadataLayout.parse(str(mma_sp.ONE_LANE))
 # a pair of threads: T0, T1 or T2, T3
-PAIR_16 = MetadataLayout.parse("c2 f0 r0 r1 r2 | c0 c1 r3")  # a word is 4 chunks of rows g and g + 8
-PAIR_8 = MetadataLayout.parse("r3 f0 r0 r1 r2 | c0 c1 c2")  # a word is 8 chunks of one row
+PAIR_16 = MetadataLayout.parse(str(mma_sp.TWO_LANES_BY_CHUNK))  # a word is 4 chunks of rows g and g + 8
+PAIR_8 = MetadataLayout.parse(str(mma_sp.TWO_LANES_BY_ROW))  # a word is 8 chunks of one row
 # all four threads
-ALL_8 = MetadataLayout.parse("r3 c3 r0 r1 r2 | c0 c1 c2")
+ALL_8 = MetadataLayout.parse(str(mma_sp.FOUR_LANES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,36 +153,27 @@ class SparseOperand:
         return f"{self.instruction} m{self.m}{n}k{self.k} {self.element}{kind}"
 
 
-def _rows(
-    m: int, k: int, elements: str, metadata: MetadataLayout, section: str, kinds: tuple[str, ...] = ("",)
-) -> tuple[SparseOperand, ...]:
-    """Rows of one shape. Every kind but none has the `::ordered_metadata` form alone."""
-    return tuple(
-        SparseOperand(m, k, element, kind, metadata, section, ordered_only=bool(kind))
-        for kind in kinds
-        for element in elements.split()
-    )
+def _of_mma_sp() -> Iterator[SparseOperand]:
+    """The A of each row of `mma.sp`, once. Every kind but none has the `::ordered_metadata` form alone."""
+    seen: set[tuple[int, str, str]] = set()
+    for row in mma_sp.rows():
+        key = (row.shape.k, row.a.name, row.kind)
+        if key not in seen:
+            seen.add(key)
+            layout = MetadataLayout.parse(str(row.metadata))
+            yield SparseOperand(row.shape.m, *key, layout, row.section, ordered_only=bool(row.kind))
+
+
+def _of_wgmma(k: int, elements: str, metadata: MetadataLayout) -> Iterator[SparseOperand]:
+    return (SparseOperand(64, k, element, "", metadata, "9.7.15.6.1") for element in elements.split())
 
 
 ROWS: tuple[SparseOperand, ...] = (
-    # 9.7.14.6.2.1, .2  m16n8k16 and m16n8k32, 16-bit floating point
-    *_rows(16, 16, "f16 bf16", SINGLE, "9.7.14.6.2.1"),
-    *_rows(16, 32, "f16 bf16", PAIR_16, "9.7.14.6.2.2"),
-    # 9.7.14.6.2.3, .4  m16n8k16 and m16n8k8, tf32
-    *_rows(16, 16, "tf32", PAIR_16, "9.7.14.6.2.3"),
-    *_rows(16, 8, "tf32", SINGLE, "9.7.14.6.2.4"),
-    # 9.7.14.6.2.5, .6  m16n8k32 and m16n8k64, 8-bit
-    *_rows(16, 32, "s8 u8", PAIR_8, "9.7.14.6.2.5"),
-    *_rows(16, 64, "s8 u8 e4m3 e5m2", ALL_8, "9.7.14.6.2.6"),
-    *_rows(16, 64, "e4m3 e5m2 e3m2 e2m3 e2m1", ALL_8, "9.7.14.6.2.6", ("f8f6f4", "mxf8f6f4")),
-    # 9.7.14.6.2.7, .8  m16n8k64 and m16n8k128, 4-bit
-    *_rows(16, 64, "s4 u4", PAIR_8, "9.7.14.6.2.7"),
-    *_rows(16, 128, "s4 u4", ALL_8, "9.7.14.6.2.8"),
-    *_rows(16, 128, "e2m1", ALL_8, "9.7.14.6.2.8", ("mxf4", "mxf4nvf4")),
+    *_of_mma_sp(),
     # 9.7.15.6.1  m64nNk32, k16 and k64
-    *_rows(64, 32, "f16 bf16", PAIR_16, "9.7.15.6.1"),
-    *_rows(64, 16, "tf32", PAIR_16, "9.7.15.6.1"),
-    *_rows(64, 64, "e4m3 e5m2 s8 u8", ALL_8, "9.7.15.6.1"),
+    *_of_wgmma(32, "f16 bf16", PAIR_16),
+    *_of_wgmma(16, "tf32", PAIR_16),
+    *_of_wgmma(64, "e4m3 e5m2 s8 u8", ALL_8),
 )
 
 Key = tuple[int, int, str, str]

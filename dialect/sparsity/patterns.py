@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import comb
 
+from ..isa import mma_sp
+from ..isa.mma_sp import Granularity
+
 
 class PatternError(ValueError):
     """An element type, matrix or code that is not of the pattern; the message says where."""
@@ -97,34 +100,32 @@ def binary(code: int) -> str:
     return f"0b{code:04b}"
 
 
-# "Values 0b0000, 0b0101, 0b1010, 0b1111 are invalid values for metadata"
-_PLAIN = tuple(code for code in range(16) if code not in (0b0000, 0b0101, 0b1010, 0b1111))
-# "For mma.sp::ordered_metadata ... are the meaningful values of indices"
-_ORDERED = (0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110)
-# ".tf32: 0b1110 and 0b0100 are the only meaningful index values"
-_TF32 = (0b0100, 0b1110)
+def _pattern(granularity: Granularity, index_bits: int) -> Pattern:
+    return Pattern(
+        str(granularity),
+        granularity.chunk,
+        granularity.stored,
+        granularity.group,
+        index_bits,
+        codes=granularity.codes(ordered=False),
+        ordered=granularity.codes(ordered=True),
+    )
 
-ONE_OF_TWO = Pattern("1:2", chunk=2, stored=1, unit=1, index_bits=4, codes=_TF32, ordered=_TF32)
-TWO_OF_FOUR = Pattern("2:4", chunk=4, stored=2, unit=1, index_bits=2, codes=_PLAIN, ordered=_ORDERED)
-FOUR_OF_EIGHT = Pattern("4:8 in pairs", chunk=8, stored=4, unit=2, index_bits=2, codes=_PLAIN, ordered=_ORDERED)
+
+ONE_OF_TWO = _pattern(mma_sp.ONE_OF_TWO, index_bits=4)
+TWO_OF_FOUR = _pattern(mma_sp.TWO_OF_FOUR, index_bits=2)
+FOUR_OF_EIGHT = _pattern(mma_sp.FOUR_OF_EIGHT, index_bits=2)
 
 ANY_CODE = 0b0100
 """A code that every pattern takes: the first half of a chunk. What describes zeros may use it."""
 
 
-def _rows(pattern: Pattern, elements: str, kinds: tuple[str, ...] = ("",)) -> dict[tuple[str, str], Pattern]:
-    return {(element, kind): pattern for kind in kinds for element in elements.split()}
-
+_BY_NAME = {pattern.name: pattern for pattern in (ONE_OF_TWO, TWO_OF_FOUR, FOUR_OF_EIGHT)}
 
 PATTERNS: dict[tuple[str, str], Pattern] = {
-    **_rows(TWO_OF_FOUR, "f16 bf16"),
-    **_rows(ONE_OF_TWO, "tf32"),
-    **_rows(TWO_OF_FOUR, "s8 u8"),
-    **_rows(FOUR_OF_EIGHT, "s4 u4"),
-    **_rows(TWO_OF_FOUR, "e4m3 e5m2"),
-    **_rows(TWO_OF_FOUR, "e4m3 e5m2 e3m2 e2m3 e2m1", ("f8f6f4", "mxf8f6f4")),
-    **_rows(FOUR_OF_EIGHT, "e2m1", ("mxf4", "mxf4nvf4")),
+    (row.a.name, row.kind): _BY_NAME[str(row.granularity)] for row in mma_sp.rows()
 }
+"""By element type and `.kind` ("" for none), as the rows of `mma.sp` have it."""
 
 
 def pattern_of(element: str, kind: str = "") -> Pattern:
