@@ -1,0 +1,185 @@
+"""Kernels that other compilers made, run by the interpreter: nvcc's of the .cu files and Triton's, beside the .ptx."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import gcd
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warploom.dialect.sparsity.matrix import compress, expand, prune
+from warploom.dialect.sparsity.operands import sparse_operand
+from warploom.runtime import WarploomError, load_ptx
+from warploom.runtime.module import PtxModule
+
+Array = NDArray[Any]
+KERNELS = Path(__file__).parent.parent / "data" / "kernels"
+
+
+@cache
+def kernel(name: str) -> PtxModule:
+    return load_ptx((KERNELS / f"{name}.ptx").read_text(), f"{name}.ptx")
+
+
+def launch(name: str, grid: tuple[int, ...], block: tuple[int, ...], args: list[object], shared: int = 0) -> None:
+    entry = next(iter(kernel(name).kernels))
+    three = ((*shape, 1, 1)[:3] for shape in (grid, block))
+    kernel(name).launch(entry, *three, args=args, shared=shared, device="interp")
+
+
+def halves(shape: tuple[int, ...], seed: int) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float16)
+
+
+def check_product(c: Array, a: Array, b: Array, unit: float = 2.0**-20) -> None:
+    """Against the exact product, within what cutting each sum of f32 can lose."""
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    assert np.all(np.abs(c - x @ y) <= unit * (np.abs(x) @ np.abs(y)) + 2.0**-20)
+
+
+# nvcc
+
+
+def test_wmma_gemm() -> None:
+    m, n, k = 64, 48, 80
+    a, b, c = halves((m, k), 0), halves((k, n), 1), np.full((m, n), np.nan, np.float32)
+    launch("wmma_gemm", (n // 16, 2), (64,), [a, b, c, m, n, k])
+    check_product(c, a, b)
+
+
+def test_mma_pipeline() -> None:
+    m, n, k = 128, 64, 96
+    a, b, c = halves((m, k), 2), halves((k, n), 3), np.full((m, n), np.nan, np.float32)
+    launch("mma_pipeline", (n // 64, m // 64), (128,), [a, b, c, m, n, k])
+    check_product(c, a, b)
+
+
+def test_mma_int8() -> None:
+    m, n, k = 32, 24, 64
+    random = np.random.default_rng(4)
+    a, b = (random.integers(-128, 128, s).astype(np.int8) for s in ((m, k), (n, k)))
+    c = np.full((m, n), 77, np.int32)
+    launch("mma_int8", (n // 8, m // 16), (32,), [a, b, c, n, k])
+    assert np.array_equal(c, a.astype(np.int64) @ b.astype(np.int64).T)
+
+
+def test_mma_sparse() -> None:
+    operand = sparse_operand(16, 32, "f16")
+    pattern = operand.pattern
+    dense = prune(halves((16, 32), 5), pattern)
+    stored, codes = compress(dense, pattern)
+    words = np.zeros(32, np.uint32)
+    for (selector, row, chunk), (lane, nibble) in operand.metadata.inverse().items():
+        if selector == 0:
+            words[lane] |= np.uint32(int(codes[row, chunk]) << 4 * nibble)
+    b, d = halves((32, 8), 6), np.full((16, 8), np.nan, np.float32)
+    launch("mma_sparse", (1,), (32,), [stored, b, words, d])
+    check_product(d, dense, b)
+    assert np.array_equal(expand(stored, codes, pattern), dense)
+
+
+def test_metadata_that_means_nothing_is_reported() -> None:
+    stored, b, d = halves((16, 16), 5), halves((32, 8), 6), np.zeros((16, 8), np.float32)
+    with pytest.raises(WarploomError, match=r"metadata 0b0000 for chunk 0 of row 0 of A means nothing; .*lane 0\)"):
+        launch("mma_sparse", (1,), (32,), [stored, b, np.zeros(32, np.uint32), d])
+
+
+def test_collatz() -> None:
+    n = 300
+    numbers = np.random.default_rng(7).integers(1, 5000, n).astype(np.uint32)
+    steps, divisors = np.zeros(n, np.uint32), np.zeros(n, np.uint32)
+    launch("collatz", (3,), (128,), [numbers, steps, divisors, n])
+
+    def count(x: int) -> int:
+        found = 0
+        while x > 1 and found < 1000:
+            x = 3 * x + 1 if x & 1 else x >> 1
+            found += 1
+        return found
+
+    values = numbers.tolist()
+    assert steps.tolist() == [count(x) for x in values]
+    assert divisors.tolist() == [gcd(x, values[(i + 1) % n]) for i, x in enumerate(values)]
+
+
+def test_histogram() -> None:
+    n = 5000
+    data = np.random.default_rng(8).integers(0, 200, n).astype(np.uint8)
+    counts, last = np.zeros(256, np.uint32), np.full(256, -1, np.int32)
+    launch("histogram", (3,), (128,), [data, counts, last, n])
+    assert np.array_equal(counts, np.bincount(data, minlength=256))
+    assert last.tolist() == [int(np.flatnonzero(data == b).max(initial=-1)) for b in range(256)]
+
+
+def test_reduce() -> None:
+    n, blocks, threads = 5000, 4, 192
+    data = np.random.default_rng(9).integers(-1000, 1000, n).astype(np.float32)
+    sums, tops = np.zeros(blocks, np.float32), np.zeros(blocks, np.float32)
+    launch("reduce", (blocks,), (threads,), [data, sums, tops, n])
+    owner = np.arange(n) // threads % blocks
+    assert sums.tolist() == [float(data[owner == b].sum()) for b in range(blocks)]
+    assert tops.tolist() == [float(data[owner == b].max()) for b in range(blocks)]
+
+
+def test_transpose() -> None:
+    data = np.random.default_rng(10).standard_normal((70, 45)).astype(np.float32)
+    out = np.full((45, 70), np.nan, np.float32)
+    launch("transpose", (2, 3), (32, 8), [data, out, 70, 45])
+    assert np.array_equal(out, data.T)
+
+
+def softmax(data: Array) -> Array:
+    powers = np.exp(data.astype(np.float64) - data.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def test_softmax() -> None:
+    data = np.random.default_rng(11).standard_normal((10, 100)).astype(np.float32)
+    out = np.full_like(data, np.nan)
+    launch("softmax", (3,), (128,), [data, out, *data.shape])
+    np.testing.assert_allclose(out, softmax(data), rtol=3e-6)
+
+
+def test_gelu_half() -> None:
+    n = 500
+    x, bias = halves((2 * n,), 12), halves((2 * n,), 13)
+    y, z = np.zeros(2 * n, np.float16), np.zeros(2 * n, ml_dtypes.bfloat16)
+    launch("gelu_half", (4,), (128,), [x, bias, y, z, n])
+    wide = x.astype(np.float64)
+    gelu = 0.5 * wide * (1 + np.tanh(0.7978846 * (wide + 0.044715 * wide**3)))
+    np.testing.assert_allclose(z.astype(np.float64), gelu, rtol=2.0**-8, atol=1e-6)
+    np.testing.assert_allclose(y.astype(np.float64), gelu + bias, rtol=2.0**-10, atol=2.0**-10)
+
+
+# Triton: two pointers to scratch memory follow the arguments; neither is used
+
+
+@pytest.mark.parametrize("sm", [80, 90])
+def test_triton_softmax(sm: int) -> None:
+    data = np.random.default_rng(14).standard_normal((5, 200)).astype(np.float32)
+    out = np.full_like(data, np.nan)
+    launch(f"triton_softmax_sm{sm}", (5,), (128,), [data, out, 200, 0, 0], shared=1024)
+    np.testing.assert_allclose(out, softmax(data), rtol=3e-6)
+
+
+def test_triton_matmul() -> None:
+    m, n, k = 70, 100, 96
+    a, b, c = halves((m, k), 15), halves((k, n), 16), np.full((m, n), np.nan, np.float16)
+    launch("triton_matmul_sm80", (2, 2), (128,), [a, b, c, m, n, k, 0, 0], shared=48 << 10)
+    check_product(c.astype(np.float64), a, b, 2.0**-10)
+
+
+def test_triton_matmul_of_hopper_is_refused_with_its_line() -> None:
+    text = (KERNELS / "triton_matmul_sm90.ptx").read_text()
+    lines = text.splitlines()
+    with pytest.raises(WarploomError) as caught:
+        launch("triton_matmul_sm90", (1,), (128,), [0] * 8)
+    file, line, _, rest = str(caught.value).split(":", 3)
+    assert file == "triton_matmul_sm90.ptx"
+    assert "wgmma" in rest
+    assert "wgmma" in lines[int(line) - 1]
