@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,91 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scalar_models import block, decode, multiply
 
 from warploom.dialect.isa.mma import ROWS as KERNEL_ROWS
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.mma import rows as all_rows
-from warploom.dialect.isa.types import ElementType, element_type
+from warploom.dialect.isa.types import ElementType
 from warploom.runtime.interp.parameters import Arithmetic, arithmetic
 from warploom.runtime.interp.product import MatrixProduct
-
-INF = "inf"
-NAN = "nan"
-LOW = -(10**6)
-
-Value = tuple[Fraction, int] | str
-"""A finite value with its unnormalised exponent, or "nan", "inf", "-inf"."""
-
-
-def decode(word: int, kind: ElementType) -> Value:
-    top = (1 << kind.exponent) - 1
-    bias = top >> 1
-    sign = -1 if word >> (kind.exponent + kind.mantissa) & 1 else 1
-    exponent, mantissa = word >> kind.mantissa & top, word & ((1 << kind.mantissa) - 1)
-    if kind.name == "tf32":
-        word &= 0xFFFFE000
-        return decode(word, element_type("f32"))
-    if exponent == top:
-        return NAN if mantissa else (INF if sign > 0 else "-inf")
-    if exponent:
-        mantissa |= 1 << kind.mantissa
-    scale = max(exponent, 1) - bias
-    return Fraction(sign * mantissa, 1 << kind.mantissa) * Fraction(2) ** scale, scale
-
-
-def multiply(a: Value, b: Value) -> Value:
-    if isinstance(a, str) or isinstance(b, str):
-        if NAN in (a, b):
-            return NAN
-        signs = [(-1 if x == "-inf" else 1) if isinstance(x, str) else (x[0] > 0) - (x[0] < 0) for x in (a, b)]
-        product = signs[0] * signs[1]
-        return NAN if product == 0 else INF if product > 0 else "-inf"
-    return a[0] * b[0], a[1] + b[1]
-
-
-def block(core: Arithmetic, products: list[Value], addend: Value, d: ElementType) -> int:
-    """One truncated fused sum, to a word of D."""
-    terms = [*products, addend]
-    specials = {t for t in terms if isinstance(t, str)}
-    nan, infinity = (0x7FFFFFFF, 0x7F800000) if d.bits == 32 else (0x7FFF, 0x7C00)
-    if NAN in specials or len(specials) == 2:
-        return nan
-    if specials:
-        return infinity if INF in specials else infinity | 1 << (d.bits - 1)
-    finite = [t for t in terms if not isinstance(t, str)]
-    zero = core.zero_exponent + (112 if d.bits == 16 else 0)
-    largest = max([zero, *(e for v, e in finite if v)])
-    unit = Fraction(2) ** (largest - core.fraction)
-    total = sum(int(v / unit) for v, _ in finite) * unit
-    return encode_f32(total) if d.bits == 32 else encode_f16(total)
-
-
-def encode_f32(value: Fraction) -> int:
-    """Toward zero, with gradual underflow; an infinity from 2^128 on."""
-    if not value:
-        return 0
-    sign, size = (1 << 31 if value < 0 else 0), abs(value)
-    if size >= 2**128:
-        return sign | 0x7F800000
-    exponent = -126
-    while size >= Fraction(2) ** (exponent + 1):
-        exponent += 1
-    mantissa = int(size / Fraction(2) ** (exponent - 23))
-    return sign | (mantissa if mantissa < 1 << 23 else (exponent + 127) << 23 | mantissa - (1 << 23))
-
-
-def encode_f16(value: Fraction) -> int:
-    """To nearest, ties to even: among all finite halves and 65536, which stands for infinity."""
-    if not value:
-        return 0
-    sign, size = (1 << 15 if value < 0 else 0), abs(value)
-    exponent = -14
-    while size >= Fraction(2) ** (exponent + 1):
-        exponent += 1
-    scaled = size / Fraction(2) ** (exponent - 10)
-    mantissa = round(scaled)
-    word = mantissa if exponent == -14 else ((exponent + 15) << 10) + mantissa - (1 << 10)
-    return sign | min(word, 0x7C00)
 
 
 def model(core: Arithmetic, row: Mma, a: list[int], b: list[int], c: int) -> int:

@@ -1,0 +1,55 @@
+"""The table of parameters: what it knows, from where, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from warploom.dialect.isa import mma, mma_sp, wmma
+from warploom.dialect.isa.targets import TARGETS
+from warploom.runtime.interp import Arithmetic, arithmetic
+from warploom.runtime.interp.parameters import ALGORITHMS, ROWS, family
+
+FORMS = (*mma.rows(), *mma_sp.rows(), *wmma.mma_rows())
+HALF = mma.BY_SPELLING["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
+FP8 = next(r for r in mma.rows() if r.a.name == "e4m3" and r.d.name == "f32" and not r.kind)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_form_that_a_target_has_is_computed(target: str) -> None:
+    for row in FORMS:
+        if row.runs_on(TARGETS[target]):
+            assert arithmetic(target, row).algorithm in ALGORITHMS
+
+
+def test_every_row_says_what_it_rests_on_and_is_used() -> None:
+    assert all(core.evidence for core in ROWS)
+    used = {arithmetic(t, r) for t, row in TARGETS.items() for r in FORMS if r.runs_on(row)}
+    assert used == set(ROWS)
+    assert {core.sm for core in ROWS if core.confirmed} == {90}
+
+
+def test_a_target_has_the_arithmetic_of_the_nearest_older_one() -> None:
+    assert arithmetic("sm_86", HALF) is arithmetic("sm_80", HALF)
+    assert arithmetic("sm_103a", HALF) is arithmetic("sm_100", HALF)
+    assert arithmetic("sm_90a", HALF).confirmed
+    assert "MMA-Sim" in arithmetic("sm_100", HALF).evidence
+    assert (arithmetic("sm_89", FP8).block, arithmetic("sm_120a", FP8).block) == (16, 32)
+
+
+def test_what_is_not_known_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"no arithmetic of mma.sync.*e4m3.* is known for sm_80; the oldest is sm_89"):
+        arithmetic("sm_80", FP8)
+    with pytest.raises(ValueError, match="unknown target 'hopper'; a target is written like sm_90a"):
+        arithmetic("hopper", HALF)
+
+
+def test_families() -> None:
+    found = {family(row) for row in FORMS}
+    assert found == {core.family for core in ROWS}
+
+
+def test_parameters_that_cannot_be_computed_are_refused() -> None:
+    with pytest.raises(ValueError, match="sm_1 f16: 16 products of 27 fraction bits do not sum exactly"):
+        Arithmetic(1, "f16", "fused", "none", block=16, fraction=27)
+    with pytest.raises(ValueError, match=r"expected one of fused, .*, got 'magic'"):
+        Arithmetic(1, "f16", "magic", "none")
