@@ -1,0 +1,138 @@
+"""Whole instructions of the narrow types, sparse and scaled: operands through registers, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from captured import Case, Random, matrices, metadata, pack
+from interpreted import outputs, program
+from numpy.typing import NDArray
+
+from warploom.dialect.isa import mma, mma_sp
+from warploom.dialect.isa.mma import Mma
+from warploom.dialect.isa.mma_sp import MmaSparse
+from warploom.runtime.interp import InterpreterError
+from warploom.runtime.interp.block_scale import scales
+from warploom.runtime.interp.product import Extras, MatrixProduct
+from warploom.runtime.interp.sparse import columns
+
+Array = NDArray[Any]
+Row = Mma | MmaSparse
+ONE = (1, 1, 1)
+WARPS = 4
+NARROW: list[Row] = [
+    r for r in (*mma.rows(), *mma_sp.rows()) if r.kind and r.a.name == "e2m1" and r.b.name in ("e2m1", "e4m3")
+]
+
+
+def vector(prefix: str, count: int) -> str:
+    return "{" + ", ".join(f"%{prefix}{i}" for i in range(count)) + "}"
+
+
+def executed(row: Row, words: Array, selectors: str) -> Array:
+    """D (warps, registers, lanes) of one CTA whose warps read their words in the order of the operands."""
+    total, place, text = words.shape[1], 0, ""
+    operands: list[str] = []
+    for operand in row.operands:
+        if operand.name == "d":
+            operands.append(vector("d", operand.count))
+        elif operand.kind in ("vector", "scalar"):
+            kind = "f32" if operand.type == "f32" else "b32"
+            text += f".reg .{kind} %{operand.name}_<{operand.count}>;"
+            for i in range(operand.count):
+                text += f"ld.global.b32 %{operand.name}_{i}, [%rd1+{128 * (place + i)}];\n"
+            place += operand.count
+            operands.append(vector(f"{operand.name}_", operand.count))
+        elif operand.kind == "constant":
+            operands.append("0")
+        else:
+            operands.append(selectors)
+    count = row.registers("d")
+    stores = "".join(f"st.global.b32 [%rd2+{128 * i}], %d{i};" for i in range(count))
+    body = f""".reg .{"f32" if row.d.bits == 32 else "b32"} %d<{count}>; mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5;
+        and.b32 %r3, %r1, 31; ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
+        mul.lo.u32 %r4, %r2, {total}; mad.lo.u32 %r4, %r4, 32, %r3; mad.wide.u32 %rd1, %r4, 4, %rd1;
+        mul.lo.u32 %r4, %r2, {count}; mad.lo.u32 %r4, %r4, 32, %r3; mad.wide.u32 %rd2, %r4, 4, %rd2;
+        {text} {row.spelling} {", ".join(operands)}; {stores}"""
+    out = outputs(WARPS * count * 32, "u4").reshape(WARPS, count, 32)
+    built = program(body, ".param .u64 x, .param .u64 y", "sm_120a")
+    built.launch("k", ONE, (32 * WARPS, 1, 1), [np.ascontiguousarray(words), out])
+    return out
+
+
+@pytest.mark.parametrize("row", NARROW, ids=lambda r: r.spelling)
+def test_operands_through_registers(row: Row) -> None:
+    case, random = Case(row, 0 if isinstance(row, MmaSparse) else None), Random(row.spelling)
+    drawn = matrices(case, random, WARPS)
+    if row.kind in ("f8f6f4", "mxf8f6f4"):
+        drawn |= {role: drawn[role] << np.uint64(2) for role in "ab" if row.element(role).bits == 4}
+    parts = [pack(case, role, drawn[role]) for role in "abc"]
+    extras = Extras()
+    if isinstance(row, MmaSparse):
+        parts.append(metadata(case, random, WARPS))
+        extras = Extras(columns(row, parts[-1][:, 0].T, 0))
+    if row.scale:
+        of_a, of_b = (random.bits((WARPS, 1, 32), 32).astype(np.uint32) for _ in range(2))
+        parts += [of_a, of_b]
+        chosen = row.scale.byte_ids[-1]
+        found = [scales(row.scale, role, w[:, 0].T, chosen, 1) for role, w in (("a", of_a), ("b", of_b))]
+        extras = Extras(extras.columns, *found)
+    selectors = f"{{{row.scale.byte_ids[-1]}, 1}}" if row.scale else ""
+    got = executed(row, np.concatenate(parts, axis=1), selectors)
+    a, b, c = (drawn[role][:, 0] for role in "abc")
+    a, b = a.transpose(2, 1, 0).astype(np.uint8), b.transpose(1, 2, 0).astype(np.uint8)
+    d = MatrixProduct.on("sm_120a", row)(a, b, c.transpose(1, 2, 0).astype(f"u{row.c.bits // 8}"), extras)
+    expected = pack(case, "d", d.astype(np.uint64).transpose(2, 0, 1)[:, None])
+    assert np.array_equal(got, expected)
+
+
+def spelled(row: Row, **other: str) -> str:
+    """The instruction with registers, or what `other` says instead of an operand."""
+    given = {
+        o.name: vector("f" if o.type == "f32" else "r", o.count)
+        if o.kind == "vector" else "%r1" if o.kind == "scalar" else "0" if o.kind == "constant" else "{0, 0}"
+        for o in row.operands
+    } | other  # fmt: skip
+    return f"{row.spelling} {', '.join(given.values())};"
+
+
+SPARSE = next(r for r in mma_sp.rows() if r.ordered and r.a.name == "f16" and r.shape.k == 32 and r.d.bits == 32)
+SCALED = next(r for r in mma.rows() if r.scale and r.scale.vector == 2)
+DENSE = mma.BY_SPELLING["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "target", "message"),
+    [
+        (spelled(SPARSE, f="2"), "sm_90", "expected a sparsity selector from 0 to 1, got 2"),
+        (spelled(SPARSE, f="%r1"), "sm_90", "expected an integer constant, got %r1"),
+        (
+            spelled(SCALED, selector_a="{1, 0}"),
+            "sm_120a",
+            "expected byte-id (0, 2), thread-id (0, 1), got {1, 0}",
+        ),
+        (spelled(SCALED, selector_b="{0, 4}"), "sm_120a", "scales b: expected byte-id (0, 2), thread-id (0, 1, 2, 3)"),
+        (spelled(SCALED), "sm_120", "it needs sm_120a, or the sm_120f family"),
+        (spelled(DENSE, a="{%r1, %r2}"), "sm_90", "expected a vector of 4 registers, got {%r1, %r2}"),
+        (spelled(DENSE, d="{0, 0, 0, 0}"), "sm_90", "expected a register, got 0"),
+        (spelled(DENSE).replace("k16", "k12"), "sm_90", "no such instruction; the nearest are mma.sync.aligned.m16n8k"),
+        (spelled(DENSE), "sm_75", "it is not in sm_75, it needs sm_80 or later"),
+    ],
+)
+def test_what_cannot_run_is_refused_at_load_time(statement: str, target: str, message: str) -> None:
+    with pytest.raises(InterpreterError) as caught:
+        program(f"mov.u32 %r1, 0;\n  {statement}", target=target)
+    assert str(caught.value).startswith("k.ptx:7:3: error: ")
+    assert message in str(caught.value)
+
+
+def test_qualifiers_in_another_order_are_the_same_instruction() -> None:
+    program(spelled(DENSE).replace("sync.aligned.m16n8k16", "m16n8k16.sync.aligned"))
+
+
+def test_metadata_is_checked_where_it_is_used() -> None:
+    built = program(f"mov.u32 %r1, 0x44;\n{spelled(SPARSE)}")
+    with pytest.raises(InterpreterError, match=r"k.ptx:7:1: error: mma.sp.*: metadata 0b0000 for chunk 0 of row 8"):
+        built.launch("k", ONE, (32, 1, 1), [])
