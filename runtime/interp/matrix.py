@@ -19,7 +19,7 @@ from ...dialect.isa.mma_sp import MmaSparse
 from ...dialect.isa.targets import TARGETS
 from ...dialect.isa.wmma import WmmaMma
 from ...dialect.ptx.rows.matrix import nearest
-from ...dialect.ptx.syntax import Immediate, Operand, Vector
+from ...dialect.ptx.syntax import Immediate, Operand
 from .block_scale import scales
 from .decode import Context, opcode
 from .fragments import gather, scatter
@@ -107,7 +107,7 @@ def _selector(ctx: Context, row: Mma | MmaSparse, operands: dict[str, Operand]) 
     """The metadata and the sparsity selector."""
     if not isinstance(row, MmaSparse):
         return None
-    (word,) = operands["e"].items if isinstance(operands["e"], Vector) else (operands["e"],)
+    (word,) = ctx.vector(operands["e"], 1)
     selector = ctx.integer(operands["f"])
     if selector not in row.selectors:
         ctx.fail(f"expected a sparsity selector from 0 to {row.selectors[-1]}, got {selector}")
@@ -148,8 +148,8 @@ def _extras(
     """Reads metadata and scales."""
     if sparse is None and not scaled:
         return lambda warps: None
-    metadata = None if sparse is None else rows_of(np.ascontiguousarray(sparse[0](state)))
-    words = [rows_of(np.ascontiguousarray(s.words(state))) for s in scaled]
+    metadata = None if sparse is None else rows_of(sparse[0](state))
+    words = [rows_of(s.words(state)) for s in scaled]
 
     def read(warps: Array | None) -> Extras:
         where = None

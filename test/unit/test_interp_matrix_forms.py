@@ -10,9 +10,11 @@ from captured import Case, Random, matrices, metadata, pack
 from interpreted import outputs, program
 from numpy.typing import NDArray
 
-from warploom.dialect.isa import mma, mma_sp
+from warploom.dialect.isa import families, mma, mma_sp
+from warploom.dialect.isa.form import Form
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.mma_sp import MmaSparse
+from warploom.passes.ptx_parser import PtxSyntaxError
 from warploom.runtime.interp import InterpreterError
 from warploom.runtime.interp.block_scale import scales
 from warploom.runtime.interp.product import Extras, MatrixProduct
@@ -136,3 +138,46 @@ def test_metadata_is_checked_where_it_is_used() -> None:
     built = program(f"mov.u32 %r1, 0x44;\n{spelled(SPARSE)}")
     with pytest.raises(InterpreterError, match=r"k.ptx:7:1: error: mma.sp.*: metadata 0b0000 for chunk 0 of row 8"):
         built.launch("k", ONE, (32, 1, 1), [])
+
+
+JUNK = ("%r1", "%rd1", "%f1", "0", "-1", "0f00000000", "{%r1}", "{%r1, %r2}", "[%r1]", "[%rd1+4]", "%p1", "!%p1", "x",
+        "_", "{}", "1.5", "%tid.x", "%h1", "{0, 0}", "{%r1, 0}", "[p]", "0x44444444", "%r1|%r2")  # fmt: skip
+WORDS = ("", "f16", "s8", "row", "m16n8k16", "x2", "satfinite", "b8")
+KINDS = {"scalar": "%r1", "constant": "0", "address": "[%rd1]", "selector": "{0, 0}"}
+
+
+def mutated(random: np.random.Generator, row: Form) -> str:
+    """The instruction with one operand, or one word of its opcode, replaced or dropped."""
+    prefix = {"f32": "f", "f64": "fd"}
+    given = [KINDS.get(o.kind) or vector(prefix.get(o.type, "r"), min(o.count, 8)) for o in row.operands]
+    words = row.spelling.split(".")
+    at = int(random.integers(len(given) + 2 * len(words)))
+    if at < len(given):
+        given[at] = str(random.choice(JUNK))
+    elif at % 2:
+        words[(at - len(given)) // 2] = str(random.choice(WORDS))
+    else:
+        given = given[: int(random.integers(len(given)))]
+    return f"{'.'.join(w for w in words if w)} {', '.join(given)};"
+
+
+def outcome(statement: str, target: str) -> str:
+    """How far an instruction gets: "refused", "fault" or "ran". Anything but a clear error is let through."""
+    try:
+        built = program(statement, ".param .u32 p", target)
+    except (InterpreterError, PtxSyntaxError) as error:
+        return "refused" if str(error).startswith("k.ptx:6:") else str(error)
+    try:
+        built.launch("k", ONE, (32, 1, 1), [0], step_limit=50)
+    except InterpreterError as error:
+        return "fault" if str(error).startswith("k.ptx:6:") else str(error)
+    return "ran"
+
+
+def test_anything_runs_or_gets_one_clear_error() -> None:
+    random, rows = np.random.default_rng(11), list(families.BY_SPELLING.values())
+    targets = ["sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a"]
+    found = {
+        outcome(mutated(random, rows[int(random.integers(len(rows)))]), str(random.choice(targets))) for _ in range(800)
+    }
+    assert found == {"refused", "fault", "ran"}
