@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from ..dialect.isa.targets import UnknownTargetError
 from ..dialect.isa.targets import target as target_row
 from ..dialect.ptx.instructions import roots
-from ..dialect.ptx.syntax import Function, Instruction, Module, RegDecl, Register, Scope, Statement
+from ..dialect.ptx.syntax import Function, Instruction, Label, Module, RegDecl, Scope, Statement, Variable
 from ..dialect.ptx.verifier import Context, check
 from ..passes.ptx_parser import PtxSyntaxError, parse_ptx
+from .check_names import Names
+from .check_uses import Uses
+from .check_values import Values
 from .errors import WarploomError
 
 KNOWN_ROOTS = roots()
@@ -31,10 +34,11 @@ class Diagnostic:
 
 
 def check_ptx(text: str, target: str | None = None, name: str = "<ptx>") -> list[Diagnostic]:
-    """What is wrong with PTX text, in the order of the file: nothing, a syntax error, or instructions that do not
-    exist, have operands that do not fit, or are not on the target.
+    """What is wrong with PTX text, in the order of the file: nothing, a syntax error, or instructions that mention what
+    is not declared, do not exist, have operands that do not fit, are not on the target, or can be proved wrong where
+    they stand.
 
-    `target` replaces the file's own `.target`. Instructions whose first word has no row are not looked at.
+    `target` replaces the file's own `.target`. Of instructions whose first word has no row only names are looked at.
 
     Raises:
         WarploomError: for an unknown `target`.
@@ -52,25 +56,40 @@ def check_ptx(text: str, target: str | None = None, name: str = "<ptx>") -> list
 
 
 def _check_module(module: Module, context: Context) -> Iterator[Diagnostic]:
+    names = Names.of(module)
     for item in module.items:
         if isinstance(item, Function) and item.body is not None:
-            registers = {v.name: v.type for v in (*item.parameters, *item.returns) if v.space == "reg"}
-            yield from _check_body(item.body, registers, context)
+            inside = names.inside(item.body, (*item.parameters, *item.returns))
+            yield from _check_body(item.body, inside, context, Uses(Values(item)))
 
 
-def _check_body(body: Sequence[Statement], registers: dict[str, str], context: Context) -> Iterator[Diagnostic]:
-    def type_of(register: Register) -> str | None:
-        return registers.get(register.name) or registers.get(register.name.rpartition(".")[0])
-
+def _check_body(body: Sequence[Statement], names: Names, context: Context, uses: Uses) -> Iterator[Diagnostic]:
     for statement in body:
         match statement:
-            case RegDecl():
-                registers.update(dict.fromkeys(statement.names(), statement.type))
+            case RegDecl() | Variable():
+                names.declare(statement)
             case Scope():
-                yield from _check_body(statement.body, dict(registers), context)
-            case Instruction() if statement.opcode.partition(".")[0] in KNOWN_ROOTS:
-                message = check(statement.opcode, statement.operands, type_of, context)
-                if message is not None:
+                yield from _check_body(statement.body, names.inside(statement.body), context, uses)
+            case Label():
+                uses.label()
+            case Instruction():
+                for message in _problems(statement, names, context, uses):
                     yield Diagnostic(statement.line, statement.column, message)
             case _:
                 pass
+
+
+def _problems(instruction: Instruction, names: Names, context: Context, uses: Uses) -> Iterator[str]:
+    """What is wrong with an instruction: a name; or its form, operands or target; or else where it stands."""
+    missing = names.missing(instruction)
+    if missing is not None:
+        yield f"{instruction.opcode}: {missing}"
+        return
+    if instruction.opcode.partition(".")[0] not in KNOWN_ROOTS:
+        return
+    message = check(instruction.opcode, instruction.operands, names.type_of, context)
+    if message is not None:
+        yield message
+        return
+    for problem in uses.problems(instruction, names):
+        yield f"{instruction.opcode}: {problem}"

@@ -178,7 +178,13 @@ def _check_vector(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf) ->
     if kind.wider and kind.count * _bits(kind.type) > 128:
         return f"{what} are more than the 128 bits of one access"
     scalar = _Kind(kind.type, 0, kind.wider, kind.anything)
+    fitting = None
     for index, item in enumerate(operand.items):
+        # Most vectors are registers of one type: what fits once fits again.
+        if isinstance(item, Register) and (declared := type_of(item)) is not None:
+            if declared == fitting:
+                continue
+            fitting = declared if compatible(kind.type, declared, wider=kind.wider) else None
         problem = _check_value(slot, item, scalar, type_of, discard=slot.written)
         if problem is not None:
             return f"element {index}: {problem}"
