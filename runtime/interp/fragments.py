@@ -23,13 +23,13 @@ def _order(layout: Layout, transpose: bool, step: int) -> tuple[Array, tuple[int
     """For each element of the matrix, row by row (or, transposed, column by column), product after product, where it
     lies among the words of a fragment written element by element, lane by lane; and the shape of the matrix.
 
-    Of every `step` elements, which follow each other in a row or a column, the first stands for all.
+    Of every `step` elements, which follow each other along the first axis, the first stands for all.
     """
     places = [[layout.coordinates(lane, e) for lane in range(LANES)] for e in range(0, layout.elements, step)]
     q, r, c = (np.array([[p[axis] for p in element] for element in places]) for axis in "qrc")
     if transpose:
         r, c = c, r
-    r, c = r // (step if r.max() >= c.max() else 1), c // (step if c.max() > r.max() else 1)
+    r = r // step
     shape = (int(r.max()) + 1, int(c.max()) + 1, int(q.max()) + 1)
     target = (r * shape[1] + c) * shape[2] + q
     order = np.empty(target.size, np.intp)
