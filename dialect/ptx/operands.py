@@ -35,6 +35,8 @@ _ADDRESS = re.compile(
     re.ASCII,
 )
 _PUNCTUATION = re.compile(r"[,{}\[\]()]")
+_PIECE = re.compile(r"(?:[^,{}\[\]()]|\{[^{}\[\]()]*\}|\[[^{}\[\]()]*\]|\([^{}\[\]()]*\))+")
+"""An operand whose brackets do not nest."""
 _COMMENT = re.compile(r"//[^\n]*")
 
 
@@ -123,7 +125,10 @@ def _split(text: str) -> list[str]:
     """The operands of a text, split at the commas outside all brackets."""
     if "{" not in text and "(" not in text and "[" not in text:
         return text.split(",") if text.strip() else []
-    pieces: list[str] = []
+    pieces: list[str] = _PIECE.findall(text)
+    if ",".join(pieces) == text:
+        return pieces
+    pieces = []
     depth = start = 0
     for match in _PUNCTUATION.finditer(text):
         character = match.group()
