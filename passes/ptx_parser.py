@@ -28,11 +28,16 @@ from ..dialect.ptx.syntax import (
 )
 from ..dialect.ptx.types import REGISTER_BITS
 
+MOST_REGISTERS = 1 << 20
+"""Registers that one declaration may make; far more than compilers do, and what memory is made for."""
+
 
 class PtxSyntaxError(Exception):
     """Text that is not PTX. `line` and `column` count from 1."""
 
     def __init__(self, file: str, line: int, column: int, message: str) -> None:
+        # What is quoted from the text may run over lines; a message does not.
+        message = " ".join(message.split())
         super().__init__(file, line, column, message)
         self.file = file
         self.line = line
@@ -176,8 +181,10 @@ class _Parser:
                     items = items[len(preamble) :]
                 elif header["kind"] == "target":
                     targets = tuple(part.strip() for part in value.split(","))
-                else:
+                elif value.strip() in ("32", "64"):
                     size = int(value)
+                else:
+                    raise self.error(f"expected .address_size 32 or 64, got '{value.strip()}'", header.start("value"))
             else:
                 items.extend(self.item())
         if version == (0, 0) or not targets:
@@ -341,6 +348,10 @@ class _Parser:
             known = ", ".join(f".{name}" for name in REGISTER_BITS)
             raise self.error(f"'.{head['type']}' is not a register type; expected one of {known}", head.start("type"))
         count = None if tail["count"] is None else int(tail["count"])
+        if count is not None and count > MOST_REGISTERS:
+            raise self.error(
+                f"{count} registers are declared, expected at most {MOST_REGISTERS} at once", tail.start("count")
+            )
         return RegDecl(head["type"], tail["name"], count, line, int(head["vector"] or 1))
 
     def variable(self, head: re.Match[str], tail: re.Match[str], init: str | None, line: int) -> Variable:

@@ -22,6 +22,7 @@ from .syntax import (
 
 IDENTIFIER = r"[A-Za-z_$%][\w$]*"
 
+_NOT_OCTAL = re.compile(r"[+-]?0\d*[89]\d*U?")
 _NUMBER = (
     r"[+-]?(?:0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}"
     r"|\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+U?)"
@@ -88,6 +89,8 @@ class OperandReader:
         if match is None:
             raise OperandError(f"'{text}' is not an operand" if text else "an operand is missing at a comma")
         if match["number"]:
+            if _NOT_OCTAL.fullmatch(text):
+                raise OperandError(f"'{text}' begins with 0, so it is octal, and has digits beyond 7")
             return Immediate(text)
         name = match["name"]
         if name[0] == "%" or name.partition(".")[0] in self.plain:

@@ -1,0 +1,127 @@
+"""Mutated PTX: every input runs, or gets one clear error; nothing else escapes, and nothing hangs.
+
+Run as a script for more: python test/unit/test_fuzz.py 0 20000
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from warploom.passes.ptx_parser import PtxSyntaxError, parse_ptx
+from warploom.runtime.errors import WarploomError
+from warploom.runtime.interp import load
+
+FOLDER = Path(__file__).parent.parent / "data" / "kernels"
+WORD = re.compile(r"[%$\w.:]+|\s+|.")
+OPCODE = re.compile(r"[a-z]+\.[a-z0-9.:]+")
+NUMBER = re.compile(r"-?\d+")
+CHARACTERS = "0123456789abcxyz.%{}[]@!-+,;"
+STEPS = 3000
+
+
+@cache
+def kernels() -> list[list[str]]:
+    """The words of each kernel's text."""
+    return [WORD.findall(path.read_text()) for path in sorted(FOLDER.glob("*.ptx"))]
+
+
+@cache
+def pools() -> dict[str, list[str]]:
+    """All words, by what they are."""
+    every = [word for words in kernels() for word in words if not word.isspace()]
+    numbers = [w for w in every if NUMBER.fullmatch(w)] + ["0", "-1", "3", "7", "4294967295", "0x7fffffff"]
+    registers, opcodes = ([w for w in every if w[0] == "%"], [w for w in every if OPCODE.fullmatch(w)])
+    return {"any": every, "number": numbers, "register": registers, "opcode": opcodes}
+
+
+def kind_of(word: str) -> str | None:
+    if word[0] == "%":
+        return "register"
+    return "number" if NUMBER.fullmatch(word) else "opcode" if OPCODE.fullmatch(word) else None
+
+
+def scramble(draw: random.Random, words: list[str]) -> None:
+    """Replaces, drops, inserts or exchanges a word, or changes one character."""
+    at, other = draw.randrange(len(words)), draw.randrange(len(words))
+    match draw.randrange(5):
+        case 0:
+            words[at] = draw.choice(pools()["any"])
+        case 1:
+            del words[at]
+        case 2:
+            words.insert(at, draw.choice(pools()["any"]))
+        case 3:
+            middle = draw.randrange(len(words[at]))
+            words[at] = words[at][:middle] + draw.choice(CHARACTERS) + words[at][middle + 1 :]
+        case _:
+            words[at], words[other] = words[other], words[at]
+
+
+def exchange(draw: random.Random, words: list[str]) -> None:
+    """Puts another register, opcode or number in the place of one, often one that begins alike."""
+    start = draw.randrange(len(words))
+    for at in range(start, min(len(words), start + 50)):
+        if kind := kind_of(words[at]):
+            alike = [w for w in pools()[kind] if w[:3] == words[at][:3]]
+            words[at] = draw.choice(alike if alike and draw.random() < 0.6 else pools()[kind])
+            return
+
+
+def mutated(seed: int) -> str:
+    """A kernel's text with one to three changes."""
+    draw = random.Random(seed)
+    words = list(draw.choice(kernels()))
+    for _ in range(draw.choice((1, 1, 2, 3))):
+        (scramble if seed % 3 == 0 else exchange)(draw, words)
+    return "".join(words)
+
+
+def outcome(text: str) -> str:
+    """Parses, decodes and runs one warp of every kernel: "ran", or the kind of error."""
+    try:
+        module = parse_ptx(text, "fuzz.ptx")
+        program = load(module)
+        for name, function in module.functions.items():
+            if function.entry:
+                args = [_argument(p.type) for p in function.parameters]
+                program.launch(name, (1, 1, 1), (32, 1, 1), args, shared=32768, step_limit=STEPS)
+    except (WarploomError, PtxSyntaxError) as error:
+        one_line = re.fullmatch(r"\S.*", str(error))
+        return type(error).__name__ if one_line else f"a message of several lines: {error}"
+    return "ran"
+
+
+def _argument(type: str) -> np.ndarray | float | int:
+    if type in ("u64", "b64"):
+        return np.zeros(4096, np.uint8)
+    return 1.0 if type[0] == "f" else 16
+
+
+@pytest.mark.parametrize("block", range(8))
+def test_every_input_runs_or_gets_one_error(block: int) -> None:
+    found = Counter(outcome(mutated(seed)) for seed in range(150 * block, 150 * (block + 1)))
+    assert found.keys() == {"ran", "InterpreterError", "PtxSyntaxError"}
+
+
+def test_a_million_registers_are_refused() -> None:
+    text = ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() {\n.reg .b32 %r<36424714>;\nret;\n}\n"
+    with pytest.raises(PtxSyntaxError, match=r"fuzz.ptx:5:\d+: error: .*36424714 registers"):
+        parse_ptx(text, "fuzz.ptx")
+
+
+def test_an_address_size_that_is_none() -> None:
+    with pytest.raises(PtxSyntaxError, match=r"expected \.address_size 32 or 64, got '3264'"):
+        parse_ptx(".version 8.0\n.target sm_90a\n.address_size 3264\n", "fuzz.ptx")
+
+
+if __name__ == "__main__":
+    first, end = map(int, sys.argv[1:3])
+    print(Counter(outcome(mutated(seed)) for seed in range(first, end)))
