@@ -125,8 +125,12 @@ ROWS: tuple[Arithmetic, ...] = (
     Arithmetic(89, "fp8", FUSED, _LIKE_DENSE, sparse=True, block=16, fraction=13, zero_exponent=-132, mantissa=13),
     *(
         Arithmetic(sm, "fp8", WIDENED, why, sm == 90, sparse, 16, 25, -133)
-        for sm, why in ((90, _H200), (100, f"{_PUBLIC}; {_SASS} widens the operands as for sm_90"))
-        for sparse in (False, True)
+        for sm, sparse, why in (
+            (90, False, _H200),
+            (90, True, _H200),
+            (100, False, f"{_PUBLIC}; {_SASS} widens the operands as for sm_90"),
+            (100, True, "assumed: as on sm_90"),
+        )
     ),
     Arithmetic(120, "fp8", FUSED, _MODELS, block=32, fraction=25, zero_exponent=-133),
     Arithmetic(120, "fp8", FUSED, _LIKE_DENSE, sparse=True, block=32, fraction=25, zero_exponent=-133),
