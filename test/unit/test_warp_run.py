@@ -1,0 +1,179 @@
+"""Kernels of single matrix operations, lowered and run on the interpreter, against numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warploom.dialect.sparsity.matrix import compress
+from warploom.dialect.sparsity.metadata import tile_words
+from warploom.dialect.sparsity.operands import sparse_operand
+from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.convert_warp_to_ptx import ConvertWarpToPtxPass
+from warploom.passes.ptx_printer import print_ptx, ptx_module
+from warploom.runtime import load_ptx
+
+KERNEL = """
+builtin.module attributes {{warp.target = #warp.target<{target}>}} {{
+"gpu.module"() <{{sym_name = "kernels"}}> ({{
+  "gpu.func"() <{{function_type = ({types}) -> (), kernel}}> ({{
+  ^bb0({arguments}):
+    %z = arith.constant 0 : index
+{body}
+    "gpu.return"() : () -> ()
+  }}) {{sym_name = "k", gpu.known_block_size = array<i32: 32, 1, 1>}} : () -> ()
+}}) : () -> ()
+}}
+"""
+BARRIER = '"gpu.barrier"() : () -> ()'
+SHARED = 16 * 1024
+ELEMENTS = {"int8": "i8", "int32": "i32", "float16": "f16", "float32": "f32", "float64": "f64"}
+
+Matrix = NDArray[Any]
+
+
+def memref(array: Matrix) -> str:
+    return f"memref<{'x'.join(map(str, array.shape))}x{ELEMENTS[array.dtype.name]}>"
+
+
+def run(target: str, body: str, **arrays: Matrix) -> None:
+    """Compiles and runs a kernel of one warp; `body` says `$A` for the type of argument %A."""
+    for name, array in arrays.items():
+        body = body.replace(f"${name}", memref(array))
+    arguments = ", ".join(f"%{name}: {memref(array)}" for name, array in arrays.items())
+    text = KERNEL.format(
+        target=target, types=", ".join(map(memref, arrays.values())), arguments=arguments, body=body
+    )  # fmt: skip
+    context = make_context()
+    module = parse_mlir(context, text)
+    module.verify()
+    ConvertWarpToPtxPass().apply(context, module)
+    module.verify()
+    ptx = print_ptx(ptx_module(module))
+    load_ptx(ptx).launch(
+        "k", grid=(1, 1, 1), block=(32, 1, 1), args=list(arrays.values()), shared=SHARED, device="interp"
+    )
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(("load", "transposed"), [("x4 swapped", True), ("x2 trans", False)])
+def test_bytes(load: str, transposed: bool, rng: np.random.Generator) -> None:
+    """B as it is used by columns, and, in 16x16 matrices, as it is."""
+    a, b = (rng.integers(-128, 128, (n, 32), dtype=np.int8) for n in (16, 16 if transposed else 32))
+    c = rng.integers(-99, 99, (16, 16), dtype=np.int32)
+    expected = c + a.astype(np.int32) @ (b.T if transposed else b[:, :16]).astype(np.int32)
+    tile_a, tile_b = (memref(m).replace(">", ", #warp.swizzle<32>, 3>") for m in (a, b))
+    fragment_a = "!warp.fragment<a, 16x32xi8, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>"
+    fragment_b = "!warp.fragment<b, 32x16xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>"
+    acc = "!warp.fragment<acc, 16x16xi32, [c1 c2 r0 r1 r2 | c0 r3]>"
+    body = f"""
+    %s = memref.alloc() : {tile_a}
+    %t = memref.alloc() : {tile_b}
+    warp.copy %A[%z, %z] to %s[] : $A to {tile_a}
+    warp.copy %B[%z, %z] to %t[] : $B to {tile_b}
+    {BARRIER}
+    %a = warp.ldmatrix x4 %s[%z, %z] : {tile_a} -> {fragment_a}
+    %b = warp.ldmatrix {load} %t[%z, %z] : {tile_b} -> {fragment_b}
+    %c = warp.load %C[%z, %z] : $C -> {acc}
+    %d = warp.mma m16n8k32 %a, %b, %c : {fragment_a}, {fragment_b}, {acc}
+    warp.store %d, %C[%z, %z] : {acc}, $C"""
+    run("sm_120a", body, A=a, B=b, C=c)
+    assert np.array_equal(c, expected)
+
+
+def test_double_precision(rng: np.random.Generator) -> None:
+    """Rows outside the matrix read as zero and are not written."""
+    a, b, c = rng.standard_normal((13, 16)), rng.standard_normal((16, 8)), np.zeros((13, 8))
+    fragment_a = "!warp.fragment<a, 16x16xf64, [c0 c1 r0 r1 r2 | r3 c2 c3]>"
+    fragment_b = "!warp.fragment<b, 16x8xf64, [r0 r1 c0 c1 c2 | r2 r3]>"
+    acc = "!warp.fragment<acc, 16x8xf64, [c1 c2 r0 r1 r2 | c0 r3]>"
+    body = f"""
+    %a = warp.load %A[%z, %z] : $A -> {fragment_a}
+    %b = warp.load %B[%z, %z] : $B -> {fragment_b}
+    %c = warp.constant 2.5 : f64 : {acc}
+    %d = warp.mma m16n8k16 %a, %b, %c : {fragment_a}, {fragment_b}, {acc}
+    warp.store %d, %C[%z, %z] : {acc}, $C"""
+    run("sm_90a", body, A=a, B=b, C=c)
+    assert np.allclose(c, a @ b + 2.5, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("store", "load"),
+    [("x4", "x4"), ("x2", "x4"), ("x4 trans swapped", "x4 trans swapped"), ("x4 trans swapped", "x1 trans swapped")],
+)
+def test_what_stmatrix_writes_ldmatrix_reads(store: str, load: str, rng: np.random.Generator) -> None:
+    a = rng.standard_normal((16, 16)).astype(np.float16)
+    b = np.zeros_like(a)
+    tile = "memref<16x64xf16, #warp.swizzle<128>, 3>"
+    fragment = "!warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>"
+    body = f"""
+    %s = memref.alloc() : {tile}
+    %a = warp.load %A[%z, %z] : $A -> {fragment}
+    warp.stmatrix {store} %a, %s[%z, %z] : {fragment}, {tile}
+    {BARRIER}
+    %b = warp.ldmatrix {load} %s[%z, %z] : {tile} -> {fragment}
+    warp.store %b, %B[%z, %z] : {fragment}, $B"""
+    run("sm_90a", body, A=a, B=b)
+    assert np.array_equal(a, b)
+
+
+def test_movmatrix_keeps_the_matrix(rng: np.random.Generator) -> None:
+    a = rng.standard_normal((16, 16)).astype(np.float16)
+    b = np.zeros_like(a)
+    before = "!warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>"
+    after = "!warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>"
+    body = f"""
+    %a = warp.load %A[%z, %z] : $A -> {before}
+    %b = warp.movmatrix %a : {before} to {after}
+    warp.store %b, %B[%z, %z] : {after}, $B"""
+    run("sm_75", body, A=a, B=b)
+    assert np.array_equal(a, b)
+
+
+def test_opaque(rng: np.random.Generator) -> None:
+    """B and the result by columns, the others by rows, all of them parts of larger matrices."""
+    a, b = (rng.standard_normal((n, 64)).astype(np.float16) for n in (32, 16))
+    c = rng.standard_normal((16, 32)).astype(np.float32)
+    expected = c[:, 16:] + a[16:, 16:32].astype(np.float32) @ b[:, 16:32].T.astype(np.float32)
+    fragment_a, fragment_b = "!warp.opaque<a, m16n16k16, f16, row>", "!warp.opaque<b, m16n16k16, f16, col>"
+    acc = "!warp.opaque<acc, m16n16k16, f32>"
+    body = f"""
+    %i = arith.constant 16 : index
+    %a = warp.wmma.load %A[%i, %i] : $A -> {fragment_a}
+    %b = warp.wmma.load %B[%z, %i] : $B -> {fragment_b}
+    %c = warp.wmma.load %C[%z, %i] : $C -> {acc}
+    %d = warp.wmma.mma %a, %b, %c : {fragment_a}, {fragment_b}, {acc}
+    warp.wmma.store col %d, %C[%z, %z] : {acc}, $C"""
+    run("sm_75", body, A=a, B=b, C=c)
+    assert np.allclose(c[:, :16].T, expected, atol=1e-2)
+
+
+@pytest.mark.parametrize("selector", [0, 1])
+def test_sparse(selector: int, rng: np.random.Generator) -> None:
+    operand = sparse_operand(16, 32, "f16")
+    dense = np.zeros((16, 8, 4), np.float16)
+    for row, chunk in np.ndindex(16, 8):
+        dense[row, chunk, rng.choice(4, 2, replace=False)] = rng.standard_normal(2)
+    stored, codes = compress(dense.reshape(16, 32), operand.pattern)
+    words = tile_words(codes, operand, selector).view(np.int32).reshape(1, 32)
+    b, c = rng.standard_normal((32, 8)).astype(np.float16), np.zeros((16, 8), np.float32)
+    fragment_a = "!warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>"
+    fragment_b = "!warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>"
+    acc = "!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>"
+    meta = "!warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>"
+    body = f"""
+    %a = warp.load %A[%z, %z] : $A -> {fragment_a}
+    %b = warp.load %B[%z, %z] : $B -> {fragment_b}
+    %e = warp.load_words %E[%z, %z] : $E -> {meta}
+    %c = warp.constant 0.0 : f32 : {acc}
+    %d = warp.mma_sp m16n8k32 ordered %a, %b, %c, %e[{selector}] : {fragment_a}, {fragment_b}, {acc}, {meta}
+    warp.store %d, %C[%z, %z] : {acc}, $C"""
+    run("sm_90a", body, A=np.ascontiguousarray(stored), B=b, E=words, C=c)
+    assert np.allclose(c, dense.reshape(16, 32).astype(np.float32) @ b.astype(np.float32), atol=1e-2)
