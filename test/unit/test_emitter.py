@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
+from statements import keep
 
 from warploom.dialect.ptx.instruction import InstOp
 from warploom.dialect.ptx.ops import CommentOp, LabelOp, RegOp
 from warploom.passes.to_ptx.emitter import Emitter, Register, common_divisor, divisor_of, split
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from statements import keep
 
 
 def opcodes(emitter: Emitter) -> list[str]:

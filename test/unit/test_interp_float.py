@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from interpreted import apply
+from numpy.typing import NDArray
 
 Array = NDArray[Any]
 random = np.random.default_rng(11)

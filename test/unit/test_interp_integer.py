@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from interpreted import apply
+from numpy.typing import NDArray
 
 Array = NDArray[Any]
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
+import captured
 import ml_dtypes
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-import captured
 from interpreted import outputs, program
+from numpy.typing import NDArray
 
 from warploom.dialect.isa.mma import ROWS, Mma
 from warploom.dialect.isa.moves import LDMATRIX, LoadMatrix

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from interpreted import apply, outputs, per_thread, program
+from numpy.typing import NDArray
 
 from warploom.runtime.interp import InterpreterError
 

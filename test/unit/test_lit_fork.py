@@ -7,11 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import lit_fork
+import pytest
 from lit_fork import CRASHED, Outcome, Stage, parse_line, run_lines
 
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from statements import Lanes, keep, run
 
 from warploom.dialect.layout import LANES, Layout, column, row
 from warploom.dialect.schedule import SHARED_ALIGNMENT, SWIZZLES
 from warploom.passes.to_ptx.addressing import Addressing, GlobalMatrix, Position, SharedTile
 from warploom.passes.to_ptx.emitter import Emitter, Register, Value
 from warploom.passes.to_ptx.scalars import Scalars
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from statements import Lanes, keep, run
 
 SYMBOL = "tiles"
 START = 7 * SHARED_ALIGNMENT

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from statements import Lanes, instructions, keep, run
 
 from warploom.passes.to_ptx.emitter import Emitter, Register, Value
 from warploom.passes.to_ptx.scalars import WIDE_OFFSET, Scalars, at
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from statements import Lanes, instructions, keep, run
 
 THREADS = 256
 LIMIT = 1 << 31
