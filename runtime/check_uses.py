@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from math import gcd
 
 from ..dialect.isa import wmma
-from ..dialect.isa.mma_sp import MmaSparse
 from ..dialect.isa.moves import LoadMatrix, StoreMatrix
 from ..dialect.isa.wmma import WmmaLoad, WmmaStore
 from ..dialect.ptx.instructions import find
 from ..dialect.ptx.rows.grammar import Bindings
-from ..dialect.ptx.rows.matrix import MatrixRow, metadata_problem
+from ..dialect.ptx.rows.matrix import MatrixRow, metadata_problem, sparse
 from ..dialect.ptx.syntax import Address, Guard, Instruction, Not, Register, Variable, Vector
 from ..dialect.ptx.types import REGISTER_BITS
 from .check_names import Names
@@ -95,12 +94,11 @@ class Uses:
             known = self.values.of(operands[2])
             if known is not None and not known.symbol and known.uniform is not None:
                 yield from _stride(form, known.uniform)
-        if isinstance(form, MmaSparse):
-            at = next(i for i, o in enumerate(form.operands) if o.name == "e")
-            word = operands[at]
+        if row.metadata is not None:
+            word = operands[row.metadata]
             known = self.values.of(word.items[0] if isinstance(word, Vector) else word)
             if isinstance(known, Known) and not known.symbol and known.uniform is not None:
-                complaint = metadata_problem(form, known.uniform)
+                complaint = metadata_problem(sparse(form), known.uniform)
                 if complaint is not None:
                     yield f"operand e: {complaint}"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TypeVar
 
 from xdsl.dialects import arith, gpu, memref, scf
@@ -25,7 +26,6 @@ from ...dialect.warp.attributes import (
 from ...dialect.warp.copy import CommitOp, CopyOp, WaitOp
 from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds
-from ...dialect.warp.opaque import OpaqueType
 from ..diagnostics import fail
 from ..product import GLOBAL_SPACE, is_contiguous
 from .addressing import Addressing, GlobalMatrix, SharedTile
@@ -104,7 +104,7 @@ class KernelLowering:
 
     def _block(self, block: Block) -> None:
         for op in block.ops:
-            handler = _HANDLERS.get(type(op))
+            handler = _HANDLERS.get(type(op)) or _rare().get(type(op))
             if handler is None:
                 fail(op, f"{op.name} is not lowered to PTX inside a kernel")
             handler(self, op)
@@ -155,9 +155,13 @@ class KernelLowering:
 
     def fresh(self, kind: Attribute) -> Fragment:
         """Registers for a value of a type; none for what is no fragment."""
+        if isinstance(kind, FragmentType):
+            return self.fragments.fresh(kind)
+        from ...dialect.warp.opaque import OpaqueType
+
         if isinstance(kind, OpaqueType):
             return self.emitter.registers(register_type(kind.element), kind.registers)
-        return self.fragments.fresh(kind) if isinstance(kind, FragmentType) else []
+        return []
 
     # Operations
 
@@ -387,3 +391,11 @@ def _handlers() -> dict[type[Operation], Callable[[KernelLowering, Operation], N
 
 
 _HANDLERS = _handlers()
+
+
+@cache
+def _rare() -> Mapping[type[Operation], Callable[[KernelLowering, Operation], None]]:
+    """What plain kernels do not have, and should not wait for."""
+    from .rare_ops import HANDLERS
+
+    return HANDLERS

@@ -1,4 +1,4 @@
-"""Products and moves of matrices: from operations of the dialect `warp` to their instructions."""
+"""Products and loads of matrices: from operations of the dialect `warp` to their instructions."""
 
 from __future__ import annotations
 
@@ -7,34 +7,24 @@ from typing import TYPE_CHECKING, TypeVar
 
 from xdsl.ir import Operation, SSAValue
 
-from ...dialect.isa import wmma
-from ...dialect.isa.moves import MOVMATRIX
-from ...dialect.warp.attributes import FragmentType, fragment_of
+from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.memory import LdmatrixOp
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.mma_sp import MmaSparseOp
-from ...dialect.warp.moves import MovmatrixOp, StmatrixOp
-from ...dialect.warp.opaque import OpaqueType, opaque_of
 from ...dialect.warp.product import ProductOp
-from ...dialect.warp.wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
-from ...dialect.warp.words import LoadWordsOp, StoreWordsOp, words_of
 from ..diagnostics import fail
 from .addressing import CHUNK
-from .emitter import Register, common_divisor, divisor_of
-from .fragments import Extra, Fragment, vector
+from .fragments import Extra, Fragment
 from .loops import only_use_is_here
-from .scalars import at
 
 if TYPE_CHECKING:
+    from ...dialect.warp.moves import StmatrixOp
     from .kernel import KernelLowering
 
 OpT = TypeVar("OpT", bound=Operation)
 Handler = Callable[["KernelLowering", Operation], None]
 
-WORD_BYTES = 4
 
-
-def _result(lowering: KernelLowering, op: Operation, c: SSAValue, d: SSAValue) -> tuple[Fragment, Fragment]:
+def result_registers(lowering: KernelLowering, op: Operation, c: SSAValue, d: SSAValue) -> tuple[Fragment, Fragment]:
     """The registers of C and of D: the same ones, if the types allow it and nothing else needs C."""
     held = lowering.fragment(c)
     if c.type == d.type and only_use_is_here(c, op):
@@ -46,10 +36,10 @@ def _result(lowering: KernelLowering, op: Operation, c: SSAValue, d: SSAValue) -
     return held, fresh
 
 
-def _product(lowering: KernelLowering, op: ProductOp, extras: Sequence[Extra]) -> None:
+def product(lowering: KernelLowering, op: ProductOp, extras: Sequence[Extra]) -> None:
     a, b, c = op.operands[:3]
     of_a, _, of_c = op.fragments
-    held, result = _result(lowering, op, c, op.d)
+    held, result = result_registers(lowering, op, c, op.d)
     (m, n), k = of_c.shape, of_a.shape[1] * op.SPARSITY
     lowering.emitter.comment(f"multiply {m}x{n}x{k} with {op.row.shape}")
     scaled = [
@@ -65,16 +55,12 @@ def _product(lowering: KernelLowering, op: ProductOp, extras: Sequence[Extra]) -
 
 
 def _mma(lowering: KernelLowering, op: MmaOp) -> None:
-    _product(lowering, op, ())
-
-
-def _mma_sp(lowering: KernelLowering, op: MmaSparseOp) -> None:
-    _product(lowering, op, (Extra(f"?, {op.selector.value.data}", lowering.fragment(op.e)),))
+    product(lowering, op, ())
 
 
 def _ldmatrix(lowering: KernelLowering, op: LdmatrixOp) -> None:
     kind, into = op.fragment.type, lowering.result(op.fragment)
-    _shared(lowering, op, op.memory, op.indices, "load", kind, into)
+    move_shared(lowering, op, op.memory, op.indices, "load", kind, into)
     if op.packed is not None and kind.element.name == "e2m1":
         # The elements arrive in the low bits of their bytes; products want them in the middle.
         for register in into:
@@ -82,12 +68,7 @@ def _ldmatrix(lowering: KernelLowering, op: LdmatrixOp) -> None:
     lowering.values[op.fragment] = into
 
 
-def _stmatrix(lowering: KernelLowering, op: StmatrixOp) -> None:
-    kind = fragment_of(op.fragment)
-    _shared(lowering, op, op.memory, op.indices, "store", kind, lowering.fragment(op.fragment))
-
-
-def _shared(
+def move_shared(
     lowering: KernelLowering,
     op: LdmatrixOp | StmatrixOp,
     memory: SSAValue,
@@ -106,105 +87,7 @@ def _shared(
     lowering.matrices.move(op.rows(), kind, op.swapped is not None, tile, (stage, row, column), registers)
 
 
-def _movmatrix(lowering: KernelLowering, op: MovmatrixOp) -> None:
-    source, result = lowering.fragment(op.input), lowering.result(op.fragment)
-    if any(register in source for register in result):
-        result = lowering.fresh(op.fragment.type)
-    lowering.emitter.require(MOVMATRIX.since(lowering.target))
-    for before, after in op.blocks():
-        lowering.emitter.emit(MOVMATRIX.spelling, "?, ?", result[after], source[before])
-    lowering.values[op.fragment] = result
-
-
-# Packed words
-
-
-def _words(
-    lowering: KernelLowering, op: LoadWordsOp | StoreWordsOp, kind: FragmentType
-) -> tuple[int, int, tuple[Register, int]]:
-    """Registers that one access moves, the bytes of one, and the address of a lane's first."""
-    matrix, (row, column) = lowering.matrix(op, op.memory), lowering.indices(op.indices)
-    size = WORD_BYTES * words_of(kind) // kind.registers
-    address = lowering.scalars.address(
-        matrix.base,
-        [(lowering.lane, WORD_BYTES * words_of(kind)), (row, matrix.row_bytes), (column, WORD_BYTES)],
-    )
-    aligned = common_divisor((column, matrix.columns, words_of(kind))) * WORD_BYTES
-    together = CHUNK // size
-    while aligned % (together * size) or kind.registers % together:
-        together //= 2
-    return max(1, together), size, address
-
-
-def _access(opcode: str, together: int, size: int) -> str:
-    return f"{opcode}{f'.v{together}' if together > 1 else ''}.b{8 * size}"
-
-
-def _load_words(lowering: KernelLowering, op: LoadWordsOp) -> None:
-    kind, into = op.fragment.type, lowering.result(op.fragment)
-    together, size, (base, offset) = _words(lowering, op, kind)
-    form = vector(together) if together > 1 else "?"
-    for start in range(0, len(into), together):
-        text = f"{form}, {at('?', offset + start * size)}"
-        lowering.emitter.emit(_access("ld.global", together, size), text, *into[start : start + together], base)
-    lowering.values[op.fragment] = into
-
-
-def _store_words(lowering: KernelLowering, op: StoreWordsOp) -> None:
-    kind, held = fragment_of(op.fragment), lowering.fragment(op.fragment)
-    together, size, (base, offset) = _words(lowering, op, kind)
-    form = vector(together) if together > 1 else "?"
-    for start in range(0, len(held), together):
-        text = f"{at('?', offset + start * size)}, {form}"
-        lowering.emitter.emit(_access("st.global", together, size), text, base, *held[start : start + together])
-
-
-# wmma
-
-
-def _opaque_address(
-    lowering: KernelLowering, op: WmmaLoadOp | WmmaStoreOp, kind: OpaqueType
-) -> tuple[tuple[Register, int], int]:
-    """The address of the first element, and the stride."""
-    matrix, (row, column) = lowering.matrix(op, op.memory, bits=True), lowering.indices(op.indices)
-    bits, stride = kind.element.bits, matrix.columns
-    whole = max(1, 8 // bits)
-    if divisor_of(column) % whole:
-        fail(op, f"expected a column that is a multiple of {whole}, for {kind.element.name} start at whole bytes")
-    along = lowering.scalars.quotient(column, whole)
-    terms = [(row, stride * bits // 8), (along, max(1, bits // 8))]
-    needed = wmma.alignment(kind.product, kind.role.data, kind.element)
-    if isinstance(along, int) and along * terms[1][1] % needed:
-        fail(op, f"expected an address that is a multiple of {needed} bytes, got column {column}")
-    return lowering.scalars.address(matrix.base, terms), stride
-
-
-def _wmma_load(lowering: KernelLowering, op: WmmaLoadOp) -> None:
-    kind, row = op.fragment.type, op.row
-    (base, offset), stride = _opaque_address(lowering, op, kind)
-    into = lowering.result(op.fragment)
-    lowering.emitter.require(row.since(lowering.target))
-    lowering.emitter.emit(row.spelling, f"{vector(len(into))}, {at('?', offset)}, {stride}", *into, base)
-    lowering.values[op.fragment] = into
-
-
-def _wmma_store(lowering: KernelLowering, op: WmmaStoreOp) -> None:
-    row, held = op.row, lowering.fragment(op.fragment)
-    (base, offset), stride = _opaque_address(lowering, op, opaque_of(op.fragment))
-    lowering.emitter.require(row.since(lowering.target))
-    lowering.emitter.emit(row.spelling, f"{at('?', offset)}, {vector(len(held))}, {stride}", base, *held)
-
-
-def _wmma_mma(lowering: KernelLowering, op: WmmaMmaOp) -> None:
-    a, b, row = lowering.fragment(op.a), lowering.fragment(op.b), op.row
-    c, d = _result(lowering, op, op.c, op.d)
-    form = ", ".join(vector(len(registers)) for registers in (d, a, b, c))
-    lowering.emitter.require(row.since(lowering.target))
-    lowering.emitter.emit(row.spelling, form, *d, *a, *b, *c)
-    lowering.values[op.d] = d
-
-
-def _handler(kind: type[OpT], handle: Callable[[KernelLowering, OpT], None]) -> tuple[type[Operation], Handler]:
+def handler(kind: type[OpT], handle: Callable[[KernelLowering, OpT], None]) -> tuple[type[Operation], Handler]:
     def checked(lowering: KernelLowering, op: Operation) -> None:
         if isinstance(op, kind):
             handle(lowering, op)
@@ -212,18 +95,5 @@ def _handler(kind: type[OpT], handle: Callable[[KernelLowering, OpT], None]) -> 
     return kind, checked
 
 
-HANDLERS: Mapping[type[Operation], Handler] = dict(
-    (
-        _handler(MmaOp, _mma),
-        _handler(MmaSparseOp, _mma_sp),
-        _handler(LdmatrixOp, _ldmatrix),
-        _handler(StmatrixOp, _stmatrix),
-        _handler(MovmatrixOp, _movmatrix),
-        _handler(LoadWordsOp, _load_words),
-        _handler(StoreWordsOp, _store_words),
-        _handler(WmmaLoadOp, _wmma_load),
-        _handler(WmmaStoreOp, _wmma_store),
-        _handler(WmmaMmaOp, _wmma_mma),
-    )
-)
-"""What each operation becomes."""
+HANDLERS: Mapping[type[Operation], Handler] = dict((handler(MmaOp, _mma), handler(LdmatrixOp, _ldmatrix)))
+"""What each operation becomes; `rare_ops` has the others."""

@@ -17,6 +17,7 @@ from warploom.dialect.isa.product import Product
 from warploom.dialect.isa.targets import TARGETS, Target, Version
 from warploom.dialect.ptx.instructions import find, nearest
 from warploom.dialect.ptx.operands import OperandReader
+from warploom.dialect.ptx.rows.matrix import ROOTS, sparse
 from warploom.dialect.ptx.syntax import Register
 from warploom.dialect.ptx.verifier import Context, check
 from warploom.passes.ptx_import import import_ptx
@@ -126,6 +127,10 @@ def test_a_register_more_or_of_another_type_is_refused(name: str) -> None:
 
 def _split(text: str) -> list[str]:
     return re.findall(r"\{[^}]*\}|[^\s,]+", text)
+
+
+def test_the_first_words_are_those_of_the_families() -> None:
+    assert {name.partition(".")[0] for name in FAMILIES} == ROOTS
 
 
 def test_qualifiers_may_stand_in_another_order() -> None:
@@ -248,6 +253,11 @@ def test_constant_metadata(opcode: str, word: str, message: str | None) -> None:
     pieces[4] = word
     found = problem(opcode, ", ".join(pieces))
     assert found is None if message is None else f"operand e: {message}" in (found or "")
+
+
+def test_only_sparse_products_take_metadata() -> None:
+    with pytest.raises(TypeError, match="takes no metadata"):
+        sparse(mma.ROWS[0])
 
 
 @pytest.mark.parametrize(

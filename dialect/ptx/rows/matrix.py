@@ -9,21 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
-from ...isa import families
+from ...isa import mma, moves
 from ...isa.block_scale import BlockScale
 from ...isa.form import ADDRESS, CONSTANT, SCALAR, SELECTOR, Form
 from ...isa.form import Operand as FormOperand
-from ...isa.mma_sp import MmaSparse
 from ...isa.product import Product
 from ...isa.targets import Target, Version
 from ...isa.types import ELEMENT_TYPES
 from ..syntax import Immediate, Operand
 from .grammar import Bindings, Row, Slot
 
-ROOTS = frozenset(name.partition(".")[0] for name in families.FAMILIES)
+if TYPE_CHECKING:
+    from ...isa.mma_sp import MmaSparse
+
+ROOTS = frozenset(("mma", "ldmatrix", "stmatrix", "movmatrix", "wmma"))
 """The first words of these instructions."""
 
 
@@ -40,7 +43,7 @@ class MatrixRow(Row):
 
     def match(self, opcode: str) -> Bindings | None:
         """Nothing is bound: each form has a row of its own."""
-        return {} if families.find(opcode) is self.form else None
+        return {} if _form(opcode) is self.form else None
 
     def unavailable(self, target: Target, version: Version) -> str | None:
         """Why the target does not have it in this PTX version, in the words of the row; None if it has."""
@@ -50,16 +53,31 @@ class MatrixRow(Row):
         """The first PTX version in which the target has it; None if it never has."""
         return self.form.since(target)
 
+    @cached_property
+    def metadata(self) -> int | None:
+        """Which operand is the metadata of a sparse product, if it is one."""
+        return next((i - 1 for i, o in enumerate(self.form.operands) if o.kind == CONSTANT), None)
+
     def problem(self, operands: Sequence[Operand]) -> str | None:
         """What is wrong with literals among operands that fit the slots: metadata that means nothing."""
-        if not isinstance(self.form, MmaSparse):
-            return None
-        at = next(i for i, o in enumerate(self.form.operands) if o.name == "e")
-        word = operands[at]
+        word = None if self.metadata is None else operands[self.metadata]
         if not isinstance(word, Immediate) or isinstance(word.value, float):
             return None
-        complaint = metadata_problem(self.form, word.value)
+        complaint = metadata_problem(sparse(self.form), word.value)
         return None if complaint is None else f"operand e: {complaint}"
+
+
+def sparse(form: Form) -> MmaSparse:
+    """A form that takes metadata, as what it is.
+
+    Raises:
+        TypeError: if it takes none.
+    """
+    from ...isa.mma_sp import MmaSparse
+
+    if isinstance(form, MmaSparse):
+        return form
+    raise TypeError(f"{form.spelling} takes no metadata")
 
 
 def metadata_problem(form: MmaSparse, word: int) -> str | None:
@@ -77,10 +95,6 @@ def _choice(values: Sequence[int]) -> str:
     return "/".join(map(str, values))
 
 
-def _constant(form: Form) -> str:
-    return f"imm({_choice(form.selectors)})" if isinstance(form, MmaSparse) else "imm"
-
-
 def _selector(form: Form, operand: FormOperand) -> str:
     scale = form.scale if isinstance(form, Product) else None
     if not isinstance(scale, BlockScale):
@@ -90,7 +104,7 @@ def _selector(form: Form, operand: FormOperand) -> str:
 
 _KINDS: dict[str, Callable[[Form, FormOperand], str]] = {
     ADDRESS: lambda form, operand: "[]",
-    CONSTANT: lambda form, operand: _constant(form),
+    CONSTANT: lambda form, operand: f"imm({_choice(sparse(form).selectors)})",
     SELECTOR: _selector,
     SCALAR: lambda form, operand: operand.type,
 }
@@ -103,12 +117,28 @@ def _slot(form: Form, operand: FormOperand, *, written: bool) -> Slot:
     return Slot(operand.name, kind, operand.optional, destination=written, braces=braces)
 
 
+@cache
+def _common() -> dict[str, Form]:
+    """The forms that the passes emit: a kernel of these is verified without making any other."""
+    return {row.spelling: row for row in (*mma.ROWS, *moves.LDMATRIX)}
+
+
+def _form(opcode: str) -> Form | None:
+    if opcode in _common():
+        return _common()[opcode]
+    if opcode.partition(".")[0] not in ROOTS:
+        return None
+    from ...isa import families
+
+    return families.find(opcode)
+
+
 _ROWS: dict[str, MatrixRow] = {}
 
 
 def find(opcode: str) -> MatrixRow | None:
     """The row that an opcode spells, its qualifiers in any order."""
-    form = families.find(opcode)
+    form = _form(opcode)
     if form is None:
         return None
     row = _ROWS.get(form.spelling)
@@ -150,6 +180,8 @@ class _Words:
 
 def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
     """The spellings most like an opcode of these families that does not exist: best first."""
+    from ...isa import families
+
     name, root = families.family(opcode), opcode.partition(".")[0]
     names = [name] if name else [n for n in families.FAMILIES if n.partition(".")[0] == root]
     wanted = _Words.of(opcode)

@@ -1,0 +1,150 @@
+"""Matrix operations that plain kernels do not have: sparse and opaque products, stores, transposition, packed words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Operation
+
+from ...dialect.isa import wmma
+from ...dialect.isa.moves import MOVMATRIX
+from ...dialect.warp.attributes import FragmentType, fragment_of
+from ...dialect.warp.mma_sp import MmaSparseOp
+from ...dialect.warp.moves import MovmatrixOp, StmatrixOp
+from ...dialect.warp.opaque import OpaqueType, opaque_of
+from ...dialect.warp.wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
+from ...dialect.warp.words import LoadWordsOp, StoreWordsOp, words_of
+from ..diagnostics import fail
+from .addressing import CHUNK
+from .emitter import Register, common_divisor, divisor_of
+from .fragments import Extra, vector
+from .matrix_ops import Handler, handler, move_shared, product, result_registers
+from .scalars import at
+
+if TYPE_CHECKING:
+    from .kernel import KernelLowering
+
+WORD_BYTES = 4
+
+
+def _mma_sp(lowering: KernelLowering, op: MmaSparseOp) -> None:
+    product(lowering, op, (Extra(f"?, {op.selector.value.data}", lowering.fragment(op.e)),))
+
+
+def _stmatrix(lowering: KernelLowering, op: StmatrixOp) -> None:
+    kind = fragment_of(op.fragment)
+    move_shared(lowering, op, op.memory, op.indices, "store", kind, lowering.fragment(op.fragment))
+
+
+def _movmatrix(lowering: KernelLowering, op: MovmatrixOp) -> None:
+    source, result = lowering.fragment(op.input), lowering.result(op.fragment)
+    if any(register in source for register in result):
+        result = lowering.fresh(op.fragment.type)
+    lowering.emitter.require(MOVMATRIX.since(lowering.target))
+    for before, after in op.blocks():
+        lowering.emitter.emit(MOVMATRIX.spelling, "?, ?", result[after], source[before])
+    lowering.values[op.fragment] = result
+
+
+# Packed words
+
+
+def _words(
+    lowering: KernelLowering, op: LoadWordsOp | StoreWordsOp, kind: FragmentType
+) -> tuple[int, int, tuple[Register, int]]:
+    """Registers that one access moves, the bytes of one, and the address of a lane's first."""
+    matrix, (row, column) = lowering.matrix(op, op.memory), lowering.indices(op.indices)
+    size = WORD_BYTES * words_of(kind) // kind.registers
+    address = lowering.scalars.address(
+        matrix.base,
+        [(lowering.lane, WORD_BYTES * words_of(kind)), (row, matrix.row_bytes), (column, WORD_BYTES)],
+    )
+    aligned = common_divisor((column, matrix.columns, words_of(kind))) * WORD_BYTES
+    together = CHUNK // size
+    while aligned % (together * size) or kind.registers % together:
+        together //= 2
+    return max(1, together), size, address
+
+
+def _access(opcode: str, together: int, size: int) -> str:
+    return f"{opcode}{f'.v{together}' if together > 1 else ''}.b{8 * size}"
+
+
+def _load_words(lowering: KernelLowering, op: LoadWordsOp) -> None:
+    kind, into = op.fragment.type, lowering.result(op.fragment)
+    together, size, (base, offset) = _words(lowering, op, kind)
+    form = vector(together) if together > 1 else "?"
+    for start in range(0, len(into), together):
+        text = f"{form}, {at('?', offset + start * size)}"
+        lowering.emitter.emit(_access("ld.global", together, size), text, *into[start : start + together], base)
+    lowering.values[op.fragment] = into
+
+
+def _store_words(lowering: KernelLowering, op: StoreWordsOp) -> None:
+    kind, held = fragment_of(op.fragment), lowering.fragment(op.fragment)
+    together, size, (base, offset) = _words(lowering, op, kind)
+    form = vector(together) if together > 1 else "?"
+    for start in range(0, len(held), together):
+        text = f"{at('?', offset + start * size)}, {form}"
+        lowering.emitter.emit(_access("st.global", together, size), text, base, *held[start : start + together])
+
+
+# wmma
+
+
+def _opaque_address(
+    lowering: KernelLowering, op: WmmaLoadOp | WmmaStoreOp, kind: OpaqueType
+) -> tuple[tuple[Register, int], int]:
+    """The address of the first element, and the stride."""
+    matrix, (row, column) = lowering.matrix(op, op.memory, bits=True), lowering.indices(op.indices)
+    bits, stride = kind.element.bits, matrix.columns
+    whole = max(1, 8 // bits)
+    if divisor_of(column) % whole:
+        fail(op, f"expected a column that is a multiple of {whole}, for {kind.element.name} start at whole bytes")
+    along = lowering.scalars.quotient(column, whole)
+    terms = [(row, stride * bits // 8), (along, max(1, bits // 8))]
+    needed = wmma.alignment(kind.product, kind.role.data, kind.element)
+    if isinstance(along, int) and along * terms[1][1] % needed:
+        fail(op, f"expected an address that is a multiple of {needed} bytes, got column {column}")
+    return lowering.scalars.address(matrix.base, terms), stride
+
+
+def _wmma_load(lowering: KernelLowering, op: WmmaLoadOp) -> None:
+    kind, row = op.fragment.type, op.row
+    (base, offset), stride = _opaque_address(lowering, op, kind)
+    into = lowering.result(op.fragment)
+    lowering.emitter.require(row.since(lowering.target))
+    lowering.emitter.emit(row.spelling, f"{vector(len(into))}, {at('?', offset)}, {stride}", *into, base)
+    lowering.values[op.fragment] = into
+
+
+def _wmma_store(lowering: KernelLowering, op: WmmaStoreOp) -> None:
+    row, held = op.row, lowering.fragment(op.fragment)
+    (base, offset), stride = _opaque_address(lowering, op, opaque_of(op.fragment))
+    lowering.emitter.require(row.since(lowering.target))
+    lowering.emitter.emit(row.spelling, f"{at('?', offset)}, {vector(len(held))}, {stride}", base, *held)
+
+
+def _wmma_mma(lowering: KernelLowering, op: WmmaMmaOp) -> None:
+    a, b, row = lowering.fragment(op.a), lowering.fragment(op.b), op.row
+    c, d = result_registers(lowering, op, op.c, op.d)
+    form = ", ".join(vector(len(registers)) for registers in (d, a, b, c))
+    lowering.emitter.require(row.since(lowering.target))
+    lowering.emitter.emit(row.spelling, form, *d, *a, *b, *c)
+    lowering.values[op.d] = d
+
+
+HANDLERS: Mapping[type[Operation], Handler] = dict(
+    (
+        handler(MmaSparseOp, _mma_sp),
+        handler(StmatrixOp, _stmatrix),
+        handler(MovmatrixOp, _movmatrix),
+        handler(LoadWordsOp, _load_words),
+        handler(StoreWordsOp, _store_words),
+        handler(WmmaLoadOp, _wmma_load),
+        handler(WmmaStoreOp, _wmma_store),
+        handler(WmmaMmaOp, _wmma_mma),
+    )
+)
+"""What each operation becomes."""
