@@ -15,6 +15,7 @@ from ...dialect.ptx.syntax import Address, Operand, Symbol
 from .actions import elementwise, identity
 from .decode import Context, opcode
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Part, check_writable
+from .observer import Kind, tell
 from .state import Action, Array, Selection, Source, State, Step
 from .words import DTYPES, Modifiers, width_of
 
@@ -49,8 +50,8 @@ def space_of(m: Modifiers, *more: str) -> str:
     return {"": "generic", "const": "global"}.get(found, found)
 
 
-def locate(ctx: Context, operand: Operand, space: str) -> Callable[[State], Locate]:
-    """Where `[base+offset]` lies in a space."""
+def locate(ctx: Context, operand: Operand, space: str, kind: Kind) -> Callable[[State], Locate]:
+    """Where `[base+offset]` lies in a space; `kind` is what is done there."""
     if isinstance(operand, Address) and isinstance(operand.base, Symbol):
         space = _space_of_symbol(ctx, operand.base, space)
     everywhere = space in ("global", "generic")
@@ -64,9 +65,18 @@ def locate(ctx: Context, operand: Operand, space: str) -> Callable[[State], Loca
             addresses = read(sel)
             return home.parts(addresses + addresses.dtype.type(shift) if shift else addresses, width, sel.lanes)
 
-        return found
+        return found if state.observer is None else _told(found, state, ctx.pc, kind)
 
     return bind
+
+
+def _told(find: Locate, state: State, pc: int, kind: Kind) -> Locate:
+    def found(sel: Selection, width: int, shift: int = 0) -> tuple[Part, ...]:
+        parts = find(sel, width, shift)
+        tell(state, pc, kind, parts, width, sel)
+        return parts
+
+    return found
 
 
 def _space_of_symbol(ctx: Context, symbol: Symbol, space: str) -> str:
@@ -85,7 +95,7 @@ def load(ctx: Context, m: Modifiers) -> Action:
     type = m.type(*_TYPES)
     d, where = ctx.take(2 + policy)[:2]
     dests = [ctx.dest(item, type, wide=True) for item in ctx.vector(d, count)]
-    place = locate(ctx, where, space)
+    place = locate(ctx, where, space, "load")
     width, dtype = width_of(type) // 8, DTYPES[type]
 
     def bind(state: State) -> Step:
@@ -124,7 +134,7 @@ def store(ctx: Context, m: Modifiers) -> Action:
     where, a = ctx.take(2 + policy)[:2]
     sources = [ctx.source(item, f"b{width_of(type)}" if type[0] != "f" else type, wide=True)
                for item in ctx.vector(a, count)]  # fmt: skip
-    place = locate(ctx, where, space)
+    place = locate(ctx, where, space, "store")
     width = width_of(type) // 8
     word = DTYPES[f"b{width * 8}"]
 

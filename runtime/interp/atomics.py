@@ -71,7 +71,7 @@ def atomic(ctx: Context, m: Modifiers) -> Action:
     type = m.type(*_TYPES[operation])
     operands = list(ctx.take((m.root == "atom") + 2 + (operation == "cas") + policy))
     dest = ctx.dest(operands.pop(0), type) if m.root == "atom" else None
-    place = locate(ctx, operands.pop(0), space)
+    place = locate(ctx, operands.pop(0), space, "atomic")
     sources = [ctx.source(o, type) for o in operands[: 1 + (operation == "cas")]]
     is_float = type.startswith(("f", "bf"))
     width = width_of(type) // 8

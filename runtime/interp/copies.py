@@ -15,7 +15,8 @@ from ...dialect.ptx.syntax import Not, Operand, Register
 from .access import Locate, locate, order
 from .decode import Context, opcode
 from .errors import FaultError
-from .memory import Part
+from .memory import Buffer, Part
+from .observer import Observer
 from .state import Action, Array, Selection, State, Step
 from .words import Modifiers
 
@@ -24,6 +25,7 @@ from .words import Modifiers
 class Pending:
     """Copies not yet seen: rows of bytes, where they go, and the threads and groups they belong to."""
 
+    buffer: Buffer
     view: Array
     index: Array
     rows: Array
@@ -37,15 +39,17 @@ class CopyQueue:
     While all threads commit together, one number says which group is open; afterwards each has its own.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, observer: Observer | None = None) -> None:
         self.threads = threads
+        self.observer = observer
         self.open: int | Array = 0
         self.pending: list[Pending] = []
 
-    def add(self, view: Array, index: Array, rows: Array, sel: Selection) -> None:
+    def add(self, buffer: Buffer, index: Array, rows: Array, sel: Selection) -> None:
         """Copies issued by the selected threads."""
         group = self.open if isinstance(self.open, int) else sel.pick(self.open).copy()
-        self.pending.append(Pending(view, index, rows, sel.lanes, group))
+        view = buffer.view(rows.itemsize, rows.shape[1]).reshape(-1, rows.shape[1])
+        self.pending.append(Pending(buffer, view, index, rows, sel.lanes, group))
 
     def commit(self, sel: Selection) -> None:
         """Closes the open groups of the selected threads."""
@@ -81,7 +85,7 @@ class CopyQueue:
     def _complete_before(self, copy: Pending, limit: int) -> bool:
         if not isinstance(copy.group, int) or copy.group >= limit:
             return False
-        copy.view[copy.index] = copy.rows
+        self._land(copy, copy.index, copy.rows, copy.threads)
         return True
 
     def _complete_some(self, copy: Pending, limits: Array, selected: Array) -> bool:
@@ -89,11 +93,17 @@ class CopyQueue:
         done = selected[threads] & (copy.group < limits[threads])
         if not done.any():
             return False
-        copy.view[copy.index[done]] = copy.rows[done]
+        self._land(copy, copy.index[done], copy.rows[done], threads[done])
         left = ~done
         copy.index, copy.rows, copy.threads = copy.index[left], copy.rows[left], threads[left]
         copy.group = copy.group if isinstance(copy.group, int) else copy.group[left]
         return not copy.index.size
+
+    def _land(self, copy: Pending, index: Array, rows: Array, threads: Array | None) -> None:
+        copy.view[index] = rows
+        if self.observer is not None:
+            width = rows.itemsize * rows.shape[1]
+            self.observer.land(copy.buffer, index * width, width, threads)
 
 
 @opcode("cp")
@@ -121,7 +131,7 @@ def _copy(ctx: Context, m: Modifiers) -> Action:
     if size not in ((16,) if cached == "cg" else (4, 8, 16)):
         ctx.fail(f"expected a size of {'16' if cached == 'cg' else '4, 8 or 16'} bytes, got {size}")
     given = _source_size(ctx, operands[3], size) if len(operands) == 4 + policy else None
-    target, origin = locate(ctx, operands[0], "shared"), locate(ctx, operands[1], "global")
+    target, origin = locate(ctx, operands[0], "shared", "copy"), locate(ctx, operands[1], "global", "load")
     width, count = (size, 1) if size < 16 else (8, 2)
 
     def bind(state: State) -> Step:
@@ -135,7 +145,7 @@ def _copy(ctx: Context, m: Modifiers) -> Action:
                 _read(rows.reshape(-1, count), take(sel, size), width, count, None)
             else:
                 _read_some(rows, take, sel, sizes(), size)
-            state.copies.add(part.buffer.view(width, count).reshape(-1, count), part.index, rows, sel)
+            state.copies.add(part.buffer, part.index, rows, sel)
 
         return step
 

@@ -86,13 +86,18 @@ class Layout:
 
 @dataclass
 class Context:
-    """One instruction, and what its operands mean where it stands."""
+    """One instruction, and what its operands mean where it stands.
+
+    `reads` and `writes` collect the registers of its operands while it is decoded.
+    """
 
     instruction: Instruction
     names: Names
     layout: Layout
     pc: int
     target: str
+    reads: list[Slot] = field(default_factory=list[Slot])
+    writes: list[Slot] = field(default_factory=list[Slot])
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -133,6 +138,7 @@ class Context:
         slot, bits, dtype = self.slot(operand), width_of(type), DTYPES[type]
         if slot.bits != bits and not (wide and slot.bits > bits > 1):
             self.fail(f"expected a register of {bits} bits for .{type}, got {describe(operand)} of {slot.bits}")
+        self.reads.append(slot)
         step = slot.bits // bits
         return lambda state: state.banks[slot.bits][slot.index].view(dtype)[::step]
 
@@ -143,6 +149,7 @@ class Context:
         slot = self.layout.slot(bits) if dropped else self.slot(operand)
         if slot.bits != bits and not (wide and slot.bits > bits > 1):
             self.fail(f"expected a register of {bits} bits for .{type}, got {describe(operand)} of {slot.bits}")
+        self.writes.append(slot)
         kind = type if slot.bits == bits else f"{'s' if type[0] == 's' else 'u'}{slot.bits}"
         dtype = DTYPES[kind]
         return lambda state: state.banks[slot.bits][slot.index].view(dtype)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import FaultError
+from .observer import Observer
 from .state import LANES, LEFT, Geometry, Selection
 
 Array: TypeAlias = NDArray[Any]
@@ -41,6 +42,7 @@ class Flow:
         self.ready: dict[int, Array] = {0: live.copy()}
         self.barriers: list[Barrier] = []
         self.parked: dict[int, Array] = {}
+        self.observer: Observer | None = None
         self._cta = geometry.cta()
 
     def go(self, pc: int, mask: Array) -> None:
@@ -77,6 +79,8 @@ class Flow:
     def arrive(self, sel: Selection, number: int, pc: int, expected: int, wait: bool = True) -> int | None:
         """Threads at a barrier. They go on at once if that completes it for every CTA in flight."""
         if expected == 0 and not self.barriers and sel.count == int(np.count_nonzero(self.live)):
+            if self.observer is not None:
+                self.observer.join(number, self.mask(sel))
             return None
         mask = self.mask(sel)
         self.barriers.append(Barrier(number, pc, pc + 1 if wait else LEFT, mask, expected))
@@ -92,13 +96,16 @@ class Flow:
 
     def _release_one(self, number: int) -> None:
         here = [b for b in self.barriers if b.number == number]
-        arrived = self._per_cta(np.logical_or.reduce([b.mask for b in here]))
+        everyone = np.logical_or.reduce([b.mask for b in here])
+        arrived = self._per_cta(everyone)
         alive = self._per_cta(self.live)
         expected = max(b.expected for b in here)
         enough = (arrived >= expected) if expected else (arrived == alive)
         open_ = (enough & (arrived > 0))[self._cta]
         if not open_.any():
             return
+        if self.observer is not None:
+            self.observer.join(number, everyone & open_)
         for barrier in here:
             released = barrier.mask & open_
             barrier.mask &= ~open_
@@ -116,12 +123,12 @@ class Flow:
         None if all wait, or if some do: those that need not are sent to `pc` again, alone.
         """
         if sel.mask is None:
-            return sel
+            return self._met(sel, pc)
         here = self._lane_bits(sel.mask)
         missing = (members & self._lane_bits(self.live) & ~here) != 0
         late = sel.mask & missing
         if not late.any():
-            return sel
+            return self._met(sel, pc)
         warps = np.tile(late.reshape(LANES, -1).any(axis=0), LANES)
         waiting = sel.mask & warps
         if pc in self.parked:
@@ -132,6 +139,11 @@ class Flow:
         if rest.any():
             self.go(pc, rest)
         return None
+
+    def _met(self, sel: Selection, pc: int) -> Selection:
+        if self.observer is not None:
+            self.observer.meet(pc, sel)
+        return sel
 
     def _lane_bits(self, mask: Array) -> Array:
         bits = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))

@@ -21,12 +21,14 @@ _BYTES = re.compile(r"[a-z]+(\d+)(x2)?")
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """One instruction: what it does, and under which predicate."""
+    """One instruction: what it does, under which predicate, and the registers of its operands."""
 
     source: Instruction
     action: Action
     guard: Slot | None
     negated: bool
+    reads: tuple[Slot, ...]
+    writes: tuple[Slot, ...]
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,8 @@ class KernelDecoder:
             slot = context.slot(Register(guard.register)) if guard else None
             if slot is not None and slot.bits != 1:
                 context.fail(f"the guard {guard.register if guard else ''} is not a predicate")
-            return Decoded(instruction, action, slot, bool(guard and guard.negated))
+            negated = bool(guard and guard.negated)
+            return Decoded(instruction, action, slot, negated, tuple(context.reads), tuple(context.writes))
         except DecodeError as error:
             raise self.error(str(error), instruction.line, instruction.column) from error
 

@@ -13,6 +13,7 @@ from .errors import FaultError, InterpreterError
 from .flow import Flow
 from .kernel import Decoded, Kernel, align
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Buffer, GlobalMemory, Memory, Window
+from .observer import Look, Observer
 from .state import LEFT, Array, Dim3, Geometry, Selection, State, Step
 
 IN_FLIGHT_BYTES = 200 << 20
@@ -26,7 +27,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch: where, how much, and the memory it works on."""
+    """One kernel launch: where, how much, the memory it works on, and who looks on."""
 
     kernel: Kernel
     grid: Dim3
@@ -37,6 +38,7 @@ class Launch:
     shared: int
     step_limit: int | None
     progress: Progress | None
+    observer: Observer | None = None
 
 
 @dataclass
@@ -62,6 +64,8 @@ def run(launch: Launch) -> Stats:
             _Machine(launch, geometry, stats).run()
             if launch.progress:
                 launch.progress(first + geometry.ctas, total)
+    if launch.observer is not None:
+        launch.observer.end()
     return stats
 
 
@@ -91,7 +95,10 @@ class _Machine:
         state = State(geometry, self.kernel.layout.slots, self._memory(), launch.addresses)
         state.dynamic_bytes = launch.shared
         self.flow = state.flow = Flow(geometry, state.live)
-        state.copies = CopyQueue(state.threads)
+        state.copies = CopyQueue(state.threads, launch.observer)
+        self.flow.observer = state.observer = launch.observer
+        if launch.observer is not None:
+            launch.observer.begin(state, self.kernel)
         self.state = state
         self.steps = [self._bind(pc, decoded) for pc, decoded in enumerate(self.kernel.code)]
 
@@ -112,11 +119,13 @@ class _Machine:
         return Memory(self.launch.memory, shared, local, param)
 
     def _bind(self, pc: int, decoded: Decoded) -> Step:
-        inner = decoded.action(self.state)
-        if decoded.guard is None:
-            return inner
-        predicate = self.state.banks[1][decoded.guard.index]
-        return _guarded(inner, predicate, decoded.negated, pc + 1, self.flow)
+        inner, observer = decoded.action(self.state), self.state.observer
+        if observer is not None:
+            inner = _watched(inner, observer.watch(pc))
+        if decoded.guard is not None:
+            predicate = self.state.banks[1][decoded.guard.index]
+            inner = _guarded(inner, predicate, decoded.negated, pc + 1, self.flow)
+        return inner if observer is None else _watched(inner, observer.issue(pc))
 
     # Running
 
@@ -207,6 +216,17 @@ class _Machine:
             else:
                 runs.append([warp, warp])
         return ", ".join(str(low) if low == top else f"{low}-{top}" for low, top in runs)
+
+
+def _watched(inner: Step, look: Look | None) -> Step:
+    if look is None:
+        return inner
+
+    def step(sel: Selection) -> int | None:
+        look(sel)
+        return inner(sel)
+
+    return step
 
 
 def _guarded(inner: Step, predicate: Array, negated: bool, following: int, flow: Flow) -> Step:

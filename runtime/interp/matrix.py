@@ -60,7 +60,7 @@ def words_of(ctx: Context, operand: Operand, wanted: FormOperand) -> list[Source
             found.append(ctx.source(item, literal))
         else:
             ctx.slot(item)
-            found.append(ctx.source(item, type))
+            found.append((ctx.dest if wanted.name == "d" else ctx.source)(item, type))
     return found
 
 

@@ -31,7 +31,7 @@ def ldmatrix(ctx: Context, m: Modifiers) -> Action:
     row = form(ctx, m, LoadMatrix)
     d, where = ctx.take(2)
     dests = [ctx.dest(item, "b32") for item in ctx.vector(d, row.registers)]
-    place = locate(ctx, where, _space(row))
+    place = locate(ctx, where, _space(row), "load")
 
     def bind(state: State) -> Step:
         outs, find = [rows_of(dest(state)) for dest in dests], place(state)
@@ -97,7 +97,7 @@ def stmatrix(ctx: Context, m: Modifiers) -> Action:
     row = form(ctx, m, StoreMatrix)
     where, r = ctx.take(2)
     sources = [ctx.source(item, "b32") for item in ctx.vector(r, row.registers)]
-    place = locate(ctx, where, _space(row))
+    place = locate(ctx, where, _space(row), "store")
 
     def bind(state: State) -> Step:
         files, find = [rows_of(source(state)) for source in sources], place(state)

@@ -18,6 +18,7 @@ from .errors import DecodeError, InterpreterError
 from .kernel import Kernel, KernelDecoder, size_of
 from .machine import Launch, Progress, Stats, run
 from .memory import Buffer, GlobalMemory
+from .observer import Observer
 from .state import Dim3
 
 Array = NDArray[Any]
@@ -78,12 +79,13 @@ class Program:
         shared: int = 0,
         progress: Progress | None = None,
         step_limit: int | None = None,
+        observer: Observer | None = None,
     ) -> Stats:
         """Runs a kernel to its end.
 
         Arrays are passed as pointers to their bytes and written in place; scalars by value. `shared` is bytes of
         dynamic shared memory. `progress` is called with the CTAs done and the CTAs there are. After `step_limit`
-        steps (an instruction for a group of threads) a launch ends with an error.
+        steps (an instruction for a group of threads) a launch ends with an error. `observer` looks on.
 
         Raises:
             InterpreterError: for a launch that cannot be, or when a thread does something wrong.
@@ -95,7 +97,7 @@ class Program:
         memory = GlobalMemory()
         addresses = {name: memory.add(buffer) for name, buffer in self._variables.items()}
         parameters = _parameters(decoded, self._functions[kernel], args, memory)
-        return run(Launch(decoded, grid, block, memory, parameters, addresses, shared, step_limit, progress))
+        return run(Launch(decoded, grid, block, memory, parameters, addresses, shared, step_limit, progress, observer))
 
     def _check_sizes(self, kernel: Kernel, grid: Dim3, block: Dim3, shared: int) -> None:
         where = f"kernel {kernel.name}"

@@ -17,6 +17,7 @@ from .memory import Memory
 if TYPE_CHECKING:
     from .copies import CopyQueue
     from .flow import Flow
+    from .observer import Observer
 
 Array: TypeAlias = NDArray[Any]
 Dim3: TypeAlias = tuple[int, int, int]
@@ -115,11 +116,12 @@ class Geometry(NamedTuple):
 class State:
     """Everything the steps of the CTAs in flight read and write.
 
-    `addresses` are those of the module's variables.
+    `addresses` are those of the module's variables. `observer` is who looks on, if anybody does.
     """
 
     flow: Flow
     copies: CopyQueue
+    observer: Observer | None = None
 
     def __init__(self, geometry: Geometry, slots: dict[int, int], memory: Memory, addresses: dict[str, int]) -> None:
         self.geometry = geometry

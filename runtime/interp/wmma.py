@@ -25,6 +25,7 @@ from .errors import FaultError
 from .fragments import elements, packed
 from .matrix import chosen, form, model, put, rows_of, words_of
 from .memory import GlobalMemory, Part, Window, check_writable
+from .observer import tell
 from .state import LANES, Action, Array, Selection, Source, State, Step
 from .words import Modifiers
 
@@ -187,7 +188,9 @@ class _Bound:
         found: list[tuple[Part, ...]] = []
         for i in range(len(major)):
             offset = major[i][lanes] * steps + minor[i][lanes] * bytes_
-            found.append(self.home.parts(base + offset.astype(base.dtype), bytes_, sel.lanes))
+            parts = self.home.parts(base + offset.astype(base.dtype), bytes_, sel.lanes)
+            tell(self.state, walk.ctx.pc, "load" if isinstance(walk.row, WmmaLoad) else "store", parts, bytes_, sel)
+            found.append(parts)
         return found
 
     def _base(self, sel: Selection) -> Array:

@@ -1,0 +1,133 @@
+"""What looks on while a kernel runs: checks and reports.
+
+A launch has an observer or none. Without one nothing here is called: steps are bound without it. With one, the machine
+tells it of every CTA batch, instruction, memory access and meeting of threads, before their effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+    from .memory import Buffer, Part
+    from .state import Selection, State
+
+Array: TypeAlias = NDArray[Any]
+
+Kind: TypeAlias = Literal["load", "store", "atomic", "copy"]
+"""`copy` is the destination of an asynchronous copy; its source is a `load`."""
+
+Look: TypeAlias = Callable[["Selection"], None]
+"""Called with the threads that are about to execute an instruction."""
+
+
+class Access(NamedTuple):
+    """Accesses of one instruction to one buffer.
+
+    `start` is the first byte of each access in `buffer`, `threads` who makes it; each is `width` bytes long. Which
+    buffer is shared memory, and where each thread's part of it begins, says `state.memory.shared`.
+    """
+
+    pc: int
+    kind: Kind
+    buffer: Buffer
+    start: Array
+    width: int
+    threads: Array
+
+
+class Observer:
+    """Looks on; here, without doing anything. Thread numbers and masks are those of the state begun last."""
+
+    def begin(self, state: State, kernel: Kernel) -> None:
+        """A batch of CTAs starts, and the one before is done."""
+
+    def watch(self, pc: int) -> Look | None:
+        """What to call before the instruction at `pc` with the threads whose guard holds (never none of them).
+
+        Lanes that wait for others of their warp come to it again when those have arrived.
+        """
+        return None
+
+    def issue(self, pc: int) -> Look | None:
+        """What to call before the instruction at `pc` with all threads that come to it, whatever their guard."""
+        return None
+
+    def access(self, access: Access) -> None:
+        """Memory is about to be read or written."""
+
+    def join(self, number: int, arrived: Array) -> None:
+        """Barrier `number` completes in some CTAs; the mask holds all threads that arrived there, waiting or not."""
+
+    def meet(self, pc: int, threads: Selection) -> None:
+        """Lanes that were to wait for each other, as in `bar.warp.sync` and `shfl.sync`, have come together."""
+
+    def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
+        """Asynchronous copies of the threads (None: all) have been waited for: their bytes are written now."""
+
+    def end(self) -> None:
+        """The launch is over."""
+
+
+class Observers(Observer):
+    """Several of them."""
+
+    def __init__(self, members: Sequence[Observer]) -> None:
+        self.members = tuple(members)
+
+    def begin(self, state: State, kernel: Kernel) -> None:
+        for member in self.members:
+            member.begin(state, kernel)
+
+    def watch(self, pc: int) -> Look | None:
+        return _all([member.watch(pc) for member in self.members])
+
+    def issue(self, pc: int) -> Look | None:
+        return _all([member.issue(pc) for member in self.members])
+
+    def access(self, access: Access) -> None:
+        for member in self.members:
+            member.access(access)
+
+    def join(self, number: int, arrived: Array) -> None:
+        for member in self.members:
+            member.join(number, arrived)
+
+    def meet(self, pc: int, threads: Selection) -> None:
+        for member in self.members:
+            member.meet(pc, threads)
+
+    def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
+        for member in self.members:
+            member.land(buffer, start, width, threads)
+
+    def end(self) -> None:
+        for member in self.members:
+            member.end()
+
+
+def _all(looks: Sequence[Look | None]) -> Look | None:
+    some = [look for look in looks if look is not None]
+    if len(some) < 2:
+        return some[0] if some else None
+
+    def look(sel: Selection) -> None:
+        for one in some:
+            one(sel)
+
+    return look
+
+
+def tell(state: State, pc: int, kind: Kind, parts: tuple[Part, ...], width: int, sel: Selection) -> None:
+    """Reports the accesses of the selected threads, where somebody looks on."""
+    if state.observer is None:
+        return
+    threads = np.arange(sel.total) if sel.lanes is None else sel.lanes
+    for part in parts:
+        chosen = threads if part.chosen is None else threads[part.chosen]
+        state.observer.access(Access(pc, kind, part.buffer, part.index * width, width, chosen))
