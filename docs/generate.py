@@ -1,8 +1,9 @@
-"""Writes the pages of this folder that follow from the rows: the support tables and the gallery of fragments.
+"""Writes the pages of this folder that follow from the rows: support tables, arithmetic, the gallery of fragments.
 
     python docs/generate.py            # or: make docs
 
-`isa.md` and `isa/` say which instructions there are, `fragments/` shows which lane holds what.
+`isa.md` and `isa/` say which instructions there are, `arithmetic.md` what they compute, `fragments/` shows which lane
+holds what.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from warploom.dialect.isa.targets import TARGETS
 from warploom.dialect.layout import Layout
 from warploom.runtime.draw import svg
 from warploom.runtime.fragments import Fragment, layout, operands, short, shown
+from warploom.runtime.interp.parameters import ALGORITHMS, ROWS
 from warploom.runtime.isa_table import NOTATION, Query, by_section, forms, lines
 from warploom.runtime.pictures import picture
 
@@ -29,6 +31,7 @@ def pages() -> dict[str, str]:
     return {
         "isa.md": "".join(isa()),
         **{f"isa/{name}.md": "".join(isa_of(name)) for name in TARGETS},
+        "arithmetic.md": "".join(arithmetic()),
         **gallery(),
     }
 
@@ -67,6 +70,73 @@ def isa_of(target: str) -> Iterator[str]:
 
 def _code(text: str) -> str:
     return "`" + text.replace("|", "\\|") + "`"
+
+
+ARITHMETIC = """\
+# What the matrix instructions compute
+
+The interpreter computes every `mma`, `mma.sp` and `wmma.mma` with the arithmetic of the GPU asked for, bit for bit.
+Nearly all floating-point forms are one algorithm, the truncated fused sum, with parameters. For an element of D:
+D = C; then for each block of L products, k ascending, the products and D are added at once. Products are exact; each
+term is cut toward zero to F bits below the largest exponent among them, and the cut terms are added exactly; the sum
+becomes f32 toward zero, or f16 to nearest even. A zero takes part with an exponent of its own, "zero".
+
+## Ask from Python
+
+```python
+from warploom.dialect.isa.mma import BY_SPELLING
+from warploom.runtime.interp import arithmetic
+
+core = arithmetic("sm_100", BY_SPELLING["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"])
+print(core.block, core.fraction)   # L and F: 16 25
+print(core.evidence)               # where they come from
+print(core.compared)               # who compared them with a GPU: test/public_words.py
+```
+
+## What has been compared with hardware
+
+- "the tests": `test/unit/test_replay.py` replays words that a GPU of that architecture gave, and finds no difference.
+- "test/public_words.py": so does that script, with words that others recorded and published: 5000 dot products of
+  moderate numbers, without infinities and NaNs, for each GPU and format. Of tf32 they have 4 products each, so that of
+  L = 8 they say nothing. [MATLAB-tensor-core](https://github.com/north-numerical-computing/MATLAB-tensor-core) has them,
+  under BSD 2-Clause; they are not part of this repository:
+
+  ```sh
+  git clone https://github.com/north-numerical-computing/MATLAB-tensor-core
+  python test/public_words.py MATLAB-tensor-core    # 48 lines: 0 of 5000 differ
+  ```
+
+- "the models' authors": published models have these parameters, and their authors say that they compared them with
+  GPUs. No words of such a GPU have been seen here.
+- "**no one**": nobody is known to have confirmed it on hardware of that architecture. The last column says what
+  it rests on instead.
+
+With a GPU, `test/gpu/capture.py` records the words that are missing.
+
+## The parameters
+
+A GPU without a row of its own has the arithmetic of the nearest lower one: sm_86 that of sm_80, sm_103 that of sm_100.
+What was compared is said of the GPU named; of those after it the public words cover A2 (sm_86), Ada and L40S (sm_89).
+
+"""
+
+
+def arithmetic() -> Iterator[str]:
+    """The parameters of every architecture, and what they rest on."""
+    yield GENERATED
+    yield ARITHMETIC
+    yield "| from | operands | algorithm | L | F | zero | compared by | evidence |\n"
+    yield "|---|---|---|---:|---:|---:|---|---|\n"
+    for row in sorted(ROWS, key=lambda r: (r.family, r.sparse, r.sm)):
+        numbers = (row.block, row.fraction, row.zero_exponent) if row.block else ("-", "-", "-")
+        cells = " | ".join(map(str, numbers))
+        operands_ = f"{row.family}{', sparse' if row.sparse else ''}"
+        compared = "**no one**" if row.compared == "no one" else row.compared
+        yield f"| {row.arch} | {operands_} | {row.algorithm} | {cells} | {compared} | {row.evidence} |\n"
+    yield "\n## The algorithms\n\n"
+    for name, text in ALGORITHMS.items():
+        yield f"- {name}: {text}\n"
+    yield "\nThe names in brackets are modules of `runtime/interp/`.\n"
 
 
 def gallery() -> dict[str, str]:

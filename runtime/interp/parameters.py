@@ -75,6 +75,13 @@ class Arithmetic:
         """The exponent of a zero term, by the type of D."""
         return self.zero_exponent + (112 if d == "f16" else 0)
 
+    @property
+    def compared(self) -> str:
+        """Who compared it with a GPU of that architecture, word for word; "no one" if nobody did."""
+        if self.confirmed:
+            return "the tests"
+        return next((who for said, who in _COMPARED.items() if self.evidence.startswith(said)), "no one")
+
     def __str__(self) -> str:
         return f"{self.arch} {self.family}{' sparse' if self.sparse else ''}"
 
@@ -84,6 +91,10 @@ _PUBLIC = (
     f"{_MODELS}; no difference from the 5000 dot products of moderate numbers per format that MATLAB-tensor-core "
     "recorded on V100, A100, A2, Ada, L40S, B200 (test/public_words.py)"
 )
+_COMPARED: Mapping[str, str] = MappingProxyType({
+    _PUBLIC: "test/public_words.py",
+    _MODELS: "the models' authors",
+})  # fmt: skip
 _H200 = "an H200's own words, normal, wide, subnormal, cancelling, random and special operands: no difference"
 _LIKE_DENSE = "assumed: no published model covers mma.sp; blocks of the selected products, as the dense form has them"
 _ISA = "exact by the ISA's text (9.7.14.5.14)"

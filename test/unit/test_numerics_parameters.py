@@ -28,6 +28,13 @@ def test_every_row_says_what_it_rests_on_and_is_used() -> None:
     assert {core.sm for core in ROWS if core.confirmed} == {90}
 
 
+def test_every_row_says_who_compared_it_with_a_gpu() -> None:
+    assert all((core.compared == "the tests") == core.confirmed for core in ROWS)
+    assert all(core.compared == "no one" for core in ROWS if core.evidence.startswith("assumed"))
+    found = {core.compared for core in ROWS}
+    assert found == {"the tests", "test/public_words.py", "the models' authors", "no one"}
+
+
 def test_a_target_has_the_arithmetic_of_the_nearest_older_one() -> None:
     assert arithmetic("sm_86", HALF) is arithmetic("sm_80", HALF)
     assert arithmetic("sm_103a", HALF) is arithmetic("sm_100", HALF)
