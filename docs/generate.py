@@ -98,8 +98,8 @@ print(core.compared)               # who compared them with a GPU: test/public_w
 - "the tests": `test/unit/test_replay.py` replays words that a GPU of that architecture gave, and finds no difference.
 - "test/public_words.py": so does that script, with words that others recorded and published: 5000 dot products of
   moderate numbers, without infinities and NaNs, for each GPU and format. Of tf32 they have 4 products each, so that of
-  L = 8 they say nothing. [MATLAB-tensor-core](https://github.com/north-numerical-computing/MATLAB-tensor-core) has them,
-  under BSD 2-Clause; they are not part of this repository:
+  L = 8 they say nothing. They are BSD 2-Clause and not part of this repository, but of
+  [MATLAB-tensor-core](https://github.com/north-numerical-computing/MATLAB-tensor-core):
 
   ```sh
   git clone https://github.com/north-numerical-computing/MATLAB-tensor-core
