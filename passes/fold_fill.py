@@ -4,27 +4,22 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, ModuleOp
-from xdsl.dialects.linalg.ops import FillOp, MatmulOp
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp
+from xdsl.dialects.linalg.ops import FillOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
 from xdsl.traits import is_side_effect_free
 
-INITIAL_VALUE = "warp.init"
-"""The discardable attribute of a product whose output starts as this constant instead of what memory holds."""
+from ..dialect.warp.matmul import MatmulOp
+from .raise_matmul import raise_products
 
 
-def _constant(value: SSAValue) -> FloatAttr | None:
+def _constant(value: SSAValue) -> FloatAttr | IntegerAttr | None:
     owner = value.owner
-    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr):
+    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr | IntegerAttr):
         return owner.value
     return None
-
-
-def _overwrites(op: MatmulOp, fill: FillOp) -> bool:
-    """Whether `op` accumulates into what `fill` fills, and reads it nowhere else."""
-    output = fill.outputs[0]
-    return op.outputs[0] == output and output not in op.inputs
 
 
 def _next_effect(op: Operation) -> Operation | None:
@@ -36,24 +31,27 @@ def _next_effect(op: Operation) -> Operation | None:
 
 
 def _fold(fill: FillOp) -> None:
-    value, product = _constant(fill.inputs[0]), _next_effect(fill)
-    if value is None or fill.results or not isinstance(product, MatmulOp) or product.results:
+    value, product, filled = _constant(fill.inputs[0]), _next_effect(fill), fill.outputs[0]
+    if value is None or fill.results or not isinstance(product, MatmulOp):
         return
-    if _overwrites(product, fill):
-        product.attributes[INITIAL_VALUE] = value
-        fill.detach()
-        fill.erase()
+    if product.c == product.d == filled and filled not in (product.a, product.b):
+        started = MatmulOp(product.a, product.b, product.d, product.multiplied, init=value, maps=product.maps)
+        started.attributes |= product.attributes
+        started.location = product.location
+        Rewriter.replace_op(product, started, [])
+        Rewriter.erase_op(fill)
 
 
 @dataclass(frozen=True)
 class FoldFillPass(ModulePass):
-    """Folds `linalg.fill` with a constant into the `linalg.matmul` that follows it on the same memref.
+    """Folds `linalg.fill` with a constant into the product that follows it on the same memref.
 
-    Nothing that touches memory may stand between the two. Sets `warp.init` on the product and erases the fill.
+    Nothing that touches memory may stand between the two. Products still in `linalg` are raised first.
     """
 
     name = "warp-fold-fill"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        raise_products(op)
         for fill in [o for o in op.walk() if isinstance(o, FillOp)]:
             _fold(fill)

@@ -26,6 +26,7 @@ def standard_pipeline(target: str = DEFAULT_TARGET, schedule: Mapping[str, Optio
     return ",".join(
         (
             f"warp-set-target{{arch={target}}}",
+            "warp-raise-matmul",
             "warp-fold-fill",
             f"warp-schedule{{{options}}}" if options else "warp-schedule",
             "warp-tile",

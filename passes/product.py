@@ -6,15 +6,14 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, FloatAttr, MemRefType, NoneAttr, StridedLayoutAttr
-from xdsl.dialects.linalg.ops import MatmulOp
+from xdsl.dialects.builtin import DYNAMIC_INDEX, NoneAttr, StridedLayoutAttr
 from xdsl.ir import SSAValue, TypeAttribute
-from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.ir.affine import AffineMap
 
-from ..dialect.isa.types import ElementType
+from ..dialect.isa.types import ELEMENT_TYPES, ElementType
 from ..dialect.warp.attributes import Memory, element_row, memory_of, memory_space
+from ..dialect.warp.matmul import OPERAND_LOOPS, MatmulOp, loops_of
 from .diagnostics import fail
-from .fold_fill import INITIAL_VALUE
 
 GLOBAL_SPACE = 0
 """The memory space of operands: none named, or 0."""
@@ -22,13 +21,13 @@ GLOBAL_SPACE = 0
 PTX_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+")
 """What an identifier may be (PTX ISA 4.4)."""
 
-M, N, K = 0, 1, 2
-"""The dimensions of a product's iteration space, as `linalg.matmul` numbers them."""
-
 
 @dataclass(frozen=True)
 class Operand:
-    """One matrix of a product: its memref, and whether memory holds its transpose."""
+    """One matrix of a product: its memref, and whether memory holds its transpose.
+
+    `element` is the type that it is multiplied, added or stored as.
+    """
 
     name: str
     value: SSAValue
@@ -46,10 +45,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Product:
-    """C (m x n) = initial + A (m x k) * B (k x n).
-
-    `initial` is the constant that the output starts from, or None for what memory holds.
-    """
+    """D (m x n) = C + A (m x k) * B (k x n), or D = initial + A * B where there is no C."""
 
     op: MatmulOp
     m: int
@@ -57,32 +53,38 @@ class Product:
     k: int
     a: Operand
     b: Operand
-    c: Operand
+    c: Operand | None
+    d: Operand
     initial: float | None
+
+    @property
+    def memories(self) -> tuple[Operand, ...]:
+        """The operands of the kernel: each memory once."""
+        found = {operand.value: operand for operand in (self.a, self.b, self.c, self.d) if operand is not None}
+        return tuple(found.values())
 
 
 def read(op: MatmulOp) -> Product:
-    """The product that a verified `linalg.matmul` computes.
+    """The product that a verified `warp.matmul` computes.
 
-    Raises a located diagnostic for tensors, dynamic sizes, layouts and element types that are not lowered.
+    Raises a located diagnostic for dynamic sizes, layouts and element types that are not lowered.
     """
-    maps = [attribute.data for attribute in op.get_indexing_maps()]
-    a, b, c = (
-        _operand(op, name, value, axes, map_)
-        for (name, axes), value, map_ in zip(
-            (("A", (M, K)), ("B", (K, N)), ("C", (M, N))), (*op.inputs, *op.outputs), maps, strict=True
-        )
-    )
-    if c.transposed:
-        fail(op, "linalg.matmul with a transposed C is not lowered; exchange A and B instead")
+    map_a, map_b, map_d = op.maps
+    type_a, type_b = (ELEMENT_TYPES[name] for name in op.multiplied)
+    a = _operand(op, "A", op.a, OPERAND_LOOPS[0], map_a, type_a)
+    b = _operand(op, "B", op.b, OPERAND_LOOPS[1], map_b, type_b)
+    c = None if op.c is None else _operand(op, "C", op.c, OPERAND_LOOPS[2], map_d)
+    d = _operand(op, "C" if op.c in (None, op.d) else "D", op.d, OPERAND_LOOPS[2], map_d)
+    if d.transposed:
+        fail(op, "a product with a transposed C is not lowered; exchange A and B instead")
     if a.element != b.element:
         fail(op, f"expected A and B of one element type, got {a.element.name} and {b.element.name}")
     if a.element.bits != 16:
         fail(op, f"expected A and B of f16 or bf16, got {a.element.name}")
     m, k = a.shape[::-1] if a.transposed else a.shape
-    if 0 in c.shape:
-        fail(op, f"C is empty, there is nothing to compute: {c.type}")
-    return Product(op, m, c.shape[1], k, a, b, c, _initial(op))
+    if 0 in d.shape:
+        fail(op, f"C is empty, there is nothing to compute: {d.type}")
+    return Product(op, m, d.shape[1], k, a, b, c, d, None if op.init is None else float(op.init.value.data))
 
 
 def is_contiguous(kind: Memory) -> bool:
@@ -102,14 +104,14 @@ def fresh_name(wanted: str, taken: Collection[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def _initial(op: MatmulOp) -> float | None:
-    value = op.attributes.get(INITIAL_VALUE)
-    return value.value.data if isinstance(value, FloatAttr) else None
-
-
-def _operand(op: MatmulOp, name: str, value: SSAValue, axes: tuple[int, int], map_: AffineMap) -> Operand:
-    if not isinstance(value.type, MemRefType):
-        fail(op, f"expected {name} to be a memref, got {value.type}; bufferize tensors first")
+def _operand(
+    op: MatmulOp,
+    name: str,
+    value: SSAValue,
+    loops: tuple[int, int],
+    map_: AffineMap,
+    element: ElementType | None = None,
+) -> Operand:
     kind = memory_of(value)
     if DYNAMIC_INDEX in kind.get_shape():
         fail(op, f"expected {name} of static size, got {kind}")
@@ -117,10 +119,7 @@ def _operand(op: MatmulOp, name: str, value: SSAValue, axes: tuple[int, int], ma
         fail(op, f"expected {name} to be contiguous and row-major, got {kind}")
     if memory_space(kind) != GLOBAL_SPACE:
         fail(op, f"expected {name} in global memory, got {kind}")
-    element, element_type = element_row(kind.element_type), kind.element_type
-    if element is None or not isinstance(element_type, TypeAttribute):
+    stored, element_type = element_row(kind.element_type), kind.element_type
+    if stored is None or not isinstance(element_type, TypeAttribute):
         fail(op, f"expected {name} of f16, bf16 or f32, got {kind.element_type}")
-    order = tuple(e.position for e in map_.results if isinstance(e, AffineDimExpr))
-    if order not in (axes, axes[::-1]):
-        fail(op, f"expected {name} to be indexed by d{axes[0]} and d{axes[1]}, got {map_}")
-    return Operand(name, value, kind, element_type, element, order != axes)
+    return Operand(name, value, kind, element_type, element or stored, loops_of(map_) != loops)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.linalg.ops import MatmulOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
@@ -16,8 +15,10 @@ from ..dialect.isa import mma
 from ..dialect.isa.targets import KIB, Target
 from ..dialect.schedule import NAMES, Schedule, ScheduleError, parse_options
 from ..dialect.warp.attributes import ScheduleAttr, target_of
+from ..dialect.warp.matmul import MatmulOp
 from .diagnostics import fail
 from .product import Product, read
+from .raise_matmul import raise_products
 
 MAX_REGISTERS = 255
 ADDRESSING_REGISTERS = 40
@@ -170,7 +171,7 @@ def products(module: Operation) -> Iterator[MatmulOp]:
 
 @dataclass(frozen=True)
 class SchedulePass(ModulePass):
-    """Attaches `warp.schedule` to every `linalg.matmul` that has none.
+    """Attaches `warp.schedule` to every product that has none; products still in `linalg` are raised first.
 
     Options replace single choices of the default: `warp-schedule{cta=128,128,64 warp=64,64 stages=3}`.
     """
@@ -191,6 +192,7 @@ class SchedulePass(ModulePass):
         return {name: value for name, value in given.items() if value is not None}
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        raise_products(op)
         for matmul in list(products(op)):
             if ScheduleAttr.name not in matmul.attributes:
                 matmul.attributes[ScheduleAttr.name] = ScheduleAttr(self._choose(matmul))

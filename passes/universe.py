@@ -27,9 +27,10 @@ _DIALECTS: dict[str, Callable[[], Dialect]] = {
 
 _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-set-target": _lazy(".set_target", "SetTargetPass"),
+    "warp-raise-matmul": _lazy(".raise_matmul", "RaiseMatmulPass"),
     "warp-fold-fill": _lazy(".fold_fill", "FoldFillPass"),
     "warp-schedule": _lazy(".schedule", "SchedulePass"),
-    "warp-tile": _lazy(".tile", "TilePass"),
+    "warp-tile": _lazy(".tile.outline", "TilePass"),
     "warp-pipeline": _lazy(".pipeline_copies", "PipelineCopiesPass"),
     "convert-warp-to-ptx": _lazy(".convert_warp_to_ptx", "ConvertWarpToPtxPass"),
 }

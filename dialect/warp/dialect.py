@@ -5,6 +5,7 @@ from xdsl.ir import Attribute, Dialect, Operation
 from .attributes import FragmentType, LayoutAttr, ScheduleAttr, SwizzleAttr, TargetAttr
 from .copy import CommitOp, CopyOp, WaitOp
 from .elementwise import ConstantOp, ConvertOp, ElementwiseOp, KindAttr
+from .matmul import MatmulOp
 from .memory import LdmatrixOp, LoadOp, StoreOp
 from .mma import MmaOp
 from .mma_sp import MmaSparseOp
@@ -13,7 +14,7 @@ from .opaque import OpaqueType
 from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from .words import LoadWordsOp, StoreWordsOp
 
-_PRODUCTS: list[type[Operation]] = [MmaOp, MmaSparseOp, WmmaMmaOp]
+_PRODUCTS: list[type[Operation]] = [MatmulOp, MmaOp, MmaSparseOp, WmmaMmaOp]
 _MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, WmmaLoadOp, WmmaStoreOp]
 _MEMORY: list[type[Operation]] = [LoadOp, StoreOp, LoadWordsOp, StoreWordsOp, CopyOp, CommitOp, WaitOp]
 _ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from xdsl.dialects.linalg.ops import MatmulOp
 
 from warploom.dialect.isa.targets import TARGETS, Target, target
 from warploom.dialect.schedule import Schedule
 from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.product import Product, read
-from warploom.passes.schedule import TILES, Tile, check, cycles, default_schedule
+from warploom.passes.raise_matmul import raise_products
+from warploom.passes.schedule import TILES, Tile, check, cycles, default_schedule, products
 
 ABLE = [t for t in TARGETS.values() if t.sm >= 75]
 sizes = st.one_of(st.integers(1, 300), st.integers(1, 20000), st.sampled_from([1, 16, 64, 128, 4096, 8192]))
@@ -21,7 +21,8 @@ def product(m: int, n: int, k: int, element: str = "f16") -> Product:
     a, b, c = f"memref<{m}x{k}x{element}>", f"memref<{k}x{n}x{element}>", f"memref<{m}x{n}xf32>"
     text = f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{ linalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c}) return }}"
     module = parse_mlir(make_context(), text)
-    return read(next(op for op in module.walk() if isinstance(op, MatmulOp)))
+    raise_products(module)
+    return read(next(products(module)))
 
 
 @given(sizes, sizes, sizes, st.sampled_from(ABLE), st.sampled_from(["f16", "bf16"]))

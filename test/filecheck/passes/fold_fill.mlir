@@ -3,7 +3,7 @@
 
 // CHECK-LABEL: func.func @zero
 // CHECK-NEXT:    arith.constant
-// CHECK-NEXT:    linalg.matmul {warp.init = 0.000000e+00 : f32} ins(%a, %b
+// CHECK-NEXT:    warp.matmul f16 x f16 %a, %b init 0.000000e+00 : f32 into %c
 // CHECK-NEXT:    return
 func.func @zero(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   %z = arith.constant 0.0 : f32
@@ -15,7 +15,7 @@ func.func @zero(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
 // Any constant will do; operations that touch no memory may stand between; maps and attributes stay.
 // CHECK-LABEL: func.func @other_constant
 // CHECK-NOT:     linalg.fill
-// CHECK:         linalg.matmul indexing_maps = {{.*}} {note, warp.init = 1.500000e+00 : f16} ins(%a, %b
+// CHECK:         warp.matmul f16 x f16 %a, %b init 1.500000e+00 : f16 into %c maps [{{.*}}] {note} :
 func.func @other_constant(%a: memref<4x5xf16>, %b: memref<6x5xf16>, %c: memref<4x6xf16>) {
   %z = arith.constant 1.5 : f16
   linalg.fill ins(%z : f16) outs(%c : memref<4x6xf16>)
@@ -29,8 +29,8 @@ func.func @other_constant(%a: memref<4x5xf16>, %b: memref<6x5xf16>, %c: memref<4
 // The second product of a row adds to what the first has stored.
 // CHECK-LABEL: func.func @two_products
 // CHECK-NOT:     linalg.fill
-// CHECK:         linalg.matmul {warp.init = 0.000000e+00 : f32} ins(%a, %b
-// CHECK-NEXT:    linalg.matmul ins(%a, %b
+// CHECK:         warp.matmul f16 x f16 %a, %b init 0.000000e+00 : f32 into %c
+// CHECK-NEXT:    warp.matmul f16 x f16 %a, %b plus %c into %c
 func.func @two_products(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   %z = arith.constant 0.0 : f32
   linalg.fill ins(%z : f32) outs(%c : memref<4x6xf32>)
@@ -41,7 +41,7 @@ func.func @two_products(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6
 
 // CHECK-LABEL: func.func @inside_a_loop
 // CHECK:         scf.for
-// CHECK-NEXT:      linalg.matmul {warp.init = 0.000000e+00 : f32} ins(%a, %b
+// CHECK-NEXT:      warp.matmul f16 x f16 %a, %b init 0.000000e+00 : f32 into %c
 func.func @inside_a_loop(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %n: index) {
   %z = arith.constant 0.0 : f32
   scf.for %i = %n to %n step %n {
@@ -51,11 +51,11 @@ func.func @inside_a_loop(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x
   return
 }
 
-// Everything below stays as it is.
+// Every fill below stays as it is.
 
 // CHECK-LABEL: func.func @fill_outside_the_loop
 // CHECK:         linalg.fill
-// CHECK:         linalg.matmul ins(%a, %b
+// CHECK:         warp.matmul f16 x f16 %a, %b plus %c into %c
 func.func @fill_outside_the_loop(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %n: index) {
   %z = arith.constant 0.0 : f32
   linalg.fill ins(%z : f32) outs(%c : memref<4x6xf32>)
@@ -67,7 +67,7 @@ func.func @fill_outside_the_loop(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: m
 
 // CHECK-LABEL: func.func @not_constant
 // CHECK:         linalg.fill
-// CHECK-NEXT:    linalg.matmul ins(%a, %b
+// CHECK-NEXT:    warp.matmul f16 x f16 %a, %b plus %c into %c
 func.func @not_constant(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %z: f32) {
   linalg.fill ins(%z : f32) outs(%c : memref<4x6xf32>)
   linalg.matmul ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf32>)
@@ -76,7 +76,7 @@ func.func @not_constant(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6
 
 // CHECK-LABEL: func.func @another_memref
 // CHECK:         linalg.fill
-// CHECK-NEXT:    linalg.matmul ins(%a, %b
+// CHECK-NEXT:    warp.matmul f16 x f16 %a, %b plus %c into %c
 func.func @another_memref(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %d: memref<4x6xf32>) {
   %z = arith.constant 0.0 : f32
   linalg.fill ins(%z : f32) outs(%d : memref<4x6xf32>)
@@ -86,7 +86,7 @@ func.func @another_memref(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4
 
 // CHECK-LABEL: func.func @store_between
 // CHECK:         linalg.fill
-// CHECK:         linalg.matmul ins(%a, %b
+// CHECK:         warp.matmul f16 x f16 %a, %b plus %c into %c
 func.func @store_between(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %i: index) {
   %z = arith.constant 0.0 : f32
   linalg.fill ins(%z : f32) outs(%c : memref<4x6xf32>)
@@ -97,7 +97,7 @@ func.func @store_between(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x
 
 // CHECK-LABEL: func.func @call_between
 // CHECK:         linalg.fill
-// CHECK:         linalg.matmul ins(%a, %b
+// CHECK:         warp.matmul f16 x f16 %a, %b plus %c into %c
 func.func @call_between(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   %z = arith.constant 0.0 : f32
   linalg.fill ins(%z : f32) outs(%c : memref<4x6xf32>)
@@ -110,22 +110,12 @@ func.func private @f() -> ()
 // The product reads what was filled.
 // CHECK-LABEL: func.func @output_is_an_input
 // CHECK:         linalg.fill
-// CHECK-NEXT:    linalg.matmul ins(%c, %b
+// CHECK-NEXT:    warp.matmul f16 x f16 %c, %b plus %c into %c
 func.func @output_is_an_input(%b: memref<5x5xf16>, %c: memref<5x5xf16>) {
   %z = arith.constant 0.0 : f16
   linalg.fill ins(%z : f16) outs(%c : memref<5x5xf16>)
   linalg.matmul ins(%c, %b : memref<5x5xf16>, memref<5x5xf16>) outs(%c : memref<5x5xf16>)
   return
-}
-
-// CHECK-LABEL: func.func @tensors
-// CHECK:         %f = linalg.fill
-// CHECK-NEXT:    linalg.matmul ins(%a, %b
-func.func @tensors(%a: tensor<4x5xf16>, %b: tensor<5x6xf16>, %c: tensor<4x6xf32>) -> tensor<4x6xf32> {
-  %z = arith.constant 0.0 : f32
-  %f = linalg.fill ins(%z : f32) outs(%c : tensor<4x6xf32>) -> tensor<4x6xf32>
-  %r = linalg.matmul ins(%a, %b : tensor<4x5xf16>, tensor<5x6xf16>) outs(%f : tensor<4x6xf32>) -> tensor<4x6xf32>
-  return %r : tensor<4x6xf32>
 }
 
 // CHECK-LABEL: func.func @nothing_follows

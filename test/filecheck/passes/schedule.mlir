@@ -8,7 +8,7 @@
 
 // Big tiles where there are enough of them, small ones where there are not.
 // CHECK-LABEL: func.func @large
-// CHECK: linalg.matmul {warp.schedule = #warp.schedule<cta = {{128x256|256x128}}x{{32|64}}, warp = 64x64, mma = m16n8k16, stages = {{[345]}}, swizzle = 128, group = 8, accumulate = f32>}
+// CHECK: warp.matmul f16 x f16 %a, %b plus %c into %c {warp.schedule = #warp.schedule<cta = {{128x256|256x128}}x{{32|64}}, warp = 64x64, mma = m16n8k16, stages = {{[345]}}, swizzle = 128, group = 8, accumulate = f32>}
 // SM80-LABEL: func.func @large
 // SM80: warp = 64x64, mma = m16n8k16, stages = {{[345]}}, swizzle = 128, group = 8, accumulate = f32>}
 // ALL-LABEL: func.func @large

@@ -21,9 +21,10 @@ func.func @edges(%A: memref<270x70xf16>, %B: memref<70x80xf16>, %C: memref<270x8
 }
 
 func.func @transposed(%A: memref<64x32xf16>, %B: memref<64x64xf16>, %C: memref<32x64xf16>) {
-  linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (k, m)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
-      {warp.init = 0.5 : f16, warp.schedule = #warp.schedule<cta = 32x64x16, warp = 32x64, mma = m16n8k8, stages = 1, swizzle = 128, group = 1, accumulate = f32>}
-      ins(%A, %B : memref<64x32xf16>, memref<64x64xf16>) outs(%C : memref<32x64xf16>)
+  warp.matmul f16 x f16 %A, %B init 0.5 : f16 into %C
+      maps [affine_map<(m, n, k) -> (k, m)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      {warp.schedule = #warp.schedule<cta = 32x64x16, warp = 32x64, mma = m16n8k8, stages = 1, swizzle = 128, group = 1, accumulate = f32>}
+      : memref<64x32xf16>, memref<64x64xf16>, memref<32x64xf16>
   return
 }
 

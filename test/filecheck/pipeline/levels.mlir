@@ -1,19 +1,23 @@
 // RUN: warploom-opt %s | filecheck %s --check-prefix=LINALG
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill" | filecheck %s --check-prefix=FOLDED
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule" | filecheck %s --check-prefix=SCHEDULED
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule,warp-tile" | filecheck %s --check-prefix=TILED
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule,warp-tile,warp-pipeline" | filecheck %s --check-prefix=PIPELINED
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule,warp-tile,warp-pipeline,convert-warp-to-ptx" | filecheck %s --check-prefix=PTX
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule,warp-tile,warp-pipeline,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix=TEXT
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul" | filecheck %s --check-prefix=RAISED
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill" | filecheck %s --check-prefix=FOLDED
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule" | filecheck %s --check-prefix=SCHEDULED
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule,warp-tile" | filecheck %s --check-prefix=TILED
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule,warp-tile,warp-pipeline" | filecheck %s --check-prefix=PIPELINED
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule,warp-tile,warp-pipeline,convert-warp-to-ptx" | filecheck %s --check-prefix=PTX
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule,warp-tile,warp-pipeline,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix=TEXT
 
 // LINALG:      linalg.fill
 // LINALG-NEXT: linalg.matmul ins(%A, %B
 
+// RAISED:      linalg.fill
+// RAISED-NEXT: warp.matmul f16 x f16 %A, %B plus %C into %C : memref<256x192xf16>, memref<192x320xf16>, memref<256x320xf32>, memref<256x320xf32>
+
 // FOLDED:      builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 // FOLDED-NOT:  linalg.fill
-// FOLDED:      linalg.matmul {warp.init = 0.000000e+00 : f32} ins(%A, %B
+// FOLDED:      warp.matmul f16 x f16 %A, %B init 0.000000e+00 : f32 into %C : memref<256x192xf16>
 
-// SCHEDULED:   linalg.matmul {warp.init = 0.000000e+00 : f32, warp.schedule = #warp.schedule<cta = {{.*}}, accumulate = f32>} ins(%A, %B
+// SCHEDULED:   warp.matmul f16 x f16 %A, %B init 0.000000e+00 : f32 into %C {warp.schedule = #warp.schedule<cta = {{.*}}, accumulate = f32>} : memref<256x192xf16>
 
 // TILED:       gpu.container_module
 // TILED:       func.func @matmul

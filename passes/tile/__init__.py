@@ -1,0 +1,1 @@
+"""From a scheduled product to a kernel over warp fragments."""

@@ -1,0 +1,65 @@
+"""The kernel of one product in its plain form: per K tile it copies A and B to shared memory, waits, multiplies, waits.
+
+`warp-pipeline` overlaps the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.builder import Builder
+from xdsl.dialects import gpu, memref, scf
+from xdsl.ir import Block, SSAValue
+from xdsl.rewriter import InsertPoint
+
+from ...dialect.warp.mma import MmaOp
+from ..index_builder import Index, IndexBuilder
+from . import raster
+from .epilogue import Epilogue
+from .operands import OperandTiles
+from .tiling import Tiling
+
+
+class KernelBuilder:
+    """Builds the body of the kernel of one product."""
+
+    def __init__(self, tiling: Tiling, body: Block) -> None:
+        self.tiling = tiling
+        self.index = IndexBuilder(Builder(InsertPoint.at_end(body)))
+        product = tiling.product
+        self.operands = (OperandTiles(tiling, product.a, "a", "mk"), OperandTiles(tiling, product.b, "b", "kn"))
+        self.epilogue = Epilogue(tiling)
+
+    def build(self) -> None:
+        index, product, schedule = self.index, self.tiling.product, self.tiling.schedule
+        m, n = raster.cta_origin(index, product, schedule)
+        warp_m, warp_n = raster.warp_origin(index, schedule)
+        tiles = [index.insert(memref.AllocOp([], [], operand.shared_type())).memref for operand in self.operands]
+        accumulator = self.epilogue.initial(index, index.add(m, warp_m), index.add(n, warp_n))
+        loop_body = Block(arg_types=[index.value(0).type, accumulator.type])
+        loop = scf.ForOp(index.value(0), index.value(product.k), index.value(schedule.cta[2]), [accumulator], loop_body)
+        inside = index.at(Builder(InsertPoint.at_end(loop_body)))
+        self.step(inside, loop_body, tiles, {"m": m, "n": n}, {"m": warp_m, "n": warp_n})
+        index.insert(loop)
+        self.epilogue.finish(index, loop.results[0], index.add(m, warp_m), index.add(n, warp_n))
+        index.insert(gpu.ReturnOp([]))
+
+    def step(
+        self,
+        index: IndexBuilder,
+        body: Block,
+        tiles: Sequence[SSAValue],
+        cta: dict[str, Index],
+        warp: dict[str, Index],
+    ) -> None:
+        """One K tile: copy, barrier, multiply, barrier."""
+        k, accumulator = body.args
+        for operand, tile in zip(self.operands, tiles, strict=True):
+            operand.copy(index, cta | {"k": k}, tile)
+        index.insert(gpu.BarrierOp())
+        shape = self.tiling.schedule.mma
+        for inner in range(0, self.tiling.schedule.cta[2], shape.k):
+            a, b = (o.load(index, tile, warp | {"k": inner}) for o, tile in zip(self.operands, tiles, strict=True))
+            accumulator = index.insert(MmaOp(shape, a, b, accumulator)).d
+        index.insert(gpu.BarrierOp())
+        index.insert(scf.YieldOp(accumulator))

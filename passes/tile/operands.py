@@ -1,0 +1,61 @@
+"""A and B on their way from memory to fragments: tiles in shared memory, copies, loads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
+from xdsl.ir import SSAValue
+
+from ...dialect.warp.attributes import SHARED_SPACE, SwizzleAttr
+from ...dialect.warp.copy import CopyOp
+from ...dialect.warp.memory import LdmatrixOp, bounds_attribute
+from ..index_builder import Index, IndexBuilder
+from ..product import Operand
+from .tiling import Tiling
+
+
+@dataclass(frozen=True)
+class OperandTiles:
+    """The tiles of one of A and B. `axes` are the product's axes along its rows and columns: "mk" or "kn"."""
+
+    tiling: Tiling
+    operand: Operand
+    role: str
+    axes: str
+
+    @property
+    def in_memory(self) -> str:
+        """The product's axes along the rows and columns of memory."""
+        return self.axes[::-1] if self.operand.transposed else self.axes
+
+    def shared_type(self) -> MemRefType:
+        """The tile in shared memory, stored as it lies in global memory, swizzled as wide as its lines allow."""
+        schedule = self.tiling.schedule
+        sizes = dict(zip("mnk", schedule.cta, strict=True))
+        rows, columns = (sizes[axis] for axis in self.in_memory)
+        line = columns * self.operand.element.bits // 8
+        width = max(16, min(schedule.swizzle, line & -line))
+        return MemRefType(
+            self.operand.element_type, [rows, columns], SwizzleAttr(width), IntegerAttr(SHARED_SPACE, i64)
+        )
+
+    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
+        """Copies the tile whose first element lies at `at`, by axis, to shared memory."""
+        product, schedule = self.tiling.product, self.tiling.schedule
+        sizes = {"m": product.m, "n": product.n, "k": product.k}
+        steps = dict(zip("mnk", schedule.cta, strict=True))
+        inside = bounds_attribute(*(sizes[axis] % steps[axis] == 0 for axis in self.in_memory))
+        where = index.values([at[axis] for axis in self.in_memory])
+        index.insert(CopyOp(self.tiling.argument(self.operand), where, tile, in_bounds=inside))
+
+    def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index]) -> SSAValue:
+        """Loads the fragment whose first element lies at `at` in the tile.
+
+        B runs down the columns of memory unless it is transposed, so it takes `.trans`.
+        """
+        transposed = self.operand.transposed
+        where = index.values([at[axis] for axis in self.in_memory])
+        trans = transposed != (self.role == "b")
+        kind = self.tiling.fragment(self.role)
+        return index.insert(LdmatrixOp(tile, where, kind, trans=trans, swapped=transposed)).fragment

@@ -1,0 +1,44 @@
+"""Which tile of the product a CTA and a warp compute."""
+
+from __future__ import annotations
+
+from xdsl.dialects import gpu
+
+from ...dialect.schedule import Schedule
+from ..index_builder import Index, IndexBuilder
+from ..product import Product
+
+
+def grid(product: Product, schedule: Schedule) -> tuple[int, int]:
+    """CTA tiles along M and N."""
+    rows, columns, _ = schedule.cta
+    return -(-product.m // rows), -(-product.n // columns)
+
+
+def cta_origin(index: IndexBuilder, product: Product, schedule: Schedule) -> tuple[Index, Index]:
+    """The first row and column of this CTA's tile.
+
+    CTAs that run at the same time should share rows of A and columns of B in L2, so they walk `group`
+    rows of tiles together, column by column.
+    """
+    down, across = grid(product, schedule)
+    cta = index.insert(gpu.BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
+    group = min(schedule.group, down)
+    within = index.rem(cta, group * across)
+    first = index.mul(index.div(cta, group * across), group)
+    height: Index = group
+    if down % group:
+        height = index.minimum(index.sub(index.value(down), first), group)
+    row, column = index.add(first, index.rem(within, height)), index.div(within, height)
+    return index.mul(row, schedule.cta[0]), index.mul(column, schedule.cta[1])
+
+
+def warp_origin(index: IndexBuilder, schedule: Schedule) -> tuple[Index, Index]:
+    """The first row and column of this warp's tile within the CTA's."""
+    rows, columns = schedule.warp
+    across = schedule.cta[1] // columns
+    if schedule.warps == 1:
+        return 0, 0
+    warp = index.insert(gpu.SubgroupIdOp()).result
+    down: Index = index.div(warp, across) if schedule.cta[0] > rows else 0
+    return index.mul(down, rows), index.mul(index.rem(warp, across) if across > 1 else 0, columns)

@@ -1,0 +1,63 @@
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+
+// CHECK: invalid_matmul.mlir:5:3: error: warp.matmul: '9' is no type of the ISA that A could be multiplied as
+func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
+  "warp.matmul"(%a, %b, %c, %c) <{types = ["9", "f16"], indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], operandSegmentSizes = array<i32: 1, 1, 1, 1>}> : (memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf32>) -> ()
+  return
+}
+
+// -----
+
+// CHECK: error: warp.matmul: memref<4x5xf16> cannot be multiplied as bf16
+func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
+  warp.matmul bf16 x f16 %a, %b init 0.0 : f32 into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.matmul: expected A and B to agree on k, got 5 and 7
+func.func @f(%a: memref<4x5xf16>, %b: memref<7x6xf16>, %c: memref<4x6xf32>) {
+  warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c : memref<4x5xf16>, memref<7x6xf16>, memref<4x6xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.matmul: expected B to be indexed by d2 and d1, got (d0, d1, d2) -> (d0, d1)
+func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
+  warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (m, n)>, affine_map<(m, n, k) -> (m, n)>] : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.matmul: expected an initial value of D's element type, got f16
+func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
+  warp.matmul f16 x f16 %a, %b init 0.0 : f16 into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.matmul: expected C of the shape of D, got memref<4x7xf32> and memref<4x6xf32>
+func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x7xf32>, %d: memref<4x6xf32>) {
+  warp.matmul f16 x f16 %a, %b plus %c into %d : memref<4x5xf16>, memref<5x6xf16>, memref<4x7xf32>, memref<4x6xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.matmul: expected the product to start either from C or from a constant
+func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
+  warp.matmul f16 x f16 %a, %b into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: expected a type for each of 3 operands, got 2
+func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
+  warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c : memref<4x5xf16>, memref<5x6xf16>
+  return
+}

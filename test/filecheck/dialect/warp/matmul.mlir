@@ -1,0 +1,15 @@
+// RUN: warploom-opt %s | warploom-opt | filecheck %s
+// RUN: warploom-opt %s --print-op-generic | warploom-opt | filecheck %s
+
+// CHECK-LABEL: func.func @products
+func.func @products(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %bt: memref<6x5xf16>, %c: memref<4x6xf32>, %d: memref<4x6xf16>) {
+  // CHECK-NEXT: warp.matmul f16 x f16 %a, %b init 0.000000e+00 : f32 into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>
+  warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>
+  // CHECK-NEXT: warp.matmul f16 x f16 %a, %b plus %c into %c {note} : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf32>
+  warp.matmul f16 x f16 %a, %b plus %c into %c {note} : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf32>
+  // CHECK-NEXT: warp.matmul f16 x f16 %a, %b plus %c into %d : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf16>
+  warp.matmul f16 x f16 %a, %b plus %c into %d : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf16>
+  // CHECK-NEXT: warp.matmul f16 x f16 %a, %bt plus %c into %c maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1)>] : memref<4x5xf16>, memref<6x5xf16>, memref<4x6xf32>, memref<4x6xf32>
+  warp.matmul f16 x f16 %a, %bt plus %c into %c maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] : memref<4x5xf16>, memref<6x5xf16>, memref<4x6xf32>, memref<4x6xf32>
+  return
+}
