@@ -56,7 +56,7 @@ func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
 
 // -----
 
-// CHECK: error: expected a type for each of 3 operands, got 2
+// CHECK: expected a type for each of 3 operands, got 2
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c : memref<4x5xf16>, memref<5x6xf16>
   return
