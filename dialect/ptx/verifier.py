@@ -114,6 +114,8 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
         return problem or _check_value(slot, operand.first, _kind(slot, bindings), type_of, discard=True)
     if slot.pair == "||":
         return "expected a destination and a predicate, written d|p"
+    if slot.kind == "_":
+        return None if operand == Symbol("_") else f"expected _, got {_describe(operand, type_of)}"
     if slot.kind == "[]":
         return _check_address(operand, type_of)
     if slot.kind.startswith("imm"):

@@ -15,6 +15,7 @@ from ...dialect.ptx.syntax import Not, Operand, Register
 from .access import Locate, locate, order
 from .decode import Context, opcode
 from .errors import FaultError
+from .mbarrier import arrive_later
 from .memory import Buffer, Part
 from .observer import Observer
 from .state import Action, Array, Selection, State, Step
@@ -23,7 +24,10 @@ from .words import Modifiers
 
 @dataclass
 class Pending:
-    """Copies not yet seen: rows of bytes, where they go, and the threads and groups they belong to."""
+    """Copies not yet seen: rows of bytes, where they go, and the threads and groups they belong to.
+
+    `serial` numbers them in the order in which they were issued.
+    """
 
     buffer: Buffer
     view: Array
@@ -31,6 +35,7 @@ class Pending:
     rows: Array
     threads: Array | None
     group: int | Array
+    serial: int
 
 
 class CopyQueue:
@@ -44,12 +49,14 @@ class CopyQueue:
         self.observer = observer
         self.open: int | Array = 0
         self.pending: list[Pending] = []
+        self.serial = 0
 
     def add(self, buffer: Buffer, index: Array, rows: Array, sel: Selection) -> None:
         """Copies issued by the selected threads."""
         group = self.open if isinstance(self.open, int) else sel.pick(self.open).copy()
         view = buffer.view(rows.itemsize, rows.shape[1]).reshape(-1, rows.shape[1])
-        self.pending.append(Pending(buffer, view, index, rows, sel.lanes, group))
+        self.pending.append(Pending(buffer, view, index, rows, sel.lanes, group, self.serial))
+        self.serial += 1
 
     def commit(self, sel: Selection) -> None:
         """Closes the open groups of the selected threads."""
@@ -73,6 +80,11 @@ class CopyQueue:
         selected = np.ones(self.threads, np.bool_) if sel.mask is None else sel.mask
         self.pending = [p for p in self.pending if not self._complete_some(p, limits, selected)]
 
+    def complete(self, before: int, sel: Selection) -> None:
+        """Completes the copies of the selected threads whose serial number is less than `before`."""
+        selected = np.ones(self.threads, np.bool_) if sel.mask is None else sel.mask
+        self.pending = [p for p in self.pending if p.serial >= before or not self._complete_of(p, selected)]
+
     def finish(self, sel: Selection) -> None:
         """What is in flight when threads end arrives as well."""
         self.wait(sel, None)
@@ -90,7 +102,14 @@ class CopyQueue:
 
     def _complete_some(self, copy: Pending, limits: Array, selected: Array) -> bool:
         threads = np.arange(self.threads) if copy.threads is None else copy.threads
-        done = selected[threads] & (copy.group < limits[threads])
+        return self._land_some(copy, threads, selected[threads] & (copy.group < limits[threads]))
+
+    def _complete_of(self, copy: Pending, selected: Array) -> bool:
+        threads = np.arange(self.threads) if copy.threads is None else copy.threads
+        return self._land_some(copy, threads, selected[threads])
+
+    def _land_some(self, copy: Pending, threads: Array, done: Array) -> bool:
+        """Writes the rows that are done, and keeps the others. Returns whether none is left."""
         if not done.any():
             return False
         self._land(copy, copy.index[done], copy.rows[done], threads[done])
@@ -108,10 +127,12 @@ class CopyQueue:
 
 @opcode("cp")
 def cp(ctx: Context, m: Modifiers) -> Action:
-    """`cp.async` and its groups; the bulk and tensor forms are not supported."""
+    """`cp.async`, its groups and its arrivals at an mbarrier; the bulk and tensor forms are not supported."""
     if not m.one("async") or m.words[:1] == ["bulk"]:
         ctx.fail("only the non-bulk cp.async is supported")
-    form = m.one("commit_group", "wait_group", "wait_all")
+    form = m.one("commit_group", "wait_group", "wait_all", "mbarrier")
+    if form == "mbarrier":
+        return arrive_later(ctx, m)
     if form == "commit_group":
         ctx.take(0)
         return lambda state: lambda sel: state.copies.commit(sel)

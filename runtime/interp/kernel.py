@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ...dialect.ptx.syntax import Function, Instruction, Label, RegDecl, Register, Scope, Statement, Variable
-from . import arithmetic, atomics, control, convert, copies, logic, matrix, moves, warps, wmma
+from . import arithmetic, atomics, control, convert, copies, logic, matrix, mbarrier, moves, warps, wmma
 from .decode import TABLE, Context, Layout, Names, Place, Slot, decode
 from .errors import DecodeError, InterpreterError
 from .state import Action
 from .words import width_of
 
-_FAMILIES = (arithmetic, atomics, control, convert, copies, logic, matrix, moves, warps, wmma)
+_FAMILIES = (arithmetic, atomics, control, convert, copies, logic, matrix, mbarrier, moves, warps, wmma)
 """The modules that fill the table of opcodes, by being imported."""
 
 _BYTES = re.compile(r"[a-z]+(\d+)(x2)?")

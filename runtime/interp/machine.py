@@ -12,6 +12,7 @@ from .copies import CopyQueue
 from .errors import FaultError, InterpreterError
 from .flow import Flow
 from .kernel import Decoded, Kernel, align
+from .mbarriers import Mbarriers
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Buffer, GlobalMemory, Memory, Window
 from .observer import Look, Observer
 from .state import LEFT, Array, Dim3, Geometry, Selection, State, Step
@@ -97,6 +98,7 @@ class _Machine:
         self.flow = state.flow = Flow(geometry, state.live)
         state.copies = CopyQueue(state.threads, launch.observer)
         self.flow.observer = state.observer = launch.observer
+        self.mbarriers = state.mbarriers = Mbarriers(state.memory.shared.buffer.view(8), self.flow, state.copies)
         if launch.observer is not None:
             launch.observer.begin(state, self.kernel)
         self.state = state
@@ -131,12 +133,21 @@ class _Machine:
 
     def run(self) -> None:
         tired = False
-        while (group := self.flow.next(oldest=tired)) is not None:
+        while (group := self._next(tired)) is not None:
             tired = self._advance(*group)
             if self.launch.step_limit is not None and self.stats.steps >= self.launch.step_limit:
                 self._out_of_steps(group[0])
-        if self.flow.barriers or self.flow.parked:
+        if self.flow.barriers or self.flow.parked or self.mbarriers.sleepers:
             self._deadlock()
+
+    def _next(self, tired: bool) -> tuple[int, Array] | None:
+        """The group to run; None if none can. Where others run long, or none can, sleepers look again."""
+        if tired and self.mbarriers.sleepers:
+            self.mbarriers.give_up()
+        group = self.flow.next(oldest=tired)
+        while group is None and self.mbarriers.stir():
+            group = self.flow.next(oldest=False)
+        return group
 
     def _advance(self, pc: int, mask: Array) -> bool:
         """Runs one group until it meets others, splits, waits or ends. Returns whether it used up its turn."""
@@ -188,6 +199,7 @@ class _Machine:
 
     def _deadlock(self) -> NoReturn:
         waiting = [(b.pc, b.mask) for b in self.flow.barriers if b.resume != LEFT] + list(self.flow.parked.items())
+        waiting += self.mbarriers.waiting()
         if not waiting:
             waiting = [(b.pc, b.mask) for b in self.flow.barriers]
         thread = min(int(np.flatnonzero(mask)[0] % self.state.warps) for _, mask in waiting)

@@ -67,6 +67,13 @@ class Observer:
     def meet(self, pc: int, threads: Selection) -> None:
         """Lanes that were to wait for each other, as in `bar.warp.sync` and `shfl.sync`, have come together."""
 
+    def arrive(self, start: Array, threads: Array) -> None:
+        """Threads arrive at mbarrier objects, each at one whose first byte in shared memory is `start`: now, or because
+        copies they had begun have landed."""
+
+    def passed(self, start: Array, threads: Array) -> None:
+        """Threads have seen that a phase of mbarrier objects is complete; `start` as in `arrive`."""
+
     def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
         """Asynchronous copies of the threads (None: all) have been waited for: their bytes are written now."""
 
@@ -101,6 +108,14 @@ class Observers(Observer):
     def meet(self, pc: int, threads: Selection) -> None:
         for member in self.members:
             member.meet(pc, threads)
+
+    def arrive(self, start: Array, threads: Array) -> None:
+        for member in self.members:
+            member.arrive(start, threads)
+
+    def passed(self, start: Array, threads: Array) -> None:
+        for member in self.members:
+            member.passed(start, threads)
 
     def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
         for member in self.members:

@@ -17,6 +17,7 @@ from .memory import Memory
 if TYPE_CHECKING:
     from .copies import CopyQueue
     from .flow import Flow
+    from .mbarriers import Mbarriers
     from .observer import Observer
 
 Array: TypeAlias = NDArray[Any]
@@ -121,6 +122,7 @@ class State:
 
     flow: Flow
     copies: CopyQueue
+    mbarriers: Mbarriers
     observer: Observer | None = None
 
     def __init__(self, geometry: Geometry, slots: dict[int, int], memory: Memory, addresses: dict[str, int]) -> None:

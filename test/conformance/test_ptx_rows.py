@@ -59,6 +59,8 @@ def operand(row: Row, slot: Slot, bindings: dict[str, str], number: int) -> str:
     """An operand that fits the slot: a register wherever one may stand."""
     if slot.kind == "[]":
         return "[%b64_7]"
+    if slot.kind == "_":
+        return "_"
     if slot.kind.startswith("imm"):
         return re.search(r"\d+(?=\)|$)", slot.kind)[0] if "(" in slot.kind else "1"  # pyright: ignore[reportOptionalSubscript]
     if slot.kind == "label":

@@ -10,7 +10,8 @@ Operands are `name:kind`, separated by commas; a name that begins with `d` is wr
 - `T+`: the register may be wider (ISA 9.4.1); `T*`: anything `mov` reads; `!pred`: may be negated;
 - `4*b32`, `V*T`: a vector (`V*T` is a scalar where `V` is absent);
 - `d|p:T`: may be followed by `|p`; `d||p:T` must be;
-- `[]`: an address; `imm`, `imm(4/8/16)`: a literal; `label`; `...`: whatever follows;
+- `[]`: an address; `imm`, `imm(4/8/16)`: a literal; `label`; `_`: a result that must be discarded;
+- `...`: whatever follows;
 - `select(0/2;0/1)`: `{byte-id, thread-id}`, each a register or one of these literals.
 """
 
