@@ -106,6 +106,16 @@ def element_row(attribute: Attribute) -> ElementType | None:
     return BY_MLIR_NAME.get(str(attribute).removeprefix("s"))
 
 
+def same_words(a: Attribute, b: Attribute) -> bool:
+    """Whether memory of the one type may be read as the other: integers whatever their sign, and tf32, which is f32."""
+    if a == b:
+        return True
+    first, second = element_row(a), element_row(b)
+    if first is None or second is None or first.bits != second.bits:
+        return False
+    return not (first.is_float or second.is_float) or {first.name, second.name} == {"f32", "tf32"}
+
+
 @irdl_attr_definition
 class LayoutAttr(Data[Layout]):
     """A fragment layout: `#warp.layout<c1 c2 r0 r1 r2 | c0 r3 c3>`."""
@@ -276,8 +286,12 @@ def fragment_of(value: SSAValue) -> FragmentType:
     return value.type
 
 
+MAX_SKIP = 2
+"""The most bits of the row that a swizzle leaves out: those of elements of 4 bits that share a 16-bit piece."""
+
+
 @irdl_attr_definition
-class SwizzleAttr(Data[int], MemRefLayoutAttr):
+class SwizzleAttr(ParametrizedAttribute, MemRefLayoutAttr):
     """The layout of a tile in shared memory: `#warp.swizzle<128>`.
 
     The last dimension is cut into panels of this many bytes; a panel stores its rows one after another;
@@ -285,22 +299,49 @@ class SwizzleAttr(Data[int], MemRefLayoutAttr):
     bits 7 and up, as many as number the chunks of a line. Eight rows of one chunk column then lie in
     different banks. These are the 32-, 64- and 128-byte swizzles of the bulk tensor copies
     (PTX ISA 5.5.5, Swizzling Modes); 16 permutes nothing.
+
+    `#warp.swizzle<128, skip 1>` takes the bits from 8 and up instead, so that rows 2i and 2i + 1 share a permutation:
+    eight rows whose numbers differ in bits 1 to 3 then lie in different banks. Matrices of 16-bit pieces need that
+    where a piece is two elements of 8 bits (and `skip 2` where it is four of 4 bits): a lane holds the pieces of
+    neighbouring rows, of which one matrix delivers only every second (fourth).
     """
 
     name = "warp.swizzle"
 
+    width: IntAttr
+    skipped: IntAttr
+
+    def __init__(self, width: int, skip: int = 0):
+        super().__init__(IntAttr(width), IntAttr(skip))
+
+    @property
+    def bytes(self) -> int:
+        """The width of a panel."""
+        return self.width.data
+
+    @property
+    def skip(self) -> int:
+        """How many low bits of the row do not count."""
+        return self.skipped.data
+
     def verify(self) -> None:
-        if self.data not in SWIZZLES:
-            raise VerifyException(f"expected a swizzle of {', '.join(map(str, SWIZZLES))} bytes, got {self.data}")
+        if self.bytes not in SWIZZLES:
+            raise VerifyException(f"expected a swizzle of {', '.join(map(str, SWIZZLES))} bytes, got {self.bytes}")
+        if not 0 <= self.skip <= MAX_SKIP:
+            raise VerifyException(f"expected a swizzle to skip 0 to {MAX_SKIP} bits of the row, got {self.skip}")
 
     @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> int:
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
         with parser.in_angle_brackets():
-            return parser.parse_integer(allow_negative=False, allow_boolean=False)
+            width, skip = parser.parse_integer(allow_negative=False, allow_boolean=False), 0
+            if parser.parse_optional_punctuation(","):
+                parser.parse_keyword("skip", ": the word before the number of bits of the row left out")
+                skip = parser.parse_integer(allow_negative=False, allow_boolean=False)
+        return [IntAttr(width), IntAttr(skip)]
 
-    def print_parameter(self, printer: Printer) -> None:
+    def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            printer.print_string(str(self.data))
+            printer.print_string(f"{self.bytes}" + (f", skip {self.skip}" if self.skip else ""))
 
     def get_affine_map(self) -> AffineMap:
         raise VerifyException("#warp.swizzle permutes address bits and has no affine map")

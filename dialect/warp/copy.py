@@ -22,7 +22,7 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from .attributes import SHARED_SPACE, memory_of, memory_space
+from .attributes import SHARED_SPACE, memory_of, memory_space, same_words
 from .memory import bounds, verify_indices
 
 
@@ -33,7 +33,8 @@ class CopyOp(IRDLOperation):
     The tile is the last two dimensions of the destination, whose leading dimensions are indexed (the
     stage of a pipeline). Elements outside the source are written as zero; `in_bounds` [rows, columns]
     promises that there are none. All threads of the CTA execute the copy, and see the tile after a
-    `gpu.barrier`. With `async` it is in flight until a `warp.wait` that covers its `warp.commit`::
+    `gpu.barrier`. Bits are copied as they are: f32 to a tile of tf32, i8 to one of ui8. With `async` the
+    copy is in flight until a `warp.wait` that covers its `warp.commit`::
 
         warp.copy %A[%m, %k] to %As[%stage] {async} : memref<256x192xf16> to memref<4x128x64xf16, #warp.swizzle<128>, 3>
     """
@@ -78,7 +79,7 @@ class CopyOp(IRDLOperation):
             raise VerifyException(
                 f"expected a destination of {len(self.stage)} stage index(es) and a tile, got rank {rank}"
             )
-        if source.element_type != destination.element_type:
+        if not same_words(source.element_type, destination.element_type):
             raise VerifyException(
                 f"expected source and destination of one element type, got {source.element_type} "
                 f"and {destination.element_type}"

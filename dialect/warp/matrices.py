@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa import moves
 from ..isa.moves import LoadMatrix, StoreMatrix
-from ..layout import Layout, multiplicand
+from ..layout import Layout, column, multiplicand
 from .attributes import FragmentType
 
 MatrixRow: TypeAlias = LoadMatrix | StoreMatrix
@@ -23,11 +23,16 @@ ROW_BITS = 128
 
 
 class Matrix(NamedTuple):
-    """One matrix of a fragment: the row and column in memory of its first element, and the fragment's registers."""
+    """One matrix of a fragment: the row and column in memory of its first element, and the fragment's registers.
+
+    Bit i of the number of a row of the matrix is bit `rows[i]` of the row in memory: each row has an address of its
+    own, so a matrix may be made of rows that do not follow each other.
+    """
 
     row: int
     column: int
     registers: tuple[int, ...]
+    rows: tuple[int, ...]
 
 
 @cache
@@ -87,8 +92,19 @@ def _up_to(what: str, count: int, rows: tuple[Row, ...]) -> tuple[Row, ...]:
 
 def unit(row: MatrixRow, bits: int) -> Layout:
     """The layout of one matrix over memory, in elements of `bits` bits."""
-    plain = row.type == "b16" and not row.transpose
-    return multiplicand(8, ROW_BITS // bits, bits) if plain else row.layout
+    if row.type == "b16" and not row.transpose:
+        return multiplicand(8, ROW_BITS // bits, bits)
+    return _cut(row.layout, 16 // bits) if row.type == "b16" else row.layout
+
+
+def _cut(layout: Layout, parts: int) -> Layout:
+    """The layout of what each element is made of, `parts` of them side by side in a row."""
+    finer = parts.bit_length() - 1
+    lane, element = (
+        tuple(column(bit.number + finer) if bit.axis == "c" else bit for bit in half)
+        for half in (layout.lane, layout.element)
+    )
+    return Layout(lane, (*map(column, range(finer)), *element))
 
 
 def in_memory(fragment: FragmentType, swapped: bool) -> Layout:
@@ -103,20 +119,43 @@ def matrices(fragment: FragmentType, swapped: bool, piece: Layout) -> list[Matri
     None if the fragment is not made of such matrices.
     """
     layout, per = in_memory(fragment, swapped), max(1, 32 // fragment.bits)
-    leading = per.bit_length() - 1
-    if layout.lane != piece.lane or layout.element[:leading] != piece.element[:leading]:
+    rows = _rows_of(layout, piece, per.bit_length() - 1)
+    if rows is None:
         return None
     places = _register_places(fragment, swapped, per)
     free = {place: number for number, place in enumerate(places)}
     inner = [piece.element_offset(e) for e in range(0, piece.elements, per)]
     found: list[Matrix] = []
-    for row, column in places:
-        if (row, column) in free:
-            held = [free.pop((row + r, column + c), None) for r, c in inner]
+    for row, across in places:
+        if (row, across) in free:
+            held = [free.pop((row + _spread(r, rows), across + c), None) for r, c in inner]
             if None in held:
                 return None
-            found.append(Matrix(row, column, tuple(n for n in held if n is not None)))
+            found.append(Matrix(row, across, tuple(n for n in held if n is not None), rows))
     return found
+
+
+def _rows_of(layout: Layout, piece: Layout, leading: int) -> tuple[int, ...] | None:
+    """Which bit of the row in memory each bit of a matrix's row is; None if lanes or registers hold something else.
+
+    `leading` is how many bits number the elements of a register.
+    """
+    found: dict[int, int] = {}
+    pairs = zip((*layout.lane, *layout.element[:leading]), (*piece.lane, *piece.element[:leading]), strict=False)
+    for ours, theirs in pairs:
+        if ours.axis != theirs.axis or (ours.axis != "r" and ours != theirs):
+            return None
+        if ours.axis == "r":
+            found[theirs.number] = ours.number
+    if len(layout.element) < leading:
+        return None
+    rows = tuple(found.get(i, i) for i in range(piece.rows.bit_length() - 1))
+    return rows if len({*rows}) == len(rows) else None
+
+
+def _spread(number: int, places: tuple[int, ...]) -> int:
+    """The number whose bit `places[i]` is bit i of `number`."""
+    return sum((number >> i & 1) << place for i, place in enumerate(places))
 
 
 def _register_places(fragment: FragmentType, swapped: bool, per: int) -> list[tuple[int, int]]:

@@ -28,7 +28,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.moves import LoadMatrix
-from ..layout import Layout
+from ..layout import Layout, column
 from .attributes import SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
 from .matrices import in_memory, load_rows, verify_matrices
 from .product import verify_target
@@ -69,9 +69,11 @@ def _verify_element(memory: Memory, fragment: FragmentType) -> None:
 class LoadOp(IRDLOperation):
     """Reads a fragment from memory, each lane its own elements.
 
-    Elements outside the memref read as zero; `in_bounds` [rows, columns] promises that there are none::
+    From global memory, elements outside the memref read as zero; `in_bounds` [rows, columns] promises that there are
+    none. With `swapped`, memory holds the transpose of the fragment::
 
         %c = warp.load %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xf32> -> !warp.fragment<...>
+        %b = warp.load %Bs[%n, %k] {swapped} : memref<64x16xf64, #warp.swizzle<128>, 3> -> !warp.fragment<b, ...>
     """
 
     name = "warp.load"
@@ -79,6 +81,7 @@ class LoadOp(IRDLOperation):
     memory = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
+    swapped = opt_prop_def(UnitAttr)
     fragment = result_def(FragmentType)
 
     traits = traits_def(MemoryReadEffect())
@@ -91,14 +94,33 @@ class LoadOp(IRDLOperation):
         indices: Sequence[SSAValue],
         fragment: FragmentType,
         in_bounds: ArrayAttr[BoolAttr] | None = None,
+        *,
+        swapped: bool = False,
     ):
-        super().__init__(operands=[memory, list(indices)], properties={"in_bounds": in_bounds}, result_types=[fragment])
+        super().__init__(
+            operands=[memory, list(indices)],
+            properties={"in_bounds": in_bounds, "swapped": UnitAttr() if swapped else None},
+            result_types=[fragment],
+        )
 
     def verify_(self) -> None:
-        memory = memory_of(self.memory)
+        memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
         verify_indices("the memref", memory, self.indices)
-        _verify_element(memory, fragment_of(self.fragment))
+        _verify_element(memory, fragment)
         bounds(self.in_bounds)
+        if memory_space(memory) == SHARED_SPACE:
+            self._verify_shared(fragment)
+        elif self.swapped is not None:
+            raise VerifyException(f"expected the transpose of a fragment in shared memory, got {memory}")
+
+    def _verify_shared(self, fragment: FragmentType) -> None:
+        if self.in_bounds is not None:
+            raise VerifyException("a tile in shared memory holds all of a fragment: it has no in_bounds")
+        layout, together = in_memory(fragment, self.swapped is not None), max(1, 32 // fragment.bits).bit_length() - 1
+        if layout.element[:together] != tuple(map(column, range(together))):
+            raise VerifyException(
+                f"expected the elements of a register to lie side by side in memory, there the fragment is [{layout}]"
+            )
 
 
 @irdl_op_definition
@@ -154,6 +176,7 @@ class LdmatrixOp(IRDLOperation):
 
         %a = warp.ldmatrix x4 %As[%s, %m, %k] : memref<4x128x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<a, ...>
         %b = warp.ldmatrix x4 trans %Bs[%stage, %k, %n] : memref<...> -> !warp.fragment<b, ...>
+        %b = warp.ldmatrix x4 trans b16 %Bs[%k, %n] : memref<...xi8, 3> -> !warp.fragment<b, ...>
         %b = warp.ldmatrix x2 swapped b6x16_p32 %Bs[%n, %k] : memref<...xi8, 3> -> !warp.fragment<b, ..., bytes>
 
     A fragment with a number of matrices that `count` does not divide ends with a narrower load.
@@ -161,8 +184,11 @@ class LdmatrixOp(IRDLOperation):
     that its rows run along the fragment's columns.
 
     Without `trans` a matrix is 8 rows of 16 bytes, whatever the element type. With it, elements of 16 bits move in 8x8
-    and those of 8 bits in 16x16 matrices. A packed format, `b6x16_p32` or `b4x16_p64`, says that 16 bytes of memory
-    hold 16 elements of 6 or 4 bits and then padding; the fragment gets a byte for each.
+    and those of 8 bits in 16x16 matrices; with `b16` too, narrower elements move in 8x8 matrices of 16-bit pieces, so
+    that neighbours in a row stay together, and `warp.regroup` takes them apart. The rows of a matrix may lie anywhere:
+    a fragment may have other bits of the row where the instruction has bits 0 to 2. A packed format, `b6x16_p32` or
+    `b4x16_p64`, says that 16 bytes of memory hold 16 elements of 6 or 4 bits and then padding; the fragment gets a
+    byte for each.
 
     Source: PTX ISA 9.7.14.5.15.
     """
@@ -173,12 +199,13 @@ class LdmatrixOp(IRDLOperation):
     indices = var_operand_def(IndexType())
     count = prop_def(IntegerAttr)
     trans = opt_prop_def(UnitAttr)
+    b16 = opt_prop_def(UnitAttr)
     swapped = opt_prop_def(UnitAttr)
     packed = opt_prop_def(StringAttr)
     fragment = result_def(FragmentType)
 
     traits = traits_def(MemoryReadEffect())
-    KEYWORDS: ClassVar = ("trans", "swapped")
+    KEYWORDS: ClassVar = ("trans", "b16", "swapped")
     FORMATS: ClassVar = {"b6x16_p32": 6, "b4x16_p64": 4}
 
     def __init__(
@@ -189,6 +216,7 @@ class LdmatrixOp(IRDLOperation):
         *,
         count: int = 4,
         trans: bool = False,
+        b16: bool = False,
         swapped: bool = False,
         packed: str = "",
     ):
@@ -197,6 +225,7 @@ class LdmatrixOp(IRDLOperation):
             properties={
                 "count": IntegerAttr(count, i64),
                 "trans": UnitAttr() if trans else None,
+                "b16": UnitAttr() if b16 else None,
                 "swapped": UnitAttr() if swapped else None,
                 "packed": StringAttr(packed) if packed else None,
             },
@@ -206,7 +235,12 @@ class LdmatrixOp(IRDLOperation):
     def rows(self) -> tuple[LoadMatrix, ...]:
         """The ISA's rows that may be used: `count` matrices or fewer, widest first."""
         packed = "" if self.packed is None else self.packed.data
-        return load_rows(fragment_of(self.fragment).bits, self.trans is not None, self.count.value.data, packed)
+        bits = fragment_of(self.fragment).bits
+        if self.b16 is not None:
+            if bits > 16 or packed:
+                raise VerifyException(f"b16 is for elements of at most 16 bits, unpacked, got {bits} bits")
+            bits = 16
+        return load_rows(bits, self.trans is not None, self.count.value.data, packed)
 
     def in_memory(self) -> Layout:
         """The fragment's layout over the rows and columns of memory."""

@@ -144,7 +144,8 @@ class MovmatrixOp(IRDLOperation):
         if source.layout.data.lane != before.lane:
             before, after = after, before
         held, wanted = matrices(source, False, before), matrices(result, False, after)
-        if held is None or wanted is None:
+        natural = (0, 1, 2)
+        if held is None or wanted is None or any(m.rows != natural for m in (*held, *wanted)):
             raise VerifyException(
                 f"{MOVMATRIX.spelling} moves 8x8 blocks between layouts [{MOVMATRIX.source}] and [{MOVMATRIX.layout}], "
                 f"got [{source.layout.data}] to [{result.layout.data}]"

@@ -19,6 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import Form
 from ..isa.product import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, Product, Shape
+from ..relabelling import Labels, disagreement, labels, origins
 from .attributes import SCALES, FragmentType, fragment_of, target_of, type_of_element
 
 WORDS: Mapping[str, tuple[str, ...]] = {
@@ -186,20 +187,48 @@ class ProductOp(IRDLOperation):
 
     def verify_(self) -> None:
         row, fragments = self.row, self.fragments
-        for (role, name, expected), fragment in zip(self.ROLES, fragments, strict=True):
+        found = [
             _verify_fragment(row, role, name, expected, fragment)
+            for (role, name, expected), fragment in zip(self.ROLES, fragments, strict=True)
+        ]
         a, b, c = (fragment.shape for fragment in fragments)
         if a[1] * self.SPARSITY != b[0] or (a[0], b[1]) != c:
             k = "k" if self.SPARSITY == 1 else f"k/{self.SPARSITY}"
             raise VerifyException(
                 f"expected A m x {k}, B k x n and C m x n, got {a[0]}x{a[1]}, {b[0]}x{b[1]} and {c[0]}x{c[1]}"
             )
+        self._verify_labels(row, *found)
         self._verify_result(row)
         self._verify_scales(row)
         verify_target(self, row)
 
+    def _verify_labels(self, row: Product, a: Labels, b: Labels, c: Labels) -> None:
+        """A, B and C may number rows and columns otherwise than the instruction, but alike."""
+        shared = [("A", "m", a.rows, "C", c.rows), ("B", "n", b.columns, "C", c.columns)]
+        if self.SPARSITY == 1:
+            shared.append(("A", "k", a.columns, "B", b.rows))
+        own: list[tuple[str, str, tuple[int, ...]]] = []
+        if self.SPARSITY > 1 or row.scale is not None:
+            # Metadata and scales name elements by the instruction's own numbers.
+            own += [("A", "m", a.rows), ("A", "k", a.columns), ("B", "k", b.rows)]
+        if row.scale is not None:
+            own.append(("B", "n", b.columns))
+        shared += [(name, axis, bits, "the instruction", tuple(range(len(bits)))) for name, axis, bits in own]
+        for problem in shared:
+            if (message := disagreement(*problem)) is not None:
+                raise VerifyException(message)
+
+    def origins(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, int]]]:
+        """Of A, B and C: where each of the instruction's tiles begins in the matrix, in the order of registers."""
+        row = self.row
+        a, b, c = (
+            origins(fragment.layout.data, row.layout(role), fragment.tiles)
+            for (role, _, _), fragment in zip(self.ROLES, self.fragments, strict=True)
+        )
+        return a, b, c
+
     def _verify_result(self, row: Product) -> None:
-        c, steps = self.fragments[2], self.fragments[0].tiles[1]
+        c, steps = self.fragments[2], self.fragments[1].shape[0] // row.shape.k
         layout = row.layout("d")
         expected = FragmentType.of("acc", *c.shape, type_of_element(row.d), layout)
         if row.c == row.d and self.d.type != c:
@@ -327,12 +356,14 @@ def parse_types(
     return parser.resolve_operands(operands, types, position), result
 
 
-def _verify_fragment(row: Product, role: str, name: str, expected: str, fragment: FragmentType) -> None:
+def _verify_fragment(row: Product, role: str, name: str, expected: str, fragment: FragmentType) -> Labels:
+    """How the fragment of an operand calls the instruction's rows and columns."""
     if fragment.role.data != expected:
         raise VerifyException(f"expected {name} to be a fragment of role {expected}, got {fragment.role.data}")
     layout, bits, element = row.layout(role), row.container_bits(role), row.element(role)
-    if fragment.layout.data == layout and fragment.bits == bits:
-        return
+    found = labels(fragment.layout.data, layout)
+    if found is not None and fragment.bits == bits:
+        return found
     in_bytes = ["", ", bytes"]
     raise VerifyException(
         f"expected matrix {name} of {row.shape} {element.name} to be {row.registers(role)} x b{max(32, bits)} per lane "

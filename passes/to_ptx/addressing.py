@@ -17,12 +17,16 @@ CHUNK = 16
 
 @dataclass(frozen=True, eq=False)
 class GlobalMatrix:
-    """A row-major matrix argument. `base` is its 64-bit global address."""
+    """A row-major matrix argument. `base` is its 64-bit global address.
+
+    Of elements of less than a byte, columns and sizes count bytes, each of `packed` elements.
+    """
 
     base: Register
     rows: int
     columns: int
     element_bytes: int
+    packed: int = 1
 
     @property
     def row_bytes(self) -> int:
@@ -40,7 +44,8 @@ class GlobalMatrix:
 class SharedTile:
     """Buffers of rows x columns in shared memory, `swizzle` bytes wide panels stored one after another.
 
-    `offset` is in bytes from the start of the CTA's dynamic shared memory.
+    `offset` is in bytes from the start of the CTA's dynamic shared memory. `skip` bits of the row do not count for the
+    permutation. Of elements of less than a byte, columns and sizes count bytes, each of `packed` elements.
     """
 
     offset: int
@@ -49,6 +54,8 @@ class SharedTile:
     columns: int
     element_bytes: int
     swizzle: int
+    skip: int = 0
+    packed: int = 1
 
     @property
     def stage_bytes(self) -> int:
@@ -70,7 +77,7 @@ class SharedTile:
     @property
     def period(self) -> int:
         """After how many rows the permutation repeats."""
-        return 8 if self.chunks > 1 else 1
+        return 8 << self.skip if self.chunks > 1 else 1
 
 
 @dataclass(frozen=True)
@@ -154,11 +161,12 @@ class Addressing:
         return self.scalars.multiply(column_bytes, panel_bytes // width)
 
     def _permutation(self, tile: SharedTile, row: Value) -> Value:
-        """What is XORed into the byte offset of a line: the line's number in units of 128 bytes, times 16."""
+        """What is XORed into the byte offset of a line: the line's number in units of 128 bytes (after a skip, of
+        twice or four times that), times 16."""
         s = self.scalars
         if tile.chunks == 1:
             return 0
-        lines_per_unit = 128 // tile.swizzle
+        lines_per_unit = (128 << tile.skip) // tile.swizzle
         return s.multiply(s.mask(s.quotient(row, lines_per_unit), tile.chunks - 1), CHUNK)
 
     @staticmethod

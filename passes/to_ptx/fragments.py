@@ -74,26 +74,29 @@ class Fragments:
     ) -> None:
         """D = A * B + C, one instruction for each triple of base tiles; D and C may be the same registers."""
         row = op.row
-        type_a, type_b, _ = op.fragments
-        (down, deep), (_, across) = type_a.tiles, type_b.tiles
+        of_a, of_b, of_c = op.origins()
+        # Tiles are found by where they begin, for the operands may number rows, columns and k otherwise.
+        first, second, third = ({at: i for i, at in enumerate(tiles)} for tiles in (of_a, of_b, of_c))
+        down, across = (list(dict.fromkeys(where)) for where in ((m for m, _ in of_a), (n for _, n in of_b)))
+        deep = list(dict.fromkeys(k for _, k in of_a))
         na, nb, nc, nd = (row.registers(role) for role in "abcd")
         form = ", ".join((*(vector(n) for n in (nd, na, nb, nc)), *(extra.form for extra in extras)))
         self.emitter.require(row.since(self.target))
-        for k in range(deep):
-            source, n = (c, nc) if k == 0 else (d, nd)
-            for i in range(down):
-                first = (i * deep + k) * na
+        for step, k in enumerate(deep):
+            source, n = (c, nc) if step == 0 else (d, nd)
+            for i, m in enumerate(down):
+                held_a = first[m, k]
                 # Going back and forth lets the next instruction reuse the B fragment of the last one.
-                for j in range(across) if i % 2 == 0 else reversed(range(across)):
-                    tile, second = i * across + j, (k * across + j) * nb
+                for j in across if i % 2 == 0 else reversed(across):
+                    held_b, tile = second[k * op.SPARSITY, j], third[m, j]
                     self.emitter.emit(
                         row.spelling,
                         form,
                         *d[tile * nd :][:nd],
-                        *a[first : first + na],
-                        *b[second : second + nb],
+                        *a[held_a * na :][:na],
+                        *b[held_b * nb :][:nb],
                         *source[tile * n :][:n],
-                        *(extra.registers[k * across + j if extra.of_b else i * deep + k] for extra in extras),
+                        *(extra.registers[held_b if extra.of_b else held_a] for extra in extras),
                     )
 
     def narrowing(self, element: ElementType) -> str:

@@ -28,12 +28,12 @@ from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds
 from ..diagnostics import fail
 from ..product import GLOBAL_SPACE, is_contiguous
-from .addressing import Addressing, GlobalMatrix, SharedTile
+from .addressing import CHUNK, Addressing, GlobalMatrix, SharedTile
 from .copies import ASYNC_SM, TileCopies
-from .emitter import Emitter, Register, Value
+from .emitter import Emitter, Register, Value, divisor_of
 from .fragments import Fragment, Fragments, elementwise_opcode, per_register, register_type
 from .loops import Loops, carried_into, only_use_is_here
-from .matrix_ops import HANDLERS
+from .matrix_ops import HANDLERS, load_shared
 from .memory import GlobalFragments, MatrixMoves, side_by_side
 from .scalars import Scalars
 
@@ -100,7 +100,10 @@ class KernelLowering:
             fail(self.kernel, f"indices and rows must stay below 2^31 elements and bytes, got {kind}")
         pointer = self.emitter.pure("b64", "ld.param.u64", f"[{name}]")
         base = self.emitter.pure("b64", "cvta.to.global.u64", "?", pointer)
-        return GlobalMatrix(base, rows, columns, element.bits // 8)
+        packed = max(1, 8 // element.bits)
+        if columns % packed:
+            fail(self.kernel, f"expected rows of whole bytes, {packed} elements each, got {kind}")
+        return GlobalMatrix(base, rows, columns // packed, max(1, element.bits // 8), packed)
 
     def _block(self, block: Block) -> None:
         for op in block.ops:
@@ -136,9 +139,16 @@ class KernelLowering:
         if not isinstance(found, GlobalMatrix):
             fail(op, f"expected memory that is an argument of the kernel, got {value.type}; fragments come from "
                  "shared memory by warp.ldmatrix")  # fmt: skip
-        if not bits and found.element_bytes == 0:
+        if not bits and found.packed > 1:
             fail(op, f"{op.name} moves whole bytes, got {value.type}; warp.load_words moves packed elements")
         return found
+
+    def whole_bytes(self, op: Operation, column: Value, packed: int) -> Value:
+        """A column of elements that share bytes, in bytes."""
+        if divisor_of(column) % packed:
+            got = column if isinstance(column, int) else f"one that is known to be a multiple of {column.divisor}"
+            fail(op, f"expected a column that is a multiple of {packed}, the elements of a byte, got {got}")
+        return self.scalars.quotient(column, packed)
 
     def tile(self, op: Operation, value: SSAValue) -> SharedTile:
         found = self.values[value]
@@ -172,14 +182,15 @@ class KernelLowering:
         if memory_space(kind) != SHARED_SPACE or element is None or len(shape) not in (2, 3) or min(shape) <= 0:
             fail(op, f"expected a shared-memory tile of 2 dimensions, or 3 with stages, got {kind}")
         *stages, rows, columns = shape
-        size = element.bits // 8
-        if size == 0:
-            fail(op, f"expected elements of whole bytes in shared memory, got {kind}")
-        swizzle = kind.layout.data if isinstance(kind.layout, SwizzleAttr) else 16
-        if columns * size % swizzle:
-            fail(op, f"expected lines of whole {swizzle}-byte panels, got {columns * size} bytes in {kind}")
+        size, packed = max(1, element.bits // 8), max(1, 8 // element.bits)
+        layout = kind.layout if isinstance(kind.layout, SwizzleAttr) else SwizzleAttr(CHUNK)
+        if columns * element.bits % (8 * layout.bytes):
+            fail(op, f"expected lines of whole {layout.bytes}-byte panels, got {columns * element.bits // 8} bytes in "
+                 f"{kind}")  # fmt: skip
         start = -(-self.shared_bytes // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
-        tile = SharedTile(start, stages[0] if stages else 1, rows, columns, size, swizzle)
+        tile = SharedTile(
+            start, stages[0] if stages else 1, rows, columns // packed, size, layout.bytes, layout.skip, packed
+        )
         self.shared_bytes = start + tile.stages * tile.stage_bytes
         self.values[op.memref] = tile
 
@@ -251,9 +262,12 @@ class KernelLowering:
             fail(op, f"{what} takes {opcode}, which needs sm_{lowest} or later; the target is {self.target}")
 
     def load(self, op: LoadOp) -> None:
+        kind, into = op.fragment.type, self.result(op.fragment)
+        if memory_space(memory_of(op.memory)) == SHARED_SPACE:
+            load_shared(self, op, into)
+            return
         matrix = self.matrix(op, op.memory)
         row, column = self.indices(op.indices)
-        kind, into = op.fragment.type, self.result(op.fragment)
         self._whole_registers(op, kind)
         self.globals.load(kind, matrix, (row, column), bounds(op.in_bounds), into)
         self.values[op.fragment] = into
@@ -272,13 +286,13 @@ class KernelLowering:
                  f"of layout [{kind.layout.data}] are not: use warp.ldmatrix or warp.load_words")  # fmt: skip
 
     def copy(self, op: CopyOp) -> None:
-        source = self.matrix(op, op.source)
+        source = self.matrix(op, op.source, bits=True)
         row, column = self.indices(op.indices)
         tile, stages = self.tile(op, op.destination), self.indices(op.stage)
         self.emitter.comment(f"copy a {tile.rows}x{tile.columns} tile to shared memory")
         self.copies.copy(
             source,
-            (row, column),
+            (row, self.whole_bytes(op, column, source.packed)),
             tile,
             stages[0] if stages else 0,
             bounds(op.in_bounds),

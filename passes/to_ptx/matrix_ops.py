@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, TypeVar
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.warp.attributes import FragmentType
-from ...dialect.warp.memory import LdmatrixOp
+from ...dialect.warp.elementwise import RegroupOp
+from ...dialect.warp.memory import LdmatrixOp, LoadOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.product import ProductOp
 from ..diagnostics import fail
-from .addressing import CHUNK
+from .addressing import CHUNK, SharedTile
+from .emitter import Value
 from .fragments import Extra, Fragment
 from .loops import only_use_is_here
 
@@ -68,6 +70,40 @@ def _ldmatrix(lowering: KernelLowering, op: LdmatrixOp) -> None:
     lowering.values[op.fragment] = into
 
 
+def shared_place(
+    lowering: KernelLowering, op: Operation, memory: SSAValue, indices: Sequence[SSAValue]
+) -> tuple[SharedTile, tuple[Value, Value, Value]]:
+    """A tile, and the (stage, row, column) in it that indices name; a column of packed elements in bytes."""
+    tile, found = lowering.tile(op, memory), lowering.indices(indices)
+    stage, row, column = found if len(found) == 3 else (0, *found)
+    return tile, (stage, row, lowering.whole_bytes(op, column, tile.packed))
+
+
+def load_shared(lowering: KernelLowering, op: LoadOp, into: Fragment) -> None:
+    """Reads a fragment from a tile without `ldmatrix`."""
+    from .shared_loads import SharedLoads
+
+    tile, place = shared_place(lowering, op, op.memory, op.indices)
+    kind = op.fragment.type
+    if tile.packed > 1:
+        fail(op, f"warp.load reads whole bytes, got elements of {kind.element.name}; use warp.ldmatrix")
+    lowering.emitter.comment(f"load fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]}")
+    loads = SharedLoads(lowering.emitter, lowering.addressing, lowering.lane)
+    loads.load(kind, op.swapped is not None, tile, place, into)
+    lowering.values[op.fragment] = into
+
+
+def _regroup(lowering: KernelLowering, op: RegroupOp) -> None:
+    from .regroup import regroup
+
+    source = lowering.fragment(op.input)
+    if not only_use_is_here(op.input, op):
+        held = lowering.fresh(op.input.type)
+        lowering.fragments.copy(source, held)
+        source = held
+    lowering.values[op.fragment] = regroup(lowering.emitter, op, source)
+
+
 def move_shared(
     lowering: KernelLowering,
     op: LdmatrixOp | StmatrixOp,
@@ -77,8 +113,7 @@ def move_shared(
     kind: FragmentType,
     registers: Fragment,
 ) -> None:
-    tile, found = lowering.tile(op, memory), lowering.indices(indices)
-    stage, row, column = found if len(found) == 3 else (0, *found)
+    tile, (stage, row, column) = shared_place(lowering, op, memory, indices)
     if isinstance(column, int) and column * tile.element_bytes % CHUNK:
         moves = "reads" if verb == "load" else "writes"
         name = op.name.removeprefix("warp.")
@@ -95,5 +130,7 @@ def handler(kind: type[OpT], handle: Callable[[KernelLowering, OpT], None]) -> t
     return kind, checked
 
 
-HANDLERS: Mapping[type[Operation], Handler] = dict((handler(MmaOp, _mma), handler(LdmatrixOp, _ldmatrix)))
+HANDLERS: Mapping[type[Operation], Handler] = dict(
+    (handler(MmaOp, _mma), handler(LdmatrixOp, _ldmatrix), handler(RegroupOp, _regroup))
+)
 """What each operation becomes; `rare_ops` has the others."""

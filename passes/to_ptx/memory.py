@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ...dialect.isa.moves import LoadMatrix
 from ...dialect.isa.targets import Target
 from ...dialect.layout import Layout, column
+from ...dialect.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import Matrix, MatrixRow, matrices, unit
 from .addressing import Addressing, GlobalMatrix, Position, SharedTile
@@ -177,15 +178,18 @@ class MatrixMoves:
               at_: tuple[Value, Value, Value], held: Fragment) -> None:  # fmt: skip
         stage, row_start, column_start = at_
         first, s, height_bits = together[0], self.scalars, height.bit_length() - 1
-        lane_row: Value = s.bits(self.lane, 0, height_bits, 0)
+        lane_row = self.addressing.from_bits(self.lane, tuple(map(row_bit, first.rows)), "r")
         lane_column: Value = 0
         # Lane height*j + i gives the address of row i of matrix j; each bit of j moves by one step.
         for bit in range(row.count.bit_length() - 1):
             other = together[1 << bit]
             chosen = s.bits(self.lane, height_bits + bit, 1, 0)
             lane_row = self._plus(lane_row, chosen, other.row - first.row)
-            lane_column = self._plus(lane_column, chosen, other.column - first.column)
-        where = (Position.of(lane_row, row_start, first.row), Position.of(lane_column, column_start, first.column))
+            lane_column = self._plus(lane_column, chosen, (other.column - first.column) // tile.packed)
+        where = (
+            Position.of(lane_row, row_start, first.row),
+            Position.of(lane_column, column_start, first.column // tile.packed),
+        )
         base, offset = self.addressing.shared(tile, stage, *where)
         self.emitter.require(row.since(self.target))
         if isinstance(row, LoadMatrix):
@@ -197,7 +201,8 @@ class MatrixMoves:
         moved = self.scalars.multiply(chosen, step)
         total = self.scalars.add(value, moved)
         if isinstance(total, Register) and isinstance(value, Register) and isinstance(moved, Register):
-            total.bound = (value.bound or 0) + (moved.bound or 0) - 1
+            known = value.bound is not None and moved.bound is not None
+            total.bound = (value.bound or 0) + (moved.bound or 0) - 1 if known else None
         return total
 
 

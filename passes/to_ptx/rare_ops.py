@@ -98,7 +98,7 @@ def _opaque_address(
 ) -> tuple[tuple[Register, int], int]:
     """The address of the first element, and the stride."""
     matrix, (row, column) = lowering.matrix(op, op.memory, bits=True), lowering.indices(op.indices)
-    bits, stride = kind.element.bits, matrix.columns
+    bits, stride = kind.element.bits, matrix.columns * matrix.packed
     whole = max(1, 8 // bits)
     if divisor_of(column) % whole:
         fail(op, f"expected a column that is a multiple of {whole}, for {kind.element.name} start at whole bytes")

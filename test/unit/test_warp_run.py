@@ -2,60 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from single_warp import BARRIER, memref, run
 
 from warploom.dialect.sparsity.matrix import compress
 from warploom.dialect.sparsity.metadata import tile_words
 from warploom.dialect.sparsity.operands import sparse_operand
-from warploom.passes.context import make_context, parse_mlir
-from warploom.passes.convert_warp_to_ptx import ConvertWarpToPtxPass
-from warploom.passes.ptx_printer import print_ptx, ptx_module
-from warploom.runtime import load_ptx
-
-KERNEL = """
-builtin.module attributes {{warp.target = #warp.target<{target}>}} {{
-"gpu.module"() <{{sym_name = "kernels"}}> ({{
-  "gpu.func"() <{{function_type = ({types}) -> (), kernel}}> ({{
-  ^bb0({arguments}):
-    %z = arith.constant 0 : index
-{body}
-    "gpu.return"() : () -> ()
-  }}) {{sym_name = "k", gpu.known_block_size = array<i32: 32, 1, 1>}} : () -> ()
-}}) : () -> ()
-}}
-"""
-BARRIER = '"gpu.barrier"() : () -> ()'
-SHARED = 16 * 1024
-ELEMENTS = {"int8": "i8", "int32": "i32", "float16": "f16", "float32": "f32", "float64": "f64"}
-
-Matrix = NDArray[Any]
-
-
-def memref(array: Matrix) -> str:
-    return f"memref<{'x'.join(map(str, array.shape))}x{ELEMENTS[array.dtype.name]}>"
-
-
-def run(target: str, body: str, **arrays: Matrix) -> None:
-    """Compiles and runs a kernel of one warp; `body` says `$A` for the type of argument %A."""
-    for name, array in arrays.items():
-        body = body.replace(f"${name}", memref(array))
-    arguments = ", ".join(f"%{name}: {memref(array)}" for name, array in arrays.items())
-    text = KERNEL.format(
-        target=target, types=", ".join(map(memref, arrays.values())), arguments=arguments, body=body
-    )  # fmt: skip
-    context = make_context()
-    module = parse_mlir(context, text)
-    module.verify()
-    ConvertWarpToPtxPass().apply(context, module)
-    module.verify()
-    ptx = print_ptx(ptx_module(module))
-    load_ptx(ptx).launch(
-        "k", grid=(1, 1, 1), block=(32, 1, 1), args=list(arrays.values()), shared=SHARED, device="interp"
-    )
 
 
 @pytest.fixture

@@ -30,14 +30,14 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected elements of whole bytes in shared memory, got memref<16x64xi4, 3 : i64>
+// CHECK: error: expected lines of whole 16-byte panels, got 12 bytes in memref<16x24xi4, 3 : i64>
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
 
   "gpu.func"() <{function_type = () -> (), kernel}> ({
   ^bb0():
     %c0 = arith.constant 0 : index
-    %s = memref.alloc() : memref<16x64xi4, 3>
+    %s = memref.alloc() : memref<16x24xi4, 3>
     "gpu.return"() : () -> ()
   }) {sym_name = "shared_nibbles", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()

@@ -1,0 +1,67 @@
+"""Fragments from shared memory, each lane its own elements: `warp.load` from a tile.
+
+`ldmatrix` moves rows of 16 bytes among lanes in pieces of 16 bits, and so cannot transpose wider elements. For those
+each lane reads neighbours of a row of memory at once, and the fragment's layout sends them to different registers.
+"""
+
+from __future__ import annotations
+
+from ...dialect.layout import column
+from ...dialect.warp.attributes import FragmentType
+from ...dialect.warp.matrices import in_memory
+from .addressing import CHUNK, Addressing, Position, SharedTile
+from .emitter import Emitter, Register, Value, divisor_of
+from .fragments import Fragment, per_register, vector
+from .scalars import at
+
+
+class SharedLoads:
+    """Emits loads of the widest vectors that a fragment's layout has."""
+
+    def __init__(self, emitter: Emitter, addressing: Addressing, lane: Register) -> None:
+        self.emitter, self.addressing, self.lane = emitter, addressing, lane
+
+    def load(
+        self, type: FragmentType, swapped: bool, tile: SharedTile, at_: tuple[Value, Value, Value], into: Fragment
+    ) -> None:
+        """Reads a fragment whose first element lies at (stage, row, column) of a tile."""
+        stage, row_start, column_start = at_
+        layout, per = in_memory(type, swapped), per_register(type)
+        down, across = type.tiles[::-1] if swapped else type.tiles
+        lane_row, lane_column = self.addressing.lane_position(layout, self.lane)
+        groups = _groups(type, swapped, divisor_of(column_start))
+        count = layout.elements // per
+        for number in range(down * across):
+            # Registers follow the fragment's own order of tiles, which the transpose in memory has by columns.
+            i, j = divmod(number, across) if not swapped else divmod(number, down)[::-1]
+            for group in groups:
+                row, along = layout.element_offset(group[0] * per)
+                where = (
+                    Position.of(lane_row, row_start, i * layout.rows + row),
+                    Position.of(lane_column, column_start, j * layout.columns + along),
+                )
+                base, offset = self.addressing.shared(tile, stage, *where)
+                registers = [into[number * count + register] for register in group]
+                wide = f".v{len(group)}" if len(group) > 1 else ""
+                form = vector(len(group)) if len(group) > 1 else "?"
+                self.emitter.emit(
+                    f"ld.shared{wide}.{registers[0].type}", f"{form}, {at('?', offset)}", *registers, base
+                )
+
+
+def _groups(type: FragmentType, swapped: bool, aligned: int) -> list[list[int]]:
+    """The registers of a base tile that one access fills, in the order of memory, access by access.
+
+    Registers whose numbers differ in the bits that carry the lowest bits of the column lie side by side in memory.
+    """
+    layout, per = in_memory(type, swapped), per_register(type)
+    packed, register_bytes = per.bit_length() - 1, max(4, type.bits // 8)
+    places: list[int] = []
+    while (bit := column(packed + len(places))) in layout.element and register_bytes << len(places) < CHUNK:
+        if aligned % (per << len(places) + 1):
+            break
+        places.append(layout.element.index(bit) - packed)
+    steps = [1 << place for place in places]
+    sums = [sum(step for i, step in enumerate(steps) if n >> i & 1) for n in range(1 << len(steps))]
+    first = [r for r in range(layout.elements // per) if not any(r & step for step in steps)]
+    return [[r + more for more in sums] for r in first]

@@ -1,0 +1,56 @@
+"""Kernels of one warp, written by their bodies: lowered to PTX and run on the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.convert_warp_to_ptx import ConvertWarpToPtxPass
+from warploom.passes.ptx_printer import print_ptx, ptx_module
+from warploom.runtime import load_ptx
+
+KERNEL = """
+builtin.module attributes {{warp.target = #warp.target<{target}>}} {{
+"gpu.module"() <{{sym_name = "kernels"}}> ({{
+  "gpu.func"() <{{function_type = ({types}) -> (), kernel}}> ({{
+  ^bb0({arguments}):
+    %z = arith.constant 0 : index
+{body}
+    "gpu.return"() : () -> ()
+  }}) {{sym_name = "k", gpu.known_block_size = array<i32: 32, 1, 1>}} : () -> ()
+}}) : () -> ()
+}}
+"""
+BARRIER = '"gpu.barrier"() : () -> ()'
+SHARED = 16 * 1024
+ELEMENTS = {"int8": "i8", "int32": "i32", "float16": "f16", "float32": "f32", "float64": "f64"}
+
+Matrix = NDArray[Any]
+
+
+def memref(array: Matrix) -> str:
+    return f"memref<{'x'.join(map(str, array.shape))}x{ELEMENTS[array.dtype.name]}>"
+
+
+def run(target: str, body: str, types: Mapping[str, str] | None = None, **arrays: Matrix) -> None:
+    """Compiles and runs a kernel of one warp; `body` says `$A` for the type of argument %A.
+
+    `types` gives the types of arguments that are not those of their arrays.
+    """
+    kinds = {name: memref(array) for name, array in arrays.items()} | dict(types or {})
+    for name, kind in kinds.items():
+        body = body.replace(f"${name}", kind)
+    arguments = ", ".join(f"%{name}: {kind}" for name, kind in kinds.items())
+    text = KERNEL.format(target=target, types=", ".join(kinds.values()), arguments=arguments, body=body)
+    context = make_context()
+    module = parse_mlir(context, text)
+    module.verify()
+    ConvertWarpToPtxPass().apply(context, module)
+    module.verify()
+    ptx = print_ptx(ptx_module(module))
+    load_ptx(ptx).launch(
+        "k", grid=(1, 1, 1), block=(32, 1, 1), args=list(arrays.values()), shared=SHARED, device="interp"
+    )
