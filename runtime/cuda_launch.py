@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -32,16 +33,35 @@ class Prepared:
 
     Calling it enqueues every kernel on `stream` and returns at once, without copying, checking or
     waiting: what a benchmark wants to time between two events. The arrays must stay alive.
+
+    `scratch` holds the bytes of buffers that the launches pass after the values. They are allocated in the order of
+    the stream and freed in its order when this object goes, which may be right after a call on that stream; work on
+    another stream must be done by then. Calls share the buffers, so two must not run at the same time.
     """
 
     def __init__(
-        self, gpu: Gpu, ptx: str, functions: dict[str, Function], launches: Sequence[Launch], values: Sequence[Value]
+        self,
+        gpu: Gpu,
+        ptx: str,
+        functions: dict[str, Function],
+        launches: Sequence[Launch],
+        values: Sequence[Value],
+        scratch: Sequence[int] = (),
     ) -> None:
         self.gpu = gpu
         self.stream = stream_of(gpu, values)
         self._owners = tuple(values)
         module = gpu.load(ptx)
-        self._queue = tuple(_enqueue(module.kernel(x.kernel), functions[x.kernel], x, values) for x in launches)
+        everything = [*values, *(self._allocate(size) for size in scratch)]
+        self._queue = tuple(_enqueue(module.kernel(x.kernel), functions[x.kernel], x, everything) for x in launches)
+
+    def _allocate(self, size: int) -> Argument:
+        """A buffer of `size` bytes that lives as long as this object."""
+        with self.gpu.current():
+            result = self.gpu.driver.cuMemAllocAsync(max(1, size), self.stream)
+            address = int(call(f"allocating {size} bytes of scratch memory on the GPU", result))
+        weakref.finalize(self, _free, self.gpu, address, self.stream).atexit = False
+        return Argument(address, (size,), "ui8", 1, None, on_device=True, writable=True, owner=None)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -80,6 +100,11 @@ class Prepared:
         if int(code) != 0:
             names = "; ".join(_describe(item) for item in self._queue)
             raise CudaError(f"{names} failed on {self.gpu.device}: {explain(code)}")
+
+
+def _free(gpu: Gpu, address: int, stream: int) -> None:
+    with gpu.current():
+        gpu.driver.cuMemFreeAsync(address, stream)
 
 
 def _describe(item: _Enqueue) -> str:
@@ -144,6 +169,7 @@ def run(
     launches: Sequence[Launch],
     values: Sequence[Value],
     written: frozenset[int],
+    scratch: Sequence[int] = (),
 ) -> None:
     """Run the launches. Arrays on the GPU are used in place; host arrays are copied there, and the written ones back.
 
@@ -151,7 +177,7 @@ def run(
     """
     staged = [i for i, v in enumerate(values) if isinstance(v, Argument) and not v.on_device]
     if not staged:
-        Prepared(gpu, ptx, functions, launches, values)()
+        Prepared(gpu, ptx, functions, launches, values, scratch)()
         return
     with ExitStack() as stack:
         stack.enter_context(gpu.current())
@@ -159,7 +185,7 @@ def run(
         placed = list(values)
         for i in staged:
             placed[i] = _copy_in(gpu, stack, values[i], stream)
-        prepared = Prepared(gpu, ptx, functions, launches, placed)
+        prepared = Prepared(gpu, ptx, functions, launches, placed, scratch)
         prepared(stream)
         prepared.wait(stream)
         for i in staged:

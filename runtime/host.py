@@ -1,15 +1,16 @@
-"""Host functions: what they are called with, and which kernels they launch.
+"""Host functions: what they are called with, which kernels they launch, and the scratch memory between those.
 
-A lowered host function is a list of launches with constant sizes. Reading it gives plain records; running them is
-the business of a device.
+A lowered host function is a list of launches with constant sizes, and of allocations that launches write for later
+ones to read. Reading it gives plain records; running them is the business of a device.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeGuard
 
-from xdsl.dialects import arith, func, gpu
+from xdsl.dialects import arith, func, gpu, memref
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, NoneAttr, TensorType
 from xdsl.dialects.linalg.abstract_ops import NamedOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
@@ -115,39 +116,77 @@ def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:
     return Parameter(name, element, shape)
 
 
-def launches(function: func.FuncOp) -> tuple[Launch, ...]:
-    """The launches of a lowered host function, in order.
+@dataclass(frozen=True)
+class Plan:
+    """What a call does: its launches in order, and the bytes of each buffer of scratch memory they share.
+
+    In a launch's arguments the buffers count on after the function's parameters.
+    """
+
+    launches: tuple[Launch, ...]
+    scratch: tuple[int, ...] = ()
+
+
+@dataclass
+class _Reading:
+    """What is known of the values of a host function: constants, and the positions that launches pass."""
+
+    constants: dict[SSAValue, int]
+    positions: dict[SSAValue, int]
+
+
+def plan(function: func.FuncOp) -> Plan:
+    """The launches of a lowered host function, in order, and the scratch memory of its `memref.alloc`s.
 
     Raises:
-        HostError: naming the first operation that is neither a constant, a launch nor the return.
+        HostError: naming the first operation that is neither a constant, an allocation, a launch nor the return.
     """
-    constants: dict[SSAValue, int] = {}
+    arguments = function.body.block.args
+    known = _Reading({}, {argument: i for i, argument in enumerate(arguments)})
     found: list[Launch] = []
+    scratch: list[int] = []
     for op in function.body.block.ops:
         match op:
             case arith.ConstantOp():
                 if isinstance(op.value, IntegerAttr):
-                    constants[op.result] = op.value.value.data
+                    known.constants[op.result] = op.value.value.data
+            case memref.AllocOp():
+                known.positions[op.memref] = len(arguments) + len(scratch)
+                scratch.append(_bytes(op))
+            case memref.DeallocOp():
+                known.positions.pop(op.memref, None)
             case gpu.LaunchFuncOp():
-                found.append(_launch(op, constants))
+                found.append(_launch(op, known))
             case func.ReturnOp() if not op.operands:
                 pass
             case _:
                 raise HostError(
-                    f"{_place(op)}host function @{function.sym_name.data}: expected arith.constant, "
-                    f"gpu.launch_func and an empty func.return, got {op.name}; has the module been lowered?"
+                    f"{_place(op)}host function @{function.sym_name.data}: expected arith.constant, memref.alloc, "
+                    f"memref.dealloc, gpu.launch_func and an empty func.return, got {op.name}; "
+                    f"has the module been lowered?"
                 )
-    return tuple(found)
+    return Plan(tuple(found), tuple(scratch))
 
 
-def _launch(op: gpu.LaunchFuncOp, constants: dict[SSAValue, int]) -> Launch:
+def _bytes(op: memref.AllocOp) -> int:
+    kind = op.memref.type
+    element, shape = str(kind.element_type), kind.get_shape()
+    if element not in DTYPES or min(shape, default=1) < 0 or not isinstance(kind.layout, NoneAttr):
+        raise HostError(
+            f"{_place(op)}memref.alloc: expected scratch memory of static size, row-major, with elements of "
+            f"{', '.join(DTYPES)}, got {kind}"
+        )
+    return math.prod(shape) * DTYPES[element].itemsize
+
+
+def _launch(op: gpu.LaunchFuncOp, known: _Reading) -> Launch:
     if op.asyncDependencies or op.asyncToken is not None or op.clusterSizeX is not None:
         raise HostError(f"{_place(op)}gpu.launch_func: expected no async token and no cluster size")
     path = [op.kernel.root_reference, *op.kernel.nested_references.data]
     if len(path) != 2:
         raise HostError(f"{_place(op)}gpu.launch_func: expected kernel @module::@kernel, got {op.kernel}")
     sizes = [
-        _constant(op, value, what, constants)
+        _constant(op, value, what, known.constants)
         for value, what in (
             (op.gridSizeX, "grid x"),
             (op.gridSizeY, "grid y"),
@@ -163,8 +202,8 @@ def _launch(op: gpu.LaunchFuncOp, constants: dict[SSAValue, int]) -> Launch:
         kernel=path[1].data,
         grid=(sizes[0], sizes[1], sizes[2]),
         block=(sizes[3], sizes[4], sizes[5]),
-        shared=0 if shared is None else _constant(op, shared, "dynamic shared memory", constants),
-        arguments=tuple(_argument(op, value, i) for i, value in enumerate(op.kernelOperands)),
+        shared=0 if shared is None else _constant(op, shared, "dynamic shared memory", known.constants),
+        arguments=tuple(_argument(op, value, i, known.positions) for i, value in enumerate(op.kernelOperands)),
     )
 
 
@@ -174,12 +213,13 @@ def _constant(op: Operation, value: SSAValue, what: str, constants: dict[SSAValu
     return constants[value]
 
 
-def _argument(op: Operation, value: SSAValue, position: int) -> int:
-    if not isinstance(value, BlockArgument):
+def _argument(op: Operation, value: SSAValue, position: int, positions: dict[SSAValue, int]) -> int:
+    if value not in positions:
         raise HostError(
-            f"{_place(op)}gpu.launch_func: expected operand {position} to be an argument of the host function"
+            f"{_place(op)}gpu.launch_func: expected operand {position} to be an argument of the host function, "
+            f"or memory allocated in it and not yet freed"
         )
-    return value.index
+    return positions[value]
 
 
 def _place(op: Operation) -> str:

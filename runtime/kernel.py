@@ -25,7 +25,7 @@ from ..passes.ptx_printer import print_ptx
 from . import host
 from .arrays import Argument, Parameter, borrow, check, check_overlap
 from .errors import ArgumentError, CompileError, HostError
-from .host import Signature
+from .host import Plan, Signature
 from .launch import Launch, Scalar, Value
 from .module import Place, Progress, PtxModule
 
@@ -41,17 +41,27 @@ OnPhase: TypeAlias = Callable[[str, float], None]
 class Kernel:
     """A compiled host function.
 
-    `module` is the lowered IR, `function` the signature, `launches` what a call launches, in order;
-    `schedule` holds each launch's schedule (None where the kernel carries none).
+    `module` is the lowered IR, `function` the signature, `plan` what a call launches, in order, and the scratch
+    memory that the launches share; `schedule` holds each launch's schedule (None where the kernel carries none).
     """
 
     module: ModuleOp
     function: Signature
-    launches: tuple[Launch, ...]
+    plan: Plan
     schedule: tuple[Schedule | None, ...]
     ptx: str
     target: str
     name: str = field(default="<mlir>")
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """The launches of a call, in order."""
+        return self.plan.launches
+
+    @property
+    def scratch(self) -> tuple[int, ...]:
+        """Bytes of each buffer of scratch memory that a call takes while it runs."""
+        return self.plan.scratch
 
     @cached_property
     def binary(self) -> PtxModule:
@@ -74,7 +84,14 @@ class Kernel:
             WarploomError: if the kernel fails.
         """
         values = self._values(args)
-        return self.binary.run(self.launches, values, device=device, written=self.function.written, progress=progress)
+        return self.binary.run(
+            self.launches,
+            values,
+            scratch=self.scratch,
+            device=device,
+            written=self.function.written,
+            progress=progress,
+        )
 
     def prepare(self, *args: object) -> Prepared:
         """The call on these arrays in GPU memory, checked and packed once, to be enqueued many times.
@@ -83,10 +100,9 @@ class Kernel:
             ArgumentError: if one does not fit its parameter or lies in host memory.
             DeviceUnavailableError: if there is no GPU that runs the target.
         """
-        return self.binary.prepare(self.launches, self._values(args))
+        return self.binary.prepare(self.launches, self._values(args), self.scratch)
 
     def _values(self, args: Sequence[object]) -> list[Value]:
-        parameters = self.function.parameters
         parameters = self.function.parameters
         if len(args) != len(parameters):
             raise ArgumentError(f"{self.function}: expected {len(parameters)} arguments, got {len(args)}")
@@ -163,9 +179,9 @@ def _report(on_phase: OnPhase | None, name: str, start: float) -> None:
 
 
 def _kernel_of(module: ModuleOp, function: Signature, target: str, file: str, on_phase: OnPhase | None) -> Kernel:
-    launches = host.launches(host.choose(module, function.name))
+    plan = host.plan(host.choose(module, function.name))
     device_modules = {op.sym_name.data: op for op in module.ops if isinstance(op, PtxModuleOp)}
-    used = {launch.module for launch in launches}
+    used = {launch.module for launch in plan.launches}
     if len(used) != 1 or not used <= device_modules.keys():
         found = ", ".join(f"@{n}" for n in device_modules) or "none"
         raise HostError(
@@ -176,8 +192,8 @@ def _kernel_of(module: ModuleOp, function: Signature, target: str, file: str, on
     text = print_ptx(device)
     _report(on_phase, "print", start)
     kernels = {op.sym_name.data: op for op in device.body.block.ops if isinstance(op, PtxFuncOp)}
-    schedules = tuple(host.schedule_of(_kernel(kernels, x)) for x in launches)
-    return Kernel(module, function, launches, schedules, text, target, file)
+    schedules = tuple(host.schedule_of(_kernel(kernels, x)) for x in plan.launches)
+    return Kernel(module, function, plan, schedules, text, target, file)
 
 
 def _kernel(kernels: dict[str, PtxFuncOp], launch: Launch) -> PtxFuncOp:

@@ -144,24 +144,27 @@ class PtxModule:
         launches: Sequence[Launch],
         values: Sequence[Value],
         *,
+        scratch: Sequence[int] = (),
         device: str = "auto",
         written: frozenset[int] | None = None,
         progress: Progress | None = None,
     ) -> Place:
         """Run launches one after the other over the same borrowed arguments; `written` are the positions of arrays
-        that are copied back from a GPU (all, if None). See `launch`."""
+        that are copied back from a GPU (all, if None). `scratch` holds the bytes of buffers that the launches pass
+        after the arguments; they live as long as the call and start with any contents. See `launch`."""
         place = choose_place(device, self.target, values)
         if place.gpu is None:
-            self._interpret(launches, values, progress)
+            self._interpret(launches, values, scratch, progress)
         else:
             from .cuda_launch import run
 
             everything = frozenset(range(len(values)))
-            run(place.gpu, self.text, self.kernels, launches, values, everything if written is None else written)
+            copied_back = everything if written is None else written
+            run(place.gpu, self.text, self.kernels, launches, values, copied_back, scratch)
         return place
 
-    def prepare(self, launches: Sequence[Launch], values: Sequence[Value]) -> Prepared:
-        """Launches over arrays in GPU memory, ready to be enqueued many times.
+    def prepare(self, launches: Sequence[Launch], values: Sequence[Value], scratch: Sequence[int] = ()) -> Prepared:
+        """Launches over arrays in GPU memory, ready to be enqueued many times; `scratch` as in `run`.
 
         Raises:
             ArgumentError: naming the first array in host memory.
@@ -172,11 +175,19 @@ class PtxModule:
         from .cuda_launch import Prepared
 
         place = choose_place("cuda", self.target, values)
-        return Prepared(cast("Gpu", place.gpu), self.text, self.kernels, launches, values)
+        prepared = Prepared(cast("Gpu", place.gpu), self.text, self.kernels, launches, values, scratch)
+        if scratch:
+            prepared.wait()  # The memory is there in the order of one stream; after this, for every stream.
+        return prepared
 
-    def _interpret(self, launches: Sequence[Launch], values: Sequence[Value], progress: Progress | None) -> None:
+    def _interpret(
+        self, launches: Sequence[Launch], values: Sequence[Value], scratch: Sequence[int], progress: Progress | None
+    ) -> None:
+        # All ones are NaN in every floating-point type, so that a buffer read before it is written shows.
+        buffers = [np.full(size, 0xFF, np.uint8) for size in scratch]
+        everything = [*map(_host, values), *buffers]
         for launch in launches:
-            args = [_host(values[i]) for i in launch.arguments]
+            args = [everything[i] for i in launch.arguments]
             self.program.launch(launch.kernel, launch.grid, launch.block, args, launch.shared, progress)
 
 

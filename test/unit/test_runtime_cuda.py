@@ -48,6 +48,7 @@ class Driver:
         self.launches: list[tuple[Any, ...]] = []
         self.loads = 0
         self.memory: dict[int, Any] = {}
+        self.streams: list[int] = []
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("cu"):
@@ -97,6 +98,14 @@ class Driver:
     def cuMemFree(self, address: int) -> tuple[Result]:  # noqa: N802
         del self.memory[address]
         return (Result.CUDA_SUCCESS,)
+
+    def cuMemAllocAsync(self, size: int, stream: int) -> tuple[Result, int]:  # noqa: N802
+        self.streams.append(stream)
+        return self.cuMemAlloc(size)
+
+    def cuMemFreeAsync(self, address: int, stream: int) -> tuple[Result]:  # noqa: N802
+        self.streams.append(stream)
+        return self.cuMemFree(address)
 
     def cuMemcpyHtoDAsync(self, target: int, source: int, size: int, _: int) -> tuple[Result]:  # noqa: N802
         ctypes.memmove(target, source, size)
@@ -181,6 +190,40 @@ def test_prepared_launches_enqueue_without_looking_again(driver: Driver) -> None
     prepared.wait(3)
     assert b.tolist() == [10] * 8
     assert (driver.launches[0][8], prepared.kernels[0].registers) == (3, 64)
+
+
+TWICE = [Launch("double", (1, 1, 1), (32, 1, 1), 0, arguments) for arguments in ((0, 3, 2), (3, 1, 2))]
+"""From a to scratch memory, and from there to b."""
+
+
+def test_scratch_memory_lives_as_long_as_the_call(driver: Driver) -> None:
+    a, b = floats(), floats()
+    a[:] = 3
+    module = load_ptx(PTX)
+    passed = values(module.kernel("double"), [OnGpu(a, stream=7), OnGpu(b), 8])
+    module.run(TWICE, passed, scratch=[32])
+    assert b.tolist() == [12] * 8
+    assert (driver.streams, driver.memory) == ([7, 7], {})
+
+
+def test_host_arrays_with_scratch_memory(driver: Driver) -> None:
+    a, b = np.ones(8, np.float32), np.zeros(8, np.float32)
+    module = load_ptx(PTX)
+    module.run(TWICE, values(module.kernel("double"), [a, b, 8]), scratch=[32])
+    assert b.tolist() == [4] * 8
+    assert not driver.memory
+
+
+def test_prepared_launches_keep_their_scratch_memory(driver: Driver) -> None:
+    a, b = floats(), floats()
+    a[:] = 3
+    module = load_ptx(PTX)
+    prepared = module.prepare(TWICE, values(module.kernel("double"), [OnGpu(a), OnGpu(b), 8]), [32])
+    assert len(driver.memory) == 1
+    prepared()
+    assert b.tolist() == [12] * 8
+    del prepared
+    assert not driver.memory
 
 
 def test_prepare_takes_gpu_arrays_only(driver: Driver) -> None:

@@ -39,7 +39,7 @@ def lowered(kernel: str = "@kernels::@second", extra: str = "") -> ModuleOp:
 
 
 def test_launches_are_read_in_order() -> None:
-    assert host.launches(host.choose(lowered(), None)) == (
+    assert host.plan(host.choose(lowered(), None)).launches == (
         Launch("first", (6, 1, 1), (128, 1, 1), 49152, (0, 1, 2), "kernels"),
         Launch("second", (1, 6, 1), (128, 1, 1), 0, (2,), "kernels"),
     )
@@ -47,18 +47,48 @@ def test_launches_are_read_in_order() -> None:
 
 def test_a_foreign_operation_is_named_with_its_place() -> None:
     with pytest.raises(HostError, match=r"host.mlir:14:3: host function @two: .* got arith.addi; has the module been"):
-        host.launches(host.choose(lowered(extra="%s = arith.addi %x, %x : index"), None))
+        host.plan(host.choose(lowered(extra="%s = arith.addi %x, %x : index"), None))
 
 
 def test_a_kernel_is_named_with_its_module() -> None:
     with pytest.raises(HostError, match="expected kernel @module::@kernel, got @second"):
-        host.launches(host.choose(lowered(kernel="@second"), None))
+        host.plan(host.choose(lowered(kernel="@second"), None))
 
 
 def test_sizes_must_be_constants() -> None:
     text = LOWERED.replace("%x = arith.constant 6 : index", "").replace("%C: memref", "%x: index, %C: memref", 1)
     with pytest.raises(HostError, match=r"expected grid x to be an arith.constant above it"):
-        host.launches(host.choose(parse(text.format(kernel="@kernels::@second", extra="")), None))
+        host.plan(host.choose(parse(text.format(kernel="@kernels::@second", extra="")), None))
+
+
+SCRATCH = """%w = memref.alloc() : memref<3x5xf32>
+  %v = memref.alloc() : memref<7xbf16>
+  memref.dealloc %w : memref<3x5xf32>
+  "gpu.launch_func"(%one, %x, %one, %threads, %one, %one, %v, %C)
+    <{kernel = @kernels::@third, operandSegmentSizes = array<i32: 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 2, 0>}>
+    : (index, index, index, index, index, index, memref<7xbf16>, memref<4x4xf32>) -> ()
+  memref.dealloc %v : memref<7xbf16>"""
+
+
+def test_scratch_memory_counts_on_after_the_parameters() -> None:
+    found = host.plan(host.choose(lowered(extra=SCRATCH), None))
+    assert found.scratch == (60, 14)
+    assert found.launches[2].arguments == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (SCRATCH.replace("%v, %C)", "%w, %C)").replace("memref<7xbf16>, memref", "memref<3x5xf32>, memref"),
+         "expected operand 0 to be an argument of the host function, or memory allocated in it and not yet freed"),
+        ("%w = memref.alloc() : memref<4xf128>", "expected scratch memory of static size, row-major, with elements of"),
+        ("%w = memref.alloc(%x) : memref<?xf32>", "of static size, row-major, .* got memref<[?]xf32>"),
+        ("%w = memref.alloc() : memref<4xf32, strided<[2]>>", "of static size, row-major"),
+    ],
+)  # fmt: skip
+def test_scratch_memory_that_cannot_be(extra: str, message: str) -> None:
+    with pytest.raises(HostError, match=message):
+        host.plan(host.choose(lowered(extra=extra), None))
 
 
 def test_signature_of_a_lowered_function_writes_every_array() -> None:
