@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from functools import cache, lru_cache
 
-from .rows import asynchronous, comparison, control, floating, integer, matrix, mbarrier, movement
+from .rows import asynchronous, cluster, comparison, control, floating, integer, matrix, mbarrier, movement
 from .rows.grammar import Bindings, Row
 
 ROWS: tuple[Row, ...] = (
@@ -16,6 +16,7 @@ ROWS: tuple[Row, ...] = (
     *asynchronous.ROWS,
     *control.ROWS,
     *mbarrier.ROWS,
+    *cluster.ROWS,
 )
 """All but those of the matrix instructions, which `matrix.find` makes when they are asked for."""
 

@@ -14,13 +14,14 @@ import numpy as np
 from ...dialect.ptx.syntax import Address, Operand, Symbol
 from .actions import elementwise, identity
 from .decode import Context, opcode
-from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Part, check_writable
+from .memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_BITS, SHARED_WINDOW, Part, check_writable
 from .observer import Kind, tell
 from .state import Action, Array, Selection, Source, State, Step
 from .words import DTYPES, Modifiers, width_of
 
-SPACES = ("global", "shared", "shared::cta", "local", "param", "param::entry", "const")
-_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "const")
+_OWN_NAMES = {"": "generic", "const": "global", "shared::cluster": "cluster"}
+_WINDOWS = {"cluster": SHARED_WINDOW, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 _TYPES = tuple(t for t in DTYPES if t not in ("pred", "f16", "bf16", "f16x2", "bf16x2"))
 _ORDER = (
     *("weak", "volatile", "relaxed", "acquire", "release", "mmio", "cta", "cluster", "gpu", "sys", "nc"),
@@ -45,9 +46,10 @@ def order(m: Modifiers) -> int:
 
 
 def space_of(m: Modifiers, *more: str) -> str:
-    """The state space, removed; "generic" if none is written. Constants lie in global memory."""
-    found = m.one(*SPACES, *more).partition("::")[0]
-    return {"": "generic", "const": "global"}.get(found, found)
+    """The state space, removed; "generic" if none is written, "cluster" for `.shared::cluster`.
+    Constants lie in global memory."""
+    found = m.one(*SPACES, *more)
+    return _OWN_NAMES.get(found) or found.partition("::")[0]
 
 
 def locate(ctx: Context, operand: Operand, space: str, kind: Kind) -> Callable[[State], Locate]:
@@ -82,6 +84,8 @@ def _told(find: Locate, state: State, pc: int, kind: Kind) -> Locate:
 def _space_of_symbol(ctx: Context, symbol: Symbol, space: str) -> str:
     """A variable's own space, where the instruction is generic; they must not disagree."""
     own = ctx.place(symbol).space
+    if space == "cluster" and own == "shared":
+        return space
     if space not in ("generic", own):
         ctx.fail(f"'{symbol.name}' is in .{own} memory, the instruction is for .{space}")
     return own
@@ -172,7 +176,7 @@ def cvta(ctx: Context, m: Modifiers) -> Action:
 
 @opcode("isspacep")
 def isspacep(ctx: Context, m: Modifiers) -> Action:
-    """Whether a generic address lies in a space."""
+    """Whether a generic address lies in a space; `.shared` is the own CTA's."""
     space = space_of(m)
     p, a = ctx.take(2)
     window = np.uint64(_WINDOWS.get(space, 0))
@@ -182,7 +186,14 @@ def isspacep(ctx: Context, m: Modifiers) -> Action:
             return address < np.uint64(SHARED_WINDOW)
         return (address >= window) & (address < window * np.uint64(2))
 
-    return elementwise(inside, ctx.dest(p, "pred"), ctx.source(a, "u64"))
+    def own(address: Array, rank: Array) -> Array:
+        named = (address - window) >> np.uint64(RANK_BITS)
+        return inside(address) & ((named == 0) | (named == rank + 1))
+
+    dest, source = ctx.dest(p, "pred"), ctx.source(a, "u64")
+    if space != "shared":
+        return elementwise(inside, dest, source)
+    return elementwise(own, dest, source, lambda state: state.geometry.rank().astype(np.uint64))
 
 
 @opcode("prefetch", "prefetchu", "discard", "applypriority", "griddepcontrol", "pragma", "nanosleep", "createpolicy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .clusters import cluster_barrier
 from .decode import Context, opcode
 from .errors import FaultError
 from .state import Action, Selection, State, Step
@@ -46,7 +47,9 @@ def in_order_already(ctx: Context, m: Modifiers) -> Action:
 
 @opcode("bar", "barrier")
 def barrier(ctx: Context, m: Modifiers) -> Action:
-    """`sync` and `arrive` of a CTA; `bar.warp.sync` of a warp."""
+    """`sync` and `arrive` of a CTA; `bar.warp.sync` of a warp; `barrier.cluster` of a cluster."""
+    if m.root == "barrier" and m.one("cluster"):
+        return cluster_barrier(ctx, m)
     cta = m.flag("cta")
     if not cta and m.one("warp"):
         return _warp_barrier(ctx, m)
@@ -64,7 +67,7 @@ def barrier(ctx: Context, m: Modifiers) -> Action:
 
         def step(sel: Selection) -> int | None:
             if aligned:
-                _check_aligned(sel, state, ctx.instruction.opcode)
+                flow.check_aligned(sel, ctx.instruction.opcode)
             chosen = np.unique(sel.pick(numbers))
             if chosen.size == 1:
                 return flow.arrive(sel, _checked(int(chosen[0])), pc, count, wait)
@@ -85,18 +88,6 @@ def _checked(number: int) -> int:
     if not 0 <= number <= 15:
         raise FaultError(f"expected a barrier from 0 to 15, got {number}")
     return number
-
-
-def _check_aligned(sel: Selection, state: State, what: str) -> None:
-    """Exited lanes need not come."""
-    if sel.mask is not None:
-        with_exited = Selection(sel.mask | ~state.flow.live & _warps_of(sel, state), sel.total)
-        state.flow.check_whole_warps(with_exited, what)
-
-
-def _warps_of(sel: Selection, state: State) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    mask = state.flow.mask(sel).reshape(-1, state.warps)
-    return np.broadcast_to(mask.any(axis=0), mask.shape).reshape(-1)
 
 
 def _warp_barrier(ctx: Context, m: Modifiers) -> Action:

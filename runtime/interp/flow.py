@@ -6,6 +6,7 @@ which went different ways meet again where their ways join; a group that keeps o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -43,6 +44,7 @@ class Flow:
         self.barriers: list[Barrier] = []
         self.parked: dict[int, Array] = {}
         self.observer: Observer | None = None
+        self.on_exit: list[Callable[[], None]] = []
         self._cta = geometry.cta()
 
     def go(self, pc: int, mask: Array) -> None:
@@ -72,6 +74,8 @@ class Flow:
         self.live &= ~self.mask(sel)
         self._release()
         self._unpark()
+        for release in self.on_exit:
+            release()
         return LEFT
 
     # Barriers
@@ -169,6 +173,13 @@ class Flow:
     def limit(self) -> int:
         """The lowest program counter at which others stand ready."""
         return min(self.ready, default=1 << 60)
+
+    def check_aligned(self, sel: Selection, what: str) -> None:
+        """Like `check_whole_warps`; lanes that have exited need not come."""
+        if sel.mask is not None:
+            rows = sel.mask.reshape(LANES, -1)
+            warps = np.broadcast_to(rows.any(axis=0), rows.shape).reshape(-1)
+            self.check_whole_warps(Selection(sel.mask | ~self.live & warps, sel.total), what)
 
     def check_whole_warps(self, sel: Selection, what: str) -> Array | None:
         """The warps that execute an `.aligned` instruction; None means all.

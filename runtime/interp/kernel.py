@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
 
 from ...dialect.ptx.syntax import Function, Instruction, Label, RegDecl, Register, Scope, Statement, Variable
-from . import arithmetic, atomics, control, convert, copies, logic, matrix, mbarrier, moves, warps, wmma
+from . import arithmetic, atomics, clusters, control, convert, copies, logic, matrix, mbarrier, moves, warps, wmma
 from .decode import TABLE, Context, Layout, Names, Place, Slot, decode
 from .errors import DecodeError, InterpreterError
-from .state import Action
+from .state import Action, Dim3
 from .words import width_of
 
-_FAMILIES = (arithmetic, atomics, control, convert, copies, logic, matrix, mbarrier, moves, warps, wmma)
+_FAMILIES = (arithmetic, atomics, clusters, control, convert, copies, logic, matrix, mbarrier, moves, warps, wmma)
 """The modules that fill the table of opcodes, by being imported."""
 
 _BYTES = re.compile(r"[a-z]+(\d+)(x2)?")
@@ -31,6 +33,14 @@ class Decoded:
     writes: tuple[Slot, ...]
 
 
+class ClusterBounds(NamedTuple):
+    """What `.reqnctapercluster`, `.maxclusterrank` and `.explicitcluster` say."""
+
+    required: Dim3 | None
+    limit: int | None
+    explicit: bool
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A decoded kernel. `block_limit` and `block_required` are what `.maxntid` and `.reqntid` say."""
@@ -41,6 +51,7 @@ class Kernel:
     code: tuple[Decoded, ...]
     block_limit: int | None
     block_required: tuple[int, ...] | None
+    cluster: ClusterBounds
 
     @property
     def multiplies_matrices(self) -> bool:
@@ -95,12 +106,19 @@ class KernelDecoder:
             self.file,
             self.layout,
             tuple(code),
-            _product(limit) if limit else None,
+            prod(limit) if limit else None,
             required,
+            self._cluster(),
         )
 
     def error(self, message: str, line: int, column: int = 1) -> InterpreterError:
         return InterpreterError(f"{self.file}:{line}:{column}: error: {message} (kernel {self.function.name})")
+
+    def _cluster(self) -> ClusterBounds:
+        sizes, limit = (self._dimensions(word) for word in (".reqnctapercluster", ".maxclusterrank"))
+        explicit = self._dimensions(".explicitcluster") is not None
+        x, y, z = (*(sizes or ()), 1, 1, 1)[:3]
+        return ClusterBounds((x, y, z) if sizes else None, limit[0] if limit else None, explicit)
 
     def _dimensions(self, word: str) -> tuple[int, ...] | None:
         for text in self.function.directives:
@@ -186,13 +204,6 @@ class KernelDecoder:
             return Decoded(instruction, action, slot, negated, tuple(context.reads), tuple(context.writes))
         except DecodeError as error:
             raise self.error(str(error), instruction.line, instruction.column) from error
-
-
-def _product(sizes: tuple[int, ...]) -> int:
-    result = 1
-    for size in sizes:
-        result *= size
-    return result
 
 
 def supported_opcodes() -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
+from .clusters import ClusterBarrier, SharedWindow
 from .copies import CopyQueue
 from .errors import FaultError, InterpreterError
 from .flow import Flow
@@ -40,6 +41,7 @@ class Launch:
     step_limit: int | None
     progress: Progress | None
     observer: Observer | None = None
+    cluster: Dim3 | None = None
 
 
 @dataclass
@@ -61,7 +63,7 @@ def run(launch: Launch) -> Stats:
     stats = Stats()
     with np.errstate(all="ignore"):
         for first in range(0, total, at_once):
-            geometry = Geometry(launch.grid, launch.block, first, min(at_once, total - first))
+            geometry = _geometry(launch, first, min(at_once, total - first))
             _Machine(launch, geometry, stats).run()
             if launch.progress:
                 launch.progress(first + geometry.ctas, total)
@@ -72,11 +74,16 @@ def run(launch: Launch) -> Stats:
 
 def _ctas_in_flight(launch: Launch) -> int:
     layout = launch.kernel.layout
-    one = Geometry(launch.grid, launch.block, 0, 1)
+    one = _geometry(launch, 0, 1)
     per_thread = sum(max(bits // 8, 1) * n for bits, n in layout.slots.items()) + layout.local + 64
     per_cta = one.threads * per_thread + _shared_bytes(launch)
     warps = IN_FLIGHT_WARPS_MATRIX if launch.kernel.multiplies_matrices else IN_FLIGHT_WARPS
-    return max(1, min(IN_FLIGHT_BYTES // per_cta, warps // one.warps))
+    clusters = min(IN_FLIGHT_BYTES // per_cta, warps // one.warps) // one.cluster_size
+    return max(1, clusters) * one.cluster_size
+
+
+def _geometry(launch: Launch, first: int, ctas: int) -> Geometry:
+    return Geometry(launch.grid, launch.block, first, ctas, launch.cluster or (1, 1, 1))
 
 
 def _shared_bytes(launch: Launch) -> int:
@@ -94,10 +101,11 @@ class _Machine:
         self.stats = stats
         self.kernel = launch.kernel
         state = State(geometry, self.kernel.layout.slots, self._memory(), launch.addresses)
-        state.dynamic_bytes = launch.shared
+        state.dynamic_bytes, state.explicit_cluster = launch.shared, launch.cluster is not None
         self.flow = state.flow = Flow(geometry, state.live)
         state.copies = CopyQueue(state.threads, launch.observer)
         self.flow.observer = state.observer = launch.observer
+        self.cluster_barrier = state.cluster_barrier = ClusterBarrier(self.flow)
         self.mbarriers = state.mbarriers = Mbarriers(state.memory.shared.buffer.view(8), self.flow, state.copies)
         if launch.observer is not None:
             launch.observer.begin(state, self.kernel)
@@ -108,7 +116,7 @@ class _Machine:
         geometry, size = self.geometry, _shared_bytes(self.launch)
         stride = align(size, 128)
         data = Buffer("shared memory", np.zeros(geometry.ctas * stride, np.uint8))
-        shared = Window("shared", data, geometry.cta() * stride, size)
+        shared, cluster = (SharedWindow(data, geometry, stride, size, remote) for remote in (False, True))
         local_size = self.kernel.layout.local
         own = align(local_size, 16)
         local_data = Buffer("local memory", np.zeros(geometry.threads * own, np.uint8))
@@ -117,8 +125,8 @@ class _Machine:
         parameters = Buffer("kernel parameters", self.launch.parameters, writable=False)
         param = Window("param", parameters, zeros, self.kernel.layout.parameter_bytes)
         windows = self.launch.memory.windows
-        windows.update({SHARED_WINDOW: shared, LOCAL_WINDOW: local, PARAM_WINDOW: param})
-        return Memory(self.launch.memory, shared, local, param)
+        windows.update({SHARED_WINDOW: cluster, LOCAL_WINDOW: local, PARAM_WINDOW: param})
+        return Memory(self.launch.memory, shared, cluster, local, param)
 
     def _bind(self, pc: int, decoded: Decoded) -> Step:
         inner, observer = decoded.action(self.state), self.state.observer
@@ -137,7 +145,7 @@ class _Machine:
             tired = self._advance(*group)
             if self.launch.step_limit is not None and self.stats.steps >= self.launch.step_limit:
                 self._out_of_steps(group[0])
-        if self.flow.barriers or self.flow.parked or self.mbarriers.sleepers:
+        if self.flow.barriers or self.flow.parked or self.mbarriers.sleepers or self.cluster_barrier.parked:
             self._deadlock()
 
     def _next(self, tired: bool) -> tuple[int, Array] | None:
@@ -199,7 +207,7 @@ class _Machine:
 
     def _deadlock(self) -> NoReturn:
         waiting = [(b.pc, b.mask) for b in self.flow.barriers if b.resume != LEFT] + list(self.flow.parked.items())
-        waiting += self.mbarriers.waiting()
+        waiting += self.mbarriers.waiting() + self.cluster_barrier.parked
         if not waiting:
             waiting = [(b.pc, b.mask) for b in self.flow.barriers]
         thread = min(int(np.flatnonzero(mask)[0] % self.state.warps) for _, mask in waiting)

@@ -35,9 +35,9 @@ def mbarrier(ctx: Context, m: Modifiers) -> Action:
         return _pending_count(ctx, m)
     forms = [form, *(word for word in _VARIANTS.get(form, ()) if m.flag(word))]
     m.drop(*_ORDER)
-    space = space_of(m, "shared::cluster")
+    space = space_of(m)
     m.type("b64")
-    if space not in ("shared", "generic"):
+    if space not in ("shared", "cluster", "generic"):
         ctx.fail(f"an mbarrier object lies in shared memory, not in .{space}")
     return _FORMS[form](ctx, forms, space)
 

@@ -25,6 +25,9 @@ SHARED_WINDOW = 1 << 56
 LOCAL_WINDOW = 1 << 57
 PARAM_WINDOW = 1 << 58
 
+RANK_BITS = 24
+"""In shared memory of a cluster, the bits of an address below the rank of the CTA."""
+
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
@@ -80,28 +83,34 @@ class Window:
         """
         if not addresses.size:
             return addresses
+        base = self.base if lanes is None else self.base[lanes]
         if int(addresses.view(np.uint64).max()) > self.size - width:
-            bad = (addresses < 0) | (addresses > self.size - width)
-            self._outside(addresses, width, int(np.flatnonzero(bad)[0]), lanes)
+            addresses, base = self.beyond(addresses, base, width, lanes)
         if width > 1 and int(np.bitwise_or.reduce(addresses)) & (width - 1):
             first = _misaligned(addresses, width)
             raise FaultError(
                 f"misaligned {self.name} access: address {int(addresses[first]):#x} is not a multiple of {width}",
                 first if lanes is None else int(lanes[first]),
             )
-        base = self.base if lanes is None else self.base[lanes]
         return (addresses + base) >> (width.bit_length() - 1)
 
-    def parts(self, addresses: Array, width: int, lanes: Array | None) -> tuple[Part, ...]:
-        """All accesses lie in the one buffer."""
-        return (Part(self.buffer, self.locate(addresses, width, lanes)),)
+    def beyond(self, addresses: Array, base: Array, width: int, lanes: Array | None) -> tuple[Array, Array]:
+        """Addresses and bases for accesses of which some lie outside of the threads' own parts.
 
-    def _outside(self, addresses: Array, width: int, first: int, lanes: Array | None) -> None:
+        Raises:
+            FaultError: always here, where each thread has its own part alone.
+        """
+        bad = (addresses < 0) | (addresses > self.size - width)
+        first = int(np.flatnonzero(bad)[0])
         raise FaultError(
             f"{self.name} access out of bounds: {width} bytes at address {int(addresses[first]):#x}, "
             f"of {self.size} bytes",
             first if lanes is None else int(lanes[first]),
         )
+
+    def parts(self, addresses: Array, width: int, lanes: Array | None) -> tuple[Part, ...]:
+        """All accesses lie in the one buffer."""
+        return (Part(self.buffer, self.locate(addresses, width, lanes)),)
 
 
 class GlobalMemory:
@@ -184,10 +193,11 @@ class GlobalMemory:
 
 
 class Memory(NamedTuple):
-    """Every space of the CTAs in flight."""
+    """Every space of the CTAs in flight; `cluster` is shared memory, that of other CTAs of the cluster included."""
 
     memory: GlobalMemory
     shared: Window
+    cluster: Window
     local: Window
     param: Window
 

@@ -25,6 +25,8 @@ Array = NDArray[Any]
 
 _THREADS = 1024
 _BLOCK = (1024, 1024, 64)
+_CLUSTER = 16
+_CLUSTER_SM = 90
 _GRID = (2**31 - 1, 65535, 65535)
 
 
@@ -80,12 +82,14 @@ class Program:
         progress: Progress | None = None,
         step_limit: int | None = None,
         observer: Observer | None = None,
+        cluster: Dim3 | None = None,
     ) -> Stats:
         """Runs a kernel to its end.
 
         Arrays are passed as pointers to their bytes and written in place; scalars by value. `shared` is bytes of
         dynamic shared memory. `progress` is called with the CTAs done and the CTAs there are. After `step_limit`
-        steps (an instruction for a group of threads) a launch ends with an error. `observer` looks on.
+        steps (an instruction for a group of threads) a launch ends with an error. `observer` looks on. `cluster` is
+        the shape of the clusters of CTAs; without it, what the kernel's `.reqnctapercluster` says.
 
         Raises:
             InterpreterError: for a launch that cannot be, or when a thread does something wrong.
@@ -94,10 +98,31 @@ class Program:
         if decoded is None:
             raise InterpreterError(f"no kernel '{kernel}' in {self.name}; it has {', '.join(self.kernels) or 'none'}")
         self._check_sizes(decoded, grid, block, shared)
+        cluster = self._cluster(decoded, grid, cluster)
         memory = GlobalMemory()
         addresses = {name: memory.add(buffer) for name, buffer in self._variables.items()}
         parameters = _parameters(decoded, self._functions[kernel], args, memory)
-        return run(Launch(decoded, grid, block, memory, parameters, addresses, shared, step_limit, progress, observer))
+        sizes = (decoded, grid, block, memory, parameters, addresses, shared)
+        return run(Launch(*sizes, step_limit, progress, observer, cluster))
+
+    def _cluster(self, kernel: Kernel, grid: Dim3, asked: Dim3 | None) -> Dim3 | None:
+        """The clusters of a launch; None if it has none."""
+        where, required = f"kernel {kernel.name}", kernel.cluster.required
+        cluster = asked or required
+        if cluster is None:
+            if kernel.cluster.explicit:
+                raise InterpreterError(f"{where}: .explicitcluster asks for a launch with a cluster")
+            return None
+        if required and cluster != required:
+            raise InterpreterError(f"{where}: .reqnctapercluster asks for a cluster of {required}, got {cluster}")
+        size, limit = cluster[0] * cluster[1] * cluster[2], kernel.cluster.limit or _CLUSTER
+        if int(re.sub(r"\D", "", self.target)) < _CLUSTER_SM:
+            raise InterpreterError(f"{where}: clusters need sm_{_CLUSTER_SM}, the target is {self.target}")
+        if min(cluster) < 1 or size > limit:
+            raise InterpreterError(f"{where}: expected a cluster of at most {limit} CTAs, got {cluster}")
+        if any(n % c for n, c in zip(grid, cluster, strict=True)):
+            raise InterpreterError(f"{where}: expected a grid that is a multiple of the cluster {cluster}, got {grid}")
+        return cluster
 
     def _check_sizes(self, kernel: Kernel, grid: Dim3, block: Dim3, shared: int) -> None:
         where = f"kernel {kernel.name}"

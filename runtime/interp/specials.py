@@ -9,25 +9,30 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .state import LANES, Array, State
+from .state import LANES, Array, State, unravel
 
 
 def _thread(axis: int) -> Callable[[State], Array]:
-    def values(state: State) -> Array:
-        x, y, _ = state.geometry.block
-        linear = state.geometry.thread_in_cta()
-        return (linear % x, linear // x % y, linear // (x * y))[axis]
+    return lambda state: unravel(state.geometry.thread_in_cta(), state.geometry.block)[axis]
 
-    return values
+
+def _cluster(state: State) -> tuple[Array, Array]:
+    """The number of each thread's cluster, and the rank of its CTA there."""
+    number = state.geometry.first + state.geometry.cta()
+    return number // state.geometry.cluster_size, number % state.geometry.cluster_size
+
+
+def _cluster_index(axis: int) -> Callable[[State], Array]:
+    return lambda state: unravel(_cluster(state)[0], state.geometry.clusters)[axis]
+
+
+def _cta_in_cluster(axis: int) -> Callable[[State], Array]:
+    return lambda state: unravel(_cluster(state)[1], state.geometry.cluster)[axis]
 
 
 def _cta(axis: int) -> Callable[[State], Array]:
-    def values(state: State) -> Array:
-        x, y, _ = state.geometry.grid
-        linear = state.geometry.first + state.geometry.cta()
-        return (linear % x, linear // x % y, linear // (x * y))[axis]
-
-    return values
+    cluster, inner = _cluster_index(axis), _cta_in_cluster(axis)
+    return lambda state: cluster(state) * state.geometry.cluster[axis] + inner(state)
 
 
 def _constant(value: Callable[[State], int]) -> Callable[[State], Array]:
@@ -48,6 +53,13 @@ SPECIALS: dict[str, Callable[[State], Array]] = {
     **{f"%ntid.{a}": _constant(lambda s, i=i: s.geometry.block[i]) for i, a in enumerate("xyz")},
     **{f"%ctaid.{a}": _cta(i) for i, a in enumerate("xyz")},
     **{f"%nctaid.{a}": _constant(lambda s, i=i: s.geometry.grid[i]) for i, a in enumerate("xyz")},
+    **{f"%clusterid.{a}": _cluster_index(i) for i, a in enumerate("xyz")},
+    **{f"%nclusterid.{a}": _constant(lambda s, i=i: s.geometry.clusters[i]) for i, a in enumerate("xyz")},
+    **{f"%cluster_ctaid.{a}": _cta_in_cluster(i) for i, a in enumerate("xyz")},
+    **{f"%cluster_nctaid.{a}": _constant(lambda s, i=i: s.geometry.cluster[i]) for i, a in enumerate("xyz")},
+    "%cluster_ctarank": lambda state: _cluster(state)[1],
+    "%cluster_nctarank": _constant(lambda s: s.geometry.cluster_size),
+    "%is_explicit_cluster": _constant(lambda s: s.explicit_cluster),
     "%laneid": lambda state: state.geometry.lane(),
     "%warpid": _warp,
     "%nwarpid": _constant(lambda s: s.geometry.warps_per_cta),

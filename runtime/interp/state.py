@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from .memory import Memory
 
 if TYPE_CHECKING:
+    from .clusters import ClusterBarrier
     from .copies import CopyQueue
     from .flow import Flow
     from .mbarriers import Mbarriers
@@ -65,12 +66,27 @@ class Selection:
 
 
 class Geometry(NamedTuple):
-    """The grid, and which of its CTAs are in flight."""
+    """The grid, and which of its CTAs are in flight.
+
+    CTAs are numbered cluster after cluster, those of a cluster by their rank; a `cluster` is 1x1x1 where none is
+    asked for.
+    """
 
     grid: Dim3
     block: Dim3
     first: int
     ctas: int
+    cluster: Dim3 = (1, 1, 1)
+
+    @property
+    def cluster_size(self) -> int:
+        return self.cluster[0] * self.cluster[1] * self.cluster[2]
+
+    @property
+    def clusters(self) -> Dim3:
+        """How many clusters the grid has along each axis."""
+        x, y, z = (n // c for n, c in zip(self.grid, self.cluster, strict=True))
+        return x, y, z
 
     @property
     def threads_per_cta(self) -> int:
@@ -96,6 +112,10 @@ class Geometry(NamedTuple):
         """The number of each thread's CTA among those in flight."""
         return self.per_warp(np.arange(self.warps) // self.warps_per_cta)
 
+    def rank(self) -> Array:
+        """The number of each thread's CTA in its cluster."""
+        return self.cta() % self.cluster_size
+
     def lane(self) -> Array:
         return np.repeat(np.arange(LANES), self.warps)
 
@@ -109,9 +129,20 @@ class Geometry(NamedTuple):
         cta, inner = divmod(warp, self.warps_per_cta)
         return self.cta_index(self.first + cta), inner, lane
 
-    def cta_index(self, linear: int) -> Dim3:
-        x, rest = linear % self.grid[0], linear // self.grid[0]
-        return x, rest % self.grid[1], rest // self.grid[1]
+    def cta_index(self, number: int) -> Dim3:
+        """The index in the grid of the CTA of a number."""
+        cluster, rank = divmod(number, self.cluster_size)
+        x, y, z = (
+            c * n + r
+            for c, n, r in zip(unravel(cluster, self.clusters), self.cluster, unravel(rank, self.cluster), strict=True)
+        )
+        return x, y, z
+
+
+def unravel(linear: Any, sizes: Dim3) -> tuple[Any, Any, Any]:
+    """x, y and z of linear numbers, an int or an array of them; x runs fastest."""
+    x, y, _ = sizes
+    return linear % x, linear // x % y, linear // (x * y)
 
 
 class State:
@@ -123,6 +154,7 @@ class State:
     flow: Flow
     copies: CopyQueue
     mbarriers: Mbarriers
+    cluster_barrier: ClusterBarrier
     observer: Observer | None = None
 
     def __init__(self, geometry: Geometry, slots: dict[int, int], memory: Memory, addresses: dict[str, int]) -> None:
@@ -132,6 +164,7 @@ class State:
         self.memory = memory
         self.addresses = addresses
         self.dynamic_bytes = 0
+        self.explicit_cluster = False
         self.all = Selection(None, self.threads)
         self.live = geometry.thread_in_cta() < geometry.threads_per_cta
         self.banks = {bits: np.zeros((n, self.threads), _BANKS[bits]) for bits, n in slots.items()}

@@ -82,7 +82,7 @@ def instructions(row: Row, spellings: Iterable[str]) -> list[str]:
     for spelling in spellings:
         bindings = row.match(spelling)
         assert bindings is not None, spelling
-        if row.operands == "a:..." or (row.root == "cvta" and bindings["T"] == "u32"):
+        if row.operands == "a:..." or (row.root == "cvta" and bindings.get("T") == "u32"):
             continue
         operands = [operand(row, slot, bindings, i) for i, slot in enumerate(row.slots)]
         if bindings.get("V") != "v4" or REGISTER_BITS[bindings["T"]] < 64:
