@@ -35,7 +35,16 @@ def _fold(fill: FillOp) -> None:
     if value is None or fill.results or not isinstance(product, MatmulOp):
         return
     if product.c == product.d == filled and filled not in (product.a, product.b):
-        started = MatmulOp(product.a, product.b, product.d, product.multiplied, init=value, maps=product.maps)
+        started = MatmulOp(
+            product.a,
+            product.b,
+            product.d,
+            product.multiplied,
+            init=value,
+            maps=product.maps,
+            extras=product.extras,
+            epilogue=None if product.epilogue is None else product.epilogue.clone(),
+        )
         started.attributes |= product.attributes
         started.location = product.location
         Rewriter.replace_op(product, started, [])

@@ -4,6 +4,7 @@ from xdsl.ir import Attribute, Dialect, Operation
 
 from .attributes import FragmentType, LayoutAttr, ScheduleAttr, SwizzleAttr, TargetAttr
 from .copy import CommitOp, CopyOp, WaitOp
+from .elements import YieldOp
 from .elementwise import ConstantOp, ConvertOp, ElementwiseOp, KindAttr, RegroupOp
 from .matmul import MatmulOp
 from .memory import LdmatrixOp, LoadOp, StoreOp
@@ -17,7 +18,7 @@ from .words import LoadWordsOp, StoreWordsOp
 _PRODUCTS: list[type[Operation]] = [MatmulOp, MmaOp, MmaSparseOp, WmmaMmaOp]
 _MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, WmmaLoadOp, WmmaStoreOp]
 _MEMORY: list[type[Operation]] = [LoadOp, StoreOp, LoadWordsOp, StoreWordsOp, CopyOp, CommitOp, WaitOp]
-_ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, RegroupOp]
+_ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, RegroupOp, YieldOp]
 _ATTRIBUTES: list[type[Attribute]] = [
     FragmentType,
     OpaqueType,

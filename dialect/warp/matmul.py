@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, FloatAttr, IntegerAttr, MemRefType, StringAttr
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -18,17 +18,20 @@ from xdsl.irdl import (
     operand_def,
     opt_operand_def,
     opt_prop_def,
+    opt_region_def,
     prop_def,
     traits_def,
+    var_operand_def,
 )
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
+from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from ..isa.types import ELEMENT_TYPES, ElementType
 from .attributes import element_row, memory_of
+from .elements import parse_elements, print_elements, verify_elements
 
 M, N, K = 0, 1, 2
 """The loops of a product, by number."""
@@ -53,6 +56,19 @@ class MatmulOp(IRDLOperation):
     The types before the operands are those of the ISA that A and B are multiplied as: they tell signed integers from
     unsigned ones. `maps` say which loops (m, n, k by number) the dimensions of A, B and D run along; left out, they
     are those of row-major A, B and D. C lies as D does.
+
+    An epilogue says what D's elements are instead: it takes the element of the product, rounded to the type of its
+    first argument, and one of each extra operand, and yields D's::
+
+        warp.matmul bf16 x bf16 %A, %B init 0.0 : f32 into %D with %bias maps [..., affine_map<(m, n, k) -> (n)>]
+            : memref<...>, memref<...>, memref<256x320xbf16>, memref<320xf32> epilogue(%x: f32, %b: f32) {
+          %sum = arith.addf %x, %b : f32
+          %y = arith.truncf %sum : f32 to bf16
+          warp.yield %y : bf16
+        }
+
+    An extra operand is memory, whose map says which loops but k it runs along, or a number, whose map has no results.
+    It may be D, if its map is D's.
     """
 
     name = "warp.matmul"
@@ -61,11 +77,13 @@ class MatmulOp(IRDLOperation):
     b = operand_def(MemRefType)
     c = opt_operand_def(MemRefType)
     d = operand_def(MemRefType)
+    extras = var_operand_def()
     types = prop_def(ArrayAttr[StringAttr])
     init = opt_prop_def(Number)
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
+    epilogue = opt_region_def()
 
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), IsolatedFromAbove())
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def __init__(
@@ -78,20 +96,29 @@ class MatmulOp(IRDLOperation):
         c: SSAValue | None = None,
         init: Number | None = None,
         maps: Sequence[AffineMap] = DEFAULT_MAPS,
+        extras: Sequence[SSAValue] = (),
+        epilogue: Region | None = None,
     ):
         super().__init__(
-            operands=[a, b, [] if c is None else [c], d],
+            operands=[a, b, [] if c is None else [c], d, list(extras)],
             properties={
                 "types": ArrayAttr([StringAttr(t) for t in types]),
                 "init": init,
                 "indexing_maps": ArrayAttr([AffineMapAttr(m) for m in maps]),
             },
+            regions=[[] if epilogue is None else [epilogue]],
         )
 
     @property
     def maps(self) -> tuple[AffineMap, ...]:
-        """The indexing maps of A, B and D."""
+        """The indexing maps of A, B, D and the extra operands."""
         return tuple(attribute.data for attribute in self.indexing_maps)
+
+    @property
+    def product_type(self) -> Attribute:
+        """The type that an element of the product is rounded to: D's, or what the epilogue takes."""
+        region = self.epilogue
+        return memory_of(self.d).element_type if region is None else region.block.args[0].type
 
     @property
     def multiplied(self) -> tuple[str, ...]:
@@ -103,6 +130,7 @@ class MatmulOp(IRDLOperation):
     def verify_(self) -> None:
         if (self.c is None) == (self.init is None):
             raise VerifyException("expected the product to start either from C or from a constant")
+        self._verify_epilogue()
         self._verify_types()
         self._verify_maps()
         if self.c is not None and memory_of(self.c).get_shape() != memory_of(self.d).get_shape():
@@ -116,15 +144,28 @@ class MatmulOp(IRDLOperation):
                 raise VerifyException(f"'{multiplied}' is no type of the ISA that {name} could be multiplied as")
             if not _holds(memory_of(operand).element_type, ELEMENT_TYPES[multiplied]):
                 raise VerifyException(f"{operand.type} cannot be multiplied as {multiplied}")
-        stored = memory_of(self.d).element_type
-        if self.init is not None and self.init.type != stored:
-            raise VerifyException(f"expected an initial value of D's element type, got {self.init.type}")
+        if self.init is not None and self.init.type != self.product_type:
+            whose = "D's element type" if self.epilogue is None else "the type that the epilogue takes"
+            raise VerifyException(f"expected an initial value of {whose}, got {self.init.type}")
+
+    def _verify_epilogue(self) -> None:
+        if self.epilogue is None:
+            if self.extras:
+                raise VerifyException(f"expected extra operands only with an epilogue, got {len(self.extras)}")
+            return
+        blocks = self.epilogue.blocks
+        if len(blocks) != 1 or not blocks[0].args:
+            raise VerifyException("expected an epilogue of one block that takes the element of the product")
+        inputs = [self.product_type, *(map(element_type, self.extras))]
+        verify_elements(self.epilogue, inputs, memory_of(self.d).element_type)
 
     def _verify_maps(self) -> None:
-        if len(self.maps) != len(OPERAND_LOOPS):
-            raise VerifyException(f"expected indexing maps of A, B and D, got {len(self.maps)}")
+        operands, extras = (self.a, self.b, self.d), self.maps[len(OPERAND_LOOPS) :]
+        if len(self.maps) != len(operands) + len(self.extras):
+            also = f" and {len(self.extras)} extra operands" if self.extras else ""
+            raise VerifyException(f"expected indexing maps of A, B and D{also}, got {len(self.maps)}")
         sizes: dict[int, tuple[str, int]] = {}
-        for name, loops, map_, operand in zip("ABD", OPERAND_LOOPS, self.maps, (self.a, self.b, self.d), strict=True):
+        for name, loops, map_, operand in zip("ABD", OPERAND_LOOPS, self.maps, operands, strict=False):
             shape, found = memory_of(operand).get_shape(), loops_of(map_)
             if map_.num_dims != 3 or map_.num_symbols or sorted(found) != sorted(loops):
                 raise VerifyException(f"expected {name} to be indexed by d{loops[0]} and d{loops[1]}, got {map_}")
@@ -136,6 +177,24 @@ class MatmulOp(IRDLOperation):
                     raise VerifyException(
                         f"expected {other} and {name} to agree on {'mnk'[loop]}, got {known} and {size}"
                     )
+        for number, (map_, operand) in enumerate(zip(extras, self.extras, strict=True)):
+            self._verify_extra(number, map_, operand, {loop: size for loop, (_, size) in sizes.items()})
+
+    def _verify_extra(self, number: int, map_: AffineMap, operand: SSAValue, sizes: dict[int, int]) -> None:
+        found, along = loops_of(map_), sorted(loops_of(self.maps[2]))
+        if map_.num_dims != self.maps[2].num_dims or len(set(found)) != len(found) or not set(found) <= set(along):
+            loops = ", ".join(f"d{loop}" for loop in along)
+            raise VerifyException(f"expected extra operand {number} to be indexed by some of {loops}, got {map_}")
+        shape = shape_of(operand)
+        if len(shape) != len(found):
+            raise VerifyException(f"expected extra operand {number} of rank {len(found)}, got {operand.type}")
+        for loop, size in zip(found, shape, strict=True):
+            if sizes[loop] != size and min(sizes[loop], size) >= 0:
+                raise VerifyException(
+                    f"expected D and extra operand {number} to agree on d{loop}, got {sizes[loop]} and {size}"
+                )
+        if operand == self.d and map_ != self.maps[2]:
+            raise VerifyException("expected D as an extra operand to be indexed as D is")
 
     # Text
 
@@ -156,6 +215,9 @@ class MatmulOp(IRDLOperation):
             c.append(parser.parse_unresolved_operand())
         parser.parse_keyword("into")
         operands += [*c, parser.parse_unresolved_operand()]
+        fixed = len(operands)
+        if parser.parse_optional_keyword("with"):
+            operands += parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
         maps: Attribute = ArrayAttr([AffineMapAttr(m) for m in DEFAULT_MAPS])
         if parser.parse_optional_keyword("maps"):
             maps = parser.parse_attribute()
@@ -169,14 +231,17 @@ class MatmulOp(IRDLOperation):
         values = parser.resolve_operands(operands, memories, position)
         if init is not None and not isa(init, Number):
             parser.raise_error(f"expected the initial value to be a number, got {init}", position)
+        epilogue = parse_elements(parser) if parser.parse_optional_keyword("epilogue") else None
         op = cls(
             values[0],
             values[1],
-            values[-1],
+            values[fixed - 1],
             types,
             c=values[2] if c else None,
             init=init,
             maps=[attribute.data for attribute in maps],
+            extras=values[fixed:],
+            epilogue=epilogue,
         )
         op.attributes |= attributes
         return op
@@ -192,12 +257,28 @@ class MatmulOp(IRDLOperation):
             printer.print_ssa_value(self.c)
         printer.print_string(" into ")
         printer.print_ssa_value(self.d)
+        if self.extras:
+            printer.print_string(" with ")
+            printer.print_list(self.extras, printer.print_ssa_value)
         if self.maps != DEFAULT_MAPS:
             printer.print_string(" maps ")
             printer.print_attribute(self.indexing_maps)
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_list(self.operand_types, printer.print_attribute)
+        if self.epilogue is not None:
+            printer.print_string(" epilogue")
+            print_elements(printer, self.epilogue)
+
+
+def shape_of(operand: SSAValue) -> tuple[int, ...]:
+    """The shape of memory; none of a number."""
+    return memory_of(operand).get_shape() if isinstance(operand.type, MemRefType) else ()
+
+
+def element_type(operand: SSAValue) -> Attribute:
+    """The type of the elements of memory, or of a number."""
+    return memory_of(operand).element_type if isinstance(operand.type, MemRefType) else operand.type
 
 
 def loops_of(map_: AffineMap) -> tuple[int, ...]:
