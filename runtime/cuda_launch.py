@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -114,6 +115,7 @@ def _describe(item: _Enqueue) -> str:
 
 def _enqueue(kernel: Kernel, function: Function, launch: Launch, values: Sequence[Value]) -> _Enqueue:
     kernel.reserve(launch.block, launch.shared)
+    _check_cluster(function, launch)
     words: list[bytes] = []
     for parameter, position in zip(function.parameters, launch.arguments, strict=True):
         value = values[position]
@@ -125,6 +127,17 @@ def _enqueue(kernel: Kernel, function: Function, launch: Launch, values: Sequenc
     buffers = [ctypes.create_string_buffer(word, len(word)) for word in words]
     pointers = (ctypes.c_void_p * max(1, len(buffers)))(*(ctypes.addressof(b) for b in buffers))
     return _Enqueue(kernel, launch, ctypes.addressof(pointers), (buffers, pointers))
+
+
+def _check_cluster(function: Function, launch: Launch) -> None:
+    """The driver takes the clusters from the kernel's own directive."""
+    written = next((d for d in function.directives if d.startswith(".reqnctapercluster")), "")
+    sizes = (*map(int, re.findall(r"\d+", written)), 1, 1)[:3]
+    if launch.cluster is not None and (not written or sizes != launch.cluster):
+        raise ArgumentError(
+            f"kernel {launch.kernel}: a launch on a GPU has the clusters that .reqnctapercluster asks for "
+            f"({sizes if written else 'none here'}), got {launch.cluster}"
+        )
 
 
 def gpu_of(values: Sequence[Value]) -> Gpu:

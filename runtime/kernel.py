@@ -68,12 +68,15 @@ class Kernel:
         """The PTX, parsed for launching."""
         return PtxModule(self.ptx, f"<PTX of {self.name}>")
 
-    def __call__(self, *args: object, device: str = "auto", progress: Progress | None = None) -> Place:
+    def __call__(
+        self, *args: object, device: str = "auto", progress: Progress | None = None, arch: str | None = None
+    ) -> Place:
         """Run on arrays; the written ones are written in place.
 
         Arguments are numpy arrays (ml_dtypes.bfloat16 for bf16) or objects with `__cuda_array_interface__` or
         `__dlpack__`. `device` is "interp", "cuda", or "auto": a GPU if there is one that runs the target. With every
         array in GPU memory the launches are enqueued on the stream of the arrays' producer and not waited for.
+        `arch` is the target whose matrix arithmetic the interpreter uses instead of the kernel's own.
 
         Returns:
             Where it ran.
@@ -91,6 +94,7 @@ class Kernel:
             device=device,
             written=self.function.written,
             progress=progress,
+            arch=arch,
         )
 
     def prepare(self, *args: object) -> Prepared:

@@ -29,7 +29,10 @@ THREADS_LIMIT = 1024
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch. `arguments` are positions in the caller's arguments, `shared` bytes of dynamic memory."""
+    """One kernel launch. `arguments` are positions in the caller's arguments, `shared` bytes of dynamic memory.
+
+    `cluster` is the shape of the clusters of blocks; None leaves it to the kernel's own directives.
+    """
 
     kernel: str
     grid: Dim3
@@ -37,6 +40,7 @@ class Launch:
     shared: int
     arguments: tuple[int, ...]
     module: str = ""
+    cluster: Dim3 | None = None
 
     def __post_init__(self) -> None:
         for what, sizes, limits in (("grid", self.grid, GRID_LIMIT), ("block", self.block, BLOCK_LIMIT)):

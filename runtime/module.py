@@ -82,6 +82,7 @@ class PtxModule:
 
         self.text = text
         self.name = name
+        self._programs: dict[str | None, Program] = {}
         try:
             self.syntax: Module = parse_ptx(text, name)
         except PtxSyntaxError as error:
@@ -99,10 +100,20 @@ class PtxModule:
 
     @cached_property
     def program(self) -> Program:
-        """The module decoded for the interpreter."""
+        """The module decoded for the interpreter, with the arithmetic of its own target."""
+        return self.program_for(None)
+
+    def program_for(self, arch: str | None) -> Program:
+        """The module decoded for the interpreter, with the arithmetic of the target `arch`; decoded once for each.
+
+        Raises:
+            InterpreterError: with file, line and column, at the first instruction that cannot be run there.
+        """
         from .interp import load
 
-        return load(self.syntax, self.name)
+        if arch not in self._programs:
+            self._programs[arch] = load(self.syntax, self.name, arch)
+        return self._programs[arch]
 
     def kernel(self, name: str) -> Function:
         """The kernel called `name`.
@@ -123,11 +134,15 @@ class PtxModule:
         shared: int = 0,
         device: str = "auto",
         progress: Progress | None = None,
+        arch: str | None = None,
+        cluster: int | Sequence[int] | None = None,
     ) -> Place:
         """Launch a kernel. Arrays are passed as pointers to their elements and written back; scalars by value.
 
         With every array in GPU memory the launch is enqueued on the stream of the arrays' producer and not
-        waited for; otherwise the kernel is done when this returns. `shared` is bytes of dynamic shared memory.
+        waited for; otherwise the kernel is done when this returns. `shared` is bytes of dynamic shared memory,
+        `cluster` the shape of the clusters of blocks where the kernel leaves it open. `arch` is the target, such as
+        "sm_80", whose matrix arithmetic the interpreter uses instead of the module's; it rules out a GPU.
 
         Returns:
             Where it ran.
@@ -136,8 +151,10 @@ class PtxModule:
             WarploomError: for arguments that do not fit, no GPU where one is asked for, or a failing kernel.
         """
         passed = values(self.kernel(name), args)
-        launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, tuple(range(len(passed))))
-        return self.run([launch], passed, device=device, progress=progress)
+        shape = None if cluster is None else dim3(cluster, "cluster")
+        everything = tuple(range(len(passed)))
+        launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, everything, cluster=shape)
+        return self.run([launch], passed, device=device, progress=progress, arch=arch)
 
     def run(
         self,
@@ -148,13 +165,16 @@ class PtxModule:
         device: str = "auto",
         written: frozenset[int] | None = None,
         progress: Progress | None = None,
+        arch: str | None = None,
     ) -> Place:
         """Run launches one after the other over the same borrowed arguments; `written` are the positions of arrays
         that are copied back from a GPU (all, if None). `scratch` holds the bytes of buffers that the launches pass
         after the arguments; they live as long as the call and start with any contents. See `launch`."""
-        place = choose_place(device, self.target, values)
+        if arch is not None and device == "cuda":
+            raise ArgumentError(f"arch='{arch}' is arithmetic for device='interp'; a GPU has its own")
+        place = choose_place("interp" if arch is not None else device, self.target, values)
         if place.gpu is None:
-            self._interpret(launches, values, scratch, progress)
+            self._interpret(launches, values, scratch, progress, arch)
         else:
             from .cuda_launch import run
 
@@ -181,14 +201,20 @@ class PtxModule:
         return prepared
 
     def _interpret(
-        self, launches: Sequence[Launch], values: Sequence[Value], scratch: Sequence[int], progress: Progress | None
+        self,
+        launches: Sequence[Launch],
+        values: Sequence[Value],
+        scratch: Sequence[int],
+        progress: Progress | None,
+        arch: str | None,
     ) -> None:
         # All ones are NaN in every floating-point type, so that a buffer read before it is written shows.
         buffers = [np.full(size, 0xFF, np.uint8) for size in scratch]
         everything = [*map(_host, values), *buffers]
         for launch in launches:
             args = [everything[i] for i in launch.arguments]
-            self.program.launch(launch.kernel, launch.grid, launch.block, args, launch.shared, progress)
+            sizes = (launch.kernel, launch.grid, launch.block, args, launch.shared)
+            self.program_for(arch).launch(*sizes, progress, cluster=launch.cluster)
 
 
 def _host(value: Value) -> object:

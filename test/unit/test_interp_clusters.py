@@ -9,6 +9,7 @@ import pytest
 from interpreted import outputs, program
 
 from warploom.passes.ptx_parser import parse_ptx
+from warploom.runtime import load_ptx
 from warploom.runtime.interp import InterpreterError, load
 
 Dim3 = tuple[int, int, int]
@@ -117,6 +118,16 @@ mov.u32 %r1, %cluster_nctarank; ld.param.u64 %rd1, [out]; st.global.u32 [%rd1], 
         explicit.launch("k", (8, 1, 1), (1, 1, 1), [out], cluster=(8, 1, 1))
     with pytest.raises(InterpreterError, match="clusters need sm_90"):
         load(parse_ptx(text.replace("sm_90a", "sm_80"))).launch("k", (4, 1, 1), (1, 1, 1), [out])
+
+
+def test_the_cluster_of_a_loaded_module() -> None:
+    text = """.version 8.6\n.target sm_90a\n.address_size 64
+.visible .entry k(.param .u64 out) { .reg .b32 %r<4>; .reg .b64 %rd<3>; mov.u32 %r1, %cluster_nctarank;
+ld.param.u64 %rd1, [out]; st.global.u32 [%rd1], %r1; }"""
+    for cluster, size in ((None, 1), (2, 2), ((2, 3), 6)):
+        out = outputs(1, "u4")
+        load_ptx(text).launch("k", (2, 3), 1, [out], device="interp", cluster=cluster)
+        assert out[0] == size
 
 
 def test_a_warp_may_work_between_arriving_and_waiting() -> None:

@@ -237,6 +237,15 @@ def test_a_misaligned_array_is_refused(driver: Driver) -> None:
         load_ptx(PTX).launch("double", 1, 32, [OnGpu(floats(), offset=4), OnGpu(floats()), 8])
 
 
+def test_clusters_are_those_of_the_kernel(driver: Driver) -> None:
+    text = PTX.replace("\n{\n", "\n.reqnctapercluster 2\n{\n")
+    args = [floats(), floats(), 8]
+    load_ptx(text).launch("double", 4, 32, args, cluster=2)
+    for wrong in (text, PTX):
+        with pytest.raises(ArgumentError, match=r"the clusters that \.reqnctapercluster asks for .*, got \(4, 1, 1\)"):
+            load_ptx(wrong).launch("double", 4, 32, args, cluster=4)
+
+
 def test_rejected_ptx_brings_the_drivers_log(driver: Driver) -> None:
     driver.reject = True
     with pytest.raises(CudaError, match=r"(?s)loading the PTX on Loom 1 .* CUDA_ERROR_INVALID_PTX: .*\nline 6: no"):

@@ -11,7 +11,7 @@ import pytest
 
 import warploom.runtime
 from warploom.passes.context import make_context, parse_mlir
-from warploom.runtime import ArgumentError, CompileError, HostError, Kernel, PtxModule, compile, load_ptx
+from warploom.runtime import ArgumentError, CompileError, HostError, Kernel, PtxModule, WarploomError, compile, load_ptx
 from warploom.runtime.arrays import Array
 
 MATMUL = """\
@@ -63,6 +63,31 @@ def test_a_compiled_text_can_be_loaded_again(kernel: Kernel) -> None:
     module = load_ptx(kernel.ptx)
     module.launch(launch.kernel, launch.grid, launch.block, [a, b, c], launch.shared, device="interp")
     np.testing.assert_allclose(c, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_arithmetic_of_another_architecture(kernel: Kernel) -> None:
+    """The same text gives the words that a kernel for that target gives; a GPU's arithmetic cannot be chosen."""
+    random = np.random.default_rng(5)
+    a, b = (random.standard_normal(s).astype(np.float16) * 2.0**-6 for s in ((20, 24), (24, 12)))
+    c = random.standard_normal((20, 12)).astype(np.float32)
+    found = {arch: c.copy() for arch in (None, "sm_90a", "sm_80")}
+    for arch, words in found.items():
+        kernel(a, b, words, device="auto" if arch else "interp", arch=arch)
+    older, own = compile(MATMUL, target="sm_80"), c.copy()
+    older(a, b, own, device="interp")
+    assert np.array_equal(found["sm_80"].view(np.uint32), own.view(np.uint32))
+    assert np.array_equal(found[None].view(np.uint32), found["sm_90a"].view(np.uint32))
+    assert not np.array_equal(found[None].view(np.uint32), own.view(np.uint32))
+    with pytest.raises(ArgumentError, match="arch='sm_80' is arithmetic for device='interp'"):
+        kernel(a, b, c, device="cuda", arch="sm_80")
+    with pytest.raises(WarploomError, match="unknown target 'ampere'"):
+        kernel(a, b, c, arch="ampere")
+
+
+def test_an_instruction_the_architecture_lacks_has_its_line(kernel: Kernel) -> None:
+    line = next(i for i, text in enumerate(kernel.ptx.splitlines(), 1) if "ldmatrix" in text)
+    with pytest.raises(WarploomError, match=rf":{line}:\d+: error: ldmatrix.*: it is not in sm_70"):
+        kernel(*arrays(), arch="sm_70")
 
 
 def test_progress_is_reported(kernel: Kernel) -> None:
