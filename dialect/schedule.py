@@ -7,11 +7,16 @@ is written the same way on the command line: `cta=128,256,64 warp=64,64 stages=3
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 from .isa.mma import Shape
 
 SWIZZLES = (16, 32, 64, 128)
+
+PACKS = ("none", "a", "b", "ab")
+
+RARE = {"rare": True}
+"""Marks a field that is printed only where it differs from its default."""
 
 SHARED_ALIGNMENT = 1024
 """Bytes after which every swizzle repeats; tiles in shared memory start at multiples of it."""
@@ -29,7 +34,8 @@ class Schedule:
     `mma` the instruction; `stages` the shared-memory buffers in flight (1: no overlap); `swizzle` the
     widest line, in bytes, within which 16-byte chunks of shared memory are permuted (16: none);
     `group` how many rows of CTA tiles are walked together, for reuse in L2; `accumulate` the element
-    type of the accumulators.
+    type of the accumulators; `pack` which operands are first copied to whole tiles of aligned rows in scratch memory
+    ("none", "a", "b" or "ab").
 
     Raises:
         ScheduleError: if tiles do not divide one another, or a number is out of range.
@@ -42,6 +48,7 @@ class Schedule:
     swizzle: int = 128
     group: int = 8
     accumulate: str = "f32"
+    pack: str = field(default="none", metadata=RARE)
 
     def __post_init__(self) -> None:
         if min(*self.cta, *self.warp) <= 0:
@@ -67,6 +74,8 @@ class Schedule:
             raise ScheduleError(f"swizzle must be one of {SWIZZLES} bytes, got {self.swizzle}")
         if self.group < 1:
             raise ScheduleError(f"group must be at least 1, got {self.group}")
+        if self.pack not in PACKS:
+            raise ScheduleError(f"pack must be one of {', '.join(PACKS)}, got {self.pack}")
 
     @property
     def warps(self) -> int:
@@ -89,7 +98,8 @@ class Schedule:
         return self.warp[0] * self.warp[1] // 32
 
     def __str__(self) -> str:
-        return ", ".join(f"{f.name} = {_show(getattr(self, f.name))}" for f in fields(self))
+        shown = (f for f in fields(self) if not f.metadata or getattr(self, f.name) != f.default)
+        return ", ".join(f"{f.name} = {_show(getattr(self, f.name))}" for f in shown)
 
     def with_options(self, options: Mapping[str, object]) -> Schedule:
         """This schedule with some fields replaced, given as text, numbers or sequences.
@@ -101,6 +111,9 @@ class Schedule:
 
 
 NAMES = tuple(f.name for f in fields(Schedule))
+
+ALWAYS = tuple(f.name for f in fields(Schedule) if not f.metadata)
+"""The fields that the text of a schedule always has."""
 
 
 def _show(value: object) -> str:
@@ -124,7 +137,7 @@ def _read(name: str, value: object) -> object:
             return value if isinstance(value, Shape) else Shape.parse(str(value))
         except ValueError as e:
             raise ScheduleError(f"schedule option mma: {e}") from None
-    if name == "accumulate":
+    if name in ("accumulate", "pack"):
         return str(value)
     if name in NAMES:
         return _sizes(name, value, 1)[0]

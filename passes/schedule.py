@@ -21,6 +21,8 @@ from .product import Product, read
 from .raise_matmul import raise_products
 
 MAX_REGISTERS = 255
+SHORTEST_PACKED_ROW = 4
+"""Bytes: `warp.pack` reads words, and only the last row of a matrix may have one that ends behind it."""
 ADDRESSING_REGISTERS = 40
 """What addresses, counters and predicates take beside fragments: 32 to 38 in the kernels emitted."""
 
@@ -146,6 +148,13 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
             f"{target} has {target.shared / KIB:g} KiB for a CTA; use fewer stages or a smaller tile"
         )
     _check_registers(schedule, row, target)
+    for role, operand in (("a", product.a), ("b", product.b)):
+        row_bytes = operand.shape[1] * operand.element.bits // 8
+        if role in schedule.pack and schedule.pack != "none" and row_bytes < SHORTEST_PACKED_ROW:
+            raise ScheduleError(
+                f"pack = {schedule.pack}: rows of {operand.name} have {row_bytes} bytes, packing takes rows of at "
+                f"least {SHORTEST_PACKED_ROW}"
+            )
 
 
 def _check_registers(schedule: Schedule, row: mma.Mma, target: Target) -> None:
@@ -185,6 +194,7 @@ class SchedulePass(ModulePass):
     swizzle: int | None = None
     group: int | None = None
     accumulate: str | None = None
+    pack: str | None = None
 
     def options(self) -> dict[str, object]:
         """The options given, by name."""

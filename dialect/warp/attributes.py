@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TypeAlias, cast
 
 from xdsl.dialects.builtin import (
@@ -37,7 +36,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.targets import Target, UnknownTargetError, target
 from ..isa.types import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
 from ..layout import AXES, Layout
-from ..schedule import SWIZZLES, Schedule, ScheduleError, parse_options
+from ..schedule import ALWAYS, SWIZZLES, Schedule, ScheduleError, parse_options
 
 ROLES = ("a", "b", "acc", "meta", "scale")
 """Operands of a product: A, B, C and D; the metadata of a sparse A; the scales of A or of B."""
@@ -367,7 +366,7 @@ class ScheduleAttr(Data[Schedule]):
 
         position = parser.pos
         parser.parse_comma_separated_list(parser.Delimiter.ANGLE, parse_field)
-        missing = [f.name for f in fields(Schedule) if f.name not in options]
+        missing = [name for name in ALWAYS if name not in options]
         if missing:
             parser.raise_error(f"the schedule lacks {', '.join(missing)}", position)
         try:

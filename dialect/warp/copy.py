@@ -1,4 +1,7 @@
-"""Tiles from global to shared memory, by all threads of a CTA: `warp.copy`, `warp.commit`, `warp.wait`."""
+"""Copies by all threads of a CTA: tiles from global to shared memory, and whole matrices to aligned rows.
+
+`warp.copy`, `warp.commit`, `warp.wait`; `warp.pack`.
+"""
 
 from __future__ import annotations
 
@@ -85,6 +88,41 @@ class CopyOp(IRDLOperation):
                 f"and {destination.element_type}"
             )
         bounds(self.in_bounds)
+
+
+@irdl_op_definition
+class PackOp(IRDLOperation):
+    """Copies a matrix to one in global memory whose rows may be longer and more; what the source lacks is zero.
+
+    The CTAs of a grid share the work: with `%share` in 0 .. shares - 1 each of them does its part::
+
+        warp.pack %A to %W share %cta {shares = 512 : i64} : memref<4095x4095xbf16> to memref<4096x4096xbf16>
+    """
+
+    name = "warp.pack"
+
+    source = operand_def(MemRefType)
+    destination = operand_def(MemRefType)
+    share = operand_def(IndexType())
+    shares = prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$source `to` $destination `share` $share attr-dict `:` type($source) `to` type($destination)"
+
+    def __init__(self, source: SSAValue, destination: SSAValue, share: SSAValue, shares: int):
+        super().__init__(operands=[source, destination, share], properties={"shares": IntegerAttr(shares, i64)})
+
+    def verify_(self) -> None:
+        source, destination = memory_of(self.source), memory_of(self.destination)
+        if self.shares.value.data < 1:
+            raise VerifyException(f"expected at least one share, got {self.shares.value.data}")
+        if source.element_type != destination.element_type:
+            raise VerifyException(f"expected matrices of one element type, got {source} and {destination}")
+        if source.get_num_dims() != 2 or destination.get_num_dims() != 2:
+            raise VerifyException(f"expected matrices of rank 2, got {source} and {destination}")
+        if any(to < size for size, to in zip(source.get_shape(), destination.get_shape(), strict=True)):
+            raise VerifyException(f"expected room for all of {source}, got {destination}")
 
 
 @irdl_op_definition

@@ -3,7 +3,7 @@
 from xdsl.ir import Attribute, Dialect, Operation
 
 from .attributes import FragmentType, LayoutAttr, ScheduleAttr, SwizzleAttr, TargetAttr
-from .copy import CommitOp, CopyOp, WaitOp
+from .copy import CommitOp, CopyOp, PackOp, WaitOp
 from .elements import YieldOp
 from .elementwise import ConstantOp, ConvertOp, ElementwiseOp, KindAttr, RegroupOp
 from .matmul import MatmulOp
@@ -17,7 +17,7 @@ from .words import LoadWordsOp, StoreWordsOp
 
 _PRODUCTS: list[type[Operation]] = [MatmulOp, MmaOp, MmaSparseOp, WmmaMmaOp]
 _MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, WmmaLoadOp, WmmaStoreOp]
-_MEMORY: list[type[Operation]] = [LoadOp, StoreOp, LoadWordsOp, StoreWordsOp, CopyOp, CommitOp, WaitOp]
+_MEMORY: list[type[Operation]] = [LoadOp, StoreOp, LoadWordsOp, StoreWordsOp, CopyOp, PackOp, CommitOp, WaitOp]
 _ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, RegroupOp, YieldOp]
 _ATTRIBUTES: list[type[Attribute]] = [
     FragmentType,

@@ -42,10 +42,9 @@ class OperandTiles:
 
     def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies the tile whose first element lies at `at`, by axis, to shared memory."""
-        product, schedule = self.tiling.product, self.tiling.schedule
-        sizes = {"m": product.m, "n": product.n, "k": product.k}
-        steps = dict(zip("mnk", schedule.cta, strict=True))
-        inside = bounds_attribute(*(sizes[axis] % steps[axis] == 0 for axis in self.in_memory))
+        steps = dict(zip("mnk", self.tiling.schedule.cta, strict=True))
+        sizes = zip(self.operand.shape, self.in_memory, strict=True)
+        inside = bounds_attribute(*(size % steps[axis] == 0 for size, axis in sizes))
         where = index.values([at[axis] for axis in self.in_memory])
         index.insert(CopyOp(self.tiling.argument(self.operand), where, tile, in_bounds=inside))
 

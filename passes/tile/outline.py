@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import arith, func, gpu
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, SymbolRefAttr, UnitAttr, i32
-from xdsl.ir import Block, Region
+from xdsl.dialects import arith, func, gpu, memref
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, StringAttr, SymbolRefAttr, UnitAttr, i32
+from xdsl.ir import Block, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import fail
 from ..index_builder import IndexBuilder
-from ..product import Product, fresh_name, read
+from ..product import Operand, Product, fresh_name, read
 from ..raise_matmul import raise_products
 from . import raster
 from .kernel import KernelBuilder
@@ -42,21 +42,57 @@ def _module_for_kernels(module: ModuleOp) -> gpu.ModuleOp:
     return kernels
 
 
-def _launch(product: Product, schedule: Schedule, kernel: SymbolRefAttr) -> None:
-    """Replaces a product by the launch of its kernel."""
-    builder = Builder(InsertPoint.before(product.op))
-    index = IndexBuilder(builder)
-    shared = builder.insert(arith.ConstantOp(IntegerAttr(schedule.shared_bytes(product.a.element.bits), i32))).result
-    down, across = raster.grid(product, schedule)
-    launch = gpu.LaunchFuncOp(
-        kernel,
-        index.values([down * across, 1, 1]),
-        index.values([schedule.threads, 1, 1]),
-        kernelOperands=[memory.value for memory in product.memories],
-        dynamicSharedMemorySize=shared,
-    )
-    builder.insert(launch)
-    Rewriter.erase_op(product.op)
+class Outliner:
+    """Puts the kernels of one product into the module of kernels, and their launches in place of the product."""
+
+    def __init__(self, product: Product, module: ModuleOp) -> None:
+        self.product, self.kernels = product, _module_for_kernels(module)
+        self._builder = Builder(InsertPoint.before(product.op))
+        self._index = IndexBuilder(self._builder)
+        self._scratch: list[SSAValue] = []
+
+    def scratch(self, kind: MemRefType) -> SSAValue:
+        """Memory that the launches share, and only they."""
+        memory = self._builder.insert(memref.AllocOp([], [], kind)).memref
+        self._scratch.append(memory)
+        return memory
+
+    def launch(
+        self, suffix: str, operands: Sequence[Operand], body: Block, ctas: int, threads: int, shared: int = 0
+    ) -> gpu.FuncOp:
+        """Makes a kernel of a body whose arguments are the operands, and launches it."""
+        name = self._name(suffix)
+        for argument, operand in zip(body.args, operands, strict=True):
+            argument.name_hint = operand.name
+        types = list(body.arg_types)
+        kernel = gpu.FuncOp(name, (types, []), Region(body), kernel=True, known_block_size=[threads, 1, 1])
+        kernel.location = self.product.op.location
+        self.kernels.body.block.add_op(kernel)
+        self._builder.insert(
+            gpu.LaunchFuncOp(
+                SymbolRefAttr(self.kernels.sym_name.data, [name]),
+                self._index.values([ctas, 1, 1]),
+                self._index.values([threads, 1, 1]),
+                kernelOperands=[operand.value for operand in operands],
+                dynamicSharedMemorySize=self._builder.insert(arith.ConstantOp(IntegerAttr(shared, i32))).result,
+            )
+        )
+        return kernel
+
+    def finish(self) -> None:
+        """Frees the scratch memory and erases the product."""
+        for memory in self._scratch:
+            self._builder.insert(memref.DeallocOp.get(memory))
+        Rewriter.erase_op(self.product.op)
+
+    def _name(self, suffix: str) -> str:
+        parent = self.product.op.parent_op()
+        if not isinstance(parent, func.FuncOp):
+            fail(self.product.op, "expected the product directly in a func.func")
+        taken = {op.sym_name.data for op in self.kernels.body.block.ops if isinstance(op, gpu.FuncOp)}
+        # A kernel's name stands in the text, where not every name that MLIR allows can.
+        stem = re.sub(r"^(?=\d)|[^A-Za-z0-9_$]", "_", parent.sym_name.data)
+        return fresh_name(f"{stem}_{suffix}" if suffix else stem, taken)
 
 
 def _tile(matmul: MatmulOp, module: ModuleOp) -> None:
@@ -64,24 +100,19 @@ def _tile(matmul: MatmulOp, module: ModuleOp) -> None:
     if not isinstance(attribute, ScheduleAttr):
         fail(matmul, "expected a schedule on the product; run warp-schedule first")
     schedule, product = attribute.data, read(matmul)
-    parent = matmul.parent_op()
-    if not isinstance(parent, func.FuncOp):
-        fail(matmul, "expected the product directly in a func.func")
-    kernels = _module_for_kernels(module)
-    taken = {op.sym_name.data for op in kernels.body.block.ops if isinstance(op, gpu.FuncOp)}
-    # A kernel's name stands in the text, where not every name that MLIR allows can.
-    name = fresh_name(re.sub(r"^(?=\d)|[^A-Za-z0-9_$]", "_", parent.sym_name.data), taken)
-    types = [memory.type for memory in product.memories]
-    body = Block(arg_types=types)
-    for argument, memory in zip(body.args, product.memories, strict=True):
-        argument.name_hint = memory.name
-    kernel = gpu.FuncOp(name, (types, []), Region(body), kernel=True, known_block_size=[schedule.threads, 1, 1])
+    outliner = Outliner(product, module)
+    if schedule.pack != "none":
+        from .pack import pack
+
+        product = pack(product, schedule, outliner)
+    body = Block(arg_types=[memory.type for memory in product.memories])
+    arguments = {memory.value: argument for memory, argument in zip(product.memories, body.args, strict=True)}
+    KernelBuilder(Tiling(product, schedule, arguments), body).build()
+    down, across = raster.grid(product, schedule)
+    shared = schedule.shared_bytes(product.a.element.bits)
+    kernel = outliner.launch("", product.memories, body, down * across, schedule.threads, shared)
     kernel.attributes[ScheduleAttr.name] = attribute
-    kernel.location = matmul.location
-    memories = (memory.value for memory in product.memories)
-    KernelBuilder(Tiling(product, schedule, dict(zip(memories, body.args, strict=True))), body).build()
-    kernels.body.block.add_op(kernel)
-    _launch(product, schedule, SymbolRefAttr(kernels.sym_name.data, [name]))
+    outliner.finish()
 
 
 @dataclass(frozen=True)

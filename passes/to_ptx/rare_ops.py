@@ -10,12 +10,14 @@ from xdsl.ir import Operation
 from ...dialect.isa import wmma
 from ...dialect.isa.moves import MOVMATRIX
 from ...dialect.warp.attributes import FragmentType, fragment_of
+from ...dialect.warp.copy import PackOp
 from ...dialect.warp.mma_sp import MmaSparseOp
 from ...dialect.warp.moves import MovmatrixOp, StmatrixOp
 from ...dialect.warp.opaque import OpaqueType, opaque_of
 from ...dialect.warp.wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from ...dialect.warp.words import LoadWordsOp, StoreWordsOp, words_of
 from ..diagnostics import fail
+from . import pack
 from .addressing import CHUNK
 from .emitter import Register, common_divisor, divisor_of
 from .fragments import Extra, vector
@@ -138,6 +140,7 @@ def _wmma_mma(lowering: KernelLowering, op: WmmaMmaOp) -> None:
 HANDLERS: Mapping[type[Operation], Handler] = dict(
     (
         handler(MmaSparseOp, _mma_sp),
+        handler(PackOp, pack.lower),
         handler(StmatrixOp, _stmatrix),
         handler(MovmatrixOp, _movmatrix),
         handler(LoadWordsOp, _load_words),

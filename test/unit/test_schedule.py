@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import ParseError
 
 from warploom.dialect.isa.mma import ROWS, Shape
 from warploom.dialect.isa.targets import KIB
-from warploom.dialect.schedule import NAMES, SWIZZLES, Schedule, ScheduleError, parse_options
+from warploom.dialect.schedule import ALWAYS, NAMES, PACKS, SWIZZLES, Schedule, ScheduleError, parse_options
 from warploom.dialect.warp.attributes import ScheduleAttr
 from warploom.passes.context import make_context
 
@@ -37,6 +37,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
         draw(st.sampled_from(SWIZZLES)),
         draw(st.integers(1, 100)),
         draw(st.sampled_from(["f16", "f32"])),
+        draw(st.sampled_from(PACKS)),
     )
 
 
@@ -70,8 +71,9 @@ def test_fields_may_come_in_any_order(schedule: Schedule, random: Any) -> None:
 def test_options_read_what_is_printed(schedule: Schedule) -> None:
     text = dict(word.split(" = ") for word in str(schedule).split(", "))
     values = {name: getattr(schedule, name) for name in NAMES}
-    assert parse_options(text) == parse_options(values) == values
-    assert Schedule(**parse_options(text)) == PLAIN.with_options(text) == schedule  # pyright: ignore[reportArgumentType]
+    assert parse_options(values) == values
+    assert parse_options(text) == {name: values[name] for name in text}
+    assert Schedule(**parse_options(text)) == PLAIN.with_options(values) == schedule  # pyright: ignore[reportArgumentType]
 
 
 def test_text() -> None:
@@ -79,6 +81,11 @@ def test_text() -> None:
         "cta = 128x128x64, warp = 64x64, mma = m16n8k16, stages = 3, swizzle = 128, group = 8, accumulate = f32"
     )
     assert [f.name for f in fields(PLAIN)] == list(NAMES)
+
+
+def test_rare_fields_are_printed_where_they_differ_from_their_default() -> None:
+    assert [word.split(" = ")[0] for word in str(PLAIN).split(", ")] == list(ALWAYS)
+    assert str(replace(PLAIN, pack="b")) == f"{PLAIN}, pack = b"
 
 
 def test_derived_sizes() -> None:

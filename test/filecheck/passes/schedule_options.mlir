@@ -10,6 +10,7 @@
 // RUN: not warploom-opt %s -p "warp-schedule{swizzle=48}" 2>&1 | filecheck %s --check-prefix=SWIZZLE
 // RUN: not warploom-opt %s -p "warp-schedule{stages=0}" 2>&1 | filecheck %s --check-prefix=STAGES
 // RUN: not warploom-opt %s -p "warp-schedule{group=0}" 2>&1 | filecheck %s --check-prefix=GROUP
+// RUN: not warploom-opt %s -p "warp-schedule{pack=c}" 2>&1 | filecheck %s --check-prefix=PACK
 // RUN: not warploom-opt %s -p "warp-schedule{cta=0,64,64}" 2>&1 | filecheck %s --check-prefix=POSITIVE
 // RUN: not warploom-opt %s -p "warp-schedule{accumulate=f64}" 2>&1 | filecheck %s --check-prefix=ACCUMULATE
 // RUN: not warploom-opt %s -p "warp-schedule{mma=m16n8k32 cta=64,64,64}" 2>&1 | filecheck %s --check-prefix=SHAPE
@@ -20,7 +21,7 @@
 // RUN: not warploom-opt %s -p "warp-schedule{stages=two}" 2>&1 | filecheck %s --check-prefix=NUMBER
 
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
-// SHARED: schedule_options.mlir:44:3: error: schedule: 40 stages of (64, 64, 64) take 640 KiB of shared memory, sm_90a has 227 KiB for a CTA; use fewer stages or a smaller tile
+// SHARED: schedule_options.mlir:{{[0-9]+}}:3: error: schedule: 40 stages of (64, 64, 64) take 640 KiB of shared memory, sm_90a has 227 KiB for a CTA; use fewer stages or a smaller tile
 // SM80: error: schedule: 6 stages of (128, 128, 64) take 192 KiB of shared memory, sm_80 has 163 KiB for a CTA; use fewer stages or a smaller tile
 // SM120: error: schedule: 4 stages of (128, 128, 64) take 128 KiB of shared memory, sm_120a has 99 KiB for a CTA; use fewer stages or a smaller tile
 // LANE: error: schedule: a warp tile of 128x128 takes about {{[0-9]+}} registers a lane, there are 255; use a smaller warp tile
@@ -32,6 +33,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 // SWIZZLE: error: schedule: swizzle must be one of (16, 32, 64, 128) bytes, got 48
 // STAGES: error: schedule: at least one stage is needed, got 0
 // GROUP: error: schedule: group must be at least 1, got 0
+// PACK: error: schedule: pack must be one of none, a, b, ab, got c
 // POSITIVE: error: schedule: tile sizes must be positive, got cta = (0, 64, 64), warp = (64, 64)
 // ACCUMULATE: error: schedule: sm_90a has no mma for f16 x f16 accumulated in f64
 // SHAPE: error: schedule: sm_90a has no mma m16n8k32 for f16 accumulated in f32; it has m16n8k8, m16n8k16

@@ -69,3 +69,35 @@ func.func @pending_word() {
   warp.wait all
   return
 }
+
+// -----
+
+// CHECK: error: warp.pack: expected at least one share, got 0
+func.func @no_share(%a: memref<5x7xf16>, %w: memref<8x8xf16>, %i: index) {
+  warp.pack %a to %w share %i {shares = 0 : i64} : memref<5x7xf16> to memref<8x8xf16>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.pack: expected matrices of one element type, got memref<5x7xf16> and memref<8x8xbf16>
+func.func @pack_types(%a: memref<5x7xf16>, %w: memref<8x8xbf16>, %i: index) {
+  warp.pack %a to %w share %i {shares = 1 : i64} : memref<5x7xf16> to memref<8x8xbf16>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.pack: expected matrices of rank 2, got memref<7xf16> and memref<8x8xf16>
+func.func @pack_rank(%a: memref<7xf16>, %w: memref<8x8xf16>, %i: index) {
+  warp.pack %a to %w share %i {shares = 1 : i64} : memref<7xf16> to memref<8x8xf16>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.pack: expected room for all of memref<9x7xf16>, got memref<8x8xf16>
+func.func @pack_room(%a: memref<9x7xf16>, %w: memref<8x8xf16>, %i: index) {
+  warp.pack %a to %w share %i {shares = 1 : i64} : memref<9x7xf16> to memref<8x8xf16>
+  return
+}

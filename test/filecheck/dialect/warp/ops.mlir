@@ -112,3 +112,12 @@ func.func @copies(%g: memref<100x77xf16>, %s: !shared, %t: memref<8x8xf16, #warp
   warp.wait 2 {note}
   return
 }
+
+// CHECK-LABEL: func.func @pack
+// CHECK: warp.pack %a to %w share %i {shares = 3 : i64} : memref<5x7xbf16> to memref<8x16xbf16>
+// GENERIC-LABEL: "pack"
+// GENERIC: "warp.pack"(%a, %w, %i) <{shares = 3 : i64}>
+func.func @pack(%a: memref<5x7xbf16>, %w: memref<8x16xbf16>, %i: index) {
+  warp.pack %a to %w share %i {shares = 3 : i64} : memref<5x7xbf16> to memref<8x16xbf16>
+  return
+}

@@ -1,0 +1,157 @@
+"""Whole matrices to aligned rows: `warp.pack`.
+
+A thread makes 16 bytes of the destination at a time. Where the source's rows are whole words apart, they are four
+words of the source. Elsewhere they start in the middle of a word: the thread reads the five words that cover them,
+each aligned, and shifts neighbouring words together. So every access but the last one of the matrix takes a word or
+more, however odd the rows are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...dialect.warp.copy import PackOp
+from ..diagnostics import fail
+from .addressing import CHUNK, GlobalMatrix
+from .emitter import Register, Value
+from .fragments import vector
+from .scalars import at
+
+if TYPE_CHECKING:
+    from .kernel import KernelLowering
+
+WORD = 4
+"""Bytes of a register."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Sixteen bytes of the destination: their number, and the row and the chunk of the row they are."""
+
+    number: Value
+    row: Value
+    column: Value
+
+
+class Packing:
+    """Emits one share of a copy to aligned rows."""
+
+    def __init__(self, lowering: KernelLowering, source: GlobalMatrix, destination: GlobalMatrix) -> None:
+        self.emitter, self.scalars = lowering.emitter, lowering.scalars
+        self.thread, self.threads = lowering.thread, lowering.threads
+        self.source, self.destination = source, destination
+        self.per_row = destination.row_bytes // CHUNK
+        self.total = destination.rows * self.per_row
+        self.filled = -(-source.row_bytes // CHUNK)
+        """Chunks of a row that hold something of the source."""
+        self.rest = source.rows * source.row_bytes % WORD
+        """Bytes of the source behind its last whole word."""
+
+    def share(self, share: Value, shares: int) -> None:
+        """Copies the part of the CTA whose number is `share`; threads take neighbouring chunks."""
+        s = self.scalars
+        turns = -(-self.total // (shares * self.threads))
+        first = s.add(s.multiply(share, turns * self.threads), self.thread)
+        for turn in range(turns):
+            number = s.add(first, turn * self.threads)
+            row, column = s.quotient(number, self.per_row), s.remainder(number, self.per_row)
+            exact = self.total == turns * shares * self.threads
+            self._chunk(Chunk(number, row, column), True if exact else s.compare("lt", number, self.total))
+
+    def _chunk(self, chunk: Chunk, taken: Register | bool) -> None:
+        words = self._cut(chunk, self._shifted(chunk, self._words(chunk, taken)))
+        base, offset = self.scalars.address(self.destination.base, [(chunk.number, CHUNK)])
+        self.emitter.emit("st.global.v4.b32", f"{at('?', offset)}, {vector(len(words))}", base, *words,
+                          guard=_guard(taken))  # fmt: skip
+        self._last_elements(chunk)
+
+    def _excess(self, chunk: Chunk) -> Value:
+        """Bytes from the start of a word to the chunk's first byte: 0 to 3."""
+        return self.scalars.mask(self.scalars.multiply(chunk.row, self.source.row_bytes % WORD), WORD - 1)
+
+    def _words(self, chunk: Chunk, taken: Register | bool) -> list[Register]:
+        """The words of the source that cover the chunk; zeros for those outside its row, or of which a part is
+        outside the matrix."""
+        s, pitch, excess = self.scalars, self.source.row_bytes, self._excess(chunk)
+        if self.source.rows < self.destination.rows:
+            taken = s.both(taken, s.compare("lt", chunk.row, self.source.rows))
+        if self.filled < self.per_row:
+            taken = s.both(taken, s.compare("lt", chunk.column, self.filled))
+        start = s.subtract(s.multiply(chunk.column, CHUNK), excess)
+        if self.rest:
+            # A word of the last row that ends behind the matrix must not be read: move its start behind the row.
+            last = s.compare("eq", chunk.row, self.source.rows - 1)
+            start = s.add(start, s.select(last, WORD - 1, 0))
+        base, offset = s.address(self.source.base, [(chunk.row, pitch), (chunk.column, CHUNK), (excess, -1)])
+        words = self.emitter.registers("b32", CHUNK // WORD + (1 if pitch % WORD else 0))
+        for i, word in enumerate(words):
+            inside = s.both(taken, s.compare("lt", start, pitch - i * WORD))
+            self.emitter.emit("mov.b32", "?, 0", word)
+            if inside is not False:
+                form = f"?, {at('?', offset + i * WORD)}"
+                self.emitter.emit("ld.global.b32", form, word, base, guard=_guard(inside))
+        return words
+
+    def _shifted(self, chunk: Chunk, words: list[Register]) -> list[Register]:
+        """The chunk's own four words."""
+        if len(words) == CHUNK // WORD:
+            return words
+        bits = self.scalars.multiply(self._excess(chunk), 8)
+        shifted = self.emitter.registers("b32", CHUNK // WORD)
+        for low, high, word in zip(words, words[1:], shifted, strict=False):
+            amount = (bits,) if isinstance(bits, Register) else ()
+            self.emitter.emit("shf.r.wrap.b32", f"?, ?, ?, {'?' if amount else bits}", word, low, high, *amount)
+        return shifted
+
+    def _cut(self, chunk: Chunk, words: list[Register]) -> list[Register]:
+        """The words with zeros in place of what belongs to the source's next row."""
+        whole, part = divmod(self.source.row_bytes % CHUNK, WORD)
+        if not (whole or part):
+            return words
+        last = self.scalars.compare("eq", chunk.column, self.filled - 1)
+        kept = words[:whole]
+        for i, word in enumerate(words[whole:]):
+            mask = self.scalars.select(last, (1 << 8 * part) - 1 if i == 0 else 0, -1)
+            kept.append(self.emitter.register("b32"))
+            operand = (mask,) if isinstance(mask, Register) else ()
+            self.emitter.emit("and.b32", f"?, ?, {'?' if operand else mask}", kept[-1], word, *operand)
+        return kept
+
+    def _last_elements(self, chunk: Chunk) -> None:
+        """Copies the elements behind the last whole word of the source, one by one, after their chunk."""
+        size, bytes_ = self.source.element_bytes, self.source.rows * self.source.row_bytes
+        for start in range(bytes_ - self.rest, bytes_, size):
+            row, column = divmod(start, self.source.row_bytes)
+            mine = self.scalars.compare("eq", chunk.number, row * self.per_row + column // CHUNK)
+            element = self.emitter.register("b16" if size < WORD else "b32")
+            for opcode, base, place in (
+                ("ld.global", self.source.base, start),
+                ("st.global", self.destination.base, row * self.destination.row_bytes + column),
+            ):
+                base, offset = self.scalars.address(base, [(place, 1)])
+                operands = (element, base) if opcode[0] == "l" else (base, element)
+                form = f"?, {at('?', offset)}" if opcode[0] == "l" else f"{at('?', offset)}, ?"
+                self.emitter.emit(f"{opcode}.b{8 * size}", form, *operands, guard=_guard(mine))
+
+
+def _guard(inside: Register | bool) -> Register | None:
+    """The predicate to execute under; None for always."""
+    return inside if isinstance(inside, Register) else None
+
+
+def lower(lowering: KernelLowering, op: PackOp) -> None:
+    """Emits a `warp.pack`.
+
+    Raises a located diagnostic for rows that are shorter than a word, or a destination without whole chunks.
+    """
+    source, destination = lowering.matrix(op, op.source), lowering.matrix(op, op.destination)
+    if source.row_bytes < WORD:
+        fail(op, f"warp.pack takes rows of at least {WORD} bytes, got {op.source.type}")
+    if destination.row_bytes % CHUNK:
+        fail(op, f"warp.pack makes rows of whole {CHUNK}-byte chunks, got {op.destination.type}")
+    lowering.emitter.comment(
+        f"pack {source.rows} rows of {source.row_bytes} bytes into rows of {destination.row_bytes}"
+    )
+    (share,) = lowering.indices((op.share,))
+    Packing(lowering, source, destination).share(share, op.shares.value.data)
