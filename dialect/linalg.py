@@ -43,6 +43,9 @@ WIDENING: tuple[tuple[Element, Element, Element], ...] = (
 """Element types of A, B and C where the operands are extended before they are multiplied. A product
 of three equal types needs no row."""
 
+METADATA = "warp.metadata"
+"""The attribute of a product with a sparse A: which argument of the function holds the metadata."""
+
 _NAMES = "ABC"
 _LOOPS = "mnk"
 _OPERAND_LOOPS = ((0, 2), (2, 1), (0, 1))
@@ -58,6 +61,9 @@ class MatmulOp(ops.MatmulOp):
 
     `indexing_maps`, when given, says which of A and B are stored transposed. MLIR's other maps,
     which repeat an operand along a loop, are refused. The IRDL definition is the base class's own.
+
+    With `warp.metadata = i`, A is sparse: it has half as many columns as B has rows, and argument i of the function
+    says where its elements belong (`docs/sparse.md`).
     """
 
     name = "linalg.matmul"
@@ -76,7 +82,8 @@ class MatmulOp(ops.MatmulOp):
         for check in (self._operand_problem, self._maps_problem, self._shape_problem, self._result_problem):
             if (problem := check()) is not None:
                 raise VerifyException(problem)
-        super().verify_()
+        if METADATA not in self.attributes:  # xDSL counts what is stored of A
+            super().verify_()
         if not _is_product(self.body.block):
             raise VerifyException(
                 "expected the body to extend A and B to C's type, multiply, and add to C; "
@@ -108,7 +115,9 @@ class MatmulOp(ops.MatmulOp):
         seen: dict[int, tuple[str, int, int]] = {}
         for name, operand, attr in zip(_NAMES, self.operands, self.indexing_maps, strict=True):
             shape = _matrix(operand.type).get_shape()
-            for axis, (loop, size) in enumerate(zip(_loops_of(attr.data), shape, strict=True)):
+            for axis, (loop, length) in enumerate(zip(_loops_of(attr.data), shape, strict=True)):
+                sparse = METADATA in self.attributes and (name, loop) == ("A", 2)
+                size = 2 * length if sparse and length >= 0 else length
                 other, other_axis, expected = seen.setdefault(loop, (name, axis, size))
                 if expected != size and expected >= 0 and size >= 0:
                     return (

@@ -40,6 +40,7 @@ def _fold(fill: FillOp) -> None:
             product.b,
             product.d,
             product.multiplied,
+            e=product.e,
             init=value,
             maps=product.maps,
             extras=product.extras,

@@ -21,10 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import gpu, memref, scf
+from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -33,16 +34,26 @@ from xdsl.rewriter import InsertPoint
 from ..dialect.warp.attributes import ScheduleAttr, memory_of
 from ..dialect.warp.copy import CommitOp, CopyOp, WaitOp
 from ..dialect.warp.memory import LdmatrixOp, bounds, bounds_attribute
-from ..dialect.warp.mma import MmaOp
+from ..dialect.warp.product import ProductOp
 from .index_builder import Index, IndexBuilder, constant_value
+
+if TYPE_CHECKING:
+    from ..dialect.warp.words import LoadMetadataOp
+
+LoadOp: TypeAlias = "LdmatrixOp | LoadMetadataOp"
+
+
+def is_load(op: Operation) -> TypeGuard[LoadOp]:
+    """Whether an operation reads a fragment from a tile in shared memory."""
+    return isinstance(op, LdmatrixOp) or op.name == "warp.load_metadata"
 
 
 @dataclass(frozen=True)
 class Step:
     """One step of the instruction: the fragments it loads and the product that takes them."""
 
-    loads: tuple[LdmatrixOp, ...]
-    mma: MmaOp
+    loads: tuple[LoadOp, ...]
+    mma: ProductOp
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,7 @@ class PlainLoop:
 
 def match(loop: scf.ForOp) -> PlainLoop | None:
     """Reads a loop of the plain form; None for any other loop."""
-    ops = list(loop.body.block.ops)
+    ops = [op for op in loop.body.block.ops if not _counts(op, loop)]
     copies: list[CopyOp] = []
     while ops and isinstance(ops[0], CopyOp):
         copies.append(ops.pop(0))  # pyright: ignore[reportArgumentType]
@@ -74,18 +85,38 @@ def match(loop: scf.ForOp) -> PlainLoop | None:
         return None
     # Each product must add to the one before: the first to the loop variable, the last being what is yielded.
     chain: list[SSAValue] = [loop.body.block.args[1], *(step.mma.d for step in steps)]
-    if [*(step.mma.c for step in steps), end.operands[0]] != chain:
+    if [*(step.mma.operands[2] for step in steps), end.operands[0]] != chain:
         return None
     return PlainLoop(loop, tuple(copies), steps)
 
 
+def _counts(op: Operation, loop: scf.ForOp) -> bool:
+    """Whether an operation only multiplies or divides the loop's counter by a constant: an index of a copy."""
+    return isinstance(op, arith.MuliOp | arith.DivUIOp) and (
+        op.lhs == loop.body.block.args[0] or (isinstance(op.lhs.owner, Operation) and _counts(op.lhs.owner, loop))
+    )
+
+
+def _at(index: IndexBuilder, value: SSAValue, counter: SSAValue, k: Index) -> Index | None:
+    """An index that follows from the counter, for another count; None for one that does not."""
+    if value == counter:
+        return k
+    op = value.owner
+    if not isinstance(op, arith.MuliOp | arith.DivUIOp):
+        return None
+    inner, by = _at(index, op.lhs, counter, k), constant_value(op.rhs)
+    if inner is None or by is None:
+        return None
+    return index.mul(inner, by) if isinstance(op, arith.MuliOp) else index.div(inner, by)
+
+
 def _steps(ops: Sequence[Operation]) -> tuple[Step, ...] | None:
     steps: list[Step] = []
-    loads: list[LdmatrixOp] = []
+    loads: list[LoadOp] = []
     for op in ops:
-        if isinstance(op, LdmatrixOp):
+        if is_load(op):
             loads.append(op)
-        elif isinstance(op, MmaOp) and {op.a, op.b} == {load.fragment for load in loads}:
+        elif isinstance(op, ProductOp) and {*op.operands} - {op.operands[2]} == {load.fragment for load in loads}:
             steps.append(Step(tuple(loads), op))
             loads = []
         else:
@@ -156,14 +187,12 @@ class Pipeliner:
     def copy(self, index: IndexBuilder, k: Index, stage: Index) -> None:
         """Starts the copies of the tile at `k` into a stage, as one group."""
         for copy in self.plain.copies:
-            along_k = [i == self.plain.counter for i in copy.indices]
-            where = [k if moves else i for moves, i in zip(along_k, copy.indices, strict=True)]
+            moved = [_at(index, i, self.plain.counter, k) for i in copy.indices]
+            where = [i if new is None else new for new, i in zip(moved, copy.indices, strict=True)]
             tile, source = memory_of(copy.destination).get_shape()[-2:], memory_of(copy.source)
             inside = [
-                _inside(flag, moves, k, extent, size)
-                for flag, moves, extent, size in zip(
-                    bounds(copy.in_bounds), along_k, tile, source.get_shape(), strict=True
-                )
+                _inside(flag, new, extent, size)
+                for flag, new, extent, size in zip(bounds(copy.in_bounds), moved, tile, source.get_shape(), strict=True)
             ]
             index.insert(
                 CopyOp(
@@ -184,32 +213,26 @@ class Pipeliner:
 
     def load(self, index: IndexBuilder, step: Step, stage: Index) -> list[SSAValue]:
         """Loads the fragments of a step from a stage."""
-        return [
-            index.insert(
-                LdmatrixOp(
-                    load.memory,
-                    [*index.values([stage]), *load.indices],
-                    load.fragment.type,
-                    count=load.count.value.data,
-                    trans=load.trans is not None,
-                    swapped=load.swapped is not None,
-                )
-            ).fragment
-            for load in step.loads
-        ]
+        return [index.insert(_from_stage(load, index.value(stage))).fragment for load in step.loads]
 
     @staticmethod
     def multiply(index: IndexBuilder, step: Step, fragments: Sequence[SSAValue], accumulator: SSAValue) -> SSAValue:
         place: dict[SSAValue, SSAValue] = {
             load.fragment: value for load, value in zip(step.loads, fragments, strict=True)
         }
-        mma = step.mma
-        return index.insert(MmaOp(mma.row.shape, place[mma.a], place[mma.b], accumulator)).d
+        return index.insert(step.mma.clone(place | {step.mma.operands[2]: accumulator})).d
 
 
-def _inside(flag: bool, along_k: bool, k: Index, extent: int, size: int) -> bool:
+def _from_stage(load: LoadOp, stage: SSAValue) -> LoadOp:
+    """A load of a tile as one from a stage of its ring."""
+    staged = load.clone()
+    staged.operands = [load.memory, stage, *load.indices]
+    return staged
+
+
+def _inside(flag: bool, along_k: Index | None, extent: int, size: int) -> bool:
     """Whether a copy stays inside along one dimension; copies ahead of the loop may pass the end of K."""
-    return isinstance(k, int) and k + extent <= size if along_k else flag
+    return flag if along_k is None else isinstance(along_k, int) and along_k + extent <= size
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,13 @@ from xdsl.ir import SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 
 from ..dialect.isa.types import ELEMENT_TYPES, ElementType
+from ..dialect.layout import LANES
 from ..dialect.warp.attributes import Memory, element_row, memory_of, memory_space
 from ..dialect.warp.matmul import OPERAND_LOOPS, MatmulOp, loops_of
 from .diagnostics import fail
+
+METADATA_ROWS, NIBBLES = 16, 8
+"""Rows of a sparse A that one word of each lane describes, and codes in a word."""
 
 GLOBAL_SPACE = 0
 """The memory space of operands: none named, or 0."""
@@ -45,7 +49,10 @@ class Operand:
 
 @dataclass(frozen=True)
 class Product:
-    """D (m x n) = C + A (m x k) * B (k x n), or D = initial + A * B where there is no C."""
+    """D (m x n) = C + A (m x k) * B (k x n), or D = initial + A * B where there is no C.
+
+    Of a sparse A the m x k/2 stored elements are in memory, and `metadata` says where they belong.
+    """
 
     op: MatmulOp
     m: int
@@ -56,11 +63,19 @@ class Product:
     c: Operand | None
     d: Operand
     initial: float | None
+    metadata: Operand | None = None
+
+    @property
+    def sparsity(self) -> int:
+        """How many elements of A there are for each that is stored: 2 if A is sparse, else 1."""
+        return self.op.sparsity
 
     @property
     def memories(self) -> tuple[Operand, ...]:
         """The operands of the kernel: each memory once."""
-        found = {operand.value: operand for operand in (self.a, self.b, self.c, self.d) if operand is not None}
+        found = {
+            operand.value: operand for operand in (self.a, self.metadata, self.b, self.c, self.d) if operand is not None
+        }
         return tuple(found.values())
 
 
@@ -81,10 +96,35 @@ def read(op: MatmulOp) -> Product:
         fail(op, f"expected A and B of one element type, got {a.element.name} and {b.element.name}")
     if a.element.bits != 16:
         fail(op, f"expected A and B of f16 or bf16, got {a.element.name}")
-    m, k = a.shape[::-1] if a.transposed else a.shape
+    m, stored = a.shape[::-1] if a.transposed else a.shape
+    k = stored * op.sparsity
     if 0 in d.shape:
         fail(op, f"C is empty, there is nothing to compute: {d.type}")
-    return Product(op, m, d.shape[1], k, a, b, c, d, None if op.init is None else float(op.init.value.data))
+    initial = None if op.init is None else float(op.init.value.data)
+    metadata = None if op.e is None else _operand(op, "E", op.e, (0, 1))
+    if metadata is not None and a.transposed:
+        fail(op, "a sparse A is stored row by row, it cannot be transposed")
+    product = Product(op, m, d.shape[1], k, a, b, c, d, initial, metadata)
+    _check_metadata(product)
+    return product
+
+
+def metadata_span(element: ElementType) -> int:
+    """Columns of a sparse A that the metadata words of a warp describe, 16 rows of them (PTX ISA 9.7.14.6.1)."""
+    from ..dialect.sparsity.patterns import pattern_of
+
+    chunks = LANES * NIBBLES // METADATA_ROWS
+    return chunks * pattern_of(element.name).chunk
+
+
+def _check_metadata(product: Product) -> None:
+    """Refuses metadata that is not the words of exactly the product's A."""
+    if product.metadata is None:
+        return
+    rows, columns = -(-product.m // METADATA_ROWS), -(-product.k // metadata_span(product.a.element)) * LANES
+    if product.metadata.shape != (rows, columns):
+        fail(product.op, f"expected metadata of {rows}x{columns} words for a sparse A of {product.m}x{product.k} "
+             f"{product.a.element.name}, got {product.metadata.type}")  # fmt: skip
 
 
 def is_contiguous(kind: Memory) -> bool:
@@ -109,7 +149,7 @@ def _operand(
     name: str,
     value: SSAValue,
     loops: tuple[int, int],
-    map_: AffineMap,
+    map_: AffineMap | None = None,
     element: ElementType | None = None,
 ) -> Operand:
     kind = memory_of(value)
@@ -122,4 +162,4 @@ def _operand(
     stored, element_type = element_row(kind.element_type), kind.element_type
     if stored is None or not isinstance(element_type, TypeAttribute):
         fail(op, f"expected {name} of f16, bf16 or f32, got {kind.element_type}")
-    return Operand(name, value, kind, element_type, element or stored, loops_of(map_) != loops)
+    return Operand(name, value, kind, element_type, element or stored, map_ is not None and loops_of(map_) != loops)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import MemRefType, ModuleOp
+from xdsl.dialects import func
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp
 from xdsl.dialects.linalg.ops import MatmulOp as LinalgMatmulOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -13,6 +14,7 @@ from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from ..dialect.isa.types import ElementType
+from ..dialect.linalg import METADATA
 from ..dialect.warp.attributes import element_row, memory_of
 from ..dialect.warp.matmul import MatmulOp
 from .diagnostics import fail
@@ -28,7 +30,21 @@ def _matmul(op: LinalgMatmulOp) -> MatmulOp:
     a, b = op.inputs
     (c,) = op.outputs
     types = [_element(op, name, value).name for name, value in zip("ABC", (a, b, c), strict=True)]
-    return MatmulOp(a, b, c, types[:2], c=c, maps=[attribute.data for attribute in op.get_indexing_maps()])
+    maps = [attribute.data for attribute in op.get_indexing_maps()]
+    return MatmulOp(a, b, c, types[:2], e=_metadata(op), c=c, maps=maps)
+
+
+def _metadata(op: LinalgMatmulOp) -> SSAValue | None:
+    """The metadata of a sparse A, which an attribute names by its number among the function's arguments."""
+    named = op.attributes.pop(METADATA, None)
+    if named is None:
+        return None
+    function = op.parent_op()
+    arguments = function.body.block.args if isinstance(function, func.FuncOp) else ()
+    number = named.value.data if isinstance(named, IntegerAttr) else -1
+    if not 0 <= number < len(arguments) or not isinstance(arguments[number].type, MemRefType):
+        fail(op, f"expected {METADATA} to be the number of an argument of the function, a memref, got {named}")
+    return arguments[number]
 
 
 def _element(op: Operation, name: str, value: SSAValue) -> ElementType:

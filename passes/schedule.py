@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -12,12 +12,14 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from ..dialect.isa import mma
+from ..dialect.isa.product import Product as Row
 from ..dialect.isa.targets import KIB, Target
-from ..dialect.schedule import NAMES, Schedule, ScheduleError, parse_options
+from ..dialect.layout import LANES
+from ..dialect.schedule import NAMES, SHARED_ALIGNMENT, Schedule, ScheduleError, parse_options
 from ..dialect.warp.attributes import ScheduleAttr, target_of
 from ..dialect.warp.matmul import MatmulOp
 from .diagnostics import fail
-from .product import Product, read
+from .product import METADATA_ROWS, Product, metadata_span, read
 from .raise_matmul import raise_products
 
 MAX_REGISTERS = 255
@@ -61,25 +63,43 @@ BYTES_PER_CYCLE = 32
 CTA_LATENCY = 2000
 
 
-def instruction(product: Product, accumulate: str, target: Target) -> mma.Mma | None:
+def instruction(product: Product, accumulate: str, target: Target) -> Row | None:
     """The row with the longest k for the product's element types that the target has."""
-    rows = [
-        r
-        for r in mma.ROWS
-        if (r.a, r.b) == (product.a.element, product.b.element) and r.d.name == accumulate and r.runs_on(target)
-    ]
+    rows = [r for r in rows_of(product) if r.d.name == accumulate and r.runs_on(target)]
     return max(rows, key=lambda r: r.shape.k, default=None)
 
 
-def depth(k: int, tile: Tile, row: mma.Mma, target: Target) -> tuple[int, int]:
+def rows_of(product: Product) -> list[Row]:
+    """The rows that multiply the product's element types, for every target and type of accumulators."""
+    found: Sequence[Row] = mma.ROWS
+    if product.sparsity > 1:
+        from ..dialect.isa import mma_sp
+
+        found = [r for r in mma_sp.rows() if r.ordered and not (r.satfinite or r.kind)]
+    return [r for r in found if (r.a, r.b) == (product.a.element, product.b.element)]
+
+
+def shared_bytes(product: Product, schedule: Schedule) -> int:
+    """Shared memory of a CTA: the stages of each operand's tile."""
+    m, n, k = schedule.cta
+    sides = [(m * k // product.sparsity, product.a.element.bits), (n * k, product.b.element.bits)]
+    if product.metadata is not None:
+        words = m // METADATA_ROWS * k // metadata_span(product.a.element) * LANES
+        sides.append((words, product.metadata.element.bits))
+    tiles = (schedule.stages * elements * bits // 8 for elements, bits in sides)
+    return sum(-(-tile // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for tile in tiles)
+
+
+def depth(product: Product, tile: Tile, row: Row, target: Target) -> tuple[int, int]:
     """(K of the CTA tile, stages): as deep as pays and at most 4 stages, as far as k needs and shared memory holds."""
-    step = row.shape.k
+    step, k = row.shape.k if product.metadata is None else metadata_span(row.a), product.k
     deepest = 1 << (max(step, min(tile.k, -(-k // step) * step)) - 1).bit_length()
     for cta_k in (deepest, deepest // 2, deepest // 4):
         if cta_k < step:
             break
         needed = max(1, -(-k // cta_k))
-        fit = target.shared * 8 // (sum(tile.cta) * cta_k * row.a.bits)
+        one_stage = Schedule((*tile.cta, cta_k), tile.warp, row.shape, 1)
+        fit = target.shared // shared_bytes(product, one_stage)
         if min(4, fit) >= min(3, needed):
             return cta_k, min(4, fit, needed)
     return step, 1
@@ -109,8 +129,9 @@ def default_schedule(product: Product, target: Target, accumulate: str = "f32") 
         )
     m, n, k = product.m, product.n, product.k
     tiles = [t for t in TILES if t.warp != (64, 64)] if _through_registers(product) else TILES
+    tiles = [t for t in tiles if lane_registers(t.warp, row) <= MAX_REGISTERS]
     tile = min(tiles, key=lambda t: cycles(m, n, k, t, target))
-    cta_k, stages = depth(k, tile, row, target)
+    cta_k, stages = depth(product, tile, row, target)
     return Schedule((*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate)
 
 
@@ -121,7 +142,7 @@ def _through_registers(product: Product) -> bool:
 
 def _instead(product: Product, accumulate: str) -> str:
     """Which targets have an instruction, or what the instructions there are accumulate in."""
-    rows = [r for r in mma.ROWS if r.a == product.a.element]
+    rows = rows_of(product)
     lowest = min((r.sm for r in rows if r.d.name == accumulate), default=None)
     if lowest is None:
         return f"; it is accumulated in {' or '.join(sorted({r.d.name for r in rows}))}"
@@ -135,13 +156,16 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
         ScheduleError: if the instruction does not exist there, or shared memory or registers do not suffice.
     """
     kind, acc = product.a.element, schedule.accumulate
-    row = mma.find(schedule.mma, kind.name, kind.name, acc, acc)
-    if row is None or not row.runs_on(target):
-        have = ", ".join(str(r.shape) for r in mma.ROWS if r.a == kind and r.d.name == acc and r.runs_on(target))
+    rows = [r for r in rows_of(product) if r.d.name == acc and r.runs_on(target)]
+    row = next((r for r in rows if r.shape == schedule.mma), None)
+    if row is None:
+        have = ", ".join(str(r.shape) for r in rows)
         raise ScheduleError(
             f"{target} has no mma {schedule.mma} for {kind.name} accumulated in {acc}; it has {have or 'none'}"
         )
-    needed = schedule.shared_bytes(kind.bits)
+    if product.metadata is not None and schedule.cta[2] % (span := metadata_span(kind)):
+        raise ScheduleError(f"metadata comes for {span} columns of A at a time, got a CTA tile of {schedule.cta}")
+    needed = shared_bytes(product, schedule)
     if needed > target.shared:
         raise ScheduleError(
             f"{schedule.stages} stages of {schedule.cta} take {needed / KIB:g} KiB of shared memory, "
@@ -157,10 +181,8 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
             )
 
 
-def _check_registers(schedule: Schedule, row: mma.Mma, target: Target) -> None:
-    (m, n), k = schedule.warp, row.shape.k
-    operands = (m + n) * k * row.a.bits // (32 * 32) * (1 if schedule.stages == 1 else 2)
-    lane = m * n * row.d.bits // (32 * 32) + operands + ADDRESSING_REGISTERS
+def _check_registers(schedule: Schedule, row: Row, target: Target) -> None:
+    (m, n), lane = schedule.warp, lane_registers(schedule.warp, row, buffers=1 if schedule.stages == 1 else 2)
     if lane > MAX_REGISTERS:
         raise ScheduleError(
             f"a warp tile of {m}x{n} takes about {lane} registers a lane, there are {MAX_REGISTERS}; "
@@ -171,6 +193,15 @@ def _check_registers(schedule: Schedule, row: mma.Mma, target: Target) -> None:
             f"{schedule.warps} warps of {m}x{n} take about {lane * schedule.threads} registers, an SM of {target} "
             f"has {target.registers}; use fewer warps or a smaller warp tile"
         )
+
+
+def lane_registers(warp: tuple[int, int], row: Row, buffers: int = 2) -> int:
+    """About how many registers a lane needs: accumulators, `buffers` times the fragments of a step, addresses."""
+    down, across = warp[0] // row.shape.m, warp[1] // row.shape.n
+    operands = row.registers("a") * down + row.registers("b") * across
+    return (
+        row.registers("d") * down * across * (2 if row.d.bits == 64 else 1) + buffers * operands + ADDRESSING_REGISTERS
+    )
 
 
 def products(module: Operation) -> Iterator[MatmulOp]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from .kernel import Kernel, compile
     from .module import PtxModule, load_ptx
+    from .sparse import compress, prune
 
 _HOMES = {
     "ArgumentError": ".errors",
@@ -36,8 +37,10 @@ _HOMES = {
     "PtxModule": ".module",
     "WarploomError": ".errors",
     "check_ptx": ".check",
+    "compress": ".sparse",
     "compile": ".kernel",
     "load_ptx": ".module",
+    "prune": ".sparse",
 }
 
 __all__ = (
@@ -53,7 +56,9 @@ __all__ = (
     "WarploomError",
     "check_ptx",
     "compile",
+    "compress",
     "load_ptx",
+    "prune",
 )
 
 

@@ -13,11 +13,21 @@ from .mma_sp import MmaSparseOp
 from .moves import MovmatrixOp, StmatrixOp
 from .opaque import OpaqueType
 from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
-from .words import LoadWordsOp, StoreWordsOp
+from .words import LoadMetadataOp, LoadWordsOp, StoreWordsOp
 
 _PRODUCTS: list[type[Operation]] = [MatmulOp, MmaOp, MmaSparseOp, WmmaMmaOp]
 _MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, WmmaLoadOp, WmmaStoreOp]
-_MEMORY: list[type[Operation]] = [LoadOp, StoreOp, LoadWordsOp, StoreWordsOp, CopyOp, PackOp, CommitOp, WaitOp]
+_MEMORY: list[type[Operation]] = [
+    LoadOp,
+    StoreOp,
+    LoadWordsOp,
+    StoreWordsOp,
+    LoadMetadataOp,
+    CopyOp,
+    PackOp,
+    CommitOp,
+    WaitOp,
+]
 _ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, RegroupOp, YieldOp]
 _ATTRIBUTES: list[type[Attribute]] = [
     FragmentType,

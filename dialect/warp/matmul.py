@@ -39,6 +39,9 @@ M, N, K = 0, 1, 2
 OPERAND_LOOPS = ((M, K), (K, N), (M, N))
 """The loops that the rows and the columns of A, B, and C or D run along, when nothing is transposed."""
 
+SPARSITY = 2
+"""Elements of a sparse A for each stored one, in every pattern of `mma.sp` (PTX ISA 9.7.14.6)."""
+
 Number: TypeAlias = FloatAttr | IntegerAttr
 
 DEFAULT_MAPS = tuple(AffineMap(3, 0, tuple(map(AffineDimExpr, loops))) for loops in OPERAND_LOOPS)
@@ -52,10 +55,15 @@ class MatmulOp(IRDLOperation):
 
         warp.matmul f16 x f16 %A, %B init 0.0 : f32 into %D : memref<256x192xf16>, memref<192x320xf16>, memref<...>
         warp.matmul bf16 x bf16 %A, %B plus %C into %C maps [...] : memref<...>, memref<...>, memref<...>, memref<...>
+        warp.matmul f16 x f16 %A sparse %E, %B init 0.0 : f32 into %D : memref<256x96xf16>, memref<16x96xi32>, ...
 
     The types before the operands are those of the ISA that A and B are multiplied as: they tell signed integers from
     unsigned ones. `maps` say which loops (m, n, k by number) the dimensions of A, B and D run along; left out, they
     are those of row-major A, B and D. C lies as D does.
+
+    Of a sparse A, m x k, the m x k/2 stored elements are given, and E says where they belong: the metadata words of
+    `mma.sp::ordered_metadata`, 32 of them, one for each lane, for 16 rows and as many columns as they describe
+    (`warploom.runtime.compress` makes both).
 
     An epilogue says what D's elements are instead: it takes the element of the product, rounded to the type of its
     first argument, and one of each extra operand, and yields D's::
@@ -74,6 +82,7 @@ class MatmulOp(IRDLOperation):
     name = "warp.matmul"
 
     a = operand_def(MemRefType)
+    e = opt_operand_def(MemRefType)
     b = operand_def(MemRefType)
     c = opt_operand_def(MemRefType)
     d = operand_def(MemRefType)
@@ -93,6 +102,7 @@ class MatmulOp(IRDLOperation):
         d: SSAValue,
         types: Sequence[str],
         *,
+        e: SSAValue | None = None,
         c: SSAValue | None = None,
         init: Number | None = None,
         maps: Sequence[AffineMap] = DEFAULT_MAPS,
@@ -100,7 +110,7 @@ class MatmulOp(IRDLOperation):
         epilogue: Region | None = None,
     ):
         super().__init__(
-            operands=[a, b, [] if c is None else [c], d, list(extras)],
+            operands=[a, [] if e is None else [e], b, [] if c is None else [c], d, list(extras)],
             properties={
                 "types": ArrayAttr([StringAttr(t) for t in types]),
                 "init": init,
@@ -125,6 +135,11 @@ class MatmulOp(IRDLOperation):
         """The ISA's names of the types that A and B are multiplied as."""
         return tuple(t.data for t in self.types)
 
+    @property
+    def sparsity(self) -> int:
+        """How many elements of A there are for each that is stored: 2 if A is sparse, else 1."""
+        return 1 if self.e is None else SPARSITY
+
     # Verification
 
     def verify_(self) -> None:
@@ -144,6 +159,8 @@ class MatmulOp(IRDLOperation):
                 raise VerifyException(f"'{multiplied}' is no type of the ISA that {name} could be multiplied as")
             if not _holds(memory_of(operand).element_type, ELEMENT_TYPES[multiplied]):
                 raise VerifyException(f"{operand.type} cannot be multiplied as {multiplied}")
+        if self.e is not None and str(memory_of(self.e).element_type) != "i32":
+            raise VerifyException(f"expected the metadata of A as words of i32, got {self.e.type}")
         if self.init is not None and self.init.type != self.product_type:
             whose = "D's element type" if self.epilogue is None else "the type that the epilogue takes"
             raise VerifyException(f"expected an initial value of {whose}, got {self.init.type}")
@@ -171,7 +188,8 @@ class MatmulOp(IRDLOperation):
                 raise VerifyException(f"expected {name} to be indexed by d{loops[0]} and d{loops[1]}, got {map_}")
             if len(shape) != 2:
                 raise VerifyException(f"expected {name} of rank 2, got {operand.type}")
-            for loop, size in zip(found, shape, strict=True):
+            for loop, stored in zip(found, shape, strict=True):
+                size = stored * self.sparsity if (name, loop) == ("A", K) and stored >= 0 else stored
                 other, known = sizes.setdefault(loop, (name, size))
                 if known != size and min(known, size) >= 0:
                     raise VerifyException(
@@ -205,6 +223,9 @@ class MatmulOp(IRDLOperation):
         types.append(parser.parse_identifier(" as the type of B"))
         position = parser.pos
         operands = [parser.parse_unresolved_operand()]
+        sparse = parser.parse_optional_keyword("sparse") is not None
+        if sparse:
+            operands.append(parser.parse_unresolved_operand())
         parser.parse_punctuation(",")
         operands.append(parser.parse_unresolved_operand())
         init: Attribute | None = None
@@ -234,10 +255,11 @@ class MatmulOp(IRDLOperation):
         epilogue = parse_elements(parser) if parser.parse_optional_keyword("epilogue") else None
         op = cls(
             values[0],
-            values[1],
+            values[1 + sparse],
             values[fixed - 1],
             types,
-            c=values[2] if c else None,
+            e=values[1] if sparse else None,
+            c=values[2 + sparse] if c else None,
             init=init,
             maps=[attribute.data for attribute in maps],
             extras=values[fixed:],
@@ -248,7 +270,12 @@ class MatmulOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {' x '.join(self.multiplied)} ")
-        printer.print_list((self.a, self.b), printer.print_ssa_value)
+        printer.print_ssa_value(self.a)
+        if self.e is not None:
+            printer.print_string(" sparse ")
+            printer.print_ssa_value(self.e)
+        printer.print_string(", ")
+        printer.print_ssa_value(self.b)
         if self.init is not None:
             printer.print_string(" init ")
             printer.print_attribute(self.init)

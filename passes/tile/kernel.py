@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from xdsl.builder import Builder
 from xdsl.dialects import gpu, memref, scf
@@ -19,6 +20,9 @@ from .epilogue import Epilogue
 from .operands import OperandTiles
 from .tiling import Tiling
 
+if TYPE_CHECKING:
+    from .metadata import MetadataTiles
+
 
 class KernelBuilder:
     """Builds the body of the kernel of one product."""
@@ -28,21 +32,29 @@ class KernelBuilder:
         self.index = IndexBuilder(Builder(InsertPoint.at_end(body)))
         product = tiling.product
         self.operands = (OperandTiles(tiling, product.a, "a", "mk"), OperandTiles(tiling, product.b, "b", "kn"))
+        self.metadata = _metadata(tiling)
         self.epilogue = Epilogue(tiling)
 
     def build(self) -> None:
         index, product, schedule = self.index, self.tiling.product, self.tiling.schedule
         m, n = raster.cta_origin(index, product, schedule)
         warp_m, warp_n = raster.warp_origin(index, schedule)
-        tiles = [index.insert(memref.AllocOp([], [], operand.shared_type())).memref for operand in self.operands]
+        tiles = [index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in self._copied()]
         accumulator = self.epilogue.initial(index, index.add(m, warp_m), index.add(n, warp_n))
         loop_body = Block(arg_types=[index.value(0).type, accumulator.type])
         loop = scf.ForOp(index.value(0), index.value(product.k), index.value(schedule.cta[2]), [accumulator], loop_body)
         inside = index.at(Builder(InsertPoint.at_end(loop_body)))
-        self.step(inside, loop_body, tiles, {"m": m, "n": n}, {"m": warp_m, "n": warp_n})
+        origins: list[dict[str, Index]] = [{"m": m, "n": n}, {"m": warp_m, "n": warp_n}]
+        if self.metadata is not None:
+            origins = [self.metadata.counted(index, origin) for origin in origins]
+        self.step(inside, loop_body, tiles, *origins)
         index.insert(loop)
         self.epilogue.finish(index, loop.results[0], index.add(m, warp_m), index.add(n, warp_n))
         index.insert(gpu.ReturnOp([]))
+
+    def _copied(self) -> list[OperandTiles | MetadataTiles]:
+        """What is copied to shared memory."""
+        return [*self.operands, *([] if self.metadata is None else [self.metadata])]
 
     def step(
         self,
@@ -54,12 +66,25 @@ class KernelBuilder:
     ) -> None:
         """One K tile: copy, barrier, multiply, barrier."""
         k, accumulator = body.args
-        for operand, tile in zip(self.operands, tiles, strict=True):
+        for operand, tile in zip(self._copied(), tiles, strict=True):
             operand.copy(index, cta | {"k": k}, tile)
         index.insert(gpu.BarrierOp())
         shape = self.tiling.schedule.mma
         for inner in range(0, self.tiling.schedule.cta[2], shape.k):
-            a, b = (o.load(index, tile, warp | {"k": inner}) for o, tile in zip(self.operands, tiles, strict=True))
-            accumulator = index.insert(MmaOp(shape, a, b, accumulator)).d
+            at = warp | {"k": inner}
+            a, b = (o.load(index, tile, at) for o, tile in zip(self.operands, tiles, strict=False))
+            if self.metadata is None:
+                accumulator = index.insert(MmaOp(shape, a, b, accumulator)).d
+            else:
+                accumulator = self.metadata.multiply(index, a, b, accumulator, tiles[-1], at)
         index.insert(gpu.BarrierOp())
         index.insert(scf.YieldOp(accumulator))
+
+
+def _metadata(tiling: Tiling) -> MetadataTiles | None:
+    """The metadata's way, for a sparse A; plain products do not wait for its import."""
+    if tiling.product.metadata is None:
+        return None
+    from .metadata import MetadataTiles
+
+    return MetadataTiles(tiling, tiling.product.metadata)

@@ -29,10 +29,23 @@ class OperandTiles:
         """The product's axes along the rows and columns of memory."""
         return self.axes[::-1] if self.operand.transposed else self.axes
 
+    @property
+    def _sparsity(self) -> int:
+        return self.tiling.product.sparsity if self.role == "a" else 1
+
+    def _stored(self, sizes: tuple[int, int, int]) -> dict[str, int]:
+        """Sizes along m, n and k by axis, of k what is stored."""
+        m, n, k = sizes
+        return {"m": m, "n": n, "k": k // self._sparsity}
+
+    def _places(self, index: IndexBuilder, at: dict[str, Index]) -> dict[str, Index]:
+        """Where among the stored elements the element at `at` lies."""
+        return at if self._sparsity == 1 else at | {"k": index.div(at["k"], self._sparsity)}
+
     def shared_type(self) -> MemRefType:
         """The tile in shared memory, stored as it lies in global memory, swizzled as wide as its lines allow."""
         schedule = self.tiling.schedule
-        sizes = dict(zip("mnk", schedule.cta, strict=True))
+        sizes = self._stored(schedule.cta)
         rows, columns = (sizes[axis] for axis in self.in_memory)
         line = columns * self.operand.element.bits // 8
         width = max(16, min(schedule.swizzle, line & -line))
@@ -42,9 +55,10 @@ class OperandTiles:
 
     def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies the tile whose first element lies at `at`, by axis, to shared memory."""
-        steps = dict(zip("mnk", self.tiling.schedule.cta, strict=True))
+        steps = self._stored(self.tiling.schedule.cta)
         sizes = zip(self.operand.shape, self.in_memory, strict=True)
         inside = bounds_attribute(*(size % steps[axis] == 0 for size, axis in sizes))
+        at = self._places(index, at)
         where = index.values([at[axis] for axis in self.in_memory])
         index.insert(CopyOp(self.tiling.argument(self.operand), where, tile, in_bounds=inside))
 
@@ -53,7 +67,7 @@ class OperandTiles:
 
         B runs down the columns of memory unless it is transposed, so it takes `.trans`.
         """
-        transposed = self.operand.transposed
+        transposed, at = self.operand.transposed, self._places(index, at)
         where = index.values([at[axis] for axis in self.in_memory])
         trans = transposed != (self.role == "b")
         kind = self.tiling.fragment(self.role)

@@ -20,6 +20,7 @@ from ..diagnostics import fail
 from ..index_builder import IndexBuilder
 from ..product import Operand, Product, fresh_name, read
 from ..raise_matmul import raise_products
+from ..schedule import shared_bytes
 from . import raster
 from .kernel import KernelBuilder
 from .tiling import Tiling
@@ -109,7 +110,7 @@ def _tile(matmul: MatmulOp, module: ModuleOp) -> None:
     arguments = {memory.value: argument for memory, argument in zip(product.memories, body.args, strict=True)}
     KernelBuilder(Tiling(product, schedule, arguments), body).build()
     down, across = raster.grid(product, schedule)
-    shared = schedule.shared_bytes(product.a.element.bits)
+    shared = shared_bytes(product, schedule)
     kernel = outliner.launch("", product.memories, body, down * across, schedule.threads, shared)
     kernel.attributes[ScheduleAttr.name] = attribute
     outliner.finish()

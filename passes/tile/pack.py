@@ -7,6 +7,7 @@ gains by copying the operand once, in a kernel of its own, to scratch memory whe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from xdsl.builder import Builder
@@ -30,9 +31,12 @@ CHUNKS = 4
 def pack(product: Product, schedule: Schedule, outliner: Outliner) -> Product:
     """The product of the operands as they lie after the packing kernel, whose launch is built."""
     wanted = {role: schedule.pack in (role, "ab") for role in "ab"}
+    m, n, k = schedule.cta
+    steps = {"m": m, "n": n, "k": k}
+    stored = steps | {"k": k // product.sparsity}
     packed = {
-        role: _packed(operand, axes, schedule, outliner)
-        for role, operand, axes in (("a", product.a, "mk"), ("b", product.b, "kn"))
+        role: _packed(operand, axes, tile, outliner)
+        for role, operand, axes, tile in (("a", product.a, "mk", stored), ("b", product.b, "kn", steps))
         if wanted[role]
     }
     if not packed:
@@ -42,9 +46,8 @@ def pack(product: Product, schedule: Schedule, outliner: Outliner) -> Product:
     return replace(product, **packed)
 
 
-def _packed(operand: Operand, axes: str, schedule: Schedule, outliner: Outliner) -> Operand:
-    """The operand in scratch memory, as many whole tiles as cover it."""
-    steps = dict(zip("mnk", schedule.cta, strict=True))
+def _packed(operand: Operand, axes: str, steps: Mapping[str, int], outliner: Outliner) -> Operand:
+    """The operand in scratch memory, as many whole tiles of sizes `steps` as cover it."""
     shape = [
         -(-size // steps[axis]) * steps[axis]
         for size, axis in zip(operand.shape, axes[::-1] if operand.transposed else axes, strict=True)

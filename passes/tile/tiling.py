@@ -8,11 +8,12 @@ from functools import cached_property
 
 from xdsl.ir import SSAValue
 
-from ...dialect.isa import mma
+from ...dialect.isa.product import Product as Row
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import FragmentType, float_type
 from ..diagnostics import fail
 from ..product import Operand, Product
+from ..schedule import rows_of
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,13 @@ class Tiling:
     memory: Mapping[SSAValue, SSAValue]
 
     @cached_property
-    def row(self) -> mma.Mma:
+    def row(self) -> Row:
         """The instruction. Raises a located diagnostic if there is none of the schedule's shape and types."""
-        a, b, accumulate = self.product.a.element.name, self.product.b.element.name, self.schedule.accumulate
-        row = mma.find(self.schedule.mma, a, b, accumulate, accumulate)
+        accumulate = self.schedule.accumulate
+        rows = (r for r in rows_of(self.product) if r.shape == self.schedule.mma and r.d.name == accumulate)
+        row = next(rows, None)
         if row is None:
-            fail(self.product.op, f"the ISA has no mma {self.schedule.mma} for {a}")
+            fail(self.product.op, f"the ISA has no mma {self.schedule.mma} for {self.product.a.element.name}")
         return row
 
     def argument(self, operand: Operand) -> SSAValue:
@@ -39,6 +41,6 @@ class Tiling:
     def fragment(self, role: str) -> FragmentType:
         """The type of a warp's fragment "a", "b" or "acc" for one step of the instruction."""
         (m, n), k = self.schedule.warp, self.schedule.mma.k
-        rows, columns = {"a": (m, k), "b": (k, n), "acc": (m, n)}[role]
+        rows, columns = {"a": (m, k // self.product.sparsity), "b": (k, n), "acc": (m, n)}[role]
         key = "c" if role == "acc" else role
         return FragmentType.of(role, rows, columns, float_type(self.row.element(key)), self.row.layout(key))

@@ -15,10 +15,11 @@ from ...dialect.warp.mma_sp import MmaSparseOp
 from ...dialect.warp.moves import MovmatrixOp, StmatrixOp
 from ...dialect.warp.opaque import OpaqueType, opaque_of
 from ...dialect.warp.wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
-from ...dialect.warp.words import LoadWordsOp, StoreWordsOp, words_of
+from ...dialect.warp.words import LoadMetadataOp, LoadWordsOp, StoreWordsOp, words_of
 from ..diagnostics import fail
+from ..product import METADATA_ROWS
 from . import pack
-from .addressing import CHUNK
+from .addressing import CHUNK, Position
 from .emitter import Register, common_divisor, divisor_of
 from .fragments import Extra, vector
 from .matrix_ops import Handler, handler, move_shared, product, result_registers
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from .kernel import KernelLowering
 
 WORD_BYTES = 4
+
+FIRST_TWO = "0x44444444"
+"""A word of metadata that names elements 0 and 1 of each chunk (PTX ISA 9.7.14.6.1)."""
 
 
 def _mma_sp(lowering: KernelLowering, op: MmaSparseOp) -> None:
@@ -80,6 +84,22 @@ def _load_words(lowering: KernelLowering, op: LoadWordsOp) -> None:
     for start in range(0, len(into), together):
         text = f"{form}, {at('?', offset + start * size)}"
         lowering.emitter.emit(_access("ld.global", together, size), text, *into[start : start + together], base)
+    lowering.values[op.fragment] = into
+
+
+def _load_metadata(lowering: KernelLowering, op: LoadMetadataOp) -> None:
+    into, tile = lowering.result(op.fragment), lowering.tile(op, op.memory)
+    found = lowering.indices(op.indices)
+    stage, row, column = found if len(found) == 3 else (0, *found)
+    lowering.emitter.comment(f"load metadata of {METADATA_ROWS * len(into)} rows")
+    for i, register in enumerate(into):
+        where = Position.of(0, row, i), Position.of(lowering.lane, column, 0)
+        base, offset = lowering.addressing.shared(tile, stage, *where)
+        lowering.emitter.emit("ld.shared.b32", f"?, {at('?', offset)}", register, base)
+        if op.padded is not None:
+            absent = lowering.emitter.register("pred")
+            lowering.emitter.emit("setp.eq.b32", "?, ?, 0", absent, register)
+            lowering.emitter.emit("selp.b32", f"?, {FIRST_TWO}, ?, ?", register, register, absent)
     lowering.values[op.fragment] = into
 
 
@@ -145,6 +165,7 @@ HANDLERS: Mapping[type[Operation], Handler] = dict(
         handler(MovmatrixOp, _movmatrix),
         handler(LoadWordsOp, _load_words),
         handler(StoreWordsOp, _store_words),
+        handler(LoadMetadataOp, _load_metadata),
         handler(WmmaLoadOp, _wmma_load),
         handler(WmmaStoreOp, _wmma_store),
         handler(WmmaMmaOp, _wmma_mma),

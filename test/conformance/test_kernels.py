@@ -89,6 +89,21 @@ def test_default_schedules_assemble_without_spills(case: Case) -> None:
     assert 0 < resources["f"].registers <= 255
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_120a"])
+@pytest.mark.parametrize("size", [4096, 1000])
+def test_sparse_products_assemble_without_spills(target: str, size: int) -> None:
+    a, e = f"memref<{size}x{size // 2}xbf16>", f"memref<{-(-size // 16)}x{-(-size // 64) * 32}xi32>"
+    b, c = f"memref<{size}x{size}xbf16>", f"memref<{size}x{size}xf32>"
+    mlir = (
+        f"func.func @f(%A: {a}, %E: {e}, %B: {b}, %C: {c}) {{\n"
+        f"linalg.matmul {{warp.metadata = 1}} ins(%A, %B : {a}, {b}) outs(%C : {c})\nreturn\n}}"
+    )
+    text = ptx_of(mlir, standard_pipeline(target))
+    assert "mma.sp::ordered_metadata" in text
+    resources = ptxas.assemble(text, target)["f"]
+    assert resources.spills == resources.stack == 0
+
+
 def hand_written(path: Path) -> str:
     """A FileCheck input without its comments."""
     return "\n".join(line for line in path.read_text().splitlines() if not line.lstrip().startswith("//"))

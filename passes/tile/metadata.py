@@ -1,0 +1,75 @@
+"""The metadata of a sparse A on its way from memory to registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
+from xdsl.ir import SSAValue
+
+from ...dialect.isa.mma_sp import MmaSparse
+from ...dialect.layout import LANES
+from ...dialect.warp.attributes import SHARED_SPACE, SwizzleAttr
+from ...dialect.warp.copy import CopyOp
+from ...dialect.warp.memory import bounds_attribute
+from ...dialect.warp.mma_sp import MmaSparseOp, metadata_type
+from ...dialect.warp.words import LoadMetadataOp
+from ..index_builder import Index, IndexBuilder
+from ..product import METADATA_ROWS, Operand, metadata_span
+from .tiling import Tiling
+
+ROW_TILES = "m16"
+"""The axis along M in units of the 16 rows that a row of metadata words describes."""
+
+
+@dataclass(frozen=True)
+class MetadataTiles:
+    """The tiles of the metadata of a sparse A: a row of words for 16 rows of A."""
+
+    tiling: Tiling
+    operand: Operand
+
+    @property
+    def _span(self) -> int:
+        return metadata_span(self.tiling.product.a.element)
+
+    def counted(self, index: IndexBuilder, at: dict[str, Index]) -> dict[str, Index]:
+        """A place with its row of metadata, which is the same in every turn of the K loop."""
+        return at | {ROW_TILES: index.div(at["m"], METADATA_ROWS)}
+
+    def shared_type(self) -> MemRefType:
+        m, _, k = self.tiling.schedule.cta
+        shape = [m // METADATA_ROWS, k // self._span * LANES]
+        line = SwizzleAttr(LANES * self.operand.element.bits // 8)
+        return MemRefType(self.operand.element_type, shape, line, IntegerAttr(SHARED_SPACE, i64))
+
+    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
+        """Copies the words of the tile of A whose first element lies at `at` to shared memory."""
+        (rows, columns), (held, words) = self.operand.shape, self.shared_type().get_shape()
+        where = index.values(self._words(index, at))
+        inside = bounds_attribute(rows % held == 0, columns % words == 0)
+        index.insert(CopyOp(self.tiling.argument(self.operand), where, tile, in_bounds=inside))
+
+    def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index]) -> tuple[SSAValue, int]:
+        """The metadata of a warp's fragment of A at `at` in the tile, and the selector that picks its part."""
+        row, step, (m, _) = self.tiling.row, at["k"], self.tiling.schedule.warp
+        if not isinstance(row, MmaSparse) or not isinstance(step, int):
+            raise ValueError("metadata is loaded for a sparse instruction, at a known step along k")
+        span = self._span
+        where = index.values(self._words(index, at | {"k": step // span * span}))
+        product, schedule = self.tiling.product, self.tiling.schedule
+        padded = bool(product.m % schedule.cta[0] or product.k % schedule.cta[2])
+        kind = metadata_type(row, m // METADATA_ROWS)
+        loaded = index.insert(LoadMetadataOp(tile, where, kind, padded=padded)).fragment
+        return loaded, step % span // row.shape.k
+
+    def _words(self, index: IndexBuilder, at: dict[str, Index]) -> tuple[Index, Index]:
+        return at[ROW_TILES], index.mul(index.div(at["k"], self._span), LANES)
+
+    def multiply(
+        self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, tile: SSAValue, at: dict[str, Index]
+    ) -> SSAValue:
+        """One step of the instruction, with the metadata of A at `at` in the tile."""
+        metadata, selector = self.load(index, tile, at)
+        shape = self.tiling.schedule.mma
+        return index.insert(MmaSparseOp(shape, a, b, accumulator, metadata, selector, "ordered")).d

@@ -1,0 +1,92 @@
+"""The sparse operand of a product: pruning and compressing it on the host.
+
+    a = prune(a)                          # of each four neighbours in a row, the two largest stay
+    values, metadata = compress(a)        # what a kernel with a sparse A takes
+    kernel(values, metadata, b, c)
+
+Source: PTX ISA 9.7.14.6.1 (patterns and metadata); the places of the words are those of `mma.sp`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..dialect.isa.types import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
+from ..dialect.sparsity import matrix
+from ..dialect.sparsity.metadata import metadata_codes, metadata_words
+from ..dialect.sparsity.operands import ROWS, ROWS_PER_WARP, SparseOperand
+from ..dialect.sparsity.patterns import PatternError, pattern_of
+from .arrays import Array, DType, element_of
+from .errors import ArgumentError
+
+
+def operand_of(element: str) -> SparseOperand:
+    """The sparse A of the deepest `mma.sp` for elements of an ISA type."""
+    rows = [row for row in ROWS if row.m == ROWS_PER_WARP and row.element == element and not row.kind]
+    return max(rows, key=lambda row: row.k)
+
+
+def prune(dense: Array) -> Array:
+    """A copy of a dense matrix (rows, columns) with all but the largest elements of each chunk zero.
+
+    f16, bf16 and 8-bit types keep 2 of 4, f32 (multiplied as tf32) 1 of 2, i4 two neighbouring pairs of four.
+
+    Raises:
+        ArgumentError: for an array that is no matrix of a type that `mma.sp` takes.
+    """
+    try:
+        return matrix.prune(dense, pattern_of(_element(dense.dtype).name))
+    except PatternError as error:
+        raise ArgumentError(f"cannot prune: {error}") from error
+
+
+def compress(dense: Array) -> tuple[Array, Array]:
+    """The stored elements, (rows, columns / 2), and the metadata, (rows / 16, words) of int32, of a sparse matrix.
+
+    Rows of metadata have 32 words, one for each lane, for 64 columns of f16, bf16 and 8-bit types, 32 of f32 and
+    128 of i4; both sizes are rounded up.
+
+    Raises:
+        ArgumentError: for an array that is no matrix of such a type, has columns that are no whole chunks, or breaks
+            the pattern, naming the first place.
+    """
+    element = _element(dense.dtype)
+    pattern = pattern_of(element.name)
+    if dense.ndim == 2 and dense.shape[1] % pattern.chunk:
+        raise ArgumentError(f"cannot compress: {dense.shape[1]} columns are no whole chunks of {pattern.chunk}")
+    try:
+        values, codes = matrix.compress(dense, pattern)
+    except PatternError as error:
+        raise ArgumentError(f"cannot compress: {error}") from error
+    words = metadata_words(codes, operand_of(element.name))
+    return values, words.reshape(len(words), -1).view(np.int32)
+
+
+def expand(values: Array, metadata: Array) -> Array:
+    """The dense matrix that `compress` made values and metadata of.
+
+    Raises:
+        ArgumentError: for arrays that do not belong together, or codes that mean nothing.
+    """
+    element = _element(values.dtype)
+    pattern, operand = pattern_of(element.name), operand_of(element.name)
+    try:
+        words = np.ascontiguousarray(metadata).view(np.uint32).reshape(len(metadata), -1, operand.threads)
+        codes = metadata_codes(words, operand, len(values), values.shape[1] // pattern.stored)
+        return matrix.expand(values, codes, pattern)
+    except ValueError as error:
+        raise ArgumentError(f"cannot expand: {error}") from error
+
+
+def _element(dtype: DType) -> ElementType:
+    """The ISA's type that elements are multiplied as.
+
+    Raises:
+        ArgumentError: for a type that `mma.sp` does not take.
+    """
+    name = element_of(dtype)
+    found = {row.element for row in ROWS if not row.kind}
+    row = ELEMENT_TYPES["tf32"] if name == "f32" else BY_MLIR_NAME.get(name)
+    if row is None or row.name not in found:
+        raise ArgumentError(f"mma.sp takes no sparse matrix of {name}")
+    return row

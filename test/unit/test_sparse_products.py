@@ -1,0 +1,111 @@
+"""Products with a sparse A, from pruning on the host to the result, on the interpreter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from warploom.runtime import ArgumentError, CompileError, compile, compress, prune
+from warploom.runtime.interp.errors import InterpreterError
+from warploom.runtime.sparse import expand
+
+Array = np.ndarray[Any, np.dtype[Any]]
+DTYPES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+SIZES = [(1, 1, 4), (17, 9, 60), (33, 130, 64), (100, 77, 52), (129, 65, 300)]
+
+
+def text(m: int, n: int, k: int, element: str, words: tuple[int, ...], result: str = "f32", clear: bool = True) -> str:
+    a, b, c = f"memref<{m}x{k // 2}x{element}>", f"memref<{k}x{n}x{element}>", f"memref<{m}x{n}x{result}>"
+    fill = f"%z = arith.constant 0.0 : {result} linalg.fill ins(%z : {result}) outs(%C : {c})" if clear else ""
+    e = f"memref<{words[0]}x{words[1]}xi32>"
+    return f"""func.func @f(%A: {a}, %E: {e}, %B: {b}, %C: {c}) {{
+      {fill}
+      linalg.matmul {{warp.metadata = 1}} ins(%A, %B : {a}, {b}) outs(%C : {c})
+      return
+    }}"""
+
+
+def operands(m: int, n: int, k: int, element: str, seed: int = 0) -> tuple[Array, Array]:
+    random = np.random.default_rng((m, n, k, seed))
+    dtype = DTYPES[element]
+    return prune(random.standard_normal((m, k)).astype(dtype)), random.standard_normal((k, n)).astype(dtype)
+
+
+def check(c: Array, a: Array, b: Array, start: Array | float = 0.0) -> None:
+    """Within the bound of f32 accumulation in any order, against float64."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    bound = (a.shape[1] + 2) * 2.0**-23 * (np.abs(a) @ np.abs(b) + np.abs(start))
+    assert np.all(np.abs(c - (start + a @ b)) <= bound)
+
+
+@pytest.mark.parametrize("element", DTYPES)
+@pytest.mark.parametrize(("m", "n", "k"), SIZES)
+def test_any_size(m: int, n: int, k: int, element: str) -> None:
+    a, b = operands(m, n, k, element)
+    values, metadata = compress(a)
+    assert values.shape == (m, k // 2)
+    c = np.full((m, n), np.nan, np.float32)
+    compile(text(m, n, k, element, metadata.shape))(values, metadata, b, c, device="interp")
+    check(c, a, b)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        {"cta": (32, 16, 64), "warp": (16, 8), "stages": 1},
+        {"cta": (64, 64, 128), "warp": (32, 32), "stages": 3},
+        {"cta": (32, 32, 64), "warp": (16, 16), "mma": "m16n8k16", "stages": 2},
+    ],
+)
+def test_any_schedule_and_what_c_holds(schedule: dict[str, Any]) -> None:
+    m, n, k = 70, 45, 200
+    a, b = operands(m, n, k, "bf16")
+    values, metadata = compress(a)
+    start = np.random.default_rng(3).standard_normal((m, n)).astype(np.float32)
+    c = start.copy()
+    compile(text(m, n, k, "bf16", metadata.shape, clear=False), **schedule)(values, metadata, b, c, device="interp")
+    check(c, a, b, start.astype(np.float64))
+
+
+def test_compress_and_expand() -> None:
+    for dtype, chunk in ((np.float16, 4), (ml_dtypes.bfloat16, 4), (np.int8, 4), (np.float32, 2)):
+        random = np.random.default_rng(9)
+        a = prune((random.standard_normal((37, 25 * chunk)) * 50).astype(dtype))
+        assert np.count_nonzero(a.astype(np.float64)) <= a.size // 2
+        values, metadata = compress(a)
+        np.testing.assert_array_equal(expand(values, metadata), a)
+
+
+def test_bad_arrays() -> None:
+    a = np.ones((4, 8), np.float16)
+    with pytest.raises(ArgumentError, match="cannot compress: row 0"):
+        compress(a)
+    with pytest.raises(ArgumentError, match="6 columns are no whole chunks of 4"):
+        compress(a[:, :6])
+    with pytest.raises(ArgumentError, match="no sparse matrix of f64"):
+        prune(a.astype(np.float64))
+    values, metadata = compress(prune(a))
+    with pytest.raises(ArgumentError, match="cannot expand"):
+        expand(values, metadata[:0])
+
+
+def test_metadata_of_the_wrong_size_is_refused_by_the_compiler() -> None:
+    with pytest.raises(CompileError, match=r"expected metadata of 4x64 words for a sparse A of 64x128 f16, got .*4x32"):
+        compile(text(64, 32, 128, "f16", (4, 32)))
+
+
+def test_a_tile_less_deep_than_the_metadata_is_refused() -> None:
+    with pytest.raises(CompileError, match="metadata comes for 64 columns of A at a time"):
+        compile(text(64, 32, 128, "f16", (4, 64)), cta=(32, 32, 32), warp=(16, 16))
+
+
+def test_words_that_are_no_ordered_metadata_are_found_at_run_time() -> None:
+    a, b = operands(16, 8, 64, "f16")
+    values, metadata = compress(a)
+    c = np.full((16, 8), np.nan, np.float32)
+    kernel = compile(text(16, 8, 64, "f16", metadata.shape))
+    with pytest.raises(InterpreterError, match="metadata"):
+        kernel(values, np.full_like(metadata, -1), b, c, device="interp")
