@@ -119,10 +119,10 @@ class CopyQueue:
         return not copy.index.size
 
     def _land(self, copy: Pending, index: Array, rows: Array, threads: Array | None) -> None:
-        copy.view[index] = rows
         if self.observer is not None:
             width = rows.itemsize * rows.shape[1]
             self.observer.land(copy.buffer, index * width, width, threads)
+        copy.view[index] = rows
 
 
 @opcode("cp")

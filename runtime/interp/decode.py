@@ -34,10 +34,11 @@ WARP_SIZE = "WARP_SZ"
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A register: row `index` of the bank of registers of `bits` bits."""
+    """A register: row `index` of the bank of registers of `bits` bits. `name` is how the text calls it."""
 
     bits: int
     index: int
+    name: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +79,10 @@ class Layout:
     parameters: tuple[tuple[Variable, int], ...] = ()
     parameter_bytes: int = 0
 
-    def slot(self, bits: int) -> Slot:
+    def slot(self, bits: int, name: str = "") -> Slot:
         index = self.slots.get(bits, 0)
         self.slots[bits] = index + 1
-        return Slot(bits, index)
+        return Slot(bits, index, name)
 
 
 @dataclass

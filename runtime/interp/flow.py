@@ -84,9 +84,13 @@ class Flow:
         """Threads at a barrier. They go on at once if that completes it for every CTA in flight."""
         if expected == 0 and not self.barriers and sel.count == int(np.count_nonzero(self.live)):
             if self.observer is not None:
-                self.observer.join(number, self.mask(sel))
+                everyone = self.mask(sel)
+                self.observer.come(number, expected, everyone)
+                self.observer.join(number, everyone, everyone)
             return None
         mask = self.mask(sel)
+        if self.observer is not None:
+            self.observer.come(number, expected, mask)
         self.barriers.append(Barrier(number, pc, pc + 1 if wait else LEFT, mask, expected))
         if not wait:
             self.go(pc + 1, mask.copy())
@@ -109,7 +113,8 @@ class Flow:
         if not open_.any():
             return
         if self.observer is not None:
-            self.observer.join(number, everyone & open_)
+            waiting = np.logical_or.reduce([b.mask & open_ for b in here if b.resume != LEFT] or [~open_ & False])
+            self.observer.join(number, everyone & open_, waiting)
         for barrier in here:
             released = barrier.mask & open_
             barrier.mask &= ~open_

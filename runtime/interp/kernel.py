@@ -169,7 +169,7 @@ class KernelDecoder:
         for name in declared.names():
             parts = [name] if declared.vector == 1 else [f"{name}.{part}" for part in "xyzw"[: declared.vector]]
             for part in parts:
-                names.registers[part] = self.layout.slot(bits)
+                names.registers[part] = self.layout.slot(bits, part)
 
     # Statements
 

@@ -77,6 +77,8 @@ def _ctas_in_flight(launch: Launch) -> int:
     one = _geometry(launch, 0, 1)
     per_thread = sum(max(bits // 8, 1) * n for bits, n in layout.slots.items()) + layout.local + 64
     per_cta = one.threads * per_thread + _shared_bytes(launch)
+    if launch.observer is not None:
+        per_cta += launch.observer.weight(_shared_bytes(launch), one.warps)
     warps = IN_FLIGHT_WARPS_MATRIX if launch.kernel.multiplies_matrices else IN_FLIGHT_WARPS
     clusters = min(IN_FLIGHT_BYTES // per_cta, warps // one.warps) // one.cluster_size
     return max(1, clusters) * one.cluster_size

@@ -61,8 +61,11 @@ class Observer:
     def access(self, access: Access) -> None:
         """Memory is about to be read or written."""
 
-    def join(self, number: int, arrived: Array) -> None:
-        """Barrier `number` completes in some CTAs; the mask holds all threads that arrived there, waiting or not."""
+    def come(self, number: int, expected: int, threads: Array) -> None:
+        """Threads (a mask) come to barrier `number` of their CTA, which is to have `expected` of them (0: all)."""
+
+    def join(self, number: int, arrived: Array, waiting: Array) -> None:
+        """Barrier `number` completes in some CTAs: masks of all threads that came there, and of those that waited."""
 
     def meet(self, pc: int, threads: Selection) -> None:
         """Lanes that were to wait for each other, as in `bar.warp.sync` and `shfl.sync`, have come together."""
@@ -79,6 +82,10 @@ class Observer:
 
     def end(self) -> None:
         """The launch is over."""
+
+    def weight(self, shared: int, warps: int) -> int:
+        """Bytes that are kept for each CTA of so many bytes of shared memory and so many warps."""
+        return 0
 
 
 class Observers(Observer):
@@ -101,9 +108,13 @@ class Observers(Observer):
         for member in self.members:
             member.access(access)
 
-    def join(self, number: int, arrived: Array) -> None:
+    def come(self, number: int, expected: int, threads: Array) -> None:
         for member in self.members:
-            member.join(number, arrived)
+            member.come(number, expected, threads)
+
+    def join(self, number: int, arrived: Array, waiting: Array) -> None:
+        for member in self.members:
+            member.join(number, arrived, waiting)
 
     def meet(self, pc: int, threads: Selection) -> None:
         for member in self.members:
@@ -124,6 +135,9 @@ class Observers(Observer):
     def end(self) -> None:
         for member in self.members:
             member.end()
+
+    def weight(self, shared: int, warps: int) -> int:
+        return sum(member.weight(shared, warps) for member in self.members)
 
 
 def _all(looks: Sequence[Look | None]) -> Look | None:

@@ -45,8 +45,11 @@ class Recorder(Observer):
             own = access.start - self.state.memory.shared.base[access.threads]
             self.events.append((access.kind, access.width, own.tolist(), access.threads.tolist()))
 
-    def join(self, number: int, arrived: Array) -> None:
-        self.events.append(("join", number, int(arrived.sum())))
+    def come(self, number: int, expected: int, threads: Array) -> None:
+        self.events.append(("come", number, expected, int(threads.sum())))
+
+    def join(self, number: int, arrived: Array, waiting: Array) -> None:
+        self.events.append(("join", number, int(arrived.sum()), int(waiting.sum())))
 
     def meet(self, pc: int, threads: Selection) -> None:
         self.events.append(("meet", self._opcode(pc), threads.count))
@@ -74,7 +77,8 @@ def test_an_observer_is_told_of_accesses_copies_barriers_and_guards() -> None:
         ("watch", "ld", 64),
         ("copy", 16, copied, list(range(64))),
         ("land", "shared memory", 16, 64, None),
-        ("join", 2, 64),
+        ("come", 2, 0, 64),
+        ("join", 2, 64, 64),
         ("issue", "ld", 64),
         ("watch", "ld", 8),
         ("load", 8, [16 * lane + 8 for lane in range(8)], [2 * lane for lane in range(8)]),
@@ -87,11 +91,21 @@ def test_several_observers_are_told_the_same() -> None:
     one, two = Recorder(), Recorder()
     observed(lambda: Observers([one, Observer(), two]))
     assert one.events == two.events
-    assert len(one.events) == 11
+    assert len(one.events) == 12
 
 
 def test_half_a_cta_completes_a_barrier_with_a_count() -> None:
     seen = Recorder()
     body = "mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 6; add.u32 %r2, %r2, 1; bar.sync %r2, 64;"
     program(body).launch("k", (2, 1, 1), (128, 1, 1), [], observer=seen)
-    assert [e for e in seen.events if e[0] == "join"] == [("join", 1, 128), ("join", 2, 128)]
+    events = [e for e in seen.events if e[0] in ("come", "join")]
+    assert events == [("come", 1, 64, 128), ("join", 1, 128, 128), ("come", 2, 64, 128), ("join", 2, 128, 128)]
+
+
+def test_a_thread_that_arrives_is_told_apart_from_one_that_waits() -> None:
+    seen = Recorder()
+    body = """mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 32; @%p1 bra WAIT; bar.arrive 3, 64; bra END;
+        WAIT: bar.sync 3, 64; END:"""
+    program(body).launch("k", (1, 1, 1), (64, 1, 1), [], observer=seen)
+    events = [e for e in seen.events if e[0] in ("come", "join")]
+    assert events == [("come", 3, 64, 32), ("come", 3, 64, 32), ("join", 3, 64, 32)]
