@@ -27,7 +27,7 @@ from .arrays import Argument, Parameter, borrow, check, check_overlap
 from .errors import ArgumentError, CompileError, HostError
 from .host import Plan, Signature
 from .launch import Launch, Scalar, Value
-from .module import Place, Progress, PtxModule
+from .module import Checks, Place, Progress, PtxModule
 
 if TYPE_CHECKING:
     from .cuda_launch import Prepared
@@ -69,7 +69,12 @@ class Kernel:
         return PtxModule(self.ptx, f"<PTX of {self.name}>")
 
     def __call__(
-        self, *args: object, device: str = "auto", progress: Progress | None = None, arch: str | None = None
+        self,
+        *args: object,
+        device: str = "auto",
+        progress: Progress | None = None,
+        arch: str | None = None,
+        checks: Checks = (),
     ) -> Place:
         """Run on arrays; the written ones are written in place.
 
@@ -77,6 +82,7 @@ class Kernel:
         `__dlpack__`. `device` is "interp", "cuda", or "auto": a GPU if there is one that runs the target. With every
         array in GPU memory the launches are enqueued on the stream of the arrays' producer and not waited for.
         `arch` is the target whose matrix arithmetic the interpreter uses instead of the kernel's own.
+        `checks` are what the interpreter looks for beside faults: names such as "races", or "all".
 
         Returns:
             Where it ran.
@@ -95,6 +101,7 @@ class Kernel:
             written=self.function.written,
             progress=progress,
             arch=arch,
+            checks=checks,
         )
 
     def prepare(self, *args: object) -> Prepared:

@@ -24,6 +24,9 @@ DEVICES = ("auto", "interp", "cuda")
 Progress: TypeAlias = Callable[[int, int], None]
 """Called now and then during an interpreted launch with the units of work done and the units there are."""
 
+Checks: TypeAlias = str | Sequence[str]
+"""What the interpreter looks for: names of `interp.checks.CHECKS` or "all", several in a sequence or with commas."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -136,6 +139,7 @@ class PtxModule:
         progress: Progress | None = None,
         arch: str | None = None,
         cluster: int | Sequence[int] | None = None,
+        checks: Checks = (),
     ) -> Place:
         """Launch a kernel. Arrays are passed as pointers to their elements and written back; scalars by value.
 
@@ -143,18 +147,20 @@ class PtxModule:
         waited for; otherwise the kernel is done when this returns. `shared` is bytes of dynamic shared memory,
         `cluster` the shape of the clusters of blocks where the kernel leaves it open. `arch` is the target, such as
         "sm_80", whose matrix arithmetic the interpreter uses instead of the module's; it rules out a GPU.
+        `checks` are what the interpreter looks for beside faults: names such as "races", or "all".
 
         Returns:
             Where it ran.
 
         Raises:
             WarploomError: for arguments that do not fit, no GPU where one is asked for, or a failing kernel.
+            InterpreterError: with `findings`, when checks have any.
         """
         passed = values(self.kernel(name), args)
         shape = None if cluster is None else dim3(cluster, "cluster")
         everything = tuple(range(len(passed)))
         launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, everything, cluster=shape)
-        return self.run([launch], passed, device=device, progress=progress, arch=arch)
+        return self.run([launch], passed, device=device, progress=progress, arch=arch, checks=checks)
 
     def run(
         self,
@@ -166,15 +172,18 @@ class PtxModule:
         written: frozenset[int] | None = None,
         progress: Progress | None = None,
         arch: str | None = None,
+        checks: Checks = (),
     ) -> Place:
         """Run launches one after the other over the same borrowed arguments; `written` are the positions of arrays
         that are copied back from a GPU (all, if None). `scratch` holds the bytes of buffers that the launches pass
         after the arguments; they live as long as the call and start with any contents. See `launch`."""
-        if arch is not None and device == "cuda":
+        if device == "cuda" and arch is not None:
             raise ArgumentError(f"arch='{arch}' is arithmetic for device='interp'; a GPU has its own")
-        place = choose_place("interp" if arch is not None else device, self.target, values)
+        if device == "cuda" and checks:
+            raise ArgumentError("checks are made by the interpreter; pass device='interp'")
+        place = choose_place("interp" if arch is not None or checks else device, self.target, values)
         if place.gpu is None:
-            self._interpret(launches, values, scratch, progress, arch)
+            self._interpret(launches, values, scratch, progress, arch, checks)
         else:
             from .cuda_launch import run
 
@@ -207,6 +216,7 @@ class PtxModule:
         scratch: Sequence[int],
         progress: Progress | None,
         arch: str | None,
+        checks: Checks,
     ) -> None:
         # All ones are NaN in every floating-point type, so that a buffer read before it is written shows.
         buffers = [np.full(size, 0xFF, np.uint8) for size in scratch]
@@ -214,7 +224,7 @@ class PtxModule:
         for launch in launches:
             args = [everything[i] for i in launch.arguments]
             sizes = (launch.kernel, launch.grid, launch.block, args, launch.shared)
-            self.program_for(arch).launch(*sizes, progress, cluster=launch.cluster)
+            self.program_for(arch).launch(*sizes, progress, cluster=launch.cluster, checks=checks)
 
 
 def _host(value: Value) -> object:
@@ -233,4 +243,4 @@ def load_ptx(text: str, name: str = "<ptx>") -> PtxModule:
     return PtxModule(text, name)
 
 
-__all__ = ["DEVICES", "Place", "Progress", "PtxModule", "Scalar", "choose_place", "load_ptx"]
+__all__ = ["DEVICES", "Checks", "Place", "Progress", "PtxModule", "Scalar", "choose_place", "load_ptx"]

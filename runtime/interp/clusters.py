@@ -68,6 +68,8 @@ class ClusterBarrier:
         if again.any():
             message = "a thread arrives again at the cluster's barrier before it waits"
             raise FaultError(message, int(np.flatnonzero(again)[0]))
+        if self.flow.observer is not None:
+            self.flow.observer.come(BARRIER, 0, mask)
         self.arrived |= mask
         self.release()
 
@@ -81,6 +83,8 @@ class ClusterBarrier:
             message = "a thread waits at the cluster's barrier and has not arrived"
             raise FaultError(message, int(np.flatnonzero(early)[0]))
         done = mask & self.complete
+        if self.flow.observer is not None and done.any():
+            self.flow.observer.join(BARRIER, np.zeros_like(done), done)
         self.complete &= ~mask
         if np.array_equal(done, mask):
             return None
@@ -98,7 +102,8 @@ class ClusterBarrier:
         if not ready.any():
             return
         if self.flow.observer is not None:
-            self.flow.observer.join(BARRIER, ready)
+            waiting = np.logical_or.reduce([mask & ready for _, mask in self.parked] or [np.zeros_like(ready)])
+            self.flow.observer.join(BARRIER, ready, waiting)
         self.arrived &= ~ready
         parked, self.parked = self.parked, []
         for pc, mask in parked:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from ...dialect.ptx.syntax import Function, Instruction, Label, RegDecl, Register, Scope, Statement, Variable
 from . import arithmetic, atomics, clusters, control, convert, copies, logic, matrix, mbarrier, moves, warps, wmma
 from .decode import TABLE, Context, Layout, Names, Place, Slot, decode
-from .errors import DecodeError, InterpreterError
-from .state import Action, Dim3
+from .errors import DecodeError, Finding, InterpreterError
+from .state import Action, Dim3, Geometry
 from .words import width_of
 
 _FAMILIES = (arithmetic, atomics, clusters, control, convert, copies, logic, matrix, mbarrier, moves, warps, wmma)
@@ -56,6 +56,20 @@ class Kernel:
     @property
     def multiplies_matrices(self) -> bool:
         return any(d.source.opcode.startswith(("mma", "wmma")) for d in self.code)
+
+    def finding(
+        self,
+        check: str,
+        pc: int,
+        message: str,
+        geometry: Geometry | None = None,
+        thread: int | None = None,
+        address: int | None = None,
+    ) -> Finding:
+        """What is wrong with an instruction, at the place of a thread of a geometry if it is known."""
+        source = self.code[pc].source
+        where = (None, None, None) if geometry is None or thread is None else geometry.place(thread)
+        return Finding(check, message, self.file, source.line, source.column, self.name, *where, address)
 
 
 def size_of(variable: Variable) -> tuple[int, int]:

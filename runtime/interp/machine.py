@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn, TypeAlias
 
 import numpy as np
@@ -78,7 +78,7 @@ def _ctas_in_flight(launch: Launch) -> int:
     per_thread = sum(max(bits // 8, 1) * n for bits, n in layout.slots.items()) + layout.local + 64
     per_cta = one.threads * per_thread + _shared_bytes(launch)
     if launch.observer is not None:
-        per_cta += launch.observer.weight(_shared_bytes(launch), one.warps)
+        per_cta += launch.observer.weight(_shared_bytes(launch), one.warps * one.cluster_size)
     warps = IN_FLIGHT_WARPS_MATRIX if launch.kernel.multiplies_matrices else IN_FLIGHT_WARPS
     clusters = min(IN_FLIGHT_BYTES // per_cta, warps // one.warps) // one.cluster_size
     return max(1, clusters) * one.cluster_size
@@ -180,7 +180,7 @@ class _Machine:
                 if pc >= limit:
                     break
         except FaultError as fault:
-            self._fail(pc, fault.message, fault.thread)
+            self._fail(pc, fault)
         finally:
             self.stats.steps += done
             self.stats.threads += done * sel.count
@@ -193,13 +193,10 @@ class _Machine:
         source = self.kernel.code[pc].source
         return f"{self.kernel.file}:{source.line}:{source.column}"
 
-    def _fail(self, pc: int, message: str, thread: int | None) -> NoReturn:
-        opcode = self.kernel.code[pc].source.opcode
-        place = f"kernel {self.kernel.name}"
-        if thread is not None:
-            cta, warp, lane = self.geometry.place(thread)
-            place += f", CTA {cta}, warp {warp}, lane {lane}"
-        raise InterpreterError(f"{self._where(pc)}: error: {opcode}: {message} ({place})")
+    def _fail(self, pc: int, fault: FaultError) -> NoReturn:
+        message = f"{self.kernel.code[pc].source.opcode}: {fault.message}"
+        found = self.kernel.finding("fault", pc, message, self.geometry, fault.thread, fault.address)
+        raise InterpreterError(str(found), [found])
 
     def _out_of_steps(self, pc: int) -> NoReturn:
         raise InterpreterError(
@@ -219,10 +216,9 @@ class _Machine:
         exited = self._warps(~self.flow.live & mine)
         if exited:
             places.append(f"warps {exited} have threads that exited")
-        raise InterpreterError(
-            f"{self._where(waiting[0][0])}: error: deadlock: every thread left waits for others; {'; '.join(places)} "
-            f"(kernel {self.kernel.name}, CTA {cta})"
-        )
+        message = f"deadlock: every thread left waits for others; {'; '.join(places)}"
+        found = replace(self.kernel.finding("fault", waiting[0][0], message), cta=cta)
+        raise InterpreterError(str(found), [found])
 
     def _waiting(self, pc: int, mask: Array) -> str:
         source = self.kernel.code[pc].source

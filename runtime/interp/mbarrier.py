@@ -12,6 +12,7 @@ from . import phases
 from .access import locate, space_of
 from .decode import Context, opcode
 from .errors import FaultError
+from .observer import Kind
 from .state import Action, Array, Selection, Source, State, Step
 from .words import Modifiers
 
@@ -42,9 +43,9 @@ def mbarrier(ctx: Context, m: Modifiers) -> Action:
     return _FORMS[form](ctx, forms, space)
 
 
-def objects(ctx: Context, operand: Operand, space: str) -> Callable[[State], Find]:
+def objects(ctx: Context, operand: Operand, space: str, kind: Kind = "atomic") -> Callable[[State], Find]:
     """Where the objects of an address operand lie."""
-    place = locate(ctx, operand, space, "atomic")
+    place = locate(ctx, operand, space, kind)
 
     def bind(state: State) -> Find:
         find, shared = place(state), state.memory.shared.buffer
@@ -65,7 +66,7 @@ def objects(ctx: Context, operand: Operand, space: str) -> Callable[[State], Fin
 
 def _init(ctx: Context, forms: list[str], space: str) -> Action:
     where, n = ctx.take(2)
-    place, count = objects(ctx, where, space), ctx.source(n, "u32")
+    place, count = objects(ctx, where, space, "store"), ctx.source(n, "u32")
 
     def bind(state: State) -> Step:
         find, counts, barriers = place(state), count(state), state.mbarriers
@@ -75,7 +76,7 @@ def _init(ctx: Context, forms: list[str], space: str) -> Action:
 
 
 def _inval(ctx: Context, forms: list[str], space: str) -> Action:
-    place = objects(ctx, ctx.take(1)[0], space)
+    place = objects(ctx, ctx.take(1)[0], space, "store")
 
     def bind(state: State) -> Step:
         find, barriers = place(state), state.mbarriers

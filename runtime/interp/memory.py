@@ -91,6 +91,7 @@ class Window:
             raise FaultError(
                 f"misaligned {self.name} access: address {int(addresses[first]):#x} is not a multiple of {width}",
                 first if lanes is None else int(lanes[first]),
+                int(addresses[first]),
             )
         return (addresses + base) >> (width.bit_length() - 1)
 
@@ -106,6 +107,7 @@ class Window:
             f"{self.name} access out of bounds: {width} bytes at address {int(addresses[first]):#x}, "
             f"of {self.size} bytes",
             first if lanes is None else int(lanes[first]),
+            int(addresses[first]),
         )
 
     def parts(self, addresses: Array, width: int, lanes: Array | None) -> tuple[Part, ...]:
@@ -143,6 +145,7 @@ class GlobalMemory:
             raise FaultError(
                 f"misaligned global access: address {int(addresses[first]):#x} is not a multiple of {width}",
                 first if lanes is None else int(lanes[first]),
+                int(addresses[first]),
             )
         number = int(addresses[0]) >> SPAN_BITS
         buffer = self._allocations.get(number)
@@ -173,7 +176,8 @@ class GlobalMemory:
         bad = np.flatnonzero(offsets > (-1 if buffer is None else buffer.size - width))
         if buffer is None or bad.size:
             first = int(bad[0])
-            raise FaultError(self._outside(int(addresses[first]), width), int(threads[first]))
+            address = int(addresses[first])
+            raise FaultError(self._outside(address, width), int(threads[first]), address)
         return buffer, offsets
 
     def _outside(self, address: int, width: int) -> str:

@@ -65,7 +65,10 @@ class Observer:
         """Threads (a mask) come to barrier `number` of their CTA, which is to have `expected` of them (0: all)."""
 
     def join(self, number: int, arrived: Array, waiting: Array) -> None:
-        """Barrier `number` completes in some CTAs: masks of all threads that came there, and of those that waited."""
+        """Barrier `number` completes in some CTAs: masks of all threads that came there, and of those that waited.
+
+        At the cluster's barrier a thread can come to wait when it is complete already: then nobody arrives.
+        """
 
     def meet(self, pc: int, threads: Selection) -> None:
         """Lanes that were to wait for each other, as in `bar.warp.sync` and `shfl.sync`, have come together."""
@@ -84,7 +87,7 @@ class Observer:
         """The launch is over."""
 
     def weight(self, shared: int, warps: int) -> int:
-        """Bytes that are kept for each CTA of so many bytes of shared memory and so many warps."""
+        """Bytes that are kept for each CTA of so many bytes of shared memory; its cluster has so many warps."""
         return 0
 
 

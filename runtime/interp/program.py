@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -18,7 +19,7 @@ from .errors import DecodeError, InterpreterError
 from .kernel import Kernel, KernelDecoder, size_of
 from .machine import Launch, Progress, Stats, run
 from .memory import Buffer, GlobalMemory
-from .observer import Observer
+from .observer import Observer, Observers
 from .state import Dim3
 
 Array = NDArray[Any]
@@ -83,6 +84,7 @@ class Program:
         step_limit: int | None = None,
         observer: Observer | None = None,
         cluster: Dim3 | None = None,
+        checks: str | Sequence[str] = (),
     ) -> Stats:
         """Runs a kernel to its end.
 
@@ -90,9 +92,11 @@ class Program:
         dynamic shared memory. `progress` is called with the CTAs done and the CTAs there are. After `step_limit`
         steps (an instruction for a group of threads) a launch ends with an error. `observer` looks on. `cluster` is
         the shape of the clusters of CTAs; without it, what the kernel's `.reqnctapercluster` says.
+        `checks` are names as in `checks.CHECKS`; a kernel they find fault with runs to its end.
 
         Raises:
-            InterpreterError: for a launch that cannot be, or when a thread does something wrong.
+            InterpreterError: for a launch that cannot be, or when a thread does something wrong; `findings` has what.
+            ArgumentError: for a name of no check.
         """
         decoded = self.kernels.get(kernel)
         if decoded is None:
@@ -103,7 +107,8 @@ class Program:
         addresses = {name: memory.add(buffer) for name, buffer in self._variables.items()}
         parameters = _parameters(decoded, self._functions[kernel], args, memory)
         sizes = (decoded, grid, block, memory, parameters, addresses, shared)
-        return run(Launch(*sizes, step_limit, progress, observer, cluster))
+        launched = Launch(*sizes, step_limit, progress, observer, cluster)
+        return _checked(launched, checks) if checks else run(launched)
 
     def _cluster(self, kernel: Kernel, grid: Dim3, asked: Dim3 | None) -> Dim3 | None:
         """The clusters of a launch; None if it has none."""
@@ -141,6 +146,21 @@ class Program:
         if shared < 0 or (target is not None and total > target.shared):
             has = f"; a CTA on {self.target} has at most {target.shared}" if target else ""
             raise InterpreterError(f"{where}: {total} bytes of shared memory are asked for{has}")
+
+
+def _checked(launch: Launch, names: str | Sequence[str]) -> Stats:
+    from .checks import Checks
+
+    checks = Checks(names)
+    others = () if launch.observer is None else (launch.observer,)
+    try:
+        stats = run(replace(launch, observer=Observers((checks, *others))))
+    except InterpreterError as fault:
+        raise checks.findings.error(fault) or fault from fault
+    error = checks.findings.error()
+    if error is not None:
+        raise error
+    return stats
 
 
 def _parameters(kernel: Kernel, function: Function, args: Sequence[object], memory: GlobalMemory) -> Array:

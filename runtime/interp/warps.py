@@ -103,7 +103,7 @@ def shfl(ctx: Context, m: Modifiers) -> Action:
         warp = np.tile(np.arange(state.warps), LANES)
 
         def do(sel: Selection, active: Array) -> None:
-            source, inside = _shuffle_source(mode, own, lanes, bounds)
+            source, inside = shuffle_source(mode, own, lanes, bounds)
             found = values[source * state.warps + warp]
             sel.put(out, sel.pick(found))
             if flag is not None:
@@ -114,7 +114,7 @@ def shfl(ctx: Context, m: Modifiers) -> Action:
     return _collective(ctx, members, work)
 
 
-def _shuffle_source(mode: str, own: Array, b: Array, c: Array) -> tuple[Array, Array]:
+def shuffle_source(mode: str, own: Array, b: Array, c: Array) -> tuple[Array, Array]:
     """The lane each lane reads, and whether it lies in bounds; out of bounds, a lane reads itself."""
     offset, segment, bound = (b & 31).astype(np.int64), (c >> np.uint32(8) & 31).astype(np.int64), (c & 31)
     top = (own & segment) | (bound.astype(np.int64) & ~segment)

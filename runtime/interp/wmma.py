@@ -200,7 +200,8 @@ class _Bound:
         bad = np.flatnonzero(base % base.dtype.type(multiple))
         if bad.size:
             thread = int(bad[0]) if sel.lanes is None else int(sel.lanes[bad[0]])
-            raise FaultError(f"address {int(base[bad[0]]):#x} is not a multiple of {multiple} bytes", thread)
+            address = int(base[bad[0]])
+            raise FaultError(f"address {address:#x} is not a multiple of {multiple} bytes", thread, address)
         return base
 
     def _steps(self, sel: Selection) -> Array | np.int64:

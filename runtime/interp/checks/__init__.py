@@ -1,0 +1,56 @@
+"""Checks of a running kernel, by name.
+
+What costs nothing is always looked at and ends a launch: accesses out of bounds or misaligned, stores to read-only
+arrays, divergence around `.aligned` instructions, deadlocks, metadata that means nothing. The checks here are asked for
+by name; the kernel runs on to its end, and all findings are reported together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...errors import ArgumentError
+from ..observer import Observer, Observers
+from .findings import CheckError, Findings
+from .registers import UninitialisedRegisters
+from .shared import SharedMemory
+
+CHECKS = {
+    "races": "accesses to shared memory that nothing orders, and data of cp.async that nobody has waited for",
+    "uninitialised": "registers and shared memory that are read before they are written",
+}
+"""What each check looks for."""
+
+
+def chosen(names: str | Sequence[str]) -> tuple[str, ...]:
+    """The checks that names mean: one, several (in one string, with commas between), or "all". The beginning of a
+    name will do.
+
+    Raises:
+        ArgumentError: for a name that means no check, or several.
+    """
+    words = names.split(",") if isinstance(names, str) else names
+    found: list[str] = []
+    for word in words:
+        fits = list(CHECKS) if word == "all" else [name for name in CHECKS if word and name.startswith(word)]
+        if not fits or (len(fits) > 1 and word != "all"):
+            raise ArgumentError(f"expected checks among {', '.join(CHECKS)} and all, got '{word}'")
+        found += fits
+    return tuple(dict.fromkeys(found))
+
+
+class Checks(Observers):
+    """An observer that makes the checks named, and keeps what they find."""
+
+    def __init__(self, names: str | Sequence[str]) -> None:
+        self.findings = Findings()
+        wanted = chosen(names)
+        members: list[Observer] = []
+        if "uninitialised" in wanted:
+            members.append(UninitialisedRegisters(self.findings))
+        if "races" in wanted or "uninitialised" in wanted:
+            members.append(SharedMemory(self.findings, "races" in wanted, "uninitialised" in wanted))
+        super().__init__(members)
+
+
+__all__ = ["CHECKS", "CheckError", "Checks", "chosen"]

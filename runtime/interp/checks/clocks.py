@@ -1,0 +1,194 @@
+"""What is ordered before what: vector clocks of warps and of the lanes of a warp.
+
+Time counts the events a check is told of. Between warps, `seen[w, j]` is the last time up to which all that warp j of
+the same cluster did is ordered before what warp w does now. Between lanes of one warp, `whole[w]` is the last time at
+which all its lanes were ordered, `lanes[l, w, m]` that up to which lane m's deeds are ordered before lane l's.
+
+Barriers order by the warp: that one lane arrives counts for its warp, as where one lane is elected to arrive for all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..clusters import BARRIER as CLUSTER_BARRIER
+from ..state import LANES
+
+if TYPE_CHECKING:
+    from ..state import State
+
+Array: TypeAlias = NDArray[Any]
+
+
+class Clocks:
+    """The clocks of all warps in flight. `now` is the time; `floor` one up to which everything is ordered."""
+
+    def __init__(self, state: State) -> None:
+        self.now = 1
+        self.floor = 0
+        self.warps = state.warps
+        self.per_cta = state.geometry.warps_per_cta
+        self.each = self.per_cta * state.geometry.cluster_size
+        self._state = state
+        self.seen = np.zeros((state.warps, self.each), np.int32)
+        self.whole = np.zeros(state.warps, np.int32)
+        self.lanes: Array | None = None
+        self._fenced = np.zeros(state.warps, np.int32)
+        self._due: Array | None = None
+        self._at_barrier: dict[int, Array] = {}
+        self._complete: dict[int, Array] = {}
+        self._at_object: dict[int, _Object] = {}
+
+    def tick(self) -> int:
+        """The time of a new event."""
+        self.now += 1
+        return self.now
+
+    # Barriers of a CTA
+
+    def come(self, number: int, threads: Array) -> None:
+        """Threads (a mask) bring what their warps know to a barrier."""
+        self.tick()
+        here = _any_lane(threads)
+        known = self._at_barrier.get(number)
+        if known is None:
+            known = self._at_barrier[number] = np.zeros_like(self.seen)
+        np.maximum(known, self._told(), out=known, where=here[:, None])
+
+    def _told(self) -> Array:
+        """What each warp could tell now: what it has seen, and all of its own."""
+        told = self.seen.copy()
+        told[np.arange(self.warps), np.arange(self.warps) % self.each] = self.now
+        return told
+
+    def join(self, number: int, arrived: Array, waiting: Array) -> None:
+        """A barrier completes: those that waited get to know what was brought there."""
+        brought = self._at_barrier[number]
+        here, wait = _any_lane(arrived), _any_lane(waiting)
+        who = self.each if number == CLUSTER_BARRIER else self.per_cta
+        together = np.where(here[:, None], brought, 0).reshape(-1, who, self.each).max(axis=1)
+        gained = np.repeat(together, who, axis=0)
+        some = np.logical_or.reduce(gained, axis=1)[:, None]
+        gained = self._complete[number] = np.where(some, gained, self._complete.get(number, 0))
+        np.maximum(self.seen, gained, out=self.seen, where=wait[:, None])
+        brought[here] = 0
+        self._join_lanes(waiting)
+        if who == self.each and np.array_equal(waiting, self._state.live):
+            self._level()
+
+    def _level(self) -> None:
+        """All threads there are have met in their clusters."""
+        self.floor = self.now
+        self.seen[:] = self.whole[:] = self.now
+
+    # Lanes of a warp
+
+    def meet(self, threads: Array) -> None:
+        """Lanes (a mask of threads) that are ordered with the others of their warp."""
+        self.tick()
+        self._join_lanes(threads)
+
+    def _join_lanes(self, threads: Array) -> None:
+        rows, live = threads.reshape(LANES, -1), self._state.live.reshape(LANES, -1)
+        some = rows.any(axis=0)
+        every = some & ~(live & ~rows).any(axis=0)
+        self.whole[every] = self.now
+        part = np.flatnonzero(some & ~every)
+        if not part.size:
+            return
+        if self.lanes is None:
+            self.lanes = np.zeros((LANES, self.warps, LANES), np.int32)
+        mine = rows[:, part]
+        known = np.where(mine[:, :, None], self.lanes[:, part], 0).max(axis=0)
+        known = np.where(mine.T, self.now, known)
+        self.lanes[:, part] = np.where(mine[:, :, None], np.maximum(self.lanes[:, part], known), self.lanes[:, part])
+
+    # Fences, and words through which threads tell each other
+
+    def fence(self, warps: Array) -> None:
+        """What these warps did is told by what they write next; what they read before becomes known."""
+        self._fenced[warps] = self.tick()
+        if self._due is not None:
+            self.seen[warps] = np.maximum(self.seen[warps], self._due[warps])
+
+    def published(self, warps: Array, release: bool) -> Array:
+        """The time up to which a strong write of these warps tells what they did."""
+        return np.full(warps.size, self.now, np.int32) if release else self._fenced[warps]
+
+    def learn(self, warps: Array, writers: Array, times: Array, acquire: bool) -> None:
+        """Warps read words that others wrote, which tell of all that those did up to `times`."""
+        theirs = (warps != writers) & (warps // self.each == writers // self.each) & (times > 0)
+        if not theirs.any():
+            return
+        if self._due is None:
+            self._due = np.zeros_like(self.seen)
+        warps, writers = warps[theirs], writers[theirs]
+        np.maximum.at(self._due, (warps, writers % self.each), times[theirs])
+        np.maximum.at(self._due, warps, self.seen[writers])
+        if acquire:
+            self.seen[warps] = np.maximum(self.seen[warps], self._due[warps])
+
+    # mbarrier objects
+
+    def arrive(self, places: Array, warps: Array, phases: Array) -> None:
+        """Warps arrive at objects, which are in these phases."""
+        self.tick()
+        told = self._told()
+        for place in np.unique(places):
+            mine = places == place
+            thing = self._at_object.setdefault(int(place), _Object(self.each))
+            thing.move_to(int(phases[mine][0]))
+            np.maximum(thing.coming, told[warps[mine]].max(axis=0), out=thing.coming)
+
+    def passed(self, places: Array, warps: Array, phases: Array) -> None:
+        """Warps have seen objects complete the phase before these."""
+        for place in np.unique(places):
+            mine = places == place
+            thing = self._at_object.get(int(place))
+            if thing is not None:
+                thing.move_to(int(phases[mine][0]))
+                who = np.unique(warps[mine])
+                self.seen[who] = np.maximum(self.seen[who], thing.complete)
+
+    # Questions
+
+    def before(self, warps: Array, others: Array) -> Array:
+        """The times up to which other warps' deeds are ordered before those of these warps."""
+        return self.seen[warps, others % self.each]
+
+    def before_lanes(self, lanes: Array, warps: Array, others: Array) -> Array:
+        """The same for lanes of one warp."""
+        if self.lanes is None:
+            return self.whole[warps]
+        return np.maximum(self.whole[warps], self.lanes[lanes, warps, others])
+
+    def before_some(self, lanes: Array, warps: Array) -> Array:
+        """The last times at which these lanes of warps were ordered with any other lane."""
+        if self.lanes is None:
+            return self.whole[warps]
+        known = self.lanes[lanes, warps].copy()
+        known[np.arange(lanes.size), lanes] = 0
+        return np.maximum(self.whole[warps], known.max(axis=1))
+
+
+def _any_lane(threads: Array) -> Array:
+    """A mask of threads as one of warps."""
+    return np.logical_or.reduce(threads.reshape(LANES, -1), axis=0)
+
+
+class _Object:
+    """What arrivals brought to an mbarrier object: to phases that are complete, and to the one that is not."""
+
+    def __init__(self, each: int) -> None:
+        self.phase = -1
+        self.coming = np.zeros(each, np.int32)
+        self.complete = np.zeros(each, np.int32)
+
+    def move_to(self, phase: int) -> None:
+        if phase != self.phase:
+            np.maximum(self.complete, self.coming, out=self.complete)
+            self.coming[:] = 0
+            self.phase = phase

@@ -1,0 +1,82 @@
+"""What checks found, collected while a kernel runs on, and the base of all checks."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..errors import Finding, InterpreterError
+from ..observer import Observer
+
+if TYPE_CHECKING:
+    from ..kernel import Kernel
+    from ..state import State
+
+LISTED = 10
+"""Findings of each check that are listed; more are counted."""
+
+
+class CheckError(InterpreterError):
+    """A kernel ran, and checks found something: `findings` in the order in which they were seen."""
+
+
+class Findings:
+    """Findings by what they are about: one that is seen again is counted."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, Finding] = {}
+
+    def add(self, key: Hashable, finding: Finding) -> None:
+        """Keeps a finding, or adds its count to that of an earlier one of the same key."""
+        known = self._found.get(key)
+        self._found[key] = finding if known is None else replace(known, count=known.count + finding.count)
+
+    def all(self) -> list[Finding]:
+        """Each once."""
+        return list(self._found.values())
+
+    def error(self, last: InterpreterError | None = None) -> InterpreterError | None:
+        """What to raise at the end: None if nothing was found. `last` is what ended the launch early."""
+        found = self.all()
+        if not found:
+            return last
+        lines: list[str] = []
+        for check in dict.fromkeys(f.check for f in found):
+            mine = [f for f in found if f.check == check]
+            lines += [str(f) for f in mine[:LISTED]]
+            if len(mine) > LISTED:
+                lines.append(f"{mine[0].file}: error: {check}: {len(mine) - LISTED} more findings at other lines")
+        if last is not None:
+            lines.append(str(last))
+        return CheckError("\n".join(lines), [*found, *(last.findings if last else ())])
+
+
+class Check(Observer):
+    """An observer that reports findings under its name."""
+
+    name = ""
+
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+
+    def begin(self, state: State, kernel: Kernel) -> None:
+        self.state = state
+        self.kernel = kernel
+
+    def report(
+        self,
+        pc: int,
+        message: str,
+        thread: int | None,
+        address: int | None = None,
+        *,
+        about: Hashable = (),
+        count: int = 1,
+        check: str = "",
+    ) -> None:
+        """Adds a finding at an instruction, of which there is one for each place in the file and `about`."""
+        text = f"{self.kernel.code[pc].source.opcode}: {message}"
+        finding = self.kernel.finding(check or self.name, pc, text, self.state.geometry, thread, address)
+        key = (finding.check, self.kernel.name, finding.line, finding.column, about)
+        self.findings.add(key, replace(finding, count=count))

@@ -1,0 +1,68 @@
+"""Which lanes of a warp an instruction reads its operands in, where that is not all.
+
+Lanes that give no row address to `ldmatrix` and `stmatrix`, no metadata to `mma.sp`, and no scale to a block-scaled
+`mma` can have anything in the register.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....dialect.isa import families
+from ....dialect.isa.mma import Mma
+from ....dialect.isa.mma_sp import MmaSparse
+from ....dialect.isa.moves import LoadMatrix, StoreMatrix
+from ....dialect.ptx.syntax import Address, Immediate, Instruction, Operand, Register, Vector
+from ..state import LANES
+
+if TYPE_CHECKING:
+    from ..observer import Array
+
+
+def lanes_read(instruction: Instruction) -> dict[str, Array]:
+    """Masks of the lanes, by the name of the register."""
+    if instruction.opcode.partition(".")[0] not in ("mma", "ldmatrix", "stmatrix"):
+        return {}
+    row = families.find(instruction.opcode)
+    if isinstance(row, LoadMatrix | StoreMatrix):
+        where = next((o for o in instruction.operands if isinstance(o, Address)), None)
+        base = where.base if where else None
+        return {base.name: np.arange(LANES) < row.addresses} if isinstance(base, Register) else {}
+    return _of_mma(row, instruction) if isinstance(row, Mma | MmaSparse) else {}
+
+
+def _of_mma(row: Mma | MmaSparse, instruction: Instruction) -> dict[str, Array]:
+    operands = {wanted.name: given for wanted, given in zip(row.operands, instruction.operands, strict=True)}
+    found: dict[str, Array] = {}
+    if isinstance(row, MmaSparse):
+        (selector,) = _integers(operands["f"])
+        layout = row.metadata
+        places = [layout.find(r=r, c=c, f=selector) for r in range(layout.rows) for c in range(layout.columns)]
+        _allow(found, operands["e"], [lane for lane, _ in places])
+    for role in "ab" if row.scale else "":
+        _allow(found, operands[f"scale_{role}"], _scale_lanes(row, role, _integers(operands[f"selector_{role}"])))
+    return found
+
+
+def _scale_lanes(row: Mma | MmaSparse, role: str, selector: list[int]) -> list[int]:
+    if row.scale is None:
+        return []
+    byte_id, thread_id = selector
+    layout, (axis, along) = row.scale.layout(role), ("r", "c") if role == "a" else ("c", "r")
+    rest = {along: 0, "t": thread_id, "b": row.scale.byte_ids.index(byte_id)}
+    return [layout.find(**{axis: i}, **rest)[0] for i in range(layout.extent(axis))]
+
+
+def _integers(operand: Operand) -> list[int]:
+    items = operand.items if isinstance(operand, Vector) else (operand,)
+    return [int(item.value) for item in items if isinstance(item, Immediate)]
+
+
+def _allow(found: dict[str, Array], operand: Operand, lanes: list[int]) -> None:
+    """Lanes add up where a register is used twice."""
+    (item,) = operand.items if isinstance(operand, Vector) else (operand,)
+    if isinstance(item, Register):
+        mask = found.setdefault(item.name, np.zeros(LANES, np.bool_))
+        mask[lanes] = True

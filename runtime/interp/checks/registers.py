@@ -1,0 +1,206 @@
+"""Registers that are used before they are written.
+
+Reading such a register is no error by itself: compilers let lanes compute with what they loaded nothing into, and drop
+the result. What is computed from it counts as unwritten too; it is reported where it does something: as a value that
+is stored, an operand of a matrix instruction, an address, the guard of an instruction. `selp` passes on the state of
+the operand that it chooses, `shfl` that of the lane it reads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....dialect.ptx.syntax import Immediate, Operand, Register
+from ..decode import TABLE, Slot
+from ..state import LANES
+from ..warps import shuffle_source
+from .findings import Check, Findings
+from .lanes import lanes_read
+
+if TYPE_CHECKING:
+    from ..kernel import Decoded, Kernel
+    from ..observer import Array, Look
+    from ..state import Selection, State
+
+_TRUE = np.ones((), np.bool_)
+
+_COMPUTING = frozenset(("arithmetic", "convert", "logic"))
+"""The modules whose instructions compute results of a thread from operands of the thread, and do no more."""
+
+
+class UninitialisedRegisters(Check):
+    """Keeps, for each register, which threads have written it, or computed it from what nobody has written.
+
+    `full` are the registers that all threads have written; `changes` counts how often one ceased to be full.
+    """
+
+    name = "uninitialised"
+
+    def __init__(self, findings: Findings) -> None:
+        super().__init__(findings)
+        self.full: set[Slot] = set()
+        self.changes = 0
+        self.origin: dict[Slot, tuple[str, int]] = {}
+
+    def begin(self, state: State, kernel: Kernel) -> None:
+        super().begin(state, kernel)
+        self.written = {bits: np.zeros((n, state.threads), np.bool_) for bits, n in kernel.layout.slots.items()}
+        self.full = set()
+        self.origin = {}
+        self._exchanges = {
+            pc: _Exchange(self, pc) for pc, d in enumerate(kernel.code) if d.source.opcode.startswith("shfl")
+        }
+
+    def issue(self, pc: int) -> Look | None:
+        guard = self.kernel.code[pc].guard
+        return None if guard is None else _Registers(self, pc, {guard: None}, (), False).look
+
+    def watch(self, pc: int) -> Look | None:
+        decoded = self.kernel.code[pc]
+        root = decoded.source.opcode.partition(".")[0]
+        if root == "shfl" or not (decoded.reads or decoded.writes):
+            return None
+        computes = TABLE[root].__module__.rpartition(".")[2] in _COMPUTING
+        some = lanes_read(decoded.source)
+        reads = {slot: some.get(slot.name) for slot in decoded.reads}
+        kind = _Choice if root == "selp" else _Registers
+        return kind(self, pc, reads, decoded.writes, computes).look
+
+    def meet(self, pc: int, threads: Selection) -> None:
+        if pc in self._exchanges:
+            self._exchanges[pc].look(threads)
+
+    def lacking(self, slot: Slot) -> Array:
+        """The threads whose register is not written."""
+        return ~self.written[slot.bits][slot.index]
+
+    def use(self, pc: int, slot: Slot, bad: Array, sel: Selection) -> None:
+        """Some of the threads (a mask over those selected) use a register that is not written."""
+        threads = np.flatnonzero(bad) if sel.lanes is None else sel.lanes[bad]
+        self.report(pc, self._what(slot), int(threads[0]), about=slot, count=threads.size)
+        self.written[slot.bits][slot.index][threads] = True
+
+    def _what(self, slot: Slot) -> str:
+        if slot not in self.origin:
+            return f"{slot.name} is read before it is written"
+        name, line = self.origin[slot]
+        return f"{slot.name} comes from {name}, which is read at line {line} before it is written"
+
+    def write(self, slots: tuple[Slot, ...], sel: Selection, bad: Array | None, origin: tuple[str, int] | None) -> None:
+        """The selected threads write registers; for some of them (`bad`) with nothing that was written."""
+        for slot in slots:
+            sel.put(self.written[slot.bits][slot.index], _TRUE if bad is None else ~bad)
+            if bad is not None and origin is not None:
+                self.origin[slot] = origin
+                self.changes += slot in self.full
+                self.full.discard(slot)
+        if bad is None and (sel.mask is None or sel.count == int(np.count_nonzero(self.state.live))):
+            self.full.update(slots)
+            for slot in slots:
+                self.origin.pop(slot, None)
+
+
+class _Registers:
+    """The registers of one instruction. Those that cannot be wrong any more are not looked at."""
+
+    def __init__(
+        self,
+        check: UninitialisedRegisters,
+        pc: int,
+        reads: dict[Slot, Array | None],
+        writes: tuple[Slot, ...],
+        computes: bool,
+    ) -> None:
+        self.check = check
+        self.pc = pc
+        self.all = (reads, writes)
+        self.reads, self.writes = self.all
+        self.computes = computes
+        self._changes = 0
+
+    def look(self, sel: Selection) -> None:
+        check = self.check
+        if self._changes != check.changes:
+            self._changes = check.changes
+            self.reads, self.writes = self.all
+        bad, origin = self._read(sel) if self.reads else (None, None)
+        if self.writes:
+            check.write(self.writes, sel, bad, origin)
+            if bad is None and check.full.issuperset(self.writes) and not self.reads:
+                self.writes = ()
+
+    def counts(self, slot: Slot, sel: Selection) -> Array | None:
+        """In which of the selected threads an operand matters (None: in all)."""
+        lanes = self.all[0][slot]
+        return None if lanes is None else sel.pick(np.repeat(lanes, sel.total // LANES))
+
+    def _read(self, sel: Selection) -> tuple[Array | None, tuple[str, int] | None]:
+        """In which of the selected threads the result is made of what was not written, and where that began."""
+        check, found, origin = self.check, None, None
+        for slot in self.reads:
+            if slot in check.full:
+                continue
+            bad = sel.pick(check.lacking(slot))
+            counts = self.counts(slot, sel) if bad.any() else None
+            if counts is not None:
+                bad = bad & counts
+            if not bad.any():
+                continue
+            if self.computes:
+                found = bad if found is None else found | bad
+                origin = check.origin.get(slot, (slot.name, check.kernel.code[self.pc].source.line))
+            else:
+                check.use(self.pc, slot, bad, sel)
+        if not check.full.isdisjoint(self.reads):
+            self.reads = {slot: lanes for slot, lanes in self.reads.items() if slot not in check.full}
+        return found, origin
+
+
+class _Choice(_Registers):
+    """`selp`: of two operands, the one that a predicate chooses."""
+
+    def counts(self, slot: Slot, sel: Selection) -> Array | None:
+        decoded = self.check.kernel.code[self.pc]
+        _, first, second, predicate = decoded.source.operands
+        if slot.bits == 1 or first == second:
+            return None
+        taken = sel.pick(_values(self.check.state, decoded, predicate)) != 0
+        return taken if first == Register(slot.name) else ~taken
+
+
+class _Exchange:
+    """`shfl`: its result is that of another lane."""
+
+    def __init__(self, check: UninitialisedRegisters, pc: int) -> None:
+        self.check = check
+        self.pc = pc
+        self.decoded = check.kernel.code[pc]
+        self.mode = next(w for w in ("up", "down", "bfly", "idx") if w in self.decoded.source.opcode.split("."))
+
+    def look(self, sel: Selection) -> None:
+        check, state = self.check, self.check.state
+        _, value, lane, clamp, _ = self.decoded.source.operands
+        slot = next((s for s in self.decoded.reads if value == Register(s.name)), None)
+        for other in self.decoded.reads:
+            if other != slot and other not in check.full:
+                bad = sel.pick(check.lacking(other))
+                if bad.any():
+                    check.use(self.pc, other, bad, sel)
+        if slot is None or slot in check.full:
+            check.write(self.decoded.writes, sel, None, None)
+            return
+        lanes, bounds = (_values(state, self.decoded, operand) for operand in (lane, clamp))
+        source, _ = shuffle_source(self.mode, state.geometry.lane(), lanes, bounds)
+        bad = sel.pick(check.lacking(slot)[source * state.warps + np.tile(np.arange(state.warps), LANES)])
+        origin = check.origin.get(slot, (slot.name, self.decoded.source.line))
+        check.write(self.decoded.writes, sel, bad if bad.any() else None, origin)
+
+
+def _values(state: State, decoded: Decoded, operand: Operand) -> Array:
+    """What an operand is in each thread."""
+    if isinstance(operand, Immediate):
+        return np.full(state.threads, int(operand.value) & 0xFFFFFFFF, np.uint32)
+    slot = next((s for s in decoded.reads if operand == Register(s.name)), None)
+    return np.zeros(state.threads, np.uint32) if slot is None else state.banks[slot.bits][slot.index]

@@ -1,0 +1,262 @@
+"""Shared memory: races between threads, data of copies that nobody has waited for, bytes that nobody has written.
+
+Two accesses to a byte by different threads, of which one writes, are a race unless something orders them: a barrier
+of the CTA, an mbarrier, `bar.warp.sync` between lanes of one warp, or a strong write (atomic, volatile, release, ...)
+that the other thread reads, with fences or release and acquire on both sides. Strong accesses do not race with each
+other. Lanes that write one byte in the same instruction are not reported: one of them wins, as the ISA says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..phases import phase
+from .clocks import Clocks
+from .findings import Check, Findings
+from .shadow import MANY, UNWAITED, Shadow
+
+if TYPE_CHECKING:
+    from ..kernel import Kernel
+    from ..memory import Buffer
+    from ..observer import Access, Look
+    from ..state import Selection, State
+
+Array: TypeAlias = NDArray[Any]
+
+_STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
+_FENCES = ("membar", "fence")
+_COLLECTIVE = ("bar", "barrier")
+_BYTES_PER_PIECE = 16
+_BYTES_PER_READER = 10
+
+
+@dataclass
+class _Touch:
+    """Pieces that one instruction touches: which, by whom, and how its accesses are meant."""
+
+    pc: int
+    piece: Array
+    thread: Array
+    warp: Array
+    lane: Array
+    strong: bool
+    words: frozenset[str]
+
+    def some(self, chosen: Array) -> _Touch:
+        """Those chosen."""
+        parts = (self.piece[chosen], self.thread[chosen], self.warp[chosen], self.lane[chosen])
+        return _Touch(self.pc, *parts, self.strong, self.words)
+
+
+class SharedMemory(Check):
+    """Follows each access to shared memory. `races` and `uninitialised` say which findings are wanted."""
+
+    def __init__(self, findings: Findings, races: bool, uninitialised: bool) -> None:
+        super().__init__(findings)
+        self.races = races
+        self.uninitialised = uninitialised
+
+    def weight(self, shared: int, warps: int) -> int:
+        """For pieces of 4 bytes, the smallest that are common."""
+        return shared // 4 * (_BYTES_PER_PIECE + _BYTES_PER_READER * warps)
+
+    def begin(self, state: State, kernel: Kernel) -> None:
+        super().begin(state, kernel)
+        self.buffer = state.memory.shared.buffer
+        self.clocks = Clocks(state)
+        self.shadow = Shadow(self.buffer.size, self.clocks.each)
+        self.stride = self.buffer.size // state.geometry.ctas
+        self.words = [frozenset(d.source.opcode.split(".")) for d in kernel.code]
+
+    # What orders
+
+    def watch(self, pc: int) -> Look | None:
+        if self.kernel.code[pc].source.opcode.partition(".")[0] not in _FENCES:
+            return None
+        return lambda sel: self.clocks.fence(np.unique(self._threads(sel) % self.clocks.warps))
+
+    def come(self, number: int, expected: int, threads: Array) -> None:
+        self.clocks.come(number, threads)
+
+    def join(self, number: int, arrived: Array, waiting: Array) -> None:
+        self.clocks.join(number, arrived, waiting)
+
+    def meet(self, pc: int, threads: Selection) -> None:
+        if self.kernel.code[pc].source.opcode.partition(".")[0] in _COLLECTIVE:
+            self.clocks.meet(self.state.flow.mask(threads))
+
+    def arrive(self, start: Array, threads: Array) -> None:
+        self.clocks.arrive(start, threads % self.clocks.warps, self._phases(start))
+
+    def passed(self, start: Array, threads: Array) -> None:
+        self.clocks.passed(start, threads % self.clocks.warps, self._phases(start))
+
+    def _phases(self, start: Array) -> Array:
+        return phase(self.state.mbarriers.words[start // 8])
+
+    def _threads(self, sel: Selection) -> Array:
+        return np.arange(sel.total) if sel.lanes is None else sel.lanes
+
+    # What is ordered
+
+    def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
+        if buffer is not self.buffer or not start.size:
+            return
+        shadow, now = self.shadow, self.clocks.tick()
+        piece, thread = shadow.pieces(start, width, np.arange(self.state.threads) if threads is None else threads)
+        mine = piece[(shadow.write_time[piece] == UNWAITED) & (shadow.writer[piece] == thread)]
+        shadow.write_time[mine] = now
+        shadow.written[mine] = True
+
+    def access(self, access: Access) -> None:
+        if access.buffer is not self.buffer or not access.start.size:
+            return
+        self.clocks.tick()
+        piece, thread = self.shadow.pieces(access.start, access.width, access.threads)
+        warps, words = self.clocks.warps, self.words[access.pc]
+        strong = access.kind == "atomic" or not words.isdisjoint(_STRONG)
+        touch = _Touch(access.pc, piece, thread, thread % warps, thread // warps, strong, words)
+        self._after_write(touch, access.kind)
+        if access.kind in ("load", "atomic"):
+            self._initialised(touch)
+        if access.kind != "load":
+            self._after_reads(touch, access.kind)
+        if strong and access.kind != "store" and "mbarrier" not in words:
+            self._learn(touch)
+        if access.kind in ("load", "atomic"):
+            self._mark_read(touch)
+        if access.kind != "load":
+            self._mark_write(touch, access.kind)
+
+    def _initialised(self, touch: _Touch) -> None:
+        if not self.uninitialised:
+            return
+        bad = ~self.shadow.written[touch.piece]
+        bad &= self.shadow.write_time[touch.piece] != UNWAITED
+        if bad.any():
+            self._tell(touch, bad, "uninitialised", "shared memory is read before anything is written there")
+            self.shadow.written[touch.piece[bad]] = True
+
+    def _after_write(self, touch: _Touch, kind: str) -> None:
+        """This access against the last write of its pieces."""
+        shadow, clocks = self.shadow, self.clocks
+        time = shadow.write_time[touch.piece]
+        if int(time.max()) <= clocks.floor:
+            return
+        writer = shadow.writer[touch.piece]
+        other = writer % clocks.warps
+        lane = writer // clocks.warps
+        unwaited = time == UNWAITED
+        between = (other != touch.warp) & (time > clocks.before(touch.warp, other))
+        inside = (other == touch.warp) & (lane != touch.lane)
+        inside &= time > clocks.before_lanes(touch.lane, touch.warp, lane)
+        race = (between | inside) & ~unwaited
+        if touch.strong:
+            race &= ~shadow.write_strong[touch.piece]
+        self._tell_unwaited(touch, unwaited, kind)
+        self._tell_race(touch, race, shadow.writer, shadow.write_pc, f"{_DEED[kind]} what", "writes")
+
+    def _tell_unwaited(self, touch: _Touch, bad: Array, kind: str) -> None:
+        """Reads of data on their way are found by either check, writes over them are races."""
+        if not bad.any() or not (self.races or (self.uninitialised and kind in ("load", "atomic"))):
+            return
+        line = self._line(self.shadow.write_pc, touch, bad)
+        name = "races" if self.races else "uninitialised"
+        text = f"{_DEED[kind]} where the cp.async at line {line} writes, which has not been waited for"
+        self._tell(touch, bad, name, text, line)
+
+    def _after_reads(self, touch: _Touch, kind: str) -> None:
+        """A write against the last reads of its pieces."""
+        shadow, clocks = self.shadow, self.clocks
+        times = shadow.read_time[touch.piece]
+        if int(times.max()) <= clocks.floor:
+            return
+        late = times > clocks.seen[touch.warp]
+        own = touch.warp % clocks.each
+        rows = np.arange(own.size)
+        reader = shadow.reader[touch.piece, own].astype(np.int64)
+        known = np.where(
+            reader == MANY,
+            clocks.before_some(touch.lane, touch.warp),
+            clocks.before_lanes(touch.lane, touch.warp, np.maximum(reader, 0)),
+        )
+        late[rows, own] = (reader != touch.lane) & (times[rows, own] > known)
+        if touch.strong:
+            late &= ~shadow.read_strong[touch.piece]
+        race: Array = np.logical_or.reduce(late, axis=1)
+        if not race.any():
+            return
+        first = late.argmax(axis=1)
+        base = touch.warp - own
+        lanes = np.maximum(shadow.reader[touch.piece, first].astype(np.int64), 0)
+        readers, pcs = np.zeros_like(shadow.writer), np.zeros_like(shadow.write_pc)
+        readers[touch.piece] = lanes * clocks.warps + base + first
+        pcs[touch.piece] = shadow.read_pc[touch.piece, first]
+        self._tell_race(touch, race, readers, pcs, f"{_DEED[kind]} what", "reads")
+
+    def _learn(self, touch: _Touch) -> None:
+        shadow = self.shadow
+        told = shadow.write_strong[touch.piece]
+        if not told.any():
+            return
+        pieces = touch.piece[told]
+        writers = shadow.writer[pieces] % self.clocks.warps
+        acquire = not touch.words.isdisjoint(("acquire", "acq_rel"))
+        self.clocks.learn(touch.warp[told], writers, shadow.tells[pieces], acquire)
+
+    # Keeping
+
+    def _mark_read(self, touch: _Touch) -> None:
+        shadow, clocks = self.shadow, self.clocks
+        at = (touch.piece, touch.warp % clocks.each)
+        earlier, lane = shadow.read_time[at], shadow.reader[at]
+        weak = (earlier > clocks.floor) & ~shadow.read_strong[at]
+        one = np.where((earlier > clocks.whole[touch.warp]) & (lane != touch.lane), MANY, touch.lane)
+        shadow.reader[at] = one
+        lost = shadow.reader[at] != one
+        shadow.reader[at[0][lost], at[1][lost]] = MANY
+        shadow.read_time[at] = clocks.now
+        shadow.read_pc[at] = touch.pc
+        shadow.read_strong[at] = touch.strong & ~weak
+
+    def _mark_write(self, touch: _Touch, kind: str) -> None:
+        """Where several warps write one piece in one step, only one of them is left: the others race with it."""
+        shadow, clocks = self.shadow, self.clocks
+        shadow.writer[touch.piece] = touch.thread
+        shadow.write_pc[touch.piece] = touch.pc
+        if not touch.strong:
+            race = np.not_equal(shadow.writer[touch.piece] % clocks.warps, touch.warp)
+            self._tell_race(touch, race, shadow.writer, shadow.write_pc, "writes what", "writes")
+        shadow.write_time[touch.piece] = UNWAITED if kind == "copy" else clocks.now
+        shadow.written[touch.piece] = kind != "copy"
+        shadow.write_strong[touch.piece] = touch.strong
+        if touch.strong and "mbarrier" not in touch.words:
+            release = not touch.words.isdisjoint(("release", "acq_rel"))
+            shadow.tells[touch.piece] = clocks.published(touch.warp, release)
+
+    # Telling
+
+    def _line(self, pcs: Array, touch: _Touch, bad: Array) -> int:
+        return self.kernel.code[int(pcs[touch.piece[bad][0]])].source.line
+
+    def _tell_race(self, touch: _Touch, bad: Array, others: Array, pcs: Array, deed: str, other_deed: str) -> None:
+        if not self.races or not bad.any():
+            return
+        line = self._line(pcs, touch, bad)
+        _, warp, lane = self.state.geometry.place(int(others[touch.piece[bad][0]]))
+        theirs = f"warp {warp}, lane {lane} {other_deed} at line {line}"
+        text = f"race in shared memory: {deed} {theirs}, and nothing orders them"
+        self._tell(touch, bad, "races", text, (line, deed, other_deed))
+
+    def _tell(self, touch: _Touch, bad: Array, name: str, text: str, about: Hashable = ()) -> None:
+        threads = touch.thread[bad]
+        address = int(touch.piece[bad][0]) * self.shadow.width % self.stride
+        self.report(touch.pc, text, int(threads[0]), address, about=about, count=threads.size, check=name)
+
+
+_DEED = {"load": "reads", "store": "writes", "atomic": "updates", "copy": "copies over"}
