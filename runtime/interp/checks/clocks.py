@@ -143,15 +143,23 @@ class Clocks:
             thing.move_to(int(phases[mine][0]))
             np.maximum(thing.coming, told[warps[mine]].max(axis=0), out=thing.coming)
 
-    def passed(self, places: Array, warps: Array, phases: Array) -> None:
-        """Warps have seen objects complete the phase before these."""
+    def passed(self, places: Array, threads: Array, phases: Array) -> None:
+        """Threads have seen objects complete the phase before these."""
         for place in np.unique(places):
             mine = places == place
             thing = self._at_object.get(int(place))
             if thing is not None:
                 thing.move_to(int(phases[mine][0]))
-                who = np.unique(warps[mine])
-                self.seen[who] = np.maximum(self.seen[who], thing.complete)
+                warps = threads[mine] % self.warps
+                self.seen[warps] = np.maximum(self.seen[warps], thing.complete)
+                if thing.complete[warps % self.each].any():
+                    self._learn_lanes(threads[mine] // self.warps, warps, thing.complete[warps % self.each])
+
+    def _learn_lanes(self, lanes: Array, warps: Array, times: Array) -> None:
+        """These lanes of warps learn what all lanes of their warp did up to some times."""
+        if self.lanes is None:
+            self.lanes = np.zeros((LANES, self.warps, LANES), np.int32)
+        self.lanes[lanes, warps] = np.maximum(self.lanes[lanes, warps], times[:, None])
 
     # Questions
 

@@ -94,7 +94,7 @@ class SharedMemory(Check):
         self.clocks.arrive(start, threads % self.clocks.warps, self._phases(start))
 
     def passed(self, start: Array, threads: Array) -> None:
-        self.clocks.passed(start, threads % self.clocks.warps, self._phases(start))
+        self.clocks.passed(start, threads, self._phases(start))
 
     def _phases(self, start: Array) -> Array:
         return phase(self.state.mbarriers.words[start // 8])
