@@ -96,6 +96,10 @@ def read(op: MatmulOp) -> Product:
         fail(op, f"expected A and B of one element type, got {a.element.name} and {b.element.name}")
     if a.element.bits != 16:
         fail(op, f"expected A and B of f16 or bf16, got {a.element.name}")
+    for operand in (d,) if c is None else (c, d):
+        if operand.element.name not in ("f16", "bf16", "f32"):
+            fail(op, f"expected {operand.name} of f16 or bf16 or f32 for a product of {a.element.name} x "
+                 f"{b.element.name}, got {operand.element.name}")  # fmt: skip
     m, stored = a.shape[::-1] if a.transposed else a.shape
     k = stored * op.sparsity
     if 0 in d.shape:
@@ -161,5 +165,5 @@ def _operand(
         fail(op, f"expected {name} in global memory, got {kind}")
     stored, element_type = element_row(kind.element_type), kind.element_type
     if stored is None or not isinstance(element_type, TypeAttribute):
-        fail(op, f"expected {name} of f16, bf16 or f32, got {kind.element_type}")
+        fail(op, f"expected {name} of a type that matrix instructions know, got {kind.element_type}")
     return Operand(name, value, kind, element_type, element or stored, map_ is not None and loops_of(map_) != loops)

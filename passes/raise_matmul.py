@@ -2,39 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp
-from xdsl.dialects.linalg.ops import MatmulOp as LinalgMatmulOp
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import QuantizedMatmulOp
 from xdsl.ir import Operation, SSAValue
+from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from ..dialect.isa.types import ElementType
-from ..dialect.linalg import METADATA
+from ..dialect.linalg import METADATA, ContractionOp
 from ..dialect.warp.attributes import element_row, memory_of
 from ..dialect.warp.matmul import MatmulOp
 from .diagnostics import fail
+from .index_builder import constant_value
 
 
 def raise_products(module: Operation) -> None:
     """Raises every product below an operation; errors name the operation they are about."""
-    for op in [o for o in module.walk() if isinstance(o, LinalgMatmulOp)]:
-        _replace(op, _matmul(op))
+    for op in list(module.walk()):
+        if isinstance(op, ContractionOp):
+            _replace(op, _named(op))
+        elif isinstance(op, QuantizedMatmulOp):
+            _replace(op, _quantized(op))
 
 
-def _matmul(op: LinalgMatmulOp) -> MatmulOp:
+def _named(op: ContractionOp) -> MatmulOp:
     a, b = op.inputs
+    return _raised(op, a, b, [attribute.data for attribute in op.indexing_maps], (op.unsigned, op.unsigned))
+
+
+def _quantized(op: QuantizedMatmulOp) -> MatmulOp:
+    """A product of integers less their zero points, which must be zero."""
+    a, b, *zeros = op.inputs
+    for name, zero in zip("AB", zeros, strict=False):
+        if constant_value(zero) != 0:
+            fail(op, f"expected the zero point of {name} to be the constant 0; others are not lowered")
+    map_a, map_b, _, _, map_c = (attribute.data for attribute in op.get_indexing_maps())
+    return _raised(op, a, b, [map_a, map_b, map_c])
+
+
+def _raised(
+    op: LinalgStructuredOperation,
+    a: SSAValue,
+    b: SSAValue,
+    maps: Sequence[AffineMap],
+    unsigned: tuple[bool, bool] = (False, False),
+) -> MatmulOp:
+    """The product of A and B added to the operation's output; `unsigned` says how the integers of each are read."""
     (c,) = op.outputs
-    types = [_element(op, name, value).name for name, value in zip("ABC", (a, b, c), strict=True)]
-    maps = [attribute.data for attribute in op.get_indexing_maps()]
-    return MatmulOp(a, b, c, types[:2], e=_metadata(op), c=c, maps=maps)
+    a_type, b_type, _ = (_element(op, name, value) for name, value in zip("ABC", (a, b, c), strict=True))
+    types = [_multiplied(*given) for given in zip((a_type, b_type), unsigned, strict=True)]
+    return MatmulOp(a, b, c, types, e=_metadata(op), c=c, maps=maps)
 
 
-def _metadata(op: LinalgMatmulOp) -> SSAValue | None:
+def _metadata(op: Operation) -> SSAValue | None:
     """The metadata of a sparse A, which an attribute names by its number among the function's arguments."""
     named = op.attributes.pop(METADATA, None)
     if named is None:
@@ -47,13 +75,18 @@ def _metadata(op: LinalgMatmulOp) -> SSAValue | None:
     return arguments[number]
 
 
+def _multiplied(element: ElementType, unsigned: bool) -> str:
+    """The name of the type that memory is multiplied as: of integers to be read as unsigned, that of their width."""
+    return f"u{element.bits}" if unsigned and not element.is_float else element.name
+
+
 def _element(op: Operation, name: str, value: SSAValue) -> ElementType:
     if not isinstance(value.type, MemRefType):
         fail(op, f"expected {name} to be a memref, got {value.type}; bufferize tensors first")
     kind = memory_of(value).element_type
     element = element_row(kind)
     if element is None:
-        fail(op, f"expected {name} of f16, bf16 or f32, got {kind}")
+        fail(op, f"expected {name} of a type that matrix instructions know, got {kind}")
     return element
 
 
@@ -70,7 +103,10 @@ def _replace(op: Operation, raised: MatmulOp) -> None:
 
 @dataclass(frozen=True)
 class RaiseMatmulPass(ModulePass):
-    """Replaces every `linalg.matmul` on memrefs by a `warp.matmul`."""
+    """Replaces every product in `linalg` on memrefs by a `warp.matmul`.
+
+    These are `linalg.matmul`, its `_transpose_a` and `_transpose_b`, and `quantized_matmul` whose zero points are 0.
+    """
 
     name = "warp-raise-matmul"
 

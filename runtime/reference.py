@@ -1,29 +1,34 @@
 """What a host function means, in float64, and how far from it a result may be.
 
-The function is evaluated as written, before any lowering: constants, `linalg.fill` and `linalg.matmul`. Beside
-every value goes a bound on the error of any correct evaluation with the accumulators of the schedule:
+The function is evaluated as written, before any lowering: constants, `linalg.fill`, and every operation of `linalg`
+whose body adds products, by its indexing maps. Beside every value goes a bound on the error of any correct evaluation
+with the accumulators of the schedule:
 
     |result - exact| <= (K + 2) u (|C| + |A| |B|) + (K + 2) t + |A| eB + eA |B| + eA eB + eC
 
 then rounded to the output's type. u is 2^-23 for f32 accumulators and 2^-10 for f16 ones, t the
 least subnormal; eA, eB, eC are the bounds of operands computed by the function itself (0 for its
 arguments). It holds for any order of summation and for tensor cores that cut every term at 24 bits
-or more below the largest one, as those of sm_80 and later do.
+or more below the largest one, as those of sm_80 and later do. Integers are exact, modulo their width.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
-from xdsl.dialects.linalg.ops import FillOp, MatmulOp
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import FillOp, QuantizedMatmulOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
+from ..dialect.linalg import METADATA
+from ..dialect.linalg.body import Factor, factors
 from ..passes.diagnostics import location_of
 from .arrays import Array, DType
 from .errors import HostError
@@ -64,6 +69,9 @@ class Reference:
 
 
 def _rounded(values: Floats, dtype: DType) -> Floats:
+    if dtype.kind in "iu":
+        span = 2.0 ** (8 * dtype.itemsize)
+        return values - span * np.floor((values - np.iinfo(dtype).min) / span)
     with np.errstate(over="ignore"):
         return values.astype(dtype).astype(np.float64)
 
@@ -97,19 +105,29 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
             scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
         case FillOp():
             _store(op, _fill(op, scope), scope)
-        case MatmulOp():
-            _store(op, _matmul(op, scope, accumulator), scope)
+        case QuantizedMatmulOp():
+            map_a, map_b, _, _, map_c = _maps(op)
+            a, b, zero_a, zero_b = (scope[v] for v in op.inputs)
+            shifted = (replace(a, value=a.value - zero_a.value), replace(b, value=b.value - zero_b.value))
+            _store(op, _product(op, shifted, scope[op.outputs[0]], [map_a, map_b, map_c], accumulator), scope)
+        case LinalgStructuredOperation() if (
+            len(op.inputs) == 2 and METADATA not in op.attributes and (found := factors(op.body.block))
+        ):
+            maps = _maps(op)
+            read = [_read(scope[op.inputs[factor.argument]], factor) for factor in found]
+            where = [*(maps[factor.argument] for factor in found), maps[-1]]
+            _store(op, _product(op, read, scope[op.outputs[0]], where, accumulator), scope)
         case func.ReturnOp() if all(isinstance(v, BlockArgument) for v in op.operands):
             pass
         case _:
             place = location_of(op)
             raise HostError(
                 f"{f'{place}: ' if place else ''}no float64 reference for {op.name}; "
-                "--check knows constants, linalg.fill and linalg.matmul on memrefs"
+                "--check knows constants, linalg.fill, and operations of linalg that add products"
             )
 
 
-def _store(op: FillOp | MatmulOp, result: Reference, scope: dict[SSAValue, Reference]) -> None:
+def _store(op: LinalgStructuredOperation, result: Reference, scope: dict[SSAValue, Reference]) -> None:
     scope[op.outputs[0] if not op.results else op.results[0]] = result
 
 
@@ -119,36 +137,52 @@ def _fill(op: FillOp, scope: dict[SSAValue, Reference]) -> Reference:
     return Reference(value, np.zeros_like(value), old.dtype)
 
 
-def _matmul(op: MatmulOp, scope: dict[SSAValue, Reference], accumulator: Accumulator) -> Reference:
-    maps = [attribute.data for attribute in op.get_indexing_maps()]
-    a, b = (
-        _operand(op, scope[v], map_, axes) for v, map_, axes in zip(op.inputs, maps, ((0, 2), (2, 1)), strict=False)
-    )
-    c = scope[op.outputs[0]]
-    if _dimensions(op, maps[2]) != (0, 1):
-        raise HostError(f"no float64 reference for {op.name} with a transposed C")
-    terms = a.value.shape[1] + 2
-    magnitude = np.abs(c.value) + np.abs(a.value) @ np.abs(b.value)
+def _read(operand: Reference, factor: Factor) -> Reference:
+    """An operand as the body reads it: integers that are extended with zeros are unsigned."""
+    if factor.unsigned and operand.dtype.kind == "i":
+        span = 2.0 ** (8 * operand.dtype.itemsize)
+        return replace(operand, value=np.where(operand.value < 0, operand.value + span, operand.value))
+    return operand
+
+
+def _product(
+    op: Operation, inputs: Sequence[Reference], c: Reference, maps: Sequence[str], accumulator: Accumulator
+) -> Reference:
+    """C + A * B; `maps` have a letter for each dimension of A, B and C: the loop that it runs along."""
+    a, b = inputs
+    a_map, b_map, c_map = maps
+    sizes = {loop: size for operand, map_ in ((a, a_map), (b, b_map)) for loop, size in zip(
+        map_, operand.value.shape, strict=True)}  # fmt: skip
+    if not set(c_map) <= sizes.keys():
+        raise HostError(f"no float64 reference for {op.name}: C has a dimension that neither A nor B has")
+
+    def multiply(x: Floats, y: Floats) -> Floats:
+        product: Floats = np.einsum(f"{a_map},{b_map}->{c_map}", x, y, optimize=True)
+        return product
+
+    value = c.value + multiply(a.value, b.value)
+    if c.dtype.kind in "iu":
+        return Reference(_rounded(value, c.dtype), np.zeros_like(value), c.dtype)
+    terms = math.prod(size for loop, size in sizes.items() if loop not in c_map) + 2
+    magnitude = np.abs(c.value) + multiply(np.abs(a.value), np.abs(b.value))
     error = terms * (accumulator.unit * magnitude + accumulator.tiny) + c.stored_error()
     if a.error.any() or b.error.any():
         error_a, error_b = a.stored_error(), b.stored_error()
-        error = error + np.abs(a.value) @ error_b + error_a @ np.abs(b.value) + error_a @ error_b
-    return Reference(c.value + a.value @ b.value, error, c.dtype)
+        error = error + multiply(np.abs(a.value), error_b) + multiply(error_a, np.abs(b.value))
+        error = error + multiply(error_a, error_b)
+    return Reference(value, error, c.dtype)
 
 
-def _operand(op: Operation, array: Reference, map_: AffineMap, axes: tuple[int, int]) -> Reference:
-    found = _dimensions(op, map_)
-    if found == axes:
-        return array
-    if found == axes[::-1]:
-        return Reference(array.value.T, array.error.T, array.dtype)
-    raise HostError(f"no float64 reference for {op.name} with the indexing map {map_}")
+def _maps(op: LinalgStructuredOperation) -> list[str]:
+    """The operation's indexing maps, each as a string with a letter for the loop of each dimension."""
+    return [_letters(op, attribute.data) for attribute in op.get_indexing_maps()]
 
 
-def _dimensions(op: Operation, map_: AffineMap) -> tuple[int, ...]:
-    if not all(isinstance(e, AffineDimExpr) for e in map_.results):
+def _letters(op: Operation, map_: AffineMap) -> str:
+    positions = [e.position for e in map_.results if isinstance(e, AffineDimExpr)]
+    if len(positions) != len(map_.results) or len(set(positions)) != len(positions):
         raise HostError(f"no float64 reference for {op.name} with the indexing map {map_}")
-    return tuple(e.position for e in map_.results if isinstance(e, AffineDimExpr))
+    return "".join(chr(ord("a") + position) for position in positions)
 
 
 @dataclass(frozen=True)

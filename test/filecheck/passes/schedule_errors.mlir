@@ -88,7 +88,7 @@ func.func @f32(%a: memref<4x5xf32>, %b: memref<5x6xf32>, %c: memref<4x6xf32>) {
 
 // -----
 
-// CHECK: error: expected {{.*}} of f16{{.*}}, got i16
+// CHECK: error: expected A of a type that matrix instructions know, got i16
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 func.func @integers(%a: memref<4x5xi16>, %b: memref<5x6xi16>, %c: memref<4x6xi16>) {
   linalg.matmul ins(%a, %b : memref<4x5xi16>, memref<5x6xi16>) outs(%c : memref<4x6xi16>)

@@ -34,15 +34,7 @@ func.func @depth_transposed(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref
 
 // -----
 
-// CHECK: expected element types f16 x f16 -> f32, bf16 x bf16 -> f32, i8 x i8 -> i32 or three equal types, got f16 x bf16 -> f32
-func.func @mixed_operands(%a: memref<4x5xf16>, %b: memref<5x6xbf16>, %c: memref<4x6xf32>) {
-  linalg.matmul ins(%a, %b : memref<4x5xf16>, memref<5x6xbf16>) outs(%c : memref<4x6xf32>)
-  return
-}
-
-// -----
-
-// CHECK: expected element types {{.*}}, got f32 x f32 -> f16
+// CHECK: expected element types of A and B that can be extended to C's, got f32 x f32 -> f16
 func.func @narrowing(%a: memref<4x5xf32>, %b: memref<5x6xf32>, %c: memref<4x6xf16>) {
   linalg.matmul ins(%a, %b : memref<4x5xf32>, memref<5x6xf32>) outs(%c : memref<4x6xf16>)
   return
@@ -50,7 +42,7 @@ func.func @narrowing(%a: memref<4x5xf32>, %b: memref<5x6xf32>, %c: memref<4x6xf1
 
 // -----
 
-// CHECK: expected element types {{.*}}, got f16 x f16 -> i32
+// CHECK: expected element types of A and B that can be extended to C's, got f16 x f16 -> i32
 func.func @float_to_integer(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xi32>) {
   linalg.matmul ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xi32>)
   return
@@ -212,5 +204,63 @@ func.func @generic_segments(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref
   ^bb0(%x: f16, %y: f16, %z: f16):
     linalg.yield %z : f16
   }) : (memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf16>) -> ()
+  return
+}
+
+// -----
+
+// CHECK: error: linalg.matmul_transpose_b: expected A's second dimension and B's second to agree (k), got 5 and 6
+func.func @depth_of_transpose_b(%a: memref<4x5xf16>, %b: memref<7x6xf16>, %c: memref<4x7xf32>) {
+  linalg.matmul_transpose_b ins(%a, %b : memref<4x5xf16>, memref<7x6xf16>) outs(%c : memref<4x7xf32>)
+  return
+}
+
+// -----
+
+// CHECK: error: linalg.matmul_transpose_a: expected the indexing map of A to be (d0, d1, d2) -> (d2, d0), got (d0, d1, d2) -> (d0, d2)
+func.func @maps_of_transpose_a(%a: memref<4x5xf16>, %b: memref<5x7xf16>, %c: memref<4x7xf32>) {
+  linalg.matmul_transpose_a
+      indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : memref<4x5xf16>, memref<5x7xf16>) outs(%c : memref<4x7xf32>)
+  return
+}
+
+// -----
+
+// CHECK: error: linalg.batch_matmul: expected A's first dimension and B's first to agree (b), got 2 and 3
+func.func @batches(%a: memref<2x4x5xf16>, %b: memref<3x5x7xf16>, %c: memref<2x4x7xf32>) {
+  linalg.batch_matmul ins(%a, %b : memref<2x4x5xf16>, memref<3x5x7xf16>) outs(%c : memref<2x4x7xf32>)
+  return
+}
+
+// -----
+
+// CHECK: error: linalg.batch_matmul: expected A to be of rank 3, got rank 2 (memref<4x5xf16>)
+func.func @no_batch(%a: memref<4x5xf16>, %b: memref<3x5x7xf16>, %c: memref<3x4x7xf32>) {
+  linalg.batch_matmul ins(%a, %b : memref<4x5xf16>, memref<3x5x7xf16>) outs(%c : memref<3x4x7xf32>)
+  return
+}
+
+// -----
+
+// CHECK: expected cast to be #linalg.type_fn<cast_signed> or <cast_unsigned>, got "unsigned"
+func.func @cast(%a: memref<4x5xi8>, %b: memref<5x7xi8>, %c: memref<4x7xi32>) {
+  linalg.matmul {cast = "unsigned"} ins(%a, %b : memref<4x5xi8>, memref<5x7xi8>) outs(%c : memref<4x7xi32>)
+  return
+}
+
+// -----
+
+// CHECK: error: linalg.matmul: expected the body to extend A and B to C's type, multiply, and add to C
+func.func @cast_of_another_body(%a: memref<4x5xi8>, %b: memref<5x7xi8>, %c: memref<4x7xi32>) {
+  "linalg.matmul"(%a, %b, %c) <{operandSegmentSizes = array<i32: 2, 1>, cast = #linalg.type_fn<cast_unsigned>,
+    indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]}> ({
+  ^bb0(%x: i8, %y: i8, %z: i32):
+    %0 = arith.extsi %x : i8 to i32
+    %1 = arith.extui %y : i8 to i32
+    %2 = arith.muli %0, %1 : i32
+    %3 = arith.addi %2, %z : i32
+    linalg.yield %3 : i32
+  }) : (memref<4x5xi8>, memref<5x7xi8>, memref<4x7xi32>) -> ()
   return
 }

@@ -112,6 +112,56 @@ func.func @generic(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>
   return
 }
 
+// Unsigned integers.
+
+// CHECK-LABEL: @unsigned
+// CHECK: linalg.matmul {cast = #linalg.type_fn<cast_unsigned>} ins(%a, %b : memref<4x5xi8>, memref<5x6xi8>) outs(%c : memref<4x6xi32>)
+// GENERIC-LABEL: "unsigned"
+// GENERIC: "linalg.matmul"(%a, %b, %c) <{{{.*}}cast = #linalg.type_fn<cast_unsigned>
+// GENERIC: "arith.extui"
+// GENERIC: "arith.extui"
+func.func @unsigned(%a: memref<4x5xi8>, %b: memref<5x6xi8>, %c: memref<4x6xi32>) {
+  linalg.matmul {cast = #linalg.type_fn<cast_unsigned>} ins(%a, %b : memref<4x5xi8>, memref<5x6xi8>) outs(%c : memref<4x6xi32>)
+  return
+}
+
+// Other named products.
+
+// CHECK-LABEL: @transpose_a
+// CHECK: linalg.matmul_transpose_a ins(%a, %b : memref<5x4xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf32>)
+func.func @transpose_a(%a: memref<5x4xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
+  linalg.matmul_transpose_a ins(%a, %b : memref<5x4xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf32>)
+  return
+}
+
+// CHECK-LABEL: @transpose_b
+// CHECK: %r = linalg.matmul_transpose_b {tag} ins(%a, %b : tensor<4x5xf16>, tensor<6x5xf16>) outs(%c : tensor<4x6xf32>) -> tensor<4x6xf32>
+func.func @transpose_b(%a: tensor<4x5xf16>, %b: tensor<6x5xf16>, %c: tensor<4x6xf32>) -> tensor<4x6xf32> {
+  %r = linalg.matmul_transpose_b {tag} ins(%a, %b : tensor<4x5xf16>, tensor<6x5xf16>) outs(%c : tensor<4x6xf32>) -> tensor<4x6xf32>
+  return %r : tensor<4x6xf32>
+}
+
+// CHECK-LABEL: @batch
+// CHECK: linalg.batch_matmul ins(%a, %b : memref<2x4x5xf16>, memref<2x5x6xf16>) outs(%c : memref<2x4x6xf32>)
+// CHECK: linalg.batch_matmul_transpose_a ins(%d, %b : memref<2x5x4xf16>, memref<2x5x6xf16>) outs(%c : memref<2x4x6xf32>)
+// CHECK: linalg.batch_matmul_transpose_b ins(%a, %e : memref<2x4x5xf16>, memref<2x6x5xf16>) outs(%c : memref<2x4x6xf32>)
+func.func @batch(%a: memref<2x4x5xf16>, %b: memref<2x5x6xf16>, %c: memref<2x4x6xf32>, %d: memref<2x5x4xf16>, %e: memref<2x6x5xf16>) {
+  linalg.batch_matmul ins(%a, %b : memref<2x4x5xf16>, memref<2x5x6xf16>) outs(%c : memref<2x4x6xf32>)
+  linalg.batch_matmul_transpose_a ins(%d, %b : memref<2x5x4xf16>, memref<2x5x6xf16>) outs(%c : memref<2x4x6xf32>)
+  linalg.batch_matmul_transpose_b ins(%a, %e : memref<2x4x5xf16>, memref<2x6x5xf16>) outs(%c : memref<2x4x6xf32>)
+  return
+}
+
+// One B for all of the batch, and each of them transposed.
+// CHECK-LABEL: @broadcast
+// CHECK: linalg.batch_matmul indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d2, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>] ins(
+func.func @broadcast(%a: memref<2x4x5xf16>, %b: memref<6x5xf16>, %c: memref<2x4x6xf32>) {
+  linalg.batch_matmul
+      indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (n, k)>, affine_map<(b, m, n, k) -> (b, m, n)>]
+      ins(%a, %b : memref<2x4x5xf16>, memref<6x5xf16>) outs(%c : memref<2x4x6xf32>)
+  return
+}
+
 // The rest of the dialect is xDSL's.
 
 // CHECK-LABEL: @fill
