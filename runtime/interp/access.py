@@ -19,7 +19,17 @@ from .observer import Kind, tell
 from .state import Action, Array, Selection, Source, State, Step
 from .words import DTYPES, Modifiers, width_of
 
-SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "const")
+SPACES = (
+    "global",
+    "shared",
+    "shared::cta",
+    "shared::cluster",
+    "local",
+    "param",
+    "param::entry",
+    "param::func",
+    "const",
+)
 _OWN_NAMES = {"": "generic", "const": "global", "shared::cluster": "cluster"}
 _WINDOWS = {"cluster": SHARED_WINDOW, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 _TYPES = tuple(t for t in DTYPES if t not in ("pred", "f16", "bf16", "f16x2", "bf16x2"))
@@ -132,10 +142,11 @@ def store(ctx: Context, m: Modifiers) -> Action:
     """One word or a vector; of a wider register, the low bits."""
     policy = order(m)
     space, count = space_of(m), int((m.one("v2", "v4", "v8") or "v1")[1:])
-    if space == "param":
-        ctx.fail("kernel parameters cannot be written")
     type = m.type(*_TYPES)
     where, a = ctx.take(2 + policy)[:2]
+    named = where.base if isinstance(where, Address) and isinstance(where.base, Symbol) else None
+    if space == "param" and named is not None and not ctx.place(named).size:
+        ctx.fail("kernel parameters cannot be written")
     sources = [ctx.source(item, f"b{width_of(type)}" if type[0] != "f" else type, wide=True)
                for item in ctx.vector(a, count)]  # fmt: skip
     place = locate(ctx, where, space, "store")

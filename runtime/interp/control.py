@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .calls import return_
 from .clusters import cluster_barrier
 from .decode import Context, opcode
 from .errors import FaultError
@@ -22,9 +23,11 @@ def bra(ctx: Context, m: Modifiers) -> Action:
 
 @opcode("ret", "exit")
 def leave(ctx: Context, m: Modifiers) -> Action:
-    """The end of these threads."""
+    """The end of these threads, or of a function."""
     m.drop("uni")
     ctx.take(0)
+    if ctx.frame is not None and m.root == "ret":
+        return return_(ctx.frame)
     return lambda state: state.flow.exit
 
 

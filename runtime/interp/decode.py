@@ -7,7 +7,7 @@ runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
@@ -43,10 +43,14 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A variable: its space, and its address once a state is known."""
+    """A variable: its space, and its address once a state is known.
+
+    `size` is the bytes of a `.param` variable inside a function; 0 for all others.
+    """
 
     space: str
     address: Callable[[State], int]
+    size: int = 0
 
 
 @dataclass
@@ -57,6 +61,7 @@ class Names:
     registers: dict[str, Slot] = field(default_factory=dict[str, Slot])
     places: dict[str, Place] = field(default_factory=dict[str, Place])
     labels: dict[str, int] = field(default_factory=dict[str, int])
+    tables: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def register(self, name: str) -> Slot | None:
         return self.registers.get(name) or (self.outer.register(name) if self.outer else None)
@@ -67,6 +72,31 @@ class Names:
     def label(self, name: str) -> int | None:
         found = self.labels.get(name)
         return self.outer.label(name) if found is None and self.outer else found
+
+    def table(self, name: str) -> tuple[str, ...] | None:
+        """The labels of a `.branchtargets`."""
+        return self.tables.get(name) or (self.outer.table(name) if self.outer else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Formal:
+    """A parameter of a function, or what it returns: `size` bytes of the arguments at `place`, or a register."""
+
+    variable: Variable
+    size: int
+    place: Place | None = None
+    slot: Slot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A function in the code of a kernel: where it begins, where threads go back to, what goes in and out."""
+
+    name: str
+    entry: int
+    back: Slot
+    parameters: tuple[Formal, ...]
+    results: tuple[Formal, ...]
 
 
 @dataclass
@@ -87,7 +117,7 @@ class Layout:
 
 @dataclass
 class Context:
-    """One instruction, and what its operands mean where it stands.
+    """One instruction, and what its operands mean where it stands: in `frame`, a function, or in the kernel itself.
 
     `reads` and `writes` collect the registers of its operands while it is decoded.
     """
@@ -97,6 +127,8 @@ class Context:
     layout: Layout
     pc: int
     target: str
+    frames: Mapping[str, Frame] = field(default_factory=dict[str, Frame])
+    frame: Frame | None = None
     reads: list[Slot] = field(default_factory=list[Slot])
     writes: list[Slot] = field(default_factory=list[Slot])
 

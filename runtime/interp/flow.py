@@ -37,10 +37,10 @@ class Barrier:
 class Flow:
     """The groups of threads that can run, by program counter, and the groups that wait."""
 
-    def __init__(self, geometry: Geometry, live: Array) -> None:
+    def __init__(self, geometry: Geometry, live: Array, entry: int) -> None:
         self.geometry = geometry
         self.live = live
-        self.ready: dict[int, Array] = {0: live.copy()}
+        self.ready: dict[int, Array] = {entry: live.copy()}
         self.barriers: list[Barrier] = []
         self.parked: dict[int, Array] = {}
         self.observer: Observer | None = None

@@ -4,18 +4,48 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
-from ...dialect.ptx.syntax import Function, Instruction, Label, RegDecl, Register, Scope, Statement, Variable
-from . import arithmetic, atomics, clusters, control, convert, copies, logic, matrix, mbarrier, moves, warps, wmma
-from .decode import TABLE, Context, Layout, Names, Place, Slot, decode
+from ...dialect.ptx.syntax import Directive, Function, Instruction, Label, RegDecl, Register, Scope, Statement, Variable
+from . import (
+    arithmetic,
+    atomics,
+    calls,
+    clusters,
+    control,
+    convert,
+    copies,
+    logic,
+    matrix,
+    mbarrier,
+    moves,
+    warps,
+    wmma,
+)
+from .calls import RETURN, CallError, has_results, in_order
+from .decode import TABLE, Context, Formal, Frame, Layout, Names, Place, Slot, decode
 from .errors import DecodeError, Finding, InterpreterError
+from .memory import ARGUMENTS
 from .state import Action, Dim3, Geometry
 from .words import width_of
 
-_FAMILIES = (arithmetic, atomics, clusters, control, convert, copies, logic, matrix, mbarrier, moves, warps, wmma)
+_FAMILIES = (
+    arithmetic,
+    atomics,
+    calls,
+    clusters,
+    control,
+    convert,
+    copies,
+    logic,
+    matrix,
+    mbarrier,
+    moves,
+    warps,
+    wmma,
+)
 """The modules that fill the table of opcodes, by being imported."""
 
 _BYTES = re.compile(r"[a-z]+(\d+)(x2)?")
@@ -43,12 +73,16 @@ class ClusterBounds(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A decoded kernel. `block_limit` and `block_required` are what `.maxntid` and `.reqntid` say."""
+    """A decoded kernel, behind the functions it calls; it begins at `entry`.
+
+    `block_limit` and `block_required` are what `.maxntid` and `.reqntid` say.
+    """
 
     name: str
     file: str
     layout: Layout
     code: tuple[Decoded, ...]
+    entry: int
     block_limit: int | None
     block_required: tuple[int, ...] | None
     cluster: ClusterBounds
@@ -92,34 +126,41 @@ def align(offset: int, alignment: int) -> int:
 
 
 class KernelDecoder:
-    """Decodes one function. Module-level shared variables take space when they are first declared to it."""
+    """Decodes one kernel. Module-level shared variables take space when they are first declared to it."""
 
-    def __init__(self, function: Function, names: Names, file: str, target: str) -> None:
+    def __init__(
+        self, function: Function, names: Names, file: str, target: str, functions: Mapping[str, Function]
+    ) -> None:
         self.function = function
         self.file = file
         self.target = target
         self.layout = Layout()
         self.module_names = names
-        self.flat: list[tuple[Instruction, Names]] = []
+        self.functions = functions
+        self.frames: dict[str, Frame] = {}
+        self.flat: list[tuple[Instruction, Names, Frame | None]] = []
 
     def decode(self, module: Mapping[str, Variable]) -> Kernel:
         """Raises:
         InterpreterError: at the first statement that cannot be run.
         """
-        function, names = self.function, Names(self.module_names)
-        self._parameters(names)
+        function, shared = self.function, Names(self.module_names)
         for variable in module.values():
             if variable.space.startswith("shared"):
-                self._variable(variable, names)
-        self._flatten(function.body or (), names)
-        end = Instruction("ret", (), line=function.line, column=1)
-        code = [self._instruction(i, n, pc) for pc, (i, n) in enumerate([*self.flat, (end, names)])]
+                self._variable(variable, shared)
+        for callee in self._callees():
+            self._function(callee, Names(shared))
+        entry, names = len(self.flat), Names(shared)
+        self._parameters(names)
+        self._body(function, names, None)
+        code = [self._instruction(*item, pc) for pc, item in enumerate(self.flat)]
         limit, required = (self._dimensions(word) for word in (".maxntid", ".reqntid"))
         return Kernel(
             function.name,
             self.file,
             self.layout,
             tuple(code),
+            entry,
             prod(limit) if limit else None,
             required,
             self._cluster(),
@@ -172,8 +213,15 @@ class KernelDecoder:
             offset = align(self.layout.local, alignment)
             self.layout.local = offset + size
             names.places[variable.name] = Place("local", lambda _: offset)
+        elif space == "param":
+            names.places[variable.name] = self._argument(size, alignment)
         else:
             raise self.error(f"a .{space} variable inside a function is not supported", variable.line)
+
+    def _argument(self, size: int, alignment: int) -> Place:
+        offset = align(self.layout.local, alignment)
+        self.layout.local = offset + size
+        return Place("param", lambda _: ARGUMENTS + offset, size)
 
     def _registers(self, declared: RegDecl, names: Names) -> None:
         try:
@@ -185,29 +233,64 @@ class KernelDecoder:
             for part in parts:
                 names.registers[part] = self.layout.slot(bits, part)
 
+    # Functions
+
+    def _callees(self) -> list[Function]:
+        try:
+            return in_order(self.function, self.functions)
+        except CallError as error:
+            raise self.error(str(error), error.call.line, error.call.column) from error
+
+    def _function(self, function: Function, names: Names) -> None:
+        """Puts a function behind what there is."""
+        parameters, results = (
+            tuple(self._formal(v, names) for v in variables) for variables in (function.parameters, function.returns)
+        )
+        frame = Frame(function.name, len(self.flat), self.layout.slot(32), parameters, results)
+        self.frames[function.name] = frame
+        self._body(function, names, frame)
+
+    def _formal(self, variable: Variable, names: Names) -> Formal:
+        if variable.space == "reg":
+            self._registers(RegDecl(variable.type, variable.name, line=variable.line), names)
+            return Formal(variable, 0, slot=names.registers[variable.name])
+        size, alignment = self._size(variable)
+        place = names.places[variable.name] = self._argument(size, alignment)
+        return Formal(variable, size, place)
+
     # Statements
 
-    def _flatten(self, body: tuple[Statement, ...], names: Names) -> None:
+    def _body(self, function: Function, names: Names, frame: Frame | None) -> None:
+        self._flatten(function.body or (), names, frame)
+        self.flat.append((Instruction("ret", (), line=function.line, column=1), names, frame))
+
+    def _flatten(self, body: tuple[Statement, ...], names: Names, frame: Frame | None) -> None:
         """Instructions one after the other, each with its scope; labels as numbers among them."""
+        label = ""
         for statement in body:
             match statement:
                 case Instruction():
-                    self.flat.append((statement, names))
+                    self.flat.append((statement, names, frame))
+                    if statement.opcode.partition(".")[0] == "call" and has_results(statement):
+                        self.flat.append((replace(statement, opcode=RETURN), names, frame))
                 case Label():
                     if statement.name in names.labels:
                         raise self.error(f"label '{statement.name}' is defined twice", statement.line)
                     names.labels[statement.name] = len(self.flat)
+                    label = statement.name
+                case Directive() if statement.text.startswith(".branchtargets"):
+                    names.tables[label] = tuple(re.findall(r"[\w$%]+", statement.text)[1:])
                 case RegDecl():
                     self._registers(statement, names)
                 case Variable():
                     self._variable(statement, names)
                 case Scope():
-                    self._flatten(statement.body, Names(names))
+                    self._flatten(statement.body, Names(names), frame)
                 case _:
                     pass
 
-    def _instruction(self, instruction: Instruction, names: Names, pc: int) -> Decoded:
-        context = Context(instruction, names, self.layout, pc, self.target)
+    def _instruction(self, instruction: Instruction, names: Names, frame: Frame | None, pc: int) -> Decoded:
+        context = Context(instruction, names, self.layout, pc, self.target, self.frames, frame)
         try:
             action = decode(context)
             guard = instruction.guard

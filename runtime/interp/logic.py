@@ -12,7 +12,7 @@ from .actions import elementwise, identity, several
 from .decode import Context, opcode
 from .floats import single
 from .integer import binary, unary
-from .state import Action, Array
+from .state import Action, Array, Source
 from .words import BITS, DTYPES, FLOATS, INTEGERS, Modifiers, width_of
 
 _LOGIC = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
@@ -202,8 +202,10 @@ def selp(ctx: Context, m: Modifiers) -> Action:
 @opcode("mov")
 def mov(ctx: Context, m: Modifiers) -> Action:
     """A register, a constant, an address, or the parts of a wider register together."""
-    type = m.type(*(INTEGERS | BITS), "f16", "bf16", "f32", "f64", "f16x2", "bf16x2", "pred")
+    type = m.type(*sorted(INTEGERS | BITS), "b128", "f16", "bf16", "f32", "f64", "f16x2", "bf16x2", "pred")
     d, a = ctx.take(2)
+    if type == "b128":
+        return _halves(ctx, d, a)
     if isinstance(d, Vector):
         return _unpack(ctx, type, d, a)
     if isinstance(a, Vector):
@@ -211,6 +213,19 @@ def mov(ctx: Context, m: Modifiers) -> Action:
     if isinstance(a, Not):
         return elementwise(np.invert, ctx.dest(d, type), ctx.source(a.register, type))
     return elementwise(identity, ctx.dest(d, type), ctx.source(a, type))
+
+
+def _halves(ctx: Context, d: Operand, a: Operand) -> Action:
+    """A register of 128 bits from two of 64, or apart."""
+    together = isinstance(a, Vector)
+    slot = ctx.slot(d if together else a)
+    if slot.bits != 128:
+        ctx.fail(f"expected a register of 128 bits for .b128, got one of {slot.bits}")
+    (ctx.writes if together else ctx.reads).append(slot)
+    words: list[Source] = [lambda state, i=i: state.banks[128][slot.index].view(np.uint64)[i::2] for i in range(2)]
+    if together:
+        return several(lambda low, upper: (low, upper), words, *(ctx.source(o, "b64") for o in ctx.vector(a, 2)))
+    return several(lambda low, upper: (low, upper), [ctx.dest(o, "b64") for o in ctx.vector(d, 2)], *words)
 
 
 def _part(ctx: Context, type: str, items: int) -> str:

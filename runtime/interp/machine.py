@@ -14,7 +14,7 @@ from .errors import FaultError, InterpreterError
 from .flow import Flow
 from .kernel import Decoded, Kernel, align
 from .mbarriers import Mbarriers
-from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Buffer, GlobalMemory, Memory, Window
+from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Buffer, GlobalMemory, Memory, ParameterWindow, Window
 from .observer import Look, Observer
 from .state import LEFT, Array, Dim3, Geometry, Selection, State, Step
 
@@ -104,7 +104,7 @@ class _Machine:
         self.kernel = launch.kernel
         state = State(geometry, self.kernel.layout.slots, self._memory(), launch.addresses)
         state.dynamic_bytes, state.explicit_cluster = launch.shared, launch.cluster is not None
-        self.flow = state.flow = Flow(geometry, state.live)
+        self.flow = state.flow = Flow(geometry, state.live, self.kernel.entry)
         state.copies = CopyQueue(state.threads, launch.observer)
         self.flow.observer = state.observer = launch.observer
         self.cluster_barrier = state.cluster_barrier = ClusterBarrier(self.flow)
@@ -125,7 +125,7 @@ class _Machine:
         local = Window("local", local_data, np.arange(geometry.threads) * own, local_size)
         zeros = np.broadcast_to(np.int64(0), (geometry.threads,))
         parameters = Buffer("kernel parameters", self.launch.parameters, writable=False)
-        param = Window("param", parameters, zeros, self.kernel.layout.parameter_bytes)
+        param = ParameterWindow(parameters, zeros, self.kernel.layout.parameter_bytes, local)
         windows = self.launch.memory.windows
         windows.update({SHARED_WINDOW: cluster, LOCAL_WINDOW: local, PARAM_WINDOW: param})
         return Memory(self.launch.memory, shared, cluster, local, param)

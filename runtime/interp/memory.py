@@ -25,6 +25,9 @@ SHARED_WINDOW = 1 << 56
 LOCAL_WINDOW = 1 << 57
 PARAM_WINDOW = 1 << 58
 
+ARGUMENTS = 1 << 32
+"""Where in the parameter space those of functions begin; they lie in local memory."""
+
 RANK_BITS = 24
 """In shared memory of a cluster, the bits of an address below the rank of the CTA."""
 
@@ -113,6 +116,27 @@ class Window:
     def parts(self, addresses: Array, width: int, lanes: Array | None) -> tuple[Part, ...]:
         """All accesses lie in the one buffer."""
         return (Part(self.buffer, self.locate(addresses, width, lanes)),)
+
+
+class ParameterWindow(Window):
+    """The parameters of the kernel and, from `ARGUMENTS` on, those of functions."""
+
+    def __init__(self, buffer: Buffer, base: Array, size: int, local: Window) -> None:
+        super().__init__("param", buffer, base, size)
+        self.local = local
+
+    def parts(self, addresses: Array, width: int, lanes: Array | None) -> tuple[Part, ...]:
+        far = addresses >= ARGUMENTS
+        if not far.any():
+            return super().parts(addresses, width, lanes)
+        if far.all():
+            return self.local.parts(addresses - ARGUMENTS, width, lanes)
+        threads = np.arange(addresses.size) if lanes is None else lanes
+        near, away = np.flatnonzero(~far), np.flatnonzero(far)
+        return (
+            Part(self.buffer, self.locate(addresses[near], width, threads[near]), near),
+            Part(self.local.buffer, self.local.locate(addresses[away] - ARGUMENTS, width, threads[away]), away),
+        )
 
 
 class GlobalMemory:

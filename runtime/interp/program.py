@@ -57,7 +57,8 @@ class Program:
                 self._declare(variable, names)
         self._functions = {f.name: f for f in module.functions.values() if f.entry}
         self.kernels = {
-            f.name: KernelDecoder(f, names, name, self.target).decode(variables) for f in self._functions.values()
+            f.name: KernelDecoder(f, names, name, self.target, module.functions).decode(variables)
+            for f in self._functions.values()
         }
 
     def _check_target(self) -> None:

@@ -177,7 +177,8 @@ class State:
         return self._specials[name]
 
 
-_BANKS = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+_BANKS = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64, 128: np.complex128}
+"""Two words of 64 bits stand for one of 128: numpy has no such integers, and complex numbers are as wide."""
 
 Source: TypeAlias = Callable[[State], Array]
 """An operand: given a state, one value for each of its threads. Registers are views of the state's own."""

@@ -153,6 +153,15 @@ def test_static_and_dynamic_shared_memory_of_many_ctas_lie_apart() -> None:
     assert out.tolist() == (2 * (cta * 100 + 31 - thread) + 7 + cta).tolist()
 
 
+def test_registers_of_128_bits() -> None:
+    body = """.reg .b128 %q<2>; mov.u32 %r1, %tid.x; cvt.u64.u32 %rd1, %r1; mov.u64 %rd2, 0xFFF7000000000001;
+        mov.b128 %q1, {%rd1, %rd2}; setp.lt.u32 %p1, %r1, 5; @%p1 mov.b128 %q1, {%rd2, %rd1};
+        mov.b128 {%rd3, %rd4}, %q1; sub.u64 %rd0, %rd4, %rd3;"""
+    odd = 0xFFF7000000000001
+    expected = [(t - odd if t < 5 else odd - t) % 2**64 for t in range(32)]
+    assert per_thread(body, dtype="u8").tolist() == expected
+
+
 # Divergence and barriers
 
 
