@@ -207,7 +207,17 @@ def isspacep(ctx: Context, m: Modifiers) -> Action:
     return elementwise(own, dest, source, lambda state: state.geometry.rank().astype(np.uint64))
 
 
-@opcode("prefetch", "prefetchu", "discard", "applypriority", "griddepcontrol", "pragma", "nanosleep", "createpolicy")
+@opcode(
+    "prefetch",
+    "prefetchu",
+    "discard",
+    "applypriority",
+    "griddepcontrol",
+    "pragma",
+    "nanosleep",
+    "createpolicy",
+    "pmevent",
+)
 def nothing_to_do(ctx: Context, m: Modifiers) -> Action:
     """Hints. A cache policy is a number that nobody reads."""
     m.words.clear()

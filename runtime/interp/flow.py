@@ -20,11 +20,15 @@ from .state import LANES, LEFT, Geometry, Selection
 Array: TypeAlias = NDArray[Any]
 
 
+Complete: TypeAlias = Callable[[Array], None]
+
+
 @dataclass
 class Barrier:
     """Threads that arrived at a barrier of their CTA.
 
     `expected` is the number of threads asked for, 0 for all that have not exited. `resume` is where they go on.
+    `complete` is told who had arrived, when they all have.
     """
 
     number: int
@@ -32,6 +36,7 @@ class Barrier:
     resume: int
     mask: Array
     expected: int
+    complete: Complete | None = None
 
 
 class Flow:
@@ -45,6 +50,7 @@ class Flow:
         self.parked: dict[int, Array] = {}
         self.observer: Observer | None = None
         self.on_exit: list[Callable[[], None]] = []
+        self._gave_way = False
         self._cta = geometry.cta()
 
     def go(self, pc: int, mask: Array) -> None:
@@ -54,6 +60,16 @@ class Flow:
             self.ready[pc] = mask
         else:
             other |= mask
+
+    def give_way(self, pc: int, mask: Array) -> None:
+        """Threads that go on from `pc` when others have run."""
+        self._gave_way = True
+        self.go(pc, mask)
+
+    def gave_way(self) -> bool:
+        """Whether threads gave way since this was last asked."""
+        result, self._gave_way = self._gave_way, False
+        return result
 
     def split(self, sel: Selection, taken: Selection, target: int, otherwise: int) -> int | None:
         """Where a branch leads: all one way, or LEFT."""
@@ -80,18 +96,28 @@ class Flow:
 
     # Barriers
 
-    def arrive(self, sel: Selection, number: int, pc: int, expected: int, wait: bool = True) -> int | None:
+    def arrive(
+        self,
+        sel: Selection,
+        number: int,
+        pc: int,
+        expected: int,
+        wait: bool = True,
+        complete: Complete | None = None,
+    ) -> int | None:
         """Threads at a barrier. They go on at once if that completes it for every CTA in flight."""
         if expected == 0 and not self.barriers and sel.count == int(np.count_nonzero(self.live)):
             if self.observer is not None:
                 everyone = self.mask(sel)
                 self.observer.come(number, expected, everyone)
                 self.observer.join(number, everyone, everyone)
+            if complete is not None:
+                complete(self.mask(sel))
             return None
         mask = self.mask(sel)
         if self.observer is not None:
             self.observer.come(number, expected, mask)
-        self.barriers.append(Barrier(number, pc, pc + 1 if wait else LEFT, mask, expected))
+        self.barriers.append(Barrier(number, pc, pc + 1 if wait else LEFT, mask, expected, complete))
         if not wait:
             self.go(pc + 1, mask.copy())
         self._release()
@@ -115,6 +141,8 @@ class Flow:
         if self.observer is not None:
             waiting = np.logical_or.reduce([b.mask & open_ for b in here if b.resume != LEFT] or [~open_ & False])
             self.observer.join(number, everyone & open_, waiting)
+        for complete in {b.complete for b in here if b.complete is not None}:
+            complete(everyone & open_)
         for barrier in here:
             released = barrier.mask & open_
             barrier.mask &= ~open_
@@ -175,9 +203,9 @@ class Flow:
         parked = self.parked.pop(pc, None)
         return pc, mask if parked is None else mask | parked
 
-    def limit(self) -> int:
-        """The lowest program counter at which others stand ready."""
-        return min(self.ready, default=1 << 60)
+    def limit(self, pc: int) -> int:
+        """The lowest program counter beyond `pc` at which others stand ready."""
+        return min((other for other in self.ready if other > pc), default=1 << 60)
 
     def check_aligned(self, sel: Selection, what: str) -> None:
         """Like `check_whole_warps`; lanes that have exited need not come."""

@@ -12,6 +12,7 @@ from ...dialect.ptx.syntax import Directive, Function, Instruction, Label, RegDe
 from . import (
     arithmetic,
     atomics,
+    barriers,
     calls,
     clusters,
     control,
@@ -34,6 +35,7 @@ from .words import width_of
 _FAMILIES = (
     arithmetic,
     atomics,
+    barriers,
     calls,
     clusters,
     control,
@@ -48,12 +50,18 @@ _FAMILIES = (
 )
 """The modules that fill the table of opcodes, by being imported."""
 
+_POLLING = re.compile(r"(atom|nanosleep|ld\.(volatile|relaxed|acquire|\w+\.(volatile|relaxed|acquire)))\b")
+"""What may see what another thread has done."""
+
 _BYTES = re.compile(r"[a-z]+(\d+)(x2)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """One instruction: what it does, under which predicate, and the registers of its operands."""
+    """One instruction: what it does, under which predicate, and the registers of its operands.
+
+    `polls` says of a jump back that memory is read again on the way, as threads do that wait for others.
+    """
 
     source: Instruction
     action: Action
@@ -61,6 +69,7 @@ class Decoded:
     negated: bool
     reads: tuple[Slot, ...]
     writes: tuple[Slot, ...]
+    polls: bool
 
 
 class ClusterBounds(NamedTuple):
@@ -298,9 +307,16 @@ class KernelDecoder:
             if slot is not None and slot.bits != 1:
                 context.fail(f"the guard {guard.register if guard else ''} is not a predicate")
             negated = bool(guard and guard.negated)
-            return Decoded(instruction, action, slot, negated, tuple(context.reads), tuple(context.writes))
+            polls = self._polls(context)
+            return Decoded(instruction, action, slot, negated, tuple(context.reads), tuple(context.writes), polls)
         except DecodeError as error:
             raise self.error(str(error), instruction.line, instruction.column) from error
+
+    def _polls(self, context: Context) -> bool:
+        if not context.instruction.opcode.startswith("bra"):
+            return False
+        target = context.label(context.operands[0])
+        return any(_POLLING.match(instruction.opcode) for instruction, _, _ in self.flat[target : context.pc])
 
 
 def supported_opcodes() -> Iterator[str]:

@@ -23,6 +23,8 @@ IN_FLIGHT_WARPS = 1024
 IN_FLIGHT_WARPS_MATRIX = 128
 TURN = 1 << 14
 """Steps after which a group of threads gives way to others that can run."""
+POLLS = 32
+"""Rounds of a loop that polls memory after which others that can run do."""
 
 Progress: TypeAlias = Callable[[int, int], None]
 
@@ -132,6 +134,8 @@ class _Machine:
 
     def _bind(self, pc: int, decoded: Decoded) -> Step:
         inner, observer = decoded.action(self.state), self.state.observer
+        if decoded.polls:
+            inner = _patient(inner, self.flow)
         if observer is not None:
             inner = _watched(inner, observer.watch(pc))
         if decoded.guard is not None:
@@ -144,7 +148,7 @@ class _Machine:
     def run(self) -> None:
         tired = False
         while (group := self._next(tired)) is not None:
-            tired = self._advance(*group)
+            tired = self._advance(*group) or self.flow.gave_way()
             if self.launch.step_limit is not None and self.stats.steps >= self.launch.step_limit:
                 self._out_of_steps(group[0])
         if self.flow.barriers or self.flow.parked or self.mbarriers.sleepers or self.cluster_barrier.parked:
@@ -162,7 +166,7 @@ class _Machine:
     def _advance(self, pc: int, mask: Array) -> bool:
         """Runs one group until it meets others, splits, waits or ends. Returns whether it used up its turn."""
         sel = self.state.all if mask.all() else Selection(mask, self.state.threads)
-        limit = self.flow.limit()
+        limit = self.flow.limit(pc)
         turn = TURN
         if self.launch.step_limit is not None:
             turn = min(TURN, self.launch.step_limit - self.stats.steps)
@@ -243,6 +247,22 @@ def _watched(inner: Step, look: Look | None) -> Step:
     def step(sel: Selection) -> int | None:
         look(sel)
         return inner(sel)
+
+    return step
+
+
+def _patient(inner: Step, flow: Flow) -> Step:
+    """A jump back after which others run now and then, as threads may be waiting here for what those do."""
+    rounds = 0
+
+    def step(sel: Selection) -> int | None:
+        nonlocal rounds
+        target = inner(sel)
+        rounds += 1
+        if rounds % POLLS or target is None:
+            return target
+        flow.give_way(target, flow.mask(sel))
+        return LEFT
 
     return step
 

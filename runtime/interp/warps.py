@@ -166,3 +166,58 @@ def redux(ctx: Context, m: Modifiers) -> Action:
 def _neutral(name: str, type: str) -> int:
     low, top = integer_range("u32" if type == "b32" else type)
     return {"min": top, "max": low, "and": top}.get(name, 0)
+
+
+@opcode("match")
+def match(ctx: Context, m: Modifiers) -> Action:
+    """Which lanes hold the value of each lane, or whether all hold one."""
+    mode = m.expect("any", "all")
+    m.expect("sync")
+    type = m.type("b32", "b64")
+    first, a, mask = ctx.take(3)
+    if isinstance(first, Pair) and mode == "any":
+        ctx.fail("match.any has no second result")
+    targets: tuple[Operand, ...] = (first.first, first.second) if isinstance(first, Pair) else (first,)
+    dest = ctx.dest(targets[0], "b32")
+    flag = ctx.dest(targets[1], "pred") if len(targets) == 2 else None
+    members, value = ctx.source(mask, "u32"), ctx.source(a, type)
+
+    def work(state: State) -> Callable[[Selection, Array], None]:
+        values, out, asked = value(state), dest(state), members(state)
+        all_alike = flag(state) if flag else None
+
+        def do(sel: Selection, active: Array) -> None:
+            here = asked & _spread(_lane_bits(active))
+            rows = values.reshape(LANES, -1)
+            alike = np.stack([_lane_bits(rows == rows[lane]) for lane in range(LANES)]).reshape(-1) & here
+            whole = alike == here
+            sel.put(out, sel.pick(alike if mode == "any" else np.where(whole, here, np.uint32(0))))
+            if all_alike is not None:
+                sel.put(all_alike, sel.pick(whole))
+
+        return do
+
+    return _collective(ctx, members, work)
+
+
+@opcode("elect")
+def elect(ctx: Context, m: Modifiers) -> Action:
+    """One lane of the members, the lowest, and who it is."""
+    m.expect("sync")
+    first, mask = ctx.take(2)
+    if not isinstance(first, Pair):
+        ctx.fail("expected a destination and a predicate, written d|p")
+    dest, flag, members = ctx.dest(first.first, "b32"), ctx.dest(first.second, "pred"), ctx.source(mask, "u32")
+
+    def work(state: State) -> Callable[[Selection, Array], None]:
+        out, chosen, asked, lane = dest(state), flag(state), members(state), state.geometry.lane()
+
+        def do(sel: Selection, active: Array) -> None:
+            here = asked & _spread(_lane_bits(active))
+            leader = np.bitwise_count((here & (~here + np.uint32(1))) - np.uint32(1))
+            sel.put(out, sel.pick(leader))
+            sel.put(chosen, sel.pick(lane == leader))
+
+        return do
+
+    return _collective(ctx, members, work)

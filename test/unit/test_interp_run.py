@@ -234,6 +234,43 @@ def test_a_spinning_warp_lets_the_one_it_waits_for_run() -> None:
     assert per_thread(body, 64).tolist() == [9] * 32 + [1] * 32
 
 
+@pytest.mark.parametrize("spin", ["ld.volatile.shared.u32 %r3, [flag];", "atom.shared.or.b32 %r3, [flag], 0;"])
+def test_spinning_costs_few_steps(spin: str) -> None:
+    """The warp that is waited for runs 3000 rounds at once, and not one for each that others spin."""
+    body = f""".shared .align 4 .b32 flag; mov.u32 %r1, %tid.x; mov.u32 %r2, 0; st.shared.u32 [flag], %r2; bar.sync 0;
+        setp.ge.u32 %p2, %r1, 96; @%p2 bra WORK; SPIN: {spin} setp.eq.u32 %p3, %r3, 0; @%p3 bra SPIN; bra END;
+        WORK: add.u32 %r2, %r2, 1; setp.lt.u32 %p4, %r2, 3000; @%p4 bra WORK; st.shared.u32 [flag], %r2; END:"""
+    stats = program(body).launch("k", ONE, (128, 1, 1), [])
+    assert stats.steps < 9300
+
+
+def test_barriers_whose_numbers_and_counts_are_in_registers() -> None:
+    """Pairs of warps meet at barriers of their own; the second warp of each pair comes later."""
+    body = """.shared .align 4 .b32 slot[4]; mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 6; shl.b32 %r3, %r2, 2;
+        mov.u32 %r4, slot; add.u32 %r4, %r4, %r3; and.b32 %r5, %r1, 63; setp.eq.u32 %p1, %r5, 33; mov.u32 %r6, 64;
+        add.u32 %r7, %r2, 5; mad.lo.u32 %r8, %r2, 10, 3; setp.ge.u32 %p2, %r5, 32; @!%p2 bra WAIT;
+        add.u32 %r8, %r8, 1; @%p1 st.shared.u32 [%r4], %r8;
+        WAIT: barrier.sync.aligned %r7, %r6; ld.shared.u32 %r0, [%r4];"""
+    assert per_thread(body, 256).tolist() == [4 + 10 * (t // 64) for t in range(256)]
+
+
+@pytest.mark.parametrize(("mode", "type"), [("popc", "u32"), ("and", "pred"), ("or", "pred")])
+@pytest.mark.parametrize("limit", [0, 37, 96])
+def test_barriers_that_answer(mode: str, type: str, limit: int) -> None:
+    dest, after = ("%r0", "") if type == "u32" else ("%p2", "selp.u32 %r0, 1, 0, %p2;")
+    body = f"""mov.u32 %r1, %tid.x; mov.u32 %r5, %ctaid.x; add.u32 %r6, %r1, %r5; setp.lt.u32 %p1, %r6, {limit};
+        setp.ge.u32 %p3, %r1, 64; @%p3 bra LATE; bar.red.{mode}.{type} {dest}, 2, %p1; bra END;
+        LATE: bar.red.{mode}.{type} {dest}, 2, %p1; END: {after}
+        bar.red.{mode}.{type} {dest}, 1, 96, !%p1; {after.replace("1, 0", "100, 0").replace("%r0", "%r2")}
+        {"mov.u32 %r2, 0;" if type == "u32" else ""} add.u32 %r0, %r0, %r2;"""
+    got = per_thread(body, 192, grid=(2, 1, 1), block=(96, 1, 1)).reshape(2, 96)
+    for cta in range(2):
+        count = max(0, min(96, limit - cta))
+        holds = {"popc": count, "and": int(count == 96), "or": int(count > 0)}[mode]
+        opposite = {"popc": 96 - count, "and": int(count == 0), "or": int(count < 96)}[mode]
+        assert got[cta].tolist() == [opposite if mode == "popc" else holds + 100 * opposite] * 96
+
+
 # Exchange between lanes
 
 
@@ -269,6 +306,34 @@ def test_votes_and_reductions() -> None:
         return total + (1 if warp == 0 else 2)
 
     assert per_thread(body, 64).tolist() == [expected(0)] * 32 + [expected(1)] * 32
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_lanes_with_equal_values_find_each_other(bits: int) -> None:
+    """Lane 9 of the first warp takes no part; in the second warp all lanes hold one value."""
+    name = "%r2" if bits == 32 else "%rd1"
+    widen = "" if bits == 32 else "mov.b64 %rd1, {%r2, %r9};"
+    body = f"""mov.u32 %r1, %tid.x; mov.u32 %r0, 0; mul.lo.u32 %r2, %r1, 7; and.b32 %r2, %r2, 3; mov.u32 %r9, 5;
+        setp.ge.u32 %p1, %r1, 32; @%p1 mov.u32 %r2, 77; {widen} mov.u32 %r8, 0xFFFFFDFF;
+        @%p1 mov.u32 %r8, -1; setp.eq.u32 %p2, %r1, 9; @%p2 bra END; match.any.sync.b{bits} %r3, {name}, %r8;
+        match.all.sync.b{bits} %r4|%p3, {name}, %r8; selp.u32 %r5, 5, 1, %p3; add.u32 %r0, %r3, %r4;
+        mad.lo.u32 %r0, %r0, 8, %r5; END:"""
+
+    def expected(t: int) -> int:
+        if t >= 32:
+            return (0xFFFFFFFF + 0xFFFFFFFF) * 8 + 5 & 0xFFFFFFFF
+        mask = sum(1 << other for other in range(32) if other != 9 and other * 7 & 3 == t * 7 & 3)
+        return 0 if t == 9 else mask * 8 + 1 & 0xFFFFFFFF
+
+    assert per_thread(body, 64).tolist() == [expected(t) for t in range(64)]
+
+
+def test_one_lane_is_elected() -> None:
+    body = """mov.u32 %r1, %laneid; mov.u32 %r2, 0xFFFFFF00; elect.sync %r3|%p1, -1; setp.lt.u32 %p2, %r1, 8;
+        selp.u32 %r0, 1, 0, %p1; mad.lo.u32 %r0, %r3, 10, %r0; @%p2 bra END; elect.sync %r3|%p1, %r2;
+        selp.u32 %r4, 1000, 0, %p1; add.u32 %r0, %r0, %r4; mad.lo.u32 %r0, %r3, 10000, %r0; END:"""
+    expected = [int(t == 0) + (80000 + 1000 * (t == 8) if t >= 8 else 0) for t in range(32)]
+    assert per_thread(body, 64).tolist() == expected * 2
 
 
 def test_lanes_wait_for_the_members_of_a_shuffle() -> None:
