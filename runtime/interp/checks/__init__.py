@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from ...errors import ArgumentError
 from ..observer import Observer, Observers
+from .barriers import Barriers
 from .findings import CheckError, Findings
 from .registers import UninitialisedRegisters
 from .shared import SharedMemory
@@ -18,6 +19,7 @@ from .shared import SharedMemory
 CHECKS = {
     "races": "accesses to shared memory that nothing orders, and data of cp.async that nobody has waited for",
     "uninitialised": "registers and shared memory that are read before they are written",
+    "barriers": "threads that do not agree on a barrier: counts, repeated arrivals, threads that have exited",
 }
 """What each check looks for."""
 
@@ -50,6 +52,8 @@ class Checks(Observers):
             members.append(UninitialisedRegisters(self.findings))
         if "races" in wanted or "uninitialised" in wanted:
             members.append(SharedMemory(self.findings, "races" in wanted, "uninitialised" in wanted))
+        if "barriers" in wanted:
+            members.append(Barriers(self.findings))
         super().__init__(members)
 
 

@@ -1,0 +1,231 @@
+"""Checks of what orders threads: barriers with and without counts, mbarriers, fences, warps; right and wrong uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from interpreted import program
+from planted import check_found
+
+from warploom.runtime.interp import InterpreterError
+from warploom.runtime.interp.errors import Finding
+
+TILE = ".shared .align 16 .b8 tile[2048]; .shared .align 8 .b64 full; .shared .align 8 .b64 empty;"
+THREAD = "mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, tile; add.u32 %r3, %r3, %r2; shr.u32 %r4, %r1, 5;"
+FIRST_LINE = 8
+"""Where a body begins: after five lines of the module, TILE and THREAD."""
+
+
+def run(body: str, threads: int = 64, checks: str = "all", **options: Any) -> tuple[Finding, ...]:
+    """Runs one CTA; the lines of the body are counted from 1."""
+    text = f"{TILE}\n{THREAD}\n{body}"
+    try:
+        program(text).launch("k", (1, 1, 1), (threads, 1, 1), [], checks=checks, **options)
+    except InterpreterError as error:
+        return error.findings
+    return ()
+
+
+def found(body: str, check: str, line: int, message: str, threads: int = 64, *, thread: bool = True) -> Finding:
+    findings = run(body, threads)
+    return check_found(findings, check, FIRST_LINE + line - 1, message, thread=thread)
+
+
+EXCHANGE = """st.shared.u32 [%r3], %r1;
+{sync}
+xor.b32 %r5, %r2, 128; mov.u32 %r6, tile; add.u32 %r6, %r6, %r5;
+ld.shared.u32 %r7, [%r6];"""
+
+
+@pytest.mark.parametrize("sync", ["bar.sync 0;", "barrier.sync 3;", "bar.sync 1, 64;", "barrier.sync.aligned 2, 64;"])
+def test_a_barrier_orders_warps(sync: str) -> None:
+    assert run(EXCHANGE.format(sync=sync)) == ()
+
+
+def test_nothing_orders_warps() -> None:
+    one = found(EXCHANGE.format(sync="bar.warp.sync -1;"), "races", 4, "reads what warp 1, lane 0 writes at line 8")
+    assert (one.warp, one.lane, one.address, one.count) == (0, 0, 128, 64)
+
+
+def test_a_barrier_of_another_pair_does_not_order() -> None:
+    """Warps 0 and 1 exchange, but meet 2 and 3."""
+    sync = "and.b32 %r8, %r4, 1; add.u32 %r8, %r8, 1; bar.sync %r8, 64;"
+    body = EXCHANGE.format(sync=sync)
+    found(body, "races", 4, "reads what warp", 128)
+    assert run(EXCHANGE.format(sync="shr.u32 %r8, %r4, 1; add.u32 %r8, %r8, 1; bar.sync %r8, 64;"), 128) == ()
+
+
+def test_overwriting_what_others_read() -> None:
+    body = EXCHANGE.format(sync="bar.sync 0;") + "{end}\nst.shared.u32 [%r3], %r2;"
+    assert run(body.format(end="bar.sync 0;")) == ()
+    found(body.format(end=""), "races", 5, "writes what warp 1, lane 0 reads at line 11")
+
+
+def test_two_warps_write_one_word() -> None:
+    found("mov.u32 %r5, 7;\nst.shared.u32 [tile], %r5;", "races", 2, "writes what warp 1")
+    assert run("mov.u32 %r5, 7;\nst.shared.u32 [tile], %r5;", 32) == ()
+
+
+# Lanes of a warp
+
+
+LANES = """st.shared.u32 [%r3], %r1;
+{sync}
+xor.b32 %r5, %r2, 4; mov.u32 %r6, tile; add.u32 %r6, %r6, %r5;
+ld.shared.u32 %r7, [%r6];"""
+
+
+@pytest.mark.parametrize("sync", ["bar.warp.sync -1;", "bar.sync 0;", "bar.sync 5, 32;"])
+def test_lanes_are_ordered(sync: str) -> None:
+    assert run(LANES.format(sync=sync), 32) == ()
+
+
+def test_lanes_are_not_ordered_by_themselves() -> None:
+    one = found(LANES.format(sync=""), "races", 4, "reads what warp 0, lane 1 writes at line 8", 32)
+    assert (one.warp, one.lane, one.address) == (0, 0, 4)
+
+
+def test_part_of_a_warp_is_ordered() -> None:
+    """The lower half synchronises; lanes 0 and 1 exchange, lanes 16 and 17 do, too, without."""
+    sync = "setp.lt.u32 %p1, %r1, 16; @%p1 bar.warp.sync 0xFFFF;"
+    one = found(LANES.format(sync=sync), "races", 4, "reads what warp 0, lane 17 writes", 32)
+    assert (one.lane, one.count) == (16, 16)
+
+
+def test_overwriting_what_another_lane_read() -> None:
+    body = LANES.format(sync="bar.warp.sync -1;") + "{end}\nst.shared.u32 [%r3], %r2;"
+    assert run(body.format(end="bar.warp.sync -1;"), 32) == ()
+    found(body.format(end=""), "races", 5, "writes what warp 0, lane 1 reads", 32)
+    broadcast = (
+        "st.shared.u32 [%r3], %r1; bar.warp.sync -1; ld.shared.u32 %r7, [tile];{sync}\nst.shared.u32 [%r3], %r2;"
+    )
+    assert run(broadcast.format(sync="bar.warp.sync -1;"), 32) == ()
+    found(broadcast.format(sync=""), "races", 2, "writes what warp 0", 32)
+
+
+# Atomics, fences
+
+
+def test_atomics_do_not_race_with_atomics() -> None:
+    start = "setp.eq.u32 %p1, %r1, 0; mov.u32 %r5, 0; @%p1 st.shared.u32 [tile], %r5; bar.sync 0;"
+    body = f"{start} red.shared.add.u32 [tile], 1;{{sync}}\nld.shared.u32 %r6, [tile];"
+    assert run(body.format(sync="bar.sync 0;")) == ()
+    found(body.format(sync=""), "races", 2, "reads what warp")
+    found(f"{start.replace('bar.sync 0;', '')}\nred.shared.add.u32 [tile], 1;", "races", 2, "updates what warp 0")
+
+
+FLAG = """mov.u32 %r5, 0; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [tile+1024], %r5; bar.sync 0;
+setp.ge.u32 %p2, %r1, 32; @%p2 bra WRITE;
+SPIN: ld.{load}.shared.u32 %r6, [tile+1024]; setp.eq.u32 %p3, %r6, 0; @%p3 bra SPIN; {fence}
+ld.shared.u32 %r7, [%r3+128]; bra END;
+WRITE: st.shared.u32 [%r3], %r1; {release} bar.warp.sync -1; mov.u32 %r8, 1; setp.eq.u32 %p4, %r1, 32;
+@%p4 st.{store}.shared.u32 [tile+1024], %r8; END:"""
+
+
+@pytest.mark.parametrize(
+    ("load", "fence", "release", "store"),
+    [
+        ("volatile", "membar.cta;", "membar.cta;", "volatile"),
+        ("relaxed.cta", "fence.acq_rel.cta;", "fence.acq_rel.cta;", "relaxed.cta"),
+        ("acquire.cta", "", "", "release.cta"),
+    ],
+)
+def test_a_flag_orders_with_fences(load: str, fence: str, release: str, store: str) -> None:
+    options = {"load": load, "fence": fence, "release": release, "store": store}
+    assert run(FLAG.format(**options)) == ()
+    for name, weaker in (("load", "relaxed.cta"), ("fence", ""), ("release", ""), ("store", "relaxed.cta")):
+        if options[name] not in (weaker, "volatile", "relaxed.cta"):
+            found(FLAG.format(**{**options, name: weaker}), "races", 4, "reads what warp 1")
+
+
+# mbarrier: two warps, the second makes 4 tiles of one buffer, the first uses them
+
+PIPELINE = """setp.eq.u32 %p1, %r1, 0; mov.u32 %r5, 32; @%p1 mbarrier.init.shared.b64 [full], %r5;
+@%p1 mbarrier.init.shared.b64 [empty], %r5; bar.sync 0; mov.u32 %r6, 0; setp.ge.u32 %p2, %r1, 32; @%p2 bra MAKE;
+USE: and.b32 %r7, %r6, 1; {full}
+ld.shared.u32 %r8, [%r3+128];
+mbarrier.arrive.shared.b64 _, [empty];
+add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, 4; @%p4 bra USE; bra END;
+MAKE: and.b32 %r7, %r6, 1; xor.b32 %r7, %r7, 1; {empty}
+st.shared.u32 [%r3], %r6;
+mbarrier.arrive.shared.b64 _, [full];
+add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, 4; @%p4 bra MAKE; END:"""
+FULL = "F: mbarrier.try_wait.parity.shared.b64 %p3, [full], %r7; @!%p3 bra F;"
+EMPTY = "E: mbarrier.try_wait.parity.shared.b64 %p3, [empty], %r7; @!%p3 bra E;"
+
+
+def test_a_pipeline_of_mbarriers_is_silent() -> None:
+    assert run(PIPELINE.format(full=FULL, empty=EMPTY)) == ()
+
+
+def test_a_pipeline_that_does_not_wait() -> None:
+    found(PIPELINE.format(full="", empty=EMPTY), "races", 4, "reads what warp 1")
+    found(PIPELINE.format(full=FULL, empty=""), "races", 8, "writes what warp 0, lane 0 reads")
+
+
+def test_a_pipeline_that_waits_for_the_wrong_phase() -> None:
+    wrong = PIPELINE.replace("and.b32 %r7, %r6, 1; {full}", "and.b32 %r7, %r6, 1; xor.b32 %r7, %r7, 1; {full}")
+    found(wrong.format(full=FULL, empty=EMPTY), "uninitialised", 4, "read before anything is written")
+    wrong = PIPELINE.replace("xor.b32 %r7, %r7, 1; {empty}", "mov.u32 %r7, 1; {empty}")
+    assert any(f.check == "races" for f in run(wrong.format(full=FULL, empty=EMPTY), step_limit=20000))
+
+
+def test_objects_are_made_before_others_use_them() -> None:
+    body = PIPELINE.format(full=FULL, empty=EMPTY).replace("bar.sync 0;", "")
+    found(body, "races", 5, "updates what warp 0, lane 0 writes")
+
+
+# Barriers that threads do not agree on
+
+
+def test_more_threads_than_a_barrier_expects() -> None:
+    one = found("bar.sync 1, 64;", "barriers", 1, "96 threads come to barrier 1, which expects 64", 96)
+    assert one.cta == (0, 0, 0)
+
+
+def test_different_counts() -> None:
+    body = "setp.ge.u32 %p1, %r1, 32; @%p1 bra OTHER;\nbar.sync 1, 64; bra END;\nOTHER: bar.sync 1, 96;\nEND:"
+    one = found(body, "barriers", 3, "barrier 1 expects 96 threads here and 64 threads at line 9", 96)
+    assert one.warp == 1
+    body = body.replace("bar.sync 1, 96", "bar.sync 1")
+    found(body, "barriers", 3, "barrier 1 expects all threads here and 64 threads at line 9")
+
+
+def test_more_than_the_cta_has() -> None:
+    found("bar.sync 0, 128;", "barriers", 1, "barrier 0 expects 128 threads, the CTA has 64")
+
+
+def test_threads_that_have_exited() -> None:
+    body = "setp.ge.u32 %p1, %r1, 32; @%p1 exit;\nbar.sync 0;"
+    message = "for all threads of the CTA, of which 32 have exited, the first of them warp 1, lane 0"
+    found(body, "barriers", 2, message)
+    later = "setp.ge.u32 %p1, %r1, 32; @%p1 bra OUT;\nbar.sync 0; bra END;\nOUT: add.u32 %r5, %r1, 1; ret; END:"
+    found(later, "barriers", 2, message)
+    assert run("setp.ge.u32 %p1, %r1, 32; @%p1 exit; bar.sync 1, 32;") == ()
+
+
+def test_arriving_twice() -> None:
+    body = """setp.ge.u32 %p1, %r1, 32; @%p1 bra WAIT; bar.arrive 1, 96;
+bar.arrive 1, 96; bra END;
+WAIT: setp.lt.u32 %p1, %r1, 64; @%p1 bra END; bar.sync 1, 96; END:"""
+    found(body, "barriers", 2, "comes to barrier 1 again before it is complete; it came there at line 8", 96)
+
+
+def test_producers_and_consumers_on_named_barriers() -> None:
+    body = """mov.u32 %r6, 0; setp.ge.u32 %p2, %r1, 32; @%p2 bra MAKE;
+USE: {full}
+ld.shared.u32 %r8, [%r3+128]; bar.arrive 2, 64;
+add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, 4; @%p4 bra USE; bra END;
+MAKE: {empty}
+st.shared.u32 [%r3], %r6; bar.arrive 1, 64;
+add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, 4; @%p4 bra MAKE; END:"""
+    start = "setp.lt.u32 %p5, %r1, 32; @%p5 bar.arrive 2, 64; "
+    assert run(start + body.format(full="bar.sync 1, 64;", empty="bar.sync 2, 64;")) == ()
+    found(body.format(full="bar.sync 1, 64;", empty=""), "races", 6, "writes what warp 0, lane 0 reads")
+    found(start + body.format(full="", empty="bar.sync 2, 64;"), "races", 3, "reads what warp 1")
+
+
+def test_a_warp_divided_at_a_barrier_is_a_fault() -> None:
+    body = "setp.lt.u32 %p1, %r1, 40; @%p1 bar.sync 0;"
+    found(body, "fault", 1, "bar.sync must be executed by all lanes of a warp together")
