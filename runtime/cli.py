@@ -93,8 +93,16 @@ def _read(path: Path) -> str:
         raise WarploomError(f"{path}: expected text, got a byte that is no UTF-8 at offset {error.start}") from error
 
 
+_REPORT_ONLY = {"--json": "json", "--problem": "problem"}
 _MLIR_ONLY = {"--in": "inputs", "--check": "check", "--schedule": "schedule", "--function": "function"}
-_PTX_ONLY = {"--kernel": "kernel", "--grid": "grid", "--block": "block", "--arg": "arguments", "--shared": "shared"}
+_PTX_ONLY = {
+    "--kernel": "kernel",
+    "--grid": "grid",
+    "--block": "block",
+    "--arg": "arguments",
+    "--shared": "shared",
+    "--problem": "problem",
+}
 
 
 def _refuse_options(args: argparse.Namespace, suffix: str) -> None:
@@ -103,6 +111,9 @@ def _refuse_options(args: argparse.Namespace, suffix: str) -> None:
     for option, name in other.items():
         if getattr(args, name):
             raise WarploomError(f"{option} is for {kind} files, {args.file} is none")
+    for option, name in _REPORT_ONLY.items():
+        if getattr(args, name) and not args.report:
+            raise WarploomError(f"{option} says how to make a report; add --report")
     if suffix == ".ptx":
         missing = [option for option in ("--grid", "--block") if not getattr(args, _PTX_ONLY[option])]
         if missing:
@@ -152,6 +163,13 @@ def _add_common(run: argparse.ArgumentParser) -> None:
         "--out", dest="outputs", action="append", default=[], metavar="[NAME=]FILE.npy",
         help="write an argument to a file; NAME is a position or %%name, by default the last argument written",
     )  # fmt: skip
+    run.add_argument(
+        "--report", action="store_true",
+        help="count what the interpreter executes: instructions, bank conflicts, sectors, matrix products",
+    )  # fmt: skip
+    run.add_argument(
+        "--json", action="store_true", help="with --report: print it as JSON, and everything else on standard error"
+    )
     run.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random arrays (default 0)")
     run.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
@@ -179,6 +197,9 @@ def _add_ptx(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportP
         "--arg", dest="arguments", action="append", default=[], metavar="VALUE",
         help="an argument: a.npy, i32:5, f32:1.5, random:f16:256x192, zeros:f32:64",
     )  # fmt: skip
+    group.add_argument(
+        "--problem", metavar="MxNxK", help="with --report: the product the kernel computes, to compare with"
+    )
     group.add_argument("--shared", type=int, default=0, metavar="BYTES", help="dynamic shared memory of a block")
 
 

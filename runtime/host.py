@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from math import prod
 from typing import Any, TypeAlias, TypeGuard
 
 from xdsl.dialects import arith, func, gpu, memref
@@ -15,6 +16,7 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, NoneAttr, T
 from xdsl.dialects.linalg.abstract_ops import NamedOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir.affine import AffineDimExpr
 
 from ..dialect.schedule import Schedule
 from ..dialect.warp.attributes import ScheduleAttr
@@ -22,6 +24,7 @@ from ..passes.diagnostics import location_of
 from .arrays import DTYPES, Parameter
 from .errors import HostError
 from .launch import Launch
+from .launch_report import Problem
 
 Structured: TypeAlias = NamedOperation | GenericOp
 
@@ -31,13 +34,15 @@ class Signature:
     """A host function as its caller sees it.
 
     `written` are the positions of arguments the function writes, `filled` of those it overwrites
-    before it reads them.
+    before it reads them. `products` are the matrix products it computes, in order, where all its
+    `linalg` operations are fills and such products.
     """
 
     name: str
     parameters: tuple[Parameter, ...]
     written: frozenset[int]
     filled: frozenset[int]
+    products: tuple[Problem, ...] = ()
 
     def __str__(self) -> str:
         return f"@{self.name}({', '.join(f'%{p.name}: {p}' for p in self.parameters)})"
@@ -83,7 +88,33 @@ def signature(function: func.FuncOp) -> Signature:
         return Signature(function.sym_name.data, parameters, everything, frozenset())
     written = {v.index for op in structured for v in op.outputs if isinstance(v, BlockArgument)}
     filled = {a.index for a in arguments if _filled_first(a, structured)}
-    return Signature(function.sym_name.data, parameters, frozenset(written), frozenset(filled))
+    products = [_product(op) for op in structured if not isinstance(op, FillOp)]
+    known = tuple(p for p in products if p is not None)
+    return Signature(
+        function.sym_name.data,
+        parameters,
+        frozenset(written),
+        frozenset(filled),
+        known if len(known) == len(products) else (),
+    )
+
+
+def _product(op: Structured) -> Problem | None:
+    """The sizes of a matrix product: loops over rows of A and C, columns of B and C, A and B, and all three."""
+    maps = [attribute.data for attribute in op.get_indexing_maps()]
+    if len(op.inputs) != 2 or len(maps) != 3 or not all(isinstance(e, AffineDimExpr) for m in maps for e in m.results):
+        return None
+    loops: dict[int, tuple[int, set[int]]] = {}
+    for i, (value, map_) in enumerate(zip((*op.inputs, *op.outputs), maps, strict=True)):
+        if not _is_array(value.type):
+            return None
+        for extent, e in zip(value.type.get_shape(), map_.results, strict=True):
+            if isinstance(e, AffineDimExpr):
+                loops.setdefault(e.position, (extent, set()))[1].add(i)
+    kinds = ({0, 2}, {1, 2}, {0, 1}, {0, 1, 2})
+    if any(members not in kinds for _, members in loops.values()):
+        return None
+    return Problem(*(prod(extent for extent, members in loops.values() if members == kind) for kind in kinds))
 
 
 def _is_structured(op: Operation) -> TypeGuard[Structured]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -31,6 +31,7 @@ from .module import Checks, Place, Progress, PtxModule
 
 if TYPE_CHECKING:
     from .cuda_launch import Prepared
+    from .launch_report import Problem
 
 ScheduleOption: TypeAlias = str | int | Sequence[int]
 OnPhase: TypeAlias = Callable[[str, float], None]
@@ -75,6 +76,7 @@ class Kernel:
         progress: Progress | None = None,
         arch: str | None = None,
         checks: Checks = (),
+        report: bool = False,
     ) -> Place:
         """Run on arrays; the written ones are written in place.
 
@@ -83,9 +85,10 @@ class Kernel:
         array in GPU memory the launches are enqueued on the stream of the arrays' producer and not waited for.
         `arch` is the target whose matrix arithmetic the interpreter uses instead of the kernel's own.
         `checks` are what the interpreter looks for beside faults: names such as "races", or "all".
+        With `report` it runs on the interpreter, which counts instructions, bank conflicts and sectors.
 
         Returns:
-            Where it ran.
+            Where it ran, with a report of each launch if they were asked for.
 
         Raises:
             ArgumentError: naming the argument, if one does not fit its parameter.
@@ -93,7 +96,7 @@ class Kernel:
             WarploomError: if the kernel fails.
         """
         values = self._values(args)
-        return self.binary.run(
+        place = self.binary.run(
             self.launches,
             values,
             scratch=self.scratch,
@@ -102,7 +105,19 @@ class Kernel:
             progress=progress,
             arch=arch,
             checks=checks,
+            report=report,
         )
+        if not report:
+            return place
+        found = tuple(r.against(p) for r, p in zip(place.reports, self._problems(), strict=True))
+        return replace(place, reports=found)
+
+    def _problems(self) -> list[Problem | None]:
+        """The product that each launch computes: each of those that have a schedule one, the others none."""
+        products = iter(self.function.products)
+        if sum(s is not None for s in self.schedule) != len(self.function.products):
+            return [None] * len(self.schedule)
+        return [None if s is None else next(products) for s in self.schedule]
 
     def prepare(self, *args: object) -> Prepared:
         """The call on these arrays in GPU memory, checked and packed once, to be enqueued many times.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from .cuda import Gpu
     from .cuda_launch import Prepared
     from .interp import Program
+    from .interp.reporter import Reporter
+    from .launch_report import LaunchReport
 
 DEVICES = ("auto", "interp", "cuda")
 
@@ -30,10 +33,12 @@ Checks: TypeAlias = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Place:
-    """Where launches run: on `gpu`, or on the interpreter if it is None; `reason` says why the interpreter."""
+    """Where launches run: on `gpu`, or on the interpreter if it is None; `reason` says why the interpreter. `reports`
+    are what launches on the interpreter did, one for each, where that was asked for."""
 
     gpu: Gpu | None
     reason: str = ""
+    reports: tuple[LaunchReport, ...] = ()
 
     def __str__(self) -> str:
         if self.gpu is not None:
@@ -140,6 +145,7 @@ class PtxModule:
         arch: str | None = None,
         cluster: int | Sequence[int] | None = None,
         checks: Checks = (),
+        report: bool = False,
     ) -> Place:
         """Launch a kernel. Arrays are passed as pointers to their elements and written back; scalars by value.
 
@@ -147,10 +153,11 @@ class PtxModule:
         waited for; otherwise the kernel is done when this returns. `shared` is bytes of dynamic shared memory,
         `cluster` the shape of the clusters of blocks where the kernel leaves it open. `arch` is the target, such as
         "sm_80", whose matrix arithmetic the interpreter uses instead of the module's; it rules out a GPU.
-        `checks` are what the interpreter looks for beside faults: names such as "races", or "all".
+        `checks` are what the interpreter looks for beside faults: names such as "races", or "all". With `report` it
+        counts instructions, bank conflicts and sectors.
 
         Returns:
-            Where it ran.
+            Where it ran, and the report if one was asked for.
 
         Raises:
             WarploomError: for arguments that do not fit, no GPU where one is asked for, or a failing kernel.
@@ -160,7 +167,7 @@ class PtxModule:
         shape = None if cluster is None else dim3(cluster, "cluster")
         everything = tuple(range(len(passed)))
         launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, everything, cluster=shape)
-        return self.run([launch], passed, device=device, progress=progress, arch=arch, checks=checks)
+        return self.run([launch], passed, device=device, progress=progress, arch=arch, checks=checks, report=report)
 
     def run(
         self,
@@ -173,6 +180,7 @@ class PtxModule:
         progress: Progress | None = None,
         arch: str | None = None,
         checks: Checks = (),
+        report: bool = False,
     ) -> Place:
         """Run launches one after the other over the same borrowed arguments; `written` are the positions of arrays
         that are copied back from a GPU (all, if None). `scratch` holds the bytes of buffers that the launches pass
@@ -181,15 +189,18 @@ class PtxModule:
             raise ArgumentError(f"arch='{arch}' is arithmetic for device='interp'; a GPU has its own")
         if device == "cuda" and checks:
             raise ArgumentError("checks are made by the interpreter; pass device='interp'")
-        place = choose_place("interp" if arch is not None or checks else device, self.target, values)
+        if device == "cuda" and report:
+            raise ArgumentError("a report is made by the interpreter; pass device='interp'")
+        interpreted = arch is not None or checks or report
+        place = choose_place("interp" if interpreted else device, self.target, values)
         if place.gpu is None:
-            self._interpret(launches, values, scratch, progress, arch, checks)
-        else:
-            from .cuda_launch import run
+            found = self._interpret(launches, values, scratch, progress, arch, checks, report)
+            return replace(place, reports=found)
+        from .cuda_launch import run
 
-            everything = frozenset(range(len(values)))
-            copied_back = everything if written is None else written
-            run(place.gpu, self.text, self.kernels, launches, values, copied_back, scratch)
+        everything = frozenset(range(len(values)))
+        copied_back = everything if written is None else written
+        run(place.gpu, self.text, self.kernels, launches, values, copied_back, scratch)
         return place
 
     def prepare(self, launches: Sequence[Launch], values: Sequence[Value], scratch: Sequence[int] = ()) -> Prepared:
@@ -217,14 +228,23 @@ class PtxModule:
         progress: Progress | None,
         arch: str | None,
         checks: Checks,
-    ) -> None:
+        report: bool,
+    ) -> tuple[LaunchReport, ...]:
         # All ones are NaN in every floating-point type, so that a buffer read before it is written shows.
         buffers = [np.full(size, 0xFF, np.uint8) for size in scratch]
         everything = [*map(_host, values), *buffers]
-        for launch in launches:
+        reporters = _reporters(len(launches)) if report else []
+        for launch, observer in zip_longest(launches, reporters):
             args = [everything[i] for i in launch.arguments]
             sizes = (launch.kernel, launch.grid, launch.block, args, launch.shared)
-            self.program_for(arch).launch(*sizes, progress, cluster=launch.cluster, checks=checks)
+            self.program_for(arch).launch(*sizes, progress, cluster=launch.cluster, checks=checks, observer=observer)
+        return tuple(reporter.report() for reporter in reporters)
+
+
+def _reporters(count: int) -> list[Reporter]:
+    from .interp.reporter import Reporter
+
+    return [Reporter() for _ in range(count)]
 
 
 def _host(value: Value) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Generator, Sequence
@@ -15,6 +16,7 @@ from rich.text import Text
 from .cuda import Kernel as LoadedKernel
 from .kernel import Kernel
 from .launch import Launch
+from .launch_report import LaunchReport
 from .module import Progress as OnProgress
 from .ptxas import Resources
 from .reference import Comparison
@@ -25,8 +27,8 @@ LABEL_WIDTH = 9
 class Report:
     """Collects the phases' times and prints what happened, one labelled line each."""
 
-    def __init__(self) -> None:
-        self.out = Console(highlight=False)
+    def __init__(self, stderr: bool = False) -> None:
+        self.out = Console(highlight=False, stderr=stderr)
         self.phases: list[tuple[str, float]] = []
 
     def line(self, label: str, text: str, style: str = "") -> None:
@@ -82,6 +84,16 @@ class Report:
         for i, (name, seconds) in enumerate((*self.phases, ("total", sum(s for _, s in self.phases)))):
             table.add_row("" if i else "time", name, f"{1e3 * seconds:,.1f} ms")
         self.out.print(table)
+
+    def launched(self, found: Sequence[LaunchReport], as_json: bool) -> None:
+        """What launches on the interpreter did; JSON goes to standard output alone."""
+        if as_json:
+            print(json.dumps([report.as_json() for report in found], indent=1))
+            return
+        from .launch_tables import show
+
+        for report in found:
+            show(report, self.out)
 
     def checked(self, name: str, found: Comparison, bound: str) -> None:
         """How a result compares with float64; `bound` says what it is held against."""

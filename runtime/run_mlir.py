@@ -12,6 +12,7 @@ from . import host, inputs, ptxas, reference
 from .arrays import Array
 from .errors import ArgumentError, AssemblerError, WarploomError
 from .kernel import Kernel, compile, parse
+from .launch_report import LaunchReport
 from .module import Place, choose_place
 from .report import Report, progress_bar
 
@@ -24,28 +25,29 @@ def run(args: argparse.Namespace, text: str) -> int:
     Raises:
         WarploomError: for anything the user can put right.
     """
-    report = Report()
-    place = choose_place(args.device, args.target or "")
+    report = Report(stderr=args.json)
+    place = choose_place(report_device(args), args.target or "")
     target = args.target or (place.gpu.device.target if place.gpu else DEFAULT_TARGET)
     module = parse(text, args.file, report.phase)
     kernel = compile(
         module, target, args.function, file=args.file, on_phase=report.phase, **schedule_options(args.schedule)
     )
     if place.gpu is not None:
-        place = choose_place(args.device, target)
+        place = choose_place(report_device(args), target)
     report.compiled(kernel)
     report_resources(report, kernel.ptx, target, place, tuple(launch.kernel for launch in kernel.launches))
     function = host.choose(module, kernel.function.name)
     arrays = make_arrays(kernel, args)
     outputs = resolve_outputs(kernel, args.outputs)
     before = [array.copy() for array in arrays] if args.check else []
-    _execute(report, kernel, arrays, place)
+    reports = _execute(report, kernel, arrays, place, args.report)
     failed = args.check and not _check(report, kernel, function, before, arrays)
     report.times()
     report.line("ran on", str(place))
     for position, path in outputs.items():
         inputs.save(path, arrays[position])
         report.line("wrote", f"%{kernel.function.parameters[position].name} to {path}")
+    report.launched(reports, args.json)
     return 1 if failed else 0
 
 
@@ -127,17 +129,30 @@ def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:
     return outputs
 
 
-def _execute(report: Report, kernel: Kernel, arrays: Sequence[Array], place: Place) -> None:
+def report_device(args: argparse.Namespace) -> str:
+    """The device asked for; a report wants the interpreter.
+
+    Raises:
+        ArgumentError: if a report and a GPU are asked for.
+    """
+    if args.report and args.device == "cuda":
+        raise ArgumentError("--report counts what the interpreter executes; use --device interp")
+    return "interp" if args.report else args.device
+
+
+def _execute(
+    report: Report, kernel: Kernel, arrays: Sequence[Array], place: Place, counted: bool
+) -> Sequence[LaunchReport]:
     if place.gpu is not None:
         with report.timed("load"):
             place.gpu.load(kernel.ptx)
         with report.timed("run"):
             kernel(*arrays, device="cuda")
-        return
+        return ()
     with report.timed("decode"):
         _ = kernel.binary.program
     with report.timed("run"), progress_bar(f"@{kernel.function.name}") as progress:
-        kernel(*arrays, device="interp", progress=progress)
+        return kernel(*arrays, device="interp", progress=progress, report=counted).reports
 
 
 def _check(

@@ -11,9 +11,10 @@ from .arrays import Array, Parameter, element_of
 from .errors import ArgumentError
 from .launch import Launch, dim3
 from .launch import values as check_values
+from .launch_report import Problem
 from .module import PtxModule, choose_place
 from .report import Report, progress_bar
-from .run_mlir import report_resources
+from .run_mlir import report_device, report_resources
 
 
 def run(args: argparse.Namespace, text: str) -> int:
@@ -22,7 +23,8 @@ def run(args: argparse.Namespace, text: str) -> int:
     Raises:
         WarploomError: for anything the user can put right.
     """
-    report = Report()
+    report = Report(stderr=args.json)
+    problem = Problem.parse(args.problem) if args.problem else None
     with report.timed("parse"):
         module = PtxModule(text, args.file)
     name = _kernel_name(module, args.kernel)
@@ -37,10 +39,10 @@ def run(args: argparse.Namespace, text: str) -> int:
     check_values(function, values)
     report.line("kernel", f"{name} of {args.file}, for {', '.join(module.syntax.targets)}")
     report.launch(launch)
-    place = choose_place(args.device, module.target)
+    place = choose_place(report_device(args), module.target)
     report_resources(report, text, args.target or module.target, place, (name,))
     with report.timed("run"), progress_bar(name) as progress:
-        module.launch(
+        reports = module.launch(
             name,
             launch.grid,
             launch.block,
@@ -48,7 +50,8 @@ def run(args: argparse.Namespace, text: str) -> int:
             args.shared,
             device="cuda" if place.gpu else "interp",
             progress=progress,
-        )
+            report=args.report,
+        ).reports
     report.times()
     report.line("ran on", str(place))
     for i, value in enumerate(values):
@@ -59,6 +62,7 @@ def run(args: argparse.Namespace, text: str) -> int:
         if isinstance(value, np.ndarray):
             inputs.save(path, value)
             report.line("wrote", f"{function.parameters[position].name} to {path}")
+    report.launched([found.against(problem) for found in reports], args.json)
     return 0
 
 

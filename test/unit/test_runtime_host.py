@@ -10,6 +10,7 @@ from warploom.runtime import host
 from warploom.runtime.arrays import Parameter
 from warploom.runtime.errors import HostError
 from warploom.runtime.launch import Launch
+from warploom.runtime.launch_report import Problem
 
 LOWERED = """
 func.func @two(%A: memref<4x8xf16>, %B: memref<8x4xf16>, %C: memref<4x4xf32>) {{
@@ -141,3 +142,45 @@ def test_a_function_is_chosen_by_name_when_there_are_several() -> None:
 def test_a_module_without_functions() -> None:
     with pytest.raises(HostError, match=r"got 0 \(none\); wrap the operations in a func.func"):
         host.choose(parse("builtin.module {}"), None)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "maps", "expected"),
+    [
+        ("4x8", "8x6", ("d0, d2", "d2, d1", "d0, d1"), [Problem(4, 6, 8)]),
+        ("8x4", "6x8", ("d2, d0", "d1, d2", "d0, d1"), [Problem(4, 6, 8)]),
+        ("4x8", "8x6", ("d0, d2", "d2, d1", "d0 + d1, d1"), []),
+    ],
+)
+def test_products_are_read_off_the_loops(a: str, b: str, maps: tuple[str, ...], expected: list[Problem]) -> None:
+    listed = ", ".join(f"affine_map<(d0, d1, d2) -> ({m})>" for m in maps)
+    types = f"memref<{a}xf16>, memref<{b}xf16>"
+    text = f"""
+func.func @product(%A: memref<{a}xf16>, %B: memref<{b}xf16>, %C: memref<4x6xf32>) {{
+  linalg.generic {{indexing_maps = [{listed}], iterator_types = ["parallel", "parallel", "reduction"]}}
+    ins(%A, %B : {types}) outs(%C : memref<4x6xf32>) {{
+  ^bb0(%a: f16, %b: f16, %c: f32):
+    linalg.yield %c : f32
+  }}
+  return
+}}"""
+    assert list(host.signature(host.choose(parse(text), None)).products) == expected
+
+
+def test_batches_and_other_operations() -> None:
+    text = """
+func.func @two(%A: memref<3x4x8xf16>, %B: memref<3x8x6xf16>, %C: memref<3x4x6xf32>, %z: f32) {
+  linalg.fill ins(%z : f32) outs(%C : memref<3x4x6xf32>)
+  linalg.generic {indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>,
+      affine_map<(d0, d1, d2, d3) -> (d0, d3, d2)>, affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+    ins(%A, %B : memref<3x4x8xf16>, memref<3x8x6xf16>) outs(%C : memref<3x4x6xf32>) {
+  ^bb0(%a: f16, %b: f16, %c: f32):
+    linalg.yield %c : f32
+  }
+  OTHER
+  return
+}"""
+    assert host.signature(host.choose(parse(text.replace("OTHER", "")), None)).products == (Problem(4, 6, 8, 3),)
+    copy = "linalg.copy ins(%C : memref<3x4x6xf32>) outs(%C : memref<3x4x6xf32>)"
+    assert host.signature(host.choose(parse(text.replace("OTHER", copy)), None)).products == ()

@@ -1,0 +1,345 @@
+"""What a report counts: wavefronts and sectors of single accesses, instructions and products of whole kernels."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from interpreted import program
+from numpy.typing import NDArray
+
+from warploom.runtime import ArgumentError, compile, load_ptx
+from warploom.runtime.interp.reporter import Reporter
+from warploom.runtime.interp.traffic import BANK_BYTES, BANKS, SECTOR_BYTES, sectors, wavefronts
+from warploom.runtime.launch_report import GlobalAccess, LaunchReport, Problem, SharedAccess
+
+Array = NDArray[Any]
+
+TILE = ".shared .align 128 .b8 tile[16384]; mov.u32 %r1, %tid.x; mov.u32 %r2, tile;"
+
+
+def reported(body: str, parameters: str = "", args: tuple[Array, ...] = (), threads: int = 32) -> LaunchReport:
+    """The report of one CTA of a kernel."""
+    reporter = Reporter()
+    program(body, parameters).launch("k", (1, 1, 1), (threads, 1, 1), list(args), observer=reporter)
+    return reporter.report()
+
+
+def shared(access: str, address: str, threads: int = 32) -> SharedAccess:
+    """The cost of one access at [%r3], computed from the thread number in %r1."""
+    (found,) = reported(f"{TILE}\n{address} add.u32 %r3, %r3, %r2;\n{access}", threads=threads).shared
+    return found
+
+
+def stride(bytes_: int) -> str:
+    return f"mul.lo.u32 %r3, %r1, {bytes_};"
+
+
+V2 = "ld.shared.v2.u32 {%r4, %r5}, [%r3];"
+V4 = "ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r3];"
+LDMATRIX = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r4, %r5, %r6, %r7}, [%r3];"
+STMATRIX = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r3], {%r1, %r1, %r1, %r1};"
+# Rows of 128 bytes: lane 8 q + r gives chunk q of row r, and swizzled chunk q xor r.
+ROWS = "and.b32 %r4, %r1, 7; shr.u32 %r5, %r1, 3; shl.b32 %r3, %r4, 7; shl.b32 %r5, %r5, 4; add.u32 %r3, %r3, %r5;"
+SWIZZLED = f"{ROWS} shl.b32 %r4, %r4, 4; xor.b32 %r3, %r3, %r4;"
+
+
+@pytest.mark.parametrize(
+    ("access", "address", "found", "ideal"),
+    [
+        ("ld.shared.u32 %r4, [%r3];", stride(4), 1, 1),
+        ("ld.shared.u32 %r4, [%r3];", stride(8), 2, 1),
+        ("ld.shared.u32 %r4, [%r3];", stride(12), 1, 1),
+        ("ld.shared.u32 %r4, [%r3];", stride(64), 16, 1),
+        ("ld.shared.u32 %r4, [%r3];", stride(128), 32, 1),
+        ("ld.shared.u32 %r4, [%r3];", stride(132), 1, 1),
+        ("ld.shared.u32 %r4, [%r3];", stride(0), 1, 1),
+        ("ld.shared.u8 %r4, [%r3];", stride(1), 1, 1),
+        ("ld.shared.u16 %r4, [%r3];", stride(2), 1, 1),
+        ("ld.shared.u16 %r4, [%r3];", stride(130), 2, 1),
+        ("ld.shared.u8 %r4, [%r3];", stride(128), 32, 1),
+        ("st.shared.u32 [%r3], %r1;", stride(8), 2, 1),
+        ("st.shared.u32 [%r3], %r1;", stride(0), 1, 1),
+        ("st.shared.v4.u32 [%r3], {%r1, %r1, %r1, %r1};", stride(16), 4, 4),
+        ("st.shared.u64 [%r3], %rd1;", stride(128), 32, 2),
+        ("ld.shared.u64 %rd1, [%r3];", stride(8), 2, 2),
+        ("ld.shared.u64 %rd1, [%r3];", stride(16), 4, 2),
+        ("ld.shared.u64 %rd1, [%r3];", stride(0), 2, 2),
+        (V2, stride(8), 2, 2),
+        (V2, stride(256), 32, 2),
+        (V4, stride(16), 4, 4),
+        (V4, stride(32), 8, 4),
+        (V4, stride(128), 32, 4),
+        (V4, stride(144), 4, 4),
+        (V4, stride(0), 4, 4),
+        (LDMATRIX, stride(16), 4, 4),
+        (LDMATRIX, ROWS, 32, 4),
+        (LDMATRIX, SWIZZLED, 4, 4),
+        (STMATRIX, ROWS, 32, 4),
+        (STMATRIX, SWIZZLED, 4, 4),
+        ("atom.shared.add.u32 %r4, [%r3], 1;", stride(4), 1, 1),
+        ("atom.shared.add.u32 %r4, [%r3], 1;", stride(128), 32, 1),
+        ("red.shared.add.u32 [%r3], 1;", stride(0), 32, 1),
+    ],
+)
+def test_wavefronts_of_one_warp(access: str, address: str, found: int, ideal: int) -> None:
+    cost = shared(access, address)
+    assert (cost.requests, cost.wavefronts, cost.ideal, cost.worst) == (1, found, ideal, found)
+    assert cost.extra == found - ideal
+    assert (cost.line, cost.opcode) == (8, access.split()[0])
+
+
+def test_only_the_lanes_that_take_part_count() -> None:
+    body = f"{TILE} setp.lt.u32 %p1, %r1, 8; {stride(128)} add.u32 %r3, %r3, %r2; @%p1 {V4}"
+    (cost,) = reported(body).shared
+    assert (cost.requests, cost.wavefronts, cost.ideal) == (1, 8, 1)
+
+
+def test_each_warp_makes_a_request_of_its_own() -> None:
+    # Warp 1 reads where warp 0 reads: across warps nothing is shared, and nothing in the way.
+    cost = shared("ld.shared.u32 %r4, [%r3];", "and.b32 %r3, %r1, 31; shl.b32 %r3, %r3, 2;", threads=96)
+    assert (cost.requests, cost.wavefronts, cost.ideal, cost.worst) == (3, 3, 3, 1)
+    # Lane r of warp w reads row r of 4 (w + 1) bytes: strides 4, 8 and 12.
+    mixed = (
+        "shr.u32 %r4, %r1, 5; add.u32 %r4, %r4, 1; and.b32 %r3, %r1, 31; mul.lo.u32 %r3, %r3, %r4; shl.b32 %r3, %r3, 2;"
+    )
+    cost = shared("ld.shared.u32 %r5, [%r3];", mixed, threads=96)
+    assert (cost.requests, cost.wavefronts, cost.worst) == (3, 1 + 2 + 1, 2)
+
+
+def test_copies_count_at_their_destination_and_their_source() -> None:
+    body = f"""{TILE} ld.param.u64 %rd1, [p]; mul.wide.u32 %rd2, %r1, 48; add.u64 %rd1, %rd1, %rd2;
+{stride(32)} add.u32 %r3, %r3, %r2;
+cp.async.cg.shared.global [%r3], [%rd1], 16; cp.async.wait_all;"""
+    found = reported(body, ".param .u64 p", (np.zeros(2048, np.uint8),))
+    (into,), (out_of,) = found.shared, found.global_
+    assert (into.kind, into.requests, into.wavefronts, into.ideal) == ("copy", 1, 8, 4)
+    # 16 bytes every 48: each in a sector of its own.
+    assert (out_of.kind, out_of.requests, out_of.sectors, out_of.ideal) == ("load", 1, 32, 16)
+
+
+def test_a_copy_that_fills_up_with_zeros_is_one_request() -> None:
+    body = f"""{TILE} ld.param.u64 %rd1, [p]; {stride(16)} cvt.u64.u32 %rd2, %r3; add.u64 %rd1, %rd1, %rd2;
+add.u32 %r3, %r3, %r2; and.b32 %r4, %r1, 15;
+cp.async.cg.shared.global [%r3], [%rd1], 16, %r4; cp.async.wait_all;"""
+    found = reported(body, ".param .u64 p", (np.zeros(512, np.uint8),))
+    (out_of,) = found.global_
+    wanted = 2 * sum(range(16))
+    # Lanes 0 and 16 read nothing; their neighbours in the same sectors do.
+    assert (out_of.requests, out_of.sectors, out_of.ideal) == (1, 16, -(-wanted // 32))
+
+
+@pytest.mark.parametrize(
+    ("access", "step", "found", "ideal"),
+    [
+        ("ld.global.u32 %r4, [%rd1];", 4, 4, 4),
+        ("ld.global.u32 %r4, [%rd1];", 8, 8, 4),
+        ("ld.global.u32 %r4, [%rd1];", 64, 32, 4),
+        ("ld.global.u32 %r4, [%rd1];", 0, 1, 1),
+        ("ld.global.u8 %r4, [%rd1];", 1, 1, 1),
+        ("ld.global.nc.v4.u32 {%r4, %r5, %r6, %r7}, [%rd1];", 16, 16, 16),
+        ("st.global.u32 [%rd1], %r1;", 32, 32, 4),
+        ("red.global.add.u32 [%rd1], %r1;", 4, 4, 4),
+        ("ld.global.u32 %r4, [%rd1+16];", 4, 5, 4),
+    ],
+)
+def test_sectors_of_one_warp(access: str, step: int, found: int, ideal: int) -> None:
+    body = f"mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [p]; mul.wide.u32 %rd2, %r1, {step}; add.u64 %rd1, %rd1, %rd2;"
+    (cost,) = reported(f"{body}\n{access}", ".param .u64 p", (np.zeros(4096, np.uint8),)).global_
+    assert isinstance(cost, GlobalAccess)
+    assert (cost.requests, cost.sectors, cost.ideal, cost.extra) == (1, found, ideal, found - ideal)
+    assert cost.line == 7
+
+
+def test_lanes_may_be_in_different_arrays_and_spaces() -> None:
+    body = """.shared .align 128 .b8 tile[256]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4;
+ld.param.u64 %rd1, [p]; ld.param.u64 %rd3, [q]; setp.lt.u32 %p1, %r1, 16; selp.b64 %rd4, %rd1, %rd3, %p1;
+mov.u32 %r2, tile; cvt.u64.u32 %rd5, %r2; cvta.shared.u64 %rd5, %rd5;
+setp.lt.u32 %p2, %r1, 24; selp.b64 %rd4, %rd4, %rd5, %p2; add.u64 %rd4, %rd4, %rd2; ld.u32 %r3, [%rd4];"""
+    arrays = (np.zeros(32, np.uint32), np.zeros(32, np.uint32))
+    found = reported(body, ".param .u64 p, .param .u64 q", arrays)
+    (inside,), (outside,) = found.shared, found.global_
+    assert (inside.requests, inside.wavefronts) == (1, 1)
+    assert (outside.requests, outside.sectors, outside.ideal) == (1, 2 + 1, 3)
+
+
+def by_hand(start: Array, width: int, warps: Array, lanes: Array, alone: bool) -> list[int]:
+    """Wavefronts of each warp, bank by bank."""
+    found: list[int] = []
+    together = min(32, 128 // width)
+    for warp in sorted(set(warps.tolist())):
+        total = 0
+        for phase in range(32 // together):
+            here = [s for s, w, n in zip(start, warps, lanes, strict=True) if w == warp and n // together == phase]
+            words = [int(s) // BANK_BYTES + i for s in here for i in range(max(1, width // BANK_BYTES))]
+            wanted = words if alone else set(words)
+            total += max([sum(word % BANKS == bank for word in wanted) for bank in range(BANKS)], default=0)
+        found.append(total)
+    return found
+
+
+@pytest.mark.parametrize(("width", "alone"), list(product((1, 2, 4, 8, 16), (False, True))))
+def test_random_accesses_against_a_count_of_each_bank(width: int, alone: bool) -> None:
+    random = np.random.default_rng(width)
+    for span in (64, 1 << 9, 1 << 14):
+        threads = np.flatnonzero(random.random(5 * 32) < 0.7)
+        lanes, warps = threads // 5, threads % 5
+        start = random.integers(0, span // width, threads.size) * width
+        found, ideal = wavefronts(start, width, warps, lanes, alone)
+        assert found.tolist() == by_hand(start, width, warps, lanes, alone)
+        assert (ideal <= found).all()
+        assert (ideal >= 1).all()
+
+
+def test_random_accesses_against_a_count_of_each_sector() -> None:
+    random = np.random.default_rng(3)
+    for span, width in product((64, 1 << 9, 1 << 14), (1, 4, 16)):
+        threads = np.flatnonzero(random.random(3 * 32) < 0.7)
+        start, warps = random.integers(0, span // width, threads.size) * width, threads % 3
+        found, ideal = sectors(start, np.full(threads.size, width), warps)
+        bytes_ = [{int(s) + i for s in start[warps == w] for i in range(width)} for w in range(3)]
+        assert found.tolist() == [len({b // SECTOR_BYTES for b in mine}) for mine in bytes_]
+        assert ideal.tolist() == [-(-len(mine) // SECTOR_BYTES) for mine in bytes_]
+
+
+def test_instructions_count_warps_and_the_lanes_whose_guard_holds() -> None:
+    body = """mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 40;
+@%p1 add.u32 %r1, %r1, 1;
+@!%p1 bra done;
+shfl.sync.bfly.b32 %r2, %r1, 1, 31, 255;
+done:"""
+    found = {(i.line, i.opcode): (i.warps, i.lanes) for i in reported(body, threads=96).instructions}
+    assert found[6, "mov.u32"] == (3, 96)
+    assert found[7, "add.u32"] == (3, 40)
+    assert found[8, "bra"] == (3, 56)
+    # All of warp 0, and 8 lanes of warp 1.
+    assert found[9, "shfl.sync.bfly.b32"] == (2, 40)
+    assert "ret" not in {opcode for _, opcode in found}
+
+
+def test_lanes_that_wait_for_each_other_count_once() -> None:
+    body = """mov.u32 %r1, %laneid; setp.lt.u32 %p1, %r1, 7;
+@%p1 bra both;
+add.u32 %r1, %r1, 1;
+both: bar.warp.sync -1;"""
+    (barrier,) = [i for i in reported(body, threads=64).instructions if i.opcode == "bar.warp.sync"]
+    assert (barrier.warps, barrier.lanes) == (2, 64)
+
+
+MATMUL = """
+func.func @matmul(%A: memref<{m}x{k}xf16>, %B: memref<{k}x{n}xf16>, %C: memref<{m}x{n}xf32>) {{
+  linalg.matmul ins(%A, %B : memref<{m}x{k}xf16>, memref<{k}x{n}xf16>) outs(%C : memref<{m}x{n}xf32>)
+  return
+}}
+"""
+
+
+def product_report(m: int, n: int, k: int, **schedule: Any) -> LaunchReport:
+    kernel = compile(MATMUL.format(m=m, n=n, k=k), **schedule)
+    random = np.random.default_rng(0)
+    a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((m, k), (k, n)))
+    (found,) = kernel(a, b, np.zeros((m, n), np.float32), report=True).reports
+    return found
+
+
+def test_our_kernel_has_no_bank_conflicts_and_executes_no_product_in_vain() -> None:
+    found = product_report(128, 128, 64, cta=(64, 64, 32), warp=(32, 32), stages=2)
+    assert found.problem == Problem(128, 128, 64)
+    (products,) = found.products
+    assert products.warps == products.needed(Problem(128, 128, 64)) == 8 * 16 * 4
+    assert found.useful == 1.0
+    assert found.mix["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"] == products.warps
+    assert sum(s.extra for s in found.shared) == 0
+    assert {s.kind for s in found.shared} == {"load", "copy"}
+    # Per K tile 4 warps load fragments of A and B, 32 x 32 each: 4 wavefronts a matrix of 16 x 16. One tile more is
+    # begun ahead of the loop, of which 16 of the 32 are loaded.
+    loads = sum(s.wavefronts for s in found.shared if s.kind == "load")
+    assert loads == 4 * 4 * (2 * 2 + 1) * 2 * 2 * 4
+    assert sum(g.sectors for g in found.global_ if g.kind == "store") == 128 * 128 * 4 // 32
+
+
+def test_a_kernel_whose_swizzle_is_taken_out_has_conflicts() -> None:
+    kernel = compile(MATMUL.format(m=64, n=64, k=64), cta=(64, 64, 64), warp=(64, 64), stages=2)
+    text = re.sub(r"xor\.b32 (%r\d+), (%r\d+), %r\d+;", r"mov.b32 \1, \2;", kernel.ptx)
+    assert text != kernel.ptx
+    random = np.random.default_rng(0)
+    a, b = (random.standard_normal((64, 64)).astype(np.float16) for _ in range(2))
+    c = np.zeros((64, 64), np.float32)
+    (launch,) = kernel.launches
+    place = load_ptx(text).launch(launch.kernel, launch.grid, launch.block, [a, b, c], launch.shared, report=True)
+    np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-4, atol=1e-4)
+    found = {(s.opcode.partition(".")[0], s.wavefronts // s.ideal) for s in place.reports[0].shared}
+    # Rows of 128 bytes: the eight rows of a matrix meet in the same banks; copies write whole rows.
+    assert found == {("ldmatrix", 8), ("cp", 1)}
+
+
+def test_padding_shows_as_products_that_nobody_needs() -> None:
+    found = product_report(40, 24, 20)
+    (products,) = found.products
+    problem = Problem(40, 24, 20)
+    assert found.problem == problem
+    assert products.needed(problem) == 3 * 3 * 2
+    assert products.warps >= products.needed(problem)
+    assert found.useful == 40 * 24 * 20 / (products.warps * 16 * 8 * 16)
+
+
+def test_a_module_reports_and_is_held_against_a_problem() -> None:
+    text = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k() { .reg .b32 %r<8>; .reg .b64 %d<2>;
+mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%r0, %r1, %r2, %r3}, {%r4, %r5}, {%r6, %r7}, {%r0, %r1, %r2, %r3};
+ret; }"""
+    (found,) = load_ptx(text).launch("k", 2, 64, [], report=True).reports
+    (products,) = found.products
+    assert (found.kernel, found.grid, found.block) == ("k", (2, 1, 1), (64, 1, 1))
+    assert (products.warps, products.side_by_side, products.multiply_adds) == (4, 4, 4 * 4 * 256)
+    assert found.useful is None
+    assert found.against(Problem(16, 16, 4)).useful == 0.25
+    assert products.needed(Problem(16, 16, 4)) == 1
+    assert products.needed(Problem(16, 16, 4, batch=3)) == 3
+
+
+def test_wmma_accesses_are_named_as_not_counted() -> None:
+    body = """.shared .align 128 .b8 tile[1024]; mov.u32 %r1, tile;
+wmma.load.c.sync.aligned.row.m16n16k16.shared.f16 {%r2, %r3, %r4, %r5}, [%r1];"""
+    found = reported(body)
+    assert found.shared == ()
+    assert found.uncounted == (
+        "line 7: wmma.load.c.sync.aligned.row.m16n16k16.shared.f16: the ISA leaves open which lane accesses what",
+    )
+
+
+def test_json_has_everything() -> None:
+    found = product_report(64, 64, 32, cta=(64, 64, 32), warp=(32, 32), stages=2)
+    data = json.loads(json.dumps(found.as_json()))
+    assert data["problem"] == "64x64x32"
+    assert data["products"][0]["needed"] == data["products"][0]["warps"]
+    assert data["wavefronts"] == sum(s["wavefronts"] for s in data["shared"])
+    assert data["sectors"] == sum(g["sectors"] for g in data["global"])
+    assert len(data["instructions"]) == len(found.instructions)
+
+
+def test_reports_are_of_the_interpreter() -> None:
+    module = load_ptx(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }")
+    with pytest.raises(ArgumentError, match="a report is made by the interpreter; pass device='interp'"):
+        module.launch("k", 1, 32, [], device="cuda", report=True)
+    assert module.launch("k", 1, 32, [], device="interp").reports == ()
+
+
+@pytest.mark.parametrize("text", ["", "12", "1x2", "0x1x1", "1x2x3x4x5", "axbxc", "1x-2x3", "1xx2"])
+def test_problems_that_are_none(text: str) -> None:
+    with pytest.raises(ArgumentError, match="expected the sizes of a product as MxNxK"):
+        Problem.parse(text)
+
+
+def test_problems() -> None:
+    assert Problem.parse("512x256x128") == Problem(512, 256, 128)
+    assert Problem.parse("8x512x256x128") == Problem(512, 256, 128, 8)
+    assert str(Problem.parse("8x5x6x7")) == "8x5x6x7"
+    with pytest.raises(ValueError, match="no launch was observed"):
+        Reporter().report()
