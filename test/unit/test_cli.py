@@ -206,7 +206,7 @@ MLIR_ERRORS = {
     ),
     "no such product": (
         MATMUL.format(ab="f16", c="f64", fill=""),
-        "got f16 x f16 -> f64",
+        "expected C of f16 or bf16 or f32 for a product of f16 x f16, got f64",
     ),
     "shapes": (
         MATMUL.format(ab="f16", c="f32", fill="").replace("24x12", "23x12"),
