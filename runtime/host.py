@@ -106,7 +106,7 @@ def _product(op: Structured) -> Problem | None:
         return None
     loops: dict[int, tuple[int, set[int]]] = {}
     for i, (value, map_) in enumerate(zip((*op.inputs, *op.outputs), maps, strict=True)):
-        if not _is_array(value.type):
+        if not _is_array(value.type) or len(value.type.get_shape()) != len(map_.results):
             return None
         for extent, e in zip(value.type.get_shape(), map_.results, strict=True):
             if isinstance(e, AffineDimExpr):
