@@ -1,0 +1,207 @@
+"""Products with a sparse A on a GPU: our kernels, cuSPARSELt, the dense product, and the peak of `mma.sp`, in one run.
+
+    bench/with_gpu.sh python bench/sparse.py --sizes 8192 --types bf16 --json out.json
+
+Method as in `gemm.py`, and TFLOP/s count the zeros too: 2*M*N*K operations. A is pruned on the host to the two
+largest of each four; cuSPARSELt (through torch) compresses the same A for itself. Its call is bound by the host at
+small sizes, so it is timed inside a CUDA graph. The result is checked against float64 before anything is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from gemm import ERROR_LIMIT, Row, Timer, parse_size, relative_error, show
+
+from warploom.runtime import compile, compress, load_ptx, prune
+
+MLIR = """
+func.func @matmul(%A: memref<{m}x{h}x{t}>, %E: memref<{r}x{w}xi32>, %B: memref<{k}x{n}x{t}>, %C: memref<{m}x{n}x{o}>) {{
+  %zero = arith.constant {zero} : {o}
+  linalg.fill ins(%zero : {o}) outs(%C : memref<{m}x{n}x{o}>)
+  linalg.matmul {{warp.metadata = 1}} ins(%A, %B : memref<{m}x{h}x{t}>, memref<{k}x{n}x{t}>)
+    outs(%C : memref<{m}x{n}x{o}>)
+  return
+}}
+"""
+
+MLIR_TRANSPOSED = """
+#a = affine_map<(m, n, k) -> (m, k)>
+#b = affine_map<(m, n, k) -> (n, k)>
+#c = affine_map<(m, n, k) -> (m, n)>
+func.func @matmul(%A: memref<{m}x{h}x{t}>, %E: memref<{r}x{w}xi32>, %B: memref<{n}x{k}x{t}>, %C: memref<{m}x{n}x{o}>) {{
+  %zero = arith.constant {zero} : {o}
+  linalg.fill ins(%zero : {o}) outs(%C : memref<{m}x{n}x{o}>)
+  linalg.matmul indexing_maps = [#a, #b, #c] {{warp.metadata = 1}}
+    ins(%A, %B : memref<{m}x{h}x{t}>, memref<{n}x{k}x{t}>) outs(%C : memref<{m}x{n}x{o}>)
+  return
+}}
+"""
+
+WARPS, ACCUMULATORS, TURNS = 8, 8, 4096
+PEAKS = {"bf16": "m16n8k32.row.col.f32.bf16.bf16.f32", "f16": "m16n8k32.row.col.f32.f16.f16.f32",
+         "s8": "m16n8k64.row.col.s32.s8.s8.s32"}  # fmt: skip
+
+
+def peak_ptx(kind: str, target: str) -> str:
+    """A kernel that only multiplies, as `gemm.peak_ptx`; every code of the metadata names elements 0 and 1."""
+    integer = kind == "s8"
+    lines = [".version 8.5", f".target {target}", ".address_size 64", ".visible .entry peak(.param .u64 out)", "{"]
+    lines += [".reg .pred %p; .reg .b32 %r<12>; .reg .b64 %d<3>;"]
+    lines += [f".reg .{'b32' if integer else 'f32'} %f<{4 * ACCUMULATORS + 1}>;", "mov.u32 %r0, %tid.x;"]
+    lines += [f"mad.lo.u32 %r{i}, %r0, {2 * i + 1}, 0x3C003C00;" for i in range(1, 9)]
+    zero = "mov.u32 %f{}, 0;" if integer else "mov.f32 %f{}, 0f00000000;"
+    lines += [zero.format(i) for i in range(4 * ACCUMULATORS + 1)]
+    lines += ["mov.u32 %r9, 0;", "mov.u32 %r10, 0x44444444;", "again:"]
+    for i in range(ACCUMULATORS):
+        acc = "{" + ", ".join(f"%f{4 * i + j}" for j in range(4)) + "}"
+        operands = "{%r1, %r2, %r3, %r4}, {%r5, %r6, %r7, %r8}"
+        lines.append(f"mma.sp::ordered_metadata.sync.aligned.{PEAKS[kind]} {acc}, {operands}, {acc}, %r10, 0;")
+    lines += ["add.u32 %r9, %r9, 1;", f"setp.lt.u32 %p, %r9, {TURNS};", "@%p bra again;"]
+    add = "add.s32" if integer else "add.f32"
+    total = 4 * ACCUMULATORS
+    lines += [f"{add} %f{total}, %f{total}, %f{i};" for i in range(total)]
+    lines += ["ld.param.u64 %d0, [out];", "mul.wide.u32 %d1, %r0, 4;", "add.u64 %d2, %d0, %d1;"]
+    lines += [f"st.global.b32 [%d2], %f{total};", "ret;", "}"]
+    return "\n".join(lines)
+
+
+def peak(torch: Any, timer: Timer, kind: str, target: str) -> Row:
+    """The register-only peak of `mma.sp`: two CTAs of eight warps on each SM."""
+    ctas = 2 * torch.cuda.get_device_properties(0).multi_processor_count
+    out = torch.empty(32 * WARPS, device="cuda")
+    module = load_ptx(peak_ptx(kind, target))
+
+    def launch() -> None:
+        module.launch("peak", grid=(ctas, 1, 1), block=(32 * WARPS, 1, 1), args=[out], device="cuda")
+
+    ms = timer.milliseconds(launch)
+    depth = 64 if kind == "s8" else 32
+    operations = 2 * 16 * 8 * depth * ACCUMULATORS * TURNS * WARPS * ctas
+    return Row("register-only peak", "-", kind, "s32" if kind == "s8" else "f32", operations / ms / 1e9, ms)
+
+
+def graphed(torch: Any, call: Callable[[], object]) -> Callable[[], object]:
+    """A call captured in a CUDA graph, so that the host's part of it is not timed."""
+    call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
+def operands(torch: Any, m: int, n: int, k: int, kind: str, transposed: bool) -> tuple[Any, Any, Any, Any]:
+    """(A with zeros, what is stored of it, its metadata, B), B as n x k if transposed."""
+    shape = (n, k) if transposed else (k, n)
+    if kind == "s8":
+        dense = torch.randint(-128, 128, (m, k), dtype=torch.int8, device="cuda")
+        b = torch.randint(-128, 128, shape, dtype=torch.int8, device="cuda")
+        pruned = prune(dense.cpu().numpy())
+    else:
+        dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[kind]
+        held = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}[kind]
+        dense = torch.randn(m, k, device="cuda").to(dtype)
+        b = torch.randn(*shape, device="cuda").to(dtype)
+        pruned = prune(dense.view(torch.int16).cpu().numpy().view(held))
+    values, metadata = compress(pruned)
+
+    def up(array: Any) -> Any:
+        words = array.view(np.int16) if array.dtype.itemsize == 2 else array
+        moved = torch.from_numpy(np.ascontiguousarray(words)).cuda()
+        return moved.view(dense.dtype) if array.dtype.itemsize == 2 else moved
+
+    return up(pruned), up(values), up(metadata), b
+
+
+def product(
+    torch: Any, timer: Timer, size: tuple[int, int, int], kind: str, target: str, schedule: dict[str, Any],
+    transposed: bool, peers: bool,
+) -> list[Row]:  # fmt: skip
+    """Our kernel, and if `peers` cuSPARSELt and the dense product, on the same operands."""
+    m, n, k = size
+    a, values, metadata, b = operands(torch, m, n, k, kind, transposed)
+    out = "i32" if kind == "s8" else "f32"
+    c = torch.full((m, n), -1 if kind == "s8" else float("nan"), device="cuda",
+                   dtype=torch.int32 if kind == "s8" else torch.float32)  # fmt: skip
+    rows, words = metadata.shape
+    text = MLIR_TRANSPOSED if transposed else MLIR
+    element = "i8" if kind == "s8" else kind
+    zero = "0" if kind == "s8" else "0.0"
+    mlir = text.format(m=m, n=n, k=k, h=k // 2, r=rows, w=words, t=element, o=out, zero=zero)
+    kernel = compile(mlir, target=target, **schedule)
+    call = kernel.prepare(values, metadata, b, c)
+    call()
+    call.wait()
+    error = relative_error(torch, a, b.T if transposed else b, c)
+    limit = 0.0 if kind == "s8" else ERROR_LIMIT["f32"]
+    if not error <= limit:
+        raise SystemExit(f"{m}x{n}x{k} sparse {kind}: relative error {error:.2e}, the limit is {limit:.0e}")
+    label, operations = f"{m}x{n}x{k}", 2 * m * n * k
+    ours = timer.milliseconds(call)
+    shown = f"{kernel.schedule[0]}{', B transposed' if transposed else ''}"
+    found = [Row("warploom mma.sp", label, kind, out, operations / ours / 1e9, ours, error, shown,
+                 call.kernels[0].registers)]  # fmt: skip
+    if not peers:
+        return found
+    packed = torch._cslt_compress(a)
+    right = b.T if transposed else b
+    wide = {"out_dtype": torch.int32} if kind == "s8" else {}
+    best = torch._cslt_sparse_mm_search(packed, right, **wide)
+    theirs = timer.milliseconds(graphed(torch, lambda: torch._cslt_sparse_mm(packed, right, alg_id=best, **wide)))
+    found.append(Row("cuSPARSELt", label, kind, out if wide else kind, operations / theirs / 1e9, theirs))
+    if kind != "s8":
+        dense = timer.milliseconds(lambda: torch.matmul(a, right))
+        found.append(Row("cuBLAS, dense", label, kind, kind, operations / dense / 1e9, dense))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="+", type=parse_size, default=[(8192,) * 3])
+    parser.add_argument("--types", nargs="+", default=["bf16"], choices=list(PEAKS))
+    parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("--transposed", action="store_true", help="B as n x k")
+    parser.add_argument(
+        "--sweep", action="append", default=[], metavar="'KEY=VALUE KEY=VALUE'", help="one more schedule"
+    )
+    parser.add_argument("--repeats", type=int, default=50)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    try:
+        import torch  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        sys.exit("error: this benchmark needs PyTorch, for cuSPARSELt and for events")
+    if not torch.cuda.is_available():
+        sys.exit("error: no GPU found; this benchmark needs one")
+    timer = Timer(torch, options.repeats)
+    schedules = [{}, *(dict(pair.split("=", 1) for pair in words.split()) for words in options.sweep)]
+    rows: list[Row] = []
+    for kind in options.types:
+        rows.append(peak(torch, timer, kind, options.target))
+        for size in options.sizes:
+            for i, schedule in enumerate(schedules):
+                try:
+                    rows += product(
+                        torch, timer, size, kind, options.target, schedule, options.transposed, peers=i == 0
+                    )
+                except Exception as error:  # one schedule that does not fit should not end the others
+                    if i == 0:
+                        raise
+                    print(f"{schedule}: {error}", file=sys.stderr)
+    show(rows)
+    if options.json is not None:
+        device = torch.cuda.get_device_name(0)
+        options.json.write_text(json.dumps({"device": device, "rows": [asdict(r) for r in rows]}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
