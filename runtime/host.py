@@ -34,8 +34,7 @@ class Signature:
     """A host function as its caller sees it.
 
     `written` are the positions of arguments the function writes, `filled` of those it overwrites
-    before it reads them. `products` are the matrix products it computes, in order, where all its
-    `linalg` operations are fills and such products.
+    before it reads them. `products` are the matrix products among its `linalg` operations, in order.
     """
 
     name: str
@@ -88,31 +87,29 @@ def signature(function: func.FuncOp) -> Signature:
         return Signature(function.sym_name.data, parameters, everything, frozenset())
     written = {v.index for op in structured for v in op.outputs if isinstance(v, BlockArgument)}
     filled = {a.index for a in arguments if _filled_first(a, structured)}
-    products = [_product(op) for op in structured if not isinstance(op, FillOp)]
-    known = tuple(p for p in products if p is not None)
-    return Signature(
-        function.sym_name.data,
-        parameters,
-        frozenset(written),
-        frozenset(filled),
-        known if len(known) == len(products) else (),
-    )
+    products = tuple(product for op in structured if (product := _product(op)) is not None)
+    return Signature(function.sym_name.data, parameters, frozenset(written), frozenset(filled), products)
 
 
 def _product(op: Structured) -> Problem | None:
     """The sizes of a matrix product: loops over rows of A and C, columns of B and C, A and B, and all three."""
     maps = [attribute.data for attribute in op.get_indexing_maps()]
-    if len(op.inputs) != 2 or len(maps) != 3 or not all(isinstance(e, AffineDimExpr) for m in maps for e in m.results):
+    values = (*op.inputs, *op.outputs)
+    if len(values) < 3 or len(maps) != len(values):
+        return None
+    # More inputs than two are scalars, such as zero points.
+    operands = [(value, map_) for value, map_ in zip(values, maps, strict=True) if map_.results]
+    if len(operands) != 3 or not all(isinstance(e, AffineDimExpr) for _, m in operands for e in m.results):
         return None
     loops: dict[int, tuple[int, set[int]]] = {}
-    for i, (value, map_) in enumerate(zip((*op.inputs, *op.outputs), maps, strict=True)):
+    for i, (value, map_) in enumerate(operands):
         if not _is_array(value.type) or len(value.type.get_shape()) != len(map_.results):
             return None
         for extent, e in zip(value.type.get_shape(), map_.results, strict=True):
             if isinstance(e, AffineDimExpr):
                 loops.setdefault(e.position, (extent, set()))[1].add(i)
     kinds = ({0, 2}, {1, 2}, {0, 1}, {0, 1, 2})
-    if any(members not in kinds for _, members in loops.values()):
+    if any(members not in kinds for _, members in loops.values()) or {0, 1} not in (s for _, s in loops.values()):
         return None
     return Problem(*(prod(extent for extent, members in loops.values() if members == kind) for kind in kinds))
 

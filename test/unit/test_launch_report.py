@@ -195,6 +195,39 @@ def test_random_accesses_against_a_count_of_each_bank(width: int, alone: bool) -
         assert (ideal >= 1).all()
 
 
+RANDOM = {
+    "ld.shared.u16 %r4, [%r3];": 2,
+    "ld.shared.v2.f32 {%f1, %f2}, [%r3];": 8,
+    "ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r3];": 16,
+    "st.shared.v2.u64 [%r3], {%rd1, %rd1};": 16,
+    "st.shared.u64 [%r3], %rd1;": 8,
+    "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r3];": 16,
+    "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r4, %r5}, [%r3];": 16,
+    "stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r3], {%r4, %r5};": 16,
+    "cp.async.ca.shared.global [%r3], [%rd1], 8;": 8,
+    "cp.async.cg.shared.global [%r3], [%rd1], 16;": 16,
+    "atom.shared.max.u64 %rd3, [%r3], %rd1;": 8,
+    "red.shared.add.f32 [%r3], 0f3F800000;": 4,
+}
+
+
+@pytest.mark.parametrize("access", RANDOM)
+def test_random_addresses_of_every_kind_of_access(access: str) -> None:
+    width, threads = RANDOM[access], 3 * 32
+    places = np.random.default_rng(len(access)).integers(0, 2048 // width, threads).astype(np.uint32) * width
+    body = f"""{TILE} ld.param.u64 %rd1, [p]; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd2, %rd1, %rd2;
+ld.global.u32 %r3, [%rd2]; add.u32 %r3, %r3, %r2; mov.u32 %r4, 0; mov.u32 %r5, 0;
+{access}"""
+    (cost,) = reported(body, ".param .u64 p", (places,), threads=threads).shared
+    # Of ldmatrix and stmatrix, 8 lanes for each matrix give an address.
+    givers = {"x1": 8, "x2": 16}.get(access.split(".")[4], 32) if "matrix" in access else 32
+    lane = np.arange(threads) % 32
+    chosen = lane < givers
+    alone = access.startswith(("atom", "red"))
+    expected = by_hand(places[chosen], width, np.arange(threads)[chosen] // 32, lane[chosen], alone)
+    assert (cost.line, cost.requests, cost.wavefronts, cost.worst) == (8, 3, sum(expected), max(expected))
+
+
 def test_random_accesses_against_a_count_of_each_sector() -> None:
     random = np.random.default_rng(3)
     for span, width in product((64, 1 << 9, 1 << 14), (1, 4, 16)):
