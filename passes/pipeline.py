@@ -17,16 +17,19 @@ DEFAULT_TARGET = "sm_90a"
 Option = str | int | Sequence[int]
 
 
-def standard_pipeline(target: str = DEFAULT_TARGET, schedule: Mapping[str, Option] | None = None) -> str:
+def standard_pipeline(
+    target: str = DEFAULT_TARGET, schedule: Mapping[str, Option] | None = None, *, tf32: bool = False
+) -> str:
     """The pipeline as `warploom-opt -p` takes it.
 
-    `schedule` replaces choices of the default schedule: {"cta": (128, 128, 64), "stages": 3}.
+    `schedule` replaces choices of the default schedule: {"cta": (128, 128, 64), "stages": 3}. `tf32` lets products of
+    f32 be computed on operands with 10 bits of fraction.
     """
     options = " ".join(f"{name}={_option(value)}" for name, value in (schedule or {}).items())
     return ",".join(
         (
             f"warp-set-target{{arch={target}}}",
-            "warp-raise-matmul",
+            "warp-raise-matmul{tf32=true}" if tf32 else "warp-raise-matmul",
             "warp-fold-fill",
             f"warp-schedule{{{options}}}" if options else "warp-schedule",
             "warp-tile",

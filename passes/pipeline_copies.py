@@ -33,26 +33,31 @@ from xdsl.rewriter import InsertPoint
 
 from ..dialect.warp.attributes import ScheduleAttr, memory_of
 from ..dialect.warp.copy import CommitOp, CopyOp, WaitOp
-from ..dialect.warp.memory import LdmatrixOp, bounds, bounds_attribute
+from ..dialect.warp.elementwise import RegroupOp
+from ..dialect.warp.memory import LdmatrixOp, LoadOp, bounds, bounds_attribute
 from ..dialect.warp.product import ProductOp
 from .index_builder import Index, IndexBuilder, constant_value
 
 if TYPE_CHECKING:
     from ..dialect.warp.words import LoadMetadataOp
 
-LoadOp: TypeAlias = "LdmatrixOp | LoadMetadataOp"
+TileLoad: TypeAlias = "LdmatrixOp | LoadOp | LoadMetadataOp"
 
 
-def is_load(op: Operation) -> TypeGuard[LoadOp]:
+def is_load(op: Operation) -> TypeGuard[TileLoad]:
     """Whether an operation reads a fragment from a tile in shared memory."""
-    return isinstance(op, LdmatrixOp) or op.name == "warp.load_metadata"
+    return isinstance(op, LdmatrixOp | LoadOp) or op.name == "warp.load_metadata"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the instruction: the fragments it loads and the product that takes them."""
+    """One step of the instruction: the fragments it loads, those it regroups, and the product that takes them.
 
-    loads: tuple[LoadOp, ...]
+    Loads run a step ahead. Fragments are regrouped right before the product, when they have arrived.
+    """
+
+    loads: tuple[TileLoad, ...]
+    regroups: tuple[RegroupOp, ...]
     mma: ProductOp
 
 
@@ -112,13 +117,19 @@ def _at(index: IndexBuilder, value: SSAValue, counter: SSAValue, k: Index) -> In
 
 def _steps(ops: Sequence[Operation]) -> tuple[Step, ...] | None:
     steps: list[Step] = []
-    loads: list[LoadOp] = []
+    loads: list[TileLoad] = []
+    regroups: list[RegroupOp] = []
+    ready: set[SSAValue] = set()
     for op in ops:
         if is_load(op):
             loads.append(op)
-        elif isinstance(op, ProductOp) and {*op.operands} - {op.operands[2]} == {load.fragment for load in loads}:
-            steps.append(Step(tuple(loads), op))
-            loads = []
+            ready.add(op.fragment)
+        elif isinstance(op, RegroupOp) and op.input in ready:
+            regroups.append(op)
+            ready = ready - {op.input} | {op.fragment}
+        elif isinstance(op, ProductOp) and {*op.operands} - {op.operands[2]} == ready:
+            steps.append(Step(tuple(loads), tuple(regroups), op))
+            loads, regroups, ready = [], [], set()
         else:
             return None
     return tuple(steps) if steps and not loads else None
@@ -220,10 +231,12 @@ class Pipeliner:
         place: dict[SSAValue, SSAValue] = {
             load.fragment: value for load, value in zip(step.loads, fragments, strict=True)
         }
+        for regroup in step.regroups:
+            place[regroup.fragment] = index.insert(regroup.clone(place)).fragment
         return index.insert(step.mma.clone(place | {step.mma.operands[2]: accumulator})).d
 
 
-def _from_stage(load: LoadOp, stage: SSAValue) -> LoadOp:
+def _from_stage(load: TileLoad, stage: SSAValue) -> TileLoad:
     """A load of a tile as one from a stage of its ring."""
     staged = load.clone()
     staged.operands = [load.memory, stage, *load.indices]

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, NoneAttr, StridedLayoutAttr
 from xdsl.ir import SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 
+from ..dialect.isa import mma
 from ..dialect.isa.types import ELEMENT_TYPES, ElementType
 from ..dialect.layout import LANES
 from ..dialect.warp.attributes import Memory, element_row, memory_of, memory_space
@@ -21,6 +22,9 @@ METADATA_ROWS, NIBBLES = 16, 8
 
 GLOBAL_SPACE = 0
 """The memory space of operands: none named, or 0."""
+
+RESULTS = {"s32": ("s32",), "f64": ("f64",)}
+"""The types of C and D by that of the accumulators; other accumulators are converted to every type of f16 to f32."""
 
 PTX_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+")
 """What an identifier may be (PTX ISA 4.4)."""
@@ -92,14 +96,7 @@ def read(op: MatmulOp) -> Product:
     d = _operand(op, "C" if op.c in (None, op.d) else "D", op.d, OPERAND_LOOPS[2], map_d)
     if d.transposed:
         fail(op, "a product with a transposed C is not lowered; exchange A and B instead")
-    if a.element != b.element:
-        fail(op, f"expected A and B of one element type, got {a.element.name} and {b.element.name}")
-    if a.element.bits != 16:
-        fail(op, f"expected A and B of f16 or bf16, got {a.element.name}")
-    for operand in (d,) if c is None else (c, d):
-        if operand.element.name not in ("f16", "bf16", "f32"):
-            fail(op, f"expected {operand.name} of f16 or bf16 or f32 for a product of {a.element.name} x "
-                 f"{b.element.name}, got {operand.element.name}")  # fmt: skip
+    _check_types(op, a, b, (d,) if c is None else (c, d))
     m, stored = a.shape[::-1] if a.transposed else a.shape
     k = stored * op.sparsity
     if 0 in d.shape:
@@ -129,6 +126,23 @@ def _check_metadata(product: Product) -> None:
     if product.metadata.shape != (rows, columns):
         fail(product.op, f"expected metadata of {rows}x{columns} words for a sparse A of {product.m}x{product.k} "
              f"{product.a.element.name}, got {product.metadata.type}")  # fmt: skip
+
+
+def _check_types(op: MatmulOp, a: Operand, b: Operand, results: Collection[Operand]) -> None:
+    """Refuses element types that no instruction multiplies, or whose products go to another type."""
+    if a.element.name == b.element.name == "f32":
+        fail(op, "no instruction multiplies f32 x f32 whole; as tf32, which drops 13 of the 23 bits of each fraction, "
+             "it is multiplied if asked for: warp-raise-matmul{tf32=true}, compile(tf32=True), run --tf32")  # fmt: skip
+    rows = mma.of_types(a.element.name, b.element.name)
+    if not rows:
+        like = sorted({y for x, y in mma.pairs() if x == a.element.name})
+        instead = f"; {a.element.name} is multiplied with {', '.join(like)}" if like else ""
+        fail(op, f"no mma multiplies {a.element.name} x {b.element.name}{instead}")
+    stored = RESULTS.get(rows[0].d.name, ("f16", "bf16", "f32"))
+    for operand in results:
+        if operand.element.name not in stored:
+            fail(op, f"expected {operand.name} of {' or '.join(stored)} for a product of {a.element.name} x "
+                 f"{b.element.name}, got {operand.element.name}")  # fmt: skip
 
 
 def is_contiguous(kind: Memory) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, MemRefType, ModuleOp, StringAttr
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import QuantizedMatmulOp
 from xdsl.ir import Operation, SSAValue
@@ -106,9 +106,16 @@ class RaiseMatmulPass(ModulePass):
     """Replaces every product in `linalg` on memrefs by a `warp.matmul`.
 
     These are `linalg.matmul`, its `_transpose_a` and `_transpose_b`, and `quantized_matmul` whose zero points are 0.
+    `tf32` lets products of f32 drop 13 of the 23 bits of each operand's fraction: no instruction multiplies them whole.
     """
 
     name = "warp-raise-matmul"
 
+    tf32: bool = False
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
+        if self.tf32:
+            for product in [o for o in op.walk() if isinstance(o, MatmulOp)]:
+                if product.multiplied == ("f32", "f32"):
+                    product.types = ArrayAttr([StringAttr("tf32")] * 2)

@@ -21,6 +21,7 @@ from ..dialect.warp.matmul import MatmulOp
 from .diagnostics import fail
 from .product import METADATA_ROWS, Product, metadata_span, read
 from .raise_matmul import raise_products
+from .tile.arrangement import Arrangement, arrange
 
 MAX_REGISTERS = 255
 SHORTEST_PACKED_ROW = 4
@@ -32,7 +33,7 @@ LEAST_ADDRESSING_REGISTERS = 24
 
 
 class Tile(NamedTuple):
-    """A CTA tile and the warp tile that divides it, (M, N) each, and the deepest K that pays."""
+    """A CTA tile and the warp tile that divides it, (M, N) each, and the deepest K that pays, in 16-bit elements."""
 
     cta: tuple[int, int]
     warp: tuple[int, int]
@@ -48,6 +49,8 @@ TILES = (
     Tile((128, 128), (64, 32), 32),
     Tile((128, 64), (64, 32)),
     Tile((64, 128), (32, 64)),
+    Tile((128, 64), (32, 32)),
+    Tile((64, 128), (32, 32)),
     Tile((64, 64), (32, 32)),
     Tile((32, 64), (16, 32)),
     Tile((64, 32), (32, 16)),
@@ -68,21 +71,46 @@ MULTIPLY_ADDS_PER_CYCLE = 640
 BYTES_PER_CYCLE = 32
 CTA_LATENCY = 2000
 
+RATES = {"tf32": 0.5, "f64": 0.1, "s8": 2.0, "u8": 2.0, "e4m3": 2.0, "e5m2": 2.0}
+"""How many times as fast as f16 a type is multiplied, for those that differ (H200, `bench/NOTES.md`)."""
+
+FP8 = ("e4m3", "e5m2")
+FP8_AS_HALVES = range(90, 100)
+"""Targets on which ptxas makes two f16 products of one of these types, on operands widened in registers, and adds the
+sums to the accumulators: no faster than f16, with twice the registers for operands."""
+
+CHUNK_BITS = 128
+"""A line of a tile in shared memory is at least one chunk."""
+
 
 def instruction(product: Product, accumulate: str, target: Target) -> Row | None:
-    """The row with the longest k for the product's element types that the target has."""
+    """The largest row for the product's element types that the target has."""
     rows = [r for r in rows_of(product) if r.d.name == accumulate and r.runs_on(target)]
-    return max(rows, key=lambda r: r.shape.k, default=None)
+    return max(rows, key=lambda r: (r.shape.k, r.shape.m), default=None)
 
 
-def rows_of(product: Product) -> list[Row]:
+def rows_of(product: Product) -> Sequence[Row]:
     """The rows that multiply the product's element types, for every target and type of accumulators."""
-    found: Sequence[Row] = mma.ROWS
-    if product.sparsity > 1:
-        from ..dialect.isa import mma_sp
+    if product.sparsity == 1:
+        return mma.of_types(product.a.element.name, product.b.element.name)
+    from ..dialect.isa import mma_sp
 
-        found = [r for r in mma_sp.rows() if r.ordered and not (r.satfinite or r.kind)]
+    found = (r for r in mma_sp.rows() if r.ordered and not (r.satfinite or r.kind))
     return [r for r in found if (r.a, r.b) == (product.a.element, product.b.element)]
+
+
+def default_accumulator(product: Product) -> str:
+    """The widest type that the instructions for the product accumulate in."""
+    return max((r.d for r in rows_of(product)), key=lambda element: element.bits).name
+
+
+def arrangement(product: Product, row: Row, warp: tuple[int, int]) -> Arrangement:
+    """How the operands lie in registers.
+
+    Raises:
+        ScheduleError: if the warp tile is too small for it.
+    """
+    return arrange(row, warp, not product.a.transposed, product.b.transposed)
 
 
 def shared_bytes(product: Product, schedule: Schedule) -> int:
@@ -99,7 +127,8 @@ def shared_bytes(product: Product, schedule: Schedule) -> int:
 def depth(product: Product, tile: Tile, row: Row, target: Target) -> tuple[int, int]:
     """(K of the CTA tile, stages): as deep as pays and at most 4 stages, as far as k needs and shared memory holds."""
     step, k = row.shape.k if product.metadata is None else metadata_span(row.a), product.k
-    deepest = 1 << (max(step, min(tile.k, -(-k // step) * step)) - 1).bit_length()
+    step = max(step, CHUNK_BITS // row.a.bits)
+    deepest = 1 << (max(step, min(tile.k * 16 // row.a.bits, -(-k // step) * step)) - 1).bit_length()
     for cta_k in (deepest, deepest // 2, deepest // 4):
         if cta_k < step:
             break
@@ -111,47 +140,61 @@ def depth(product: Product, tile: Tile, row: Row, target: Target) -> tuple[int, 
     return step, 1
 
 
-def cycles(m: int, n: int, k: int, tile: Tile, target: Target) -> float:
+def _as_halves(row: Row, target: Target) -> bool:
+    return row.a.name in FP8 and target.sm in FP8_AS_HALVES
+
+
+def cycles(m: int, n: int, k: int, tile: Tile, target: Target, row: Row) -> float:
     """The model's time for a product in tiles of this size; lower is better."""
     rows, columns = tile.cta
     tiles = -(-m // rows) * -(-n // columns)
-    per_k = max(rows * columns / MULTIPLY_ADDS_PER_CYCLE, (rows + columns) * 2 / BYTES_PER_CYCLE)
+    rate = MULTIPLY_ADDS_PER_CYCLE * (1.0 if _as_halves(row, target) else RATES.get(row.a.name, 1.0))
+    per_k = max(rows * columns / rate, (rows + columns) * row.a.bits / (8 * BYTES_PER_CYCLE))
     resident = 1 if rows * columns > 128 * 128 else 2
     waves = 1 if tiles <= target.sms else resident * -(-tiles // (resident * target.sms))
     return waves * (per_k * k + CTA_LATENCY)
 
 
-def default_schedule(product: Product, target: Target, accumulate: str = "f32") -> Schedule:
-    """The schedule the model likes best.
+def default_schedule(product: Product, target: Target, accumulate: str = "") -> Schedule:
+    """The schedule the model likes best; `accumulate` is the widest type there is unless given.
 
     Raises:
         ScheduleError: if the target has no instruction for the product's element types.
     """
+    accumulate = accumulate or default_accumulator(product)
     row = instruction(product, accumulate, target)
     if row is None:
-        kind = product.a.element.name
         raise ScheduleError(
-            f"{target} has no mma for {kind} x {kind} accumulated in {accumulate}{_instead(product, accumulate)}"
+            f"{target} has no mma for {_multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
         )
     m, n, k = product.m, product.n, product.k
     tiles = [t for t in TILES if t.warp != (64, 64)] if _through_registers(product) else TILES
     if product.sparsity > 1:
-        tiles = [t for t in SPARSE_TILES if _fits(t, product, row, target)]
-    tile = min(tiles, key=lambda t: cycles(m, n, k, t, target))
+        tiles = SPARSE_TILES
+    tiles = [t for t in tiles if _fits(t, product, row, target)]
+    tile = min(tiles, key=lambda t: cycles(m, n, k, t, target, row))
     cta_k, stages = depth(product, tile, row, target)
     return Schedule((*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate)
 
 
 def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
-    """Whether a tile of a sparse product leaves its kernel the registers it needs."""
+    """Whether the elements that move together fit the tile, and its kernel gets the registers it needs."""
+    try:
+        step = arrangement(product, row, tile.warp).step
+    except ScheduleError:
+        return False
     even = not (product.m % tile.cta[0] or product.n % tile.cta[1] or product.k % tile.k) and target.sm < 100
-    spare = ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS if even else 0
-    return lane_registers(tile.warp, row) - spare <= MAX_REGISTERS
+    spare = ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS if even and product.sparsity > 1 else 0
+    return lane_registers(tile.warp, step, row, target) - spare <= MAX_REGISTERS
 
 
 def _through_registers(product: Product) -> bool:
     """Whether a row of A or B is no multiple of 4 bytes, so that tiles pass through registers on the way."""
     return any(operand.shape[1] * operand.element.bits % 32 for operand in (product.a, product.b))
+
+
+def _multiplied(product: Product) -> str:
+    return f"{product.a.element.name} x {product.b.element.name}"
 
 
 def _instead(product: Product, accumulate: str) -> str:
@@ -169,15 +212,19 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
     Raises:
         ScheduleError: if the instruction does not exist there, or shared memory or registers do not suffice.
     """
-    kind, acc = product.a.element, schedule.accumulate
+    acc = schedule.accumulate
     rows = [r for r in rows_of(product) if r.d.name == acc and r.runs_on(target)]
     row = next((r for r in rows if r.shape == schedule.mma), None)
     if row is None:
         have = ", ".join(str(r.shape) for r in rows)
         raise ScheduleError(
-            f"{target} has no mma {schedule.mma} for {kind.name} accumulated in {acc}; it has {have or 'none'}"
+            f"{target} has no mma {schedule.mma} for {_multiplied(product)} accumulated in {acc}; "
+            f"it has {have or 'none'}"
         )
-    if product.metadata is not None and schedule.cta[2] % (span := metadata_span(kind)):
+    step = arrangement(product, row, schedule.warp).step
+    if schedule.cta[2] % (whole := max(step, CHUNK_BITS // row.a.bits)):
+        raise ScheduleError(f"{_multiplied(product)} takes K tiles of multiples of {whole}, got {schedule.cta[2]}")
+    if product.metadata is not None and schedule.cta[2] % (span := metadata_span(row.a)):
         raise ScheduleError(f"metadata comes for {span} columns of A at a time, got a CTA tile of {schedule.cta}")
     needed = shared_bytes(product, schedule)
     if needed > target.shared:
@@ -185,7 +232,7 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
             f"{schedule.stages} stages of {schedule.cta} take {needed / KIB:g} KiB of shared memory, "
             f"{target} has {target.shared / KIB:g} KiB for a CTA; use fewer stages or a smaller tile"
         )
-    _check_registers(schedule, row, target)
+    _check_registers(schedule, step, row, target)
     for role, operand in (("a", product.a), ("b", product.b)):
         row_bytes = operand.shape[1] * operand.element.bits // 8
         if role in schedule.pack and schedule.pack != "none" and row_bytes < SHORTEST_PACKED_ROW:
@@ -195,8 +242,9 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
             )
 
 
-def _check_registers(schedule: Schedule, row: Row, target: Target) -> None:
-    (m, n), lane = schedule.warp, lane_registers(schedule.warp, row, buffers=1 if schedule.stages == 1 else 2)
+def _check_registers(schedule: Schedule, step: int, row: Row, target: Target) -> None:
+    (m, n), buffers = schedule.warp, 1 if schedule.stages == 1 else 2
+    lane = lane_registers(schedule.warp, step, row, target, buffers)
     lane -= ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS
     if lane > MAX_REGISTERS:
         raise ScheduleError(
@@ -210,13 +258,13 @@ def _check_registers(schedule: Schedule, row: Row, target: Target) -> None:
         )
 
 
-def lane_registers(warp: tuple[int, int], row: Row, buffers: int = 2) -> int:
+def lane_registers(warp: tuple[int, int], step: int, row: Row, target: Target, buffers: int = 2) -> int:
     """About how many registers a lane needs: accumulators, `buffers` times the fragments of a step, addresses."""
-    down, across = warp[0] // row.shape.m, warp[1] // row.shape.n
-    operands = row.registers("a") * down + row.registers("b") * across
-    return (
-        row.registers("d") * down * across * (2 if row.d.bits == 64 else 1) + buffers * operands + ADDRESSING_REGISTERS
-    )
+    down, across, deep = warp[0] // row.shape.m, warp[1] // row.shape.n, step // row.shape.k
+    operands = (row.registers("a") * down + row.registers("b") * across) * deep
+    words = 2 if row.a.bits == 64 or _as_halves(row, target) else 1
+    accumulators = row.registers("d") * down * across * (2 if row.d.bits == 64 else 1)
+    return accumulators + buffers * operands * words + ADDRESSING_REGISTERS
 
 
 def products(module: Operation) -> Iterator[MatmulOp]:
@@ -260,7 +308,7 @@ class SchedulePass(ModulePass):
         product = read(matmul)
         try:
             options = parse_options(self.options())
-            chosen = default_schedule(product, target, str(options.get("accumulate", "f32")))
+            chosen = default_schedule(product, target, str(options.get("accumulate", "")))
             schedule = replace(chosen, **_completed(options))  # pyright: ignore[reportArgumentType]
             check(schedule, product, target)
         except ScheduleError as e:

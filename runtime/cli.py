@@ -94,7 +94,13 @@ def _read(path: Path) -> str:
 
 
 _REPORT_ONLY = {"--json": "json", "--problem": "problem"}
-_MLIR_ONLY = {"--in": "inputs", "--check": "check", "--schedule": "schedule", "--function": "function"}
+_MLIR_ONLY = {
+    "--in": "inputs",
+    "--check": "check",
+    "--schedule": "schedule",
+    "--tf32": "tf32",
+    "--function": "function",
+}
 _PTX_ONLY = {
     "--kernel": "kernel",
     "--grid": "grid",
@@ -187,6 +193,9 @@ def _add_mlir(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[report
         "--schedule", action="append", default=[], metavar="KEY=VALUE",
         help="override the schedule: cta=128,256,64 warp=64,64 stages=4 ...",
     )  # fmt: skip
+    group.add_argument(
+        "--tf32", action="store_true", help="multiply f32 operands with 10 of the 23 bits of their fractions"
+    )
 
 
 def _add_ptx(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPrivateUsage]

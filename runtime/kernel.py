@@ -165,12 +165,14 @@ def compile(
     *,
     file: str = "<mlir>",
     on_phase: OnPhase | None = None,
+    tf32: bool = False,
     **schedule: ScheduleOption,
 ) -> Kernel:
     """Compile one function of an MLIR module down to PTX.
 
     `mlir` is text, or a module, which is left as it is. `name` chooses the function where there are several;
-    `file` stands in error messages. `schedule` overrides parts of the schedule: `cta=(128, 256, 64), stages=3`.
+    `file` stands in error messages. `tf32` lets products of f32 drop 13 of the 23 bits of each operand's fraction;
+    without it they are refused. `schedule` overrides parts of the schedule: `cta=(128, 256, 64), stages=3`.
 
     Raises:
         CompileError: with file, line and column where they are known, for text that does not parse or verify,
@@ -182,7 +184,7 @@ def compile(
         target_row(target)
         parse_options(schedule)
         function = host.signature(host.choose(module, name))
-        lower(module, make_context(), standard_pipeline(target, schedule), on_phase)
+        lower(module, make_context(), standard_pipeline(target, schedule, tf32=tf32), on_phase)
         return _kernel_of(module, function, target, file, on_phase)
 
 

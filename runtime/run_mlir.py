@@ -30,7 +30,13 @@ def run(args: argparse.Namespace, text: str) -> int:
     target = args.target or (place.gpu.device.target if place.gpu else DEFAULT_TARGET)
     module = parse(text, args.file, report.phase)
     kernel = compile(
-        module, target, args.function, file=args.file, on_phase=report.phase, **schedule_options(args.schedule)
+        module,
+        target,
+        args.function,
+        file=args.file,
+        on_phase=report.phase,
+        tf32=args.tf32,
+        **schedule_options(args.schedule),
     )
     if place.gpu is not None:
         place = choose_place(report_device(args), target)

@@ -105,7 +105,7 @@ ROWS: tuple[Mma, ...] = (
     *_forms("m16n8k16", "f16", "f16 f32", ptx=(7, 0), sm=80, section="9.7.14.5.8"),
     *_forms("m16n8k16", "bf16", "f32", ptx=(7, 0), sm=80, section="9.7.14.5.8"),
 )
-"""The forms that the passes make kernels of. `rows()` has all of the instruction."""
+"""The forms that most kernels have, made with the module. `rows()` has all of the instruction."""
 
 BY_SPELLING = {row.spelling: row for row in ROWS}
 
@@ -217,8 +217,29 @@ def _scaled() -> Iterator[Mma]:
 
 
 def find(shape: Shape, a: str, b: str, c: str, d: str) -> Mma | None:
-    """The row with this shape and these element types, if the passes have it."""
-    return BY_KEY.get((shape, a, b, c, d))
+    """The row with this shape and these element types, and no qualifier."""
+    found = BY_KEY.get((shape, a, b, c, d))
+    return found or next((r for r in of_types(a, b) if (r.shape, r.c.name, r.d.name) == (shape, c, d)), None)
+
+
+def of_types(a: str, b: str) -> tuple[Mma, ...]:
+    """The rows without qualifiers that multiply these types, accumulating in the type of the result."""
+    return _of_types().get((a, b), ())
+
+
+def pairs() -> tuple[tuple[str, str], ...]:
+    """The pairs of types that some row without qualifiers multiplies."""
+    return tuple(_of_types())
+
+
+@cache
+def _of_types() -> dict[tuple[str, str], tuple[Mma, ...]]:
+    found: dict[tuple[str, str], tuple[Mma, ...]] = {}
+    for row in rows():
+        if row.plain and row.c == row.d and row.products == 1:
+            key = row.a.name, row.b.name
+            found[key] = (*found.get(key, ()), row)
+    return found
 
 
 def nearest(shape: Shape, a: str, b: str, c: str, d: str, count: int = 3) -> tuple[Mma, ...]:

@@ -36,7 +36,9 @@ class ElementType:
 
     @property
     def largest(self) -> float:
-        """The largest finite value of an IEEE binary format."""
+        """The largest value of an integer type; the largest finite one of an IEEE binary format."""
+        if not self.is_float:
+            return float((1 << self.bits - self.signed) - 1)
         bias = (1 << (self.exponent - 1)) - 1
         return (2.0 - 2.0**-self.mantissa) * 2.0**bias
 

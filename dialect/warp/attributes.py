@@ -225,6 +225,10 @@ class FragmentType(ParametrizedAttribute, TypeAttribute):
         """The same fragment of another element type, without gaps between elements."""
         return FragmentType.of(self.role.data, *self.shape, element_type, self.layout.data)
 
+    def with_layout(self, layout: Layout) -> FragmentType:
+        """The same matrix in another layout."""
+        return FragmentType.of(self.role.data, *self.shape, self.element_type, layout, self.bits)
+
     def verify(self) -> None:
         if self.role.data not in ROLES:
             raise VerifyException(f"expected a fragment role of {', '.join(ROLES)}, got '{self.role.data}'")

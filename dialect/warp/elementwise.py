@@ -137,11 +137,7 @@ class RegroupOp(IRDLOperation):
     assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
 
     def __init__(self, value: SSAValue, layout: Layout):
-        source = fragment_of(value)
-        result = FragmentType.of(
-            source.role.data, *source.shape, source.element_type, layout, source.container.data
-        )  # fmt: skip
-        super().__init__(operands=[value], result_types=[result])
+        super().__init__(operands=[value], result_types=[fragment_of(value).with_layout(layout)])
 
     def sources(self) -> list[int]:
         """For each element that a lane holds of a base tile of the result: its number in the operand.
@@ -160,8 +156,6 @@ class RegroupOp(IRDLOperation):
 
     def verify_(self) -> None:
         source, result = fragment_of(self.input), fragment_of(self.fragment)
-        if FragmentType.of(
-            source.role.data, *source.shape, source.element_type, result.layout.data, source.container.data
-        ) != result:  # fmt: skip
+        if source.with_layout(result.layout.data) != result:
             raise VerifyException(f"expected only the layout to change, got {source} to {result}")
         self.sources()

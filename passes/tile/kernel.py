@@ -70,7 +70,7 @@ class KernelBuilder:
             operand.copy(index, cta | {"k": k}, tile)
         index.insert(gpu.BarrierOp())
         shape = self.tiling.schedule.mma
-        for inner in range(0, self.tiling.schedule.cta[2], shape.k):
+        for inner in range(0, self.tiling.schedule.cta[2], self.tiling.arrangement.step):
             at = warp | {"k": inner}
             a, b = (o.load(index, tile, at) for o, tile in zip(self.operands, tiles, strict=False))
             if self.metadata is None:

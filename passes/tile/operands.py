@@ -9,10 +9,15 @@ from xdsl.ir import SSAValue
 
 from ...dialect.warp.attributes import SHARED_SPACE, SwizzleAttr
 from ...dialect.warp.copy import CopyOp
-from ...dialect.warp.memory import LdmatrixOp, bounds_attribute
+from ...dialect.warp.elementwise import RegroupOp
+from ...dialect.warp.memory import LdmatrixOp, LoadOp, bounds_attribute
 from ..index_builder import Index, IndexBuilder
 from ..product import Operand
+from .arrangement import PIECES, VECTORS, Way
 from .tiling import Tiling
+
+CHUNK = 16
+"""Bytes that a swizzle moves together: the narrowest panel."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,11 @@ class OperandTiles:
     operand: Operand
     role: str
     axes: str
+
+    @property
+    def way(self) -> Way:
+        """How the operand gets to registers."""
+        return self.tiling.arrangement.a if self.role == "a" else self.tiling.arrangement.b
 
     @property
     def in_memory(self) -> str:
@@ -43,15 +53,18 @@ class OperandTiles:
         return at if self._sparsity == 1 else at | {"k": index.div(at["k"], self._sparsity)}
 
     def shared_type(self) -> MemRefType:
-        """The tile in shared memory, stored as it lies in global memory, swizzled as wide as its lines allow."""
+        """The tile in shared memory, stored as it lies in global memory, swizzled as wide as its lines allow.
+
+        Its elements are of the type that they are multiplied as.
+        """
         schedule = self.tiling.schedule
         sizes = self._stored(schedule.cta)
         rows, columns = (sizes[axis] for axis in self.in_memory)
         line = columns * self.operand.element.bits // 8
-        width = max(16, min(schedule.swizzle, line & -line))
-        return MemRefType(
-            self.operand.element_type, [rows, columns], SwizzleAttr(width), IntegerAttr(SHARED_SPACE, i64)
-        )
+        width = max(CHUNK, min(schedule.swizzle, line & -line))
+        element = self.tiling.fragment(self.role).element_type
+        swizzle = SwizzleAttr(width, self.way.skip if width > CHUNK else 0)
+        return MemRefType(element, [rows, columns], swizzle, IntegerAttr(SHARED_SPACE, i64))
 
     def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies the tile whose first element lies at `at`, by axis, to shared memory."""
@@ -65,10 +78,15 @@ class OperandTiles:
     def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index]) -> SSAValue:
         """Loads the fragment whose first element lies at `at` in the tile.
 
-        B runs down the columns of memory unless it is transposed, so it takes `.trans`.
+        B runs down the columns of memory unless it is transposed, so `ldmatrix` takes `.trans` there.
         """
-        transposed, at = self.operand.transposed, self._places(index, at)
+        transposed, way, at = self.operand.transposed, self.way, self._places(index, at)
         where = index.values([at[axis] for axis in self.in_memory])
-        trans = transposed != (self.role == "b")
         kind = self.tiling.fragment(self.role)
-        return index.insert(LdmatrixOp(tile, where, kind, trans=trans, swapped=transposed)).fragment
+        if way.how == VECTORS:
+            return index.insert(LoadOp(tile, where, kind, swapped=transposed)).fragment
+        trans = transposed != (self.role == "b")
+        loaded = kind.with_layout(way.delivered)
+        pieces = way.how == PIECES
+        raw = index.insert(LdmatrixOp(tile, where, loaded, trans=trans, b16=pieces, swapped=transposed)).fragment
+        return index.insert(RegroupOp(raw, way.layout)).fragment if pieces else raw

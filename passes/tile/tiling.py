@@ -9,11 +9,12 @@ from functools import cached_property
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.product import Product as Row
-from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import FragmentType, float_type
+from ...dialect.schedule import Schedule, ScheduleError
+from ...dialect.warp.attributes import FragmentType, type_of_element
 from ..diagnostics import fail
 from ..product import Operand, Product
-from ..schedule import rows_of
+from ..schedule import arrangement, rows_of
+from .arrangement import Arrangement
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,22 @@ class Tiling:
             fail(self.product.op, f"the ISA has no mma {self.schedule.mma} for {self.product.a.element.name}")
         return row
 
+    @cached_property
+    def arrangement(self) -> Arrangement:
+        """How operands lie in registers. Raises a located diagnostic if the warp tile is too small for it."""
+        try:
+            return arrangement(self.product, self.row, self.schedule.warp)
+        except ScheduleError as error:
+            fail(self.product.op, f"schedule: {error}")
+
     def argument(self, operand: Operand) -> SSAValue:
         """The kernel's argument behind an operand."""
         return self.memory[operand.value]
 
     def fragment(self, role: str) -> FragmentType:
-        """The type of a warp's fragment "a", "b" or "acc" for one step of the instruction."""
-        (m, n), k = self.schedule.warp, self.schedule.mma.k
-        rows, columns = {"a": (m, k // self.product.sparsity), "b": (k, n), "acc": (m, n)}[role]
-        key = "c" if role == "acc" else role
-        return FragmentType.of(role, rows, columns, float_type(self.row.element(key)), self.row.layout(key))
+        """The type of a warp's fragment "a", "b" or "acc" for one step along k."""
+        (m, n), found = self.schedule.warp, self.arrangement
+        rows, columns = {"a": (m, found.step // self.product.sparsity), "b": (found.step, n), "acc": (m, n)}[role]
+        layout = {"a": found.a.layout, "b": found.b.layout, "acc": found.accumulator}[role]
+        element = self.row.element("c" if role == "acc" else role)
+        return FragmentType.of(role, rows, columns, type_of_element(element), layout)

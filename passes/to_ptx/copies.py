@@ -103,10 +103,10 @@ class TileCopies:
     def _through_registers(self, size: int, origin: tuple[Register, int], target: tuple[Register, int],
                            inside: Register | bool, taken: Register | None) -> None:  # fmt: skip
         type, count = (f"b{size * 8}", 1) if size < 4 else ("b32", size // 4)
-        registers = self.emitter.registers(type, count)
+        registers = self.emitter.registers("b16" if size < 4 else "b32", count)
         if inside is not True:
             for register in registers:
-                self.emitter.emit(f"mov.{type}", "?, 0", register)
+                self.emitter.emit(f"mov.{register.type}", "?, 0", register)
         guard = inside if isinstance(inside, Register) else None
         if taken is not None:
             both = self.scalars.both(taken, True if guard is None else guard)

@@ -84,7 +84,7 @@ class Loops:
 
     def _set(self, register: Register, value: Value) -> None:
         if isinstance(value, Register):
-            self.emitter.emit("mov.f32" if register.type == "f32" else "mov.b32", "?, ?", register, value)
+            self.emitter.emit(f"mov.{register.type}", "?, ?", register, value)
         else:
             self.emitter.emit("mov.b32", f"?, {value}", register)
 

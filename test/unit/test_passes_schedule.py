@@ -11,7 +11,7 @@ from warploom.dialect.schedule import Schedule
 from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.product import Product, read
 from warploom.passes.raise_matmul import raise_products
-from warploom.passes.schedule import TILES, Tile, check, cycles, default_schedule, products
+from warploom.passes.schedule import TILES, Tile, check, cycles, default_schedule, instruction, products
 
 ABLE = [t for t in TARGETS.values() if t.sm >= 75]
 sizes = st.one_of(st.integers(1, 300), st.integers(1, 20000), st.sampled_from([1, 16, 64, 128, 4096, 8192]))
@@ -42,9 +42,11 @@ def test_the_default_fits(m: int, n: int, k: int, where: Target, element: str) -
 def test_the_model_never_prefers_a_slower_tile(m: int, n: int, k: int, where: Target) -> None:
     """Where rows allow copies of 4 bytes; for other products some tiles are left out."""
     n, k = 2 * n, 2 * k
-    schedule = default_schedule(product(m, n, k), where)
+    asked = product(m, n, k)
+    schedule, row = default_schedule(asked, where), instruction(asked, "f32", where)
+    assert row is not None
     chosen = next(t for t in TILES if (t.cta, t.warp) == (schedule.cta[:2], schedule.warp))
-    assert all(cycles(m, n, k, chosen, where) <= cycles(m, n, k, t, where) for t in TILES)
+    assert all(cycles(m, n, k, chosen, where, row) <= cycles(m, n, k, t, where, row) for t in TILES)
 
 
 @pytest.mark.parametrize("tile", TILES, ids=str)

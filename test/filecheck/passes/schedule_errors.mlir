@@ -78,10 +78,40 @@ func.func @column_major(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6
 
 // -----
 
-// CHECK: error: expected A and B of f16 or bf16, got f32
+// CHECK: error: no instruction multiplies f32 x f32 whole; as tf32, which drops 13 of the 23 bits of each fraction, it is multiplied if asked for: warp-raise-matmul{tf32=true}, compile(tf32=True), run --tf32
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 func.func @f32(%a: memref<4x5xf32>, %b: memref<5x6xf32>, %c: memref<4x6xf32>) {
   linalg.matmul ins(%a, %b : memref<4x5xf32>, memref<5x6xf32>) outs(%c : memref<4x6xf32>)
+  return
+}
+}
+
+// -----
+
+// CHECK: error: no mma multiplies f16 x bf16; f16 is multiplied with f16
+builtin.module attributes {warp.target = #warp.target<sm_80>} {
+func.func @unlike(%a: memref<4x5xf16>, %b: memref<5x6xbf16>, %c: memref<4x6xf32>) {
+  linalg.matmul ins(%a, %b : memref<4x5xf16>, memref<5x6xbf16>) outs(%c : memref<4x6xf32>)
+  return
+}
+}
+
+// -----
+
+// CHECK: error: expected C of s32 for a product of s8 x s8, got s8
+builtin.module attributes {warp.target = #warp.target<sm_80>} {
+func.func @result(%a: memref<4x5xi8>, %b: memref<5x6xi8>, %c: memref<4x6xi8>) {
+  linalg.matmul ins(%a, %b : memref<4x5xi8>, memref<5x6xi8>) outs(%c : memref<4x6xi8>)
+  return
+}
+}
+
+// -----
+
+// CHECK: error: schedule: sm_80 has no mma for e4m3 x e5m2 accumulated in f32; sm_89 and later have one
+builtin.module attributes {warp.target = #warp.target<sm_80>} {
+func.func @fp8(%a: memref<4x5xf8E4M3FN>, %b: memref<5x6xf8E5M2>, %c: memref<4x6xf32>) {
+  linalg.matmul ins(%a, %b : memref<4x5xf8E4M3FN>, memref<5x6xf8E5M2>) outs(%c : memref<4x6xf32>)
   return
 }
 }

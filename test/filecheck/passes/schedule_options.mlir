@@ -36,8 +36,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 // PACK: error: schedule: pack must be one of none, a, b, ab, got c
 // POSITIVE: error: schedule: tile sizes must be positive, got cta = (0, 64, 64), warp = (64, 64)
 // ACCUMULATE: error: schedule: sm_90a has no mma for f16 x f16 accumulated in f64
-// SHAPE: error: schedule: sm_90a has no mma m16n8k32 for f16 accumulated in f32; it has m16n8k8, m16n8k16
-// TARGET: error: schedule: sm_75 has no mma m16n8k16 for f16 accumulated in f32; it has m16n8k8
+// SHAPE: error: schedule: sm_90a has no mma m16n8k32 for f16 x f16 accumulated in f32; it has m16n8k8, m16n8k16
+// TARGET: error: schedule: sm_75 has no mma m16n8k16 for f16 x f16 accumulated in f32; it has m16n8k8
 // SPELLING: error: schedule: schedule option mma: expected a shape such as m16n8k16, got '16x8x16'
 // COUNT: error: schedule: schedule option cta: expected 3 numbers, got '(64, 64)'
 // UNKNOWN: error: pass 'warp-schedule': {{.*}}"depth"{{.*}}its options are cta, warp, mma, stages, swizzle, group, accumulate

@@ -1,0 +1,76 @@
+"""How operands lie in shared memory and registers: layouts that fit, and no two lanes at one bank."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from warploom.dialect.isa import mma
+from warploom.dialect.isa.mma import Mma
+from warploom.dialect.layout import LANES
+from warploom.dialect.relabelling import labels
+from warploom.dialect.schedule import ScheduleError
+from warploom.dialect.warp.attributes import FragmentType, type_of_element
+from warploom.dialect.warp.matrices import load_rows, matrices, unit
+from warploom.passes.tile.arrangement import PIECES, VECTORS, Way, arrange
+
+ROWS = [r for pair in mma.pairs() for r in mma.of_types(*pair) if r.a.name != "b1"]
+BANKS = 8
+"""Groups of 16 bytes that shared memory serves at once."""
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
+def test_operands_agree(row: Mma) -> None:
+    for a_along, b_along in product((True, False), repeat=2):
+        found = arrange(row, (64, 64), a_along, b_along)
+        a, b = labels(found.a.layout, row.layout("a")), labels(found.b.layout, row.layout("b"))
+        c = labels(found.accumulator, row.layout("c"))
+        assert a is not None
+        assert b is not None
+        assert c is not None
+        assert (a.rows, b.columns, a.columns) == (c.rows, c.columns, b.rows)
+        assert found.step == found.a.layout.columns == found.b.layout.rows
+        assert {*found.stored.element} == {*found.accumulator.element}
+
+
+def bank(row: int, byte: int, skip: int) -> int:
+    """Which group of banks a byte of a tile with lines of 128 bytes lies in."""
+    return (byte // 16 ^ row >> skip) % BANKS
+
+
+def way_and_memory(row: Mma, role: str, along_k: bool) -> tuple[Way, FragmentType, bool]:
+    """How an operand is loaded, the fragment that arrives, and whether memory holds its transpose."""
+    found = arrange(row, (64, 64), along_k, along_k)
+    way = found.a if role == "a" else found.b
+    kind = FragmentType.of(
+        role, way.delivered.rows, way.delivered.columns, type_of_element(row.element(role)), way.delivered
+    )
+    return way, kind, along_k == (role == "b")
+
+
+@pytest.mark.parametrize("along_k", [True, False])
+@pytest.mark.parametrize("role", ["a", "b"])
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
+def test_lanes_meet_at_no_bank(row: Mma, role: str, along_k: bool) -> None:
+    way, kind, swapped = way_and_memory(row, role, along_k)
+    layout = way.delivered.transposed() if swapped else way.delivered
+    if way.how == VECTORS:
+        bits = row.a.bits
+        for first in range(0, LANES, BANKS):
+            places = [layout.position(lane, 0) for lane in range(first, first + BANKS)]
+            assert len({bank(r, c * bits // 8, way.skip) for r, c in places}) == BANKS
+        return
+    (rows, *_) = load_rows(16 if way.how == PIECES else row.a.bits, layout.lane[0].axis == "r", 4, "")
+    found = matrices(kind, swapped, unit(rows, row.a.bits))
+    assert found
+    for matrix in found:
+        places = [sum((i >> bit & 1) << to for bit, to in enumerate(matrix.rows)) for i in range(8)]
+        assert len({bank(matrix.row + r, matrix.column * row.a.bits // 8, way.skip) for r in places}) == BANKS
+
+
+def test_a_warp_tile_holds_what_moves_together() -> None:
+    (row,) = (r for r in mma.of_types("s4", "s4") if str(r.shape) == "m16n8k64")
+    with pytest.raises(ScheduleError, match="elements of 4 bits in rows along n move 4 at once to as many tiles: the "
+                       "warp tile must be a multiple of 32 along n, got 16"):  # fmt: skip
+        arrange(row, (64, 16), True, False)

@@ -1,0 +1,139 @@
+"""Products of every element type that is lowered, whichever way A and B lie: compiled and run on the interpreter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warploom.runtime import CompileError, compile
+
+Matrix = NDArray[Any]
+
+NUMPY: dict[str, Any] = {
+    "i8": np.int8,
+    "i32": np.int32,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "f64": np.float64,
+    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
+    "f8E5M2": ml_dtypes.float8_e5m2,
+}
+UNSIGNED = "{cast = #linalg.type_fn<cast_unsigned>}"
+
+
+def matmul(size: tuple[int, int, int], types: str, lies: str, attributes: str = "") -> str:
+    """A function of one product; `lies` says "A B", with a t behind what is stored transposed."""
+    (m, n, k), (a, b, c) = size, types.split()
+    at, bt = (name.endswith("t") for name in lies.split())
+    kinds = (
+        f"memref<{k}x{m}x{a}>" if at else f"memref<{m}x{k}x{a}>",
+        f"memref<{n}x{k}x{b}>" if bt else f"memref<{k}x{n}x{b}>",
+        f"memref<{m}x{n}x{c}>",
+    )
+    maps = ", ".join(
+        f"affine_map<(m, n, k) -> {axes}>"
+        for axes in ("(k, m)" if at else "(m, k)", "(n, k)" if bt else "(k, n)", "(m, n)")
+    )
+    return f"""func.func @f(%A: {kinds[0]}, %B: {kinds[1]}, %C: {kinds[2]}) {{
+      linalg.matmul indexing_maps = [{maps}] {attributes} ins(%A, %B : {kinds[0]}, {kinds[1]}) outs(%C : {kinds[2]})
+      return
+    }}"""
+
+
+def draw(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> Matrix:
+    if kind.startswith("i"):
+        return rng.integers(-(1 << 7), 1 << 7, shape).astype(NUMPY[kind])
+    return rng.standard_normal(shape).astype(NUMPY[kind])
+
+
+def run(size: tuple[int, int, int], types: str, lies: str, **options: Any) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+    """A and B as they are multiplied, C as it was, and what the kernel made of it."""
+    (m, n, k), (a_kind, b_kind, c_kind) = size, types.split()
+    rng = np.random.default_rng()
+    kernel = compile(matmul(size, types, lies, options.pop("attributes", "")), **options)
+    a, b, c = draw(rng, (m, k), a_kind), draw(rng, (k, n), b_kind), draw(rng, (m, n), c_kind)
+    first, second = (
+        np.ascontiguousarray(x.T) if name.endswith("t") else x for x, name in zip((a, b), lies.split(), strict=True)
+    )
+    result = c.copy()
+    kernel(first, second, result, device="interp")
+    return a, b, c, result
+
+
+LIES = ("A Bt", "A B", "At Bt", "At B")
+SIZES = ((1, 1, 1), (37, 75, 53))
+
+
+@pytest.mark.parametrize("lies", LIES)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_integers_are_exact(size: tuple[int, int, int], lies: str) -> None:
+    a, b, c, result = run(size, "i8 i8 i32", lies)
+    np.testing.assert_array_equal(result, c + a.astype(np.int32) @ b.astype(np.int32))
+
+
+@pytest.mark.parametrize("lies", LIES)
+def test_unsigned_integers_are_exact(lies: str) -> None:
+    a, b, c, result = run((37, 41, 53), "i8 i8 i32", lies, attributes=UNSIGNED)
+    wide = (x.view(np.uint8).astype(np.int32) for x in (a, b))
+    np.testing.assert_array_equal(result, c + next(wide) @ next(wide))
+
+
+FLOATS = [
+    # types, the error of each operand, the error of each of K + 2 sums, both relative
+    ("f32 f32 f32", 2.0**-10, 2.0**-23),
+    ("f64 f64 f64", 0.0, 2.0**-52),
+    ("f8E4M3FN f8E4M3FN f32", 0.0, 2.0**-13),
+    ("f8E4M3FN f8E5M2 bf16", 0.0, 2.0**-13),
+    ("f8E5M2 f8E4M3FN f16", 0.0, 2.0**-13),
+]
+
+
+@pytest.mark.parametrize("lies", LIES)
+@pytest.mark.parametrize(("types", "operand", "sum"), FLOATS, ids=[types for types, *_ in FLOATS])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_floats(size: tuple[int, int, int], types: str, operand: float, sum: float, lies: str) -> None:
+    """Within the error of the operands, of the sums, and of rounding to C."""
+    a, b, c, result = run(size, types, lies, tf32=True)
+    x, y, z = (m.astype(np.float64) for m in (a, b, c))
+    exact, magnitude = z + x @ y, np.abs(z) + np.abs(x) @ np.abs(y)
+    stored = {"f32": 2.0**-24, "f64": 2.0**-53, "bf16": 2.0**-8, "f16": 2.0**-11}[types.split()[2]]
+    bound = magnitude * (2.1 * operand + (size[2] + 2) * sum) + np.abs(exact) * stored + 2.0**-24
+    assert (np.abs(result.astype(np.float64) - exact) <= bound).all()
+
+
+TILES = [
+    ("i8 i8 i32", "sm_80", (64, 64, 64), (32, 32), "m16n8k32"),
+    ("i8 i8 i32", "sm_75", (64, 64, 32), (32, 64), "m8n8k16"),
+    ("f8E4M3FN f8E4M3FN f32", "sm_89", (64, 64, 64), (32, 64), "m16n8k32"),
+    ("f32 f32 f32", "sm_80", (64, 64, 32), (32, 32), "m16n8k8"),
+    ("f32 f32 f32", "sm_80", (32, 32, 8), (16, 16), "m16n8k4"),
+    ("f64 f64 f64", "sm_80", (32, 64, 16), (32, 32), "m8n8k4"),
+    ("f64 f64 f64", "sm_90a", (32, 64, 32), (16, 32), "m16n8k4"),
+    ("f64 f64 f64", "sm_90a", (32, 64, 16), (32, 16), "m16n8k8"),
+]
+
+
+@pytest.mark.parametrize("lies", LIES)
+@pytest.mark.parametrize(("types", "target", "cta", "warp", "mma"), TILES)
+def test_every_instruction(
+    types: str, target: str, cta: tuple[int, ...], warp: tuple[int, ...], mma: str, lies: str
+) -> None:
+    """Pipelined, with edges on all sides."""
+    a, b, c, result = run(
+        (97, 75, 130), types, lies, tf32=True, target=target, cta=cta, warp=warp, mma=mma, stages=3
+    )  # fmt: skip
+    x, y, z = (m.astype(np.float64) for m in (a, b, c))
+    exact, error = z + x @ y, np.abs(x) @ np.abs(y)
+    assert (np.abs(result.astype(np.float64) - exact) <= (0 if types.startswith("i") else 1e-2) * error).all()
+
+
+def test_f32_is_multiplied_as_tf32_only_if_asked() -> None:
+    text = matmul((16, 16, 16), "f32 f32 f32", "A B")
+    assert "tf32" in compile(text, tf32=True).ptx
+    with pytest.raises(CompileError, match=r"no instruction multiplies f32 x f32 whole.*tf32=true"):
+        compile(text)
