@@ -13,6 +13,7 @@ from ...errors import ArgumentError
 from ..observer import Observer, Observers
 from .barriers import Barriers
 from .findings import CheckError, Findings
+from .fragments import Fragments
 from .registers import UninitialisedRegisters
 from .shared import SharedMemory
 
@@ -20,6 +21,7 @@ CHECKS = {
     "races": "accesses to shared memory that nothing orders, and data of cp.async that nobody has waited for",
     "uninitialised": "registers and shared memory that are read before they are written",
     "barriers": "threads that do not agree on a barrier: counts, repeated arrivals, threads that have exited",
+    "wmma": "fragments of wmma used as if their arrangement were known",
 }
 """What each check looks for."""
 
@@ -54,6 +56,8 @@ class Checks(Observers):
             members.append(SharedMemory(self.findings, "races" in wanted, "uninitialised" in wanted))
         if "barriers" in wanted:
             members.append(Barriers(self.findings))
+        if "wmma" in wanted:
+            members.append(Fragments(self.findings))
         super().__init__(members)
 
 

@@ -46,7 +46,7 @@ class Findings:
             mine = [f for f in found if f.check == check]
             lines += [str(f) for f in mine[:LISTED]]
             if len(mine) > LISTED:
-                lines.append(f"{mine[0].file}: error: {check}: {len(mine) - LISTED} more findings at other lines")
+                lines.append(f"{mine[0].file}: error: {check}: {len(mine) - LISTED} more findings")
         if last is not None:
             lines.append(str(last))
         return CheckError("\n".join(lines), [*found, *(last.findings if last else ())])
