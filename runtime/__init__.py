@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         WarploomError,
     )
     from .kernel import Kernel, compile
+    from .launch_report import LaunchReport, Problem
     from .module import PtxModule, load_ptx
     from .sparse import compress, prune
 
@@ -34,6 +35,8 @@ _HOMES = {
     "Diagnostic": ".check",
     "HostError": ".errors",
     "Kernel": ".kernel",
+    "LaunchReport": ".launch_report",
+    "Problem": ".launch_report",
     "PtxModule": ".module",
     "WarploomError": ".errors",
     "check_ptx": ".check",
@@ -52,6 +55,8 @@ __all__ = (
     "Diagnostic",
     "HostError",
     "Kernel",
+    "LaunchReport",
+    "Problem",
     "PtxModule",
     "WarploomError",
     "check_ptx",

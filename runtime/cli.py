@@ -25,6 +25,7 @@ RUN_EXAMPLES = """\
 examples:
   warploom run matmul.mlir --check
   warploom run matmul.mlir --in 0=a.npy --in %B=b.npy --in 2=zeros --out c.npy --device interp
+  warploom run matmul.mlir --report
   warploom run matmul.mlir --schedule 'cta=128,128,64 stages=4' --device cuda
   warploom run axpy.ptx --grid 4 --block 128 --arg x.npy --arg zeros:f32:512 --arg f32:1.5 --out 1=y.npy
 """
