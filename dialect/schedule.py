@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from .isa.mma import Shape
+from .isa.types import ELEMENT_TYPES
 
 SWIZZLES = (16, 32, 64, 128)
 
@@ -35,7 +36,8 @@ class Schedule:
     widest line, in bytes, within which 16-byte chunks of shared memory are permuted (16: none);
     `group` how many rows of CTA tiles are walked together, for reuse in L2; `accumulate` the element
     type of the accumulators; `pack` which operands are first copied to whole tiles of aligned rows in scratch memory
-    ("none", "a", "b" or "ab").
+    ("none", "a", "b" or "ab"); `slices` how many groups of warps share the steps of a K tile, their sums added up in
+    shared memory at the end.
 
     Raises:
         ScheduleError: if tiles do not divide one another, or a number is out of range.
@@ -49,6 +51,7 @@ class Schedule:
     group: int = 8
     accumulate: str = "f32"
     pack: str = field(default="none", metadata=RARE)
+    slices: int = field(default=1, metadata=RARE)
 
     def __post_init__(self) -> None:
         if min(*self.cta, *self.warp) <= 0:
@@ -74,23 +77,43 @@ class Schedule:
             raise ScheduleError(f"swizzle must be one of {SWIZZLES} bytes, got {self.swizzle}")
         if self.group < 1:
             raise ScheduleError(f"group must be at least 1, got {self.group}")
+        if self.slices < 1 or self.cta[2] % (self.slices * self.mma.k):
+            raise ScheduleError(
+                f"each slice needs as many steps of {self.mma}, got {self.slices} slices of a K tile of {self.cta[2]}"
+            )
+        if self._undivided:
+            raise ScheduleError(
+                f"{self.slices} slices divide the base tiles of a warp tile down, or across if it is one high; "
+                f"got {self.warp[0]}x{self.warp[1]}"
+            )
         if self.pack not in PACKS:
             raise ScheduleError(f"pack must be one of {', '.join(PACKS)}, got {self.pack}")
 
     @property
+    def _undivided(self) -> bool:
+        down, across = (size // step for size, step in zip(self.warp, self.mma, strict=False))
+        return bool(across % self.slices if down == 1 else down % self.slices)
+
+    @property
     def warps(self) -> int:
         """Warps of a CTA."""
-        return (self.cta[0] // self.warp[0]) * (self.cta[1] // self.warp[1])
+        return self.slices * (self.cta[0] // self.warp[0]) * (self.cta[1] // self.warp[1])
 
     @property
     def threads(self) -> int:
         return 32 * self.warps
 
     def shared_bytes(self, element_bits: int) -> int:
-        """Shared memory of one CTA for operands of `element_bits` bits: the stages of A, then those of B."""
+        """Shared memory of one CTA for operands of `element_bits` bits: the stages of A, those of B, sums of slices."""
         m, n, k = self.cta
-        tiles = (self.stages * side * k * element_bits // 8 for side in (m, n))
+        tiles = [self.stages * side * k * element_bits // 8 for side in (m, n)]
+        tiles.append(self.slice_bytes)
         return sum(-(-tile // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for tile in tiles)
+
+    @property
+    def slice_bytes(self) -> int:
+        """Shared memory in which slices meet to add up their sums."""
+        return (self.slices - 1) * self.cta[0] * self.cta[1] * ELEMENT_TYPES[self.accumulate].bits // 8
 
     @property
     def accumulator_registers(self) -> int:

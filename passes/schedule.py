@@ -114,13 +114,13 @@ def arrangement(product: Product, row: Row, warp: tuple[int, int]) -> Arrangemen
 
 
 def shared_bytes(product: Product, schedule: Schedule) -> int:
-    """Shared memory of a CTA: the stages of each operand's tile."""
+    """Shared memory of a CTA: the stages of each operand's tile, and the sums of slices."""
     m, n, k = schedule.cta
     sides = [(m * k // product.sparsity, product.a.element.bits), (n * k, product.b.element.bits)]
     if product.metadata is not None:
         words = m // METADATA_ROWS * k // metadata_span(product.a.element) * LANES
         sides.append((words, product.metadata.element.bits))
-    tiles = (schedule.stages * elements * bits // 8 for elements, bits in sides)
+    tiles = [schedule.stages * elements * bits // 8 for elements, bits in sides] + [schedule.slice_bytes]
     return sum(-(-tile // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for tile in tiles)
 
 
@@ -222,10 +222,13 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
             f"it has {have or 'none'}"
         )
     step = arrangement(product, row, schedule.warp).step
-    if schedule.cta[2] % (whole := max(step, CHUNK_BITS // row.a.bits)):
-        raise ScheduleError(f"{_multiplied(product)} takes K tiles of multiples of {whole}, got {schedule.cta[2]}")
+    if schedule.cta[2] % (whole := schedule.slices * max(step, CHUNK_BITS // row.a.bits)):
+        cut = f" for {schedule.slices} slices" if schedule.slices > 1 else ""
+        raise ScheduleError(f"{_multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {schedule.cta[2]}")
     if product.metadata is not None and schedule.cta[2] % (span := metadata_span(row.a)):
         raise ScheduleError(f"metadata comes for {span} columns of A at a time, got a CTA tile of {schedule.cta}")
+    if product.metadata is not None and schedule.slices > 1:
+        raise ScheduleError(f"a sparse product is not cut into slices, got {schedule.slices}")
     needed = shared_bytes(product, schedule)
     if needed > target.shared:
         raise ScheduleError(
@@ -289,6 +292,7 @@ class SchedulePass(ModulePass):
     group: int | None = None
     accumulate: str | None = None
     pack: str | None = None
+    slices: int | None = None
 
     def options(self) -> dict[str, object]:
         """The options given, by name."""

@@ -12,6 +12,7 @@ from .mma import MmaOp
 from .mma_sp import MmaSparseOp
 from .moves import MovmatrixOp, StmatrixOp
 from .opaque import OpaqueType
+from .slices import SumSlicesOp
 from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from .words import LoadMetadataOp, LoadWordsOp, StoreWordsOp
 
@@ -28,7 +29,7 @@ _MEMORY: list[type[Operation]] = [
     CommitOp,
     WaitOp,
 ]
-_ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, RegroupOp, YieldOp]
+_ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, RegroupOp, SumSlicesOp, YieldOp]
 _ATTRIBUTES: list[type[Attribute]] = [
     FragmentType,
     OpaqueType,

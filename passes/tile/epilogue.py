@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, FloatAttr, IntegerAttr
+from xdsl.dialects import memref
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, FloatAttr, IntegerAttr, MemRefType, f32, f64, i64
 from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.layout import Layout
-from ...dialect.warp.attributes import FragmentType, float_type, fragment_of
-from ...dialect.warp.elementwise import ConstantOp, ConvertOp, RegroupOp
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, float_type, fragment_of
+from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp, Kind, RegroupOp
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds_attribute
+from ...dialect.warp.slices import LANES, SumSlicesOp, part_of
 from ..diagnostics import fail
 from ..index_builder import Index, IndexBuilder
 from ..product import Operand
@@ -25,15 +28,26 @@ class Epilogue:
     tiling: Tiling
 
     def initial(self, index: IndexBuilder, m: Index, n: Index) -> SSAValue:
-        """The accumulators at the start: a constant, or what C holds."""
-        acc, product = self.tiling.fragment("acc"), self.tiling.product
+        """The accumulators at the start: a constant, or what C holds; zero where slices are added up later."""
+        acc = self.tiling.fragment("acc")
+        if self.tiling.schedule.slices > 1:
+            return self._constant(index, acc, 0.0)
+        return self._start(index, acc, m, n)
+
+    def _start(self, index: IndexBuilder, kind: FragmentType, m: Index, n: Index) -> SSAValue:
+        """What the product is added to."""
+        product = self.tiling.product
         if product.c is not None:
-            return self._load(index, product.c, acc, m, n)
+            return self._load(index, product.c, kind, m, n)
         start = product.initial or 0.0
-        self._check_initial(start, acc)
-        element = acc.element
-        value = FloatAttr(start, float_type(element)) if element.is_float else IntegerAttr(int(start), element.bits)
-        return index.insert(ConstantOp(value, acc)).fragment
+        self._check_initial(start, kind)
+        return self._constant(index, kind, start)
+
+    @staticmethod
+    def _constant(index: IndexBuilder, kind: FragmentType, value: float) -> SSAValue:
+        element = kind.element
+        number = FloatAttr(value, float_type(element)) if element.is_float else IntegerAttr(int(value), element.bits)
+        return index.insert(ConstantOp(number, kind)).fragment
 
     def _load(self, index: IndexBuilder, c: Operand, acc: FragmentType, m: Index, n: Index) -> SSAValue:
         held = self._in_order(acc).with_element(c.element_type)
@@ -58,15 +72,37 @@ class Epilogue:
         if abs(value) > largest and math.isfinite(value):
             fail(op, f"C starts from {value:g}, accumulators in {acc.element.name} hold up to {largest:g}")
 
-    def finish(self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index) -> None:
-        """Stores the accumulators to D, rounded to its element type."""
-        d, acc = self.tiling.product.d, self.tiling.fragment("acc")
+    def finish(self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index, place: Index = 0) -> None:
+        """Stores the accumulators of the slice with the number `place` to D, rounded to its element type."""
+        if self.tiling.schedule.slices > 1:
+            accumulator, m, n = self._sum(index, accumulator, m, n, place)
+        d = self.tiling.product.d
         accumulator = self._regrouped(index, accumulator, self.tiling.arrangement.stored)
-        if acc.element != d.element:
+        if fragment_of(accumulator).element != d.element:
             accumulator = index.insert(ConvertOp(accumulator, d.element_type)).fragment
         where = index.values([m, n])
         index.insert(StoreOp(accumulator, self.tiling.argument(d), where, self._in_bounds()))
 
+    def _sum(
+        self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index, place: Index
+    ) -> tuple[SSAValue, Index, Index]:
+        """This slice's part of the sum over all slices and of what the product is added to, and where it lies."""
+        schedule, whole = self.tiling.schedule, fragment_of(accumulator)
+        try:
+            part = part_of(whole, schedule.slices)
+        except VerifyException as error:
+            fail(self.tiling.product.op, f"schedule: {error}")
+        room = part.registers * LANES * (schedule.slices - 1)
+        word = f64 if whole.bits == 64 else f32
+        kind = MemRefType(word, [schedule.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
+        scratch = index.insert(memref.AllocOp([], [], kind)).memref
+        total = index.insert(SumSlicesOp(accumulator, scratch, schedule.slices)).part
+        down, across = (size if size < all_ else 0 for size, all_ in zip(part.shape, whole.shape, strict=True))
+        m, n = index.add(m, index.mul(place, down)), index.add(n, index.mul(place, across))
+        if self.tiling.product.c is not None or self.tiling.product.initial:
+            start = self._start(index, part, m, n)
+            total = index.insert(ElementwiseOp(Kind.Add, start, total)).fragment
+        return total, m, n
+
     def _in_bounds(self) -> ArrayAttr[BoolAttr] | None:
-        m, n, _ = self.tiling.schedule.cta
-        return bounds_attribute(self.tiling.product.m % m == 0, self.tiling.product.n % n == 0)
+        return bounds_attribute(self.tiling.inside("m"), self.tiling.inside("n"))

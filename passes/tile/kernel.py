@@ -38,18 +38,24 @@ class KernelBuilder:
     def build(self) -> None:
         index, product, schedule = self.index, self.tiling.product, self.tiling.schedule
         m, n = raster.cta_origin(index, product, schedule)
+        m, n = (raster.moved_inside(index, self.tiling, axis, at) for axis, at in (("m", m), ("n", n)))
         warp_m, warp_n = raster.warp_origin(index, schedule)
+        place = raster.slice_number(index, schedule)
         tiles = [index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in self._copied()]
         accumulator = self.epilogue.initial(index, index.add(m, warp_m), index.add(n, warp_n))
         loop_body = Block(arg_types=[index.value(0).type, accumulator.type])
         loop = scf.ForOp(index.value(0), index.value(product.k), index.value(schedule.cta[2]), [accumulator], loop_body)
         inside = index.at(Builder(InsertPoint.at_end(loop_body)))
-        origins: list[dict[str, Index]] = [{"m": m, "n": n}, {"m": warp_m, "n": warp_n}]
+        origins: list[dict[str, Index]] = [
+            {"m": m, "n": n},
+            {"m": warp_m, "n": warp_n, "k": index.mul(place, schedule.cta[2] // schedule.slices)},
+        ]
         if self.metadata is not None:
             origins = [self.metadata.counted(index, origin) for origin in origins]
         self.step(inside, loop_body, tiles, *origins)
         index.insert(loop)
-        self.epilogue.finish(index, loop.results[0], index.add(m, warp_m), index.add(n, warp_n))
+        m, n = index.add(m, warp_m), index.add(n, warp_n)
+        self.epilogue.finish(index, loop.results[0], m, n, place)
         index.insert(gpu.ReturnOp([]))
 
     def _copied(self) -> list[OperandTiles | MetadataTiles]:
@@ -69,9 +75,10 @@ class KernelBuilder:
         for operand, tile in zip(self._copied(), tiles, strict=True):
             operand.copy(index, cta | {"k": k}, tile)
         index.insert(gpu.BarrierOp())
-        shape = self.tiling.schedule.mma
-        for inner in range(0, self.tiling.schedule.cta[2], self.tiling.arrangement.step):
-            at = warp | {"k": inner}
+        schedule = self.tiling.schedule
+        shape = schedule.mma
+        for inner in range(0, schedule.cta[2] // schedule.slices, self.tiling.arrangement.step):
+            at = warp | {"k": self.index.add(warp["k"], inner)}
             a, b = (o.load(index, tile, at) for o, tile in zip(self.operands, tiles, strict=False))
             if self.metadata is None:
                 accumulator = index.insert(MmaOp(shape, a, b, accumulator)).d

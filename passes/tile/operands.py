@@ -69,8 +69,12 @@ class OperandTiles:
     def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies the tile whose first element lies at `at`, by axis, to shared memory."""
         steps = self._stored(self.tiling.schedule.cta)
-        sizes = zip(self.operand.shape, self.in_memory, strict=True)
-        inside = bounds_attribute(*(size % steps[axis] == 0 for size, axis in sizes))
+        inside = bounds_attribute(
+            *(
+                size % steps[axis] == 0 or self.tiling.last_start(axis) is not None
+                for size, axis in zip(self.operand.shape, self.in_memory, strict=True)
+            )
+        )
         at = self._places(index, at)
         where = index.values([at[axis] for axis in self.in_memory])
         index.insert(CopyOp(self.tiling.argument(self.operand), where, tile, in_bounds=inside))

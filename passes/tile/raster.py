@@ -7,6 +7,7 @@ from xdsl.dialects import gpu
 from ...dialect.schedule import Schedule
 from ..index_builder import Index, IndexBuilder
 from ..product import Product
+from .tiling import Tiling
 
 
 def grid(product: Product, schedule: Schedule) -> tuple[int, int]:
@@ -33,12 +34,27 @@ def cta_origin(index: IndexBuilder, product: Product, schedule: Schedule) -> tup
     return index.mul(row, schedule.cta[0]), index.mul(column, schedule.cta[1])
 
 
+def moved_inside(index: IndexBuilder, tiling: Tiling, axis: str, start: Index) -> Index:
+    """The start of a CTA's tile along an axis, moved back where the tile would pass the end."""
+    last = tiling.last_start(axis)
+    return start if last is None else index.minimum(start, last)
+
+
 def warp_origin(index: IndexBuilder, schedule: Schedule) -> tuple[Index, Index]:
     """The first row and column of this warp's tile within the CTA's."""
     rows, columns = schedule.warp
     across = schedule.cta[1] // columns
-    if schedule.warps == 1:
+    if schedule.warps == schedule.slices:
         return 0, 0
-    warp = index.insert(gpu.SubgroupIdOp()).result
+    warp: Index = index.insert(gpu.SubgroupIdOp()).result
+    if schedule.slices > 1:
+        warp = index.rem(warp, schedule.warps // schedule.slices)
     down: Index = index.div(warp, across) if schedule.cta[0] > rows else 0
     return index.mul(down, rows), index.mul(index.rem(warp, across) if across > 1 else 0, columns)
+
+
+def slice_number(index: IndexBuilder, schedule: Schedule) -> Index:
+    """Which slice this warp belongs to."""
+    if schedule.slices == 1:
+        return 0
+    return index.div(index.insert(gpu.SubgroupIdOp()).result, schedule.warps // schedule.slices)

@@ -54,3 +54,32 @@ class Tiling:
         layout = {"a": found.a.layout, "b": found.b.layout, "acc": found.accumulator}[role]
         element = self.row.element("c" if role == "acc" else role)
         return FragmentType.of(role, rows, columns, type_of_element(element), layout)
+
+    def inside(self, axis: str) -> bool:
+        """Whether no tile of D passes its end along an axis."""
+        size, step = self._extents(axis)
+        return size % step == 0 or self.last_start(axis) is not None
+
+    def last_start(self, axis: str) -> int | None:
+        """Where the last tile along an axis starts if it is moved back to end where the matrix ends, else None.
+
+        It then covers rows or columns that its neighbour computes too. Both store the same numbers there, and no
+        access of either needs a bound. That takes a matrix of more than one tile, no D that is read as well, and, along
+        the rows of A or B in memory, a start that is as aligned as the rows are. The metadata of a sparse A comes
+        for whole tiles of rows.
+        """
+        if axis == "k" or (axis == "m" and self.product.metadata is not None):
+            return None
+        product, (size, step) = self.product, self._extents(axis)
+        operand = product.a if axis == "m" else product.b
+        along_rows = operand.transposed == (axis == "m")
+        read = [o.value for o in (product.a, product.b, product.c) if o is not None]
+        if size < step or size % step == 0 or product.d.value in read or (along_rows and operand.shape[1] != size):
+            return None
+        return size - step
+
+    def _extents(self, axis: str) -> tuple[int, int]:
+        """The sizes of the product and of a CTA tile along an axis."""
+        product = self.product
+        sizes = {"m": product.m, "n": product.n, "k": product.k}
+        return sizes[axis], dict(zip("mnk", self.schedule.cta, strict=True))[axis]

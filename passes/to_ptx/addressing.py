@@ -139,6 +139,10 @@ class Addressing:
         base = s.sum(start, s.xor(inside, rest_of_line), whole_panels, s.multiply(row.program, width))
         return self._settle(s.xor(s.sum(base, stage_offset), within), fixed)
 
+    def plain(self, tile: SharedTile, offset: Value) -> tuple[Register, int]:
+        """The shared address of a byte of a tile that nothing permutes, as (register, offset)."""
+        return self._settle(self.scalars.sum(self._shared_base(), offset), tile.offset)
+
     def _general(self, tile: SharedTile, start: Value, line: Value, column: Value, offset: int) -> tuple[Register, int]:
         """The address with nothing known of the alignment of its parts; `column` is in bytes."""
         s = self.scalars

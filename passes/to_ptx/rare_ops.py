@@ -14,11 +14,12 @@ from ...dialect.warp.copy import PackOp
 from ...dialect.warp.mma_sp import MmaSparseOp
 from ...dialect.warp.moves import MovmatrixOp, StmatrixOp
 from ...dialect.warp.opaque import OpaqueType, opaque_of
+from ...dialect.warp.slices import SumSlicesOp
 from ...dialect.warp.wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from ...dialect.warp.words import LoadMetadataOp, LoadWordsOp, StoreWordsOp, words_of
 from ..diagnostics import fail
 from ..product import METADATA_ROWS
-from . import pack
+from . import pack, slices
 from .addressing import CHUNK, Position
 from .emitter import Register, common_divisor, divisor_of
 from .fragments import Extra, vector
@@ -161,6 +162,7 @@ HANDLERS: Mapping[type[Operation], Handler] = dict(
     (
         handler(MmaSparseOp, _mma_sp),
         handler(PackOp, pack.lower),
+        handler(SumSlicesOp, slices.lower),
         handler(StmatrixOp, _stmatrix),
         handler(MovmatrixOp, _movmatrix),
         handler(LoadWordsOp, _load_words),

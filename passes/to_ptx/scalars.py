@@ -129,7 +129,9 @@ class Scalars:
         """The smaller, as unsigned numbers."""
         if isinstance(a, int) and isinstance(b, int):
             return min(a, b)
-        return self._pure("min.u32", *((b, a) if isinstance(a, int) else (a, b)))
+        result = self._pure("min.u32", *((b, a) if isinstance(a, int) else (a, b)))
+        result.divisor = gcd(divisor_of(a), divisor_of(b))
+        return result
 
     def compare(self, predicate: str, a: Value, b: Value) -> Register | bool:
         """A predicate register for a signed comparison such as "lt", or its value where it is known."""

@@ -86,6 +86,13 @@ def test_text() -> None:
 def test_rare_fields_are_printed_where_they_differ_from_their_default() -> None:
     assert [word.split(" = ")[0] for word in str(PLAIN).split(", ")] == list(ALWAYS)
     assert str(replace(PLAIN, pack="b")) == f"{PLAIN}, pack = b"
+    assert parse_attribute(f"#warp.schedule<{PLAIN}, slices = 2>") == replace(PLAIN, slices=2)
+
+
+def test_slices_multiply_warps_and_add_shared_memory() -> None:
+    sliced = replace(PLAIN, slices=2)
+    assert (sliced.warps, sliced.threads) == (8, 256)
+    assert sliced.shared_bytes(16) == PLAIN.shared_bytes(16) + 128 * 128 * 4
 
 
 def test_derived_sizes() -> None:

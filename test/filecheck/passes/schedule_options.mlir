@@ -10,6 +10,8 @@
 // RUN: not warploom-opt %s -p "warp-schedule{swizzle=48}" 2>&1 | filecheck %s --check-prefix=SWIZZLE
 // RUN: not warploom-opt %s -p "warp-schedule{stages=0}" 2>&1 | filecheck %s --check-prefix=STAGES
 // RUN: not warploom-opt %s -p "warp-schedule{group=0}" 2>&1 | filecheck %s --check-prefix=GROUP
+// RUN: not warploom-opt %s -p "warp-schedule{cta=64,64,64 slices=3}" 2>&1 | filecheck %s --check-prefix=SLICES
+// RUN: not warploom-opt %s -p "warp-schedule{cta=48,48,64 warp=48,48 slices=2}" 2>&1 | filecheck %s --check-prefix=SLICES48
 // RUN: not warploom-opt %s -p "warp-schedule{pack=c}" 2>&1 | filecheck %s --check-prefix=PACK
 // RUN: not warploom-opt %s -p "warp-schedule{cta=0,64,64}" 2>&1 | filecheck %s --check-prefix=POSITIVE
 // RUN: not warploom-opt %s -p "warp-schedule{accumulate=f64}" 2>&1 | filecheck %s --check-prefix=ACCUMULATE
@@ -33,6 +35,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 // SWIZZLE: error: schedule: swizzle must be one of (16, 32, 64, 128) bytes, got 48
 // STAGES: error: schedule: at least one stage is needed, got 0
 // GROUP: error: schedule: group must be at least 1, got 0
+// SLICES: error: schedule: each slice needs as many steps of m16n8k16, got 3 slices of a K tile of 64
+// SLICES48: error: schedule: 2 slices divide the base tiles of a warp tile down, or across if it is one high; got 48x48
 // PACK: error: schedule: pack must be one of none, a, b, ab, got c
 // POSITIVE: error: schedule: tile sizes must be positive, got cta = (0, 64, 64), warp = (64, 64)
 // ACCUMULATE: error: schedule: sm_90a has no mma for f16 x f16 accumulated in f64

@@ -1,0 +1,75 @@
+"""Sums over warps that share a tile of a product: `warp.sum_slices`."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
+from xdsl.utils.exceptions import VerifyException
+
+from .attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, memory_space
+
+LANES = 32
+
+
+@irdl_op_definition
+class SumSlicesOp(IRDLOperation):
+    """The sum of the fragments that the slices of a CTA hold; each slice gets its part of it.
+
+    The warps of a CTA make `slices` groups of equal size, one after the other; warps at the same place in their groups
+    hold partial sums of the same matrix. Slice 0 gets the first of its rows, slice 1 the next, and so on; of a matrix
+    one base tile high, columns. What a warp gets, it adds to its own sums in the order of the slices, so that the
+    result is the same every time::
+
+        %part = warp.sum_slices %acc via %s : !warp.fragment<acc, 64x64xf32, [...]>, memref<4x2048xf32, 3>
+                                              -> !warp.fragment<acc, 32x64xf32, [...]>
+
+    The scratch memory has a row for each warp, with room for the parts of the other slices. All threads of the CTA
+    execute the operation, which holds a barrier; before the memory is used again there must be another.
+    """
+
+    name = "warp.sum_slices"
+
+    input = operand_def(FragmentType)
+    scratch = operand_def(MemRefType)
+    part = result_def(FragmentType)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "$input `via` $scratch attr-dict `:` type($input) `,` type($scratch) `->` type($part)"
+
+    def __init__(self, value: SSAValue, scratch: SSAValue, slices: int):
+        super().__init__(operands=[value, scratch], result_types=[part_of(fragment_of(value), slices)])
+
+    @property
+    def slices(self) -> int:
+        """Into how many parts the fragment is divided."""
+        return fragment_of(self.input).registers // fragment_of(self.part).registers
+
+    def verify_(self) -> None:
+        whole, part, scratch = fragment_of(self.input), fragment_of(self.part), memory_of(self.scratch)
+        if part.registers * self.slices != whole.registers or part != part_of(whole, self.slices):
+            raise VerifyException(f"expected the rows of {whole} in equal parts, got {part}")
+        shape = scratch.get_shape()
+        expected = part.registers * LANES * (self.slices - 1)
+        if memory_space(scratch) != SHARED_SPACE or len(shape) != 2 or shape[1] != expected or shape[0] % self.slices:
+            raise VerifyException(
+                f"expected shared memory with a row of {expected} registers for each warp of {self.slices} slices, "
+                f"got {scratch}"
+            )
+
+
+def part_of(whole: FragmentType, slices: int) -> FragmentType:
+    """The part of a fragment that one slice gets: rows of base tiles, or columns where there is one row of them.
+
+    Raises:
+        VerifyException: if the base tiles do not come out even.
+    """
+    (down, across), (rows, columns) = whole.tiles, whole.shape
+    if down % slices == 0:
+        rows //= slices
+    elif down == 1 and across % slices == 0:
+        columns //= slices
+    else:
+        raise VerifyException(f"the {down} x {across} base tiles of {whole} cannot be divided among {slices} slices")
+    return FragmentType.of(whole.role.data, rows, columns, whole.element_type, whole.layout.data, whole.container.data)
