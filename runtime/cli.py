@@ -21,6 +21,9 @@ FILE.mlir is compiled for --target and its function called: arguments not given 
 if it has several, and one --arg for each parameter.
 """
 
+COMPARE = "float64"
+"""The check that `--check` alone asks for."""
+
 RUN_EXAMPLES = """\
 examples:
   warploom run matmul.mlir --check
@@ -28,12 +31,13 @@ examples:
   warploom run matmul.mlir --report
   warploom run matmul.mlir --schedule 'cta=128,128,64 stages=4' --device cuda
   warploom run axpy.ptx --grid 4 --block 128 --arg x.npy --arg zeros:f32:512 --arg f32:1.5 --out 1=y.npy
+  warploom run matmul.mlir --check --check=all --device interp
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command on its arguments and return the exit code. argparse exits by itself on misuse."""
-    args = _parser().parse_args(argv)
+    args = _parser().parse_args(_spelled_out(sys.argv[1:] if argv is None else argv))
     try:
         return int(args.command(args))
     except KeyboardInterrupt:
@@ -55,6 +59,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"unexpected {type(error).__name__}: {error} (--debug shows where)", 1)
 
 
+def _spelled_out(argv: Sequence[str]) -> list[str]:
+    """`--check` alone stands for a check by name; argparse would take the next word for its value."""
+    return [f"--check={COMPARE}" if word == "--check" else word for word in argv]
+
+
 def _fail(message: str, code: int) -> int:
     """Print a message that names its place as `place: error: what`, others as `error: what`."""
     first, *_ = message.split("\n")
@@ -67,6 +76,7 @@ def _run(args: argparse.Namespace) -> int:
     if path.suffix not in (".mlir", ".ptx"):
         raise WarploomError(f"{path}: expected a file ending in .mlir or .ptx")
     text = _read(path)
+    _read_checks(args)
     _refuse_options(args, path.suffix)
     if path.suffix == ".mlir":
         from .run_mlir import run
@@ -92,6 +102,16 @@ def _read(path: Path) -> str:
         raise WarploomError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise WarploomError(f"{path}: expected text, got a byte that is no UTF-8 at offset {error.start}") from error
+
+
+def _read_checks(args: argparse.Namespace) -> None:
+    """What `--check` asks for: `check` says whether to compare with float64, `checks` names the interpreter's."""
+    words = [word for text in args.check for word in text.split(",")]
+    args.check, args.checks = COMPARE in words, tuple(word for word in words if word != COMPARE)
+    if args.checks:
+        from .interp.checks import chosen
+
+        args.checks = chosen(args.checks)
 
 
 _REPORT_ONLY = {"--json": "json", "--problem": "problem"}
@@ -171,6 +191,11 @@ def _add_common(run: argparse.ArgumentParser) -> None:
         help="write an argument to a file; NAME is a position or %%name, by default the last argument written",
     )  # fmt: skip
     run.add_argument(
+        "--check", action="append", default=[], metavar="[=NAME,...]",
+        help="compare the result of an .mlir file with float64; with names (races, uninitialised, barriers, wmma, "
+        "all), have the interpreter look for these bugs; exit 1 if there is anything wrong",
+    )  # fmt: skip
+    run.add_argument(
         "--report", action="store_true",
         help="count what the interpreter executes: instructions, bank conflicts, sectors, matrix products",
     )  # fmt: skip
@@ -187,9 +212,6 @@ def _add_mlir(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[report
         "--in", dest="inputs", action="append", default=[], metavar="NAME=VALUE",
         help="an argument by position or %%name: FILE.npy, random, zeros, ones or nan",
     )  # fmt: skip
-    group.add_argument(
-        "--check", action="store_true", help="compare with float64; exit 1 if an error exceeds its bound"
-    )
     group.add_argument(
         "--schedule", action="append", default=[], metavar="KEY=VALUE",
         help="override the schedule: cta=128,256,64 warp=64,64 stages=4 ...",

@@ -75,6 +75,11 @@ class Report:
         text = f"{kernel.name}: {kernel.registers} registers, {kernel.local} bytes of stack and spills a thread"
         self.line("uses", f"{text}, {kernel.shared} bytes of static shared memory (driver)")
 
+    def silent(self, checks: Sequence[str]) -> None:
+        """Checks that found nothing, if there were any."""
+        if checks:
+            self.line("checks", f"{', '.join(checks)}: nothing found", "green")
+
     def times(self) -> None:
         """The phases and their times."""
         table = Table(box=None, pad_edge=False, show_header=False)

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace, text: str) -> int:
     arrays = make_arrays(kernel, args)
     outputs = resolve_outputs(kernel, args.outputs)
     before = [array.copy() for array in arrays] if args.check else []
-    reports = _execute(report, kernel, arrays, place, args.report)
+    reports = _execute(report, kernel, arrays, place, args)
     failed = args.check and not _check(report, kernel, function, before, arrays)
     report.times()
     report.line("ran on", str(place))
@@ -136,18 +136,20 @@ def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:
 
 
 def report_device(args: argparse.Namespace) -> str:
-    """The device asked for; a report wants the interpreter.
+    """The device asked for; a report and checks want the interpreter.
 
     Raises:
-        ArgumentError: if a report and a GPU are asked for.
+        ArgumentError: if one of them and a GPU are asked for.
     """
     if args.report and args.device == "cuda":
         raise ArgumentError("--report counts what the interpreter executes; use --device interp")
-    return "interp" if args.report else args.device
+    if args.checks and args.device == "cuda":
+        raise ArgumentError(f"--check={','.join(args.checks)} is made by the interpreter; use --device interp")
+    return "interp" if args.report or args.checks else args.device
 
 
 def _execute(
-    report: Report, kernel: Kernel, arrays: Sequence[Array], place: Place, counted: bool
+    report: Report, kernel: Kernel, arrays: Sequence[Array], place: Place, args: argparse.Namespace
 ) -> Sequence[LaunchReport]:
     if place.gpu is not None:
         with report.timed("load"):
@@ -158,7 +160,9 @@ def _execute(
     with report.timed("decode"):
         _ = kernel.binary.program
     with report.timed("run"), progress_bar(f"@{kernel.function.name}") as progress:
-        return kernel(*arrays, device="interp", progress=progress, report=counted).reports
+        done = kernel(*arrays, device="interp", progress=progress, checks=args.checks, report=args.report)
+    report.silent(args.checks)
+    return done.reports
 
 
 def _check(

@@ -50,8 +50,10 @@ def run(args: argparse.Namespace, text: str) -> int:
             args.shared,
             device="cuda" if place.gpu else "interp",
             progress=progress,
+            checks=args.checks,
             report=args.report,
         ).reports
+    report.silent(args.checks)
     report.times()
     report.line("ran on", str(place))
     for i, value in enumerate(values):

@@ -1,0 +1,96 @@
+"""`warploom run --check=...`: names, findings, exit codes, and `--check` alone as it always was."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from planted import MATMUL, edited, line_of, pipelined
+
+from warploom.runtime import cuda, ptxas
+from warploom.runtime.cli import main
+
+
+@pytest.fixture(autouse=True)
+def nothing_but_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU and no ptxas."""
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
+    monkeypatch.setattr(ptxas, "find", lambda: None)
+    cuda.load_driver.cache_clear()
+    cuda.gpu.cache_clear()
+
+
+def ptx(tmp_path: Path, text: str) -> list[str]:
+    file = tmp_path / "kernel.ptx"
+    file.write_text(text, encoding="utf-8")
+    arrays = ("random:f16:64x128", "random:f16:128x64", "zeros:f32:64x64")
+    launch = ["run", str(file), "--grid", "4", "--block", "128", "--shared", "12288", "--device", "interp"]
+    return [*launch, *(word for array in arrays for word in ("--arg", array))]
+
+
+def mlir(tmp_path: Path) -> str:
+    file = tmp_path / "matmul.mlir"
+    file.write_text(MATMUL.format(m=33, n=24, k=40, t="f16"), encoding="utf-8")
+    return str(file)
+
+
+@pytest.mark.parametrize("where", [0, 1])
+def test_check_alone_compares_wherever_it_stands(
+    where: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [mlir(tmp_path), "--device", "interp"]
+    words.insert(where, "--check")
+    assert main(["run", *words]) == 0
+    out = capsys.readouterr().out
+    assert "against float64" in out
+    assert "nothing found" not in out
+
+
+def test_both_kinds_of_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--check=all,float64", mlir(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "against float64" in out
+    assert "races, uninitialised, barriers, wmma: nothing found" in out
+    assert main(["run", mlir(tmp_path), "--check=races", "--check=wmma"]) == 0
+    out = capsys.readouterr().out
+    assert "against float64" not in out
+    assert "races, wmma: nothing found" in out
+
+
+def test_findings_are_listed_and_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = edited(pipelined(), "bar.sync 0;", "")
+    text = edited(text, "ld.global.v2.f32 {%f2, %f3}, [%rd13+2048];", "")
+    assert main(ptx(tmp_path, text)) == 0
+    capsys.readouterr()
+    assert main([*ptx(tmp_path, text), "--check=races,uninit"]) == 1
+    errors = capsys.readouterr().err.splitlines()
+    load = line_of(text, "ldmatrix.sync.aligned")
+    multiply = line_of(text, "mma.sync.aligned")
+    file = tmp_path / "kernel.ptx"
+    assert any(line.startswith(f"{file}:{load}:5: error: ldmatrix") and "race in shared" in line for line in errors)
+    assert any(line.startswith(f"{file}:{multiply}:5: error: mma") and "%f2 is read before" in line for line in errors)
+    assert all(": error: " in line and "kernel matmul, CTA (" in line for line in errors)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--check"], "--check is for .mlir files"),
+        (["--check=speed"], "expected checks among"),
+        (["--check="], "expected checks among"),
+        (["--check=all", "--device", "cuda"], "is made by the interpreter; use --device interp"),
+    ],
+)
+def test_what_is_refused(words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ptx(tmp_path, pipelined()), *words]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_fault_comes_after_the_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = edited(pipelined(), "bar.sync 0;", "")
+    text = edited(text, "[%rd13+2080], {%f6", "[%rd13+20000000], {%f6")
+    assert main([*ptx(tmp_path, text), "--check=all"]) == 1
+    errors = capsys.readouterr().err.splitlines()
+    assert "race in shared memory" in errors[0]
+    assert "global access out of bounds" in errors[-1]
