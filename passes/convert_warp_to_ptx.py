@@ -13,13 +13,12 @@ from xdsl.passes import ModulePass
 from ..dialect.isa.targets import Target, Version
 from ..dialect.ptx import ops as ptx
 from ..dialect.ptx.syntax import Variable
-from ..dialect.ptx.types import ParamAttr
 from ..dialect.schedule import SHARED_ALIGNMENT
 from ..dialect.warp.attributes import ScheduleAttr, target_of
 from .diagnostics import fail
 from .index_builder import constant_value
 from .product import PTX_NAME, fresh_name
-from .to_ptx.addressing import ALIGNMENT
+from .to_ptx.arguments import parameters
 from .to_ptx.copies import ASYNC_SM
 from .to_ptx.kernel import KernelLowering
 
@@ -55,14 +54,14 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tup
     if not PTX_NAME.fullmatch(name):
         fail(kernel, f"'{name}' cannot be the name of a kernel in PTX; letters, digits, _ and $ can")
     arguments = kernel.body.block.args
-    parameters = [f"{name}_{argument.name_hint or i}" for i, argument in enumerate(arguments)]
+    names = [f"{name}_{argument.name_hint or i}" for i, argument in enumerate(arguments)]
     lowering = KernelLowering(kernel, target, shared)
-    lowering.lower(parameters)
+    lowering.lower(names)
     _check_launches(kernel, SymbolRefAttr(module, [name]), lowering.shared_bytes)
     func = ptx.FuncOp(
         name,
         lowering.emitter.finish(),
-        parameters=[ParamAttr.of("u64", p, pointer=f".ptr .global .align {ALIGNMENT}") for p in parameters],
+        parameters=[p for a, name in zip(arguments, names, strict=True) for p in parameters(a.type, name)],
         directives=[f".reqntid {lowering.threads}, 1, 1"],
     )
     func.location = kernel.location

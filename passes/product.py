@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, NoneAttr, StridedLayoutAttr
-from xdsl.ir import SSAValue, TypeAttribute
+from xdsl.dialects.builtin import DYNAMIC_INDEX
+from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 
 from ..dialect.isa import mma
@@ -15,10 +17,14 @@ from ..dialect.isa.types import ELEMENT_TYPES, ElementType
 from ..dialect.layout import LANES
 from ..dialect.warp.attributes import Memory, element_row, memory_of, memory_space
 from ..dialect.warp.matmul import OPERAND_LOOPS, MatmulOp, loops_of
+from ..dialect.warp.view import strides_of
 from .diagnostics import fail
 
 METADATA_ROWS, NIBBLES = 16, 8
 """Rows of a sparse A that one word of each lane describes, and codes in a word."""
+
+MOST_MATRICES = 65535
+"""The largest z of a grid (CUDA Programming Guide, Technical Specifications per Compute Capability)."""
 
 GLOBAL_SPACE = 0
 """The memory space of operands: none named, or 0."""
@@ -26,15 +32,20 @@ GLOBAL_SPACE = 0
 RESULTS = {"s32": ("s32",), "f64": ("f64",)}
 """The types of C and D by that of the accumulators; other accumulators are converted to every type of f16 to f32."""
 
+Place: TypeAlias = tuple[SSAValue, tuple[int, int], tuple[int, ...]]
+"""Memory, the dimensions that are the rows and columns of a matrix in it, and the loops of the others."""
+
 PTX_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+")
 """What an identifier may be (PTX ISA 4.4)."""
 
 
 @dataclass(frozen=True)
 class Operand:
-    """One matrix of a product: its memref, and whether memory holds its transpose.
+    """One matrix of a product, or a batch of them: its memref, and whether memory holds its transpose.
 
-    `element` is the type that it is multiplied, added or stored as.
+    `element` is the type that it is multiplied, added or stored as. `dimensions` are those of the memref that are the
+    rows and the columns in memory, where neighbours in a row are neighbours in memory; `batch` says for each other
+    dimension, in order, which loop it runs along.
     """
 
     name: str
@@ -43,19 +54,51 @@ class Operand:
     element_type: TypeAttribute
     element: ElementType
     transposed: bool
+    dimensions: tuple[int, int] = (0, 1)
+    batch: tuple[int, ...] = ()
 
     @property
     def shape(self) -> tuple[int, int]:
         """(rows, columns) in memory."""
-        rows, columns = self.type.get_shape()
+        rows, columns = (self.type.get_shape()[d] for d in self.dimensions)
         return rows, columns
+
+    @property
+    def pitch(self) -> int:
+        """Elements from one row in memory to the next."""
+        strides = strides_of(self.type)
+        stride = None if strides is None else strides[self.dimensions[0]]
+        return self.shape[1] if stride is None else stride
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether the memref is the matrix, row by row without gaps, from the start of an allocation."""
+        return self.is_whole and self.pitch == self.shape[1] and self.type.get_offset() == 0
+
+    @property
+    def aligned_bits(self) -> int:
+        """Bits that divide the length of every row, and the place of each in memory."""
+        strides, offset = strides_of(self.type) or (), self.type.get_offset()
+        known = [stride or 1 for i, stride in enumerate(strides) if i != self.dimensions[1]]
+        return math.gcd(self.shape[1], 1 if offset is None else offset, *known) * self.element.bits
+
+    @property
+    def place(self) -> Place:
+        """What tells the matrix from others in the same memory."""
+        return self.value, self.dimensions, self.batch
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the memref is the matrix, row by row."""
+        return not self.batch and self.dimensions == (0, 1)
 
 
 @dataclass(frozen=True)
 class Product:
     """D (m x n) = C + A (m x k) * B (k x n), or D = initial + A * B where there is no C.
 
-    Of a sparse A the m x k/2 stored elements are in memory, and `metadata` says where they belong.
+    Of a sparse A the m x k/2 stored elements are in memory, and `metadata` says where they belong. `batch` are the
+    sizes of the loops around the product.
     """
 
     op: MatmulOp
@@ -68,6 +111,7 @@ class Product:
     d: Operand
     initial: float | None
     metadata: Operand | None = None
+    batch: tuple[int, ...] = ()
 
     @property
     def sparsity(self) -> int:
@@ -88,8 +132,8 @@ def read(op: MatmulOp) -> Product:
 
     Raises a located diagnostic for dynamic sizes, layouts and element types that are not lowered.
     """
-    map_a, map_b, map_d = op.maps
     type_a, type_b = (ELEMENT_TYPES[name] for name in op.multiplied)
+    map_a, map_b, map_d = op.maps[:3]
     a = _operand(op, "A", op.a, OPERAND_LOOPS[0], map_a, type_a)
     b = _operand(op, "B", op.b, OPERAND_LOOPS[1], map_b, type_b)
     c = None if op.c is None else _operand(op, "C", op.c, OPERAND_LOOPS[2], map_d)
@@ -99,13 +143,19 @@ def read(op: MatmulOp) -> Product:
     _check_types(op, a, b, (d,) if c is None else (c, d))
     m, stored = a.shape[::-1] if a.transposed else a.shape
     k = stored * op.sparsity
-    if 0 in d.shape:
+    if 0 in d.type.get_shape():
         fail(op, f"C is empty, there is nothing to compute: {d.type}")
     initial = None if op.init is None else float(op.init.value.data)
     metadata = None if op.e is None else _operand(op, "E", op.e, (0, 1))
-    if metadata is not None and a.transposed:
+    if metadata is not None and (a.transposed or metadata.transposed):
         fail(op, "a sparse A is stored row by row, it cannot be transposed")
-    product = Product(op, m, d.shape[1], k, a, b, c, d, initial, metadata)
+    if metadata is not None and op.batch:
+        fail(op, "a sparse A in a batch is not lowered; write a product for each matrix")
+    where = loops_of(map_d)
+    batch = tuple(d.type.get_shape()[where.index(loop)] for loop in range(op.batch))
+    if math.prod(batch) > MOST_MATRICES:
+        fail(op, f"a batch has at most {MOST_MATRICES} matrices, the z of a grid, got {math.prod(batch)}")
+    product = Product(op, m, d.shape[1], k, a, b, c, d, initial, metadata, batch)
     _check_metadata(product)
     return product
 
@@ -145,17 +195,6 @@ def _check_types(op: MatmulOp, a: Operand, b: Operand, results: Collection[Opera
                  f"{b.element.name}, got {operand.element.name}")  # fmt: skip
 
 
-def is_contiguous(kind: Memory) -> bool:
-    """Whether a memref's elements lie row by row without gaps, from its start."""
-    layout = kind.layout
-    if isinstance(layout, StridedLayoutAttr):
-        rows = [1]
-        for size in reversed(kind.get_shape()[1:]):
-            rows.insert(0, rows[0] * size)
-        return tuple(layout.get_strides()) == tuple(rows) and layout.get_offset() == 0
-    return isinstance(layout, NoneAttr)
-
-
 def fresh_name(wanted: str, taken: Collection[str]) -> str:
     """`wanted`, with a number if it is taken."""
     names = (wanted, *(f"{wanted}_{i}" for i in range(1, len(taken) + 1)))
@@ -173,11 +212,25 @@ def _operand(
     kind = memory_of(value)
     if DYNAMIC_INDEX in kind.get_shape():
         fail(op, f"expected {name} of static size, got {kind}")
-    if not is_contiguous(kind):
-        fail(op, f"expected {name} to be contiguous and row-major, got {kind}")
     if memory_space(kind) != GLOBAL_SPACE:
         fail(op, f"expected {name} in global memory, got {kind}")
     stored, element_type = element_row(kind.element_type), kind.element_type
     if stored is None or not isinstance(element_type, TypeAttribute):
         fail(op, f"expected {name} of a type that matrix instructions know, got {kind.element_type}")
-    return Operand(name, value, kind, element_type, element or stored, map_ is not None and loops_of(map_) != loops)
+    found = range(2) if map_ is None else loops_of(map_)
+    axes = tuple(found.index(op.batch * (map_ is not None) + loop) for loop in loops)
+    row, column = lie_in_memory(op, name, kind, (axes[0], axes[1]))
+    batch = tuple(loop for dimension, loop in enumerate(found) if dimension not in axes)
+    return Operand(name, value, kind, element_type, element or stored, (row, column) != axes, (row, column), batch)
+
+
+def lie_in_memory(op: Operation, name: str, kind: Memory, axes: tuple[int, int]) -> tuple[int, int]:
+    """Two dimensions of memory in the order (rows, columns) in which they lie there.
+
+    Raises a located diagnostic if neighbours along neither are neighbours in memory.
+    """
+    strides = strides_of(kind)
+    for row, column in (axes, axes[::-1]) if axes[0] < axes[1] else (axes[::-1], axes):
+        if strides is not None and strides[column] == 1:
+            return row, column
+    fail(op, f"expected the elements of the rows or of the columns of {name} side by side in memory, got {kind}")

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, MemRefType, ModuleOp, 
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import QuantizedMatmulOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
@@ -19,9 +19,10 @@ from xdsl.utils.exceptions import VerifyException
 from ..dialect.isa.types import ElementType
 from ..dialect.linalg import METADATA, ContractionOp
 from ..dialect.warp.attributes import element_row, memory_of
-from ..dialect.warp.matmul import MatmulOp
+from ..dialect.warp.matmul import MatmulOp, loops_of
 from .diagnostics import fail
 from .index_builder import constant_value
+from .product import lie_in_memory
 
 
 def raise_products(module: Operation) -> None:
@@ -59,7 +60,26 @@ def _raised(
     (c,) = op.outputs
     a_type, b_type, _ = (_element(op, name, value) for name, value in zip("ABC", (a, b, c), strict=True))
     types = [_multiplied(*given) for given in zip((a_type, b_type), unsigned, strict=True)]
-    return MatmulOp(a, b, c, types, e=_metadata(op), c=c, maps=maps)
+    e = _metadata(op)
+    if _runs_down(op, c, maps[-1]):
+        if e is not None:
+            fail(op, f"expected C of a sparse A row by row, got {c.type}")
+        map_b, map_a, map_c = map(_exchanged, maps)
+        return MatmulOp(b, a, c, types[::-1], c=c, maps=[map_a, map_b, map_c])
+    return MatmulOp(a, b, c, types, e=e, c=c, maps=maps)
+
+
+def _runs_down(op: Operation, c: SSAValue, map_: AffineMap) -> bool:
+    """Whether neighbours in memory lie along m of C, so that its transpose, B^T * A^T, is what a kernel stores."""
+    m, n = (loops_of(map_).index(map_.num_dims + loop) for loop in (-3, -2))
+    return lie_in_memory(op, "C", memory_of(c), (m, n)) != (m, n)
+
+
+def _exchanged(map_: AffineMap) -> AffineMap:
+    """A map with m and n having changed names."""
+    m, n = map_.num_dims - 3, map_.num_dims - 2
+    names = {m: n, n: m}
+    return AffineMap(map_.num_dims, 0, tuple(AffineDimExpr(names.get(loop, loop)) for loop in loops_of(map_)))
 
 
 def _metadata(op: Operation) -> SSAValue | None:
@@ -105,7 +125,8 @@ def _replace(op: Operation, raised: MatmulOp) -> None:
 class RaiseMatmulPass(ModulePass):
     """Replaces every product in `linalg` on memrefs by a `warp.matmul`.
 
-    These are `linalg.matmul`, its `_transpose_a` and `_transpose_b`, and `quantized_matmul` whose zero points are 0.
+    These are `linalg.matmul` and `batch_matmul`, their `_transpose_a` and `_transpose_b`, and `quantized_matmul` whose
+    zero points are 0. A product whose C lies column by column becomes that of its transpose.
     `tf32` lets products of f32 drop 13 of the 23 bits of each operand's fraction: no instruction multiplies them whole.
     """
 

@@ -190,7 +190,7 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
 
 def _through_registers(product: Product) -> bool:
     """Whether a row of A or B is no multiple of 4 bytes, so that tiles pass through registers on the way."""
-    return any(operand.shape[1] * operand.element.bits % 32 for operand in (product.a, product.b))
+    return any(operand.aligned_bits % 32 for operand in (product.a, product.b))
 
 
 def _multiplied(product: Product) -> str:
@@ -237,6 +237,10 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
         )
     _check_registers(schedule, step, row, target)
     for role, operand in (("a", product.a), ("b", product.b)):
+        if role in schedule.pack and schedule.pack != "none" and not operand.is_compact:
+            raise ScheduleError(
+                f"pack = {schedule.pack}: packing takes a single matrix without gaps, got {operand.type}"
+            )
         row_bytes = operand.shape[1] * operand.element.bits // 8
         if role in schedule.pack and schedule.pack != "none" and row_bytes < SHORTEST_PACKED_ROW:
             raise ScheduleError(

@@ -8,6 +8,7 @@ the elements lie, and `check` says whether a parameter can take them.
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,14 +65,37 @@ def element_of(dtype: DType) -> str:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a host function: a row-major array, or a scalar where `shape` is None."""
+    """One parameter of a host function: an array, or a scalar where `shape` is None.
+
+    `strides` count elements, None for any number of them; without them the array is row-major without gaps.
+    """
 
     name: str
     element: str
     shape: tuple[int, ...] | None
+    strides: tuple[int | None, ...] | None = None
 
     def __str__(self) -> str:
-        return describe(self.shape, self.element)
+        return f"{describe(self.shape, self.element)}{self.layout}"
+
+    @property
+    def layout(self) -> str:
+        """The strides as MLIR writes them; empty for an array without gaps."""
+        if self.strides is None:
+            return ""
+        return f", strided<[{', '.join('?' if s is None else str(s) for s in self.strides)}]>"
+
+    def takes_strides(self, argument: Argument) -> bool:
+        """Whether the elements of an argument of the right shape lie where they should."""
+        if self.strides is None:
+            return argument.contiguous
+        if 0 in argument.shape:
+            return True
+        for extent, stride, expected in zip(argument.shape, argument.byte_strides, self.strides, strict=True):
+            elements, rest = divmod(stride, argument.itemsize)
+            if extent > 1 and (rest or elements < 0 or expected not in (None, elements)):
+                return False
+        return True
 
     @property
     def dtype(self) -> DType:
@@ -102,7 +126,19 @@ class Argument:
 
     @property
     def nbytes(self) -> int:
-        return self.itemsize * int(np.prod(self.shape, dtype=np.int64))
+        """Bytes from the first element to the end of the last one."""
+        if 0 in self.shape:
+            return 0
+        if self.strides is None:
+            return self.itemsize * math.prod(self.shape)
+        return self.itemsize + sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def byte_strides(self) -> tuple[int, ...]:
+        """Bytes from one index to the next along each dimension."""
+        if self.strides is not None:
+            return self.strides
+        return tuple(self.itemsize * math.prod(self.shape[i + 1 :]) for i in range(len(self.shape)))
 
     @property
     def contiguous(self) -> bool:
@@ -117,22 +153,31 @@ class Argument:
         return True
 
     def overlaps(self, other: Argument) -> bool:
-        """Whether two arrays without gaps have a byte in common."""
+        """Whether two arrays have an element in common."""
         apart = self.address + self.nbytes <= other.address or other.address + other.nbytes <= self.address
-        return self.on_device == other.on_device and not apart and min(self.nbytes, other.nbytes) > 0
+        if self.on_device != other.on_device or apart or min(self.nbytes, other.nbytes) == 0:
+            return False
+        return bool(np.shares_memory(self.elements(self._raw()), other.elements(other._raw())))
+
+    def elements(self, raw: Array) -> Array:
+        """The elements, as words, among the bytes from the first to the last."""
+        return np.ndarray(self.shape, np.dtype(f"V{self.itemsize}"), raw.data, 0, self.strides)
+
+    def _raw(self) -> Array:
+        """The bytes from the first to the last element, which are not there to be read if they are on a GPU."""
+        return np.ctypeslib.as_array((ctypes.c_uint8 * self.nbytes).from_address(self.address))
 
     def array(self) -> Array:
-        """The host memory as a numpy array of bytes; writes go to the owner.
+        """The host memory from the first to the last element as a numpy array of bytes; writes go to the owner.
 
         Raises:
             ArgumentError: if the memory is on a GPU.
         """
         if self.on_device:
             raise ArgumentError(f"{self} lies in GPU memory; copy it to the host first, or run with device='cuda'")
-        if isinstance(self.owner, np.ndarray):
+        if isinstance(self.owner, np.ndarray) and self.contiguous:
             return cast(Array, self.owner).reshape(-1).view(np.uint8)
-        raw = (ctypes.c_uint8 * self.nbytes).from_address(self.address)
-        return np.ctypeslib.as_array(raw)
+        return self._raw()
 
 
 def describe(shape: tuple[int, ...] | None, element: str) -> str:
@@ -178,7 +223,9 @@ def check(argument: Argument, parameter: Parameter, position: int, *, written: b
     where = f"argument {position} (%{parameter.name})"
     if argument.shape != parameter.shape or not _same_words(argument, parameter.dtype):
         raise ArgumentError(f"{where}: expected {parameter}, got {argument}")
-    if not argument.contiguous:
+    if not parameter.takes_strides(argument):
+        if parameter.strides is not None:
+            raise ArgumentError(f"{where}: expected {parameter}, got strides of {argument.byte_strides} bytes")
         raise ArgumentError(
             f"{where}: expected {parameter} in row-major order without gaps, got strides of {argument.strides} bytes; "
             "pass a contiguous copy (numpy.ascontiguousarray, torch's .contiguous())"

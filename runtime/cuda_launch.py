@@ -10,6 +10,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..dialect.ptx.syntax import Function
 from .arrays import Argument
 from .cuda import Gpu, Kernel, call, explain, gpu
@@ -188,22 +190,21 @@ def run(
 
     With device arrays only, the launches are enqueued on their stream and not waited for.
     """
-    staged = [i for i, v in enumerate(values) if isinstance(v, Argument) and not v.on_device]
+    staged = {i: v for i, v in enumerate(values) if isinstance(v, Argument) and not v.on_device}
     if not staged:
         Prepared(gpu, ptx, functions, launches, values, scratch)()
         return
     with ExitStack() as stack:
         stack.enter_context(gpu.current())
         stream = stream_of(gpu, values)
-        placed = list(values)
-        for i in staged:
-            placed[i] = _copy_in(gpu, stack, values[i], stream)
+        copies = {i: _copy_in(gpu, stack, value, stream) for i, value in staged.items()}
+        placed = [copies.get(i, value) for i, value in enumerate(values)]
         prepared = Prepared(gpu, ptx, functions, launches, placed, scratch)
         prepared(stream)
         prepared.wait(stream)
-        for i in staged:
+        for i, value in staged.items():
             if i in written:
-                _copy_out(gpu, values[i], placed[i])
+                _copy_out(gpu, value, copies[i])
 
 
 def _copy_in(gpu: Gpu, stack: ExitStack, value: Any, stream: int) -> Argument:
@@ -217,6 +218,13 @@ def _copy_in(gpu: Gpu, stack: ExitStack, value: Any, stream: int) -> Argument:
     )
 
 
-def _copy_out(gpu: Gpu, host: Any, device: Any) -> None:
-    if host.nbytes:
+def _copy_out(gpu: Gpu, host: Argument, device: Argument) -> None:
+    if not host.nbytes:
+        return
+    if host.contiguous:
         call("copying from the GPU", gpu.driver.cuMemcpyDtoH(host.address, device.address, host.nbytes))
+        return
+    # What lies between the elements is not the kernel's.
+    held = np.empty(host.nbytes, np.uint8)
+    call("copying from the GPU", gpu.driver.cuMemcpyDtoH(held.ctypes.data, device.address, host.nbytes))
+    host.elements(host.array())[...] = host.elements(held)

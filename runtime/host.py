@@ -130,18 +130,21 @@ def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
 def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:
     name = argument.name_hint or f"arg{argument.index}"
     where = f"{_place(function)}@{function.sym_name.data}: parameter {argument.index} (%{name})"
-    kind = argument.type
+    kind, strides = argument.type, None
     if not _is_array(kind):
         element, shape = str(kind), None
     else:
         element, shape = str(kind.get_element_type()), kind.get_shape()
         if isinstance(kind, MemRefType) and not isinstance(kind.layout, NoneAttr):
-            raise HostError(f"{where}: expected a row-major memref without a layout, got {kind}")
+            found = kind.layout.get_strides()
+            if found is None:
+                raise HostError(f"{where}: expected a row-major or strided memref, got {kind}")
+            strides = tuple(found)
     if shape is not None and any(extent < 0 for extent in shape):
         raise HostError(f"{where}: expected a static shape, got {kind}; give every extent as a number")
     if element not in DTYPES:
         raise HostError(f"{where}: no array can be passed as {kind}; element types are {', '.join(DTYPES)}")
-    return Parameter(name, element, shape)
+    return Parameter(name, element, shape, strides)
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,19 @@ def load(path: str, parameter: Parameter) -> Array:
     if array.shape != parameter.shape or array.dtype != parameter.dtype:
         got = describe(array.shape, element_of(array.dtype))
         raise ArgumentError(f"{path}: expected {parameter} for %{parameter.name}, got {got}")
-    return np.ascontiguousarray(array)
+    return laid_out(array, parameter)
+
+
+def laid_out(array: Array, parameter: Parameter) -> Array:
+    """A copy of an array as `parameter` wants it to lie in memory."""
+    if parameter.strides is None:
+        return np.ascontiguousarray(array)
+    elements = [array.strides[i] // array.itemsize if s is None else s for i, s in enumerate(parameter.strides)]
+    room = 1 + sum(max(0, n - 1) * stride for n, stride in zip(array.shape, elements, strict=True))
+    strides = [array.itemsize * stride for stride in elements]
+    copy: Array = np.ndarray(array.shape, array.dtype, np.zeros(room, array.dtype).data, 0, strides)
+    copy[...] = array
+    return copy
 
 
 def read_npy(path: str) -> Array:

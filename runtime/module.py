@@ -250,7 +250,8 @@ def _reporters(count: int) -> list[Reporter]:
 def _host(value: Value) -> object:
     """What the interpreter takes: numpy arrays as they are, so that its messages can name their types."""
     if isinstance(value, Argument):
-        return cast(object, value.owner) if isinstance(value.owner, np.ndarray) else value.array()
+        plain = isinstance(value.owner, np.ndarray) and value.contiguous
+        return cast(object, value.owner) if plain else value.array()
     return value
 
 

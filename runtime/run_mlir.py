@@ -110,7 +110,8 @@ def make_arrays(kernel: Kernel, args: argparse.Namespace) -> list[Array]:
     for i, parameter in enumerate(parameters):
         value = given.get(i, "nan" if i in kernel.function.filled else "random")
         if value in inputs.WORDS:
-            arrays.append(inputs.make(value, parameter.shape or (), parameter.dtype, args.seed, i))
+            made = inputs.make(value, parameter.shape or (), parameter.dtype, args.seed, i)
+            arrays.append(inputs.laid_out(made, parameter))
         else:
             arrays.append(inputs.load(value, parameter))
     return arrays

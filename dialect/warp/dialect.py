@@ -13,6 +13,7 @@ from .mma_sp import MmaSparseOp
 from .moves import MovmatrixOp, StmatrixOp
 from .opaque import OpaqueType
 from .slices import SumSlicesOp
+from .view import MatrixOp
 from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from .words import LoadMetadataOp, LoadWordsOp, StoreWordsOp
 
@@ -26,6 +27,7 @@ _MEMORY: list[type[Operation]] = [
     LoadMetadataOp,
     CopyOp,
     PackOp,
+    MatrixOp,
     CommitOp,
     WaitOp,
 ]

@@ -37,7 +37,8 @@ M, N, K = 0, 1, 2
 """The loops of a product, by number."""
 
 OPERAND_LOOPS = ((M, K), (K, N), (M, N))
-"""The loops that the rows and the columns of A, B, and C or D run along, when nothing is transposed."""
+"""The loops that the rows and the columns of A, B, and C or D run along, when nothing is transposed; the loops of a
+batch come before these."""
 
 SPARSITY = 2
 """Elements of a sparse A for each stored one, in every pattern of `mma.sp` (PTX ISA 9.7.14.6)."""
@@ -59,7 +60,8 @@ class MatmulOp(IRDLOperation):
 
     The types before the operands are those of the ISA that A and B are multiplied as: they tell signed integers from
     unsigned ones. `maps` say which loops (m, n, k by number) the dimensions of A, B and D run along; left out, they
-    are those of row-major A, B and D. C lies as D does.
+    are those of row-major A, B and D. C lies as D does. Loops before these three are a batch: D runs along all of them,
+    A and B along those whose matrices differ.
 
     Of a sparse A, m x k, the m x k/2 stored elements are given, and E says where they belong: the metadata words of
     `mma.sp::ordered_metadata`, 32 of them, one for each lane, for 16 rows and as many columns as they describe
@@ -125,6 +127,11 @@ class MatmulOp(IRDLOperation):
         return tuple(attribute.data for attribute in self.indexing_maps)
 
     @property
+    def batch(self) -> int:
+        """How many loops there are before m, n and k."""
+        return self.maps[0].num_dims - len(OPERAND_LOOPS)
+
+    @property
     def product_type(self) -> Attribute:
         """The type that an element of the product is rounded to: D's, or what the epilogue takes."""
         region = self.epilogue
@@ -184,19 +191,29 @@ class MatmulOp(IRDLOperation):
         sizes: dict[int, tuple[str, int]] = {}
         for name, loops, map_, operand in zip("ABD", OPERAND_LOOPS, self.maps, operands, strict=False):
             shape, found = memory_of(operand).get_shape(), loops_of(map_)
-            if map_.num_dims != 3 or map_.num_symbols or sorted(found) != sorted(loops):
-                raise VerifyException(f"expected {name} to be indexed by d{loops[0]} and d{loops[1]}, got {map_}")
-            if len(shape) != 2:
-                raise VerifyException(f"expected {name} of rank 2, got {operand.type}")
+            self._verify_map(name, loops, map_)
+            if len(shape) != len(found):
+                raise VerifyException(f"expected {name} of rank {len(found)}, got {operand.type}")
             for loop, stored in zip(found, shape, strict=True):
-                size = stored * self.sparsity if (name, loop) == ("A", K) and stored >= 0 else stored
+                sparse = (name, loop) == ("A", self.batch + K)
+                size = stored * self.sparsity if sparse and stored >= 0 else stored
                 other, known = sizes.setdefault(loop, (name, size))
                 if known != size and min(known, size) >= 0:
-                    raise VerifyException(
-                        f"expected {other} and {name} to agree on {'mnk'[loop]}, got {known} and {size}"
-                    )
+                    axis = "mnk"[loop - self.batch] if loop >= self.batch else f"d{loop}"
+                    raise VerifyException(f"expected {other} and {name} to agree on {axis}, got {known} and {size}")
+                if known < 0:
+                    sizes[loop] = name, size
         for number, (map_, operand) in enumerate(zip(extras, self.extras, strict=True)):
             self._verify_extra(number, map_, operand, {loop: size for loop, (_, size) in sizes.items()})
+
+    def _verify_map(self, name: str, loops: tuple[int, int], map_: AffineMap) -> None:
+        found, own = loops_of(map_), [self.batch + loop for loop in loops]
+        before = [loop for loop in found if 0 <= loop < self.batch]
+        wrong = map_.num_dims != self.maps[0].num_dims or map_.num_symbols or self.batch < 0
+        if wrong or sorted(set(found)) != sorted([*before, *own]) or len(set(found)) != len(found):
+            raise VerifyException(f"expected {name} to be indexed by d{own[0]} and d{own[1]}, got {map_}")
+        if name == "D" and len(before) != self.batch:
+            raise VerifyException(f"expected D to be indexed by every loop of the batch, got {map_}")
 
     def _verify_extra(self, number: int, map_: AffineMap, operand: SSAValue, sizes: dict[int, int]) -> None:
         found, along = loops_of(map_), sorted(loops_of(self.maps[2]))

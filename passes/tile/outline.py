@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.builder import Builder
@@ -16,9 +17,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
 from ..index_builder import IndexBuilder
-from ..product import Operand, Product, fresh_name, read
+from ..product import Operand, Place, Product, fresh_name, read
 from ..raise_matmul import raise_products
 from ..schedule import shared_bytes
 from . import raster
@@ -59,9 +61,16 @@ class Outliner:
         return memory
 
     def launch(
-        self, suffix: str, operands: Sequence[Operand], body: Block, ctas: int, threads: int, shared: int = 0
+        self,
+        suffix: str,
+        operands: Sequence[Operand],
+        body: Block,
+        ctas: int,
+        threads: int,
+        shared: int = 0,
+        batch: int = 1,
     ) -> gpu.FuncOp:
-        """Makes a kernel of a body whose arguments are the operands, and launches it."""
+        """Makes a kernel of a body whose arguments are the operands, and launches it, `ctas` for each of a batch."""
         name = self._name(suffix)
         for argument, operand in zip(body.args, operands, strict=True):
             argument.name_hint = operand.name
@@ -72,7 +81,7 @@ class Outliner:
         self._builder.insert(
             gpu.LaunchFuncOp(
                 SymbolRefAttr(self.kernels.sym_name.data, [name]),
-                self._index.values([ctas, 1, 1]),
+                self._index.values([ctas, 1, batch]),
                 self._index.values([threads, 1, 1]),
                 kernelOperands=[operand.value for operand in operands],
                 dynamicSharedMemorySize=self._builder.insert(arith.ConstantOp(IntegerAttr(shared, i32))).result,
@@ -96,6 +105,20 @@ class Outliner:
         return fresh_name(f"{stem}_{suffix}" if suffix else stem, taken)
 
 
+def _views(index: IndexBuilder, product: Product, arguments: Mapping[SSAValue, SSAValue]) -> dict[Place, SSAValue]:
+    """The matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row."""
+    operands = [o for o in (product.a, product.b, product.c, product.d) if o is not None and not o.is_whole]
+    if not operands:
+        return {}
+    at, views = raster.batch_index(index, product.batch), dict[Place, SSAValue]()
+    for operand in operands:
+        if operand.place not in views:
+            indices = index.values([at[loop] for loop in operand.batch])
+            view = index.insert(MatrixOp(arguments[operand.value], indices, *operand.dimensions)).matrix
+            views[operand.place] = view
+    return views
+
+
 def _tile(matmul: MatmulOp, module: ModuleOp) -> None:
     attribute = matmul.attributes.get(ScheduleAttr.name)
     if not isinstance(attribute, ScheduleAttr):
@@ -108,10 +131,11 @@ def _tile(matmul: MatmulOp, module: ModuleOp) -> None:
         product = pack(product, schedule, outliner)
     body = Block(arg_types=[memory.type for memory in product.memories])
     arguments = {memory.value: argument for memory, argument in zip(product.memories, body.args, strict=True)}
-    KernelBuilder(Tiling(product, schedule, arguments), body).build()
+    views = _views(IndexBuilder(Builder(InsertPoint.at_end(body))), product, arguments)
+    KernelBuilder(Tiling(product, schedule, arguments, views), body).build()
     down, across = raster.grid(product, schedule)
-    shared = shared_bytes(product, schedule)
-    kernel = outliner.launch("", product.memories, body, down * across, schedule.threads, shared)
+    shared, batch = shared_bytes(product, schedule), math.prod(product.batch)
+    kernel = outliner.launch("", product.memories, body, down * across, schedule.threads, shared, batch)
     kernel.attributes[ScheduleAttr.name] = attribute
     outliner.finish()
 

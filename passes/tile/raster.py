@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects import gpu
 
 from ...dialect.schedule import Schedule
@@ -38,6 +40,18 @@ def moved_inside(index: IndexBuilder, tiling: Tiling, axis: str, start: Index) -
     """The start of a CTA's tile along an axis, moved back where the tile would pass the end."""
     last = tiling.last_start(axis)
     return start if last is None else index.minimum(start, last)
+
+
+def batch_index(index: IndexBuilder, sizes: Sequence[Index]) -> list[Index]:
+    """Which matrices of a batch this CTA multiplies: an index for each loop around the product."""
+    if not sizes:
+        return []
+    rest: Index = index.insert(gpu.BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.Z))).result
+    found: list[Index] = []
+    for size in reversed(sizes[1:]):
+        found.insert(0, index.rem(rest, size))
+        rest = index.div(rest, size)
+    return [rest, *found]
 
 
 def warp_origin(index: IndexBuilder, schedule: Schedule) -> tuple[Index, Index]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from xdsl.ir import SSAValue
@@ -12,18 +12,20 @@ from ...dialect.isa.product import Product as Row
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import FragmentType, type_of_element
 from ..diagnostics import fail
-from ..product import Operand, Product
+from ..product import Operand, Place, Product
 from ..schedule import arrangement, rows_of
 from .arrangement import Arrangement
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """One product to be cut up as its schedule says. `memory` holds the kernel's argument for each host memory."""
+    """One product to be cut up as its schedule says. `memory` holds the kernel's argument for each host memory, and
+    `views` the matrix for each place where the argument is not that itself."""
 
     product: Product
     schedule: Schedule
     memory: Mapping[SSAValue, SSAValue]
+    views: Mapping[Place, SSAValue] = field(default_factory=dict[Place, SSAValue])
 
     @cached_property
     def row(self) -> Row:
@@ -44,8 +46,8 @@ class Tiling:
             fail(self.product.op, f"schedule: {error}")
 
     def argument(self, operand: Operand) -> SSAValue:
-        """The kernel's argument behind an operand."""
-        return self.memory[operand.value]
+        """The matrix behind an operand: the kernel's argument, or a view of it."""
+        return self.views.get(operand.place) or self.memory[operand.value]
 
     def fragment(self, role: str) -> FragmentType:
         """The type of a warp's fragment "a", "b" or "acc" for one step along k."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from ...dialect.layout import Bit, Layout
 from .emitter import Emitter, Register, Value, divisor_of, split
@@ -17,27 +18,46 @@ CHUNK = 16
 
 @dataclass(frozen=True, eq=False)
 class GlobalMatrix:
-    """A row-major matrix argument. `base` is its 64-bit global address.
+    """A row-major matrix. `base` is its 64-bit global address, a multiple of `alignment`, and `pitch` the bytes from
+    one row to the next, without gaps if None.
 
     Of elements of less than a byte, columns and sizes count bytes, each of `packed` elements.
     """
 
     base: Register
-    rows: int
-    columns: int
+    rows: Value
+    columns: Value
     element_bytes: int
     packed: int = 1
+    pitch: Value | None = None
+    alignment: int = ALIGNMENT
 
     @property
-    def row_bytes(self) -> int:
-        return self.columns * self.element_bytes
+    def row_bytes(self) -> Value:
+        """Bytes from one row to the next."""
+        if self.pitch is None and isinstance(self.columns, int):
+            return self.columns * self.element_bytes
+        return 0 if self.pitch is None else self.pitch
 
     def widest_access(self, limit: int = ALIGNMENT) -> int:
-        """The most bytes one aligned access may take, starting at any multiple of itself in any row."""
+        """The most bytes one aligned access may take that starts at a multiple of itself in any row, and never ends
+        behind the row it starts in."""
         size = limit
-        while self.row_bytes % size or ALIGNMENT % size:
+        row = gcd(divisor_of(self.row_bytes), divisor_of(self.columns) * self.element_bytes)
+        while row % size or self.alignment % size:
             size //= 2
         return max(size, self.element_bytes)
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalMemory:
+    """An argument of any rank. `strides` count elements: numbers, or 64-bit registers."""
+
+    base: Register
+    shape: tuple[Value, ...]
+    strides: tuple[Value, ...]
+    element_bits: int
+    alignment: int = ALIGNMENT
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,15 +220,13 @@ class Addressing:
             return self.emitter.pure("b32", "mov.u32", str(address)), offset
         return base, constant + offset
 
-    def inside(self, position: Position, extent: int, size: int) -> Register | bool:
+    def inside(self, position: Position, extent: int, size: Value) -> Register | bool:
         """Whether a coordinate lies below `size`. The lane's part and the constant's remainder stay below `extent`.
 
         When size and program are multiples of the extent, such a block is inside as a whole or not at all.
         """
         s = self.scalars
         program, start = position.program, position.constant
-        if isinstance(program, int) and isinstance(position.lane, int):
-            return start + program + position.lane < size
-        if size % extent == 0 and divisor_of(program) % extent == 0:
-            return s.compare("lt", program, size - (start - start % extent))
-        return s.compare("lt", s.sum(position.lane, program), size - start)
+        if divisor_of(size) % extent == 0 and divisor_of(program) % extent == 0:
+            return s.compare("lt", program, s.subtract(size, start - start % extent))
+        return s.compare("lt", s.sum(position.lane, program), s.subtract(size, start))

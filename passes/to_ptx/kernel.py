@@ -7,7 +7,7 @@ from functools import cache
 from typing import TypeVar
 
 from xdsl.dialects import arith, gpu, memref, scf
-from xdsl.dialects.builtin import IntegerAttr, MemRefType
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialect.isa.targets import KIB, Target
@@ -26,9 +26,10 @@ from ...dialect.warp.attributes import (
 from ...dialect.warp.copy import CommitOp, CopyOp, WaitOp
 from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds
+from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
-from ..product import GLOBAL_SPACE, is_contiguous
-from .addressing import CHUNK, Addressing, GlobalMatrix, SharedTile
+from .addressing import CHUNK, Addressing, GlobalMatrix, GlobalMemory, SharedTile
+from .arguments import INDEX_LIMIT, argument, matrix
 from .copies import ASYNC_SM, TileCopies
 from .emitter import Emitter, Register, Value, divisor_of
 from .fragments import Fragment, Fragments, elementwise_opcode, per_register, register_type
@@ -37,11 +38,10 @@ from .matrix_ops import HANDLERS, load_shared
 from .memory import GlobalFragments, MatrixMoves, side_by_side
 from .scalars import Scalars
 
-INDEX_LIMIT = 1 << 31
 WARP = 32
 
 OpT = TypeVar("OpT", bound=Operation)
-KernelValue = Fragment | Register | int | bool | GlobalMatrix | SharedTile
+KernelValue = Fragment | Register | int | bool | GlobalMatrix | GlobalMemory | SharedTile
 
 
 class KernelLowering:
@@ -62,13 +62,14 @@ class KernelLowering:
         self.matrices = MatrixMoves(self.emitter, self.scalars, self.addressing, target, self.lane)
         self.copies = TileCopies(self.emitter, self.scalars, self.addressing, target, self.thread, self.threads)
         self.values: dict[SSAValue, KernelValue] = {}
+        self.memories: dict[SSAValue, GlobalMemory] = {}
         self.shared_bytes = 0
 
     def lower(self, parameters: Sequence[str]) -> None:
         """Emits the whole body; `parameters` names the kernel's parameters in the text."""
         block = self.kernel.body.block
-        for argument, name in zip(block.args, parameters, strict=True):
-            self.values[argument] = self._argument(argument, name)
+        for value, name in zip(block.args, parameters, strict=True):
+            self._take(value, argument(self.kernel, self.emitter, value, name))
         self._block(block)
         if self.shared_bytes > self.target.shared:
             fail(self.kernel, f"the kernel takes {self.shared_bytes / KIB:g} KiB of shared memory, {self.target} has "
@@ -84,26 +85,11 @@ class KernelLowering:
             fail(self.kernel, f"expected a block of whole warps along x, at most 1024 threads, got {got}")
         return extents[0]
 
-    def _argument(self, argument: SSAValue, name: str) -> GlobalMatrix:
-        if not isinstance(argument.type, MemRefType):
-            fail(self.kernel, f"expected kernel arguments to be memrefs, got {argument.type}")
-        kind = memory_of(argument)
-        if kind.get_num_dims() != 2 or min(kind.get_shape()) < 0:
-            fail(self.kernel, f"expected kernel arguments to be memrefs of rank 2 and static size, got {kind}")
-        if memory_space(kind) != GLOBAL_SPACE or not is_contiguous(kind):
-            fail(self.kernel, f"expected kernel arguments in global memory, contiguous and row-major, got {kind}")
-        element = element_row(kind.element_type)
-        if element is None:
-            fail(self.kernel, f"expected an element type of a matrix instruction, got {kind}")
-        rows, columns = kind.get_shape()
-        if max(rows, columns, columns * element.bits // 8) >= INDEX_LIMIT:
-            fail(self.kernel, f"indices and rows must stay below 2^31 elements and bytes, got {kind}")
-        pointer = self.emitter.pure("b64", "ld.param.u64", f"[{name}]")
-        base = self.emitter.pure("b64", "cvta.to.global.u64", "?", pointer)
-        packed = max(1, 8 // element.bits)
-        if columns % packed:
-            fail(self.kernel, f"expected rows of whole bytes, {packed} elements each, got {kind}")
-        return GlobalMatrix(base, rows, columns // packed, max(1, element.bits // 8), packed)
+    def _take(self, value: SSAValue, memory: GlobalMemory) -> None:
+        """Makes an argument known: as a matrix, if it is one, row by row."""
+        self.memories[value] = memory
+        plain = len(memory.shape) == 2 and memory.strides[1] == 1
+        self.values[value] = matrix(self.kernel, self.scalars, memory, (0, 1), []) if plain else memory
 
     def _block(self, block: Block) -> None:
         for op in block.ops:
@@ -136,6 +122,8 @@ class KernelLowering:
     def matrix(self, op: Operation, value: SSAValue, *, bits: bool = False) -> GlobalMatrix:
         """An argument; its elements may be of less than a byte only if `bits`."""
         found = self.values[value]
+        if isinstance(found, GlobalMemory):
+            fail(op, f"expected one matrix, row by row, got {value.type}; warp.matrix takes one from memory")
         if not isinstance(found, GlobalMatrix):
             fail(op, f"expected memory that is an argument of the kernel, got {value.type}; fragments come from "
                  "shared memory by warp.ldmatrix")  # fmt: skip
@@ -299,6 +287,12 @@ class KernelLowering:
             asynchronous=op.is_async is not None,
         )
 
+    def view(self, op: MatrixOp) -> None:
+        if op.memory not in self.memories:
+            fail(op, f"expected memory that is an argument of the kernel, got {op.memory.type}")
+        at = list(self.indices(op.indices))
+        self.values[op.matrix] = matrix(self.kernel, self.scalars, self.memories[op.memory], op.dimensions, at)
+
     def commit(self, op: CommitOp) -> None:
         if self.target.sm >= ASYNC_SM:
             self.emitter.emit("cp.async.commit_group", "")
@@ -398,6 +392,7 @@ def _handlers() -> dict[type[Operation], Callable[[KernelLowering, Operation], N
     add(LoadOp, L.load)
     add(StoreOp, L.store)
     add(CopyOp, L.copy)
+    add(MatrixOp, L.view)
     add(CommitOp, L.commit)
     add(WaitOp, L.wait)
     add(scf.ForOp, L.loop)

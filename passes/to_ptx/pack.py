@@ -9,11 +9,13 @@ more, however odd the rows are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from xdsl.ir import SSAValue
 
 from ...dialect.warp.copy import PackOp
 from ..diagnostics import fail
-from .addressing import CHUNK, GlobalMatrix
+from .addressing import CHUNK
 from .emitter import Register, Value
 from .fragments import vector
 from .scalars import at
@@ -23,6 +25,28 @@ if TYPE_CHECKING:
 
 WORD = 4
 """Bytes of a register."""
+
+
+class Rows(NamedTuple):
+    """A matrix of known size without gaps between its rows."""
+
+    base: Register
+    rows: int
+    row_bytes: int
+    element_bytes: int
+
+    @staticmethod
+    def of(lowering: KernelLowering, op: PackOp, value: SSAValue) -> Rows:
+        """Raises a located diagnostic for another matrix."""
+        found = lowering.matrix(op, value)
+        pitch, rows, columns, size = found.row_bytes, found.rows, found.columns, found.element_bytes
+        if isinstance(pitch, int) and isinstance(rows, int) and isinstance(columns, int):
+            without_gaps = columns * size == pitch and found.alignment >= WORD
+            if without_gaps:
+                return Rows(found.base, rows, pitch, size)
+        fail(
+            op, f"warp.pack takes matrices of static size, without gaps, at multiples of {WORD} bytes, got {value.type}"
+        )
 
 
 @dataclass(frozen=True)
@@ -37,7 +61,7 @@ class Chunk:
 class Packing:
     """Emits one share of a copy to aligned rows."""
 
-    def __init__(self, lowering: KernelLowering, source: GlobalMatrix, destination: GlobalMatrix) -> None:
+    def __init__(self, lowering: KernelLowering, source: Rows, destination: Rows) -> None:
         self.emitter, self.scalars = lowering.emitter, lowering.scalars
         self.thread, self.threads = lowering.thread, lowering.threads
         self.source, self.destination = source, destination
@@ -145,7 +169,7 @@ def lower(lowering: KernelLowering, op: PackOp) -> None:
 
     Raises a located diagnostic for rows that are shorter than a word, or a destination without whole chunks.
     """
-    source, destination = lowering.matrix(op, op.source), lowering.matrix(op, op.destination)
+    source, destination = (Rows.of(lowering, op, value) for value in (op.source, op.destination))
     if source.row_bytes < WORD:
         fail(op, f"warp.pack takes rows of at least {WORD} bytes, got {op.source.type}")
     if destination.row_bytes % CHUNK:

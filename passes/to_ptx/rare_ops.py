@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import gcd
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation
@@ -67,7 +68,8 @@ def _words(
         matrix.base,
         [(lowering.lane, WORD_BYTES * words_of(kind)), (row, matrix.row_bytes), (column, WORD_BYTES)],
     )
-    aligned = common_divisor((column, matrix.columns, words_of(kind))) * WORD_BYTES
+    words = gcd(divisor_of(matrix.row_bytes), matrix.alignment) // WORD_BYTES
+    aligned = common_divisor((column, words, words_of(kind))) * WORD_BYTES
     together = CHUNK // size
     while aligned % (together * size) or kind.registers % together:
         together //= 2
@@ -121,7 +123,10 @@ def _opaque_address(
 ) -> tuple[tuple[Register, int], int]:
     """The address of the first element, and the stride."""
     matrix, (row, column) = lowering.matrix(op, op.memory, bits=True), lowering.indices(op.indices)
-    bits, stride = kind.element.bits, matrix.columns * matrix.packed
+    bits, pitch = kind.element.bits, matrix.row_bytes
+    if not isinstance(pitch, int):
+        fail(op, f"expected rows a known number of bytes apart, got {op.memory.type}")
+    stride = pitch * 8 // bits
     whole = max(1, 8 // bits)
     if divisor_of(column) % whole:
         fail(op, f"expected a column that is a multiple of {whole}, for {kind.element.name} start at whole bytes")

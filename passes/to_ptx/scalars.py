@@ -6,6 +6,7 @@ memory 32-bit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from math import gcd
 
@@ -157,25 +158,57 @@ class Scalars:
         sources = [o for o in (yes, no, condition) if isinstance(o, Register)]
         return self.emitter.pure("b32", "selp.b32", form, *sources)
 
-    def offset64(self, base: Register, index: Value, scale: int) -> Register:
-        """base + index * scale, as a 64-bit address; the index is signed."""
+    def offset64(self, base: Register, index: Value, scale: Value) -> Register:
+        """base + index * scale, as a 64-bit address; both factors are signed."""
         if isinstance(index, int):
+            index, scale = scale, index
+        if isinstance(index, int) and isinstance(scale, int):
             return base if index * scale == 0 else self._pure("add.s64", base, index * scale, type="b64")
         return self._pure("add.s64", base, self._pure("mul.wide.s32", index, scale, type="b64"), type="b64")
 
-    def address(self, base: Register, terms: list[tuple[Value, int]]) -> tuple[Register, int]:
+    def offset_far(self, base: Register, index: Value, stride: Value, bits: int) -> Register:
+        """base + index * stride elements of `bits` bits, where the offset may be beyond 32 bits; a stride that is a
+        register is of 64."""
+        if isinstance(index, int) and isinstance(stride, int):
+            return self.offset64(base, index * stride * bits // 8, 1)
+        wide = index if isinstance(index, int) else self._pure("cvt.u64.u32", index, type="b64")
+        scale = stride * bits // 8 if isinstance(stride, int) else self._scaled64(stride, bits)
+        if isinstance(scale, int):
+            wide, scale = scale, wide
+        if wide == 0:
+            return base
+        return self._pure("add.s64", base, self._pure("mul.lo.s64", scale, wide, type="b64"), type="b64")
+
+    def _scaled64(self, elements: Register, bits: int) -> Register:
+        """Elements of `bits` bits in bytes; of less than a byte there must be whole bytes."""
+        if bits < 8:
+            return self._pure("shr.u64", elements, (8 // bits).bit_length() - 1, type="b64")
+        return elements if bits == 8 else self._pure("mul.lo.s64", elements, bits // 8, type="b64")
+
+    def bytes_of(self, elements: Value, bits: int) -> Value:
+        """Elements of `bits` bits in bytes, in 32 bits."""
+        if isinstance(elements, int):
+            return elements * bits // 8
+        narrow = self._pure("cvt.u32.u64", elements)
+        narrow.divisor = elements.divisor
+        return self.multiply(narrow, bits // 8) if bits >= 8 else self.quotient(narrow, 8 // bits)
+
+    def address(self, base: Register, terms: Sequence[tuple[Value, Value]]) -> tuple[Register, int]:
         """base + the sum of index * scale over the terms, as (register, byte offset).
 
         What does not change in the loop is added first, so that it is added outside; constants stay apart.
         """
         offset = 0
-        parts: list[tuple[Register, int]] = []
+        parts: list[tuple[Register, Value]] = []
         for index, scale in terms:
             register, constant = split(index)
-            offset += constant * scale
+            if isinstance(scale, int):
+                offset += constant * scale
+            elif constant:
+                parts.append((scale, constant))
             if register is not None:
                 parts.append((register, scale))
-        parts.sort(key=lambda part: part[0].level)
+        parts.sort(key=lambda part: max(p.level for p in part if isinstance(p, Register)))
         if abs(offset) >= WIDE_OFFSET:
             base, offset = self.offset64(base, offset, 1), 0
         return reduce(lambda at, part: self.offset64(at, *part), parts, base), offset

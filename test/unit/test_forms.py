@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.pipeline import lower, standard_pipeline
 from warploom.passes.ptx_printer import print_ptx, ptx_module
-from warploom.runtime import HostError, Kernel, compile, host, reference
+from warploom.runtime import ArgumentError, HostError, Kernel, compile, host, reference
 from warploom.runtime.arrays import Array
 
 SIZES = ((33, 17, 45), (16, 8, 16), (1, 1, 1), (70, 40, 0), (5, 130, 7))
@@ -88,3 +90,110 @@ def test_the_kernels_of_all_functions_are_in_one_module() -> None:
     lower(module, ctx, standard_pipeline("sm_90a"))
     text = print_ptx(ptx_module(module))
     assert [text.count(f".entry {name}(") for name in ("first", "second", "second_1")] == [1, 1, 1]
+
+
+# Batches
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batched product: its name in `linalg`, and the loops along the dimensions of A and B."""
+
+    name: str
+    a: str
+    b: str
+
+    def text(self, sizes: dict[str, int]) -> str:
+        shapes = ["x".join(str(sizes[loop]) for loop in loops) for loops in (self.a, self.b, "bmn")]
+        a, b, c = (f"memref<{shape}x{kind}>" for shape, kind in zip(shapes, ("f16", "f16", "f32"), strict=True))
+        maps = ", ".join(f"affine_map<(b, m, n, k) -> ({', '.join(loops)})>" for loops in (self.a, self.b, "bmn"))
+        given = "" if "_transpose" in self.name else f"indexing_maps = [{maps}]"
+        return f"""func.func @f(%A: {a}, %B: {b}, %C: {c}) {{
+          linalg.{self.name} {given} ins(%A, %B : {a}, {b}) outs(%C : {c}) return }}"""
+
+
+BATCHES = (
+    Batch("batch_matmul", "bmk", "bkn"),
+    Batch("batch_matmul_transpose_a", "bkm", "bkn"),
+    Batch("batch_matmul_transpose_b", "bmk", "bnk"),
+    Batch("batch_matmul", "bkm", "nk"),
+    Batch("batch_matmul", "mk", "bkn"),
+)
+
+
+@pytest.mark.parametrize("size", [(3, 33, 17, 45), (1, 16, 8, 16), (5, 4, 3, 0), (2, 40, 136, 24)], ids=str)
+@pytest.mark.parametrize("batch", BATCHES, ids=str)
+def test_batches(batch: Batch, size: tuple[int, int, int, int]) -> None:
+    sizes = dict(zip("bmnk", size, strict=True))
+    a, b = (fresh(*(sizes[loop] for loop in loops), seed=i) for i, loops in enumerate((batch.a, batch.b)))
+    c = fresh(*size[:3], seed=3, dtype=np.float32)
+    expected = double(c) + np.einsum(f"{batch.a},{batch.b}->bmn", double(a), double(b))
+    text = batch.text(sizes)
+    check(compile(text), text, a, b, c, expected=expected)
+
+
+# Views
+
+
+def view(array: Array, strides: tuple[int, ...], offset: int = 0) -> Array:
+    """A copy of an array with these strides in elements, in the midst of NaNs that nobody may read."""
+    room = offset + 1 + sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True))
+    memory = np.full(room + 64, np.nan, array.dtype)
+    held: Array = np.ndarray(array.shape, array.dtype, memory.data, offset * array.itemsize,
+                             [s * array.itemsize for s in strides])  # fmt: skip
+    held[...] = array
+    return held
+
+
+Place = tuple[tuple[int, int], int]
+
+VIEWS: tuple[tuple[Place, Place, Place], ...] = (
+    (((48, 1), 0), ((24, 1), 0), ((32, 1), 0)),
+    (((51, 1), 3), ((17, 1), 8), ((19, 1), 1)),
+    (((1, 40), 0), ((1, 45), 0), ((17, 1), 0)),
+    (((45, 1), 0), ((1, 56), 16), ((1, 33), 0)),
+    (((1, 33), 5), ((17, 1), 0), ((1, 37), 2)),
+)
+"""(strides, offset) of A, B and C in elements."""
+
+
+@pytest.mark.parametrize("places", VIEWS, ids=str)
+def test_strided_operands(places: tuple[Place, Place, Place]) -> None:
+    m, n, k = 33, 17, 45
+    arrays = [fresh(m, k, seed=1), fresh(k, n, seed=2), fresh(m, n, seed=3, dtype=np.float32)]
+    kinds: list[str] = []
+    for array, (strides, offset) in zip(arrays, places, strict=True):
+        element = "f16" if array.dtype == np.float16 else "f32"
+        shape = "x".join(map(str, array.shape))
+        kinds.append(f"memref<{shape}x{element}, strided<[{strides[0]}, {strides[1]}], offset: {offset}>>")
+    text = f"""func.func @f(%A: {kinds[0]}, %B: {kinds[1]}, %C: {kinds[2]}) {{
+      linalg.matmul ins(%A, %B : {kinds[0]}, {kinds[1]}) outs(%C : {kinds[2]}) return }}"""
+    a, b, c = (view(array, *place) for array, place in zip(arrays, places, strict=True))
+    expected = double(c) + double(a) @ double(b)
+    check(compile(text), text, a, b, c, expected=expected)
+    memory = np.asarray(c.base)
+    assert np.isnan(memory).sum() == memory.size - c.size
+
+
+def test_a_batch_of_strided_matrices_in_any_order() -> None:
+    kinds = ("memref<33x3x45xf16, strided<[141, 47, 1]>>", "memref<45x3x17xf16>", "memref<3x33x17xf32>")
+    maps = "affine_map<(b, m, n, k) -> (m, b, k)>, affine_map<(b, m, n, k) -> (k, b, n)>, affine_map<(b, m, n, k) -> (b, m, n)>"  # noqa: E501
+    text = f"""func.func @f(%A: {kinds[0]}, %B: {kinds[1]}, %C: {kinds[2]}) {{
+      warp.matmul f16 x f16 %A, %B plus %C into %C maps [{maps}] : {", ".join((*kinds, kinds[2]))} return }}"""
+    a, b = view(fresh(33, 3, 45), (141, 47, 1)), fresh(45, 3, 17, seed=2)
+    c = fresh(3, 33, 17, dtype=np.float32)
+    expected = double(c) + np.einsum("mbk,kbn->bmn", double(a), double(b))
+    compile(text)(a, b, c, device="interp")
+    np.testing.assert_allclose(c, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_arguments_lie_as_their_types_say() -> None:
+    kind = "memref<8x8xf16, strided<[16, 1]>>"
+    text = f"""func.func @f(%A: {kind}, %B: memref<8x8xf16>, %C: memref<8x8xf16>) {{
+      linalg.matmul ins(%A, %B : {kind}, memref<8x8xf16>) outs(%C : memref<8x8xf16>) return }}"""
+    kernel, square = compile(text), np.zeros((8, 8), np.float16)
+    message = r"argument 0 \(%A\): expected 8x8xf16, strided<\[16, 1\]>, got strides of \(16, 2\) bytes"
+    with pytest.raises(ArgumentError, match=message):
+        kernel(square, square, square.copy(), device="interp")
+    both = np.zeros((8, 16), np.float16)
+    kernel(both[:, :8], square, np.ascontiguousarray(both[:, 8:]), device="interp")

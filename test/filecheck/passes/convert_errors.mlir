@@ -112,7 +112,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected kernel arguments to be memrefs of rank 2 and static size, got memref<4xf32>
+// CHECK: error: expected kernel arguments to be memrefs of rank 2 or more and static size, got memref<4xf32>
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<4xf32>) -> (), kernel}> ({
@@ -126,7 +126,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected kernel arguments to be memrefs of rank 2 and static size, got memref<?x4xf32>
+// CHECK: error: expected kernel arguments to be memrefs of rank 2 or more and static size, got memref<?x4xf32>
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<?x4xf32>) -> (), kernel}> ({
@@ -370,7 +370,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected kernel arguments in global memory, contiguous and row-major, got memref<32x32xf16, 3 : i64>
+// CHECK: error: expected kernel arguments in global memory, strided, got memref<32x32xf16, 3 : i64>
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<32x32xf16, 3>) -> (), kernel}> ({
@@ -384,7 +384,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected kernel arguments in global memory, contiguous and row-major, got memref<32x32xf16, 3 : i64>
+// CHECK: error: expected kernel arguments in global memory, strided, got memref<32x32xf16, 3 : i64>
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<32x32xf16, 3>, memref<32x32xf16>) -> (), kernel}> ({

@@ -58,20 +58,20 @@ func.func @dynamic_columns(%a: memref<4x5xf16>, %b: memref<5x?xf16>, %c: memref<
 
 // -----
 
-// CHECK: error: expected A to be contiguous and row-major, got memref<4x5xf16, strided<[8, 1]>>
+// CHECK: error: expected the elements of the rows or of the columns of A side by side in memory, got memref<4x5xf16, strided<[8, 2]>>
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
-func.func @strided(%a: memref<4x5xf16, strided<[8, 1]>>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
-  linalg.matmul ins(%a, %b : memref<4x5xf16, strided<[8, 1]>>, memref<5x6xf16>) outs(%c : memref<4x6xf32>)
+func.func @strided(%a: memref<4x5xf16, strided<[8, 2]>>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
+  linalg.matmul ins(%a, %b : memref<4x5xf16, strided<[8, 2]>>, memref<5x6xf16>) outs(%c : memref<4x6xf32>)
   return
 }
 }
 
 // -----
 
-// CHECK: error: expected C to be contiguous and row-major, got memref<4x6xf32, strided<[1, 4]>>
+// CHECK: error: expected the elements of the rows or of the columns of C side by side in memory, got memref<4x6xf32, strided<[12, 2]>>
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
-func.func @column_major(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32, strided<[1, 4]>>) {
-  linalg.matmul ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf32, strided<[1, 4]>>)
+func.func @strided_result(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32, strided<[12, 2]>>) {
+  linalg.matmul ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf32, strided<[12, 2]>>)
   return
 }
 }
@@ -122,6 +122,16 @@ func.func @fp8(%a: memref<4x5xf8E4M3FN>, %b: memref<5x6xf8E5M2>, %c: memref<4x6x
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 func.func @integers(%a: memref<4x5xi16>, %b: memref<5x6xi16>, %c: memref<4x6xi16>) {
   linalg.matmul ins(%a, %b : memref<4x5xi16>, memref<5x6xi16>) outs(%c : memref<4x6xi16>)
+  return
+}
+}
+
+// -----
+
+// CHECK: error: a batch has at most 65535 matrices, the z of a grid, got 65536
+builtin.module attributes {warp.target = #warp.target<sm_80>} {
+func.func @batch(%a: memref<65536x4x5xf16>, %b: memref<65536x5x6xf16>, %c: memref<65536x4x6xf32>) {
+  linalg.batch_matmul ins(%a, %b : memref<65536x4x5xf16>, memref<65536x5x6xf16>) outs(%c : memref<65536x4x6xf32>)
   return
 }
 }

@@ -1,0 +1,120 @@
+"""`warp.matrix`: one matrix of memory that holds several, or holds it another way than row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StridedLayoutAttr, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def, traits_def, var_operand_def
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.traits import NoMemoryEffect
+from xdsl.utils.exceptions import VerifyException
+
+from .attributes import Memory, memory_of
+
+
+def strides_of(memory: Memory) -> tuple[int | None, ...] | None:
+    """Elements from one index to the next along each dimension, None for what is not known while compiling.
+
+    None for a layout that is not strided.
+    """
+    found = memory.get_strides()
+    return None if found is None else tuple(found)
+
+
+@irdl_op_definition
+class MatrixOp(IRDLOperation):
+    """The matrix at an index of all dimensions but two, one of which is its rows and the other its columns::
+
+        %X = warp.matrix %A[%b, row, column] : memref<4x16x32xf16> -> memref<16x32xf16, strided<[32, 1], offset: ?>>
+        %Y = warp.matrix %B[column, row] : memref<16x32xf16, strided<[1, 16]>> -> memref<32x16xf16, strided<...>>
+
+    Neighbours along the columns must be neighbours in memory.
+    """
+
+    name = "warp.matrix"
+
+    memory = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    row = prop_def(IntegerAttr)
+    column = prop_def(IntegerAttr)
+    matrix = result_def(MemRefType)
+
+    traits = traits_def(NoMemoryEffect())
+
+    def __init__(self, memory: SSAValue, indices: Sequence[SSAValue], row: int, column: int):
+        super().__init__(
+            operands=[memory, list(indices)],
+            properties={"row": IntegerAttr(row, i64), "column": IntegerAttr(column, i64)},
+            result_types=[matrix_type(memory_of(memory), row, column)],
+        )
+
+    @property
+    def dimensions(self) -> tuple[int, int]:
+        """The dimensions of memory that are the rows and the columns."""
+        return self.row.value.data, self.column.value.data
+
+    def verify_(self) -> None:
+        memory, (row, column) = memory_of(self.memory), self.dimensions
+        rank = memory.get_num_dims()
+        if row == column or not {row, column} <= set(range(rank)):
+            raise VerifyException(f"expected two of {rank} dimensions as rows and columns, got {row} and {column}")
+        if len(self.indices) != rank - 2:
+            raise VerifyException(f"expected {rank - 2} indices besides row and column, got {len(self.indices)}")
+        expected = matrix_type(memory, row, column)
+        if self.matrix.type != expected:
+            raise VerifyException(f"expected the matrix to be {expected}, got {self.matrix.type}")
+        strides = strides_of(memory)
+        if strides is None or strides[column] != 1:
+            raise VerifyException(f"expected neighbours along dimension {column} to be neighbours in memory: {memory}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> MatrixOp:
+        position = parser.pos
+        memory = parser.parse_unresolved_operand()
+        places: list[str | UnresolvedOperand] = parser.parse_comma_separated_list(
+            parser.Delimiter.SQUARE,
+            lambda: parser.parse_optional_keyword_in(("row", "column")) or parser.parse_unresolved_operand(),
+        )
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        kind = parser.parse_type()
+        parser.parse_punctuation("->")
+        result = parser.parse_type()
+        for word in ("row", "column"):
+            if places.count(word) != 1:
+                parser.raise_error(f"expected '{word}' once among the indices", position)
+        indices = [place for place in places if isinstance(place, UnresolvedOperand)]
+        return cls.create(
+            operands=parser.resolve_operands([memory, *indices], [kind, *(IndexType() for _ in indices)], position),
+            properties={word: IntegerAttr(places.index(word), i64) for word in ("row", "column")},
+            attributes=attributes,
+            result_types=[result],
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.memory)
+        words: list[str | SSAValue] = list(self.indices)
+        for place, word in sorted(zip(self.dimensions, ("row", "column"), strict=True)):
+            words.insert(place, word)
+        with printer.in_square_brackets():
+            printer.print_list(
+                words, lambda w: printer.print_string(w) if isinstance(w, str) else printer.print_ssa_value(w)
+            )
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.memory.type)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.matrix.type)
+
+
+def matrix_type(memory: Memory, row: int, column: int) -> MemRefType[Attribute]:
+    """The type of a matrix whose rows and columns are two dimensions of memory; it may start anywhere."""
+    shape, strides = memory.get_shape(), strides_of(memory)
+    if strides is None or not max(row, column) < len(shape):
+        raise VerifyException(f"expected strided memory with dimensions {row} and {column}, got {memory}")
+    layout = StridedLayoutAttr([strides[row], 1], None)
+    return MemRefType(memory.element_type, [shape[row], shape[column]], layout, memory.memory_space)

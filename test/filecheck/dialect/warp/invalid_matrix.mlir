@@ -1,0 +1,63 @@
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+
+// CHECK: error: warp.matrix: expected the matrix to be memref<16x32xf16, strided<[32, 1], offset: ?>>, got memref<16x32xf16>
+func.func @result(%A: memref<4x16x32xf16>, %b: index) {
+  %0 = warp.matrix %A[%b, row, column] : memref<4x16x32xf16> -> memref<16x32xf16>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.matrix: expected 1 indices besides row and column, got 0
+func.func @indices(%A: memref<4x16x32xf16>, %b: index) {
+  %0 = warp.matrix %A[row, column] : memref<4x16x32xf16> -> memref<16x32xf16, strided<[32, 1], offset: ?>>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.matrix: expected neighbours along dimension 0 to be neighbours in memory: memref<16x32xf16>
+func.func @columns(%A: memref<16x32xf16>) {
+  %0 = warp.matrix %A[column, row] : memref<16x32xf16> -> memref<32x16xf16, strided<[1, 1], offset: ?>>
+  return
+}
+
+// -----
+
+// CHECK: expected 'column' once among the indices
+func.func @words(%A: memref<16x32xf16>, %b: index) {
+  %0 = warp.matrix %A[row, %b] : memref<16x32xf16> -> memref<16x32xf16, strided<[32, 1], offset: ?>>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.matrix: expected two of 2 dimensions as rows and columns, got 0 and 2
+func.func @dimensions(%A: memref<16x32xf16>) {
+  %0 = "warp.matrix"(%A) <{row = 0 : i64, column = 2 : i64}> : (memref<16x32xf16>) -> memref<16x32xf16, strided<[32, 1], offset: ?>>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.matmul: expected D to be indexed by every loop of the batch, got (d0, d1, d2, d3) -> (d1, d2)
+func.func @batch_of_d(%a: memref<2x4x5xf16>, %b: memref<2x5x6xf16>, %c: memref<4x6xf32>) {
+  warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c maps [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (b, k, n)>, affine_map<(b, m, n, k) -> (m, n)>] : memref<2x4x5xf16>, memref<2x5x6xf16>, memref<4x6xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.matmul: expected A and B to agree on d0, got 2 and 3
+func.func @batch_sizes(%a: memref<2x4x5xf16>, %b: memref<3x5x6xf16>, %c: memref<2x4x6xf32>) {
+  warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c maps [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (b, k, n)>, affine_map<(b, m, n, k) -> (b, m, n)>] : memref<2x4x5xf16>, memref<3x5x6xf16>, memref<2x4x6xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.matmul: expected A of rank 3, got memref<4x5xf16>
+func.func @rank(%a: memref<4x5xf16>, %b: memref<3x5x6xf16>, %c: memref<2x4x6xf32>) {
+  warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c maps [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (b, k, n)>, affine_map<(b, m, n, k) -> (b, m, n)>] : memref<4x5xf16>, memref<3x5x6xf16>, memref<2x4x6xf32>
+  return
+}

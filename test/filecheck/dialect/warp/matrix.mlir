@@ -1,0 +1,14 @@
+// RUN: warploom-opt %s | filecheck %s
+// RUN: warploom-opt %s | warploom-opt | filecheck %s
+// RUN: warploom-opt %s --print-op-generic | warploom-opt | filecheck %s
+
+// CHECK-LABEL: func.func @views
+// CHECK-NEXT:    %0 = warp.matrix %A[%b, row, column] : memref<4x16x32xf16> -> memref<16x32xf16, strided<[32, 1], offset: ?>>
+// CHECK-NEXT:    %1 = warp.matrix %B[column, row] : memref<16x32xf16, strided<[1, 20]>> -> memref<32x16xf16, strided<[20, 1], offset: ?>>
+// CHECK-NEXT:    %2 = warp.matrix %C[row, %b, column] {tag} : memref<?x4x?xf16> -> memref<?x?xf16, strided<[?, 1], offset: ?>>
+func.func @views(%A: memref<4x16x32xf16>, %B: memref<16x32xf16, strided<[1, 20]>>, %C: memref<?x4x?xf16>, %b: index) {
+  %0 = warp.matrix %A[%b, row, column] : memref<4x16x32xf16> -> memref<16x32xf16, strided<[32, 1], offset: ?>>
+  %1 = warp.matrix %B[column, row] : memref<16x32xf16, strided<[1, 20]>> -> memref<32x16xf16, strided<[20, 1], offset: ?>>
+  %2 = warp.matrix %C[row, %b, column] {tag} : memref<?x4x?xf16> -> memref<?x?xf16, strided<[?, 1], offset: ?>>
+  return
+}
