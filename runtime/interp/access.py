@@ -17,7 +17,7 @@ from .decode import Context, opcode
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_BITS, SHARED_WINDOW, Part, check_writable
 from .observer import Kind, tell
 from .state import Action, Array, Selection, Source, State, Step
-from .words import DTYPES, Modifiers, width_of
+from .words import DTYPES, FLOATS, PAIRS, Modifiers, width_of
 
 SPACES = (
     "global",
@@ -32,7 +32,7 @@ SPACES = (
 )
 _OWN_NAMES = {"": "generic", "const": "global", "shared::cluster": "cluster"}
 _WINDOWS = {"cluster": SHARED_WINDOW, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
-_TYPES = tuple(t for t in DTYPES if t not in ("pred", "f16", "bf16", "f16x2", "bf16x2"))
+_TYPES = tuple(t for t in DTYPES if t != "pred" and t not in PAIRS | FLOATS - {"f32", "f64"})
 _ORDER = (
     *("weak", "volatile", "relaxed", "acquire", "release", "mmio", "cta", "cluster", "gpu", "sys", "nc"),
     *("ca", "cg", "cs", "lu", "cv", "wb", "wt"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import floating, integer
+from . import carry, floating, integer
 from .decode import Context, opcode
 from .state import Action
 from .words import FLOATS, Modifiers
@@ -17,6 +17,8 @@ def _is_float(m: Modifiers) -> bool:
 @opcode("add", "sub")
 def add_sub(ctx: Context, m: Modifiers) -> Action:
     """Sum and difference."""
+    if "cc" in m.words:
+        return carry.add_sub(ctx, m)
     if _is_float(m):
         return floating.binary(ctx, m)
     return integer.add_sub(ctx, m, np.add if m.root == "add" else np.subtract)
@@ -31,6 +33,8 @@ def mul(ctx: Context, m: Modifiers) -> Action:
 @opcode("mad")
 def mad(ctx: Context, m: Modifiers) -> Action:
     """Product and sum; of floats, the same as fma."""
+    if "cc" in m.words:
+        return carry.multiply_add(ctx, m)
     return floating.fma(ctx, m) if _is_float(m) else integer.multiply_add(ctx, m)
 
 

@@ -66,7 +66,7 @@ def _float_add(type: str, flush: bool) -> Update:
 def atomic(ctx: Context, m: Modifiers) -> Action:
     """Reads, combines and writes back; `atom` returns what was there."""
     policy = order(m)
-    m.drop("noftz", "sync", "aligned")
+    m.drop("noftz", "sync", "aligned", "acq_rel")
     space, operation = space_of(m), m.expect(*_TYPES)
     type = m.type(*_TYPES[operation])
     operands = list(ctx.take((m.root == "atom") + 2 + (operation == "cas") + policy))

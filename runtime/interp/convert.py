@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from . import floats
+from ...dialect.isa.types import ELEMENT_TYPES
+from . import convert_narrow, directed, floats
 from .actions import elementwise
 from .decode import Context, opcode
 from .state import Action, Array
@@ -24,11 +25,15 @@ _TO_INTEGER: dict[str, Callable[[Array], Array]] = {
 
 @opcode("cvt")
 def cvt(ctx: Context, m: Modifiers) -> Action:
-    """Between integers and floats of all widths, and of two f32 into one register."""
+    """Between integers and floats of all widths, and of two numbers into one register."""
+    if m.one("pack"):
+        return convert_narrow.pack(ctx, m)
     whole, mode = m.one(*_TO_INTEGER), m.one(*floats.MODES)
-    ftz, saturate, relu = m.flag("ftz"), m.flag("sat"), m.flag("relu")
-    if m.words[:1] in (["f16x2"], ["bf16x2"]):
-        return _packed(ctx, m, mode, relu, saturate)
+    ftz, saturate, relu, satfinite = (m.flag(word) for word in ("ftz", "sat", "relu", "satfinite"))
+    if m.words and (m.words[0].endswith("x2") or m.words[0] == "tf32"):
+        if ftz or saturate or whole:
+            ctx.fail("expected a rounding, and at most .relu and .satfinite")
+        return _into_register(ctx, m, mode, relu, satfinite)
     to, origin = m.type(*_INTEGERS, *_FLOATS), m.type(*_INTEGERS, *_FLOATS)
     d, a = ctx.take(2)
     source, dest = ctx.source(a, origin, wide=True), ctx.dest(d, to, wide=True)
@@ -41,16 +46,16 @@ def cvt(ctx: Context, m: Modifiers) -> Action:
             ctx.fail("expected .rni, .rzi, .rmi or .rpi to convert a float to an integer")
         return elementwise(_to_integer(origin, to, _TO_INTEGER[whole], ftz), dest, source)
     if origin in _INTEGERS:
-        if to == "f64" and mode in ("rz", "rm", "rp") and width_of(origin) == 64:
-            ctx.fail(f"rounding .{mode} of a 64-bit integer to .f64 is not supported")
         mode = mode or ctx.fail("expected a rounding such as .rn to convert an integer to a float")
         return elementwise(_from_integer(origin, to, mode, saturate), dest, source)
     if whole and origin != to:
         ctx.fail(f"rounding .{whole} to a whole number keeps the type; expected .{origin}")
+    if satfinite and to not in ("f16", "bf16"):
+        ctx.fail(f".satfinite is not for .{to}")
     plain = not (whole or ftz or saturate or relu)
     if plain and (origin, to) in _BY_SHIFT:
         return elementwise(_BY_SHIFT[origin, to], dest, source)
-    return elementwise(_between_floats(origin, to, mode or "rn", whole, ftz, saturate, relu), dest, source)
+    return elementwise(_between_floats(origin, to, mode or "rn", whole, ftz, saturate, relu, satfinite), dest, source)
 
 
 def _between(to: str) -> Callable[[Array], Array]:
@@ -96,8 +101,12 @@ def _from_integer(origin: str, to: str, mode: str, saturate: bool) -> Callable[[
     dtype = DTYPES[to]
 
     def convert(a: Array) -> Array:
-        if to == "f64" and mode == "rn":
+        if to == "f64" and mode == "rn" and not saturate:
             return a.astype(np.float64)
+        if to == "f64" and width_of(origin) == 64:
+            total, error = floats.two_sum(*_parts(a))
+            found = total if mode == "rn" else directed.rounded(total, np.sign(error), mode)
+            return np.clip(found, 0.0, 1.0) if saturate else found
         exact = _odd_double(a) if width_of(origin) == 64 else a.astype(np.float64)
         if saturate:
             exact = np.clip(exact, 0.0, 1.0)
@@ -108,12 +117,17 @@ def _from_integer(origin: str, to: str, mode: str, saturate: bool) -> Callable[[
 
 def _odd_double(a: Array) -> Array:
     """64-bit integers as f64, rounded to odd."""
+    return floats.sum_odd(*_parts(a))
+
+
+def _parts(a: Array) -> tuple[Array, Array]:
+    """64-bit integers as exact sums of two f64."""
     low = a & a.dtype.type(0xFFF)
-    return floats.sum_odd((a - low).astype(np.float64), low.astype(np.float64))
+    return (a - low).astype(np.float64), low.astype(np.float64)
 
 
 def _between_floats(
-    origin: str, to: str, mode: str, whole: str, ftz: bool, saturate: bool, relu: bool
+    origin: str, to: str, mode: str, whole: str, ftz: bool, saturate: bool, relu: bool, satfinite: bool
 ) -> Callable[[Array], Array]:
     dtype = DTYPES[to]
 
@@ -127,6 +141,8 @@ def _between_floats(
             values = np.where(values > 0, np.minimum(values, 1.0), 0.0)
         if relu:
             values = floats.relu(values)
+        if satfinite:
+            values = _finite(values, to)
         words = floats.rounded(values, to, mode)
         if origin == "f64" and to != "f64":
             words = np.where(values != values, _keep_payload(values, to), words)
@@ -162,16 +178,34 @@ _BY_SHIFT: dict[tuple[str, str], Callable[[Array], Array]] = {
 """Conversions that move words, NaNs and all."""
 
 
-def _packed(ctx: Context, m: Modifiers, mode: str, relu: bool, saturate: bool) -> Action:
+def _finite(values: Array, type: str) -> Array:
+    """At most the largest finite value; NaN stays."""
+    largest = ELEMENT_TYPES[type].largest
+    return np.clip(values, -largest, largest)
+
+
+def _into_register(ctx: Context, m: Modifiers, mode: str, relu: bool, satfinite: bool) -> Action:
+    """Pairs, and tf32."""
+    if m.words[0] == "tf32":
+        return convert_narrow.to_tf32(ctx, m, mode, satfinite, relu)
+    if m.words[0] in convert_narrow.PAIRS:
+        return convert_narrow.to_narrow(ctx, m, mode, satfinite, relu)
+    if m.words[1:2] and m.words[1] in convert_narrow.PAIRS and not satfinite:
+        return convert_narrow.from_narrow(ctx, m, mode, relu)
+    return _packed(ctx, m, mode, relu, satfinite)
+
+
+def _packed(ctx: Context, m: Modifiers, mode: str, relu: bool, satfinite: bool) -> Action:
     """Two f32 into one register: a above, b below."""
     to = m.type("f16x2", "bf16x2").removesuffix("x2")
     m.type("f32")
-    if mode not in ("rn", "rz") or saturate:
-        ctx.fail("expected .rn or .rz, without .sat")
+    if mode not in ("rn", "rz"):
+        ctx.fail("expected .rn or .rz")
     d, a, b = ctx.take(3)
 
     def half(values: Array) -> Array:
         exact = values.astype(np.float64)
+        exact = _finite(exact, to) if satfinite else exact
         return floats.rounded(floats.relu(exact) if relu else exact, to, mode).astype(np.uint32)
 
     def pack(upper: Array, low: Array) -> Array:

@@ -108,6 +108,7 @@ class Layout:
     local: int = 0
     parameters: tuple[tuple[Variable, int], ...] = ()
     parameter_bytes: int = 0
+    carry: Slot | None = None
 
     def slot(self, bits: int, name: str = "") -> Slot:
         index = self.slots.get(bits, 0)
@@ -150,6 +151,12 @@ class Context:
         return self.operands
 
     # Registers
+
+    def carry(self) -> Slot:
+        """The carry flag, one register for all instructions."""
+        if self.layout.carry is None:
+            self.layout.carry = self.layout.slot(1, "CC.CF")
+        return self.layout.carry
 
     def slot(self, operand: Operand) -> Slot:
         """The declared register an operand names."""

@@ -1,8 +1,8 @@
 """Floating-point instructions: PTX ISA 9.7.3 and 9.7.4.
 
-add, sub, mul, fma, div.rn, sqrt.rn and rcp.rn are correctly rounded. What the ISA calls approximate (ex2, lg2, sin,
-cos, tanh, rsqrt, and the .approx and .full forms) is computed to full precision and rounded once: it lies within the
-ISA's bound, but its last bits are not always the silicon's. On an H200, ex2, rcp, sqrt, rsqrt and div differ by at
+add, sub, mul, fma, div, sqrt and rcp are correctly rounded in every mode. What the ISA calls approximate (ex2, lg2,
+sin, cos, tanh, rsqrt, and the .approx and .full forms) is computed to full precision and rounded once: it lies within
+the ISA's bound, but its last bits are not always the silicon's. On an H200, ex2, rcp, sqrt, rsqrt and div differ by at
 most 2 units in the last place, tanh by about 120; sin and cos far outside [-pi, pi] give something else altogether.
 """
 
@@ -13,7 +13,7 @@ from typing import cast
 
 import numpy as np
 
-from . import floats
+from . import directed, floats
 from .actions import elementwise
 from .decode import Context, opcode
 from .floats import Function
@@ -21,7 +21,7 @@ from .state import Action, Array, Source
 from .words import Modifiers, width_of
 
 _SCALARS = ("f16", "bf16", "f32", "f64")
-_ALL = (*_SCALARS, "f16x2", "bf16x2")
+_ALL = (*_SCALARS, "f16x2", "bf16x2", "f32x2")
 
 
 class _Form:
@@ -74,12 +74,10 @@ class _Form:
         def on_words(*words: Array) -> Array:
             return self.write(compute(*map(self.read, words)))
 
-        return floats.halves(on_words) if self.type.endswith("x2") else on_words
+        return floats.halves(on_words, width_of(self.scalar)) if self.type.endswith("x2") else on_words
 
-    def action(self, ctx: Context, function: Function, sources: int, *, exact: bool = True) -> Action:
-        """d = function(...) on values; `exact` says that f64 results are exact or rounded to odd for every type."""
-        if self.type == "f64" and (self.mode != "rn" or not exact):
-            ctx.fail("directed rounding of .f64 is not supported")
+    def action(self, ctx: Context, function: Function, sources: int) -> Action:
+        """d = function(...) on values, whose results are exact or rounded to odd."""
         d, *operands = ctx.take(1 + sources)
         inputs = [ctx.source(o, self.type) for o in operands]
         if self.type in ("f32", "f64"):
@@ -109,6 +107,21 @@ def _native(ctx: Context, form: _Form, function: Function, sources: int) -> Acti
     return elementwise(compute, ctx.dest(d, type), *(ctx.source(o, type) for o in operands))
 
 
+def _directed(ctx: Context, form: _Form, function: Callable[..., Array], sources: int) -> Action:
+    """f64 rounded by the mode of the form, which `function` takes behind its operands."""
+    d, *operands = ctx.take(1 + sources)
+
+    def compute(*values: Array) -> Array:
+        return function(*values, form.mode)
+
+    return elementwise(compute, ctx.dest(d, "f64"), *(ctx.source(o, "f64") for o in operands))
+
+
+_DIRECTED: dict[str, Callable[..., Array]] = {
+    "add": directed.add,
+    "sub": directed.subtract,
+    "mul": directed.multiply,
+}
 _BINARY: dict[str, tuple[Function, Callable[[str], Function]]] = {
     "add": (np.add, lambda mode: lambda a, b: floats.sum_odd(a, b, mode)),
     "sub": (np.subtract, lambda mode: lambda a, b: floats.sum_odd(a, -b, mode)),
@@ -120,6 +133,8 @@ def binary(ctx: Context, m: Modifiers) -> Action:
     """`add`, `sub`, `mul`."""
     form = _Form(m)
     native, exact = _BINARY[m.root]
+    if form.type == "f64" and form.mode != "rn":
+        return _directed(ctx, form, _DIRECTED[m.root], 2)
     return _native(ctx, form, native, 2) if form.plain() else form.action(ctx, exact(form.mode), 2)
 
 
@@ -129,15 +144,19 @@ def fma(ctx: Context, m: Modifiers) -> Action:
     form = _Form(m)
     if form.plain():
         return _native(ctx, form, floats.fma32 if form.type == "f32" else floats.fma64, 3)
-    return form.action(ctx, lambda a, b, c: floats.fma_odd(a, b, c, form.mode), 3, exact=form.type != "f64")
+    if form.type == "f64":
+        return _directed(ctx, form, directed.fma, 3)
+    return form.action(ctx, lambda a, b, c: floats.fma_odd(a, b, c, form.mode), 3)
 
 
 def divide(ctx: Context, m: Modifiers) -> Action:
-    """`div`: .rn is exact; .approx and .full are computed the same way."""
+    """`div`: exact with a rounding; .approx and .full are computed like .rn."""
     rough = m.one("approx", "full")
     form = _Form(m, "f32", "f64")
+    if form.mode != "rn" and form.type == "f64":
+        return _directed(ctx, form, directed.divide, 2)
     if form.mode != "rn":
-        ctx.fail(f"rounding .{form.mode} is not supported; .rn, .approx and .full are")
+        return form.action(ctx, directed.odd_quotient, 2)
     function = _divide_roughly if rough == "approx" else np.divide
     if form.plain():
         return _native(ctx, form, function, 2)
@@ -164,15 +183,28 @@ def _flushed(ctx: Context, form: _Form, function: Function, sources: int) -> Act
 
 
 def minimum_maximum(ctx: Context, m: Modifiers) -> Action:
-    """`min`, `max`: of a number and a NaN, the number; with `.NaN`, a NaN."""
+    """`min`, `max` of two or three: of a number and a NaN, the number; with `.NaN`, a NaN.
+
+    `.abs` takes magnitudes, and `.xorsign` gives the result the sign that the product would have.
+    """
     form, nan = _Form(m), m.flag("NaN")
+    signed, magnitudes = m.flag("xorsign"), m.flag("abs")
     pick = floats.smaller if m.root == "min" else floats.larger
+    count = 3 if len(ctx.operands) == 4 and form.type == "f32" and not signed else 2
+    if signed != magnitudes and count == 2:
+        ctx.fail("expected .xorsign and .abs together")
 
-    def chosen(a: Array, b: Array) -> Array:
-        result = pick(a, b)
-        return np.where((a != a) | (b != b), np.nan, result) if nan else result
+    def chosen(*values: Array) -> Array:
+        given = [np.abs(v) for v in values] if magnitudes else values
+        result = given[0]
+        for other in given[1:]:
+            picked = pick(result, other)
+            result = np.where((result != result) | (other != other), np.nan, picked) if nan else picked
+        if signed:
+            return np.copysign(result, np.where(np.signbit(values[0]) ^ np.signbit(values[1]), -1.0, 1.0))
+        return result
 
-    return form.action(ctx, chosen, 2)
+    return form.action(ctx, chosen, count)
 
 
 def absolute_negative(ctx: Context, m: Modifiers) -> Action:
@@ -213,15 +245,18 @@ def approximate(ctx: Context, m: Modifiers) -> Action:
     return _Form(m, *types).action(ctx, function, 1)
 
 
-_ROOTS = {"rcp": np.reciprocal, "sqrt": np.sqrt}
+_ROOTS: dict[str, tuple[np.ufunc, Callable[[Array], Array], Callable[..., Array]]] = {
+    "rcp": (np.reciprocal, lambda a: directed.odd_quotient(np.ones_like(a), a), directed.reciprocal),
+    "sqrt": (np.sqrt, directed.odd_root, directed.root),
+}
 
 
 @opcode(*_ROOTS)
 def root(ctx: Context, m: Modifiers) -> Action:
-    """`rcp`, `sqrt`: .rn is exact, and .approx is computed the same way."""
+    """`rcp`, `sqrt`: exact with a rounding, and .approx is computed like .rn."""
     m.one("approx")
     form = _Form(m, "f32", "f64")
+    nearest, odd, other = _ROOTS[m.root]
     if form.mode != "rn":
-        ctx.fail(f"rounding .{form.mode} is not supported; .rn and .approx are")
-    function = _ROOTS[m.root]
-    return _native(ctx, form, function, 1) if form.plain() else _flushed(ctx, form, function, 1)
+        return _directed(ctx, form, other, 1) if form.type == "f64" else form.action(ctx, odd, 1)
+    return _native(ctx, form, nearest, 1) if form.plain() else _flushed(ctx, form, nearest, 1)

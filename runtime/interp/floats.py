@@ -162,7 +162,7 @@ def fma64(a: Array, b: Array, c: Array) -> Array:
     return result
 
 
-def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
+def two_product(a: Array, b: Array) -> tuple[Array, Array]:
     """Product and its error (Dekker, Veltkamp)."""
     product = a * b
     halves: list[tuple[Array, Array]] = []
@@ -174,7 +174,8 @@ def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
     return product, al * bl - (((product - ah * bh) - al * bh) - ah * bl)
 
 
-def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """Sum and its error (Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
@@ -182,9 +183,9 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 def _fma64(a: Array, b: Array, c: Array) -> Array:
     """Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums" (2008)."""
-    upper, low = _two_product(a, b)
-    first, rest = _two_sum(c, low)
-    total, error = _two_sum(upper, first)
+    upper, low = two_product(a, b)
+    first, rest = two_sum(c, low)
+    total, error = two_sum(upper, first)
     return total + sum_odd(error, rest)
 
 
@@ -218,12 +219,13 @@ def larger(a: Array, b: Array) -> Array:
     return np.where((a == b) & ~np.signbit(a), a, np.fmax(a, b))
 
 
-def halves(function: Callable[..., Array]) -> Function:
-    """A function of 16-bit words, on both halves of 32-bit words."""
+def halves(function: Callable[..., Array], bits: int = 16) -> Function:
+    """A function of words of 16 (or 32) bits, on both halves of words twice as wide."""
+    narrow, wide = (np.dtype(f"u{n // 8}").type for n in (bits, 2 * bits))
 
     def packed(*words: Array) -> Array:
-        low = function(*[w.astype(np.uint16) for w in words])
-        upper = function(*[(w >> np.uint32(16)).astype(np.uint16) for w in words])
-        return low.astype(np.uint32) | upper.astype(np.uint32) << np.uint32(16)
+        low = function(*[w.astype(narrow) for w in words])
+        upper = function(*[(w >> wide(bits)).astype(narrow) for w in words])
+        return low.astype(wide) | upper.astype(wide) << wide(bits)
 
     return packed

@@ -11,7 +11,7 @@ from .actions import elementwise
 from .decode import Context, opcode
 from .floats import Function
 from .state import Action, Array
-from .words import INTEGERS, Modifiers, width_of
+from .words import DTYPES, INTEGERS, PAIRS, Modifiers, width_of
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -33,6 +33,17 @@ def binary(ctx: Context, type: str, function: Function) -> Action:
     return elementwise(function, ctx.dest(d, type), ctx.source(a, type), ctx.source(b, type))
 
 
+def pairs(ctx: Context, type: str, function: Callable[[Array, Array], Array]) -> Action:
+    """d = function(a, b) on each half of 32 bits."""
+    half = DTYPES[type.removesuffix("x2")]
+
+    def on_halves(a: Array, b: Array) -> Array:
+        x, y = (np.ascontiguousarray(v).view(half) for v in (a, b))
+        return np.ascontiguousarray(function(x, y)).view(np.uint32)
+
+    return binary(ctx, type, on_halves)
+
+
 def unary(ctx: Context, type: str, function: Function) -> Action:
     """d = function(a), both of one type."""
     d, a = ctx.take(2)
@@ -41,6 +52,8 @@ def unary(ctx: Context, type: str, function: Function) -> Action:
 
 def add_sub(ctx: Context, m: Modifiers, function: np.ufunc) -> Action:
     """`add` and `sub` of integers; `.sat` exists for s32 only."""
+    if m.words[-1:] and m.words[-1] in PAIRS:
+        return pairs(ctx, m.words.pop(), function)
     type = integer_type(m)
     if type == "s32" and m.flag("sat"):
         return binary(ctx, type, lambda a, b: _saturate(function(a.astype(np.int64), b)))
@@ -250,11 +263,77 @@ def bfi(ctx: Context, m: Modifiers) -> Action:
 
 
 def minimum_maximum(ctx: Context, m: Modifiers) -> Action:
-    """`min` and `max` of integers."""
-    return binary(ctx, integer_type(m), np.minimum if m.root == "min" else np.maximum)
+    """`min` and `max` of integers and of pairs of them; `.relu` makes negative results 0."""
+    function = np.minimum if m.root == "min" else np.maximum
+    relu = bool(m.one("relu"))
+
+    def compute(a: Array, b: Array) -> Array:
+        return np.maximum(function(a, b), 0)
+
+    if m.words[-1:] and m.words[-1] in PAIRS:
+        return pairs(ctx, m.type(*(("s16x2",) if relu else sorted(PAIRS))), compute if relu else function)
+    return binary(ctx, m.type("s32"), compute) if relu else binary(ctx, integer_type(m), function)
 
 
 def absolute_negative(ctx: Context, m: Modifiers) -> Action:
     """`abs` and `neg` of signed integers; the least integer stays itself."""
     function: Any = np.abs if m.root == "abs" else np.negative
     return unary(ctx, m.type("s16", "s32", "s64"), function)
+
+
+@opcode("sad")
+def sum_of_differences(ctx: Context, m: Modifiers) -> Action:
+    """c + |a - b|."""
+    type = integer_type(m)
+    d, a, b, c = ctx.take(4)
+    sources = (ctx.source(a, type), ctx.source(b, type), ctx.source(c, type))
+    return elementwise(lambda x, y, z: np.where(x < y, y - x, x - y) + z, ctx.dest(d, type), *sources)
+
+
+@opcode("dp4a", "dp2a")
+def dot_product(ctx: Context, m: Modifiers) -> Action:
+    """Products of the bytes of b with bytes of a, or with halves of a, summed with c."""
+    upper = m.expect("lo", "hi") == "hi" if m.root == "dp2a" else False
+    kinds = [m.type("u32", "s32")[0] for _ in range(2)]
+    d, a, b, c = ctx.take(4)
+    wide = np.dtype(f"{'i' if kinds[0] == 's' else 'u'}{1 if m.root == 'dp4a' else 2}")
+    narrow = np.dtype(f"{'i' if kinds[1] == 's' else 'u'}1")
+
+    def dot(x: Array, y: Array, z: Array) -> Array:
+        left = np.ascontiguousarray(x).view(wide).reshape(x.size, -1).astype(np.int64)
+        right = np.ascontiguousarray(y).view(narrow).reshape(y.size, -1).astype(np.int64)
+        n = left.shape[1]
+        total = (left * right[:, n:] if upper else left * right[:, :n]).sum(axis=1)
+        return (total + z).astype(np.uint32)
+
+    return elementwise(dot, ctx.dest(d, "b32"), *(ctx.source(o, "b32") for o in (a, b, c)))
+
+
+@opcode("bmsk")
+def bit_mask(ctx: Context, m: Modifiers) -> Action:
+    """b ones from bit a on; both are clamped to 32 bits, or taken modulo 32."""
+    wrap = m.expect("wrap", "clamp") == "wrap"
+    m.type("b32")
+
+    def mask(start: Array, length: Array) -> Array:
+        first, count = (v & 31 if wrap else np.minimum(v, 32) for v in (start, length))
+        return _ones(count.astype(np.uint64)) << first.astype(np.uint64)
+
+    return binary(ctx, "u32", mask)
+
+
+@opcode("szext")
+def sign_extend(ctx: Context, m: Modifiers) -> Action:
+    """The low b bits of a, extended by their sign or by zeros."""
+    wrap = m.expect("wrap", "clamp") == "wrap"
+    type = m.type("u32", "s32")
+
+    def extend(value: Array, length: Array) -> Array:
+        bits = length.view(np.uint32)
+        count = (bits & 31 if wrap else np.minimum(bits, 32)).astype(np.int64)
+        low = value.astype(np.int64) & ((1 << count) - 1)
+        sign = np.where(count > 0, 1 << np.maximum(count - 1, 0), 0)
+        return (low ^ sign) - sign if type == "s32" else low
+
+    d, a, b = ctx.take(3)
+    return elementwise(extend, ctx.dest(d, type), ctx.source(a, type), ctx.source(b, "u32"))

@@ -1,19 +1,18 @@
-"""Logic and shifts (PTX ISA 9.7.8), byte permutation, comparison and selection (9.7.6), moves (9.7.9.3 and on)."""
+"""Logic and shifts (PTX ISA 9.7.8), byte permutation, moves (9.7.9.3 and on)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias, cast
+from typing import cast
 
 import numpy as np
 
 from ...dialect.ptx.syntax import Not, Operand, Pair, Vector
 from .actions import elementwise, identity, several
 from .decode import Context, opcode
-from .floats import single
 from .integer import binary, unary
 from .state import Action, Array, Source
-from .words import BITS, DTYPES, FLOATS, INTEGERS, Modifiers, width_of
+from .words import BITS, DTYPES, INTEGERS, Modifiers, width_of
 
 _LOGIC = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 
@@ -38,9 +37,10 @@ def cnot(ctx: Context, m: Modifiers) -> Action:
 
 @opcode("lop3")
 def lop3(ctx: Context, m: Modifiers) -> Action:
-    """Any function of three bits, by its truth table."""
+    """Any function of three bits, by its truth table; whether the result is not 0 may go to a predicate."""
+    merge = _LOGIC.get(m.one("and", "or"))
     m.type("b32")
-    d, a, b, c, table = ctx.take(5)
+    first, a, b, c, table, *rest = ctx.take(6 if merge else 5)
     lut = ctx.integer(table)
     if not 0 <= lut <= 255:
         ctx.fail(f"expected a truth table from 0 to 255, got {lut}")
@@ -52,7 +52,18 @@ def lop3(ctx: Context, m: Modifiers) -> Action:
                 result |= (x if row & 4 else ~x) & (y if row & 2 else ~y) & (z if row & 1 else ~z)
         return result
 
-    return elementwise(combine, ctx.dest(d, "b32"), *(ctx.source(s, "b32") for s in (a, b, c)))
+    sources = [ctx.source(s, "b32") for s in (a, b, c)]
+    if merge is None:
+        return elementwise(combine, ctx.dest(first, "b32"), *sources)
+    if not isinstance(first, Pair):
+        ctx.fail("expected a destination and a predicate, written d|p")
+    other, negated = ctx.predicate(rest[0])
+
+    def both(x: Array, y: Array, z: Array, q: Array) -> tuple[Array, Array]:
+        result = combine(x, y, z)
+        return result, merge(result != 0, ~q if negated else q)
+
+    return several(both, [ctx.dest(first.first, "b32"), ctx.dest(first.second, "pred")], *sources, other)
 
 
 @opcode("shl", "shr")
@@ -87,14 +98,29 @@ def funnel(ctx: Context, m: Modifiers) -> Action:
     return elementwise(shifted, ctx.dest(d, "b32"), *(ctx.source(s, "u32") for s in (a, b, c)))
 
 
+_PERMUTATIONS: dict[str, Callable[[int, int], int]] = {
+    "f4e": lambda n, i: n + i,
+    "b4e": lambda n, i: (n - i) & 7,
+    "rc8": lambda n, i: n,
+    "ecl": lambda n, i: max(n, i),
+    "ecr": lambda n, i: min(n, i),
+    "rc16": lambda n, i: 2 * (n & 1) + (i & 1),
+}
+"""The byte that each mode puts at place i, for each value n of the low two bits of the selector."""
+
+
 @opcode("prmt")
 def prmt(ctx: Context, m: Modifiers) -> Action:
     """Picks bytes from two registers; bit 3 of a selector spreads the byte's sign."""
     m.type("b32")
+    mode = m.one(*_PERMUTATIONS)
     d, a, b, c = ctx.take(4)
+    table = [sum(_PERMUTATIONS[mode](n, i) << 4 * i for i in range(4)) for n in range(4)] if mode else None
 
     def permute(low: Array, upper: Array, selectors: Array) -> Array:
         both = (upper.astype(np.uint64) << np.uint64(32)) | low
+        if table is not None:
+            selectors = np.array(table, np.uint32)[selectors & np.uint32(3)]
         result = np.zeros_like(both)
         for i in range(4):
             selector = (selectors >> np.uint32(4 * i)).astype(np.uint64)
@@ -104,96 +130,6 @@ def prmt(ctx: Context, m: Modifiers) -> Action:
         return result
 
     return elementwise(permute, ctx.dest(d, "b32"), *(ctx.source(s, "u32") for s in (a, b, c)))
-
-
-# Comparison
-
-_COMPARE: dict[str, np.ufunc] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
-_UNSIGNED = {"lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal}
-
-
-Comparison: TypeAlias = Callable[[Array, Array], Array]
-
-
-def _numbers(a: Array, b: Array) -> Array:
-    return (a == a) & (b == b)
-
-
-def _comparison(ctx: Context, word: str, type: str) -> Comparison:
-    """The comparison a word names for a type."""
-    if type not in ("f16", "f32", "f64", "bf16"):
-        found = _COMPARE.get(word) or (_UNSIGNED.get(word) if type[0] in "ub" else None)
-        if found is None or (type[0] == "b" and word not in ("eq", "ne")):
-            ctx.fail(f"comparison .{word} is not defined for .{type}")
-        return found
-    if word in ("num", "nan"):
-        return _numbers if word == "num" else lambda a, b: ~_numbers(a, b)
-    if word == "ne":
-        return lambda a, b: (a != b) & _numbers(a, b)
-    if word in _COMPARE:
-        return _COMPARE[word]
-    if word[-1:] == "u" and word[:-1] in _COMPARE:
-        compare = _COMPARE[word[:-1]]
-        return lambda a, b: compare(a, b) | ~_numbers(a, b)
-    ctx.fail(f"comparison .{word} is not defined for .{type}")
-
-
-def _widen(function: Comparison, type: str) -> Comparison:
-    """A comparison of bf16 words, on their values."""
-    if type != "bf16":
-        return function
-    return lambda a, b: function(single(a, "bf16"), single(b, "bf16"))
-
-
-def _targets(operand: Operand) -> tuple[Operand, Operand | None]:
-    return (operand.first, operand.second) if isinstance(operand, Pair) else (operand, None)
-
-
-@opcode("setp")
-def setp(ctx: Context, m: Modifiers) -> Action:
-    """Compares; the result, and its complement, may be combined with a predicate."""
-    m.drop("ftz")
-    type = m.last_type((INTEGERS | BITS | FLOATS) - {"b8", "f16x2", "bf16x2"})
-    word, combine = (m.words.pop(0) if m.words else ""), m.one("and", "or", "xor")
-    compare = _widen(_comparison(ctx, word, type), type)
-    first, a, b, *rest = ctx.take(4 if combine else 3)
-    p, q = _targets(first)
-    sources = [ctx.source(a, type), ctx.source(b, type)]
-    if not combine and q is None:
-        return elementwise(compare, ctx.dest(p, "pred"), *sources)
-    negated = False
-    if combine:
-        source, negated = ctx.predicate(rest[0])
-        sources.append(source)
-    merge = _LOGIC.get(combine)
-
-    def results(x: Array, y: Array, *other: Array) -> tuple[Array, ...]:
-        holds = compare(x, y)
-        both = (holds, ~holds)
-        if merge is not None:
-            with_ = ~other[0] if negated else other[0]
-            both = (merge(both[0], with_), merge(both[1], with_))
-        return both if q is not None else both[:1]
-
-    dests = [ctx.dest(t, "pred") for t in (p, q) if t is not None]
-    return several(results, dests, *sources)
-
-
-@opcode("selp")
-def selp(ctx: Context, m: Modifiers) -> Action:
-    """a if the predicate holds, else b."""
-    type = m.type(*sorted(INTEGERS | (BITS - {"b8"})), "f32", "f64")
-    d, a, b, p = ctx.take(4)
-    condition, negated = ctx.predicate(p)
-    yes, no = (b, a) if negated else (a, b)
-    return elementwise(np.where, ctx.dest(d, type), condition, ctx.source(yes, type), ctx.source(no, type))
 
 
 # Moves

@@ -20,12 +20,16 @@ DTYPES: dict[str, type[np.generic]] = {
     "bf16": np.uint16,
     "f16x2": np.uint32,
     "bf16x2": np.uint32,
+    "f32x2": np.uint64,
+    "u16x2": np.uint32,
+    "s16x2": np.uint32,
 }
 """How the bits of each type are seen; bf16 and packed types as words."""
 
 INTEGERS = frozenset(f"{s}{n}" for s in "us" for n in (16, 32, 64))
 BITS = frozenset(("b8", "b16", "b32", "b64"))
-FLOATS = frozenset(("f16", "bf16", "f16x2", "bf16x2", "f32", "f64"))
+PAIRS = frozenset(("u16x2", "s16x2"))
+FLOATS = frozenset(("f16", "bf16", "f16x2", "bf16x2", "f32", "f64", "f32x2"))
 
 _WIDTH = re.compile(r"[a-z]+(\d+)(x2)?")
 

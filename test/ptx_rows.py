@@ -1,0 +1,55 @@
+"""Every row of the dialect's instructions as statements, with registers that they fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from warploom.dialect.ptx.rows.grammar import Row, Slot
+from warploom.dialect.ptx.types import REGISTER_BITS
+from warploom.dialect.ptx.verifier import PACKED_BITS
+
+DECLARATIONS = "\n".join(f".reg .{t} %{t}_<8>;" for t in REGISTER_BITS if t != "b128")
+SYMBOLS = "\n.shared .align 16 .b8 smem[1024];\nTARGETS: .branchtargets LABEL;\n"
+WIDE = "\n.reg .b128 %b128_<8>;"
+"""Known from PTX 8.3."""
+
+
+def held(type: str) -> str:
+    """A register type that may hold an instruction's type."""
+    return f"b{PACKED_BITS[type]}" if type in PACKED_BITS else type
+
+
+def operand(row: Row, slot: Slot, bindings: dict[str, str], number: int) -> str:
+    """An operand that fits the slot: a register wherever one may stand."""
+    if slot.kind == "[]":
+        return "[%b64_7]"
+    if slot.kind == "_":
+        return "_"
+    if slot.kind.startswith("imm"):
+        return re.search(r"\d+(?=\)|$)", slot.kind)[0] if "(" in slot.kind else "1"  # pyright: ignore[reportOptionalSubscript]
+    if slot.kind == "label":
+        return "TARGETS" if row.root == "brx" else "LABEL"
+    text = slot.kind.strip("!+*")
+    count, _, type = text.rpartition("*")
+    if text[0] == "2" and not count:
+        narrow = bindings.get(text[1:], text[1:])
+        type = f"{narrow[0]}{2 * int(narrow[1:])}"
+    type = held(bindings.get(type, type))
+    size = int(bindings.get(count, count).lstrip("v") or 0)
+    value = f"%{type}_{number}" if not size else "{" + ", ".join(f"%{type}_{i}" for i in range(size)) + "}"
+    return f"{value}|%pred_{number}" if slot.pair == "||" else value
+
+
+def instructions(row: Row, spellings: Iterable[str]) -> list[str]:
+    """The spellings with operands; without those that only a 32-bit or 256-bit machine has."""
+    lines: list[str] = []
+    for spelling in spellings:
+        bindings = row.match(spelling)
+        assert bindings is not None, spelling
+        if row.operands == "a:..." or (row.root == "cvta" and bindings.get("T") == "u32"):
+            continue
+        operands = [operand(row, slot, bindings, i) for i, slot in enumerate(row.slots)]
+        if bindings.get("V") != "v4" or REGISTER_BITS[bindings["T"]] < 64:
+            lines.append(f"{spelling} {', '.join(operands)};")
+    return lines

@@ -1,0 +1,33 @@
+"""The interpreter runs, or refuses with its line, every instruction that the dialect's rows spell."""
+
+from __future__ import annotations
+
+import pytest
+from ptx_rows import DECLARATIONS, SYMBOLS, WIDE, instructions
+
+from warploom.dialect.ptx.instructions import ROWS
+from warploom.passes.ptx_parser import parse_ptx
+from warploom.runtime.interp import InterpreterError, load
+
+HEAD = ".version 9.0\n.target sm_100a\n.address_size 64\n.visible .entry k(.param .b64 p) {\n"
+HEAD += DECLARATIONS + WIDE + SYMBOLS
+LENIENT = {"call", "bra", "brkpt", "fence", "membar", "prefetch", "griddepcontrol", "nanosleep", "pmevent"}
+"""Hints, fences and what has no qualifiers of its own."""
+
+
+def test_every_row_is_decoded() -> None:
+    """In one kernel, so that the first that is not supported would be named."""
+    lines = [line for row in ROWS for line in instructions(row, row.samples())]
+    assert len(lines) > 1900
+    load(parse_ptx(HEAD + "\n".join(lines) + "\nLABEL: ret; }\n"))
+
+
+@pytest.mark.parametrize("root", sorted({row.root for row in ROWS} - LENIENT))
+def test_a_misspelt_qualifier_has_its_line(root: str) -> None:
+    rows = [row for row in ROWS if row.root == root]
+    line = next(line for row in rows for line in instructions(row, row.samples()))
+    opcode, _, operands = line.partition(" ")
+    wrong = f"{opcode}.frobnicated {operands}".replace(" ;", ";") if operands else f"{opcode.rstrip(';')}.frobnicated;"
+    number = HEAD.count("\n") + 1
+    with pytest.raises(InterpreterError, match=rf"k.ptx:{number}:1: error: .*frobnicated"):
+        load(parse_ptx(f"{HEAD}{wrong}\nLABEL: ret; }}\n", "k.ptx"), "k.ptx")
