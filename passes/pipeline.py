@@ -18,14 +18,20 @@ Option = str | int | Sequence[int]
 
 
 def standard_pipeline(
-    target: str = DEFAULT_TARGET, schedule: Mapping[str, Option] | None = None, *, tf32: bool = False
+    target: str = DEFAULT_TARGET,
+    schedule: Mapping[str, Option] | None = None,
+    *,
+    tf32: bool = False,
+    tuned: str | None = None,
 ) -> str:
     """The pipeline as `warploom-opt -p` takes it.
 
     `schedule` replaces choices of the default schedule: {"cta": (128, 128, 64), "stages": 3}. `tf32` lets products of
-    f32 be computed on operands with 10 bits of fraction.
+    f32 be computed on operands with 10 bits of fraction. `tuned` is a file of schedules that were measured, which come
+    before the default.
     """
-    options = " ".join(f"{name}={_option(value)}" for name, value in (schedule or {}).items())
+    given = [f"{name}={_option(value)}" for name, value in (schedule or {}).items()]
+    options = " ".join([*given, *([f'tuned="{tuned}"'] if tuned else [])])
     return ",".join(
         (
             f"warp-set-target{{arch={target}}}",

@@ -283,7 +283,8 @@ def products(module: Operation) -> Iterator[MatmulOp]:
 class SchedulePass(ModulePass):
     """Attaches `warp.schedule` to every product that has none; products still in `linalg` are raised first.
 
-    Options replace single choices of the default: `warp-schedule{cta=128,128,64 warp=64,64 stages=3}`.
+    Options replace single choices of the default: `warp-schedule{cta=128,128,64 warp=64,64 stages=3}`. With `tuned`, a
+    file that `warploom tune` wrote, the default of a product that it knows is what was fastest.
     """
 
     name = "warp-schedule"
@@ -297,6 +298,7 @@ class SchedulePass(ModulePass):
     accumulate: str | None = None
     pack: str | None = None
     slices: int | None = None
+    tuned: str | None = None
 
     def options(self) -> dict[str, object]:
         """The options given, by name."""
@@ -316,12 +318,22 @@ class SchedulePass(ModulePass):
         product = read(matmul)
         try:
             options = parse_options(self.options())
-            chosen = default_schedule(product, target, str(options.get("accumulate", "")))
+            chosen = self._tuned(product, target)
+            if chosen is None:
+                chosen = default_schedule(product, target, str(options.get("accumulate", "")))
             schedule = replace(chosen, **_completed(options))  # pyright: ignore[reportArgumentType]
             check(schedule, product, target)
         except ScheduleError as e:
             fail(matmul, f"schedule: {e}")
         return schedule
+
+    def _tuned(self, product: Product, target: Target) -> Schedule | None:
+        """The schedule that was measured to be the fastest, if one was."""
+        if self.tuned is None:
+            return None
+        from .tuned import Tuned, key_of
+
+        return Tuned.read(self.tuned).best(target.name, key_of(product))
 
 
 def _completed(options: dict[str, object]) -> dict[str, object]:

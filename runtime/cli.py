@@ -10,6 +10,7 @@ from pathlib import Path
 
 from .cli_isa import add_isa
 from .cli_layout import add_layout
+from .cli_tune import add_tune
 from .errors import WarploomError
 from .module import DEVICES
 
@@ -120,6 +121,7 @@ _MLIR_ONLY = {
     "--check": "check",
     "--schedule": "schedule",
     "--tf32": "tf32",
+    "--tuned": "tuned",
     "--function": "function",
 }
 _PTX_ONLY = {
@@ -174,6 +176,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
     add_isa(commands)
     add_layout(commands)
+    add_tune(commands)
     return parser
 
 
@@ -219,6 +222,7 @@ def _add_mlir(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[report
     group.add_argument(
         "--tf32", action="store_true", help="multiply f32 operands with 10 of the 23 bits of their fractions"
     )
+    group.add_argument("--tuned", metavar="FILE.json", help="take schedules that `warploom tune` found, where it did")
 
 
 def _add_ptx(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPrivateUsage]

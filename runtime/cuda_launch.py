@@ -197,17 +197,18 @@ def run(
     with ExitStack() as stack:
         stack.enter_context(gpu.current())
         stream = stream_of(gpu, values)
-        copies = {i: _copy_in(gpu, stack, value, stream) for i, value in staged.items()}
+        copies = {i: copy_in(gpu, stack, value, stream) for i, value in staged.items()}
         placed = [copies.get(i, value) for i, value in enumerate(values)]
         prepared = Prepared(gpu, ptx, functions, launches, placed, scratch)
         prepared(stream)
         prepared.wait(stream)
         for i, value in staged.items():
             if i in written:
-                _copy_out(gpu, value, copies[i])
+                copy_out(gpu, value, copies[i])
 
 
-def _copy_in(gpu: Gpu, stack: ExitStack, value: Any, stream: int) -> Argument:
+def copy_in(gpu: Gpu, stack: ExitStack, value: Any, stream: int) -> Argument:
+    """A copy of a host array on the GPU, freed when the stack unwinds."""
     driver = gpu.driver
     address = call(f"allocating {value.nbytes} bytes on the GPU", driver.cuMemAlloc(max(1, value.nbytes)))
     stack.callback(driver.cuMemFree, address)
@@ -218,7 +219,8 @@ def _copy_in(gpu: Gpu, stack: ExitStack, value: Any, stream: int) -> Argument:
     )
 
 
-def _copy_out(gpu: Gpu, host: Argument, device: Argument) -> None:
+def copy_out(gpu: Gpu, host: Argument, device: Argument) -> None:
+    """Copies an array on the GPU back into the host's."""
     if not host.nbytes:
         return
     if host.contiguous:

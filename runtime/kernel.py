@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
@@ -166,6 +167,7 @@ def compile(
     file: str = "<mlir>",
     on_phase: OnPhase | None = None,
     tf32: bool = False,
+    tuned: str | Path | None = None,
     **schedule: ScheduleOption,
 ) -> Kernel:
     """Compile one function of an MLIR module down to PTX.
@@ -173,6 +175,7 @@ def compile(
     `mlir` is text, or a module, which is left as it is. `name` chooses the function where there are several;
     `file` stands in error messages. `tf32` lets products of f32 drop 13 of the 23 bits of each operand's fraction;
     without it they are refused. `schedule` overrides parts of the schedule: `cta=(128, 256, 64), stages=3`.
+    `tuned` is a file of measured schedules, which `warploom tune` writes.
 
     Raises:
         CompileError: with file, line and column where they are known, for text that does not parse or verify,
@@ -184,7 +187,8 @@ def compile(
         target_row(target)
         parse_options(schedule)
         function = host.signature(host.choose(module, name))
-        lower(module, make_context(), standard_pipeline(target, schedule, tf32=tf32), on_phase)
+        pipeline = standard_pipeline(target, schedule, tf32=tf32, tuned=None if tuned is None else str(tuned))
+        lower(module, make_context(), pipeline, on_phase)
         return _kernel_of(module, function, target, file, on_phase)
 
 

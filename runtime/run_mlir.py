@@ -36,6 +36,7 @@ def run(args: argparse.Namespace, text: str) -> int:
         file=args.file,
         on_phase=report.phase,
         tf32=args.tf32,
+        tuned=args.tuned,
         **schedule_options(args.schedule),
     )
     if place.gpu is not None:

@@ -1,0 +1,175 @@
+"""Finding a product's fastest schedule by measuring: what `warploom tune` does.
+
+Every schedule is compiled, its result held against that of the default, and timed. Each time goes to a file at once, so
+that a search can be stopped and gone on with; `compile(..., tuned=file)` and `warp-schedule{tuned=...}` read the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from ..dialect.isa.targets import target as target_row
+from ..dialect.schedule import NAMES, Schedule, ScheduleError
+from ..passes.context import make_context
+from ..passes.pipeline import lower, standard_pipeline
+from ..passes.product import read
+from ..passes.schedule import products
+from ..passes.search import candidates, spread
+from ..passes.tuned import Tuned, key_of
+from . import inputs
+from .arrays import Argument, Array, borrow
+from .cuda import Gpu
+from .cuda_launch import Prepared, copy_in, copy_out
+from .cuda_timer import Timer
+from .errors import ArgumentError, CudaError, WarploomError
+from .kernel import Kernel, compile
+
+CLOSE = {2: 2.0**-6, 4: 2.0**-12, 8: 2.0**-40}
+"""How far two right results may be apart, relative to their norm, by bytes of an element."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One schedule and its time; None where it failed, `problem` saying how."""
+
+    schedule: Schedule
+    microseconds: float | None
+    problem: str = ""
+    remembered: bool = False
+
+
+OnMeasured = Callable[[Measured, int], None]
+"""Called with each result and the number of schedules in all."""
+
+
+def schedules(module: ModuleOp, target: str, *, tf32: bool = False) -> tuple[str, list[Schedule]]:
+    """What the one product of a module is, and the schedules to try: its default first.
+
+    Raises:
+        ArgumentError: unless there is exactly one product.
+    """
+    raised = module.clone()
+    before_scheduling, _, _ = standard_pipeline(target, tf32=tf32).partition(",warp-schedule")
+    lower(raised, make_context(), before_scheduling)
+    found = list(products(raised))
+    if len(found) != 1:
+        raise ArgumentError(f"tuning takes a function with one product, got {len(found)}")
+    product = read(found[0])
+    try:
+        return key_of(product), candidates(product, target_row(target))
+    except ScheduleError as error:
+        raise ArgumentError(str(error)) from error
+
+
+def tune(
+    module: ModuleOp, gpu: Gpu, file: Path, *, target: str = "", tf32: bool = False, limit: int = 60, seed: int = 0,
+    on_measured: OnMeasured | None = None,
+) -> list[Measured]:  # fmt: skip
+    """Measures up to `limit` schedules of a module's one product, those in the file from there; the fastest first.
+
+    Raises:
+        WarploomError: if the module does not compile, or the default schedule fails on the GPU.
+    """
+    target = target or gpu.device.target
+    key, every = schedules(module, target, tf32=tf32)
+    chosen, tuned = spread(every, limit), Tuned.read(file)
+    entry = tuned.entry(gpu.device.name, target, key)
+    results: list[Measured] = []
+    with ExitStack() as stack:
+        bench = Bench(module, gpu, target, tf32, seed, stack)
+        for i, schedule in enumerate(chosen):
+            text = str(schedule)
+            if text in entry["measured"]:
+                result = Measured(schedule, entry["measured"][text], remembered=True)
+            else:
+                result = bench.measure(schedule)
+                if result.problem and i == 0:
+                    raise WarploomError(f"the default schedule fails: {result.problem}")
+                entry["measured"][text] = result.microseconds
+            results.append(result)
+            timed = {name: time for name, time in entry["measured"].items() if time is not None}
+            entry["best"] = min(timed, key=lambda name: timed[name], default="")
+            tuned.write()
+            if on_measured is not None:
+                on_measured(result, len(chosen))
+    return sorted(results, key=lambda r: (r.microseconds is None, r.microseconds or 0.0))
+
+
+class Bench:
+    """One function's arguments on a GPU, to run and time it with any schedule."""
+
+    def __init__(self, module: ModuleOp, gpu: Gpu, target: str, tf32: bool, seed: int, stack: ExitStack) -> None:
+        self.module, self.gpu, self.target, self.tf32 = module, gpu, target, tf32
+        kernel = compile(module, target, tf32=tf32)
+        parameters = kernel.function.parameters
+        if any(p.shape is None for p in parameters):
+            raise ArgumentError("tuning takes functions of arrays alone")
+        self.arrays: list[Array] = [
+            inputs.make("random", p.shape or (), p.dtype, seed, i) for i, p in enumerate(parameters)
+        ]
+        self.written = sorted(kernel.function.written)
+        with gpu.current():
+            self.placed = [copy_in(gpu, stack, borrow(a), 0) for a in self.arrays]
+        self.timer = stack.enter_context(Timer(gpu))
+        self.expected: list[Array] = []
+
+    def measure(self, schedule: Schedule) -> Measured:
+        """The time of one schedule whose result is that of the first one measured."""
+        try:
+            kernel = compile(
+                self.module, self.target, file="<mlir>", on_phase=None, tf32=self.tf32, tuned=None, **options(schedule)
+            )
+            launches = self._prepare(kernel)
+            problem = self._compare(launches)
+            if problem:
+                return Measured(schedule, None, problem)
+            return Measured(schedule, self.timer.microseconds(launches))
+        except CudaError as error:
+            return Measured(schedule, None, str(error).split("\n")[0])
+
+    def _prepare(self, kernel: Kernel) -> Prepared:
+        return kernel.binary.prepare(kernel.launches, self.placed)
+
+    def _compare(self, launches: Prepared) -> str:
+        """Runs once from the same start; what is wrong with the result, "" if nothing is."""
+        results = [self.arrays[i].copy() for i in self.written]
+        self._reset()
+        launches()
+        launches.wait()
+        with self.gpu.current():
+            for i, result in zip(self.written, results, strict=True):
+                copy_out(self.gpu, borrow(result), self.placed[i])
+        self._reset()
+        if not self.expected:
+            self.expected = results
+            return ""
+        worst = max((_distance(a, b) for a, b in zip(results, self.expected, strict=True)), default=0.0)
+        return "" if worst <= 1 else f"its result differs from the default's by {worst:.3g} times what rounding allows"
+
+    def _reset(self) -> None:
+        """Gives the written arrays what they held at first."""
+        with self.gpu.current():
+            for i in self.written:
+                host: Argument = borrow(self.arrays[i])
+                self.gpu.driver.cuMemcpyHtoD(self.placed[i].address, host.address, host.nbytes)
+
+
+def options(schedule: Schedule) -> dict[str, str]:
+    """A schedule as the options that ask for it."""
+    shown = dict(part.split(" = ", 1) for part in str(schedule).split(", "))
+    return {name: shown[name] for name in NAMES if name in shown}
+
+
+def _distance(result: Array, expected: Array) -> float:
+    """The distance of two arrays in units of what rounding allows; integers must agree."""
+    if expected.dtype.kind in "iu":
+        return 0.0 if np.array_equal(result, expected) else float("inf")
+    exact = expected.astype(np.float64)
+    norm = float(np.linalg.norm(exact)) or 1.0
+    return float(np.linalg.norm(result.astype(np.float64) - exact)) / norm / CLOSE.get(expected.dtype.itemsize, 2.0**-3)

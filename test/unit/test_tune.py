@@ -1,0 +1,157 @@
+"""Searching for schedules: what is tried, what is remembered, and who reads it. Measuring itself needs a GPU."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from warploom.dialect.isa.targets import target
+from warploom.dialect.schedule import Schedule, ScheduleError
+from warploom.passes.schedule import check, default_schedule
+from warploom.passes.search import candidates, spread
+from warploom.passes.tuned import Tuned, schedule_of
+from warploom.runtime import ArgumentError, CompileError, WarploomError, compile, tune
+from warploom.runtime.cli import main
+from warploom.runtime.kernel import parse
+from warploom.runtime.tune import Measured, options
+
+TEXT = """func.func @f(%A: memref<100x200xf16>, %B: memref<200x300xf16>, %C: memref<100x300xf32>) {
+  linalg.matmul ins(%A, %B : memref<100x200xf16>, memref<200x300xf16>) outs(%C : memref<100x300xf32>)
+  return
+}"""
+KEY = "100x300x200 f16 x f16 -> f32, added to C"
+OTHER = "cta = 32x64x32, warp = 16x32, mma = m16n8k16, stages = 2, swizzle = 64, group = 1, accumulate = f32"
+GPU: Any = SimpleNamespace(device=SimpleNamespace(name="A GPU", target="sm_90a"))
+
+
+class FakeBench:
+    """Times that follow from the schedule, and a count of the measurements; fails on request."""
+
+    calls = 0
+
+    def __init__(self, *arguments: object) -> None:
+        assert isinstance(arguments[-1], ExitStack)
+
+    def measure(self, schedule: Schedule) -> Measured:
+        type(self).calls += 1
+        if schedule.cta[0] == 64:
+            return Measured(schedule, None, "it has 64 rows")
+        return Measured(schedule, 1000.0 / (schedule.cta[0] * schedule.cta[1]) + schedule.stages)
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeBench.calls = 0
+    monkeypatch.setattr(tune, "Bench", FakeBench)
+
+
+def test_every_candidate_fits_and_the_default_comes_first() -> None:
+    key, found = tune.schedules(parse(TEXT), "sm_90a")
+    assert key == KEY
+    assert len(found) == len(set(found)) > 50
+    product: Any = None
+
+    def take(asked: Any, where: Any) -> list[Schedule]:
+        nonlocal product
+        product = asked
+        return candidates(asked, where)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tune, "candidates", take)
+        tune.schedules(parse(TEXT), "sm_90a")
+        assert found[0] == default_schedule(product, target("sm_90a"))
+        for schedule in found:
+            check(schedule, product, target("sm_90a"))
+
+
+def test_a_limit_is_spread_over_the_tiles() -> None:
+    _, found = tune.schedules(parse(TEXT), "sm_90a")
+    few = spread(found, 12)
+    assert len(few) == 12
+    assert few[0] == found[0]
+    assert len({(s.cta[:2], s.warp) for s in few}) >= 10
+    assert set(spread(found, 10_000)) == set(found)
+
+
+def test_a_search_remembers_goes_on_and_keeps_the_fastest(tmp_path: Path) -> None:
+    file, seen = tmp_path / "tuned.json", list[tuple[int, int]]()
+    first = tune.tune(parse(TEXT), GPU, file, limit=7, on_measured=lambda r, n: seen.append((FakeBench.calls, n)))
+    assert seen == [(i, 7) for i in range(1, 8)]
+    again = tune.tune(parse(TEXT), GPU, file, limit=20)
+    assert FakeBench.calls == 20
+    assert sum(r.remembered for r in again) == 7
+    times = [r.microseconds for r in again if r.microseconds is not None]
+    assert times == sorted(times)
+    assert len(times) < len(again), "those of 64 rows failed"
+    assert {r.schedule for r in first} <= {r.schedule for r in again}
+    held = json.loads(file.read_text())["devices"]["A GPU"]
+    assert held["target"] == "sm_90a"
+    assert held["products"][KEY]["best"] == str(again[0].schedule)
+
+
+def test_the_default_must_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeBench, "measure", lambda self, schedule: Measured(schedule, None, "it is broken"))
+    with pytest.raises(WarploomError, match="the default schedule fails: it is broken"):
+        tune.tune(parse(TEXT), GPU, tmp_path / "tuned.json")
+
+
+def held(file: Path, schedule: str = OTHER, arch: str = "sm_90a") -> Path:
+    products = {KEY: {"best": schedule, "measured": {schedule: 1.0}}}
+    file.write_text(json.dumps({"format": 1, "devices": {"A GPU": {"target": arch, "products": products}}}))
+    return file
+
+
+def test_the_compiler_takes_what_was_found(tmp_path: Path) -> None:
+    file = held(tmp_path / "tuned.json")
+    assert str(compile(TEXT, tuned=file).schedule[0]) == OTHER
+    assert compile(TEXT, tuned=file, stages=3).schedule[0] == schedule_of(OTHER.replace("stages = 2", "stages = 3"))
+    assert compile(TEXT, target="sm_80", tuned=file).schedule == compile(TEXT, target="sm_80").schedule
+    assert compile(TEXT.replace("200x", "208x").replace("x200", "x208"), tuned=file).schedule[0] != schedule_of(OTHER)
+    assert compile(TEXT, tuned=tmp_path / "none.json").schedule == compile(TEXT).schedule
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"format": 1, "devices": {"x": {"products": {"k": {"best": "y"}}}}}']
+)
+def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "tuned.json"
+    file.write_text(text)
+    with pytest.raises(CompileError, match=r"tuned.json: no file of tuned schedules|is no schedule"):
+        compile(TEXT, tuned=file)
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "tuned.json"
+    file.write_text('{"format": 7, "devices": {}}')
+    with pytest.raises(ScheduleError, match="in format 7, expected 1"):
+        Tuned.read(file)
+
+
+def test_options_ask_for_the_schedule() -> None:
+    kernel = compile(TEXT, **options(schedule_of(OTHER)))  # pyright: ignore[reportArgumentType]
+    assert str(kernel.schedule[0]) == OTHER
+
+
+def test_two_products_are_refused() -> None:
+    line = TEXT.split("\n")[1]
+    with pytest.raises(ArgumentError, match="one product, got 2"):
+        tune.schedules(parse(TEXT.replace(line, line + "\n" + line)), "sm_90a")
+
+
+def test_the_command_lists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "f.mlir"
+    file.write_text(TEXT)
+    assert main(["tune", str(file), "--list", "--limit", "3", "--target", "sm_80"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(KEY)
+    assert len(lines) == 4
+    assert [schedule_of(line.strip()) for line in lines[1:]]
+    assert main(["tune", str(file), "--limit", "0", "--list"]) == 1
+    assert "--limit: expected at least 1, got 0" in capsys.readouterr().err
+    assert main(["tune", "f.txt", "--list"]) == 1
+    assert "f.txt: expected a file ending in .mlir" in capsys.readouterr().err
