@@ -9,30 +9,40 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .state import LANES, Array, State, unravel
+from .state import LANES, Array, Geometry, State, unravel
 
 
 def _thread(axis: int) -> Callable[[State], Array]:
-    return lambda state: unravel(state.geometry.thread_in_cta(), state.geometry.block)[axis]
+    def values(state: State) -> Array:
+        numbers = np.arange(state.geometry.warps_per_cta * LANES)
+        return state.geometry.in_cta(unravel(numbers, state.geometry.block)[axis])
+
+    return values
 
 
-def _cluster(state: State) -> tuple[Array, Array]:
-    """The number of each thread's cluster, and the rank of its CTA there."""
-    number = state.geometry.first + state.geometry.cta()
-    return number // state.geometry.cluster_size, number % state.geometry.cluster_size
+def _per_cta(values: Callable[[Geometry, Array, Array], Array]) -> Callable[[State], Array]:
+    """What follows from the number of a CTA's cluster and from its rank there."""
+
+    def per_thread(state: State) -> Array:
+        geometry = state.geometry
+        cluster, rank = np.divmod(geometry.first + np.arange(geometry.ctas), geometry.cluster_size)
+        return geometry.per_cta(values(geometry, cluster, rank))
+
+    return per_thread
 
 
 def _cluster_index(axis: int) -> Callable[[State], Array]:
-    return lambda state: unravel(_cluster(state)[0], state.geometry.clusters)[axis]
+    return _per_cta(lambda g, cluster, rank: unravel(cluster, g.clusters)[axis])
 
 
 def _cta_in_cluster(axis: int) -> Callable[[State], Array]:
-    return lambda state: unravel(_cluster(state)[1], state.geometry.cluster)[axis]
+    return _per_cta(lambda g, cluster, rank: unravel(rank, g.cluster)[axis])
 
 
 def _cta(axis: int) -> Callable[[State], Array]:
-    cluster, inner = _cluster_index(axis), _cta_in_cluster(axis)
-    return lambda state: cluster(state) * state.geometry.cluster[axis] + inner(state)
+    return _per_cta(
+        lambda g, cluster, rank: unravel(cluster, g.clusters)[axis] * g.cluster[axis] + unravel(rank, g.cluster)[axis]
+    )
 
 
 def _constant(value: Callable[[State], int]) -> Callable[[State], Array]:
@@ -57,7 +67,7 @@ SPECIALS: dict[str, Callable[[State], Array]] = {
     **{f"%nclusterid.{a}": _constant(lambda s, i=i: s.geometry.clusters[i]) for i, a in enumerate("xyz")},
     **{f"%cluster_ctaid.{a}": _cta_in_cluster(i) for i, a in enumerate("xyz")},
     **{f"%cluster_nctaid.{a}": _constant(lambda s, i=i: s.geometry.cluster[i]) for i, a in enumerate("xyz")},
-    "%cluster_ctarank": lambda state: _cluster(state)[1],
+    "%cluster_ctarank": _per_cta(lambda g, cluster, rank: rank),
     "%cluster_nctarank": _constant(lambda s: s.geometry.cluster_size),
     "%is_explicit_cluster": _constant(lambda s: s.explicit_cluster),
     "%laneid": lambda state: state.geometry.lane(),

@@ -108,20 +108,29 @@ class Geometry(NamedTuple):
         """One value per warp to one per thread."""
         return np.tile(values, LANES)
 
+    def per_cta(self, values: Array) -> Array:
+        """One value per CTA in flight to one per thread."""
+        return self.per_warp(np.repeat(values, self.warps_per_cta))
+
     def cta(self) -> Array:
         """The number of each thread's CTA among those in flight."""
-        return self.per_warp(np.arange(self.warps) // self.warps_per_cta)
+        return self.per_cta(np.arange(self.ctas))
 
     def rank(self) -> Array:
         """The number of each thread's CTA in its cluster."""
-        return self.cta() % self.cluster_size
+        return self.per_cta(np.arange(self.ctas) % self.cluster_size)
 
     def lane(self) -> Array:
         return np.repeat(np.arange(LANES), self.warps)
 
     def thread_in_cta(self) -> Array:
         """The linear number of each thread in its CTA; a last warp can go beyond the CTA's threads."""
-        return self.per_warp(np.arange(self.warps) % self.warps_per_cta) * LANES + self.lane()
+        return self.in_cta(np.arange(self.warps_per_cta * LANES))
+
+    def in_cta(self, values: Array) -> Array:
+        """One value per thread of a CTA, by its linear number there, to one per thread."""
+        by_lane = values.reshape(self.warps_per_cta, LANES).T
+        return np.tile(by_lane, self.ctas).reshape(-1)
 
     def place(self, thread: int) -> tuple[Dim3, int, int]:
         """CTA, warp and lane of thread number `thread`."""
