@@ -9,7 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, MemRefType, ModuleOp, StringAttr
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import QuantizedMatmulOp
+from xdsl.dialects.linalg.ops import GenericOp, QuantizedMatmulOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.passes import ModulePass
@@ -20,6 +20,7 @@ from ..dialect.isa.types import ElementType
 from ..dialect.linalg import METADATA, ContractionOp
 from ..dialect.warp.attributes import element_row, memory_of
 from ..dialect.warp.matmul import MatmulOp, loops_of
+from . import contraction
 from .diagnostics import fail
 from .index_builder import constant_value
 from .product import lie_in_memory
@@ -32,11 +33,19 @@ def raise_products(module: Operation) -> None:
             _replace(op, _named(op))
         elif isinstance(op, QuantizedMatmulOp):
             _replace(op, _quantized(op))
+        elif isinstance(op, GenericOp) and contraction.sums(op):
+            _replace(op, _generic(op))
 
 
 def _named(op: ContractionOp) -> MatmulOp:
     a, b = op.inputs
     return _raised(op, a, b, [attribute.data for attribute in op.indexing_maps], (op.unsigned, op.unsigned))
+
+
+def _generic(op: GenericOp) -> MatmulOp:
+    found = contraction.read(op)
+    a, b = (op.inputs[number] for number in found.inputs)
+    return _raised(op, a, b, found.maps, found.unsigned)
 
 
 def _quantized(op: QuantizedMatmulOp) -> MatmulOp:
@@ -125,8 +134,9 @@ def _replace(op: Operation, raised: MatmulOp) -> None:
 class RaiseMatmulPass(ModulePass):
     """Replaces every product in `linalg` on memrefs by a `warp.matmul`.
 
-    These are `linalg.matmul` and `batch_matmul`, their `_transpose_a` and `_transpose_b`, and `quantized_matmul` whose
-    zero points are 0. A product whose C lies column by column becomes that of its transpose.
+    These are `linalg.matmul` and `batch_matmul`, their `_transpose_a` and `_transpose_b`, `quantized_matmul` whose zero
+    points are 0, and `linalg.generic` that sums products of matrices; one that sums anything else is an error. A
+    product whose C lies column by column becomes that of its transpose.
     `tf32` lets products of f32 drop 13 of the 23 bits of each operand's fraction: no instruction multiplies them whole.
     """
 

@@ -197,3 +197,70 @@ def test_arguments_lie_as_their_types_say() -> None:
         kernel(square, square, square.copy(), device="interp")
     both = np.zeros((8, 16), np.float16)
     kernel(both[:, :8], square, np.ascontiguousarray(both[:, 8:]), device="interp")
+
+
+# linalg.generic
+
+FLOAT_BODY = """^bb0(%x: f16, %y: f16, %z: f32):
+  %0 = arith.extf %y : f16 to f32
+  %1 = arith.extf %x : f16 to f32
+  %2 = arith.mulf %0, %1 : f32
+  %3 = arith.addf %2, %z : f32
+  linalg.yield %3 : f32"""
+
+
+def generic(spec: str, loops: str, sizes: dict[str, int], body: str, kinds: tuple[str, str, str]) -> str:
+    """A `linalg.generic` written like an einsum, over loops in the order given."""
+    dimensions = spec.replace("->", ",").split(",")
+    types = [f"memref<{''.join(f'{sizes[d]}x' for d in names)}{kind}>" for names, kind in zip(
+        dimensions, kinds, strict=True)]  # fmt: skip
+    maps = ", ".join(f"affine_map<({', '.join(loops)}) -> ({', '.join(names)})>" for names in dimensions)
+    iterators = ", ".join(f'"{"parallel" if loop in dimensions[-1] else "reduction"}"' for loop in loops)
+    return f"""func.func @f(%A: {types[0]}, %B: {types[1]}, %C: {types[2]}) {{
+      linalg.generic {{indexing_maps = [{maps}], iterator_types = [{iterators}]}}
+        ins(%A, %B : {types[0]}, {types[1]}) outs(%C : {types[2]}) {{ {body} }} return }}"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "loops"),
+    [
+        ("mk,kn->mn", "mnk"),
+        ("km,nk->mn", "kmn"),
+        ("mk,kn->nm", "mnk"),
+        ("kn,mk->mn", "nkm"),
+        ("bhmk,bhnk->bhmn", "bhmnk"),
+        ("bmhk,bnhk->bhmn", "bhmnk"),
+        ("bmk,kn->bmn", "bmnk"),
+        ("mk,bhkn->hmbn", "mbhnk"),
+    ],
+)
+@pytest.mark.parametrize("k", [0, 21])
+def test_generic_contractions(spec: str, loops: str, k: int) -> None:
+    sizes = {"b": 2, "h": 3, "m": 19, "n": 33, "k": k}
+    names = spec.replace("->", ",").split(",")
+    shapes = [tuple(sizes[d] for d in dimensions) for dimensions in names]
+    text = generic(spec, loops, sizes, FLOAT_BODY, ("f16", "f16", "f32"))
+    a, b, c = fresh(*shapes[0]), fresh(*shapes[1], seed=2), fresh(*shapes[2], seed=3, dtype=np.float32)
+    expected = double(c) + np.einsum(spec, double(a), double(b))
+    check(compile(text), text, a, b, c, expected=expected)
+
+
+@pytest.mark.parametrize("signs", [("s", "s"), ("u", "u"), ("s", "u"), ("u", "s")], ids="".join)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_generic_products_of_integers_of_either_sign(signs: tuple[str, str], swapped: bool) -> None:
+    sizes = {"m": 35, "n": 24, "k": 70}
+    extend = [f"arith.ext{sign}i" for sign in signs]
+    product = "%2 = arith.muli %1, %0 : i32" if swapped else "%2 = arith.muli %0, %1 : i32"
+    body = f"""^bb0(%x: i8, %y: i8, %z: i32): %0 = {extend[0]} %x : i8 to i32
+      %1 = {extend[1]} %y : i8 to i32 {product} %3 = arith.addi %z, %2 : i32 linalg.yield %3 : i32"""
+    text = generic("mk,nk->mn", "mnk", sizes, body, ("i8", "i8", "i32"))
+    random = np.random.default_rng(3)
+    a, b = (random.integers(-128, 128, shape, np.int8) for shape in ((35, 70), (24, 70)))
+    c = random.integers(-(2**31), 2**31, (35, 24), np.int32)
+    read = [x.view(np.uint8) if sign == "u" else x for x, sign in zip((a, b), signs, strict=True)]
+    exact = c.astype(np.int64) + read[0].astype(np.int64) @ read[1].astype(np.int64).T
+    expected = exact.astype(np.int32)
+    reference_found = reference.evaluate(host.choose(parse_mlir(make_context(), text), "f"), [a, b, c])[2]
+    np.testing.assert_array_equal(reference_found.value.astype(np.int64), expected)
+    compile(text)(a, b, c, device="interp")
+    np.testing.assert_array_equal(c, expected)
