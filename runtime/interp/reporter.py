@@ -13,6 +13,7 @@ from ...dialect.isa.mma import Mma
 from ...dialect.isa.mma_sp import MmaSparse
 from ...dialect.isa.wmma import WmmaMma
 from ..launch_report import Executed, GlobalAccess, LaunchReport, MatrixProducts, Problem, SharedAccess
+from .calls import RETURN
 from .kernel import Kernel
 from .memory import SPAN_BITS
 from .observer import Access, Look, Observer
@@ -154,8 +155,8 @@ class Reporter(Observer):
         # The last instruction is the `ret` that every kernel gets, written or not.
         for pc, decoded in enumerate(kernel.code[:-1]):
             warps, lanes = self._met[pc] if self._met[pc, 0] else (self._warps[pc], self._lanes[pc])
-            if warps:
-                source = decoded.source
+            source = decoded.source
+            if warps and source.opcode != RETURN:
                 yield Executed(source.line, source.column, source.opcode, int(warps), int(lanes))
 
 

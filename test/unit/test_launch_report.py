@@ -263,6 +263,29 @@ both: bar.warp.sync -1;"""
     assert (barrier.warps, barrier.lanes) == (2, 64)
 
 
+def test_a_function_counts_where_it_is_written() -> None:
+    text = """.version 8.6
+.target sm_90a
+.address_size 64
+.func (.param .b32 r) twice(.param .b32 a) { .reg .b32 %r<2>;
+ld.param.u32 %r1, [a];
+add.u32 %r1, %r1, %r1;
+st.param.b32 [r], %r1; ret; }
+.visible .entry k(.param .u64 out) { .reg .b32 %r<3>; .reg .b64 %rd<2>; .param .b32 a; .param .b32 r;
+mov.u32 %r1, %tid.x; st.param.b32 [a], %r1; call (r), twice, (a); call (r), twice, (a);
+ld.param.u32 %r2, [r]; ld.param.u64 %rd1, [out]; st.global.u32 [%rd1], %r2; }"""
+    out = np.zeros(1, np.uint32)
+    (found,) = load_ptx(text).launch("k", 1, 64, [out], report=True).reports
+    counts = {(i.line, i.opcode): (i.warps, i.lanes) for i in found.instructions}
+    assert counts[6, "add.u32"] == (4, 128)
+    assert found.mix["call"] == 4
+    assert found.mix["ret"] == 4
+    assert not any(opcode.startswith("call.") for opcode in found.mix)
+    (store,) = found.global_
+    assert (store.line, store.requests, store.sectors) == (10, 2, 2)
+    assert found.shared == ()
+
+
 MATMUL = """
 func.func @matmul(%A: memref<{m}x{k}xf16>, %B: memref<{k}x{n}xf16>, %C: memref<{m}x{n}xf32>) {{
   linalg.matmul ins(%A, %B : memref<{m}x{k}xf16>, memref<{k}x{n}xf16>) outs(%C : memref<{m}x{n}xf32>)
