@@ -19,13 +19,12 @@ from ..dialect.schedule import NAMES, SHARED_ALIGNMENT, Schedule, ScheduleError,
 from ..dialect.warp.attributes import ScheduleAttr, target_of
 from ..dialect.warp.matmul import MatmulOp
 from .diagnostics import fail
+from .packing import SHORTEST_PACKED_ROW, choices, roles, row_bytes, through_registers
 from .product import METADATA_ROWS, Product, metadata_span, read
 from .raise_matmul import raise_products
 from .tile.arrangement import Arrangement, arrange
 
 MAX_REGISTERS = 255
-SHORTEST_PACKED_ROW = 4
-"""Bytes: `warp.pack` reads words, and only the last row of a matrix may have one that ends behind it."""
 ADDRESSING_REGISTERS = 40
 """What addresses, counters and predicates take beside fragments: 32 to 38 in the kernels emitted."""
 LEAST_ADDRESSING_REGISTERS = 24
@@ -33,32 +32,40 @@ LEAST_ADDRESSING_REGISTERS = 24
 
 
 class Tile(NamedTuple):
-    """A CTA tile and the warp tile that divides it, (M, N) each, and the deepest K that pays, in 16-bit elements."""
+    """A CTA tile and the warp tile that divides it, (M, N) each; the deepest K that pays, in 16-bit elements; and into
+    how many slices that is cut."""
 
     cta: tuple[int, int]
     warp: tuple[int, int]
     k: int = 64
+    slices: int = 1
 
 
 # With warp tiles of 64x64 a step of K has so much to multiply that K tiles of 32 suffice; deeper ones only lengthen
-# the loop and its first wait (H200, bf16 8192: 513 TFLOP/s against 485 for K = 64).
+# the loop and its first wait (H200, bf16 8192: 513 TFLOP/s against 485 for K = 64). Where one CTA of less is alone on
+# its SM, deeper tiles keep more bytes in flight for each barrier.
+# Slices let few warps be large: 64x64 takes two thirds of the shared-memory reads of 32x64 (1024: 195 against 188).
 TILES = (
     Tile((128, 256), (64, 64), 32),
     Tile((256, 128), (64, 64), 32),
-    Tile((128, 128), (64, 64), 32),
-    Tile((128, 128), (64, 32), 32),
+    Tile((128, 128), (64, 64)),
+    Tile((128, 128), (64, 32)),
+    Tile((64, 128), (64, 64), 64, slices=2),
     Tile((128, 64), (64, 32)),
     Tile((64, 128), (32, 64)),
     Tile((128, 64), (32, 32)),
     Tile((64, 128), (32, 32)),
     Tile((64, 64), (32, 32)),
+    Tile((32, 64), (32, 32), 128, slices=2),
     Tile((32, 64), (16, 32)),
     Tile((64, 32), (32, 16)),
     Tile((32, 32), (16, 16)),
-    Tile((16, 64), (16, 16)),
-    Tile((16, 32), (16, 16)),
-    Tile((16, 16), (16, 8)),
-    Tile((16, 8), (16, 8)),
+    Tile((16, 64), (16, 16), 128),
+    Tile((16, 32), (16, 32), 128, slices=2),
+    Tile((16, 32), (16, 16), 128),
+    Tile((16, 16), (16, 16), 128, slices=2),
+    Tile((16, 16), (16, 8), 128),
+    Tile((16, 8), (16, 8), 128),
 )
 
 # Of a sparse product each step holds twice as much of B: 64x64 only just fits, and only without edges (H200, bf16 8192:
@@ -70,6 +77,11 @@ SPARSE_TILES = (Tile((128, 192), (64, 48)), Tile((192, 128), (48, 64)), *TILES)
 MULTIPLY_ADDS_PER_CYCLE = 640
 BYTES_PER_CYCLE = 32
 CTA_LATENCY = 2000
+
+IN_FLIGHT = 144 * KIB
+"""Bytes on the way to an SM beyond which more do not help (H200: 16x8192x8192 and 128x16384x4096)."""
+
+MOST_STAGES = 8
 
 RATES = {"tf32": 0.5, "f64": 0.1, "s8": 2.0, "u8": 2.0, "e4m3": 2.0, "e5m2": 2.0}
 """How many times as fast as f16 a type is multiplied, for those that differ (H200, `bench/NOTES.md`)."""
@@ -125,19 +137,32 @@ def shared_bytes(product: Product, schedule: Schedule) -> int:
 
 
 def depth(product: Product, tile: Tile, row: Row, target: Target) -> tuple[int, int]:
-    """(K of the CTA tile, stages): as deep as pays and at most 4 stages, as far as k needs and shared memory holds."""
+    """(K of the CTA tile, stages): as deep as pays, as far as k needs and shared memory holds.
+
+    A CTA that is alone on its SM keeps the memory busy by itself: `IN_FLIGHT` bytes on the way. Of several waves two
+    CTAs share an SM where their tiles allow it. One stage more than there are K tiles loads all of them at once.
+    """
     step, k = row.shape.k if product.metadata is None else metadata_span(row.a), product.k
-    step = max(step, CHUNK_BITS // row.a.bits)
+    step = tile.slices * max(step, CHUNK_BITS // row.a.bits)
     deepest = 1 << (max(step, min(tile.k * 16 // row.a.bits, -(-k // step) * step)) - 1).bit_length()
+    alone = -(-product.m // tile.cta[0]) * -(-product.n // tile.cta[1]) <= target.sms
+    shared = target.shared if alone or _resident(tile) == 1 else target.shared // 2
     for cta_k in (deepest, deepest // 2, deepest // 4):
         if cta_k < step:
             break
         needed = max(1, -(-k // cta_k))
-        one_stage = Schedule((*tile.cta, cta_k), tile.warp, row.shape, 1)
-        fit = target.shared // shared_bytes(product, one_stage)
-        if min(4, fit) >= min(3, needed):
-            return cta_k, min(4, fit, needed)
+        schedule = Schedule((*tile.cta, cta_k), tile.warp, row.shape, 1, slices=tile.slices)
+        stage = shared_bytes(product, schedule) - schedule.slice_bytes
+        fit = (shared - schedule.slice_bytes) // stage
+        limit = min(MOST_STAGES, max(4, 1 + -(-IN_FLIGHT // stage))) if alone else 4
+        if min(limit, fit) >= min(3, needed):
+            return cta_k, 1 if needed == 1 else min(limit, fit, needed + 1)
     return step, 1
+
+
+def _resident(tile: Tile) -> int:
+    """CTAs that an SM holds: two where their accumulators and tiles leave room."""
+    return 1 if tile.cta[0] * tile.cta[1] > 128 * 128 else 2
 
 
 def _as_halves(row: Row, target: Target) -> bool:
@@ -150,7 +175,7 @@ def cycles(m: int, n: int, k: int, tile: Tile, target: Target, row: Row) -> floa
     tiles = -(-m // rows) * -(-n // columns)
     rate = MULTIPLY_ADDS_PER_CYCLE * (1.0 if _as_halves(row, target) else RATES.get(row.a.name, 1.0))
     per_k = max(rows * columns / rate, (rows + columns) * row.a.bits / (8 * BYTES_PER_CYCLE))
-    resident = 1 if rows * columns > 128 * 128 else 2
+    resident = _resident(tile)
     waves = 1 if tiles <= target.sms else resident * -(-tiles // (resident * target.sms))
     return waves * (per_k * k + CTA_LATENCY)
 
@@ -168,13 +193,19 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
             f"{target} has no mma for {_multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
         )
     m, n, k = product.m, product.n, product.k
-    tiles = [t for t in TILES if t.warp != (64, 64)] if _through_registers(product) else TILES
-    if product.sparsity > 1:
-        tiles = SPARSE_TILES
-    tiles = [t for t in tiles if _fits(t, product, row, target)]
-    tile = min(tiles, key=lambda t: cycles(m, n, k, t, target, row))
+    tiles = [t for t in (SPARSE_TILES if product.sparsity > 1 else TILES) if _fits(t, product, row, target)]
+    # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
+    ways = [
+        (cycles(m, n, k, tile, target, row) + extra, i, tile, pack)
+        for i, tile in enumerate(tiles)
+        for pack, extra in choices(product, tile.cta, target)
+        if tile.warp != (64, 64) or not through_registers(product, pack)
+    ]
+    _, _, tile, pack = min(ways)
     cta_k, stages = depth(product, tile, row, target)
-    return Schedule((*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate)
+    return Schedule(
+        (*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate, pack=pack, slices=tile.slices
+    )
 
 
 def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
@@ -183,14 +214,11 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
         step = arrangement(product, row, tile.warp).step
     except ScheduleError:
         return False
+    if tile.slices > 1 and (row.a.bits, row.d.bits, product.sparsity) != (16, 32, 1):
+        return False
     even = not (product.m % tile.cta[0] or product.n % tile.cta[1] or product.k % tile.k) and target.sm < 100
     spare = ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS if even and product.sparsity > 1 else 0
     return lane_registers(tile.warp, step, row, target) - spare <= MAX_REGISTERS
-
-
-def _through_registers(product: Product) -> bool:
-    """Whether a row of A or B is no multiple of 4 bytes, so that tiles pass through registers on the way."""
-    return any(operand.aligned_bits % 32 for operand in (product.a, product.b))
 
 
 def _multiplied(product: Product) -> str:
@@ -237,14 +265,13 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
         )
     _check_registers(schedule, step, row, target)
     for role, operand in (("a", product.a), ("b", product.b)):
-        if role in schedule.pack and schedule.pack != "none" and not operand.is_compact:
+        if role in roles(schedule.pack) and not operand.is_compact:
             raise ScheduleError(
                 f"pack = {schedule.pack}: packing takes a single matrix without gaps, got {operand.type}"
             )
-        row_bytes = operand.shape[1] * operand.element.bits // 8
-        if role in schedule.pack and schedule.pack != "none" and row_bytes < SHORTEST_PACKED_ROW:
+        if role in roles(schedule.pack) and (length := row_bytes(operand)) < SHORTEST_PACKED_ROW:
             raise ScheduleError(
-                f"pack = {schedule.pack}: rows of {operand.name} have {row_bytes} bytes, packing takes rows of at "
+                f"pack = {schedule.pack}: rows of {operand.name} have {length} bytes, packing takes rows of at "
                 f"least {SHORTEST_PACKED_ROW}"
             )
 
@@ -321,7 +348,7 @@ class SchedulePass(ModulePass):
             chosen = self._tuned(product, target)
             if chosen is None:
                 chosen = default_schedule(product, target, str(options.get("accumulate", "")))
-            schedule = replace(chosen, **_completed(options))  # pyright: ignore[reportArgumentType]
+            schedule = replace(chosen, **_completed(options, chosen))  # pyright: ignore[reportArgumentType]
             check(schedule, product, target)
         except ScheduleError as e:
             fail(matmul, f"schedule: {e}")
@@ -336,12 +363,15 @@ class SchedulePass(ModulePass):
         return Tuned.read(self.tuned).best(target.name, key_of(product))
 
 
-def _completed(options: dict[str, object]) -> dict[str, object]:
-    """Options with the warp tile that goes with a CTA tile given alone."""
+def _completed(options: dict[str, object], chosen: Schedule) -> dict[str, object]:
+    """Options with what goes with a tile that is given: its warp tile, and no more slices and stages than usual."""
+    if not options.keys() & {"cta", "warp", "mma"}:
+        return options
+    options = {"slices": 1, "stages": min(4, chosen.stages), **options}
     cta = options.get("cta")
     if isinstance(cta, tuple) and "warp" not in options:
         m, n = int(cta[0]), int(cta[1])  # pyright: ignore[reportUnknownArgumentType]
-        known = next((t.warp for t in TILES if t.cta == (m, n)), None)
+        known = next((t.warp for t in TILES if t.cta == (m, n) and t.slices == 1), None)
         options = {**options, "warp": known or _fitting_warp(m, n)}
     return options
 

@@ -55,6 +55,8 @@ SIZES = (
     (100, 77, 53),
     (129, 257, 65),
     (256, 320, 192),
+    (511, 511, 511),
+    (16, 4096, 4096),
     (1000, 1000, 1000),
     (4096, 4096, 4096),
 )
@@ -84,9 +86,10 @@ def ptx_of(text: str, pipeline: str) -> str:
 @pytest.mark.parametrize("case", dict.fromkeys(cases()), ids=str)
 def test_default_schedules_assemble_without_spills(case: Case) -> None:
     resources = ptxas.assemble(ptx_of(case.mlir, standard_pipeline(case.target)), case.target)
-    assert list(resources) == ["f"]
-    assert resources["f"].spills == resources["f"].stack == 0
-    assert 0 < resources["f"].registers <= 255
+    assert {"f"} <= resources.keys() <= {"f", "f_pack"}
+    for used in resources.values():
+        assert used.spills == used.stack == 0
+        assert 0 < used.registers <= 255
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_120a"])

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warploom.dialect.isa.targets import TARGETS, Target, target
+from warploom.dialect.isa.targets import KIB, TARGETS, Target, target
 from warploom.dialect.schedule import Schedule
+from warploom.dialect.warp.attributes import ScheduleAttr
 from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.pipeline import lower
 from warploom.passes.product import Product, read
 from warploom.passes.raise_matmul import raise_products
 from warploom.passes.schedule import TILES, Tile, check, cycles, default_schedule, instruction, products
@@ -35,23 +37,25 @@ def test_the_default_fits(m: int, n: int, k: int, where: Target, element: str) -
     assert schedule.shared_bytes(16) <= where.shared
     assert schedule.mma.k == (16 if where.sm >= 80 else 8)
     steps = -(-k // schedule.cta[2])
-    assert schedule.stages <= max(1, steps)
+    assert schedule.stages <= (1 if steps <= 1 else steps + 1)
 
 
 @given(sizes, sizes, sizes, st.sampled_from(ABLE))
 def test_the_model_never_prefers_a_slower_tile(m: int, n: int, k: int, where: Target) -> None:
-    """Where rows allow copies of 4 bytes; for other products some tiles are left out."""
-    n, k = 2 * n, 2 * k
+    """Where rows allow copies of 16 bytes; for other products packing and slower copies count too."""
+    n, k = 8 * n, 8 * k
     asked = product(m, n, k)
     schedule, row = default_schedule(asked, where), instruction(asked, "f32", where)
     assert row is not None
     chosen = next(t for t in TILES if (t.cta, t.warp) == (schedule.cta[:2], schedule.warp))
     assert all(cycles(m, n, k, chosen, where, row) <= cycles(m, n, k, t, where, row) for t in TILES)
+    assert schedule.pack == "none"
 
 
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_tiles_are_schedules(tile: Tile) -> None:
-    schedule = Schedule((*tile.cta, tile.k), tile.warp, default_schedule(product(64, 64, 64), target("sm_80")).mma, 1)
+    shape = default_schedule(product(64, 64, 64), target("sm_80")).mma
+    schedule = Schedule((*tile.cta, tile.k), tile.warp, shape, 1, slices=tile.slices)
     check(schedule, product(64, 64, 64), target("sm_80"))
     assert schedule.threads <= 256
 
@@ -61,3 +65,47 @@ def test_small_products_take_small_tiles() -> None:
     areas = [s.cta[0] * s.cta[1] for s in schedules]
     assert areas == sorted(areas)
     assert areas[0] < areas[-1] == 128 * 256
+
+
+@pytest.mark.parametrize(
+    ("size", "pack"),
+    [
+        ((4096, 4096, 4096), "none"),
+        ((4095, 4095, 4095), "ab"),
+        ((4095, 4096, 4095), "a"),
+        ((4096, 4095, 4096), "b"),
+        ((2046, 2046, 2046), "ab"),
+        ((127, 127, 127), "none"),
+        ((4095, 4095, 1), "none"),
+    ],
+)
+def test_operands_are_packed_where_many_tiles_read_them(size: tuple[int, int, int], pack: str) -> None:
+    assert default_schedule(product(*size), target("sm_90a")).pack == pack
+
+
+def test_a_cta_alone_on_its_sm_keeps_more_on_the_way() -> None:
+    def in_flight(size: tuple[int, int, int]) -> int:
+        schedule = default_schedule(product(*size), target("sm_90a"))
+        m, n, k = schedule.cta
+        return (schedule.stages - 1) * (m + n) * k * 2
+
+    assert in_flight((16, 8192, 8192)) >= 64 * KIB <= in_flight((128, 16384, 4096))
+    assert in_flight((4096, 8192, 4096)) <= in_flight((128, 16384, 4096))
+
+
+def test_a_tile_that_is_given_comes_without_slices() -> None:
+    text = """builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+      func.func @f(%A: memref<1024x1024xf16>, %B: memref<1024x1024xf16>, %C: memref<1024x1024xf32>) {
+        linalg.matmul ins(%A, %B : memref<1024x1024xf16>, memref<1024x1024xf16>) outs(%C : memref<1024x1024xf32>)
+        return
+      } }"""
+    chosen: list[Schedule] = []
+    for options in ("", "{cta=64,128,64}", "{cta=64,128,64 warp=64,64 slices=2}"):
+        ctx = make_context()
+        module = parse_mlir(ctx, text)
+        lower(module, ctx, f"warp-schedule{options}")
+        attribute = next(products(module)).attributes[ScheduleAttr.name]
+        assert isinstance(attribute, ScheduleAttr)
+        chosen.append(attribute.data)
+    assert [s.slices for s in chosen] == [2, 1, 2]
+    assert chosen[1].warp == (32, 64)
