@@ -21,6 +21,16 @@ Array = NDArray[Any]
 KERNELS = Path(__file__).parent.parent / "data" / "kernels"
 
 
+CHECKS: tuple[str, ...] = ()
+"""The checks that kernels run with."""
+
+
+@pytest.fixture(autouse=True, params=[(), ("all",)], ids=["", "checked"])
+def checks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels do the same without checks and with all, which find nothing."""
+    monkeypatch.setitem(globals(), "CHECKS", request.param)
+
+
 @cache
 def kernel(name: str) -> PtxModule:
     return load_ptx((KERNELS / f"{name}.ptx").read_text(), f"{name}.ptx")
@@ -29,7 +39,7 @@ def kernel(name: str) -> PtxModule:
 def launch(name: str, grid: tuple[int, ...], block: tuple[int, ...], args: list[object], shared: int = 0) -> None:
     entry = next(iter(kernel(name).kernels))
     three = ((*shape, 1, 1)[:3] for shape in (grid, block))
-    kernel(name).launch(entry, *three, args=args, shared=shared, device="interp")
+    kernel(name).launch(entry, *three, args=args, shared=shared, device="interp", checks=CHECKS)
 
 
 def halves(shape: tuple[int, ...], seed: int) -> Array:
