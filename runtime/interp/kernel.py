@@ -178,7 +178,8 @@ class KernelDecoder:
         )
 
     def error(self, message: str, line: int, column: int = 1) -> InterpreterError:
-        return InterpreterError(f"{self.file}:{line}:{column}: error: {message} (kernel {self.function.name})")
+        found = Finding("load", message, self.file, line, column, self.function.name)
+        return InterpreterError(str(found), [found])
 
     def _cluster(self) -> ClusterBounds:
         sizes, limit = (self._dimensions(word) for word in (".reqnctapercluster", ".maxclusterrank"))
