@@ -29,6 +29,7 @@ _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-set-target": _lazy(".set_target", "SetTargetPass"),
     "warp-raise-matmul": _lazy(".raise_matmul", "RaiseMatmulPass"),
     "warp-fold-fill": _lazy(".fold_fill", "FoldFillPass"),
+    "warp-fuse-epilogue": _lazy(".fuse_epilogue", "FuseEpiloguePass"),
     "warp-schedule": _lazy(".schedule", "SchedulePass"),
     "warp-tile": _lazy(".tile.outline", "TilePass"),
     "warp-pipeline": _lazy(".pipeline_copies", "PipelineCopiesPass"),

@@ -6,6 +6,7 @@ from .attributes import FragmentType, LayoutAttr, ScheduleAttr, SwizzleAttr, Tar
 from .copy import CommitOp, CopyOp, PackOp, WaitOp
 from .elements import YieldOp
 from .elementwise import ConstantOp, ConvertOp, ElementwiseOp, KindAttr, RegroupOp
+from .epilogue import LoadVectorOp, MapOp, SliceOp
 from .matmul import MatmulOp
 from .memory import LdmatrixOp, LoadOp, StoreOp
 from .mma import MmaOp
@@ -32,6 +33,7 @@ _MEMORY: list[type[Operation]] = [
     WaitOp,
 ]
 _ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, RegroupOp, SumSlicesOp, YieldOp]
+_EPILOGUE: list[type[Operation]] = [LoadVectorOp, MapOp, SliceOp]
 _ATTRIBUTES: list[type[Attribute]] = [
     FragmentType,
     OpaqueType,
@@ -42,4 +44,4 @@ _ATTRIBUTES: list[type[Attribute]] = [
     TargetAttr,
 ]
 
-WARP = Dialect("warp", [*_PRODUCTS, *_MOVES, *_MEMORY, *_ARITHMETIC], _ATTRIBUTES)
+WARP = Dialect("warp", [*_PRODUCTS, *_MOVES, *_MEMORY, *_ARITHMETIC, *_EPILOGUE], _ATTRIBUTES)

@@ -1,0 +1,244 @@
+"""What happens to accumulators on their way to memory: `warp.slice`, `warp.load_vector`, `warp.map`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, IndexType, MemRefType, StringAttr, i64
+from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from .attributes import FragmentType, fragment_of, memory_of
+from .elements import parse_elements, print_elements, verify_elements
+
+AXES = ("rows", "columns")
+
+
+@irdl_op_definition
+class SliceOp(IRDLOperation):
+    """Some of the base tiles of a fragment, which are registers that each lane has already::
+
+        %top = warp.slice %d[16, 0] : !warp.fragment<acc, 64x64xf32, ...> to !warp.fragment<acc, 16x64xf32, ...>
+
+    The offsets, of the first row and column, are multiples of the base tile's sizes.
+    """
+
+    name = "warp.slice"
+
+    source = operand_def(FragmentType)
+    offsets = prop_def(DenseArrayBase)
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(Pure())
+
+    def __init__(self, source: SSAValue, offsets: tuple[int, int], shape: tuple[int, int]):
+        kind = fragment_of(source)
+        part = FragmentType.of(kind.role.data, *shape, kind.element_type, kind.layout.data, kind.bits)
+        super().__init__(
+            operands=[source], properties={"offsets": DenseArrayBase.from_list(i64, offsets)}, result_types=[part]
+        )
+
+    @property
+    def at(self) -> tuple[int, ...]:
+        """(row, column) of the first element."""
+        return tuple(int(offset) for offset in self.offsets.iter_values())
+
+    def verify_(self) -> None:
+        source, part = fragment_of(self.source), fragment_of(self.fragment)
+        if (source.role, source.element_type, source.layout, source.bits) != (
+            part.role,
+            part.element_type,
+            part.layout,
+            part.bits,
+        ):
+            raise VerifyException(f"expected only the shape to change, got {source} to {part}")
+        layout = source.layout.data
+        if len(self.at) != 2 or self.at[0] % layout.rows or self.at[1] % layout.columns:
+            raise VerifyException(f"expected offsets in whole {layout.rows}x{layout.columns} tiles, got {self.at}")
+        if any(o < 0 or o + p > s for o, p, s in zip(self.at, part.shape, source.shape, strict=True)):
+            raise VerifyException(f"expected a part of {source}, got {part} at {self.at}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> SliceOp:
+        position = parser.pos
+        source = parser.parse_unresolved_operand()
+        offsets = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        kind = parser.parse_type()
+        parser.parse_keyword("to")
+        return cls.create(
+            operands=parser.resolve_operands([source], [kind], position),
+            properties={"offsets": DenseArrayBase.from_list(i64, offsets)},
+            attributes=attributes,
+            result_types=[parser.parse_type()],
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.source)
+        printer.print_string(f"[{', '.join(map(str, self.at))}]")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.source.type)
+        printer.print_string(" to ")
+        printer.print_attribute(self.fragment.type)
+
+
+@irdl_op_definition
+class LoadVectorOp(IRDLOperation):
+    """Reads a fragment whose rows, or whose columns, are all the same, from a vector in memory::
+
+        %b = warp.load_vector columns %bias[%n] : memref<320xf32> -> !warp.fragment<acc, 64x64xf32, ...>
+
+    The word says what the vector runs along: with `columns`, element j of every row is %bias[%n + j]. Each lane loads
+    an element once, whatever it fills. Elements outside the memref read as zero; `in_bounds` promises that there are
+    none.
+    """
+
+    name = "warp.load_vector"
+
+    memory = operand_def(MemRefType)
+    index = operand_def(IndexType())
+    along = prop_def(StringAttr)
+    in_bounds = opt_prop_def(BoolAttr)
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(MemoryReadEffect())
+
+    def __init__(
+        self, memory: SSAValue, index: SSAValue, along: str, fragment: FragmentType, *, in_bounds: bool = False
+    ):
+        super().__init__(
+            operands=[memory, index],
+            properties={
+                "along": StringAttr(along),
+                "in_bounds": BoolAttr.from_bool(True) if in_bounds else None,
+            },
+            result_types=[fragment],
+        )
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether all elements are promised to lie inside the memref."""
+        return self.in_bounds is not None and bool(self.in_bounds)
+
+    def verify_(self) -> None:
+        memory, kind = memory_of(self.memory), fragment_of(self.fragment)
+        if memory.get_num_dims() != 1:
+            raise VerifyException(f"expected memory of rank 1, got {memory}")
+        if memory.element_type != kind.element_type:
+            raise VerifyException(
+                f"expected memory of the fragment's element type {kind.element_type}, got {memory.element_type}"
+            )
+        if self.along.data not in AXES:
+            raise VerifyException(f"expected a vector along {' or '.join(AXES)}, got '{self.along.data}'")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> LoadVectorOp:
+        along, position = parser.parse_identifier(" as the axis, rows or columns"), parser.pos
+        memory = parser.parse_unresolved_operand()
+        with parser.in_square_brackets():
+            index = parser.parse_unresolved_operand()
+        in_bounds = parser.parse_optional_keyword("in_bounds") is not None
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        values = parser.resolve_operands([memory, index], [parser.parse_type(), IndexType()], position)
+        parser.parse_punctuation("->")
+        properties: dict[str, Attribute] = {"along": StringAttr(along)}
+        if in_bounds:
+            properties["in_bounds"] = BoolAttr.from_bool(True)
+        return cls.create(
+            operands=values, properties=properties, attributes=attributes, result_types=[parser.parse_type()]
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.along.data} ")
+        printer.print_ssa_value(self.memory)
+        with printer.in_square_brackets():
+            printer.print_ssa_value(self.index)
+        if self.is_inside:
+            printer.print_string(" in_bounds")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.memory.type)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.fragment.type)
+
+
+@irdl_op_definition
+class MapOp(IRDLOperation):
+    """Computes each element of a fragment from those in the same place of others, and from numbers::
+
+        %y = warp.map %d, %bias : !warp.fragment<...>, !warp.fragment<...> -> !warp.fragment<...> (%x: f32, %b: f32) {
+          %sum = arith.addf %x, %b : f32
+          warp.yield %sum : f32
+        }
+
+    Fragments differ in nothing but the type of their elements. Operations in the region mean what they mean in `arith`
+    and `math`: each is rounded once to its type. What they become is in docs/epilogues.md.
+    """
+
+    name = "warp.map"
+
+    inputs = var_operand_def()
+    fragment = result_def(FragmentType)
+    body = region_def("single_block")
+
+    traits = traits_def(Pure(), IsolatedFromAbove())
+
+    def __init__(self, inputs: Sequence[SSAValue], fragment: FragmentType, body: Region):
+        super().__init__(operands=[list(inputs)], result_types=[fragment], regions=[body])
+
+    def verify_(self) -> None:
+        result = fragment_of(self.fragment)
+        types: list[Attribute] = []
+        for value in self.inputs:
+            kind = value.type
+            if isinstance(kind, FragmentType) and kind.with_element(result.element_type) != result:
+                raise VerifyException(f"expected fragments that differ only in their elements, got {kind} and {result}")
+            types.append(kind.element_type if isinstance(kind, FragmentType) else kind)
+        verify_elements(self.body, types, result.element_type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> MapOp:
+        position = parser.pos
+        inputs = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        parser.parse_punctuation("->")
+        result = parser.parse_type()
+        if len(types) != len(inputs):
+            parser.raise_error(f"expected a type for each of {len(inputs)} operands, got {len(types)}", position)
+        return cls.create(
+            operands=parser.resolve_operands(inputs, types, position),
+            attributes=attributes,
+            result_types=[result],
+            regions=[parse_elements(parser)],
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_list(self.inputs, printer.print_ssa_value)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_list(self.inputs.types, printer.print_attribute)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.fragment.type)
+        printer.print_string(" ")
+        print_elements(printer, self.body)
