@@ -39,6 +39,11 @@ class Elementwise:
     def body(self) -> Block:
         return self.op.body.block
 
+    @property
+    def loops(self) -> int:
+        """How many loops there are; the output has as many dimensions."""
+        return self.maps[0].num_dims
+
     def reads(self, number: int) -> bool:
         """Whether the region uses an input."""
         return number >= len(self.body.args) or bool(self.body.args[number].uses)

@@ -1,8 +1,8 @@
 """`warp-fuse-epilogue`: elementwise operations on a product's result move into the product.
 
-`D = f(A B, X, ...)` written as a product into a temporary memref (or into D itself) and a `linalg.generic` that reads it
-becomes one `warp.matmul` with an epilogue. Nothing about the values changes: an element of the product is still rounded
-to the temporary's element type before f sees it.
+`D = f(A B, X, ...)` written as a product into a temporary memref (or into D itself) and a `linalg.generic` that reads
+it becomes one `warp.matmul` with an epilogue. Nothing about the values changes: an element of the product is still
+rounded to the temporary's element type before f sees it.
 
 Fusing is legal when nobody can tell that the temporary is never written, and that the product is computed later, where
 the elementwise operation stands:
@@ -21,9 +21,10 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import memref
-from xdsl.dialects.arith import FastMathFlag, FastMathFlagsAttr
+from xdsl.dialects.arith import DivfOp, FastMathFlagsAttr
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
@@ -31,7 +32,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import is_side_effect_free
 
 from ..dialect.warp.elements import YieldOp, yielded
-from ..dialect.warp.matmul import OPERAND_LOOPS, MatmulOp, element_type
+from ..dialect.warp.matmul import OPERAND_LOOPS, M, MatmulOp, N, element_type, loops_of
 from .elementwise import Elementwise, read_elementwise
 from .raise_matmul import raise_products
 
@@ -71,36 +72,50 @@ class Match:
     def map_of(self, number: int) -> AffineMap:
         """How an input is indexed by the loops of the product."""
         loops = self.product.maps[2]
-        found = (loops.results[loop] for loop in _loops(self.elementwise.maps[number]))
+        found = (loops.results[loop] for loop in loops_of(self.elementwise.maps[number]))
         return AffineMap(loops.num_dims, 0, tuple(found))
 
     def is_legal(self) -> bool:
-        """Whether fusing changes nothing that anybody can see; see the module."""
-        output, product = _root(self.elementwise.output), self.product
-        element_by_element = [(product.c, product.maps[2])]
-        element_by_element += zip(product.extras, product.maps[len(OPERAND_LOOPS) :], strict=True)
-        element_by_element += [(self.elementwise.inputs[i], self.map_of(i)) for i in self.others]
-        return (
-            all(self.map_of(i) == product.maps[2] for i in self.of_product)
-            and (self.temporary == self.elementwise.output or self._is_private())
-            and output not in (_root(product.a), _root(product.b))
-            and all(
-                value is None or _root(value) != output or (value == self.elementwise.output and map_ == product.maps[2])
-                for value, map_ in element_by_element
-            )
-        )  # fmt: skip
+        """Whether fusing changes nothing that anybody can see, see the module, and can be lowered."""
+        product = self.product
+        if self.elementwise.loops != len(product.maps[2].results):
+            return False
+        if any(self.map_of(i) != product.maps[2] for i in self.of_product):
+            return False
+        if self.temporary != self.elementwise.output and not self._is_private():
+            return False
+        return self._is_lowered() and self._is_unshared()
 
     def _is_private(self) -> bool:
         """Whether the temporary is an allocation of which nothing is read but this."""
         product, temporary = self.product, self.temporary
-        users = [use.operation for use in temporary.uses]
-        return (
-            isinstance(temporary.owner, memref.AllocOp | memref.AllocaOp)
-            and temporary not in (product.a, product.b, product.c, *product.extras)
-            and all(
-                user in (product, self.elementwise.op) or isinstance(user, memref.DeallocOp) for user in users
-            )
-        )  # fmt: skip
+        if temporary in (product.a, product.e, product.b, product.c, *product.extras):
+            return False
+        users = {use.operation for use in temporary.uses} - {product, self.elementwise.op}
+        is_local = isinstance(temporary.owner, memref.AllocOp | memref.AllocaOp)
+        return is_local and all(isinstance(user, memref.DeallocOp) for user in users)
+
+    def _is_lowered(self) -> bool:
+        """Whether the other inputs are numbers, vectors, or matrices that lie as the output does."""
+        loops = self.product.batch + M, self.product.batch + N
+        return all(self._is_number(i) or self.map_of(i) == self.product.maps[2] or
+                   loops_of(self.map_of(i)) in ((loops[0],), (loops[1],)) for i in self.others)  # fmt: skip
+
+    def _is_number(self, number: int) -> bool:
+        return not isinstance(self.elementwise.inputs[number].type, MemRefType)
+
+    def _is_unshared(self) -> bool:
+        """Whether no element that others read is overwritten before they have read it."""
+        product, output = self.product, self.elementwise.output
+        if any(value is not None and _root(value) == _root(output) for value in (product.a, product.e, product.b)):
+            return False
+        others = [(product.c, product.maps[2])]
+        others += zip(product.extras, product.maps[len(OPERAND_LOOPS) :], strict=True)
+        others += [(self.elementwise.inputs[i], self.map_of(i)) for i in self.others]
+        return all(
+            value is None or _root(value) != _root(output) or (value == output and map_ == product.maps[2])
+            for value, map_ in others
+        )
 
     def fuse(self) -> MatmulOp:
         """Replaces both operations by a product where the elementwise one stands."""
@@ -122,6 +137,7 @@ class Match:
             product.b,
             self.elementwise.output,
             product.multiplied,
+            e=product.e,
             c=product.c,
             init=product.init,
             maps=[*product.maps[: len(OPERAND_LOOPS)], *(map_ for _, map_ in extras)],
@@ -134,10 +150,6 @@ class Match:
         Rewriter.erase_op(op)
         Rewriter.erase_op(product)
         return fused
-
-
-def _loops(map_: AffineMap) -> Sequence[int]:
-    return [expr.position for expr in map_.results]  # pyright: ignore
 
 
 def _inlined(epilogue: Region, block: Block) -> SSAValue:
@@ -179,7 +191,7 @@ def _producer(elementwise: Elementwise) -> Match | None:
     op = elementwise.op.prev_op
     while op is not None:
         if isinstance(op, MatmulOp) and op.d in wanted:
-            inputs = _roots([value for value in (op.a, op.b, op.c, *op.extras) if value is not None])
+            inputs = _roots([value for value in (op.a, op.e, op.b, op.c, *op.extras) if value is not None])
             match = Match(op, elementwise)
             if not (written & inputs or _root(op.d) in read | written) and match.is_legal():
                 return match
@@ -202,12 +214,12 @@ def _drop_temporary(temporary: SSAValue) -> None:
 
 
 def _approximate(fused: MatmulOp) -> None:
-    """Allows approximations to the functions of an epilogue, beside what they allow already."""
+    """Allows approximations of the functions and quotients of an epilogue, beside what they allow already."""
     if fused.epilogue is None:
         return
     for op in fused.epilogue.block.ops:
         flags = op.properties.get("fastmath")
-        if isinstance(flags, FastMathFlagsAttr):
+        if isinstance(flags, FastMathFlagsAttr) and (op.name.startswith("math.") or isinstance(op, DivfOp)):
             op.properties["fastmath"] = FastMathFlagsAttr([*flags.data, FastMathFlag.APPROX_FUNC])
 
 

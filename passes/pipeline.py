@@ -37,6 +37,7 @@ def standard_pipeline(
             f"warp-set-target{{arch={target}}}",
             "warp-raise-matmul{tf32=true}" if tf32 else "warp-raise-matmul",
             "warp-fold-fill",
+            "warp-fuse-epilogue",
             f"warp-schedule{{{options}}}" if options else "warp-schedule",
             "warp-tile",
             "warp-pipeline",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX
+from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 
@@ -94,11 +94,25 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Product:
-    """D (m x n) = C + A (m x k) * B (k x n), or D = initial + A * B where there is no C.
+class Extra:
+    """An extra operand of an epilogue that is no matrix: a number, or a vector along one of D's axes, "m" or "n"."""
 
-    Of a sparse A the m x k/2 stored elements are in memory, and `metadata` says where they belong. `batch` are the
-    sizes of the loops around the product.
+    name: str
+    value: SSAValue
+    axis: str
+
+
+Argument: TypeAlias = Operand | Extra
+"""What a kernel is given."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """D (m x n) = C + A (m x k) * B (k x n), or D = initial + A * B where there is no C; then the epilogue.
+
+    `element_type` is what an element of the product is rounded to before it is stored, or taken by the epilogue with
+    one of each extra. Of a sparse A the m x k/2 stored elements are in memory, and `metadata` says where they belong.
+    `batch` are the sizes of the loops around the product.
     """
 
     op: MatmulOp
@@ -110,6 +124,8 @@ class Product:
     c: Operand | None
     d: Operand
     initial: float | None
+    element_type: TypeAttribute
+    extras: tuple[Argument, ...] = ()
     metadata: Operand | None = None
     batch: tuple[int, ...] = ()
 
@@ -119,11 +135,12 @@ class Product:
         return self.op.sparsity
 
     @property
-    def memories(self) -> tuple[Operand, ...]:
-        """The operands of the kernel: each memory once."""
-        found = {
-            operand.value: operand for operand in (self.a, self.metadata, self.b, self.c, self.d) if operand is not None
-        }
+    def memories(self) -> tuple[Argument, ...]:
+        """The operands of the kernel: each memory and each number once."""
+        found: dict[SSAValue, Argument] = {}
+        for operand in (self.a, self.metadata, self.b, self.c, self.d, *self.extras):
+            if operand is not None:
+                found.setdefault(operand.value, operand)
         return tuple(found.values())
 
 
@@ -140,7 +157,9 @@ def read(op: MatmulOp) -> Product:
     d = _operand(op, "C" if op.c in (None, op.d) else "D", op.d, OPERAND_LOOPS[2], map_d)
     if d.transposed:
         fail(op, "a product with a transposed C is not lowered; exchange A and B instead")
-    _check_types(op, a, b, (d,) if c is None else (c, d))
+    results = {} if c is None else {c.name: c.element_type}
+    results[d.name if op.epilogue is None else "the product"] = _type(op)
+    _check_types(op, a, b, results)
     m, stored = a.shape[::-1] if a.transposed else a.shape
     k = stored * op.sparsity
     if 0 in d.type.get_shape():
@@ -155,9 +174,46 @@ def read(op: MatmulOp) -> Product:
     batch = tuple(d.type.get_shape()[where.index(loop)] for loop in range(op.batch))
     if math.prod(batch) > MOST_MATRICES:
         fail(op, f"a batch has at most {MOST_MATRICES} matrices, the z of a grid, got {math.prod(batch)}")
-    product = Product(op, m, d.shape[1], k, a, b, c, d, initial, metadata, batch)
+    product = Product(op, m, d.shape[1], k, a, b, c, d, initial, _type(op), _extras(op), metadata, batch)
     _check_metadata(product)
     return product
+
+
+def _type(op: MatmulOp) -> TypeAttribute:
+    kind = op.product_type
+    if element_row(kind) is None or not isinstance(kind, TypeAttribute):
+        fail(op, f"a product rounded to {kind} is not lowered")
+    return kind
+
+
+def _extras(op: MatmulOp) -> tuple[Argument, ...]:
+    found: list[Argument] = []
+    axes = {op.batch + loop: name for loop, name in zip(OPERAND_LOOPS[2], "mn", strict=True)}
+    for number, (value, map_) in enumerate(zip(op.extras, op.maps[len(OPERAND_LOOPS) :], strict=True)):
+        name, loops = f"X{number}", loops_of(map_)
+        if not isinstance(value.type, MemRefType):
+            found.append(Extra(name, value, ""))
+        elif set(axes) <= set(loops):
+            operand = _operand(op, name, value, OPERAND_LOOPS[2], map_)
+            if operand.transposed:
+                fail(op, f"extra operand {number} lies transposed in memory, which is not lowered: {operand.type}")
+            found.append(operand)
+        elif len(loops) == 1 and loops[0] in axes:
+            _check_vector(op, f"extra operand {number}", value)
+            found.append(Extra(name, value, axes[loops[0]]))
+        else:
+            fail(op, f"an extra operand indexed by {map_} is not lowered; a matrix as D, and vectors, are")
+    return tuple(found)
+
+
+def _check_vector(op: MatmulOp, name: str, value: SSAValue) -> None:
+    kind = memory_of(value)
+    if DYNAMIC_INDEX in kind.get_shape():
+        fail(op, f"expected {name} of static size, got {kind}")
+    if strides_of(kind) != (1,):
+        fail(op, f"expected the elements of {name} side by side in memory, got {kind}")
+    if memory_space(kind) != GLOBAL_SPACE:
+        fail(op, f"expected {name} in global memory, got {kind}")
 
 
 def metadata_span(element: ElementType) -> int:
@@ -178,7 +234,7 @@ def _check_metadata(product: Product) -> None:
              f"{product.a.element.name}, got {product.metadata.type}")  # fmt: skip
 
 
-def _check_types(op: MatmulOp, a: Operand, b: Operand, results: Collection[Operand]) -> None:
+def _check_types(op: MatmulOp, a: Operand, b: Operand, results: Mapping[str, TypeAttribute]) -> None:
     """Refuses element types that no instruction multiplies, or whose products go to another type."""
     if a.element.name == b.element.name == "f32":
         fail(op, "no instruction multiplies f32 x f32 whole; as tf32, which drops 13 of the 23 bits of each fraction, "
@@ -189,10 +245,11 @@ def _check_types(op: MatmulOp, a: Operand, b: Operand, results: Collection[Opera
         instead = f"; {a.element.name} is multiplied with {', '.join(like)}" if like else ""
         fail(op, f"no mma multiplies {a.element.name} x {b.element.name}{instead}")
     stored = RESULTS.get(rows[0].d.name, ("f16", "bf16", "f32"))
-    for operand in results:
-        if operand.element.name not in stored:
-            fail(op, f"expected {operand.name} of {' or '.join(stored)} for a product of {a.element.name} x "
-                 f"{b.element.name}, got {operand.element.name}")  # fmt: skip
+    for name, kind in results.items():
+        row = element_row(kind)
+        if row is None or row.name not in stored:
+            fail(op, f"expected {name} of {' or '.join(stored)} for a product of {a.element.name} x {b.element.name}, "
+                 f"got {kind if row is None else row.name}")  # fmt: skip
 
 
 def fresh_name(wanted: str, taken: Collection[str]) -> str:

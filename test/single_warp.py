@@ -35,8 +35,8 @@ def memref(array: Matrix) -> str:
     return f"memref<{'x'.join(map(str, array.shape))}x{ELEMENTS[array.dtype.name]}>"
 
 
-def run(target: str, body: str, types: Mapping[str, str] | None = None, **arrays: Matrix) -> None:
-    """Compiles and runs a kernel of one warp; `body` says `$A` for the type of argument %A.
+def run(target: str, body: str, types: Mapping[str, str] | None = None, ctas: int = 1, **arrays: Matrix) -> None:
+    """Compiles and runs a kernel of one warp a CTA; `body` says `$A` for the type of argument %A.
 
     `types` gives the types of arguments that are not those of their arrays.
     """
@@ -52,5 +52,5 @@ def run(target: str, body: str, types: Mapping[str, str] | None = None, **arrays
     module.verify()
     ptx = print_ptx(ptx_module(module))
     load_ptx(ptx).launch(
-        "k", grid=(1, 1, 1), block=(32, 1, 1), args=list(arrays.values()), shared=SHARED, device="interp"
+        "k", grid=(ctas, 1, 1), block=(32, 1, 1), args=list(arrays.values()), shared=SHARED, device="interp"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, IndexType, MemRefType, StringAttr, i64
+from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, IndexType, IntegerType, MemRefType, StringAttr, i64
 from xdsl.ir import Attribute, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -40,7 +40,7 @@ class SliceOp(IRDLOperation):
     name = "warp.slice"
 
     source = operand_def(FragmentType)
-    offsets = prop_def(DenseArrayBase)
+    offsets = prop_def(DenseArrayBase[IntegerType])
     fragment = result_def(FragmentType)
 
     traits = traits_def(Pure())

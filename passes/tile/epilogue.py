@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.layout import Layout
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, float_type, fragment_of
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, float_type, fragment_of
 from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp, Kind, RegroupOp
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds_attribute
 from ...dialect.warp.slices import LANES, SumSlicesOp, part_of
@@ -73,15 +73,30 @@ class Epilogue:
             fail(op, f"C starts from {value:g}, accumulators in {acc.element.name} hold up to {largest:g}")
 
     def finish(self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index, place: Index = 0) -> None:
-        """Stores the accumulators of the slice with the number `place` to D, rounded to its element type."""
+        """Stores the slice with the number `place` of D: the accumulators, rounded to the product's type, or what the
+        epilogue makes of those."""
         if self.tiling.schedule.slices > 1:
             accumulator, m, n = self._sum(index, accumulator, m, n, place)
-        d = self.tiling.product.d
         accumulator = self._regrouped(index, accumulator, self.tiling.arrangement.stored)
-        if fragment_of(accumulator).element != d.element:
-            accumulator = index.insert(ConvertOp(accumulator, d.element_type)).fragment
-        where = index.values([m, n])
-        index.insert(StoreOp(accumulator, self.tiling.argument(d), where, self._in_bounds()))
+        if self.tiling.product.op.epilogue is None:
+            self._store(index, self._rounded(index, accumulator), m, n)
+            return
+        from .extras import Extras
+
+        extras = Extras(self.tiling, index, accumulator, m, n)
+        for part, row in extras.parts():
+            mapped = extras.map(self._rounded(index, part), row)
+            self._store(index, mapped, index.add(m, row), n)
+
+    def _rounded(self, index: IndexBuilder, accumulator: SSAValue) -> SSAValue:
+        wanted = self.tiling.product.element_type
+        if fragment_of(accumulator).element == element_row(wanted):
+            return accumulator
+        return index.insert(ConvertOp(accumulator, wanted)).fragment
+
+    def _store(self, index: IndexBuilder, fragment: SSAValue, m: Index, n: Index) -> None:
+        memory, where = self.tiling.argument(self.tiling.product.d), index.values([m, n])
+        index.insert(StoreOp(fragment, memory, where, self._in_bounds()))
 
     def _sum(
         self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index, place: Index

@@ -20,7 +20,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
 from ..index_builder import IndexBuilder
-from ..product import Operand, Place, Product, fresh_name, read
+from ..product import Argument, Operand, Place, Product, fresh_name, read
 from ..raise_matmul import raise_products
 from ..schedule import shared_bytes
 from . import raster
@@ -63,7 +63,7 @@ class Outliner:
     def launch(
         self,
         suffix: str,
-        operands: Sequence[Operand],
+        operands: Sequence[Argument],
         body: Block,
         ctas: int,
         threads: int,
@@ -107,7 +107,8 @@ class Outliner:
 
 def _views(index: IndexBuilder, product: Product, arguments: Mapping[SSAValue, SSAValue]) -> dict[Place, SSAValue]:
     """The matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row."""
-    operands = [o for o in (product.a, product.b, product.c, product.d) if o is not None and not o.is_whole]
+    matrices = [o for o in (product.a, product.b, product.c, product.d, *product.extras) if isinstance(o, Operand)]
+    operands = [o for o in matrices if not o.is_whole]
     if not operands:
         return {}
     at, views = raster.batch_index(index, product.batch), dict[Place, SSAValue]()
@@ -129,7 +130,7 @@ def _tile(matmul: MatmulOp, module: ModuleOp) -> None:
         from .pack import pack
 
         product = pack(product, schedule, outliner)
-    body = Block(arg_types=[memory.type for memory in product.memories])
+    body = Block(arg_types=[memory.value.type for memory in product.memories])
     arguments = {memory.value: argument for memory, argument in zip(product.memories, body.args, strict=True)}
     views = _views(IndexBuilder(Builder(InsertPoint.at_end(body))), product, arguments)
     KernelBuilder(Tiling(product, schedule, arguments, views), body).build()

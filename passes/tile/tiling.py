@@ -12,7 +12,7 @@ from ...dialect.isa.product import Product as Row
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import FragmentType, type_of_element
 from ..diagnostics import fail
-from ..product import Operand, Place, Product
+from ..product import Argument, Operand, Place, Product
 from ..schedule import arrangement, rows_of
 from .arrangement import Arrangement
 
@@ -45,9 +45,10 @@ class Tiling:
         except ScheduleError as error:
             fail(self.product.op, f"schedule: {error}")
 
-    def argument(self, operand: Operand) -> SSAValue:
-        """The matrix behind an operand: the kernel's argument, or a view of it."""
-        return self.views.get(operand.place) or self.memory[operand.value]
+    def argument(self, operand: Argument) -> SSAValue:
+        """What is behind an operand: the kernel's argument, or a view of it."""
+        view = self.views.get(operand.place) if isinstance(operand, Operand) else None
+        return view or self.memory[operand.value]
 
     def fragment(self, role: str) -> FragmentType:
         """The type of a warp's fragment "a", "b" or "acc" for one step along k."""
@@ -75,7 +76,7 @@ class Tiling:
         product, (size, step) = self.product, self._extents(axis)
         operand = product.a if axis == "m" else product.b
         along_rows = operand.transposed == (axis == "m")
-        read = [o.value for o in (product.a, product.b, product.c) if o is not None]
+        read = [o.value for o in (product.a, product.b, product.c, *product.extras) if o is not None]
         if size < step or size % step == 0 or product.d.value in read or (along_rows and operand.shape[1] != size):
             return None
         return size - step

@@ -15,14 +15,20 @@ from ...dialect.warp.view import strides_of
 from ..diagnostics import fail
 from ..product import GLOBAL_SPACE
 from .addressing import ALIGNMENT, GlobalMatrix, GlobalMemory
-from .emitter import Emitter, Value, divisor_of
+from .emitter import Emitter, Register, Value, divisor_of
 from .scalars import Scalars
 
 INDEX_LIMIT = 1 << 31
 
 
+NUMBERS = {"f32": "f32", "f64": "f64", "f16": "b16", "bf16": "b16", "i8": "b8", "i16": "b16", "i32": "b32"}
+"""How a number is declared, by its MLIR type."""
+
+
 def parameters(kind: Attribute, name: str) -> list[ParamAttr]:
-    """The declarations of what an argument of a kernel is passed as: the address of its first element."""
+    """The declarations of what an argument of a kernel is passed as: a number, or the address of the first element."""
+    if str(kind) in NUMBERS:
+        return [ParamAttr.of(NUMBERS[str(kind)], name)]
     return [ParamAttr.of("u64", name, pointer=f".ptr .global .align {alignment(kind)}")]
 
 
@@ -36,17 +42,19 @@ def alignment(kind: Attribute) -> int:
     return size if offset is None else gcd(ALIGNMENT, offset * element.bits // 8)
 
 
-def argument(kernel: gpu.FuncOp, emitter: Emitter, value: SSAValue, name: str) -> GlobalMemory:
-    """What stands for an argument of the kernel.
+def argument(kernel: gpu.FuncOp, emitter: Emitter, value: SSAValue, name: str) -> GlobalMemory | Register:
+    """What stands for an argument of the kernel: memory, of one row if it is a vector, or a number's register.
 
     Raises a located diagnostic for what is no strided memory, or too large for 32-bit indices.
     """
     if not isinstance(value.type, MemRefType):
-        fail(kernel, f"expected kernel arguments to be memrefs, got {value.type}")
+        return _number(kernel, emitter, value, name)
     kind = memory_of(value)
     shape, strides = kind.get_shape(), strides_of(kind)
-    if len(shape) < 2 or min(shape) < 0:
-        fail(kernel, f"expected kernel arguments to be memrefs of rank 2 or more and static size, got {kind}")
+    if not shape or min(shape) < 0:
+        fail(kernel, f"expected kernel arguments to be memrefs of rank 1 or more and static size, got {kind}")
+    if len(shape) == 1 and strides is not None:
+        shape, strides = (1, *shape), (shape[0], *strides)
     if memory_space(kind) != GLOBAL_SPACE or strides is None:
         fail(kernel, f"expected kernel arguments in global memory, strided, got {kind}")
     element = element_row(kind.element_type)
@@ -58,6 +66,21 @@ def argument(kernel: gpu.FuncOp, emitter: Emitter, value: SSAValue, name: str) -
     pointer = emitter.pure("b64", "ld.param.u64", f"[{name}]")
     base = emitter.pure("b64", "cvta.to.global.u64", "?", pointer)
     return GlobalMemory(base, shape, tuple(known), element.bits, alignment(kind))
+
+
+def _number(kernel: gpu.FuncOp, emitter: Emitter, value: SSAValue, name: str) -> Register:
+    kind = str(value.type)
+    if kind not in NUMBERS:
+        fail(kernel, f"expected kernel arguments to be memrefs or numbers of {', '.join(NUMBERS)}, got {kind}")
+    if kind == "f16":
+        return emitter.pure("f32", "cvt.f32.f16", "?", emitter.pure("b16", "ld.param.b16", f"[{name}]"))
+    if kind == "bf16":
+        # The bits of a bf16 are the upper half of the same f32.
+        word = emitter.pure("b32", "shl.b32", "?, 16", emitter.pure("b32", "ld.param.u16", f"[{name}]"))
+        return emitter.pure("f32", "mov.b32", "?", word)
+    if kind.startswith("i"):
+        return emitter.pure("b32", f"ld.param.s{kind[1:]}", f"[{name}]")
+    return emitter.pure(kind, f"ld.param.{kind}", f"[{name}]")
 
 
 def matrix(

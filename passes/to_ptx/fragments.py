@@ -162,7 +162,9 @@ def elementwise_opcode(kind: Kind, element: ElementType) -> str:
 
 def literal(type: FragmentType, value: float) -> str:
     """A register full of one value, as a literal."""
-    element, bits = type.element, _element_bits(type, value)
+    element, bits = type.element, element_bits(type.element, value)
+    if element.name == "e2m1" and type.bits > element.bits:
+        bits <<= 2  # PTX ISA 9.7.14.5.14: e2m1 lies in the middle of its byte.
     if element.name == "f32":
         return f"0f{bits:08X}"
     if element.name == "f64":
@@ -182,18 +184,15 @@ NARROW = {
 """What `ml_dtypes` calls the narrow floating-point types."""
 
 
-def _element_bits(type: FragmentType, value: float) -> int:
-    """The bits of one element where it lies in a register, rounded to nearest even."""
-    element = type.element
+def element_bits(element: ElementType, value: float) -> int:
+    """The bits of one element, rounded to nearest even."""
     if not element.is_float:
         return int(value) & ((1 << element.bits) - 1)
     if element.name in NARROW:
         import ml_dtypes
         import numpy as np
 
-        stored = np.array([value], getattr(ml_dtypes, NARROW[element.name])).view(np.uint8)
-        # PTX ISA 9.7.14.5.14: e2m1 lies in the middle of its byte.
-        return int(stored[0]) << (2 if element.bits == 4 and type.bits == 8 else 0)
+        return int(np.array([value], getattr(ml_dtypes, NARROW[element.name])).view(np.uint8)[0])
     if element.name in ("f16", "f64"):
         return _bits(value, *{"f16": ("<e", "<H"), "f64": ("<d", "<Q")}[element.name])
     if element.name == "bf16":

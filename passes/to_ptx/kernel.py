@@ -85,8 +85,11 @@ class KernelLowering:
             fail(self.kernel, f"expected a block of whole warps along x, at most 1024 threads, got {got}")
         return extents[0]
 
-    def _take(self, value: SSAValue, memory: GlobalMemory) -> None:
+    def _take(self, value: SSAValue, memory: GlobalMemory | Register) -> None:
         """Makes an argument known: as a matrix, if it is one, row by row."""
+        if isinstance(memory, Register):
+            self.values[value] = memory
+            return
         self.memories[value] = memory
         plain = len(memory.shape) == 2 and memory.strides[1] == 1
         self.values[value] = matrix(self.kernel, self.scalars, memory, (0, 1), []) if plain else memory
@@ -110,6 +113,13 @@ class KernelLowering:
 
     def indices(self, values: Sequence[SSAValue]) -> tuple[Value, ...]:
         return tuple(self.scalar(v) for v in values)
+
+    def number(self, value: SSAValue) -> Register:
+        """The register of a number that the kernel was given."""
+        found = self.values[value]
+        if isinstance(found, Register):
+            return found
+        fail(self.kernel, f"expected a number that is an argument of the kernel, got {value.type}")
 
     def fragment(self, value: SSAValue) -> Fragment:
         found = self.values[value]

@@ -39,7 +39,7 @@ class GlobalFragments:
         layout, size = type.layout.data, matrix.element_bytes
         row, along = self.addressing.lane_position(layout, self.lane)
         together = self._together(type, matrix, along, at_[1])
-        for number, (i, j) in enumerate(_offsets(type, together)):
+        for number, (i, j) in enumerate(offsets(type, together)):
             address = self.scalars.address(
                 matrix.base, [(row, matrix.row_bytes), (at_[0], matrix.row_bytes), (i, matrix.row_bytes),
                               (along, size), (at_[1], size), (j, size)]
@@ -66,27 +66,29 @@ class GlobalFragments:
         if per_register(type) == 1:
             together = len(into) // len(accesses)
             for access in accesses:
-                self._load(into[access.register * together :][:together], access, register_type(type.element))
+                moved = into[access.register * together :][:together]
+                self.load_one(moved, access.address, access.inside, register_type(type.element))
         elif len(accesses) == len(into):
             for access in accesses:
-                self._load([into[access.register]], access, "b32")
+                self.load_one([into[access.register]], access.address, access.inside, "b32")
         else:
             self._load_halves(into, accesses)
 
     def _load_halves(self, into: Fragment, accesses: list[Access]) -> None:
         for pair, low, high in zip(into, accesses[::2], accesses[1::2], strict=True):
             halves = self.emitter.registers("b16", 2)
-            self._load([halves[0]], low, "b16")
-            self._load([halves[1]], high, "b16")
+            for half, access in zip(halves, (low, high), strict=True):
+                self.load_one([half], access.address, access.inside, "b16")
             self.emitter.emit("mov.b32", "?, {?, ?}", pair, *halves)
 
-    def _load(self, registers: Fragment, access: Access, type: str) -> None:
-        base, offset = access.address
+    def load_one(self, registers: Fragment, address: tuple[Register, int], inside: Register | bool, type: str) -> None:
+        """Reads registers side by side in memory, or zero where that is not inside."""
+        base, offset = address
         for register in registers:
-            if access.inside is not True:
+            if inside is not True:
                 zero = {"f32": "0f00000000", "f64": "0d0000000000000000"}.get(type, "0")
                 self.emitter.emit(f"mov.{type}", f"?, {zero}", register)
-        for guard, opcode, form, moved in _moves("ld.global", registers, access, type):
+        for guard, opcode, form, moved in _moves("ld.global", registers, inside, type):
             self.emitter.emit(opcode, f"{form}, {at('?', offset)}", *moved, base, guard=guard)
 
     def store(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value],
@@ -100,7 +102,7 @@ class GlobalFragments:
         for access in accesses:
             base, offset = access.address
             registers = source[access.register * together :][:together]
-            for guard, opcode, form, moved in _moves("st.global", registers, access, kind):
+            for guard, opcode, form, moved in _moves("st.global", registers, access.inside, kind):
                 self.emitter.emit(opcode, f"{at('?', offset)}, {form}", base, *moved, guard=guard)
 
     def _halves(self, source: Fragment) -> Fragment:
@@ -115,9 +117,8 @@ class GlobalFragments:
 Move = tuple[Register | None, str, str, Fragment]
 
 
-def _moves(opcode: str, registers: Fragment, access: Access, type: str) -> Iterator[Move]:
+def _moves(opcode: str, registers: Fragment, inside: Register | bool, type: str) -> Iterator[Move]:
     """The (guard, opcode, operand form, registers) of an access; nothing where it is never inside."""
-    inside = access.inside
     if inside is False:
         return
     guard = None if inside is True else inside
@@ -127,7 +128,7 @@ def _moves(opcode: str, registers: Fragment, access: Access, type: str) -> Itera
         yield guard, f"{opcode}.v{len(registers)}.{type}", vector(len(registers)), registers
 
 
-def _offsets(type: FragmentType, together: int) -> Iterator[tuple[int, int]]:
+def offsets(type: FragmentType, together: int) -> Iterator[tuple[int, int]]:
     """(row, column) that each group of `together` elements adds to the lane's position, in register order."""
     layout = type.layout.data
     down, across = type.tiles

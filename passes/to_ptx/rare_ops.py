@@ -23,6 +23,7 @@ from ..product import METADATA_ROWS
 from . import pack, slices
 from .addressing import CHUNK, Position
 from .emitter import Register, common_divisor, divisor_of
+from .epilogue import HANDLERS as EPILOGUE
 from .fragments import Extra, vector
 from .matrix_ops import Handler, handler, move_shared, product, result_registers
 from .scalars import at
@@ -165,6 +166,7 @@ def _wmma_mma(lowering: KernelLowering, op: WmmaMmaOp) -> None:
 
 HANDLERS: Mapping[type[Operation], Handler] = dict(
     (
+        *EPILOGUE.items(),
         handler(MmaSparseOp, _mma_sp),
         handler(PackOp, pack.lower),
         handler(SumSlicesOp, slices.lower),

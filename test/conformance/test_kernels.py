@@ -122,6 +122,7 @@ def hand_written(path: Path) -> str:
         ("convert_elementwise", "sm_90"),
         ("convert_conversion", "sm_80"),
         ("convert_conversion_sm_75", "sm_75"),
+        ("convert_epilogue", "sm_90a"),
     ],
 )
 def test_kernels_written_by_hand_assemble(name: str, target: str) -> None:

@@ -98,11 +98,11 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected kernel arguments to be memrefs{{.*}}, got f32
+// CHECK: error: expected kernel arguments to be memrefs or numbers of f32, f64, f16, bf16, i8, i16, i32, got index
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
-  "gpu.func"() <{function_type = (f32) -> (), kernel}> ({
-  ^bb0(%x: f32):
+  "gpu.func"() <{function_type = (index) -> (), kernel}> ({
+  ^bb0(%x: index):
     %c0 = arith.constant 0 : index
     
     "gpu.return"() : () -> ()
@@ -112,11 +112,11 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected kernel arguments to be memrefs of rank 2 or more and static size, got memref<4xf32>
+// CHECK: error: expected kernel arguments to be memrefs of rank 1 or more and static size, got memref<f32>
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
-  "gpu.func"() <{function_type = (memref<4xf32>) -> (), kernel}> ({
-  ^bb0(%x: memref<4xf32>):
+  "gpu.func"() <{function_type = (memref<f32>) -> (), kernel}> ({
+  ^bb0(%x: memref<f32>):
     %c0 = arith.constant 0 : index
     
     "gpu.return"() : () -> ()
@@ -126,7 +126,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected kernel arguments to be memrefs of rank 2 or more and static size, got memref<?x4xf32>
+// CHECK: error: expected kernel arguments to be memrefs of rank 1 or more and static size, got memref<?x4xf32>
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<?x4xf32>) -> (), kernel}> ({

@@ -1,0 +1,68 @@
+"""The epilogue of a product on accumulators: extra operands loaded to lie as they do, and `warp.map`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.ir import Region, SSAValue, TypeAttribute
+
+from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
+from ...dialect.warp.epilogue import LoadVectorOp, MapOp, SliceOp
+from ...dialect.warp.memory import LoadOp, bounds_attribute
+from ..diagnostics import fail
+from ..index_builder import Index, IndexBuilder
+from ..product import Argument, Extra
+from .tiling import Tiling
+
+
+class Extras:
+    """Applies the epilogue to parts of a warp's accumulators, whose first element is that of row m and column n.
+
+    A matrix beside the accumulators would take as many registers as they do, so they are taken row of base tiles by
+    row of base tiles. What runs along the columns is the same for all of them and loaded once, before the first.
+    """
+
+    def __init__(self, tiling: Tiling, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index) -> None:
+        self.tiling, self.index, self.accumulator, self.m, self.n = tiling, index, accumulator, m, n
+        whole = fragment_of(accumulator)
+        self.layout = whole.layout.data
+        self.shape = self.layout.rows, whole.shape[1]
+        vectors = [extra for extra in tiling.product.extras if isinstance(extra, Extra)]
+        self._along_columns = {extra.value: self._vector(extra, n) for extra in vectors if extra.axis == "n"}
+
+    def parts(self) -> Iterator[tuple[SSAValue, int]]:
+        """Each part of the accumulators, with the row it starts at."""
+        rows = fragment_of(self.accumulator).shape[0]
+        if rows == self.shape[0]:
+            yield self.accumulator, 0
+            return
+        for row in range(0, rows, self.shape[0]):
+            yield self.index.insert(SliceOp(self.accumulator, (row, 0), self.shape)).fragment, row
+
+    def map(self, part: SSAValue, row: int) -> SSAValue:
+        """The elements of D for a part of the product's that starts at a row."""
+        product, region = self.tiling.product, self.tiling.product.op.epilogue
+        inputs = [part, *(self._load(extra, self.index.add(self.m, row)) for extra in product.extras)]
+        result = fragment_of(part).with_element(product.d.element_type)
+        return self.index.insert(MapOp(inputs, result, Region() if region is None else region.clone())).fragment
+
+    def _load(self, extra: Argument, m: Index) -> SSAValue:
+        if isinstance(extra, Extra):
+            known = self._along_columns.get(extra.value) if extra.axis else self.tiling.argument(extra)
+            return known or self._vector(extra, m)
+        kind, where = self._kind(extra), self.index.values([m, self.n])
+        inside = bounds_attribute(self.tiling.inside("m"), self.tiling.inside("n"))
+        return self.index.insert(LoadOp(self.tiling.argument(extra), where, kind, inside)).fragment
+
+    def _vector(self, extra: Extra, start: Index) -> SSAValue:
+        kind, inside = self._kind(extra), self.tiling.inside(extra.axis)
+        along = {"m": "rows", "n": "columns"}[extra.axis]
+        memory, where = self.tiling.argument(extra), self.index.value(start)
+        return self.index.insert(LoadVectorOp(memory, where, along, kind, in_bounds=inside)).fragment
+
+    def _kind(self, extra: Argument) -> FragmentType:
+        """A fragment for a part of D that holds an extra operand's elements."""
+        kind = memory_of(extra.value).element_type
+        if not isinstance(kind, TypeAttribute):
+            fail(self.tiling.product.op, f"expected elements of a type, got {kind}")
+        return FragmentType.of("acc", *self.shape, kind, self.layout)

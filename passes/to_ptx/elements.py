@@ -1,0 +1,377 @@
+"""Scalar operations of a region on elements, as instructions on registers.
+
+An element of f32, f16 or bf16 is an f32 register: arithmetic in 16 bits is arithmetic in f32 rounded once more, which
+for +, -, *, / and square roots gives what rounding the exact result once gives, f32 having more than twice the digits
+("When is double rounding innocuous?", Figueroa, 1995); only bf16 results below 2^-126 are rounded twice. The second
+rounding waits until something reads the element, for the last one is done by the instruction that packs two results
+into a register. f64 is an f64 register; integers are a b32 register, sign-extended; i1 is a predicate.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.arith import FastMathFlagsAttr
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.dialects.utils import FastMathFlag
+from xdsl.ir import Attribute, Operation, Region, SSAValue
+
+from ...dialect.isa.targets import Target
+from ...dialect.isa.types import ELEMENT_TYPES
+from ...dialect.warp.attributes import element_row
+from ...dialect.warp.elements import YieldOp
+from ..diagnostics import fail
+from .emitter import Emitter, Register
+from .fragments import element_bits
+from .functions import ACCURATE, APPROXIMATE, Instructions, Operand, number
+
+NARROW = ("f16", "bf16")
+"""Types whose elements are held as f32."""
+LAST = ("f8E4M3FN", "f8E5M2")
+"""Types that an element can only be converted to last."""
+FLOATS = ("f32", "f64", *NARROW)
+SINGLE = ("f32", *NARROW)
+"""Types whose elements are held as f32 and computed with."""
+INTEGERS = ("i1", "i8", "i16", "i32")
+WIDTH = 32
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element: a register, or a literal's text. `pending` is the 16-bit type that it has yet to be rounded to."""
+
+    held: Operand
+    pending: str = ""
+
+
+def held_as(kind: Attribute) -> str:
+    """The PTX type of the register that holds an element; nothing for a type that is not lowered."""
+    name = str(kind)
+    if name in INTEGERS:
+        return "pred" if name == "i1" else "b32"
+    return "f64" if name == "f64" else "f32" if name in (*FLOATS, *LAST) else ""
+
+
+def width_of(kind: Attribute) -> int:
+    """The bits of an integer type; of another, the widest that is lowered."""
+    row = element_row(kind)
+    if str(kind) == "i1":
+        return 1
+    return WIDTH if row is None or row.is_float else row.bits
+
+
+class Elements:
+    """Lowers regions on elements."""
+
+    def __init__(self, emitter: Emitter, target: Target) -> None:
+        self.emit, self.target = Instructions(emitter), target
+
+    def apply(self, region: Region, arguments: Mapping[SSAValue, Element]) -> Element:
+        """The element that a region yields for these arguments; those it does not use may be missing."""
+        known = dict(arguments)
+        for op in _needed(region):
+            if isinstance(op, YieldOp):
+                return known[op.element]
+            known[op.results[0]] = self._lower(op, [known[value] for value in op.operands])
+        fail(region.block.ops.first or YieldOp(region.block.args[0]), "expected warp.yield")
+
+    def _lower(self, op: Operation, operands: Sequence[Element]) -> Element:
+        for value in (*op.operands, *op.results):
+            if not held_as(value.type):
+                fail(op, f"{op.name} on elements of {value.type} is not lowered; "
+                     f"{', '.join((*FLOATS, *INTEGERS))} are")  # fmt: skip
+            if value in op.operands and str(value.type) in LAST:
+                fail(op, f"{op.name} of {value.type} is not lowered: an element can only be stored as one")
+        handler = _HANDLERS.get(type(op))
+        if handler is None:
+            known = ", ".join(sorted(kind.name for kind in _HANDLERS))
+            fail(op, f"{op.name} is not lowered in an epilogue; these are: {known}")
+        if isinstance(op, arith.SelectOp | arith.TruncFOp):
+            return handler(self, op, operands)
+        return handler(self, op, [self.rounded(element) for element in operands])
+
+    def rounded(self, element: Element) -> Element:
+        """The element with its value final."""
+        if not element.pending:
+            return element
+        i, value = self.emit, element.held
+        if element.pending == "bf16":
+            # The pair (value, 0) of bf16 has the bits of the same f32.
+            return Element(i.of_bits(i("b32", "cvt.rn.bf16x2.f32", value, number(0.0))))
+        return Element(i("f32", "cvt.f32.f16", i("b16", "cvt.rn.f16.f32", value)))
+
+    def final(self, value: Register, kind: Attribute) -> Element:
+        """What an instruction in f32 or f64 gave, as an element of a type."""
+        return Element(value, str(kind) if str(kind) in NARROW else "")
+
+    def normal(self, value: Register, kind: Attribute) -> Element:
+        """What an instruction on 32-bit integers gave, as an element of a type: its low bits, sign-extended."""
+        width = width_of(kind)
+        return Element(value if width == WIDTH else self.extended(value, width))
+
+    def extended(self, value: Operand, width: int, sign: str = "s") -> Register:
+        """The low bits of an integer, extended."""
+        if width in (8, 16):
+            return self.emit("b32", f"cvt.{sign}32.{sign}{width}", value)
+        return self.emit("b32", f"bfe.{sign}32", value, "0", str(width))
+
+
+def _needed(region: Region) -> list[Operation]:
+    """The operations of a region that its result depends on, in order."""
+    found: list[Operation] = []
+    wanted: set[SSAValue] = set()
+    for op in reversed(region.block.ops):
+        if isinstance(op, YieldOp) or not wanted.isdisjoint(op.results):
+            found.append(op)
+            wanted.update(op.operands)
+    return found[::-1]
+
+
+Handler = Callable[[Elements, Operation, Sequence[Element]], Element]
+
+
+def _type(op: Operation) -> str:
+    """What the first operand is held as."""
+    return held_as(op.operands[0].type)
+
+
+def literal(kind: Attribute, value: float) -> str:
+    """A constant of an element type as a literal of what holds it."""
+    element = element_row(kind)
+    if element is None or not element.is_float:
+        return str(int(value))
+    bits = element_bits(element, value)
+    if element.name == "f64":
+        return f"0d{bits:016X}"
+    if element.name == "f16":
+        bits = element_bits(ELEMENT_TYPES["f32"], struct.unpack("<e", struct.pack("<H", bits))[0])
+    return f"0f{bits << 16 if element.name == 'bf16' else bits:08X}"
+
+
+def _constant(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+    value = op.properties["value"]
+    if not isinstance(value, FloatAttr | IntegerAttr):
+        fail(op, f"expected a number, got {value}")
+    kind = op.results[0].type
+    if held_as(kind) == "pred":
+        # A comparison that is always so, for there is no literal predicate.
+        return Element(e.emit("pred", f"setp.{'eq' if value.value.data else 'ne'}.s32", "0", "0"))
+    if str(kind) in LAST:
+        return Element(number(value.value.data), str(kind))
+    return Element(literal(kind, value.value.data))
+
+
+def _approximate(op: Operation) -> bool:
+    flags = op.properties.get("fastmath")
+    return isinstance(flags, FastMathFlagsAttr) and FastMathFlag.APPROX_FUNC in flags.data
+
+
+def _float(opcode: str, types: Sequence[str] = FLOATS, *, exact: bool = False) -> Handler:
+    """An instruction for elements of some types; an `exact` one gives what the type of its operands holds."""
+
+    def handle(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+        type, kind = _type(op), str(op.operands[0].type)
+        if kind not in types:
+            fail(op, f"{op.name} on elements of {kind} is not lowered; on {' and '.join(types)} it is")
+        spelling = f"{opcode}.{type}"
+        if ".NaN" in opcode and e.target.sm < 80:
+            fail(op, f"{op.name} takes {spelling}, which needs sm_80 or later; the target is {e.target}")
+        result = e.emit(type, spelling, *(o.held for o in operands))
+        return Element(result) if exact else e.final(result, op.results[0].type)
+
+    return handle
+
+
+def _divide(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+    type = _type(op)
+    opcode = "div.approx.ftz.f32" if type == "f32" and _approximate(op) else f"div.rn.{type}"
+    return e.final(e.emit(type, opcode, *(o.held for o in operands)), op.results[0].type)
+
+
+def _function(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+    (x,), kind = operands, op.results[0].type
+    if _type(op) == "f64":
+        if op.name != "math.sqrt":
+            fail(op, f"{op.name} on elements of f64 is not lowered; on f32, f16 and bf16 it is")
+        return Element(e.emit("f64", "sqrt.rn.f64", x.held))
+    table = APPROXIMATE if _approximate(op) else ACCURATE
+    return e.final(table[op.name](e.emit, x.held, e.target.sm), kind)
+
+
+def _integer(opcode: str) -> Handler:
+    def handle(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+        if _type(op) == "pred":
+            if opcode not in ("and.b32", "or.b32", "xor.b32"):
+                fail(op, f"{op.name} on elements of i1 is not lowered")
+            return Element(e.emit("pred", opcode.replace("b32", "pred"), *(o.held for o in operands)))
+        return e.normal(e.emit("b32", opcode, *(o.held for o in operands)), op.results[0].type)
+
+    return handle
+
+
+def _unsigned(opcode: str) -> Handler:
+    """An instruction whose operands must be zero-extended first."""
+
+    def handle(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+        kind = op.operands[0].type
+        width = width_of(kind)
+        sources = [o.held if width == WIDTH else e.extended(o.held, width, "u") for o in operands]
+        return e.normal(e.emit("b32", opcode, *sources), kind)
+
+    return handle
+
+
+_ORDERED = {
+    **{f"o{name}": name for name in ("eq", "gt", "ge", "lt", "le")},
+    **{f"u{name}": f"{name}u" for name in ("eq", "gt", "ge", "lt", "le", "ne")},
+    "one": "ne",
+    "ord": "num",
+    "uno": "nan",
+}
+"""PTX's comparisons by MLIR's."""
+
+
+def _compare_floats(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+    names = arith.CMPF_COMPARISON_OPERATIONS
+    predicate = op.properties["predicate"]
+    name = names[predicate.value.data] if isinstance(predicate, IntegerAttr) else ""
+    if name not in _ORDERED:
+        return Element(e.emit("pred", f"setp.{'eq' if name == 'true' else 'ne'}.s32", "0", "0"))
+    return Element(e.emit("pred", f"setp.{_ORDERED[name]}.{_type(op)}", *(o.held for o in operands)))
+
+
+def _compare_integers(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+    predicate = op.properties["predicate"]
+    name = arith.CMPI_COMPARISON_OPERATIONS[predicate.value.data] if isinstance(predicate, IntegerAttr) else ""
+    if _type(op) == "pred":
+        fail(op, f"{op.name} on elements of i1 is not lowered")
+    # Sign-extended numbers compare as unsigned ones in the same order that they have before.
+    sign = "u" if name.startswith("u") else "s"
+    return Element(e.emit("pred", f"setp.{name.removeprefix(sign)}.{sign}32", *(o.held for o in operands)))
+
+
+def _select(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+    condition, yes, no = operands
+    if yes.pending != no.pending:
+        yes, no = e.rounded(yes), e.rounded(no)
+    type = held_as(op.results[0].type)
+    if type == "pred":
+        fail(op, f"{op.name} of elements of i1 is not lowered")
+    return Element(e.emit(type, f"selp.{type}", yes.held, no.held, condition.held), yes.pending)
+
+
+def _truncate(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+    source, kind = op.operands[0].type, str(op.results[0].type)
+    (x,) = (e.rounded(element) for element in operands)
+    if str(source) != "f64":
+        return replace(x, pending=kind) if kind in (*NARROW, *LAST) else x
+    if kind == "f32":
+        return Element(e.emit("f32", "cvt.rn.f32.f64", x.held))
+    if kind != "f16":
+        fail(op, f"{op.name} from f64 to {kind} is not lowered; go by way of f32, which rounds twice")
+    return Element(e.emit("f32", "cvt.f32.f16", e.emit("b16", "cvt.rn.f16.f64", x.held)))
+
+
+def _extend(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+    (x,) = operands
+    return Element(e.emit("f64", "cvt.f64.f32", x.held)) if held_as(op.results[0].type) == "f64" else x
+
+
+def _from_integer(sign: str) -> Handler:
+    def handle(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+        (x,), kind, source = operands, op.results[0].type, op.operands[0].type
+        width = width_of(source)
+        if width == 1:
+            fail(op, f"{op.name} of elements of i1 is not lowered; arith.select between two numbers is")
+        if str(kind) in NARROW and width > 24:
+            fail(op, f"{op.name} from {source} to {kind} is not lowered; go by way of f32, which rounds twice")
+        held = x.held if sign == "s" or width == WIDTH else e.extended(x.held, width, "u")
+        type = held_as(kind)
+        return e.final(e.emit(type, f"cvt.rn.{type}.{sign}32", held), kind)
+
+    return handle
+
+
+def _to_integer(sign: str) -> Handler:
+    def handle(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+        (x,), kind = operands, op.results[0].type
+        if held_as(kind) == "pred":
+            fail(op, f"{op.name} to i1 is not lowered; arith.cmpf is")
+        return e.normal(e.emit("b32", f"cvt.rzi.{sign}32.{_type(op)}", x.held), kind)
+
+    return handle
+
+
+def _extend_integer(sign: str) -> Handler:
+    def handle(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+        (x,), source = operands, op.operands[0].type
+        width = width_of(source)
+        if width == 1:
+            return Element(e.emit("b32", "selp.b32", "-1" if sign == "s" else "1", "0", x.held))
+        return x if sign == "s" else Element(e.extended(x.held, width, "u"))
+
+    return handle
+
+
+def _truncate_integer(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+    (x,), kind = operands, op.results[0].type
+    if held_as(kind) == "pred":
+        low = e.emit("b32", "and.b32", x.held, "1")
+        return Element(e.emit("pred", "setp.ne.s32", low, "0"))
+    return e.normal(e.emit("b32", "mov.b32", x.held), kind)
+
+
+_HANDLERS: Mapping[type[Operation], Handler] = {
+    arith.ConstantOp: _constant,
+    arith.AddfOp: _float("add.rn"),
+    arith.SubfOp: _float("sub.rn"),
+    arith.MulfOp: _float("mul.rn"),
+    arith.DivfOp: _divide,
+    arith.NegfOp: _float("neg", exact=True),
+    arith.MaximumfOp: _float("max.NaN", SINGLE, exact=True),
+    arith.MinimumfOp: _float("min.NaN", SINGLE, exact=True),
+    arith.MaxnumfOp: _float("max", exact=True),
+    arith.MinnumfOp: _float("min", exact=True),
+    math.AbsFOp: _float("abs", exact=True),
+    math.FmaOp: _float("fma.rn", ("f32", "f64")),
+    math.FloorOp: _float("cvt.rmi.f32", SINGLE, exact=True),
+    math.CeilOp: _float("cvt.rpi.f32", SINGLE, exact=True),
+    math.RoundEvenOp: _float("cvt.rni.f32", SINGLE, exact=True),
+    math.TruncOp: _float("cvt.rzi.f32", SINGLE, exact=True),
+    math.ExpOp: _function,
+    math.Exp2Op: _function,
+    math.LogOp: _function,
+    math.TanhOp: _function,
+    math.ErfOp: _function,
+    math.SqrtOp: _function,
+    math.RsqrtOp: _function,
+    arith.CmpfOp: _compare_floats,
+    arith.CmpiOp: _compare_integers,
+    arith.SelectOp: _select,
+    arith.ExtFOp: _extend,
+    arith.TruncFOp: _truncate,
+    arith.SIToFPOp: _from_integer("s"),
+    arith.UIToFPOp: _from_integer("u"),
+    arith.FPToSIOp: _to_integer("s"),
+    arith.FPToUIOp: _to_integer("u"),
+    arith.ExtSIOp: _extend_integer("s"),
+    arith.ExtUIOp: _extend_integer("u"),
+    arith.TruncIOp: _truncate_integer,
+    arith.AddiOp: _integer("add.s32"),
+    arith.SubiOp: _integer("sub.s32"),
+    arith.MuliOp: _integer("mul.lo.s32"),
+    arith.MaxSIOp: _integer("max.s32"),
+    arith.MinSIOp: _integer("min.s32"),
+    arith.MaxUIOp: _unsigned("max.u32"),
+    arith.MinUIOp: _unsigned("min.u32"),
+    arith.AndIOp: _integer("and.b32"),
+    arith.OrIOp: _integer("or.b32"),
+    arith.XOrIOp: _integer("xor.b32"),
+    arith.ShLIOp: _integer("shl.b32"),
+    arith.ShRSIOp: _integer("shr.s32"),
+    arith.ShRUIOp: _unsigned("shr.u32"),
+}
+"""What each operation becomes."""

@@ -1,0 +1,223 @@
+"""Accumulators on their way to memory: `warp.slice`, `warp.load_vector`, `warp.map`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import IntegerType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from ...dialect.isa.targets import Target
+from ...dialect.layout import Layout, column
+from ...dialect.warp.attributes import FragmentType, fragment_of
+from ...dialect.warp.elementwise import ConvertOp
+from ...dialect.warp.epilogue import LoadVectorOp, MapOp, SliceOp
+from ...dialect.warp.memory import StoreOp
+from ..diagnostics import fail
+from .addressing import GlobalMatrix, Position
+from .elements import LAST, NARROW, Element, Elements, held_as
+from .emitter import Emitter, Register, Value, common_divisor, divisor_of
+from .fragments import PAIRED, Fragment, per_register, register_type
+from .functions import Operand
+from .matrix_ops import Handler, handler
+from .memory import offsets
+
+if TYPE_CHECKING:
+    from .kernel import KernelLowering
+
+FP8_SM = 89
+"""The first with conversions to 8-bit floats (PTX ISA 9.7.9.21)."""
+
+READERS = (MapOp, StoreOp, ConvertOp)
+"""Operations that leave the registers of their operands as they are."""
+
+
+def _own(lowering: KernelLowering, value: SSAValue, registers: Fragment) -> Fragment:
+    """Registers that others hold too, or copies of them if something may overwrite them as its own."""
+    if all(isinstance(use.operation, READERS) for use in value.uses):
+        return registers
+    fresh = lowering.fresh(value.type)
+    lowering.fragments.copy(registers, fresh)
+    return fresh
+
+
+def _slice(lowering: KernelLowering, op: SliceOp) -> None:
+    source, part, registers = fragment_of(op.source), op.fragment.type, lowering.fragment(op.source)
+    layout, size = source.layout.data, source.tile_registers
+    (down, across), stride = part.tiles, source.tiles[1]
+    top, left = op.at[0] // layout.rows, op.at[1] // layout.columns
+    tiles = (((top + i) * stride + left + j) * size for i in range(down) for j in range(across))
+    lowering.values[op.fragment] = _own(lowering, op.fragment, [r for t in tiles for r in registers[t : t + size]])
+
+
+# Vectors
+
+
+def _load_vector(lowering: KernelLowering, op: LoadVectorOp) -> None:
+    kind, matrix = op.fragment.type, lowering.matrix(op, op.memory)
+    if kind.bits not in (16, 32, 64):
+        fail(op, f"{op.name} of {kind.element.name} is not lowered; elements of 16, 32 and 64 bits are")
+    axis = op.along.data[0]
+    vector = _Vector(lowering, kind.layout.data, matrix, axis, lowering.scalar(op.index), op.is_inside)
+    along = [place[axis == "c"] for place in offsets(kind, 1)]
+    registers = vector.halves(along) if kind.bits == 16 else vector.words(along, register_type(kind.element))
+    lowering.values[op.fragment] = _own(lowering, op.fragment, registers)
+
+
+class _Vector:
+    """Loads elements of a vector in memory, each once, by their offset from the lane's own position."""
+
+    def __init__(
+        self, lowering: KernelLowering, layout: Layout, matrix: GlobalMatrix, axis: str, start: Value, is_inside: bool
+    ) -> None:
+        self.lowering, self.matrix, self.start, self.is_inside = lowering, matrix, start, is_inside
+        self.extent = layout.extent(axis)
+        self.lane = lowering.addressing.from_bits(lowering.lane, layout.lane, axis)
+        even = axis == "c" and layout.element[:1] == (column(0),) and common_divisor((self.lane, start)) % 2 == 0
+        aligned = matrix.alignment % (2 * matrix.element_bytes) == 0
+        self.pairs = even and aligned and (is_inside or divisor_of(matrix.columns) % 2 == 0)
+        """Whether elements at even offsets move together with the next ones."""
+
+    def words(self, along: Sequence[int], type: str) -> Fragment:
+        """A register for each offset; the same one for the same offset."""
+        step = 2 if self.pairs else 1
+        known: dict[int, Register] = {}
+        for first in dict.fromkeys(offset - offset % step for offset in along):
+            registers = self.lowering.emitter.registers(type, step)
+            self._load(registers, first, type)
+            known |= dict(zip(range(first, first + step), registers, strict=True))
+        return [known[offset] for offset in along]
+
+    def halves(self, along: Sequence[int]) -> Fragment:
+        """A register for two offsets of 16-bit elements each; the same one for the same two."""
+        emitter, twos = self.lowering.emitter, list(zip(along[::2], along[1::2], strict=True))
+        known: dict[tuple[int, int], Register] = {}
+        single = {} if self.pairs else dict(zip(along, self.words(along, "b16"), strict=True))
+        for two in dict.fromkeys(twos):
+            known[two] = emitter.register("b32")
+            if self.pairs:
+                self._load([known[two]], two[0], "b32")
+            else:
+                emitter.emit("mov.b32", "?, {?, ?}", known[two], *(single[offset] for offset in two))
+        return [known[two] for two in twos]
+
+    def _load(self, registers: Fragment, offset: int, type: str) -> None:
+        lowering, size = self.lowering, self.matrix.element_bytes
+        inside = self.is_inside or lowering.addressing.inside(
+            Position.of(self.lane, self.start, offset), self.extent, self.matrix.columns
+        )
+        base, displacement = lowering.scalars.address(
+            self.matrix.base, [(self.lane, size), (self.start, size), (offset, size)]
+        )
+        lowering.globals.load_one(registers, (base, displacement), inside, type)
+
+
+# Elements
+
+
+class _Packing:
+    """Elements out of and into the registers of fragments, for one `warp.map`."""
+
+    def __init__(self, emitter: Emitter, elements: Elements, target: Target) -> None:
+        self.emitter, self.elements, self.target = emitter, elements, target
+        self._halves: dict[Register, tuple[Register, Register]] = {}
+
+    def element(self, kind: FragmentType, registers: Fragment, number: int) -> Element:
+        """Element number `number` of a fragment."""
+        each, i = per_register(kind), self.elements.emit
+        register, place = registers[number // each], number % each
+        if each == 1:
+            return Element(register)
+        if not kind.element.is_float:
+            return Element(i("b32", "bfe.s32", register, str(place * kind.bits), str(kind.bits)))
+        if kind.element.name == "bf16":
+            # The bits of a bf16 are the upper half of the same f32.
+            word = i("b32", "and.b32", register, "0xFFFF0000") if place else i("b32", "shl.b32", register, "16")
+            return Element(i.of_bits(word))
+        return Element(i("f32", "cvt.f32.f16", self._half(register, place)))
+
+    def _half(self, register: Register, place: int) -> Register:
+        if register not in self._halves:
+            low, high = self.emitter.registers("b16", 2)
+            self.emitter.emit("mov.b32", "{?, ?}, ?", low, high, register)
+            self._halves[register] = low, high
+        return self._halves[register][place]
+
+    def pack(self, op: MapOp, kind: Attribute, held: Sequence[Operand]) -> Register:
+        """A register full of elements, the first lowest."""
+        i, name = self.elements.emit, str(kind)
+        if len(held) == 1:
+            type = held_as(kind)
+            register = self.emitter.register(type)
+            self._emit(register, f"mov.{type}", held[0])
+            return register
+        if isinstance(kind, IntegerType):
+            words = list(held)
+            while len(words) > 2:
+                words = [i("b32", "prmt.b32", a, b, "0x0040") for a, b in zip(words[::2], words[1::2], strict=True)]
+            return i("b32", "prmt.b32", *words, "0x5410")
+        if name in LAST:
+            return self._bytes(op, name, held)
+        register = self.emitter.register("b32")
+        if self.target.sm >= 80:
+            self._emit(register, f"cvt.rn.{name}{PAIRED}.f32", held[1], held[0])
+        else:
+            halves = [i("b16", f"cvt.rn.{name}.f32", value) for value in held]
+            self._emit(register, "mov.b32", "{", *halves, "}")
+        return register
+
+    def _bytes(self, op: MapOp, name: str, held: Sequence[Operand]) -> Register:
+        if self.target.sm < FP8_SM:
+            fail(op, f"conversion to {name} needs sm_{FP8_SM} or later; the target is {self.target}")
+        short = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}[name]
+        opcode, i = f"cvt.rn.satfinite.{short}x2.f32", self.elements.emit
+        halves = [i("b16", opcode, high, low) for low, high in zip(held[::2], held[1::2], strict=True)]
+        register = self.emitter.register("b32")
+        self.emitter.emit("mov.b32", "?, {?, ?}", register, *halves)
+        return register
+
+    def _emit(self, register: Register, opcode: str, *operands: Operand) -> None:
+        form = ", ".join("?" if isinstance(o, Register) else o for o in operands)
+        form = form.replace("{, ", "{").replace(", }", "}")
+        self.emitter.emit(opcode, f"?, {form}", register, *(o for o in operands if isinstance(o, Register)))
+
+
+def _map(lowering: KernelLowering, op: MapOp) -> None:
+    kind, block = op.fragment.type, op.body.block
+    elements = Elements(lowering.emitter, lowering.target)
+    packing = _Packing(lowering.emitter, elements, lowering.target)
+    used = [(value, argument) for value, argument in zip(op.inputs, block.args, strict=True) if argument.uses]
+    _check(op, kind.element_type)
+    each, result, held = per_register(kind), list[Register](), list[Operand]()
+    for number in range(each * kind.registers):
+        arguments: dict[SSAValue, Element] = {}
+        for value, argument in used:
+            if isinstance(value.type, FragmentType):
+                arguments[argument] = packing.element(value.type, lowering.fragment(value), number)
+            else:
+                arguments[argument] = Element(lowering.number(value))
+        element = elements.apply(op.body, arguments)
+        if len(held) == each:
+            held.clear()
+        held.append(_final(elements, element, str(kind.element_type)))
+        if len(held) == each:
+            result.append(packing.pack(op, kind.element_type, held))
+    lowering.values[op.fragment] = result
+
+
+def _final(elements: Elements, element: Element, kind: str) -> Operand:
+    """What an element is packed from: the instruction that packs 8- and 16-bit floats rounds."""
+    return element.held if kind in (*NARROW, *LAST) else elements.rounded(element).held
+
+
+def _check(op: MapOp, kind: Attribute) -> None:
+    """Refuses results that no fragment in registers holds."""
+    if held_as(kind) in ("", "pred"):
+        fail(op, f"{op.name} to elements of {kind} is not lowered")
+
+
+HANDLERS: Mapping[type[Operation], Handler] = dict(
+    (handler(SliceOp, _slice), handler(LoadVectorOp, _load_vector), handler(MapOp, _map))
+)
+"""What each operation becomes."""

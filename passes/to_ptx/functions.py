@@ -1,0 +1,224 @@
+"""Functions of one f32 element, as sequences of instructions whose every bit the ISA defines.
+
+`ex2.approx`, `tanh.approx` and their like have an error bound but no defined bits, so a kernel with them could not be
+run ahead bit for bit on another machine, and their bounds (`tanh.approx`: 2^-11) are too wide for f32. So functions are
+polynomials and quotients of polynomials in `fma.rn`, `mul.rn` and integer arithmetic on the bits, without branches: the
+elements of a fragment are independent, and straight code lets the assembler interleave them. For the same reason the
+reciprocals inside are Newton's, not `rcp.rn`, which branches for numbers that do not occur here.
+
+Relative errors against float64, the worst of arguments of every exponent (test/unit/test_passes_functions.py):
+
+    exp, exp2, log   1e-7 (and 2^-149 for results below 2^-126)
+    tanh             3e-7
+    erf              5e-7
+    rsqrt            1e-7, by sqrt.rn and rcp.rn
+
+Every function gives NaN for NaN. Coefficients are minimax fits, relative, to what is written beside them.
+
+With `fastmath<afn>` the approximate instructions stand in: `ex2.approx.ftz`, `lg2.approx.ftz`, `tanh.approx` (f32
+relative errors about 2^-22, 2^-22, 2^-11; PTX ISA 9.7.3.20 to 22), and erf(x) as tanh of an odd cubic, within 1e-3.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+
+from .emitter import Emitter, Register
+
+Operand = Register | str
+"""A register, or the text of a literal."""
+
+LOG2_E = 1.4426950408889634
+LN2 = 0.6931471805599453
+LN2_HIGH = 0.693145751953125
+"""The upper 16 bits of ln 2: times a whole number of 8 bits it is exact."""
+ROUNDER = 12582912.0
+"""1.5 * 2^23: added to a small number, it leaves the nearest whole one in the low bits."""
+ROUNDER_BITS = 0x4B400000
+ONE_BITS = 0x3F800000
+
+# e^x on [-ln2 / 2, ln2 / 2] and 2^x on [-1/2, 1/2]
+EXP = (1.0, 1.0, 0.49999991059303284, 0.16666419804096222, 0.04166822507977486, 0.008374824188649654,
+       0.0013836835278198123)  # fmt: skip
+EXP2 = (1.0, 0.6931471824645996, 0.24022646248340607, 0.05550328642129898, 0.009618489071726799,
+        0.0013399934396147728, 0.00015345809515565634)  # fmt: skip
+# (log(1 + x) - x) / x^2 on [sqrt(1/2) - 1, sqrt(2) - 1]
+LOG = (-0.4999999701976776, 0.3333366811275482, -0.2500140070915222, 0.1997251808643341, -0.16581079363822937,
+       0.14820605516433716, -0.1421431601047516, 0.08903014659881592)  # fmt: skip
+# tanh(x) / x and erf(x) / x as P(x^2) / Q(x^2), up to where they are 1
+TANH_LIMIT = 8.5
+TANH_P = (1.0, 0.13413245975971222, 0.003534025512635708, 2.1251024008961394e-05, 1.4269203596484203e-08)
+TANH_Q = (1.0, 0.46746569871902466, 0.02602274715900421, 0.0003348862810526043, 8.145112815327593e-07)
+ERF_LIMIT = 3.8
+ERF_P = (1.128378987312317, 0.2893635630607605, 0.06380263715982437, 0.007464277092367411, 0.00027148076333105564)
+ERF_Q = (1.0, 0.5897689461708069, 0.15316452085971832, 0.022440820932388306, 0.0018807306187227368,
+         1.6222204067162238e-05)  # fmt: skip
+
+
+def number(value: float) -> str:
+    """An f32 as a literal."""
+    return f"0f{struct.unpack('<I', struct.pack('<f', value))[0]:08X}"
+
+
+class Instructions:
+    """Emits instructions on single elements; the same one on the same operands only once."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self.emitter = emitter
+        self._known: dict[tuple[str, tuple[int | str, ...]], Register] = {}
+
+    def __call__(self, type: str, opcode: str, *operands: Operand) -> Register:
+        """The register, of a PTX type, that an instruction without effects sets."""
+        key = opcode, tuple(o if isinstance(o, str) else id(o) for o in operands)
+        if key not in self._known:
+            result = self.emitter.register(type)
+            form = ", ".join(["?", *(o if isinstance(o, str) else "?" for o in operands)])
+            self.emitter.emit(opcode, form, result, *(o for o in operands if isinstance(o, Register)))
+            self._known[key] = result
+        return self._known[key]
+
+    # f32
+
+    def add(self, a: Operand, b: Operand) -> Register:
+        return self("f32", "add.rn.f32", a, b)
+
+    def mul(self, a: Operand, b: Operand) -> Register:
+        return self("f32", "mul.rn.f32", a, b)
+
+    def fma(self, a: Operand, b: Operand, c: Operand) -> Register:
+        return self("f32", "fma.rn.f32", a, b, c)
+
+    def neg(self, a: Operand) -> Register:
+        return self("f32", "neg.f32", a)
+
+    def polynomial(self, x: Operand, coefficients: Sequence[float]) -> Register:
+        """Horner's scheme; coefficients from the constant one on."""
+        *rest, last = coefficients
+        result: Operand = number(last)
+        for coefficient in reversed(rest):
+            result = self.fma(result, x, number(coefficient))
+        return result if isinstance(result, Register) else self("f32", "mov.f32", result)
+
+    def clamp(self, x: Operand, low: float, high: float, sm: int) -> Register:
+        """x between two bounds; NaN stays NaN."""
+        if sm >= 80:
+            return self("f32", "min.NaN.f32", self("f32", "max.NaN.f32", x, number(low)), number(high))
+        bounded = self("f32", "min.f32", self("f32", "max.f32", x, number(low)), number(high))
+        return self("f32", "selp.f32", x, bounded, self("pred", "setp.nan.f32", x, x))
+
+    def reciprocal(self, q: Operand) -> Register:
+        """1 / q for q from 1 to 2^20: two steps of third order from a guess within 13 %."""
+        guess = self("b32", "sub.s32", str(0x7EF311C3), self("b32", "mov.b32", q))
+        y, negated = self("f32", "mov.b32", guess), self.neg(q)
+        for _ in range(2):
+            e = self.fma(negated, y, number(1.0))
+            y = self.fma(self.fma(e, e, e), y, y)
+        return y
+
+    # Bits
+
+    def bits(self, a: Operand) -> Register:
+        return self("b32", "mov.b32", a)
+
+    def of_bits(self, a: Operand) -> Register:
+        return self("f32", "mov.b32", a)
+
+
+def _power(i: Instructions, whole: Operand, fraction: Register) -> Register:
+    """fraction * 2^n, n being in the low bits of `whole`; in two steps, so that the ends of the range are right."""
+    n = i("b32", "sub.s32", i.bits(whole), str(ROUNDER_BITS))
+    half = i("b32", "shr.s32", n, "1")
+    rest = i("b32", "sub.s32", n, half)
+    for power in (half, rest):
+        factor = i.of_bits(i("b32", "add.s32", i("b32", "shl.b32", power, "23"), str(ONE_BITS)))
+        fraction = i.mul(fraction, factor)
+    return fraction
+
+
+def exp(i: Instructions, x: Operand, sm: int) -> Register:
+    """e^x = 2^n e^r: n the whole number nearest to x log2(e), r what is left."""
+    x = i.clamp(x, -104.0, 89.0, sm)
+    whole = i.fma(x, number(LOG2_E), number(ROUNDER))
+    n = i.add(whole, number(-ROUNDER))
+    r = i.fma(n, number(LN2_HIGH - LN2), i.fma(n, number(-LN2_HIGH), x))
+    return _power(i, whole, i.polynomial(r, EXP))
+
+
+def exp2(i: Instructions, x: Operand, sm: int) -> Register:
+    """2^x = 2^n 2^r."""
+    x = i.clamp(x, -151.0, 129.0, sm)
+    whole = i.add(x, number(ROUNDER))
+    r = i.add(x, i.neg(i.add(whole, number(-ROUNDER))))
+    return _power(i, whole, i.polynomial(r, EXP2))
+
+
+def log(i: Instructions, x: Operand, sm: int) -> Register:
+    """log(2^n m) = n ln2 + log(m), m from sqrt(1/2) to sqrt(2); subnormals are scaled first."""
+    small = i("pred", "setp.lt.f32", x, number(2.0**-126))
+    normal = i("f32", "selp.f32", i.mul(x, number(2.0**23)), x, small)
+    bits = i.bits(normal)
+    exponent = i("b32", "shr.s32", i("b32", "sub.s32", bits, str(0x3F3504F3)), "23")
+    m = i.of_bits(i("b32", "sub.s32", bits, i("b32", "shl.b32", exponent, "23")))
+    f = i.add(m, number(-1.0))
+    n = i.add(i("f32", "cvt.rn.f32.s32", exponent), i("f32", "selp.f32", number(-23.0), number(0.0), small))
+    tail = i.fma(i.mul(f, f), i.polynomial(f, LOG), i.mul(n, number(LN2 - LN2_HIGH)))
+    result = i.fma(n, number(LN2_HIGH), i.add(f, tail))
+    # What is not positive and finite: infinity and NaN as they are, minus infinity for 0, NaN below.
+    beyond = i("pred", "setp.geu.f32", x, number(float("inf")))
+    result = i("f32", "selp.f32", x, result, beyond)
+    result = i("f32", "selp.f32", number(float("nan")), result, i("pred", "setp.lt.f32", x, number(0.0)))
+    return i("f32", "selp.f32", number(float("-inf")), result, i("pred", "setp.eq.f32", x, number(0.0)))
+
+
+def _odd(i: Instructions, x: Register, p: Sequence[float], q: Sequence[float]) -> Register:
+    """x P(x^2) / Q(x^2)."""
+    square = i.mul(x, x)
+    return i.mul(i.mul(x, i.polynomial(square, p)), i.reciprocal(i.polynomial(square, q)))
+
+
+def tanh(i: Instructions, x: Operand, sm: int) -> Register:
+    return _odd(i, i.clamp(x, -TANH_LIMIT, TANH_LIMIT, sm), TANH_P, TANH_Q)
+
+
+def erf(i: Instructions, x: Operand, sm: int) -> Register:
+    return _odd(i, i.clamp(x, -ERF_LIMIT, ERF_LIMIT, sm), ERF_P, ERF_Q)
+
+
+def sqrt(i: Instructions, x: Operand, sm: int) -> Register:
+    return i("f32", "sqrt.rn.f32", x)
+
+
+def rsqrt(i: Instructions, x: Operand, sm: int) -> Register:
+    return i("f32", "rcp.rn.f32", sqrt(i, x, sm))
+
+
+Function = Callable[[Instructions, Operand, int], Register]
+
+ACCURATE: Mapping[str, Function] = {
+    "math.exp": exp,
+    "math.exp2": exp2,
+    "math.log": log,
+    "math.tanh": tanh,
+    "math.erf": erf,
+    "math.sqrt": sqrt,
+    "math.rsqrt": rsqrt,
+}
+"""Functions by the operation that asks for them."""
+
+
+def _fast_erf(i: Instructions, x: Operand, sm: int) -> Register:
+    inner = i.fma(i.mul(x, x), number(0.1), number(1.1295))
+    return i("f32", "tanh.approx.f32", i.mul(x, inner))
+
+
+APPROXIMATE: Mapping[str, Function] = {
+    "math.exp": lambda i, x, sm: i("f32", "ex2.approx.ftz.f32", i.mul(x, number(LOG2_E))),
+    "math.exp2": lambda i, x, sm: i("f32", "ex2.approx.ftz.f32", x),
+    "math.log": lambda i, x, sm: i.mul(i("f32", "lg2.approx.ftz.f32", x), number(LN2)),
+    "math.tanh": lambda i, x, sm: i("f32", "tanh.approx.f32", x),
+    "math.erf": _fast_erf,
+    "math.sqrt": lambda i, x, sm: i("f32", "sqrt.approx.ftz.f32", x),
+    "math.rsqrt": lambda i, x, sm: i("f32", "rsqrt.approx.ftz.f32", x),
+}
+"""What `fastmath<afn>` allows."""

@@ -1,0 +1,23 @@
+// RUN: warploom-opt %s | warploom-opt | filecheck %s
+// RUN: warploom-opt %s --print-op-generic | warploom-opt | filecheck %s
+
+// CHECK-LABEL: func.func @ops
+func.func @ops(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %bias: memref<320xf16>, %i: index, %alpha: f32) {
+  // CHECK-NEXT: %part = warp.slice %d[16, 8] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  %part = warp.slice %d[16, 8] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  // CHECK-NEXT: %b = warp.load_vector columns %bias[%i] in_bounds : memref<320xf16> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  %b = warp.load_vector columns %bias[%i] in_bounds : memref<320xf16> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  // CHECK-NEXT: %c = warp.load_vector rows %bias[%i] {note} : memref<320xf16> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  %c = warp.load_vector rows %bias[%i] {note} : memref<320xf16> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  // CHECK-NEXT: %e = warp.map %part, %b, %alpha {note} : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, f32 -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> (%x: f32, %y: f16, %s: f32) {
+  // CHECK-NEXT:   %0 = arith.extf %y : f16 to f32
+  // CHECK-NEXT:   %1 = math.fma %x, %s, %0 : f32
+  // CHECK-NEXT:   warp.yield %1 : f32
+  // CHECK-NEXT: }
+  %e = warp.map %part, %b, %alpha {note} : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, f32 -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> (%x: f32, %y: f16, %s: f32) {
+    %0 = arith.extf %y : f16 to f32
+    %1 = math.fma %x, %s, %0 : f32
+    warp.yield %1 : f32
+  }
+  return
+}

@@ -1,0 +1,77 @@
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+
+// CHECK: error: warp.slice: expected only the shape to change
+func.func @f(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
+  %x = warp.slice %d[0, 0] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.slice: expected offsets in whole 16x8 tiles, got (8, 0)
+func.func @f(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
+  %x = warp.slice %d[8, 0] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.slice: expected a part of {{.*}}, got {{.*}} at (16, 0)
+func.func @f(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
+  %x = warp.slice %d[16, 0] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.load_vector: expected memory of rank 1, got memref<4x8xf32>
+func.func @f(%v: memref<4x8xf32>, %i: index) {
+  %x = warp.load_vector columns %v[%i] : memref<4x8xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.load_vector: expected memory of the fragment's element type f16, got f32
+func.func @f(%v: memref<8xf32>, %i: index) {
+  %x = warp.load_vector columns %v[%i] : memref<8xf32> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.load_vector: expected a vector along rows or columns, got 'k'
+func.func @f(%v: memref<8xf32>, %i: index) {
+  %x = warp.load_vector k %v[%i] : memref<8xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.map: expected fragments that differ only in their elements
+func.func @f(%x: !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
+  %y = warp.map %x : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> (%e: f32) {
+    warp.yield %e : f32
+  }
+  return
+}
+
+// -----
+
+// CHECK: error: warp.map: expected a region on elements (f32), got (f16)
+func.func @f(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
+  %y = warp.map %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> (%e: f16) {
+    warp.yield %e : f16
+  }
+  return
+}
+
+// -----
+
+// CHECK: expected a type for each of 2 operands, got 1
+func.func @f(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
+  %y = warp.map %x, %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> (%e: f16) {
+    warp.yield %e : f16
+  }
+  return
+}
