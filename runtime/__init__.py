@@ -22,8 +22,9 @@ if TYPE_CHECKING:
         WarploomError,
     )
     from .kernel import Kernel, compile
-    from .launch_report import LaunchReport, Problem
+    from .launch_report import LaunchReport
     from .module import PtxModule, load_ptx
+    from .problem import Problem
     from .sparse import compress, prune
 
 _HOMES = {
@@ -36,7 +37,7 @@ _HOMES = {
     "HostError": ".errors",
     "Kernel": ".kernel",
     "LaunchReport": ".launch_report",
-    "Problem": ".launch_report",
+    "Problem": ".problem",
     "PtxModule": ".module",
     "WarploomError": ".errors",
     "check_ptx": ".check",

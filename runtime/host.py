@@ -24,7 +24,7 @@ from ..passes.diagnostics import location_of
 from .arrays import DTYPES, Parameter
 from .errors import HostError
 from .launch import Launch
-from .launch_report import Problem
+from .problem import Problem
 
 Structured: TypeAlias = NamedOperation | GenericOp
 

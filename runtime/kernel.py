@@ -32,7 +32,7 @@ from .module import Checks, Place, Progress, PtxModule
 
 if TYPE_CHECKING:
     from .cuda_launch import Prepared
-    from .launch_report import Problem
+    from .problem import Problem
 
 ScheduleOption: TypeAlias = str | int | Sequence[int]
 OnPhase: TypeAlias = Callable[[str, float], None]

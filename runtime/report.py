@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -16,10 +17,12 @@ from rich.text import Text
 from .cuda import Kernel as LoadedKernel
 from .kernel import Kernel
 from .launch import Launch
-from .launch_report import LaunchReport
 from .module import Progress as OnProgress
 from .ptxas import Resources
 from .reference import Comparison
+
+if TYPE_CHECKING:
+    from .launch_report import LaunchReport
 
 LABEL_WIDTH = 9
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -12,9 +13,11 @@ from . import host, inputs, ptxas, reference
 from .arrays import Array
 from .errors import ArgumentError, AssemblerError, WarploomError
 from .kernel import Kernel, compile, parse
-from .launch_report import LaunchReport
 from .module import Place, choose_place
 from .report import Report, progress_bar
+
+if TYPE_CHECKING:
+    from .launch_report import LaunchReport
 
 DEFAULT_TARGET = "sm_90a"
 

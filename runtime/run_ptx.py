@@ -11,8 +11,8 @@ from .arrays import Array, Parameter, element_of
 from .errors import ArgumentError
 from .launch import Launch, dim3
 from .launch import values as check_values
-from .launch_report import Problem
 from .module import PtxModule, choose_place
+from .problem import Problem
 from .report import Report, progress_bar
 from .run_mlir import report_device, report_resources
 

@@ -12,7 +12,8 @@ from ...dialect.isa import families
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.mma_sp import MmaSparse
 from ...dialect.isa.wmma import WmmaMma
-from ..launch_report import Executed, GlobalAccess, LaunchReport, MatrixProducts, Problem, SharedAccess
+from ..launch_report import Executed, GlobalAccess, LaunchReport, MatrixProducts, SharedAccess
+from ..problem import Problem
 from .calls import RETURN
 from .kernel import Kernel
 from .memory import SPAN_BITS

@@ -10,7 +10,7 @@ from warploom.runtime import host
 from warploom.runtime.arrays import Parameter
 from warploom.runtime.errors import HostError
 from warploom.runtime.launch import Launch
-from warploom.runtime.launch_report import Problem
+from warploom.runtime.problem import Problem
 
 LOWERED = """
 func.func @two(%A: memref<4x8xf16>, %B: memref<8x4xf16>, %C: memref<4x4xf32>) {{
