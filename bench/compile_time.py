@@ -1,18 +1,22 @@
 """How long MLIR text takes to become PTX text: in a fresh process, and in one that has done it before.
 
     python bench/compile_time.py --repeats 5 --json out.json
+    python bench/compile_time.py --triton                       # and what Triton takes for a product
 
 A fresh process is timed from outside, its parts from inside; what the parts leave is the start of Python.
-Times are medians.
+Times are medians. With --triton, a bf16 product is compiled by Triton too, from nothing (an empty cache) and down to
+machine code; beside it ours, with the time ptxas takes for the same step where ptxas is installed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -80,11 +84,56 @@ def measure(text: str, target: str, repeats: int) -> dict[str, Parts]:
     return {"fresh": medians(cold), "warm": medians(warm)}
 
 
+def triton_from_nothing(target: str) -> Parts:
+    """One compilation by Triton in a process of its own, with an empty cache."""
+    script = Path(__file__).with_name("triton_compile.py")
+    with tempfile.TemporaryDirectory() as cache:
+        start = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, script, "".join(filter(str.isdigit, target))],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "TRITON_CACHE_DIR": cache},
+        )
+        total = time.perf_counter() - start
+    if done.returncode:
+        sys.exit(f"error: Triton does not compile here: {done.stderr.strip().splitlines()[-1]}")
+    return {**json.loads(done.stdout), "total": total}
+
+
+def assembling(text: str, target: str) -> float | None:
+    """Seconds that ptxas takes for the kernel; None without ptxas."""
+    from warploom.runtime import compile, ptxas
+
+    if ptxas.find() is None:
+        return None
+    ptx = compile(text, target=target).ptx
+    start = time.perf_counter()
+    ptxas.assemble(ptx, target)
+    return time.perf_counter() - start
+
+
+def compare_with_triton(target: str, repeats: int) -> dict[str, Parts]:
+    """Triton's time and ours for one bf16 product, both from a fresh process to machine code."""
+    text = MLIR.format(n=4096).replace("f16", "bf16")
+    ours = medians([fresh(text, target) for _ in range(repeats)])
+    seconds = assembling(text, target)
+    if seconds is not None:
+        ours = {**ours, "ptxas": seconds, "total": ours["total"] + seconds}
+    return {"warploom": ours, "triton": medians([triton_from_nothing(target) for _ in range(repeats)])}
+
+
+def show(name: str, kind: str, parts: Parts) -> None:
+    shown = ", ".join(f"{part} {1000 * seconds:.0f}" for part, seconds in parts.items() if part != "total")
+    print(f"{name:22} {kind:8} {1000 * parts['total']:5.0f} ms  ({shown})")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--triton", action="store_true", help="compare with Triton, which must be installed")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -92,10 +141,11 @@ def main() -> None:
         return
     inputs = {"examples/matmul.mlir": EXAMPLE.read_text(), "4096": MLIR.format(n=4096), "4095": MLIR.format(n=4095)}
     results = {name: measure(text, options.target, options.repeats) for name, text in inputs.items()}
+    if options.triton:
+        results["bf16, machine code"] = compare_with_triton(options.target, options.repeats)
     for name, kinds in results.items():
         for kind, parts in kinds.items():
-            shown = ", ".join(f"{part} {1000 * seconds:.0f}" for part, seconds in parts.items() if part != "total")
-            print(f"{name:22} {kind:5} {1000 * parts['total']:5.0f} ms  ({shown})")
+            show(name, kind, parts)
     if options.json is not None:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
 
