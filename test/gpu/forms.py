@@ -1,0 +1,139 @@
+"""Products of every type and form that is lowered, to run on the interpreter and on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from warploom.runtime import Kernel, compile, compress, prune
+from warploom.runtime.arrays import Parameter
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+METADATA = "E"
+"""The name of the parameter that holds the metadata of the one called A."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A function, and how to compile it."""
+
+    name: str
+    mlir: str
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __str__(self) -> str:
+        return self.name
+
+    def compile(self, target: str) -> Kernel:
+        return compile(self.mlir, target, **self.options)
+
+    def arrays(self, kernel: Kernel, seed: int = 0) -> list[Array]:
+        """The arguments: numbers of mixed exponents, integers of every value; what is cleared starts as NaN or -1."""
+        random = np.random.default_rng(seed)
+        drawn: dict[str, Array] = {}
+        for i, parameter in enumerate(kernel.function.parameters):
+            drawn[parameter.name] = _draw(random, parameter, cleared=i in kernel.function.filled)
+        if METADATA in drawn:
+            a = drawn["A"]
+            values, drawn[METADATA] = compress(prune(_draw_like(random, (a.shape[0], 2 * a.shape[1]), a.dtype)))
+            drawn["A"] = values
+        return list(drawn.values())
+
+
+def _draw(random: np.random.Generator, parameter: Parameter, *, cleared: bool) -> Array:
+    shape = parameter.shape or ()
+    if cleared:
+        return np.full(shape, -1 if parameter.dtype.kind in "iu" else np.nan).astype(parameter.dtype)
+    return _draw_like(random, shape, parameter.dtype)
+
+
+def _draw_like(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return random.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
+    binades = 2 if dtype.itemsize == 1 else 6
+    return (random.standard_normal(shape) * 2.0 ** random.integers(-binades, binades, shape)).astype(dtype)
+
+
+def matmul(size: tuple[int, int, int], types: str, lies: str, attributes: str = "") -> str:
+    """C += A * B; `lies` says "A B", with a t behind what is stored transposed."""
+    (m, n, k), (a, b, c) = size, types.split()
+    at, bt = (name.endswith("t") for name in lies.split())
+    kinds = [
+        f"memref<{k}x{m}x{a}>" if at else f"memref<{m}x{k}x{a}>",
+        f"memref<{n}x{k}x{b}>" if bt else f"memref<{k}x{n}x{b}>",
+        f"memref<{m}x{n}x{c}>",
+    ]
+    axes = ("(k, m)" if at else "(m, k)", "(n, k)" if bt else "(k, n)", "(m, n)")
+    maps = ", ".join(f"affine_map<(m, n, k) -> {each}>" for each in axes)
+    return f"""func.func @f(%A: {kinds[0]}, %B: {kinds[1]}, %C: {kinds[2]}) {{
+      linalg.matmul indexing_maps = [{maps}] {attributes} ins(%A, %B : {kinds[0]}, {kinds[1]}) outs(%C : {kinds[2]})
+      return
+    }}"""
+
+
+def sparse(size: tuple[int, int, int], types: str) -> str:
+    """C = A * B with a sparse A."""
+    (m, n, k), (a, b, c) = size, types.split()
+    span = 32 if a == "f32" else 64
+    words = f"memref<{-(-m // 16)}x{-(-k // span) * 32}xi32>"
+    kinds = [f"memref<{m}x{k // 2}x{a}>", f"memref<{k}x{n}x{b}>", f"memref<{m}x{n}x{c}>"]
+    zero = "0" if c == "i32" else "0.0"
+    return f"""func.func @f(%A: {kinds[0]}, %E: {words}, %B: {kinds[1]}, %C: {kinds[2]}) {{
+      %zero = arith.constant {zero} : {c}
+      linalg.fill ins(%zero : {c}) outs(%C : {kinds[2]})
+      linalg.matmul {{warp.metadata = 1}} ins(%A, %B : {kinds[0]}, {kinds[1]}) outs(%C : {kinds[2]})
+      return
+    }}"""
+
+
+def batch(size: tuple[int, int, int, int], types: str) -> str:
+    """C += A * B for each of a batch."""
+    (count, m, n, k), (a, b, c) = size, types.split()
+    kinds = [f"memref<{count}x{m}x{k}x{a}>", f"memref<{count}x{k}x{n}x{b}>", f"memref<{count}x{m}x{n}x{c}>"]
+    return f"""func.func @f(%A: {kinds[0]}, %B: {kinds[1]}, %C: {kinds[2]}) {{
+      linalg.batch_matmul ins(%A, %B : {kinds[0]}, {kinds[1]}) outs(%C : {kinds[2]})
+      return
+    }}"""
+
+
+LIES = ("A Bt", "A B", "At Bt", "At B")
+SIZE = (100, 140, 75)
+UNSIGNED = "{cast = #linalg.type_fn<cast_unsigned>}"
+TYPES = (
+    "i8 i8 i32",
+    "f32 f32 f32",
+    "f64 f64 f64",
+    "f8E4M3FN f8E4M3FN f32",
+    "f8E4M3FN f8E5M2 bf16",
+    "f8E5M2 f8E4M3FN f16",
+    "f16 f16 f32",
+    "bf16 bf16 bf16",
+)
+SCHEDULES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("four stages", {"cta": (64, 64, 32), "warp": (32, 32), "stages": 4}),
+    ("one stage", {"cta": (64, 64, 64), "warp": (32, 32), "stages": 1}),
+    ("slices", {"cta": (64, 64, 64), "warp": (32, 32), "stages": 3, "slices": 2}),
+    ("packed", {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3, "pack": "ab"}),
+    ("large warps", {"cta": (128, 128, 32), "warp": (64, 64), "stages": 3}),
+    ("deep steps", {"cta": (64, 64, 32), "warp": (32, 32), "mma": "m16n8k8", "stages": 2}),
+)
+
+
+def forms() -> Iterator[Form]:
+    """Every type however A and B lie, and every form and kind of schedule once."""
+    for types in TYPES:
+        for lies in LIES:
+            yield Form(f"{types}, {lies}", matmul(SIZE, types, lies), {"tf32": types.startswith("f32")})
+    yield Form("unsigned", matmul(SIZE, "i8 i8 i32", "A B", UNSIGNED))
+    yield Form("batch", batch((3, 33, 50, 41), "f16 f16 f32"))
+    for types in ("i8 i8 i32", "f8E4M3FN f8E4M3FN f32", "f32 f32 f32"):
+        yield Form(f"sparse {types}", sparse((100, 140, 152), types), {"tf32": types.startswith("f32")})
+    yield Form("sparse f16", sparse((100, 140, 76), "f16 f16 f32"))
+    yield Form("sparse bf16", sparse((130, 257, 192), "bf16 bf16 f32"))
+    for name, schedule in SCHEDULES:
+        yield Form(name, matmul((150, 200, 133), "bf16 bf16 f32", "A B"), schedule)
