@@ -33,6 +33,7 @@ _TYPES = {
     "max": ("u32", "s32", "u64", "s64"),
     "add": ("u32", "s32", "u64", "s64", "f32", "f64", "f16", "bf16", "f16x2", "bf16x2"),
 }
+_VECTORS = ("f32", "f16", "bf16", "f16x2", "bf16x2")
 _INTEGER: dict[str, Update] = {
     "and": lambda old, b, _: old & b,
     "or": lambda old, b, _: old | b,
@@ -64,34 +65,41 @@ def _float_add(type: str, flush: bool) -> Update:
 
 @opcode("atom", "red")
 def atomic(ctx: Context, m: Modifiers) -> Action:
-    """Reads, combines and writes back; `atom` returns what was there."""
+    """Reads, combines and writes back; `atom` returns what was there. Of a vector, each part by itself."""
     policy = order(m)
     m.drop("noftz", "sync", "aligned", "acq_rel")
+    count = int((next((w for w in ("v2", "v4", "v8") if m.flag(w)), "v1"))[1:])
     space, operation = space_of(m), m.expect(*_TYPES)
     type = m.type(*_TYPES[operation])
+    if count > 1 and (space != "global" or type not in _VECTORS):
+        ctx.fail(f"vectors are for .global and .{', .'.join(_VECTORS)}")
     operands = list(ctx.take((m.root == "atom") + 2 + (operation == "cas") + policy))
-    dest = ctx.dest(operands.pop(0), type) if m.root == "atom" else None
+    dests = [ctx.dest(o, type) for o in ctx.vector(operands.pop(0), count)] if m.root == "atom" else []
     place = locate(ctx, operands.pop(0), space, "atomic")
-    sources = [ctx.source(o, type) for o in operands[: 1 + (operation == "cas")]]
+    given = operands[: 1 + (operation == "cas")]
+    sources = [[ctx.source(item, type) for item in ctx.vector(o, count)] for o in given]
     is_float = type.startswith(("f", "bf"))
     width = width_of(type) // 8
     seen = np.dtype(f"u{width}") if is_float else np.dtype(DTYPES[type])
 
     def bind(state: State) -> Step:
-        find, values = place(state), [source(state).view(seen) for source in sources]
-        out = dest(state).view(seen) if dest else None
+        find = place(state)
+        values = [[source(state).view(seen) for source in items] for items in sources]
+        outs = [dest(state).view(seen) for dest in dests]
 
         def step(sel: Selection) -> None:
-            parts = find(sel, width)
+            parts = find(sel, width * count)
             check_writable(parts)
-            picked = [sel.pick(v) for v in values]
-            old = np.empty(sel.count, seen)
-            for part in parts:
-                flush = type == "f32" and part.buffer is not state.memory.shared.buffer
-                update = _float_add(type, flush) if is_float else _INTEGER[operation]
-                _update(part, old, picked, update)
-            if out is not None:
-                sel.put(out, old)
+            for i in range(count):
+                picked = [sel.pick(items[i]) for items in values]
+                old = np.empty(sel.count, seen)
+                for part in parts:
+                    flush = type == "f32" and part.buffer is not state.memory.shared.buffer
+                    update = _float_add(type, flush) if is_float else _INTEGER[operation]
+                    index = part.index if count == 1 else part.index * count + i
+                    _update(Part(part.buffer, index, part.chosen), old, picked, update)
+                if outs:
+                    sel.put(outs[i], old)
 
         return step
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cache
 from math import gcd
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from binary_formats import F64
 from numpy.typing import NDArray
 
 from warploom.dialect.sparsity.matrix import compress, expand, prune
@@ -164,6 +166,69 @@ def test_gelu_half() -> None:
     gelu = 0.5 * wide * (1 + np.tanh(0.7978846 * (wide + 0.044715 * wide**3)))
     np.testing.assert_allclose(z.astype(np.float64), gelu, rtol=2.0**-8, atol=1e-6)
     np.testing.assert_allclose(y.astype(np.float64), gelu + bias, rtol=2.0**-10, atol=2.0**-10)
+
+
+def test_mbarrier_ring() -> None:
+    n = 23
+    rows = np.random.default_rng(20).integers(-1000, 1000, (n, 128)).astype(np.float32)
+    sums = np.full(128, np.nan, np.float32)
+    launch("mbarrier_ring", (1,), (256,), [rows, sums, n])
+    assert sums.tolist() == [float(sum(rows[i, (t + i) % 128] for i in range(n))) for t in range(128)]
+
+
+def test_cluster_histogram() -> None:
+    data = np.random.default_rng(21).integers(0, 256, 3000).astype(np.uint8)
+    counts = np.zeros(256, np.int32)
+    launch("cluster_histogram", (8,), (96,), [data, counts, data.size])
+    assert np.array_equal(counts, np.bincount(data, minlength=256))
+
+
+def test_noinline_calls() -> None:
+    values = np.random.default_rng(22).integers(1, 1000, 200).astype(np.int32)
+    out = np.full((200, 2), np.nan)
+    launch("noinline_calls", (4,), (64,), [values, out, 200])
+    for i, (value, found) in enumerate(zip(values.tolist(), out, strict=True)):
+        a, b, c = 0.5, i, 7
+        for k in range(value % 5):
+            n = value + k
+            a, b, c = float(Fraction(a) * n + b), b + gcd(n, 36), c ^ n
+        x = Fraction(a)
+        exact: list[tuple[Fraction, str]] = [
+            (Fraction(b), "rn"),
+            (x / 3, "rz"),
+            (Fraction(0), "rp"),
+            (x * Fraction(1.1) + b, "rm"),
+            (x + Fraction(1e-20), "rz"),
+            (Fraction((3, 1, 4, 1)[value & 3]), "rn"),
+            (x * x, "rp"),
+            (1 / Fraction(F64.value(F64.word(x + 1))), "rm"),
+        ]
+        case = value >> 4 & 7
+        assert found[1] == c
+        if case == 2:
+            below = np.nextafter(found[0], 0.0)
+            assert Fraction(below) ** 2 < x <= Fraction(found[0]) ** 2
+        else:
+            assert int(found[:1].view(np.uint64)[0]) == F64.word(*exact[case])
+
+
+def test_narrow_floats() -> None:
+    n = 150
+    pairs = np.random.default_rng(23).standard_normal((n, 2)).astype(np.float32)
+    pairs[::3] = np.round(pairs[::3])
+    outs = [np.full(n, 0xA5A5, np.uint16) for _ in range(2)]
+    same, equal, high = np.full((n, 2), np.nan, np.float16), np.zeros(n, np.uint32), np.zeros(n, np.uint64)
+    launch("narrow_floats", (3,), (64,), [pairs, *outs, same, equal, high, n])
+    narrow = [pairs.astype(t) for t in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)]
+    codes = [v.view(np.uint16).reshape(-1) for v in narrow]
+    assert all(np.array_equal(out, code) for out, code in zip(outs, codes, strict=True))
+    assert np.array_equal(same, narrow[0].astype(np.float32) == narrow[1].astype(np.float32))
+    for i in range(n):
+        lanes = range(i - i % 32, min(n, i - i % 32 + 32))
+        mask = sum(1 << j % 32 for j in lanes if codes[0][j] == codes[0][i])
+        factor = 0x123456789ABCDEF * int(codes[0][i]) & (1 << 64) - 1
+        wide = (int(codes[1][i]) << 64 | mask) * factor + mask
+        assert (int(equal[i]), int(high[i])) == (mask, wide >> 64 & (1 << 64) - 1)
 
 
 # Triton: two pointers to scratch memory follow the arguments; neither is used

@@ -365,6 +365,21 @@ def test_atomics_take_turns() -> None:
     assert data[7:].tolist() == [12, 31]
 
 
+def test_atomic_sums_of_vectors() -> None:
+    """Each part takes its turn; what was there comes back."""
+    body = """ld.param.u64 %rd1, [data]; mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 1; mad.wide.u32 %rd2, %r2, 8, %rd1;
+        cvt.rn.f32.u32 %f1, %r1; mov.f32 %f2, 0f3F800000; atom.global.add.v2.f32 {%f3, %f4}, [%rd2], {%f1, %f2};
+        mov.b32 %r3, 0x3C004000; red.global.add.noftz.v2.f16x2 [%rd1+16], {%r3, %r3}; cvt.rzi.u32.f32 %r4, %f3;
+        cvt.rzi.u32.f32 %r5, %f4; mad.lo.u32 %r0, %r4, 100, %r5;"""
+    data = np.zeros(6, np.float32)
+    got = per_thread(body, 32, parameters=".param .u64 data", args=[data])
+    assert data[:4].tolist() == [240.0, 16.0, 256.0, 16.0]
+    assert data[4:].view(np.float16).tolist() == [64.0, 32.0] * 2
+    for place in range(2):
+        before = np.concatenate([[0], np.cumsum(np.arange(place, 32, 2))[:-1]])
+        assert got[place::2].tolist() == (before * 100 + np.arange(16)).tolist()
+
+
 def test_atomic_sums_of_halves_and_shared_memory() -> None:
     body = """.shared .align 4 .b32 total; mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; mov.u32 %r2, 0;
         @%p1 st.shared.u32 [total], %r2; bar.sync 0; mov.b32 %r3, 0x3C004000; red.shared.add.noftz.f16x2 [total], %r3;

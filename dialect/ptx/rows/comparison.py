@@ -22,12 +22,20 @@ def _setp(comparisons: str, types: str, ftz: str, section: str, ptx: Version = (
     )
 
 
-def _set(comparisons: str, types: str, ftz: str, section: str) -> tuple[Row, Row]:
+def _set(
+    comparisons: str,
+    types: str,
+    ftz: str,
+    section: str,
+    results: str = "u32,s32,f32",
+    ptx: Version = (1, 0),
+    sm: int = 0,
+) -> tuple[Row, Row]:
     """`set` plain, and combined with a predicate."""
-    end = f"{ftz}.D{{u32,s32,f32}}.T{{{types}}}"
+    end = f"{ftz}.D{{{results}}}.T{{{types}}}"
     return (
-        row(f"set.{{{comparisons}}}{end}", "d:D, a:T, b:T", section),
-        row(f"set.{{{comparisons}}}{_BOOLEAN}{end}", "d:D, a:T, b:T, c:!pred", section),
+        row(f"set.{{{comparisons}}}{end}", "d:D, a:T, b:T", section, ptx=ptx, sm=sm),
+        row(f"set.{{{comparisons}}}{_BOOLEAN}{end}", "d:D, a:T, b:T, c:!pred", section, ptx=ptx, sm=sm),
     )
 
 
@@ -46,6 +54,16 @@ ROWS = (
     *_setp(_FLOAT, "f64", "", "9.7.6.2"),
     # 9.7.6.3  selp
     row("selp.T{b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64}", "d:T, a:T, b:T, c:!pred", "9.7.6.3"),
+    # 9.7.6.4  slct
+    row("slct.T{b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64}.s32", "d:T, a:T, b:T, c:s32", "9.7.6.4"),
+    row("slct{.ftz}.T{b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64}.f32", "d:T, a:T, b:T, c:f32", "9.7.6.4"),
+    # 9.7.7.1  set, half
+    *_set(_FLOAT, "f16", "{.ftz}", "9.7.7.1", "f16", (4, 2), 53),
+    *_set(_FLOAT, "f16", "{.ftz}", "9.7.7.1", "u16,s16,u32,s32", (6, 5), 53),
+    *_set(_FLOAT, "f16x2", "{.ftz}", "9.7.7.1", "f16x2", (4, 2), 53),
+    *_set(_FLOAT, "f16x2", "{.ftz}", "9.7.7.1", "u32,s32", (6, 5), 53),
+    *_set(_FLOAT, "bf16", "", "9.7.7.1", "bf16,u16,s16,u32,s32", (7, 8), 90),
+    *_set(_FLOAT, "bf16x2", "", "9.7.7.1", "bf16x2,u32,s32", (7, 8), 90),
     # 9.7.7.2  setp, half
     *_setp(_FLOAT, "f16", "{.ftz}", "9.7.7.2", ptx=(4, 2), sm=53),
     *_setp(_FLOAT, "f16x2", "{.ftz}", "9.7.7.2", ptx=(4, 2), sm=53),

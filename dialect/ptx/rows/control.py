@@ -85,6 +85,15 @@ ROWS = (
         ptx=(6, 0),
         sm=70,
     ),
+    *(
+        row(f"{root}.global.add{end}", operands.format(n), section, ptx=(8, 1), sm=90)
+        for root, operands, section in (
+            ("atom", "d:{0}*T, a:[], b:{0}*T", "9.7.13.5"),
+            ("red", "a:[], b:{0}*T", "9.7.13.6"),
+        )
+        for n in (2, 4)
+        for end in (f".v{n}.T{{f32}}", f".noftz.v{n}.T{{f16x2,bf16x2}}")
+    ),
     # 9.7.13.9 to 9.7.13.14  Votes and reductions in a warp
     row("vote.sync.{all,any,uni}.pred", "d:pred, a:!pred, m:u32", "9.7.13.9", ptx=(6, 0), sm=30),
     row("vote.sync.ballot.b32", "d:b32, a:!pred, m:u32", "9.7.13.9", ptx=(6, 0), sm=30),

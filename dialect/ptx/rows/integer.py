@@ -33,6 +33,9 @@ ROWS = (
     row("brev.T{b32,b64}", "d:T, a:T", "9.7.1.18", ptx=(2, 0), sm=20),
     row("bfe.T{u32,u64,s32,s64}", "d:T, a:T, b:u32, c:u32", "9.7.1.19", ptx=(2, 0), sm=20),
     row("bfi.T{b32,b64}", "d:T, a:T, b:T, c:u32, n:u32", "9.7.1.20", ptx=(2, 0), sm=20),
+    row("bmsk.{clamp,wrap}.b32", "d:b32, a:u32, b:u32", "9.7.1.22", ptx=(7, 6), sm=70),
+    row("szext.{clamp,wrap}.T{u32,s32}", "d:T, a:T, b:u32", "9.7.1.21", ptx=(7, 6), sm=70),
+    row("dp2a.{lo,hi}.{u32,s32}.{u32,s32}", "d:b32, a:b32, b:b32, c:b32", "9.7.1.24", ptx=(5, 0), sm=61),
     row("dp4a.{u32,s32}.{u32,s32}", "d:b32, a:b32, b:b32, c:b32", "9.7.1.23", ptx=(5, 0), sm=61),
     # 9.7.2  Extended-precision integer arithmetic
     row("add.cc.T{u32,s32}", "d:T, a:T, b:T", "9.7.2.1", ptx=(1, 2)),
