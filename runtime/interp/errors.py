@@ -13,8 +13,9 @@ class Finding:
     """Something a kernel did wrong, and where.
 
     `check` names the kind: "load" for what cannot be run, "fault" for what ends a launch, otherwise the check that
-    found it. `line` and `column` are the instruction's in `file`. `cta`, `warp`, `lane` and `address` are those of the first time, None where there is no
-    single one; an address is one of its own state space. `count` is how often it was seen.
+    found it. `line` and `column` are the instruction's in `file`. `cta`, `warp`, `lane` and `address` are those of the
+    first time, None where there is no single one; an address is one of its own state space. `count` is how often it
+    was seen.
     """
 
     check: str
