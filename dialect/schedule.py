@@ -16,6 +16,9 @@ SWIZZLES = (16, 32, 64, 128)
 
 PACKS = ("none", "a", "b", "ab")
 
+MOST_PARTS = 64
+"""Parts of K: each is a few more instructions of the kernel that adds them up."""
+
 RARE = {"rare": True}
 """Marks a field that is printed only where it differs from its default."""
 
@@ -37,7 +40,8 @@ class Schedule:
     `group` how many rows of CTA tiles are walked together, for reuse in L2; `accumulate` the element
     type of the accumulators; `pack` which operands are first copied to whole tiles of aligned rows in scratch memory
     ("none", "a", "b" or "ab"); `slices` how many groups of warps share the steps of a K tile, their sums added up in
-    shared memory at the end.
+    shared memory at the end; `split_k` into how many parts K is cut for CTAs of their own, whose sums a second kernel
+    adds up.
 
     Raises:
         ScheduleError: if tiles do not divide one another, or a number is out of range.
@@ -52,6 +56,7 @@ class Schedule:
     accumulate: str = "f32"
     pack: str = field(default="none", metadata=RARE)
     slices: int = field(default=1, metadata=RARE)
+    split_k: int = field(default=1, metadata=RARE)
 
     def __post_init__(self) -> None:
         if min(*self.cta, *self.warp) <= 0:
@@ -86,6 +91,8 @@ class Schedule:
                 f"{self.slices} slices divide the base tiles of a warp tile down, or across if it is one high; "
                 f"got {self.warp[0]}x{self.warp[1]}"
             )
+        if not 1 <= self.split_k <= MOST_PARTS:
+            raise ScheduleError(f"split_k must be 1 to {MOST_PARTS}, got {self.split_k}")
         if self.pack not in PACKS:
             raise ScheduleError(f"pack must be one of {', '.join(PACKS)}, got {self.pack}")
 

@@ -112,7 +112,7 @@ class Product:
 
     `element_type` is what an element of the product is rounded to before it is stored, or taken by the epilogue with
     one of each extra. Of a sparse A the m x k/2 stored elements are in memory, and `metadata` says where they belong.
-    `batch` are the sizes of the loops around the product.
+    `batch` are the sizes of the loops around the product. A `partial` one leaves the epilogue to another kernel.
     """
 
     op: MatmulOp
@@ -128,6 +128,7 @@ class Product:
     extras: tuple[Argument, ...] = ()
     metadata: Operand | None = None
     batch: tuple[int, ...] = ()
+    partial: bool = False
 
     @property
     def sparsity(self) -> int:

@@ -19,7 +19,17 @@ from ..dialect.schedule import NAMES, SHARED_ALIGNMENT, Schedule, ScheduleError,
 from ..dialect.warp.attributes import ScheduleAttr, target_of
 from ..dialect.warp.matmul import MatmulOp
 from .diagnostics import fail
-from .packing import SHORTEST_PACKED_ROW, choices, roles, row_bytes, through_registers
+from .packing import (
+    PACK_BYTES_PER_CYCLE,
+    PACK_LATENCY,
+    SHORTEST_PACKED_ROW,
+    WIDEST,
+    access_bytes,
+    choices,
+    roles,
+    row_bytes,
+    through_registers,
+)
 from .product import METADATA_ROWS, Product, metadata_span, read
 from .raise_matmul import raise_products
 from .tile.arrangement import Arrangement, arrange
@@ -77,6 +87,9 @@ SPARSE_TILES = (Tile((128, 192), (64, 48)), Tile((192, 128), (48, 64)), *TILES)
 MULTIPLY_ADDS_PER_CYCLE = 640
 BYTES_PER_CYCLE = 32
 CTA_LATENCY = 2000
+
+LEAST_PER_K = 4
+"""A K tile of 128 takes 500 cycles however small it is: barrier, wait and the way from shared memory to the product."""
 
 IN_FLIGHT = 144 * KIB
 """Bytes on the way to an SM beyond which more do not help (H200: 16x8192x8192 and 128x16384x4096)."""
@@ -174,7 +187,7 @@ def cycles(m: int, n: int, k: int, tile: Tile, target: Target, row: Row) -> floa
     rows, columns = tile.cta
     tiles = -(-m // rows) * -(-n // columns)
     rate = MULTIPLY_ADDS_PER_CYCLE * (1.0 if _as_halves(row, target) else RATES.get(row.a.name, 1.0))
-    per_k = max(rows * columns / rate, (rows + columns) * row.a.bits / (8 * BYTES_PER_CYCLE))
+    per_k = max(rows * columns / rate, (rows + columns) * row.a.bits / (8 * BYTES_PER_CYCLE), LEAST_PER_K)
     resident = _resident(tile)
     waves = 1 if tiles <= target.sms else resident * -(-tiles // (resident * target.sms))
     return waves * (per_k * k + CTA_LATENCY)
@@ -196,16 +209,44 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
     tiles = [t for t in (SPARSE_TILES if product.sparsity > 1 else TILES) if _fits(t, product, row, target)]
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
     ways = [
-        (cycles(m, n, k, tile, target, row) + extra, i, tile, pack)
+        (cycles(m, n, k, tile, target, row) + extra, _covered(m, n, tile), i, tile, pack)
         for i, tile in enumerate(tiles)
         for pack, extra in choices(product, tile.cta, target)
         if tile.warp != (64, 64) or not through_registers(product, pack)
     ]
-    _, _, tile, pack = min(ways)
+    cost, _, _, tile, pack = min(ways)
+    parts, product, tile = _parts(product, tiles, cost, tile, row, target)
     cta_k, stages = depth(product, tile, row, target)
     return Schedule(
-        (*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate, pack=pack, slices=tile.slices
-    )
+        (*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate, pack=pack, slices=tile.slices,
+        split_k=parts,
+    )  # fmt: skip
+
+
+def _covered(m: int, n: int, tile: Tile) -> int:
+    """Elements of C and beyond it that tiles cover: the fewer the better, other things equal."""
+    rows, columns = tile.cta
+    return -(-m // rows) * rows * -(-n // columns) * columns
+
+
+def _parts(
+    product: Product, tiles: Sequence[Tile], whole: float, tile: Tile, row: Row, target: Target
+) -> tuple[int, Product, Tile]:
+    """Into how many parts to cut K if the product takes `whole` cycles in one, what a part is, and its tile."""
+    best, sums = (whole, 1, product, tile), 2 * product.m * product.n * row.d.bits // 8
+    for parts in (2, 4, 8, 16, 32):
+        if unsplit(product, parts, row):
+            continue
+        part = replace(product, k=product.k // parts)
+        for small in tiles:
+            ctas = parts * -(-product.m // small.cta[0]) * -(-product.n // small.cta[1])
+            if ctas > target.sms or part.k % small.k or min(map(access_bytes, (product.a, product.b))) < WIDEST:
+                continue
+            adding = PACK_LATENCY + parts * sums / (PACK_BYTES_PER_CYCLE * target.sms)
+            cost = cycles(part.m, part.n, part.k, small, target, row) + adding
+            if cost < best[0]:
+                best = (cost, parts, part, small)
+    return best[1:]
 
 
 def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
@@ -257,6 +298,10 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
         raise ScheduleError(f"metadata comes for {span} columns of A at a time, got a CTA tile of {schedule.cta}")
     if product.metadata is not None and schedule.slices > 1:
         raise ScheduleError(f"a sparse product is not cut into slices, got {schedule.slices}")
+    if schedule.split_k > 1 and (reason := unsplit(product, schedule.split_k, row)):
+        raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
+    if schedule.split_k > 1 and schedule.pack != "none":
+        raise ScheduleError(f"split_k takes operands as they lie, not with pack = {schedule.pack}")
     needed = shared_bytes(product, schedule)
     if needed > target.shared:
         raise ScheduleError(
@@ -274,6 +319,18 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
                 f"pack = {schedule.pack}: rows of {operand.name} have {length} bytes, packing takes rows of at "
                 f"least {SHORTEST_PACKED_ROW}"
             )
+
+
+def unsplit(product: Product, parts: int, row: Row) -> str:
+    """Why K cannot be cut into parts; empty if it can."""
+    if product.k % parts or not product.k:
+        return f"it must divide K = {product.k}"
+    if row.d.name not in ("f16", "f32"):
+        return f"parts are added up in f16 or f32, not {row.d.name}"
+    if product.batch or product.metadata is not None:
+        return f"a {'batch' if product.batch else 'sparse product'} is not split"
+    odd = next((o for o in (product.a, product.b) if not o.is_compact), None)
+    return f"{odd.name} must lie row by row without gaps, got {odd.type}" if odd is not None else ""
 
 
 def _check_registers(schedule: Schedule, step: int, row: Row, target: Target) -> None:
@@ -325,6 +382,7 @@ class SchedulePass(ModulePass):
     accumulate: str | None = None
     pack: str | None = None
     slices: int | None = None
+    split_k: int | None = None
     tuned: str | None = None
 
     def options(self) -> dict[str, object]:
@@ -367,7 +425,7 @@ def _completed(options: dict[str, object], chosen: Schedule) -> dict[str, object
     """Options with what goes with a tile that is given: its warp tile, and no more slices and stages than usual."""
     if not options.keys() & {"cta", "warp", "mma"}:
         return options
-    options = {"slices": 1, "stages": min(4, chosen.stages), **options}
+    options = {"slices": 1, "split_k": 1, "stages": min(4, chosen.stages), **options}
     cta = options.get("cta")
     if isinstance(cta, tuple) and "warp" not in options:
         m, n = int(cta[0]), int(cta[1])  # pyright: ignore[reportUnknownArgumentType]

@@ -169,6 +169,8 @@ class _Reading:
 def plan(function: func.FuncOp) -> Plan:
     """The launches of a lowered host function, in order, and the scratch memory of its `memref.alloc`s.
 
+    Memory may be given another shape between them.
+
     Raises:
         HostError: naming the first operation that is neither a constant, an allocation, a launch nor the return.
     """
@@ -184,6 +186,9 @@ def plan(function: func.FuncOp) -> Plan:
             case memref.AllocOp():
                 known.positions[op.memref] = len(arguments) + len(scratch)
                 scratch.append(_bytes(op))
+            case memref.ExpandShapeOp():
+                if op.src in known.positions:
+                    known.positions[op.result] = known.positions[op.src]
             case memref.DeallocOp():
                 known.positions.pop(op.memref, None)
             case gpu.LaunchFuncOp():
@@ -193,7 +198,7 @@ def plan(function: func.FuncOp) -> Plan:
             case _:
                 raise HostError(
                     f"{_place(op)}host function @{function.sym_name.data}: expected arith.constant, memref.alloc, "
-                    f"memref.dealloc, gpu.launch_func and an empty func.return, got {op.name}; "
+                    f"memref.expand_shape, memref.dealloc, gpu.launch_func and an empty func.return, got {op.name}; "
                     f"has the module been lowered?"
                 )
     return Plan(tuple(found), tuple(scratch))

@@ -50,19 +50,20 @@ class Epilogue:
         return index.insert(ConstantOp(number, kind)).fragment
 
     def _load(self, index: IndexBuilder, c: Operand, acc: FragmentType, m: Index, n: Index) -> SSAValue:
-        held = self._in_order(acc).with_element(c.element_type)
+        held = self.in_order(acc).with_element(c.element_type)
         memory, where = self.tiling.argument(c), index.values([m, n])
         loaded = index.insert(LoadOp(memory, where, held, self._in_bounds())).fragment
         if c.element != acc.element:
             loaded = index.insert(ConvertOp(loaded, acc.element_type)).fragment
-        return self._regrouped(index, loaded, acc.layout.data)
+        return self.regrouped(index, loaded, acc.layout.data)
 
-    def _in_order(self, acc: FragmentType) -> FragmentType:
+    def in_order(self, acc: FragmentType) -> FragmentType:
         """The accumulators as they meet memory: neighbours in a row follow each other in a lane."""
         return acc.with_layout(self.tiling.arrangement.stored)
 
     @staticmethod
-    def _regrouped(index: IndexBuilder, fragment: SSAValue, layout: Layout) -> SSAValue:
+    def regrouped(index: IndexBuilder, fragment: SSAValue, layout: Layout) -> SSAValue:
+        """The fragment in another layout of the same lanes."""
         held = fragment_of(fragment).layout.data
         return fragment if held == layout else index.insert(RegroupOp(fragment, layout)).fragment
 
@@ -77,8 +78,8 @@ class Epilogue:
         epilogue makes of those."""
         if self.tiling.schedule.slices > 1:
             accumulator, m, n = self._sum(index, accumulator, m, n, place)
-        accumulator = self._regrouped(index, accumulator, self.tiling.arrangement.stored)
-        if self.tiling.product.op.epilogue is None:
+        accumulator = self.regrouped(index, accumulator, self.tiling.arrangement.stored)
+        if self.tiling.product.op.epilogue is None or self.tiling.product.partial:
             self._store(index, self._rounded(index, accumulator), m, n)
             return
         from .extras import Extras

@@ -11,10 +11,12 @@ from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, func, gpu, memref
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, StringAttr, SymbolRefAttr, UnitAttr, i32
+from xdsl.dialects.memref import ExpandShapeOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.view import MatrixOp
@@ -59,6 +61,10 @@ class Outliner:
         memory = self._builder.insert(memref.AllocOp([], [], kind)).memref
         self._scratch.append(memory)
         return memory
+
+    def insert(self, op: ExpandShapeOp) -> SSAValue:
+        """The same memory in another shape, for the launches that follow."""
+        return self._builder.insert(op).result
 
     def launch(
         self,
@@ -105,7 +111,7 @@ class Outliner:
         return fresh_name(f"{stem}_{suffix}" if suffix else stem, taken)
 
 
-def _views(index: IndexBuilder, product: Product, arguments: Mapping[SSAValue, SSAValue]) -> dict[Place, SSAValue]:
+def views_of(index: IndexBuilder, product: Product, arguments: Mapping[SSAValue, SSAValue]) -> dict[Place, SSAValue]:
     """The matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row."""
     matrices = [o for o in (product.a, product.b, product.c, product.d, *product.extras) if isinstance(o, Operand)]
     operands = [o for o in matrices if not o.is_whole]
@@ -130,15 +136,27 @@ def _tile(matmul: MatmulOp, module: ModuleOp) -> None:
         from .pack import pack
 
         product = pack(product, schedule, outliner)
+    if schedule.split_k > 1:
+        from .split import add_up, split
+
+        whole, product = product, split(product, schedule, outliner)
+        _outline(product, schedule, outliner)
+        add_up(whole, product.d, schedule, outliner)
+    else:
+        _outline(product, schedule, outliner)
+    outliner.finish()
+
+
+def _outline(product: Product, schedule: Schedule, outliner: Outliner) -> None:
+    """The kernel that multiplies, and its launch."""
     body = Block(arg_types=[memory.value.type for memory in product.memories])
     arguments = {memory.value: argument for memory, argument in zip(product.memories, body.args, strict=True)}
-    views = _views(IndexBuilder(Builder(InsertPoint.at_end(body))), product, arguments)
+    views = views_of(IndexBuilder(Builder(InsertPoint.at_end(body))), product, arguments)
     KernelBuilder(Tiling(product, schedule, arguments, views), body).build()
     down, across = raster.grid(product, schedule)
     shared, batch = shared_bytes(product, schedule), math.prod(product.batch)
     kernel = outliner.launch("", product.memories, body, down * across, schedule.threads, shared, batch)
-    kernel.attributes[ScheduleAttr.name] = attribute
-    outliner.finish()
+    kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
 
 
 @dataclass(frozen=True)
