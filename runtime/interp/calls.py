@@ -153,6 +153,7 @@ def return_(frame: Frame) -> Action:
 def _into(ctx: Context, formal: Formal, actual: Operand) -> Move:
     """An argument: from a variable or a value to where the function finds it."""
     if formal.slot is not None:
+        ctx.writes.append(formal.slot)
         return _move_values(ctx.source(actual, formal.variable.type), _register(formal.slot, formal.variable.type))
     place = _argument(ctx, formal, actual)
     if place is None:
@@ -163,6 +164,7 @@ def _into(ctx: Context, formal: Formal, actual: Operand) -> Move:
 def _out(ctx: Context, formal: Formal, actual: Operand) -> Move:
     """A result: from where the function left it to a variable or a register."""
     if formal.slot is not None:
+        ctx.reads.append(formal.slot)
         return _move_values(_register(formal.slot, formal.variable.type), ctx.dest(actual, formal.variable.type))
     place = _argument(ctx, formal, actual)
     if place is None:

@@ -209,10 +209,8 @@ class GlobalMemory:
         number, offset = address >> SPAN_BITS, address & ((1 << SPAN_BITS) - 1)
         buffer = self._allocations.get(number)
         text = f"global access out of bounds: {width} bytes at address {address:#x}"
-        if buffer is None and number + 1 in self._allocations:
-            buffer, offset = self._allocations[number + 1], offset - (1 << SPAN_BITS)
-            if offset < -(1 << (SPAN_BITS - 1)):
-                buffer = None
+        if offset >> (SPAN_BITS - 1):
+            buffer, offset = self._allocations.get(number + 1), offset - (1 << SPAN_BITS)
         if buffer is None:
             known = ", ".join(b.name for b in self._allocations.values()) or "none"
             return f"{text}, which is in no allocation (known: {known})"

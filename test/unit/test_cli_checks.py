@@ -10,6 +10,9 @@ from planted import MATMUL, edited, line_of, pipelined
 
 from warploom.runtime import cuda, ptxas
 from warploom.runtime.cli import main
+from warploom.runtime.interp.checks import CHECKS
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -94,3 +97,20 @@ def test_a_fault_comes_after_the_findings(tmp_path: Path, capsys: pytest.Capture
     errors = capsys.readouterr().err.splitlines()
     assert "race in shared memory" in errors[0]
     assert "global access out of bounds" in errors[-1]
+
+
+def test_the_page_shows_what_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "checks.md").read_text(encoding="utf-8")
+    text = (ROOT / "examples" / "transpose.ptx").read_text(encoding="utf-8")
+    (tmp_path / "transpose.ptx").write_text(text.replace("bar.sync 0;", ""), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    command = "run transpose.ptx --grid 2,2 --block 32,8 --arg random:f32:64x64 --arg zeros:f32:64x64 --check=all"
+    assert f"warploom {command}\n" in page
+    assert main(command.split()) == 1
+    first, *others = capsys.readouterr().err.splitlines()
+    assert f"```text\n{first}\n```" in page
+    assert len(others) == 3
+    for name in CHECKS:
+        assert f"\n### {name}\n" in page

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from interpreted import program
 from planted import check_found, edited, line_of, pipelined, run_pipelined
+
+from warploom.runtime.interp import InterpreterError
 
 REFILL = "cp.async.cg.shared.global [%r79]"
 A_FIRST = "ldmatrix.sync.aligned.m8n8.x4.shared"
@@ -112,3 +115,45 @@ def test_results_are_written_although_something_was_found() -> None:
     with pytest.raises(CheckError, match="race in shared memory"):
         load_ptx(text).launch("matmul", 4, 128, [a, b, c], shared=12288, checks=["races"])
     np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-3, atol=1e-3)
+
+
+# Faults in every state space, with all fields
+
+
+@pytest.mark.parametrize(
+    ("statement", "message", "address"),
+    [
+        ("ld.shared.u32 %r3, [tile+64];", "shared access out of bounds: 4 bytes at address 0x40, of 64 bytes", 0x40),
+        ("ld.shared.v4.u32 {%r3, %r4, %r5, %r6}, [tile+8];", "misaligned shared access: address 0x8", 8),
+        ("st.shared.v2.u32 [tile+4], {%r1, %r1};", "misaligned shared access: address 0x4", 4),
+        ("atom.shared.add.u64 %rd3, [tile+4], 1;", "misaligned shared access: address 0x4", 4),
+        ("red.shared.add.u32 [tile+62], 1;", "shared access out of bounds", 62),
+        ("ld.local.u32 %r3, [own+16];", "local access out of bounds: 4 bytes at address 0x10, of 16 bytes", 16),
+        ("st.local.u32 [own+2], %r1;", "misaligned local access: address 0x2", 2),
+        ("ld.param.u32 %r3, [p+8];", "param access out of bounds", 8),
+        ("ld.global.u32 %r3, [%rd1+1024];", "at byte 1024 of argument 0 (p, 256 float32)", (1 << 36) + 1024),
+        ("ld.u32 %r3, [%rd1+2];", "misaligned global access", (1 << 36) + 2),
+        ("atom.global.add.f32 %f1, [%rd1-4], 0f3F800000;", "4 bytes before argument 0", (1 << 36) - 4),
+        ("ld.const.u32 %r3, [table+16];", "at byte 16 of variable table", None),
+        ("cp.async.ca.shared.global [tile+2], [%rd1], 4;", "misaligned shared access: address 0x2", 2),
+        ("cp.async.ca.shared.global [tile], [%rd1+2], 4;", "misaligned global access", (1 << 36) + 2),
+        ("cp.async.cg.shared.global [tile+56], [%rd1], 16;", "shared access out of bounds", 56),
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r3}, [tile+8];", "misaligned shared access", 8),
+        ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [tile+64], {%r1};", "shared access out of bounds", 64),
+        ("ld.shared.u32 %r3, [tile-4];", "shared access out of bounds", None),
+    ],
+)
+def test_faults_in_every_space(statement: str, message: str, address: int | None) -> None:
+    body = f""".shared .align 16 .b8 tile[64]; .local .align 4 .b8 own[16];
+mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [p];
+{statement}"""
+    built = program(body, ".param .u64 p", module=".const .align 4 .b8 table[16];")
+    with pytest.raises(InterpreterError) as caught:
+        built.launch("k", (1, 1, 1), (32, 1, 1), [np.zeros(256, np.float32)])
+    (one,) = caught.value.findings
+    assert message in one.message
+    assert (one.check, one.file, one.line, one.kernel) == ("fault", "k.ptx", 8, "k")
+    assert (one.cta, one.warp, one.lane) == ((0, 0, 0), 0, 0)
+    assert one.address is not None
+    assert address is None or one.address in (address, address + (1 << 36))
+    assert str(caught.value) == str(one)

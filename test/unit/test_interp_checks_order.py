@@ -228,3 +228,22 @@ add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, 4; @%p4 bra MAKE; END:"""
 def test_a_warp_divided_at_a_barrier_is_a_fault() -> None:
     body = "setp.lt.u32 %p1, %r1, 40; @%p1 bar.sync 0;"
     found(body, "fault", 1, "bar.sync must be executed by all lanes of a warp together")
+
+
+# Functions, and registers that pass through them
+
+
+def test_registers_pass_through_functions() -> None:
+    function = ".func (.reg .b32 %out) twice(.reg .b32 %in) { add.u32 %out, %in, %in; }\n"
+    body = "call (%r5), twice, ({});\nst.shared.u32 [%r3], %r5;"
+
+    def findings(given: str) -> tuple[Finding, ...]:
+        text = f"{TILE}\n{THREAD}\n{body.format(given)}"
+        try:
+            program(text, module=function).launch("k", (1, 1, 1), (32, 1, 1), [], checks="all")
+        except InterpreterError as error:
+            return error.findings
+        return ()
+
+    assert findings("%r1") == ()
+    check_found(findings("%r9"), "uninitialised", 9, "call: %r9 is read before it is written")

@@ -24,17 +24,17 @@ import numpy as np
 from ....dialect.isa import families
 from ....dialect.isa.wmma import WmmaLoad, WmmaMma, WmmaStore
 from ....dialect.ptx.syntax import Operand, Register, Vector
-from ..decode import TABLE, Slot
+from ..decode import Slot
 from ..specials import SPECIALS
 from ..state import LANES
 from .findings import Check, Findings
+from .kinds import computes
 
 if TYPE_CHECKING:
     from ..kernel import Decoded, Kernel
     from ..observer import Access, Array, Look
     from ..state import Selection, State
 
-_COMPUTING = frozenset(("arithmetic", "convert", "logic"))
 _OWN_ARRANGEMENT = ("mma", "stmatrix", "movmatrix", "ldmatrix")
 
 NOTHING, MIXED, PLACE = 0, 1, 2
@@ -105,7 +105,7 @@ class Fragments(Check):
         root = decoded.source.opcode.partition(".")[0]
         if root == "wmma":
             return _Wmma(self, pc, decoded).look
-        if TABLE[root].__module__.rpartition(".")[2] in _COMPUTING:
+        if computes(root):
             return _Computing(self, pc, decoded).look
         if root in (*_OWN_ARRANGEMENT, "shfl"):
             return _Arranged(self, pc, decoded, root).look

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....dialect.ptx.syntax import Immediate, Operand, Register
-from ..decode import TABLE, Slot
+from ..decode import Slot
 from ..state import LANES
 from ..warps import shuffle_source
 from .findings import Check, Findings
+from .kinds import computes
 from .lanes import lanes_read
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from ..state import Selection, State
 
 _TRUE = np.ones((), np.bool_)
-
-_COMPUTING = frozenset(("arithmetic", "convert", "logic"))
-"""The modules whose instructions compute results of a thread from operands of the thread, and do no more."""
 
 
 class UninitialisedRegisters(Check):
@@ -62,11 +60,10 @@ class UninitialisedRegisters(Check):
         root = decoded.source.opcode.partition(".")[0]
         if root == "shfl" or not (decoded.reads or decoded.writes):
             return None
-        computes = TABLE[root].__module__.rpartition(".")[2] in _COMPUTING
         some = lanes_read(decoded.source)
         reads = {slot: some.get(slot.name) for slot in decoded.reads}
         kind = _Choice if root == "selp" else _Registers
-        return kind(self, pc, reads, decoded.writes, computes).look
+        return kind(self, pc, reads, decoded.writes, computes(root)).look
 
     def meet(self, pc: int, threads: Selection) -> None:
         if pc in self._exchanges:
