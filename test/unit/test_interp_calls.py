@@ -15,12 +15,11 @@ BODY = """.visible .entry k(.param .u64 out) { .reg .pred %p<4>; .reg .b32 %r<16
 """
 
 
-def run(functions: str, body: str, threads: int = 64) -> list[int]:
-    """What each thread leaves in the 64 bits at %rd1; %r1 is its number."""
+def run(functions: str, body: str, threads: int = 64, checks: str = "all") -> list[int]:
+    """What each thread leaves in the 64 bits at %rd1; %r1 is its number. Every check is on, and silent."""
     out = np.full(threads, 0xA5A5A5A5A5A5A5A5, np.uint64)
-    load(parse_ptx(HEAD + functions + BODY + body + "}", "k.ptx"), "k.ptx").launch(
-        "k", (1, 1, 1), (threads, 1, 1), [out]
-    )
+    built = load(parse_ptx(HEAD + functions + BODY + body + "}", "k.ptx"), "k.ptx")
+    built.launch("k", (1, 1, 1), (threads, 1, 1), [out], checks=checks)
     return out.tolist()
 
 
@@ -97,7 +96,7 @@ add.u32 %r2, %r0, %r2; st.shared.u32 [%r2], %r1; setp.ge.u32 %p, %r1, 40; @%p ex
         st.global.b64 [%rd1], %rd2;"""
     with pytest.raises(InterpreterError, match="must be executed by all lanes of a warp together"):
         run(functions.replace("@%p exit", "@%p ret"), body)
-    assert run(functions, body) == [39] * 40 + [0xA5A5A5A5A5A5A5A5] * 24
+    assert run(functions, body, checks="uninitialised") == [39] * 40 + [0xA5A5A5A5A5A5A5A5] * 24
 
 
 def test_jumps_through_a_table() -> None:
@@ -111,6 +110,12 @@ def test_jumps_through_a_table() -> None:
                 "and.b32 %r2, %r1, 7;", "mov.u32 %r2, 0; setp.eq.u32 %p2, %r1, 7; @%p2 mov.u32 %r2, 7;"
             )
         )
+
+
+def test_registers_that_a_function_does_not_set_are_found() -> None:
+    functions = ".func (.reg .b32 %x) f(.reg .b32 %n) { .reg .pred %p; setp.eq.u32 %p, %n, 5; @%p mov.u32 %x, 1; }\n"
+    with pytest.raises(InterpreterError, match=r"register %x .* before it is written|%x"):
+        run(functions, "call (%r2), f, (%r1); cvt.u64.u32 %rd2, %r2; st.global.b64 [%rd1], %rd2;")
 
 
 # What cannot be called

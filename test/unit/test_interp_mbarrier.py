@@ -113,7 +113,7 @@ def test_a_ring_of_stages_between_a_producer_and_consumers(instruction: str, cta
             + np.arange(32, dtype="u4")
             + np.arange(ctas, dtype="u4")[:, None]
         )
-    got = per_thread(body, 128 * ctas, grid=(ctas, 1, 1), block=(128, 1, 1)).reshape(ctas, 4, 32)
+    got = per_thread(body, 128 * ctas, grid=(ctas, 1, 1), block=(128, 1, 1), checks="all").reshape(ctas, 4, 32)
     assert np.array_equal(got[:, 1:], np.repeat(expected[:, None], 3, axis=1))
 
 
@@ -166,7 +166,7 @@ def test_copies_arrive_at_a_barrier(form: str, target: str) -> None:
     data = np.random.default_rng(3).integers(0, 1 << 20, (threads, 2), dtype=np.uint32)
     out = outputs(threads, "u4")
     built = program(body, ".param .u64 in, .param .u64 out", target=target)
-    built.launch("k", ONE, (threads, 1, 1), [data, out])
+    built.launch("k", ONE, (threads, 1, 1), [data, out], checks="all")
     assert out.tolist() == np.roll(data[:, 0] * 3 + data[:, 1], -33).tolist()
 
 
@@ -190,7 +190,7 @@ def test_sleepers_wake_when_the_copies_of_others_arrive() -> None:
         cp.async.ca.shared.global [%r3+-128], [%rd1+-128], 4; cp.async.mbarrier.arrive.noinc.shared.b64 [bar];
         mov.u32 %r0, 3; END:"""
     data = np.arange(32, dtype=np.uint32) * 7
-    got = per_thread(body, 64, parameters=".param .u64 in", args=[data])
+    got = per_thread(body, 64, parameters=".param .u64 in", args=[data], checks="all")
     assert got.tolist() == [*data.tolist(), *[3] * 32]
 
 
@@ -227,6 +227,16 @@ def test_an_observer_is_told_who_arrives_and_who_passes() -> None:
     built = program(body, ".param .u64 in")
     built.launch("k", ONE, (64, 1, 1), [np.arange(4, dtype=np.uint32)], observer=log)
     assert log.events == [("land", 64 + 64, 10), ("arrive", 8, 10), ("passed", 8, 0), ("passed", 8, 10)]
+
+
+def test_data_that_nobody_waited_for_is_a_race() -> None:
+    """The barrier orders what one warp writes before what another reads, but only if that waits."""
+    text = f"""{init(32)} mov.u32 %r2, data; setp.ge.u32 %p2, %r1, 32; @%p2 bra READ; mad.lo.u32 %r3, %r1, 4, %r2;
+        st.shared.u32 [%r3], %r1; mbarrier.arrive.shared.b64 _, [bar]; bra END; READ: {wait("bar", "0", "A")}
+        mad.lo.u32 %r3, %r1, 4, %r2; ld.shared.u32 %r0, [%r3+-128]; END:"""
+    program(text).launch("k", ONE, (64, 1, 1), [], checks="all")
+    with pytest.raises(InterpreterError, match="race in shared memory"):
+        program(text.replace(wait("bar", "0", "A"), "")).launch("k", ONE, (64, 1, 1), [], checks="races")
 
 
 # What goes wrong
