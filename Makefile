@@ -50,6 +50,7 @@ $(TESTABLE): pyproject.toml | $(BIN)/pip
 # the pages that follow from the instruction rows; a test says when they must be written again
 docs: $(INSTALLED)
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/walk.py
 
 # The package as it is imported, for the type checker, which cannot follow an editable install.
 build/typing:

@@ -58,14 +58,16 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tup
     lowering = KernelLowering(kernel, target, shared)
     lowering.lower(names)
     _check_launches(kernel, SymbolRefAttr(module, [name]), lowering.shared_bytes)
+    schedule = kernel.attributes.get(ScheduleAttr.name)
+    chosen = [ptx.CommentOp(f" schedule: {schedule.data}")] if isinstance(schedule, ScheduleAttr) else []
     func = ptx.FuncOp(
         name,
-        lowering.emitter.finish(),
+        [*chosen, *lowering.emitter.finish()],
         parameters=[p for a, name in zip(arguments, names, strict=True) for p in parameters(a.type, name)],
         directives=[f".reqntid {lowering.threads}, 1, 1"],
     )
     func.location = kernel.location
-    if (schedule := kernel.attributes.get(ScheduleAttr.name)) is not None:
+    if schedule is not None:
         func.attributes[ScheduleAttr.name] = schedule
     return func, lowering.emitter.version
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from ...dialect.isa.targets import KIB, Target
 from ...dialect.isa.types import ElementType
@@ -34,7 +34,7 @@ from .copies import ASYNC_SM, TileCopies
 from .emitter import Emitter, Register, Value, divisor_of
 from .fragments import Fragment, Fragments, elementwise_opcode, per_register, register_type
 from .loops import Loops, carried_into, only_use_is_here
-from .matrix_ops import HANDLERS, load_shared
+from .matrix_ops import HANDLERS, load_shared, stage_text
 from .memory import GlobalFragments, MatrixMoves, side_by_side
 from .scalars import Scalars
 
@@ -274,7 +274,8 @@ class KernelLowering:
         kind, matrix = fragment_of(op.fragment), self.matrix(op, op.memory)
         row, column = self.indices(op.indices)
         self._whole_registers(op, kind)
-        self.emitter.comment(f"store fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]}")
+        shown = f"{kind.role.data} {kind.shape[0]}x{kind.shape[1]}"
+        self.emitter.comment(f"{op.name}: fragment {shown} to {_name(op.memory)}")
         self.globals.store(kind, matrix, (row, column), bounds(op.in_bounds), self.fragment(op.fragment))
 
     def _whole_registers(self, op: Operation, kind: FragmentType) -> None:
@@ -287,7 +288,8 @@ class KernelLowering:
         source = self.matrix(op, op.source, bits=True)
         row, column = self.indices(op.indices)
         tile, stages = self.tile(op, op.destination), self.indices(op.stage)
-        self.emitter.comment(f"copy a {tile.rows}x{tile.columns} tile to shared memory")
+        place = stage_text(stages[0] if stages else None, "the stage to fill")
+        self.emitter.comment(f"{op.name}: a {tile.rows}x{tile.columns} tile of {_name(op.source)} to {place}")
         self.copies.copy(
             source,
             (row, self.whole_bytes(op, column, source.packed)),
@@ -338,6 +340,12 @@ class KernelLowering:
             self.fragments.copy(held, fresh)
             return fresh
         return held
+
+
+def _name(memory: SSAValue) -> str:
+    """What a memref is called in comments."""
+    number = f"argument {memory.index}" if isinstance(memory, BlockArgument) else "memory"
+    return memory.name_hint or number
 
 
 def _binary(compute: Callable[[Scalars, Value, Value], Value]) -> Callable[[KernelLowering, Operation], None]:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ...dialect.warp.moves import StmatrixOp
     from .kernel import KernelLowering
 
+STAGED = 3
+"""Indices of a tile that has stages: the stage, the row, the column."""
+
 OpT = TypeVar("OpT", bound=Operation)
 Handler = Callable[["KernelLowering", Operation], None]
 
@@ -43,7 +46,7 @@ def product(lowering: KernelLowering, op: ProductOp, extras: Sequence[Extra]) ->
     of_a, _, of_c = op.fragments
     held, result = result_registers(lowering, op, c, op.d)
     (m, n), k = of_c.shape, of_a.shape[1] * op.SPARSITY
-    lowering.emitter.comment(f"multiply {m}x{n}x{k} with {op.row.shape}")
+    lowering.emitter.comment(f"{op.name}: multiply {m}x{n}x{k} with {op.row.shape}")
     scaled = [
         Extra(f"?, {{{byte}, {thread}}}", lowering.fragment(scale), of_b=of_b)
         for scale, (byte, thread), of_b in zip(
@@ -87,7 +90,7 @@ def load_shared(lowering: KernelLowering, op: LoadOp, into: Fragment) -> None:
     kind = op.fragment.type
     if tile.packed > 1:
         fail(op, f"warp.load reads whole bytes, got elements of {kind.element.name}; use warp.ldmatrix")
-    lowering.emitter.comment(f"load fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]}")
+    lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'from')}")
     loads = SharedLoads(lowering.emitter, lowering.addressing, lowering.lane)
     loads.load(kind, op.swapped is not None, tile, place, into)
     lowering.values[op.fragment] = into
@@ -118,8 +121,21 @@ def move_shared(
         moves = "reads" if verb == "load" else "writes"
         name = op.name.removeprefix("warp.")
         fail(op, f"{name} {moves} rows of {CHUNK} bytes from multiples of {CHUNK} bytes, got column {column}")
-    lowering.emitter.comment(f"{verb} fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]}")
+    lowering.emitter.comment(f"{op.name}: {_moved(kind, indices, stage, 'from' if verb == 'load' else 'to')}")
     lowering.matrices.move(op.rows(), kind, op.swapped is not None, tile, (stage, row, column), registers)
+
+
+def stage_text(stage: Value | None, moving: str) -> str:
+    """A stage in a comment, None for memory without stages; `moving` is what one is called that the loop counts."""
+    if stage is None:
+        return "shared memory"
+    return f"stage {stage}" if isinstance(stage, int) else moving
+
+
+def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: Value, way: str) -> str:
+    """What a comment says of a fragment that moves."""
+    place = stage_text(stage if len(indices) == STAGED else None, "the stage to multiply")
+    return f"fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]} {way} {place}"
 
 
 def handler(kind: type[OpT], handle: Callable[[KernelLowering, OpT], None]) -> tuple[type[Operation], Handler]:

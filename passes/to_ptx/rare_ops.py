@@ -25,7 +25,7 @@ from .addressing import CHUNK, Position
 from .emitter import Register, common_divisor, divisor_of
 from .epilogue import HANDLERS as EPILOGUE
 from .fragments import Extra, vector
-from .matrix_ops import Handler, handler, move_shared, product, result_registers
+from .matrix_ops import STAGED, Handler, handler, move_shared, product, result_registers, stage_text
 from .scalars import at
 
 if TYPE_CHECKING:
@@ -94,8 +94,9 @@ def _load_words(lowering: KernelLowering, op: LoadWordsOp) -> None:
 def _load_metadata(lowering: KernelLowering, op: LoadMetadataOp) -> None:
     into, tile = lowering.result(op.fragment), lowering.tile(op, op.memory)
     found = lowering.indices(op.indices)
-    stage, row, column = found if len(found) == 3 else (0, *found)
-    lowering.emitter.comment(f"load metadata of {METADATA_ROWS * len(into)} rows")
+    stage, row, column = found if len(found) == STAGED else (0, *found)
+    place = stage_text(stage if len(found) == STAGED else None, "the stage to multiply")
+    lowering.emitter.comment(f"{op.name}: metadata of {METADATA_ROWS * len(into)} rows from {place}")
     for i, register in enumerate(into):
         where = Position.of(0, row, i), Position.of(lowering.lane, column, 0)
         base, offset = lowering.addressing.shared(tile, stage, *where)

@@ -6,20 +6,35 @@ import importlib.util
 import re
 from functools import cache
 from pathlib import Path
+from types import ModuleType
+
+from warploom.passes.universe import WARPLOOM_UNIVERSE
 
 DOCS = Path(__file__).parents[2] / "docs"
 MIB = 1 << 20
 
 
-@cache
-def pages() -> dict[str, str]:
-    """What docs/generate.py would write."""
-    spec = importlib.util.spec_from_file_location("generate_docs", DOCS / "generate.py")
+def script(name: str) -> ModuleType:
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.pages()
+    return module
+
+
+@cache
+def pages() -> dict[str, str]:
+    """What docs/generate.py would write."""
+    return script("generate").pages()
+
+
+def test_the_walk_through_the_pipeline_shows_what_is_printed_now() -> None:
+    text = "".join(script("walk").page()).rstrip() + "\n"
+    assert (DOCS / "pipeline.md").read_text(encoding="utf-8") == text, "run `make docs`"
+    for step in WARPLOOM_UNIVERSE.all_passes:
+        assert step in text
 
 
 def test_what_is_committed_is_what_is_generated() -> None:
