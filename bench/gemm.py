@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from warploom.runtime import compile, load_ptx
+from warploom.runtime.errors import CompileError
 
 FLUSH_BYTES = 256 << 20
 """More than any L2; writing it evicts the operands."""
@@ -200,7 +201,11 @@ def main() -> None:
         rows.append(peak(torch, timer, kind, options.target))
         for size in options.sizes:
             for i, schedule in enumerate(schedules):
-                measured = product(torch, timer, size, kind, options.out, options.target, schedule)
+                try:
+                    measured = product(torch, timer, size, kind, options.out, options.target, schedule)
+                except CompileError as e:
+                    print(f"left out: {e}", file=sys.stderr)
+                    continue
                 rows += measured if i == 0 else measured[:1]
     show(rows)
     if options.json is not None:

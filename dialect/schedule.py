@@ -19,6 +19,8 @@ PACKS = ("none", "a", "b", "ab")
 MOST_PARTS = 64
 """Parts of K: each is a few more instructions of the kernel that adds them up."""
 
+SYNCS = ("barrier", "mbarrier")
+
 RARE = {"rare": True}
 """Marks a field that is printed only where it differs from its default."""
 
@@ -41,7 +43,11 @@ class Schedule:
     type of the accumulators; `pack` which operands are first copied to whole tiles of aligned rows in scratch memory
     ("none", "a", "b" or "ab"); `slices` how many groups of warps share the steps of a K tile, their sums added up in
     shared memory at the end; `split_k` into how many parts K is cut for CTAs of their own, whose sums a second kernel
-    adds up.
+    adds up; `sync` how warps wait for copies and for each other's reads: all at a "barrier" for each
+    K tile, or each at a "mbarrier" for each stage; `ahead` how many K tiles copies run ahead (0: one less than there
+    are stages); `unroll` how many K tiles stand in one turn of the K loop, a multiple of the stages, so that their
+    addresses are known while compiling (0: one, of any stage); `ctas` how many CTAs share all tiles, each starting the
+    copies of its next tile under the last steps of the one before (0: one CTA for each tile).
 
     Raises:
         ScheduleError: if tiles do not divide one another, or a number is out of range.
@@ -57,6 +63,10 @@ class Schedule:
     pack: str = field(default="none", metadata=RARE)
     slices: int = field(default=1, metadata=RARE)
     split_k: int = field(default=1, metadata=RARE)
+    sync: str = field(default="barrier", metadata=RARE)
+    ahead: int = field(default=0, metadata=RARE)
+    unroll: int = field(default=0, metadata=RARE)
+    ctas: int = field(default=0, metadata=RARE)
 
     def __post_init__(self) -> None:
         if min(*self.cta, *self.warp) <= 0:
@@ -95,6 +105,26 @@ class Schedule:
             raise ScheduleError(f"split_k must be 1 to {MOST_PARTS}, got {self.split_k}")
         if self.pack not in PACKS:
             raise ScheduleError(f"pack must be one of {', '.join(PACKS)}, got {self.pack}")
+        self._check_loop()
+
+    def _check_loop(self) -> None:
+        if self.sync not in SYNCS:
+            raise ScheduleError(f"sync must be one of {', '.join(SYNCS)}, got {self.sync}")
+        if self.sync == "mbarrier" and self.stages < 3:
+            raise ScheduleError(f"sync = mbarrier takes at least 3 stages, got {self.stages}")
+        if not 0 <= self.ahead < max(self.stages, 2):
+            raise ScheduleError(f"copies run at most {self.stages - 1} of {self.stages} stages ahead, got {self.ahead}")
+        if self.unroll < 0 or self.unroll % self.stages:
+            raise ScheduleError(f"unroll must be a multiple of the {self.stages} stages, got {self.unroll}")
+        if self.ctas < 0 or (self.ctas and self.slices > 1):
+            raise ScheduleError(
+                f"ctas must be 0, or more with a single slice, got {self.ctas} and {self.slices} slices"
+            )
+
+    @property
+    def tiles_ahead(self) -> int:
+        """How many K tiles copies run ahead."""
+        return self.ahead or self.stages - 1
 
     @property
     def _undivided(self) -> bool:
@@ -167,7 +197,7 @@ def _read(name: str, value: object) -> object:
             return value if isinstance(value, Shape) else Shape.parse(str(value))
         except ValueError as e:
             raise ScheduleError(f"schedule option mma: {e}") from None
-    if name in ("accumulate", "pack"):
+    if name in ("accumulate", "pack", "sync"):
         return str(value)
     if name in NAMES:
         return _sizes(name, value, 1)[0]

@@ -92,6 +92,18 @@ class IndexBuilder:
         last = self.insert(arith.CmpiOp(a, self.value(by), "eq")).result
         return self.insert(arith.SelectOp(last, self.value(0), a)).result
 
+    def where_equal(self, a: Index, b: Index, yes: Index, no: Index) -> Index:
+        """`yes` where a is b, else `no`."""
+        return self._where("eq", a, b, yes, no)
+
+    def where_below(self, a: Index, b: Index, yes: Index, no: Index) -> Index:
+        """`yes` where a < b, else `no`."""
+        return self._where("slt", a, b, yes, no)
+
+    def _where(self, predicate: str, a: Index, b: Index, yes: Index, no: Index) -> Index:
+        condition = self.insert(arith.CmpiOp(self.value(a), self.value(b), predicate)).result
+        return self.insert(arith.SelectOp(condition, self.value(yes), self.value(no))).result
+
 
 def constant_value(value: SSAValue) -> int | None:
     """The number that an integer constant holds; None for anything else."""

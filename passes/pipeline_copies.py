@@ -1,138 +1,51 @@
 """`warp-pipeline`: overlaps copies to shared memory with the products that read them.
 
-A ring of `stages` buffers is kept full: while K tile t is multiplied, tile t + stages - 1 is on its way
-into the buffer that tile t - 1 left. Fragments are double-buffered in registers too: those of the next
-step of the instruction load while the current ones multiply, the first of the next tile under the last
-step of this one. So a K tile needs one wait and one barrier, and both come before its last step::
+A ring of `stages` buffers is kept full: while K tile t is multiplied, tile t + ahead is on its way into a buffer that
+was read before. Fragments are double-buffered in registers too: those of the next product load while the current one
+multiplies, the first of the next tile under the last product of this one. So a K tile needs one wait, and it comes
+before its last product::
 
-    fill stages 0 .. S-2; wait; barrier; load fragments of step 0
+    fill stages 0 .. ahead-1; wait for stage 0; load fragments of product 0
     for each K tile:
-      load step 1;  copy tile t + S - 1;  multiply step 0
-      load step 2;                        multiply step 1
+      load for product 1;  copy tile t + ahead;    multiply product 0
+      load for product 2;                          multiply product 1
       ...
-      wait; barrier; load step 0 of the next tile;  multiply the last step
+      wait for the next tile; load its product 0;  multiply the last product
 
-The barrier is enough for both directions: before it every warp has loaded all it needs of the buffer that
-the next tile's copies will overwrite. Tiles past the end of K are copied as zeros, so that the count of
-groups in flight stays the same.
+How warps wait, `meeting` says. Tiles past the end of K are copied as zeros, so that the count of copies in flight stays
+the same; or, where a CTA goes on from one tile of the result to the next, they are the first K tiles of the next one::
+
+    fill stages 0 .. ahead-1 with the first tile's; wait; load fragments of product 0
+    for each tile of this CTA:
+      for each K tile but the last `ahead`: as above
+      for the last `ahead` K tiles:         as above, but copy the next tile's first K tiles
+      store the accumulators
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import arith, gpu, memref, scf
+from xdsl.dialects import gpu, memref, scf
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import InsertPoint
+from xdsl.rewriter import InsertPoint, Rewriter
 
+from ..dialect.schedule import Schedule
 from ..dialect.warp.attributes import ScheduleAttr, memory_of
 from ..dialect.warp.copy import CommitOp, CopyOp, WaitOp
-from ..dialect.warp.elementwise import RegroupOp
-from ..dialect.warp.memory import LdmatrixOp, LoadOp, bounds, bounds_attribute
-from ..dialect.warp.product import ProductOp
+from ..dialect.warp.memory import bounds, bounds_attribute
 from .index_builder import Index, IndexBuilder, constant_value
+from .meeting import Meeting, State, meeting
+from .plain_loop import PlainLoop, Step, TileLoad, at_count, match
 
-if TYPE_CHECKING:
-    from ..dialect.warp.words import LoadMetadataOp
-
-TileLoad: TypeAlias = "LdmatrixOp | LoadOp | LoadMetadataOp"
-
-
-def is_load(op: Operation) -> TypeGuard[TileLoad]:
-    """Whether an operation reads a fragment from a tile in shared memory."""
-    return isinstance(op, LdmatrixOp | LoadOp) or op.name == "warp.load_metadata"
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step of the instruction: the fragments it loads, those it regroups, and the product that takes them.
-
-    Loads run a step ahead. Fragments are regrouped right before the product, when they have arrived.
-    """
-
-    loads: tuple[TileLoad, ...]
-    regroups: tuple[RegroupOp, ...]
-    mma: ProductOp
-
-
-@dataclass(frozen=True)
-class PlainLoop:
-    """A K loop as `warp-tile` makes it: copies, barrier, steps, barrier."""
-
-    loop: scf.ForOp
-    copies: tuple[CopyOp, ...]
-    steps: tuple[Step, ...]
-
-    @property
-    def counter(self) -> SSAValue:
-        return self.loop.body.block.args[0]
-
-
-def match(loop: scf.ForOp) -> PlainLoop | None:
-    """Reads a loop of the plain form; None for any other loop."""
-    ops = [op for op in loop.body.block.ops if not _counts(op, loop)]
-    copies: list[CopyOp] = []
-    while ops and isinstance(ops[0], CopyOp):
-        copies.append(ops.pop(0))  # pyright: ignore[reportArgumentType]
-    if not copies or len(ops) < 4 or any(c.is_async is not None or c.stage for c in copies):
-        return None
-    first, *compute, last, end = ops
-    if not (isinstance(first, gpu.BarrierOp) and isinstance(last, gpu.BarrierOp) and isinstance(end, scf.YieldOp)):
-        return None
-    steps = _steps(compute)
-    if steps is None or len(loop.iter_args) != 1:
-        return None
-    # Each product must add to the one before: the first to the loop variable, the last being what is yielded.
-    chain: list[SSAValue] = [loop.body.block.args[1], *(step.mma.d for step in steps)]
-    if [*(step.mma.operands[2] for step in steps), end.operands[0]] != chain:
-        return None
-    return PlainLoop(loop, tuple(copies), steps)
-
-
-def _counts(op: Operation, loop: scf.ForOp) -> bool:
-    """Whether an operation only multiplies or divides the loop's counter by a constant: an index of a copy."""
-    return isinstance(op, arith.MuliOp | arith.DivUIOp) and (
-        op.lhs == loop.body.block.args[0] or (isinstance(op.lhs.owner, Operation) and _counts(op.lhs.owner, loop))
-    )
-
-
-def _at(index: IndexBuilder, value: SSAValue, counter: SSAValue, k: Index) -> Index | None:
-    """An index that follows from the counter, for another count; None for one that does not."""
-    if value == counter:
-        return k
-    op = value.owner
-    if not isinstance(op, arith.MuliOp | arith.DivUIOp):
-        return None
-    inner, by = _at(index, op.lhs, counter, k), constant_value(op.rhs)
-    if inner is None or by is None:
-        return None
-    return index.mul(inner, by) if isinstance(op, arith.MuliOp) else index.div(inner, by)
-
-
-def _steps(ops: Sequence[Operation]) -> tuple[Step, ...] | None:
-    steps: list[Step] = []
-    loads: list[TileLoad] = []
-    regroups: list[RegroupOp] = []
-    ready: set[SSAValue] = set()
-    for op in ops:
-        if is_load(op):
-            loads.append(op)
-            ready.add(op.fragment)
-        elif isinstance(op, RegroupOp) and op.input in ready:
-            regroups.append(op)
-            ready = ready - {op.input} | {op.fragment}
-        elif isinstance(op, ProductOp) and {*op.operands} - {op.operands[2]} == ready:
-            steps.append(Step(tuple(loads), tuple(regroups), op))
-            loads, regroups, ready = [], [], set()
-        else:
-            return None
-    return tuple(steps) if steps and not loads else None
+Moved: TypeAlias = Mapping[SSAValue, SSAValue]
+"""Indices of one tile of the result, and what they are for another."""
 
 
 def _with_stages(alloc: SSAValue, stages: int) -> None:
@@ -149,91 +62,228 @@ def _with_stages(alloc: SSAValue, stages: int) -> None:
             op.erase()
 
 
+@dataclass(frozen=True)
+class Carried:
+    """What a turn of the K loop hands to the next: sums, the fragments of its first product, and what warps know.
+
+    Of the latter, `changing` says what is not the same at the end of each turn.
+    """
+
+    accumulators: list[SSAValue]
+    fragments: list[SSAValue]
+    state: State
+    changing: tuple[int, ...]
+
+    def values(self, index: IndexBuilder) -> list[SSAValue]:
+        """All as values, for the variables of a loop."""
+        return [*self.accumulators, *self.fragments, *index.values([self.state[i] for i in self.changing])]
+
+    def of(self, values: Sequence[SSAValue]) -> Carried:
+        """The same, held in other values."""
+        sums, loaded = len(self.accumulators), len(self.accumulators) + len(self.fragments)
+        state = list(self.state)
+        for i, value in zip(self.changing, values[loaded:], strict=True):
+            state[i] = value
+        return Carried([*values[:sums]], [*values[sums:loaded]], state, self.changing)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """The copies that a K tile starts: where along K, how far that can be if known, for which tile of the result."""
+
+    k: Index
+    reach: int | None
+    moved: Moved = field(default_factory=dict[SSAValue, SSAValue])
+
+
 @dataclass
 class Pipeliner:
-    """Rewrites one plain loop into `stages` stages."""
+    """Rewrites one plain loop whose `count` tiles along K are `k_step` deep, with copies `ahead` tiles ahead."""
 
     plain: PlainLoop
-    stages: int
+    schedule: Schedule
     index: IndexBuilder
     k_step: int
+    count: int
+    ahead: int
+    meeting: Meeting = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.meeting = meeting(self.schedule, self.ahead)
+
+    @property
+    def last(self) -> int:
+        """Where the last K tile starts."""
+        return (self.count - 1) * self.k_step
 
     def rewrite(self) -> None:
-        loop = self.plain.loop
-        for tile in dict.fromkeys(copy.destination for copy in self.plain.copies):
-            _with_stages(tile, self.stages)
-        for stage in range(self.stages - 1):
-            self.copy(self.index, stage * self.k_step, stage)
-        self.wait(self.index)
-        first = self.load(self.index, self.plain.steps[0], 0)
-        initial = [*loop.iter_args, *first, *self.index.values([0, self.stages - 1])]
-        body = Block(arg_types=[IndexType(), *(value.type for value in initial)])
-        self.body(self.index.at(Builder(InsertPoint.at_end(body))), body)
-        pipelined = scf.ForOp(loop.lb, loop.ub, loop.step, initial, body)
-        self.index.insert(pipelined)
-        loop.results[0].replace_all_uses_with(pipelined.results[0])
-        loop.detach()
-        loop.erase()
+        """One CTA for each tile of the result: the loop over K is all."""
+        loop, index = self.plain.loop, self.index
+        carried = self.prologue({}, list(loop.iter_args))
+        if self.schedule.unroll:
+            carried = self.unrolled(index, carried, None)
+        else:
+            carried = self.loop(index, range(0, self.count * self.k_step, self.k_step), None, carried)
+        if self.schedule.sync != "barrier":
+            self._drain(index)
+        self._replace_loop(carried)
 
-    def body(self, index: IndexBuilder, body: Block) -> None:
-        counter, accumulator, *rest = body.args
-        fragments, (reading, writing) = rest[:-2], rest[-2:]
-        ahead = index.add(counter, (self.stages - 1) * self.k_step)
-        steps = self.plain.steps
+    def rewrite_tiles(self, tiles: scf.ForOp) -> None:
+        """A CTA that goes from tile to tile of the result in the loop around."""
+        outer, old = self.index, tiles.body.block
+        start = self.prologue(self._moved(outer, old.args[0], tiles.lb), [])
+        initial = start.values(outer)
+        body = Block(arg_types=[IndexType(), *(value.type for value in initial)])
+        index, (tile, *values) = outer.at(Builder(InsertPoint.at_end(body))), body.args
+        old.args[0].replace_all_uses_with(tile)
+        carried = start.of(values)
+        for op in list(old.ops):
+            if op is self.plain.loop:
+                sums = list(self.plain.loop.iter_args)
+                carried = self._whole_tile(index, tiles, tile, replace(carried, accumulators=sums))
+                self._replace_loop(carried)
+            elif not isinstance(op, scf.YieldOp):
+                op.detach()
+                index.insert(op)
+        index.insert(scf.YieldOp(*replace(carried, accumulators=[]).values(index)))
+        outer.insert(scf.ForOp(tiles.lb, tiles.ub, tiles.step, initial, body))
+        self._drain(outer)
+        Rewriter.erase_op(tiles)
+
+    def _whole_tile(self, index: IndexBuilder, tiles: scf.ForOp, tile: SSAValue, carried: Carried) -> Carried:
+        """All K tiles of one tile of the result, and the copies of the next one's first.
+
+        The last tile has no next one; its own first K tiles are copied again, and nobody reads them.
+        """
+
+        def moved() -> Moved:
+            following = index.add(tile, tiles.step)
+            following = index.where_below(following, tiles.ub, following, tile)
+            return self._moved(index, tile, index.value(following))
+
+        if self.schedule.unroll:
+            return self.unrolled(index, carried, moved)
+        own = (self.count - self.ahead) * self.k_step
+        if own:
+            carried = self.loop(index, range(0, own, self.k_step), self.last, carried)
+        last = (self.ahead - 1) * self.k_step
+        return self.loop(index, range(0, self.ahead * self.k_step, self.k_step), last, carried, moved())
+
+    def prologue(self, moved: Moved, sums: list[SSAValue]) -> Carried:
+        """Fills the ring, waits for its first tile and loads the first fragments of it."""
+        index = self.index
+        for tile in dict.fromkeys(copy.destination for copy in self.plain.copies):
+            _with_stages(tile, self.schedule.stages)
+        state = self.meeting.begin(index)
+        for stage in range(self.ahead):
+            k = stage * self.k_step
+            self.copy(index, Copies(k, k, moved), stage)
+            self.meeting.sent(index, stage)
+        self.meeting.first(index)
+        changing = self.meeting.parities if self.schedule.unroll else tuple(range(len(state)))
+        return Carried(sums, self.load(index, self.plain.steps[0], 0), state, changing)
+
+    def loop(
+        self, index: IndexBuilder, turns: range, reach: int | None, carried: Carried, moved: Moved | None = None
+    ) -> Carried:
+        """A loop over K tiles of this tile of the result; its copies are ahead, or of the one that `moved` leads to."""
+        initial = carried.values(index)
+        body = Block(arg_types=[IndexType(), *(value.type for value in initial)])
+        (counter, *values), inside = body.args, index.at(Builder(InsertPoint.at_end(body)))
+        now, unroll = carried.of(values), turns.step // self.k_step
+        for i in range(unroll):
+            k = inside.add(counter, (i + (self.ahead if moved is None else 0)) * self.k_step)
+            now = self.k_tile(inside, Copies(k, reach, moved or {}), now)
+        inside.insert(scf.YieldOp(*now.values(inside)))
+        lower, upper, step = index.values([turns.start, turns.stop, turns.step])
+        return carried.of(index.insert(scf.ForOp(lower, upper, step, initial, body)).results)
+
+    def unrolled(self, index: IndexBuilder, carried: Carried, following: Callable[[], Moved] | None) -> Carried:
+        """All K tiles, as many in a turn as there are stages, or a multiple. The last of them stand behind the loop.
+
+        They copy the first ones of the `following` tile of the result, if there is one.
+        """
+        unroll = self.schedule.unroll
+        start = self.count - unroll
+        if start:
+            carried = self.loop(index, range(0, start * self.k_step, unroll * self.k_step), self.last, carried)
+        moved = None if following is None else following()
+        for i in range(unroll):
+            own, beyond = (start + i + self.ahead) * self.k_step, (i + self.ahead - unroll) * self.k_step
+            copies = None if moved is None else Copies(beyond, beyond, moved)
+            carried = self.k_tile(index, Copies(own, own) if beyond < 0 else copies, carried)
+        return carried
+
+    def k_tile(self, index: IndexBuilder, copies: Copies | None, carried: Carried) -> Carried:
+        """One K tile: its products, the copies it starts, and the first fragments of the next one."""
+        steps, plain, state = self.plain.steps, self.plain.loop.body.block, carried.state
+        now: dict[SSAValue, SSAValue] = dict(zip(plain.args[1:], carried.accumulators, strict=True))
+        now |= dict(zip((load.fragment for load in steps[0].loads), carried.fragments, strict=True))
+        upcoming: list[SSAValue] = []
         for i, step in enumerate(steps):
             last = i == len(steps) - 1
-            upcoming: list[SSAValue] = [] if last else self.load(index, steps[i + 1], reading)
-            if i == 0:
-                self.copy(index, ahead, writing)
+            if not last:
+                loaded = self.load(index, steps[i + 1], state[0])
+                now |= dict(zip((load.fragment for load in steps[i + 1].loads), loaded, strict=True))
+            if i == min(self.meeting.copies_before, len(steps) - 1):
+                stage = self.meeting.writable(index, state)
+                if copies is not None:
+                    self.copy(index, copies, stage)
+                self.meeting.sent(index, stage)
             if last:
-                self.wait(index)
-                following = index.wrap(index.add(reading, 1), self.stages)
-                upcoming = self.load(index, steps[0], following)
-                accumulator = self.multiply(index, step, fragments, accumulator)
-                index.insert(scf.YieldOp(accumulator, *upcoming, index.value(following), reading))
-            else:
-                accumulator = self.multiply(index, step, fragments, accumulator)
-                fragments = upcoming
+                state = self.meeting.following(index, state)
+                upcoming = self.load(index, steps[0], state[0])
+            for regroup in step.regroups:
+                now[regroup.fragment] = index.insert(regroup.clone(now)).fragment
+            now[step.mma.d] = index.insert(step.mma.clone(now)).d
+        sums = [now[value] for value in plain.ops.last.operands] if plain.ops.last is not None else []
+        return Carried(sums, upcoming, state, carried.changing)
 
-    def copy(self, index: IndexBuilder, k: Index, stage: Index) -> None:
-        """Starts the copies of the tile at `k` into a stage, as one group."""
+    def copy(self, index: IndexBuilder, copies: Copies, stage: Index) -> None:
+        """Starts the copies of a K tile into a stage."""
+        counter, k, reach = self.plain.counter, copies.k, copies.reach
         for copy in self.plain.copies:
-            moved = [_at(index, i, self.plain.counter, k) for i in copy.indices]
-            where = [i if new is None else new for new, i in zip(moved, copy.indices, strict=True)]
-            tile, source = memory_of(copy.destination).get_shape()[-2:], memory_of(copy.source)
+            along = [at_count(index, i, counter, k) for i in copy.indices]
+            where = [copies.moved.get(i, i) if new is None else new for new, i in zip(along, copy.indices, strict=True)]
+            furthest = [None if reach is None else at_count(index, i, counter, reach) for i in copy.indices]
+            shapes = zip(memory_of(copy.destination).get_shape()[-2:], memory_of(copy.source).get_shape(), strict=True)
             inside = [
-                _inside(flag, new, extent, size)
-                for flag, new, extent, size in zip(bounds(copy.in_bounds), moved, tile, source.get_shape(), strict=True)
+                flag if new is None else isinstance(end, int) and end + extent <= size
+                for flag, new, end, (extent, size) in zip(bounds(copy.in_bounds), along, furthest, shapes, strict=True)
             ]
-            index.insert(
-                CopyOp(
-                    copy.source,
-                    index.values(where),
-                    copy.destination,
-                    index.values([stage]),
-                    is_async=True,
-                    in_bounds=bounds_attribute(*inside),
-                )
-            )
-        index.insert(CommitOp())
-
-    def wait(self, index: IndexBuilder) -> None:
-        """Waits for the next tile, of this thread and of all others."""
-        index.insert(WaitOp(self.stages - 2))
-        index.insert(gpu.BarrierOp())
+            to, at = index.values([stage]), index.values(where)
+            flags = bounds_attribute(*inside)
+            index.insert(CopyOp(copy.source, at, copy.destination, to, is_async=True, in_bounds=flags))
 
     def load(self, index: IndexBuilder, step: Step, stage: Index) -> list[SSAValue]:
-        """Loads the fragments of a step from a stage."""
+        """Loads the fragments of a product from a stage."""
         return [index.insert(_from_stage(load, index.value(stage))).fragment for load in step.loads]
 
-    @staticmethod
-    def multiply(index: IndexBuilder, step: Step, fragments: Sequence[SSAValue], accumulator: SSAValue) -> SSAValue:
-        place: dict[SSAValue, SSAValue] = {
-            load.fragment: value for load, value in zip(step.loads, fragments, strict=True)
-        }
-        for regroup in step.regroups:
-            place[regroup.fragment] = index.insert(regroup.clone(place)).fragment
-        return index.insert(step.mma.clone(place | {step.mma.operands[2]: accumulator})).d
+    def _moved(self, index: IndexBuilder, tile: SSAValue, to: SSAValue) -> Moved:
+        """The indices of the copies for another tile of the result than `tile`, a variable of the loop around."""
+        moved: dict[SSAValue, SSAValue] = {tile: to}
+
+        def follow(value: SSAValue) -> SSAValue:
+            op = value.owner
+            if value not in moved and isinstance(op, Operation) and op.parent is tile.owner:
+                clone = op.clone({operand: follow(operand) for operand in op.operands})
+                moved[value] = index.insert(clone).results[0]
+            return moved.get(value, value)
+
+        for copy in self.plain.copies:
+            for i in copy.indices:
+                follow(i)
+        return moved
+
+    def _drain(self, index: IndexBuilder) -> None:
+        """Waits for the copies that were started for nobody."""
+        index.insert(CommitOp())
+        index.insert(WaitOp(0))
+
+    def _replace_loop(self, carried: Carried) -> None:
+        for old, new in zip(self.plain.loop.results, carried.accumulators, strict=True):
+            old.replace_all_uses_with(new)
+        Rewriter.erase_op(self.plain.loop)
 
 
 def _from_stage(load: TileLoad, stage: SSAValue) -> TileLoad:
@@ -241,11 +291,6 @@ def _from_stage(load: TileLoad, stage: SSAValue) -> TileLoad:
     staged = load.clone()
     staged.operands = [load.memory, stage, *load.indices]
     return staged
-
-
-def _inside(flag: bool, along_k: Index | None, extent: int, size: int) -> bool:
-    """Whether a copy stays inside along one dimension; copies ahead of the loop may pass the end of K."""
-    return flag if along_k is None else isinstance(along_k, int) and along_k + extent <= size
 
 
 @dataclass(frozen=True)
@@ -259,10 +304,18 @@ class PipelineCopiesPass(ModulePass):
             schedule = kernel.attributes.get(ScheduleAttr.name)
             if isinstance(schedule, ScheduleAttr) and schedule.data.stages > 1:
                 for loop in [o for o in kernel.walk() if isinstance(o, scf.ForOp)]:
-                    self._pipeline(loop, schedule.data.stages)
+                    self._pipeline(loop, schedule.data)
 
     @staticmethod
-    def _pipeline(loop: scf.ForOp, stages: int) -> None:
-        plain, step, lower = match(loop), constant_value(loop.step), constant_value(loop.lb)
-        if plain is not None and step is not None and lower == 0:
-            Pipeliner(plain, stages, IndexBuilder(Builder(InsertPoint.before(loop))), step).rewrite()
+    def _pipeline(loop: scf.ForOp, schedule: Schedule) -> None:
+        plain, tiles = match(loop), loop.parent_op()
+        step, lower, upper = (constant_value(value) for value in (loop.step, loop.lb, loop.ub))
+        if plain is None or step is None or lower != 0 or upper is None:
+            return
+        count = -(-upper // step)
+        if not isinstance(tiles, scf.ForOp):
+            index = IndexBuilder(Builder(InsertPoint.before(loop)))
+            Pipeliner(plain, schedule, index, step, count, schedule.tiles_ahead).rewrite()
+        elif count:
+            index = IndexBuilder(Builder(InsertPoint.before(tiles)))
+            Pipeliner(plain, schedule, index, step, count, min(schedule.tiles_ahead, count)).rewrite_tiles(tiles)

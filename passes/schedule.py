@@ -17,8 +17,10 @@ from ..dialect.isa.targets import KIB, Target
 from ..dialect.layout import LANES
 from ..dialect.schedule import NAMES, SHARED_ALIGNMENT, Schedule, ScheduleError, parse_options
 from ..dialect.warp.attributes import ScheduleAttr, target_of
+from ..dialect.warp.barriers import BARRIER_BYTES
 from ..dialect.warp.matmul import MatmulOp
 from .diagnostics import fail
+from .loop_choice import MOST_STAGES, PLAIN_LOOP, check_loop, decoupled
 from .packing import (
     PACK_BYTES_PER_CYCLE,
     PACK_LATENCY,
@@ -94,7 +96,6 @@ LEAST_PER_K = 4
 IN_FLIGHT = 144 * KIB
 """Bytes on the way to an SM beyond which more do not help (H200: 16x8192x8192 and 128x16384x4096)."""
 
-MOST_STAGES = 8
 
 RATES = {"tf32": 0.5, "f64": 0.1, "s8": 2.0, "u8": 2.0, "e4m3": 2.0, "e5m2": 2.0}
 """How many times as fast as f16 a type is multiplied, for those that differ (H200, `bench/NOTES.md`)."""
@@ -146,7 +147,8 @@ def shared_bytes(product: Product, schedule: Schedule) -> int:
         words = m // METADATA_ROWS * k // metadata_span(product.a.element) * LANES
         sides.append((words, product.metadata.element.bits))
     tiles = [schedule.stages * elements * bits // 8 for elements, bits in sides] + [schedule.slice_bytes]
-    return sum(-(-tile // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for tile in tiles)
+    barriers = 2 * schedule.stages * BARRIER_BYTES if schedule.sync == "mbarrier" else 0
+    return sum(-(-tile // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for tile in tiles) + barriers
 
 
 def depth(product: Product, tile: Tile, row: Row, target: Target) -> tuple[int, int]:
@@ -217,10 +219,11 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
     cost, _, _, tile, pack = min(ways)
     parts, product, tile = _parts(product, tiles, cost, tile, row, target)
     cta_k, stages = depth(product, tile, row, target)
-    return Schedule(
+    schedule = Schedule(
         (*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate, pack=pack, slices=tile.slices,
         split_k=parts,
     )  # fmt: skip
+    return decoupled(schedule, product, row, target, shared_bytes(product, replace(schedule, stages=1)))
 
 
 def _covered(m: int, n: int, tile: Tile) -> int:
@@ -309,6 +312,7 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
             f"{target} has {target.shared / KIB:g} KiB for a CTA; use fewer stages or a smaller tile"
         )
     _check_registers(schedule, step, row, target)
+    check_loop(schedule, product, target)
     for role, operand in (("a", product.a), ("b", product.b)):
         if role in roles(schedule.pack) and not operand.is_compact:
             raise ScheduleError(
@@ -383,6 +387,10 @@ class SchedulePass(ModulePass):
     pack: str | None = None
     slices: int | None = None
     split_k: int | None = None
+    sync: str | None = None
+    ahead: int | None = None
+    unroll: int | None = None
+    ctas: int | None = None
     tuned: str | None = None
 
     def options(self) -> dict[str, object]:
@@ -422,10 +430,13 @@ class SchedulePass(ModulePass):
 
 
 def _completed(options: dict[str, object], chosen: Schedule) -> dict[str, object]:
-    """Options with what goes with a tile that is given: its warp tile, and no more slices and stages than usual."""
+    """Options with what goes with a tile that is given: its warp tile, a plain loop, no more slices and stages than
+    usual."""
+    if options.keys() & {"stages", "slices", "pack", "split_k"}:
+        options = PLAIN_LOOP | options
     if not options.keys() & {"cta", "warp", "mma"}:
         return options
-    options = {"slices": 1, "split_k": 1, "stages": min(4, chosen.stages), **options}
+    options = {**PLAIN_LOOP, "slices": 1, "split_k": 1, "stages": min(4, chosen.stages), **options}
     cta = options.get("cta")
     if isinstance(cta, tuple) and "warp" not in options:
         m, n = int(cta[0]), int(cta[1])  # pyright: ignore[reportUnknownArgumentType]

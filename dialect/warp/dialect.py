@@ -3,6 +3,7 @@
 from xdsl.ir import Attribute, Dialect, Operation
 
 from .attributes import FragmentType, LayoutAttr, ScheduleAttr, SwizzleAttr, TargetAttr
+from .barriers import ArriveCopiesOp, ArriveOp, AwaitOp, BarriersType, MakeBarriersOp
 from .copy import CommitOp, CopyOp, PackOp, WaitOp
 from .elements import YieldOp
 from .elementwise import ConstantOp, ConvertOp, ElementwiseOp, KindAttr, RegroupOp
@@ -32,9 +33,11 @@ _MEMORY: list[type[Operation]] = [
     CommitOp,
     WaitOp,
 ]
+_MEETING: list[type[Operation]] = [MakeBarriersOp, ArriveOp, ArriveCopiesOp, AwaitOp]
 _ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, RegroupOp, SumSlicesOp, YieldOp]
 _EPILOGUE: list[type[Operation]] = [LoadVectorOp, MapOp, SliceOp]
 _ATTRIBUTES: list[type[Attribute]] = [
+    BarriersType,
     FragmentType,
     OpaqueType,
     KindAttr,
@@ -44,4 +47,4 @@ _ATTRIBUTES: list[type[Attribute]] = [
     TargetAttr,
 ]
 
-WARP = Dialect("warp", [*_PRODUCTS, *_MOVES, *_MEMORY, *_ARITHMETIC, *_EPILOGUE], _ATTRIBUTES)
+WARP = Dialect("warp", [*_PRODUCTS, *_MOVES, *_MEMORY, *_MEETING, *_ARITHMETIC, *_EPILOGUE], _ATTRIBUTES)

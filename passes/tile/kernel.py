@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.builder import Builder
 from xdsl.dialects import gpu, memref, scf
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
@@ -37,26 +38,50 @@ class KernelBuilder:
 
     def build(self) -> None:
         index, product, schedule = self.index, self.tiling.product, self.tiling.schedule
-        m, n = raster.cta_origin(index, product, schedule)
-        m, n = (raster.moved_inside(index, self.tiling, axis, at) for axis, at in (("m", m), ("n", n)))
-        warp_m, warp_n = raster.warp_origin(index, schedule)
+        cta = raster.cta_number(index)
+        if schedule.ctas:
+            warp, shared, body = self._warp(index), self._shared_tiles(index), Block(arg_types=[IndexType()])
+            inside = index.at(Builder(InsertPoint.at_end(body)))
+            self._tile(inside, self._origin(inside, body.args[0]), warp, shared)
+            inside.insert(scf.YieldOp())
+            down, across = raster.grid(product, schedule)
+            end, step = index.values([down * across, raster.ctas(product, schedule)])
+            index.insert(scf.ForOp(cta, end, step, [], body))
+        else:
+            self._tile(index, self._origin(index, cta), self._warp(index), self._shared_tiles(index))
+        index.insert(gpu.ReturnOp([]))
+
+    def _shared_tiles(self, index: IndexBuilder) -> list[SSAValue]:
+        return [index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in self._copied()]
+
+    def _origin(self, index: IndexBuilder, tile: Index) -> dict[str, Index]:
+        """Where a CTA tile starts."""
+        m, n = raster.cta_origin(index, self.tiling.product, self.tiling.schedule, tile)
+        starts = {axis: raster.moved_inside(index, self.tiling, axis, at) for axis, at in (("m", m), ("n", n))}
+        return starts if self.metadata is None else self.metadata.counted(index, starts)
+
+    def _warp(self, index: IndexBuilder) -> tuple[dict[str, Index], Index]:
+        """Where this warp's part of a CTA tile starts, and the number of its slice."""
+        schedule = self.tiling.schedule
+        m, n = raster.warp_origin(index, schedule)
         place = raster.slice_number(index, schedule)
-        tiles = [index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in self._copied()]
-        accumulator = self.epilogue.initial(index, index.add(m, warp_m), index.add(n, warp_n))
-        loop_body = Block(arg_types=[index.value(0).type, accumulator.type])
+        starts = {"m": m, "n": n, "k": index.mul(place, schedule.cta[2] // schedule.slices)}
+        return starts if self.metadata is None else self.metadata.counted(index, starts), place
+
+    def _tile(
+        self, index: IndexBuilder, cta: dict[str, Index], in_cta: tuple[dict[str, Index], Index],
+        shared: Sequence[SSAValue]
+    ) -> None:  # fmt: skip
+        """One CTA tile: the accumulators' start, all of K, the way to memory."""
+        product, schedule, (warp, place) = self.tiling.product, self.tiling.schedule, in_cta
+        m, n = (index.add(cta[axis], warp[axis]) for axis in "mn")
+        accumulator = self.epilogue.initial(index, m, n)
+        loop_body = Block(arg_types=[IndexType(), accumulator.type])
         loop = scf.ForOp(index.value(0), index.value(product.k), index.value(schedule.cta[2]), [accumulator], loop_body)
         inside = index.at(Builder(InsertPoint.at_end(loop_body)))
-        origins: list[dict[str, Index]] = [
-            {"m": m, "n": n},
-            {"m": warp_m, "n": warp_n, "k": index.mul(place, schedule.cta[2] // schedule.slices)},
-        ]
-        if self.metadata is not None:
-            origins = [self.metadata.counted(index, origin) for origin in origins]
-        self.step(inside, loop_body, tiles, *origins)
+        self.step(index, inside, loop_body, shared, cta, warp)
         index.insert(loop)
-        m, n = index.add(m, warp_m), index.add(n, warp_n)
         self.epilogue.finish(index, loop.results[0], m, n, place)
-        index.insert(gpu.ReturnOp([]))
 
     def _copied(self) -> list[OperandTiles | MetadataTiles]:
         """What is copied to shared memory."""
@@ -64,13 +89,14 @@ class KernelBuilder:
 
     def step(
         self,
+        outside: IndexBuilder,
         index: IndexBuilder,
         body: Block,
         tiles: Sequence[SSAValue],
         cta: dict[str, Index],
         warp: dict[str, Index],
     ) -> None:
-        """One K tile: copy, barrier, multiply, barrier."""
+        """One K tile: copy, barrier, multiply, barrier; what does not change from one to the next is said `outside`."""
         k, accumulator = body.args
         for operand, tile in zip(self._copied(), tiles, strict=True):
             operand.copy(index, cta | {"k": k}, tile)
@@ -78,7 +104,7 @@ class KernelBuilder:
         schedule = self.tiling.schedule
         shape = schedule.mma
         for inner in range(0, schedule.cta[2] // schedule.slices, self.tiling.arrangement.step):
-            at = warp | {"k": self.index.add(warp["k"], inner)}
+            at = warp | {"k": outside.add(warp["k"], inner)}
             a, b = (o.load(index, tile, at) for o, tile in zip(self.operands, tiles, strict=False))
             if self.metadata is None:
                 accumulator = index.insert(MmaOp(shape, a, b, accumulator)).d

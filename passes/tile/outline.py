@@ -153,9 +153,9 @@ def _outline(product: Product, schedule: Schedule, outliner: Outliner) -> None:
     arguments = {memory.value: argument for memory, argument in zip(product.memories, body.args, strict=True)}
     views = views_of(IndexBuilder(Builder(InsertPoint.at_end(body))), product, arguments)
     KernelBuilder(Tiling(product, schedule, arguments, views), body).build()
-    down, across = raster.grid(product, schedule)
+    ctas = raster.ctas(product, schedule)
     shared, batch = shared_bytes(product, schedule), math.prod(product.batch)
-    kernel = outliner.launch("", product.memories, body, down * across, schedule.threads, shared, batch)
+    kernel = outliner.launch("", product.memories, body, ctas, schedule.threads, shared, batch)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
 
 

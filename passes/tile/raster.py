@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects import gpu
+from xdsl.ir import SSAValue
 
 from ...dialect.schedule import Schedule
 from ..index_builder import Index, IndexBuilder
@@ -18,17 +19,27 @@ def grid(product: Product, schedule: Schedule) -> tuple[int, int]:
     return -(-product.m // rows), -(-product.n // columns)
 
 
-def cta_origin(index: IndexBuilder, product: Product, schedule: Schedule) -> tuple[Index, Index]:
-    """The first row and column of this CTA's tile.
+def ctas(product: Product, schedule: Schedule) -> int:
+    """CTAs to launch for one matrix."""
+    down, across = grid(product, schedule)
+    return min(schedule.ctas or down * across, down * across)
+
+
+def cta_number(index: IndexBuilder) -> SSAValue:
+    """The number of this CTA."""
+    return index.insert(gpu.BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
+
+
+def cta_origin(index: IndexBuilder, product: Product, schedule: Schedule, tile: Index) -> tuple[Index, Index]:
+    """The first row and column of a CTA tile.
 
     CTAs that run at the same time should share rows of A and columns of B in L2, so they walk `group`
     rows of tiles together, column by column.
     """
     down, across = grid(product, schedule)
-    cta = index.insert(gpu.BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
     group = min(schedule.group, down)
-    within = index.rem(cta, group * across)
-    first = index.mul(index.div(cta, group * across), group)
+    within = index.rem(tile, group * across)
+    first = index.mul(index.div(tile, group * across), group)
     height: Index = group
     if down % group:
         height = index.minimum(index.sub(index.value(down), first), group)

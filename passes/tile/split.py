@@ -87,7 +87,7 @@ def add_up(product: Product, sums: Operand, schedule: Schedule, outliner: Outlin
     index = IndexBuilder(Builder(InsertPoint.at_end(body)))
     tiling = Tiling(product, small, arguments, views_of(index, product, arguments))
     epilogue = Epilogue(tiling)
-    m, n = raster.cta_origin(index, product, small)
+    m, n = raster.cta_origin(index, product, small, raster.cta_number(index))
     m, n = (raster.moved_inside(index, tiling, axis, at) for axis, at in (("m", m), ("n", n)))
     warp_m, warp_n = raster.warp_origin(index, small)
     m, n = index.add(m, warp_m), index.add(n, warp_n)

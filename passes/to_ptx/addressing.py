@@ -157,11 +157,18 @@ class Addressing:
         inside = s.xor(s.add(line, lane), self._permutation(tile, row.lane))
         whole_panels, rest_of_line = self._panels(tile, program)
         base = s.sum(start, s.xor(inside, rest_of_line), whole_panels, s.multiply(row.program, width))
+        if isinstance(stage_offset, int):
+            # Stages are whole lines, so what is XORed into a line may be before a known one is added.
+            return self._settle(s.xor(base, within), fixed + stage_offset)
         return self._settle(s.xor(s.sum(base, stage_offset), within), fixed)
 
     def plain(self, tile: SharedTile, offset: Value) -> tuple[Register, int]:
         """The shared address of a byte of a tile that nothing permutes, as (register, offset)."""
-        return self._settle(self.scalars.sum(self._shared_base(), offset), tile.offset)
+        return self.shared_bytes_at(tile.offset, offset)
+
+    def shared_bytes_at(self, offset: int, along: Value) -> tuple[Register, int]:
+        """The address `offset` + `along` bytes into the CTA's shared memory, as (register, offset)."""
+        return self._settle(self.scalars.sum(self._shared_base(), along), offset)
 
     def _general(self, tile: SharedTile, start: Value, line: Value, column: Value, offset: int) -> tuple[Register, int]:
         """The address with nothing known of the alignment of its parts; `column` is in bytes."""

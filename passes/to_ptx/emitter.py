@@ -89,9 +89,18 @@ class Emitter:
     def registers(self, type: str, count: int) -> list[Register]:
         return [Register(type, self.level) for _ in range(count)]
 
-    def emit(self, opcode: str, form: str, *registers: Register, guard: Register | None = None) -> None:
-        """Appends an instruction here; `form` has a `?` for each register."""
-        if guard is None:
+    def emit(
+        self,
+        opcode: str,
+        form: str,
+        *registers: Register,
+        guard: Register | None = None,
+        unless: Register | None = None,
+    ) -> None:
+        """Appends an instruction here, done if `guard`, or `unless`; `form` has a `?` for each register."""
+        if unless is not None:
+            self._levels[-1].statements.append(Statement(opcode, form, (unless, *registers), "@!"))
+        elif guard is None:
             self._levels[-1].statements.append(Statement(opcode, form, registers))
         else:
             self._levels[-1].statements.append(Statement(opcode, form, (guard, *registers), "@"))

@@ -28,6 +28,7 @@ from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
+from . import barriers
 from .addressing import CHUNK, Addressing, GlobalMatrix, GlobalMemory, SharedTile
 from .arguments import INDEX_LIMIT, argument, matrix
 from .copies import ASYNC_SM, TileCopies
@@ -41,7 +42,7 @@ from .scalars import Scalars
 WARP = 32
 
 OpT = TypeVar("OpT", bound=Operation)
-KernelValue = Fragment | Register | int | bool | GlobalMatrix | GlobalMemory | SharedTile
+KernelValue = Fragment | Register | int | bool | GlobalMatrix | GlobalMemory | SharedTile | barriers.SharedBarriers
 
 
 class KernelLowering:
@@ -320,7 +321,8 @@ class KernelLowering:
         initial = [self._loop_variable(value, op) for value in op.iter_args]
         with self.emitter.loop():
             counter, variables = loops.enter(lower, step, initial)
-            with loops.turns(counter, lower, upper, step):
+            name = "tile" if any(isinstance(inner, scf.ForOp) for inner in block.ops) else "K"
+            with loops.turns(counter, lower, upper, step, name):
                 self.values |= dict(zip(block.args, (counter, *variables), strict=True))
                 self._block(block)
                 loops.next_turn(
@@ -414,7 +416,7 @@ def _handlers() -> dict[type[Operation], Callable[[KernelLowering, Operation], N
     add(CommitOp, L.commit)
     add(WaitOp, L.wait)
     add(scf.ForOp, L.loop)
-    return table | dict(HANDLERS)
+    return table | dict(HANDLERS) | dict(barriers.HANDLERS)
 
 
 _HANDLERS = _handlers()

@@ -32,14 +32,14 @@ class Loops:
         return counter, [value if isinstance(value, list) else self._variable(value) for value in initial]
 
     @contextmanager
-    def turns(self, counter: Register, lower: Value, upper: Value, step: Value) -> Generator[None]:
+    def turns(self, counter: Register, lower: Value, upper: Value, step: Value, name: str = "K") -> Generator[None]:
         """What is emitted inside is repeated while the counter is below `upper`."""
         stem = self.emitter.fresh_label("loop")
         entered = self.scalars.compare("ge", lower, upper)
         if entered is not False:
             self.emitter.emit("bra", f"{stem}_end", guard=entered if isinstance(entered, Register) else None)
         self.emitter.label(stem)
-        self.emitter.comment(f"K loop, step {step}" if isinstance(step, int) else "K loop")
+        self.emitter.comment(f"{name} loop, step {step}" if isinstance(step, int) else f"{name} loop")
         yield
         self._add(counter, step)
         again = self.emitter.register("pred")

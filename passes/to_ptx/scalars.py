@@ -12,8 +12,8 @@ from math import gcd
 
 from .emitter import Emitter, Register, Value, divisor_of, split
 
-WIDE_OFFSET = 1 << 22
-"""Byte offsets from here on are added to the address; smaller ones go into the instruction."""
+WIDE_OFFSET = 1 << 23
+"""Byte offsets from here on are added to the address; smaller ones go into the instruction, in 24 bits."""
 
 
 class Scalars:
@@ -196,7 +196,8 @@ class Scalars:
     def address(self, base: Register, terms: Sequence[tuple[Value, Value]]) -> tuple[Register, int]:
         """base + the sum of index * scale over the terms, as (register, byte offset).
 
-        What does not change in the loop is added first, so that it is added outside; constants stay apart.
+        What does not change in the loop is added first, so that it is added outside; constants stay apart. Wide ones
+        are added last, where the address is used: outside they would hold a register each for as long as the loop runs.
         """
         offset = 0
         parts: list[tuple[Register, Value]] = []
@@ -209,9 +210,8 @@ class Scalars:
             if register is not None:
                 parts.append((register, scale))
         parts.sort(key=lambda part: max(p.level for p in part if isinstance(p, Register)))
-        if abs(offset) >= WIDE_OFFSET:
-            base, offset = self.offset64(base, offset, 1), 0
-        return reduce(lambda at, part: self.offset64(at, *part), parts, base), offset
+        address = reduce(lambda at, part: self.offset64(at, *part), parts, base)
+        return (self.offset64(address, offset, 1), 0) if abs(offset) >= WIDE_OFFSET else (address, offset)
 
 
 def at(register: str, offset: int) -> str:

@@ -1,0 +1,101 @@
+"""mbarrier objects: `warp.make_barriers`, `warp.arrive`, `warp.arrive_copies`, `warp.await`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Operation, SSAValue
+
+from ...dialect.isa.targets import Version
+from ...dialect.warp.barriers import (
+    BARRIER_BYTES,
+    BARRIER_SM,
+    ArriveCopiesOp,
+    ArriveOp,
+    AwaitOp,
+    MakeBarriersOp,
+)
+from ..diagnostics import fail
+from .emitter import Register
+from .matrix_ops import Handler, handler
+from .scalars import at
+
+if TYPE_CHECKING:
+    from .kernel import KernelLowering
+
+SLEEPING_SM = 90
+"""The first target where a wait may sleep until the phase ends, `try_wait` (PTX ISA 9.7.13.15.16)."""
+
+PARITY_VERSION: Version = (7, 1)
+SLEEPING_VERSION: Version = (7, 8)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedBarriers:
+    """Mbarriers one after another, `offset` bytes from the start of the CTA's dynamic shared memory."""
+
+    offset: int
+
+
+def _address(lowering: KernelLowering, op: Operation, barriers: SSAValue, number: SSAValue) -> tuple[Register, int]:
+    held = lowering.values[barriers]
+    if not isinstance(held, SharedBarriers):
+        fail(op, f"expected barriers made in this kernel, got {barriers.type}")
+    along = lowering.scalars.multiply(lowering.scalar(number), BARRIER_BYTES)
+    return lowering.addressing.shared_bytes_at(held.offset, along)
+
+
+def _make(lowering: KernelLowering, op: MakeBarriersOp) -> None:
+    if lowering.target.sm < BARRIER_SM:
+        fail(op, f"{lowering.target} has no mbarrier; sm_{BARRIER_SM} and later have it")
+    kind = op.barriers.type
+    start = -(-lowering.shared_bytes // BARRIER_BYTES) * BARRIER_BYTES
+    lowering.shared_bytes = start + kind.count.data * BARRIER_BYTES
+    lowering.values[op.barriers] = SharedBarriers(start)
+    lowering.emitter.comment(f"{kind.count.data} barriers of {op.arrivals.value.data} arrivals")
+    if lowering.threads < kind.count.data:
+        fail(op, f"expected at most one barrier for each of {lowering.threads} threads, got {kind.count.data}")
+    mine = lowering.scalars.compare("lt", lowering.thread, kind.count.data)
+    base, offset = lowering.addressing.shared_bytes_at(start, lowering.scalars.multiply(lowering.thread, BARRIER_BYTES))
+    form = f"{at('?', offset)}, {op.arrivals.value.data}"
+    guard = mine if isinstance(mine, Register) else None
+    lowering.emitter.emit("mbarrier.init.shared.b64", form, base, guard=guard)
+
+
+def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
+    base, offset = _address(lowering, op, op.barriers, op.number)
+    first = lowering.scalars.compare("eq", lowering.lane, 0)
+    guard = first if isinstance(first, Register) else None
+    lowering.emitter.require(PARITY_VERSION)
+    lowering.emitter.emit("mbarrier.arrive.shared.b64", f"_, {at('?', offset)}", base, guard=guard)
+
+
+def _arrive_copies(lowering: KernelLowering, op: ArriveCopiesOp) -> None:
+    base, offset = _address(lowering, op, op.barriers, op.number)
+    lowering.emitter.emit("cp.async.mbarrier.arrive.noinc.shared.b64", at("?", offset), base)
+
+
+def _await(lowering: KernelLowering, op: AwaitOp) -> None:
+    base, offset = _address(lowering, op, op.barriers, op.number)
+    emitter, parity = lowering.emitter, lowering.scalar(op.parity)
+    sleeping = lowering.target.sm >= SLEEPING_SM
+    emitter.require(SLEEPING_VERSION if sleeping else PARITY_VERSION)
+    label, ended = emitter.fresh_label("wait"), emitter.register("pred")
+    emitter.label(label)
+    form = f"?, {at('?', offset)}, {'?' if isinstance(parity, Register) else parity}"
+    operands = [ended, base, *([parity] if isinstance(parity, Register) else [])]
+    emitter.emit(f"mbarrier.{'try' if sleeping else 'test'}_wait.parity.shared.b64", form, *operands)
+    emitter.emit("bra", label, unless=ended)
+
+
+HANDLERS: Mapping[type[Operation], Handler] = dict(
+    (
+        handler(MakeBarriersOp, _make),
+        handler(ArriveOp, _arrive),
+        handler(ArriveCopiesOp, _arrive_copies),
+        handler(AwaitOp, _await),
+    )
+)
+"""What each operation becomes."""

@@ -1,0 +1,94 @@
+"""The K loop in all its forms, run: how warps meet, how far copies run ahead, CTAs that go from tile to tile."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from warploom.runtime import compile
+from warploom.runtime.errors import CompileError
+
+TILE = {"cta": (64, 64, 32), "warp": (32, 32)}
+
+LOOPS = (
+    {"stages": 4, "ahead": 2},
+    {"stages": 4, "ctas": 1},
+    {"stages": 2, "ctas": 5, "sync": "barrier"},
+    {"stages": 1, "ctas": 2},
+    {"stages": 4, "sync": "mbarrier"},
+    {"stages": 3, "sync": "mbarrier", "ahead": 1, "ctas": 3},
+    {"stages": 5, "sync": "mbarrier", "ahead": 3, "ctas": 1},
+)
+
+SIZES = ((130, 72, 200), (65, 136, 40), (64, 72, 8), (70, 130, 0))
+
+UNROLLED = (
+    {"stages": 4, "unroll": 4},
+    {"stages": 4, "unroll": 4, "ctas": 2},
+    {"stages": 4, "unroll": 4, "ahead": 2, "sync": "mbarrier"},
+    {"stages": 4, "unroll": 8, "ahead": 3, "sync": "mbarrier", "ctas": 3},
+    {"stages": 4, "unroll": 4, "ahead": 1, "sync": "mbarrier", "ctas": 1},
+)
+
+
+def check(size: tuple[int, int, int], target: str = "sm_90a", **schedule: Any) -> None:
+    """Runs a product that adds to C, on the interpreter with its checks, and compares it with float64."""
+    m, n, k = size
+    a, b, c = f"memref<{m}x{k}xf16>", f"memref<{k}x{n}xf16>", f"memref<{m}x{n}xf32>"
+    text = (
+        f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{\nlinalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c})\nreturn\n}}"
+    )
+    rng = np.random.default_rng([*size, schedule["stages"]])
+    x, y = rng.standard_normal((m, k)).astype(np.float16), rng.standard_normal((k, n)).astype(np.float16)
+    z = rng.standard_normal((m, n)).astype(np.float32)
+    expected = x.astype(np.float64) @ y.astype(np.float64) + z
+    compile(text, target=target, **TILE, **schedule)(x, y, z, device="interp")
+    # A sum of k products of numbers near 1, each rounded to 24 bits.
+    np.testing.assert_allclose(z, expected, rtol=0, atol=2**-22 * max(k, 1) ** 0.5 * 16)
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=str)
+def test_loops(loop: dict[str, Any]) -> None:
+    for size in SIZES:
+        check(size, **loop)
+
+
+@pytest.mark.parametrize("loop", UNROLLED, ids=str)
+def test_unrolled(loop: dict[str, Any]) -> None:
+    for size in ((72, 130, 256),):
+        check(size, **loop)
+
+
+def test_mbarriers_of_sm_80() -> None:
+    check((130, 72, 100), "sm_80", stages=3, sync="mbarrier", ctas=2)
+
+
+ERRORS = (
+    ({"stages": 2, "sync": "mbarrier"}, "sync = mbarrier takes at least 3 stages, got 2"),
+    ({"stages": 4, "sync": "latch"}, "sync must be one of barrier, mbarrier, got latch"),
+    ({"stages": 4, "ahead": 4}, "copies run at most 3 of 4 stages ahead, got 4"),
+    ({"stages": 4, "unroll": 6}, "unroll must be a multiple of the 4 stages, got 6"),
+    ({"stages": 4, "unroll": 8}, "unroll: turns of 8 K tiles must divide all of them, got 4"),
+    ({"stages": 4, "ctas": 2, "slices": 2}, "ctas must be 0, or more with a single slice, got 2 and 2 slices"),
+)
+
+
+@pytest.mark.parametrize(("schedule", "message"), ERRORS, ids=[message for _, message in ERRORS])
+def test_errors(schedule: dict[str, Any], message: str) -> None:
+    with pytest.raises(CompileError, match=re.escape(message)):
+        check((64, 64, 128), **schedule)
+
+
+def test_a_target_without_mbarriers() -> None:
+    with pytest.raises(CompileError, match="sync = mbarrier: sm_75 has none, sm_80 and later do"):
+        check((64, 64, 128), "sm_75", stages=3, sync="mbarrier", mma="m16n8k8")
+
+
+def test_rows_that_no_copy_moves() -> None:
+    with pytest.raises(
+        CompileError, match=r"sync = mbarrier: rows of A are no multiple of 4 bytes.*pack = a aligns them"
+    ):
+        check((64, 64, 127), stages=3, sync="mbarrier")
