@@ -76,7 +76,8 @@ class Clocks:
         np.maximum(self.seen, gained, out=self.seen, where=wait[:, None])
         brought[here] = 0
         self._join_lanes(waiting)
-        if who == self.each and np.array_equal(waiting, self._state.live):
+        # At the cluster's barrier, threads go on between their arrival and their wait: that is not ordered.
+        if number != CLUSTER_BARRIER and who == self.each and np.array_equal(waiting, self._state.live):
             self._level()
 
     def _level(self) -> None:

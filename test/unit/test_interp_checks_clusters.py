@@ -1,0 +1,73 @@
+"""Checks across the CTAs of a cluster, and of copies that arrive at an mbarrier."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from interpreted import program
+from planted import check_found
+
+from warploom.runtime.interp import InterpreterError
+from warploom.runtime.interp.errors import Finding
+
+SYNC = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+START = """.shared .align 16 .b32 word[64]; .shared .align 8 .b64 bar; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2;
+mov.u32 %r3, word; add.u32 %r3, %r3, %r2; mov.u32 %r4, %cluster_ctarank; xor.b32 %r5, %r4, 1;"""
+FIRST_LINE = 8
+
+
+def run(body: str, ctas: int, threads: int, cluster: int = 1) -> tuple[Finding, ...]:
+    built = program(f"{START}\n{body}", ".param .u64 p")
+    data = np.zeros(256, np.uint32)
+    try:
+        built.launch("k", (ctas, 1, 1), (threads, 1, 1), [data], cluster=(cluster, 1, 1), checks="all")
+    except InterpreterError as error:
+        return error.findings
+    return ()
+
+
+REMOTE = """mapa.shared::cluster.u32 %r6, %r3, %r5; st.shared::cluster.u32 [%r6], %r4;
+{sync}
+ld.shared.u32 %r7, [%r3];"""
+
+
+def test_the_barrier_of_a_cluster_orders_its_ctas() -> None:
+    assert run(REMOTE.format(sync=SYNC), 4, 64, 2) == ()
+
+
+def test_the_barrier_of_a_cta_does_not() -> None:
+    one = check_found(run(REMOTE.format(sync="bar.sync 0;"), 4, 64, 2), "races", FIRST_LINE + 2, "reads what warp 0")
+    assert (one.cta, one.address) == ((0, 0, 0), 0)
+
+
+def test_arriving_at_the_cluster_is_not_waiting() -> None:
+    """What is written between the arrival and the wait of one CTA is not ordered before the wait of the other."""
+    late = f"""barrier.cluster.arrive.aligned;
+mapa.shared::cluster.u32 %r6, %r3, %r5; st.shared::cluster.u32 [%r6], %r4; barrier.cluster.wait.aligned;
+ld.shared.u32 %r7, [%r3]; {SYNC}"""
+    check_found(run(late, 2, 32, 2), "races", FIRST_LINE + 2, "reads what warp 0")
+
+
+COPY = """setp.eq.u32 %p1, %r1, 0; mov.u32 %r8, 64; @%p1 mbarrier.init.shared.b64 [bar], %r8; bar.sync 0;
+ld.param.u64 %rd1, [p]; mad.wide.u32 %rd1, %r1, 4, %rd1; cp.async.ca.shared.global [%r3], [%rd1], 4;
+{arrive}
+{wait} xor.b32 %r9, %r2, 128; mov.u32 %r10, word; add.u32 %r10, %r10, %r9;
+ld.shared.u32 %r7, [%r10];"""
+ARRIVE = "cp.async.mbarrier.arrive.noinc.shared.b64 [bar];"
+WAIT = "TEST: mbarrier.test_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra TEST;"
+
+
+def test_copies_that_arrive_at_an_mbarrier() -> None:
+    assert run(COPY.format(arrive=ARRIVE, wait=WAIT), 2, 64) == ()
+
+
+@pytest.mark.parametrize(
+    ("arrive", "wait", "message"),
+    [
+        (ARRIVE, "", "which has not been waited for"),
+        ("mbarrier.arrive.shared.b64 _, [bar];", WAIT, "which has not been waited for"),
+        ("cp.async.wait_all;", "", "reads what warp 1, lane 0 writes"),
+    ],
+)
+def test_copies_that_do_not_arrive(arrive: str, wait: str, message: str) -> None:
+    check_found(run(COPY.format(arrive=arrive, wait=wait), 2, 64), "races", FIRST_LINE + 4, message)
