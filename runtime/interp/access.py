@@ -62,8 +62,8 @@ def space_of(m: Modifiers, *more: str) -> str:
     return _OWN_NAMES.get(found) or found.partition("::")[0]
 
 
-def locate(ctx: Context, operand: Operand, space: str, kind: Kind) -> Callable[[State], Locate]:
-    """Where `[base+offset]` lies in a space; `kind` is what is done there."""
+def locate(ctx: Context, operand: Operand, space: str, kind: Kind | None) -> Callable[[State], Locate]:
+    """Where `[base+offset]` lies in a space; `kind` is what is done there, None if observers learn it otherwise."""
     if isinstance(operand, Address) and isinstance(operand.base, Symbol):
         space = _space_of_symbol(ctx, operand.base, space)
     everywhere = space in ("global", "generic")
@@ -77,7 +77,7 @@ def locate(ctx: Context, operand: Operand, space: str, kind: Kind) -> Callable[[
             addresses = read(sel)
             return home.parts(addresses + addresses.dtype.type(shift) if shift else addresses, width, sel.lanes)
 
-        return found if state.observer is None else _told(found, state, ctx.pc, kind)
+        return found if state.observer is None or kind is None else _told(found, state, ctx.pc, kind)
 
     return bind
 

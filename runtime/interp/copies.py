@@ -13,6 +13,7 @@ import numpy as np
 
 from ...dialect.ptx.syntax import Not, Operand, Register
 from .access import Locate, locate, order
+from .bulk import bulk
 from .decode import Context, opcode
 from .errors import FaultError
 from .mbarrier import arrive_later
@@ -127,9 +128,11 @@ class CopyQueue:
 
 @opcode("cp")
 def cp(ctx: Context, m: Modifiers) -> Action:
-    """`cp.async`, its groups and its arrivals at an mbarrier; the bulk and tensor forms are not supported."""
-    if not m.one("async") or m.words[:1] == ["bulk"]:
-        ctx.fail("only the non-bulk cp.async is supported")
+    """`cp.async`, its groups, its arrivals at an mbarrier, and copies of many bytes."""
+    if not m.one("async"):
+        ctx.fail("only cp.async is supported")
+    if m.one("bulk"):
+        return bulk(ctx, m)
     form = m.one("commit_group", "wait_group", "wait_all", "mbarrier")
     if form == "mbarrier":
         return arrive_later(ctx, m)

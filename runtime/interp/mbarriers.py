@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from .copies import CopyQueue
 from .errors import FaultError
 from .flow import Flow
+from .memory import Buffer
 from .phases import MOST, Phases, fresh, live, phase
 from .state import LEFT, Selection
 
@@ -53,6 +54,17 @@ class Deferred:
     index: Array
 
 
+@dataclass
+class BulkCopy:
+    """Bytes of one thread on their way to `start` of a buffer; their number completes transactions of an object."""
+
+    thread: int
+    index: Array
+    buffer: Buffer
+    start: int
+    data: Array
+
+
 class Mbarriers:
     """Objects are named by their number among the 64-bit words of shared memory."""
 
@@ -62,6 +74,7 @@ class Mbarriers:
         self.copies = copies
         self.sleepers: list[Sleepers] = []
         self.deferred: list[Deferred] = []
+        self.bulk: list[BulkCopy] = []
         self._vain = 0
 
     # Objects
@@ -159,6 +172,12 @@ class Mbarriers:
         self._vain = 0
         self.deferred.append(Deferred(self.copies.serial, _threads(sel), index))
 
+    def complete_later(self, index: Array, one: Selection, buffer: Buffer, start: int, data: Array) -> None:
+        """Bytes of one thread that land, and complete as many transactions, when the object is next looked at."""
+        self._objects(index, one)
+        self._vain = 0
+        self.bulk.append(BulkCopy(int(_threads(one)[0]), index, buffer, start, data))
+
     def _finish(self, objects: Array, state: Phases) -> None:
         done = state.complete()
         self.words[objects] = state.words()
@@ -169,7 +188,7 @@ class Mbarriers:
 
     def wait(self, index: Array, sel: Selection, phases: Array, parity: bool, out: Array, pc: int) -> int | None:
         """Threads that test whether phases are complete. `phases` are parities, or states of the object."""
-        if self.deferred:
+        if self.deferred or self.bulk:
             self._settle(index)
         found = self._objects(index, sel)
         if parity:
@@ -214,21 +233,32 @@ class Mbarriers:
                 self._go_on(woken.threads, woken.out, True, woken.pc)
         self.sleepers = [s for s in self.sleepers if s.threads.size]
 
-    def _settle(self, index: Array) -> bool:
-        """Lets the deferred arrivals at these objects happen. Returns whether there were any."""
+    def _settle(self, index: Array) -> None:
+        """Lets the deferred arrivals at these objects happen, and copies land."""
+        self._land(index)
         waiting, self.deferred = self.deferred, []
-        any_happened = False
         for one in waiting:
             now = np.isin(one.index, index)
             if not now.all():
                 rest = ~now
                 self.deferred.append(Deferred(one.serial, one.threads[rest], one.index[rest]))
             if now.any():
-                any_happened = True
                 sel = _only(one.threads[now], self.flow.live.size)
                 self.copies.complete(one.serial, sel)
                 self.arrive(one.index[now], sel, np.ones(sel.count, np.int64))
-        return any_happened
+
+    def _land(self, index: Array) -> None:
+        """Copies on their way to these objects."""
+        now = [copy for copy in self.bulk if np.isin(copy.index, index).all()]
+        self.bulk = [copy for copy in self.bulk if not np.isin(copy.index, index).all()]
+        for copy in now:
+            copy.buffer.data[copy.start : copy.start + copy.data.size] = copy.data
+            if self.flow.observer is not None:
+                starts = np.arange(copy.start, copy.start + copy.data.size, 16)
+                self.flow.observer.land(copy.buffer, starts, 16, np.full(starts.size, copy.thread))
+                self.flow.observer.arrive(copy.index * 8, np.array([copy.thread]))
+            one = _only(np.array([copy.thread]), self.flow.live.size)
+            self.transact(copy.index, one, np.array([-copy.data.size]))
 
     def stir(self) -> bool:
         """When no thread can run: what was deferred happens, or sleepers go on without what they wait for.
@@ -237,8 +267,10 @@ class Mbarriers:
         """
         if not self.sleepers:
             return False
-        if self.deferred and self._settle(np.concatenate([s.index for s in self.sleepers])) and self.flow.ready:
-            return True
+        if self.deferred or self.bulk:
+            self._settle(np.concatenate([s.index for s in self.sleepers]))
+            if self.flow.ready:
+                return True
         self._vain += 1
         if self._vain > PATIENCE:
             return False

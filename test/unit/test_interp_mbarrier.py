@@ -194,6 +194,32 @@ def test_sleepers_wake_when_the_copies_of_others_arrive() -> None:
     assert got.tolist() == [*data.tolist(), *[3] * 32]
 
 
+@pytest.mark.parametrize("space", ["shared::cluster", "shared::cta"])
+def test_bulk_copies_complete_transactions(space: str) -> None:
+    """Thread 0 copies two pieces to shared memory, all read them, and thread 0 copies one back."""
+    body = f"""{init(1)} ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [back]; mov.u32 %r2, data; @!%p0 bra A;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; mov.u32 %r3, 192;
+        cp.async.bulk.{space}.global.mbarrier::complete_tx::bytes [%r2], [%rd1], %r3, [bar];
+        cp.async.bulk.{space}.global.mbarrier::complete_tx::bytes [%r2+192], [%rd1+192], 64, [bar];
+        {wait("bar", "0", "A")} sub.u32 %r4, 63, %r1; mad.lo.u32 %r4, %r4, 4, %r2; ld.shared.u32 %r0, [%r4];
+        @%p0 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r2+16], 32; @%p0 cp.async.bulk.commit_group;
+        @%p0 cp.async.bulk.wait_group 0;"""
+    data, back = np.random.default_rng(6).integers(0, 1 << 32, 64, np.uint32), outputs(12, "u4")
+    parameters = ".param .u64 in, .param .u64 back"
+    got = per_thread(body, 64, parameters=parameters, args=[data, back], checks="all")
+    assert got.tolist() == data[::-1].tolist()
+    assert back[:8].tolist() == data[4:12].tolist()
+    assert back[8:].tolist() == [0xA5A5A5A5] * 4
+    for wrong, message in (
+        (body.replace("192;", "191;"), "a size that is a multiple of 16, got 191"),
+        (body.replace("[%r2+192]", "[%r2+196]"), "misaligned shared access"),
+        (body.replace("[%rd1+192]", "[%rd1+208]"), "out of bounds"),
+        (body.replace("_, [bar], 256", "_, [bar], 272"), "deadlock"),
+    ):
+        with pytest.raises(InterpreterError, match=message):
+            per_thread(wrong, 64, parameters=parameters, args=[data, back])
+
+
 # Who looks on
 
 

@@ -41,4 +41,23 @@ ROWS = (
     # 9.7.9.25.3.3  cp.async.wait_group, cp.async.wait_all
     row("cp.async.wait_group", "n:imm", "9.7.9.25.3.3", ptx=(7, 0), sm=80),
     row("cp.async.wait_all", "", "9.7.9.25.3.3", ptx=(7, 0), sm=80),
+    # 9.7.9.25.4.1  cp.async.bulk
+    row(
+        "cp.async.bulk.shared::cluster.{global,shared::cta}.mbarrier::complete_tx::bytes",
+        "a:[], b:[], n:u32, m:[]",
+        "9.7.9.25.4.1",
+        ptx=(8, 0),
+        sm=90,
+    ),
+    row(
+        "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes",
+        "a:[], b:[], n:u32, m:[]",
+        "9.7.9.25.4.1",
+        ptx=(8, 6),
+        sm=90,
+    ),
+    row("cp.async.bulk.global.shared::cta.bulk_group", "a:[], b:[], n:u32", "9.7.9.25.4.1", ptx=(8, 0), sm=90),
+    # 9.7.9.25.3.2, .3  groups of bulk copies
+    row("cp.async.bulk.commit_group", "", "9.7.9.25.3.2", ptx=(8, 0), sm=90),
+    row("cp.async.bulk.wait_group{.read}", "n:imm", "9.7.9.25.3.3", ptx=(8, 0), sm=90),
 )
