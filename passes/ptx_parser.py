@@ -355,7 +355,7 @@ class _Parser:
         return RegDecl(head["type"], tail["name"], count, line, int(head["vector"] or 1))
 
     def variable(self, head: re.Match[str], tail: re.Match[str], init: str | None, line: int) -> Variable:
-        extents = tuple(integer(d.strip()) if d.strip() else 0 for d in re.findall(r"\[([^\]]*)\]", tail["dims"]))
+        extents = tuple(self.extent(d.strip(), tail["name"]) for d in re.findall(r"\[([^\]]*)\]", tail["dims"]))
         count = None
         for extent in extents:
             count = extent * (1 if count is None else count)
@@ -373,6 +373,13 @@ class _Parser:
             line=line,
             dimensions=extents if len(extents) > 1 else (),
         )
+
+    def extent(self, text: str, name: str) -> int:
+        """The elements of one dimension of an array; 0 where it is left open."""
+        try:
+            return integer(text) if text else 0
+        except ValueError:
+            raise self.error(f"variable '{name}': expected a size such as [64], got '[{text}]'") from None
 
     def initialiser(self) -> str | None:
         if not self.text.startswith("=", self.skip_space()):

@@ -117,6 +117,12 @@ def test_a_million_registers_are_refused() -> None:
         parse_ptx(text, "fuzz.ptx")
 
 
+def test_a_size_that_is_no_number() -> None:
+    text = ".version 8.0\n.target sm_90a\n.address_size 64\n.func f(.param .b8 s[x4]) { ret; }\n"
+    with pytest.raises(PtxSyntaxError, match=r"variable 's': expected a size such as \[64\], got '\[x4\]'"):
+        parse_ptx(text, "fuzz.ptx")
+
+
 def test_an_address_size_that_is_none() -> None:
     with pytest.raises(PtxSyntaxError, match=r"expected \.address_size 32 or 64, got '3264'"):
         parse_ptx(".version 8.0\n.target sm_90a\n.address_size 3264\n", "fuzz.ptx")
