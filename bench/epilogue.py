@@ -20,8 +20,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from gemm import MLIR as PLAIN
 from gemm import Row, Timer, parse_size, show
+from gemm_types import KINDS
 
 from warploom.runtime import compile
 
@@ -141,7 +141,7 @@ def measure(torch: Any, timer: Timer, size: tuple[int, int, int], target: str, s
         row.tflops = operations / row.milliseconds / 1e9
         return row
 
-    plain, row = kernel("plain", PLAIN.format(m=m, n=n, k=k, t=KIND, o=KIND), exact, a, b, d)
+    plain, row = kernel("plain", KINDS[KIND].text((m, n, k), KIND, transposed=False), exact, a, b, d)
     rows = [timed(row, plain)]
     for name, (body, function) in EPILOGUES.items():
         call, row = kernel(name, text(size, body), function(torch, exact + bias.double()), a, b, bias, d)

@@ -5,8 +5,9 @@
 
 Method: operands are drawn N(0, 1); the result is checked against float64 before anything is timed, its
 output filled with NaN beforehand; a time is the median over `--repeats` launches between two events, after
-three warm-up launches, with the L2 cache flushed before each. cuBLAS runs through torch.matmul, with an output
-of the operands' type. Sizes are N for N x N x N or MxNxK.
+three warm-up launches, with the L2 cache flushed before each. The peers run through torch: cuBLAS as torch.matmul, with
+an output of the operands' type, cuBLASLt as torch._int_mm and torch._scaled_mm, which take B by columns. Integers are
+drawn from all values and must be exact. Sizes are N for N x N x N or MxNxK.
 """
 
 from __future__ import annotations
@@ -15,30 +16,23 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from warploom.runtime import compile, load_ptx
-from warploom.runtime.errors import CompileError
+from gemm_types import KINDS, PEAK_ACCUMULATORS, PEAK_TURNS, PEAK_WARPS, argument, output, peak_ptx
+
+from warploom.runtime import CompileError, compile, load_ptx
 
 FLUSH_BYTES = 256 << 20
 """More than any L2; writing it evicts the operands."""
 
-ERROR_LIMIT = {"f32": 1e-4, "f16": 2e-3, "bf16": 1e-2}
+ERROR_LIMIT = {"f32": 1e-4, "f16": 2e-3, "bf16": 1e-2, "f64": 1e-14, "i32": 0.0}
 """Relative error in the Frobenius norm that a right kernel stays under, by output type."""
 
-MLIR = """
-func.func @matmul(%A: memref<{m}x{k}x{t}>, %B: memref<{k}x{n}x{t}>, %C: memref<{m}x{n}x{o}>) {{
-  %zero = arith.constant 0.0 : {o}
-  linalg.fill ins(%zero : {o}) outs(%C : memref<{m}x{n}x{o}>)
-  linalg.matmul ins(%A, %B : memref<{m}x{k}x{t}>, memref<{k}x{n}x{t}>) outs(%C : memref<{m}x{n}x{o}>)
-  return
-}}
-"""
-
-PEAK_WARPS, PEAK_ACCUMULATORS, PEAK_TURNS = 8, 8, 4096
+TF32_ERROR = 1e-3
+"""What dropping 13 bits of each operand adds to it."""
 
 
 @dataclass
@@ -79,75 +73,67 @@ class Timer:
         return statistics.median(times)
 
 
-def peak_ptx(kind: str, target: str) -> str:
-    """A kernel that only multiplies: independent accumulators per warp, operands in registers."""
-    count = PEAK_ACCUMULATORS
-    mma = f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32"
-    lines = [".version 8.0", f".target {target}", ".address_size 64", ".visible .entry peak(.param .u64 out)", "{"]
-    lines += [".reg .pred %p; .reg .b32 %r<8>; .reg .b64 %d<3>;", f".reg .f32 %f<{4 * count + 1}>;"]
-    lines += ["mov.u32 %r0, %tid.x;"]
-    # Small distinct numbers: bits 0x3C00 to 0x3CFF are near 1 in f16 and tiny in bf16, and never NaN.
-    lines += [f"mad.lo.u32 %r{i}, %r0, {2 * i + 1}, 0x3C003C00;" for i in range(1, 7)]
-    lines += [f"mov.f32 %f{i}, 0f00000000;" for i in range(4 * count + 1)]
-    lines += ["mov.u32 %r7, 0;", "again:"]
-    for i in range(count):
-        acc = "{" + ", ".join(f"%f{4 * i + j}" for j in range(4)) + "}"
-        lines.append(f"{mma} {acc}, {{%r1, %r2, %r3, %r4}}, {{%r5, %r6}}, {acc};")
-    lines += ["add.u32 %r7, %r7, 1;", f"setp.lt.u32 %p, %r7, {PEAK_TURNS};", "@%p bra again;"]
-    lines += [f"add.f32 %f{4 * count}, %f{4 * count}, %f{i};" for i in range(4 * count)]
-    lines += ["ld.param.u64 %d0, [out];", "mul.wide.u32 %d1, %r0, 4;", "add.u64 %d2, %d0, %d1;"]
-    lines += [f"st.global.f32 [%d2], %f{4 * count};", "ret;", "}"]
-    return "\n".join(lines)
-
-
 def peak(torch: Any, timer: Timer, kind: str, target: str) -> Row:
     """The register-only peak: two CTAs of eight warps on each SM."""
     ctas = 2 * torch.cuda.get_device_properties(0).multi_processor_count
-    out = torch.empty(32 * PEAK_WARPS, device="cuda")
+    out = torch.empty(32 * PEAK_WARPS, device="cuda", dtype=torch.float64)
     module = load_ptx(peak_ptx(kind, target))
 
     def launch() -> None:
         module.launch("peak", grid=(ctas, 1, 1), block=(32 * PEAK_WARPS, 1, 1), args=[out], device="cuda")
 
     ms = timer.milliseconds(launch)
-    operations = 2 * 16 * 8 * 16 * PEAK_ACCUMULATORS * PEAK_TURNS * PEAK_WARPS * ctas
-    return Row("register-only peak", "-", kind, "f32", operations / ms / 1e9, ms)
+    m, n, k = KINDS[kind].row.shape
+    operations = 2 * m * n * k * PEAK_ACCUMULATORS * PEAK_TURNS * PEAK_WARPS * ctas
+    return Row("register-only peak", "-", kind, KINDS[kind].row.d.name, operations / ms / 1e9, ms)
 
 
 def product(
-    torch: Any, timer: Timer, size: tuple[int, int, int], kind: str, out: str, target: str, schedule: dict[str, Any]
-) -> list[Row]:
-    """Our kernel and cuBLAS on the same operands."""
-    m, n, k = size
-    types = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
-    a = torch.randn(m, k, device="cuda").to(types[kind])
-    b = torch.randn(k, n, device="cuda").to(types[kind])
-    c = torch.full((m, n), float("nan"), device="cuda", dtype=types[out])
-    kernel = compile(MLIR.format(m=m, n=n, k=k, t=kind, o=out), target=target, **schedule)
-    call = kernel.prepare(a, b, c)
-    call()
-    call.wait()
-    error = relative_error(torch, a, b, c)
-    if not error < ERROR_LIMIT[out]:
-        raise SystemExit(
-            f"{m}x{n}x{k} {kind} -> {out}: relative error {error:.2e}, the limit is {ERROR_LIMIT[out]:.0e}"
-        )
+    torch: Any,
+    timer: Timer,
+    size: tuple[int, int, int],
+    name: str,
+    out: str,
+    target: str,
+    schedules: Sequence[dict[str, Any]],
+    layouts: Sequence[str],
+) -> Iterator[Row]:
+    """Our kernels, one for each schedule and each way that B lies, and the library on the same operands."""
+    (m, n, k), kind = size, KINDS[name]
     label, operations = f"{m}x{n}x{k}", 2 * m * n * k
-    ours, theirs = timer.milliseconds(call), timer.milliseconds(lambda: torch.matmul(a, b))
-    # Other launches pack operands before the product, or add up its parts after it.
-    number = next(i for i, schedule in enumerate(kernel.schedule) if schedule is not None)
-    shown, registers = str(kernel.schedule[number]), call.kernels[number].registers
-    return [
-        Row("warploom", label, kind, out, operations / ours / 1e9, ours, error, shown, registers),
-        Row("cuBLAS", label, kind, kind, operations / theirs / 1e9, theirs),
-    ]
+    a, b = kind.draw(torch, (m, k)), kind.draw(torch, (k, n))
+    by_columns = b.t().contiguous()
+    c = output(torch, (m, n), out)
+    for layout in layouts:
+        transposed = layout == "columns" or (layout == "peer" and kind.by_columns)
+        for schedule in schedules:
+            c.copy_(output(torch, (m, n), out))
+            try:
+                kernel = compile(kind.text(size, out, transposed), target=target, tf32=kind.tf32, **schedule)
+            except CompileError as problem:
+                print(f"{label} {name}, {schedule}: {problem}", file=sys.stderr)
+                continue
+            call = kernel.prepare(argument(a), argument(by_columns if transposed else b), c)
+            call()
+            call.wait()
+            error = relative_error(torch, a, b, c)
+            if not error <= ERROR_LIMIT[out] + (TF32_ERROR if kind.tf32 else 0):
+                raise SystemExit(f"{label} {name} -> {out}, {schedule}: relative error {error:.2e}")
+            ms = timer.milliseconds(call)
+            # Other launches pack operands before the product, or add up its parts after it.
+            number = next(i for i, schedule in enumerate(kernel.schedule) if schedule is not None)
+            shown = f"B by {'columns' if transposed else 'rows'}, {kernel.schedule[number]}"
+            registers = call.kernels[number].registers
+            yield Row("warploom", label, name, out, operations / ms / 1e9, ms, error, shown, registers)
+    ms = timer.milliseconds(kind.peer(torch, a, b, by_columns))
+    yield Row(kind.peer_name, label, name, kind.outputs[-1] if kind.by_columns else name, operations / ms / 1e9, ms)
 
 
 def relative_error(torch: Any, a: Any, b: Any, c: Any) -> float:
     """||C - A B|| / ||A B||, with the product in float64, some rows at a time."""
-    wrong, whole = 0.0, 0.0
+    wrong, whole, wide = 0.0, 0.0, b.double()
     for start in range(0, a.shape[0], 1024):
-        expected = a[start : start + 1024].double() @ b.double()
+        expected = a[start : start + 1024].double() @ wide
         wrong += float((c[start : start + 1024].double() - expected).square().sum())
         whole += float(expected.square().sum())
     torch.cuda.synchronize()
@@ -177,8 +163,13 @@ def show(rows: Sequence[Row]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", type=parse_size, default=[(4096,) * 3, (8192,) * 3])
-    parser.add_argument("--types", nargs="+", default=["bf16"], choices=["bf16", "f16"])
-    parser.add_argument("--out", default="f32", help="element type of C: f32 (default), bf16 or f16")
+    parser.add_argument("--types", nargs="+", default=["bf16"], choices=KINDS)
+    parser.add_argument(
+        "--out", help="element type of C where the type has it: by default f32, f64, i32, or bf16 of e4m3"
+    )
+    parser.add_argument(
+        "--b", nargs="+", default=["peer"], choices=["peer", "rows", "columns"], help="how B lies; as the peer takes it"
+    )
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--schedule", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument(
@@ -198,15 +189,10 @@ def main() -> None:
     schedules = [fixed, *(dict(pair.split("=", 1) for pair in words.split()) for words in options.sweep)]
     rows: list[Row] = []
     for kind in options.types:
+        out = options.out if options.out in KINDS[kind].outputs else KINDS[kind].outputs[0]
         rows.append(peak(torch, timer, kind, options.target))
         for size in options.sizes:
-            for i, schedule in enumerate(schedules):
-                try:
-                    measured = product(torch, timer, size, kind, options.out, options.target, schedule)
-                except CompileError as e:
-                    print(f"left out: {e}", file=sys.stderr)
-                    continue
-                rows += measured if i == 0 else measured[:1]
+            rows += product(torch, timer, size, kind, out, options.target, schedules, options.b)
     show(rows)
     if options.json is not None:
         device = torch.cuda.get_device_name(0)

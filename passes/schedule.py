@@ -108,10 +108,20 @@ sums to the accumulators: no faster than f16, with twice the registers for opera
 CHUNK_BITS = 128
 """A line of a tile in shared memory is at least one chunk."""
 
+MAX_STEP_BITS = 512
+"""Bits of a row of A that one step of the instruction takes at most."""
+
+WIDE_K = 32
+"""The least K of tiles of wide elements that pays (H200, 4096: tf32 249 TFLOP/s, 241 with 16; f64 58, 50 with 16)."""
+
 
 def instruction(product: Product, accumulate: str, target: Target) -> Row | None:
-    """The largest row for the product's element types that the target has."""
+    """The largest row for the product's element types that the target has.
+
+    Of f64 none with k = 16: it is no faster, and its fragments take the registers that larger warp tiles need.
+    """
     rows = [r for r in rows_of(product) if r.d.name == accumulate and r.runs_on(target)]
+    rows = [r for r in rows if r.a.bits * r.shape.k <= MAX_STEP_BITS]
     return max(rows, key=lambda r: (r.shape.k, r.shape.m), default=None)
 
 
@@ -151,7 +161,7 @@ def shared_bytes(product: Product, schedule: Schedule) -> int:
     return sum(-(-tile // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for tile in tiles) + barriers
 
 
-def depth(product: Product, tile: Tile, row: Row, target: Target) -> tuple[int, int]:
+def depth(product: Product, tile: Tile, row: Row, target: Target, *, odd: bool = False) -> tuple[int, int]:
     """(K of the CTA tile, stages): as deep as pays, as far as k needs and shared memory holds.
 
     A CTA that is alone on its SM keeps the memory busy by itself: `IN_FLIGHT` bytes on the way. Of several waves two
@@ -159,9 +169,9 @@ def depth(product: Product, tile: Tile, row: Row, target: Target) -> tuple[int, 
     """
     step, k = row.shape.k if product.metadata is None else metadata_span(row.a), product.k
     step = tile.slices * max(step, CHUNK_BITS // row.a.bits)
-    deepest = 1 << (max(step, min(tile.k * 16 // row.a.bits, -(-k // step) * step)) - 1).bit_length()
+    deepest = 1 << (max(step, min(_deepest(tile, row, target, odd=odd), -(-k // step) * step)) - 1).bit_length()
     alone = -(-product.m // tile.cta[0]) * -(-product.n // tile.cta[1]) <= target.sms
-    shared = target.shared if alone or _resident(tile) == 1 else target.shared // 2
+    shared = target.shared if alone or _resident(tile, row) == 1 else target.shared // 2
     for cta_k in (deepest, deepest // 2, deepest // 4):
         if cta_k < step:
             break
@@ -175,9 +185,21 @@ def depth(product: Product, tile: Tile, row: Row, target: Target) -> tuple[int, 
     return step, 1
 
 
-def _resident(tile: Tile) -> int:
+def _resident(tile: Tile, row: Row) -> int:
     """CTAs that an SM holds: two where their accumulators and tiles leave room."""
-    return 1 if tile.cta[0] * tile.cta[1] > 128 * 128 else 2
+    return 1 if tile.cta[0] * tile.cta[1] * row.d.bits > 128 * 128 * 32 else 2
+
+
+def _deepest(tile: Tile, row: Row, target: Target, *, odd: bool) -> int:
+    """The deepest K of a tile that pays, in elements; `odd` says that a tile passes through registers on the way."""
+    deepest = tile.k * 16 // row.a.bits
+    if row.a.bits < 16 and odd:
+        return tile.k // 2  # bytes are copied one by one, each with a predicate and an address of its own
+    if _as_halves(row, target):
+        return max(deepest, 128)
+    if row.a.bits == 8:
+        return min(deepest, 64)  # with deeper tiles ptxas spills on sm_89 what leads to the edges of C
+    return max(deepest, WIDE_K) if row.a.bits > 16 else deepest
 
 
 def _as_halves(row: Row, target: Target) -> bool:
@@ -190,7 +212,7 @@ def cycles(m: int, n: int, k: int, tile: Tile, target: Target, row: Row) -> floa
     tiles = -(-m // rows) * -(-n // columns)
     rate = MULTIPLY_ADDS_PER_CYCLE * (1.0 if _as_halves(row, target) else RATES.get(row.a.name, 1.0))
     per_k = max(rows * columns / rate, (rows + columns) * row.a.bits / (8 * BYTES_PER_CYCLE), LEAST_PER_K)
-    resident = _resident(tile)
+    resident = _resident(tile, row)
     waves = 1 if tiles <= target.sms else resident * -(-tiles // (resident * target.sms))
     return waves * (per_k * k + CTA_LATENCY)
 
@@ -218,7 +240,7 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
     ]
     cost, _, _, tile, pack = min(ways)
     parts, product, tile = _parts(product, tiles, cost, tile, row, target)
-    cta_k, stages = depth(product, tile, row, target)
+    cta_k, stages = depth(product, tile, row, target, odd=through_registers(product, pack))
     schedule = Schedule(
         (*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate, pack=pack, slices=tile.slices,
         split_k=parts,
@@ -255,14 +277,15 @@ def _parts(
 def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     """Whether the elements that move together fit the tile, and its kernel gets the registers it needs."""
     try:
-        step = arrangement(product, row, tile.warp).step
+        arrangement(product, row, tile.warp)
     except ScheduleError:
         return False
     if tile.slices > 1 and (row.a.bits, row.d.bits, product.sparsity) != (16, 32, 1):
         return False
     even = not (product.m % tile.cta[0] or product.n % tile.cta[1] or product.k % tile.k) and target.sm < 100
-    spare = ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS if even and product.sparsity > 1 else 0
-    return lane_registers(tile.warp, step, row, target) - spare <= MAX_REGISTERS
+    tight = even and (product.sparsity > 1 or row.a.bits == 64)
+    spare = ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS if tight else 0
+    return lane_registers(tile.warp, row, target) - spare <= MAX_REGISTERS
 
 
 def _multiplied(product: Product) -> str:
@@ -293,8 +316,8 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
             f"{target} has no mma {schedule.mma} for {_multiplied(product)} accumulated in {acc}; "
             f"it has {have or 'none'}"
         )
-    step = arrangement(product, row, schedule.warp).step
-    if schedule.cta[2] % (whole := schedule.slices * max(step, CHUNK_BITS // row.a.bits)):
+    arrangement(product, row, schedule.warp)
+    if schedule.cta[2] % (whole := schedule.slices * max(row.shape.k, CHUNK_BITS // row.a.bits)):
         cut = f" for {schedule.slices} slices" if schedule.slices > 1 else ""
         raise ScheduleError(f"{_multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {schedule.cta[2]}")
     if product.metadata is not None and schedule.cta[2] % (span := metadata_span(row.a)):
@@ -311,7 +334,7 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
             f"{schedule.stages} stages of {schedule.cta} take {needed / KIB:g} KiB of shared memory, "
             f"{target} has {target.shared / KIB:g} KiB for a CTA; use fewer stages or a smaller tile"
         )
-    _check_registers(schedule, step, row, target)
+    _check_registers(schedule, row, target)
     check_loop(schedule, product, target)
     for role, operand in (("a", product.a), ("b", product.b)):
         if role in roles(schedule.pack) and not operand.is_compact:
@@ -337,9 +360,9 @@ def unsplit(product: Product, parts: int, row: Row) -> str:
     return f"{odd.name} must lie row by row without gaps, got {odd.type}" if odd is not None else ""
 
 
-def _check_registers(schedule: Schedule, step: int, row: Row, target: Target) -> None:
+def _check_registers(schedule: Schedule, row: Row, target: Target) -> None:
     (m, n), buffers = schedule.warp, 1 if schedule.stages == 1 else 2
-    lane = lane_registers(schedule.warp, step, row, target, buffers)
+    lane = lane_registers(schedule.warp, row, target, buffers)
     lane -= ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS
     if lane > MAX_REGISTERS:
         raise ScheduleError(
@@ -353,10 +376,10 @@ def _check_registers(schedule: Schedule, step: int, row: Row, target: Target) ->
         )
 
 
-def lane_registers(warp: tuple[int, int], step: int, row: Row, target: Target, buffers: int = 2) -> int:
+def lane_registers(warp: tuple[int, int], row: Row, target: Target, buffers: int = 2) -> int:
     """About how many registers a lane needs: accumulators, `buffers` times the fragments of a step, addresses."""
-    down, across, deep = warp[0] // row.shape.m, warp[1] // row.shape.n, step // row.shape.k
-    operands = (row.registers("a") * down + row.registers("b") * across) * deep
+    down, across = warp[0] // row.shape.m, warp[1] // row.shape.n
+    operands = row.registers("a") * down + row.registers("b") * across
     words = 2 if row.a.bits == 64 or _as_halves(row, target) else 1
     accumulators = row.registers("d") * down * across * (2 if row.d.bits == 64 else 1)
     return accumulators + buffers * operands * words + ADDRESSING_REGISTERS

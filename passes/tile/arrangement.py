@@ -9,31 +9,36 @@ Elements of 8 and 4 bits in rows along m or n (row-major B, transposed A)
     one `prmt` for each register of bytes. The neighbours belong to tiles of their own, so n is numbered across tiles. A
     matrix takes every second (fourth) row of k, whose swizzle therefore skips one (two) bits of the row.
 
-tf32 in rows along m or n
-    A lane reads four neighbours with `ld.shared.v4`: one k, four tiles. Eight lanes are served at once, four of k and
-    two of n; the swizzle sends four rows of k to four chunks of a half line, so the two of n are 16 columns apart.
-
-f64
-    A lane reads two neighbours with `ld.shared.v2`. Along k these are two terms of the sum, so k is numbered such that
-    lane t holds 2t and 2t + 1; both operands must, whichever way they lie. Eight lanes, four of k and two of m or n,
-    reach different banks if the latter differ in the bit of the row (chunk) that the swizzle's other bits leave.
+tf32 in rows along m or n, and f64
+    Each lane loads its own elements. Wider loads than the instruction's operands are long do not pay: what arrives side
+    by side goes to different instructions, whose operands are side by side too, and every register is moved once more
+    (seen in the machine code: three moves for each two elements, a fifth of the speed). Only the two rows of A that one
+    operand holds may be neighbours. The lanes that are served at once, four of k and as many of m or n as 128 bytes
+    hold, reach different banks if the latter differ in such bits as the swizzle, which spreads k, leaves: two columns
+    that share a chunk (f64), four that do (tf32), and then those that lie half a line apart; or, where k runs along the
+    rows, rows 2 and 4 apart.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from ...dialect.isa.product import Product as Row
 from ...dialect.layout import Bit, Layout, column, row
 from ...dialect.relabelling import relabelled
 from ...dialect.schedule import ScheduleError
 
-LDMATRIX, PIECES, VECTORS = "ldmatrix", "pieces", "vectors"
-"""Ways from shared memory: as the instruction wants it; in 16-bit pieces, then regrouped; by vectors of each lane."""
+LDMATRIX, PIECES, LANES = "ldmatrix", "pieces", "lanes"
+"""Ways from shared memory: as the instruction wants it; in 16-bit pieces, then regrouped; each lane its elements."""
 
-WIDEST_VECTOR = 128
-"""Bits that one lane loads at once."""
+
+class Numbers(NamedTuple):
+    """Which bits of m or n the instruction's bits are, and which choose between instructions."""
+
+    bits: tuple[int, ...]
+    further: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,12 +56,11 @@ class Way:
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Layouts that fit each other. `step` is how many k one product of fragments takes."""
+    """Layouts that fit each other."""
 
     a: Way
     b: Way
     accumulator: Layout
-    step: int
 
     @property
     def stored(self) -> Layout:
@@ -73,60 +77,53 @@ def arrange(instruction: Row, warp: tuple[int, int], a_along_k: bool, b_along_k:
         ScheduleError: if a warp tile is too small for the elements that move together.
     """
     bits = instruction.a.bits
-    k, more_k = _along_k(bits, instruction.shape.k)
-    m, more_m = _across_k(bits, a_along_k, instruction.shape.m, "m", warp[0])
-    n, more_n = _across_k(bits, b_along_k, instruction.shape.n, "n", warp[1])
+    b_k = range(instruction.shape.k.bit_length() - 1)
     # Of a sparse A, which lies row by row, columns are stored elements.
-    of_a = k[: instruction.layout("a").columns.bit_length() - 1]
-    a = relabelled(instruction.layout("a"), m, of_a, (*map(row, more_m), *map(column, more_k)))
-    b = relabelled(instruction.layout("b"), k, n, (*map(column, more_n), *map(row, more_k)))
-    accumulator = relabelled(instruction.layout("c"), m, n, (*map(column, more_n), *map(row, more_m)))
-    return Arrangement(_way(a, "c", bits, a_along_k), _way(b, "r", bits, b_along_k), accumulator, b.rows)
+    a_k = range(instruction.layout("a").columns.bit_length() - 1)
+    m = _numbers(bits, a_along_k, instruction.shape.m, "m", warp[0])
+    n = _numbers(bits, b_along_k, instruction.shape.n, "n", warp[1])
+    a = relabelled(instruction.layout("a"), m.bits, a_k, tuple(map(row, m.further)))
+    b = relabelled(instruction.layout("b"), b_k, n.bits, tuple(map(column, n.further)))
+    further = (*map(column, n.further), *map(row, m.further))
+    accumulator = relabelled(instruction.layout("c"), m.bits, n.bits, further)
+    return Arrangement(_way(a, "c", bits, a_along_k), _way(b, "r", bits, b_along_k), accumulator)
 
 
-def _along_k(bits: int, k: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The numbers of the instruction's bits of k, and the bits of k that choose between instructions."""
-    count = k.bit_length() - 1
-    if bits < 64:
-        return tuple(range(count)), ()
-    return (1, 2, 0, 3)[:count], (0,) if count == 2 else ()
-
-
-def _across_k(bits: int, along_k: bool, size: int, axis: str, warp: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The same for m or n: three bits of the lane, and for m a fourth within the lane."""
-    together = _together(bits, along_k, size, axis, warp)
-    lane = tuple(range(together, together + 3))
+def _numbers(bits: int, along_k: bool, size: int, axis: str, warp: int) -> Numbers:
+    """The numbering of m or n: three bits of the lane, and a fourth within it if the instruction has 16 rows."""
     if bits == 64 and along_k:
-        lane = (2, 0, 1)
-    elif bits == 32 and together == 2:
-        lane = (4, 2, 3)
+        return Numbers((1, 2, 0, 3)[: size.bit_length() - 1])
+    if bits >= 32 and not along_k:
+        return _of_lanes(bits, size, warp)
+    together = 0 if along_k else (16 // bits).bit_length() - 1
+    needed = max(size, 8 << together)
+    if warp % needed:
+        raise ScheduleError(
+            f"elements of {bits} bits in rows along {axis} move {1 << together} at once to as many tiles: the warp "
+            f"tile must be a multiple of {needed} along {axis}, got {warp}"
+        )
+    lane = (together, together + 1, together + 2)
     if size == 8:
-        return lane, tuple(range(together))
-    return (*lane, 0 if together else 3), tuple(range(1, together))
+        return Numbers(lane, tuple(range(together)))
+    return Numbers((*lane, 0 if together else 3), tuple(range(1, together)))
 
 
-def _together(bits: int, along_k: bool, size: int, axis: str, warp: int) -> int:
-    """How many low bits of m or n are neighbours that a lane gets at once."""
-    if along_k or bits == 16:
-        return 0
-    if bits < 16:
-        together = (16 // bits).bit_length() - 1
-        needed = max(size, 8 << together)
-        if warp % needed:
-            raise ScheduleError(
-                f"elements of {bits} bits in rows along {axis} move {1 << together} at once to as many tiles: the warp "
-                f"tile must be a multiple of {needed} along {axis}, got {warp}"
-            )
-        return together
-    together = (WIDEST_VECTOR // bits).bit_length() - 1
-    while together and warp % (8 << together):
-        together -= 1
-    return together
+def _of_lanes(bits: int, size: int, warp: int) -> Numbers:
+    """The numbering where each lane loads its own elements from rows along m or n, of 128 bytes."""
+    if bits == 64:
+        if size == 16:
+            return Numbers((3, 1, 2, 0))
+        return Numbers((0, 3, 1), (2,)) if warp % 16 == 0 else Numbers((0, 1, 2))
+    if size == 16:
+        return Numbers((1, 4, 2, 0), (3,)) if warp % 32 == 0 else Numbers((1, 3, 2, 0))
+    if warp % 32 == 0:
+        return Numbers((0, 1, 4), (2, 3))
+    return Numbers((0, 1, 3), (2,)) if warp % 16 == 0 else Numbers((0, 1, 2))
 
 
 def _way(layout: Layout, k_axis: str, bits: int, along_k: bool) -> Way:
     if bits == 64 or (bits == 32 and not along_k):
-        return Way(VECTORS, layout, layout)
+        return Way(LANES, layout, layout)
     if along_k or bits == 16:
         return Way(LDMATRIX, layout, layout)
     skip = (16 // bits).bit_length() - 1

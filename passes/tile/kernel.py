@@ -103,7 +103,7 @@ class KernelBuilder:
         index.insert(gpu.BarrierOp())
         schedule = self.tiling.schedule
         shape = schedule.mma
-        for inner in range(0, schedule.cta[2] // schedule.slices, self.tiling.arrangement.step):
+        for inner in range(0, schedule.cta[2] // schedule.slices, shape.k):
             at = warp | {"k": outside.add(warp["k"], inner)}
             a, b = (o.load(index, tile, at) for o, tile in zip(self.operands, tiles, strict=False))
             if self.metadata is None:

@@ -13,7 +13,7 @@ from ...dialect.warp.elementwise import RegroupOp
 from ...dialect.warp.memory import LdmatrixOp, LoadOp, bounds_attribute
 from ..index_builder import Index, IndexBuilder
 from ..product import Operand
-from .arrangement import PIECES, VECTORS, Way
+from .arrangement import LANES, PIECES, Way
 from .tiling import Tiling
 
 CHUNK = 16
@@ -87,7 +87,7 @@ class OperandTiles:
         transposed, way, at = self.operand.transposed, self.way, self._places(index, at)
         where = index.values([at[axis] for axis in self.in_memory])
         kind = self.tiling.fragment(self.role)
-        if way.how == VECTORS:
+        if way.how == LANES:
             return index.insert(LoadOp(tile, where, kind, swapped=transposed)).fragment
         trans = transposed != (self.role == "b")
         loaded = kind.with_layout(way.delivered)

@@ -51,9 +51,9 @@ class Tiling:
         return view or self.memory[operand.value]
 
     def fragment(self, role: str) -> FragmentType:
-        """The type of a warp's fragment "a", "b" or "acc" for one step along k."""
-        (m, n), found = self.schedule.warp, self.arrangement
-        rows, columns = {"a": (m, found.step // self.product.sparsity), "b": (found.step, n), "acc": (m, n)}[role]
+        """The type of a warp's fragment "a", "b" or "acc" for one step of the instruction."""
+        (m, n), k, found = self.schedule.warp, self.schedule.mma.k, self.arrangement
+        rows, columns = {"a": (m, k // self.product.sparsity), "b": (k, n), "acc": (m, n)}[role]
         layout = {"a": found.a.layout, "b": found.b.layout, "acc": found.accumulator}[role]
         element = self.row.element("c" if role == "acc" else role)
         return FragmentType.of(role, rows, columns, type_of_element(element), layout)

@@ -13,7 +13,7 @@ from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import Matrix, MatrixRow, matrices, unit
 from .addressing import Addressing, GlobalMatrix, Position, SharedTile
 from .emitter import Emitter, Register, Value, common_divisor
-from .fragments import Fragment, per_register, register_type, vector
+from .fragments import Fragment, register_type, vector
 from .scalars import Scalars, at
 
 
@@ -52,27 +52,23 @@ class GlobalFragments:
             yield Access(number, address, self.scalars.both(rows_inside, columns_inside))
 
     def _together(self, type: FragmentType, matrix: GlobalMatrix, column: Value, program: Value) -> int:
-        """Elements that one access takes: those of a register, or two wide ones, if they lie side by side, aligned."""
-        wanted = max(2, per_register(type))
-        if side_by_side(type.layout.data) < wanted:
-            return 1
-        aligned = common_divisor((column, program)) % wanted == 0
-        return wanted if aligned and matrix.widest_access() >= wanted * matrix.element_bytes else 1
+        """Elements that one access takes: as many as lie side by side and aligned, up to 16 bytes."""
+        aligned = common_divisor((column, program))
+        wanted = min(side_by_side(type.layout.data), matrix.widest_access() // matrix.element_bytes)
+        while aligned % wanted:
+            wanted //= 2
+        return wanted
 
     def load(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value],
              in_bounds: tuple[bool, bool], into: Fragment) -> None:  # fmt: skip
         """Reads a fragment; elements outside the matrix are zero."""
         accesses = list(self.accesses(type, matrix, at_, in_bounds))
-        if per_register(type) == 1:
-            together = len(into) // len(accesses)
-            for access in accesses:
-                moved = into[access.register * together :][:together]
-                self.load_one(moved, access.address, access.inside, register_type(type.element))
-        elif len(accesses) == len(into):
-            for access in accesses:
-                self.load_one([into[access.register]], access.address, access.inside, "b32")
-        else:
+        together = len(into) // len(accesses)
+        if not together:
             self._load_halves(into, accesses)
+        for access in accesses if together else ():
+            moved = into[access.register * together :][:together]
+            self.load_one(moved, access.address, access.inside, register_type(type.element))
 
     def _load_halves(self, into: Fragment, accesses: list[Access]) -> None:
         for pair, low, high in zip(into, accesses[::2], accesses[1::2], strict=True):
@@ -96,7 +92,7 @@ class GlobalFragments:
         """Writes a fragment; elements outside the matrix are dropped."""
         accesses = list(self.accesses(type, matrix, at_, in_bounds))
         kind = register_type(type.element)
-        if per_register(type) > 1 and len(accesses) != len(source):
+        if len(accesses) > len(source):
             source, kind = self._halves(source), "b16"
         together = len(source) // len(accesses)
         for access in accesses:

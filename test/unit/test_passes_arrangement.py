@@ -8,16 +8,18 @@ import pytest
 
 from warploom.dialect.isa import mma
 from warploom.dialect.isa.mma import Mma
-from warploom.dialect.layout import LANES
+from warploom.dialect.layout import column
 from warploom.dialect.relabelling import labels
 from warploom.dialect.schedule import ScheduleError
 from warploom.dialect.warp.attributes import FragmentType, type_of_element
 from warploom.dialect.warp.matrices import load_rows, matrices, unit
-from warploom.passes.tile.arrangement import PIECES, VECTORS, Way, arrange
+from warploom.passes.tile.arrangement import LANES, PIECES, Way, arrange
 
 ROWS = [r for pair in mma.pairs() for r in mma.of_types(*pair) if r.a.name != "b1"]
 BANKS = 8
 """Groups of 16 bytes that shared memory serves at once."""
+
+LINE = 16 * BANKS
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
@@ -30,7 +32,7 @@ def test_operands_agree(row: Mma) -> None:
         assert b is not None
         assert c is not None
         assert (a.rows, b.columns, a.columns) == (c.rows, c.columns, b.rows)
-        assert found.step == found.a.layout.columns == found.b.layout.rows
+        assert found.a.layout.columns == found.b.layout.rows == row.shape.k
         assert {*found.stored.element} == {*found.accumulator.element}
 
 
@@ -55,11 +57,13 @@ def way_and_memory(row: Mma, role: str, along_k: bool) -> tuple[Way, FragmentTyp
 def test_lanes_meet_at_no_bank(row: Mma, role: str, along_k: bool) -> None:
     way, kind, swapped = way_and_memory(row, role, along_k)
     layout = way.delivered.transposed() if swapped else way.delivered
-    if way.how == VECTORS:
-        bits = row.a.bits
-        for first in range(0, LANES, BANKS):
-            places = [layout.position(lane, 0) for lane in range(first, first + BANKS)]
-            assert len({bank(r, c * bits // 8, way.skip) for r, c in places}) == BANKS
+    if way.how == LANES:
+        size, wide = row.a.bits // 8, column(0) in layout.element
+        at_once = LINE // (size << wide)
+        for first in range(0, 32, at_once):
+            places = [layout.position(lane, 0) for lane in range(first, first + at_once)]
+            units = {(bank(r, c * size, way.skip), c * size % 16 // (size << wide)) for r, c in places}
+            assert len(units) == at_once
         return
     (rows, *_) = load_rows(16 if way.how == PIECES else row.a.bits, layout.lane[0].axis == "r", 4, "")
     found = matrices(kind, swapped, unit(rows, row.a.bits))

@@ -21,8 +21,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   // CHECK:       mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {[[C0:%r[0-9]+]], [[C1:%r[0-9]+]], {{.*}}}, {{.*}}, {%r[[B0]], %r[[B1]]}
   // CHECK-NEXT:  mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {[[C4:%r[0-9]+]], [[C5:%r[0-9]+]], {{.*}}}, {{.*}}, {%r[[B2]], %r[[B3]]}
   // CHECK-NOT:   mov
-  // CHECK:       st.global.v2.b32 {{.*}}, {[[C0]], [[C4]]};
-  // CHECK-NEXT:  st.global.v2.b32 {{.*}}, {[[C1]], [[C5]]};
+  // CHECK:       st.global.v4.b32 {{.*}}, {[[C0]], [[C4]], [[C1]], [[C5]]};
   "gpu.func"() <{function_type = (memref<32x16xi8>, memref<16x16xi32>) -> (), kernel}> ({
   ^bb0(%B: memref<32x16xi8>, %C: memref<16x16xi32>):
     %c0 = arith.constant 0 : index
