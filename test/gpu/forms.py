@@ -124,6 +124,15 @@ SCHEDULES: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
+LOOPS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("mbarriers", {"stages": 4, "sync": "mbarrier", "ahead": 2}),
+    ("tiles in turn", {"stages": 4, "ctas": 3}),
+    ("tiles in turn, mbarriers", {"stages": 5, "sync": "mbarrier", "ahead": 3, "ctas": 2}),
+    ("unrolled", {"stages": 4, "sync": "mbarrier", "ahead": 3, "ctas": 3, "unroll": 4}),
+)
+"""Kinds of the K loop, for a K of 16 tiles."""
+
+
 def forms() -> Iterator[Form]:
     """Every type however A and B lie, and every form and kind of schedule once."""
     for types in TYPES:
@@ -137,3 +146,8 @@ def forms() -> Iterator[Form]:
     yield Form("sparse bf16", sparse((130, 257, 192), "bf16 bf16 f32"))
     for name, schedule in SCHEDULES:
         yield Form(name, matmul((150, 200, 133), "bf16 bf16 f32", "A B"), schedule)
+    for name, loop in LOOPS:
+        tile = {"cta": (64, 64, 32), "warp": (32, 32)}
+        yield Form(f"loop: {name}", matmul((300, 264, 512), "bf16 bf16 f32", "A B"), tile | loop)
+    large = {"cta": (128, 256, 32), "stages": 8, "sync": "mbarrier", "ahead": 5, "unroll": 8, "ctas": 2}
+    yield Form("loop: the default of large products", matmul((300, 520, 512), "f16 f16 f32", "A B"), large)
