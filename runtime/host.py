@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, NoneAttr, T
 from xdsl.dialects.linalg.abstract_ops import NamedOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
-from xdsl.ir.affine import AffineDimExpr
+from xdsl.ir.affine import AffineDimExpr, AffineMap
 
 from ..dialect.schedule import Schedule
 from ..dialect.warp.attributes import ScheduleAttr
@@ -124,7 +124,12 @@ def _is_array(kind: Attribute) -> TypeGuard[MemRefType[Any] | TensorType[Any]]:
 
 def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
     first = next((op for op in ops if argument in op.operands), None)
-    return isinstance(first, FillOp)
+    if not isinstance(first, GenericOp):
+        return isinstance(first, FillOp)
+    # An elementwise operation that does not look at the old elements.
+    written = [i for i, value in enumerate(first.operands) if value == argument]
+    every = first.indexing_maps.data[written[0]].data == AffineMap.identity(len(first.iterator_types.data))
+    return argument not in first.inputs and every and not any(first.body.block.args[i].uses for i in written)
 
 
 def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:

@@ -82,7 +82,7 @@ def load(path: str, parameter: Parameter) -> Array:
 def laid_out(array: Array, parameter: Parameter) -> Array:
     """A copy of an array as `parameter` wants it to lie in memory."""
     if parameter.strides is None:
-        return np.ascontiguousarray(array)
+        return np.array(array, order="C")
     elements = [array.strides[i] // array.itemsize if s is None else s for i, s in enumerate(parameter.strides)]
     room = 1 + sum(max(0, n - 1) * stride for n, stride in zip(array.shape, elements, strict=True))
     strides = [array.itemsize * stride for stride in elements]

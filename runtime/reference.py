@@ -1,8 +1,8 @@
 """What a host function means, in float64, and how far from it a result may be.
 
-The function is evaluated as written, before any lowering: constants, `linalg.fill`, and every operation of `linalg`
-whose body adds products, by its indexing maps. Beside every value goes a bound on the error of any correct evaluation
-with the accumulators of the schedule:
+The function is evaluated as written, before any lowering: constants, `linalg.fill`, every operation of `linalg` whose
+body adds products, by its indexing maps, and elementwise ones (`reference_elements.py` has their bounds). Beside every
+value goes a bound on the error of any correct evaluation; of products with the accumulators of the schedule:
 
     |result - exact| <= (K + 2) u (|C| + |A| |B|) + (K + 2) t + |A| eB + eA |B| + eA eB + eC
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from xdsl.dialects import arith, func
+from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, QuantizedMatmulOp
@@ -30,7 +30,7 @@ from xdsl.ir.affine import AffineDimExpr, AffineMap
 from ..dialect.linalg import METADATA
 from ..dialect.linalg.body import Factor, factors
 from ..passes.diagnostics import location_of
-from .arrays import Array, DType
+from .arrays import DTYPES, Array, DType
 from .errors import HostError
 
 Floats = npt.NDArray[np.float64]
@@ -117,13 +117,21 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
             read = [_read(scope[op.inputs[factor.argument]], factor) for factor in found]
             where = [*(maps[factor.argument] for factor in found), maps[-1]]
             _store(op, _product(op, read, scope[op.outputs[0]], where, accumulator), scope)
+        case LinalgStructuredOperation() if _is_elementwise(op):
+            _store(op, _elementwise(op, scope), scope)
+        case memref.AllocOp() if str(op.memref.type.element_type) in DTYPES:
+            kind = DTYPES[str(op.memref.type.element_type)]
+            value = np.full(op.memref.type.get_shape(), np.nan if kind.kind not in "iu" else 0.0)
+            scope[op.memref] = Reference(value, np.zeros_like(value), kind)
+        case memref.DeallocOp():
+            pass
         case func.ReturnOp() if all(isinstance(v, BlockArgument) for v in op.operands):
             pass
         case _:
             place = location_of(op)
             raise HostError(
                 f"{f'{place}: ' if place else ''}no float64 reference for {op.name}; "
-                "--check knows constants, linalg.fill, and operations of linalg that add products"
+                "--check knows constants, linalg.fill, and operations of linalg that add products or are elementwise"
             )
 
 
@@ -171,6 +179,34 @@ def _product(
         error = error + multiply(np.abs(a.value), error_b) + multiply(error_a, np.abs(b.value))
         error = error + multiply(error_a, error_b)
     return Reference(value, error, c.dtype)
+
+
+def _is_elementwise(op: LinalgStructuredOperation) -> bool:
+    """Whether each element of one output comes from one element of each input."""
+    iterators, *_, last = (op.get_iterator_types(), *op.get_indexing_maps())
+    parallel = all(str(iterator.data) == "parallel" for iterator in iterators)
+    identity = AffineMap.identity(len(iterators))
+    return parallel and len(op.outputs) == 1 and last.data == identity
+
+
+def _elementwise(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference]) -> Reference:
+    from .reference_elements import Bounded, evaluate_body
+
+    loops, out = len(op.get_iterator_types()), scope[op.outputs[0]]
+    inputs: dict[SSAValue, Bounded] = {
+        value: Bounded(found.value, found.stored_error()) for value, found in scope.items() if found.value.ndim == 0
+    }
+    for argument, value, letters in zip(op.body.block.args, op.operands, _maps(op), strict=True):
+        found, order = scope[value], sorted(letters)
+        where = [slice(None) if chr(ord("a") + loop) in letters else None for loop in range(loops)]
+        arrays = (
+            array.transpose([letters.index(letter) for letter in order])[tuple(where)] if letters else array
+            for array in (found.value, found.stored_error())
+        )
+        inputs[argument] = Bounded(*arrays)
+    result = evaluate_body(op.body.block, inputs)
+    value, error = (np.broadcast_to(array, out.value.shape).copy() for array in (result.value, result.error))
+    return Reference(value, error, out.dtype)
 
 
 def _maps(op: LinalgStructuredOperation) -> list[str]:

@@ -33,10 +33,10 @@ from .addressing import CHUNK, Addressing, GlobalMatrix, GlobalMemory, SharedTil
 from .arguments import INDEX_LIMIT, argument, matrix
 from .copies import ASYNC_SM, TileCopies
 from .emitter import Emitter, Register, Value, divisor_of
-from .fragments import Fragment, Fragments, elementwise_opcode, per_register, register_type
+from .fragments import Fragment, Fragments, elementwise_opcode, register_type
 from .loops import Loops, carried_into, only_use_is_here
 from .matrix_ops import HANDLERS, load_shared, stage_text
-from .memory import GlobalFragments, MatrixMoves, side_by_side
+from .memory import GlobalFragments, MatrixMoves
 from .scalars import Scalars
 
 WARP = 32
@@ -267,23 +267,15 @@ class KernelLowering:
             return
         matrix = self.matrix(op, op.memory)
         row, column = self.indices(op.indices)
-        self._whole_registers(op, kind)
         self.globals.load(kind, matrix, (row, column), bounds(op.in_bounds), into)
         self.values[op.fragment] = into
 
     def store(self, op: StoreOp) -> None:
         kind, matrix = fragment_of(op.fragment), self.matrix(op, op.memory)
         row, column = self.indices(op.indices)
-        self._whole_registers(op, kind)
         shown = f"{kind.role.data} {kind.shape[0]}x{kind.shape[1]}"
         self.emitter.comment(f"{op.name}: fragment {shown} to {_name(op.memory)}")
         self.globals.store(kind, matrix, (row, column), bounds(op.in_bounds), self.fragment(op.fragment))
-
-    def _whole_registers(self, op: Operation, kind: FragmentType) -> None:
-        """Refuses fragments of bytes whose registers hold what does not lie side by side in memory."""
-        if kind.bits < 16 and side_by_side(kind.layout.data) < per_register(kind):
-            fail(op, f"{op.name} moves {per_register(kind)} neighbours of {kind.element.name} at once; those "
-                 f"of layout [{kind.layout.data}] are not: use warp.ldmatrix or warp.load_words")  # fmt: skip
 
     def copy(self, op: CopyOp) -> None:
         source = self.matrix(op, op.source, bits=True)

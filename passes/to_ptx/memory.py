@@ -65,17 +65,28 @@ class GlobalFragments:
         accesses = list(self.accesses(type, matrix, at_, in_bounds))
         together = len(into) // len(accesses)
         if not together:
-            self._load_halves(into, accesses)
+            self._load_parts(into, accesses)
         for access in accesses if together else ():
             moved = into[access.register * together :][:together]
             self.load_one(moved, access.address, access.inside, register_type(type.element))
 
-    def _load_halves(self, into: Fragment, accesses: list[Access]) -> None:
-        for pair, low, high in zip(into, accesses[::2], accesses[1::2], strict=True):
-            halves = self.emitter.registers("b16", 2)
-            for half, access in zip(halves, (low, high), strict=True):
-                self.load_one([half], access.address, access.inside, "b16")
-            self.emitter.emit("mov.b32", "?, {?, ?}", pair, *halves)
+    def _load_parts(self, into: Fragment, accesses: list[Access]) -> None:
+        """Puts registers together from halves, or from bytes."""
+        each = len(accesses) // len(into)
+        for number, register in enumerate(into):
+            parts = self.emitter.registers("b16", each)
+            for part, access in zip(parts, accesses[number * each :][:each], strict=True):
+                self.load_one([part], access.address, access.inside, f"b{32 // each}")
+            while len(parts) > 2:
+                parts = [self._joined(low, high) for low, high in zip(parts[::2], parts[1::2], strict=True)]
+            self.emitter.emit("mov.b32", "?, {?, ?}", register, *parts)
+
+    def _joined(self, low: Register, high: Register) -> Register:
+        """Two bytes as a half."""
+        shifted, joined = self.emitter.registers("b16", 2)
+        self.emitter.emit("shl.b16", "?, ?, 8", shifted, high)
+        self.emitter.emit("or.b16", "?, ?, ?", joined, low, shifted)
+        return joined
 
     def load_one(self, registers: Fragment, address: tuple[Register, int], inside: Register | bool, type: str) -> None:
         """Reads registers side by side in memory, or zero where that is not inside."""
@@ -83,7 +94,7 @@ class GlobalFragments:
         for register in registers:
             if inside is not True:
                 zero = {"f32": "0f00000000", "f64": "0d0000000000000000"}.get(type, "0")
-                self.emitter.emit(f"mov.{type}", f"?, {zero}", register)
+                self.emitter.emit(f"mov.{register.type}", f"?, {zero}", register)
         for guard, opcode, form, moved in _moves("ld.global", registers, inside, type):
             self.emitter.emit(opcode, f"{form}, {at('?', offset)}", *moved, base, guard=guard)
 
@@ -94,12 +105,20 @@ class GlobalFragments:
         kind = register_type(type.element)
         if len(accesses) > len(source):
             source, kind = self._halves(source), "b16"
+        if len(accesses) == 2 * len(source) and type.bits == 8:
+            source, kind = [part for half in source for part in (half, self._upper(half))], "b8"
         together = len(source) // len(accesses)
         for access in accesses:
             base, offset = access.address
             registers = source[access.register * together :][:together]
             for guard, opcode, form, moved in _moves("st.global", registers, access.inside, kind):
                 self.emitter.emit(opcode, f"{at('?', offset)}, {form}", base, *moved, guard=guard)
+
+    def _upper(self, half: Register) -> Register:
+        """The upper byte of a half, as the lower one."""
+        upper = self.emitter.register("b16")
+        self.emitter.emit("shr.u16", "?, ?, 8", upper, half)
+        return upper
 
     def _halves(self, source: Fragment) -> Fragment:
         halves: Fragment = []

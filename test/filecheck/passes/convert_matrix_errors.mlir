@@ -1,20 +1,5 @@
 // RUN: warploom-opt %s -p convert-warp-to-ptx --split-input-file --verify-diagnostics 2>&1 | filecheck %s
 
-// CHECK: error: warp.load moves 4 neighbours of s8 at once; those of layout [r2 r3 c0 c1 c2 | r0 r1 r4] are not: use warp.ldmatrix or warp.load_words
-builtin.module attributes {warp.target = #warp.target<sm_90a>} {
-"gpu.module"() <{sym_name = "kernels"}> ({
-
-  "gpu.func"() <{function_type = (memref<32x8xi8>) -> (), kernel}> ({
-  ^bb0(%B: memref<32x8xi8>):
-    %c0 = arith.constant 0 : index
-    %b = warp.load %B[%c0, %c0] : memref<32x8xi8> -> !warp.fragment<b, 32x8xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
-    "gpu.return"() : () -> ()
-  }) {sym_name = "bytes_apart", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
-}) : () -> ()
-}
-
-// -----
-
 // CHECK: error: warp.load moves whole bytes, got memref<16x64xi4>; warp.load_words moves packed elements
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
