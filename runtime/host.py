@@ -200,6 +200,11 @@ def plan(function: func.FuncOp) -> Plan:
                 found.append(_launch(op, known))
             case func.ReturnOp() if not op.operands:
                 pass
+            case NamedOperation() | GenericOp():
+                raise HostError(
+                    f"{_place(op)}host function @{function.sym_name.data}: {op.name} has no kernel of its own; "
+                    f"elementwise operations are fused into the product before them where docs/epilogues.md says so"
+                )
             case _:
                 raise HostError(
                     f"{_place(op)}host function @{function.sym_name.data}: expected arith.constant, memref.alloc, "

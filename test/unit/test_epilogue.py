@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warploom.runtime import Kernel, compile
+from warploom.runtime import Kernel, WarploomError, compile
 from warploom.runtime.arrays import DTYPES
 
 Array = NDArray[Any]
@@ -213,8 +213,27 @@ def test_c_is_added_before_the_epilogue() -> None:
     np.testing.assert_allclose(c, expected, rtol=2e-5)
 
 
+def test_what_is_not_fused_is_named() -> None:
+    """The caller sees the product as well, so that the temporary is stored, and the sum would need its own kernel."""
+    mn = "memref<16x8xf32>"
+    text = f"""func.func @f(%A: memref<16x16xf16>, %B: memref<16x8xf16>, %C: {mn}, %D: {mn}) {{
+  linalg.matmul ins(%A, %B : memref<16x16xf16>, memref<16x8xf16>) outs(%C : {mn})
+  linalg.add ins(%C, %D : {mn}, {mn}) outs(%D : {mn})
+  return
+}}"""
+    with pytest.raises(WarploomError, match=r"e.mlir:3:3: host function @f: linalg.add has no kernel of its own"):
+        compile(text, file="e.mlir")
+
+
 @pytest.mark.parametrize(
-    "schedule", [{"cta": (64, 64, 32), "warp": (32, 32)}, {"cta": (128, 64, 16), "warp": (64, 32)}]
+    "schedule",
+    [
+        {"cta": (64, 64, 32), "warp": (32, 32)},
+        {"cta": (128, 64, 16), "warp": (64, 32)},
+        {"cta": (64, 64, 32), "warp": (32, 32), "ctas": 2},
+        {"cta": (64, 64, 32), "warp": (32, 32), "slices": 2},
+    ],
+    ids=str,
 )
 def test_parts_of_warp_tiles(schedule: dict[str, Any]) -> None:
     """Warp tiles of several base tiles down, odd edges, a residual of two bytes an element in odd rows."""
@@ -230,3 +249,16 @@ def test_parts_of_warp_tiles(schedule: dict[str, Any]) -> None:
     extras = {"R": "memref<$mnxbf16>", "bias": "memref<$mxf32>", "S": "memref<$mnxf32>"}
     got = run(function(size, "f16", "f32", extras, body), a, b, residual, bias, other, out="f32", **schedule)
     np.testing.assert_allclose(got, product + residual.astype(float) * bias[:, None] - other, rtol=1e-5, atol=1e-4)
+
+
+def test_parts_of_k_are_added_up_before_the_epilogue() -> None:
+    a, b, product = operands((48, 40, 64), ml_dtypes.bfloat16)
+    bias = draw(40, seed=2)
+    text = function((48, 40, 64), "bf16", "bf16", {"bias": "memref<$nxf32>"}, BIAS_GELU)
+    kernel = compile(text, split_k=2, cta=(16, 16, 16), warp=(16, 16))
+    assert len(kernel.launches) == 2
+    d = np.full((48, 40), np.nan, ml_dtypes.bfloat16)
+    kernel(a, b, bias, d, device="interp")
+    x = product + bias
+    expected = 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))
+    np.testing.assert_allclose(d.astype(np.float64), expected, rtol=2.0**-8, atol=1e-5)
