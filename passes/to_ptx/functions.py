@@ -23,7 +23,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
+from ...dialect.isa.targets import Version
+from ...dialect.ptx.instructions import find
 from .emitter import Emitter, Register
 
 Operand = Register | str
@@ -61,6 +64,12 @@ def number(value: float) -> str:
     return f"0f{struct.unpack('<I', struct.pack('<f', value))[0]:08X}"
 
 
+@cache
+def _since(opcode: str) -> Version | None:
+    """The oldest PTX version that has an instruction."""
+    return min((row.ptx for row, _ in find(opcode)), default=None)
+
+
 class Instructions:
     """Emits instructions on single elements; the same one on the same operands only once."""
 
@@ -75,6 +84,7 @@ class Instructions:
             result = self.emitter.register(type)
             form = ", ".join(["?", *(o if isinstance(o, str) else "?" for o in operands)])
             self.emitter.emit(opcode, form, result, *(o for o in operands if isinstance(o, Register)))
+            self.emitter.require(_since(opcode))
             self._known[key] = result
         return self._known[key]
 
@@ -156,12 +166,12 @@ def exp2(i: Instructions, x: Operand, sm: int) -> Register:
 def log(i: Instructions, x: Operand, sm: int) -> Register:
     """log(2^n m) = n ln2 + log(m), m from sqrt(1/2) to sqrt(2); subnormals are scaled first."""
     small = i("pred", "setp.lt.f32", x, number(2.0**-126))
-    normal = i("f32", "selp.f32", i.mul(x, number(2.0**23)), x, small)
-    bits = i.bits(normal)
+    bits = i.bits(i("f32", "selp.f32", i.mul(x, number(2.0**23)), x, small))
+    shift = i("b32", "selp.b32", "-23", "0", small)
     exponent = i("b32", "shr.s32", i("b32", "sub.s32", bits, str(0x3F3504F3)), "23")
     m = i.of_bits(i("b32", "sub.s32", bits, i("b32", "shl.b32", exponent, "23")))
     f = i.add(m, number(-1.0))
-    n = i.add(i("f32", "cvt.rn.f32.s32", exponent), i("f32", "selp.f32", number(-23.0), number(0.0), small))
+    n = i("f32", "cvt.rn.f32.s32", i("b32", "add.s32", exponent, shift))
     tail = i.fma(i.mul(f, f), i.polynomial(f, LOG), i.mul(n, number(LN2 - LN2_HIGH)))
     result = i.fma(n, number(LN2_HIGH), i.add(f, tail))
     # What is not positive and finite: infinity and NaN as they are, minus infinity for 0, NaN below.

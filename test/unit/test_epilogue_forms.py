@@ -1,0 +1,114 @@
+"""Epilogues of other products than plain ones of f16 and bf16: batches, columns first, doubles, 8-bit results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from warploom.runtime import compile
+
+Array = NDArray[Any]
+
+B, M, N, K = 3, 20, 24, 32
+MAPS = """#mn = affine_map<(m, n) -> (m, n)>
+#n = affine_map<(m, n) -> (n)>
+#bmn = affine_map<(b, m, n) -> (b, m, n)>
+#b_n = affine_map<(b, m, n) -> (n)>
+#b_m = affine_map<(b, m, n) -> (m)>
+"""
+
+
+def draw(*shape: int, dtype: Any = np.float32) -> Array:
+    return np.random.default_rng(list(shape)).standard_normal(shape).astype(dtype)
+
+
+def run(text: str, *arrays: object) -> None:
+    kernel = compile(MAPS + text)
+    assert len(kernel.launches) == 1
+    kernel(*arrays, device="interp")
+
+
+def test_a_batch_with_vectors_and_a_residual() -> None:
+    mn = f"{B}x{M}x{N}"
+    text = f"""func.func @f(%A: memref<{B}x{M}x{K}xf16>, %B: memref<{B}x{K}x{N}xf16>, %row: memref<{N}xf32>,
+                          %column: memref<{M}xf32>, %R: memref<{mn}xf16>, %D: memref<{mn}xf32>) {{
+  %z = arith.constant 0.0 : f32
+  %T = memref.alloc() : memref<{mn}xf32>
+  linalg.fill ins(%z : f32) outs(%T : memref<{mn}xf32>)
+  linalg.batch_matmul ins(%A, %B : memref<{B}x{M}x{K}xf16>, memref<{B}x{K}x{N}xf16>) outs(%T : memref<{mn}xf32>)
+  linalg.generic {{indexing_maps = [#bmn, #b_n, #b_m, #bmn, #bmn],
+                   iterator_types = ["parallel", "parallel", "parallel"]}}
+      ins(%T, %row, %column, %R : memref<{mn}xf32>, memref<{N}xf32>, memref<{M}xf32>, memref<{mn}xf16>)
+      outs(%D : memref<{mn}xf32>) {{
+  ^bb0(%x: f32, %r: f32, %c: f32, %q: f16, %old: f32):
+    %0 = arith.addf %x, %r : f32
+    %1 = arith.mulf %0, %c : f32
+    %2 = arith.extf %q : f16 to f32
+    %3 = arith.addf %1, %2 : f32
+    linalg.yield %3 : f32
+  }}
+  return
+}}"""
+    a, b, residual = (draw(*s, dtype=np.float16) for s in ((B, M, K), (B, K, N), (B, M, N)))
+    row, column, d = draw(N), draw(M), np.full((B, M, N), np.nan, np.float32)
+    run(text, a, b, row, column, residual, d)
+    product = np.einsum("bmk,bkn->bmn", a.astype(np.float64), b.astype(np.float64))
+    np.testing.assert_allclose(d, (product + row) * column[:, None] + residual, rtol=1e-5, atol=1e-4)
+
+
+def in_place(t: str, out: str, layout: str, body: str) -> str:
+    kind = f"memref<{M}x{N}x{out}{layout}>"
+    return f"""func.func @f(%A: memref<{M}x{K}x{t}>, %B: memref<{K}x{N}x{t}>, %bias: memref<{N}x{out}>, %D: {kind}) {{
+  linalg.matmul ins(%A, %B : memref<{M}x{K}x{t}>, memref<{K}x{N}x{t}>) outs(%D : {kind})
+  linalg.generic {{indexing_maps = [#n, #mn], iterator_types = ["parallel", "parallel"]}}
+      ins(%bias : memref<{N}x{out}>) outs(%D : {kind}) {{
+  ^bb0(%b: {out}, %x: {out}):
+    %0 = arith.addf %x, %b : {out}
+    {body}
+    linalg.yield %1 : {out}
+  }}
+  return
+}}"""
+
+
+def test_a_result_that_lies_column_by_column() -> None:
+    """It is computed as its transpose, so that the bias runs along rows."""
+    a, b, bias = draw(M, K, dtype=np.float16), draw(K, N, dtype=np.float16), draw(N)
+    d = np.asfortranarray(draw(M, N))
+    expected = -(d + a.astype(np.float64) @ b.astype(np.float64) + bias)
+    run(in_place("f16", "f32", f", strided<[1, {M}]>", "%1 = arith.negf %0 : f32"), a, b, bias, d)
+    np.testing.assert_allclose(d, expected, rtol=1e-5, atol=1e-4)
+
+
+def test_doubles() -> None:
+    a, b, bias, d = (draw(*shape, dtype=np.float64) for shape in ((M, K), (K, N), (N,), (M, N)))
+    expected = (d + a @ b + bias) / 3
+    body = "%c = arith.constant 3.0 : f64\n    %1 = arith.divf %0, %c : f64"
+    run(in_place("f64", "f64", "", body), a, b, bias, d)
+    np.testing.assert_allclose(d, expected, rtol=1e-13, atol=1e-14)
+
+
+def test_results_of_eight_bits() -> None:
+    """Scaled and rounded once, to e4m3."""
+    text = f"""func.func @f(%A: memref<{M}x{K}xf16>, %B: memref<{K}x{N}xf16>, %s: f32, %D: memref<{M}x{N}xf8E4M3FN>) {{
+  %z = arith.constant 0.0 : f32
+  %T = memref.alloc() : memref<{M}x{N}xf32>
+  linalg.fill ins(%z : f32) outs(%T : memref<{M}x{N}xf32>)
+  linalg.matmul ins(%A, %B : memref<{M}x{K}xf16>, memref<{K}x{N}xf16>) outs(%T : memref<{M}x{N}xf32>)
+  linalg.generic {{indexing_maps = [#mn, #mn], iterator_types = ["parallel", "parallel"]}}
+      ins(%T : memref<{M}x{N}xf32>) outs(%D : memref<{M}x{N}xf8E4M3FN>) {{
+  ^bb0(%x: f32, %old: f8E4M3FN):
+    %0 = arith.mulf %x, %s : f32
+    %1 = arith.truncf %0 : f32 to f8E4M3FN
+    linalg.yield %1 : f8E4M3FN
+  }}
+  return
+}}"""
+    a, b = draw(M, K, dtype=np.float16), draw(K, N, dtype=np.float16)
+    d = np.full((M, N), np.nan, ml_dtypes.float8_e4m3fn)
+    run(text, a, b, 0.5, d)
+    exact = a.astype(np.float64) @ b.astype(np.float64) * 0.5
+    np.testing.assert_allclose(d.astype(np.float64), exact, rtol=2.0**-4 + 1e-5, atol=2.0**-10)
