@@ -63,6 +63,7 @@ TILES = (
     Tile((128, 128), (64, 64)),
     Tile((128, 128), (64, 32)),
     Tile((64, 128), (64, 64), 64, slices=2),
+    Tile((128, 64), (64, 64), 64, slices=2),
     Tile((128, 64), (64, 32)),
     Tile((64, 128), (32, 64)),
     Tile((128, 64), (32, 32)),
@@ -93,7 +94,7 @@ CTA_LATENCY = 2000
 LEAST_PER_K = 4
 """A K tile of 128 takes 500 cycles however small it is: barrier, wait and the way from shared memory to the product."""
 
-IN_FLIGHT = 144 * KIB
+IN_FLIGHT = 112 * KIB
 """Bytes on the way to an SM beyond which more do not help (H200: 16x8192x8192 and 128x16384x4096)."""
 
 
@@ -170,7 +171,7 @@ def depth(product: Product, tile: Tile, row: Row, target: Target, *, odd: bool =
     step, k = row.shape.k if product.metadata is None else metadata_span(row.a), product.k
     step = tile.slices * max(step, CHUNK_BITS // row.a.bits)
     deepest = 1 << (max(step, min(_deepest(tile, row, target, odd=odd), -(-k // step) * step)) - 1).bit_length()
-    alone = -(-product.m // tile.cta[0]) * -(-product.n // tile.cta[1]) <= target.sms
+    alone = _alone(product, tile, target)
     shared = target.shared if alone or _resident(tile, row) == 1 else target.shared // 2
     for cta_k in (deepest, deepest // 2, deepest // 4):
         if cta_k < step:
@@ -183,6 +184,11 @@ def depth(product: Product, tile: Tile, row: Row, target: Target, *, odd: bool =
         if min(limit, fit) >= min(3, needed):
             return cta_k, 1 if needed == 1 else min(limit, fit, needed + 1)
     return step, 1
+
+
+def _alone(product: Product, tile: Tile, target: Target) -> bool:
+    """Whether every CTA has an SM of its own."""
+    return -(-product.m // tile.cta[0]) * -(-product.n // tile.cta[1]) <= target.sms
 
 
 def _resident(tile: Tile, row: Row) -> int:
@@ -233,12 +239,12 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
     tiles = [t for t in (SPARSE_TILES if product.sparsity > 1 else TILES) if _fits(t, product, row, target)]
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
     ways = [
-        (cycles(m, n, k, tile, target, row) + extra, _covered(m, n, tile), i, tile, pack)
+        (cycles(m, n, k, tile, target, row) + extra, _covered(m, n, tile), _width(product, tile), i, tile, pack)
         for i, tile in enumerate(tiles)
         for pack, extra in choices(product, tile.cta, target)
         if tile.warp != (64, 64) or not through_registers(product, pack)
     ]
-    cost, _, _, tile, pack = min(ways)
+    cost, _, _, _, tile, pack = min(ways)
     parts, product, tile = _parts(product, tiles, cost, tile, row, target)
     cta_k, stages = depth(product, tile, row, target, odd=through_registers(product, pack))
     schedule = Schedule(
@@ -252,6 +258,12 @@ def _covered(m: int, n: int, tile: Tile) -> int:
     """Elements of C and beyond it that tiles cover: the fewer the better, other things equal."""
     rows, columns = tile.cta
     return -(-m // rows) * rows * -(-n // columns) * columns
+
+
+def _width(product: Product, tile: Tile) -> int:
+    """What decides between a tile and its mirror image: wide ones are better by a percent, but for a B whose rows are
+    no whole lines of 128 bytes (H200: 1024, 1000)."""
+    return tile.cta[1] if product.b.aligned_bits % 1024 else -tile.cta[1]
 
 
 def _parts(
@@ -280,7 +292,9 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
         arrangement(product, row, tile.warp)
     except ScheduleError:
         return False
-    if tile.slices > 1 and (row.a.bits, row.d.bits, product.sparsity) != (16, 32, 1):
+    # Slices are for few tiles: beside another CTA their sums would take the room of stages.
+    plain = (row.a.bits, row.d.bits, product.sparsity) == (16, 32, 1)
+    if tile.slices > 1 and not (plain and _alone(product, tile, target)):
         return False
     even = not (product.m % tile.cta[0] or product.n % tile.cta[1] or product.k % tile.k) and target.sm < 100
     tight = even and (product.sparsity > 1 or row.a.bits == 64)

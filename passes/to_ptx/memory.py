@@ -101,6 +101,43 @@ class GlobalFragments:
     def store(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value],
               in_bounds: tuple[bool, bool], source: Fragment) -> None:  # fmt: skip
         """Writes a fragment; elements outside the matrix are dropped."""
+        from . import odd_rows
+
+        if not odd_rows.fits(type, matrix):
+            self._store(type, matrix, at_, in_bounds, source)
+            return
+        columns, width = matrix.columns, type.shape[1]
+        beyond = False if in_bounds[1] else self.scalars.compare("gt", at_[1], self.scalars.subtract(columns, width))
+        if isinstance(beyond, Register):
+            self._store_either(type, matrix, at_, in_bounds, source)
+        elif beyond:
+            self._store(type, matrix, at_, in_bounds, source)
+        else:
+            odd_rows.OddRows(self, type, matrix, at_, in_bounds[0]).store(source)
+
+    def _store_either(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value],
+                      in_bounds: tuple[bool, bool], source: Fragment) -> None:  # fmt: skip
+        """Writes a fragment one way if all of its columns are inside the matrix, else another."""
+        from . import odd_rows
+
+        emitter, stem = self.emitter, self.emitter.fresh_label("store")
+        # What each way computes stays in its part, but for addresses, which go out: those of the second way must not
+        # come to stand behind the first one's branch.
+        list(self.accesses(type, matrix, at_, in_bounds))
+        with emitter.loop():
+            limit = self.scalars.subtract(matrix.columns, type.shape[1])
+            beyond = self.scalars.compare("gt", at_[1], limit)
+            emitter.emit("bra", f"{stem}_edge", guard=beyond if isinstance(beyond, Register) else None)
+            odd_rows.OddRows(self, type, matrix, at_, in_bounds[0]).store(source)
+            emitter.emit("bra", f"{stem}_end")
+        with emitter.loop():
+            emitter.label(f"{stem}_edge")
+            self._store(type, matrix, at_, in_bounds, source)
+            emitter.label(f"{stem}_end")
+
+    def _store(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value],
+               in_bounds: tuple[bool, bool], source: Fragment) -> None:  # fmt: skip
+        """Writes a fragment, each lane what it holds."""
         accesses = list(self.accesses(type, matrix, at_, in_bounds))
         kind = register_type(type.element)
         if len(accesses) > len(source):

@@ -16,7 +16,17 @@ from warploom.runtime.cuda import Device, gpu
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-SIZES = ((1, 1, 1), (7, 5, 3), (16, 8, 16), (100, 77, 53), (129, 257, 65), (256, 320, 192))
+SIZES = (
+    (1, 1, 1),
+    (7, 5, 3),
+    (16, 8, 16),
+    (100, 77, 53),
+    (129, 257, 65),
+    (256, 320, 192),
+    (511, 257, 255),  # packed, with odd rows of C
+    (128, 128, 4096),  # K in parts
+    (512, 512, 256),  # K tiles in slices
+)
 SM_90 = 90
 """The tensor cores whose arithmetic the interpreter is known to have, word for word."""
 

@@ -1,0 +1,131 @@
+"""Stores of accumulators to rows of an odd number of elements.
+
+A lane holds pairs of neighbours. In a matrix whose rows have an odd number of elements the pairs of every second row
+start in the middle of an aligned pair, and would have to be stored one by one. There each lane takes the first element
+of its right neighbour, which with its own second one is an aligned pair: one exchange between lanes saves half of the
+stores. The first and the last element of such a row of the fragment go alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...dialect.layout import Layout, column, row
+from ...dialect.warp.attributes import FragmentType
+from .addressing import GlobalMatrix, Position
+from .emitter import Register, Value
+from .fragments import Fragment
+from .scalars import at
+
+if TYPE_CHECKING:
+    from .memory import GlobalFragments
+
+QUADS = Layout((column(1), column(2), row(0), row(1), row(2)), (column(0), row(3)))
+"""The accumulators this is about: four lanes to eight columns, rows 8 apart in a lane."""
+
+COLUMNS, HALVES = 8, 2
+"""Columns of a base tile, and rows of it that a lane holds."""
+
+
+def fits(type: FragmentType, matrix: GlobalMatrix) -> bool:
+    """Whether a fragment is stored this way."""
+    size, pitch = matrix.element_bytes, matrix.row_bytes
+    return (
+        type.layout.data == QUADS
+        and type.bits in (16, 32)
+        and type.bits == 8 * size
+        and isinstance(pitch, int)
+        and pitch // size % 2 == 1
+        and isinstance(matrix.columns, int)
+        and matrix.alignment >= 2 * size
+    )
+
+
+@dataclass
+class OddRows:
+    """Emits the stores of one fragment, all of whose columns are inside the matrix."""
+
+    to: GlobalFragments
+    type: FragmentType
+    matrix: GlobalMatrix
+    at_: tuple[Value, Value]
+    rows_inside: bool
+
+    def __post_init__(self) -> None:
+        s, lane = self.to.scalars, self.to.lane
+        self.row, self.along = self.to.addressing.lane_position(self.type.layout.data, lane)
+        self.shift = s.mask(s.sum(self.row, *self.at_), 1)
+        """1 for lanes whose pairs are misaligned."""
+        self.odd = s.compare("eq", self.shift, 1)
+        place = s.add(self.along, self.shift)
+        self.first, self.kept, self.last = (s.compare(how, place, n) for how, n in (("eq", 1), ("lt", 7), ("eq", 7)))
+        self.leftmost = s.compare("eq", self.along, 0)
+        self.neighbour = s.add(s.multiply(s.shift_right(lane, 2), 4), s.mask(s.add(lane, 1), 3))
+
+    def store(self, source: Fragment) -> None:
+        """Stores every row of the fragment."""
+        down, across = self.type.tiles
+        per_row = len(source) // (down * across * HALVES)
+        for i in range(down):
+            for half in range(HALVES):
+                tiles = [source[((i * across + j) * HALVES + half) * per_row :][:per_row] for j in range(across)]
+                self._row(16 * i + 8 * half, tiles)
+
+    def _row(self, down: int, tiles: list[Fragment]) -> None:
+        s, a = self.to.scalars, self.to.addressing
+        inside = True
+        if not self.rows_inside:
+            inside = a.inside(Position.of(self.row, self.at_[0], down), self.type.layout.data.rows, self.matrix.rows)
+        for j, held in enumerate(tiles):
+            is_last = j == len(tiles) - 1
+            moved = self._aligned(held, held if is_last else tiles[j + 1])
+            guard = s.both(inside, self.kept) if is_last else inside
+            self._store(moved, down, s.add(self.along, self.shift), j * COLUMNS, guard)
+        self._store(self._one(tiles[0], 0), down, 0, 0, s.both(inside, self.first))
+        end = COLUMNS * len(tiles) - 1
+        self._store(self._one(tiles[-1], 1), down, 0, end, s.both(inside, self.last))
+
+    def _aligned(self, held: Fragment, following: Fragment) -> Fragment:
+        """The pair that starts at an even place: the lane's own, or its second element and the next lane's first."""
+        emit, type = self.to.emitter.emit, held[0].type
+        given, taken = self.to.emitter.registers(type, 2)
+        self._select(given, following[0], held[0], self.leftmost)
+        neighbour = self.neighbour
+        if isinstance(neighbour, Register):
+            emit("shfl.sync.idx.b32", "?, ?, ?, 31, -1", taken, given, neighbour)
+        result = self.to.emitter.registers(type, len(held))
+        if len(held) == 2:
+            self._select(result[0], held[1], held[0], self.odd)
+            self._select(result[1], taken, held[1], self.odd)
+        else:
+            shifted = self.to.emitter.register(type)
+            emit("prmt.b32", "?, ?, ?, 0x5432", shifted, held[0], taken)
+            self._select(result[0], shifted, held[0], self.odd)
+        return result
+
+    def _select(self, result: Register, yes: Register, no: Register, condition: Register | bool) -> None:
+        if isinstance(condition, Register):
+            self.to.emitter.emit(f"selp.{result.type}", "?, ?, ?, ?", result, yes, no, condition)
+        else:
+            self.to.emitter.emit(f"mov.{result.type}", "?, ?", result, yes if condition else no)
+
+    def _one(self, held: Fragment, which: int) -> Fragment:
+        """One element of a pair."""
+        if len(held) == 2:
+            return [held[which]]
+        halves = self.to.emitter.registers("b16", 2)
+        self.to.emitter.emit("mov.b32", "{?, ?}, ?", *halves, held[0])
+        return [halves[which]]
+
+    def _store(self, held: Fragment, down: int, lane: Value, along: int, inside: Register | bool) -> None:
+        if inside is False:
+            return
+        size, pitch = self.matrix.element_bytes, self.matrix.row_bytes
+        base, offset = self.to.scalars.address(
+            self.matrix.base,
+            [(self.row, pitch), (self.at_[0], pitch), (down, pitch), (lane, size), (self.at_[1], size), (along, size)],
+        )
+        wide, form = (".v2", "{?, ?}") if len(held) == 2 else ("", "?")
+        self.to.emitter.emit(f"st.global{wide}.{held[0].type}", f"{at('?', offset)}, {form}", base, *held,
+                             guard=inside if isinstance(inside, Register) else None)  # fmt: skip
