@@ -157,9 +157,15 @@ def shared_bytes(product: Product, schedule: Schedule) -> int:
     if product.metadata is not None:
         words = m // METADATA_ROWS * k // metadata_span(product.a.element) * LANES
         sides.append((words, product.metadata.element.bits))
-    tiles = [schedule.stages * elements * bits // 8 for elements, bits in sides] + [schedule.slice_bytes]
-    barriers = 2 * schedule.stages * BARRIER_BYTES if schedule.sync == "mbarrier" else 0
-    return sum(-(-tile // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for tile in tiles) + barriers
+    parts = [schedule.stages * elements * bits // 8 for elements, bits in sides]
+    if schedule.sync == "mbarrier":
+        parts.append(2 * schedule.stages * BARRIER_BYTES)
+    if schedule.slices > 1:
+        parts.append(schedule.slice_bytes)
+    end = 0
+    for part in parts:
+        end = -(-end // SHARED_ALIGNMENT) * SHARED_ALIGNMENT + part
+    return end
 
 
 def depth(product: Product, tile: Tile, row: Row, target: Target, *, odd: bool = False) -> tuple[int, int]:
@@ -239,7 +245,7 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
     tiles = [t for t in (SPARSE_TILES if product.sparsity > 1 else TILES) if _fits(t, product, row, target)]
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
     ways = [
-        (cycles(m, n, k, tile, target, row) + extra, _covered(m, n, tile), _width(product, tile), i, tile, pack)
+        (cycles(m, n, k, tile, target, row) + extra, _covered(m, n, tile), _width(product, tile, pack), i, tile, pack)
         for i, tile in enumerate(tiles)
         for pack, extra in choices(product, tile.cta, target)
         if tile.warp != (64, 64) or not through_registers(product, pack)
@@ -260,10 +266,11 @@ def _covered(m: int, n: int, tile: Tile) -> int:
     return -(-m // rows) * rows * -(-n // columns) * columns
 
 
-def _width(product: Product, tile: Tile) -> int:
+def _width(product: Product, tile: Tile, pack: str) -> int:
     """What decides between a tile and its mirror image: wide ones are better by a percent, but for a B whose rows are
     no whole lines of 128 bytes (H200: 1024, 1000)."""
-    return tile.cta[1] if product.b.aligned_bits % 1024 else -tile.cta[1]
+    whole_lines = "b" in roles(pack) or product.b.aligned_bits % 1024 == 0
+    return -tile.cta[1] if whole_lines else tile.cta[1]
 
 
 def _parts(

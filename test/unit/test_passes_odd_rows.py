@@ -36,6 +36,10 @@ def product(m: int, n: int, k: int, out: str, **schedule: Any) -> Kernel:
         ((33, 65, 35), {"cta": (32, 32, 32), "warp": (16, 16), "stages": 2}),
         ((100, 73, 64), {"cta": (64, 64, 64), "warp": (32, 32), "stages": 3}),
         ((67, 139, 40), {"cta": (32, 128, 32), "warp": (32, 64), "stages": 2, "pack": "ab"}),
+        (
+            (97, 131, 70),
+            {"cta": (64, 64, 32), "warp": (64, 32), "stages": 3, "pack": "ab", "sync": "mbarrier", "ctas": 2},
+        ),
         ((16, 9, 16), {}),
         ((5, 7, 3), {}),
         ((40, 71, 64), {"cta": (32, 64, 64), "warp": (32, 32), "stages": 2, "slices": 2}),

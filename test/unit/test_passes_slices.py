@@ -52,6 +52,10 @@ def test_slices(cta: tuple[int, ...], warp: tuple[int, ...], slices: int, start:
     assert launch.threads == 32 * slices * (cta[0] // warp[0]) * (cta[1] // warp[1])
 
 
+def test_slices_whose_warps_meet_at_mbarriers() -> None:
+    check(64, 72, 200, 0.0, cta=(64, 64, 64), warp=(32, 32), slices=2, stages=3, sync="mbarrier")
+
+
 def test_slices_of_accumulators_in_pairs() -> None:
     check(33, 72, 70, 0.0, "f16", cta=(32, 64, 64), warp=(32, 32), slices=2, stages=2, accumulate="f16")
 
