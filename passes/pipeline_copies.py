@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -87,6 +87,13 @@ class Carried:
         return Carried([*values[:sums]], [*values[sums:loaded]], state, self.changing)
 
 
+class Turns(NamedTuple):
+    """The turns of a loop over K tiles: where along K they end, and how far one goes."""
+
+    end: Index
+    step: int
+
+
 @dataclass(frozen=True)
 class Copies:
     """The copies that a K tile starts: where along K, how far that can be if known, for which tile of the result."""
@@ -123,7 +130,7 @@ class Pipeliner:
         if self.schedule.unroll:
             carried = self.unrolled(index, carried, None)
         else:
-            carried = self.loop(index, range(0, self.count * self.k_step, self.k_step), None, carried)
+            carried = self.loop(index, Turns(loop.ub, self.k_step), None, carried)
         if self.schedule.sync != "barrier":
             self._drain(index)
         self._replace_loop(carried)
@@ -165,9 +172,9 @@ class Pipeliner:
             return self.unrolled(index, carried, moved)
         own = (self.count - self.ahead) * self.k_step
         if own:
-            carried = self.loop(index, range(0, own, self.k_step), self.last, carried)
+            carried = self.loop(index, Turns(own, self.k_step), self.last, carried)
         last = (self.ahead - 1) * self.k_step
-        return self.loop(index, range(0, self.ahead * self.k_step, self.k_step), last, carried, moved())
+        return self.loop(index, Turns(self.ahead * self.k_step, self.k_step), last, carried, moved())
 
     def prologue(self, moved: Moved, sums: list[SSAValue]) -> Carried:
         """Fills the ring, waits for its first tile and loads the first fragments of it."""
@@ -184,7 +191,7 @@ class Pipeliner:
         return Carried(sums, self.load(index, self.plain.steps[0], 0), state, changing)
 
     def loop(
-        self, index: IndexBuilder, turns: range, reach: int | None, carried: Carried, moved: Moved | None = None
+        self, index: IndexBuilder, turns: Turns, reach: int | None, carried: Carried, moved: Moved | None = None
     ) -> Carried:
         """A loop over K tiles of this tile of the result; its copies are ahead, or of the one that `moved` leads to."""
         initial = carried.values(index)
@@ -195,7 +202,7 @@ class Pipeliner:
             k = inside.add(counter, (i + (self.ahead if moved is None else 0)) * self.k_step)
             now = self.k_tile(inside, Copies(k, reach, moved or {}), now)
         inside.insert(scf.YieldOp(*now.values(inside)))
-        lower, upper, step = index.values([turns.start, turns.stop, turns.step])
+        lower, upper, step = index.values([0, turns.end, turns.step])
         return carried.of(index.insert(scf.ForOp(lower, upper, step, initial, body)).results)
 
     def unrolled(self, index: IndexBuilder, carried: Carried, following: Callable[[], Moved] | None) -> Carried:
@@ -206,7 +213,7 @@ class Pipeliner:
         unroll = self.schedule.unroll
         start = self.count - unroll
         if start:
-            carried = self.loop(index, range(0, start * self.k_step, unroll * self.k_step), self.last, carried)
+            carried = self.loop(index, Turns(start * self.k_step, unroll * self.k_step), self.last, carried)
         moved = None if following is None else following()
         for i in range(unroll):
             own, beyond = (start + i + self.ahead) * self.k_step, (i + self.ahead - unroll) * self.k_step
@@ -310,12 +317,13 @@ class PipelineCopiesPass(ModulePass):
     def _pipeline(loop: scf.ForOp, schedule: Schedule) -> None:
         plain, tiles = match(loop), loop.parent_op()
         step, lower, upper = (constant_value(value) for value in (loop.step, loop.lb, loop.ub))
-        if plain is None or step is None or lower != 0 or upper is None:
+        if plain is None or step is None or lower != 0:
             return
-        count = -(-upper // step)
+        count = -(-(upper or 0) // step)
         if not isinstance(tiles, scf.ForOp):
-            index = IndexBuilder(Builder(InsertPoint.before(loop)))
-            Pipeliner(plain, schedule, index, step, count, schedule.tiles_ahead).rewrite()
+            if upper is not None or not schedule.unroll:
+                index = IndexBuilder(Builder(InsertPoint.before(loop)))
+                Pipeliner(plain, schedule, index, step, count, schedule.tiles_ahead).rewrite()
         elif count:
             index = IndexBuilder(Builder(InsertPoint.before(tiles)))
             Pipeliner(plain, schedule, index, step, count, min(schedule.tiles_ahead, count)).rewrite_tiles(tiles)
