@@ -176,7 +176,8 @@ def depth(product: Product, tile: Tile, row: Row, target: Target, *, odd: bool =
     """
     step, k = row.shape.k if product.metadata is None else metadata_span(row.a), product.k
     step = tile.slices * max(step, CHUNK_BITS // row.a.bits)
-    deepest = 1 << (max(step, min(_deepest(tile, row, target, odd=odd), -(-k // step) * step)) - 1).bit_length()
+    pays = _deepest(product, tile, row, target, odd=odd)
+    deepest = 1 << (max(step, min(pays, -(-k // step) * step)) - 1).bit_length()
     alone = _alone(product, tile, target)
     shared = target.shared if alone or _resident(tile, row) == 1 else target.shared // 2
     for cta_k in (deepest, deepest // 2, deepest // 4):
@@ -202,7 +203,7 @@ def _resident(tile: Tile, row: Row) -> int:
     return 1 if tile.cta[0] * tile.cta[1] * row.d.bits > 128 * 128 * 32 else 2
 
 
-def _deepest(tile: Tile, row: Row, target: Target, *, odd: bool) -> int:
+def _deepest(product: Product, tile: Tile, row: Row, target: Target, *, odd: bool) -> int:
     """The deepest K of a tile that pays, in elements; `odd` says that a tile passes through registers on the way."""
     deepest = tile.k * 16 // row.a.bits
     if row.a.bits < 16 and odd:
@@ -211,6 +212,8 @@ def _deepest(tile: Tile, row: Row, target: Target, *, odd: bool) -> int:
         return max(deepest, 128)
     if row.a.bits == 8:
         return min(deepest, 64)  # with deeper tiles ptxas spills on sm_89 what leads to the edges of C
+    if row.a.bits == 64 and min(map(access_bytes, (product.a, product.b))) < WIDEST:
+        return min(deepest, 16)  # each of the narrower copies has an address of its own
     return max(deepest, WIDE_K) if row.a.bits > 16 else deepest
 
 

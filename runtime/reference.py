@@ -9,13 +9,14 @@ value goes a bound on the error of any correct evaluation; of products with the 
 then rounded to the output's type. u is 2^-23 for f32 accumulators and 2^-10 for f16 ones, t the
 least subnormal; eA, eB, eC are the bounds of operands computed by the function itself (0 for its
 arguments). It holds for any order of summation and for tensor cores that cut every term at 24 bits
-or more below the largest one, as those of sm_80 and later do. Integers are exact, modulo their width.
+or more below the largest one, as those of sm_80 and later do. Of 8-bit floats u is 2^-13, of f64 2^-52; where f32 is
+multiplied as tf32, eA and eB are 2^-10 |A| and 2^-10 |B|. Integers are exact, modulo their width.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,25 +30,38 @@ from xdsl.ir.affine import AffineDimExpr, AffineMap
 
 from ..dialect.linalg import METADATA
 from ..dialect.linalg.body import Factor, factors
+from ..dialect.schedule import Schedule
 from ..passes.diagnostics import location_of
 from .arrays import DTYPES, Array, DType
 from .errors import HostError
 
 Floats = npt.NDArray[np.float64]
 
+FP8 = {DTYPES["f8E4M3FN"], DTYPES["f8E5M2"]}
+
 
 @dataclass(frozen=True)
 class Accumulator:
-    """How a type of accumulator rounds: `unit` relative to the terms, `tiny` absolute."""
+    """How a type of accumulator rounds: `unit` relative to the terms, `tiny` absolute; and whether f32 becomes tf32."""
 
     unit: float
     tiny: float
+    tf32: bool = False
 
 
 ACCUMULATORS: Mapping[str, Accumulator] = {
     "f32": Accumulator(2.0**-23, 2.0**-149),
     "f16": Accumulator(2.0**-10, 2.0**-24),
+    # The reference is computed in f64 too, so both err.
+    "f64": Accumulator(2.0**-52, 2.0**-1074),
+    "s32": Accumulator(0.0, 0.0),
 }
+
+FP8_UNIT = 2.0**-13
+"""Products of 8-bit floats are cut at 13 bits below the largest before they are added."""
+
+TF32_UNIT = 2.0**-10
+"""What a tf32 lacks of the f32 that it is made of, relative to it."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +90,27 @@ def _rounded(values: Floats, dtype: DType) -> Floats:
         return values.astype(dtype).astype(np.float64)
 
 
-def bound_text(accumulate: str) -> str:
-    """The bound for arguments that are exact, as the command states it."""
-    exponent = int(np.log2(ACCUMULATORS[accumulate].unit))
-    return f"(K + 2) 2^{exponent} (|C| + |A| |B|), rounded to the output's type"
+def accumulator_of(schedules: Sequence[Schedule | None]) -> str:
+    """The least exact type that one of the launches accumulates in; f32 where none says."""
+    used = {schedule.accumulate for schedule in schedules if schedule is not None}
+    return next((kind for kind in ("f16", "f32", "f64", "s32") if kind in used), "f32")
 
 
-def evaluate(function: func.FuncOp, arguments: Sequence[Array], accumulate: str = "f32") -> list[Reference]:
+def bound_text(accumulate: str, elements: Collection[str] = (), *, tf32: bool = False) -> str:
+    """The bound for arguments of these element types that are exact, as the command states it."""
+    if accumulate == "s32":
+        return "exact, modulo 2^32"
+    unit = FP8_UNIT if any(element.startswith("f8") for element in elements) else ACCUMULATORS[accumulate].unit
+    cut = f" + 2^{int(np.log2(2 * TF32_UNIT))} |A| |B|" if tf32 and "f32" in elements else ""
+    return f"(K + 2) 2^{int(np.log2(unit))} (|C| + |A| |B|){cut}, rounded to the output's type"
+
+
+def evaluate(
+    function: func.FuncOp, arguments: Sequence[Array], accumulate: str = "f32", *, tf32: bool = False
+) -> list[Reference]:
     """The arguments of `function` as it leaves them, scalars included as arrays of no dimension.
+
+    `tf32` says that f32 operands may be multiplied as tf32.
 
     Raises:
         HostError: naming the first operation that has no meaning here.
@@ -94,7 +121,7 @@ def evaluate(function: func.FuncOp, arguments: Sequence[Array], accumulate: str 
         scope[parameter] = Reference(value, np.zeros_like(value), array.dtype)
     with np.errstate(invalid="ignore", over="ignore"):
         for op in function.body.block.ops:
-            _evaluate(op, scope, ACCUMULATORS[accumulate])
+            _evaluate(op, scope, replace(ACCUMULATORS[accumulate], tf32=tf32))
     return [scope[parameter] for parameter in function.body.block.args]
 
 
@@ -157,7 +184,9 @@ def _product(
     op: Operation, inputs: Sequence[Reference], c: Reference, maps: Sequence[str], accumulator: Accumulator
 ) -> Reference:
     """C + A * B; `maps` have a letter for each dimension of A, B and C: the loop that it runs along."""
-    a, b = inputs
+    a, b = (_multiplied(operand, accumulator) for operand in inputs)
+    if {a.dtype, b.dtype} <= FP8:
+        accumulator = replace(accumulator, unit=max(accumulator.unit, FP8_UNIT))
     a_map, b_map, c_map = maps
     sizes = {loop: size for operand, map_ in ((a, a_map), (b, b_map)) for loop, size in zip(
         map_, operand.value.shape, strict=True)}  # fmt: skip
@@ -207,6 +236,13 @@ def _elementwise(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Referen
     result = evaluate_body(op.body.block, inputs)
     value, error = (np.broadcast_to(array, out.value.shape).copy() for array in (result.value, result.error))
     return Reference(value, error, out.dtype)
+
+
+def _multiplied(operand: Reference, accumulator: Accumulator) -> Reference:
+    """An operand with the error of the type that it is multiplied as."""
+    if not accumulator.tf32 or operand.dtype != np.float32:
+        return operand
+    return replace(operand, error=operand.error + TF32_UNIT * np.abs(operand.value))
 
 
 def _maps(op: LinalgStructuredOperation) -> list[str]:

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, text: str) -> int:
     outputs = resolve_outputs(kernel, args.outputs)
     before = [array.copy() for array in arrays] if args.check else []
     reports = _execute(report, kernel, arrays, place, args)
-    failed = args.check and not _check(report, kernel, function, before, arrays)
+    failed = args.check and not _check(report, kernel, function, before, arrays, tf32=args.tf32)
     report.times()
     report.line("ran on", str(place))
     for position, path in outputs.items():
@@ -171,17 +171,23 @@ def _execute(
 
 
 def _check(
-    report: Report, kernel: Kernel, function: func.FuncOp, before: Sequence[Array], after: Sequence[Array]
+    report: Report,
+    kernel: Kernel,
+    function: func.FuncOp,
+    before: Sequence[Array],
+    after: Sequence[Array],
+    *,
+    tf32: bool,
 ) -> bool:
     """Compare every written argument with float64 and report it; whether all are within the bound."""
-    narrow = any(schedule is not None and schedule.accumulate == "f16" for schedule in kernel.schedule)
-    accumulate = "f16" if narrow else "f32"
+    accumulate = reference.accumulator_of(kernel.schedule)
     with report.timed("check"):
-        exact = reference.evaluate(function, before, accumulate)
-    ok = True
+        exact = reference.evaluate(function, before, accumulate, tf32=tf32)
+    ok, parameters = True, kernel.function.parameters
+    bound = reference.bound_text(accumulate, {parameter.element for parameter in parameters}, tf32=tf32)
     for position in sorted(kernel.function.written):
         found = reference.compare(exact[position], after[position])
-        report.checked(kernel.function.parameters[position].name, found, reference.bound_text(accumulate))
+        report.checked(parameters[position].name, found, bound)
         ok = ok and found.ok
     return ok
 

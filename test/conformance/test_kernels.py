@@ -39,11 +39,10 @@ class Case:
     def mlir(self) -> str:
         (m, n, k), (operands, result) = self.size, self.types
         a, b, c = f"memref<{m}x{k}x{operands}>", f"memref<{k}x{n}x{operands}>", f"memref<{m}x{n}x{result}>"
-        fill = (
-            f"%z = arith.constant 0.0 : {result}\nlinalg.fill ins(%z : {result}) outs(%C : {c})" if self.filled else ""
-        )
+        zero = "0" if result == "i32" else "0.0"
+        fill = f"%z = arith.constant {zero} : {result}\nlinalg.fill ins(%z : {result}) outs(%C : {c})"
         return (
-            f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{\n{fill}\n"
+            f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{\n{fill if self.filled else ''}\n"
             f"linalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c})\nreturn\n}}"
         )
 
@@ -62,6 +61,22 @@ SIZES = (
 )
 F16, BF16 = (("f16", "f32"), ("f16", "f16")), (("bf16", "f32"), ("bf16", "bf16"))
 TARGETS = {"sm_75": F16, "sm_80": F16 + BF16, "sm_90a": F16 + BF16, "sm_120a": F16 + BF16}
+
+
+WIDER_SIZES = ((129, 257, 65), (1000, 1000, 1000), (1001, 999, 1003), (4096, 4096, 4096))
+INTEGER, WIDE = (("i8", "i32"),), (("f32", "f32"), ("f64", "f64"))
+FP8 = (("f8E4M3FN", "bf16"), ("f8E5M2", "f32"), ("f8E4M3FN", "f16"))
+WIDER = {"sm_75": INTEGER, "sm_80": INTEGER + WIDE, "sm_89": INTEGER + FP8, "sm_90a": INTEGER + WIDE + FP8,
+         "sm_120a": INTEGER + WIDE + FP8}  # fmt: skip
+
+
+def wider_cases() -> Iterator[Case]:
+    """The other types, each on each target at one size or two, and at all of them where speed matters most."""
+    for turn, (target, kinds) in enumerate(WIDER.items()):
+        for number, types in enumerate(kinds):
+            chosen = WIDER_SIZES if target == "sm_90a" else (WIDER_SIZES[(number + turn) % 3], WIDER_SIZES[-1])
+            for size in chosen:
+                yield Case(target, size, types, (number + turn) % 2 == 0)
 
 
 def cases() -> Iterator[Case]:
@@ -83,9 +98,9 @@ def ptx_of(text: str, pipeline: str) -> str:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("case", dict.fromkeys(cases()), ids=str)
+@pytest.mark.parametrize("case", dict.fromkeys((*cases(), *wider_cases())), ids=str)
 def test_default_schedules_assemble_without_spills(case: Case) -> None:
-    resources = ptxas.assemble(ptx_of(case.mlir, standard_pipeline(case.target)), case.target)
+    resources = ptxas.assemble(ptx_of(case.mlir, standard_pipeline(case.target, tf32=True)), case.target)
     assert {"f"} <= resources.keys() <= {"f", "f_pack"}
     for used in resources.values():
         assert used.spills == used.stack == 0

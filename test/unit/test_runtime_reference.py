@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +13,7 @@ from xdsl.dialects.func import FuncOp
 from warploom.passes.context import make_context, parse_mlir
 from warploom.runtime import host
 from warploom.runtime.arrays import DTYPES, Array
+from warploom.runtime.cli import main
 from warploom.runtime.errors import HostError
 from warploom.runtime.reference import compare, evaluate, poison
 
@@ -147,3 +149,27 @@ def test_bf16_rounds_its_interval() -> None:
     a, b, c = arrays(ml_dtypes.bfloat16)
     low, high = evaluate(product("bf16"), [a, b, c])[2].interval()
     assert (low <= high).all()
+
+
+WIDER = [
+    # types, option, what the bound is said to be
+    ("i8 i8 i32", False, "exact, modulo 2^32"),
+    ("f8E4M3FN f8E4M3FN f32", False, "(K + 2) 2^-13 "),
+    ("f64 f64 f64", False, "(K + 2) 2^-52 "),
+    ("f32 f32 f32", True, "(K + 2) 2^-23 (|C| + |A| |B|) + 2^-9 |A| |B|"),
+]
+
+
+@pytest.mark.parametrize(("types", "tf32", "bound"), WIDER)
+def test_check_knows_every_type(
+    types: str, tf32: bool, bound: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b, c = types.split()
+    path = tmp_path / "product.mlir"
+    path.write_text(
+        f"func.func @f(%A: memref<21x33x{a}>, %B: memref<33x17x{b}>, %C: memref<21x17x{c}>) {{\n"
+        f"linalg.matmul ins(%A, %B : memref<21x33x{a}>, memref<33x17x{b}>) outs(%C : memref<21x17x{c}>)\nreturn\n}}"
+    )
+    options = ["--in", "C=zeros", "--device", "interp", "--check", *(["--tf32"] if tf32 else [])]
+    assert main(["run", str(path), *options]) == 0
+    assert f"within the bound {bound}" in capsys.readouterr().out
