@@ -63,7 +63,7 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tup
     func = ptx.FuncOp(
         name,
         [*chosen, *lowering.emitter.finish()],
-        parameters=[p for a, name in zip(arguments, names, strict=True) for p in parameters(a.type, name)],
+        parameters=[p for a, name in zip(arguments, names, strict=True) for p in parameters(kernel, a, name)],
         directives=[f".reqntid {lowering.threads}, 1, 1"],
     )
     func.location = kernel.location

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from xdsl.builder import Builder
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, IntegerAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.utils.hints import isa
 
 Index = int | SSAValue
 OpT = TypeVar("OpT", bound=Operation)
@@ -62,10 +63,21 @@ class IndexBuilder:
             return a - b
         return a if b == 0 else self.insert(arith.SubiOp(self.value(a), self.value(b))).result
 
-    def mul(self, a: Index, factor: int) -> Index:
+    def mul(self, a: Index, factor: Index) -> Index:
+        if isinstance(a, int):
+            a, factor = factor, a
         if isinstance(a, int) or factor == 0:
-            return a * factor if isinstance(a, int) else 0
+            return a * factor if isinstance(a, int) and isinstance(factor, int) else 0
         return a if factor == 1 else self.insert(arith.MuliOp(a, self.value(factor))).result
+
+    def ceildiv(self, a: Index, by: int) -> Index:
+        """Unsigned quotient, rounded up."""
+        return self.div(self.add(a, by - 1), by)
+
+    def dim(self, memory: SSAValue, dimension: int) -> Index:
+        """The size of a dimension of memory."""
+        size = memory.type.get_shape()[dimension] if isa(memory.type, MemRefType[Attribute]) else -1
+        return size if size >= 0 else self.insert(memref.DimOp(memory, self.value(dimension))).result
 
     def div(self, a: Index, by: Index) -> Index:
         """Unsigned quotient."""

@@ -16,8 +16,9 @@ from ..dialect.isa import mma
 from ..dialect.isa.types import ELEMENT_TYPES, ElementType
 from ..dialect.layout import LANES
 from ..dialect.warp.attributes import Memory, element_row, memory_of, memory_space
-from ..dialect.warp.matmul import OPERAND_LOOPS, MatmulOp, loops_of
+from ..dialect.warp.matmul import OPERAND_LOOPS, K, MatmulOp, loops_of
 from ..dialect.warp.view import strides_of
+from . import extents
 from .diagnostics import fail
 
 METADATA_ROWS, NIBBLES = 16, 8
@@ -45,7 +46,8 @@ class Operand:
 
     `element` is the type that it is multiplied, added or stored as. `dimensions` are those of the memref that are the
     rows and the columns in memory, where neighbours in a row are neighbours in memory; `batch` says for each other
-    dimension, in order, which loop it runs along.
+    dimension, in order, which loop it runs along. `samples` has a number for each dimension, instead of the size
+    where that is not known (`extents.py`), and `divisor` divides those of columns, strides and offset.
     """
 
     name: str
@@ -56,31 +58,39 @@ class Operand:
     transposed: bool
     dimensions: tuple[int, int] = (0, 1)
     batch: tuple[int, ...] = ()
+    samples: tuple[int, ...] = ()
+    divisor: int = 1
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The size of each dimension, or a sample."""
+        return tuple(s if s >= 0 else self.samples[i] for i, s in enumerate(self.type.get_shape()))
 
     @property
     def shape(self) -> tuple[int, int]:
         """(rows, columns) in memory."""
-        rows, columns = (self.type.get_shape()[d] for d in self.dimensions)
-        return rows, columns
+        row, column = self.dimensions
+        return self.sizes[row], self.sizes[column]
 
     @property
-    def pitch(self) -> int:
-        """Elements from one row in memory to the next."""
-        strides = strides_of(self.type)
-        stride = None if strides is None else strides[self.dimensions[0]]
-        return self.shape[1] if stride is None else stride
+    def loops(self) -> tuple[int, int]:
+        """The dimensions of the memref along the first and the second loop of the operand."""
+        row, column = self.dimensions
+        return (column, row) if self.transposed else (row, column)
 
     @property
     def is_compact(self) -> bool:
-        """Whether the memref is the matrix, row by row without gaps, from the start of an allocation."""
-        return self.is_whole and self.pitch == self.shape[1] and self.type.get_offset() == 0
+        """Whether the memref is the matrix, of known size, row by row without gaps, from the start of an allocation."""
+        strides = strides_of(self.type) or (None,)
+        known = self.is_whole and min(self.type.get_shape()) >= 0
+        return known and strides[0] == self.shape[1] and self.type.get_offset() == 0
 
     @property
     def aligned_bits(self) -> int:
         """Bits that divide the length of every row, and the place of each in memory."""
-        strides, offset = strides_of(self.type) or (), self.type.get_offset()
-        known = [stride or 1 for i, stride in enumerate(strides) if i != self.dimensions[1]]
-        return math.gcd(self.shape[1], 1 if offset is None else offset, *known) * self.element.bits
+        strides, offset = extents.strides(self.type, self.sizes, self.divisor), self.type.get_offset()
+        steps = [stride for i, stride in enumerate(strides) if i != self.dimensions[1]]
+        return math.gcd(self.shape[1], self.divisor if offset is None else offset, *steps) * self.element.bits
 
     @property
     def place(self) -> Place:
@@ -113,6 +123,9 @@ class Product:
     `element_type` is what an element of the product is rounded to before it is stored, or taken by the epilogue with
     one of each extra. Of a sparse A the m x k/2 stored elements are in memory, and `metadata` says where they belong.
     `batch` are the sizes of the loops around the product. A `partial` one leaves the epilogue to another kernel.
+
+    `dynamic` are the loops, by number, whose sizes are not known: there is a sample for each (`extents.py`), which
+    nothing but its divisors may be concluded from.
     """
 
     op: MatmulOp
@@ -129,6 +142,11 @@ class Product:
     metadata: Operand | None = None
     batch: tuple[int, ...] = ()
     partial: bool = False
+    dynamic: frozenset[int] = frozenset()
+
+    def is_known(self, axis: str) -> bool:
+        """Whether the size along "m", "n" or "k" is known."""
+        return len(self.batch) + "mnk".index(axis) not in self.dynamic
 
     @property
     def sparsity(self) -> int:
@@ -148,34 +166,37 @@ class Product:
 def read(op: MatmulOp) -> Product:
     """The product that a verified `warp.matmul` computes.
 
-    Raises a located diagnostic for dynamic sizes, layouts and element types that are not lowered.
+    Raises a located diagnostic for layouts and element types that are not lowered.
     """
     type_a, type_b = (ELEMENT_TYPES[name] for name in op.multiplied)
     map_a, map_b, map_d = op.maps[:3]
-    a = _operand(op, "A", op.a, OPERAND_LOOPS[0], map_a, type_a)
-    b = _operand(op, "B", op.b, OPERAND_LOOPS[1], map_b, type_b)
-    c = None if op.c is None else _operand(op, "C", op.c, OPERAND_LOOPS[2], map_d)
-    d = _operand(op, "C" if op.c in (None, op.d) else "D", op.d, OPERAND_LOOPS[2], map_d)
+    sizes, dynamic = _sizes(op)
+    a = _operand(op, "A", op.a, OPERAND_LOOPS[0], sizes, map_a, type_a)
+    b = _operand(op, "B", op.b, OPERAND_LOOPS[1], sizes, map_b, type_b)
+    c = None if op.c is None else _operand(op, "C", op.c, OPERAND_LOOPS[2], sizes, map_d)
+    d = _operand(op, "C" if op.c in (None, op.d) else "D", op.d, OPERAND_LOOPS[2], sizes, map_d)
     if d.transposed:
         fail(op, "a product with a transposed C is not lowered; exchange A and B instead")
     results = {} if c is None else {c.name: c.element_type}
     results[d.name if op.epilogue is None else "the product"] = _type(op)
     _check_types(op, a, b, results)
-    m, stored = a.shape[::-1] if a.transposed else a.shape
-    k = stored * op.sparsity
+    *batch, m, n, k = (sizes[loop] for loop in range(len(sizes)))
     if 0 in d.type.get_shape():
         fail(op, f"C is empty, there is nothing to compute: {d.type}")
     initial = None if op.init is None else float(op.init.value.data)
-    metadata = None if op.e is None else _operand(op, "E", op.e, (0, 1))
+    if op.e is not None and (dynamic or DYNAMIC_INDEX in memory_of(op.e).get_shape()):
+        fail(op, f"a sparse A and its metadata need static sizes, got {op.a.type} and {op.e.type}")
+    metadata = None if op.e is None else _operand(op, "E", op.e, (0, 1), {})
     if metadata is not None and (a.transposed or metadata.transposed):
         fail(op, "a sparse A is stored row by row, it cannot be transposed")
     if metadata is not None and op.batch:
         fail(op, "a sparse A in a batch is not lowered; write a product for each matrix")
-    where = loops_of(map_d)
-    batch = tuple(d.type.get_shape()[where.index(loop)] for loop in range(op.batch))
-    if math.prod(batch) > MOST_MATRICES:
-        fail(op, f"a batch has at most {MOST_MATRICES} matrices, the z of a grid, got {math.prod(batch)}")
-    product = Product(op, m, d.shape[1], k, a, b, c, d, initial, _type(op), _extras(op), metadata, batch)
+    known = math.prod(sizes[loop] for loop in range(op.batch) if loop not in dynamic)
+    if known > MOST_MATRICES:
+        fail(op, f"a batch has at most {MOST_MATRICES} matrices, the z of a grid, got {known}")
+    product = Product(
+        op, m, n, k, a, b, c, d, initial, _type(op), _extras(op, sizes), metadata, tuple(batch), dynamic=dynamic
+    )
     _check_metadata(product)
     return product
 
@@ -187,7 +208,7 @@ def _type(op: MatmulOp) -> TypeAttribute:
     return kind
 
 
-def _extras(op: MatmulOp) -> tuple[Argument, ...]:
+def _extras(op: MatmulOp, sizes: Mapping[int, int]) -> tuple[Argument, ...]:
     found: list[Argument] = []
     axes = {op.batch + loop: name for loop, name in zip(OPERAND_LOOPS[2], "mn", strict=True)}
     for number, (value, map_) in enumerate(zip(op.extras, op.maps[len(OPERAND_LOOPS) :], strict=True)):
@@ -195,7 +216,7 @@ def _extras(op: MatmulOp) -> tuple[Argument, ...]:
         if not isinstance(value.type, MemRefType):
             found.append(Extra(name, value, ""))
         elif set(axes) <= set(loops):
-            operand = _operand(op, name, value, OPERAND_LOOPS[2], map_)
+            operand = _operand(op, name, value, OPERAND_LOOPS[2], sizes, map_)
             if operand.transposed:
                 fail(op, f"extra operand {number} lies transposed in memory, which is not lowered: {operand.type}")
             found.append(operand)
@@ -259,17 +280,33 @@ def fresh_name(wanted: str, taken: Collection[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
+def _sizes(op: MatmulOp) -> tuple[dict[int, int], frozenset[int]]:
+    """The size of each loop, a sample for those that no operand tells, and which these are."""
+    sizes: dict[int, int] = {}
+    divisors = dict.fromkeys(range(op.batch + len(OPERAND_LOOPS)), 1)
+    for operand, map_ in zip((op.a, op.b, op.d), op.maps, strict=False):
+        kind = memory_of(operand)
+        strides = strides_of(kind) or (None,) * kind.get_num_dims()
+        for loop, size, stride in zip(loops_of(map_), kind.get_shape(), strides, strict=True):
+            if size >= 0:
+                sparse = operand is op.a and loop == op.batch + K
+                sizes[loop] = size * op.sparsity if sparse else size
+            elif stride == 1:
+                divisors[loop] = math.lcm(divisors[loop], extents.divisor_of(operand))
+    dynamic = frozenset(divisors.keys() - sizes.keys())
+    return {loop: sizes.get(loop, extents.sample(divisor)) for loop, divisor in divisors.items()}, dynamic
+
+
 def _operand(
     op: MatmulOp,
     name: str,
     value: SSAValue,
     loops: tuple[int, int],
+    sizes: Mapping[int, int],
     map_: AffineMap | None = None,
     element: ElementType | None = None,
 ) -> Operand:
     kind = memory_of(value)
-    if DYNAMIC_INDEX in kind.get_shape():
-        fail(op, f"expected {name} of static size, got {kind}")
     if memory_space(kind) != GLOBAL_SPACE:
         fail(op, f"expected {name} in global memory, got {kind}")
     stored, element_type = element_row(kind.element_type), kind.element_type
@@ -279,7 +316,10 @@ def _operand(
     axes = tuple(found.index(op.batch * (map_ is not None) + loop) for loop in loops)
     row, column = lie_in_memory(op, name, kind, (axes[0], axes[1]))
     batch = tuple(loop for dimension, loop in enumerate(found) if dimension not in axes)
-    return Operand(name, value, kind, element_type, element or stored, (row, column) != axes, (row, column), batch)
+    lengths = tuple(s if s >= 0 else sizes[found[i]] for i, s in enumerate(kind.get_shape()))
+    types = (element_type, element or stored)
+    turned = (row, column) != axes
+    return Operand(name, value, kind, *types, turned, (row, column), batch, lengths, extents.divisor_of(value))
 
 
 def lie_in_memory(op: Operation, name: str, kind: Memory, axes: tuple[int, int]) -> tuple[int, int]:

@@ -363,7 +363,7 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
     for role, operand in (("a", product.a), ("b", product.b)):
         if role in roles(schedule.pack) and not operand.is_compact:
             raise ScheduleError(
-                f"pack = {schedule.pack}: packing takes a single matrix without gaps, got {operand.type}"
+                f"pack = {schedule.pack}: packing takes a single matrix of static size without gaps, got {operand.type}"
             )
         if role in roles(schedule.pack) and (length := row_bytes(operand)) < SHORTEST_PACKED_ROW:
             raise ScheduleError(

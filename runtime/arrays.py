@@ -67,16 +67,33 @@ def element_of(dtype: DType) -> str:
 class Parameter:
     """One parameter of a host function: an array, or a scalar where `shape` is None.
 
-    `strides` count elements, None for any number of them; without them the array is row-major without gaps.
+    `strides` count elements, None for any number of them; without them the array is row-major without gaps. Extents
+    below 0 may be any, but `divisor` must divide those along which elements are neighbours, and strides of any number.
     """
 
     name: str
     element: str
     shape: tuple[int, ...] | None
     strides: tuple[int | None, ...] | None = None
+    divisor: int = 1
 
     def __str__(self) -> str:
         return f"{describe(self.shape, self.element)}{self.layout}"
+
+    def takes_shape(self, shape: tuple[int, ...]) -> bool:
+        """Whether extents are as expected, where one is."""
+        if self.shape is None or len(self.shape) != len(shape):
+            return False
+        return all(wanted < 0 or wanted == extent for wanted, extent in zip(self.shape, shape, strict=True))
+
+    def misfit(self, argument: Argument) -> int | None:
+        """An extent or stride of the argument that the divisor does not divide."""
+        steps = self.strides or (*(0 for _ in argument.shape[1:]), 1)
+        strides = [stride // argument.itemsize for stride in argument.byte_strides]
+        shape = zip(self.shape or (), argument.shape, steps, strict=True)
+        checked = [extent for wanted, extent, step in shape if step == 1 and wanted < 0]
+        checked += [s for s, n, step in zip(strides, argument.shape, steps, strict=True) if step is None and n > 1]
+        return next((number for number in checked if number % self.divisor), None)
 
     @property
     def layout(self) -> str:
@@ -182,7 +199,7 @@ class Argument:
 
 def describe(shape: tuple[int, ...] | None, element: str) -> str:
     """A shape and element type as MLIR writes them: `192x320xf16`."""
-    return "x".join([*map(str, shape or ()), element])
+    return "x".join([*("?" if extent < 0 else str(extent) for extent in shape or ()), element])
 
 
 def is_array(value: object) -> bool:
@@ -221,7 +238,7 @@ def check(argument: Argument, parameter: Parameter, position: int, *, written: b
         ArgumentError: naming the argument by position and name, what was expected and what was got.
     """
     where = f"argument {position} (%{parameter.name})"
-    if argument.shape != parameter.shape or not _same_words(argument, parameter.dtype):
+    if not parameter.takes_shape(argument.shape) or not _same_words(argument, parameter.dtype):
         raise ArgumentError(f"{where}: expected {parameter}, got {argument}")
     if not parameter.takes_strides(argument):
         if parameter.strides is not None:
@@ -229,6 +246,11 @@ def check(argument: Argument, parameter: Parameter, position: int, *, written: b
         raise ArgumentError(
             f"{where}: expected {parameter} in row-major order without gaps, got strides of {argument.strides} bytes; "
             "pass a contiguous copy (numpy.ascontiguousarray, torch's .contiguous())"
+        )
+    if (number := parameter.misfit(argument)) is not None:
+        raise ArgumentError(
+            f"{where}: warp.divisible promises extents and strides that are multiples of {parameter.divisor}, got "
+            f"{number}"
         )
     if written and not argument.writable:
         raise ArgumentError(f"{where}: the kernel writes it, but the array is read-only; pass a writable copy")

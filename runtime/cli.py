@@ -213,7 +213,7 @@ def _add_mlir(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[report
     group.add_argument("--function", metavar="NAME", help="the function to run, where the file has several")
     group.add_argument(
         "--in", dest="inputs", action="append", default=[], metavar="NAME=VALUE",
-        help="an argument by position or %%name: FILE.npy, random, zeros, ones or nan",
+        help="an argument by position or %%name: FILE.npy, random, zeros, ones or nan; random:256x192 says its extents",
     )  # fmt: skip
     group.add_argument(
         "--schedule", action="append", default=[], metavar="KEY=VALUE",

@@ -16,7 +16,7 @@ from ..dialect.ptx.syntax import Function
 from .arrays import Argument
 from .cuda import Gpu, Kernel, call, explain, gpu
 from .errors import ArgumentError, CudaError
-from .launch import Launch, Value, check_alignment, pack
+from .launch import Launch, Value, Word, check_alignment, pack
 
 LEGACY_STREAM = 0
 
@@ -120,11 +120,11 @@ def _enqueue(kernel: Kernel, function: Function, launch: Launch, values: Sequenc
     _check_cluster(function, launch)
     words: list[bytes] = []
     for parameter, position in zip(function.parameters, launch.arguments, strict=True):
-        value = values[position]
-        if isinstance(value, Argument):
+        value = position.value if isinstance(position, Word) else values[position]
+        if isinstance(value, Argument) and isinstance(position, int):
             check_alignment(parameter, value.address, position)
             words.append(value.address.to_bytes(8, "little"))
-        else:
+        elif not isinstance(value, Argument):
             words.append(pack(parameter, value))
     buffers = [ctypes.create_string_buffer(word, len(word)) for word in words]
     pointers = (ctypes.c_void_p * max(1, len(buffers)))(*(ctypes.addressof(b) for b in buffers))

@@ -1,29 +1,24 @@
-"""Host functions: what they are called with, which kernels they launch, and the scratch memory between those.
-
-A lowered host function is a list of launches with constant sizes, and of allocations that launches write for later
-ones to read. Reading it gives plain records; running them is the business of a device.
-"""
+"""Host functions: what they are called with, and what they write."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias, TypeGuard
 
-from xdsl.dialects import arith, func, gpu, memref
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, NoneAttr, TensorType
+from xdsl.dialects import func
+from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, TensorType
 from xdsl.dialects.linalg.abstract_ops import NamedOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
-from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
 from ..dialect.schedule import Schedule
 from ..dialect.warp.attributes import ScheduleAttr
-from ..passes.diagnostics import location_of
+from ..passes.extents import promised
 from .arrays import DTYPES, Parameter
 from .errors import HostError
-from .launch import Launch
+from .plan import Plan, place_of, plan
 from .problem import Problem
 
 Structured: TypeAlias = NamedOperation | GenericOp
@@ -34,7 +29,8 @@ class Signature:
     """A host function as its caller sees it.
 
     `written` are the positions of arguments the function writes, `filled` of those it overwrites
-    before it reads them. `products` are the matrix products among its `linalg` operations, in order.
+    before it reads them. `products` are the matrix products among its `linalg` operations, in order; those of unknown
+    size are not among them. `ties` are sets of (position, dimension) whose extents must agree.
     """
 
     name: str
@@ -42,6 +38,7 @@ class Signature:
     written: frozenset[int]
     filled: frozenset[int]
     products: tuple[Problem, ...] = ()
+    ties: tuple[frozenset[tuple[int, int]], ...] = ()
 
     def __str__(self) -> str:
         return f"@{self.name}({', '.join(f'%{p.name}: {p}' for p in self.parameters)})"
@@ -88,7 +85,23 @@ def signature(function: func.FuncOp) -> Signature:
     written = {v.index for op in structured for v in op.outputs if isinstance(v, BlockArgument)}
     filled = {a.index for a in arguments if _filled_first(a, structured)}
     products = tuple(product for op in structured if (product := _product(op)) is not None)
-    return Signature(function.sym_name.data, parameters, frozenset(written), frozenset(filled), products)
+    ties = tuple(tie for op in structured for tie in _ties(op, parameters))
+    return Signature(function.sym_name.data, parameters, frozenset(written), frozenset(filled), products, ties)
+
+
+def _ties(op: Structured, parameters: tuple[Parameter, ...]) -> list[frozenset[tuple[int, int]]]:
+    """The dimensions of arguments that run along one loop of an operation, where not all of their extents are known."""
+    loops: dict[int, set[tuple[int, int]]] = {}
+    for value, attribute in zip((*op.inputs, *op.outputs), op.get_indexing_maps(), strict=False):
+        for dimension, e in enumerate(attribute.data.results):
+            if isinstance(value, BlockArgument) and isinstance(e, AffineDimExpr):
+                loops.setdefault(e.position, set()).add((value.index, dimension))
+
+    def unknown(position: int, dimension: int) -> bool:
+        shape = parameters[position].shape or ()
+        return dimension < len(shape) and shape[dimension] < 0
+
+    return [frozenset(places) for places in loops.values() if any(unknown(*place) for place in places)]
 
 
 def _product(op: Structured) -> Problem | None:
@@ -104,6 +117,8 @@ def _product(op: Structured) -> Problem | None:
     loops: dict[int, tuple[int, set[int]]] = {}
     for i, (value, map_) in enumerate(operands):
         if not _is_array(value.type) or len(value.type.get_shape()) != len(map_.results):
+            return None
+        if min(value.type.get_shape(), default=0) < 0:
             return None
         for extent, e in zip(value.type.get_shape(), map_.results, strict=True):
             if isinstance(e, AffineDimExpr):
@@ -134,7 +149,7 @@ def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
 
 def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:
     name = argument.name_hint or f"arg{argument.index}"
-    where = f"{_place(function)}@{function.sym_name.data}: parameter {argument.index} (%{name})"
+    where = f"{place_of(function)}@{function.sym_name.data}: parameter {argument.index} (%{name})"
     kind, strides = argument.type, None
     if not _is_array(kind):
         element, shape = str(kind), None
@@ -145,135 +160,16 @@ def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:
             if found is None:
                 raise HostError(f"{where}: expected a row-major or strided memref, got {kind}")
             strides = tuple(found)
-    if shape is not None and any(extent < 0 for extent in shape):
-        raise HostError(f"{where}: expected a static shape, got {kind}; give every extent as a number")
     if element not in DTYPES:
         raise HostError(f"{where}: no array can be passed as {kind}; element types are {', '.join(DTYPES)}")
-    return Parameter(name, element, shape, strides)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a call does: its launches in order, and the bytes of each buffer of scratch memory they share.
-
-    In a launch's arguments the buffers count on after the function's parameters.
-    """
-
-    launches: tuple[Launch, ...]
-    scratch: tuple[int, ...] = ()
-
-
-@dataclass
-class _Reading:
-    """What is known of the values of a host function: constants, and the positions that launches pass."""
-
-    constants: dict[SSAValue, int]
-    positions: dict[SSAValue, int]
-
-
-def plan(function: func.FuncOp) -> Plan:
-    """The launches of a lowered host function, in order, and the scratch memory of its `memref.alloc`s.
-
-    Memory may be given another shape between them.
-
-    Raises:
-        HostError: naming the first operation that is neither a constant, an allocation, a launch nor the return.
-    """
-    arguments = function.body.block.args
-    known = _Reading({}, {argument: i for i, argument in enumerate(arguments)})
-    found: list[Launch] = []
-    scratch: list[int] = []
-    for op in function.body.block.ops:
-        match op:
-            case arith.ConstantOp():
-                if isinstance(op.value, IntegerAttr):
-                    known.constants[op.result] = op.value.value.data
-            case memref.AllocOp():
-                known.positions[op.memref] = len(arguments) + len(scratch)
-                scratch.append(_bytes(op))
-            case memref.ExpandShapeOp():
-                if op.src in known.positions:
-                    known.positions[op.result] = known.positions[op.src]
-            case memref.DeallocOp():
-                known.positions.pop(op.memref, None)
-            case gpu.LaunchFuncOp():
-                found.append(_launch(op, known))
-            case func.ReturnOp() if not op.operands:
-                pass
-            case NamedOperation() | GenericOp():
-                raise HostError(
-                    f"{_place(op)}host function @{function.sym_name.data}: {op.name} has no kernel of its own; "
-                    f"elementwise operations are fused into the product before them where docs/epilogues.md says so"
-                )
-            case _:
-                raise HostError(
-                    f"{_place(op)}host function @{function.sym_name.data}: expected arith.constant, memref.alloc, "
-                    f"memref.expand_shape, memref.dealloc, gpu.launch_func and an empty func.return, got {op.name}; "
-                    f"has the module been lowered?"
-                )
-    return Plan(tuple(found), tuple(scratch))
-
-
-def _bytes(op: memref.AllocOp) -> int:
-    kind = op.memref.type
-    element, shape = str(kind.element_type), kind.get_shape()
-    if element not in DTYPES or min(shape, default=1) < 0 or not isinstance(kind.layout, NoneAttr):
-        raise HostError(
-            f"{_place(op)}memref.alloc: expected scratch memory of static size, row-major, with elements of "
-            f"{', '.join(DTYPES)}, got {kind}"
-        )
-    return math.prod(shape) * DTYPES[element].itemsize
-
-
-def _launch(op: gpu.LaunchFuncOp, known: _Reading) -> Launch:
-    if op.asyncDependencies or op.asyncToken is not None or op.clusterSizeX is not None:
-        raise HostError(f"{_place(op)}gpu.launch_func: expected no async token and no cluster size")
-    path = [op.kernel.root_reference, *op.kernel.nested_references.data]
-    if len(path) != 2:
-        raise HostError(f"{_place(op)}gpu.launch_func: expected kernel @module::@kernel, got {op.kernel}")
-    sizes = [
-        _constant(op, value, what, known.constants)
-        for value, what in (
-            (op.gridSizeX, "grid x"),
-            (op.gridSizeY, "grid y"),
-            (op.gridSizeZ, "grid z"),
-            (op.blockSizeX, "block x"),
-            (op.blockSizeY, "block y"),
-            (op.blockSizeZ, "block z"),
-        )
-    ]
-    shared = op.dynamicSharedMemorySize
-    return Launch(
-        module=path[0].data,
-        kernel=path[1].data,
-        grid=(sizes[0], sizes[1], sizes[2]),
-        block=(sizes[3], sizes[4], sizes[5]),
-        shared=0 if shared is None else _constant(op, shared, "dynamic shared memory", known.constants),
-        arguments=tuple(_argument(op, value, i, known.positions) for i, value in enumerate(op.kernelOperands)),
-    )
-
-
-def _constant(op: Operation, value: SSAValue, what: str, constants: dict[SSAValue, int]) -> int:
-    if value not in constants:
-        raise HostError(f"{_place(op)}gpu.launch_func: expected {what} to be an arith.constant above it")
-    return constants[value]
-
-
-def _argument(op: Operation, value: SSAValue, position: int, positions: dict[SSAValue, int]) -> int:
-    if value not in positions:
-        raise HostError(
-            f"{_place(op)}gpu.launch_func: expected operand {position} to be an argument of the host function, "
-            f"or memory allocated in it and not yet freed"
-        )
-    return positions[value]
-
-
-def _place(op: Operation) -> str:
-    location = location_of(op)
-    return "" if location is None else f"{location}: "
+    divisor = 1 if function.arg_attrs is None else promised(function.arg_attrs, argument.index)
+    return Parameter(name, element, shape, strides, divisor)
 
 
 def schedule_of(kernel: Operation) -> Schedule | None:
     """The schedule a kernel was lowered with; None if it carries none."""
     attribute = kernel.attributes.get(ScheduleAttr.name)
     return attribute.data if isinstance(attribute, ScheduleAttr) else None
+
+
+__all__ = ["Plan", "Signature", "choose", "functions", "plan", "schedule_of", "signature"]

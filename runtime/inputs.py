@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -59,6 +59,35 @@ def make(word: str, shape: tuple[int, ...], dtype: DType, seed: int, position: i
     return generator.standard_normal(shape).astype(dtype)
 
 
+def sized(value: str) -> tuple[str, tuple[int, ...] | None]:
+    """A word with the extents behind it, as in `random:256x192`."""
+    match = _SIZED.fullmatch(value)
+    return (value, None) if match is None else (match[1], tuple(map(int, match[2].split("x"))))
+
+
+def extents(
+    parameters: Sequence[Parameter], ties: Sequence[frozenset[tuple[int, int]]], given: Mapping[int, tuple[int, ...]]
+) -> list[tuple[int, ...]]:
+    """The shape of every parameter: as its type says, as given, or as that of another which `ties` it to.
+
+    Raises:
+        ArgumentError: for an extent that nothing tells, or a given shape that the parameter does not take.
+    """
+    for i, shape in given.items():
+        if not parameters[i].takes_shape(shape):
+            raise ArgumentError(f"--in: expected {parameters[i]} for %{parameters[i].name}, got {shape}")
+    known = [list(given.get(i, p.shape or ())) for i, p in enumerate(parameters)]
+    for tie in ties:
+        told = next((known[i][d] for i, d in sorted(tie) if known[i][d] >= 0), -1)
+        for i, d in tie:
+            known[i][d] = max(known[i][d], told)
+    for parameter, shape in zip(parameters, known, strict=True):
+        if min(shape, default=0) < 0:
+            hint = f"--in {parameter.name}=random:{'x'.join('256' for _ in shape)}"
+            raise ArgumentError(f"%{parameter.name} is {parameter}: say how large it is, as in {hint}, or give a file")
+    return [tuple(shape) for shape in known]
+
+
 def load(path: str, parameter: Parameter) -> Array:
     """The array in a `.npy` file, as `parameter` takes it. 16-bit words of no float type (uint16, or the 'V2' that
     numpy writes bfloat16 as) are read as the parameter's type.
@@ -73,7 +102,7 @@ def load(path: str, parameter: Parameter) -> Array:
         and array.dtype.itemsize == parameter.dtype.itemsize
     ):
         array = array.view(parameter.dtype)
-    if array.shape != parameter.shape or array.dtype != parameter.dtype:
+    if not parameter.takes_shape(array.shape) or array.dtype != parameter.dtype:
         got = describe(array.shape, element_of(array.dtype))
         raise ArgumentError(f"{path}: expected {parameter} for %{parameter.name}, got {got}")
     return laid_out(array, parameter)
@@ -117,6 +146,7 @@ def save(path: str, array: Array) -> None:
         raise WarploomError(f"{path}: {error.strerror or error}") from error
 
 
+_SIZED = re.compile(rf"({'|'.join(WORDS)}):(\d+(?:x\d+)*)")
 _SCALAR = re.compile(r"([a-z]+\d+):(\S+)$")
 _GENERATED = re.compile(rf"({'|'.join(WORDS)}):(\w+):(\d+(?:x\d+)*)$")
 

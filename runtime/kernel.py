@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -97,10 +97,11 @@ class Kernel:
             WarploomError: if the kernel fails.
         """
         values = self._values(args)
+        plan = self.plan_for(values)
         place = self.binary.run(
-            self.launches,
+            plan.launches,
             values,
-            scratch=self.scratch,
+            scratch=plan.scratch,
             device=device,
             written=self.function.written,
             progress=progress,
@@ -127,7 +128,13 @@ class Kernel:
             ArgumentError: if one does not fit its parameter or lies in host memory.
             DeviceUnavailableError: if there is no GPU that runs the target.
         """
-        return self.binary.prepare(self.launches, self._values(args), self.scratch)
+        values = self._values(args)
+        plan = self.plan_for(values)
+        return self.binary.prepare(plan.launches, values, plan.scratch)
+
+    def plan_for(self, values: Sequence[Value]) -> Plan:
+        """What a call with these arguments does."""
+        return host.plan(host.choose(self.module, self.function.name), values) if self.plan.dynamic else self.plan
 
     def _values(self, args: Sequence[object]) -> list[Value]:
         parameters = self.function.parameters
@@ -137,7 +144,23 @@ class Kernel:
         values = [_value(p, arg, i, i in written) for i, (p, arg) in enumerate(zip(parameters, args, strict=True))]
         arrays = {i: v for i, v in enumerate(values) if isinstance(v, Argument)}
         check_overlap(arrays, parameters, written)
+        for tie in self.function.ties:
+            _check_tie(tie, arrays, parameters)
         return values
+
+
+def _check_tie(
+    tie: frozenset[tuple[int, int]], arrays: Mapping[int, Argument], parameters: Sequence[Parameter]
+) -> None:
+    """Refuses arguments whose extents along one loop of the function differ."""
+    (first, along), *others = sorted(tie)
+    extent = arrays[first].shape[along]
+    for i, dimension in others:
+        if arrays[i].shape[dimension] != extent:
+            raise ArgumentError(
+                f"argument {i} (%{parameters[i].name}): expected {extent} along dimension {dimension}, as argument "
+                f"{first} (%{parameters[first].name}) has along dimension {along}, got {arrays[i]}"
+            )
 
 
 def _value(parameter: Parameter, arg: object, position: int, written: bool) -> Value:

@@ -28,8 +28,16 @@ THREADS_LIMIT = 1024
 
 
 @dataclass(frozen=True)
+class Word:
+    """A number that a launch passes by value."""
+
+    value: int
+
+
+@dataclass(frozen=True)
 class Launch:
-    """One kernel launch. `arguments` are positions in the caller's arguments, `shared` bytes of dynamic memory.
+    """One kernel launch. `arguments` are positions in the caller's arguments, or numbers; `shared` is bytes of dynamic
+    memory.
 
     `cluster` is the shape of the clusters of blocks; None leaves it to the kernel's own directives.
     """
@@ -38,7 +46,7 @@ class Launch:
     grid: Dim3
     block: Dim3
     shared: int
-    arguments: tuple[int, ...]
+    arguments: tuple[int | Word, ...]
     module: str = ""
     cluster: Dim3 | None = None
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..dialect.ptx.syntax import Function, Module
 from .arrays import Argument
 from .errors import ArgumentError, DeviceUnavailableError, WarploomError
-from .launch import Launch, Scalar, Value, dim3, values
+from .launch import Launch, Scalar, Value, Word, dim3, values
 
 if TYPE_CHECKING:
     from .cuda import Gpu
@@ -235,7 +235,7 @@ class PtxModule:
         everything = [*map(_host, values), *buffers]
         reporters = _reporters(len(launches)) if report else []
         for launch, observer in zip_longest(launches, reporters):
-            args = [everything[i] for i in launch.arguments]
+            args = [i.value if isinstance(i, Word) else everything[i] for i in launch.arguments]
             sizes = (launch.kernel, launch.grid, launch.block, args, launch.shared)
             self.program_for(arch).launch(*sizes, progress, cluster=launch.cluster, checks=checks, observer=observer)
         return tuple(reporter.report() for reporter in reporters)

@@ -10,7 +10,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
 from . import host, inputs, ptxas, reference
-from .arrays import Array
+from .arrays import Array, Parameter
 from .errors import ArgumentError, AssemblerError, WarploomError
 from .kernel import Kernel, compile, parse
 from .module import Place, choose_place
@@ -110,15 +110,20 @@ def make_arrays(kernel: Kernel, args: argparse.Namespace) -> list[Array]:
         if bound.name is None:
             raise ArgumentError(f"--in: expected NAME=VALUE, such as 0=a.npy or %A=random, got '{text}'")
         given[inputs.position_of(bound.name, parameters)] = bound.value
-    arrays: list[Array] = []
-    for i, parameter in enumerate(parameters):
-        value = given.get(i, "nan" if i in kernel.function.filled else "random")
-        if value in inputs.WORDS:
-            made = inputs.make(value, parameter.shape or (), parameter.dtype, args.seed, i)
-            arrays.append(inputs.laid_out(made, parameter))
-        else:
-            arrays.append(inputs.load(value, parameter))
-    return arrays
+    words = [given.get(i, "nan" if i in kernel.function.filled else "random") for i in range(len(parameters))]
+    loaded = {i: inputs.load(w, p) for i, (w, p) in enumerate(zip(words, parameters, strict=True))
+              if inputs.sized(w)[0] not in inputs.WORDS}  # fmt: skip
+    shapes = {i: array.shape for i, array in loaded.items()}
+    shapes |= {i: shape for i, word in enumerate(words) if (shape := inputs.sized(word)[1]) is not None}
+    extents = inputs.extents(kernel.function.parameters, kernel.function.ties, shapes)
+    return [
+        loaded[i] if i in loaded else _made(inputs.sized(words[i])[0], parameter, extents[i], args.seed, i)
+        for i, parameter in enumerate(parameters)
+    ]
+
+
+def _made(word: str, parameter: Parameter, shape: tuple[int, ...], seed: int, position: int) -> Array:
+    return inputs.laid_out(inputs.make(word, shape, parameter.dtype, seed, position), parameter)
 
 
 def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:

@@ -108,8 +108,8 @@ class Bench:
         self.module, self.gpu, self.target, self.tf32 = module, gpu, target, tf32
         kernel = compile(module, target, tf32=tf32)
         parameters = kernel.function.parameters
-        if any(p.shape is None for p in parameters):
-            raise ArgumentError("tuning takes functions of arrays alone")
+        if any(p.shape is None or min(p.shape, default=0) < 0 or p.strides is not None for p in parameters):
+            raise ArgumentError("tuning takes functions of arrays alone, of static size and without gaps")
         self.arrays: list[Array] = [
             inputs.make("random", p.shape or (), p.dtype, seed, i) for i, p in enumerate(parameters)
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StridedLayoutAttr, i64
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def, traits_def, var_operand_def
 from xdsl.parser import Parser, UnresolvedOperand
@@ -13,6 +13,21 @@ from xdsl.traits import NoMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import Memory, memory_of
+
+DIVISIBLE = "warp.divisible"
+"""The attribute of a function's argument that promises a divisor of its dynamic sizes and strides, in elements: of
+the size of the dimension along which elements are neighbours, of every dynamic stride, and of a dynamic offset."""
+
+
+def dynamic_parts(memory: Memory) -> tuple[list[int], list[int]]:
+    """The dimensions whose sizes, and those whose strides, come with the address of a kernel's argument, in order.
+
+    Strides of memory without a layout follow from its sizes.
+    """
+    sizes = [i for i, size in enumerate(memory.get_shape()) if size < 0]
+    if isinstance(memory.layout, NoneAttr):
+        return sizes, []
+    return sizes, [i for i, stride in enumerate(strides_of(memory) or ()) if stride is None]
 
 
 def strides_of(memory: Memory) -> tuple[int | None, ...] | None:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class KernelBuilder:
     """Builds the body of the kernel of one product."""
 
-    def __init__(self, tiling: Tiling, body: Block) -> None:
-        self.tiling = tiling
+    def __init__(self, tiling: Tiling, body: Block, extents: raster.Extents) -> None:
+        self.tiling, self.extents = tiling, extents
         self.index = IndexBuilder(Builder(InsertPoint.at_end(body)))
         product = tiling.product
         self.operands = (OperandTiles(tiling, product.a, "a", "mk"), OperandTiles(tiling, product.b, "b", "kn"))
@@ -37,15 +37,15 @@ class KernelBuilder:
         self.epilogue = Epilogue(tiling)
 
     def build(self) -> None:
-        index, product, schedule = self.index, self.tiling.product, self.tiling.schedule
+        index, schedule, extents = self.index, self.tiling.schedule, self.extents
         cta = raster.cta_number(index)
         if schedule.ctas:
             warp, shared, body = self._warp(index), self._shared_tiles(index), Block(arg_types=[IndexType()])
             inside = index.at(Builder(InsertPoint.at_end(body)))
             self._tile(inside, self._origin(inside, body.args[0]), warp, shared)
             inside.insert(scf.YieldOp())
-            down, across = raster.grid(product, schedule)
-            end, step = index.values([down * across, raster.ctas(product, schedule)])
+            tiles = index.mul(*raster.grid(index, extents, schedule))
+            end, step = index.values([tiles, raster.ctas(index, extents, schedule)])
             index.insert(scf.ForOp(cta, end, step, [], body))
         else:
             self._tile(index, self._origin(index, cta), self._warp(index), self._shared_tiles(index))
@@ -56,7 +56,7 @@ class KernelBuilder:
 
     def _origin(self, index: IndexBuilder, tile: Index) -> dict[str, Index]:
         """Where a CTA tile starts."""
-        m, n = raster.cta_origin(index, self.tiling.product, self.tiling.schedule, tile)
+        m, n = raster.cta_origin(index, self.extents, self.tiling.schedule, tile)
         starts = {axis: raster.moved_inside(index, self.tiling, axis, at) for axis, at in (("m", m), ("n", n))}
         return starts if self.metadata is None else self.metadata.counted(index, starts)
 
@@ -73,11 +73,12 @@ class KernelBuilder:
         shared: Sequence[SSAValue]
     ) -> None:  # fmt: skip
         """One CTA tile: the accumulators' start, all of K, the way to memory."""
-        product, schedule, (warp, place) = self.tiling.product, self.tiling.schedule, in_cta
+        schedule, (warp, place) = self.tiling.schedule, in_cta
         m, n = (index.add(cta[axis], warp[axis]) for axis in "mn")
         accumulator = self.epilogue.initial(index, m, n)
         loop_body = Block(arg_types=[IndexType(), accumulator.type])
-        loop = scf.ForOp(index.value(0), index.value(product.k), index.value(schedule.cta[2]), [accumulator], loop_body)
+        k, step = index.values([self.extents.k, schedule.cta[2]])
+        loop = scf.ForOp(index.value(0), k, step, [accumulator], loop_body)
         inside = index.at(Builder(InsertPoint.at_end(loop_body)))
         self.step(index, inside, loop_body, shared, cta, warp)
         index.insert(loop)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, func, gpu, memref
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, StringAttr, SymbolRefAttr, UnitAttr, i32
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    StringAttr,
+    SymbolRefAttr,
+    UnitAttr,
+    i32,
+    i64,
+)
 from xdsl.dialects.memref import ExpandShapeOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -19,9 +29,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.view import MatrixOp
+from ...dialect.warp.view import DIVISIBLE, MatrixOp
 from ..diagnostics import fail
-from ..index_builder import IndexBuilder
+from ..index_builder import Index, IndexBuilder
 from ..product import Argument, Operand, Place, Product, fresh_name, read
 from ..raise_matmul import raise_products
 from ..schedule import shared_bytes
@@ -53,7 +63,7 @@ class Outliner:
     def __init__(self, product: Product, module: ModuleOp) -> None:
         self.product, self.kernels = product, _module_for_kernels(module)
         self._builder = Builder(InsertPoint.before(product.op))
-        self._index = IndexBuilder(self._builder)
+        self.index = IndexBuilder(self._builder)
         self._scratch: list[SSAValue] = []
 
     def scratch(self, kind: MemRefType) -> SSAValue:
@@ -71,10 +81,10 @@ class Outliner:
         suffix: str,
         operands: Sequence[Argument],
         body: Block,
-        ctas: int,
+        ctas: Index,
         threads: int,
         shared: int = 0,
-        batch: int = 1,
+        batch: Index = 1,
     ) -> gpu.FuncOp:
         """Makes a kernel of a body whose arguments are the operands, and launches it, `ctas` for each of a batch."""
         name = self._name(suffix)
@@ -83,12 +93,15 @@ class Outliner:
         types = list(body.arg_types)
         kernel = gpu.FuncOp(name, (types, []), Region(body), kernel=True, known_block_size=[threads, 1, 1])
         kernel.location = self.product.op.location
+        divisors = [operand.divisor if isinstance(operand, Operand) else 1 for operand in operands]
+        if any(divisor > 1 for divisor in divisors):
+            kernel.attributes[DIVISIBLE] = ArrayAttr([IntegerAttr(divisor, i64) for divisor in divisors])
         self.kernels.body.block.add_op(kernel)
         self._builder.insert(
             gpu.LaunchFuncOp(
                 SymbolRefAttr(self.kernels.sym_name.data, [name]),
-                self._index.values([ctas, 1, batch]),
-                self._index.values([threads, 1, 1]),
+                self.index.values([ctas, 1, batch]),
+                self.index.values([threads, 1, 1]),
                 kernelOperands=[operand.value for operand in operands],
                 dynamicSharedMemorySize=self._builder.insert(arith.ConstantOp(IntegerAttr(shared, i32))).result,
             )
@@ -111,13 +124,15 @@ class Outliner:
         return fresh_name(f"{stem}_{suffix}" if suffix else stem, taken)
 
 
-def views_of(index: IndexBuilder, product: Product, arguments: Mapping[SSAValue, SSAValue]) -> dict[Place, SSAValue]:
+def views_of(
+    index: IndexBuilder, product: Product, batch: Sequence[Index], arguments: Mapping[SSAValue, SSAValue]
+) -> dict[Place, SSAValue]:
     """The matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row."""
     matrices = [o for o in (product.a, product.b, product.c, product.d, *product.extras) if isinstance(o, Operand)]
     operands = [o for o in matrices if not o.is_whole]
     if not operands:
         return {}
-    at, views = raster.batch_index(index, product.batch), dict[Place, SSAValue]()
+    at, views = raster.batch_index(index, batch), dict[Place, SSAValue]()
     for operand in operands:
         if operand.place not in views:
             indices = index.values([at[loop] for loop in operand.batch])
@@ -151,10 +166,14 @@ def _outline(product: Product, schedule: Schedule, outliner: Outliner) -> None:
     """The kernel that multiplies, and its launch."""
     body = Block(arg_types=[memory.value.type for memory in product.memories])
     arguments = {memory.value: argument for memory, argument in zip(product.memories, body.args, strict=True)}
-    views = views_of(IndexBuilder(Builder(InsertPoint.at_end(body))), product, arguments)
-    KernelBuilder(Tiling(product, schedule, arguments, views), body).build()
-    ctas = raster.ctas(product, schedule)
-    shared, batch = shared_bytes(product, schedule), math.prod(product.batch)
+    inside, index = IndexBuilder(Builder(InsertPoint.at_end(body))), outliner.index
+    extents = raster.Extents.of(inside, product, arguments)
+    views = views_of(inside, product, extents.batch, arguments)
+    KernelBuilder(Tiling(product, schedule, arguments, views), body, extents).build()
+    extents = raster.Extents.of(index, product, {memory.value: memory.value for memory in product.memories})
+    ctas = raster.ctas(index, extents, schedule)
+    batch = reduce(index.mul, extents.batch, 1)
+    shared = shared_bytes(product, schedule)
     kernel = outliner.launch("", product.memories, body, ctas, schedule.threads, shared, batch)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
 

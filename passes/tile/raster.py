@@ -2,27 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects import gpu
 from xdsl.ir import SSAValue
 
 from ...dialect.schedule import Schedule
 from ..index_builder import Index, IndexBuilder
-from ..product import Product
+from ..product import Operand, Product
 from .tiling import Tiling
 
 
-def grid(product: Product, schedule: Schedule) -> tuple[int, int]:
+@dataclass(frozen=True)
+class Extents:
+    """The sizes of a product where it is multiplied: numbers, or values for those that are not known; `batch` those of
+    the loops around it."""
+
+    m: Index
+    n: Index
+    k: Index
+    batch: tuple[Index, ...]
+
+    @staticmethod
+    def of(index: IndexBuilder, product: Product, memory: Mapping[SSAValue, SSAValue]) -> Extents:
+        """The sizes of the product, of which `memory` tells those that are not known."""
+
+        def size(axis: str, known: int, operand: Operand, dimension: int) -> Index:
+            return known if product.is_known(axis) else index.dim(memory[operand.value], dimension)
+
+        a, b, d = product.a, product.b, product.d
+        m = size("m", product.m, a, a.loops[0])
+        n = size("n", product.n, b, b.loops[1])
+        k = size("k", product.k, a, a.loops[1])
+        others = [i for i in range(len(d.sizes)) if i not in d.dimensions]
+        where = dict(zip(d.batch, others, strict=True))
+        batch = tuple(
+            index.dim(memory[d.value], where[loop]) if loop in product.dynamic else known
+            for loop, known in enumerate(product.batch)
+        )
+        return Extents(m, n, k, batch)
+
+
+def grid(index: IndexBuilder, extents: Extents, schedule: Schedule) -> tuple[Index, Index]:
     """CTA tiles along M and N."""
     rows, columns, _ = schedule.cta
-    return -(-product.m // rows), -(-product.n // columns)
+    return index.ceildiv(extents.m, rows), index.ceildiv(extents.n, columns)
 
 
-def ctas(product: Product, schedule: Schedule) -> int:
+def ctas(index: IndexBuilder, extents: Extents, schedule: Schedule) -> Index:
     """CTAs to launch for one matrix."""
-    down, across = grid(product, schedule)
-    return min(schedule.ctas or down * across, down * across)
+    tiles = index.mul(*grid(index, extents, schedule))
+    return index.minimum(tiles, schedule.ctas) if schedule.ctas else tiles
 
 
 def cta_number(index: IndexBuilder) -> SSAValue:
@@ -30,18 +61,19 @@ def cta_number(index: IndexBuilder) -> SSAValue:
     return index.insert(gpu.BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
 
 
-def cta_origin(index: IndexBuilder, product: Product, schedule: Schedule, tile: Index) -> tuple[Index, Index]:
+def cta_origin(index: IndexBuilder, extents: Extents, schedule: Schedule, tile: Index) -> tuple[Index, Index]:
     """The first row and column of a CTA tile.
 
     CTAs that run at the same time should share rows of A and columns of B in L2, so they walk `group`
     rows of tiles together, column by column.
     """
-    down, across = grid(product, schedule)
-    group = min(schedule.group, down)
-    within = index.rem(tile, group * across)
-    first = index.mul(index.div(tile, group * across), group)
-    height: Index = group
-    if down % group:
+    down, across = grid(index, extents, schedule)
+    group = index.minimum(down, schedule.group)
+    together = index.mul(group, across)
+    within = index.rem(tile, together)
+    first = index.mul(index.div(tile, together), group)
+    height = group
+    if not isinstance(down, int) or not isinstance(group, int) or down % group:
         height = index.minimum(index.sub(index.value(down), first), group)
     row, column = index.add(first, index.rem(within, height)), index.div(within, height)
     return index.mul(row, schedule.cta[0]), index.mul(column, schedule.cta[1])

@@ -85,9 +85,10 @@ def add_up(product: Product, sums: Operand, schedule: Schedule, outliner: Outlin
     body = Block(arg_types=[value.type for value in operands])
     arguments: dict[SSAValue, SSAValue] = dict(zip(operands, body.args, strict=True))
     index = IndexBuilder(Builder(InsertPoint.at_end(body)))
-    tiling = Tiling(product, small, arguments, views_of(index, product, arguments))
+    extents = raster.Extents.of(index, product, arguments)
+    tiling = Tiling(product, small, arguments, views_of(index, product, extents.batch, arguments))
     epilogue = Epilogue(tiling)
-    m, n = raster.cta_origin(index, product, small, raster.cta_number(index))
+    m, n = raster.cta_origin(index, extents, small, raster.cta_number(index))
     m, n = (raster.moved_inside(index, tiling, axis, at) for axis, at in (("m", m), ("n", n)))
     warp_m, warp_n = raster.warp_origin(index, small)
     m, n = index.add(m, warp_m), index.add(n, warp_n)
@@ -100,8 +101,8 @@ def add_up(product: Product, sums: Operand, schedule: Schedule, outliner: Outlin
         total = index.insert(ElementwiseOp(Kind.Add, total, loaded)).fragment
     epilogue.finish(index, total, m, n)
     index.insert(gpu.ReturnOp([]))
-    down, across = raster.grid(product, small)
-    outliner.launch("sum", list(operands.values()), body, down * across, small.threads)
+    ctas = outliner.index.mul(*raster.grid(outliner.index, extents, small))
+    outliner.launch("sum", list(operands.values()), body, ctas, small.threads)
 
 
 def _small(product: Product, schedule: Schedule) -> Schedule:

@@ -71,7 +71,7 @@ class Tiling:
         the rows of A or B in memory, a start that is as aligned as the rows are. The metadata of a sparse A comes
         for whole tiles of rows.
         """
-        if axis == "k" or (axis == "m" and self.product.metadata is not None):
+        if axis == "k" or not self.product.is_known(axis) or (axis == "m" and self.product.metadata is not None):
             return None
         product, (size, step) = self.product, self._extents(axis)
         operand = product.a if axis == "m" else product.b

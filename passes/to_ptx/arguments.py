@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import gcd
 
 from xdsl.dialects import gpu
-from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, MemRefType
+from xdsl.ir import Attribute, BlockArgument, SSAValue
 from xdsl.utils.hints import isa
 
 from ...dialect.ptx.types import ParamAttr
-from ...dialect.warp.attributes import element_row, memory_of, memory_space
-from ...dialect.warp.view import strides_of
+from ...dialect.warp.attributes import Memory, element_row, memory_of, memory_space
+from ...dialect.warp.view import DIVISIBLE, dynamic_parts, strides_of
 from ..diagnostics import fail
 from ..product import GLOBAL_SPACE
 from .addressing import ALIGNMENT, GlobalMatrix, GlobalMemory
@@ -25,24 +25,42 @@ NUMBERS = {"f32": "f32", "f64": "f64", "f16": "b16", "bf16": "b16", "i8": "b8", 
 """How a number is declared, by its MLIR type."""
 
 
-def parameters(kind: Attribute, name: str) -> list[ParamAttr]:
-    """The declarations of what an argument of a kernel is passed as: a number, or the address of the first element."""
-    if str(kind) in NUMBERS:
-        return [ParamAttr.of(NUMBERS[str(kind)], name)]
-    return [ParamAttr.of("u64", name, pointer=f".ptr .global .align {alignment(kind)}")]
+def parameters(kernel: gpu.FuncOp, value: SSAValue, name: str) -> list[ParamAttr]:
+    """The declarations of what an argument of a kernel is passed as: a number, or the address of the first element,
+    the sizes of dynamic dimensions and then dynamic strides, in elements."""
+    if str(value.type) in NUMBERS:
+        return [ParamAttr.of(NUMBERS[str(value.type)], name)]
+    pointer = ParamAttr.of("u64", name, pointer=f".ptr .global .align {alignment(value.type, divisor(kernel, value))}")
+    sizes, strides = dynamic_parts(memory_of(value))
+    return [
+        pointer,
+        *(ParamAttr.of("u32", f"{name}_size{i}") for i in sizes),
+        *(ParamAttr.of("u64", f"{name}_stride{i}") for i in strides),
+    ]
 
 
-def alignment(kind: Attribute) -> int:
+def divisor(kernel: gpu.FuncOp, value: SSAValue) -> int:
+    """What divides the dynamic sizes along neighbouring elements, the dynamic strides and offset of an argument."""
+    found = kernel.attributes.get(DIVISIBLE)
+    number = (
+        found.data[value.index] if isa(found, ArrayAttr[IntegerAttr]) and isinstance(value, BlockArgument) else None
+    )
+    return 1 if number is None else number.value.data
+
+
+def alignment(kind: Attribute, divisor: int = 1) -> int:
     """Bytes that divide the address of an argument's first element: it lies at the offset of its layout from the
     start of an allocation."""
     if not isa(kind, MemRefType[Attribute]) or (element := element_row(kind.element_type)) is None:
         return ALIGNMENT
     size = max(1, element.bits // 8)
     offset = kind.get_offset()
-    return size if offset is None else gcd(ALIGNMENT, offset * element.bits // 8)
+    return gcd(ALIGNMENT, max(size, divisor * element.bits // 8) if offset is None else offset * element.bits // 8)
 
 
-def argument(kernel: gpu.FuncOp, emitter: Emitter, value: SSAValue, name: str) -> GlobalMemory | Register:
+def argument(
+    kernel: gpu.FuncOp, emitter: Emitter, scalars: Scalars, value: SSAValue, name: str
+) -> GlobalMemory | Register:
     """What stands for an argument of the kernel: memory, of one row if it is a vector, or a number's register.
 
     Raises a located diagnostic for what is no strided memory, or too large for 32-bit indices.
@@ -51,8 +69,10 @@ def argument(kernel: gpu.FuncOp, emitter: Emitter, value: SSAValue, name: str) -
         return _number(kernel, emitter, value, name)
     kind = memory_of(value)
     shape, strides = kind.get_shape(), strides_of(kind)
-    if not shape or min(shape) < 0:
-        fail(kernel, f"expected kernel arguments to be memrefs of rank 1 or more and static size, got {kind}")
+    if not shape or (len(shape) == 1 and shape[0] < 0):
+        fail(
+            kernel, f"expected kernel arguments to be vectors of static size, or memrefs of rank 2 or more, got {kind}"
+        )
     if len(shape) == 1 and strides is not None:
         shape, strides = (1, *shape), (shape[0], *strides)
     if memory_space(kind) != GLOBAL_SPACE or strides is None:
@@ -65,7 +85,43 @@ def argument(kernel: gpu.FuncOp, emitter: Emitter, value: SSAValue, name: str) -
         fail(kernel, f"indices and rows must stay below 2^31 elements and bytes, got {kind}")
     pointer = emitter.pure("b64", "ld.param.u64", f"[{name}]")
     base = emitter.pure("b64", "cvta.to.global.u64", "?", pointer)
-    return GlobalMemory(base, shape, tuple(known), element.bits, alignment(kind))
+    by = divisor(kernel, value)
+    aligned = alignment(kind, by)
+    if dynamic_parts(kind) == ([], []):
+        return GlobalMemory(base, shape, tuple(known), element.bits, aligned)
+    sizes = _sizes(emitter, kind, name, by)
+    return GlobalMemory(base, sizes, _strides(emitter, scalars, kind, sizes, name, by), element.bits, aligned)
+
+
+def _sizes(emitter: Emitter, kind: Memory, name: str, divisor: int) -> tuple[Value, ...]:
+    """The sizes of memory; those that are passed are registers."""
+    found: list[Value] = []
+    for i, (size, stride) in enumerate(zip(kind.get_shape(), strides_of(kind) or (), strict=True)):
+        if size < 0:
+            register = emitter.pure("b32", "ld.param.u32", f"[{name}_size{i}]")
+            register.divisor = divisor if stride == 1 else 1
+            found.append(register)
+        else:
+            found.append(size)
+    return tuple(found)
+
+
+def _strides(
+    emitter: Emitter, scalars: Scalars, kind: Memory, sizes: tuple[Value, ...], name: str, divisor: int
+) -> tuple[Value, ...]:
+    """The strides of memory in elements; those that are not known are 64-bit registers."""
+    found: list[Value] = []
+    _, passed = dynamic_parts(kind)
+    for i, stride in enumerate(strides_of(kind) or ()):
+        if stride is not None:
+            found.append(stride)
+        elif i in passed:
+            register = emitter.pure("b64", "ld.param.u64", f"[{name}_stride{i}]")
+            register.divisor = divisor
+            found.append(register)
+        else:
+            found.append(scalars.product64(sizes[i + 1 :]))
+    return tuple(found)
 
 
 def _number(kernel: gpu.FuncOp, emitter: Emitter, value: SSAValue, name: str) -> Register:

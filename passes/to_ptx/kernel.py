@@ -70,7 +70,7 @@ class KernelLowering:
         """Emits the whole body; `parameters` names the kernel's parameters in the text."""
         block = self.kernel.body.block
         for value, name in zip(block.args, parameters, strict=True):
-            self._take(value, argument(self.kernel, self.emitter, value, name))
+            self._take(value, argument(self.kernel, self.emitter, self.scalars, value, name))
         self._block(block)
         if self.shared_bytes > self.target.shared:
             fail(self.kernel, f"the kernel takes {self.shared_bytes / KIB:g} KiB of shared memory, {self.target} has "
@@ -298,6 +298,12 @@ class KernelLowering:
         at = list(self.indices(op.indices))
         self.values[op.matrix] = matrix(self.kernel, self.scalars, self.memories[op.memory], op.dimensions, at)
 
+    def dim(self, op: memref.DimOp) -> None:
+        number = self.scalar(op.index)
+        if op.source not in self.memories or not isinstance(number, int):
+            fail(op, f"expected a known dimension of an argument of the kernel, got {op.source.type}")
+        self.values[op.result] = self.memories[op.source].shape[number]
+
     def commit(self, op: CommitOp) -> None:
         if self.target.sm >= ASYNC_SM:
             self.emitter.emit("cp.async.commit_group", "")
@@ -405,6 +411,7 @@ def _handlers() -> dict[type[Operation], Callable[[KernelLowering, Operation], N
     add(StoreOp, L.store)
     add(CopyOp, L.copy)
     add(MatrixOp, L.view)
+    add(memref.DimOp, L.dim)
     add(CommitOp, L.commit)
     add(WaitOp, L.wait)
     add(scf.ForOp, L.loop)

@@ -6,6 +6,7 @@ memory 32-bit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 from math import gcd
@@ -178,6 +179,17 @@ class Scalars:
         if wide == 0:
             return base
         return self._pure("add.s64", base, self._pure("mul.lo.s64", scale, wide, type="b64"), type="b64")
+
+    def product64(self, factors: Sequence[Value]) -> Value:
+        """The product of 32-bit factors in 64 bits; one register at least is among them."""
+        total: Value = math.prod(f for f in factors if isinstance(f, int))
+        for factor in (f for f in factors if isinstance(f, Register)):
+            divisor = divisor_of(total) * factor.divisor
+            wide = self._pure("cvt.u64.u32", factor, type="b64")
+            wide = wide if total == 1 else self._pure("mul.lo.s64", wide, total, type="b64")
+            wide.divisor = divisor
+            total = wide
+        return total
 
     def _scaled64(self, elements: Register, bits: int) -> Register:
         """Elements of `bits` bits in bytes; of less than a byte there must be whole bytes."""

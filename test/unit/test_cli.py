@@ -218,7 +218,7 @@ MLIR_ERRORS = {
     ),
     "dynamic": (
         MATMUL.format(ab="f16", c="f32", fill="").replace("20x", "?x"),
-        "parameter 0 (%A): expected a static shape, got memref<?x24xf16>",
+        "%A is ?x24xf16: say how large it is, as in --in A=random:256x256, or give a file",
     ),
     "another operation": (
         "func.func @f(%A: memref<4xf32>) { %i = arith.constant 0 : index\n"
@@ -385,3 +385,15 @@ def test_the_unexpected_is_one_line(run: Run, tmp_path: Path, monkeypatch: pytes
     assert run(path).err == "error: unexpected KeyError: 'lost' (--debug shows where)\n"
     with pytest.raises(KeyError):
         main(["run", str(path), "--debug"])
+
+
+DYNAMIC = """func.func @f(%A: memref<?x24xf16>, %B: memref<24x?xf16>, %C: memref<?x?xf32>) {
+  linalg.matmul ins(%A, %B : memref<?x24xf16>, memref<24x?xf16>) outs(%C : memref<?x?xf32>) return }"""
+
+
+def test_extents_are_said_once(run: Run, tmp_path: Path) -> None:
+    done = run(write(tmp_path, DYNAMIC), "--in", "A=random:9x24", "--in", "1=random:24x5", "--check")
+    assert done.code == 0
+    assert "@f(%A: ?x24xf16, %B: 24x?xf16, %C: ?x?xf32)" in done.out
+    done = run(write(tmp_path, DYNAMIC), "--in", "A=random:9x25", "--in", "1=random:24x5")
+    assert "--in: expected ?x24xf16 for %A, got (9, 25)" in done.err

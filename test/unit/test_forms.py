@@ -264,3 +264,65 @@ def test_generic_products_of_integers_of_either_sign(signs: tuple[str, str], swa
     np.testing.assert_array_equal(reference_found.value.astype(np.int64), expected)
     compile(text)(a, b, c, device="interp")
     np.testing.assert_array_equal(c, expected)
+
+
+# Sizes that only the caller knows
+
+ANY = """func.func @f(%A: memref<?x?xf16>{0}, %B: memref<?x?xf16>{0}, %C: memref<?x?xf32>{0}) {{
+  linalg.matmul ins(%A, %B : memref<?x?xf16>, memref<?x?xf16>) outs(%C : memref<?x?xf32>) return }}"""
+
+
+@pytest.fixture(scope="module")
+def any_size() -> Kernel:
+    return compile(ANY.format(""), cta=(32, 32, 32), stages=2)
+
+
+@pytest.mark.parametrize("size", [*SIZES, (100, 77, 53)], ids=str)
+def test_one_kernel_for_all_sizes(any_size: Kernel, size: tuple[int, int, int]) -> None:
+    m, n, k = size
+    a, b, c = fresh(m, k), fresh(k, n, seed=2), fresh(m, n, seed=3, dtype=np.float32)
+    check(any_size, ANY.format(""), a, b, c, expected=double(c) + double(a) @ double(b))
+
+
+def test_the_default_schedule_for_all_sizes() -> None:
+    a, b, c = fresh(140, 45), fresh(45, 261, seed=2), fresh(140, 261, seed=3, dtype=np.float32)
+    text = ANY.format("")
+    check(compile(text), text, a, b, c, expected=double(c) + double(a) @ double(b))
+
+
+def test_promised_divisors_widen_accesses() -> None:
+    text = ANY.format(" {warp.divisible = 8 : i64}")
+    kernel = compile(text, cta=(32, 32, 32), stages=2)
+    assert "cp.async.cg." in kernel.ptx
+    assert "cp.async.cg." not in compile(ANY.format(""), cta=(32, 32, 32), stages=2).ptx
+    a, b, c = fresh(33, 72), fresh(72, 40, seed=2), fresh(33, 40, seed=3, dtype=np.float32)
+    check(kernel, text, a, b, c, expected=double(c) + double(a) @ double(b))
+    message = r"argument 1 \(%B\): warp.divisible promises extents and strides that are multiples of 8, got 41"
+    with pytest.raises(ArgumentError, match=message):
+        kernel(a, fresh(72, 41), fresh(33, 41, dtype=np.float32), device="interp")
+
+
+def test_sizes_must_agree(any_size: Kernel) -> None:
+    message = (
+        r"argument 1 \(%B\): expected 5 along dimension 0, as argument 0 \(%A\) has along dimension 1, got 6x7xf16"
+    )
+    with pytest.raises(ArgumentError, match=message):
+        any_size(fresh(4, 5), fresh(6, 7), fresh(4, 7, dtype=np.float32), device="interp")
+    with pytest.raises(ArgumentError, match=r"argument 0 \(%A\): expected \?x\?xf16, got 4xf16"):
+        any_size(fresh(4), fresh(6, 7), fresh(4, 7, dtype=np.float32), device="interp")
+
+
+def test_an_empty_result_is_not_launched(any_size: Kernel) -> None:
+    c = np.empty((0, 7), np.float32)
+    any_size(fresh(0, 5), fresh(5, 7), c, device="interp")
+
+
+def test_dynamic_batches_and_strides() -> None:
+    kinds = ("memref<?x?x?xf16>", "memref<?x16x?xf16, strided<[?, 1, ?], offset: ?>>", "memref<?x?x16xf32>")
+    text = f"""func.func @f(%A: {kinds[0]}, %B: {kinds[1]}, %C: {kinds[2]}) {{
+      linalg.batch_matmul_transpose_b ins(%A, %B : {kinds[0]}, {kinds[1]}) outs(%C : {kinds[2]}) return }}"""
+    kernel = compile(text, cta=(32, 16, 16))
+    for batch, m, k in ((3, 33, 45), (1, 16, 0), (2, 5, 100)):
+        a, c = fresh(batch, m, k), fresh(batch, m, 16, seed=3, dtype=np.float32)
+        b = view(fresh(batch, 16, k, seed=2), (19 * k + 7, 1, 19), 3)
+        check(kernel, text, a, b, c, expected=double(c) + np.einsum("bmk,bnk->bmn", double(a), double(b)))

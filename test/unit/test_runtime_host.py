@@ -47,8 +47,8 @@ def test_launches_are_read_in_order() -> None:
 
 
 def test_a_foreign_operation_is_named_with_its_place() -> None:
-    with pytest.raises(HostError, match=r"host.mlir:14:3: host function @two: .* got arith.addi; has the module been"):
-        host.plan(host.choose(lowered(extra="%s = arith.addi %x, %x : index"), None))
+    with pytest.raises(HostError, match=r"host.mlir:14:3: host function @two: .* got arith.shli; has the module been"):
+        host.plan(host.choose(lowered(extra="%s = arith.shli %x, %x : index"), None))
 
 
 def test_a_kernel_is_named_with_its_module() -> None:
@@ -58,7 +58,7 @@ def test_a_kernel_is_named_with_its_module() -> None:
 
 def test_sizes_must_be_constants() -> None:
     text = LOWERED.replace("%x = arith.constant 6 : index", "").replace("%C: memref", "%x: index, %C: memref", 1)
-    with pytest.raises(HostError, match=r"expected grid x to be an arith.constant above it"):
+    with pytest.raises(HostError, match=r"expected grid x to be an arith.constant, or computed, above it"):
         host.plan(host.choose(parse(text.format(kernel="@kernels::@second", extra="")), None))
 
 
@@ -82,9 +82,8 @@ def test_scratch_memory_counts_on_after_the_parameters() -> None:
     [
         (SCRATCH.replace("%v, %C)", "%w, %C)").replace("memref<7xbf16>, memref", "memref<3x5xf32>, memref"),
          "expected operand 0 to be an argument of the host function, or memory allocated in it and not yet freed"),
-        ("%w = memref.alloc() : memref<4xf128>", "expected scratch memory of static size, row-major, with elements of"),
-        ("%w = memref.alloc(%x) : memref<?xf32>", "of static size, row-major, .* got memref<[?]xf32>"),
-        ("%w = memref.alloc() : memref<4xf32, strided<[2]>>", "of static size, row-major"),
+        ("%w = memref.alloc() : memref<4xf128>", "expected scratch memory of known size, row-major, with elements of"),
+        ("%w = memref.alloc() : memref<4xf32, strided<[2]>>", "of known size, row-major"),
     ],
 )  # fmt: skip
 def test_scratch_memory_that_cannot_be(extra: str, message: str) -> None:
@@ -118,7 +117,6 @@ def test_signature_knows_what_is_written_and_what_is_filled_first() -> None:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("memref<?x4xf32>", "expected a static shape"),
         ("memref<4x4xf128>", "no array can be passed as memref<4x4xf128>; element types are f16, bf16"),
         ("memref<4x4xf32, affine_map<(i, j) -> (j, i)>>", "expected a row-major or strided memref"),
         ("!llvm.ptr", "no array can be passed as !llvm.ptr"),

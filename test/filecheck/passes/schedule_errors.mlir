@@ -38,20 +38,20 @@ func.func @tensors(%a: tensor<4x5xf16>, %b: tensor<5x6xf16>, %c: tensor<4x6xf32>
 
 // -----
 
-// CHECK: error: expected A of static size, got memref<?x5xf16>
+// CHECK: error: expected the elements of the rows or of the columns of A side by side in memory, got memref<?x?xf16, strided<[?, ?]>>
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
-func.func @dynamic_rows(%a: memref<?x5xf16>, %b: memref<5x6xf16>, %c: memref<?x6xf32>) {
-  linalg.matmul ins(%a, %b : memref<?x5xf16>, memref<5x6xf16>) outs(%c : memref<?x6xf32>)
+func.func @unknown_strides(%a: memref<?x?xf16, strided<[?, ?]>>, %b: memref<5x6xf16>, %c: memref<?x6xf32>) {
+  linalg.matmul ins(%a, %b : memref<?x?xf16, strided<[?, ?]>>, memref<5x6xf16>) outs(%c : memref<?x6xf32>)
   return
 }
 }
 
 // -----
 
-// CHECK: error: expected B of static size, got memref<5x?xf16>
+// CHECK: error: a sparse A and its metadata need static sizes, got memref<?x64xf16> and memref<16x64xi32>
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
-func.func @dynamic_columns(%a: memref<4x5xf16>, %b: memref<5x?xf16>, %c: memref<4x?xf32>) {
-  linalg.matmul ins(%a, %b : memref<4x5xf16>, memref<5x?xf16>) outs(%c : memref<4x?xf32>)
+func.func @sparse(%a: memref<?x64xf16>, %e: memref<16x64xi32>, %b: memref<128x6xf16>, %c: memref<?x6xf32>) {
+  warp.matmul f16 x f16 %a sparse %e, %b init 0.0 : f32 into %c : memref<?x64xf16>, memref<16x64xi32>, memref<128x6xf16>, memref<?x6xf32>
   return
 }
 }
