@@ -37,7 +37,7 @@ def decoupled(schedule: Schedule, product: Product, row: Row, target: Target, st
     if not pays or product.metadata is not None or target.sm < BARRIER_SM or through_registers(product, schedule.pack):
         return schedule
     tiles = -(-product.m // schedule.cta[0]) * -(-product.n // schedule.cta[1])
-    ctas = target.sms if tiles > target.sms else 0
+    ctas = target.sms if tiles > target.sms and product.is_known("k") else 0
     unroll = 0 if needed % stages or not product.is_known("k") else stages
     ahead = max(2, stages - SLACK)
     return replace(schedule, stages=stages, sync="mbarrier", ahead=ahead, unroll=unroll, ctas=ctas)
@@ -50,8 +50,8 @@ def check_loop(schedule: Schedule, product: Product, target: Target) -> None:
         ScheduleError: if turns do not divide the loop, or copies cannot arrive at mbarriers.
     """
     tiles = -(-product.k // (schedule.split_k * schedule.cta[2]))
-    if schedule.unroll and not product.is_known("k"):
-        raise ScheduleError(f"unroll: turns of {schedule.unroll} K tiles take a K that is known, got {product.a.type}")
+    if (schedule.unroll or schedule.ctas) and not product.is_known("k"):
+        raise ScheduleError(f"unroll and ctas take a K that is known, got A of {product.a.type}")
     if schedule.unroll and (tiles % schedule.unroll or not tiles):
         raise ScheduleError(f"unroll: turns of {schedule.unroll} K tiles must divide all of them, got {tiles}")
     if schedule.sync == "barrier":

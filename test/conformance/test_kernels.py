@@ -146,3 +146,26 @@ def test_kernels_written_by_hand_assemble(name: str, target: str) -> None:
     resources = ptxas.assemble(ptx_of(text, "convert-warp-to-ptx"), target)
     assert resources
     assert all(r.spills == 0 for r in resources.values())
+
+
+FORMS = {
+    "batch": """func.func @f(%A: memref<5x100x64xbf16>, %B: memref<5x72x64xbf16>, %C: memref<5x100x72xf32>) {
+  linalg.batch_matmul_transpose_b ins(%A, %B : memref<5x100x64xbf16>, memref<5x72x64xbf16>)
+      outs(%C : memref<5x100x72xf32>) return }""",
+    "strided": """func.func @f(%A: memref<512x512xf16, strided<[520, 1]>>, %B: memref<512x512xf16, strided<[1, 513], offset: 3>>,
+      %C: memref<512x512xf16, strided<[1, 600]>>) {
+  linalg.matmul ins(%A, %B : memref<512x512xf16, strided<[520, 1]>>, memref<512x512xf16, strided<[1, 513], offset: 3>>)
+      outs(%C : memref<512x512xf16, strided<[1, 600]>>) return }""",
+    "dynamic": """func.func @f(%A: memref<?x?xf16>, %B: memref<?x?xf16>, %C: memref<?x?xf32>) {
+  linalg.matmul ins(%A, %B : memref<?x?xf16>, memref<?x?xf16>) outs(%C : memref<?x?xf32>) return }""",
+    "divisible": """func.func @f(%A: memref<?x?xf16> {warp.divisible = 8 : i64}, %B: memref<?x?xf16> {warp.divisible = 8 : i64},
+      %C: memref<?x?xf32> {warp.divisible = 8 : i64}) {
+  linalg.matmul ins(%A, %B : memref<?x?xf16>, memref<?x?xf16>) outs(%C : memref<?x?xf32>) return }""",
+}
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_120a"])
+@pytest.mark.parametrize("name", FORMS)
+def test_other_forms_assemble_without_spills(name: str, target: str) -> None:
+    resources = ptxas.assemble(ptx_of(FORMS[name], standard_pipeline(target)), target)
+    assert all(r.spills == r.stack == 0 for r in resources.values())
