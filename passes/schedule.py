@@ -106,9 +106,6 @@ FP8_AS_HALVES = range(90, 100)
 """Targets on which ptxas makes two f16 products of one of these types, on operands widened in registers, and adds the
 sums to the accumulators: no faster than f16, with twice the registers for operands."""
 
-MOST_ONE_BY_ONE = 128 * 64
-"""The largest CTA tile whose operands are copied element by element from rows of unknown length."""
-
 CHUNK_BITS = 128
 """A line of a tile in shared memory is at least one chunk."""
 
@@ -183,6 +180,8 @@ def depth(product: Product, tile: Tile, row: Row, target: Target, *, odd: bool =
     deepest = 1 << (max(step, min(pays, -(-k // step) * step)) - 1).bit_length()
     alone = _alone(product, tile, target)
     shared = target.shared if alone or _resident(tile, row) == 1 else target.shared // 2
+    if product.dynamic and odd:
+        deepest = step  # elements are copied one by one, each from an address that takes registers: more would spill
     for cta_k in (deepest, deepest // 2, deepest // 4):
         if cta_k < step:
             break
@@ -249,9 +248,6 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
         )
     m, n, k = product.m, product.n, product.k
     tiles = [t for t in (SPARSE_TILES if product.sparsity > 1 else TILES) if _fits(t, product, row, target)]
-    if product.dynamic and through_registers(product, "none"):
-        # Elements copied one by one, at places known only to the kernel: larger tiles spill.
-        tiles = [t for t in tiles if t.cta[0] * t.cta[1] <= MOST_ONE_BY_ONE]
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
     ways = [
         (cycles(m, n, k, tile, target, row) + extra, _covered(m, n, tile), _width(product, tile, pack), i, tile, pack)

@@ -152,14 +152,14 @@ FORMS = {
     "batch": """func.func @f(%A: memref<5x100x64xbf16>, %B: memref<5x72x64xbf16>, %C: memref<5x100x72xf32>) {
   linalg.batch_matmul_transpose_b ins(%A, %B : memref<5x100x64xbf16>, memref<5x72x64xbf16>)
       outs(%C : memref<5x100x72xf32>) return }""",
-    "strided": """func.func @f(%A: memref<512x512xf16, strided<[520, 1]>>, %B: memref<512x512xf16, strided<[1, 513], offset: 3>>,
-      %C: memref<512x512xf16, strided<[1, 600]>>) {
+    "strided": """func.func @f(%A: memref<512x512xf16, strided<[520, 1]>>,
+      %B: memref<512x512xf16, strided<[1, 513], offset: 3>>, %C: memref<512x512xf16, strided<[1, 600]>>) {
   linalg.matmul ins(%A, %B : memref<512x512xf16, strided<[520, 1]>>, memref<512x512xf16, strided<[1, 513], offset: 3>>)
       outs(%C : memref<512x512xf16, strided<[1, 600]>>) return }""",
     "dynamic": """func.func @f(%A: memref<?x?xf16>, %B: memref<?x?xf16>, %C: memref<?x?xf32>) {
   linalg.matmul ins(%A, %B : memref<?x?xf16>, memref<?x?xf16>) outs(%C : memref<?x?xf32>) return }""",
-    "divisible": """func.func @f(%A: memref<?x?xf16> {warp.divisible = 8 : i64}, %B: memref<?x?xf16> {warp.divisible = 8 : i64},
-      %C: memref<?x?xf32> {warp.divisible = 8 : i64}) {
+    "divisible": """func.func @f(%A: memref<?x?xf16> {warp.divisible = 8 : i64},
+      %B: memref<?x?xf16> {warp.divisible = 8 : i64}, %C: memref<?x?xf32> {warp.divisible = 8 : i64}) {
   linalg.matmul ins(%A, %B : memref<?x?xf16>, memref<?x?xf16>) outs(%C : memref<?x?xf32>) return }""",
 }
 
