@@ -32,6 +32,8 @@ DTYPES: Mapping[str, DType] = {
     "f64": np.dtype(np.float64),
     "f8E4M3FN": np.dtype(ml_dtypes.float8_e4m3fn),
     "f8E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "i4": np.dtype(ml_dtypes.int4),
+    "ui4": np.dtype(ml_dtypes.uint4),
     "i8": np.dtype(np.int8),
     "i16": np.dtype(np.int16),
     "i32": np.dtype(np.int32),
@@ -137,6 +139,8 @@ class Argument:
     writable: bool
     owner: object
     stream: int | None = None
+    packed: int = 1
+    """Elements of a byte, where they are of less than one."""
 
     def __str__(self) -> str:
         return describe(self.shape, self.element)
@@ -282,7 +286,32 @@ def _same_words(argument: Argument, expected: DType) -> bool:
     return argument.element.removeprefix("u") == element_of(expected).removeprefix("u")
 
 
+def _packed(array: Array) -> Argument:
+    """A copy of elements of 4 bits, which numpy keeps one in a byte, as kernels read them: two in a byte, first low.
+
+    Raises:
+        ArgumentError: if rows would end inside a byte.
+    """
+    if not array.ndim or array.shape[-1] % 2:
+        raise ArgumentError(f"expected rows of an even number of elements of 4 bits, got {array.shape}")
+    nibbles = np.ascontiguousarray(array).view(np.uint8) & 15
+    packed = nibbles[..., ::2] | nibbles[..., 1::2] << 4
+    return Argument(
+        address=packed.ctypes.data,
+        shape=array.shape,
+        element=element_of(array.dtype),
+        itemsize=1,
+        strides=None,
+        on_device=False,
+        writable=False,
+        owner=packed,
+        packed=2,
+    )
+
+
 def _from_numpy(array: Array) -> Argument:
+    if element_of(array.dtype) in ("i4", "ui4"):
+        return _packed(array)
     return Argument(
         address=array.ctypes.data,
         shape=array.shape,

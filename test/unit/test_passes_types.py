@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warploom.runtime import CompileError, compile
+from warploom.runtime import ArgumentError, CompileError, compile
 
 Matrix = NDArray[Any]
 
 NUMPY: dict[str, Any] = {
+    "i4": ml_dtypes.int4,
     "i8": np.int8,
     "i32": np.int32,
     "f16": np.float16,
@@ -46,6 +47,8 @@ def matmul(size: tuple[int, int, int], types: str, lies: str, attributes: str = 
 
 
 def draw(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> Matrix:
+    if kind == "i4":
+        return rng.integers(-8, 8, shape).astype(NUMPY[kind])
     if kind.startswith("i"):
         return rng.integers(-(1 << 7), 1 << 7, shape).astype(NUMPY[kind])
     return rng.standard_normal(shape).astype(NUMPY[kind])
@@ -81,6 +84,23 @@ def test_unsigned_integers_are_exact(lies: str) -> None:
     a, b, c, result = run((37, 41, 53), "i8 i8 i32", lies, attributes=UNSIGNED)
     wide = (x.view(np.uint8).astype(np.int32) for x in (a, b))
     np.testing.assert_array_equal(result, c + next(wide) @ next(wide))
+
+
+@pytest.mark.parametrize("lies", LIES)
+def test_four_bits_are_exact(lies: str) -> None:
+    """Two elements share a byte, so rows are even."""
+    a, b, c, result = run((38, 66, 130), "i4 i4 i32", lies)
+    np.testing.assert_array_equal(result, c + a.astype(np.int32) @ b.astype(np.int32))
+
+
+def test_rows_of_four_bits_are_whole_bytes() -> None:
+    text = matmul((16, 8, 33), "i4 i4 i32", "A Bt")
+    with pytest.raises(CompileError, match="expected rows of whole bytes, 2 elements each"):
+        compile(text)
+    kernel = compile(matmul((16, 8, 32), "i4 i4 i32", "A Bt"))
+    a, b = np.zeros((16, 33), ml_dtypes.int4), np.zeros((8, 32), ml_dtypes.int4)
+    with pytest.raises(ArgumentError, match="expected rows of an even number of elements of 4 bits"):
+        kernel(a, b, np.zeros((16, 8), np.int32), device="interp")
 
 
 FLOATS = [
