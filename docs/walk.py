@@ -98,6 +98,7 @@ them, with a schedule small enough to read. To see a level, leave the passes aft
     yield block("mlir", quoted(EXAMPLE.read_text(), ["func.func", "constant", "fill", "matmul", "return", "}"]))
     yield prose("""
 `warp-set-target` puts the GPU on the module; everything after it asks there which instructions exist.
+`warp-bufferize` makes functions on tensors functions on memory; this one is already.
 
 ## 2. One operation: `warp-raise-matmul`, `warp-fold-fill`
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp
-from xdsl.dialects.linalg.ops import FillOp
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, ModuleOp
+from xdsl.dialects.linalg.ops import CopyOp, FillOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
@@ -34,27 +34,48 @@ def _fold(fill: FillOp) -> None:
     value, product, filled = _constant(fill.inputs[0]), _next_effect(fill), fill.outputs[0]
     if value is None or fill.results or not isinstance(product, MatmulOp):
         return
-    if product.c == product.d == filled and filled not in (product.a, product.b):
-        started = MatmulOp(
-            product.a,
-            product.b,
-            product.d,
-            product.multiplied,
-            e=product.e,
-            init=value,
-            maps=product.maps,
-            extras=product.extras,
-            epilogue=None if product.epilogue is None else product.epilogue.clone(),
-        )
-        started.attributes |= product.attributes
-        started.location = product.location
-        Rewriter.replace_op(product, started, [])
+    if _overwrites(product, filled):
+        _start(product, init=value)
         Rewriter.erase_op(fill)
+
+
+def _fold_copy(copy: CopyOp) -> None:
+    """A copy to what a product then adds to: the product starts from what is copied."""
+    product, source, copied = _next_effect(copy), copy.inputs[0], copy.outputs[0]
+    if copy.results or not isinstance(product, MatmulOp) or source.type != copied.type:
+        return
+    if _overwrites(product, copied) and isinstance(copied.type, MemRefType):
+        _start(product, c=source)
+        Rewriter.erase_op(copy)
+
+
+def _overwrites(product: MatmulOp, memory: SSAValue) -> bool:
+    """Whether a product adds to a memory, and reads it nowhere else."""
+    return product.c == product.d == memory and memory not in (product.a, product.b)
+
+
+def _start(product: MatmulOp, *, init: FloatAttr | IntegerAttr | None = None, c: SSAValue | None = None) -> None:
+    """Lets a product start from another value."""
+    started = MatmulOp(
+        product.a,
+        product.b,
+        product.d,
+        product.multiplied,
+        e=product.e,
+        c=c,
+        init=init,
+        maps=product.maps,
+        extras=product.extras,
+        epilogue=None if product.epilogue is None else product.epilogue.clone(),
+    )
+    started.attributes |= product.attributes
+    started.location = product.location
+    Rewriter.replace_op(product, started, [])
 
 
 @dataclass(frozen=True)
 class FoldFillPass(ModulePass):
-    """Folds `linalg.fill` with a constant into the product that follows it on the same memref.
+    """Folds `linalg.fill` with a constant, or `linalg.copy`, into the product that follows it on the same memref.
 
     Nothing that touches memory may stand between the two. Products still in `linalg` are raised first.
     """
@@ -65,3 +86,5 @@ class FoldFillPass(ModulePass):
         raise_products(op)
         for fill in [o for o in op.walk() if isinstance(o, FillOp)]:
             _fold(fill)
+        for copy in [o for o in op.walk() if isinstance(o, CopyOp)]:
+            _fold_copy(copy)

@@ -35,6 +35,7 @@ def standard_pipeline(
     return ",".join(
         (
             f"warp-set-target{{arch={target}}}",
+            "warp-bufferize",
             "warp-raise-matmul{tf32=true}" if tf32 else "warp-raise-matmul",
             "warp-fold-fill",
             "warp-fuse-epilogue",

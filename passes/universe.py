@@ -27,6 +27,7 @@ _DIALECTS: dict[str, Callable[[], Dialect]] = {
 
 _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-set-target": _lazy(".set_target", "SetTargetPass"),
+    "warp-bufferize": _lazy(".bufferize", "BufferizePass"),
     "warp-raise-matmul": _lazy(".raise_matmul", "RaiseMatmulPass"),
     "warp-fold-fill": _lazy(".fold_fill", "FoldFillPass"),
     "warp-fuse-epilogue": _lazy(".fuse_epilogue", "FuseEpiloguePass"),

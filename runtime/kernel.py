@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from ..dialect.isa.targets import UnknownTargetError
@@ -20,7 +21,7 @@ from ..dialect.ptx.ops import FuncOp as PtxFuncOp
 from ..dialect.ptx.ops import ModuleOp as PtxModuleOp
 from ..dialect.schedule import Schedule, ScheduleError, parse_options
 from ..passes.context import make_context, parse_mlir
-from ..passes.diagnostics import describe
+from ..passes.diagnostics import describe, verify
 from ..passes.pipeline import lower, standard_pipeline
 from ..passes.ptx_printer import print_ptx
 from . import host
@@ -198,7 +199,8 @@ def compile(
     `mlir` is text, or a module, which is left as it is. `name` chooses the function where there are several;
     `file` stands in error messages. `tf32` lets products of f32 drop 13 of the 23 bits of each operand's fraction;
     without it they are refused. `schedule` overrides parts of the schedule: `cta=(128, 256, 64), stages=3`.
-    `tuned` is a file of measured schedules, which `warploom tune` writes.
+    `tuned` is a file of measured schedules, which `warploom tune` writes. A function on tensors is called with its
+    results as arguments behind its own.
 
     Raises:
         CompileError: with file, line and column where they are known, for text that does not parse or verify,
@@ -209,10 +211,26 @@ def compile(
     with _errors():
         target_row(target)
         parse_options(schedule)
+        without_tensors(module)
         function = host.signature(host.choose(module, name))
         pipeline = standard_pipeline(target, schedule, tf32=tf32, tuned=None if tuned is None else str(tuned))
         lower(module, make_context(), pipeline, on_phase)
         return _kernel_of(module, function, target, file, on_phase)
+
+
+def without_tensors(module: ModuleOp) -> None:
+    """Makes functions on tensors functions on memory, in place: a result becomes an argument behind the others.
+
+    Raises:
+        CompileError: for an operation on tensors that is not bufferised.
+    """
+    inputs = (t for f in module.ops if isinstance(f, func.FuncOp) for t in f.function_type.inputs)
+    if any(isinstance(t, TensorType) for t in inputs):
+        from ..passes.bufferize import bufferize
+
+        with _errors():
+            verify(module)
+            bufferize(module)
 
 
 def parse(mlir: str, file: str = "<mlir>", on_phase: OnPhase | None = None) -> ModuleOp:

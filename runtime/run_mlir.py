@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from . import host, inputs, ptxas, reference
 from .arrays import Array, Parameter
 from .errors import ArgumentError, AssemblerError, WarploomError
-from .kernel import Kernel, compile, parse
+from .kernel import Kernel, compile, parse, without_tensors
 from .module import Place, choose_place
 from .report import Report, progress_bar
 
@@ -32,6 +32,7 @@ def run(args: argparse.Namespace, text: str) -> int:
     place = choose_place(report_device(args), args.target or "")
     target = args.target or (place.gpu.device.target if place.gpu else DEFAULT_TARGET)
     module = parse(text, args.file, report.phase)
+    without_tensors(module)
     kernel = compile(
         module,
         target,

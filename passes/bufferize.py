@@ -1,0 +1,187 @@
+"""`warp-bufferize`: functions on tensors become functions on memory, and their results arguments that are written.
+
+MLIR's one-shot bufferisation decides the same for programs of any shape; here a function is one block of structured
+operations, so that one rule does: a result that is returned goes into an argument of its own, behind the others, and
+what is on the way to it, being needed nowhere else, into the same memory. Everything else gets memory of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects import func, memref, tensor
+from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, TensorType
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import CopyOp, FillOp
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.hints import isa
+
+from .diagnostics import fail
+
+Tensor = TensorType[Attribute]
+
+RESULT = "result"
+"""The name of an argument that a function's result goes into, where the value returned has none."""
+
+
+def bufferize(module: ModuleOp) -> None:
+    """Bufferises every function of a module that has tensors; the others stay as they are.
+
+    Raises a located diagnostic for operations on tensors that are no structured ones of `linalg`.
+    """
+    for function in [op for op in module.ops if isinstance(op, func.FuncOp) and not op.is_declaration]:
+        if any(True for _ in _tensors(function)):
+            _Function(function).rewrite()
+
+
+def has_tensors(module: ModuleOp) -> bool:
+    """Whether a function of a module takes or returns a tensor."""
+    functions = (op for op in module.ops if isinstance(op, func.FuncOp))
+    return any(isa(t, Tensor) for f in functions for t in (*f.function_type.inputs, *f.function_type.outputs))
+
+
+def _tensors(function: func.FuncOp) -> Iterator[SSAValue]:
+    yield from (a for a in function.body.block.args if isa(a.type, Tensor))
+    yield from (r for op in function.body.walk() for r in op.results if isa(r.type, Tensor))
+
+
+def _memory(kind: Attribute) -> MemRefType[Attribute]:
+    if not isa(kind, Tensor):
+        raise ValueError(f"{kind} is no tensor")
+    return MemRefType(kind.element_type, kind.get_shape(), NoneAttr(), NoneAttr())
+
+
+@dataclass
+class _Function:
+    """Rewrites one function in place. `buffers` is the memory behind each tensor whose contents are defined, `returned`
+    the argument that each returned one goes into, `done` the operations on tensors that others stand for."""
+
+    function: func.FuncOp
+    buffers: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    returned: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    done: list[Operation] = field(default_factory=list[Operation])
+
+    def rewrite(self) -> None:
+        block = self.function.body.block
+        if len(self.function.body.blocks) != 1:
+            fail(self.function, "expected a function on tensors to be one block")
+        for argument in list(block.args):
+            if isa(argument.type, Tensor):
+                memory = Rewriter.replace_value_with_new_type(argument, _memory(argument.type))
+                self.buffers[memory] = memory
+        last = block.last_op
+        if not isinstance(last, func.ReturnOp):
+            fail(self.function, "expected a function on tensors to end with a return")
+        self._add_results(last)
+        for op in list(block.ops):
+            self._rewrite(op)
+        for op in reversed(self.done):
+            Rewriter.erase_op(op)
+        self.function.update_function_type()
+
+    def _add_results(self, last: func.ReturnOp) -> None:
+        """An argument for each value that is returned."""
+        block = self.function.body.block
+        for value in last.operands:
+            if isinstance(value, BlockArgument):
+                fail(last, f"@{self.function.sym_name.data} returns its own argument %{value.name_hint or value.index}")
+            if not isa(value.type, Tensor):
+                fail(last, f"expected the function to return tensors alone, got {value.type}")
+            if value in self.returned:
+                fail(last, "expected every value to be returned once")
+            argument = block.insert_arg(_memory(value.type), len(block.args))
+            argument.name_hint = value.name_hint or RESULT
+            self.returned[value] = argument
+
+    def _rewrite(self, op: Operation) -> None:
+        if isinstance(op, func.ReturnOp):
+            Rewriter.replace_op(op, func.ReturnOp(), [])
+        elif isinstance(op, tensor.EmptyOp):
+            self.done.append(op)
+        elif isinstance(op, tensor.DimOp):
+            self._size(op)
+        elif isinstance(op, LinalgStructuredOperation):
+            self._structured(op)
+        elif any(isa(v.type, Tensor) for v in (*op.operands, *op.results)):
+            fail(op, f"{op.name} on tensors is not bufferised; structured operations of linalg are")
+
+    def _size(self, op: tensor.DimOp) -> None:
+        source = self.buffers.get(op.source)
+        if source is None:
+            fail(op, "expected the size of a tensor whose contents are defined")
+        Rewriter.replace_op(op, memref.DimOp(source, op.index))
+
+    def _structured(self, op: LinalgStructuredOperation) -> None:
+        if not op.results:
+            return
+        if len(op.results) != 1 or len(op.outputs) != 1:
+            fail(op, f"expected one result, got {len(op.results)}")
+        (init,), (result,) = op.outputs, op.results
+        held = self.buffers.get(init)
+        target = self._target(result, init, op)
+        builder = Builder(InsertPoint.before(op))
+        if held is not None and held != target and _reads_output(op):
+            copy = builder.insert(CopyOp([held], [target], []))
+            copy.location = op.location
+        if held is None and _reads_output(op):
+            fail(op, f"{op.name} adds to a tensor that nothing has been written to; fill it first")
+        operands = [*(self._read(op, v) for v in op.inputs), target]
+        regions = [region.clone() for region in op.regions]
+        rewritten = type(op).create(
+            operands=operands, properties=op.properties, attributes=op.attributes, regions=regions
+        )
+        rewritten.location = op.location
+        builder.insert(rewritten)
+        self.buffers[result] = target
+        self.done.append(op)
+
+    def _read(self, op: Operation, value: SSAValue) -> SSAValue:
+        if not isa(value.type, Tensor):
+            return value
+        if value not in self.buffers:
+            fail(op, f"{op.name} reads a tensor that nothing has been written to")
+        return self.buffers[value]
+
+    def _target(self, result: SSAValue, init: SSAValue, op: Operation) -> SSAValue:
+        """The memory a result goes into: an argument, that of what it starts from if nobody else needs it, or new."""
+        found, held = self._destination(result), self.buffers.get(init)
+        if found is not None:
+            return found
+        if held is not None and isinstance(held.owner, memref.AllocOp) and len(list(init.uses)) == 1:
+            return held
+        kind = _memory(result.type)
+        if -1 in kind.get_shape():
+            fail(op, f"a tensor between operations is of static size or on the way to a result, got {result.type}")
+        return Builder(InsertPoint.before(op)).insert(memref.AllocOp([], [], kind)).memref
+
+    def _destination(self, value: SSAValue) -> SSAValue | None:
+        """The argument that a value, or what alone is made of it in place, is returned in."""
+        if value in self.returned:
+            return self.returned[value]
+        uses = list(value.uses)
+        user = uses[0].operation if len(uses) == 1 else None
+        if isinstance(user, LinalgStructuredOperation) and len(user.results) == 1 and value in user.outputs:
+            return self._destination(user.results[0])
+        return None
+
+
+def _reads_output(op: LinalgStructuredOperation) -> bool:
+    """Whether the operation uses what its output held before."""
+    if isinstance(op, FillOp | CopyOp):
+        return False
+    return bool(op.regions) and bool(op.regions[0].blocks) and bool(op.regions[0].block.args[-1].uses)
+
+
+@dataclass(frozen=True)
+class BufferizePass(ModulePass):
+    """Makes functions on tensors functions on memory; a result becomes an argument behind the others."""
+
+    name = "warp-bufferize"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        bufferize(op)

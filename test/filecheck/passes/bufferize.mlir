@@ -1,0 +1,29 @@
+// RUN: warploom-opt %s -p warp-bufferize | filecheck %s
+// RUN: warploom-opt %s -p "warp-bufferize,warp-raise-matmul,warp-fold-fill" | filecheck %s --check-prefix=FOLDED
+
+// A result is an argument behind the others. C is no result: what it holds is where the sum starts from.
+// CHECK:      func.func @added(%A: memref<4x5xf16>, %B: memref<5x6xf16>, %C: memref<4x6xf32>, %r: memref<4x6xf32>) {
+// CHECK-NEXT:   linalg.copy ins(%C : memref<4x6xf32>) outs(%r : memref<4x6xf32>)
+// CHECK-NEXT:   linalg.matmul ins(%A, %B : memref<4x5xf16>, memref<5x6xf16>) outs(%r : memref<4x6xf32>)
+// CHECK-NEXT:   return
+// FOLDED:      func.func @added
+// FOLDED-NEXT:   warp.matmul f16 x f16 %A, %B plus %C into %r :
+func.func @added(%A: tensor<4x5xf16>, %B: tensor<5x6xf16>, %C: tensor<4x6xf32>) -> tensor<4x6xf32> {
+  %r = linalg.matmul ins(%A, %B : tensor<4x5xf16>, tensor<5x6xf16>) outs(%C : tensor<4x6xf32>) -> tensor<4x6xf32>
+  return %r : tensor<4x6xf32>
+}
+
+// What is filled on the way to a result lies where the result does.
+// CHECK:      func.func @cleared(%A: memref<4x?xf16>, %B: memref<?x6xf16>, %r: memref<4x6xf32>) {
+// CHECK-NOT:    tensor.empty
+// CHECK:        linalg.fill ins(%z : f32) outs(%r : memref<4x6xf32>)
+// CHECK-NEXT:   linalg.matmul ins(%A, %B : memref<4x?xf16>, memref<?x6xf16>) outs(%r : memref<4x6xf32>)
+// FOLDED:      func.func @cleared
+// FOLDED:        warp.matmul f16 x f16 %A, %B init 0.000000e+00 : f32 into %r :
+func.func @cleared(%A: tensor<4x?xf16>, %B: tensor<?x6xf16>) -> tensor<4x6xf32> {
+  %e = tensor.empty() : tensor<4x6xf32>
+  %z = arith.constant 0.0 : f32
+  %f = linalg.fill ins(%z : f32) outs(%e : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %r = linalg.matmul ins(%A, %B : tensor<4x?xf16>, tensor<?x6xf16>) outs(%f : tensor<4x6xf32>) -> tensor<4x6xf32>
+  return %r : tensor<4x6xf32>
+}

@@ -1,0 +1,140 @@
+"""Functions on tensors, as frontends write them: what they become, and what the kernels leave in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from warploom.passes.bufferize import bufferize
+from warploom.passes.context import make_context, parse_mlir
+from warploom.runtime import CompileError, compile
+from warploom.runtime.cli import main
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+ADDED = """func.func @f(%A: tensor<33x45xf16>, %B: tensor<45x17xf16>, %C: tensor<33x17xf32>) -> tensor<33x17xf32> {
+  %r = linalg.matmul ins(%A, %B : tensor<33x45xf16>, tensor<45x17xf16>) outs(%C : tensor<33x17xf32>)
+    -> tensor<33x17xf32>
+  return %r : tensor<33x17xf32>
+}"""
+
+CLEARED = """func.func @f(%A: tensor<33x45xf16>, %B: tensor<45x17xf16>, %bias: tensor<17xf32>) -> tensor<33x17xf32> {
+  %e = tensor.empty() : tensor<33x17xf32>
+  %z = arith.constant 0.0 : f32
+  %f = linalg.fill ins(%z : f32) outs(%e : tensor<33x17xf32>) -> tensor<33x17xf32>
+  %r = linalg.matmul ins(%A, %B : tensor<33x45xf16>, tensor<45x17xf16>) outs(%f : tensor<33x17xf32>)
+    -> tensor<33x17xf32>
+  %o = tensor.empty() : tensor<33x17xf32>
+  %g = linalg.generic {
+      indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]}
+    ins(%r, %bias : tensor<33x17xf32>, tensor<17xf32>) outs(%o : tensor<33x17xf32>) {
+  ^bb0(%x: f32, %b: f32, %y: f32):
+    %s = arith.addf %x, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<33x17xf32>
+  return %g : tensor<33x17xf32>
+}"""
+
+CHAIN = """func.func @f(%A: tensor<20x24xf16>, %B: tensor<24x12xf16>, %D: tensor<12x9xf16>)
+    -> (tensor<20x9xf32>, tensor<20x12xf16>) {
+  %z = arith.constant 0.0 : f16
+  %zz = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<20x12xf16>
+  %f = linalg.fill ins(%z : f16) outs(%e : tensor<20x12xf16>) -> tensor<20x12xf16>
+  %h = linalg.matmul ins(%A, %B : tensor<20x24xf16>, tensor<24x12xf16>) outs(%f : tensor<20x12xf16>)
+    -> tensor<20x12xf16>
+  %e2 = tensor.empty() : tensor<20x9xf32>
+  %f2 = linalg.fill ins(%zz : f32) outs(%e2 : tensor<20x9xf32>) -> tensor<20x9xf32>
+  %r = linalg.matmul ins(%h, %D : tensor<20x12xf16>, tensor<12x9xf16>) outs(%f2 : tensor<20x9xf32>) -> tensor<20x9xf32>
+  return %r, %h : tensor<20x9xf32>, tensor<20x12xf16>
+}"""
+
+
+def fresh(*shape: int, dtype: object = np.float16) -> Array:
+    return np.random.default_rng().standard_normal(shape).astype(dtype)  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def double(*arrays: Array) -> list[Array]:
+    return [array.astype(np.float64) for array in arrays]
+
+
+def test_a_result_is_an_argument_behind_the_others_and_c_stays_as_it_was() -> None:
+    kernel = compile(ADDED)
+    assert [p.name for p in kernel.function.parameters] == ["A", "B", "C", "r"]
+    assert kernel.function.written == {3}
+    a, b, c, result = (
+        fresh(33, 45),
+        fresh(45, 17),
+        fresh(33, 17, dtype=np.float32),
+        np.full((33, 17), np.nan, np.float32),
+    )
+    before = c.copy()
+    kernel(a, b, c, result, device="interp")
+    np.testing.assert_array_equal(c, before)
+    x, y, z = double(a, b, c)
+    bound = 47 * 2.0**-23 * (np.abs(z) + np.abs(x) @ np.abs(y))
+    assert (np.abs(result - (z + x @ y)) <= bound).all()
+
+
+def test_what_is_filled_and_fused_needs_no_memory_of_its_own() -> None:
+    kernel = compile(CLEARED)
+    assert len(kernel.launches) == 1
+    a, b, bias = fresh(33, 45), fresh(45, 17), fresh(17, dtype=np.float32)
+    result = np.full((33, 17), np.nan, np.float32)
+    kernel(a, b, bias, result, device="interp")
+    x, y, z = double(a, b, bias)
+    assert (np.abs(result - (x @ y + z)) <= 48 * 2.0**-23 * (np.abs(z) + np.abs(x) @ np.abs(y))).all()
+
+
+def test_a_value_that_is_returned_and_used_and_two_results() -> None:
+    kernel = compile(CHAIN)
+    assert [p.name for p in kernel.function.parameters] == ["A", "B", "D", "r", "h"]
+    a, b, d = fresh(20, 24), fresh(24, 12), fresh(12, 9)
+    result, half = np.full((20, 9), np.nan, np.float32), np.full((20, 12), np.nan, np.float16)
+    kernel(a, b, d, result, half, device="interp")
+    x, y, z = double(a, b, d)
+    np.testing.assert_allclose(half, x @ y, rtol=2.0**-10, atol=1e-2)
+    exact = half.astype(np.float64) @ z
+    assert (np.abs(result - exact) <= 14 * 2.0**-23 * (np.abs(half.astype(np.float64)) @ np.abs(z))).all()
+
+
+def test_functions_on_memory_stay_as_they_are() -> None:
+    text = "func.func @f(%A: memref<4x4xf16>) { return }"
+    module = parse_mlir(make_context(), text)
+    before = str(module)
+    bufferize(module)
+    assert str(module) == before
+
+
+def test_the_command_checks_a_function_on_tensors(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "f.mlir"
+    file.write_text(CLEARED)
+    assert main(["run", str(file), "--device", "interp", "--check"]) == 0
+    assert "check    %g against float64" in capsys.readouterr().out
+
+
+HEAD = "func.func @f(%A: tensor<4x4xf16>, %B: tensor<4x4xf16>, %C: tensor<4x4xf32>) -> tensor<4x4xf32> {\n"
+OPERANDS = "ins(%A, %B : tensor<4x4xf16>, tensor<4x4xf16>)"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return %C : tensor<4x4xf32>\n}", r":2:\d+: error: @f returns its own argument %C"),
+        (
+            f"%e = tensor.empty() : tensor<4x4xf32>\n%r = linalg.matmul {OPERANDS} outs(%e : tensor<4x4xf32>) "
+            "-> tensor<4x4xf32>\nreturn %r : tensor<4x4xf32>\n}",
+            r":3:\d+: error: linalg.matmul adds to a tensor that nothing has been written to; fill it first",
+        ),
+        (
+            "%r = tensor.cast %C : tensor<4x4xf32> to tensor<4x4xf32>\nreturn %r : tensor<4x4xf32>\n}",
+            r":2:\d+: error: tensor.cast on tensors is not bufferised",
+        ),
+    ],
+)
+def test_what_is_refused(body: str, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        compile(HEAD + body)
