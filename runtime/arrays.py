@@ -59,6 +59,14 @@ def dtype_of(element: str) -> DType:
     return DTYPES[element]
 
 
+def integer_limits(dtype: DType) -> tuple[int, int] | None:
+    """The least and the greatest value of an integer type, those of 4 bits included; None for other types."""
+    if dtype.kind not in "iu" and dtype not in (DTYPES["i4"], DTYPES["ui4"]):
+        return None
+    limits = ml_dtypes.iinfo(dtype)
+    return int(limits.min), int(limits.max)
+
+
 @cache
 def element_of(dtype: DType) -> str:
     """The MLIR name of a numpy type; numpy's own name where MLIR has none."""

@@ -10,7 +10,7 @@ from typing import cast
 
 import numpy as np
 
-from .arrays import DTYPES, Array, DType, Parameter, describe, dtype_of, element_of
+from .arrays import DTYPES, Array, DType, Parameter, describe, dtype_of, element_of, integer_limits
 from .errors import ArgumentError, WarploomError
 from .launch import Scalar
 from .reference import poison
@@ -56,6 +56,8 @@ def make(word: str, shape: tuple[int, ...], dtype: DType, seed: int, position: i
     generator = np.random.default_rng([seed, position])
     if dtype.kind in "iu":
         return generator.integers(-8 if dtype.kind == "i" else 0, 8, shape, dtype=dtype)
+    if (limits := integer_limits(dtype)) is not None:
+        return generator.integers(*limits, shape, endpoint=True).astype(dtype)
     return generator.standard_normal(shape).astype(dtype)
 
 

@@ -32,7 +32,7 @@ from ..dialect.linalg import METADATA
 from ..dialect.linalg.body import Factor, factors
 from ..dialect.schedule import Schedule
 from ..passes.diagnostics import location_of
-from .arrays import DTYPES, Array, DType
+from .arrays import DTYPES, Array, DType, integer_limits
 from .errors import HostError
 
 Floats = npt.NDArray[np.float64]
@@ -310,6 +310,7 @@ def _largest(values: Floats) -> float:
 
 def poison(dtype: DType) -> object:
     """A value no correct kernel leaves behind: NaN, or the least integer."""
-    if dtype.kind in "iu":
-        return np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max
+    if (limits := integer_limits(dtype)) is not None:
+        least, greatest = limits
+        return np.array(least or greatest).astype(dtype)[()]
     return np.array(np.nan).astype(dtype)[()]
