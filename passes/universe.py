@@ -31,7 +31,7 @@ _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-raise-matmul": _lazy(".raise_matmul", "RaiseMatmulPass"),
     "warp-fold-fill": _lazy(".fold_fill", "FoldFillPass"),
     "warp-fuse-epilogue": _lazy(".fuse_epilogue", "FuseEpiloguePass"),
-    "warp-schedule": _lazy(".schedule", "SchedulePass"),
+    "warp-schedule": _lazy(".schedule_pass", "SchedulePass"),
     "warp-tile": _lazy(".tile.outline", "TilePass"),
     "warp-pipeline": _lazy(".pipeline_copies", "PipelineCopiesPass"),
     "convert-warp-to-ptx": _lazy(".convert_warp_to_ptx", "ConvertWarpToPtxPass"),
