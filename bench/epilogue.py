@@ -11,16 +11,13 @@ product and the bias as one kernel of cuBLAS (`torch.addmm`) and gelu as another
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from gemm import Row, Timer, parse_size, show
+from gemm import Row, Timer, find_torch, parse_size, report
 from gemm_types import KINDS
 
 from warploom.runtime import compile
@@ -163,19 +160,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    try:
-        import torch  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        sys.exit("error: this benchmark needs PyTorch, for events and to check results")
-    if not torch.cuda.is_available():
-        sys.exit("error: no GPU found; this benchmark needs one")
+    torch = find_torch("events and to check results")
     timer = Timer(torch, options.repeats)
     schedule = dict(pair.split("=", 1) for pair in options.schedule)
     rows = [row for size in options.sizes for row in measure(torch, timer, size, options.target, schedule)]
-    show(rows)
-    if options.json is not None:
-        device = torch.cuda.get_device_name(0)
-        options.json.write_text(json.dumps({"device": device, "rows": [asdict(r) for r in rows]}, indent=1) + "\n")
+    report(torch, rows, options.json)
 
 
 if __name__ == "__main__":

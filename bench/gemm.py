@@ -24,9 +24,7 @@ from typing import Any
 from gemm_types import KINDS, PEAK_ACCUMULATORS, PEAK_TURNS, PEAK_WARPS, argument, output, peak_ptx
 
 from warploom.runtime import CompileError, compile, load_ptx
-
-FLUSH_BYTES = 256 << 20
-"""More than any L2; writing it evicts the operands."""
+from warploom.runtime.cuda_timer import FLUSH_BYTES
 
 ERROR_LIMIT = {"f32": 1e-4, "f16": 2e-3, "bf16": 1e-2, "f64": 1e-14, "i32": 0.0}
 """Relative error in the Frobenius norm that a right kernel stays under, by output type."""
@@ -160,6 +158,25 @@ def show(rows: Sequence[Row]) -> None:
         print(f"{r.name:20} {r.size:>16} {r.type:>5} {r.out:>5} {numbers}  {extra}")
 
 
+def find_torch(why: str) -> Any:
+    """PyTorch; ends the program where it is missing, saying what it is for, or finds no GPU."""
+    try:
+        import torch  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        sys.exit(f"error: this benchmark needs PyTorch, for {why}")
+    if not torch.cuda.is_available():
+        sys.exit("error: no GPU found; this benchmark needs one")
+    return torch
+
+
+def report(torch: Any, rows: Sequence[Row], path: Path | None) -> None:
+    """Prints the table, and writes it to a JSON file if one is asked for."""
+    show(rows)
+    if path is not None:
+        device = torch.cuda.get_device_name(0)
+        path.write_text(json.dumps({"device": device, "rows": [asdict(r) for r in rows]}, indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", type=parse_size, default=[(4096,) * 3, (8192,) * 3])
@@ -178,12 +195,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    try:
-        import torch  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        sys.exit("error: this benchmark needs PyTorch, for cuBLAS and for events")
-    if not torch.cuda.is_available():
-        sys.exit("error: no GPU found; this benchmark needs one")
+    torch = find_torch("cuBLAS and for events")
     timer = Timer(torch, options.repeats)
     fixed = dict(pair.split("=", 1) for pair in options.schedule)
     schedules = [fixed, *(dict(pair.split("=", 1) for pair in words.split()) for words in options.sweep)]
@@ -193,10 +205,7 @@ def main() -> None:
         rows.append(peak(torch, timer, kind, options.target))
         for size in options.sizes:
             rows += product(torch, timer, size, kind, out, options.target, schedules, options.b)
-    show(rows)
-    if options.json is not None:
-        device = torch.cuda.get_device_name(0)
-        options.json.write_text(json.dumps({"device": device, "rows": [asdict(r) for r in rows]}, indent=1) + "\n")
+    report(torch, rows, options.json)
 
 
 if __name__ == "__main__":

@@ -10,16 +10,14 @@ small sizes, so it is timed inside a CUDA graph. The result is checked against f
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from gemm import ERROR_LIMIT, Row, Timer, parse_size, relative_error, show
+from gemm import ERROR_LIMIT, Row, Timer, find_torch, parse_size, relative_error, report
 
 from warploom.runtime import compile, compress, load_ptx, prune
 
@@ -176,12 +174,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    try:
-        import torch  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        sys.exit("error: this benchmark needs PyTorch, for cuSPARSELt and for events")
-    if not torch.cuda.is_available():
-        sys.exit("error: no GPU found; this benchmark needs one")
+    torch = find_torch("cuSPARSELt and for events")
     timer = Timer(torch, options.repeats)
     schedules = [{}, *(dict(pair.split("=", 1) for pair in words.split()) for words in options.sweep)]
     rows: list[Row] = []
@@ -197,10 +190,7 @@ def main() -> None:
                     if i == 0:
                         raise
                     print(f"{schedule}: {error}", file=sys.stderr)
-    show(rows)
-    if options.json is not None:
-        device = torch.cuda.get_device_name(0)
-        options.json.write_text(json.dumps({"device": device, "rows": [asdict(r) for r in rows]}, indent=1) + "\n")
+    report(torch, rows, options.json)
 
 
 if __name__ == "__main__":

@@ -39,12 +39,6 @@ def bufferize(module: ModuleOp) -> None:
             _Function(function).rewrite()
 
 
-def has_tensors(module: ModuleOp) -> bool:
-    """Whether a function of a module takes or returns a tensor."""
-    functions = (op for op in module.ops if isinstance(op, func.FuncOp))
-    return any(isa(t, Tensor) for f in functions for t in (*f.function_type.inputs, *f.function_type.outputs))
-
-
 def _tensors(function: func.FuncOp) -> Iterator[SSAValue]:
     yield from (a for a in function.body.block.args if isa(a.type, Tensor))
     yield from (r for op in function.body.walk() for r in op.results if isa(r.type, Tensor))

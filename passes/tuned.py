@@ -83,15 +83,19 @@ class Tuned:
         return None
 
 
+def fields_of(text: str) -> dict[str, str]:
+    """The fields of a schedule by name, from its own text; each as an option takes it."""
+    return dict(part.split(" = ", 1) for part in text.split(", ") if " = " in part)
+
+
 def schedule_of(text: str) -> Schedule:
     """A schedule from its own text.
 
     Raises:
         ScheduleError: for text that is none.
     """
-    options = dict(part.split(" = ", 1) for part in text.split(", ") if " = " in part)
     try:
-        return Schedule(**parse_options(options))  # pyright: ignore[reportArgumentType]
+        return Schedule(**parse_options(fields_of(text)))  # pyright: ignore[reportArgumentType]
     except TypeError:
         raise ScheduleError(f"'{text}' is no schedule") from None
 

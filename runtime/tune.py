@@ -15,13 +15,13 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ..dialect.isa.targets import target as target_row
-from ..dialect.schedule import NAMES, Schedule, ScheduleError
+from ..dialect.schedule import Schedule, ScheduleError
 from ..passes.context import make_context
 from ..passes.pipeline import lower, standard_pipeline
 from ..passes.product import read
 from ..passes.schedule import products
 from ..passes.search import candidates, spread
-from ..passes.tuned import Tuned, key_of
+from ..passes.tuned import Tuned, fields_of, key_of
 from . import inputs
 from .arrays import Argument, Array, borrow
 from .cuda import Gpu
@@ -162,8 +162,7 @@ class Bench:
 
 def options(schedule: Schedule) -> dict[str, str]:
     """A schedule as the options that ask for it."""
-    shown = dict(part.split(" = ", 1) for part in str(schedule).split(", "))
-    return {name: shown[name] for name in NAMES if name in shown}
+    return fields_of(str(schedule))
 
 
 def _distance(result: Array, expected: Array) -> float:

@@ -86,10 +86,6 @@ class CopyQueue:
         selected = np.ones(self.threads, np.bool_) if sel.mask is None else sel.mask
         self.pending = [p for p in self.pending if p.serial >= before or not self._complete_of(p, selected)]
 
-    def finish(self, sel: Selection) -> None:
-        """What is in flight when threads end arrives as well."""
-        self.wait(sel, None)
-
     def _separate(self) -> Array:
         if isinstance(self.open, int):
             self.open = np.full(self.threads, self.open, np.int64)

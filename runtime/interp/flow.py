@@ -71,16 +71,6 @@ class Flow:
         result, self._gave_way = self._gave_way, False
         return result
 
-    def split(self, sel: Selection, taken: Selection, target: int, otherwise: int) -> int | None:
-        """Where a branch leads: all one way, or LEFT."""
-        if taken.count == 0:
-            return otherwise
-        if taken.count == sel.count:
-            return target
-        self.go(target, self.mask(taken))
-        self.go(otherwise, self.mask(sel) & ~self.mask(taken))
-        return LEFT
-
     def mask(self, sel: Selection) -> Array:
         """A mask of one's own."""
         return np.ones(sel.total, np.bool_) if sel.mask is None else sel.mask.copy()
