@@ -140,22 +140,10 @@ class Schedule:
     def threads(self) -> int:
         return 32 * self.warps
 
-    def shared_bytes(self, element_bits: int) -> int:
-        """Shared memory of one CTA for operands of `element_bits` bits: the stages of A, those of B, sums of slices."""
-        m, n, k = self.cta
-        tiles = [self.stages * side * k * element_bits // 8 for side in (m, n)]
-        tiles.append(self.slice_bytes)
-        return sum(-(-tile // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for tile in tiles)
-
     @property
     def slice_bytes(self) -> int:
         """Shared memory in which slices meet to add up their sums."""
         return (self.slices - 1) * self.cta[0] * self.cta[1] * ELEMENT_TYPES[self.accumulate].bits // 8
-
-    @property
-    def accumulator_registers(self) -> int:
-        """Registers per lane that hold f32 accumulators."""
-        return self.warp[0] * self.warp[1] // 32
 
     def __str__(self) -> str:
         shown = (f for f in fields(self) if not f.metadata or getattr(self, f.name) != f.default)

@@ -7,7 +7,7 @@ from .barriers import ArriveCopiesOp, ArriveOp, AwaitOp, BarriersType, MakeBarri
 from .copy import CommitOp, CopyOp, PackOp, WaitOp
 from .elements import YieldOp
 from .elementwise import ConstantOp, ConvertOp, ElementwiseOp, KindAttr, RegroupOp
-from .epilogue import LoadVectorOp, MapOp, SliceOp
+from .epilogue import LoadVectorOp, MapOp, SubfragmentOp
 from .matmul import MatmulOp
 from .memory import LdmatrixOp, LoadOp, StoreOp
 from .mma import MmaOp
@@ -35,7 +35,7 @@ _MEMORY: list[type[Operation]] = [
 ]
 _MEETING: list[type[Operation]] = [MakeBarriersOp, ArriveOp, ArriveCopiesOp, AwaitOp]
 _ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, RegroupOp, SumSlicesOp, YieldOp]
-_EPILOGUE: list[type[Operation]] = [LoadVectorOp, MapOp, SliceOp]
+_EPILOGUE: list[type[Operation]] = [LoadVectorOp, MapOp, SubfragmentOp]
 _ATTRIBUTES: list[type[Attribute]] = [
     BarriersType,
     FragmentType,

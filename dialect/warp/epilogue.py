@@ -1,4 +1,4 @@
-"""What happens to accumulators on their way to memory: `warp.slice`, `warp.load_vector`, `warp.map`."""
+"""What happens to accumulators on their way to memory: `warp.subfragment`, `warp.load_vector`, `warp.map`."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ AXES = ("rows", "columns")
 
 
 @irdl_op_definition
-class SliceOp(IRDLOperation):
+class SubfragmentOp(IRDLOperation):
     """Some of the base tiles of a fragment, which are registers that each lane has already::
 
-        %top = warp.slice %d[16, 0] : !warp.fragment<acc, 64x64xf32, ...> to !warp.fragment<acc, 16x64xf32, ...>
+        %top = warp.subfragment %d[16, 0] : !warp.fragment<acc, 64x64xf32, ...> to !warp.fragment<acc, 16x64xf32, ...>
 
     The offsets, of the first row and column, are multiples of the base tile's sizes.
     """
 
-    name = "warp.slice"
+    name = "warp.subfragment"
 
     source = operand_def(FragmentType)
     offsets = prop_def(DenseArrayBase[IntegerType])
@@ -73,7 +73,7 @@ class SliceOp(IRDLOperation):
             raise VerifyException(f"expected a part of {source}, got {part} at {self.at}")
 
     @classmethod
-    def parse(cls, parser: Parser) -> SliceOp:
+    def parse(cls, parser: Parser) -> SubfragmentOp:
         position = parser.pos
         source = parser.parse_unresolved_operand()
         offsets = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xdsl.ir import Region, SSAValue, TypeAttribute
 
 from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
-from ...dialect.warp.epilogue import LoadVectorOp, MapOp, SliceOp
+from ...dialect.warp.epilogue import LoadVectorOp, MapOp, SubfragmentOp
 from ...dialect.warp.memory import LoadOp, bounds_attribute
 from ..diagnostics import fail
 from ..index_builder import Index, IndexBuilder
@@ -37,7 +37,7 @@ class Extras:
             yield self.accumulator, 0
             return
         for row in range(0, rows, self.shape[0]):
-            yield self.index.insert(SliceOp(self.accumulator, (row, 0), self.shape)).fragment, row
+            yield self.index.insert(SubfragmentOp(self.accumulator, (row, 0), self.shape)).fragment, row
 
     def map(self, part: SSAValue, row: int) -> SSAValue:
         """The elements of D for a part of the product's that starts at a row."""

@@ -1,4 +1,4 @@
-"""Accumulators on their way to memory: `warp.slice`, `warp.load_vector`, `warp.map`."""
+"""Accumulators on their way to memory: `warp.subfragment`, `warp.load_vector`, `warp.map`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...dialect.isa.targets import Target
 from ...dialect.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.elementwise import ConvertOp
-from ...dialect.warp.epilogue import LoadVectorOp, MapOp, SliceOp
+from ...dialect.warp.epilogue import LoadVectorOp, MapOp, SubfragmentOp
 from ...dialect.warp.memory import StoreOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position
@@ -42,7 +42,7 @@ def _own(lowering: KernelLowering, value: SSAValue, registers: Fragment) -> Frag
     return fresh
 
 
-def _slice(lowering: KernelLowering, op: SliceOp) -> None:
+def _subfragment(lowering: KernelLowering, op: SubfragmentOp) -> None:
     source, part, registers = fragment_of(op.source), op.fragment.type, lowering.fragment(op.source)
     layout, size = source.layout.data, source.tile_registers
     (down, across), stride = part.tiles, source.tiles[1]
@@ -218,6 +218,6 @@ def _check(op: MapOp, kind: Attribute) -> None:
 
 
 HANDLERS: Mapping[type[Operation], Handler] = dict(
-    (handler(SliceOp, _slice), handler(LoadVectorOp, _load_vector), handler(MapOp, _map))
+    (handler(SubfragmentOp, _subfragment), handler(LoadVectorOp, _load_vector), handler(MapOp, _map))
 )
 """What each operation becomes."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.pipeline import lower
 from warploom.passes.product import Product, read
 from warploom.passes.raise_matmul import raise_products
-from warploom.passes.schedule import TILES, Tile, check, cycles, default_schedule, instruction, products
+from warploom.passes.schedule import TILES, Tile, check, cycles, default_schedule, instruction, products, shared_bytes
 
 ABLE = [t for t in TARGETS.values() if t.sm >= 75]
 sizes = st.one_of(st.integers(1, 300), st.integers(1, 20000), st.sampled_from([1, 16, 64, 128, 4096, 8192]))
@@ -34,10 +36,19 @@ def test_the_default_fits(m: int, n: int, k: int, where: Target, element: str) -
     asked = product(m, n, k, element)
     schedule = default_schedule(asked, where)
     check(schedule, asked, where)
-    assert schedule.shared_bytes(16) <= where.shared
+    assert shared_bytes(asked, schedule) <= where.shared
     assert schedule.mma.k == (16 if where.sm >= 80 else 8)
     steps = -(-k // (schedule.split_k * schedule.cta[2]))
     assert schedule.stages <= (1 if steps <= 1 else steps + 1)
+
+
+def test_shared_memory_holds_each_operand_from_a_multiple_of_a_kibibyte() -> None:
+    asked = product(256, 256, 256)
+    plain = Schedule((128, 48, 16), (32, 24), default_schedule(asked, target("sm_80")).mma, 3)
+    assert shared_bytes(asked, plain) == (12 + 4.5) * KIB
+    assert shared_bytes(asked, replace(plain, cta=(16, 48, 16), warp=(16, 24))) == (2 + 4.5) * KIB
+    sliced = replace(plain, cta=(128, 48, 32), slices=2)
+    assert shared_bytes(asked, sliced) == (24 + 9 + sliced.slice_bytes / KIB) * KIB
 
 
 @given(sizes, sizes, sizes, st.sampled_from(ABLE))

@@ -14,7 +14,6 @@ from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError
 
 from warploom.dialect.isa.mma import ROWS, Shape
-from warploom.dialect.isa.targets import KIB
 from warploom.dialect.schedule import ALWAYS, NAMES, PACKS, SWIZZLES, Schedule, ScheduleError, parse_options
 from warploom.dialect.warp.attributes import ScheduleAttr
 from warploom.passes.context import make_context
@@ -91,22 +90,8 @@ def test_rare_fields_are_printed_where_they_differ_from_their_default() -> None:
 
 def test_slices_multiply_warps_and_add_shared_memory() -> None:
     sliced = replace(PLAIN, slices=2)
-    assert (sliced.warps, sliced.threads) == (8, 256)
-    assert sliced.shared_bytes(16) == PLAIN.shared_bytes(16) + 128 * 128 * 4
-
-
-def test_derived_sizes() -> None:
-    assert (PLAIN.warps, PLAIN.threads, PLAIN.accumulator_registers) == (4, 128, 128)
-    assert PLAIN.shared_bytes(16) == 3 * (128 + 128) * 64 * 2 == 96 * KIB
-    assert PLAIN.shared_bytes(8) == 48 * KIB
-
-
-@given(schedules(), st.sampled_from([8, 16, 32]))
-def test_shared_memory_holds_each_operand_from_a_multiple_of_a_kibibyte(schedule: Schedule, bits: int) -> None:
-    m, n, k = schedule.cta
-    a, b = (schedule.stages * side * k * bits // 8 for side in (m, n))
-    start_of_b = next(start for start in range(0, a + KIB, KIB) if start >= a)
-    assert start_of_b + b <= schedule.shared_bytes(bits) < start_of_b + b + KIB
+    assert (PLAIN.warps, PLAIN.threads, PLAIN.slice_bytes) == (4, 128, 0)
+    assert (sliced.warps, sliced.threads, sliced.slice_bytes) == (8, 256, 128 * 128 * 4)
 
 
 @pytest.mark.parametrize(

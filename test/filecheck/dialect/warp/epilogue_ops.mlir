@@ -3,8 +3,8 @@
 
 // CHECK-LABEL: func.func @ops
 func.func @ops(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %bias: memref<320xf16>, %i: index, %alpha: f32) {
-  // CHECK-NEXT: %part = warp.slice %d[16, 8] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
-  %part = warp.slice %d[16, 8] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  // CHECK-NEXT: %part = warp.subfragment %d[16, 8] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  %part = warp.subfragment %d[16, 8] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   // CHECK-NEXT: %b = warp.load_vector columns %bias[%i] in_bounds : memref<320xf16> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   %b = warp.load_vector columns %bias[%i] in_bounds : memref<320xf16> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   // CHECK-NEXT: %c = warp.load_vector rows %bias[%i] {note} : memref<320xf16> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>

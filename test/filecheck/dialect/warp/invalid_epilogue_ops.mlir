@@ -1,24 +1,24 @@
 // RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
 
-// CHECK: error: warp.slice: expected only the shape to change
+// CHECK: error: warp.subfragment: expected only the shape to change
 func.func @f(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
-  %x = warp.slice %d[0, 0] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  %x = warp.subfragment %d[0, 0] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
 
 // -----
 
-// CHECK: error: warp.slice: expected offsets in whole 16x8 tiles, got (8, 0)
+// CHECK: error: warp.subfragment: expected offsets in whole 16x8 tiles, got (8, 0)
 func.func @f(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
-  %x = warp.slice %d[8, 0] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  %x = warp.subfragment %d[8, 0] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
 
 // -----
 
-// CHECK: error: warp.slice: expected a part of {{.*}}, got {{.*}} at (16, 0)
+// CHECK: error: warp.subfragment: expected a part of {{.*}}, got {{.*}} at (16, 0)
 func.func @f(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
-  %x = warp.slice %d[16, 0] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  %x = warp.subfragment %d[16, 0] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
 
