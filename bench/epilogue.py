@@ -17,7 +17,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from gemm import Row, Timer, find_torch, parse_size, report
+from gemm import Row, Timer, find_torch, parse_size, product_launch, report
 from gemm_types import KINDS
 
 from warploom.runtime import compile
@@ -130,8 +130,8 @@ def measure(torch: Any, timer: Timer, size: tuple[int, int, int], target: str, s
         error = float((d[:ROWS_CHECKED].double() - expected).norm() / expected.norm())
         if not error < ERROR_LIMIT or bool(d.isnan().any()):
             raise SystemExit(f"{name} at {label}: relative error {error:.2e}, the limit is {ERROR_LIMIT:.0e}")
-        shown, registers = str(compiled.schedule[-1]), call.kernels[-1].registers
-        return call, Row(name, label, KIND, KIND, 0.0, 0.0, error, shown, registers)
+        number, chosen = product_launch(compiled)
+        return call, Row(name, label, KIND, KIND, 0.0, 0.0, error, str(chosen), call.kernels[number].registers)
 
     def timed(row: Row, call: Callable[[], object]) -> Row:
         row.milliseconds = timer.milliseconds(call)

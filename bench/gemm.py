@@ -21,9 +21,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gemm_types import KINDS, PEAK_ACCUMULATORS, PEAK_TURNS, PEAK_WARPS, argument, output, peak_ptx
+import peaks
+from gemm_types import KINDS, argument, output
 
-from warploom.runtime import CompileError, compile, load_ptx
+from warploom.dialect.isa.product import Product
+from warploom.dialect.schedule import Schedule
+from warploom.runtime import CompileError, Kernel, compile, load_ptx
 from warploom.runtime.cuda_timer import FLUSH_BYTES
 
 ERROR_LIMIT = {"f32": 1e-4, "f16": 2e-3, "bf16": 1e-2, "f64": 1e-14, "i32": 0.0}
@@ -71,19 +74,17 @@ class Timer:
         return statistics.median(times)
 
 
-def peak(torch: Any, timer: Timer, kind: str, target: str) -> Row:
-    """The register-only peak: two CTAs of eight warps on each SM."""
+def peak(torch: Any, timer: Timer, row: Product, kind: str, target: str) -> Row:
+    """The register-only peak of an instruction: two CTAs of eight warps on each SM."""
     ctas = 2 * torch.cuda.get_device_properties(0).multi_processor_count
-    out = torch.empty(32 * PEAK_WARPS, device="cuda", dtype=torch.float64)
-    module = load_ptx(peak_ptx(kind, target))
+    out = torch.empty(32 * peaks.WARPS, device="cuda", dtype=torch.float64)
+    module = load_ptx(peaks.ptx_of(row, target))
 
     def launch() -> None:
-        module.launch("peak", grid=(ctas, 1, 1), block=(32 * PEAK_WARPS, 1, 1), args=[out], device="cuda")
+        module.launch("peak", grid=(ctas, 1, 1), block=(32 * peaks.WARPS, 1, 1), args=[out], device="cuda")
 
     ms = timer.milliseconds(launch)
-    m, n, k = KINDS[kind].row.shape
-    operations = 2 * m * n * k * PEAK_ACCUMULATORS * PEAK_TURNS * PEAK_WARPS * ctas
-    return Row("register-only peak", "-", kind, KINDS[kind].row.d.name, operations / ms / 1e9, ms)
+    return Row("register-only peak", "-", kind, row.d.name, peaks.operations(row, ctas) / ms / 1e9, ms)
 
 
 def product(
@@ -118,13 +119,17 @@ def product(
             if not error <= ERROR_LIMIT[out] + (TF32_ERROR if kind.tf32 else 0):
                 raise SystemExit(f"{label} {name} -> {out}, {schedule}: relative error {error:.2e}")
             ms = timer.milliseconds(call)
-            # Other launches pack operands before the product, or add up its parts after it.
-            number = next(i for i, schedule in enumerate(kernel.schedule) if schedule is not None)
-            shown = f"B by {'columns' if transposed else 'rows'}, {kernel.schedule[number]}"
+            number, chosen = product_launch(kernel)
+            shown = f"B by {'columns' if transposed else 'rows'}, {chosen}"
             registers = call.kernels[number].registers
             yield Row("warploom", label, name, out, operations / ms / 1e9, ms, error, shown, registers)
     ms = timer.milliseconds(kind.peer(torch, a, b, by_columns))
     yield Row(kind.peer_name, label, name, kind.outputs[-1] if kind.by_columns else name, operations / ms / 1e9, ms)
+
+
+def product_launch(kernel: Kernel) -> tuple[int, Schedule]:
+    """Which launch computes the product, and its schedule; others pack operands before it, or add up parts after it."""
+    return next((i, schedule) for i, schedule in enumerate(kernel.schedule) if schedule is not None)
 
 
 def relative_error(torch: Any, a: Any, b: Any, c: Any) -> float:
@@ -202,7 +207,7 @@ def main() -> None:
     rows: list[Row] = []
     for kind in options.types:
         out = options.out if options.out in KINDS[kind].outputs else KINDS[kind].outputs[0]
-        rows.append(peak(torch, timer, kind, options.target))
+        rows.append(peak(torch, timer, peaks.dense_row(KINDS[kind].isa), kind, options.target))
         for size in options.sizes:
             rows += product(torch, timer, size, kind, out, options.target, schedules, options.b)
     report(torch, rows, options.json)

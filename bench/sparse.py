@@ -17,9 +17,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from gemm import ERROR_LIMIT, Row, Timer, find_torch, parse_size, relative_error, report
+from gemm import ERROR_LIMIT, Row, Timer, find_torch, parse_size, peak, product_launch, relative_error, report
+from peaks import sparse_row
 
-from warploom.runtime import compile, compress, load_ptx, prune
+from warploom.runtime import compile, compress, prune
 
 MLIR = """
 func.func @matmul(%A: memref<{m}x{h}x{t}>, %E: memref<{r}x{w}xi32>, %B: memref<{k}x{n}x{t}>, %C: memref<{m}x{n}x{o}>) {{
@@ -44,47 +45,7 @@ func.func @matmul(%A: memref<{m}x{h}x{t}>, %E: memref<{r}x{w}xi32>, %B: memref<{
 }}
 """
 
-WARPS, ACCUMULATORS, TURNS = 8, 8, 4096
-PEAKS = {"bf16": "m16n8k32.row.col.f32.bf16.bf16.f32", "f16": "m16n8k32.row.col.f32.f16.f16.f32",
-         "s8": "m16n8k64.row.col.s32.s8.s8.s32"}  # fmt: skip
-
-
-def peak_ptx(kind: str, target: str) -> str:
-    """A kernel that only multiplies, as `gemm.peak_ptx`; every code of the metadata names elements 0 and 1."""
-    integer = kind == "s8"
-    lines = [".version 8.5", f".target {target}", ".address_size 64", ".visible .entry peak(.param .u64 out)", "{"]
-    lines += [".reg .pred %p; .reg .b32 %r<12>; .reg .b64 %d<3>;"]
-    lines += [f".reg .{'b32' if integer else 'f32'} %f<{4 * ACCUMULATORS + 1}>;", "mov.u32 %r0, %tid.x;"]
-    lines += [f"mad.lo.u32 %r{i}, %r0, {2 * i + 1}, 0x3C003C00;" for i in range(1, 9)]
-    zero = "mov.u32 %f{}, 0;" if integer else "mov.f32 %f{}, 0f00000000;"
-    lines += [zero.format(i) for i in range(4 * ACCUMULATORS + 1)]
-    lines += ["mov.u32 %r9, 0;", "mov.u32 %r10, 0x44444444;", "again:"]
-    for i in range(ACCUMULATORS):
-        acc = "{" + ", ".join(f"%f{4 * i + j}" for j in range(4)) + "}"
-        operands = "{%r1, %r2, %r3, %r4}, {%r5, %r6, %r7, %r8}"
-        lines.append(f"mma.sp::ordered_metadata.sync.aligned.{PEAKS[kind]} {acc}, {operands}, {acc}, %r10, 0;")
-    lines += ["add.u32 %r9, %r9, 1;", f"setp.lt.u32 %p, %r9, {TURNS};", "@%p bra again;"]
-    add = "add.s32" if integer else "add.f32"
-    total = 4 * ACCUMULATORS
-    lines += [f"{add} %f{total}, %f{total}, %f{i};" for i in range(total)]
-    lines += ["ld.param.u64 %d0, [out];", "mul.wide.u32 %d1, %r0, 4;", "add.u64 %d2, %d0, %d1;"]
-    lines += [f"st.global.b32 [%d2], %f{total};", "ret;", "}"]
-    return "\n".join(lines)
-
-
-def peak(torch: Any, timer: Timer, kind: str, target: str) -> Row:
-    """The register-only peak of `mma.sp`: two CTAs of eight warps on each SM."""
-    ctas = 2 * torch.cuda.get_device_properties(0).multi_processor_count
-    out = torch.empty(32 * WARPS, device="cuda")
-    module = load_ptx(peak_ptx(kind, target))
-
-    def launch() -> None:
-        module.launch("peak", grid=(ctas, 1, 1), block=(32 * WARPS, 1, 1), args=[out], device="cuda")
-
-    ms = timer.milliseconds(launch)
-    depth = 64 if kind == "s8" else 32
-    operations = 2 * 16 * 8 * depth * ACCUMULATORS * TURNS * WARPS * ctas
-    return Row("register-only peak", "-", kind, "s32" if kind == "s8" else "f32", operations / ms / 1e9, ms)
+KINDS = ("bf16", "f16", "s8")
 
 
 def graphed(torch: Any, call: Callable[[], object]) -> Callable[[], object]:
@@ -145,9 +106,10 @@ def product(
         raise SystemExit(f"{m}x{n}x{k} sparse {kind}: relative error {error:.2e}, the limit is {limit:.0e}")
     label, operations = f"{m}x{n}x{k}", 2 * m * n * k
     ours = timer.milliseconds(call)
-    shown = f"{kernel.schedule[0]}{', B transposed' if transposed else ''}"
+    number, chosen = product_launch(kernel)
+    shown = f"{chosen}{', B transposed' if transposed else ''}"
     found = [Row("warploom mma.sp", label, kind, out, operations / ours / 1e9, ours, error, shown,
-                 call.kernels[0].registers)]  # fmt: skip
+                 call.kernels[number].registers)]  # fmt: skip
     if not peers:
         return found
     packed = torch._cslt_compress(a)
@@ -165,7 +127,7 @@ def product(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", type=parse_size, default=[(8192,) * 3])
-    parser.add_argument("--types", nargs="+", default=["bf16"], choices=list(PEAKS))
+    parser.add_argument("--types", nargs="+", default=["bf16"], choices=KINDS)
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--transposed", action="store_true", help="B as n x k")
     parser.add_argument(
@@ -179,7 +141,7 @@ def main() -> None:
     schedules = [{}, *(dict(pair.split("=", 1) for pair in words.split()) for words in options.sweep)]
     rows: list[Row] = []
     for kind in options.types:
-        rows.append(peak(torch, timer, kind, options.target))
+        rows.append(peak(torch, timer, sparse_row(kind), kind, options.target))
         for size in options.sizes:
             for i, schedule in enumerate(schedules):
                 try:

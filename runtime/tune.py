@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -36,12 +36,13 @@ CLOSE = {2: 2.0**-6, 4: 2.0**-12, 8: 2.0**-40}
 
 @dataclass(frozen=True)
 class Measured:
-    """One schedule and its time; None where it failed, `problem` saying how."""
+    """One schedule and its time; None where it failed, `problem` saying how. `default`: it is what the model chose."""
 
     schedule: Schedule
     microseconds: float | None
     problem: str = ""
     remembered: bool = False
+    default: bool = False
 
 
 OnMeasured = Callable[[Measured, int], None]
@@ -92,7 +93,7 @@ def tune(
                 if result.problem and i == 0:
                     raise WarploomError(f"the default schedule fails: {result.problem}")
                 entry["measured"][text] = result.microseconds
-            results.append(result)
+            results.append(replace(result, default=i == 0))
             timed = {name: time for name, time in entry["measured"].items() if time is not None}
             entry["best"] = min(timed, key=lambda name: timed[name], default="")
             tuned.write()

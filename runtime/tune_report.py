@@ -52,8 +52,7 @@ def tune(args: argparse.Namespace) -> int:
             module, device, args.cache, target=args.target or "", tf32=args.tf32, limit=args.limit, seed=args.seed,
             on_measured=on_measured,
         )  # fmt: skip
-    default = str(schedules(module, args.target or device.device.target, tf32=args.tf32)[1][0])
-    base = next(r.microseconds for r in results if str(r.schedule) == default)
+    base = next(r.microseconds for r in results if r.default)
     out = Console(highlight=False)
     table = Table(box=None, pad_edge=False)
     for name in ("us", "of the default's time", "schedule"):

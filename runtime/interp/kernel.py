@@ -5,27 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from math import prod
 from typing import NamedTuple
 
 from ...dialect.ptx.syntax import Directive, Function, Instruction, Label, RegDecl, Register, Scope, Statement, Variable
-from . import (
-    arithmetic,
-    atomics,
-    barriers,
-    calls,
-    clusters,
-    comparison,
-    control,
-    convert,
-    copies,
-    logic,
-    matrix,
-    mbarrier,
-    moves,
-    warps,
-    wmma,
-)
 from .calls import RETURN, CallError, has_results, in_order
 from .decode import TABLE, Context, Formal, Frame, Layout, Names, Place, Slot, decode
 from .errors import DecodeError, Finding, InterpreterError
@@ -34,23 +18,11 @@ from .state import Action, Dim3, Geometry
 from .words import width_of
 
 _FAMILIES = (
-    arithmetic,
-    atomics,
-    barriers,
-    calls,
-    clusters,
-    comparison,
-    control,
-    convert,
-    copies,
-    logic,
-    matrix,
-    mbarrier,
-    moves,
-    warps,
-    wmma,
-)
-"""The modules that fill the table of opcodes, by being imported."""
+    "arithmetic", "atomics", "barriers", "calls", "clusters", "comparison", "control", "convert", "copies", "logic",
+    "matrix", "mbarrier", "moves", "warps", "wmma",
+)  # fmt: skip
+for _family in _FAMILIES:  # each fills its part of the table of opcodes
+    import_module(f".{_family}", __package__)
 
 _POLLING = re.compile(r"(atom|nanosleep|ld\.(volatile|relaxed|acquire|\w+\.(volatile|relaxed|acquire)))\b")
 """What may see what another thread has done."""

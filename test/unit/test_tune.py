@@ -85,6 +85,7 @@ def test_a_search_remembers_goes_on_and_keeps_the_fastest(tmp_path: Path) -> Non
     again = tune.tune(parse(TEXT), GPU, file, limit=20)
     assert FakeBench.calls == 20
     assert sum(r.remembered for r in again) == 7
+    assert [r.schedule for r in again if r.default] == list(compile(TEXT).schedule)
     times = [r.microseconds for r in again if r.microseconds is not None]
     assert times == sorted(times)
     assert len(times) < len(again), "those of 64 rows failed"
