@@ -143,6 +143,7 @@ class Match:
             maps=[*product.maps[: len(OPERAND_LOOPS)], *(map_ for _, map_ in extras)],
             extras=[value for value, _ in extras],
             epilogue=Region(block),
+            words=product.words,
         )
         fused.attributes |= product.attributes
         fused.location = product.location

@@ -27,6 +27,8 @@ METADATA_ROWS, NIBBLES = 16, 8
 MOST_MATRICES = 65535
 """The largest z of a grid (CUDA Programming Guide, Technical Specifications per Compute Capability)."""
 
+BYTE = 8
+
 GLOBAL_SPACE = 0
 """The memory space of operands: none named, or 0."""
 
@@ -90,7 +92,9 @@ class Operand:
         """Bits that divide the length of every row, and the place of each in memory."""
         strides, offset = extents.strides(self.type, self.sizes, self.divisor), self.type.get_offset()
         steps = [stride for i, stride in enumerate(strides) if i != self.dimensions[1]]
-        return math.gcd(self.shape[1], self.divisor if offset is None else offset, *steps) * self.element.bits
+        row = -(-self.shape[1] * self.element.bits // BYTE) * BYTE
+        others = math.gcd(self.divisor if offset is None else offset, *steps) * self.element.bits
+        return math.gcd(row, others)
 
     @property
     def place(self) -> Place:
@@ -180,6 +184,7 @@ def read(op: MatmulOp) -> Product:
     results = {} if c is None else {c.name: c.element_type}
     results[d.name if op.epilogue is None else "the product"] = _type(op)
     _check_types(op, a, b, results)
+    _check_packed(op, a, b)
     *batch, m, n, k = (sizes[loop] for loop in range(len(sizes)))
     if 0 in d.type.get_shape():
         fail(op, f"C is empty, there is nothing to compute: {d.type}")
@@ -261,9 +266,9 @@ def _check_types(op: MatmulOp, a: Operand, b: Operand, results: Mapping[str, Typ
     if a.element.name == b.element.name == "f32":
         fail(op, "no instruction multiplies f32 x f32 whole; as tf32, which drops 13 of the 23 bits of each fraction, "
              "it is multiplied if asked for: warp-raise-matmul{tf32=true}, compile(tf32=True), run --tf32")  # fmt: skip
-    rows = mma.of_types(a.element.name, b.element.name)
+    rows = mma.of_types(a.element.name, b.element.name, op.variant)
     if not rows:
-        like = sorted({y for x, y in mma.pairs() if x == a.element.name})
+        like = sorted({y for x, y in mma.pairs(op.variant) if x == a.element.name})
         instead = f"; {a.element.name} is multiplied with {', '.join(like)}" if like else ""
         fail(op, f"no mma multiplies {a.element.name} x {b.element.name}{instead}")
     stored = RESULTS.get(rows[0].d.name, ("f16", "bf16", "f32"))
@@ -272,6 +277,14 @@ def _check_types(op: MatmulOp, a: Operand, b: Operand, results: Mapping[str, Typ
         if row is None or row.name not in stored:
             fail(op, f"expected {name} of {' or '.join(stored)} for a product of {a.element.name} x {b.element.name}, "
                  f"got {kind if row is None else row.name}")  # fmt: skip
+
+
+def _check_packed(op: MatmulOp, a: Operand, b: Operand) -> None:
+    """Refuses operands that no load can turn: bits that share a byte must be neighbours along k."""
+    for name, operand, along_k in (("A", a, not a.transposed), ("B", b, b.transposed)):
+        if operand.element.bits == 1 and not along_k:
+            fail(op, f"expected {name} of b1 with neighbours along k side by side in memory (A by rows, B by columns), "
+                 f"got {operand.type}")  # fmt: skip
 
 
 def fresh_name(wanted: str, taken: Collection[str]) -> str:

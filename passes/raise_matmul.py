@@ -69,13 +69,15 @@ def _raised(
     (c,) = op.outputs
     a_type, b_type, _ = (_element(op, name, value) for name, value in zip("ABC", (a, b, c), strict=True))
     types = [_multiplied(*given) for given in zip((a_type, b_type), unsigned, strict=True)]
+    # The product of two bits is their and, whether a set one is read as 1 or as -1.
+    words = ["and"] if types == ["b1", "b1"] and unsigned[0] == unsigned[1] else []
     e = _metadata(op)
     if _runs_down(op, c, maps[-1]):
         if e is not None:
             fail(op, f"expected C of a sparse A row by row, got {c.type}")
         map_b, map_a, map_c = map(_exchanged, maps)
-        return MatmulOp(b, a, c, types[::-1], c=c, maps=[map_a, map_b, map_c])
-    return MatmulOp(a, b, c, types, e=e, c=c, maps=maps)
+        return MatmulOp(b, a, c, types[::-1], c=c, maps=[map_a, map_b, map_c], words=words)
+    return MatmulOp(a, b, c, types, e=e, c=c, maps=maps, words=words)
 
 
 def _runs_down(op: Operation, c: SSAValue, map_: AffineMap) -> bool:
@@ -106,7 +108,7 @@ def _metadata(op: Operation) -> SSAValue | None:
 
 def _multiplied(element: ElementType, unsigned: bool) -> str:
     """The name of the type that memory is multiplied as: of integers to be read as unsigned, that of their width."""
-    return f"u{element.bits}" if unsigned and not element.is_float else element.name
+    return f"u{element.bits}" if unsigned and element.bits > 1 and not element.is_float else element.name
 
 
 def _element(op: Operation, name: str, value: SSAValue) -> ElementType:

@@ -92,7 +92,7 @@ IN_FLIGHT = 112 * KIB
 """Bytes on the way to an SM beyond which more do not help (H200: 16x8192x8192 and 128x16384x4096)."""
 
 
-RATES = {"tf32": 0.5, "f64": 0.1, "s8": 2.0, "u8": 2.0, "e4m3": 2.0, "e5m2": 2.0}
+RATES = {"tf32": 0.5, "f64": 0.1, "s8": 2.0, "u8": 2.0, "e4m3": 2.0, "e5m2": 2.0, "b1": 16.0}
 """How many times as fast as f16 a type is multiplied, for those that differ (H200, `bench/NOTES.md`)."""
 
 FP8 = ("e4m3", "e5m2")
@@ -117,13 +117,16 @@ def instruction(product: Product, accumulate: str, target: Target) -> Row | None
     """
     rows = [r for r in rows_of(product) if r.d.name == accumulate and r.runs_on(target)]
     rows = [r for r in rows if r.a.bits * r.shape.k <= MAX_STEP_BITS]
-    return max(rows, key=lambda r: (r.shape.k, r.shape.m), default=None)
+    deep = [r for r in rows if r.a.bits == 1 and r.shape.k >= product.k]
+    # Of single bits a step is so deep that a short K is less than one.
+    shallow = [r for r in rows if r.shape.k == min((r.shape.k for r in deep), default=r.shape.k)]
+    return max(shallow, key=lambda r: (r.shape.k, r.shape.m), default=None)
 
 
 def rows_of(product: Product) -> Sequence[Row]:
     """The rows that multiply the product's element types, for every target and type of accumulators."""
     if product.sparsity == 1:
-        return mma.of_types(product.a.element.name, product.b.element.name)
+        return mma.of_types(product.a.element.name, product.b.element.name, product.op.variant)
     from ..dialect.isa import mma_sp
 
     found = (r for r in mma_sp.rows() if r.ordered and not (r.satfinite or r.kind))

@@ -11,7 +11,7 @@ import ctypes
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, cast
 
@@ -32,6 +32,7 @@ DTYPES: Mapping[str, DType] = {
     "f64": np.dtype(np.float64),
     "f8E4M3FN": np.dtype(ml_dtypes.float8_e4m3fn),
     "f8E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "i1": np.dtype(np.bool_),
     "i4": np.dtype(ml_dtypes.int4),
     "ui4": np.dtype(ml_dtypes.uint4),
     "i8": np.dtype(np.int8),
@@ -44,6 +45,9 @@ DTYPES: Mapping[str, DType] = {
     "ui64": np.dtype(np.uint64),
 }
 """MLIR element type, as MLIR spells it, to the numpy type of the same words; signless integers read as signed."""
+
+PACKED = {"i1": 8, "i4": 2, "ui4": 2}
+"""Elements of a byte in the memory of a kernel, of types that numpy keeps one in a byte."""
 
 _DLPACK_FLOATS = {"float": "f", "bfloat": "bf"}
 
@@ -59,8 +63,15 @@ def dtype_of(element: str) -> DType:
     return DTYPES[element]
 
 
+def memory_bytes(element: str, count: int) -> int:
+    """Bytes that many elements take in the memory of a kernel."""
+    return -(-count * DTYPES[element].itemsize // PACKED.get(element, 1))
+
+
 def integer_limits(dtype: DType) -> tuple[int, int] | None:
-    """The least and the greatest value of an integer type, those of 4 bits included; None for other types."""
+    """The least and the greatest value of an integer type, those of 4 bits and 1 included; None for other types."""
+    if dtype.kind == "b":
+        return 0, 1
     if dtype.kind not in "iu" and dtype not in (DTYPES["i4"], DTYPES["ui4"]):
         return None
     limits = ml_dtypes.iinfo(dtype)
@@ -133,8 +144,8 @@ class Parameter:
 class Argument:
     """Borrowed memory: `address` on the host or, with `on_device`, on a GPU.
 
-    `element` is the MLIR name of the element type, `itemsize` its bytes. `strides` counts bytes;
-    None means row-major without gaps. `stream` is the CUDA stream its producer works on, None if it
+    `element` is the MLIR name of the element type, `itemsize` its bytes. `strides` counts bytes (of elements that share
+    one, elements); None means row-major without gaps. `stream` is the CUDA stream its producer works on, None if it
     did not tell. `owner` keeps the memory alive.
     """
 
@@ -159,8 +170,9 @@ class Argument:
         if 0 in self.shape:
             return 0
         if self.strides is None:
-            return self.itemsize * math.prod(self.shape)
-        return self.itemsize + sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
+            return self.itemsize * math.prod(self.shape) // self.packed
+        last = sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
+        return -(-(self.itemsize + last) // self.packed)
 
     @property
     def byte_strides(self) -> tuple[int, ...]:
@@ -223,8 +235,9 @@ def is_array(value: object) -> bool:
     )
 
 
-def borrow(value: object) -> Argument:
-    """See an array argument as memory, without copying it.
+def borrow(value: object, element: str = "") -> Argument:
+    """See an array argument as memory, without copying it: but for elements of less than a byte, which numpy keeps one
+    in a byte. Truth values are bits where memory is to hold those: `element` is "i1".
 
     Raises:
         ArgumentError: if it is no array, or its exporter refuses.
@@ -232,7 +245,7 @@ def borrow(value: object) -> Argument:
     if isinstance(value, Argument):
         return value
     if isinstance(value, np.ndarray):
-        return _from_numpy(cast(Array, value))
+        return _from_numpy(cast(Array, value), element)
     interface = _cuda_array_interface(value)
     if interface is not None:
         return _from_cuda(value, interface)
@@ -241,6 +254,18 @@ def borrow(value: object) -> Argument:
     raise ArgumentError(
         f"expected a numpy array or an object with __cuda_array_interface__ or __dlpack__, got {type(value).__name__}"
     )
+
+
+def packed_as(argument: Argument, parameter: Parameter) -> Argument:
+    """Bytes, where a parameter has several elements in each, as those elements; any other argument as it is."""
+    each, steps = PACKED.get(parameter.element, 1), argument.byte_strides
+    if argument.element not in ("i8", "ui8") or each == 1 or not parameter.shape or steps[-1:] != (1,):
+        return argument
+    columns, wanted = argument.shape[-1] * each, parameter.shape[-1]
+    shape = (*argument.shape[:-1], wanted if 0 <= columns - wanted < each else columns)
+    strides = (*(each * step for step in steps[:-1]), 1)
+    whole = argument.contiguous and shape[-1] == columns
+    return replace(argument, shape=shape, element=parameter.element, strides=None if whole else strides, packed=each)
 
 
 def check(argument: Argument, parameter: Parameter, position: int, *, written: bool) -> None:
@@ -287,49 +312,56 @@ def check_overlap(
 
 def _same_words(argument: Argument, expected: DType) -> bool:
     """Equal types, signless integers of either sign, and raw words ('V2', which numpy loads bf16 files as)."""
-    if argument.itemsize != expected.itemsize:
+    if argument.itemsize != expected.itemsize or argument.packed != PACKED.get(element_of(expected), 1):
         return False
     if argument.element == element_of(expected) or argument.element.startswith("|V"):
         return True
     return argument.element.removeprefix("u") == element_of(expected).removeprefix("u")
 
 
-def _packed(array: Array) -> Argument:
-    """A copy of elements of 4 bits, which numpy keeps one in a byte, as kernels read them: two in a byte, first low.
-
-    Raises:
-        ArgumentError: if rows would end inside a byte.
-    """
-    if not array.ndim or array.shape[-1] % 2:
-        raise ArgumentError(f"expected rows of an even number of elements of 4 bits, got {array.shape}")
-    nibbles = np.ascontiguousarray(array).view(np.uint8) & 15
-    packed = nibbles[..., ::2] | nibbles[..., 1::2] << 4
+def _packed(array: Array, element: str) -> Argument:
+    """A copy of elements of 4 bits or 1, which numpy keeps one in a byte, as kernels read them: the first in the lowest
+    bits. Every row starts with a byte; what is left of its last one is zero."""
+    each = PACKED[element]
+    bits, (*outer, columns) = 8 // each, array.shape or (1,)
+    row = -(-columns // each) * each
+    padded = np.zeros((*outer, row), np.uint8)
+    padded[..., :columns] = np.ascontiguousarray(array).view(np.uint8).reshape(*outer, columns) & ((1 << bits) - 1)
+    parts = padded.reshape(*outer, row // each, each) << (bits * np.arange(each, dtype=np.uint8))
+    packed = np.bitwise_or.reduce(parts, axis=-1)
+    steps = (row * math.prod(outer[i + 1 :]) for i in range(len(outer)))
     return Argument(
         address=packed.ctypes.data,
         shape=array.shape,
-        element=element_of(array.dtype),
+        element=element,
         itemsize=1,
-        strides=None,
+        strides=None if row == columns else (*steps, 1),
         on_device=False,
         writable=False,
         owner=packed,
-        packed=2,
+        packed=each,
     )
 
 
-def _from_numpy(array: Array) -> Argument:
-    if element_of(array.dtype) in ("i4", "ui4"):
-        return _packed(array)
+def _from_numpy(array: Array, wanted: str) -> Argument:
+    element = element_of(array.dtype)
+    if element in PACKED and (element != "i1" or wanted == "i1"):
+        return _packed(array, element)
     return Argument(
         address=array.ctypes.data,
         shape=array.shape,
-        element=element_of(array.dtype),
+        element=_element(array.dtype),
         itemsize=array.dtype.itemsize,
         strides=array.strides,
         on_device=False,
         writable=bool(array.flags.writeable),
         owner=array,
     )
+
+
+def _element(dtype: DType) -> str:
+    """What an array holds whose elements have a byte or more each."""
+    return "bool" if dtype.kind == "b" else element_of(dtype)
 
 
 def _cuda_array_interface(value: object) -> Mapping[str, Any] | None:
@@ -347,7 +379,7 @@ def _from_cuda(value: object, interface: Mapping[str, Any]) -> Argument:
     return Argument(
         address=address,
         shape=tuple(interface["shape"]),
-        element=element_of(dtype),
+        element=_element(dtype),
         itemsize=dtype.itemsize,
         strides=interface.get("strides"),
         on_device=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias, TypeGuard
@@ -10,18 +11,19 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, TensorType
 from xdsl.dialects.linalg.abstract_ops import NamedOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
-from xdsl.ir import Attribute, BlockArgument, Operation
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
 from ..dialect.schedule import Schedule
 from ..dialect.warp.attributes import ScheduleAttr
+from ..dialect.warp.matmul import OPERAND_LOOPS, MatmulOp
 from ..passes.extents import promised
 from .arrays import DTYPES, Parameter
 from .errors import HostError
 from .plan import Plan, place_of, plan
 from .problem import Problem
 
-Structured: TypeAlias = NamedOperation | GenericOp
+Structured: TypeAlias = NamedOperation | GenericOp | MatmulOp
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class Signature:
     """A host function as its caller sees it.
 
     `written` are the positions of arguments the function writes, `filled` of those it overwrites
-    before it reads them. `products` are the matrix products among its `linalg` operations, in order; those of unknown
-    size are not among them. `ties` are sets of (position, dimension) whose extents must agree.
+    before it reads them. `products` are the matrix products among its operations, in order; those of unknown size are
+    not among them. `ties` are sets of (position, dimension) whose extents must agree.
     """
 
     name: str
@@ -69,9 +71,9 @@ def choose(module: ModuleOp, name: str | None) -> func.FuncOp:
 
 
 def signature(function: func.FuncOp) -> Signature:
-    """What `function` takes and writes, read from its type and its `linalg` operations.
+    """What `function` takes and writes, read from its type and its operations of `linalg`, and its `warp.matmul`.
 
-    A function without `linalg` operations (one already lowered) counts as writing every array.
+    A function without any (one already lowered) counts as writing every array.
 
     Raises:
         HostError: for a parameter that no numpy array can be.
@@ -82,7 +84,7 @@ def signature(function: func.FuncOp) -> Signature:
     if not structured:
         everything = frozenset(i for i, p in enumerate(parameters) if p.shape is not None)
         return Signature(function.sym_name.data, parameters, everything, frozenset())
-    written = {v.index for op in structured for v in op.outputs if isinstance(v, BlockArgument)}
+    written = {v.index for op in structured for v in _outputs(op) if isinstance(v, BlockArgument)}
     filled = {a.index for a in arguments if _filled_first(a, structured)}
     products = tuple(product for op in structured if (product := _product(op)) is not None)
     ties = tuple(tie for op in structured for tie in _ties(op, parameters))
@@ -92,8 +94,8 @@ def signature(function: func.FuncOp) -> Signature:
 def _ties(op: Structured, parameters: tuple[Parameter, ...]) -> list[frozenset[tuple[int, int]]]:
     """The dimensions of arguments that run along one loop of an operation, where not all of their extents are known."""
     loops: dict[int, set[tuple[int, int]]] = {}
-    for value, attribute in zip((*op.inputs, *op.outputs), op.get_indexing_maps(), strict=False):
-        for dimension, e in enumerate(attribute.data.results):
+    for value, map_ in zip((*_inputs(op), *_outputs(op)), _maps(op), strict=False):
+        for dimension, e in enumerate(map_.results):
             if isinstance(value, BlockArgument) and isinstance(e, AffineDimExpr):
                 loops.setdefault(e.position, set()).add((value.index, dimension))
 
@@ -106,8 +108,8 @@ def _ties(op: Structured, parameters: tuple[Parameter, ...]) -> list[frozenset[t
 
 def _product(op: Structured) -> Problem | None:
     """The sizes of a matrix product: loops over rows of A and C, columns of B and C, A and B, and all three."""
-    maps = [attribute.data for attribute in op.get_indexing_maps()]
-    values = (*op.inputs, *op.outputs)
+    maps = _maps(op)
+    values = (*_inputs(op), *_outputs(op))
     if len(values) < 3 or len(maps) != len(values):
         return None
     # More inputs than two are scalars, such as zero points.
@@ -130,7 +132,23 @@ def _product(op: Structured) -> Problem | None:
 
 
 def _is_structured(op: Operation) -> TypeGuard[Structured]:
-    return isinstance(op, NamedOperation | GenericOp)
+    return isinstance(op, NamedOperation | GenericOp | MatmulOp)
+
+
+def _inputs(op: Structured) -> Sequence[SSAValue]:
+    """Of a `warp.matmul` the matrices alone."""
+    return (op.a, op.b) if isinstance(op, MatmulOp) else op.inputs
+
+
+def _outputs(op: Structured) -> Sequence[SSAValue]:
+    return (op.d,) if isinstance(op, MatmulOp) else op.outputs
+
+
+def _maps(op: Structured) -> list[AffineMap]:
+    """The indexing maps of inputs and outputs."""
+    if isinstance(op, MatmulOp):
+        return list(op.maps[: len(OPERAND_LOOPS)])
+    return [attribute.data for attribute in op.get_indexing_maps()]
 
 
 def _is_array(kind: Attribute) -> TypeGuard[MemRefType[Any] | TensorType[Any]]:
@@ -139,6 +157,8 @@ def _is_array(kind: Attribute) -> TypeGuard[MemRefType[Any] | TensorType[Any]]:
 
 def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
     first = next((op for op in ops if argument in op.operands), None)
+    if isinstance(first, MatmulOp):
+        return first.c is None and argument == first.d and argument not in (first.a, first.b, *first.extras)
     if not isinstance(first, GenericOp):
         return isinstance(first, FillOp)
     # An elementwise operation that does not look at the old elements.

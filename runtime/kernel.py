@@ -25,7 +25,7 @@ from ..passes.diagnostics import describe, verify
 from ..passes.pipeline import lower, standard_pipeline
 from ..passes.ptx_printer import print_ptx
 from . import host
-from .arrays import Argument, Parameter, borrow, check, check_overlap
+from .arrays import Argument, Parameter, borrow, check, check_overlap, packed_as
 from .errors import ArgumentError, CompileError, HostError
 from .host import Plan, Signature
 from .launch import Launch, Scalar, Value
@@ -168,7 +168,7 @@ def _value(parameter: Parameter, arg: object, position: int, written: bool) -> V
     if parameter.shape is None:
         return _scalar(parameter, arg, position)
     try:
-        argument = borrow(arg)
+        argument = packed_as(borrow(arg, parameter.element), parameter)
     except ArgumentError as error:
         raise ArgumentError(f"argument {position} (%{parameter.name}): expected {parameter}: {error}") from error
     check(argument, parameter, position, written=written)

@@ -19,7 +19,7 @@ from xdsl.utils.hints import isa
 
 from ..dialect.warp.view import dynamic_parts
 from ..passes.diagnostics import location_of
-from .arrays import DTYPES, Argument
+from .arrays import DTYPES, Argument, memory_bytes
 from .errors import ArgumentError, HostError
 from .launch import Launch, Value, Word
 
@@ -92,7 +92,7 @@ class _Reading:
             case memref.AllocOp():
                 shape = self._allocated_shape(op)
                 self.allocated[op.memref] = len(self.function.body.block.args) + len(self.scratch), shape
-                self.scratch.append(math.prod(shape) * DTYPES[str(op.memref.type.element_type)].itemsize)
+                self.scratch.append(memory_bytes(str(op.memref.type.element_type), math.prod(shape)))
             case memref.ExpandShapeOp():
                 self.shaped[op.result] = self.shaped.get(op.src, op.src)
             case memref.DeallocOp():

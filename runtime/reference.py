@@ -31,6 +31,7 @@ from xdsl.ir.affine import AffineDimExpr, AffineMap
 from ..dialect.linalg import METADATA
 from ..dialect.linalg.body import Factor, factors
 from ..dialect.schedule import Schedule
+from ..dialect.warp.matmul import MatmulOp
 from ..passes.diagnostics import location_of
 from .arrays import DTYPES, Array, DType, integer_limits
 from .errors import HostError
@@ -136,16 +137,20 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
             map_a, map_b, _, _, map_c = _maps(op)
             a, b, zero_a, zero_b = (scope[v] for v in op.inputs)
             shifted = (replace(a, value=a.value - zero_a.value), replace(b, value=b.value - zero_b.value))
-            _store(op, _product(op, shifted, scope[op.outputs[0]], [map_a, map_b, map_c], accumulator), scope)
+            _store(op, product_of(op, shifted, scope[op.outputs[0]], [map_a, map_b, map_c], accumulator), scope)
         case LinalgStructuredOperation() if (
             len(op.inputs) == 2 and METADATA not in op.attributes and (found := factors(op.body.block))
         ):
             maps = _maps(op)
             read = [_read(scope[op.inputs[factor.argument]], factor) for factor in found]
             where = [*(maps[factor.argument] for factor in found), maps[-1]]
-            _store(op, _product(op, read, scope[op.outputs[0]], where, accumulator), scope)
+            _store(op, product_of(op, read, scope[op.outputs[0]], where, accumulator), scope)
         case LinalgStructuredOperation() if _is_elementwise(op):
             _store(op, _elementwise(op, scope), scope)
+        case MatmulOp():
+            from .reference_matmul import evaluate_matmul
+
+            scope[op.d] = evaluate_matmul(op, scope, accumulator)
         case memref.AllocOp() if str(op.memref.type.element_type) in DTYPES:
             kind = DTYPES[str(op.memref.type.element_type)]
             value = np.full(op.memref.type.get_shape(), np.nan if kind.kind not in "iu" else 0.0)
@@ -158,7 +163,8 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
             place = location_of(op)
             raise HostError(
                 f"{f'{place}: ' if place else ''}no float64 reference for {op.name}; "
-                "--check knows constants, linalg.fill, and operations of linalg that add products or are elementwise"
+                "--check knows constants, linalg.fill, warp.matmul, and operations of linalg that add products or are "
+                "elementwise"
             )
 
 
@@ -180,10 +186,14 @@ def _read(operand: Reference, factor: Factor) -> Reference:
     return operand
 
 
-def _product(
+def product_of(
     op: Operation, inputs: Sequence[Reference], c: Reference, maps: Sequence[str], accumulator: Accumulator
 ) -> Reference:
-    """C + A * B; `maps` have a letter for each dimension of A, B and C: the loop that it runs along."""
+    """C + A * B; `maps` have a letter for each dimension of A, B and C: the loop that it runs along.
+
+    Raises:
+        HostError: if C has a dimension that neither A nor B has.
+    """
     a, b = (_multiplied(operand, accumulator) for operand in inputs)
     if {a.dtype, b.dtype} <= FP8:
         accumulator = replace(accumulator, unit=max(accumulator.unit, FP8_UNIT))
@@ -247,10 +257,15 @@ def _multiplied(operand: Reference, accumulator: Accumulator) -> Reference:
 
 def _maps(op: LinalgStructuredOperation) -> list[str]:
     """The operation's indexing maps, each as a string with a letter for the loop of each dimension."""
-    return [_letters(op, attribute.data) for attribute in op.get_indexing_maps()]
+    return [letters_of(op, attribute.data) for attribute in op.get_indexing_maps()]
 
 
-def _letters(op: Operation, map_: AffineMap) -> str:
+def letters_of(op: Operation, map_: AffineMap) -> str:
+    """A letter for the loop of each dimension.
+
+    Raises:
+        HostError: for dimensions that do not each run along a loop of their own.
+    """
     positions = [e.position for e in map_.results if isinstance(e, AffineDimExpr)]
     if len(positions) != len(map_.results) or len(set(positions)) != len(positions):
         raise HostError(f"no float64 reference for {op.name} with the indexing map {map_}")

@@ -21,6 +21,7 @@ from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from ..dialect.warp.elements import YieldOp as WarpYieldOp
 from ..passes.diagnostics import location_of
 from .arrays import DTYPES, DType
 from .errors import HostError
@@ -91,10 +92,10 @@ def evaluate_body(body: Block, inputs: Mapping[SSAValue, Bounded]) -> Bounded:
     """
     known = dict(inputs)
     for op in body.ops:
-        if isinstance(op, YieldOp):
+        if isinstance(op, YieldOp | WarpYieldOp):
             return known[op.operands[0]]
         known[op.results[0]] = _apply(op, [known[value] for value in op.operands])
-    raise HostError("expected a body that ends with linalg.yield")
+    raise HostError("expected a body that ends with linalg.yield or warp.yield")
 
 
 def _apply(op: Operation, operands: Sequence[Bounded]) -> Bounded:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
+from typing import NamedTuple
 
 from ..layout import Layout
 from . import block_scale
@@ -66,12 +67,6 @@ class Mma(Product):
         return f"mma.sync.aligned.{self.shape}.{self.a_layout}.{self.b_layout}{self.qualifiers}{suffix}"
 
     @property
-    def plain(self) -> bool:
-        """Whether shape and element types alone say which form it is."""
-        qualified = self.satfinite or self.rounding or self.bit_op or self.kind
-        return not qualified and (self.a_layout, self.b_layout) == ("row", "col")
-
-    @property
     def products(self) -> int:
         """How many products of this shape one warp computes: 4 for m8n8k4 in f16, else 1."""
         return 4 if self.shape == (8, 8, 4) and self.a.bits == 16 else 1
@@ -108,6 +103,17 @@ ROWS: tuple[Mma, ...] = (
 """The forms that most kernels have, made with the module. `rows()` has all of the instruction."""
 
 BY_SPELLING = {row.spelling: row for row in ROWS}
+
+
+class Variant(NamedTuple):
+    """What tells forms for the same element types apart: the `op` of `op.popc`, `.kind`, the type of the scales."""
+
+    bit_op: str = ""
+    kind: str = ""
+    scale_type: str = ""
+
+
+PLAIN = Variant()
 
 Key = tuple[Shape, str, str, str, str]
 BY_KEY: dict[Key, Mma] = {(r.shape, r.a.name, r.b.name, r.c.name, r.d.name): r for r in ROWS}
@@ -222,22 +228,24 @@ def find(shape: Shape, a: str, b: str, c: str, d: str) -> Mma | None:
     return found or next((r for r in of_types(a, b) if (r.shape, r.c.name, r.d.name) == (shape, c, d)), None)
 
 
-def of_types(a: str, b: str) -> tuple[Mma, ...]:
-    """The rows without qualifiers that multiply these types, accumulating in the type of the result."""
-    return _of_types().get((a, b), ())
+def of_types(a: str, b: str, variant: Variant = PLAIN) -> tuple[Mma, ...]:
+    """The rows of a variant that multiply these types, accumulating in the type of the result; no other qualifiers."""
+    return _of_types().get((a, b, variant), ())
 
 
-def pairs() -> tuple[tuple[str, str], ...]:
-    """The pairs of types that some row without qualifiers multiplies."""
-    return tuple(_of_types())
+def pairs(variant: Variant = PLAIN) -> tuple[tuple[str, str], ...]:
+    """The pairs of types that some row of a variant multiplies."""
+    return tuple((a, b) for a, b, found in _of_types() if found == variant)
 
 
 @cache
-def _of_types() -> dict[tuple[str, str], tuple[Mma, ...]]:
-    found: dict[tuple[str, str], tuple[Mma, ...]] = {}
+def _of_types() -> dict[tuple[str, str, Variant], tuple[Mma, ...]]:
+    found: dict[tuple[str, str, Variant], tuple[Mma, ...]] = {}
     for row in rows():
-        if row.plain and row.c == row.d and row.products == 1:
-            key = row.a.name, row.b.name
+        others = row.satfinite or row.rounding or (row.a_layout, row.b_layout) != ("row", "col")
+        if not others and row.c == row.d and row.products == 1 and (row.scale is None or row.scale.written):
+            variant = Variant(row.bit_op, row.kind, row.scale.type.name if row.scale else "")
+            key = row.a.name, row.b.name, variant
             found[key] = (*found.get(key, ()), row)
     return found
 

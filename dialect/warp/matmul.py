@@ -29,9 +29,11 @@ from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
+from ..isa.mma import Variant
 from ..isa.types import ELEMENT_TYPES, ElementType
 from .attributes import element_row, memory_of
 from .elements import parse_elements, print_elements, verify_elements
+from .product import WORDS, word_properties
 
 M, N, K = 0, 1, 2
 """The loops of a product, by number."""
@@ -42,6 +44,10 @@ batch come before these."""
 
 SPARSITY = 2
 """Elements of a sparse A for each stored one, in every pattern of `mma.sp` (PTX ISA 9.7.14.6)."""
+
+WORD_PROPERTIES = ("bit_op",)
+WORD_CHOICES = tuple(word for name in WORD_PROPERTIES for word in WORDS[name])
+"""The properties that are words before the types, as those of `warp.mma` are, and what they may say."""
 
 Number: TypeAlias = FloatAttr | IntegerAttr
 
@@ -57,11 +63,13 @@ class MatmulOp(IRDLOperation):
         warp.matmul f16 x f16 %A, %B init 0.0 : f32 into %D : memref<256x192xf16>, memref<192x320xf16>, memref<...>
         warp.matmul bf16 x bf16 %A, %B plus %C into %C maps [...] : memref<...>, memref<...>, memref<...>, memref<...>
         warp.matmul f16 x f16 %A sparse %E, %B init 0.0 : f32 into %D : memref<256x96xf16>, memref<16x96xi32>, ...
+        warp.matmul xor b1 x b1 %A, %B init 0 : i32 into %D maps [...] : memref<256x8192xi1>, memref<320x8192xi1>, ...
 
     The types before the operands are those of the ISA that A and B are multiplied as: they tell signed integers from
-    unsigned ones. `maps` say which loops (m, n, k by number) the dimensions of A, B and D run along; left out, they
-    are those of row-major A, B and D. C lies as D does. Loops before these three are a batch: D runs along all of them,
-    A and B along those whose matrices differ.
+    unsigned ones. Of single bits an element of the product is the number of ones in the `xor`, or the `and`, of a row
+    of A and a column of B. `maps` say which loops (m, n, k by number) the dimensions of A, B and D run along; left out,
+    they are those of row-major A, B and D. C lies as D does. Loops before these three are a batch: D runs along all of
+    them, A and B along those whose matrices differ.
 
     Of a sparse A, m x k, the m x k/2 stored elements are given, and E says where they belong: the metadata words of
     `mma.sp::ordered_metadata`, 32 of them, one for each lane, for 16 rows and as many columns as they describe
@@ -90,6 +98,7 @@ class MatmulOp(IRDLOperation):
     d = operand_def(MemRefType)
     extras = var_operand_def()
     types = prop_def(ArrayAttr[StringAttr])
+    bit_op = opt_prop_def(StringAttr)
     init = opt_prop_def(Number)
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
     epilogue = opt_region_def()
@@ -110,13 +119,16 @@ class MatmulOp(IRDLOperation):
         maps: Sequence[AffineMap] = DEFAULT_MAPS,
         extras: Sequence[SSAValue] = (),
         epilogue: Region | None = None,
+        words: Sequence[str] = (),
     ):
+        """`words` are those of the text before the types."""
         super().__init__(
             operands=[a, [] if e is None else [e], b, [] if c is None else [c], d, list(extras)],
             properties={
                 "types": ArrayAttr([StringAttr(t) for t in types]),
                 "init": init,
                 "indexing_maps": ArrayAttr([AffineMapAttr(m) for m in maps]),
+                **word_properties(words),
             },
             regions=[[] if epilogue is None else [epilogue]],
         )
@@ -143,6 +155,17 @@ class MatmulOp(IRDLOperation):
         return tuple(t.data for t in self.types)
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the text before the types, which say how they are multiplied."""
+        held = (self.properties.get(name) for name in WORD_PROPERTIES)
+        return tuple(word.data for word in held if isinstance(word, StringAttr))
+
+    @property
+    def variant(self) -> Variant:
+        """What tells the instructions for this product from others for the same element types."""
+        return Variant(bit_op="" if self.bit_op is None else self.bit_op.data)
+
+    @property
     def sparsity(self) -> int:
         """How many elements of A there are for each that is stored: 2 if A is sparse, else 1."""
         return 1 if self.e is None else SPARSITY
@@ -166,11 +189,20 @@ class MatmulOp(IRDLOperation):
                 raise VerifyException(f"'{multiplied}' is no type of the ISA that {name} could be multiplied as")
             if not _holds(memory_of(operand).element_type, ELEMENT_TYPES[multiplied]):
                 raise VerifyException(f"{operand.type} cannot be multiplied as {multiplied}")
+        self._verify_words()
         if self.e is not None and str(memory_of(self.e).element_type) != "i32":
             raise VerifyException(f"expected the metadata of A as words of i32, got {self.e.type}")
         if self.init is not None and self.init.type != self.product_type:
             whose = "D's element type" if self.epilogue is None else "the type that the epilogue takes"
             raise VerifyException(f"expected an initial value of {whose}, got {self.init.type}")
+
+    def _verify_words(self) -> None:
+        """Of single bits the text says what is done with them, of other types nothing."""
+        ops = " or ".join(WORDS["bit_op"])
+        if self.bit_op is not None and self.bit_op.data not in WORDS["bit_op"]:
+            raise VerifyException(f"expected the operation on single bits to be {ops}, got '{self.bit_op.data}'")
+        if (self.bit_op is not None) != (self.multiplied == ("b1", "b1")):
+            raise VerifyException(f"expected {ops} before b1 x b1, and only there, got {' x '.join(self.multiplied)}")
 
     def _verify_epilogue(self) -> None:
         if self.epilogue is None:
@@ -235,6 +267,9 @@ class MatmulOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> MatmulOp:
+        words: list[str] = []
+        while (word := parser.parse_optional_keyword_in(WORD_CHOICES)) is not None:
+            words.append(word)
         types = [parser.parse_identifier(" as the type of A")]
         parser.parse_keyword("x")
         types.append(parser.parse_identifier(" as the type of B"))
@@ -281,12 +316,13 @@ class MatmulOp(IRDLOperation):
             maps=[attribute.data for attribute in maps],
             extras=values[fixed:],
             epilogue=epilogue,
+            words=words,
         )
         op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(f" {' x '.join(self.multiplied)} ")
+        printer.print_string(f" {' '.join((*self.words, ' x '.join(self.multiplied)))} ")
         printer.print_ssa_value(self.a)
         if self.e is not None:
             printer.print_string(" sparse ")

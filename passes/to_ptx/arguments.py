@@ -144,7 +144,8 @@ def matrix(
 ) -> GlobalMatrix:
     """The matrix of memory whose rows and columns are two of its dimensions, at an index of each other one.
 
-    Raises a located diagnostic for rows of elements that are no whole bytes.
+    Raises a located diagnostic for rows of elements that do not start with a byte. What is left of the last byte of a
+    row is taken for elements too: it must be zero in memory.
     """
     row, column = dimensions
     bits, packed = memory.element_bits, max(1, 8 // memory.element_bits)
@@ -153,7 +154,14 @@ def matrix(
     for index, stride in zip(at, others, strict=True):
         base = scalars.offset_far(base, index, stride, bits)
         aligned = gcd(aligned, divisor_of(index) * divisor_of(stride) * bits // 8)
-    if any(divisor_of(v) % packed for v in (memory.shape[column], memory.strides[row], *others)):
-        fail(kernel, f"expected rows of whole bytes, {packed} elements each")
-    columns, pitch = scalars.quotient(memory.shape[column], packed), scalars.bytes_of(memory.strides[row], bits)
-    return GlobalMatrix(base, memory.shape[row], columns, max(1, bits // 8), packed, pitch, aligned)
+    length, pitch = memory.shape[column], memory.strides[row]
+    if any(divisor_of(v) % packed for v in (pitch, *others)) or (
+        isinstance(length, Register) and length.divisor % packed
+    ):
+        padded = f"; strided<[{-(-length // packed) * packed}, 1]> pads them" if isinstance(length, int) else ""
+        fail(kernel, f"expected rows of whole bytes, {packed} elements each, got {length} {memory.element_bits}-bit "
+             f"elements{padded}")  # fmt: skip
+    columns = -(-length // packed) if isinstance(length, int) else scalars.quotient(length, packed)
+    return GlobalMatrix(
+        base, memory.shape[row], columns, max(1, bits // 8), packed, scalars.bytes_of(pitch, bits), aligned
+    )

@@ -282,7 +282,9 @@ class KernelLowering:
         row, column = self.indices(op.indices)
         tile, stages = self.tile(op, op.destination), self.indices(op.stage)
         place = stage_text(stages[0] if stages else None, "the stage to fill")
-        self.emitter.comment(f"{op.name}: a {tile.rows}x{tile.columns} tile of {_name(op.source)} to {place}")
+        self.emitter.comment(
+            f"{op.name}: a {tile.rows}x{tile.columns * tile.packed} tile of {_name(op.source)} to {place}"
+        )
         self.copies.copy(
             source,
             (row, self.whole_bytes(op, column, source.packed)),

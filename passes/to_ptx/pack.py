@@ -28,7 +28,7 @@ WORD = 4
 
 
 class Rows(NamedTuple):
-    """A matrix of known size without gaps between its rows."""
+    """A matrix of known size without gaps between its rows; of packed elements each byte counts as one."""
 
     base: Register
     rows: int
@@ -38,7 +38,7 @@ class Rows(NamedTuple):
     @staticmethod
     def of(lowering: KernelLowering, op: PackOp, value: SSAValue) -> Rows:
         """Raises a located diagnostic for another matrix."""
-        found = lowering.matrix(op, value)
+        found = lowering.matrix(op, value, bits=True)
         pitch, rows, columns, size = found.row_bytes, found.rows, found.columns, found.element_bytes
         if isinstance(pitch, int) and isinstance(rows, int) and isinstance(columns, int):
             without_gaps = columns * size == pitch and found.alignment >= WORD

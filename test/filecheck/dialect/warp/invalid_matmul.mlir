@@ -61,3 +61,27 @@ func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c : memref<4x5xf16>, memref<5x6xf16>
   return
 }
+
+// -----
+
+// CHECK: error: warp.matmul: expected xor or and before b1 x b1, and only there, got b1 x b1
+func.func @bits(%a: memref<4x5xi1>, %b: memref<5x6xi1>, %c: memref<4x6xi32>) {
+  warp.matmul b1 x b1 %a, %b init 0 : i32 into %c : memref<4x5xi1>, memref<5x6xi1>, memref<4x6xi32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.matmul: expected xor or and before b1 x b1, and only there, got s8 x s8
+func.func @no_bits(%a: memref<4x5xi8>, %b: memref<5x6xi8>, %c: memref<4x6xi32>) {
+  warp.matmul xor s8 x s8 %a, %b init 0 : i32 into %c : memref<4x5xi8>, memref<5x6xi8>, memref<4x6xi32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.matmul: expected the operation on single bits to be xor or and, got 'or'
+func.func @operation(%a: memref<4x5xi1>, %b: memref<5x6xi1>, %c: memref<4x6xi32>) {
+  "warp.matmul"(%a, %b, %c, %c) <{types = ["b1", "b1"], bit_op = "or", indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], operandSegmentSizes = array<i32: 1, 0, 1, 1, 1, 0>}> : (memref<4x5xi1>, memref<5x6xi1>, memref<4x6xi32>, memref<4x6xi32>) -> ()
+  return
+}

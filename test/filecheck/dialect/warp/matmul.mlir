@@ -13,3 +13,12 @@ func.func @products(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %bt: memref<6x5xf1
   warp.matmul f16 x f16 %a, %bt plus %c into %c maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] : memref<4x5xf16>, memref<6x5xf16>, memref<4x6xf32>, memref<4x6xf32>
   return
 }
+
+// CHECK-LABEL: func.func @bits
+func.func @bits(%a: memref<4x64xi1>, %b: memref<6x64xi1>, %c: memref<4x6xi32>) {
+  // CHECK-NEXT: warp.matmul xor b1 x b1 %a, %b init 0 : i32 into %c maps [{{.*}}] : memref<4x64xi1>, memref<6x64xi1>, memref<4x6xi32>
+  warp.matmul xor b1 x b1 %a, %b init 0 : i32 into %c maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] : memref<4x64xi1>, memref<6x64xi1>, memref<4x6xi32>
+  // CHECK-NEXT: warp.matmul and b1 x b1 %a, %b plus %c into %c maps
+  warp.matmul and b1 x b1 %a, %b plus %c into %c maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] : memref<4x64xi1>, memref<6x64xi1>, memref<4x6xi32>, memref<4x6xi32>
+  return
+}
