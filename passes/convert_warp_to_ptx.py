@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import gpu
-from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
@@ -14,7 +14,7 @@ from ..dialect.isa.targets import Target, Version
 from ..dialect.ptx import ops as ptx
 from ..dialect.ptx.syntax import Variable
 from ..dialect.schedule import SHARED_ALIGNMENT
-from ..dialect.warp.attributes import ScheduleAttr, target_of
+from ..dialect.warp.attributes import COMPUTES, ScheduleAttr, target_of
 from .diagnostics import fail
 from .index_builder import constant_value
 from .product import PTX_NAME, fresh_name
@@ -60,6 +60,8 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tup
     _check_launches(kernel, SymbolRefAttr(module, [name]), lowering.shared_bytes)
     schedule = kernel.attributes.get(ScheduleAttr.name)
     chosen = [ptx.CommentOp(f" schedule: {schedule.data}")] if isinstance(schedule, ScheduleAttr) else []
+    if isinstance(computes := kernel.attributes.get(COMPUTES), StringAttr):
+        chosen = [ptx.CommentOp(f" {computes.data}"), *chosen]
     func = ptx.FuncOp(
         name,
         [*chosen, *lowering.emitter.finish()],

@@ -33,7 +33,7 @@ from xdsl.traits import is_side_effect_free
 
 from ..dialect.warp.elements import YieldOp, yielded
 from ..dialect.warp.matmul import OPERAND_LOOPS, M, MatmulOp, N, element_type, loops_of
-from .elementwise import Elementwise, read_elementwise
+from .elementwise import FIXED, Elementwise, read_elementwise
 from .raise_matmul import raise_products
 
 VIEWS = (memref.SubviewOp, memref.CastOp, memref.ReinterpretCastOp, memref.CollapseShapeOp, memref.ExpandShapeOp)
@@ -79,6 +79,8 @@ class Match:
         """Whether fusing changes nothing that anybody can see, see the module, and can be lowered."""
         product = self.product
         if self.elementwise.loops != len(product.maps[2].results):
+            return False
+        if any(FIXED in loops_of(map_) for map_ in self.elementwise.maps):
             return False
         if any(self.map_of(i) != product.maps[2] for i in self.of_product):
             return False

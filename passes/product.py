@@ -113,7 +113,8 @@ class Extra:
 
     name: str
     value: SSAValue
-    axis: str
+    axis: str = ""
+    divisor: int = 1
 
 
 Argument: TypeAlias = Operand | Extra

@@ -109,7 +109,8 @@ class Parameter:
 
     def misfit(self, argument: Argument) -> int | None:
         """An extent or stride of the argument that the divisor does not divide."""
-        steps = self.strides or (*(0 for _ in argument.shape[1:]), 1)
+        last = len(argument.shape) - 1
+        steps = self.strides or tuple(int(i == last) for i in range(len(argument.shape)))
         strides = [stride // argument.itemsize for stride in argument.byte_strides]
         shape = zip(self.shape or (), argument.shape, steps, strict=True)
         checked = [extent for wanted, extent, step in shape if step == 1 and wanted < 0]

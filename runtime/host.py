@@ -9,8 +9,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, TensorType
-from xdsl.dialects.linalg.abstract_ops import NamedOperation
-from xdsl.dialects.linalg.ops import FillOp, GenericOp
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
@@ -23,7 +22,7 @@ from .errors import HostError
 from .plan import Plan, place_of, plan
 from .problem import Problem
 
-Structured: TypeAlias = NamedOperation | GenericOp | MatmulOp
+Structured: TypeAlias = LinalgStructuredOperation | MatmulOp
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def _product(op: Structured) -> Problem | None:
 
 
 def _is_structured(op: Operation) -> TypeGuard[Structured]:
-    return isinstance(op, NamedOperation | GenericOp | MatmulOp)
+    return isinstance(op, LinalgStructuredOperation | MatmulOp)
 
 
 def _inputs(op: Structured) -> Sequence[SSAValue]:
@@ -156,15 +155,16 @@ def _is_array(kind: Attribute) -> TypeGuard[MemRefType[Any] | TensorType[Any]]:
 
 
 def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
+    """Whether the first operation that knows an argument writes all of it and does not look at the old elements."""
     first = next((op for op in ops if argument in op.operands), None)
     if isinstance(first, MatmulOp):
         return first.c is None and argument == first.d and argument not in (first.a, first.b, *first.extras)
-    if not isinstance(first, GenericOp):
-        return isinstance(first, FillOp)
-    # An elementwise operation that does not look at the old elements.
-    written = [i for i, value in enumerate(first.operands) if value == argument]
-    every = first.indexing_maps.data[written[0]].data == AffineMap.identity(len(first.iterator_types.data))
-    return argument not in first.inputs and every and not any(first.body.block.args[i].uses for i in written)
+    if first is None or argument in first.inputs or argument not in first.outputs:
+        return False
+    number = list(first.operands).index(argument)
+    loops = first.get_indexing_maps().data[number].data
+    every = sorted(e.position for e in loops.results if isinstance(e, AffineDimExpr)) == list(range(loops.num_dims))
+    return every and not first.body.block.args[number].uses
 
 
 def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:

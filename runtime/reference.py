@@ -26,7 +26,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, QuantizedMatmulOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
-from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
 from ..dialect.linalg import METADATA
 from ..dialect.linalg.body import Factor, factors
@@ -224,8 +224,8 @@ def _is_elementwise(op: LinalgStructuredOperation) -> bool:
     """Whether each element of one output comes from one element of each input."""
     iterators, *_, last = (op.get_iterator_types(), *op.get_indexing_maps())
     parallel = all(str(iterator.data) == "parallel" for iterator in iterators)
-    identity = AffineMap.identity(len(iterators))
-    return parallel and len(op.outputs) == 1 and last.data == identity
+    loops = [e.position if isinstance(e, AffineDimExpr) else -1 for e in last.data.results]
+    return parallel and len(op.outputs) == 1 and sorted(loops) == list(range(len(iterators)))
 
 
 def _elementwise(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference]) -> Reference:
@@ -235,17 +235,27 @@ def _elementwise(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Referen
     inputs: dict[SSAValue, Bounded] = {
         value: Bounded(found.value, found.stored_error()) for value, found in scope.items() if found.value.ndim == 0
     }
-    for argument, value, letters in zip(op.body.block.args, op.operands, _maps(op), strict=True):
-        found, order = scope[value], sorted(letters)
-        where = [slice(None) if chr(ord("a") + loop) in letters else None for loop in range(loops)]
-        arrays = (
-            array.transpose([letters.index(letter) for letter in order])[tuple(where)] if letters else array
-            for array in (found.value, found.stored_error())
-        )
-        inputs[argument] = Bounded(*arrays)
+    maps = [attribute.data for attribute in op.get_indexing_maps()]
+    for argument, value, map_ in zip(op.body.block.args, op.operands, maps, strict=True):
+        found = scope[value]
+        inputs[argument] = Bounded(*(_along_loops(op, a, map_, loops) for a in (found.value, found.stored_error())))
     result = evaluate_body(op.body.block, inputs)
-    value, error = (np.broadcast_to(array, out.value.shape).copy() for array in (result.value, result.error))
+    order = [ord(letter) - ord("a") for letter in letters_of(op, maps[-1])]
+    sizes = [out.value.shape[order.index(loop)] for loop in range(loops)]
+    value, error = (np.broadcast_to(array, sizes).transpose(order).copy() for array in (result.value, result.error))
     return Reference(value, error, out.dtype)
+
+
+def _along_loops(op: Operation, array: Floats, map_: AffineMap, loops: int) -> Floats:
+    """An operand with a dimension for each loop, in order; of size 1 for those that it does not run along."""
+    fixed = [isinstance(e, AffineConstantExpr) and e.value == 0 for e in map_.results]
+    array = array[tuple(0 if zero else slice(None) for zero in fixed)]
+    letters = letters_of(
+        op, AffineMap(map_.num_dims, 0, tuple(e for e, zero in zip(map_.results, fixed, strict=True) if not zero))
+    )
+    where = [slice(None) if chr(ord("a") + loop) in letters else None for loop in range(loops)]
+    ordered: Floats = array.transpose([letters.index(letter) for letter in sorted(letters)])
+    return ordered[tuple(where)]
 
 
 def _multiplied(operand: Reference, accumulator: Accumulator) -> Reference:

@@ -41,6 +41,9 @@ from ..schedule import ALWAYS, SWIZZLES, Schedule, ScheduleError, parse_options
 ROLES = ("a", "b", "acc", "meta", "scale")
 """Operands of a product: A, B, C and D; the metadata of a sparse A; the scales of A or of B."""
 
+COMPUTES = "warp.computes"
+"""The attribute of a kernel that says in words which operation it is; a comment in the text."""
+
 SHARED_SPACE = 3
 """The memory space number of shared memory, as in MLIR's NVVM and LLVM's NVPTX."""
 

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, i64
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def, traits_def, var_operand_def
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import NoMemoryEffect
@@ -17,6 +26,11 @@ from .attributes import Memory, memory_of
 DIVISIBLE = "warp.divisible"
 """The attribute of a function's argument that promises a divisor of its dynamic sizes and strides, in elements: of
 the size of the dimension along which elements are neighbours, of every dynamic stride, and of a dynamic offset."""
+
+Dimensions: TypeAlias = tuple[int | None, int | None]
+"""The dimensions of memory that are the rows and the columns of a matrix; None where one is repeated."""
+
+WORDS = ("row", "column")
 
 
 def dynamic_parts(memory: Memory) -> tuple[list[int], list[int]]:
@@ -44,46 +58,53 @@ class MatrixOp(IRDLOperation):
     """The matrix at an index of all dimensions but two, one of which is its rows and the other its columns::
 
         %X = warp.matrix %A[%b, row, column] : memref<4x16x32xf16> -> memref<16x32xf16, strided<[32, 1], offset: ?>>
-        %Y = warp.matrix %B[column, row] : memref<16x32xf16, strided<[1, 16]>> -> memref<32x16xf16, strided<...>>
+        %Y = warp.matrix %B[column, row] : memref<16x32xf16> -> memref<32x16xf16, strided<[1, 32], offset: ?>>
+        %Z = warp.matrix %v[%b, column] : memref<4x32xf16> -> memref<?x32xf16, strided<[0, 1], offset: ?>>
 
-    Neighbours along the columns must be neighbours in memory.
+    Without `row` all rows are the same, without `column` all columns: as many as are asked for, 0 elements apart.
+    Fragments come from every such matrix; tiles are copied from those whose columns are neighbours in memory.
     """
 
     name = "warp.matrix"
 
     memory = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
-    row = prop_def(IntegerAttr)
-    column = prop_def(IntegerAttr)
+    row = opt_prop_def(IntegerAttr)
+    column = opt_prop_def(IntegerAttr)
     matrix = result_def(MemRefType)
 
     traits = traits_def(NoMemoryEffect())
 
-    def __init__(self, memory: SSAValue, indices: Sequence[SSAValue], row: int, column: int):
+    def __init__(self, memory: SSAValue, indices: Sequence[SSAValue], row: int | None, column: int | None):
         super().__init__(
             operands=[memory, list(indices)],
-            properties={"row": IntegerAttr(row, i64), "column": IntegerAttr(column, i64)},
+            properties={
+                "row": None if row is None else IntegerAttr(row, i64),
+                "column": None if column is None else IntegerAttr(column, i64),
+            },
             result_types=[matrix_type(memory_of(memory), row, column)],
         )
 
     @property
-    def dimensions(self) -> tuple[int, int]:
+    def dimensions(self) -> Dimensions:
         """The dimensions of memory that are the rows and the columns."""
-        return self.row.value.data, self.column.value.data
+        row, column = (None if found is None else found.value.data for found in (self.row, self.column))
+        return row, column
 
     def verify_(self) -> None:
         memory, (row, column) = memory_of(self.memory), self.dimensions
-        rank = memory.get_num_dims()
-        if row == column or not {row, column} <= set(range(rank)):
-            raise VerifyException(f"expected two of {rank} dimensions as rows and columns, got {row} and {column}")
-        if len(self.indices) != rank - 2:
-            raise VerifyException(f"expected {rank - 2} indices besides row and column, got {len(self.indices)}")
+        rank, named = memory.get_num_dims(), [d for d in (row, column) if d is not None]
+        if len(set(named)) != len(named) or not set(named) <= set(range(rank)):
+            raise VerifyException(
+                f"expected dimensions of {rank} as rows and columns, not one as both, got {row} and {column}"
+            )
+        if len(self.indices) != rank - len(named):
+            raise VerifyException(
+                f"expected {rank - len(named)} indices besides row and column, got {len(self.indices)}"
+            )
         expected = matrix_type(memory, row, column)
         if self.matrix.type != expected:
             raise VerifyException(f"expected the matrix to be {expected}, got {self.matrix.type}")
-        strides = strides_of(memory)
-        if strides is None or strides[column] != 1:
-            raise VerifyException(f"expected neighbours along dimension {column} to be neighbours in memory: {memory}")
 
     @classmethod
     def parse(cls, parser: Parser) -> MatrixOp:
@@ -91,20 +112,20 @@ class MatrixOp(IRDLOperation):
         memory = parser.parse_unresolved_operand()
         places: list[str | UnresolvedOperand] = parser.parse_comma_separated_list(
             parser.Delimiter.SQUARE,
-            lambda: parser.parse_optional_keyword_in(("row", "column")) or parser.parse_unresolved_operand(),
+            lambda: parser.parse_optional_keyword_in(WORDS) or parser.parse_unresolved_operand(),
         )
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         kind = parser.parse_type()
         parser.parse_punctuation("->")
         result = parser.parse_type()
-        for word in ("row", "column"):
-            if places.count(word) != 1:
-                parser.raise_error(f"expected '{word}' once among the indices", position)
+        for word in WORDS:
+            if places.count(word) > 1:
+                parser.raise_error(f"expected '{word}' at most once among the indices", position)
         indices = [place for place in places if isinstance(place, UnresolvedOperand)]
         return cls.create(
             operands=parser.resolve_operands([memory, *indices], [kind, *(IndexType() for _ in indices)], position),
-            properties={word: IntegerAttr(places.index(word), i64) for word in ("row", "column")},
+            properties={word: IntegerAttr(places.index(word), i64) for word in WORDS if word in places},
             attributes=attributes,
             result_types=[result],
         )
@@ -113,7 +134,8 @@ class MatrixOp(IRDLOperation):
         printer.print_string(" ")
         printer.print_ssa_value(self.memory)
         words: list[str | SSAValue] = list(self.indices)
-        for place, word in sorted(zip(self.dimensions, ("row", "column"), strict=True)):
+        named = [(place, word) for place, word in zip(self.dimensions, WORDS, strict=True) if place is not None]
+        for place, word in sorted(named):
             words.insert(place, word)
         with printer.in_square_brackets():
             printer.print_list(
@@ -126,10 +148,11 @@ class MatrixOp(IRDLOperation):
         printer.print_attribute(self.matrix.type)
 
 
-def matrix_type(memory: Memory, row: int, column: int) -> MemRefType[Attribute]:
-    """The type of a matrix whose rows and columns are two dimensions of memory; it may start anywhere."""
+def matrix_type(memory: Memory, row: int | None, column: int | None) -> MemRefType[Attribute]:
+    """The type of a matrix whose rows and columns are two dimensions of memory, or repeated; it may start anywhere."""
     shape, strides = memory.get_shape(), strides_of(memory)
-    if strides is None or not max(row, column) < len(shape):
+    if strides is None or not max(row or 0, column or 0) < max(1, len(shape)):
         raise VerifyException(f"expected strided memory with dimensions {row} and {column}, got {memory}")
-    layout = StridedLayoutAttr([strides[row], 1], None)
-    return MemRefType(memory.element_type, [shape[row], shape[column]], layout, memory.memory_space)
+    layout = StridedLayoutAttr([0 if d is None else strides[d] for d in (row, column)], None)
+    sizes = [DYNAMIC_INDEX if d is None else shape[d] for d in (row, column)]
+    return MemRefType(memory.element_type, sizes, layout, memory.memory_space)

@@ -21,8 +21,9 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.dialects.memref import ExpandShapeOp
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.memref import CollapseShapeOp, ExpandShapeOp
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -58,11 +59,11 @@ def _module_for_kernels(module: ModuleOp) -> gpu.ModuleOp:
 
 
 class Outliner:
-    """Puts the kernels of one product into the module of kernels, and their launches in place of the product."""
+    """Puts the kernels of one operation into the module of kernels, and their launches in its place."""
 
-    def __init__(self, product: Product, module: ModuleOp) -> None:
-        self.product, self.kernels = product, _module_for_kernels(module)
-        self._builder = Builder(InsertPoint.before(product.op))
+    def __init__(self, op: Operation, module: ModuleOp) -> None:
+        self.op, self.kernels = op, _module_for_kernels(module)
+        self._builder = Builder(InsertPoint.before(op))
         self.index = IndexBuilder(self._builder)
         self._scratch: list[SSAValue] = []
 
@@ -72,7 +73,7 @@ class Outliner:
         self._scratch.append(memory)
         return memory
 
-    def insert(self, op: ExpandShapeOp) -> SSAValue:
+    def insert(self, op: ExpandShapeOp | CollapseShapeOp) -> SSAValue:
         """The same memory in another shape, for the launches that follow."""
         return self._builder.insert(op).result
 
@@ -92,8 +93,8 @@ class Outliner:
             argument.name_hint = operand.name
         types = list(body.arg_types)
         kernel = gpu.FuncOp(name, (types, []), Region(body), kernel=True, known_block_size=[threads, 1, 1])
-        kernel.location = self.product.op.location
-        divisors = [operand.divisor if isinstance(operand, Operand) else 1 for operand in operands]
+        kernel.location = self.op.location
+        divisors = [operand.divisor for operand in operands]
         if any(divisor > 1 for divisor in divisors):
             kernel.attributes[DIVISIBLE] = ArrayAttr([IntegerAttr(divisor, i64) for divisor in divisors])
         self.kernels.body.block.add_op(kernel)
@@ -109,15 +110,16 @@ class Outliner:
         return kernel
 
     def finish(self) -> None:
-        """Frees the scratch memory and erases the product."""
+        """Frees the scratch memory and erases the operation."""
         for memory in self._scratch:
             self._builder.insert(memref.DeallocOp.get(memory))
-        Rewriter.erase_op(self.product.op)
+        Rewriter.erase_op(self.op)
 
     def _name(self, suffix: str) -> str:
-        parent = self.product.op.parent_op()
+        parent = self.op.parent_op()
         if not isinstance(parent, func.FuncOp):
-            fail(self.product.op, "expected the product directly in a func.func")
+            what = "the product" if isinstance(self.op, MatmulOp) else self.op.name
+            fail(self.op, f"expected {what} directly in a func.func")
         taken = {op.sym_name.data for op in self.kernels.body.block.ops if isinstance(op, gpu.FuncOp)}
         # A kernel's name stands in the text, where not every name that MLIR allows can.
         stem = re.sub(r"^(?=\d)|[^A-Za-z0-9_$]", "_", parent.sym_name.data)
@@ -146,7 +148,7 @@ def _tile(matmul: MatmulOp, module: ModuleOp) -> None:
     if not isinstance(attribute, ScheduleAttr):
         fail(matmul, "expected a schedule on the product; run warp-schedule first")
     schedule, product = attribute.data, read(matmul)
-    outliner = Outliner(product, module)
+    outliner = Outliner(matmul, module)
     if schedule.pack != "none":
         from .pack import pack
 
@@ -180,7 +182,8 @@ def _outline(product: Product, schedule: Schedule, outliner: Outliner) -> None:
 
 @dataclass(frozen=True)
 class TilePass(ModulePass):
-    """Outlines every scheduled product into a `gpu.func` over warp fragments, and launches it.
+    """Outlines every scheduled product into a `gpu.func` over warp fragments, and launches it; so every elementwise
+    operation of `linalg` that is left, `linalg.fill` and `linalg.copy` among them.
 
     Products still in `linalg` are raised first.
     """
@@ -189,5 +192,10 @@ class TilePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
-        for matmul in [o for o in op.walk() if isinstance(o, MatmulOp)]:
-            _tile(matmul, op)
+        for found in list(op.walk()):
+            if isinstance(found, MatmulOp):
+                _tile(found, op)
+            elif isinstance(found, LinalgStructuredOperation):
+                from .stream import tile
+
+                tile(found, op)

@@ -18,8 +18,9 @@ CHUNK = 16
 
 @dataclass(frozen=True, eq=False)
 class GlobalMatrix:
-    """A row-major matrix. `base` is its 64-bit global address, a multiple of `alignment`, and `pitch` the bytes from
-    one row to the next, without gaps if None.
+    """A matrix. `base` is its 64-bit global address, a multiple of `alignment`, `pitch` the bytes from one row to the
+    next, without gaps if None, and `step` those from one column to the next, neighbours if None. Rows 0 bytes apart, or
+    columns, are as many as are asked for.
 
     Of elements of less than a byte, columns and sizes count bytes, each of `packed` elements.
     """
@@ -31,6 +32,17 @@ class GlobalMatrix:
     packed: int = 1
     pitch: Value | None = None
     alignment: int = ALIGNMENT
+    step: Value | None = None
+
+    @property
+    def column_bytes(self) -> Value:
+        """Bytes from one column to the next."""
+        return self.element_bytes if self.step is None else self.step
+
+    @property
+    def repeats(self) -> bool:
+        """Whether elements of the matrix are the same memory."""
+        return 0 in (self.row_bytes, self.column_bytes)
 
     @property
     def row_bytes(self) -> Value:
@@ -42,6 +54,8 @@ class GlobalMatrix:
     def widest_access(self, limit: int = ALIGNMENT) -> int:
         """The most bytes one aligned access may take that starts at a multiple of itself in any row, and never ends
         behind the row it starts in."""
+        if self.step is not None:
+            return self.element_bytes
         size = limit
         row = gcd(divisor_of(self.row_bytes), divisor_of(self.columns) * self.element_bytes)
         while row % size or self.alignment % size:

@@ -11,7 +11,7 @@ from xdsl.utils.hints import isa
 
 from ...dialect.ptx.types import ParamAttr
 from ...dialect.warp.attributes import Memory, element_row, memory_of, memory_space
-from ...dialect.warp.view import DIVISIBLE, dynamic_parts, strides_of
+from ...dialect.warp.view import DIVISIBLE, Dimensions, dynamic_parts, strides_of
 from ..diagnostics import fail
 from ..product import GLOBAL_SPACE
 from .addressing import ALIGNMENT, GlobalMatrix, GlobalMemory
@@ -69,19 +69,13 @@ def argument(
         return _number(kernel, emitter, value, name)
     kind = memory_of(value)
     shape, strides = kind.get_shape(), strides_of(kind)
-    if not shape or (len(shape) == 1 and shape[0] < 0):
-        fail(
-            kernel, f"expected kernel arguments to be vectors of static size, or memrefs of rank 2 or more, got {kind}"
-        )
-    if len(shape) == 1 and strides is not None:
-        shape, strides = (1, *shape), (shape[0], *strides)
     if memory_space(kind) != GLOBAL_SPACE or strides is None:
         fail(kernel, f"expected kernel arguments in global memory, strided, got {kind}")
     element = element_row(kind.element_type)
     if element is None:
         fail(kernel, f"expected an element type of a matrix instruction, got {kind}")
     known = [stride or 0 for stride in strides]
-    if max(*shape, *known[-2:], shape[-1] * element.bits // 8, known[-2] * element.bits // 8) >= INDEX_LIMIT:
+    if max((0, *shape, *(n * element.bits // 8 for n in (*shape[-1:], *known[-2:])))) >= INDEX_LIMIT:
         fail(kernel, f"indices and rows must stay below 2^31 elements and bytes, got {kind}")
     pointer = emitter.pure("b64", "ld.param.u64", f"[{name}]")
     base = emitter.pure("b64", "cvta.to.global.u64", "?", pointer)
@@ -140,9 +134,9 @@ def _number(kernel: gpu.FuncOp, emitter: Emitter, value: SSAValue, name: str) ->
 
 
 def matrix(
-    kernel: gpu.FuncOp, scalars: Scalars, memory: GlobalMemory, dimensions: tuple[int, int], at: list[Value]
+    kernel: gpu.FuncOp, scalars: Scalars, memory: GlobalMemory, dimensions: Dimensions, at: list[Value]
 ) -> GlobalMatrix:
-    """The matrix of memory whose rows and columns are two of its dimensions, at an index of each other one.
+    """The matrix of memory whose rows and columns are two of its dimensions, or repeated, at an index of each other.
 
     Raises a located diagnostic for rows of elements that do not start with a byte. What is left of the last byte of a
     row is taken for elements too: it must be zero in memory.
@@ -154,14 +148,20 @@ def matrix(
     for index, stride in zip(at, others, strict=True):
         base = scalars.offset_far(base, index, stride, bits)
         aligned = gcd(aligned, divisor_of(index) * divisor_of(stride) * bits // 8)
-    length, pitch = memory.shape[column], memory.strides[row]
-    if any(divisor_of(v) % packed for v in (pitch, *others)) or (
-        isinstance(length, Register) and length.divisor % packed
-    ):
+    rows, pitch = (1, 0) if row is None else (memory.shape[row], memory.strides[row])
+    length, step = (1, 0) if column is None else (memory.shape[column], memory.strides[column])
+    whole = all(divisor_of(v) % packed == 0 for v in (pitch, *others))
+    if packed > 1 and (step != 1 or not whole or (isinstance(length, Register) and length.divisor % packed)):
         padded = f"; strided<[{-(-length // packed) * packed}, 1]> pads them" if isinstance(length, int) else ""
         fail(kernel, f"expected rows of whole bytes, {packed} elements each, got {length} {memory.element_bits}-bit "
              f"elements{padded}")  # fmt: skip
-    columns = -(-length // packed) if isinstance(length, int) else scalars.quotient(length, packed)
     return GlobalMatrix(
-        base, memory.shape[row], columns, max(1, bits // 8), packed, scalars.bytes_of(pitch, bits), aligned
+        base,
+        rows,
+        -(-length // packed) if isinstance(length, int) else scalars.quotient(length, packed),
+        max(1, bits // 8),
+        packed,
+        scalars.bytes_of(pitch, bits),
+        aligned,
+        None if step == 1 else scalars.bytes_of(step, bits),
     )

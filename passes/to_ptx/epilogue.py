@@ -33,7 +33,7 @@ READERS = (MapOp, StoreOp, ConvertOp)
 """Operations that leave the registers of their operands as they are."""
 
 
-def _own(lowering: KernelLowering, value: SSAValue, registers: Fragment) -> Fragment:
+def own(lowering: KernelLowering, value: SSAValue, registers: Fragment) -> Fragment:
     """Registers that others hold too, or copies of them if something may overwrite them as its own."""
     if all(isinstance(use.operation, READERS) for use in value.uses):
         return registers
@@ -48,7 +48,7 @@ def _subfragment(lowering: KernelLowering, op: SubfragmentOp) -> None:
     (down, across), stride = part.tiles, source.tiles[1]
     top, left = op.at[0] // layout.rows, op.at[1] // layout.columns
     tiles = (((top + i) * stride + left + j) * size for i in range(down) for j in range(across))
-    lowering.values[op.fragment] = _own(lowering, op.fragment, [r for t in tiles for r in registers[t : t + size]])
+    lowering.values[op.fragment] = own(lowering, op.fragment, [r for t in tiles for r in registers[t : t + size]])
 
 
 # Vectors
@@ -62,7 +62,7 @@ def _load_vector(lowering: KernelLowering, op: LoadVectorOp) -> None:
     vector = _Vector(lowering, kind.layout.data, matrix, axis, lowering.scalar(op.index), op.is_inside)
     along = [place[axis == "c"] for place in offsets(kind, 1)]
     registers = vector.halves(along) if kind.bits == 16 else vector.words(along, register_type(kind.element))
-    lowering.values[op.fragment] = _own(lowering, op.fragment, registers)
+    lowering.values[op.fragment] = own(lowering, op.fragment, registers)
 
 
 class _Vector:

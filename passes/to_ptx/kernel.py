@@ -92,8 +92,10 @@ class KernelLowering:
             self.values[value] = memory
             return
         self.memories[value] = memory
-        plain = len(memory.shape) == 2 and memory.strides[1] == 1
-        self.values[value] = matrix(self.kernel, self.scalars, memory, (0, 1), []) if plain else memory
+        rank = len(memory.shape)
+        plain = rank in (1, 2) and memory.strides[-1] == 1
+        dimensions = (None, 0) if rank == 1 else (0, 1)
+        self.values[value] = matrix(self.kernel, self.scalars, memory, dimensions, []) if plain else memory
 
     def _block(self, block: Block) -> None:
         for op in block.ops:
@@ -130,14 +132,16 @@ class KernelLowering:
         found = self.values[value]
         return found if isinstance(found, (Register, bool)) else bool(found)
 
-    def matrix(self, op: Operation, value: SSAValue, *, bits: bool = False) -> GlobalMatrix:
-        """An argument; its elements may be of less than a byte only if `bits`."""
+    def matrix(self, op: Operation, value: SSAValue, *, bits: bool = False, steps: bool = False) -> GlobalMatrix:
+        """An argument; its elements may be of less than a byte only if `bits`, and apart in a row only if `steps`."""
         found = self.values[value]
         if isinstance(found, GlobalMemory):
             fail(op, f"expected one matrix, row by row, got {value.type}; warp.matrix takes one from memory")
         if not isinstance(found, GlobalMatrix):
             fail(op, f"expected memory that is an argument of the kernel, got {value.type}; fragments come from "
                  "shared memory by warp.ldmatrix")  # fmt: skip
+        if not steps and found.step is not None:
+            fail(op, f"{op.name} takes rows whose elements are neighbours in memory, got {value.type}")
         if not bits and found.packed > 1:
             fail(op, f"{op.name} moves whole bytes, got {value.type}; warp.load_words moves packed elements")
         return found
@@ -261,17 +265,24 @@ class KernelLowering:
             fail(op, f"{what} takes {opcode}, which needs sm_{lowest} or later; the target is {self.target}")
 
     def load(self, op: LoadOp) -> None:
-        kind, into = op.fragment.type, self.result(op.fragment)
+        kind = op.fragment.type
         if memory_space(memory_of(op.memory)) == SHARED_SPACE:
-            load_shared(self, op, into)
+            load_shared(self, op, self.result(op.fragment))
             return
-        matrix = self.matrix(op, op.memory)
+        matrix = self.matrix(op, op.memory, steps=True)
         row, column = self.indices(op.indices)
+        if matrix.repeats:
+            from .epilogue import own
+
+            found = self.globals.load_repeated(kind, matrix, (row, column), bounds(op.in_bounds))
+            self.values[op.fragment] = own(self, op.fragment, found)
+            return
+        into = self.result(op.fragment)
         self.globals.load(kind, matrix, (row, column), bounds(op.in_bounds), into)
         self.values[op.fragment] = into
 
     def store(self, op: StoreOp) -> None:
-        kind, matrix = fragment_of(op.fragment), self.matrix(op, op.memory)
+        kind, matrix = fragment_of(op.fragment), self.matrix(op, op.memory, steps=True)
         row, column = self.indices(op.indices)
         shown = f"{kind.role.data} {kind.shape[0]}x{kind.shape[1]}"
         self.emitter.comment(f"{op.name}: fragment {shown} to {_name(op.memory)}")

@@ -36,7 +36,7 @@ class GlobalFragments:
         self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value], in_bounds: tuple[bool, bool]
     ) -> Iterator[Access]:
         """The groups of elements of a lane that lie side by side in a row, with their addresses."""
-        layout, size = type.layout.data, matrix.element_bytes
+        layout, size = type.layout.data, matrix.column_bytes
         row, along = self.addressing.lane_position(layout, self.lane)
         together = self._together(type, matrix, along, at_[1])
         for number, (i, j) in enumerate(offsets(type, together)):
@@ -44,9 +44,11 @@ class GlobalFragments:
                 matrix.base, [(row, matrix.row_bytes), (at_[0], matrix.row_bytes), (i, matrix.row_bytes),
                               (along, size), (at_[1], size), (j, size)]
             )  # fmt: skip
-            rows_inside = in_bounds[0] or self.addressing.inside(Position.of(row, at_[0], i), layout.rows, matrix.rows)
+            rows_inside = (in_bounds[0] or matrix.row_bytes == 0) or self.addressing.inside(
+                Position.of(row, at_[0], i), layout.rows, matrix.rows
+            )
             # Elements move together only where rows hold whole groups, so one predicate serves the group.
-            columns_inside = in_bounds[1] or self.addressing.inside(
+            columns_inside = (in_bounds[1] or matrix.column_bytes == 0) or self.addressing.inside(
                 Position.of(along, at_[1], j), layout.columns, matrix.columns
             )
             yield Access(number, address, self.scalars.both(rows_inside, columns_inside))
@@ -69,6 +71,27 @@ class GlobalFragments:
         for access in accesses if together else ():
             moved = into[access.register * together :][:together]
             self.load_one(moved, access.address, access.inside, register_type(type.element))
+
+    def load_repeated(
+        self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value], in_bounds: tuple[bool, bool]
+    ) -> Fragment:
+        """Reads a fragment of a matrix that repeats itself: what has one address once, into the same registers."""
+        accesses, kind = list(self.accesses(type, matrix, at_, in_bounds)), register_type(type.element)
+        each = max(1, len(accesses) // type.registers)
+        together = max(1, type.registers // len(accesses))
+        known: dict[tuple[tuple[Register, int], ...], Fragment] = {}
+        result: Fragment = []
+        for start in range(0, len(accesses), each):
+            group = accesses[start : start + each]
+            places = tuple(access.address for access in group)
+            if places not in known:
+                known[places] = self.emitter.registers(kind, together)
+                if each == 1:
+                    self.load_one(known[places], places[0], group[0].inside, kind)
+                else:
+                    self._load_parts(known[places], group)
+            result += known[places]
+        return result
 
     def _load_parts(self, into: Fragment, accesses: list[Access]) -> None:
         """Puts registers together from halves, or from bytes."""

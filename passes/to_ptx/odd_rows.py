@@ -35,6 +35,7 @@ def fits(type: FragmentType, matrix: GlobalMatrix) -> bool:
         type.layout.data == QUADS
         and type.bits in (16, 32)
         and type.bits == 8 * size
+        and matrix.step is None
         and isinstance(pitch, int)
         and pitch // size % 2 == 1
         and isinstance(matrix.columns, int)

@@ -112,15 +112,17 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected kernel arguments to be vectors of static size, or memrefs of rank 2 or more, got memref<f32>
+// CHECK: error: warp.copy takes rows whose elements are neighbours in memory, got memref<16x16xf16, strided<[1, 16], offset: ?>>
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
-  "gpu.func"() <{function_type = (memref<f32>) -> (), kernel}> ({
-  ^bb0(%x: memref<f32>):
+  "gpu.func"() <{function_type = (memref<16x16xf16>) -> (), kernel}> ({
+  ^bb0(%x: memref<16x16xf16>):
     %c0 = arith.constant 0 : index
-    
+    %t = memref.alloc() : memref<16x16xf16, 3>
+    %turned = warp.matrix %x[column, row] : memref<16x16xf16> -> memref<16x16xf16, strided<[1, 16], offset: ?>>
+    warp.copy %turned[%c0, %c0] to %t[] : memref<16x16xf16, strided<[1, 16], offset: ?>> to memref<16x16xf16, 3>
     "gpu.return"() : () -> ()
-  }) {sym_name = "rank", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+  }) {sym_name = "turned", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()
 }
 

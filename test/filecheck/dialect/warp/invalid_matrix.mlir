@@ -16,23 +16,23 @@ func.func @indices(%A: memref<4x16x32xf16>, %b: index) {
 
 // -----
 
-// CHECK: error: warp.matrix: expected neighbours along dimension 0 to be neighbours in memory: memref<16x32xf16>
-func.func @columns(%A: memref<16x32xf16>) {
-  %0 = warp.matrix %A[column, row] : memref<16x32xf16> -> memref<32x16xf16, strided<[1, 1], offset: ?>>
+// CHECK: error: warp.matrix: expected the matrix to be memref<?x32xf16, strided<[0, 1], offset: ?>>, got memref<16x32xf16, strided<[32, 1], offset: ?>>
+func.func @repeated(%A: memref<16x32xf16>, %b: index) {
+  %0 = warp.matrix %A[%b, column] : memref<16x32xf16> -> memref<16x32xf16, strided<[32, 1], offset: ?>>
   return
 }
 
 // -----
 
-// CHECK: expected 'column' once among the indices
-func.func @words(%A: memref<16x32xf16>, %b: index) {
-  %0 = warp.matrix %A[row, %b] : memref<16x32xf16> -> memref<16x32xf16, strided<[32, 1], offset: ?>>
+// CHECK: expected 'row' at most once among the indices
+func.func @words(%A: memref<16x32xf16>) {
+  %0 = warp.matrix %A[row, row] : memref<16x32xf16> -> memref<16x32xf16, strided<[32, 1], offset: ?>>
   return
 }
 
 // -----
 
-// CHECK: error: warp.matrix: expected two of 2 dimensions as rows and columns, got 0 and 2
+// CHECK: error: warp.matrix: expected dimensions of 2 as rows and columns, not one as both, got 0 and 2
 func.func @dimensions(%A: memref<16x32xf16>) {
   %0 = "warp.matrix"(%A) <{row = 0 : i64, column = 2 : i64}> : (memref<16x32xf16>) -> memref<16x32xf16, strided<[32, 1], offset: ?>>
   return

@@ -1,0 +1,291 @@
+"""Elementwise operations that belong to no product: run on the interpreter with its checks, against numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warploom.passes.context import make_context, parse_mlir
+from warploom.runtime import CompileError, Kernel, compile, host, reference
+from warploom.runtime.arrays import DTYPES
+
+Array = NDArray[Any]
+
+SHAPES = ((33, 17), (64, 128), (1, 5), (7, 1), (3, 5, 7), (2, 40, 64), (300,), (9, 2, 1, 4))
+TYPES = ("f16", "f32", "f64", "i8", "i32", "bf16", "f8E4M3FN")
+
+
+def memref(shape: tuple[int, ...], kind: str) -> str:
+    return f"memref<{''.join(f'{size}x' for size in shape)}{kind}>"
+
+
+def draw(shape: tuple[int, ...], kind: str = "f32", seed: int = 0) -> Array:
+    values = np.random.default_rng([seed, *shape]).standard_normal(shape) * 10
+    return np.asarray(values).astype(DTYPES[kind])
+
+
+def poisoned(shape: tuple[int, ...], kind: str = "f32") -> Array:
+    return np.full(shape, reference.poison(DTYPES[kind]), DTYPES[kind])
+
+
+def check(text: str, *arrays: Any, launches: int | None = None, **options: Any) -> Kernel:
+    """Runs a function and holds every array that it writes against its float64 reference."""
+    kernel = compile(text, **options)
+    function = host.choose(parse_mlir(make_context(), text), kernel.function.name)
+    exact = reference.evaluate(function, [np.asarray(array) for array in arrays])
+    kernel(*arrays, device="interp", checks="all")
+    for position in kernel.function.written:
+        found = reference.compare(exact[position], arrays[position])
+        assert found.ok, (kernel.function.parameters[position].name, found)
+    assert launches is None or len(kernel.launches) == launches
+    return kernel
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_copies_of_every_type(shape: tuple[int, ...]) -> None:
+    for kind in TYPES:
+        memory = memref(shape, kind)
+        x, y = draw(shape, kind), poisoned(shape, kind)
+        compile(f"""func.func @f(%X: {memory}, %Y: {memory}) {{
+          linalg.copy ins(%X : {memory}) outs(%Y : {memory}) return }}""")(x, y, device="interp", checks="all")
+        np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("shape", [(33, 17), (64, 128), (1, 40), (40, 1)], ids=str)
+def test_transposes_of_every_type(shape: tuple[int, int]) -> None:
+    for kind in TYPES:
+        source, target = memref(shape, kind), memref(shape[::-1], kind)
+        x, y = draw(shape, kind), poisoned(shape[::-1], kind)
+        compile(f"""func.func @f(%X: {source}, %Y: {target}) {{
+          linalg.transpose ins(%X : {source}) outs(%Y : {target}) permutation = [1, 0] return }}""")(
+            x, y, device="interp", checks="all"
+        )
+        np.testing.assert_array_equal(x.T, y)
+
+
+@pytest.mark.parametrize("permutation", [(0, 2, 1), (1, 0, 2), (2, 0, 1), (2, 1, 0)], ids=str)
+def test_permutations(permutation: tuple[int, ...]) -> None:
+    shape = (5, 6, 35)
+    turned = tuple(shape[d] for d in permutation)
+    source, target = memref(shape, "f16"), memref(turned, "f16")
+    x, y = draw(shape, "f16"), poisoned(turned, "f16")
+    compile(f"""func.func @f(%X: {source}, %Y: {target}) {{ linalg.transpose
+      ins(%X : {source}) outs(%Y : {target}) permutation = [{", ".join(map(str, permutation))}] return }}""")(
+        x, y, device="interp", checks="all"
+    )
+    np.testing.assert_array_equal(x.transpose(permutation), y)
+
+
+def test_fills() -> None:
+    text = """func.func @f(%A: memref<33x17xf16>, %B: memref<5x7x3xi8>, %C: memref<64xf8E5M2>, %s: f32,
+                           %D: memref<9x6xf32>, %E: memref<12x12xbf16>) {
+      %half = arith.constant -1.5 : f16
+      %seven = arith.constant 7 : i8
+      %eighth = arith.constant 0.125 : f8E5M2
+      %third = arith.constant 0.1 : f32
+      linalg.fill ins(%half : f16) outs(%A : memref<33x17xf16>)
+      linalg.fill ins(%seven : i8) outs(%B : memref<5x7x3xi8>)
+      linalg.fill ins(%eighth : f8E5M2) outs(%C : memref<64xf8E5M2>)
+      linalg.fill ins(%s : f32) outs(%D : memref<9x6xf32>)
+      linalg.fill ins(%third : f32) outs(%E : memref<12x12xbf16>)
+      return
+    }"""
+    a, b, c = poisoned((33, 17), "f16"), poisoned((5, 7, 3), "i8"), poisoned((64,), "f8E5M2")
+    d, e = poisoned((9, 6)), poisoned((12, 12), "bf16")
+    kernel = compile(text)
+    assert kernel.function.filled == {0, 1, 2, 4, 5}
+    kernel(a, b, c, 2.5, d, e, device="interp", checks="all")
+    for array, value in ((a, -1.5), (b, 7), (c, 0.125), (d, 2.5), (e, ml_dtypes.bfloat16(0.1))):
+        assert (array == array.dtype.type(value)).all()
+
+
+def generic(maps: str, loops: str, kinds: str, shapes: list[tuple[int, ...]], body: str) -> str:
+    """A `linalg.generic` from inputs to the last memory; `maps` are the loops of each, as in "mn,n->mn"; 0 for one that
+    is always 0."""
+    names = maps.replace("->", ",").split(",")
+    memories = [memref(shape, kind) for shape, kind in zip(shapes, kinds.split(), strict=True)]
+    spelled = ", ".join(f"affine_map<({', '.join(loops)}) -> ({', '.join(each)})>" for each in names)
+    arguments = ", ".join(f"%x{i}: {memory}" for i, memory in enumerate(memories))
+    elements = ", ".join(f"%e{i}: {kind}" for i, kind in enumerate(kinds.split()))
+    inputs = f"ins({', '.join(f'%x{i}' for i in range(len(names) - 1))} : {', '.join(memories[:-1])})"
+    iterators = ", ".join('"parallel"' for _ in loops)
+    return f"""func.func @f({arguments}) {{
+      linalg.generic {{indexing_maps = [{spelled}], iterator_types = [{iterators}]}}
+        {inputs if len(names) > 1 else ""} outs(%x{len(names) - 1} : {memories[-1]}) {{ ^bb0({elements}): {body} }}
+      return }}"""
+
+
+SUM = """%0 = arith.mulf %e0, %e1 : f32
+         %1 = arith.addf %0, %e2 : f32
+         linalg.yield %1 : f32"""
+
+
+@pytest.mark.parametrize(
+    "maps",
+    [
+        "mn,n,m->mn",
+        "mn,nm,m->mn",
+        "nm,nm,->mn",
+        "n,m,->mn",
+        ",,->mn",
+        "mn,mn,mn->mn",
+        "mn,mn,nm->nm",
+        "0n,m0,00->mn",
+        "bmn,bn,mb->bmn",
+        "bnm,b,mnb->bmn",
+        "nbm,bm,n->bmn",
+        "b,b,b->b",
+    ],
+)
+def test_maps(maps: str) -> None:
+    sizes = {"b": 3, "m": 21, "n": 40, "0": 1}
+    names = maps.replace("->", ",").split(",")
+    loops = "".join(sorted(set("".join(names)) - {"0"}))
+    shapes = [tuple(sizes[loop] for loop in each) for each in names]
+    arrays = [draw(shape, seed=i) for i, shape in enumerate(shapes[:-1])]
+    text = generic(maps, loops, "f32 f32 f32 f32", shapes, SUM)
+    check(text, *arrays, poisoned(shapes[-1]), launches=1)
+
+
+def test_types_meet() -> None:
+    body = """%0 = arith.extf %e0 : f16 to f32
+      %1 = arith.sitofp %e1 : i8 to f32
+      %2 = arith.mulf %0, %1 : f32
+      %3 = math.tanh %2 : f32
+      %4 = arith.truncf %3 : f32 to bf16
+      linalg.yield %4 : bf16"""
+    for n in (40, 41):
+        shapes = [(37, n), (n, 37), (37, n)]
+        text = generic("mn,nm->mn", "mn", "f16 i8 bf16", shapes, body)
+        check(text, draw(shapes[0], "f16"), draw(shapes[1], "i8"), poisoned(shapes[2], "bf16"))
+
+
+def test_the_old_elements_are_read_where_they_are_used() -> None:
+    body = "%0 = arith.addi %e0, %e1 : i32 linalg.yield %0 : i32"
+    x, y = draw((23, 29), "i32"), draw((23, 29), "i32", 1)
+    expected = x + y
+    check(generic("mn->mn", "mn", "i32 i32", [(23, 29), (23, 29)], body), x, y)
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_accesses_are_as_wide_as_memory_allows() -> None:
+    body = "%0 = arith.extf %e0 : f16 to f32 %1 = arith.addf %0, %e1 : f32 linalg.yield %1 : f32"
+    aligned = compile(generic("mn,n->mn", "mn", "f16 f32 f32", [(64, 128), (128,), (64, 128)], body)).ptx
+    assert "ld.global.v4.b32" in aligned
+    assert "ld.global.v4.f32" in aligned
+    assert "st.global.v4.f32" in aligned
+    assert "// linalg.generic, tiles of" in aligned
+    assert "@%p" not in aligned
+    odd = compile(generic("mn->mn", "mn", "f32 f32", [(33, 17), (33, 17)], "linalg.yield %e0 : f32")).ptx
+    assert ".v2." not in odd
+
+
+STRIDED = """func.func @f(%X: memref<9x12xf32, strided<[15, 1], offset: 3>>, %Y: memref<9x12xf32, strided<[2, 20]>>) {
+  linalg.copy ins(%X : memref<9x12xf32, strided<[15, 1], offset: 3>>) outs(%Y : memref<9x12xf32, strided<[2, 20]>>)
+  return
+}"""
+
+
+def test_strides_of_all_kinds_and_nothing_beside_them() -> None:
+    held = np.full(9 * 15 + 3, np.nan, np.float32)
+    x: Array = np.ndarray((9, 12), np.float32, held.data, 12, (60, 4))
+    x[...] = draw((9, 12))
+    room = np.full(12 * 20, np.nan, np.float32)
+    y: Array = np.ndarray((9, 12), np.float32, room.data, 0, (8, 80))
+    compile(STRIDED)(x, y, device="interp", checks="all")
+    np.testing.assert_array_equal(x, y)
+    assert np.isnan(room).sum() == room.size - y.size
+
+
+@pytest.mark.parametrize("divisor", [1, 8])
+def test_sizes_that_only_the_caller_knows(divisor: int) -> None:
+    given = f" {{warp.divisible = {divisor} : i64}}"
+    kinds = ("memref<?x?xf16>", "memref<?xf16>", "memref<?x?xf32, strided<[?, 1], offset: ?>>")
+    text = f"""func.func @f(%X: {kinds[0]}{given}, %v: {kinds[1]}{given}, %Y: {kinds[2]}{given}) {{
+      linalg.generic {{indexing_maps = [affine_map<(m, n) -> (n, m)>, affine_map<(m, n) -> (n)>,
+                                        affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}}
+        ins(%X, %v : {kinds[0]}, {kinds[1]}) outs(%Y : {kinds[2]}) {{
+      ^bb0(%a: f16, %b: f16, %old: f32):
+        %0 = arith.subf %a, %b : f16
+        %1 = arith.extf %0 : f16 to f32
+        linalg.yield %1 : f32
+      }} return }}"""
+    kernel = compile(text)
+    assert ("st.global.v4" in kernel.ptx) == (divisor == 8)
+    for m, n in ((40, 24), (8, 200), (0, 8)):
+        x, v, y = draw((n, m), "f16"), draw((n,), "f16"), poisoned((m, n))
+        kernel(x, v, y, device="interp")
+        np.testing.assert_array_equal(y, (x.T - v).astype(np.float32))
+
+
+CHAIN = """
+#mn = affine_map<(m, n) -> (m, n)>
+#nm = affine_map<(m, n) -> (n, m)>
+func.func @f(%A: memref<20x24xf32>, %B: memref<24x33xbf16>, %D: memref<20x9xbf16>, %T: memref<20x33xf32>,
+             %C: memref<33x9xf32>) {
+  %z = arith.constant 0.0 : f32
+  %narrow = memref.alloc() : memref<20x24xbf16>
+  linalg.generic {indexing_maps = [#mn, #mn], iterator_types = ["parallel", "parallel"]}
+      ins(%A : memref<20x24xf32>) outs(%narrow : memref<20x24xbf16>) {
+  ^bb0(%x: f32, %old: bf16):
+    %0 = arith.maximumf %x, %z : f32
+    %1 = arith.truncf %0 : f32 to bf16
+    linalg.yield %1 : bf16
+  }
+  linalg.fill ins(%z : f32) outs(%T : memref<20x33xf32>)
+  linalg.matmul ins(%narrow, %B : memref<20x24xbf16>, memref<24x33xbf16>) outs(%T : memref<20x33xf32>)
+  %turned = memref.alloc() : memref<33x20xbf16>
+  linalg.generic {indexing_maps = [#nm, #mn], iterator_types = ["parallel", "parallel"]}
+      ins(%T : memref<20x33xf32>) outs(%turned : memref<33x20xbf16>) {
+  ^bb0(%x: f32, %old: bf16):
+    %0 = arith.negf %x : f32
+    %1 = arith.truncf %0 : f32 to bf16
+    linalg.yield %1 : bf16
+  }
+  linalg.fill ins(%z : f32) outs(%C : memref<33x9xf32>)
+  linalg.matmul ins(%turned, %D : memref<33x20xbf16>, memref<20x9xbf16>) outs(%C : memref<33x9xf32>)
+  memref.dealloc %turned : memref<33x20xbf16>
+  return
+}"""
+
+
+def test_before_between_and_after_products() -> None:
+    arrays = [draw((20, 24)), draw((24, 33), "bf16"), draw((20, 9), "bf16")]
+    kernel = check(CHAIN, *arrays, poisoned((20, 33)), poisoned((33, 9)), launches=4)
+    assert [launch.kernel for launch in kernel.launches] == ["f", "f_1", "f_2", "f_3"]
+
+
+HEAD = "func.func @f(%X: memref<4x4xf32>, %Y: memref<4x4xf32>, %Z: memref<4x4xi4>) {\n"
+MAPS = '{indexing_maps = [affine_map<(i, j) -> (j, i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}'  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            f"linalg.generic {MAPS} ins(%Y : memref<4x4xf32>) outs(%Y : memref<4x4xf32>) {{\n"
+            "^bb0(%a: f32, %b: f32): linalg.yield %a : f32 }",
+            r":2:\d+: error: linalg.generic reads its own output in another order than it writes it",
+        ),
+        (
+            f"linalg.generic {MAPS} ins(%X : memref<4x4xf32>) outs(%Y : memref<4x4xf32>) {{\n"
+            "^bb0(%a: f32, %b: f32): %i = linalg.index 0 : index linalg.yield %a : f32 }",
+            r":2:\d+: error: linalg.generic has no kernel: its body does more than arithmetic on elements, or less",
+        ),
+        (
+            "%z = arith.constant 1 : i4 linalg.fill ins(%z : i4) outs(%Z : memref<4x4xi4>)",
+            r":2:\d+: error: linalg.fill on elements of i4 has no kernel of its own",
+        ),
+        (
+            "%z = arith.constant 1 : i32 linalg.fill ins(%z : i32) outs(%Y : memref<4x4xf32>)",
+            r":2:\d+: error: linalg.fill from i32 to f32 is not lowered",
+        ),
+    ],
+)
+def test_what_is_refused(body: str, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        compile(HEAD + body + "\nreturn }")
