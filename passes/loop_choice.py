@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..dialect.isa.product import Product as Row
 from ..dialect.isa.targets import Target
 from ..dialect.schedule import Schedule, ScheduleError
 from ..dialect.warp.barriers import BARRIER_BYTES, BARRIER_SM
-from .packing import roles, through_registers
-from .product import Product
+from .packing import narrow, roles
+from .product import Product, metadata_span
 
 MOST_STAGES = 8
 SLACK = 3
@@ -19,28 +20,44 @@ PLAIN_LOOP: dict[str, object] = {"sync": "barrier", "ahead": 0, "unroll": 0, "ct
 """What is chosen of the loop for tiles that are given; the default's choice is made for its own tiles."""
 
 
-def decoupled(schedule: Schedule, product: Product, row: Row, target: Target, stage_bytes: int) -> Schedule:
+LONG_STEP = 64 * 48
+"""Elements of a warp tile whose products take longer than a wait at a mbarrier (H200, bf16 and s8)."""
+
+STEPS = 2
+"""Steps of the instruction in a K tile of this loop: with more, addresses of unrolled stages spill (tf32, 4 steps: 254
+registers and spills, 2 steps: 233); with one, fragments of the next step are moved instead of renamed."""
+
+ROOMY = 232
+"""Registers that a lane may need, by the model, beside which those of known stages and of the next tile have room:
+dense tiles of 64x64 take 232 and sparse ones of 64x48 216; sparse ones of 64x64 take 264 and spill with either."""
+
+
+def decoupled(
+    schedule: Schedule, product: Product, row: Row, target: Target, registers: int, shared: Callable[[Schedule], int]
+) -> Schedule:
     """The schedule with warps that wait only for what they need, and few CTAs that go from tile to tile, where it pays.
 
     The tensor cores and shared memory are both busy for most of a K tile, so whatever stops all warps at once costs
-    time that nothing fills. With 64x64 warp tiles a step is long enough for waits at mbarriers. A stage takes
-    `stage_bytes` of shared memory.
+    time that nothing fills. With warp tiles of `LONG_STEP` a step is long enough for waits at mbarriers. A lane takes
+    about `registers`, a CTA of a schedule `shared` bytes of shared memory.
     """
-    needed = -(-product.k // schedule.cta[2])
-    stages = min(MOST_STAGES, target.shared // (stage_bytes + 2 * BARRIER_BYTES))
-    pays = (
-        schedule.warp == (64, 64)
-        and schedule.slices == schedule.split_k == 1
-        and row.a.bits == 16
-        and 3 <= stages < needed
-    )
-    if not pays or product.metadata is not None or target.sm < BARRIER_SM or through_registers(product, schedule.pack):
-        return schedule
     tiles = -(-product.m // schedule.cta[0]) * -(-product.n // schedule.cta[1])
-    ctas = target.sms if tiles > target.sms and product.is_known("k") else 0
-    unroll = 0 if needed % stages or not product.is_known("k") else stages
-    ahead = max(2, stages - SLACK)
-    return replace(schedule, stages=stages, sync="mbarrier", ahead=ahead, unroll=unroll, ctas=ctas)
+    # A CTA that is alone on its SM keeps its depth: more bytes on the way for each wait.
+    deep = schedule if tiles <= target.sms else replace(schedule, cta=(*schedule.cta[:2], _tile_depth(product, row)))
+    needed = -(-product.k // deep.cta[2])
+    stages = min(MOST_STAGES, target.shared // (shared(replace(deep, stages=1)) + 2 * BARRIER_BYTES))
+    pays = schedule.warp[0] * schedule.warp[1] >= LONG_STEP and schedule.slices == schedule.split_k == 1
+    if not pays or not 3 <= stages < needed or target.sm < BARRIER_SM or narrow(product, schedule.pack):
+        return schedule
+    schedule = replace(deep, stages=stages, sync="mbarrier", ahead=max(2, stages - SLACK))
+    if registers > ROOMY or not product.is_known("k"):
+        return schedule
+    return replace(schedule, unroll=0 if needed % stages else stages, ctas=target.sms if tiles > target.sms else 0)
+
+
+def _tile_depth(product: Product, row: Row) -> int:
+    """K of a tile of `STEPS` steps, or of the columns that a row of metadata words describes."""
+    return max(STEPS * row.shape.k, 0 if product.metadata is None else metadata_span(row.a))
 
 
 def check_loop(schedule: Schedule, product: Product, target: Target) -> None:

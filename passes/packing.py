@@ -50,6 +50,11 @@ def through_registers(product: Product, pack: str) -> bool:
     return any(access_bytes(o) < WORD for role, o in (("a", product.a), ("b", product.b)) if role not in roles(pack))
 
 
+def narrow(product: Product, pack: str) -> bool:
+    """Whether some asynchronous copies are narrower than the widest, each with an address of its own."""
+    return any(access_bytes(o) < WIDEST for role, o in (("a", product.a), ("b", product.b)) if role not in roles(pack))
+
+
 def choices(product: Product, cta: tuple[int, int], target: Target) -> Iterator[tuple[str, float]]:
     """Every `pack` that may pay for tiles of this size, with the cycles that it adds to those of aligned operands."""
     down, across = -(-product.m // cta[0]), -(-product.n // cta[1])

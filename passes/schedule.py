@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from xdsl.ir import Operation
@@ -259,7 +260,8 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
         (*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate, pack=pack, slices=tile.slices,
         split_k=parts,
     )  # fmt: skip
-    return decoupled(schedule, product, row, target, shared_bytes(product, replace(schedule, stages=1)))
+    needed = lane_registers(tile.warp, row, target)
+    return decoupled(schedule, product, row, target, needed, partial(shared_bytes, product))
 
 
 def _covered(m: int, n: int, tile: Tile) -> int:

@@ -20,11 +20,16 @@ ASYNC_SM = 80
 
 @dataclass(frozen=True)
 class Piece:
-    """What one thread copies at once: where in the tile, and for which threads (None: for all)."""
+    """What one thread copies at once: where in the tile, and for which threads (None: for all).
+
+    In shared memory panels stand below one another: there it is the piece at `line` and `along`.
+    """
 
     row: Position
     column: Position
     taken: Register | None
+    line: Position
+    along: Position
 
 
 class TileCopies:
@@ -49,7 +54,7 @@ class TileCopies:
                 (piece.column.lane, source.element_bytes), (at_[1], source.element_bytes),
                 (piece.column.constant, source.element_bytes),
             ])  # fmt: skip
-            target = self.addressing.shared(tile, stage, piece.row, piece.column)
+            target = self.addressing.shared(tile, stage, piece.line, piece.along)
             (self._async if use_async else self._through_registers)(size, origin, target, inside, piece.taken)
 
     @staticmethod
@@ -60,6 +65,8 @@ class TileCopies:
         """The pieces of each thread: panel by panel, `threads` pieces further down each time."""
         s, per_line = self.scalars, tile.swizzle // size
         in_panel, elements = tile.rows * per_line, size // tile.element_bytes
+        if tile.panels > 1 and self.threads % (2 * in_panel) == 0 and tile.rows % tile.period == 0:
+            return self._of_several_panels(tile, per_line, in_panel, elements)
         pieces: list[Piece] = []
         for start in range(0, in_panel, self.threads):
             taken = s.compare("lt", self.thread, in_panel - start) if start + self.threads > in_panel else None
@@ -71,10 +78,25 @@ class TileCopies:
                 row, lane_column = Position(s.quotient(number, per_line)), s.remainder(number, per_line)
             column = s.multiply(lane_column, elements)
             pieces += [
-                Piece(row, Position(column, 0, panel * tile.swizzle // tile.element_bytes),
-                      taken if isinstance(taken, Register) else None)
-                for panel in range(tile.panels)
+                Piece(row, place, taken if isinstance(taken, Register) else None, row, place)
+                for place in (Position(column, 0, panel * tile.swizzle // tile.element_bytes)
+                              for panel in range(tile.panels))
             ]  # fmt: skip
+        return pieces
+
+    def _of_several_panels(self, tile: SharedTile, per_line: int, in_panel: int, elements: int) -> list[Piece]:
+        """The pieces where a panel has so few that threads fill several at once."""
+        s, group, width = self.scalars, self.threads // in_panel, tile.swizzle // tile.element_bytes
+        line = Position(s.quotient(self.thread, per_line))
+        row = Position(s.quotient(s.remainder(self.thread, in_panel), per_line))
+        along = s.multiply(s.remainder(self.thread, per_line), elements)
+        column = s.add(s.multiply(s.quotient(self.thread, in_panel), width), along)
+        pieces: list[Piece] = []
+        for panel in range(0, tile.panels, group):
+            left = (tile.panels - panel) * in_panel
+            taken = s.compare("lt", self.thread, left) if left < self.threads else None
+            places = (Position(each, 0, panel * width) for each in (column, along))
+            pieces.append(Piece(row, next(places), taken if isinstance(taken, Register) else None, line, next(places)))
         return pieces
 
     def _inside(self, source: GlobalMatrix, at_: tuple[Value, Value], tile: SharedTile, piece: Piece,

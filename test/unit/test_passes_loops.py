@@ -34,18 +34,24 @@ UNROLLED = (
 )
 
 
-def check(size: tuple[int, int, int], target: str = "sm_90a", **schedule: Any) -> None:
+def check(
+    size: tuple[int, int, int], target: str = "sm_90a", kind: str = "f16", result: str = "f32", **schedule: Any
+) -> None:
     """Runs a product that adds to C, on the interpreter with its checks, and compares it with float64."""
     m, n, k = size
-    a, b, c = f"memref<{m}x{k}xf16>", f"memref<{k}x{n}xf16>", f"memref<{m}x{n}xf32>"
+    a, b, c = f"memref<{m}x{k}x{kind}>", f"memref<{k}x{n}x{kind}>", f"memref<{m}x{n}x{result}>"
     text = (
         f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{\nlinalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c})\nreturn\n}}"
     )
     rng = np.random.default_rng([*size, schedule["stages"]])
-    x, y = rng.standard_normal((m, k)).astype(np.float16), rng.standard_normal((k, n)).astype(np.float16)
-    z = rng.standard_normal((m, n)).astype(np.float32)
+    held = {"f16": np.float16, "f32": np.float32, "i8": np.int8, "i32": np.int32}
+    # Numbers of which each type holds all bits, tf32 too.
+    x, y, z = (
+        (rng.standard_normal(shape) * (32 if kind == "i8" else 1)).astype(np.float16).astype(held[each])
+        for shape, each in (((m, k), kind), ((k, n), kind), ((m, n), result))
+    )
     expected = x.astype(np.float64) @ y.astype(np.float64) + z
-    compile(text, target=target, **TILE, **schedule)(x, y, z, device="interp")
+    compile(text, target=target, tf32=True, **(TILE | schedule))(x, y, z, device="interp")
     # A sum of k products of numbers near 1, each rounded to 24 bits.
     np.testing.assert_allclose(z, expected, rtol=0, atol=2**-22 * max(k, 1) ** 0.5 * 16)
 
@@ -60,6 +66,23 @@ def test_loops(loop: dict[str, Any]) -> None:
 def test_unrolled(loop: dict[str, Any]) -> None:
     for size in ((72, 130, 256),):
         check(size, **loop)
+
+
+@pytest.mark.parametrize(("kind", "result", "depth"), [("i8", "i32", 64), ("f32", "f32", 16)])
+def test_other_types(kind: str, result: str, depth: int) -> None:
+    """The loop of large products, with K tiles of two steps."""
+    unrolled: dict[str, Any] = {"stages": 4, "unroll": 4, "ahead": 2, "sync": "mbarrier", "ctas": 1}
+    rolled: dict[str, Any] = {**unrolled, "unroll": 0}
+    check((72, 132, 8 * depth), kind=kind, result=result, cta=(64, 64, depth), **unrolled)
+    check((68, 140, 5 * depth + 4), kind=kind, result=result, cta=(64, 64, depth), **rolled)
+
+
+@pytest.mark.parametrize("columns", [256, 192])
+def test_threads_that_copy_several_panels_at_once(columns: int) -> None:
+    """Rows along n of 8 and 6 panels of 128 bytes, 16 of them, for 256 and 192 threads."""
+    tile: dict[str, Any] = {"cta": (64, columns, 16), "warp": (32, 64 if columns == 256 else 32), "stages": 3}
+    for n in (columns, 264):
+        check((66, n, 40), kind="f32", **tile)
 
 
 def test_mbarriers_of_sm_80() -> None:

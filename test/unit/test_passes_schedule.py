@@ -14,18 +14,18 @@ from warploom.dialect.warp.attributes import ScheduleAttr
 from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.pipeline import lower
 from warploom.passes.product import Product, read
-from warploom.passes.raise_matmul import raise_products
 from warploom.passes.schedule import TILES, Tile, check, cycles, default_schedule, instruction, products, shared_bytes
 
 ABLE = [t for t in TARGETS.values() if t.sm >= 75]
 sizes = st.one_of(st.integers(1, 300), st.integers(1, 20000), st.sampled_from([1, 16, 64, 128, 4096, 8192]))
 
 
-def product(m: int, n: int, k: int, element: str = "f16") -> Product:
-    a, b, c = f"memref<{m}x{k}x{element}>", f"memref<{k}x{n}x{element}>", f"memref<{m}x{n}xf32>"
+def product(m: int, n: int, k: int, element: str = "f16", result: str = "f32") -> Product:
+    a, b, c = f"memref<{m}x{k}x{element}>", f"memref<{k}x{n}x{element}>", f"memref<{m}x{n}x{result}>"
     text = f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{ linalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c}) return }}"
-    module = parse_mlir(make_context(), text)
-    raise_products(module)
+    ctx = make_context()
+    module = parse_mlir(ctx, text)
+    lower(module, ctx, "warp-raise-matmul{tf32=true}")
     return read(next(products(module)))
 
 
@@ -70,6 +70,33 @@ def test_tiles_are_schedules(tile: Tile) -> None:
     schedule = Schedule((*tile.cta, tile.k), tile.warp, shape, 1, slices=tile.slices)
     check(schedule, product(64, 64, 64), target("sm_80"))
     assert schedule.threads <= 256
+
+
+@pytest.mark.parametrize(
+    ("element", "result", "size", "arch", "depth"),
+    [
+        ("bf16", "f32", 4096, "sm_90a", 32),
+        ("i8", "i32", 4096, "sm_90a", 64),
+        ("i8", "i32", 4096, "sm_80", 64),
+        ("f32", "f32", 4096, "sm_90a", 16),
+        ("f64", "f64", 4096, "sm_90a", 0),
+        ("i8", "i32", 4104, "sm_90a", 0),
+        ("f16", "f32", 4096, "sm_75", 0),
+    ],
+)
+def test_warps_of_large_tiles_meet_at_mbarriers(element: str, result: str, size: int, arch: str, depth: int) -> None:
+    """Not those of f64, whose tiles are small, nor where copies are narrow, 8 bytes for rows of 4104."""
+    asked = product(size, size, size, element, result)
+    schedule = default_schedule(asked, target(arch))
+    check(schedule, asked, target(arch))
+    if not depth:
+        assert (schedule.sync, schedule.unroll, schedule.ctas) == ("barrier", 0, 0)
+        return
+    assert (schedule.sync, schedule.cta[2]) == ("mbarrier", depth)
+    assert schedule.cta[2] == 2 * schedule.mma.k
+    assert schedule.stages >= 3
+    assert schedule.ctas == target(arch).sms
+    assert schedule.unroll == (0 if size // depth % schedule.stages else schedule.stages)
 
 
 def test_small_products_take_small_tiles() -> None:
