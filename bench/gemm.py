@@ -128,7 +128,7 @@ def product(
 
 
 def product_launch(kernel: Kernel) -> tuple[int, Schedule]:
-    """Which launch computes the product, and its schedule; others pack operands before it, or add up parts after it."""
+    """Which launch computes the product, and its schedule; others pack operands before it."""
     return next((i, schedule) for i, schedule in enumerate(kernel.schedule) if schedule is not None)
 
 

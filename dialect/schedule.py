@@ -17,7 +17,7 @@ SWIZZLES = (16, 32, 64, 128)
 PACKS = ("none", "a", "b", "ab")
 
 MOST_PARTS = 64
-"""Parts of K: each is a few more instructions of the kernel that adds them up."""
+"""Parts of K: the last CTA of a tile reads what all have, alone."""
 
 SYNCS = ("barrier", "mbarrier")
 
@@ -42,7 +42,7 @@ class Schedule:
     `group` how many rows of CTA tiles are walked together, for reuse in L2; `accumulate` the element
     type of the accumulators; `pack` which operands are first copied to whole tiles of aligned rows in scratch memory
     ("none", "a", "b" or "ab"); `slices` how many groups of warps share the steps of a K tile, their sums added up in
-    shared memory at the end; `split_k` into how many parts K is cut for CTAs of their own, whose sums a second kernel
+    shared memory at the end; `split_k` into how many parts K is cut for CTAs of their own, whose sums the last of them
     adds up; `sync` how warps wait for copies and for each other's reads: all at a "barrier" for each
     K tile, or each at a "mbarrier" for each stage; `ahead` how many K tiles copies run ahead (0: one less than there
     are stages); `unroll` how many K tiles stand in one turn of the K loop, a multiple of the stages, so that their

@@ -16,6 +16,10 @@ MOST_STAGES = 8
 SLACK = 3
 """By how many stages the slowest warp may fall behind the fastest: H200, bf16 4096, 3 is as good as 2 and 4."""
 
+LOOP_WARPS = 8
+"""Warps of a CTA, two for each scheduler, for which waits at mbarriers pay (H200, bf16 1280, four of them: 19.7
+microseconds instead of 17.8)."""
+
 PLAIN_LOOP: dict[str, object] = {"sync": "barrier", "ahead": 0, "unroll": 0, "ctas": 0}
 """What is chosen of the loop for tiles that are given; the default's choice is made for its own tiles."""
 
@@ -46,7 +50,8 @@ def decoupled(
     deep = schedule if tiles <= target.sms else replace(schedule, cta=(*schedule.cta[:2], _tile_depth(product, row)))
     needed = -(-product.k // deep.cta[2])
     stages = min(MOST_STAGES, target.shared // (shared(replace(deep, stages=1)) + 2 * BARRIER_BYTES))
-    pays = schedule.warp[0] * schedule.warp[1] >= LONG_STEP and schedule.slices == schedule.split_k == 1
+    pays = schedule.warp[0] * schedule.warp[1] >= LONG_STEP and schedule.warps >= LOOP_WARPS
+    pays = pays and schedule.slices == schedule.split_k == 1
     if not pays or not 3 <= stages < needed or target.sm < BARRIER_SM or narrow(product, schedule.pack):
         return schedule
     schedule = replace(deep, stages=stages, sync="mbarrier", ahead=max(2, stages - SLACK))

@@ -127,7 +127,7 @@ class Product:
 
     `element_type` is what an element of the product is rounded to before it is stored, or taken by the epilogue with
     one of each extra. Of a sparse A the m x k/2 stored elements are in memory, and `metadata` says where they belong.
-    `batch` are the sizes of the loops around the product. A `partial` one leaves the epilogue to another kernel.
+    `batch` are the sizes of the loops around the product.
 
     `dynamic` are the loops, by number, whose sizes are not known: there is a sample for each (`extents.py`), which
     nothing but its divisors may be concluded from.
@@ -146,7 +146,6 @@ class Product:
     extras: tuple[Argument, ...] = ()
     metadata: Operand | None = None
     batch: tuple[int, ...] = ()
-    partial: bool = False
     dynamic: frozenset[int] = frozenset()
 
     def is_known(self, axis: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from xdsl.ir import Operation
 
@@ -17,9 +16,8 @@ from ..dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ..dialect.warp.barriers import BARRIER_BYTES
 from ..dialect.warp.matmul import MatmulOp
 from .loop_choice import MOST_STAGES, check_loop, decoupled
+from .model import PARTS, SPARSE_TILES, TILES, Tile, as_halves, cost_of, cycles, memory_cycles, rounded
 from .packing import (
-    PACK_BYTES_PER_CYCLE,
-    PACK_LATENCY,
     SHORTEST_PACKED_ROW,
     WIDEST,
     access_bytes,
@@ -38,68 +36,9 @@ LEAST_ADDRESSING_REGISTERS = 24
 """What they come down to under pressure in a kernel without edges; one that needs more than is left spills."""
 
 
-class Tile(NamedTuple):
-    """A CTA tile and the warp tile that divides it, (M, N) each; the deepest K that pays, in 16-bit elements; and into
-    how many slices that is cut."""
+IN_FLIGHT = 128 * KIB
+"""Bytes on the way to an SM beyond which more do not help (H200: 64x4096x4096 and 128x16384x4096)."""
 
-    cta: tuple[int, int]
-    warp: tuple[int, int]
-    k: int = 64
-    slices: int = 1
-
-
-# With warp tiles of 64x64 a step of K has so much to multiply that K tiles of 32 suffice; deeper ones only lengthen
-# the loop and its first wait (H200, bf16 8192: 513 TFLOP/s against 485 for K = 64). Where one CTA of less is alone on
-# its SM, deeper tiles keep more bytes in flight for each barrier.
-# Slices let few warps be large: 64x64 takes two thirds of the shared-memory reads of 32x64 (1024: 195 against 188).
-TILES = (
-    Tile((128, 256), (64, 64), 32),
-    Tile((256, 128), (64, 64), 32),
-    Tile((128, 128), (64, 64)),
-    Tile((128, 128), (64, 32)),
-    Tile((64, 128), (64, 64), 64, slices=2),
-    Tile((128, 64), (64, 64), 64, slices=2),
-    Tile((128, 64), (64, 32)),
-    Tile((64, 128), (32, 64)),
-    Tile((128, 64), (32, 32)),
-    Tile((64, 128), (32, 32)),
-    Tile((64, 64), (32, 32)),
-    Tile((32, 64), (32, 32), 128, slices=2),
-    Tile((32, 64), (16, 32)),
-    Tile((64, 32), (32, 16)),
-    Tile((32, 32), (16, 16)),
-    Tile((16, 64), (16, 16), 128),
-    Tile((16, 32), (16, 32), 128, slices=2),
-    Tile((16, 32), (16, 16), 128),
-    Tile((16, 16), (16, 16), 128, slices=2),
-    Tile((16, 16), (16, 8), 128),
-    Tile((16, 8), (16, 8), 128),
-)
-
-# Of a sparse product each step holds twice as much of B: 64x64 only just fits, and only without edges (H200, bf16 8192:
-# 673 to 695 TFLOP/s; 64x48 660; 64x64 with the instruction of half the depth 550; 64x32 608).
-SPARSE_TILES = (Tile((128, 192), (64, 48)), Tile((192, 128), (48, 64)), *TILES)
-
-# The model below counts cycles of one SM: multiply-adds per cycle of the tensor cores, bytes per cycle that
-# reach an SM from L2, and the latency a CTA pays to fill its pipeline and write its tile. Only ratios matter.
-MULTIPLY_ADDS_PER_CYCLE = 640
-BYTES_PER_CYCLE = 32
-CTA_LATENCY = 2000
-
-LEAST_PER_K = 4
-"""A K tile of 128 takes 500 cycles however small it is: barrier, wait and the way from shared memory to the product."""
-
-IN_FLIGHT = 112 * KIB
-"""Bytes on the way to an SM beyond which more do not help (H200: 16x8192x8192 and 128x16384x4096)."""
-
-
-RATES = {"tf32": 0.5, "f64": 0.1, "s8": 2.0, "u8": 2.0, "e4m3": 2.0, "e5m2": 2.0, "b1": 16.0}
-"""How many times as fast as f16 a type is multiplied, for those that differ (H200, `bench/NOTES.md`)."""
-
-FP8 = ("e4m3", "e5m2")
-FP8_AS_HALVES = range(90, 100)
-"""Targets on which ptxas makes two f16 products of one of these types, on operands widened in registers, and adds the
-sums to the accumulators: no faster than f16, with twice the registers for operands."""
 
 CHUNK_BITS = 128
 """A line of a tile in shared memory is at least one chunk."""
@@ -166,17 +105,22 @@ def shared_bytes(product: Product, schedule: Schedule) -> int:
     return end
 
 
-def depth(product: Product, tile: Tile, row: Row, target: Target, *, odd: bool = False) -> tuple[int, int]:
+def depth(
+    product: Product, tile: Tile, row: Row, target: Target, *, odd: bool = False, parts: int = 1
+) -> tuple[int, int]:
     """(K of the CTA tile, stages): as deep as pays, as far as k needs and shared memory holds.
 
-    A CTA that is alone on its SM keeps the memory busy by itself: `IN_FLIGHT` bytes on the way. Of several waves two
-    CTAs share an SM where their tiles allow it. One stage more than there are K tiles loads all of them at once.
+    Where memory binds, a CTA that is alone on its SM keeps it busy by itself: `IN_FLIGHT` bytes on the way. Elsewhere
+    five stages do. Of several waves two CTAs share an SM where their tiles allow it. One stage more than there are K
+    tiles loads all of them at once. The product may be one of `parts` of another's K.
     """
     step, k = row.shape.k if product.metadata is None else metadata_span(row.a), product.k
     step = tile.slices * max(step, CHUNK_BITS // row.a.bits)
     pays = _deepest(product, tile, row, target, odd=odd)
     deepest = 1 << (max(step, min(pays, -(-k // step) * step)) - 1).bit_length()
     alone = _alone(product, tile, target)
+    multiplying = cycles(product.m, product.n, k, tile, target, row)
+    hungry = 2 * parts * memory_cycles(product, tile, row, target) > multiplying
     shared = target.shared if alone or _resident(tile, row) == 1 else target.shared // 2
     if product.dynamic and odd:
         deepest = step  # elements are copied one by one, each from an address that takes registers: more would spill
@@ -188,6 +132,7 @@ def depth(product: Product, tile: Tile, row: Row, target: Target, *, odd: bool =
         stage = shared_bytes(product, schedule) - schedule.slice_bytes
         fit = (shared - schedule.slice_bytes) // stage
         limit = min(MOST_STAGES, max(4, 1 + -(-IN_FLIGHT // stage))) if alone else 4
+        limit = limit if hungry else min(limit, 5)
         if min(limit, fit) >= min(3, needed):
             return cta_k, 1 if needed == 1 else min(limit, fit, needed + 1)
     return step, 1
@@ -208,28 +153,13 @@ def _deepest(product: Product, tile: Tile, row: Row, target: Target, *, odd: boo
     deepest = tile.k * 16 // row.a.bits
     if row.a.bits < 16 and odd:
         return tile.k // 2  # bytes are copied one by one, each with a predicate and an address of its own
-    if _as_halves(row, target):
+    if as_halves(row, target):
         return max(deepest, 128)
     if row.a.bits == 8:
         return min(deepest, 64)  # with deeper tiles ptxas spills on sm_89 what leads to the edges of C
     if row.a.bits == 64 and min(map(access_bytes, (product.a, product.b))) < WIDEST:
         return min(deepest, 16)  # each of the narrower copies has an address of its own
     return max(deepest, WIDE_K) if row.a.bits > 16 else deepest
-
-
-def _as_halves(row: Row, target: Target) -> bool:
-    return row.a.name in FP8 and target.sm in FP8_AS_HALVES
-
-
-def cycles(m: int, n: int, k: int, tile: Tile, target: Target, row: Row) -> float:
-    """The model's time for a product in tiles of this size; lower is better."""
-    rows, columns = tile.cta
-    tiles = -(-m // rows) * -(-n // columns)
-    rate = MULTIPLY_ADDS_PER_CYCLE * (1.0 if _as_halves(row, target) else RATES.get(row.a.name, 1.0))
-    per_k = max(rows * columns / rate, (rows + columns) * row.a.bits / (8 * BYTES_PER_CYCLE), LEAST_PER_K)
-    resident = _resident(tile, row)
-    waves = 1 if tiles <= target.sms else resident * -(-tiles // (resident * target.sms))
-    return waves * (per_k * k + CTA_LATENCY)
 
 
 def default_schedule(product: Product, target: Target, accumulate: str = "") -> Schedule:
@@ -244,18 +174,19 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
         raise ScheduleError(
             f"{target} has no mma for {_multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
         )
-    m, n, k = product.m, product.n, product.k
+    m, n = product.m, product.n
     tiles = [t for t in (SPARSE_TILES if product.sparsity > 1 else TILES) if _fits(t, product, row, target)]
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
+    costs = [(tile, cost_of(product, tile, target, row)) for tile in tiles]
     ways = [
-        (cycles(m, n, k, tile, target, row) + extra, _covered(m, n, tile), _width(product, tile, pack), i, tile, pack)
-        for i, tile in enumerate(tiles)
+        (rounded(cost + extra), _covered(m, n, tile), _width(product, tile, pack), i, tile, pack)
+        for i, (tile, cost) in enumerate(costs)
         for pack, extra in choices(product, tile.cta, target)
         if tile.warp != (64, 64) or not through_registers(product, pack)
     ]
     cost, _, _, _, tile, pack = min(ways)
     parts, product, tile = _parts(product, tiles, cost, tile, row, target)
-    cta_k, stages = depth(product, tile, row, target, odd=through_registers(product, pack))
+    cta_k, stages = depth(product, tile, row, target, odd=through_registers(product, pack), parts=parts)
     schedule = Schedule(
         (*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate, pack=pack, slices=tile.slices,
         split_k=parts,
@@ -281,8 +212,8 @@ def _parts(
     product: Product, tiles: Sequence[Tile], whole: float, tile: Tile, row: Row, target: Target
 ) -> tuple[int, Product, Tile]:
     """Into how many parts to cut K if the product takes `whole` cycles in one, what a part is, and its tile."""
-    best, sums = (whole, 1, product, tile), 2 * product.m * product.n * row.d.bits // 8
-    for parts in (2, 4, 8, 16, 32):
+    best = (whole, 1, product, tile)
+    for parts in PARTS:
         if unsplit(product, parts, row):
             continue
         part = replace(product, k=product.k // parts)
@@ -290,8 +221,7 @@ def _parts(
             ctas = parts * -(-product.m // small.cta[0]) * -(-product.n // small.cta[1])
             if ctas > target.sms or part.k % small.k or min(map(access_bytes, (product.a, product.b))) < WIDEST:
                 continue
-            adding = PACK_LATENCY + parts * sums / (PACK_BYTES_PER_CYCLE * target.sms)
-            cost = cycles(part.m, part.n, part.k, small, target, row) + adding
+            cost = cost_of(product, small, target, row, parts)
             if cost < best[0]:
                 best = (cost, parts, part, small)
     return best[1:]
@@ -377,8 +307,6 @@ def unsplit(product: Product, parts: int, row: Row) -> str:
     """Why K cannot be cut into parts; empty if it can."""
     if product.k % parts or not product.k:
         return f"it must divide K = {product.k}"
-    if row.d.name not in ("f16", "f32"):
-        return f"parts are added up in f16 or f32, not {row.d.name}"
     if product.batch or product.metadata is not None:
         return f"a {'batch' if product.batch else 'sparse product'} is not split"
     odd = next((o for o in (product.a, product.b) if not o.is_compact), None)
@@ -405,7 +333,7 @@ def lane_registers(warp: tuple[int, int], row: Row, target: Target, buffers: int
     """About how many registers a lane needs: accumulators, `buffers` times the fragments of a step, addresses."""
     down, across = warp[0] // row.shape.m, warp[1] // row.shape.n
     operands = row.registers("a") * down + row.registers("b") * across
-    words = 2 if row.a.bits == 64 or _as_halves(row, target) else 1
+    words = 2 if row.a.bits == 64 or as_halves(row, target) else 1
     accumulators = row.registers("d") * down * across * (2 if row.d.bits == 64 else 1)
     return accumulators + buffers * operands * words + ADDRESSING_REGISTERS
 

@@ -14,9 +14,10 @@ from ..dialect.warp.attributes import ScheduleAttr, target_of
 from ..dialect.warp.matmul import MatmulOp
 from .diagnostics import fail
 from .loop_choice import PLAIN_LOOP
+from .model import TILES
 from .product import Product, read
 from .raise_matmul import raise_products
-from .schedule import TILES, check, default_schedule, products
+from .schedule import check, default_schedule, products
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ from itertools import product as combinations
 
 from ..dialect.isa.targets import Target
 from ..dialect.schedule import Schedule, ScheduleError
+from .loop_choice import PLAIN_LOOP
+from .model import PARTS, SPARSE_TILES, TILES, Tile, cost_of
 from .product import Product
-from .schedule import SPARSE_TILES, TILES, check, cycles, default_schedule, instruction
+from .schedule import check, default_schedule, instruction
 
 DEPTHS = (1, 2, 4, 8)
 """K of a CTA tile, in steps of the instruction."""
@@ -29,23 +31,26 @@ def candidates(product: Product, target: Target, accumulate: str = "") -> list[S
     found: dict[Schedule, tuple[float, ...]] = {}
     if row is None:
         return [default]
-    m, n, k = product.m, product.n, product.k
     for tile in dict.fromkeys((*TILES, *(SPARSE_TILES if product.sparsity > 1 else ()))):
-        for depth, stages, group in combinations(DEPTHS, STAGES, GROUPS):
-            if depth * row.shape.k > max(row.shape.k, 2 * k) or (group > -(-m // tile.cta[0]) and group != GROUPS[0]):
+        down = -(-product.m // tile.cta[0])
+        few = down * -(-product.n // tile.cta[1])
+        every = [parts for parts in (1, *PARTS) if parts == 1 or parts * few <= target.sms]
+        for parts, depth, stages, group in combinations(every, DEPTHS, STAGES, GROUPS):
+            k = depth * row.shape.k
+            if k > max(row.shape.k, 2 * product.k // parts) or (group > down and group != GROUPS[0]):
                 continue
-            tried = _schedule(default, tile.cta, tile.warp, depth * row.shape.k, stages, group)
-            if tried is not None and _fits(tried, product, target):
-                near = abs(tried.cta[2] - tile.k), abs(stages - default.stages), abs(group - default.group)
-                found[tried] = (cycles(m, n, k, tile, target, row), *near)
+            for loop in (PLAIN_LOOP, {}):
+                tried = _schedule(default, tile, k, loop | {"stages": stages, "group": group, "split_k": parts})
+                if tried is not None and tried not in found and _fits(tried, product, target):
+                    near = abs(k - tile.k), abs(stages - default.stages), abs(group - default.group)
+                    found[tried] = (cost_of(product, tile, target, row, parts), *near)
     return list(dict.fromkeys((default, *sorted(found, key=lambda s: found[s]))))
 
 
-def _schedule(
-    default: Schedule, cta: tuple[int, int], warp: tuple[int, int], k: int, stages: int, group: int
-) -> Schedule | None:
+def _schedule(default: Schedule, tile: Tile, k: int, options: dict[str, object]) -> Schedule | None:
     try:
-        return replace(default, cta=(*cta, k), warp=warp, stages=stages, group=group)
+        tried = replace(default, cta=(*tile.cta, k), warp=tile.warp, slices=tile.slices)
+        return replace(tried, **options)  # pyright: ignore[reportArgumentType]
     except ScheduleError:
         return None
 

@@ -16,7 +16,7 @@ from ..dialect.ptx.syntax import Function
 from .arrays import Argument
 from .cuda import Gpu, Kernel, call, explain, gpu
 from .errors import ArgumentError, CudaError
-from .launch import Launch, Value, Word, check_alignment, pack
+from .launch import Buffer, Launch, Value, Word, check_alignment, pack
 
 LEGACY_STREAM = 0
 
@@ -37,7 +37,7 @@ class Prepared:
     Calling it enqueues every kernel on `stream` and returns at once, without copying, checking or
     waiting: what a benchmark wants to time between two events. The arrays must stay alive.
 
-    `scratch` holds the bytes of buffers that the launches pass after the values. They are allocated in the order of
+    `scratch` are buffers that the launches pass after the values. They are allocated, and zeroed once, in the order of
     the stream and freed in its order when this object goes, which may be right after a call on that stream; work on
     another stream must be done by then. Calls share the buffers, so two must not run at the same time.
     """
@@ -49,20 +49,23 @@ class Prepared:
         functions: dict[str, Function],
         launches: Sequence[Launch],
         values: Sequence[Value],
-        scratch: Sequence[int] = (),
+        scratch: Sequence[Buffer] = (),
     ) -> None:
         self.gpu = gpu
         self.stream = stream_of(gpu, values)
         self._owners = tuple(values)
         module = gpu.load(ptx)
-        everything = [*values, *(self._allocate(size) for size in scratch)]
+        everything = [*values, *map(self._allocate, scratch)]
         self._queue = tuple(_enqueue(module.kernel(x.kernel), functions[x.kernel], x, everything) for x in launches)
 
-    def _allocate(self, size: int) -> Argument:
-        """A buffer of `size` bytes that lives as long as this object."""
+    def _allocate(self, buffer: Buffer) -> Argument:
+        """Memory that lives as long as this object."""
+        size = buffer.bytes
         with self.gpu.current():
             result = self.gpu.driver.cuMemAllocAsync(max(1, size), self.stream)
             address = int(call(f"allocating {size} bytes of scratch memory on the GPU", result))
+            if buffer.zeroed:
+                call("clearing scratch memory", self.gpu.driver.cuMemsetD8Async(address, 0, size, self.stream))
         weakref.finalize(self, _free, self.gpu, address, self.stream).atexit = False
         return Argument(address, (size,), "ui8", 1, None, on_device=True, writable=True, owner=None)
 
@@ -184,7 +187,7 @@ def run(
     launches: Sequence[Launch],
     values: Sequence[Value],
     written: frozenset[int],
-    scratch: Sequence[int] = (),
+    scratch: Sequence[Buffer] = (),
 ) -> None:
     """Run the launches. Arrays on the GPU are used in place; host arrays are copied there, and the written ones back.
 

@@ -64,7 +64,7 @@ class Kernel:
     @property
     def scratch(self) -> tuple[int, ...]:
         """Bytes of each buffer of scratch memory that a call takes while it runs."""
-        return self.plan.scratch
+        return tuple(buffer.bytes for buffer in self.plan.scratch)
 
     @cached_property
     def binary(self) -> PtxModule:

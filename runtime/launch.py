@@ -9,7 +9,7 @@ import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import ml_dtypes
 import numpy as np
@@ -32,6 +32,13 @@ class Word:
     """A number that a launch passes by value."""
 
     value: int
+
+
+class Buffer(NamedTuple):
+    """Scratch memory that launches share: its size, and whether it is all zeros before the first of them."""
+
+    bytes: int
+    zeroed: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from ..dialect.ptx.syntax import Function, Module
 from .arrays import Argument
 from .errors import ArgumentError, DeviceUnavailableError, WarploomError
-from .launch import Launch, Scalar, Value, Word, dim3, values
+from .launch import Buffer, Launch, Scalar, Value, Word, dim3, values
 
 if TYPE_CHECKING:
     from .cuda import Gpu
@@ -174,7 +174,7 @@ class PtxModule:
         launches: Sequence[Launch],
         values: Sequence[Value],
         *,
-        scratch: Sequence[int] = (),
+        scratch: Sequence[Buffer] = (),
         device: str = "auto",
         written: frozenset[int] | None = None,
         progress: Progress | None = None,
@@ -183,8 +183,8 @@ class PtxModule:
         report: bool = False,
     ) -> Place:
         """Run launches one after the other over the same borrowed arguments; `written` are the positions of arrays
-        that are copied back from a GPU (all, if None). `scratch` holds the bytes of buffers that the launches pass
-        after the arguments; they live as long as the call and start with any contents. See `launch`."""
+        that are copied back from a GPU (all, if None). `scratch` are buffers that the launches pass after the
+        arguments; they live as long as the call and start with any contents, or with zeros. See `launch`."""
         if device == "cuda" and arch is not None:
             raise ArgumentError(f"arch='{arch}' is arithmetic for device='interp'; a GPU has its own")
         if device == "cuda" and checks:
@@ -203,7 +203,7 @@ class PtxModule:
         run(place.gpu, self.text, self.kernels, launches, values, copied_back, scratch)
         return place
 
-    def prepare(self, launches: Sequence[Launch], values: Sequence[Value], scratch: Sequence[int] = ()) -> Prepared:
+    def prepare(self, launches: Sequence[Launch], values: Sequence[Value], scratch: Sequence[Buffer] = ()) -> Prepared:
         """Launches over arrays in GPU memory, ready to be enqueued many times; `scratch` as in `run`.
 
         Raises:
@@ -224,14 +224,14 @@ class PtxModule:
         self,
         launches: Sequence[Launch],
         values: Sequence[Value],
-        scratch: Sequence[int],
+        scratch: Sequence[Buffer],
         progress: Progress | None,
         arch: str | None,
         checks: Checks,
         report: bool,
     ) -> tuple[LaunchReport, ...]:
         # All ones are NaN in every floating-point type, so that a buffer read before it is written shows.
-        buffers = [np.full(size, 0xFF, np.uint8) for size in scratch]
+        buffers = [np.full(size, 0 if zeroed else 0xFF, np.uint8) for size, zeroed in scratch]
         everything = [*map(_host, values), *buffers]
         reporters = _reporters(len(launches)) if report else []
         for launch, observer in zip_longest(launches, reporters):

@@ -15,11 +15,12 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.utils.hints import isa
 
+from ..dialect.warp.parts import ZEROED
 from ..dialect.warp.view import dynamic_parts
 from ..passes.diagnostics import location_of
 from .arrays import DTYPES, Argument, memory_bytes
 from .errors import ArgumentError, HostError
-from .launch import Launch, Value, Word
+from .launch import Buffer, Launch, Value, Word
 
 INDEX_LIMIT = 1 << 31
 """Kernels compute with 32-bit sizes, and 32-bit distances of rows in bytes."""
@@ -38,14 +39,14 @@ _ARITHMETIC: Mapping[type[Operation], Callable[[int, int], int]] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """What a call does: its launches in order, and the bytes of each buffer of scratch memory they share.
+    """What a call does: its launches in order, and each buffer of scratch memory they share.
 
     In a launch's arguments the buffers count on after the function's parameters. `dynamic` says that launches depend
     on the sizes of the arguments; a plan made without arguments is then one for sizes of 1.
     """
 
     launches: tuple[Launch, ...]
-    scratch: tuple[int, ...] = ()
+    scratch: tuple[Buffer, ...] = ()
     dynamic: bool = False
 
 
@@ -77,7 +78,7 @@ class _Reading:
     )
     shaped: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     launches: list[Launch] = field(default_factory=list[Launch])
-    scratch: list[int] = field(default_factory=list[int])
+    scratch: list[Buffer] = field(default_factory=list[Buffer])
     dynamic: bool = False
 
     def read(self, op: Operation) -> None:
@@ -90,7 +91,8 @@ class _Reading:
             case memref.AllocOp():
                 shape = self._allocated_shape(op)
                 self.allocated[op.memref] = len(self.function.body.block.args) + len(self.scratch), shape
-                self.scratch.append(memory_bytes(str(op.memref.type.element_type), math.prod(shape)))
+                size = memory_bytes(str(op.memref.type.element_type), math.prod(shape))
+                self.scratch.append(Buffer(size, zeroed=ZEROED in op.attributes))
             case memref.ExpandShapeOp() | memref.CollapseShapeOp():
                 self.shaped[op.result] = self.shaped.get(op.src, op.src)
             case memref.DeallocOp():

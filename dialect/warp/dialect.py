@@ -14,6 +14,7 @@ from .mma import MmaOp
 from .mma_sp import MmaSparseOp
 from .moves import MovmatrixOp, StmatrixOp
 from .opaque import OpaqueType
+from .parts import AddPartsOp, ArriveLastOp, StorePartOp
 from .slices import SumSlicesOp
 from .view import MatrixOp
 from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
@@ -36,6 +37,7 @@ _MEMORY: list[type[Operation]] = [
 _MEETING: list[type[Operation]] = [MakeBarriersOp, ArriveOp, ArriveCopiesOp, AwaitOp]
 _ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, RegroupOp, SumSlicesOp, YieldOp]
 _EPILOGUE: list[type[Operation]] = [LoadVectorOp, MapOp, SubfragmentOp]
+_PARTS: list[type[Operation]] = [StorePartOp, ArriveLastOp, AddPartsOp]
 _ATTRIBUTES: list[type[Attribute]] = [
     BarriersType,
     FragmentType,
@@ -47,4 +49,4 @@ _ATTRIBUTES: list[type[Attribute]] = [
     TargetAttr,
 ]
 
-WARP = Dialect("warp", [*_PRODUCTS, *_MOVES, *_MEMORY, *_MEETING, *_ARITHMETIC, *_EPILOGUE], _ATTRIBUTES)
+WARP = Dialect("warp", [*_PRODUCTS, *_MOVES, *_MEMORY, *_MEETING, *_ARITHMETIC, *_EPILOGUE, *_PARTS], _ATTRIBUTES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, FloatAttr, IntegerAttr, MemRefType, f32, f64, i64
@@ -20,6 +21,9 @@ from ..index_builder import Index, IndexBuilder
 from ..product import Operand
 from .tiling import Tiling
 
+if TYPE_CHECKING:
+    from .split import Share
+
 
 @dataclass(frozen=True)
 class Epilogue:
@@ -28,9 +32,9 @@ class Epilogue:
     tiling: Tiling
 
     def initial(self, index: IndexBuilder, m: Index, n: Index) -> SSAValue:
-        """The accumulators at the start: a constant, or what C holds; zero where slices are added up later."""
+        """The accumulators at the start: a constant, or what C holds; zero where slices or parts are added up later."""
         acc = self.tiling.fragment("acc")
-        if self.tiling.schedule.slices > 1:
+        if self.tiling.schedule.slices > 1 or self.tiling.schedule.split_k > 1:
             return self._constant(index, acc, 0.0)
         return self._start(index, acc, m, n)
 
@@ -73,13 +77,28 @@ class Epilogue:
         if abs(value) > largest and math.isfinite(value):
             fail(op, f"C starts from {value:g}, accumulators in {acc.element.name} hold up to {largest:g}")
 
-    def finish(self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index, place: Index = 0) -> None:
-        """Stores the slice with the number `place` of D: the accumulators, rounded to the product's type, or what the
-        epilogue makes of those."""
+    def finish(
+        self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index, place: Index = 0,
+        share: Share | None = None
+    ) -> None:  # fmt: skip
+        """Stores the slice with the number `place` of D. Of a tile that several CTAs share, the last of them does."""
         if self.tiling.schedule.slices > 1:
             accumulator, m, n = self._sum(index, accumulator, m, n, place)
+        if share is not None:
+            with share.last(index, accumulator) as inside:
+                start = self._start(inside, fragment_of(accumulator), m, n)
+                self._end(inside, share.total(inside, start), m, n)
+            return
+        started = self.tiling.product.c is not None or self.tiling.product.initial
+        if self.tiling.schedule.slices > 1 and started:
+            start = self._start(index, fragment_of(accumulator), m, n)
+            accumulator = index.insert(ElementwiseOp(Kind.Add, start, accumulator)).fragment
+        self._end(index, accumulator, m, n)
+
+    def _end(self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index) -> None:
+        """Stores the accumulators, rounded to the product's type, or what the epilogue makes of those."""
         accumulator = self.regrouped(index, accumulator, self.tiling.arrangement.stored)
-        if self.tiling.product.op.epilogue is None or self.tiling.product.partial:
+        if self.tiling.product.op.epilogue is None:
             self._store(index, self._rounded(index, accumulator), m, n)
             return
         from .extras import Extras
@@ -102,7 +121,7 @@ class Epilogue:
     def _sum(
         self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index, place: Index
     ) -> tuple[SSAValue, Index, Index]:
-        """This slice's part of the sum over all slices and of what the product is added to, and where it lies."""
+        """This slice's part of the sum over all slices, and where it lies."""
         schedule, whole = self.tiling.schedule, fragment_of(accumulator)
         try:
             part = part_of(whole, schedule.slices)
@@ -114,11 +133,7 @@ class Epilogue:
         scratch = index.insert(memref.AllocOp([], [], kind)).memref
         total = index.insert(SumSlicesOp(accumulator, scratch, schedule.slices)).part
         down, across = (size if size < all_ else 0 for size, all_ in zip(part.shape, whole.shape, strict=True))
-        m, n = index.add(m, index.mul(place, down)), index.add(n, index.mul(place, across))
-        if self.tiling.product.c is not None or self.tiling.product.initial:
-            start = self._start(index, part, m, n)
-            total = index.insert(ElementwiseOp(Kind.Add, start, total)).fragment
-        return total, m, n
+        return total, index.add(m, index.mul(place, down)), index.add(n, index.mul(place, across))
 
     def _in_bounds(self) -> ArrayAttr[BoolAttr] | None:
         return bounds_attribute(self.tiling.inside("m"), self.tiling.inside("n"))

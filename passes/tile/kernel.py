@@ -23,13 +23,14 @@ from .tiling import Tiling
 
 if TYPE_CHECKING:
     from .metadata import MetadataTiles
+    from .split import Room, Share
 
 
 class KernelBuilder:
     """Builds the body of the kernel of one product."""
 
-    def __init__(self, tiling: Tiling, body: Block, extents: raster.Extents) -> None:
-        self.tiling, self.extents = tiling, extents
+    def __init__(self, tiling: Tiling, body: Block, extents: raster.Extents, room: Room | None = None) -> None:
+        self.tiling, self.extents, self.room = tiling, extents, room
         self.index = IndexBuilder(Builder(InsertPoint.at_end(body)))
         product = tiling.product
         self.operands = (OperandTiles(tiling, product.a, "a", "mk"), OperandTiles(tiling, product.b, "b", "kn"))
@@ -48,8 +49,18 @@ class KernelBuilder:
             end, step = index.values([tiles, raster.ctas(index, extents, schedule)])
             index.insert(scf.ForOp(cta, end, step, [], body))
         else:
-            self._tile(index, self._origin(index, cta), self._warp(index), self._shared_tiles(index))
+            share = self._share(index, cta)
+            self._tile(index, self._origin(index, cta), self._warp(index), self._shared_tiles(index), share)
         index.insert(gpu.ReturnOp([]))
+
+    def _share(self, index: IndexBuilder, tile: Index) -> Share | None:
+        """What this CTA has of a tile whose K several share."""
+        if self.room is None:
+            return None
+        from .split import share
+
+        (part,) = raster.batch_index(index, self.extents.batch)
+        return share(index, self.room, self.tiling.schedule, tile, part)
 
     def _shared_tiles(self, index: IndexBuilder) -> list[SSAValue]:
         return [index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in self._copied()]
@@ -70,7 +81,7 @@ class KernelBuilder:
 
     def _tile(
         self, index: IndexBuilder, cta: dict[str, Index], in_cta: tuple[dict[str, Index], Index],
-        shared: Sequence[SSAValue]
+        shared: Sequence[SSAValue], share: Share | None = None
     ) -> None:  # fmt: skip
         """One CTA tile: the accumulators' start, all of K, the way to memory."""
         schedule, (warp, place) = self.tiling.schedule, in_cta
@@ -82,7 +93,7 @@ class KernelBuilder:
         inside = index.at(Builder(InsertPoint.at_end(loop_body)))
         self.step(index, inside, loop_body, shared, cta, warp)
         index.insert(loop)
-        self.epilogue.finish(index, loop.results[0], m, n, place)
+        self.epilogue.finish(index, loop.results[0], m, n, place, share)
 
     def _copied(self) -> list[OperandTiles | MetadataTiles]:
         """What is copied to shared memory."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
+from typing import TYPE_CHECKING
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -30,6 +31,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.parts import ZEROED
 from ...dialect.warp.view import DIVISIBLE, MatrixOp
 from ..diagnostics import fail
 from ..index_builder import Index, IndexBuilder
@@ -39,6 +41,9 @@ from ..schedule import shared_bytes
 from . import raster
 from .kernel import KernelBuilder
 from .tiling import Tiling
+
+if TYPE_CHECKING:
+    from .split import Room
 
 KERNELS = "kernels"
 """The name of the gpu.module that kernels are outlined into, unless something else has it."""
@@ -67,11 +72,13 @@ class Outliner:
         self.index = IndexBuilder(self._builder)
         self._scratch: list[SSAValue] = []
 
-    def scratch(self, kind: MemRefType) -> SSAValue:
-        """Memory that the launches share, and only they."""
-        memory = self._builder.insert(memref.AllocOp([], [], kind)).memref
-        self._scratch.append(memory)
-        return memory
+    def scratch(self, kind: MemRefType, *, zeroed: bool = False) -> SSAValue:
+        """Memory that the launches share, and only they; if `zeroed`, they find zeros there and leave zeros."""
+        alloc = self._builder.insert(memref.AllocOp([], [], kind))
+        if zeroed:
+            alloc.attributes[ZEROED] = UnitAttr()
+        self._scratch.append(alloc.memref)
+        return alloc.memref
 
     def insert(self, op: ExpandShapeOp | CollapseShapeOp) -> SSAValue:
         """The same memory in another shape, for the launches that follow."""
@@ -154,29 +161,30 @@ def _tile(matmul: MatmulOp, module: ModuleOp) -> None:
 
         product = pack(product, schedule, outliner)
     if schedule.split_k > 1:
-        from .split import add_up, split
+        from .split import room, split
 
-        whole, product = product, split(product, schedule, outliner)
-        _outline(product, schedule, outliner)
-        add_up(whole, product.d, schedule, outliner)
+        found = room(product, schedule, outliner)
+        _outline(split(product, schedule, outliner), schedule, outliner, found)
     else:
         _outline(product, schedule, outliner)
     outliner.finish()
 
 
-def _outline(product: Product, schedule: Schedule, outliner: Outliner) -> None:
-    """The kernel that multiplies, and its launch."""
-    body = Block(arg_types=[memory.value.type for memory in product.memories])
-    arguments = {memory.value: argument for memory, argument in zip(product.memories, body.args, strict=True)}
+def _outline(product: Product, schedule: Schedule, outliner: Outliner, room: Room | None = None) -> None:
+    """The kernel that multiplies, and its launch; with room for sums that CTAs share, if they do."""
+    operands = [*product.memories, *(() if room is None else room.arguments)]
+    body = Block(arg_types=[operand.value.type for operand in operands])
+    arguments = {operand.value: argument for operand, argument in zip(operands, body.args, strict=True)}
     inside, index = IndexBuilder(Builder(InsertPoint.at_end(body))), outliner.index
     extents = raster.Extents.of(inside, product, arguments)
     views = views_of(inside, product, extents.batch, arguments)
-    KernelBuilder(Tiling(product, schedule, arguments, views), body, extents).build()
+    held = None if room is None else replace(room, parts=arguments[room.parts], counters=arguments[room.counters])
+    KernelBuilder(Tiling(product, schedule, arguments, views), body, extents, held).build()
     extents = raster.Extents.of(index, product, {memory.value: memory.value for memory in product.memories})
     ctas = raster.ctas(index, extents, schedule)
     batch = reduce(index.mul, extents.batch, 1)
     shared = shared_bytes(product, schedule)
-    kernel = outliner.launch("", product.memories, body, ctas, schedule.threads, shared, batch)
+    kernel = outliner.launch("", operands, body, ctas, schedule.threads, shared, batch)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
 
 

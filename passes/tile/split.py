@@ -1,58 +1,104 @@
 """Products of few tiles and a long K: the `split_k` of a schedule.
 
 K is cut into equal parts, and the product of each part is one of a batch, so that there are `split_k` times as many
-CTAs. They write their sums to scratch memory; a second kernel adds them up, in the order of the parts, so that every
-run gives the same bits.
+CTAs. Each leaves its sums in scratch memory; the last one of a tile adds them up, in the order of the parts, so that
+every run gives the same bits, and goes on as if it had multiplied all of K.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from xdsl.builder import Builder
-from xdsl.dialects import gpu
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, MemRefType, i64
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, MemRefType, i32, i64
 from xdsl.dialects.memref import ExpandShapeOp
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.schedule import Schedule, ScheduleError
+from ...dialect.isa.types import ElementType
+from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import type_of_element
-from ...dialect.warp.elementwise import ElementwiseOp, Kind
-from ...dialect.warp.memory import LoadOp, bounds_attribute
-from ...dialect.warp.view import MatrixOp
-from ..diagnostics import fail
-from ..index_builder import IndexBuilder
-from ..product import Argument, Operand, Product
-from ..schedule import arrangement
-from . import raster
-from .epilogue import Epilogue
-from .outline import Outliner, views_of
+from ...dialect.warp.parts import AddPartsOp, ArriveLastOp, StorePartOp
+from ..index_builder import Index, IndexBuilder
+from ..product import Extra, Operand, Product
+from .outline import Outliner
 from .tiling import Tiling
 
-WARPS = 4
-"""Warps of a CTA that adds up parts, side by side; their tiles are small, so that there are many."""
+
+@dataclass(frozen=True)
+class Room:
+    """Where the CTAs of a tile leave their sums: a row of `parts` for each part of each tile, and a counter for each
+    tile; memory of the host's function, or a kernel's arguments."""
+
+    parts: SSAValue
+    counters: SSAValue
+
+    @staticmethod
+    def of(outliner: Outliner, element: ElementType, slots: int, size: int, tiles: int) -> Room:
+        """Scratch memory for `slots` parts of `size` elements."""
+        parts = outliner.scratch(MemRefType(type_of_element(element), [slots, size]))
+        return Room(parts, outliner.scratch(MemRefType(i32, [tiles]), zeroed=True))
+
+    @property
+    def arguments(self) -> tuple[Extra, ...]:
+        """What a kernel is given of it."""
+        return Extra("parts", self.parts, ""), Extra("counters", self.counters, "")
+
+
+@dataclass(frozen=True)
+class Share:
+    """One CTA's share of a tile: the tile's number among those that are shared, where the sums of this CTA and those of
+    the tile's first part lie, and how many parts there are."""
+
+    room: Room
+    tile: Index
+    slot: Index
+    first: Index
+    parts: Index
+
+    @contextmanager
+    def last(self, index: IndexBuilder, accumulator: SSAValue) -> Generator[IndexBuilder]:
+        """Leaves the accumulators; what is built with the builder it gives, only the last CTA of the tile does."""
+        index.insert(StorePartOp(accumulator, self.room.parts, index.value(self.slot)))
+        last = index.insert(ArriveLastOp(self.room.counters, *index.values([self.tile, self.parts]))).last
+        body = Block()
+        inside = index.at(Builder(InsertPoint.at_end(body)))
+        yield inside
+        inside.insert(scf.YieldOp())
+        index.insert(scf.IfOp(last, [], Region(body)))
+
+    def total(self, index: IndexBuilder, start: SSAValue) -> SSAValue:
+        """The sum of all parts and of what the product starts from."""
+        where = index.values([self.first, self.parts])
+        return index.insert(AddPartsOp(start, self.room.parts, *where)).fragment
+
+
+def room(product: Product, schedule: Schedule, outliner: Outliner) -> Room:
+    """Scratch memory for the parts of all tiles."""
+    rows, columns, _ = schedule.cta
+    tiles = -(-product.m // rows) * -(-product.n // columns)
+    element = Tiling(product, schedule, {}).row.element("c")
+    return Room.of(outliner, element, tiles * schedule.split_k, rows * columns, tiles)
+
+
+def share(index: IndexBuilder, room: Room, schedule: Schedule, tile: Index, part: Index) -> Share:
+    """A CTA's share of a tile whose parts all CTAs of the same number in a batch have."""
+    first = index.mul(tile, schedule.split_k)
+    return Share(room, tile, index.add(first, part), first, schedule.split_k)
 
 
 def split(product: Product, schedule: Schedule, outliner: Outliner) -> Product:
-    """The product of each part of K, as a batch that goes to scratch memory."""
+    """The product of each part of K, as one of a batch with the same result."""
     parts = schedule.split_k
-    row = Tiling(product, schedule, {}).row
-    element = row.element("c")
-    kind = MemRefType(type_of_element(element), [parts, product.m, product.n])
-    sums = Operand("parts", outliner.scratch(kind), kind, type_of_element(element), element, False, (1, 2), (0,))
     return replace(
         product,
         a=_cut(product.a, 0 if product.a.transposed else 1, parts, outliner),
         b=_cut(product.b, 1 if product.b.transposed else 0, parts, outliner),
-        c=None,
-        d=sums,
-        initial=0.0,
-        element_type=sums.element_type,
-        extras=(),
         k=product.k // parts,
         batch=(parts,),
-        partial=True,
     )
 
 
@@ -74,46 +120,3 @@ def _cut(operand: Operand, along: int, parts: int, outliner: Outliner) -> Operan
     return replace(
         operand, value=outliner.insert(expand), type=kind, dimensions=dimensions, batch=(0,)
     )  # fmt: skip
-
-
-def add_up(product: Product, sums: Operand, schedule: Schedule, outliner: Outliner) -> None:
-    """The kernel that adds the parts to what the product starts from, and its launch."""
-    small = _small(product, schedule)
-    operands: dict[SSAValue, Argument] = {
-        o.value: o for o in (sums, product.c, product.d, *product.extras) if o is not None
-    }
-    body = Block(arg_types=[value.type for value in operands])
-    arguments: dict[SSAValue, SSAValue] = dict(zip(operands, body.args, strict=True))
-    index = IndexBuilder(Builder(InsertPoint.at_end(body)))
-    extents = raster.Extents.of(index, product, arguments)
-    tiling = Tiling(product, small, arguments, views_of(index, product, extents.batch, arguments))
-    epilogue = Epilogue(tiling)
-    m, n = raster.cta_origin(index, extents, small, raster.cta_number(index))
-    m, n = (raster.moved_inside(index, tiling, axis, at) for axis, at in (("m", m), ("n", n)))
-    warp_m, warp_n = raster.warp_origin(index, small)
-    m, n = index.add(m, warp_m), index.add(n, warp_n)
-    where, inside = index.values([m, n]), bounds_attribute(tiling.inside("m"), tiling.inside("n"))
-    kind = epilogue.in_order(tiling.fragment("acc"))
-    total = epilogue.regrouped(index, epilogue.initial(index, m, n), kind.layout.data)
-    for part in range(schedule.split_k):
-        matrix = index.insert(MatrixOp(arguments[sums.value], index.values([part]), 1, 2)).matrix
-        loaded = index.insert(LoadOp(matrix, where, kind, inside)).fragment
-        total = index.insert(ElementwiseOp(Kind.Add, total, loaded)).fragment
-    epilogue.finish(index, total, m, n)
-    index.insert(gpu.ReturnOp([]))
-    ctas = outliner.index.mul(*raster.grid(outliner.index, extents, small))
-    outliner.launch("sum", list(operands.values()), body, ctas, small.threads)
-
-
-def _small(product: Product, schedule: Schedule) -> Schedule:
-    """The schedule of the kernel that adds up: the smallest warp tiles in which accumulators can lie."""
-    row = Tiling(product, schedule, {}).row
-    for rows, columns in ((16, 8), (16, 16), (16, 32), (32, 32)):
-        try:
-            arrangement(product, row, (rows, columns))
-            return Schedule(
-                (rows, WARPS * columns, row.shape.k), (rows, columns), row.shape, 1, accumulate=schedule.accumulate
-            )
-        except ScheduleError:
-            continue
-    fail(product.op, f"schedule: no kernel adds up {schedule.split_k} parts of K")

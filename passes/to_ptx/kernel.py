@@ -71,7 +71,7 @@ class KernelLowering:
         block = self.kernel.body.block
         for value, name in zip(block.args, parameters, strict=True):
             self._take(value, argument(self.kernel, self.emitter, self.scalars, value, name))
-        self._block(block)
+        self.block(block)
         if self.shared_bytes > self.target.shared:
             fail(self.kernel, f"the kernel takes {self.shared_bytes / KIB:g} KiB of shared memory, {self.target} has "
                  f"{self.target.shared / KIB:g} KiB for a CTA")  # fmt: skip
@@ -97,7 +97,7 @@ class KernelLowering:
         dimensions = (None, 0) if rank == 1 else (0, 1)
         self.values[value] = matrix(self.kernel, self.scalars, memory, dimensions, []) if plain else memory
 
-    def _block(self, block: Block) -> None:
+    def block(self, block: Block) -> None:
         for op in block.ops:
             handler = _HANDLERS.get(type(op)) or _rare().get(type(op))
             if handler is None:
@@ -335,7 +335,7 @@ class KernelLowering:
             name = "tile" if any(isinstance(inner, scf.ForOp) for inner in block.ops) else "K"
             with loops.turns(counter, lower, upper, step, name):
                 self.values |= dict(zip(block.args, (counter, *variables), strict=True))
-                self._block(block)
+                self.block(block)
                 loops.next_turn(
                     variables, [self._yielded(v) for v in block.ops.last.operands] if block.ops.last else []
                 )

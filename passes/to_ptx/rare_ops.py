@@ -26,6 +26,7 @@ from .emitter import Register, common_divisor, divisor_of
 from .epilogue import HANDLERS as EPILOGUE
 from .fragments import Extra, vector
 from .matrix_ops import STAGED, Handler, handler, move_shared, product, result_registers, stage_text
+from .parts import HANDLERS as PARTS
 from .scalars import at
 
 if TYPE_CHECKING:
@@ -168,6 +169,7 @@ def _wmma_mma(lowering: KernelLowering, op: WmmaMmaOp) -> None:
 HANDLERS: Mapping[type[Operation], Handler] = dict(
     (
         *EPILOGUE.items(),
+        *PARTS.items(),
         handler(MmaSparseOp, _mma_sp),
         handler(PackOp, pack.lower),
         handler(SumSlicesOp, slices.lower),

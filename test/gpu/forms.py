@@ -178,6 +178,8 @@ SCHEDULES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("one stage", {"cta": (64, 64, 64), "warp": (32, 32), "stages": 1}),
     ("slices", {"cta": (64, 64, 64), "warp": (32, 32), "stages": 3, "slices": 2}),
     ("packed", {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3, "pack": "ab"}),
+    ("parts of K", {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3, "split_k": 7}),
+    ("parts of K, slices", {"cta": (64, 64, 64), "warp": (32, 32), "stages": 2, "slices": 2, "split_k": 19}),
     ("large warps", {"cta": (128, 128, 32), "warp": (64, 64), "stages": 3}),
     ("deep steps", {"cta": (64, 64, 32), "warp": (32, 32), "mma": "m16n8k8", "stages": 2}),
 )

@@ -261,7 +261,7 @@ def test_parts_of_k_are_added_up_before_the_epilogue() -> None:
     bias = draw(40, seed=2)
     text = function((48, 40, 64), "bf16", "bf16", {"bias": "memref<$nxf32>"}, BIAS_GELU)
     kernel = compile(text, split_k=2, cta=(16, 16, 16), warp=(16, 16))
-    assert len(kernel.launches) == 2
+    assert len(kernel.launches) == 1
     d = np.full((48, 40), np.nan, ml_dtypes.bfloat16)
     kernel(a, b, bias, d, device="interp")
     x = product + bias

@@ -40,16 +40,19 @@ def run(kernel: Kernel, m: int, n: int, k: int, start: float | None) -> tuple[An
         ((100, 72, 256), {"split_k": 4, "cta": (64, 64, 64), "warp": (32, 32), "stages": 3}),
         ((33, 40, 96), {"split_k": 3, **TILE}),
         ((31, 33, 70), {"split_k": 2, **TILE}),
+        ((33, 40, 64), {"split_k": 8, "cta": (32, 32, 32), "warp": (16, 32), "stages": 2}),  # less than a K tile each
+        ((40, 24, 256), {"split_k": 64, "cta": (64, 64, 16), "warp": (64, 64), "stages": 1, "mma": "m16n8k8"}),
         ((70, 136, 256), {"split_k": 2, "slices": 2, "cta": (64, 128, 64), "warp": (64, 64), "stages": 2}),
     ],
 )
 def test_parts_add_up(size: tuple[int, int, int], options: dict[str, Any], start: float | None) -> None:
     m, n, k = size
     kernel = product(m, n, k, start, **options)
-    multiply, add = kernel.launches
-    assert multiply.grid[2] == options["split_k"]
-    assert add.kernel == "f_sum"
-    assert kernel.scratch == (options["split_k"] * m * n * 4,)
+    (launch,) = kernel.launches
+    assert launch.grid[2] == options["split_k"]
+    rows, columns = options["cta"][:2]
+    tiles = -(-m // rows) * -(-n // columns)
+    assert kernel.scratch == (tiles * options["split_k"] * rows * columns * 4, tiles * 4)
     c, expected = run(kernel, m, n, k, start)
     assert np.abs(c - expected).max() < 1e-4
 
@@ -58,6 +61,32 @@ def test_the_same_bits_every_time() -> None:
     kernel = product(40, 48, 256, 0.0, split_k=8, **TILE)
     first, second = (run(kernel, 40, 48, 256, 0.0)[0] for _ in range(2))
     np.testing.assert_array_equal(first, second)
+
+
+def test_the_counters_are_zero_again() -> None:
+    """Another call on the same scratch memory gives the same."""
+    m, n, k = 40, 48, 128
+    kernel = product(m, n, k, 0.0, split_k=4, **TILE)
+    rng = np.random.default_rng(4)
+    a, b = rng.standard_normal((m, k)).astype(np.float16), rng.standard_normal((k, n)).astype(np.float16)
+    c, parts, counters = np.empty((m, n), np.float32), np.empty(kernel.scratch[0], np.uint8), np.zeros(4, np.int32)
+    (launch,) = kernel.launches
+    for _ in range(2):
+        c[:] = np.nan
+        kernel.binary.launch(
+            launch.kernel, launch.grid, launch.block, [a, b, c, parts, counters], launch.shared, device="interp"
+        )
+        assert np.abs(c - a.astype(np.float64) @ b.astype(np.float64)).max() < 1e-4
+        assert not counters.any()
+
+
+@pytest.mark.parametrize("options", [TILE, {"slices": 2, "cta": (32, 32, 64), "warp": (32, 32), "stages": 2}])
+def test_checks_find_nothing(options: dict[str, Any]) -> None:
+    kernel = product(40, 48, 128, 0.0, split_k=2, **options)
+    a, b = np.ones((40, 128), np.float16), np.ones((128, 48), np.float16)
+    c = np.full((40, 48), np.nan, np.float32)
+    kernel(a, b, c, device="interp", checks="all")
+    assert (c == 128).all()
 
 
 def test_transposed_operands() -> None:
@@ -98,14 +127,33 @@ def test_a_batch_is_not_split() -> None:
         compile(text, split_k=2)
 
 
-def test_integers_and_doubles_are_not_split() -> None:
-    text = """func.func @f(%A: memref<64x64xi8>, %B: memref<64x64xi8>, %C: memref<64x64xi32>) {
-      linalg.matmul ins(%A, %B : memref<64x64xi8>, memref<64x64xi8>) outs(%C : memref<64x64xi32>) return }"""
-    with pytest.raises(CompileError, match="split_k = 2: parts are added up in f16 or f32, not s32"):
-        compile(text, split_k=2)
+@pytest.mark.parametrize(("element", "result", "dtype"), [("i8", "i32", np.int32), ("f64", "f64", np.float64)])
+def test_integers_and_doubles_add_up(element: str, result: str, dtype: Any) -> None:
+    kinds = f"memref<50x96x{element}>", f"memref<96x40x{element}>", f"memref<50x40x{result}>"
+    text = f"""func.func @f(%A: {kinds[0]}, %B: {kinds[1]}, %C: {kinds[2]}) {{
+      linalg.matmul ins(%A, %B : {kinds[0]}, {kinds[1]}) outs(%C : {kinds[2]}) return }}"""
+    rng = np.random.default_rng(5)
+    a, b, c = (rng.integers(-100, 100, shape).astype(dtype) for shape in ((50, 96), (96, 40), (50, 40)))
+    expected = c + a @ b
+    narrow = np.int8 if element == "i8" else np.float64
+    compile(text, split_k=3, cta=(32, 32, 32), warp=(32, 32))(a.astype(narrow), b.astype(narrow), c, device="interp")
+    np.testing.assert_array_equal(c, expected)
 
 
-def test_the_second_kernel_applies_the_epilogue() -> None:
+def test_halves_are_accumulated_as_such() -> None:
+    kinds = "memref<32x64xf16>", "memref<64x40xf16>", "memref<32x40xf16>"
+    text = f"""func.func @f(%A: {kinds[0]}, %B: {kinds[1]}, %C: {kinds[2]}) {{
+      linalg.matmul ins(%A, %B : {kinds[0]}, {kinds[1]}) outs(%C : {kinds[2]}) return }}"""
+    rng = np.random.default_rng(6)
+    a, b, c = (rng.integers(-4, 5, shape).astype(np.float16) for shape in ((32, 64), (64, 40), (32, 40)))
+    expected = c + a @ b  # integers below 2048 are exact
+    kernel = compile(text, split_k=4, accumulate="f16", **TILE)
+    assert "add.rn.f16x2" in kernel.ptx
+    kernel(a, b, c, device="interp")
+    np.testing.assert_array_equal(c, expected)
+
+
+def test_the_last_cta_applies_the_epilogue() -> None:
     m, n, k = 40, 48, 128
     text = f"""func.func @f(%A: memref<{m}x{k}xf16>, %B: memref<{k}x{n}xf16>, %x: memref<{n}xf32>,
                             %D: memref<{m}x{n}xf32>) {{
@@ -129,5 +177,5 @@ def test_the_second_kernel_applies_the_epilogue() -> None:
     x = rng.standard_normal(n).astype(np.float32)
     d = np.full((m, n), np.nan, np.float32)
     kernel(a, b, x, d, device="interp")
-    assert [launch.kernel for launch in kernel.launches] == ["f", "f_sum"]
+    assert [launch.kernel for launch in kernel.launches] == ["f"]
     assert np.abs(d - np.maximum(a.astype(np.float64) @ b.astype(np.float64) + x, 0)).max() < 1e-4

@@ -14,7 +14,7 @@ import pytest
 
 from warploom.runtime import cuda, load_ptx
 from warploom.runtime.errors import ArgumentError, CudaError, DeviceUnavailableError
-from warploom.runtime.launch import Launch, values
+from warploom.runtime.launch import Buffer, Launch, values
 
 PTX = """
 .version 8.0
@@ -90,7 +90,7 @@ class Driver:
         return (Result.CUDA_SUCCESS,)
 
     def cuMemAlloc(self, size: int) -> tuple[Result, int]:  # noqa: N802
-        block = ctypes.create_string_buffer(size + 256)
+        block = ctypes.create_string_buffer(b"\xa5" * (size + 256))
         address = -(-ctypes.addressof(block) // 256) * 256
         self.memory[address] = block
         return Result.CUDA_SUCCESS, address
@@ -106,6 +106,11 @@ class Driver:
     def cuMemFreeAsync(self, address: int, stream: int) -> tuple[Result]:  # noqa: N802
         self.streams.append(stream)
         return self.cuMemFree(address)
+
+    def cuMemsetD8Async(self, address: int, value: int, size: int, stream: int) -> tuple[Result]:  # noqa: N802
+        self.streams.append(stream)
+        ctypes.memset(address, value, size)
+        return (Result.CUDA_SUCCESS,)
 
     def cuMemcpyHtoDAsync(self, target: int, source: int, size: int, _: int) -> tuple[Result]:  # noqa: N802
         ctypes.memmove(target, source, size)
@@ -201,7 +206,7 @@ def test_scratch_memory_lives_as_long_as_the_call(driver: Driver) -> None:
     a[:] = 3
     module = load_ptx(PTX)
     passed = values(module.kernel("double"), [OnGpu(a, stream=7), OnGpu(b), 8])
-    module.run(TWICE, passed, scratch=[32])
+    module.run(TWICE, passed, scratch=[Buffer(32)])
     assert b.tolist() == [12] * 8
     assert (driver.streams, driver.memory) == ([7, 7], {})
 
@@ -209,7 +214,7 @@ def test_scratch_memory_lives_as_long_as_the_call(driver: Driver) -> None:
 def test_host_arrays_with_scratch_memory(driver: Driver) -> None:
     a, b = np.ones(8, np.float32), np.zeros(8, np.float32)
     module = load_ptx(PTX)
-    module.run(TWICE, values(module.kernel("double"), [a, b, 8]), scratch=[32])
+    module.run(TWICE, values(module.kernel("double"), [a, b, 8]), scratch=[Buffer(32)])
     assert b.tolist() == [4] * 8
     assert not driver.memory
 
@@ -218,12 +223,23 @@ def test_prepared_launches_keep_their_scratch_memory(driver: Driver) -> None:
     a, b = floats(), floats()
     a[:] = 3
     module = load_ptx(PTX)
-    prepared = module.prepare(TWICE, values(module.kernel("double"), [OnGpu(a), OnGpu(b), 8]), [32])
+    prepared = module.prepare(TWICE, values(module.kernel("double"), [OnGpu(a), OnGpu(b), 8]), [Buffer(32)])
     assert len(driver.memory) == 1
     prepared()
     assert b.tolist() == [12] * 8
     del prepared
     assert not driver.memory
+
+
+def test_scratch_memory_that_must_be_zero_is_cleared_once(driver: Driver) -> None:
+    b = floats()
+    module = load_ptx(PTX)
+    from_scratch = [Launch("double", (1, 1, 1), (32, 1, 1), 0, (2, 0, 1))]
+    passed = values(module.kernel("double"), [OnGpu(floats()), OnGpu(b, stream=7), 8])[1:]
+    prepared = module.prepare(from_scratch, passed, [Buffer(32, zeroed=True)])
+    prepared()
+    assert b.tolist() == [0] * 8
+    assert driver.streams == [7, 7]
 
 
 def test_prepare_takes_gpu_arrays_only(driver: Driver) -> None:

@@ -9,7 +9,7 @@ from warploom.passes.context import make_context, parse_mlir
 from warploom.runtime import host
 from warploom.runtime.arrays import Parameter
 from warploom.runtime.errors import HostError
-from warploom.runtime.launch import Launch
+from warploom.runtime.launch import Buffer, Launch
 from warploom.runtime.problem import Problem
 
 LOWERED = """
@@ -71,9 +71,14 @@ SCRATCH = """%w = memref.alloc() : memref<3x5xf32>
   memref.dealloc %v : memref<7xbf16>"""
 
 
+def test_scratch_memory_may_have_to_be_zero() -> None:
+    text = SCRATCH.replace("memref.alloc() : memref<7xbf16>", "memref.alloc() {warp.zeroed} : memref<7xbf16>")
+    assert host.plan(host.choose(lowered(extra=text), None)).scratch == (Buffer(60), Buffer(14, zeroed=True))
+
+
 def test_scratch_memory_counts_on_after_the_parameters() -> None:
     found = host.plan(host.choose(lowered(extra=SCRATCH), None))
-    assert found.scratch == (60, 14)
+    assert found.scratch == (Buffer(60), Buffer(14))
     assert found.launches[2].arguments == (4, 2)
 
 

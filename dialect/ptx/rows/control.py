@@ -70,6 +70,7 @@ ROWS = (
         ptx=(6, 0),
         sm=70,
     ),
+    row(f"atom{_SEMANTICS}{_SCOPES}{_SPACES}.{{inc,dec}}.u32", "d:u32, a:[], b:u32", "9.7.13.5", ptx=(6, 0), sm=70),
     # 9.7.13.6  red
     row(f"red{_SPACES}.{{and,or,xor}}.b32", "a:[], b:b32", "9.7.13.6", ptx=(1, 2)),
     row(f"red{_SPACES}.{{and,or,xor}}.b64", "a:[], b:b64", "9.7.13.6", ptx=(3, 1), sm=32),

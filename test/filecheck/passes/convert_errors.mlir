@@ -212,7 +212,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: scf.if is not lowered to PTX inside a kernel
+// CHECK: error: expected scf.if without results and without else
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -220,6 +220,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     %c0 = arith.constant 0 : index
     %p = arith.cmpi eq, %c0, %c0 : index
     scf.if %p {
+    } else {
     }
     "gpu.return"() : () -> ()
   }) {sym_name = "condition", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()

@@ -1,0 +1,164 @@
+"""What a product takes in tiles of some size, as a model has it: the default of a schedule is what this likes best.
+
+It counts cycles, of which an H200, where all numbers were measured (`bench/NOTES.md`), does 3.7 in a nanosecond. Only
+ratios matter.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..dialect.isa.product import Product as Row
+from ..dialect.isa.targets import Target
+from .loop_choice import MOST_STAGES
+from .product import Product
+
+
+class Tile(NamedTuple):
+    """A CTA tile and the warp tile that divides it, (M, N) each; the deepest K that pays, in 16-bit elements; and into
+    how many slices that is cut."""
+
+    cta: tuple[int, int]
+    warp: tuple[int, int]
+    k: int = 64
+    slices: int = 1
+
+    @property
+    def warps(self) -> int:
+        """Warps of a CTA."""
+        return self.slices * (self.cta[0] // self.warp[0]) * (self.cta[1] // self.warp[1])
+
+
+# With warp tiles of 64x64 a step of K has so much to multiply that K tiles of 32 suffice; deeper ones only lengthen
+# the loop and its first wait (H200, bf16 8192: 513 TFLOP/s against 485 for K = 64). Where one CTA of less is alone on
+# its SM, deeper tiles keep more bytes in flight for each barrier.
+# Slices let few warps be large: 64x64 takes two thirds of the shared-memory reads of 32x64 (1024: 195 against 188).
+TILES = (
+    Tile((128, 256), (64, 64), 32),
+    Tile((256, 128), (64, 64), 32),
+    Tile((128, 128), (64, 64)),
+    Tile((128, 128), (64, 32)),
+    Tile((64, 128), (64, 64), 64, slices=2),
+    Tile((128, 64), (64, 64), 64, slices=2),
+    Tile((128, 64), (64, 32)),
+    Tile((64, 128), (32, 64)),
+    Tile((128, 64), (32, 32)),
+    Tile((64, 128), (32, 32)),
+    Tile((64, 64), (32, 32)),
+    Tile((32, 64), (32, 32), 128, slices=2),
+    Tile((32, 64), (16, 32)),
+    Tile((64, 32), (32, 16)),
+    Tile((32, 32), (16, 16)),
+    Tile((16, 64), (16, 16), 128),
+    Tile((16, 32), (16, 32), 128, slices=2),
+    Tile((16, 32), (16, 16), 128),
+    Tile((16, 16), (16, 16), 128, slices=2),
+    Tile((16, 16), (16, 8), 128),
+    Tile((16, 8), (16, 8), 128),
+)
+
+# Of a sparse product each step holds twice as much of B: 64x64 only just fits, and only without edges (H200, bf16 8192:
+# 673 to 695 TFLOP/s; 64x48 660; 64x64 with the instruction of half the depth 550; 64x32 608).
+SPARSE_TILES = (Tile((128, 192), (64, 48)), Tile((192, 128), (48, 64)), *TILES)
+
+MULTIPLY_ADDS_PER_CYCLE = 640
+"""Multiply-adds of the tensor cores of an SM."""
+
+BYTES_PER_CYCLE, SHARED_BYTES_PER_CYCLE = 32, 60
+"""Bytes that reach an SM from L2; that copies write to shared memory and warps read from it."""
+
+CTA_LATENCY, SLICES_LATENCY = 2000, 500
+"""What a CTA takes to fill its pipeline and to write its tile, and to add up slices."""
+
+LEAST_PER_TILE, LEAST_PER_STEP = 250, 40
+"""A K tile takes as much however small it is, with as much for each step of a warp, one after the other: barrier, wait
+and the way from shared memory to the product."""
+
+MEMORY_BYTES_PER_CYCLE = 850
+"""Bytes that all SMs together read from memory, where each is read once."""
+
+MEMORY_LATENCY = 10_500
+"""How long what an SM has asked for is on its way, when all SMs read."""
+
+STEP = 16
+"""Elements of 16 bits that a step multiplies."""
+
+MEMORY_PIECE = 64
+"""Bytes that memory gives at least."""
+
+MEETING_LATENCY = 5_500
+"""What it takes, however few they are, to write the sums of a part, to be counted, and to read those of others."""
+
+WRITTEN_BYTES_PER_CYCLE, READ_BYTES_PER_CYCLE = 5, 40
+"""Bytes of its sums that a CTA writes, and of all sums that the last one of a tile reads, in a cycle."""
+
+PARTS = (2, 4, 8, 16, 32)
+"""Into how many parts K may be cut."""
+
+COST_STEP = 20
+"""Cycles by which tiles must differ for one of them to be better."""
+
+RATES = {"tf32": 0.5, "f64": 0.1, "s8": 2.0, "u8": 2.0, "e4m3": 2.0, "e5m2": 2.0, "b1": 16.0}
+"""How many times as fast as f16 a type is multiplied, for those that differ (H200, `bench/NOTES.md`)."""
+
+FP8 = ("e4m3", "e5m2")
+FP8_AS_HALVES = range(90, 100)
+"""Targets on which ptxas makes two f16 products of one of these types, on operands widened in registers, and adds the
+sums to the accumulators: no faster than f16, with twice the registers for operands."""
+
+
+def as_halves(row: Row, target: Target) -> bool:
+    return row.a.name in FP8 and target.sm in FP8_AS_HALVES
+
+
+def cycles(m: int, n: int, k: int, tile: Tile, target: Target, row: Row) -> float:
+    """The model's time for a product in tiles of this size; lower is better."""
+    rows, columns = tile.cta
+    tiles = -(-m // rows) * -(-n // columns)
+    rate = MULTIPLY_ADDS_PER_CYCLE * (1.0 if as_halves(row, target) else RATES.get(row.a.name, 1.0))
+    arriving, bytes_ = rows + columns, row.a.bits / 8
+    loaded = tile.warps // tile.slices * sum(tile.warp)
+    per_k = max(
+        rows * columns / rate,
+        arriving * bytes_ / BYTES_PER_CYCLE,
+        (arriving + loaded) * bytes_ / SHARED_BYTES_PER_CYCLE,
+        LEAST_PER_TILE / tile.k + LEAST_PER_STEP / (STEP * tile.slices),
+    )
+    latency = CTA_LATENCY + (SLICES_LATENCY if tile.slices > 1 else 0)
+    return -(-tiles // target.sms) * (per_k * k + latency)
+
+
+def memory_cycles(product: Product, tile: Tile, row: Row, target: Target, parts: int = 1) -> float:
+    """The model's time to read A and B from memory, which gives `MEMORY_PIECE` bytes side by side at least, and no
+    faster than the stages of all CTAs have room for."""
+    read = 0.0
+    for operand, line in ((product.a, tile.cta[0]), (product.b, tile.cta[1])):
+        along_k = operand.transposed == (operand is product.b)
+        wasted = 1 if along_k else max(1.0, MEMORY_PIECE * 8 / (line * row.a.bits))
+        read += wasted * operand.shape[0] * operand.shape[1] * row.a.bits / 8
+    ctas = min(target.sms, parts * -(-product.m // tile.cta[0]) * -(-product.n // tile.cta[1]))
+    room = min(target.shared, MOST_STAGES * sum(tile.cta) * tile.k * 2)
+    return read / min(MEMORY_BYTES_PER_CYCLE, ctas * room / MEMORY_LATENCY)
+
+
+def cost_of(product: Product, tile: Tile, target: Target, row: Row, parts: int = 1) -> float:
+    """The model's time for a product in tiles of this size, whose K is cut into `parts` for CTAs of their own."""
+    multiplying = cycles(product.m, product.n, product.k // parts, tile, target, row)
+    together = _together(multiplying, memory_cycles(product, tile, row, target, parts))
+    return together if parts == 1 else together + _meeting(tile, parts, row)
+
+
+def rounded(cost: float) -> float:
+    """The cost no more exactly than the model knows it."""
+    return cost // COST_STEP * COST_STEP
+
+
+def _together(multiplying: float, reading: float) -> float:
+    """Cycles of two things that go on at once, but for a tenth."""
+    return max(multiplying, reading) + 0.1 * min(multiplying, reading)
+
+
+def _meeting(tile: Tile, parts: int, row: Row) -> float:
+    """Cycles to add up the parts of a tile."""
+    sums = tile.cta[0] * tile.cta[1] * row.d.bits // 8
+    return MEETING_LATENCY + sums / WRITTEN_BYTES_PER_CYCLE + parts * sums / READ_BYTES_PER_CYCLE
