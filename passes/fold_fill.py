@@ -3,16 +3,17 @@
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects import arith
+from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, ModuleOp
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import Rewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import is_side_effect_free
 
 from ..dialect.warp.matmul import MatmulOp
 from .raise_matmul import raise_products
+from .views import root
 
 
 def _constant(value: SSAValue) -> FloatAttr | IntegerAttr | None:
@@ -45,13 +46,26 @@ def _fold_copy(copy: CopyOp) -> None:
     if copy.results or not isinstance(product, MatmulOp) or source.type != copied.type:
         return
     if _overwrites(product, copied) and isinstance(copied.type, MemRefType):
-        _start(product, c=source)
-        Rewriter.erase_op(copy)
+        wider = product.d.owner
+        if isinstance(wider, memref.ExpandShapeOp) and wider.src == copied:
+            shaped = wider.clone({copied: source})
+            Rewriter.insert_op(shaped, InsertPoint.before(product))
+            source = shaped.result
+        if source.type == product.d.type:
+            _start(product, c=source)
+            Rewriter.erase_op(copy)
 
 
 def _overwrites(product: MatmulOp, memory: SSAValue) -> bool:
-    """Whether a product adds to a memory, and reads it nowhere else."""
-    return product.c == product.d == memory and memory not in (product.a, product.b)
+    """Whether a product adds to all of a memory, and reads it nowhere else."""
+    return product.c == product.d and _reshaped(product.d) == memory and memory not in map(root, (product.a, product.b))
+
+
+def _reshaped(value: SSAValue) -> SSAValue:
+    """The memory that a value is another shape of."""
+    while isinstance(value.owner, memref.ExpandShapeOp):
+        value = value.owner.src
+    return value
 
 
 def _start(product: MatmulOp, *, init: FloatAttr | IntegerAttr | None = None, c: SSAValue | None = None) -> None:

@@ -35,16 +35,7 @@ from ..dialect.warp.elements import YieldOp, yielded
 from ..dialect.warp.matmul import OPERAND_LOOPS, M, MatmulOp, N, element_type, loops_of
 from .elementwise import FIXED, Elementwise, read_elementwise
 from .raise_matmul import raise_products
-
-VIEWS = (memref.SubviewOp, memref.CastOp, memref.ReinterpretCastOp, memref.CollapseShapeOp, memref.ExpandShapeOp)
-"""Operations whose result is the memory of their first operand, seen otherwise."""
-
-
-def _root(value: SSAValue) -> SSAValue:
-    """The memory that a value is a view of."""
-    while isinstance(value.owner, VIEWS):
-        value = value.owner.operands[0]
-    return value
+from .views import root
 
 
 @dataclass(frozen=True)
@@ -109,13 +100,13 @@ class Match:
     def _is_unshared(self) -> bool:
         """Whether no element that others read is overwritten before they have read it."""
         product, output = self.product, self.elementwise.output
-        if any(value is not None and _root(value) == _root(output) for value in (product.a, product.e, product.b)):
+        if any(value is not None and root(value) == root(output) for value in (product.a, product.e, product.b)):
             return False
         others = [(product.c, product.maps[2])]
         others += zip(product.extras, product.maps[len(OPERAND_LOOPS) :], strict=True)
         others += [(self.elementwise.inputs[i], self.map_of(i)) for i in self.others]
         return all(
-            value is None or _root(value) != _root(output) or (value == output and map_ == product.maps[2])
+            value is None or root(value) != root(output) or (value == output and map_ == product.maps[2])
             for value, map_ in others
         )
 
@@ -183,7 +174,7 @@ def _touched(op: Operation) -> tuple[set[SSAValue], set[SSAValue]] | None:
 
 
 def _roots(values: Sequence[SSAValue]) -> set[SSAValue]:
-    return {_root(value) for value in values if isinstance(value.type, MemRefType)}
+    return {root(value) for value in values if isinstance(value.type, MemRefType)}
 
 
 def _producer(elementwise: Elementwise) -> Match | None:
@@ -196,7 +187,7 @@ def _producer(elementwise: Elementwise) -> Match | None:
         if isinstance(op, MatmulOp) and op.d in wanted:
             inputs = _roots([value for value in (op.a, op.e, op.b, op.c, *op.extras) if value is not None])
             match = Match(op, elementwise)
-            if not (written & inputs or _root(op.d) in read | written) and match.is_legal():
+            if not (written & inputs or root(op.d) in read | written) and match.is_legal():
                 return match
         touched = _touched(op)
         if touched is None:

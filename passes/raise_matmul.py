@@ -5,21 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, MemRefType, ModuleOp, StringAttr
+from xdsl.dialects import arith, func, memref
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    NoneAttr,
+    StridedLayoutAttr,
+    StringAttr,
+    i64,
+)
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import GenericOp, QuantizedMatmulOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.passes import ModulePass
-from xdsl.rewriter import Rewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from ..dialect.isa.types import ElementType
-from ..dialect.linalg import METADATA, ContractionOp
+from ..dialect.linalg import CONTRACTIONS, METADATA, ContractionOp
 from ..dialect.warp.attributes import element_row, memory_of
 from ..dialect.warp.matmul import MatmulOp, loops_of
+from ..dialect.warp.view import strides_of
 from . import contraction
 from .diagnostics import fail
 from .index_builder import constant_value
@@ -29,12 +42,12 @@ from .product import lie_in_memory
 def raise_products(module: Operation) -> None:
     """Raises every product below an operation; errors name the operation they are about."""
     for op in list(module.walk()):
-        if isinstance(op, ContractionOp):
+        if isinstance(op, CONTRACTIONS) or (isinstance(op, GenericOp) and contraction.sums(op)):
+            _replace(op, _generic(op))
+        elif isinstance(op, ContractionOp):
             _replace(op, _named(op))
         elif isinstance(op, QuantizedMatmulOp):
             _replace(op, _quantized(op))
-        elif isinstance(op, GenericOp) and contraction.sums(op):
-            _replace(op, _generic(op))
 
 
 def _named(op: ContractionOp) -> MatmulOp:
@@ -42,10 +55,41 @@ def _named(op: ContractionOp) -> MatmulOp:
     return _raised(op, a, b, [attribute.data for attribute in op.indexing_maps], (op.unsigned, op.unsigned))
 
 
-def _generic(op: GenericOp) -> MatmulOp:
+def _generic(op: LinalgStructuredOperation) -> MatmulOp:
     found = contraction.read(op)
-    a, b = (op.inputs[number] for number in found.inputs)
-    return _raised(op, a, b, found.maps, found.unsigned)
+    operands = (*(op.inputs[number] for number in found.inputs), op.outputs[0])
+    for name, value in zip("ABC", operands, strict=True):
+        _element(op, name, value)
+    a, b, c = (_with_ones(op, value, map_) for value, map_ in zip(operands, found.maps, strict=True))
+    return _raised(op, a, b, found.maps, found.unsigned, c)
+
+
+def _with_ones(op: Operation, value: SSAValue, map_: AffineMap) -> SSAValue:
+    """Memory with dimensions of size 1 before its own, so that it has as many as a map has results."""
+    kind, more = memory_of(value), len(map_.results) - memory_of(value).get_num_dims()
+    if not more:
+        return value
+    shape, strides = kind.get_shape(), strides_of(kind)
+    layout = kind.layout
+    if not isinstance(layout, NoneAttr) and strides is not None:
+        first = None if strides[:1] == (None,) or -1 in shape[:1] else (strides[0] or 0) * shape[0] if shape else 1
+        layout = StridedLayoutAttr([first] * more + list(strides), kind.get_offset())
+    builder, sizes = Builder(InsertPoint.before(op)), list[SSAValue]()
+    for dimension, size in enumerate(shape):
+        if size < 0:
+            number = builder.insert(arith.ConstantOp(IntegerAttr(dimension, IndexType()))).result
+            sizes.append(builder.insert(memref.DimOp(value, number)).result)
+    own = [[d + more for d in group] for group in ([d] for d in range(len(shape)))]
+    groups = [[*range(more), *own[0]], *own[1:]] if own else []
+    wider = memref.ExpandShapeOp.create(
+        operands=[value, *sizes],
+        properties={
+            "reassociation": ArrayAttr(ArrayAttr(IntegerAttr(d, i64) for d in group) for group in groups),
+            "static_output_shape": DenseArrayBase.from_list(i64, [*([1] * more), *shape]),
+        },
+        result_types=[MemRefType(kind.element_type, [*([1] * more), *shape], layout, kind.memory_space)],
+    )
+    return builder.insert(wider).result
 
 
 def _quantized(op: QuantizedMatmulOp) -> MatmulOp:
@@ -64,9 +108,11 @@ def _raised(
     b: SSAValue,
     maps: Sequence[AffineMap],
     unsigned: tuple[bool, bool] = (False, False),
+    c: SSAValue | None = None,
 ) -> MatmulOp:
-    """The product of A and B added to the operation's output; `unsigned` says how the integers of each are read."""
-    (c,) = op.outputs
+    """The product of A and B added to C, or else to the operation's output; `unsigned` says how the integers of each
+    are read."""
+    c = op.outputs[0] if c is None else c
     a_type, b_type, _ = (_element(op, name, value) for name, value in zip("ABC", (a, b, c), strict=True))
     types = [_multiplied(*given) for given in zip((a_type, b_type), unsigned, strict=True)]
     # The product of two bits is their and, whether a set one is read as 1 or as -1.
@@ -137,8 +183,9 @@ class RaiseMatmulPass(ModulePass):
     """Replaces every product in `linalg` on memrefs by a `warp.matmul`.
 
     These are `linalg.matmul` and `batch_matmul`, their `_transpose_a` and `_transpose_b`, `quantized_matmul` whose zero
-    points are 0, and `linalg.generic` that sums products of matrices; one that sums anything else is an error. A
-    product whose C lies column by column becomes that of its transpose.
+    points are 0, and `linalg.contract` and `linalg.generic` that sum products of matrices or vectors, as `matvec`,
+    `vecmat` and `dot` do; one that sums anything else is an error. A product whose C lies column by column becomes that
+    of its transpose, and a vector a matrix of one row.
     `tf32` lets products of f32 drop 13 of the 23 bits of each operand's fraction: no instruction multiplies them whole.
     """
 

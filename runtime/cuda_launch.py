@@ -16,7 +16,7 @@ from ..dialect.ptx.syntax import Function
 from .arrays import Argument
 from .cuda import Gpu, Kernel, call, explain, gpu
 from .errors import ArgumentError, CudaError
-from .launch import Buffer, Launch, Value, Word, check_alignment, pack
+from .launch import Buffer, Launch, Shifted, Value, Word, check_alignment, pack
 
 LEGACY_STREAM = 0
 
@@ -123,11 +123,16 @@ def _enqueue(kernel: Kernel, function: Function, launch: Launch, values: Sequenc
     _check_cluster(function, launch)
     words: list[bytes] = []
     for parameter, position in zip(function.parameters, launch.arguments, strict=True):
-        value = position.value if isinstance(position, Word) else values[position]
-        if isinstance(value, Argument) and isinstance(position, int):
-            check_alignment(parameter, value.address, position)
-            words.append(value.address.to_bytes(8, "little"))
-        elif not isinstance(value, Argument):
+        if isinstance(position, Word):
+            words.append(pack(parameter, position.value))
+            continue
+        place = position if isinstance(position, Shifted) else Shifted(position, 0)
+        value = values[place.position]
+        if isinstance(value, Argument):
+            address = value.address + place.bytes
+            check_alignment(parameter, address, place.position)
+            words.append(address.to_bytes(8, "little"))
+        else:
             words.append(pack(parameter, value))
     buffers = [ctypes.create_string_buffer(word, len(word)) for word in words]
     pointers = (ctypes.c_void_p * max(1, len(buffers)))(*(ctypes.addressof(b) for b in buffers))

@@ -17,6 +17,7 @@ from ..dialect.schedule import Schedule
 from ..dialect.warp.attributes import ScheduleAttr
 from ..dialect.warp.matmul import OPERAND_LOOPS, MatmulOp
 from ..passes.extents import promised
+from ..passes.views import root
 from .arrays import DTYPES, Parameter
 from .errors import HostError
 from .plan import Plan, place_of, plan
@@ -83,7 +84,8 @@ def signature(function: func.FuncOp) -> Signature:
     if not structured:
         everything = frozenset(i for i, p in enumerate(parameters) if p.shape is not None)
         return Signature(function.sym_name.data, parameters, everything, frozenset())
-    written = {v.index for op in structured for v in _outputs(op) if isinstance(v, BlockArgument)}
+    outputs = (root(v) for op in structured for v in _outputs(op))
+    written = {v.index for v in outputs if isinstance(v, BlockArgument)}
     filled = {a.index for a in arguments if _filled_first(a, structured)}
     products = tuple(product for op in structured if (product := _product(op)) is not None)
     ties = tuple(tie for op in structured for tie in _ties(op, parameters))
@@ -156,7 +158,7 @@ def _is_array(kind: Attribute) -> TypeGuard[MemRefType[Any] | TensorType[Any]]:
 
 def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
     """Whether the first operation that knows an argument writes all of it and does not look at the old elements."""
-    first = next((op for op in ops if argument in op.operands), None)
+    first = next((op for op in ops if any(root(value) == argument for value in op.operands)), None)
     if isinstance(first, MatmulOp):
         return first.c is None and argument == first.d and argument not in (first.a, first.b, *first.extras)
     if first is None or argument in first.inputs or argument not in first.outputs:

@@ -42,9 +42,17 @@ class Buffer(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Shifted:
+    """Memory that starts so many bytes behind the start of the array at a position."""
+
+    position: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Launch:
-    """One kernel launch. `arguments` are positions in the caller's arguments, or numbers; `shared` is bytes of dynamic
-    memory.
+    """One kernel launch. `arguments` are positions in the caller's arguments, places in those arrays, or numbers;
+    `shared` is bytes of dynamic memory.
 
     `cluster` is the shape of the clusters of blocks; None leaves it to the kernel's own directives.
     """
@@ -53,7 +61,7 @@ class Launch:
     grid: Dim3
     block: Dim3
     shared: int
-    arguments: tuple[int | Word, ...]
+    arguments: tuple[int | Word | Shifted, ...]
     module: str = ""
     cluster: Dim3 | None = None
 

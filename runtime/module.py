@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 
 from ..dialect.ptx.syntax import Function, Module
-from .arrays import Argument
+from .arrays import Argument, borrow
 from .errors import ArgumentError, DeviceUnavailableError, WarploomError
-from .launch import Buffer, Launch, Scalar, Value, Word, dim3, values
+from .launch import Buffer, Launch, Scalar, Shifted, Value, Word, dim3, values
 
 if TYPE_CHECKING:
     from .cuda import Gpu
@@ -235,7 +235,7 @@ class PtxModule:
         everything = [*map(_host, values), *buffers]
         reporters = _reporters(len(launches)) if report else []
         for launch, observer in zip_longest(launches, reporters):
-            args = [i.value if isinstance(i, Word) else everything[i] for i in launch.arguments]
+            args = [_passed(i, everything) for i in launch.arguments]
             sizes = (launch.kernel, launch.grid, launch.block, args, launch.shared)
             self.program_for(arch).launch(*sizes, progress, cluster=launch.cluster, checks=checks, observer=observer)
         return tuple(reporter.report() for reporter in reporters)
@@ -245,6 +245,15 @@ def _reporters(count: int) -> list[Reporter]:
     from .interp.reporter import Reporter
 
     return [Reporter() for _ in range(count)]
+
+
+def _passed(argument: int | Word | Shifted, everything: Sequence[object]) -> object:
+    """What an argument of a launch is to the interpreter: a number, an array, or the rest of one as bytes."""
+    if isinstance(argument, Word):
+        return argument.value
+    if isinstance(argument, Shifted):
+        return borrow(everything[argument.position]).array()[argument.bytes :]
+    return everything[argument]
 
 
 def _host(value: Value) -> object:

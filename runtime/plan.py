@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xdsl.dialects import arith, func, gpu, memref
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr
@@ -16,11 +16,12 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ..dialect.warp.parts import ZEROED
-from ..dialect.warp.view import dynamic_parts
+from ..dialect.warp.view import dynamic_parts, strides_of
 from ..passes.diagnostics import location_of
+from ..passes.views import View, seen
 from .arrays import DTYPES, Argument, memory_bytes
 from .errors import ArgumentError, HostError
-from .launch import Buffer, Launch, Value, Word
+from .launch import Buffer, Launch, Shifted, Value, Word
 
 INDEX_LIMIT = 1 << 31
 """Kernels compute with 32-bit sizes, and 32-bit distances of rows in bytes."""
@@ -65,18 +66,22 @@ def plan(function: func.FuncOp, values: Sequence[Value] | None = None) -> Plan:
     return Plan(tuple(reading.launches), tuple(reading.scratch), reading.dynamic)
 
 
+@dataclass(frozen=True)
+class Held:
+    """Memory in a call: the position of an argument, or of a buffer behind them, and what is seen of it."""
+
+    position: int
+    view: View
+
+
 @dataclass
 class _Reading:
-    """What is known of the values of a host function: numbers, memory allocated with its position and sizes, and the
-    memory behind another shape of it."""
+    """What is known of the values of a host function: numbers, and memory."""
 
     function: func.FuncOp
     values: Sequence[Value] | None
     numbers: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
-    allocated: dict[SSAValue, tuple[int, tuple[int, ...]]] = field(
-        default_factory=dict[SSAValue, tuple[int, tuple[int, ...]]]
-    )
-    shaped: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    memories: dict[SSAValue, Held] = field(default_factory=dict[SSAValue, Held])
     launches: list[Launch] = field(default_factory=list[Launch])
     scratch: list[Buffer] = field(default_factory=list[Buffer])
     dynamic: bool = False
@@ -87,16 +92,19 @@ class _Reading:
                 if isinstance(op.value, IntegerAttr):
                     self.numbers[op.result] = op.value.value.data
             case memref.DimOp() if op.index in self.numbers:
-                self.numbers[op.result] = self._shape(op, op.source)[self.numbers[op.index]]
+                self.numbers[op.result] = self._held(op, op.source).view.shape[self.numbers[op.index]]
             case memref.AllocOp():
                 shape = self._allocated_shape(op)
-                self.allocated[op.memref] = len(self.function.body.block.args) + len(self.scratch), shape
+                position = len(self.function.body.block.args) + len(self.scratch)
+                self.memories[op.memref] = Held(position, View(0, shape, row_major(shape)))
                 size = memory_bytes(str(op.memref.type.element_type), math.prod(shape))
                 self.scratch.append(Buffer(size, zeroed=ZEROED in op.attributes))
-            case memref.ExpandShapeOp() | memref.CollapseShapeOp():
-                self.shaped[op.result] = self.shaped.get(op.src, op.src)
+            case memref.SubviewOp() | memref.CastOp() | memref.CollapseShapeOp() | memref.ExpandShapeOp():
+                held = self._held(op, op.operands[0])
+                view = seen(op, held.view, lambda value: self._number(op, value, "an offset, a size or a stride"))
+                self.memories[op.results[0]] = replace(held, view=held.view if view is None else view)
             case memref.DeallocOp():
-                self.allocated.pop(op.memref, None)
+                self.memories.pop(op.memref, None)
             case gpu.LaunchFuncOp():
                 self._launch(op)
             case func.ReturnOp() if not op.operands:
@@ -107,29 +115,31 @@ class _Reading:
             case _:
                 raise HostError(
                     f"{place_of(op)}host function @{self.function.sym_name.data}: expected arith on constants and "
-                    f"sizes, memref.dim, memref.alloc, memref.expand_shape, memref.collapse_shape, memref.dealloc, "
-                    f"gpu.launch_func and an empty func.return, got {op.name}; has the module been lowered?"
+                    f"sizes, memref.dim, memref.alloc, memref.dealloc, views of memory, gpu.launch_func and an empty "
+                    f"func.return, got {op.name}; has the module been lowered?"
                 )
 
-    def _position(self, value: SSAValue) -> int | None:
-        """The number of an argument of the function; None for another value."""
-        if isinstance(value, BlockArgument) and value.block is self.function.body.block:
-            return value.index
-        return None
-
-    def _shape(self, op: Operation, value: SSAValue) -> tuple[int, ...]:
-        """The sizes of memory in this call."""
-        if value in self.allocated:
-            return self.allocated[value][1]
-        position = self._position(value)
-        if position is None or not isa(value.type, MemRefType[Attribute]):
-            raise HostError(f"{place_of(op)}{op.name}: expected an argument of the host function, or memory allocated")
-        shape = value.type.get_shape()
-        if min(shape, default=0) < 0:
-            self.dynamic = True
-            given = None if self.values is None else self.values[position]
-            return given.shape if isinstance(given, Argument) else tuple(max(1, size) for size in shape)
-        return shape
+    def _held(self, op: Operation, value: SSAValue, what: str = "its operand") -> Held:
+        """What memory is in this call."""
+        if value in self.memories:
+            return self.memories[value]
+        inside = isinstance(value, BlockArgument) and value.block is self.function.body.block
+        if not isinstance(value, BlockArgument) or not inside or not isa(value.type, MemRefType[Attribute]):
+            raise HostError(
+                f"{place_of(op)}{op.name}: expected {what} to be an argument of the host function, or memory "
+                f"allocated in it and not yet freed, or a view of these"
+            )
+        shape, strides = value.type.get_shape(), strides_of(value.type)
+        if strides is None:
+            raise HostError(f"{place_of(op)}{op.name}: expected strided memory, got {value.type}")
+        given = None if self.values is None else self.values[value.index]
+        if dynamic_parts(value.type) == ([], []):
+            return Held(value.index, View(0, shape, tuple(stride or 0 for stride in strides)))
+        self.dynamic = True
+        if isinstance(given, Argument):
+            return Held(value.index, View(0, given.shape, tuple(_steps(given, value.index))))
+        shape = tuple(max(1, size) for size in shape)
+        return Held(value.index, View(0, shape, row_major(shape)))
 
     def _allocated_shape(self, op: memref.AllocOp) -> tuple[int, ...]:
         kind, sizes = op.memref.type, [self.numbers.get(v) for v in op.dynamic_sizes]
@@ -171,28 +181,30 @@ class _Reading:
 
     def _number(self, op: Operation, value: SSAValue, what: str) -> int:
         if value not in self.numbers:
-            raise HostError(
-                f"{place_of(op)}gpu.launch_func: expected {what} to be an arith.constant, or computed, above it"
-            )
+            raise HostError(f"{place_of(op)}{op.name}: expected {what} to be an arith.constant, or computed, above it")
         return self.numbers[value]
 
-    def _passed(self, op: Operation, value: SSAValue, number: int) -> list[int | Word]:
+    def _passed(self, op: Operation, value: SSAValue, number: int) -> list[int | Word | Shifted]:
         """What an operand of a launch is passed as: its address, its dynamic sizes, its dynamic strides."""
-        whole = self.shaped.get(value, value)
-        position = self.allocated[whole][0] if whole in self.allocated else self._position(whole)
-        if position is None:
-            raise HostError(
-                f"{place_of(op)}gpu.launch_func: expected operand {number} to be an argument of the host function, "
-                f"or memory allocated in it and not yet freed"
-            )
-        if not isa(value.type, MemRefType[Attribute]) or (parts := dynamic_parts(value.type)) == ([], []):
-            return [position]
-        self.dynamic = True
-        sizes, strides = parts
-        shape = self._shape(op, value)
-        given = None if self.values is None or value in self.allocated else self.values[position]
-        steps = _steps(given, position) if isinstance(given, Argument) else [1] * len(shape)
-        return [position, *(Word(shape[i]) for i in sizes), *(Word(steps[i]) for i in strides)]
+        if not isa(value.type, MemRefType[Attribute]):
+            if not isinstance(value, BlockArgument):
+                raise HostError(
+                    f"{place_of(op)}gpu.launch_func: expected operand {number} to be memory, or an argument"
+                )
+            return [value.index]
+        held = self._held(op, value, f"operand {number}")
+        shift = memory_bytes(str(value.type.element_type), held.view.offset)
+        sizes, strides = dynamic_parts(value.type)
+        return [
+            Shifted(held.position, shift) if shift else held.position,
+            *(Word(held.view.shape[i]) for i in sizes),
+            *(Word(held.view.strides[i]) for i in strides),
+        ]
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of memory without gaps, in elements."""
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def _steps(argument: Argument, position: int) -> list[int]:

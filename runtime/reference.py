@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
@@ -33,6 +34,7 @@ from ..dialect.linalg.body import Factor, factors
 from ..dialect.schedule import Schedule
 from ..dialect.warp.matmul import MatmulOp
 from ..passes.diagnostics import location_of
+from ..passes.views import View, seen
 from .arrays import DTYPES, Array, DType, integer_limits
 from .errors import HostError
 
@@ -150,11 +152,18 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
         case MatmulOp():
             from .reference_matmul import evaluate_matmul
 
-            scope[op.d] = evaluate_matmul(op, scope, accumulator)
+            result = evaluate_matmul(op, scope, accumulator)
+            scope[op.d].value[...], scope[op.d].error[...] = result.value, result.error
         case memref.AllocOp() if str(op.memref.type.element_type) in DTYPES:
-            kind = DTYPES[str(op.memref.type.element_type)]
-            value = np.full(op.memref.type.get_shape(), np.nan if kind.kind not in "iu" else 0.0)
+            kind, given = DTYPES[str(op.memref.type.element_type)], iter(op.dynamic_sizes)
+            shape = [int(scope[next(given)].value) if n < 0 else n for n in op.memref.type.get_shape()]
+            value = np.full(shape, np.nan if kind.kind not in "iu" else 0.0)
             scope[op.memref] = Reference(value, np.zeros_like(value), kind)
+        case memref.DimOp():
+            value = np.array(float(scope[op.source].value.shape[int(scope[op.index].value)]))
+            scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
+        case memref.SubviewOp() | memref.CastOp() | memref.CollapseShapeOp() | memref.ExpandShapeOp():
+            _view(op, scope)
         case memref.DeallocOp():
             pass
         case func.ReturnOp() if all(isinstance(v, BlockArgument) for v in op.operands):
@@ -169,7 +178,28 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
 
 
 def _store(op: LinalgStructuredOperation, result: Reference, scope: dict[SSAValue, Reference]) -> None:
-    scope[op.outputs[0] if not op.results else op.results[0]] = result
+    if op.results:
+        scope[op.results[0]] = result
+        return
+    # In place, for others may see the same memory.
+    held = scope[op.outputs[0]]
+    held.value[...], held.error[...] = result.value, result.error
+
+
+def _view(op: Operation, scope: dict[SSAValue, Reference]) -> None:
+    """The same arrays seen otherwise."""
+    source = scope[op.operands[0]]
+
+    def array(of: Floats) -> Floats:
+        steps = tuple(stride // of.itemsize for stride in of.strides)
+        view = seen(op, View(0, of.shape, steps), lambda value: int(scope[value].value))
+        if view is None:
+            raise HostError(f"no float64 reference for {op.name}")
+        reach = view.offset + 1 + sum((n - 1) * s for n, s in zip(view.shape, view.strides, strict=True))
+        line = as_strided(of, (max(reach, view.offset),), (of.itemsize,))[view.offset :]
+        return as_strided(line, view.shape, [stride * of.itemsize for stride in view.strides])
+
+    scope[op.results[0]] = replace(source, value=array(source.value), error=array(source.error))
 
 
 def _fill(op: FillOp, scope: dict[SSAValue, Reference]) -> Reference:

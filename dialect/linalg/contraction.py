@@ -95,7 +95,7 @@ class ContractionOp(NamedOperation, ABC):
         return self.cast is not None and self.cast.data == TypeFn.CAST_UNSIGNED
 
     def verify_(self) -> None:
-        for check in (self._types_problem, self._maps_problem, self._shape_problem, self._result_problem):
+        for check in (self._types_problem, self.maps_problem, self._shape_problem, self._result_problem):
             if (problem := check()) is not None:
                 raise VerifyException(problem)
         if METADATA not in self.attributes:  # xDSL counts what is stored of A
@@ -116,7 +116,8 @@ class ContractionOp(NamedOperation, ABC):
     def _types_problem(self) -> str | None:
         return _operand_problem(_types(self.inputs), _types(self.outputs))
 
-    def _maps_problem(self) -> str | None:
+    def maps_problem(self) -> str | None:
+        """What is wrong with the indexing maps; None if nothing is."""
         maps = [attr.data for attr in self.indexing_maps]
         if len(maps) != 3:
             return f"expected three indexing_maps, one each for A, B and C, got {len(maps)}"
@@ -125,6 +126,10 @@ class ContractionOp(NamedOperation, ABC):
             if map_ not in allowed:
                 return f"expected the indexing map of {name} to be {' or '.join(map(str, allowed))}, got {map_}"
         return None
+
+    def loop_name(self, loop: int) -> str:
+        """What a loop is called in messages."""
+        return self.LOOPS[loop]
 
     def _allowed(self, name: str, dimensions: str) -> list[str]:
         """What the dimensions of an operand may run along."""
@@ -141,13 +146,13 @@ class ContractionOp(NamedOperation, ABC):
             if len(shape) != len(loops):
                 return f"expected {name} to be of rank {len(loops)}, got rank {len(shape)} ({operand.type})"
             for axis, (loop, length) in enumerate(zip(loops, shape, strict=True)):
-                sparse = METADATA in self.attributes and (name, self.LOOPS[loop]) == ("A", "k")
+                sparse = METADATA in self.attributes and (name, self.loop_name(loop)) == ("A", "k")
                 size = 2 * length if sparse and length >= 0 else length
                 other, other_axis, expected = seen.setdefault(loop, (name, axis, size))
                 if expected != size and expected >= 0 and size >= 0:
                     return (
                         f"expected {other}'s {_ordinal(other_axis)} dimension and {name}'s {_ordinal(axis)} to agree"
-                        f" ({self.LOOPS[loop]}), got {expected} and {size}"
+                        f" ({self.loop_name(loop)}), got {expected} and {size}"
                     )
                 if expected < 0:
                     seen[loop] = (name, axis, size)
@@ -223,7 +228,7 @@ def _listed(types: Sequence[Attribute]) -> str:
 
 
 def _ordinal(axis: int) -> str:
-    return ("first", "second", "third")[axis]
+    return ("first", "second", "third", "fourth", "fifth", "sixth")[min(axis, 5)]
 
 
 def _matrix(type_: Attribute) -> Matrix:

@@ -13,7 +13,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr
 from xdsl.dialects.linalg import ops
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
-from xdsl.ir.affine import AffineMap
+from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def
 
 from .attributes import TypeFnAttr
@@ -49,8 +49,11 @@ class NamedContractionOp(ContractionOp, ABC):
         return [attribute.data for attribute in self.indexing_maps]
 
     def get_iterator_types(self) -> ArrayAttr[IteratorTypeAttr]:
-        parallel = [IteratorTypeAttr.parallel() for _ in self.LOOPS[:-1]]
-        return ArrayAttr([*parallel, IteratorTypeAttr.reduction()])
+        """Loops that C has no dimension along are summed over."""
+        maps = [attribute.data for attribute in self.indexing_maps]
+        kept = {e.position for e in maps[-1].results if isinstance(e, AffineDimExpr)}
+        kinds = IteratorTypeAttr.reduction(), IteratorTypeAttr.parallel()
+        return ArrayAttr([kinds[loop in kept] for loop in range(maps[-1].num_dims)])
 
 
 @irdl_op_definition
@@ -104,5 +107,110 @@ class BatchMatmulTransposeBOp(NamedContractionOp):
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of("bmnk", OPERANDS))
 
 
+@irdl_op_definition
+class MatvecOp(NamedContractionOp):
+    """`c += A * b` of a matrix and a vector."""
+
+    name = "linalg.matvec"
+    LOOPS: ClassVar = "mk"
+    OPERANDS: ClassVar = ("mk", "k", "m")
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of("mk", OPERANDS))
+
+
+@irdl_op_definition
+class VecmatOp(NamedContractionOp):
+    """`c += a * B` of a vector and a matrix."""
+
+    name = "linalg.vecmat"
+    LOOPS: ClassVar = "nk"
+    OPERANDS: ClassVar = ("k", "kn", "n")
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of("nk", OPERANDS))
+
+
+@irdl_op_definition
+class DotOp(NamedContractionOp):
+    """`c += a * b` of two vectors, a number."""
+
+    name = "linalg.dot"
+    LOOPS: ClassVar = "k"
+    OPERANDS: ClassVar = ("k", "k", "")
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of("k", OPERANDS))
+
+
+@irdl_op_definition
+class BatchMatvecOp(NamedContractionOp):
+    """`C[b] += A[b] * B[b]` of matrices and vectors."""
+
+    name = "linalg.batch_matvec"
+    LOOPS: ClassVar = "bmk"
+    OPERANDS: ClassVar = ("bmk", "bk", "bm")
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of("bmk", OPERANDS))
+
+
+@irdl_op_definition
+class BatchVecmatOp(NamedContractionOp):
+    """`C[b] += A[b] * B[b]` of vectors and matrices."""
+
+    name = "linalg.batch_vecmat"
+    LOOPS: ClassVar = "bnk"
+    OPERANDS: ClassVar = ("bk", "bkn", "bn")
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of("bnk", OPERANDS))
+
+
+@irdl_op_definition
+class BatchReduceMatmulOp(NamedContractionOp):
+    """`C += A[b] * B[b]`, summed over b too."""
+
+    name = "linalg.batch_reduce_matmul"
+    LOOPS: ClassVar = "bmnk"
+    OPERANDS: ClassVar = ("bmk", "bkn", "mn")
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of("bmnk", OPERANDS))
+
+
+@irdl_op_definition
+class Mmt4dOp(NamedContractionOp):
+    """The product of matrices that were packed to tiles: `C[m, n] += A[m, k] * B[n, k]^T`, each element a tile."""
+
+    name = "linalg.mmt4d"
+    LOOPS: ClassVar = "MNKmnk"
+    OPERANDS: ClassVar = ("MKmk", "NKnk", "MNmn")
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of("MNKmnk", OPERANDS))
+
+
+@irdl_op_definition
+class ContractOp(NamedContractionOp):
+    """`C += A * B` over loops that `indexing_maps` alone say, as in a `linalg.generic`."""
+
+    name = "linalg.contract"
+    LOOPS: ClassVar = ""
+    OPERANDS: ClassVar = ("", "", "")
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of("", OPERANDS))
+
+    def maps_problem(self) -> str | None:
+        """Every dimension runs along a loop of its own; no other map has more loops than C's has."""
+        maps = [attribute.data for attribute in self.indexing_maps]
+        if len(maps) != len(self.OPERANDS):
+            return f"expected three indexing_maps, one each for A, B and C, got {len(maps)}"
+        for name, map_ in zip("ABC", maps, strict=True):
+            loops = {e.position for e in map_.results if isinstance(e, AffineDimExpr)}
+            if map_.num_dims != maps[-1].num_dims or len(loops) != len(map_.results):
+                return f"expected the dimensions of {name} along loops of their own, got {map_}"
+        return None
+
+    def loop_name(self, loop: int) -> str:
+        return f"d{loop}"
+
+
 MATRIX_PRODUCTS = (MatmulOp, MatmulTransposeAOp, MatmulTransposeBOp)
 BATCH_PRODUCTS = (BatchMatmulOp, BatchMatmulTransposeAOp, BatchMatmulTransposeBOp)
+CONTRACTIONS = (
+    MatvecOp,
+    VecmatOp,
+    DotOp,
+    BatchMatvecOp,
+    BatchVecmatOp,
+    BatchReduceMatmulOp,
+    Mmt4dOp,
+    ContractOp,
+)
+"""Products that are read by their maps, as a `linalg.generic` is."""

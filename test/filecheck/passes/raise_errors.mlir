@@ -59,10 +59,10 @@ func.func @convolution(%a: memref<8xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf1
 
 // -----
 
-// CHECK: error: linalg.generic sums, but is no product of matrices: expected a loop of the output along input 1 and not along input 0
-func.func @matrix_by_vector(%a: memref<4x5xf16>, %b: memref<5xf16>, %c: memref<4xf16>) {
-  linalg.generic {indexing_maps = [affine_map<(m, k) -> (m, k)>, affine_map<(m, k) -> (k)>, affine_map<(m, k) -> (m)>], iterator_types = ["parallel", "reduction"]}
-      ins(%a, %b : memref<4x5xf16>, memref<5xf16>) outs(%c : memref<4xf16>) {
+// CHECK: error: linalg.generic sums, but is no product of matrices: expected every loop of the output along an input
+func.func @repeated(%a: memref<5xf16>, %b: memref<5xf16>, %c: memref<4xf16>) {
+  linalg.generic {indexing_maps = [affine_map<(m, k) -> (k)>, affine_map<(m, k) -> (k)>, affine_map<(m, k) -> (m)>], iterator_types = ["parallel", "reduction"]}
+      ins(%a, %b : memref<5xf16>, memref<5xf16>) outs(%c : memref<4xf16>) {
   ^bb0(%x: f16, %y: f16, %z: f16):
     %0 = arith.mulf %x, %y : f16
     %1 = arith.addf %0, %z : f16
@@ -82,5 +82,21 @@ func.func @two_sums(%a: memref<4x5x3xf16>, %b: memref<5x3x6xf16>, %c: memref<4x6
     %1 = arith.addf %0, %z : f16
     linalg.yield %1 : f16
   }
+  return
+}
+
+// -----
+
+// CHECK: error: linalg.mmt4d sums, but is no product of matrices: expected both inputs to share one loop, besides those of the output, that is summed over
+func.func @tiles(%a: memref<4x8x16x8xf16>, %b: memref<6x8x16x8xf16>, %c: memref<4x6x16x16xf32>) {
+  linalg.mmt4d ins(%a, %b : memref<4x8x16x8xf16>, memref<6x8x16x8xf16>) outs(%c : memref<4x6x16x16xf32>)
+  return
+}
+
+// -----
+
+// CHECK: error: linalg.batch_reduce_matmul sums, but is no product of matrices: expected both inputs to share one loop
+func.func @batch_reduce(%a: memref<2x4x5xf16>, %b: memref<2x5x6xf16>, %c: memref<4x6xf32>) {
+  linalg.batch_reduce_matmul ins(%a, %b : memref<2x4x5xf16>, memref<2x5x6xf16>) outs(%c : memref<4x6xf32>)
   return
 }
