@@ -47,7 +47,9 @@ class Schedule:
     K tile, or each at a "mbarrier" for each stage; `ahead` how many K tiles copies run ahead (0: one less than there
     are stages); `unroll` how many K tiles stand in one turn of the K loop, a multiple of the stages, so that their
     addresses are known while compiling (0: one, of any stage); `ctas` how many CTAs share all tiles, each starting the
-    copies of its next tile under the last steps of the one before (0: one CTA for each tile).
+    copies of its next tile under the last steps of the one before (0: one CTA for each tile);
+    `strip` how many rows of a warp tile at a time change lanes in shared memory on their way to D, so that a warp
+    stores whole lines of it (0: each lane stores what it holds).
 
     Raises:
         ScheduleError: if tiles do not divide one another, or a number is out of range.
@@ -67,6 +69,7 @@ class Schedule:
     ahead: int = field(default=0, metadata=RARE)
     unroll: int = field(default=0, metadata=RARE)
     ctas: int = field(default=0, metadata=RARE)
+    strip: int = field(default=0, metadata=RARE)
 
     def __post_init__(self) -> None:
         if min(*self.cta, *self.warp) <= 0:
@@ -105,6 +108,10 @@ class Schedule:
             raise ScheduleError(f"split_k must be 1 to {MOST_PARTS}, got {self.split_k}")
         if self.pack not in PACKS:
             raise ScheduleError(f"pack must be one of {', '.join(PACKS)}, got {self.pack}")
+        if self.strip < 0 or self.strip & self.strip - 1 or (self.strip and self.warp[0] % self.strip):
+            raise ScheduleError(
+                f"strip must be 0 or a power of two that divides a warp tile's {self.warp[0]} rows, got {self.strip}"
+            )
         self._check_loop()
 
     def _check_loop(self) -> None:

@@ -20,8 +20,9 @@ LOOP_WARPS = 8
 """Warps of a CTA, two for each scheduler, for which waits at mbarriers pay (H200, bf16 1280, four of them: 19.7
 microseconds instead of 17.8)."""
 
-PLAIN_LOOP: dict[str, object] = {"sync": "barrier", "ahead": 0, "unroll": 0, "ctas": 0}
-"""What is chosen of the loop for tiles that are given; the default's choice is made for its own tiles."""
+PLAIN_LOOP: dict[str, object] = {"sync": "barrier", "ahead": 0, "unroll": 0, "ctas": 0, "strip": 0}
+"""What is chosen of the loop, and of the way behind it, for tiles that are given; the default's choice is made for its
+own tiles."""
 
 
 LONG_STEP = 64 * 48

@@ -27,6 +27,7 @@ from .packing import (
     through_registers,
 )
 from .product import METADATA_ROWS, Product, metadata_span
+from .strip_choice import check_strip, in_strips, strip_bytes
 from .tile.arrangement import Arrangement, arrange
 
 MAX_REGISTERS = 255
@@ -88,7 +89,7 @@ def arrangement(product: Product, row: Row, warp: tuple[int, int]) -> Arrangemen
 
 
 def shared_bytes(product: Product, schedule: Schedule) -> int:
-    """Shared memory of a CTA: the stages of each operand's tile, and the sums of slices."""
+    """Shared memory of a CTA: the stages of each operand's tile, the sums of slices, the strips of D."""
     m, n, k = schedule.cta
     sides = [(m * k // product.sparsity, product.a.element.bits), (n * k, product.b.element.bits)]
     if product.metadata is not None:
@@ -99,6 +100,8 @@ def shared_bytes(product: Product, schedule: Schedule) -> int:
         parts.append(2 * schedule.stages * BARRIER_BYTES)
     if schedule.slices > 1:
         parts.append(schedule.slice_bytes)
+    if schedule.strip:
+        parts.append(strip_bytes(product, schedule))
     end = 0
     for part in parts:
         end = -(-end // SHARED_ALIGNMENT) * SHARED_ALIGNMENT + part
@@ -192,7 +195,19 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
         split_k=parts,
     )  # fmt: skip
     needed = lane_registers(tile.warp, row, target)
-    return decoupled(schedule, product, row, target, needed, partial(shared_bytes, product))
+    schedule = decoupled(schedule, product, row, target, needed, partial(shared_bytes, product))
+    return in_strips(schedule, product, _base_rows(product, row, schedule), _room(product, schedule, tile, row, target))
+
+
+def _base_rows(product: Product, row: Row, schedule: Schedule) -> int:
+    return arrangement(product, row, schedule.warp).accumulator.rows
+
+
+def _room(product: Product, schedule: Schedule, tile: Tile, row: Row, target: Target) -> int:
+    """Shared memory that the stages leave, of an SM's half where two CTAs share one."""
+    alone = _resident(tile, row) == 1 or _alone(product, tile, target)
+    used = -(-shared_bytes(product, schedule) // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+    return (target.shared if alone else target.shared // 2) - used
 
 
 def _covered(m: int, n: int, tile: Tile) -> int:
@@ -291,6 +306,7 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
         )
     _check_registers(schedule, row, target)
     check_loop(schedule, product, target)
+    check_strip(schedule, product, _base_rows(product, row, schedule))
     for role, operand in (("a", product.a), ("b", product.b)):
         if role in roles(schedule.pack) and not operand.is_compact:
             raise ScheduleError(

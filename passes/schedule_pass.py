@@ -44,6 +44,7 @@ class SchedulePass(ModulePass):
     ahead: int | None = None
     unroll: int | None = None
     ctas: int | None = None
+    strip: int | None = None
     tuned: str | None = None
 
     def options(self) -> dict[str, object]:

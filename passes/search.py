@@ -44,7 +44,7 @@ def candidates(product: Product, target: Target, accumulate: str = "") -> list[S
                 if tried is not None and tried not in found and _fits(tried, product, target):
                     near = abs(k - tile.k), abs(stages - default.stages), abs(group - default.group)
                     found[tried] = (cost_of(product, tile, target, row, parts), *near)
-    return list(dict.fromkeys((default, *sorted(found, key=lambda s: found[s]))))
+    return list(dict.fromkeys((default, replace(default, strip=0), *sorted(found, key=lambda s: found[s]))))
 
 
 def _schedule(default: Schedule, tile: Tile, k: int, options: dict[str, object]) -> Schedule | None:

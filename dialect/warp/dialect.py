@@ -8,6 +8,7 @@ from .copy import CommitOp, CopyOp, PackOp, WaitOp
 from .elements import YieldOp
 from .elementwise import ConstantOp, ConvertOp, ElementwiseOp, KindAttr, RegroupOp
 from .epilogue import LoadVectorOp, MapOp, SubfragmentOp
+from .exchange import ExchangeOp
 from .matmul import MatmulOp
 from .memory import LdmatrixOp, LoadOp, StoreOp
 from .mma import MmaOp
@@ -21,7 +22,7 @@ from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from .words import LoadMetadataOp, LoadWordsOp, StoreWordsOp
 
 _PRODUCTS: list[type[Operation]] = [MatmulOp, MmaOp, MmaSparseOp, WmmaMmaOp]
-_MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, WmmaLoadOp, WmmaStoreOp]
+_MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, ExchangeOp, WmmaLoadOp, WmmaStoreOp]
 _MEMORY: list[type[Operation]] = [
     LoadOp,
     StoreOp,

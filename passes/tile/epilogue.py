@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialect.layout import Layout
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, float_type, fragment_of
 from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp, Kind, RegroupOp
+from ...dialect.warp.epilogue import SubfragmentOp
+from ...dialect.warp.exchange import BANKS, ExchangeOp, in_lines
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds_attribute
 from ...dialect.warp.slices import LANES, SumSlicesOp, part_of
 from ..diagnostics import fail
@@ -22,6 +25,7 @@ from ..product import Operand
 from .tiling import Tiling
 
 if TYPE_CHECKING:
+    from .extras import Extras
     from .split import Share
 
 
@@ -96,17 +100,44 @@ class Epilogue:
         self._end(index, accumulator, m, n)
 
     def _end(self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index) -> None:
-        """Stores the accumulators, rounded to the product's type, or what the epilogue makes of those."""
+        """Stores the accumulators, rounded to the product's type, or what the epilogue makes of those; part by part if
+        they change lanes before, or if an epilogue loads other operands."""
         accumulator = self.regrouped(index, accumulator, self.tiling.arrangement.stored)
+        extras, whole = self._extras(index, accumulator, m, n), fragment_of(accumulator)
+        rows = self.tiling.schedule.strip or (whole.shape[0] if extras is None else whole.layout.data.rows)
+        scratch = self._scratch(index, min(rows, whole.shape[0])) if self.tiling.schedule.strip else None
+        for part, row in self._strips(index, accumulator, rows):
+            held = self._rounded(index, part)
+            if extras is not None:
+                held = extras.map(held, row)
+            if scratch is not None:
+                held = index.insert(ExchangeOp(held, scratch, in_lines(fragment_of(held)))).fragment
+            self._store(index, held, index.add(m, row), n)
+
+    def _extras(self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index) -> Extras | None:
+        """The product's epilogue, if it has one."""
         if self.tiling.product.op.epilogue is None:
-            self._store(index, self._rounded(index, accumulator), m, n)
-            return
+            return None
         from .extras import Extras
 
-        extras = Extras(self.tiling, index, accumulator, m, n)
-        for part, row in extras.parts():
-            mapped = extras.map(self._rounded(index, part), row)
-            self._store(index, mapped, index.add(m, row), n)
+        return Extras(self.tiling, index, fragment_of(accumulator), m, n)
+
+    @staticmethod
+    def _strips(index: IndexBuilder, accumulator: SSAValue, rows: int) -> Iterator[tuple[SSAValue, int]]:
+        """Parts of so many rows, with the row each starts at."""
+        whole, across = fragment_of(accumulator).shape
+        if whole <= rows:
+            yield accumulator, 0
+            return
+        for row in range(0, whole, rows):
+            yield index.insert(SubfragmentOp(accumulator, (row, 0), (rows, across))).fragment, row
+
+    def _scratch(self, index: IndexBuilder, rows: int) -> SSAValue:
+        """Shared memory in which each warp has room for so many rows of D."""
+        schedule, bits = self.tiling.schedule, self.tiling.product.d.element.bits
+        room = max(BANKS, rows * schedule.warp[1] * bits // 8) // (f32.bitwidth // 8)
+        kind = MemRefType(f32, [schedule.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
+        return index.insert(memref.AllocOp([], [], kind)).memref
 
     def _rounded(self, index: IndexBuilder, accumulator: SSAValue) -> SSAValue:
         wanted = self.tiling.product.element_type

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from xdsl.ir import Region, SSAValue, TypeAttribute
 
 from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
-from ...dialect.warp.epilogue import LoadVectorOp, MapOp, SubfragmentOp
+from ...dialect.warp.epilogue import LoadVectorOp, MapOp
 from ...dialect.warp.memory import LoadOp, bounds_attribute
 from ..diagnostics import fail
 from ..index_builder import Index, IndexBuilder
@@ -19,25 +17,16 @@ class Extras:
     """Applies the epilogue to parts of a warp's accumulators, whose first element is that of row m and column n.
 
     A matrix beside the accumulators would take as many registers as they do, so they are taken row of base tiles by
-    row of base tiles. What runs along the columns is the same for all of them and loaded once, before the first.
+    row of base tiles, or strip by strip. What runs along the columns is the same for all of them and loaded once,
+    before the first.
     """
 
-    def __init__(self, tiling: Tiling, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index) -> None:
-        self.tiling, self.index, self.accumulator, self.m, self.n = tiling, index, accumulator, m, n
-        whole = fragment_of(accumulator)
+    def __init__(self, tiling: Tiling, index: IndexBuilder, whole: FragmentType, m: Index, n: Index) -> None:
+        self.tiling, self.index, self.m, self.n = tiling, index, m, n
         self.layout = whole.layout.data
-        self.shape = self.layout.rows, whole.shape[1]
+        self.shape = min(tiling.schedule.strip or self.layout.rows, whole.shape[0]), whole.shape[1]
         vectors = [extra for extra in tiling.product.extras if isinstance(extra, Extra)]
         self._along_columns = {extra.value: self._vector(extra, n) for extra in vectors if extra.axis == "n"}
-
-    def parts(self) -> Iterator[tuple[SSAValue, int]]:
-        """Each part of the accumulators, with the row it starts at."""
-        rows = fragment_of(self.accumulator).shape[0]
-        if rows == self.shape[0]:
-            yield self.accumulator, 0
-            return
-        for row in range(0, rows, self.shape[0]):
-            yield self.index.insert(SubfragmentOp(self.accumulator, (row, 0), self.shape)).fragment, row
 
     def map(self, part: SSAValue, row: int) -> SSAValue:
         """The elements of D for a part of the product's that starts at a row."""

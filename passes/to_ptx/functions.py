@@ -4,7 +4,8 @@
 run ahead bit for bit on another machine, and their bounds (`tanh.approx`: 2^-11) are too wide for f32. So functions are
 polynomials and quotients of polynomials in `fma.rn`, `mul.rn` and integer arithmetic on the bits, without branches: the
 elements of a fragment are independent, and straight code lets the assembler interleave them. For the same reason the
-reciprocals inside are Newton's, not `rcp.rn`, which branches for numbers that do not occur here.
+reciprocals inside are not `rcp.rn`, which branches for numbers that do not occur here; they start from `rcp.approx`,
+and nothing is left of its last bits after one step of Newton's.
 
 Relative errors against float64, the worst of arguments of every exponent (test/unit/test_passes_functions.py):
 
@@ -49,14 +50,15 @@ EXP2 = (1.0, 0.6931471824645996, 0.24022646248340607, 0.05550328642129898, 0.009
 # (log(1 + x) - x) / x^2 on [sqrt(1/2) - 1, sqrt(2) - 1]
 LOG = (-0.4999999701976776, 0.3333366811275482, -0.2500140070915222, 0.1997251808643341, -0.16581079363822937,
        0.14820605516433716, -0.1421431601047516, 0.08903014659881592)  # fmt: skip
-# tanh(x) / x and erf(x) / x as P(x^2) / Q(x^2), up to where they are 1
-TANH_LIMIT = 8.5
-TANH_P = (1.0, 0.13413245975971222, 0.003534025512635708, 2.1251024008961394e-05, 1.4269203596484203e-08)
-TANH_Q = (1.0, 0.46746569871902466, 0.02602274715900421, 0.0003348862810526043, 8.145112815327593e-07)
-ERF_LIMIT = 3.8
-ERF_P = (1.128378987312317, 0.2893635630607605, 0.06380263715982437, 0.007464277092367411, 0.00027148076333105564)
-ERF_Q = (1.0, 0.5897689461708069, 0.15316452085971832, 0.022440820932388306, 0.0018807306187227368,
-         1.6222204067162238e-05)  # fmt: skip
+# tanh(x) / x and erf(x) / x as T(x^2) + P(x^2) / Q(x^2), up to where they are 1
+TANH_LIMIT = 8.1
+TANH_T = (0.04859069362282753, -7.12278633727692e-05, 9.701084735525001e-08)
+TANH_P = (0.682993471622467, 0.077031709253788, 0.0013253063661977649)
+TANH_Q = (0.7178755402565002, 0.332425057888031, 0.017230773344635963, 0.000169642866239883)
+ERF_LIMIT = 3.65
+ERF_T = (0.11970789730548859, -0.0006896625855006278)
+ERF_P = (0.7396676540374756, 0.1734619140625, 0.033556390553712845, 0.003841761499643326)
+ERF_Q = (0.7333090901374817, 0.4449103772640228, 0.1168585792183876, 0.01701503060758114, 0.001366351032629609)
 
 
 def number(value: float) -> str:
@@ -118,13 +120,15 @@ class Instructions:
         return self("f32", "selp.f32", x, bounded, self("pred", "setp.nan.f32", x, x))
 
     def reciprocal(self, q: Operand) -> Register:
-        """1 / q for q from 1 to 2^20: two steps of third order from a guess within 13 %."""
-        guess = self("b32", "sub.s32", str(0x7EF311C3), self("b32", "mov.b32", q))
-        y, negated = self("f32", "mov.b32", guess), self.neg(q)
-        for _ in range(2):
-            e = self.fma(negated, y, number(1.0))
-            y = self.fma(self.fma(e, e, e), y, y)
-        return y
+        """1 / q, correctly rounded, for a normal q whose reciprocal is one.
+
+        One step of Newton's from a guess within a unit in the last place, which PTX ISA 9.7.3.13 promises of the
+        approximation, rounds correctly whatever the guess was (P. Markstein, "Computation of elementary functions on
+        the IBM RISC System/6000 processor", 1990), but where the fraction of q is all ones: there the guess must be the
+        upper one of two, as it is on an H200.
+        """
+        guess = self("f32", "rcp.approx.ftz.f32", q)
+        return self.fma(self.fma(self.neg(q), guess, number(1.0)), guess, guess)
 
     # Bits
 
@@ -181,18 +185,19 @@ def log(i: Instructions, x: Operand, sm: int) -> Register:
     return i("f32", "selp.f32", number(float("-inf")), result, i("pred", "setp.eq.f32", x, number(0.0)))
 
 
-def _odd(i: Instructions, x: Register, p: Sequence[float], q: Sequence[float]) -> Register:
-    """x P(x^2) / Q(x^2)."""
+def _odd(i: Instructions, x: Register, t: Sequence[float], p: Sequence[float], q: Sequence[float]) -> Register:
+    """x (T(x^2) + P(x^2) / Q(x^2)): an instruction less than x P / Q with as many coefficients."""
     square = i.mul(x, x)
-    return i.mul(i.mul(x, i.polynomial(square, p)), i.reciprocal(i.polynomial(square, q)))
+    quotient = i.reciprocal(i.polynomial(square, q))
+    return i.mul(x, i.fma(i.polynomial(square, p), quotient, i.polynomial(square, t)))
 
 
 def tanh(i: Instructions, x: Operand, sm: int) -> Register:
-    return _odd(i, i.clamp(x, -TANH_LIMIT, TANH_LIMIT, sm), TANH_P, TANH_Q)
+    return _odd(i, i.clamp(x, -TANH_LIMIT, TANH_LIMIT, sm), TANH_T, TANH_P, TANH_Q)
 
 
 def erf(i: Instructions, x: Operand, sm: int) -> Register:
-    return _odd(i, i.clamp(x, -ERF_LIMIT, ERF_LIMIT, sm), ERF_P, ERF_Q)
+    return _odd(i, i.clamp(x, -ERF_LIMIT, ERF_LIMIT, sm), ERF_T, ERF_P, ERF_Q)
 
 
 def sqrt(i: Instructions, x: Operand, sm: int) -> Register:

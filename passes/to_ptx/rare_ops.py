@@ -12,6 +12,7 @@ from ...dialect.isa import wmma
 from ...dialect.isa.moves import MOVMATRIX
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.copy import PackOp
+from ...dialect.warp.exchange import ExchangeOp
 from ...dialect.warp.mma_sp import MmaSparseOp
 from ...dialect.warp.moves import MovmatrixOp, StmatrixOp
 from ...dialect.warp.opaque import OpaqueType, opaque_of
@@ -20,7 +21,7 @@ from ...dialect.warp.wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from ...dialect.warp.words import LoadMetadataOp, LoadWordsOp, StoreWordsOp, words_of
 from ..diagnostics import fail
 from ..product import METADATA_ROWS
-from . import pack, slices
+from . import exchange, pack, slices
 from .addressing import CHUNK, Position
 from .emitter import Register, common_divisor, divisor_of
 from .epilogue import HANDLERS as EPILOGUE
@@ -173,6 +174,7 @@ HANDLERS: Mapping[type[Operation], Handler] = dict(
         handler(MmaSparseOp, _mma_sp),
         handler(PackOp, pack.lower),
         handler(SumSlicesOp, slices.lower),
+        handler(ExchangeOp, exchange.lower),
         handler(StmatrixOp, _stmatrix),
         handler(MovmatrixOp, _movmatrix),
         handler(LoadWordsOp, _load_words),

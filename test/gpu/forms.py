@@ -119,6 +119,34 @@ def elementwise(shape: str, types: str, maps: str, body: str) -> str:
     }}"""
 
 
+def fused(size: tuple[int, int, int], types: str) -> str:
+    """D = erf(tanh(A * B + bias) + R)."""
+    (m, n, k), (a, r, d) = size, types.split()
+    kinds = {"A": f"{m}x{k}x{a}", "B": f"{k}x{n}x{a}", "bias": f"{n}xf32", "R": f"{m}x{n}x{r}", "D": f"{m}x{n}x{d}"}
+    held = {name: f"memref<{kind}>" for name, kind in kinds.items()}
+    mn, t = "affine_map<(m, n) -> (m, n)>", f"memref<{m}x{n}xf32>"
+    return f"""func.func @f({", ".join(f"%{name}: {kind}" for name, kind in held.items())}) {{
+      %zero = arith.constant 0.0 : f32
+      %T = memref.alloc() : {t}
+      linalg.fill ins(%zero : f32) outs(%T : {t})
+      linalg.matmul ins(%A, %B : {held["A"]}, {held["B"]}) outs(%T : {t})
+      linalg.generic {{indexing_maps = [{mn}, affine_map<(m, n) -> (n)>, {mn}, {mn}],
+                      iterator_types = ["parallel", "parallel"]}}
+        ins(%T, %bias, %R : {t}, {held["bias"]}, {held["R"]}) outs(%D : {held["D"]}) {{
+      ^bb0(%p: f32, %b: f32, %r: {r}, %old: {d}):
+        %0 = arith.addf %p, %b : f32
+        %1 = math.tanh %0 : f32
+        %2 = arith.extf %r : {r} to f32
+        %3 = arith.addf %1, %2 : f32
+        %4 = math.erf %3 : f32
+        %5 = arith.truncf %4 : f32 to {d}
+        linalg.yield %5 : {d}
+      }}
+      memref.dealloc %T : {t}
+      return
+    }}"""
+
+
 NARROWED = """%0 = arith.addf %x, %v0 : f32
   %1 = math.tanh %0 : f32
   %2 = arith.truncf %1 : f32 to bf16
@@ -181,6 +209,7 @@ SCHEDULES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("parts of K", {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3, "split_k": 7}),
     ("parts of K, slices", {"cta": (64, 64, 64), "warp": (32, 32), "stages": 2, "slices": 2, "split_k": 19}),
     ("large warps", {"cta": (128, 128, 32), "warp": (64, 64), "stages": 3}),
+    ("strips", {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3, "strip": 16}),
     ("deep steps", {"cta": (64, 64, 32), "warp": (32, 32), "mma": "m16n8k8", "stages": 2}),
 )
 
@@ -205,6 +234,9 @@ def forms() -> Iterator[Form]:
         yield Form(f"sparse {types}", sparse((100, 140, 152), types), {"tf32": types.startswith("f32")})
     yield Form("sparse f16", sparse((100, 140, 76), "f16 f16 f32"))
     yield Form("sparse bf16", sparse((130, 257, 192), "bf16 bf16 f32"))
+    for strip in (0, 16, 32):
+        tile = {"cta": (64, 64, 32), "warp": (32, 32), "strip": strip}
+        yield Form(f"fused: strips of {strip}", fused((150, 200, 70), "bf16 bf16 f16"), tile)
     for name, schedule in SCHEDULES:
         yield Form(name, matmul((150, 200, 133), "bf16 bf16 f32", "A B"), schedule)
     for name, loop in LOOPS:
@@ -213,5 +245,5 @@ def forms() -> Iterator[Form]:
     for name, text in STREAMS:
         yield Form(f"elementwise: {name}", text)
     yield Form("products and elementwise operations in turn", CHAIN)
-    large = {"cta": (128, 256, 32), "stages": 8, "sync": "mbarrier", "ahead": 5, "unroll": 8, "ctas": 2}
+    large = {"cta": (128, 256, 32), "stages": 8, "sync": "mbarrier", "ahead": 5, "unroll": 8, "ctas": 2, "strip": 16}
     yield Form("loop: the default of large products", matmul((300, 520, 512), "f16 f16 f32", "A B"), large)

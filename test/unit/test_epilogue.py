@@ -237,6 +237,7 @@ def test_what_is_not_fused_has_a_kernel_of_its_own() -> None:
         {"cta": (128, 64, 16), "warp": (64, 32)},
         {"cta": (64, 64, 32), "warp": (32, 32), "ctas": 2},
         {"cta": (64, 64, 32), "warp": (32, 32), "slices": 2},
+        {"cta": (64, 64, 32), "warp": (32, 32), "strip": 32},
     ],
     ids=str,
 )

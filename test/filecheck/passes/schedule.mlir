@@ -8,7 +8,7 @@
 
 // Big tiles where there are enough of them, small ones where there are not.
 // CHECK-LABEL: func.func @large
-// CHECK: warp.matmul f16 x f16 %a, %b plus %c into %c {warp.schedule = #warp.schedule<cta = {{128x256|256x128}}x{{32|64}}, warp = 64x64, mma = m16n8k16, stages = 8, swizzle = 128, group = 8, accumulate = f32, sync = mbarrier, ahead = 5, unroll = 8, ctas = 132>}
+// CHECK: warp.matmul f16 x f16 %a, %b plus %c into %c {warp.schedule = #warp.schedule<cta = {{128x256|256x128}}x{{32|64}}, warp = 64x64, mma = m16n8k16, stages = 8, swizzle = 128, group = 8, accumulate = f32, sync = mbarrier, ahead = 5, unroll = 8, ctas = 132, strip = 16>}
 // SM80-LABEL: func.func @large
 // SM80: warp = 64x64, mma = m16n8k16, stages = {{[345678]}}, swizzle = 128, group = 8, accumulate = f32, sync = mbarrier, ahead = {{[2345]}},{{.*}} ctas = 108>}
 // ALL-LABEL: func.func @large

@@ -13,12 +13,15 @@ func.func @odd(%A: memref<100x53xbf16>, %B: memref<53x77xbf16>, %C: memref<100x7
   return
 }
 
-// A 16-bit result starts from zero, is accumulated in f32 and rounded once.
+// A 16-bit result starts from zero, is accumulated in f32 and rounded once; then lanes take 16 bytes of a row each.
 // CHECK-LABEL: .visible .entry narrow(
 // CHECK-NOT:     ld.global.b32
 // CHECK:         mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
 // CHECK:         cvt.rn.f16x2.f32
-// CHECK:         st.global.b32
+// CHECK:         st.shared.b32
+// CHECK:         bar.warp.sync -1
+// CHECK:         ld.shared.v4.b32
+// CHECK:         st.global.v4.b32
 // CHECK:         ret;
 func.func @narrow(%A: memref<64x64xf16>, %B: memref<64x64xf16>, %C: memref<64x64xf16>) {
   %z = arith.constant 0.0 : f16

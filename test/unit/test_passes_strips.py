@@ -1,0 +1,166 @@
+"""Elements that change lanes on their way to D: `warp.exchange`, and schedules with `strip`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from single_warp import ELEMENTS, run
+
+from warploom.dialect.isa.types import BY_MLIR_NAME
+from warploom.dialect.layout import Layout
+from warploom.dialect.warp.attributes import FragmentType, type_of_element
+from warploom.dialect.warp.exchange import in_lines
+from warploom.runtime import CompileError, Kernel, compile
+
+DTYPES: dict[str, Any] = {
+    "bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "f64": np.float64, "i8": np.int8, "i32": np.int32
+}  # fmt: skip
+PAIRS = "c1 c2 r0 r1 r2 | c0 r3"
+
+EXCHANGE = """
+    %s = memref.alloc() : memref<1x{words}xf32, 3>
+    %x = warp.load %X[%z, %z] {{in_bounds = [true, true]}} : $X -> {before}
+    %y = warp.exchange %x via %s : {before}, memref<1x{words}xf32, 3> -> {after}
+    %again = warp.exchange %y via %s : {after}, memref<1x{words}xf32, 3> -> {after}
+    warp.store %again, %Y[%z, %z] {{in_bounds = [true, true]}} : {after}, $Y"""
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64], ids=str)
+@pytest.mark.parametrize("shape", [(16, 8), (16, 16), (16, 64), (32, 32), (16, 48), (8, 128)], ids=str)
+def test_an_exchange_moves_every_element(shape: tuple[int, int], dtype: Any) -> None:
+    rows, columns = shape
+    kind = BY_MLIR_NAME[ELEMENTS[np.dtype(dtype).name]]
+    layout = Layout.parse(PAIRS if rows > 8 else "c1 c2 r0 r1 r2 | c0")
+    before = FragmentType.of("acc", rows, columns, type_of_element(kind), layout)
+    after = before.with_layout(in_lines(before))
+    words = max(32, rows * columns * kind.bits // 32)
+    x = np.arange(rows * columns).reshape(shape).astype(dtype)
+    y = np.full_like(x, -1)
+    run("sm_80", EXCHANGE.format(words=words, before=before, after=after), X=x, Y=y)
+    np.testing.assert_array_equal(y, x)
+
+
+def test_lanes_along_rows() -> None:
+    wide = FragmentType.of("acc", 16, 64, type_of_element(BY_MLIR_NAME["f32"]), Layout.parse(PAIRS))
+    assert str(in_lines(wide)) == "c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3"
+    narrow = FragmentType.of("acc", 16, 8, type_of_element(BY_MLIR_NAME["f16"]), Layout.parse(PAIRS))
+    assert str(in_lines(narrow)) == "c2 r0 r1 r2 r3 | c0 c1"
+
+
+def product(size: tuple[int, int, int], types: str, **schedule: Any) -> Kernel:
+    (m, n, k), (element, out) = size, types.split()
+    a, b, c = f"memref<{m}x{k}x{element}>", f"memref<{k}x{n}x{element}>", f"memref<{m}x{n}x{out}>"
+    return compile(
+        f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{ linalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c}) return }}",
+        tf32=element == "f32",
+        **schedule,
+    )
+
+
+def check(size: tuple[int, int, int], types: str, **schedule: Any) -> Kernel:
+    """Runs a product with every check of the interpreter and compares it with float64."""
+    kernel, rng = product(size, types, **schedule), np.random.default_rng(size)
+    (m, n, k), (element, out) = size, types.split()
+
+    def draw(rows: int, columns: int, kind: str) -> Any:
+        whole = rng.integers(-100, 100, (rows, columns)) if kind[0] == "i" else rng.standard_normal((rows, columns))
+        return whole.astype(DTYPES[kind])
+
+    a, b, c = draw(m, k, element), draw(k, n, element), draw(m, n, out)
+    expected = a.astype(float) @ b.astype(float) + c.astype(float)
+    kernel(a, b, c, device="interp", checks="all")
+    bound = {"i32": 0, "f64": 1e-12, "f32": 1e-2 if element == "f32" else 1e-3, "bf16": 2.0**-8, "f16": 2.0**-11}[out]
+    assert (np.abs(c.astype(float) - expected) <= bound * np.abs(expected) + 10 * bound).all()
+    return kernel
+
+
+TILES = {"cta": (64, 64, 32), "warp": (32, 32), "stages": 2}
+
+
+@pytest.mark.parametrize("types", ["bf16 bf16", "bf16 f32", "f16 f16", "f32 f32", "f64 f64", "i8 i32"])
+@pytest.mark.parametrize("strip", [16, 32])
+def test_strips(types: str, strip: int) -> None:
+    """Edges along rows and columns; rows of D of whole 16 bytes, and odd ones."""
+    for size in ((70, 88, 40), (33, 67, 5)):
+        check(size, types, **TILES, strip=strip)
+
+
+SCHEDULES: tuple[dict[str, Any], ...] = (
+    {"cta": (64, 96, 32), "warp": (32, 48), "stages": 3},
+    {"cta": (64, 64, 64), "warp": (64, 32), "stages": 2, "slices": 2},
+    {"cta": (64, 64, 32), "warp": (32, 32), "stages": 4, "sync": "mbarrier", "ahead": 2, "ctas": 2},
+    {"cta": (64, 64, 32), "warp": (32, 32), "stages": 2, "split_k": 2},
+)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+def test_strips_beside_other_choices(schedule: dict[str, Any]) -> None:
+    for types in ("bf16 bf16", "f16 f32"):
+        check((100, 136, 128), types, **schedule, strip=16)
+
+
+@pytest.mark.parametrize("types", ["bf16 bf16", "bf16 f32", "f64 f64", "i8 i32"])
+def test_no_lanes_meet_at_a_bank(types: str) -> None:
+    kernel = product((64, 64, 32), types, **TILES, strip=16)
+    (m, n, k), (element, out) = (64, 64, 32), types.split()
+    arrays = [np.ones(s, DTYPES[t]) for s, t in (((m, k), element), ((k, n), element), ((m, n), out))]
+    (launch,) = kernel(*arrays, device="interp", report=True).reports
+    strips = [access for access in launch.shared if access.opcode.startswith(("ld.shared.v", "st.shared"))]
+    assert {"load", "store"} == {access.kind for access in strips}
+    assert sum(access.extra for access in strips) == 0
+    stores = [access for access in launch.global_ if access.kind == "store"]
+    assert sum(access.sectors for access in stores) == m * n * arrays[2].itemsize // 32
+
+
+def default(target: str, types: str, size: int) -> int:
+    (schedule,) = product((size, size, size), types, target=target).schedule
+    assert schedule is not None
+    return schedule.strip
+
+
+def test_strips_by_default_where_they_pay() -> None:
+    """Where lines are not filled, rows of D are odd or stages leave no room, lanes store what they hold."""
+    assert default("sm_90a", "bf16 f32", 4096) == default("sm_90a", "bf16 bf16", 4096) == 16
+    assert default("sm_80", "bf16 bf16", 4096) == 16
+    assert default("sm_80", "bf16 f32", 4096) == default("sm_120a", "bf16 bf16", 4096) == 0
+    assert default("sm_90a", "f16 f32", 64) == 0
+    assert default("sm_90a", "bf16 bf16", 516) == 0
+
+
+ERRORS = (
+    ("f16 f32", {"strip": 24}, "strip must be 0 or a power of two that divides a warp tile's 32 rows, got 24"),
+    ("f16 f32", {"strip": 64}, "strip must be 0 or a power of two that divides a warp tile's 32 rows, got 64"),
+    ("f16 f32", {"strip": -16}, "strip must be 0 or a power of two that divides a warp tile's 32 rows, got -16"),
+    ("f16 f32", {"strip": 8}, "strips consist of base tiles of 16 rows, got strip = 8"),
+)
+
+
+@pytest.mark.parametrize(("types", "schedule", "message"), ERRORS, ids=[message for _, _, message in ERRORS])
+def test_errors(types: str, schedule: dict[str, Any], message: str) -> None:
+    with pytest.raises(CompileError, match=re.escape(message)):
+        product((64, 64, 64), types, **TILES, **schedule)
+
+
+def test_bytes_stay_in_their_lanes() -> None:
+    operand, total, narrow = "memref<64x64xi8>", "memref<64x64xi32>", "memref<64x64xi8>"
+    same = "affine_map<(m, n) -> (m, n)>"
+    text = f"""func.func @f(%A: {operand}, %B: {operand}, %C: {narrow}) {{
+      %T = memref.alloc() : {total}
+      %zero = arith.constant 0 : i32
+      linalg.fill ins(%zero : i32) outs(%T : {total})
+      linalg.matmul ins(%A, %B : {operand}, {operand}) outs(%T : {total})
+      linalg.generic {{indexing_maps = [{same}, {same}], iterator_types = ["parallel", "parallel"]}}
+        ins(%T : {total}) outs(%C : {narrow}) {{
+      ^bb0(%x: i32, %old: i8):
+        %y = arith.trunci %x : i32 to i8
+        linalg.yield %y : i8
+      }}
+      return
+    }}"""
+    message = "strip = 16: elements of 16, 32 and 64 bits change lanes in shared memory, got memref<64x64xi8>"
+    with pytest.raises(CompileError, match=re.escape(message)):
+        compile(text, **TILES, strip=16)
