@@ -111,12 +111,19 @@ def as_halves(row: Row, target: Target) -> bool:
     return row.a.name in FP8 and target.sm in FP8_AS_HALVES
 
 
+def _rate(row: Row, target: Target) -> float:
+    """How many times as fast as f16 an instruction is; one for the narrow floats takes as many bytes at once."""
+    if as_halves(row, target):
+        return 1.0
+    return 16 / row.operand_bits if row.kind else RATES.get(row.a.name, 1.0)
+
+
 def cycles(m: int, n: int, k: int, tile: Tile, target: Target, row: Row) -> float:
     """The model's time for a product in tiles of this size; lower is better."""
     rows, columns = tile.cta
     tiles = -(-m // rows) * -(-n // columns)
-    rate = MULTIPLY_ADDS_PER_CYCLE * (1.0 if as_halves(row, target) else RATES.get(row.a.name, 1.0))
-    arriving, bytes_ = rows + columns, row.a.bits / 8
+    rate = MULTIPLY_ADDS_PER_CYCLE * _rate(row, target)
+    arriving, bytes_ = rows + columns, row.operand_bits / 8
     loaded = tile.warps // tile.slices * sum(tile.warp)
     per_k = max(
         rows * columns / rate,
@@ -134,8 +141,8 @@ def memory_cycles(product: Product, tile: Tile, row: Row, target: Target, parts:
     read = 0.0
     for operand, line in ((product.a, tile.cta[0]), (product.b, tile.cta[1])):
         along_k = operand.transposed == (operand is product.b)
-        wasted = 1 if along_k else max(1.0, MEMORY_PIECE * 8 / (line * row.a.bits))
-        read += wasted * operand.shape[0] * operand.shape[1] * row.a.bits / 8
+        wasted = 1 if along_k else max(1.0, MEMORY_PIECE * 8 / (line * operand.element.memory_bits))
+        read += wasted * operand.shape[0] * operand.shape[1] * operand.element.memory_bits / 8
     ctas = min(target.sms, parts * -(-product.m // tile.cta[0]) * -(-product.n // tile.cta[1]))
     room = min(target.shared, MOST_STAGES * sum(tile.cta) * tile.k * 2)
     return read / min(MEMORY_BYTES_PER_CYCLE, ctas * room / MEMORY_LATENCY)

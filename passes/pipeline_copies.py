@@ -260,7 +260,8 @@ class Pipeliner:
             ]
             to, at = index.values([stage]), index.values(where)
             flags = bounds_attribute(*inside)
-            index.insert(CopyOp(copy.source, at, copy.destination, to, is_async=True, in_bounds=flags))
+            packed = "" if copy.packed is None else copy.packed.data
+            index.insert(CopyOp(copy.source, at, copy.destination, to, is_async=True, in_bounds=flags, packed=packed))
 
     def load(self, index: IndexBuilder, step: Step, stage: Index) -> list[SSAValue]:
         """Loads the fragments of a product from a stage."""

@@ -13,6 +13,7 @@ from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 
 from ..dialect.isa import mma
+from ..dialect.isa.product import IN_BYTES
 from ..dialect.isa.types import ELEMENT_TYPES, ElementType
 from ..dialect.layout import LANES
 from ..dialect.warp.attributes import Memory, element_row, memory_of, memory_space
@@ -92,8 +93,8 @@ class Operand:
         """Bits that divide the length of every row, and the place of each in memory."""
         strides, offset = extents.strides(self.type, self.sizes, self.divisor), self.type.get_offset()
         steps = [stride for i, stride in enumerate(strides) if i != self.dimensions[1]]
-        row = -(-self.shape[1] * self.element.bits // BYTE) * BYTE
-        others = math.gcd(self.divisor if offset is None else offset, *steps) * self.element.bits
+        row = -(-self.shape[1] * self.element.memory_bits // BYTE) * BYTE
+        others = math.gcd(self.divisor if offset is None else offset, *steps) * self.element.memory_bits
         return math.gcd(row, others)
 
     @property
@@ -156,6 +157,10 @@ class Product:
     def sparsity(self) -> int:
         """How many elements of A there are for each that is stored: 2 if A is sparse, else 1."""
         return self.op.sparsity
+
+    def shared_bits(self, operand: Operand) -> int:
+        """Bits that an element of A or B takes in shared memory, where some instructions want a byte for each."""
+        return BYTE if self.op.variant.kind in IN_BYTES else operand.element.memory_bits
 
     @property
     def memories(self) -> tuple[Argument, ...]:
@@ -270,7 +275,8 @@ def _check_types(op: MatmulOp, a: Operand, b: Operand, results: Mapping[str, Typ
     if not rows:
         like = sorted({y for x, y in mma.pairs(op.variant) if x == a.element.name})
         instead = f"; {a.element.name} is multiplied with {', '.join(like)}" if like else ""
-        fail(op, f"no mma multiplies {a.element.name} x {b.element.name}{instead}")
+        kind = f" of kind {op.variant.kind}" if op.variant.kind else ""
+        fail(op, f"no mma{kind} multiplies {a.element.name} x {b.element.name}{instead}")
     stored = RESULTS.get(rows[0].d.name, ("f16", "bf16", "f32"))
     for name, kind in results.items():
         row = element_row(kind)
@@ -280,11 +286,11 @@ def _check_types(op: MatmulOp, a: Operand, b: Operand, results: Mapping[str, Typ
 
 
 def _check_packed(op: MatmulOp, a: Operand, b: Operand) -> None:
-    """Refuses operands that no load can turn: bits that share a byte must be neighbours along k."""
+    """Refuses operands that no load can turn: elements that share a byte must be neighbours along k."""
     for name, operand, along_k in (("A", a, not a.transposed), ("B", b, b.transposed)):
-        if operand.element.bits == 1 and not along_k:
-            fail(op, f"expected {name} of b1 with neighbours along k side by side in memory (A by rows, B by columns), "
-                 f"got {operand.type}")  # fmt: skip
+        if operand.element.name in ("b1", "e2m1") and not along_k:
+            where = f"neighbours along k side by side in memory ({'A by rows' if name == 'A' else 'B by columns'})"
+            fail(op, f"expected {name} of {operand.element.name} with {where}, got {operand.type}")
 
 
 def fresh_name(wanted: str, taken: Collection[str]) -> str:

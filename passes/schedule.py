@@ -57,7 +57,7 @@ def instruction(product: Product, accumulate: str, target: Target) -> Row | None
     Of f64 none with k = 16: it is no faster, and its fragments take the registers that larger warp tiles need.
     """
     rows = [r for r in rows_of(product) if r.d.name == accumulate and r.runs_on(target)]
-    rows = [r for r in rows if r.a.bits * r.shape.k <= MAX_STEP_BITS]
+    rows = [r for r in rows if r.operand_bits * r.shape.k <= MAX_STEP_BITS]
     deep = [r for r in rows if r.a.bits == 1 and r.shape.k >= product.k]
     # Of single bits a step is so deep that a short K is less than one.
     shallow = [r for r in rows if r.shape.k == min((r.shape.k for r in deep), default=r.shape.k)]
@@ -91,7 +91,7 @@ def arrangement(product: Product, row: Row, warp: tuple[int, int]) -> Arrangemen
 def shared_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory of a CTA: the stages of each operand's tile, the sums of slices, the strips of D."""
     m, n, k = schedule.cta
-    sides = [(m * k // product.sparsity, product.a.element.bits), (n * k, product.b.element.bits)]
+    sides = [(m * k // product.sparsity, product.shared_bits(product.a)), (n * k, product.shared_bits(product.b))]
     if product.metadata is not None:
         words = m // METADATA_ROWS * k // metadata_span(product.a.element) * LANES
         sides.append((words, product.metadata.element.bits))
@@ -118,7 +118,7 @@ def depth(
     tiles loads all of them at once. The product may be one of `parts` of another's K.
     """
     step, k = row.shape.k if product.metadata is None else metadata_span(row.a), product.k
-    step = tile.slices * max(step, CHUNK_BITS // row.a.bits)
+    step = tile.slices * max(step, CHUNK_BITS // row.operand_bits)
     pays = _deepest(product, tile, row, target, odd=odd)
     deepest = 1 << (max(step, min(pays, -(-k // step) * step)) - 1).bit_length()
     alone = _alone(product, tile, target)
@@ -153,16 +153,16 @@ def _resident(tile: Tile, row: Row) -> int:
 
 def _deepest(product: Product, tile: Tile, row: Row, target: Target, *, odd: bool) -> int:
     """The deepest K of a tile that pays, in elements; `odd` says that a tile passes through registers on the way."""
-    deepest = tile.k * 16 // row.a.bits
-    if row.a.bits < 16 and odd:
+    deepest = tile.k * 16 // row.operand_bits
+    if row.operand_bits < 16 and odd:
         return tile.k // 2  # bytes are copied one by one, each with a predicate and an address of its own
     if as_halves(row, target):
         return max(deepest, 128)
-    if row.a.bits == 8:
+    if row.operand_bits == 8:
         return min(deepest, 64)  # with deeper tiles ptxas spills on sm_89 what leads to the edges of C
-    if row.a.bits == 64 and min(map(access_bytes, (product.a, product.b))) < WIDEST:
+    if row.operand_bits == 64 and min(map(access_bytes, (product.a, product.b))) < WIDEST:
         return min(deepest, 16)  # each of the narrower copies has an address of its own
-    return max(deepest, WIDE_K) if row.a.bits > 16 else deepest
+    return max(deepest, WIDE_K) if row.operand_bits > 16 else deepest
 
 
 def default_schedule(product: Product, target: Target, accumulate: str = "") -> Schedule:
@@ -249,11 +249,11 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     except ScheduleError:
         return False
     # Slices are for few tiles: beside another CTA their sums would take the room of stages.
-    plain = (row.a.bits, row.d.bits, product.sparsity) == (16, 32, 1)
+    plain = (row.operand_bits, row.d.bits, product.sparsity) == (16, 32, 1)
     if tile.slices > 1 and not (plain and _alone(product, tile, target)):
         return False
     even = not (product.m % tile.cta[0] or product.n % tile.cta[1] or product.k % tile.k) and target.sm < 100
-    tight = even and (product.sparsity > 1 or row.a.bits == 64)
+    tight = even and (product.sparsity > 1 or row.operand_bits == 64)
     spare = ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS if tight else 0
     return lane_registers(tile.warp, row, target) - spare <= MAX_REGISTERS
 
@@ -268,7 +268,8 @@ def _instead(product: Product, accumulate: str) -> str:
     lowest = min((r.sm for r in rows if r.d.name == accumulate), default=None)
     if lowest is None:
         return f"; it is accumulated in {' or '.join(sorted({r.d.name for r in rows}))}"
-    return f"; sm_{lowest} and later have one"
+    first = min(rows, key=lambda r: r.sm)
+    return f"; {first.requirement()} has one" if first.only else f"; sm_{lowest} and later have one"
 
 
 def check(schedule: Schedule, product: Product, target: Target) -> None:
@@ -287,7 +288,7 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
             f"it has {have or 'none'}"
         )
     arrangement(product, row, schedule.warp)
-    if schedule.cta[2] % (whole := schedule.slices * max(row.shape.k, CHUNK_BITS // row.a.bits)):
+    if schedule.cta[2] % (whole := schedule.slices * max(row.shape.k, CHUNK_BITS // row.operand_bits)):
         cut = f" for {schedule.slices} slices" if schedule.slices > 1 else ""
         raise ScheduleError(f"{_multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {schedule.cta[2]}")
     if product.metadata is not None and schedule.cta[2] % (span := metadata_span(row.a)):
@@ -349,7 +350,7 @@ def lane_registers(warp: tuple[int, int], row: Row, target: Target, buffers: int
     """About how many registers a lane needs: accumulators, `buffers` times the fragments of a step, addresses."""
     down, across = warp[0] // row.shape.m, warp[1] // row.shape.n
     operands = row.registers("a") * down + row.registers("b") * across
-    words = 2 if row.a.bits == 64 or as_halves(row, target) else 1
+    words = 2 if row.operand_bits == 64 or as_halves(row, target) else 1
     accumulators = row.registers("d") * down * across * (2 if row.d.bits == 64 else 1)
     return accumulators + buffers * operands * words + ADDRESSING_REGISTERS
 

@@ -32,6 +32,10 @@ DTYPES: Mapping[str, DType] = {
     "f64": np.dtype(np.float64),
     "f8E4M3FN": np.dtype(ml_dtypes.float8_e4m3fn),
     "f8E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "f8E8M0FNU": np.dtype(ml_dtypes.float8_e8m0fnu),
+    "f6E2M3FN": np.dtype(ml_dtypes.float6_e2m3fn),
+    "f6E3M2FN": np.dtype(ml_dtypes.float6_e3m2fn),
+    "f4E2M1FN": np.dtype(ml_dtypes.float4_e2m1fn),
     "i1": np.dtype(np.bool_),
     "i4": np.dtype(ml_dtypes.int4),
     "ui4": np.dtype(ml_dtypes.uint4),
@@ -46,7 +50,7 @@ DTYPES: Mapping[str, DType] = {
 }
 """MLIR element type, as MLIR spells it, to the numpy type of the same words; signless integers read as signed."""
 
-PACKED = {"i1": 8, "i4": 2, "ui4": 2}
+PACKED = {"i1": 8, "i4": 2, "ui4": 2, "f4E2M1FN": 2}
 """Elements of a byte in the memory of a kernel, of types that numpy keeps one in a byte."""
 
 _DLPACK_FLOATS = {"float": "f", "bfloat": "bf"}

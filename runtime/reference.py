@@ -103,7 +103,10 @@ def bound_text(accumulate: str, elements: Collection[str] = (), *, tf32: bool = 
     """The bound for arguments of these element types that are exact, as the command states it."""
     if accumulate == "s32":
         return "exact, modulo 2^32"
-    unit = FP8_UNIT if any(element.startswith("f8") for element in elements) else ACCUMULATORS[accumulate].unit
+    # What is multiplied with narrower floats, or scaled, goes through instructions that cut nothing.
+    eight = any(element in ("f8E4M3FN", "f8E5M2") for element in elements)
+    exact = any(element.startswith(("f4", "f6")) or element == "f8E8M0FNU" for element in elements)
+    unit = FP8_UNIT if eight and not exact else ACCUMULATORS[accumulate].unit
     cut = f" + 2^{int(np.log2(2 * TF32_UNIT))} |A| |B|" if tf32 and "f32" in elements else ""
     return f"(K + 2) 2^{int(np.log2(unit))} (|C| + |A| |B|){cut}, rounded to the output's type"
 
@@ -364,8 +367,9 @@ def _largest(values: Floats) -> float:
 
 
 def poison(dtype: DType) -> object:
-    """A value no correct kernel leaves behind: NaN, or the least integer."""
+    """A value no correct kernel leaves behind: NaN, or the least number of a type that has none."""
     if (limits := integer_limits(dtype)) is not None:
         least, greatest = limits
         return np.array(least or greatest).astype(dtype)[()]
-    return np.array(np.nan).astype(dtype)[()]
+    value = np.array(np.nan).astype(dtype)
+    return value[()] if np.isnan(value) else np.array(-math.inf).astype(dtype)[()]

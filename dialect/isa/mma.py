@@ -112,6 +112,11 @@ class Variant(NamedTuple):
     kind: str = ""
     scale_type: str = ""
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What is said of it beside the types."""
+        return tuple(filter(None, (self.bit_op, self.kind)))
+
 
 PLAIN = Variant()
 

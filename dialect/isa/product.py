@@ -93,6 +93,11 @@ class Product(Form):
         """How many bits of a register an element takes: 8 for the 4-bit and 6-bit types of some kinds."""
         return 8 if self.kind in IN_BYTES and role in "ab" else self.element(role).bits
 
+    @property
+    def operand_bits(self) -> int:
+        """How many bits of a register an element of A or B takes: of both the same."""
+        return self.container_bits("a")
+
     def registers(self, role: str) -> int:
         """Registers per lane that operand "a", "b", "c" or "d" takes: 64-bit ones for f64, else 32-bit."""
         return self.layout(role).elements * self.container_bits(role) // max(32, self.element(role).bits)

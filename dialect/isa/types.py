@@ -15,8 +15,9 @@ NOT_IN_MLIR = "-"
 class ElementType:
     """One matrix element type, by its PTX name, and what MLIR calls it (the same unless `mlir` says so).
 
-    `bits` is the width in memory and in a packed register; `exponent` and `mantissa` are field
-    widths of a binary floating-point format (0 for integers). A format that is not `signed` has no sign bit.
+    `bits` is the width in a packed register, and in memory unless `memory_bits` says otherwise; `exponent` and
+    `mantissa` are field widths of a binary floating-point format (0 for integers). A format that is not `signed` has no
+    sign bit.
     """
 
     name: str
@@ -33,6 +34,11 @@ class ElementType:
     @property
     def is_float(self) -> bool:
         return self.exponent > 0
+
+    @property
+    def memory_bits(self) -> int:
+        """Bits that an element takes in memory: a byte, of which the low bits, for those of 6."""
+        return 8 if self.bits == 6 else self.bits
 
     @property
     def largest(self) -> float:

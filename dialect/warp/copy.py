@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, IntegerAttr, MemRefType, UnitAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i64
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -25,8 +25,11 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from .attributes import SHARED_SPACE, memory_of, memory_space, same_words
+from .attributes import SHARED_SPACE, Memory, element_row, memory_of, memory_space, same_words
 from .memory import bounds, verify_indices
+
+SPREAD = "b4x16_p64"
+"""The format in which `warp.copy` lays out elements of 4 bits that are to have a byte each (PTX ISA 9.7.14.5.15)."""
 
 
 @irdl_op_definition
@@ -37,9 +40,11 @@ class CopyOp(IRDLOperation):
     stage of a pipeline). Elements outside the source are written as zero; `in_bounds` [rows, columns]
     promises that there are none. All threads of the CTA execute the copy, and see the tile after a
     `gpu.barrier`. Bits are copied as they are: f32 to a tile of tf32, i8 to one of ui8. With `async` the
-    copy is in flight until a `warp.wait` that covers its `warp.commit`::
+    copy is in flight until a `warp.wait` that covers its `warp.commit`. With `packed` elements of 4 bits come to lie as
+    `warp.ldmatrix` reads that format: 16 of them in the first half of 16 bytes, the tile having a byte for each::
 
         warp.copy %A[%m, %k] to %As[%stage] {async} : memref<256x192xf16> to memref<4x128x64xf16, #warp.swizzle<128>, 3>
+        warp.copy %A[%m, %k] to %As[] {packed = "b4x16_p64"} : memref<256x192xf4E2M1FN> to memref<128x64xi8, ..., 3>
     """
 
     name = "warp.copy"
@@ -50,6 +55,7 @@ class CopyOp(IRDLOperation):
     stage = var_operand_def(IndexType())
     is_async = opt_prop_def(UnitAttr, prop_name="async")
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
+    packed = opt_prop_def(StringAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
@@ -66,10 +72,15 @@ class CopyOp(IRDLOperation):
         *,
         is_async: bool = False,
         in_bounds: ArrayAttr[BoolAttr] | None = None,
+        packed: str = "",
     ):
         super().__init__(
             operands=[source, list(indices), destination, list(stage)],
-            properties={"async": UnitAttr() if is_async else None, "in_bounds": in_bounds},
+            properties={
+                "async": UnitAttr() if is_async else None,
+                "in_bounds": in_bounds,
+                "packed": StringAttr(packed) if packed else None,
+            },
         )
 
     def verify_(self) -> None:
@@ -82,12 +93,24 @@ class CopyOp(IRDLOperation):
             raise VerifyException(
                 f"expected a destination of {len(self.stage)} stage index(es) and a tile, got rank {rank}"
             )
-        if not same_words(source.element_type, destination.element_type):
+        if self.packed is not None:
+            self._verify_packed(self.packed.data, source, destination)
+        elif not same_words(source.element_type, destination.element_type):
             raise VerifyException(
                 f"expected source and destination of one element type, got {source.element_type} "
                 f"and {destination.element_type}"
             )
         bounds(self.in_bounds)
+
+    @staticmethod
+    def _verify_packed(packed: str, source: Memory, destination: Memory) -> None:
+        from_, to = element_row(source.element_type), element_row(destination.element_type)
+        if packed != SPREAD:
+            raise VerifyException(f"expected a packed format of {SPREAD}, got '{packed}'")
+        if from_ is None or to is None or (from_.bits, to.bits) != (4, 8):
+            raise VerifyException(
+                f"{packed} is of elements of 4 bits in a tile of bytes, got {source} to {destination}"
+            )
 
 
 @irdl_op_definition

@@ -30,8 +30,9 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from ..isa.mma import Variant
+from ..isa.product import KIND_F8F6F4
 from ..isa.types import ELEMENT_TYPES, ElementType
-from .attributes import element_row, memory_of
+from .attributes import BYTE, element_row, memory_of
 from .elements import parse_elements, print_elements, verify_elements
 from .product import WORDS, word_properties
 
@@ -45,7 +46,7 @@ batch come before these."""
 SPARSITY = 2
 """Elements of a sparse A for each stored one, in every pattern of `mma.sp` (PTX ISA 9.7.14.6)."""
 
-WORD_PROPERTIES = ("bit_op",)
+WORD_PROPERTIES = ("bit_op", "kind")
 WORD_CHOICES = tuple(word for name in WORD_PROPERTIES for word in WORDS[name])
 """The properties that are words before the types, as those of `warp.mma` are, and what they may say."""
 
@@ -99,6 +100,7 @@ class MatmulOp(IRDLOperation):
     extras = var_operand_def()
     types = prop_def(ArrayAttr[StringAttr])
     bit_op = opt_prop_def(StringAttr)
+    kind = opt_prop_def(StringAttr)
     init = opt_prop_def(Number)
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
     epilogue = opt_region_def()
@@ -162,8 +164,13 @@ class MatmulOp(IRDLOperation):
 
     @property
     def variant(self) -> Variant:
-        """What tells the instructions for this product from others for the same element types."""
-        return Variant(bit_op="" if self.bit_op is None else self.bit_op.data)
+        """What tells the instructions for this product from others for the same element types.
+
+        Floats of 6 and 4 bits are multiplied by one kind alone where nothing is scaled.
+        """
+        narrow = any((row := ELEMENT_TYPES[name]).is_float and row.bits < BYTE for name in self.multiplied)
+        kind = self.kind.data if self.kind is not None else KIND_F8F6F4 if narrow else ""
+        return Variant(bit_op="" if self.bit_op is None else self.bit_op.data, kind=kind)
 
     @property
     def sparsity(self) -> int:
@@ -197,7 +204,11 @@ class MatmulOp(IRDLOperation):
             raise VerifyException(f"expected an initial value of {whose}, got {self.init.type}")
 
     def _verify_words(self) -> None:
-        """Of single bits the text says what is done with them, of other types nothing."""
+        """Of single bits the text says what is done with them, of other types nothing; a kind is one of the ISA's."""
+        if self.kind is not None and self.kind.data != KIND_F8F6F4:
+            raise VerifyException(
+                f"expected {KIND_F8F6F4} as the kind of a product without scales, got '{self.kind.data}'"
+            )
         ops = " or ".join(WORDS["bit_op"])
         if self.bit_op is not None and self.bit_op.data not in WORDS["bit_op"]:
             raise VerifyException(f"expected the operation on single bits to be {ops}, got '{self.bit_op.data}'")

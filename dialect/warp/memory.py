@@ -162,7 +162,7 @@ def verify_shared_matrix(what: str, memory: Memory, indices: Sequence[SSAValue],
     verify_indices("the memref", memory, indices)
     if fragment.bits == fragment.element.bits:
         _verify_element(memory, fragment)
-    elif (held := element_row(memory.element_type)) is None or held.bits != fragment.bits:
+    elif (held := element_row(memory.element_type)) is None or held.memory_bits != fragment.bits:
         raise VerifyException(
             f"expected memory of bytes for {fragment.element.name} in bytes, got {memory.element_type}"
         )
@@ -249,12 +249,12 @@ class LdmatrixOp(IRDLOperation):
     def verify_(self) -> None:
         memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
         verify_shared_matrix("ldmatrix reads", memory, self.indices, fragment)
-        self._verify_packed(fragment)
+        self._verify_packed(memory, fragment)
         row = self.rows()[0]
         verify_matrices(row, "delivers", fragment, self.swapped is not None)
         verify_target(self, row)
 
-    def _verify_packed(self, fragment: FragmentType) -> None:
+    def _verify_packed(self, memory: Memory, fragment: FragmentType) -> None:
         if self.packed is None:
             return
         packed, element = self.packed.data, fragment.element
@@ -264,6 +264,8 @@ class LdmatrixOp(IRDLOperation):
             raise VerifyException(
                 f"{packed} is of elements of {self.FORMATS[packed]} bits that get a byte each, got {fragment}"
             )
+        if (held := element_row(memory.element_type)) is None or held.bits != fragment.bits:
+            raise VerifyException(f"expected memory of bytes for {element.name} in {packed}, got {memory.element_type}")
 
     @classmethod
     def parse(cls, parser: Parser) -> LdmatrixOp:

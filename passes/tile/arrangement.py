@@ -76,7 +76,7 @@ def arrange(instruction: Row, warp: tuple[int, int], a_along_k: bool, b_along_k:
     Raises:
         ScheduleError: if a warp tile is too small for the elements that move together.
     """
-    bits = instruction.a.bits
+    bits = instruction.operand_bits
     b_k = range(instruction.shape.k.bit_length() - 1)
     # Of a sparse A, which lies row by row, columns are stored elements.
     a_k = range(instruction.layout("a").columns.bit_length() - 1)

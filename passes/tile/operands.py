@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, i8, i64
 from xdsl.ir import SSAValue
 
 from ...dialect.warp.attributes import SHARED_SPACE, SwizzleAttr
-from ...dialect.warp.copy import CopyOp
+from ...dialect.warp.copy import SPREAD, CopyOp
 from ...dialect.warp.elementwise import RegroupOp
 from ...dialect.warp.memory import LdmatrixOp, LoadOp, bounds_attribute
 from ..index_builder import Index, IndexBuilder
@@ -43,6 +43,11 @@ class OperandTiles:
     def _sparsity(self) -> int:
         return self.tiling.product.sparsity if self.role == "a" else 1
 
+    @property
+    def _spread(self) -> bool:
+        """Whether elements of 4 bits get a byte each on the way."""
+        return self.tiling.product.shared_bits(self.operand) > self.operand.element.memory_bits
+
     def _stored(self, sizes: tuple[int, int, int]) -> dict[str, int]:
         """Sizes along m, n and k by axis, of k what is stored."""
         m, n, k = sizes
@@ -55,14 +60,14 @@ class OperandTiles:
     def shared_type(self) -> MemRefType:
         """The tile in shared memory, stored as it lies in global memory, swizzled as wide as its lines allow.
 
-        Its elements are of the type that they are multiplied as.
+        Its elements are of the type that they are multiplied as, or bytes that these are spread over.
         """
         schedule = self.tiling.schedule
         sizes = self._stored(schedule.cta)
         rows, columns = (sizes[axis] for axis in self.in_memory)
-        line = columns * self.operand.element.bits // 8
+        line = columns * self.tiling.product.shared_bits(self.operand) // 8
         width = max(CHUNK, min(schedule.swizzle, line & -line))
-        element = self.tiling.fragment(self.role).element_type
+        element = i8 if self._spread else self.tiling.fragment(self.role).element_type
         swizzle = SwizzleAttr(width, self.way.skip if width > CHUNK else 0)
         return MemRefType(element, [rows, columns], swizzle, IntegerAttr(SHARED_SPACE, i64))
 
@@ -77,7 +82,9 @@ class OperandTiles:
         )
         at = self._places(index, at)
         where = index.values([at[axis] for axis in self.in_memory])
-        index.insert(CopyOp(self.tiling.argument(self.operand), where, tile, in_bounds=inside))
+        index.insert(
+            CopyOp(self.tiling.argument(self.operand), where, tile, in_bounds=inside, packed=SPREAD * self._spread)
+        )
 
     def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index]) -> SSAValue:
         """Loads the fragment whose first element lies at `at` in the tile.
@@ -92,5 +99,7 @@ class OperandTiles:
         trans = transposed != (self.role == "b")
         loaded = kind.with_layout(way.delivered)
         pieces = way.how == PIECES
-        raw = index.insert(LdmatrixOp(tile, where, loaded, trans=trans, b16=pieces, swapped=transposed)).fragment
+        raw = index.insert(
+            LdmatrixOp(tile, where, loaded, trans=trans, b16=pieces, swapped=transposed, packed=SPREAD * self._spread)
+        ).fragment
         return index.insert(RegroupOp(raw, way.layout)).fragment if pieces else raw

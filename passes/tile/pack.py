@@ -59,7 +59,7 @@ def _packed(operand: Operand, axes: str, steps: Mapping[str, int], outliner: Out
 
 def _launch(pairs: list[tuple[Operand, Operand]], outliner: Outliner) -> None:
     """One kernel packs all operands: every CTA does a share of each."""
-    bytes_ = sum(to.type.element_count() * to.element.bits // 8 for _, to in pairs)
+    bytes_ = sum(to.type.element_count() * to.element.memory_bits // 8 for _, to in pairs)
     shares = -(-bytes_ // (16 * THREADS * CHUNKS))
     body = Block(arg_types=[operand.type for pair in pairs for operand in pair])
     index = IndexBuilder(Builder(InsertPoint.at_end(body)))

@@ -56,7 +56,8 @@ class Tiling:
         rows, columns = {"a": (m, k // self.product.sparsity), "b": (k, n), "acc": (m, n)}[role]
         layout = {"a": found.a.layout, "b": found.b.layout, "acc": found.accumulator}[role]
         element = self.row.element("c" if role == "acc" else role)
-        return FragmentType.of(role, rows, columns, type_of_element(element), layout)
+        bits = self.row.container_bits("c" if role == "acc" else role)
+        return FragmentType.of(role, rows, columns, type_of_element(element), layout, bits)
 
     def inside(self, axis: str) -> bool:
         """Whether no tile of D passes its end along an axis."""

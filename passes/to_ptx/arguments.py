@@ -53,9 +53,12 @@ def alignment(kind: Attribute, divisor: int = 1) -> int:
     start of an allocation."""
     if not isa(kind, MemRefType[Attribute]) or (element := element_row(kind.element_type)) is None:
         return ALIGNMENT
-    size = max(1, element.bits // 8)
+    size = max(1, element.memory_bits // 8)
     offset = kind.get_offset()
-    return gcd(ALIGNMENT, max(size, divisor * element.bits // 8) if offset is None else offset * element.bits // 8)
+    return gcd(
+        ALIGNMENT,
+        max(size, divisor * element.memory_bits // 8) if offset is None else offset * element.memory_bits // 8,
+    )
 
 
 def argument(
@@ -75,16 +78,16 @@ def argument(
     if element is None:
         fail(kernel, f"expected an element type of a matrix instruction, got {kind}")
     known = [stride or 0 for stride in strides]
-    if max((0, *shape, *(n * element.bits // 8 for n in (*shape[-1:], *known[-2:])))) >= INDEX_LIMIT:
+    if max((0, *shape, *(n * element.memory_bits // 8 for n in (*shape[-1:], *known[-2:])))) >= INDEX_LIMIT:
         fail(kernel, f"indices and rows must stay below 2^31 elements and bytes, got {kind}")
     pointer = emitter.pure("b64", "ld.param.u64", f"[{name}]")
     base = emitter.pure("b64", "cvta.to.global.u64", "?", pointer)
     by = divisor(kernel, value)
     aligned = alignment(kind, by)
     if dynamic_parts(kind) == ([], []):
-        return GlobalMemory(base, shape, tuple(known), element.bits, aligned)
+        return GlobalMemory(base, shape, tuple(known), element.memory_bits, aligned)
     sizes = _sizes(emitter, kind, name, by)
-    return GlobalMemory(base, sizes, _strides(emitter, scalars, kind, sizes, name, by), element.bits, aligned)
+    return GlobalMemory(base, sizes, _strides(emitter, scalars, kind, sizes, name, by), element.memory_bits, aligned)
 
 
 def _sizes(emitter: Emitter, kind: Memory, name: str, divisor: int) -> tuple[Value, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...dialect.isa.targets import Target
-from .addressing import Addressing, GlobalMatrix, Position, SharedTile
+from .addressing import CHUNK, Addressing, GlobalMatrix, Position, SharedTile
 from .emitter import Emitter, Register, Value
 from .fragments import vector
 from .scalars import Scalars, at
@@ -22,7 +22,8 @@ ASYNC_SM = 80
 class Piece:
     """What one thread copies at once: where in the tile, and for which threads (None: for all).
 
-    In shared memory panels stand below one another: there it is the piece at `line` and `along`.
+    In shared memory panels stand below one another, and elements may be spread: there it is the piece at `line` and
+    `along`.
     """
 
     row: Position
@@ -41,14 +42,17 @@ class TileCopies:
         self.target, self.thread, self.threads = target, thread, threads
 
     def copy(self, source: GlobalMatrix, at_: tuple[Value, Value], tile: SharedTile, stage: Value,
-             in_bounds: tuple[bool, bool], *, asynchronous: bool) -> None:  # fmt: skip
-        """Copies the tile at (row, column) of the source to a stage; what lies outside is zero."""
-        size = source.widest_access(min(16, tile.swizzle))
+             in_bounds: tuple[bool, bool], *, asynchronous: bool, spread: bool = False) -> None:  # fmt: skip
+        """Copies the tile at (row, column) of the source to a stage; what lies outside is zero.
+
+        With `spread` each 8 bytes of the source are the first half of a chunk of the tile.
+        """
+        size = source.widest_access(CHUNK // 2 if spread else min(CHUNK, tile.swizzle))
         while self._misaligned(at_[1], size // source.element_bytes):
             size //= 2
         use_async = asynchronous and size >= 4 and self.target.sm >= ASYNC_SM
-        for piece in self._pieces(tile, size):
-            inside = self._inside(source, at_, tile, piece, in_bounds)
+        for piece in self._pieces(tile, size, spread=spread):
+            inside = self._inside(source, at_, tile, piece, in_bounds, spread=spread)
             origin = self.scalars.address(source.base, [
                 (piece.row.lane, source.row_bytes), (at_[0], source.row_bytes), (piece.row.constant, source.row_bytes),
                 (piece.column.lane, source.element_bytes), (at_[1], source.element_bytes),
@@ -61,12 +65,13 @@ class TileCopies:
     def _misaligned(column: Value, elements: int) -> bool:
         return bool((column if isinstance(column, int) else column.divisor) % elements)
 
-    def _pieces(self, tile: SharedTile, size: int) -> list[Piece]:
+    def _pieces(self, tile: SharedTile, size: int, *, spread: bool) -> list[Piece]:
         """The pieces of each thread: panel by panel, `threads` pieces further down each time."""
-        s, per_line = self.scalars, tile.swizzle // size
+        s, width = self.scalars, tile.swizzle // (1 + spread)
+        per_line = width // size
         in_panel, elements = tile.rows * per_line, size // tile.element_bytes
         if tile.panels > 1 and self.threads % (2 * in_panel) == 0 and tile.rows % tile.period == 0:
-            return self._of_several_panels(tile, per_line, in_panel, elements)
+            return self._of_several_panels(tile, per_line, size, spread=spread)
         pieces: list[Piece] = []
         for start in range(0, in_panel, self.threads):
             taken = s.compare("lt", self.thread, in_panel - start) if start + self.threads > in_panel else None
@@ -77,32 +82,42 @@ class TileCopies:
                 number = s.add(self.thread, start)
                 row, lane_column = Position(s.quotient(number, per_line)), s.remainder(number, per_line)
             column = s.multiply(lane_column, elements)
+            along = self._spread(lane_column, size) if spread else column
             pieces += [
-                Piece(row, place, taken if isinstance(taken, Register) else None, row, place)
-                for place in (Position(column, 0, panel * tile.swizzle // tile.element_bytes)
-                              for panel in range(tile.panels))
+                Piece(row, Position(column, 0, panel * width // tile.element_bytes),
+                      taken if isinstance(taken, Register) else None,
+                      row, Position(along, 0, panel * tile.swizzle // tile.element_bytes))
+                for panel in range(tile.panels)
             ]  # fmt: skip
         return pieces
 
-    def _of_several_panels(self, tile: SharedTile, per_line: int, in_panel: int, elements: int) -> list[Piece]:
+    def _of_several_panels(self, tile: SharedTile, per_line: int, size: int, *, spread: bool) -> list[Piece]:
         """The pieces where a panel has so few that threads fill several at once."""
-        s, group, width = self.scalars, self.threads // in_panel, tile.swizzle // tile.element_bytes
-        line = Position(s.quotient(self.thread, per_line))
+        s, in_panel, width = self.scalars, tile.rows * per_line, tile.swizzle // tile.element_bytes
+        line, group, read = Position(s.quotient(self.thread, per_line)), self.threads // in_panel, width // (1 + spread)
         row = Position(s.quotient(s.remainder(self.thread, in_panel), per_line))
-        along = s.multiply(s.remainder(self.thread, per_line), elements)
-        column = s.add(s.multiply(s.quotient(self.thread, in_panel), width), along)
+        number = s.remainder(self.thread, per_line)
+        within = s.multiply(number, size // tile.element_bytes)
+        along = self._spread(number, size) if spread else within
+        column = s.add(s.multiply(s.quotient(self.thread, in_panel), read), within)
         pieces: list[Piece] = []
         for panel in range(0, tile.panels, group):
             left = (tile.panels - panel) * in_panel
             taken = s.compare("lt", self.thread, left) if left < self.threads else None
-            places = (Position(each, 0, panel * width) for each in (column, along))
-            pieces.append(Piece(row, next(places), taken if isinstance(taken, Register) else None, line, next(places)))
+            pieces.append(Piece(row, Position(column, 0, panel * read), taken if isinstance(taken, Register) else None,
+                                line, Position(along, 0, panel * width)))  # fmt: skip
         return pieces
 
+    def _spread(self, number: Value, size: int) -> Value:
+        """The byte of a line of the tile that a piece of `size` bytes goes to, that number of them into its source."""
+        s, each = self.scalars, CHUNK // 2 // size
+        return s.add(s.multiply(s.quotient(number, each), CHUNK), s.multiply(s.remainder(number, each), size))
+
     def _inside(self, source: GlobalMatrix, at_: tuple[Value, Value], tile: SharedTile, piece: Piece,
-                in_bounds: tuple[bool, bool]) -> Register | bool:  # fmt: skip
+                in_bounds: tuple[bool, bool], *, spread: bool) -> Register | bool:  # fmt: skip
         """Whether a piece lies in the source; pieces never straddle its edge, for their size divides a row."""
-        extents = ((piece.row, at_[0], tile.rows, source.rows), (piece.column, at_[1], tile.columns, source.columns))
+        columns = tile.columns // (1 + spread)
+        extents = ((piece.row, at_[0], tile.rows, source.rows), (piece.column, at_[1], columns, source.columns))
         result: Register | bool = True
         for (position, start, extent, size), known in zip(extents, in_bounds, strict=True):
             if not known:

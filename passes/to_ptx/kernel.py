@@ -185,11 +185,11 @@ class KernelLowering:
         if memory_space(kind) != SHARED_SPACE or element is None or len(shape) not in (2, 3) or min(shape) <= 0:
             fail(op, f"expected a shared-memory tile of 2 dimensions, or 3 with stages, got {kind}")
         *stages, rows, columns = shape
-        size, packed = max(1, element.bits // 8), max(1, 8 // element.bits)
+        size, packed = max(1, element.memory_bits // 8), max(1, 8 // element.memory_bits)
         layout = kind.layout if isinstance(kind.layout, SwizzleAttr) else SwizzleAttr(CHUNK)
-        if columns * element.bits % (8 * layout.bytes):
-            fail(op, f"expected lines of whole {layout.bytes}-byte panels, got {columns * element.bits // 8} bytes in "
-                 f"{kind}")  # fmt: skip
+        line = columns * element.memory_bits
+        if line % (8 * layout.bytes):
+            fail(op, f"expected lines of whole {layout.bytes}-byte panels, got {line // 8} bytes in {kind}")
         start = -(-self.shared_bytes // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
         tile = SharedTile(
             start, stages[0] if stages else 1, rows, columns // packed, size, layout.bytes, layout.skip, packed
@@ -303,6 +303,7 @@ class KernelLowering:
             stages[0] if stages else 0,
             bounds(op.in_bounds),
             asynchronous=op.is_async is not None,
+            spread=op.packed is not None,
         )
 
     def view(self, op: MatrixOp) -> None:

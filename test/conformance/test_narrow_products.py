@@ -29,3 +29,14 @@ def test_bits(target: str, m: int, n: int, k: int) -> None:
     a, b, c = f"memref<{m}x{k}xi1>", f"memref<{n}x{k}xi1>", f"memref<{m}x{n}xi32>"
     text = f"warp.matmul {op} b1 x b1 %A, %B init 0 : i32 into %C {ALONG_K} : {a}, {b}, {c}"
     assemble(f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{\n{text}\nreturn\n}}", target)
+
+
+NARROW = (("f4E2M1FN", "f8E4M3FN"), ("f6E3M2FN", "f6E2M3FN"), ("f4E2M1FN", "f4E2M1FN"))
+
+
+@pytest.mark.parametrize("types", NARROW, ids="-".join)
+@pytest.mark.parametrize(("m", "n", "k"), SIZES)
+def test_narrow_floats(types: tuple[str, str], m: int, n: int, k: int) -> None:
+    a, b, c = f"memref<{m}x{k}x{types[0]}>", f"memref<{n}x{k}x{types[1]}>", f"memref<{m}x{n}xbf16>"
+    text = f"linalg.matmul_transpose_b ins(%A, %B : {a}, {b}) outs(%C : {c})"
+    assemble(f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{\n{text}\nreturn\n}}", "sm_120a")

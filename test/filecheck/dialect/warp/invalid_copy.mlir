@@ -101,3 +101,19 @@ func.func @pack_room(%a: memref<9x7xf16>, %w: memref<8x8xf16>, %i: index) {
   warp.pack %a to %w share %i {shares = 1 : i64} : memref<9x7xf16> to memref<8x8xf16>
   return
 }
+
+// -----
+
+// CHECK: error: warp.copy: expected a packed format of b4x16_p64, got 'b6x16_p32'
+func.func @format(%g: memref<32x64xf6E3M2FN>, %s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
+  warp.copy %g[%i, %i] to %s[] {packed = "b6x16_p32"} : memref<32x64xf6E3M2FN> to memref<32x64xi8, #warp.swizzle<64>, 3>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.copy: b4x16_p64 is of elements of 4 bits in a tile of bytes, got memref<32x64xf8E4M3FN> to memref<32x64xi8, #warp.swizzle<64>, 3
+func.func @packed(%g: memref<32x64xf8E4M3FN>, %s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
+  warp.copy %g[%i, %i] to %s[] {packed = "b4x16_p64"} : memref<32x64xf8E4M3FN> to memref<32x64xi8, #warp.swizzle<64>, 3>
+  return
+}

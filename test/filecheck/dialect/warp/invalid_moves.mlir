@@ -108,7 +108,7 @@ func.func @packed_without_bytes(%s: memref<32x64xf4E2M1FN, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.ldmatrix: expected memory of bytes for e3m2 in bytes, got f6E3M2FN
+// CHECK: error: warp.ldmatrix: expected memory of bytes for e3m2 in b6x16_p32, got f6E3M2FN
 func.func @packed_memory(%s: memref<32x64xf6E3M2FN, 3>, %i: index) {
   %x = warp.ldmatrix x4 b6x16_p32 %s[%i, %i] : memref<32x64xf6E3M2FN, 3> -> !warp.fragment<a, 16x32xf6E3M2FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
   return

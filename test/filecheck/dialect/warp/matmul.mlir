@@ -22,3 +22,12 @@ func.func @bits(%a: memref<4x64xi1>, %b: memref<6x64xi1>, %c: memref<4x6xi32>) {
   warp.matmul and b1 x b1 %a, %b plus %c into %c maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] : memref<4x64xi1>, memref<6x64xi1>, memref<4x6xi32>, memref<4x6xi32>
   return
 }
+
+// CHECK-LABEL: func.func @kind
+func.func @kind(%a: memref<4x64xf8E4M3FN>, %b: memref<64x6xf6E3M2FN>, %c: memref<4x6xf32>) {
+  // CHECK-NEXT: warp.matmul f8f6f4 e4m3 x e3m2 %a, %b plus %c into %c : memref<4x64xf8E4M3FN>, memref<64x6xf6E3M2FN>, memref<4x6xf32>, memref<4x6xf32>
+  warp.matmul f8f6f4 e4m3 x e3m2 %a, %b plus %c into %c : memref<4x64xf8E4M3FN>, memref<64x6xf6E3M2FN>, memref<4x6xf32>, memref<4x6xf32>
+  // CHECK-NEXT: warp.matmul e4m3 x e3m2 %a, %b plus %c into %c
+  warp.matmul e4m3 x e3m2 %a, %b plus %c into %c : memref<4x64xf8E4M3FN>, memref<64x6xf6E3M2FN>, memref<4x6xf32>, memref<4x6xf32>
+  return
+}

@@ -1,0 +1,132 @@
+"""Products of floats of 4, 6 and 8 bits, one in each byte of a fragment, on sm_120a: run on the interpreter."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warploom.runtime import CompileError, compile
+from warploom.runtime.cli import main
+
+Array = NDArray[Any]
+Size = tuple[int, int, int]
+
+NUMPY: dict[str, Any] = {
+    "f4E2M1FN": ml_dtypes.float4_e2m1fn,
+    "f6E3M2FN": ml_dtypes.float6_e3m2fn,
+    "f6E2M3FN": ml_dtypes.float6_e2m3fn,
+    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
+    "f8E5M2": ml_dtypes.float8_e5m2,
+}
+PAIRS = [(a, b) for a, b in product(NUMPY, repeat=2) if not (a[:2] == b[:2] == "f8")]
+SIZES: list[Size] = [(1, 1, 1), (16, 8, 0), (37, 75, 53), (100, 19, 300)]
+
+
+def memref(rows: int, columns: int, kind: str) -> str:
+    pad = f", strided<[{columns + 1}, 1]>" if columns % 2 and kind.startswith("f4") else ""
+    return f"memref<{rows}x{columns}x{kind}{pad}>"
+
+
+def matmul(size: Size, a_kind: str, b_kind: str, lies: str = "A Bt", result: str = "f32", word: str = "") -> str:
+    m, n, k = size
+    at, bt = (name.endswith("t") for name in lies.split())
+    a = memref(k, m, a_kind) if at else memref(m, k, a_kind)
+    b = memref(n, k, b_kind) if bt else memref(k, n, b_kind)
+    axes = ("(k, m)" if at else "(m, k)", "(n, k)" if bt else "(k, n)", "(m, n)")
+    maps, c = ", ".join(f"affine_map<(m, n, k) -> {x}>" for x in axes), memref(m, n, result)
+    names = {"f4E2M1FN": "e2m1", "f6E3M2FN": "e3m2", "f6E2M3FN": "e2m3", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
+    types = f"{names.get(a_kind, a_kind)} x {names.get(b_kind, b_kind)}"
+    return f"""func.func @f(%A: {a}, %B: {b}, %C: {c}) {{
+      warp.matmul {word} {types} %A, %B plus %C into %C maps [{maps}] : {a}, {b}, {c}, {c}
+      return
+    }}"""
+
+
+def check(size: Size, a_kind: str, b_kind: str, lies: str = "A Bt", **options: Any) -> None:
+    """Within the bound of sums cut at 24 bits or more, against float64."""
+    (m, n, k), word = size, options.pop("word", "")
+    rng = np.random.default_rng()
+    a, b = rng.standard_normal((m, k)).astype(NUMPY[a_kind]), rng.standard_normal((k, n)).astype(NUMPY[b_kind])
+    start = rng.standard_normal((m, n)).astype(np.float32)
+    c = start.copy()
+    first, second = (x.T.copy() if name.endswith("t") else x for x, name in zip((a, b), lies.split(), strict=True))
+    kernel = compile(matmul(size, a_kind, b_kind, lies, word=word), target="sm_120a", **options)
+    kernel(first, second, c, device="interp")
+    x, y, z = (matrix.astype(np.float64) for matrix in (a, b, start))
+    bound = (k + 2) * 2.0**-23 * (np.abs(z) + np.abs(x) @ np.abs(y))
+    assert (np.abs(c - (z + x @ y)) <= bound).all()
+
+
+@pytest.mark.parametrize(("a", "b"), PAIRS)
+def test_every_mix(a: str, b: str) -> None:
+    check((37, 27, 77), a, b)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize(("a", "b"), [("f4E2M1FN", "f8E5M2"), ("f6E2M3FN", "f4E2M1FN"), ("f6E3M2FN", "f6E3M2FN")])
+def test_sizes(a: str, b: str, size: Size) -> None:
+    check(size, a, b)
+
+
+@pytest.mark.parametrize("lies", ["A B", "At Bt", "At B"])
+def test_floats_of_six_bits_lie_as_they_like(lies: str) -> None:
+    check((37, 75, 53), "f6E3M2FN", "f8E4M3FN", lies)
+
+
+@pytest.mark.parametrize("schedule", [
+    {"cta": (64, 64, 128), "warp": (32, 32), "stages": 3},
+    {"cta": (32, 16, 32), "warp": (16, 8), "stages": 1, "pack": "ab"},
+    {"cta": (16, 64, 512), "warp": (16, 8), "stages": 2, "pack": "ab"},
+    {"cta": (64, 32, 64), "warp": (32, 32), "stages": 4, "sync": "mbarrier", "pack": "ab"},
+])  # fmt: skip
+@pytest.mark.parametrize("k", [52, 136, 290])
+def test_any_schedule(schedule: dict[str, Any], k: int) -> None:
+    """Rows of four bits that are multiples of 2, 4 and 1 bytes."""
+    check((97, 33, k), "f4E2M1FN", "f6E2M3FN", **schedule)
+
+
+def test_results_of_sixteen_bits() -> None:
+    a, b = (np.random.default_rng(i).standard_normal((32, 64)).astype(NUMPY["f4E2M1FN"]) for i in range(2))
+    c = np.zeros((32, 32), np.float16)
+    compile(matmul((32, 32, 64), "f4E2M1FN", "f4E2M1FN", result="f16"), target="sm_120a", accumulate="f16")(
+        a, b, c, device="interp"
+    )
+    # Multiples of a quarter below 2^9 are exact.
+    np.testing.assert_array_equal(c, (a.astype(np.float64) @ b.astype(np.float64).T).astype(np.float16))
+
+
+def test_the_kind_may_be_named() -> None:
+    """Eight bits have an instruction without a kind, which on sm_120 is another one."""
+    text = matmul((32, 32, 64), "f8E4M3FN", "f8E5M2")
+    named = matmul((32, 32, 64), "f8E4M3FN", "f8E5M2", word="f8f6f4")
+    assert "kind" not in compile(text, target="sm_120a").ptx
+    assert "mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e4m3.e5m2.f32" in compile(named, target="sm_120a").ptx
+    check((33, 17, 65), "f8E4M3FN", "f8E5M2", word="f8f6f4")
+
+
+def test_bad_products() -> None:
+    text = matmul((32, 32, 64), "f4E2M1FN", "f6E3M2FN")
+    message = (
+        "sm_90a has no mma for e2m1 x e3m2 accumulated in f32; sm_120a, or the sm_120f family from PTX 8.8 has one"
+    )
+    with pytest.raises(CompileError, match=message):
+        compile(text)
+    with pytest.raises(CompileError, match="expected B of e2m1 with neighbours along k side by side in memory"):
+        compile(matmul((32, 32, 64), "f6E3M2FN", "f4E2M1FN", "A B"), target="sm_120a")
+    with pytest.raises(CompileError, match="no mma of kind f8f6f4 multiplies e3m2 x f16; e3m2 is multiplied with e2m1"):
+        compile(matmul((32, 32, 64), "f6E3M2FN", "f16"), target="sm_120a")
+    with pytest.raises(CompileError, match="rows of whole bytes, 2 elements each, got 53 4-bit elements"):
+        compile(matmul((32, 32, 53), "f4E2M1FN", "f4E2M1FN").replace(", strided<[54, 1]>", ""), target="sm_120a")
+    with pytest.raises(CompileError, match="expected C of f16 or bf16 or f32 for a product of e2m1 x e2m1, got s32"):
+        compile(matmul((32, 32, 64), "f4E2M1FN", "f4E2M1FN", result="i32"), target="sm_120a")
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["run", "examples/narrow_matmul.mlir", "--target", "sm_120a", "--device", "interp", "--check"]
+    assert main(command) == 0
+    assert "(K + 2) 2^-23 (|C| + |A| |B|)" in capsys.readouterr().out
