@@ -12,8 +12,8 @@ from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
-from xdsl.traits import is_side_effect_free
 
+from ..dialect.warp.elements import only_computes
 from ..dialect.warp.matmul import loops_of
 
 FIXED = -1
@@ -136,7 +136,7 @@ def _computes(body: Block) -> bool:
 
 
 def _is_arithmetic(op: Operation) -> bool:
-    return bool(op.results and op.operands) and not op.regions and is_side_effect_free(op)
+    return bool(op.operands) and only_computes(op)
 
 
 def _counts(op: Operation) -> bool:

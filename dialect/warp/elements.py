@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.dialects import arith
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -57,8 +58,14 @@ def verify_elements(region: Region, inputs: Sequence[Attribute], result: Attribu
     if end.element.type != result:
         raise VerifyException(f"expected warp.yield of an element of type {result}, got {end.element.type}")
     for op in region.block.ops:
-        if op.regions or (op.results == [] and op is not end) or not is_side_effect_free(op):
+        if op is not end and not only_computes(op):
             raise VerifyException(f"expected arithmetic on elements and warp.yield, got {op.name}")
+
+
+def only_computes(op: Operation) -> bool:
+    """Whether an operation makes values from values, and does nothing else."""
+    pure = is_side_effect_free(op) or isinstance(op, arith.ExtSIOp)  # of which xDSL does not say so
+    return bool(op.results) and not op.regions and pure
 
 
 def _listed(types: Sequence[Attribute]) -> str:

@@ -80,6 +80,23 @@ def test_permutations(permutation: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(x.transpose(permutation), y)
 
 
+def test_integers_of_either_sign() -> None:
+    text = """func.func @f(%X: memref<33x17xi8>, %Z: memref<33x17xi8>, %Y: memref<33x17xi32>) {
+      linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>,
+                      affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+        ins(%X, %Z : memref<33x17xi8>, memref<33x17xi8>) outs(%Y : memref<33x17xi32>) {
+      ^bb0(%x: i8, %z: i8, %old: i32):
+        %0 = arith.extsi %x : i8 to i32
+        %1 = arith.extui %z : i8 to i32
+        %2 = arith.muli %0, %1 : i32
+        linalg.yield %2 : i32
+      } return }"""
+    x, z = (np.random.default_rng(i).integers(-128, 128, (33, 17), np.int8) for i in range(2))
+    y = poisoned((33, 17), "i32")
+    compile(text)(x, z, y, device="interp", checks="all")
+    np.testing.assert_array_equal(y, x.astype(np.int32) * z.view(np.uint8))
+
+
 def test_fills() -> None:
     text = """func.func @f(%A: memref<33x17xf16>, %B: memref<5x7x3xi8>, %C: memref<64xf8E5M2>, %s: f32,
                            %D: memref<9x6xf32>, %E: memref<12x12xbf16>) {
