@@ -32,7 +32,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import is_side_effect_free
 
 from ..dialect.warp.elements import YieldOp, yielded
-from ..dialect.warp.matmul import OPERAND_LOOPS, M, MatmulOp, N, element_type, loops_of
+from ..dialect.warp.matmul import OPERAND_LOOPS, MatmulOp, element_type, loops_of
 from .elementwise import FIXED, Elementwise, read_elementwise
 from .raise_matmul import raise_products
 from .views import root
@@ -67,7 +67,7 @@ class Match:
         return AffineMap(loops.num_dims, 0, tuple(found))
 
     def is_legal(self) -> bool:
-        """Whether fusing changes nothing that anybody can see, see the module, and can be lowered."""
+        """Whether fusing changes nothing that anybody can see: see the module."""
         product = self.product
         if self.elementwise.loops != len(product.maps[2].results):
             return False
@@ -77,7 +77,7 @@ class Match:
             return False
         if self.temporary != self.elementwise.output and not self._is_private():
             return False
-        return self._is_lowered() and self._is_unshared()
+        return self._is_unshared()
 
     def _is_private(self) -> bool:
         """Whether the temporary is an allocation of which nothing is read but this."""
@@ -87,15 +87,6 @@ class Match:
         users = {use.operation for use in temporary.uses} - {product, self.elementwise.op}
         is_local = isinstance(temporary.owner, memref.AllocOp | memref.AllocaOp)
         return is_local and all(isinstance(user, memref.DeallocOp) for user in users)
-
-    def _is_lowered(self) -> bool:
-        """Whether the other inputs are numbers, vectors, or matrices that lie as the output does."""
-        loops = self.product.batch + M, self.product.batch + N
-        return all(self._is_number(i) or self.map_of(i) == self.product.maps[2] or
-                   loops_of(self.map_of(i)) in ((loops[0],), (loops[1],)) for i in self.others)  # fmt: skip
-
-    def _is_number(self, number: int) -> bool:
-        return not isinstance(self.elementwise.inputs[number].type, MemRefType)
 
     def _is_unshared(self) -> bool:
         """Whether no element that others read is overwritten before they have read it."""

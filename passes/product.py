@@ -36,7 +36,7 @@ GLOBAL_SPACE = 0
 RESULTS = {"s32": ("s32",), "f64": ("f64",)}
 """The types of C and D by that of the accumulators; other accumulators are converted to every type of f16 to f32."""
 
-Place: TypeAlias = tuple[SSAValue, tuple[int, int], tuple[int, ...]]
+Place: TypeAlias = tuple[SSAValue, tuple[int | None, int | None], tuple[int, ...]]
 """Memory, the dimensions that are the rows and columns of a matrix in it, and the loops of the others."""
 
 PTX_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+")
@@ -118,7 +118,30 @@ class Extra:
     divisor: int = 1
 
 
-Argument: TypeAlias = Operand | Extra
+@dataclass(frozen=True)
+class Spread:
+    """An extra operand of an epilogue that lies otherwise than D: transposed, with gaps, the same for all rows or all
+    columns, another for each of a batch. `dimensions` are those of the memref along m and n, None where it has none;
+    `batch` says for each other, in order, which loop it runs along."""
+
+    name: str
+    value: SSAValue
+    dimensions: tuple[int | None, int | None]
+    batch: tuple[int, ...]
+    divisor: int = 1
+
+    @property
+    def place(self) -> Place:
+        """What tells the matrix from others in the same memory."""
+        return self.value, self.dimensions, self.batch
+
+    @property
+    def is_whole(self) -> bool:
+        """It is always seen through `warp.matrix`."""
+        return False
+
+
+Argument: TypeAlias = Operand | Extra | Spread
 """What a kernel is given."""
 
 
@@ -222,30 +245,31 @@ def _extras(op: MatmulOp, sizes: Mapping[int, int]) -> tuple[Argument, ...]:
     found: list[Argument] = []
     axes = {op.batch + loop: name for loop, name in zip(OPERAND_LOOPS[2], "mn", strict=True)}
     for number, (value, map_) in enumerate(zip(op.extras, op.maps[len(OPERAND_LOOPS) :], strict=True)):
-        name, loops = f"X{number}", loops_of(map_)
+        name = f"X{number}"
         if not isinstance(value.type, MemRefType):
             found.append(Extra(name, value, ""))
-        elif set(axes) <= set(loops):
-            operand = _operand(op, name, value, OPERAND_LOOPS[2], sizes, map_)
-            if operand.transposed:
-                fail(op, f"extra operand {number} lies transposed in memory, which is not lowered: {operand.type}")
-            found.append(operand)
-        elif len(loops) == 1 and loops[0] in axes:
-            _check_vector(op, f"extra operand {number}", value)
-            found.append(Extra(name, value, axes[loops[0]]))
         else:
-            fail(op, f"an extra operand indexed by {map_} is not lowered; a matrix as D, and vectors, are")
+            found.append(_memory_extra(op, name, value, map_, axes, sizes))
     return tuple(found)
 
 
-def _check_vector(op: MatmulOp, name: str, value: SSAValue) -> None:
-    kind = memory_of(value)
-    if DYNAMIC_INDEX in kind.get_shape():
-        fail(op, f"expected {name} of static size, got {kind}")
-    if strides_of(kind) != (1,):
-        fail(op, f"expected the elements of {name} side by side in memory, got {kind}")
-    if memory_space(kind) != GLOBAL_SPACE:
-        fail(op, f"expected {name} in global memory, got {kind}")
+def _memory_extra(
+    op: MatmulOp, name: str, value: SSAValue, map_: AffineMap, axes: Mapping[int, str], sizes: Mapping[int, int]
+) -> Argument:
+    """An extra operand in memory; `axes` names the loops of the product."""
+    loops, kind, row = loops_of(map_), memory_of(value), element_row(memory_of(value).element_type)
+    strides, what = strides_of(kind), f"extra operand {name.removeprefix('X')}"
+    if memory_space(kind) != GLOBAL_SPACE or strides is None:
+        fail(op, f"expected {what} in global memory, strided, got {kind}")
+    if row is None or row.bits < BYTE:
+        fail(op, f"expected elements of a byte or more of {what}, got {kind}")
+    m, n = (loops.index(loop) if loop in loops else None for loop in axes)
+    if n is not None and m is not None and strides[n] == 1:
+        return _operand(op, name, value, OPERAND_LOOPS[2], sizes, map_)
+    if len(loops) == 1 and loops[0] in axes and strides == (1,) and min(kind.get_shape()) >= 0 and row.bits > BYTE:
+        return Extra(name, value, axes[loops[0]])
+    others = tuple(loop for loop in loops if loop not in axes)
+    return Spread(name, value, (m, n), others, extents.divisor_of(value))
 
 
 def metadata_span(element: ElementType) -> int:

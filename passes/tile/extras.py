@@ -9,7 +9,7 @@ from ...dialect.warp.epilogue import LoadVectorOp, MapOp
 from ...dialect.warp.memory import LoadOp, bounds_attribute
 from ..diagnostics import fail
 from ..index_builder import Index, IndexBuilder
-from ..product import Argument, Extra
+from ..product import Argument, Extra, Operand, Spread
 from .tiling import Tiling
 
 
@@ -27,6 +27,11 @@ class Extras:
         self.shape = min(tiling.schedule.strip or self.layout.rows, whole.shape[0]), whole.shape[1]
         vectors = [extra for extra in tiling.product.extras if isinstance(extra, Extra)]
         self._along_columns = {extra.value: self._vector(extra, n) for extra in vectors if extra.axis == "n"}
+        self._same_rows = {
+            extra: self._matrix(extra, m)
+            for extra in tiling.product.extras
+            if isinstance(extra, Spread) and extra.dimensions[0] is None
+        }
 
     def map(self, part: SSAValue, row: int) -> SSAValue:
         """The elements of D for a part of the product's that starts at a row."""
@@ -39,6 +44,11 @@ class Extras:
         if isinstance(extra, Extra):
             known = self._along_columns.get(extra.value) if extra.axis else self.tiling.argument(extra)
             return known or self._vector(extra, m)
+        if isinstance(extra, Spread) and extra in self._same_rows:
+            return self._same_rows[extra]
+        return self._matrix(extra, m)
+
+    def _matrix(self, extra: Operand | Spread, m: Index) -> SSAValue:
         kind, where = self._kind(extra), self.index.values([m, self.n])
         inside = bounds_attribute(self.tiling.inside("m"), self.tiling.inside("n"))
         return self.index.insert(LoadOp(self.tiling.argument(extra), where, kind, inside)).fragment

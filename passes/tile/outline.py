@@ -35,7 +35,7 @@ from ...dialect.warp.parts import ZEROED
 from ...dialect.warp.view import DIVISIBLE, MatrixOp
 from ..diagnostics import fail
 from ..index_builder import Index, IndexBuilder
-from ..product import Argument, Operand, Place, Product, fresh_name, read
+from ..product import Argument, Operand, Place, Product, Spread, fresh_name, read
 from ..raise_matmul import raise_products
 from ..schedule import shared_bytes
 from . import raster
@@ -137,8 +137,8 @@ def views_of(
     index: IndexBuilder, product: Product, batch: Sequence[Index], arguments: Mapping[SSAValue, SSAValue]
 ) -> dict[Place, SSAValue]:
     """The matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row."""
-    matrices = [o for o in (product.a, product.b, product.c, product.d, *product.extras) if isinstance(o, Operand)]
-    operands = [o for o in matrices if not o.is_whole]
+    given = (product.a, product.b, product.c, product.d, *product.extras)
+    operands = [o for o in given if isinstance(o, Operand | Spread) and not o.is_whole]
     if not operands:
         return {}
     at, views = raster.batch_index(index, batch), dict[Place, SSAValue]()

@@ -12,7 +12,7 @@ from ...dialect.isa.product import Product as Row
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import FragmentType, type_of_element
 from ..diagnostics import fail
-from ..product import Argument, Operand, Place, Product
+from ..product import Argument, Extra, Place, Product
 from ..schedule import arrangement, rows_of
 from .arrangement import Arrangement
 
@@ -47,7 +47,7 @@ class Tiling:
 
     def argument(self, operand: Argument) -> SSAValue:
         """What is behind an operand: the kernel's argument, or a view of it."""
-        view = self.views.get(operand.place) if isinstance(operand, Operand) else None
+        view = None if isinstance(operand, Extra) else self.views.get(operand.place)
         return view or self.memory[operand.value]
 
     def fragment(self, role: str) -> FragmentType:

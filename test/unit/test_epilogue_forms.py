@@ -6,9 +6,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from warploom.runtime import compile
+from warploom.runtime.arrays import DTYPES
 
 Array = NDArray[Any]
 
@@ -112,3 +114,54 @@ def test_results_of_eight_bits() -> None:
     run(text, a, b, 0.5, d)
     exact = a.astype(np.float64) @ b.astype(np.float64) * 0.5
     np.testing.assert_allclose(d.astype(np.float64), exact, rtol=2.0**-4 + 1e-5, atol=2.0**-10)
+
+
+EXTRAS = (
+    ("mn", "nm", "f32"),
+    ("mn", "nm", "f16"),
+    ("mn", "", "f32"),
+    ("bmn", "bn", "f32"),
+    ("bmn", "bm", "f16"),
+    ("bmn", "b", "f32"),
+    ("bmn", "nbm", "f32"),
+    ("bmn", "nm", "bf16"),
+    ("bmn", "mn", "f32"),
+    ("mn", "n", "i8"),
+)
+"""The loops of D, and those that an extra operand's dimensions run along, with its type."""
+
+
+@pytest.mark.parametrize(("loops", "along", "kind"), EXTRAS, ids=str)
+@pytest.mark.parametrize("n", [24, 21])
+def test_operands_that_lie_otherwise_than_the_result(loops: str, along: str, kind: str, n: int) -> None:
+    """Transposed, one for each of a batch, a number in memory: all in the product's kernel."""
+    sizes = {"b": 3, "m": 20, "n": n, "k": K}
+
+    def memory(names: str, element: str) -> str:
+        return f"memref<{''.join(f'{sizes[loop]}x' for loop in names)}{element}>"
+
+    batch = loops[:-2]
+    a_type, b_type, d_type = memory(batch + "mk", "f16"), memory(batch + "kn", "f16"), memory(loops, "f32")
+    extra, letters = memory(along, kind), ", ".join(loops)
+    widened = {"f32": "%1 = arith.addf %p, %x : f32", "i8": "%0 = arith.sitofp %x : i8 to f32"}.get(
+        kind, f"%0 = arith.extf %x : {kind} to f32"
+    )
+    widened += "" if kind == "f32" else " %1 = arith.addf %p, %0 : f32"
+    text = f"""func.func @f(%A: {a_type}, %B: {b_type}, %X: {extra}, %D: {d_type}) {{
+      linalg.{"batch_" if batch else ""}matmul ins(%A, %B : {a_type}, {b_type}) outs(%D : {d_type})
+      linalg.generic {{indexing_maps = [affine_map<({letters}) -> ({", ".join(along)})>,
+                                        affine_map<({letters}) -> ({letters})>],
+                       iterator_types = [{", ".join('"parallel"' for _ in loops)}]}}
+        ins(%X : {extra}) outs(%D : {d_type}) {{
+      ^bb0(%x: {kind}, %p: f32): {widened} linalg.yield %1 : f32
+      }} return }}"""
+    shapes = [tuple(sizes[loop] for loop in names) for names in (batch + "mk", batch + "kn", along, loops)]
+    a, b = draw(*shapes[0], dtype=np.float16), draw(*shapes[1], dtype=np.float16)
+    x = np.asarray(draw(*shapes[2]) * 4).astype(DTYPES[kind])
+    d = draw(*shapes[3])
+    product = np.einsum(f"{batch}mk,{batch}kn->{loops}", a.astype(np.float64), b.astype(np.float64))
+    where = [slice(None) if loop in along else None for loop in loops]
+    spread = x.astype(np.float64).transpose([along.index(loop) for loop in loops if loop in along])[tuple(where)]
+    expected = d + product + spread
+    run(text, a, b, x, d)
+    np.testing.assert_allclose(d, expected, rtol=1e-5, atol=1e-4)

@@ -181,12 +181,11 @@ func.func @into_a(%a: memref<6x6xf16>, %b: memref<6x6xf16>) {
   return
 }
 
-// The transposed product; another input by columns first; a region with an index.
+// The transposed product is not fused, nor is a region with an index; another input may lie by columns first.
 // CHECK-LABEL: func.func @other_maps
 // CHECK:         warp.matmul {{.*}} into %c :
 // CHECK-NEXT:    linalg.generic
-// CHECK:         warp.matmul {{.*}} into %c :
-// CHECK-NEXT:    linalg.generic
+// CHECK:         warp.matmul {{.*}} into %c with %r maps {{.*}}, affine_map<(d0, d1, d2) -> (d1, d0)>]
 // CHECK:         warp.matmul {{.*}} into %c :
 // CHECK-NEXT:    linalg.generic
 func.func @other_maps(%a: memref<6x6xf16>, %b: memref<6x6xf16>, %c: memref<6x6xf32>, %r: memref<6x6xf32>) {
