@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..dialect.isa.product import Product as Row
-from ..dialect.isa.targets import Target
+from ..dialect.isa.targets import KIB, Target
 from ..dialect.schedule import Schedule, ScheduleError
 from ..dialect.warp.barriers import BARRIER_BYTES, BARRIER_SM
 from .packing import narrow, roles
@@ -19,6 +19,9 @@ SLACK = 3
 LOOP_WARPS = 8
 """Warps of a CTA, two for each scheduler, for which waits at mbarriers pay (H200, bf16 1280, four of them: 19.7
 microseconds instead of 17.8)."""
+
+LEAST_AHEAD = 96 * KIB
+"""Bytes that should be on their way: of stages of 24 KiB, 3 are too few and 4 as good as more (H200, bf16 4096)."""
 
 PLAIN_LOOP: dict[str, object] = {"sync": "barrier", "ahead": 0, "unroll": 0, "ctas": 0, "strip": 0}
 """What is chosen of the loop, and of the way behind it, for tiles that are given; the default's choice is made for its
@@ -50,12 +53,16 @@ def decoupled(
     # A CTA that is alone on its SM keeps its depth: more bytes on the way for each wait.
     deep = schedule if tiles <= target.sms else replace(schedule, cta=(*schedule.cta[:2], _tile_depth(product, row)))
     needed = -(-product.k // deep.cta[2])
-    stages = min(MOST_STAGES, target.shared // (shared(replace(deep, stages=1)) + 2 * BARRIER_BYTES))
+    stage = shared(replace(deep, stages=1))
+    limit = min(MOST_STAGES, target.shared // (stage + 2 * BARRIER_BYTES))
+    # Known stages are worth more than many.
+    stages = next((s for s in range(limit, SLACK, -1) if needed % s == 0), limit)
     pays = schedule.warp[0] * schedule.warp[1] >= LONG_STEP and schedule.warps >= LOOP_WARPS
     pays = pays and schedule.slices == schedule.split_k == 1
     if not pays or not 3 <= stages < needed or target.sm < BARRIER_SM or narrow(product, schedule.pack):
         return schedule
-    schedule = replace(deep, stages=stages, sync="mbarrier", ahead=max(2, stages - SLACK))
+    ahead = min(stages - 1, max(stages - SLACK, -(-LEAST_AHEAD // stage)))
+    schedule = replace(deep, stages=stages, sync="mbarrier", ahead=ahead)
     if registers > ROOMY or not product.is_known("k"):
         return schedule
     return replace(schedule, unroll=0 if needed % stages else stages, ctas=target.sms if tiles > target.sms else 0)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..dialect.isa.product import Product as Row
 from ..dialect.isa.targets import Target
-from .loop_choice import MOST_STAGES
+from .loop_choice import LONG_STEP, LOOP_WARPS, MOST_STAGES
 from .product import Product
 
 
@@ -44,18 +44,35 @@ TILES = (
     Tile((64, 128), (32, 64)),
     Tile((128, 64), (32, 32)),
     Tile((64, 128), (32, 32)),
+    Tile((64, 64), (64, 64), 128, slices=4),
     Tile((64, 64), (32, 32)),
     Tile((32, 64), (32, 32), 128, slices=2),
     Tile((32, 64), (16, 32)),
     Tile((64, 32), (32, 16)),
     Tile((32, 32), (16, 16)),
     Tile((16, 64), (16, 16), 128),
+    Tile((16, 32), (16, 32), 128, slices=4),
     Tile((16, 32), (16, 32), 128, slices=2),
     Tile((16, 32), (16, 16), 128),
     Tile((16, 16), (16, 16), 128, slices=2),
     Tile((16, 16), (16, 8), 128),
     Tile((16, 8), (16, 8), 128),
 )
+
+# Of several waves the last one is emptier or fuller for other sizes. These fill it where the ones above do not (H200,
+# bf16 3072: 128x192 in 3 waves 130 microseconds, 128x128 in 5 halves 145; 1536: 128x192 27, 128x256 31). 192x192, 64x80
+# and 80x64 are faster still where they fit, but spill.
+BETWEEN_TILES = (
+    Tile((160, 192), (80, 48), 32),
+    Tile((128, 224), (64, 56), 32),
+    Tile((128, 192), (64, 48), 32),
+    Tile((192, 128), (48, 64), 32),
+    Tile((96, 128), (48, 64)),
+    Tile((128, 96), (64, 48)),
+)
+
+BETWEEN_MARGIN = 1.03
+"""By how much these must be better, for their edges rarely come out even."""
 
 # Of a sparse product each step holds twice as much of B: 64x64 only just fits, and only without edges (H200, bf16 8192:
 # 673 to 695 TFLOP/s; 64x48 660; 64x64 with the instruction of half the depth 550; 64x32 608).
@@ -67,8 +84,14 @@ MULTIPLY_ADDS_PER_CYCLE = 640
 BYTES_PER_CYCLE, SHARED_BYTES_PER_CYCLE = 32, 60
 """Bytes that reach an SM from L2; that copies write to shared memory and warps read from it."""
 
-CTA_LATENCY, SLICES_LATENCY = 2000, 500
-"""What a CTA takes to fill its pipeline and to write its tile, and to add up slices."""
+CTA_LATENCY = 2000
+"""What a CTA takes to fill its pipeline and to write its tile."""
+
+SLICES_BYTES_PER_CYCLE = 16
+"""Bytes of their sums that slices write to shared memory and read."""
+
+DRIFTING = 0.93
+"""How much less time a CTA takes in whose K loop warps wait only for what they need (`loop_choice.py`)."""
 
 LEAST_PER_TILE, LEAST_PER_STEP = 250, 40
 """A K tile takes as much however small it is, with as much for each step of a warp, one after the other: barrier, wait
@@ -95,7 +118,7 @@ WRITTEN_BYTES_PER_CYCLE, READ_BYTES_PER_CYCLE = 5, 40
 PARTS = (2, 4, 8, 16, 32)
 """Into how many parts K may be cut."""
 
-COST_STEP = 20
+COST_STEP = 40
 """Cycles by which tiles must differ for one of them to be better."""
 
 RATES = {"tf32": 0.5, "f64": 0.1, "s8": 2.0, "u8": 2.0, "e4m3": 2.0, "e5m2": 2.0, "b1": 16.0}
@@ -129,10 +152,12 @@ def cycles(m: int, n: int, k: int, tile: Tile, target: Target, row: Row) -> floa
         rows * columns / rate,
         arriving * bytes_ / BYTES_PER_CYCLE,
         (arriving + loaded) * bytes_ / SHARED_BYTES_PER_CYCLE,
-        LEAST_PER_TILE / tile.k + LEAST_PER_STEP / (STEP * tile.slices),
+        LEAST_PER_TILE / max(1, min(tile.k, k)) + LEAST_PER_STEP / (STEP * tile.slices),
     )
-    latency = CTA_LATENCY + (SLICES_LATENCY if tile.slices > 1 else 0)
-    return -(-tiles // target.sms) * (per_k * k + latency)
+    if tile.warps == LOOP_WARPS and tile.warp[0] * tile.warp[1] >= LONG_STEP and tile.slices == 1:
+        per_k *= DRIFTING
+    adding = (tile.slices - 1) * rows * columns * row.d.bits / (8 * SLICES_BYTES_PER_CYCLE)
+    return -(-tiles // target.sms) * (per_k * k + CTA_LATENCY + adding)
 
 
 def memory_cycles(product: Product, tile: Tile, row: Row, target: Target, parts: int = 1) -> float:
@@ -144,8 +169,8 @@ def memory_cycles(product: Product, tile: Tile, row: Row, target: Target, parts:
         wasted = 1 if along_k else max(1.0, MEMORY_PIECE * 8 / (line * operand.element.memory_bits))
         read += wasted * operand.shape[0] * operand.shape[1] * operand.element.memory_bits / 8
     ctas = min(target.sms, parts * -(-product.m // tile.cta[0]) * -(-product.n // tile.cta[1]))
-    room = min(target.shared, MOST_STAGES * sum(tile.cta) * tile.k * 2)
-    return read / min(MEMORY_BYTES_PER_CYCLE, ctas * room / MEMORY_LATENCY)
+    room = ctas * min(target.shared, MOST_STAGES * sum(tile.cta) * tile.k * 2)
+    return read / (MEMORY_BYTES_PER_CYCLE if read <= room else min(MEMORY_BYTES_PER_CYCLE, room / MEMORY_LATENCY))
 
 
 def cost_of(product: Product, tile: Tile, target: Target, row: Row, parts: int = 1) -> float:

@@ -16,7 +16,19 @@ from ..dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ..dialect.warp.barriers import BARRIER_BYTES
 from ..dialect.warp.matmul import MatmulOp
 from .loop_choice import MOST_STAGES, check_loop, decoupled
-from .model import PARTS, SPARSE_TILES, TILES, Tile, as_halves, cost_of, cycles, memory_cycles, rounded
+from .model import (
+    BETWEEN_MARGIN,
+    BETWEEN_TILES,
+    PARTS,
+    SPARSE_TILES,
+    TILES,
+    Tile,
+    as_halves,
+    cost_of,
+    cycles,
+    memory_cycles,
+    rounded,
+)
 from .packing import (
     SHORTEST_PACKED_ROW,
     WIDEST,
@@ -37,8 +49,9 @@ LEAST_ADDRESSING_REGISTERS = 24
 """What they come down to under pressure in a kernel without edges; one that needs more than is left spills."""
 
 
-IN_FLIGHT = 128 * KIB
-"""Bytes on the way to an SM beyond which more do not help (H200: 64x4096x4096 and 128x16384x4096)."""
+IN_FLIGHT, IN_FLIGHT_FROM_L2 = 128 * KIB, 96 * KIB
+"""Bytes on the way to an SM beyond which more do not help, where memory binds (H200: 64x4096x4096, 128x16384x4096), and
+where it does not (1000, 1280, 300x1000x700, 256x256x2048)."""
 
 
 CHUNK_BITS = 128
@@ -113,9 +126,9 @@ def depth(
 ) -> tuple[int, int]:
     """(K of the CTA tile, stages): as deep as pays, as far as k needs and shared memory holds.
 
-    Where memory binds, a CTA that is alone on its SM keeps it busy by itself: `IN_FLIGHT` bytes on the way. Elsewhere
-    five stages do. Of several waves two CTAs share an SM where their tiles allow it. One stage more than there are K
-    tiles loads all of them at once. The product may be one of `parts` of another's K.
+    A CTA that is alone on its SM keeps memory busy by itself: `IN_FLIGHT` bytes on the way. Of several waves two CTAs
+    share an SM where their tiles allow it. One stage more than there are K tiles loads all of them at once. The product
+    may be one of `parts` of another's K.
     """
     step, k = row.shape.k if product.metadata is None else metadata_span(row.a), product.k
     step = tile.slices * max(step, CHUNK_BITS // row.operand_bits)
@@ -124,6 +137,7 @@ def depth(
     alone = _alone(product, tile, target)
     multiplying = cycles(product.m, product.n, k, tile, target, row)
     hungry = 2 * parts * memory_cycles(product, tile, row, target) > multiplying
+    wanted = IN_FLIGHT if hungry else IN_FLIGHT_FROM_L2
     shared = target.shared if alone or _resident(tile, row) == 1 else target.shared // 2
     if product.dynamic and odd:
         deepest = step  # elements are copied one by one, each from an address that takes registers: more would spill
@@ -134,10 +148,9 @@ def depth(
         schedule = Schedule((*tile.cta, cta_k), tile.warp, row.shape, 1, slices=tile.slices)
         stage = shared_bytes(product, schedule) - schedule.slice_bytes
         fit = (shared - schedule.slice_bytes) // stage
-        limit = min(MOST_STAGES, max(4, 1 + -(-IN_FLIGHT // stage))) if alone else 4
-        limit = limit if hungry else min(limit, 5)
+        limit = min(MOST_STAGES, max(4, 1 + -(-wanted // stage))) if alone else 4
         if min(limit, fit) >= min(3, needed):
-            return cta_k, 1 if needed == 1 else min(limit, fit, needed + 1)
+            return cta_k, min(limit, fit, needed + 1)
     return step, 1
 
 
@@ -178,9 +191,11 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
             f"{target} has no mma for {_multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
         )
     m, n = product.m, product.n
-    tiles = [t for t in (SPARSE_TILES if product.sparsity > 1 else TILES) if _fits(t, product, row, target)]
+    every = SPARSE_TILES if product.sparsity > 1 else (*TILES, *BETWEEN_TILES)
+    tiles = [t for t in every if _fits(t, product, row, target)]
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
-    costs = [(tile, cost_of(product, tile, target, row)) for tile in tiles]
+    margins = dict.fromkeys(BETWEEN_TILES, BETWEEN_MARGIN)
+    costs = [(tile, cost_of(product, tile, target, row) * margins.get(tile, 1.0)) for tile in tiles]
     ways = [
         (rounded(cost + extra), _covered(m, n, tile), _width(product, tile, pack), i, tile, pack)
         for i, (tile, cost) in enumerate(costs)
@@ -251,6 +266,8 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     # Slices are for few tiles: beside another CTA their sums would take the room of stages.
     plain = (row.operand_bits, row.d.bits, product.sparsity) == (16, 32, 1)
     if tile.slices > 1 and not (plain and _alone(product, tile, target)):
+        return False
+    if tile in BETWEEN_TILES and not plain:
         return False
     even = not (product.m % tile.cta[0] or product.n % tile.cta[1] or product.k % tile.k) and target.sm < 100
     tight = even and (product.sparsity > 1 or row.operand_bits == 64)

@@ -9,7 +9,7 @@ from itertools import product as combinations
 from ..dialect.isa.targets import Target
 from ..dialect.schedule import Schedule, ScheduleError
 from .loop_choice import PLAIN_LOOP
-from .model import PARTS, SPARSE_TILES, TILES, Tile, cost_of
+from .model import BETWEEN_TILES, PARTS, SPARSE_TILES, TILES, Tile, cost_of
 from .product import Product
 from .schedule import check, default_schedule, instruction
 
@@ -31,7 +31,7 @@ def candidates(product: Product, target: Target, accumulate: str = "") -> list[S
     found: dict[Schedule, tuple[float, ...]] = {}
     if row is None:
         return [default]
-    for tile in dict.fromkeys((*TILES, *(SPARSE_TILES if product.sparsity > 1 else ()))):
+    for tile in dict.fromkeys((*TILES, *(SPARSE_TILES if product.sparsity > 1 else BETWEEN_TILES))):
         down = -(-product.m // tile.cta[0])
         few = down * -(-product.n // tile.cta[1])
         every = [parts for parts in (1, *PARTS) if parts == 1 or parts * few <= target.sms]

@@ -12,7 +12,7 @@ from warploom.dialect.isa.targets import KIB, TARGETS, Target, target
 from warploom.dialect.schedule import Schedule
 from warploom.dialect.warp.attributes import ScheduleAttr
 from warploom.passes.context import make_context, parse_mlir
-from warploom.passes.model import COST_STEP, TILES, Tile, cost_of
+from warploom.passes.model import BETWEEN_TILES, COST_STEP, TILES, Tile, cost_of
 from warploom.passes.pipeline import lower
 from warploom.passes.product import Product, read
 from warploom.passes.schedule import check, default_schedule, instruction, products, shared_bytes
@@ -40,7 +40,7 @@ def test_the_default_fits(m: int, n: int, k: int, where: Target, element: str) -
     assert shared_bytes(asked, schedule) <= where.shared
     assert schedule.mma.k == (16 if where.sm >= 80 else 8)
     steps = -(-k // (schedule.split_k * schedule.cta[2]))
-    assert schedule.stages <= (1 if steps <= 1 else steps + 1)
+    assert schedule.stages <= steps + 1
 
 
 def test_shared_memory_holds_each_operand_from_a_multiple_of_a_kibibyte() -> None:
@@ -59,7 +59,8 @@ def test_the_model_never_prefers_a_slower_tile(m: int, n: int, k: int, where: Ta
     asked = product(m, n, k)
     schedule, row = default_schedule(asked, where), instruction(asked, "f32", where)
     assert row is not None
-    chosen = next(t for t in TILES if (t.cta, t.warp) == (schedule.cta[:2], schedule.warp))
+    what = schedule.cta[:2], schedule.warp, schedule.slices
+    chosen = next(t for t in (*TILES, *BETWEEN_TILES) if (t.cta, t.warp, t.slices) == what)
     if schedule.split_k == 1:
         whole = [t for t in TILES if t.slices == 1]
         best = min(cost_of(asked, tile, where, row) for tile in whole)
@@ -100,6 +101,15 @@ def test_warps_of_large_tiles_meet_at_mbarriers(element: str, result: str, size:
     assert schedule.stages >= 3
     assert schedule.ctas == target(arch).sms
     assert schedule.unroll == (0 if size // depth % schedule.stages else schedule.stages)
+
+
+@pytest.mark.parametrize(("size", "waves"), [(1536, 1), (1920, 1), (2560, 2), (3328, 3), (4096, 4), (8192, 16)])
+def test_tiles_fill_their_waves(size: int, waves: int) -> None:
+    """No size takes a wave for a few tiles where others fill the waves better."""
+    where, schedule = target("sm_90a"), default_schedule(product(size, size, size), target("sm_90a"))
+    tiles = -(-size // schedule.cta[0]) * -(-size // schedule.cta[1])
+    assert -(-tiles // where.sms) == waves
+    assert size * size / (schedule.cta[0] * schedule.cta[1] * where.sms) > 0.7 * waves
 
 
 def test_small_products_take_small_tiles() -> None:

@@ -10,7 +10,7 @@
 // CHECK-LABEL: func.func @large
 // CHECK: warp.matmul f16 x f16 %a, %b plus %c into %c {warp.schedule = #warp.schedule<cta = {{128x256|256x128}}x{{32|64}}, warp = 64x64, mma = m16n8k16, stages = 8, swizzle = 128, group = 8, accumulate = f32, sync = mbarrier, ahead = 5, unroll = 8, ctas = 132, strip = 16>}
 // SM80-LABEL: func.func @large
-// SM80: warp = 64x64, mma = m16n8k16, stages = {{[345678]}}, swizzle = 128, group = 8, accumulate = f32, sync = mbarrier, ahead = {{[2345]}},{{.*}} ctas = 108>}
+// SM80: warp = 64x64, mma = m16n8k16, stages = {{[345678]}}, swizzle = 128, group = 8, accumulate = f32, sync = mbarrier, ahead = {{[2345]}},{{.*}} ctas = 108, strip = 16>}
 // ALL-LABEL: func.func @large
 // ALL: #warp.schedule<cta = 64x64x32, warp = 32x16, mma = m16n8k8, stages = 2, swizzle = 32, group = 4, accumulate = f32>
 // WARP-LABEL: func.func @large
@@ -27,9 +27,9 @@ func.func @large(%a: memref<4096x4096xf16>, %b: memref<4096x4096xf16>, %c: memre
   return
 }
 
-// One step of the instruction takes one stage.
+// One K tile is loaded as the first of two, without waiting for each part of it.
 // CHECK-LABEL: func.func @small
-// CHECK: #warp.schedule<cta = 16x8x16, warp = 16x8, mma = m16n8k16, stages = 1, swizzle = 128, group = 8, accumulate = f32>
+// CHECK: #warp.schedule<cta = 16x8x16, warp = 16x8, mma = m16n8k16, stages = 2, swizzle = 128, group = 8, accumulate = f32>
 func.func @small(%a: memref<1x1xbf16>, %b: memref<1x1xbf16>, %c: memref<1x1xf32>) {
   linalg.matmul ins(%a, %b : memref<1x1xbf16>, memref<1x1xbf16>) outs(%c : memref<1x1xf32>)
   return
@@ -37,7 +37,7 @@ func.func @small(%a: memref<1x1xbf16>, %b: memref<1x1xbf16>, %c: memref<1x1xf32>
 
 // What is wider than the schedule's choice of K is as deep as K needs.
 // CHECK-LABEL: func.func @shallow
-// CHECK: #warp.schedule<cta = {{.*}}x32, warp = {{.*}}, stages = 1,
+// CHECK: #warp.schedule<cta = {{.*}}x32, warp = {{.*}}, stages = 2,
 func.func @shallow(%a: memref<256x24xf16>, %b: memref<24x256xf16>, %c: memref<256x256xf16>) {
   linalg.matmul ins(%a, %b : memref<256x24xf16>, memref<24x256xf16>) outs(%c : memref<256x256xf16>)
   return

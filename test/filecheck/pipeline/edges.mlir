@@ -23,10 +23,10 @@ func.func @odd(%A: memref<100x53xbf16>, %B: memref<53x77xbf16>, %C: memref<100x7
 // CHECK:         ld.shared.v4.b32
 // CHECK:         st.global.v4.b32
 // CHECK:         ret;
-func.func @narrow(%A: memref<64x64xf16>, %B: memref<64x64xf16>, %C: memref<64x64xf16>) {
+func.func @narrow(%A: memref<512x512xf16>, %B: memref<512x512xf16>, %C: memref<512x512xf16>) {
   %z = arith.constant 0.0 : f16
-  linalg.fill ins(%z : f16) outs(%C : memref<64x64xf16>)
-  linalg.matmul ins(%A, %B : memref<64x64xf16>, memref<64x64xf16>) outs(%C : memref<64x64xf16>)
+  linalg.fill ins(%z : f16) outs(%C : memref<512x512xf16>)
+  linalg.matmul ins(%A, %B : memref<512x512xf16>, memref<512x512xf16>) outs(%C : memref<512x512xf16>)
   return
 }
 
