@@ -65,7 +65,9 @@ def decoupled(
     schedule = replace(deep, stages=stages, sync="mbarrier", ahead=ahead)
     if registers > ROOMY or not product.is_known("k"):
         return schedule
-    return replace(schedule, unroll=0 if needed % stages else stages, ctas=target.sms if tiles > target.sms else 0)
+    # Rows an unknown distance apart have an address each, and those of the next tile beside them spill (552 bytes).
+    on = tiles > target.sms and all(o.pitch is not None for o in (product.a, product.b, product.c, product.d) if o)
+    return replace(schedule, unroll=0 if needed % stages else stages, ctas=target.sms if on else 0)
 
 
 def _tile_depth(product: Product, row: Row) -> int:

@@ -82,6 +82,12 @@ class Operand:
         return (column, row) if self.transposed else (row, column)
 
     @property
+    def pitch(self) -> int | None:
+        """Elements from one row to the next; None if they are not known."""
+        strides = strides_of(self.type)
+        return None if strides is None else strides[self.dimensions[0]]
+
+    @property
     def is_compact(self) -> bool:
         """Whether the memref is the matrix, of known size, row by row without gaps, from the start of an allocation."""
         strides = strides_of(self.type) or (None,)

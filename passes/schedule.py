@@ -141,6 +141,8 @@ def depth(
     shared = target.shared if alone or _resident(tile, row) == 1 else target.shared // 2
     if product.dynamic and odd:
         deepest = step  # elements are copied one by one, each from an address that takes registers: more would spill
+    elif None in (product.a.pitch, product.b.pitch, product.d.pitch):
+        deepest = min(deepest, 2 * step)  # so does each row that is an unknown distance from the next
     for cta_k in (deepest, deepest // 2, deepest // 4):
         if cta_k < step:
             break
@@ -200,7 +202,7 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
         (rounded(cost + extra), _covered(m, n, tile), _width(product, tile, pack), i, tile, pack)
         for i, (tile, cost) in enumerate(costs)
         for pack, extra in choices(product, tile.cta, target)
-        if tile.warp != (64, 64) or not through_registers(product, pack)
+        if tile.warp != (64, 64) or not (through_registers(product, pack) or _apart(product, row))
     ]
     cost, _, _, _, tile, pack = min(ways)
     parts, product, tile = _parts(product, tiles, cost, tile, row, target)
@@ -275,6 +277,12 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     return lane_registers(tile.warp, row, target) - spare <= MAX_REGISTERS
 
 
+def _apart(product: Product, row: Row) -> bool:
+    """Whether rows lie an unknown distance apart of elements that each lane loads by itself: addresses of both take the
+    registers that warp tiles of 64x64 leave."""
+    return row.operand_bits >= 32 and None in (product.a.pitch, product.b.pitch)
+
+
 def _multiplied(product: Product) -> str:
     return f"{product.a.element.name} x {product.b.element.name}"
 
@@ -339,6 +347,8 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
 
 def unsplit(product: Product, parts: int, row: Row) -> str:
     """Why K cannot be cut into parts; empty if it can."""
+    if product.dynamic:
+        return "it takes sizes that are known; M, N or K is not"
     if product.k % parts or not product.k:
         return f"it must divide K = {product.k}"
     if product.batch or product.metadata is not None:
