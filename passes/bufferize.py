@@ -9,11 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import func, memref, tensor
-from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, TensorType
+from xdsl.dialects import arith, func, memref, tensor
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    DenseArrayBase,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    NoneAttr,
+    StridedLayoutAttr,
+    TensorType,
+    i64,
+)
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
@@ -21,9 +33,18 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
+from ..dialect.warp.attributes import memory_of
+from ..dialect.warp.view import strides_of
 from .diagnostics import fail
+from .generalize import generalize
+from .index_builder import constant_value
+from .views import kept_dimensions
 
 Tensor = TensorType[Attribute]
+
+Shaped: TypeAlias = tensor.CollapseShapeOp | tensor.ExpandShapeOp | tensor.ExtractSliceOp | tensor.CastOp
+SHAPED = (tensor.CollapseShapeOp, tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.CastOp)
+"""Operations whose result is a view of their operand's memory."""
 
 RESULT = "result"
 """The name of an argument that a function's result goes into, where the value returned has none."""
@@ -99,16 +120,40 @@ class _Function:
             self.done.append(op)
         elif isinstance(op, tensor.DimOp):
             self._size(op)
+        elif isinstance(op, SHAPED):
+            self._view(op)
         elif isinstance(op, LinalgStructuredOperation):
             self._structured(op)
         elif any(isa(v.type, Tensor) for v in (*op.operands, *op.results)):
             fail(op, f"{op.name} on tensors is not bufferised; structured operations of linalg are")
 
     def _size(self, op: tensor.DimOp) -> None:
-        source = self.buffers.get(op.source)
-        if source is None:
+        source, empty, number = self.buffers.get(op.source), op.source.owner, constant_value(op.index)
+        if source is not None:
+            Rewriter.replace_op(op, memref.DimOp(source, op.index))
+        elif isinstance(empty, tensor.EmptyOp) and number is not None:
+            shape = empty.tensor.type.get_shape()
+            unknown = [d for d, size in enumerate(shape) if size < 0]
+            if number in unknown:
+                Rewriter.replace_op(op, [], [empty.dynamic_sizes[unknown.index(number)]])
+            else:
+                Rewriter.replace_op(op, arith.ConstantOp(IntegerAttr(shape[number], IndexType())))
+        else:
             fail(op, "expected the size of a tensor whose contents are defined")
-        Rewriter.replace_op(op, memref.DimOp(source, op.index))
+
+    def _view(self, op: Shaped) -> None:
+        """A tensor of another shape, or a part of one: a view of its memory, copied if it is returned."""
+        source = self._read(op, op.operands[0])
+        found, builder = self._destination(op.results[0], op), Builder(InsertPoint.before(op))
+        if found is not None and isinstance(source.owner, Operation) and found in source.owner.operands:
+            # The source was put where its other shape is returned.
+            self.buffers[op.results[0]] = found
+        else:
+            view = builder.insert(_viewed(op, source)).results[0]
+            if found is not None:
+                builder.insert(CopyOp([view], [found], [])).location = op.location
+            self.buffers[op.results[0]] = view if found is None else found
+        self.done.append(op)
 
     def _structured(self, op: LinalgStructuredOperation) -> None:
         if not op.results:
@@ -143,25 +188,93 @@ class _Function:
 
     def _target(self, result: SSAValue, init: SSAValue, op: Operation) -> SSAValue:
         """The memory a result goes into: an argument, that of what it starts from if nobody else needs it, or new."""
-        found, held = self._destination(result), self.buffers.get(init)
+        found, held = self._destination(result, op), self.buffers.get(init)
         if found is not None:
             return found
         if held is not None and isinstance(held.owner, memref.AllocOp) and len(list(init.uses)) == 1:
             return held
-        kind = _memory(result.type)
-        if -1 in kind.get_shape():
-            fail(op, f"a tensor between operations is of static size or on the way to a result, got {result.type}")
-        return Builder(InsertPoint.before(op)).insert(memref.AllocOp([], [], kind)).memref
+        kind, builder = _memory(result.type), Builder(InsertPoint.before(op))
+        return builder.insert(memref.AllocOp(self._sizes(kind, init, held, op, builder), [], kind)).memref
 
-    def _destination(self, value: SSAValue) -> SSAValue | None:
-        """The argument that a value, or what alone is made of it in place, is returned in."""
+    @staticmethod
+    def _sizes(
+        kind: MemRefType[Attribute], init: SSAValue, held: SSAValue | None, op: Operation, builder: Builder
+    ) -> list[SSAValue]:
+        """The sizes of memory that are not known while compiling: those of what a result starts from."""
+        unknown = [d for d, size in enumerate(kind.get_shape()) if size < 0]
+        if isinstance(init.owner, tensor.EmptyOp):
+            return list(init.owner.dynamic_sizes)
+        if unknown and held is None:
+            fail(op, f"nothing tells the sizes of {kind}")
+        numbers = [builder.insert(arith.ConstantOp(IntegerAttr(d, IndexType()))).result for d in unknown]
+        return [builder.insert(memref.DimOp(held, number)).result for number in numbers if held is not None]
+
+    def _destination(self, value: SSAValue, op: Operation) -> SSAValue | None:
+        """The argument that a value, or what alone is made of it in place, is returned in; as it is before `op`."""
         if value in self.returned:
             return self.returned[value]
         uses = list(value.uses)
         user = uses[0].operation if len(uses) == 1 else None
         if isinstance(user, LinalgStructuredOperation) and len(user.results) == 1 and value in user.outputs:
-            return self._destination(user.results[0])
+            return self._destination(user.results[0], op)
+        if isinstance(user, tensor.CollapseShapeOp | tensor.ExpandShapeOp) and user is not op:
+            kind, found = _memory(value.type), self._destination(user.results[0], op)
+            if found is not None and -1 not in (*kind.get_shape(), *memory_of(found).get_shape()):
+                return Builder(InsertPoint.before(op)).insert(_reshaped(user, found, kind)).results[0]
         return None
+
+
+def _viewed(op: Shaped, source: SSAValue) -> Operation:
+    """What an operation makes of a tensor, made of its memory."""
+    kind = memory_of(source)
+    match op:
+        case tensor.CollapseShapeOp():
+            return _reshaped(op, source, _memory(op.result.type), back=False)
+        case tensor.ExpandShapeOp():
+            return _reshaped(op, source, _memory(op.result.type), back=False)
+        case tensor.CastOp():
+            return memref.CastOp.get(source, _memory(op.dest.type))
+        case tensor.ExtractSliceOp():
+            steps, offset = strides_of(kind), kind.get_offset()
+            given = [list(static.iter_values()) for static in (op.static_offsets, op.static_sizes, op.static_strides)]
+            if steps is None or any(DYNAMIC_INDEX in numbers for numbers in (given[0], given[2])):
+                fail(op, f"expected offsets and strides that are constants, got those of a part of {kind}")
+            starts, sizes, by = given
+            known = (
+                None
+                if offset is None or None in steps
+                else offset + sum(o * s for o, s in zip(starts, steps, strict=True) if s is not None)
+            )
+            shape = op.result.type.get_shape()
+            kept = kept_dimensions(sizes, shape)
+            strides = [None if (step := steps[d]) is None else step * by[d] for d in kept]
+            result = MemRefType(kind.element_type, shape, StridedLayoutAttr(strides, known), kind.memory_space)
+            return memref.SubviewOp(
+                source, op.offsets, op.sizes, op.strides, op.static_offsets, op.static_sizes, op.static_strides, result
+            )
+
+
+def _reshaped(
+    op: tensor.CollapseShapeOp | tensor.ExpandShapeOp,
+    source: SSAValue,
+    kind: MemRefType[Attribute],
+    *,
+    back: bool = True,
+) -> Operation:
+    """The memory of one side of an operation that only reshapes, as that of the other side: with `back`, the memory of
+    its result as that of its source."""
+    groups = op.reassociation
+    if isinstance(op, tensor.CollapseShapeOp) != back:
+        return memref.CollapseShapeOp.create(
+            operands=[source], properties={"reassociation": groups}, result_types=[kind]
+        )
+    sizes = [] if back or isinstance(op, tensor.CollapseShapeOp) else list(op.dynamic_output_shape)
+    shape = DenseArrayBase.from_list(i64, kind.get_shape())
+    return memref.ExpandShapeOp.create(
+        operands=[source, *sizes],
+        properties={"reassociation": groups, "static_output_shape": shape},
+        result_types=[kind],
+    )
 
 
 def _reads_output(op: LinalgStructuredOperation) -> bool:
@@ -173,9 +286,14 @@ def _reads_output(op: LinalgStructuredOperation) -> bool:
 
 @dataclass(frozen=True)
 class BufferizePass(ModulePass):
-    """Makes functions on tensors functions on memory; a result becomes an argument behind the others."""
+    """Makes functions on tensors functions on memory; a result becomes an argument behind the others.
+
+    Before that, calls of functions of the module are replaced by what these do, and operations that others stand for
+    by those.
+    """
 
     name = "warp-bufferize"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        generalize(op)
         bufferize(op)

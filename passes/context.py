@@ -9,19 +9,19 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.universe import Universe
 
 from .diagnostics import LocatingParser
-from .universe import LINALG, WARPLOOM_UNIVERSE
+from .universe import LINALG, MEMREF, WARPLOOM_UNIVERSE
 
 
 @cache
 def known_universe() -> Universe:
     """xDSL's dialects, passes and targets, those of installed plugins, and ours.
 
-    Ours are there whether or not the package's entry points are installed, and our `linalg`
-    stands in place of xDSL's.
+    Ours are there whether or not the package's entry points are installed, and our `linalg` and
+    `memref` stand in place of xDSL's.
     """
     found = Universe.get_multiverse()
     return Universe(
-        all_dialects=found.all_dialects | WARPLOOM_UNIVERSE.all_dialects | {"linalg": LINALG},
+        all_dialects=found.all_dialects | WARPLOOM_UNIVERSE.all_dialects | {"linalg": LINALG, "memref": MEMREF},
         all_passes=found.all_passes | WARPLOOM_UNIVERSE.all_passes,
         all_targets=found.all_targets | WARPLOOM_UNIVERSE.all_targets,
     )

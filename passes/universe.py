@@ -47,3 +47,6 @@ WARPLOOM_UNIVERSE = Universe(all_dialects=_DIALECTS, all_passes=_PASSES, all_tar
 LINALG: Callable[[], Dialect] = _lazy("..dialect.linalg", "LINALG")
 """xDSL's `linalg` with a matmul that takes what MLIR takes. Not in the universe, where two dialects
 of one name are an error: the project's own driver puts it in place of xDSL's."""
+
+MEMREF: Callable[[], Dialect] = _lazy("..dialect.memref", "MEMREF")
+"""xDSL's `memref` with the text that MLIR has for `memref.copy` and `memref.cast`; as for `linalg`."""

@@ -62,11 +62,11 @@ def _part(op: memref.SubviewOp, source: View, number: Number) -> View:
     steps = _numbers(op.static_strides, op.strides, number)
     offset = source.offset + sum(o * s for o, s in zip(offsets, source.strides, strict=True))
     strides = [step * stride for step, stride in zip(steps, source.strides, strict=True)]
-    kept = _kept(sizes, memory_of(op.result).get_shape())
+    kept = kept_dimensions(sizes, memory_of(op.result).get_shape())
     return View(offset, tuple(sizes[d] for d in kept), tuple(strides[d] for d in kept))
 
 
-def _kept(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
+def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
     """The dimensions that a result of lower rank keeps; others have size 1."""
     kept: list[int] = []
     for dimension, size in enumerate(sizes):

@@ -88,23 +88,30 @@ def signature(function: func.FuncOp) -> Signature:
     written = {v.index for v in outputs if isinstance(v, BlockArgument)}
     filled = {a.index for a in arguments if _filled_first(a, structured)}
     products = tuple(product for op in structured if (product := _product(op)) is not None)
-    ties = tuple(tie for op in structured for tie in _ties(op, parameters))
+    ties = _ties(structured, parameters)
     return Signature(function.sym_name.data, parameters, frozenset(written), frozenset(filled), products, ties)
 
 
-def _ties(op: Structured, parameters: tuple[Parameter, ...]) -> list[frozenset[tuple[int, int]]]:
-    """The dimensions of arguments that run along one loop of an operation, where not all of their extents are known."""
-    loops: dict[int, set[tuple[int, int]]] = {}
-    for value, map_ in zip((*_inputs(op), *_outputs(op)), _maps(op), strict=False):
-        for dimension, e in enumerate(map_.results):
-            if isinstance(value, BlockArgument) and isinstance(e, AffineDimExpr):
-                loops.setdefault(e.position, set()).add((value.index, dimension))
+def _ties(ops: Sequence[Structured], parameters: tuple[Parameter, ...]) -> tuple[frozenset[tuple[int, int]], ...]:
+    """The dimensions of arguments that run along one loop, where not all of their extents are known; loops of different
+    operations are one where they go through the same memory."""
+    groups: list[set[tuple[SSAValue, int]]] = []
+    for op in ops:
+        loops: dict[int, set[tuple[SSAValue, int]]] = {}
+        for value, map_ in zip((*_inputs(op), *_outputs(op)), _maps(op), strict=False):
+            for dimension, e in enumerate(map_.results):
+                if isinstance(e, AffineDimExpr):
+                    loops.setdefault(e.position, set()).add((value, dimension))
+        for places in loops.values():
+            apart = [group for group in groups if group.isdisjoint(places)]
+            groups = [*apart, places.union(*(group for group in groups if not group.isdisjoint(places)))]
 
     def unknown(position: int, dimension: int) -> bool:
         shape = parameters[position].shape or ()
         return dimension < len(shape) and shape[dimension] < 0
 
-    return [frozenset(places) for places in loops.values() if any(unknown(*place) for place in places)]
+    found = (frozenset((v.index, d) for v, d in group if isinstance(v, BlockArgument)) for group in groups)
+    return tuple(tie for tie in found if any(unknown(*place) for place in tie))
 
 
 def _product(op: Structured) -> Problem | None:

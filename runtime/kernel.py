@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from ..dialect.isa.targets import UnknownTargetError
@@ -219,11 +220,18 @@ def compile(
 
 
 def without_tensors(module: ModuleOp) -> None:
-    """Makes functions on tensors functions on memory, in place: a result becomes an argument behind the others.
+    """Makes functions on tensors functions on memory, in place: a result becomes an argument behind the others. Calls
+    are replaced by what they call.
 
     Raises:
-        CompileError: for an operation on tensors that is not bufferised.
+        CompileError: for an operation on tensors that is not bufferised, or a call that cannot be replaced.
     """
+    if any(map(_is_generalized, module.walk())):
+        from ..passes.generalize import generalize
+
+        with _errors():
+            verify(module)
+            generalize(module)
     inputs = (t for f in module.ops if isinstance(f, func.FuncOp) for t in f.function_type.inputs)
     if any(isinstance(t, TensorType) for t in inputs):
         from ..passes.bufferize import bufferize
@@ -231,6 +239,12 @@ def without_tensors(module: ModuleOp) -> None:
         with _errors():
             verify(module)
             bufferize(module)
+
+
+def _is_generalized(op: Operation) -> bool:
+    """Whether something else comes to stand for an operation before anything else is done."""
+    constant = op.name == "arith.constant" and isinstance(op.results[0].type, TensorType)
+    return constant or op.name in ("func.call", "linalg.broadcast", "memref.copy")
 
 
 def parse(mlir: str, file: str = "<mlir>", on_phase: OnPhase | None = None) -> ModuleOp:

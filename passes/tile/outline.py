@@ -126,7 +126,8 @@ class Outliner:
         parent = self.op.parent_op()
         if not isinstance(parent, func.FuncOp):
             what = "the product" if isinstance(self.op, MatmulOp) else self.op.name
-            fail(self.op, f"expected {what} directly in a func.func")
+            where = "" if parent is None else f", got it in {parent.name}; loops of the host are not lowered"
+            fail(self.op, f"expected {what} directly in a func.func{where}")
         taken = {op.sym_name.data for op in self.kernels.body.block.ops if isinstance(op, gpu.FuncOp)}
         # A kernel's name stands in the text, where not every name that MLIR allows can.
         stem = re.sub(r"^(?=\d)|[^A-Za-z0-9_$]", "_", parent.sym_name.data)
@@ -207,3 +208,5 @@ class TilePass(ModulePass):
                 from .stream import tile
 
                 tile(found, op)
+            elif found.name.startswith("linalg.") and isinstance(found.parent_op(), func.FuncOp):
+                fail(found, f"{found.name} has no kernel: of operations that reduce, products of matrices are lowered")

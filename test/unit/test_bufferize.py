@@ -130,8 +130,9 @@ OPERANDS = "ins(%A, %B : tensor<4x4xf16>, tensor<4x4xf16>)"
             r":3:\d+: error: linalg.matmul adds to a tensor that nothing has been written to; fill it first",
         ),
         (
-            "%r = tensor.cast %C : tensor<4x4xf32> to tensor<4x4xf32>\nreturn %r : tensor<4x4xf32>\n}",
-            r":2:\d+: error: tensor.cast on tensors is not bufferised",
+            "%r = tensor.insert_slice %C into %C[0, 0] [4, 4] [1, 1] : tensor<4x4xf32> into tensor<4x4xf32>\n"
+            "return %r : tensor<4x4xf32>\n}",
+            r":2:\d+: error: tensor.insert_slice on tensors is not bufferised",
         ),
     ],
 )

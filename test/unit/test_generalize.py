@@ -1,0 +1,159 @@
+"""What frontends write around products: calls, broadcasts, constants, reshapes, parts, sizes that nobody knows yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warploom.runtime import CompileError, HostError, compile, host, reference
+from warploom.runtime.kernel import parse, without_tensors
+
+Array = NDArray[Any]
+
+
+def draw(*shape: int, dtype: Any = np.float16) -> Array:
+    return np.random.default_rng(shape).standard_normal(shape).astype(dtype)
+
+
+def check(text: str, *arrays: Array, launches: int, name: str | None = None) -> None:
+    """Runs a function and holds what it writes against float64."""
+    kernel = compile(text, name=name)
+    assert len(kernel.launches) == launches
+    module = parse(text)
+    without_tensors(module)
+    exact = reference.evaluate(host.choose(module, name), arrays)
+    kernel(*arrays, device="interp")
+    for position in kernel.function.written:
+        found = reference.compare(exact[position], arrays[position])
+        assert found.ok, (position, found)
+
+
+CALLS = """
+func.func private @layer(%x: tensor<8x32xf16>, %w: tensor<32x16xf16>) -> tensor<8x16xf32> {
+  %z = arith.constant dense<0.0> : tensor<8x16xf32>
+  %r = linalg.matmul ins(%x, %w : tensor<8x32xf16>, tensor<32x16xf16>) outs(%z : tensor<8x16xf32>) -> tensor<8x16xf32>
+  return %r : tensor<8x16xf32>
+}
+func.func @one(%x: tensor<8x32xf16>, %w: tensor<32x16xf16>) -> tensor<8x16xf32> {
+  %r = call @layer(%x, %w) : (tensor<8x32xf16>, tensor<32x16xf16>) -> tensor<8x16xf32>
+  return %r : tensor<8x16xf32>
+}
+func.func @two(%x: tensor<8x32xf16>, %v: tensor<32x16xf16>, %w: tensor<32x16xf16>) -> tensor<8x16xf32> {
+  %r = call @layer(%x, %v) : (tensor<8x32xf16>, tensor<32x16xf16>) -> tensor<8x16xf32>
+  %s = call @layer(%x, %w) : (tensor<8x32xf16>, tensor<32x16xf16>) -> tensor<8x16xf32>
+  %e = tensor.empty() : tensor<8x16xf32>
+  %t = linalg.sub ins(%r, %s : tensor<8x16xf32>, tensor<8x16xf32>) outs(%e : tensor<8x16xf32>) -> tensor<8x16xf32>
+  return %t : tensor<8x16xf32>
+}
+"""
+
+
+def test_functions_that_share_another() -> None:
+    """The second product of @two takes the first one's result in: two kernels."""
+    x, v, w = draw(8, 32), draw(32, 16), draw(32, 16)[::-1].copy()
+    check(CALLS, x, v, np.full((8, 16), np.nan, np.float32), launches=1, name="one")
+    check(CALLS, x, v, w, np.full((8, 16), np.nan, np.float32), launches=2, name="two")
+    with pytest.raises(HostError, match=r"got 2 \(@one, @two\); name one"):
+        compile(CALLS)
+
+
+HEADS = """func.func @f(%x: tensor<2x16x64xf16>, %w: tensor<80x48xf16>, %b: tensor<48xf32>) -> tensor<2x16x48xf32> {
+  %a = tensor.collapse_shape %x [[0, 1], [2]] : tensor<2x16x64xf16> into tensor<32x64xf16>
+  %part = tensor.extract_slice %w[8, 0] [64, 48] [1, 1] : tensor<80x48xf16> to tensor<64x48xf16>
+  %e = tensor.empty() : tensor<32x48xf32>
+  %start = linalg.broadcast ins(%b : tensor<48xf32>) outs(%e : tensor<32x48xf32>) dimensions = [0]
+  %r = linalg.matmul ins(%a, %part : tensor<32x64xf16>, tensor<64x48xf16>) outs(%start : tensor<32x48xf32>)
+    -> tensor<32x48xf32>
+  %y = tensor.expand_shape %r [[0, 1], [2]] output_shape [2, 16, 48] : tensor<32x48xf32> into tensor<2x16x48xf32>
+  return %y : tensor<2x16x48xf32>
+}"""
+
+
+def test_reshapes_parts_and_broadcasts() -> None:
+    """Shapes and parts are views; the broadcast writes where the result is returned, and the product adds to it."""
+    check(HEADS, draw(2, 16, 64), draw(80, 48), draw(48, dtype=np.float32), np.full((2, 16, 48), np.nan, np.float32),
+          launches=2)  # fmt: skip
+
+
+ANY = """func.func @f(%A: tensor<?x64xf16>, %B: tensor<64x?xf16>) -> tensor<?x?xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %m = tensor.dim %A, %c0 : tensor<?x64xf16>
+  %n = tensor.dim %B, %c1 : tensor<64x?xf16>
+  %e = tensor.empty(%m, %n) : tensor<?x?xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %p = linalg.matmul ins(%A, %B : tensor<?x64xf16>, tensor<64x?xf16>) outs(%f : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %again = tensor.dim %e, %c0 : tensor<?x?xf32>
+  %g = tensor.empty(%again, %n) : tensor<?x?xf32>
+  %r = linalg.exp ins(%p : tensor<?x?xf32>) outs(%g : tensor<?x?xf32>) -> tensor<?x?xf32>
+  return %r : tensor<?x?xf32>
+}"""
+
+
+def test_tensors_of_unknown_size_between_operations() -> None:
+    kernel = compile(ANY, cta=(32, 32, 32), stages=2)
+    assert len(kernel.launches) == 1
+    tied = {frozenset({(0, 0), (2, 0)}), frozenset({(1, 1), (2, 1)})}
+    assert set(kernel.function.ties) == tied
+    for m, n in ((33, 17), (5, 40)):
+        a, b, r = draw(m, 64), (draw(64, n) * 0.25).astype(np.float16), np.full((m, n), np.nan, np.float32)
+        kernel(a, b, r, device="interp")
+        np.testing.assert_allclose(r, np.exp(a.astype(np.float64) @ b.astype(np.float64)), rtol=1e-4)
+
+
+COPIED = """func.func @f(%A: memref<20x16xf16>, %B: memref<16x24xf16>, %C: memref<20x24xf32>, %D: memref<20x24xf32>) {
+  %any = memref.cast %C : memref<20x24xf32> to memref<?x24xf32>
+  %back = memref.cast %any : memref<?x24xf32> to memref<20x24xf32>
+  memref.copy %back, %D : memref<20x24xf32> to memref<20x24xf32>
+  linalg.matmul ins(%A, %B : memref<20x16xf16>, memref<16x24xf16>) outs(%D : memref<20x24xf32>)
+  return
+}"""
+
+
+def test_memref_copy_and_cast() -> None:
+    check(COPIED, draw(20, 16), draw(16, 24), draw(20, 24, dtype=np.float32), np.full((20, 24), np.nan, np.float32),
+          launches=1)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "func.func @f(%A: memref<4x4xf32>) {\n  call @f(%A) : (memref<4x4xf32>) -> ()\n  return\n}",
+            r":2:3: error: @f calls itself, by way of @f",
+        ),
+        (
+            "func.func private @g(memref<4x4xf32>)\nfunc.func @f(%A: memref<4x4xf32>) {\n"
+            "  call @g(%A) : (memref<4x4xf32>) -> ()\n  return\n}",
+            r":3:3: error: expected @g to be a function of the module with one block",
+        ),
+        (
+            "func.func @f(%A: tensor<2x2xf16>) -> tensor<2x2xf16> {\n"
+            "  %w = arith.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf16>\n"
+            "  %r = linalg.add ins(%A, %w : tensor<2x2xf16>, tensor<2x2xf16>) outs(%A : tensor<2x2xf16>)"
+            " -> tensor<2x2xf16>\n  return %r : tensor<2x2xf16>\n}",
+            r":2:3: error: a constant tensor<2x2xf16> of several values is not lowered; pass it as an argument",
+        ),
+        (
+            "func.func @f(%A: memref<4x8xf32>, %y: memref<4xf32>) {\n"
+            "  linalg.reduce ins(%A : memref<4x8xf32>) outs(%y : memref<4xf32>) dimensions = [1]\n"
+            "  (%in: f32, %init: f32) {\n    %0 = arith.addf %in, %init : f32\n    linalg.yield %0 : f32\n  }\n"
+            "  return\n}",
+            r":2:3: error: linalg.reduce has no kernel: of operations that reduce, products of matrices are lowered",
+        ),
+        (
+            "func.func @f(%A: memref<8x8xf16>, %C: memref<8x8xf32>) {\n  %c0 = arith.constant 0 : index\n"
+            "  %c1 = arith.constant 1 : index\n  scf.for %i = %c0 to %c1 step %c1 {\n"
+            "    linalg.matmul ins(%A, %A : memref<8x8xf16>, memref<8x8xf16>) outs(%C : memref<8x8xf32>)\n  }\n"
+            "  return\n}",
+            r":5:5: error: expected the product directly in a func.func, got it in scf.for; loops of the host are not",
+        ),
+    ],
+)
+def test_what_is_refused(text: str, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        compile(text)
