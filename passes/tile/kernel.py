@@ -43,7 +43,8 @@ class KernelBuilder:
         if schedule.ctas:
             warp, shared, body = self._warp(index), self._shared_tiles(index), Block(arg_types=[IndexType()])
             inside = index.at(Builder(InsertPoint.at_end(body)))
-            self._tile(inside, self._origin(inside, body.args[0]), warp, shared)
+            tile = body.args[0]
+            self._tile(inside, self._origin(inside, tile), warp, shared, self._share(inside, tile))
             inside.insert(scf.YieldOp())
             tiles = index.mul(*raster.grid(index, extents, schedule))
             end, step = index.values([tiles, raster.ctas(index, extents, schedule)])

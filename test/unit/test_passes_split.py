@@ -40,6 +40,8 @@ def run(kernel: Kernel, m: int, n: int, k: int, start: float | None) -> tuple[An
         ((100, 72, 256), {"split_k": 4, "cta": (64, 64, 64), "warp": (32, 32), "stages": 3}),
         ((33, 40, 96), {"split_k": 3, **TILE}),
         ((31, 33, 70), {"split_k": 2, **TILE}),
+        ((100, 72, 128), {"split_k": 2, "ctas": 3, **TILE}),
+        ((70, 72, 256), {"split_k": 2, "ctas": 2, **TILE, "sync": "mbarrier", "ahead": 2, "stages": 4, "unroll": 4}),
         ((33, 40, 64), {"split_k": 8, "cta": (32, 32, 32), "warp": (16, 32), "stages": 2}),  # less than a K tile each
         ((40, 24, 256), {"split_k": 64, "cta": (64, 64, 16), "warp": (64, 64), "stages": 1, "mma": "m16n8k8"}),
         ((70, 136, 256), {"split_k": 2, "slices": 2, "cta": (64, 128, 64), "warp": (64, 64), "stages": 2}),
