@@ -17,6 +17,9 @@ from .product import Product
 
 FORMAT = 1
 
+AT = ", at "
+"""What stands between a product of unknown sizes and the sizes of the arguments that it was measured with."""
+
 
 class Entry(TypedDict):
     """One product on one device: the fastest schedule, and microseconds by schedule; None for one that failed."""
@@ -75,9 +78,11 @@ class Tuned:
         return held["products"].setdefault(key, Entry(best="", measured={}))
 
     def best(self, target: str, key: str) -> Schedule | None:
-        """The fastest schedule of a product on the first device of a target that has one."""
+        """The fastest schedule of a product on the first device of a target that has one; of one of unknown sizes, that
+        with the first arguments that it was measured with."""
         for device in self.devices.values():
-            entry = device["products"].get(key)
+            at = next((name for name in device["products"] if name.startswith(key + AT)), key)
+            entry = device["products"].get(key, device["products"].get(at))
             if device["target"] == target and entry is not None and entry["best"]:
                 return schedule_of(entry["best"])
         return None
@@ -102,7 +107,9 @@ def schedule_of(text: str) -> Schedule:
 
 def key_of(product: Product) -> str:
     """What a product is, as far as its speed depends on it: `4096x4096x4096 bf16 x bf16 -> f32, B transposed`."""
-    words = [f"{product.m}x{product.n}x{product.k} {product.a.element.name} x {product.b.element.name}"]
+    sizes = zip("mnk", (product.m, product.n, product.k), strict=True)
+    size = "x".join(str(number) if product.is_known(axis) else "?" for axis, number in sizes)
+    words = [f"{size} {product.a.element.name} x {product.b.element.name}"]
     words[0] += f" -> {product.d.element.name}"
     words += [f"{o.name} transposed" for o in (product.a, product.b) if o.transposed]
     words += ["A sparse"] if product.sparsity > 1 else []

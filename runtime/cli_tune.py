@@ -17,6 +17,7 @@ TUNE_EXAMPLES = """\
 examples:
   warploom tune matmul.mlir
   warploom tune matmul.mlir --limit 200 --cache h200.json
+  warploom tune dynamic.mlir --in A=random:512x4096 --in B=random:4096x4096
   warploom run matmul.mlir --tuned h200.json --device cuda
 """
 
@@ -41,6 +42,8 @@ def add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     tune.add_argument("--top", type=int, default=5, metavar="N", help="how many to show (default 5)")
     tune.add_argument("--tf32", action="store_true", help="multiply f32 operands with 10 bits of fraction")
     tune.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random arrays (default 0)")
+    tune.add_argument("--in", dest="inputs", action="append", default=[], metavar="NAME=random:MxN",
+                      help="the size of an argument, where the file does not say it; or a .npy file")  # fmt: skip
     tune.add_argument(
         "--list", action="store_true", help="only list the schedules that would be measured; needs no GPU"
     )

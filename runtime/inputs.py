@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -88,6 +88,35 @@ def extents(
             hint = f"--in {parameter.name}=random:{'x'.join('256' for _ in shape)}"
             raise ArgumentError(f"%{parameter.name} is {parameter}: say how large it is, as in {hint}, or give a file")
     return [tuple(shape) for shape in known]
+
+
+def arrays(
+    parameters: Sequence[Parameter],
+    filled: Collection[int],
+    ties: Sequence[frozenset[tuple[int, int]]],
+    texts: Sequence[str],
+    seed: int,
+) -> list[Array]:
+    """The arguments of a function: those given as `NAME=VALUE`, poison where it fills first, else drawn from the seed.
+
+    Raises:
+        ArgumentError: for a name or file that does not fit, or an extent that nothing tells.
+    """
+    given: dict[int, str] = {}
+    for text in texts:
+        bound = binding(text)
+        if bound.name is None:
+            raise ArgumentError(f"--in: expected NAME=VALUE, such as 0=a.npy or %A=random, got '{text}'")
+        given[position_of(bound.name, parameters)] = bound.value
+    words = [given.get(i, "nan" if i in filled else "random") for i in range(len(parameters))]
+    loaded = {i: load(w, p) for i, (w, p) in enumerate(zip(words, parameters, strict=True)) if sized(w)[0] not in WORDS}
+    shapes = {i: array.shape for i, array in loaded.items()}
+    shapes |= {i: shape for i, word in enumerate(words) if (shape := sized(word)[1]) is not None}
+    found = extents(parameters, ties, shapes)
+    return [
+        loaded[i] if i in loaded else laid_out(make(sized(words[i])[0], found[i], p.dtype, seed, i), p)
+        for i, p in enumerate(parameters)
+    ]
 
 
 def load(path: str, parameter: Parameter) -> Array:

@@ -10,7 +10,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
 from . import host, inputs, ptxas, reference
-from .arrays import Array, Parameter
+from .arrays import Array
 from .errors import ArgumentError, AssemblerError, WarploomError
 from .kernel import Kernel, compile, parse, without_tensors
 from .module import Place, choose_place
@@ -48,7 +48,8 @@ def run(args: argparse.Namespace, text: str) -> int:
     report.compiled(kernel)
     report_resources(report, kernel.ptx, target, place, tuple(launch.kernel for launch in kernel.launches))
     function = host.choose(module, kernel.function.name)
-    arrays = make_arrays(kernel, args)
+    called = kernel.function
+    arrays = inputs.arrays(called.parameters, called.filled, called.ties, args.inputs, args.seed)
     outputs = resolve_outputs(kernel, args.outputs)
     before = [array.copy() for array in arrays] if args.check else []
     reports = _execute(report, kernel, arrays, place, args)
@@ -96,35 +97,6 @@ def report_resources(report: Report, ptx: str, target: str, place: Place, kernel
         return
     for name, resources in found.items():
         report.resources(name, resources, f"ptxas {ptxas.version()}")
-
-
-def make_arrays(kernel: Kernel, args: argparse.Namespace) -> list[Array]:
-    """The arguments: given ones, poison where the function fills first, else drawn from the seed.
-
-    Raises:
-        ArgumentError: for a name or file that does not fit.
-    """
-    parameters = kernel.function.parameters
-    given: dict[int, str] = {}
-    for text in args.inputs:
-        bound = inputs.binding(text)
-        if bound.name is None:
-            raise ArgumentError(f"--in: expected NAME=VALUE, such as 0=a.npy or %A=random, got '{text}'")
-        given[inputs.position_of(bound.name, parameters)] = bound.value
-    words = [given.get(i, "nan" if i in kernel.function.filled else "random") for i in range(len(parameters))]
-    loaded = {i: inputs.load(w, p) for i, (w, p) in enumerate(zip(words, parameters, strict=True))
-              if inputs.sized(w)[0] not in inputs.WORDS}  # fmt: skip
-    shapes = {i: array.shape for i, array in loaded.items()}
-    shapes |= {i: shape for i, word in enumerate(words) if (shape := inputs.sized(word)[1]) is not None}
-    extents = inputs.extents(kernel.function.parameters, kernel.function.ties, shapes)
-    return [
-        loaded[i] if i in loaded else _made(inputs.sized(words[i])[0], parameter, extents[i], args.seed, i)
-        for i, parameter in enumerate(parameters)
-    ]
-
-
-def _made(word: str, parameter: Parameter, shape: tuple[int, ...], seed: int, position: int) -> Array:
-    return inputs.laid_out(inputs.make(word, shape, parameter.dtype, seed, position), parameter)
 
 
 def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:

@@ -6,7 +6,7 @@ that a search can be stopped and gone on with; `compile(..., tuned=file)` and `w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,9 +21,9 @@ from ..passes.pipeline import lower, standard_pipeline
 from ..passes.product import read
 from ..passes.schedule import products
 from ..passes.search import candidates, spread
-from ..passes.tuned import Tuned, fields_of, key_of
+from ..passes.tuned import AT, Tuned, fields_of, key_of
 from . import inputs
-from .arrays import Argument, Array, borrow
+from .arrays import Argument, Array, borrow, describe
 from .cuda import Gpu
 from .cuda_launch import Prepared, copy_in, copy_out
 from .cuda_timer import Timer
@@ -70,20 +70,31 @@ def schedules(module: ModuleOp, target: str, *, tf32: bool = False) -> tuple[str
 
 def tune(
     module: ModuleOp, gpu: Gpu, file: Path, *, target: str = "", tf32: bool = False, limit: int = 60, seed: int = 0,
-    on_measured: OnMeasured | None = None,
+    on_measured: OnMeasured | None = None, given: Sequence[str] = (),
 ) -> list[Measured]:  # fmt: skip
     """Measures up to `limit` schedules of a module's one product, those in the file from there; the fastest first.
 
+    `given` are arguments as `NAME=VALUE`, such as "A=random:512x4096": they tell sizes that the module does not.
+
     Raises:
+        ArgumentError: naming an argument whose size nothing tells.
         WarploomError: if the module does not compile, or the default schedule fails on the GPU.
     """
     target = target or gpu.device.target
     key, every = schedules(module, target, tf32=tf32)
+    function = compile(module, target, tf32=tf32).function
+    if any(p.shape is None for p in function.parameters):
+        raise ArgumentError("tuning takes functions of arrays alone")
+    arrays = inputs.arrays(function.parameters, (), function.ties, given, seed)
+    if any(min(p.shape or (), default=0) < 0 for p in function.parameters):
+        key += AT + " ".join(
+            describe(array.shape, p.element) for array, p in zip(arrays, function.parameters, strict=True)
+        )
     chosen, tuned = spread(every, limit), Tuned.read(file)
     entry = tuned.entry(gpu.device.name, target, key)
     results: list[Measured] = []
     with ExitStack() as stack:
-        bench = Bench(module, gpu, target, tf32, seed, stack)
+        bench = Bench(module, gpu, target, tf32, arrays, sorted(function.written), stack)
         for i, schedule in enumerate(chosen):
             text = str(schedule)
             if text in entry["measured"]:
@@ -105,16 +116,12 @@ def tune(
 class Bench:
     """One function's arguments on a GPU, to run and time it with any schedule."""
 
-    def __init__(self, module: ModuleOp, gpu: Gpu, target: str, tf32: bool, seed: int, stack: ExitStack) -> None:
+    def __init__(
+        self, module: ModuleOp, gpu: Gpu, target: str, tf32: bool, arrays: list[Array], written: list[int],
+        stack: ExitStack
+    ) -> None:  # fmt: skip
         self.module, self.gpu, self.target, self.tf32 = module, gpu, target, tf32
-        kernel = compile(module, target, tf32=tf32)
-        parameters = kernel.function.parameters
-        if any(p.shape is None or min(p.shape, default=0) < 0 or p.strides is not None for p in parameters):
-            raise ArgumentError("tuning takes functions of arrays alone, of static size and without gaps")
-        self.arrays: list[Array] = [
-            inputs.make("random", p.shape or (), p.dtype, seed, i) for i, p in enumerate(parameters)
-        ]
-        self.written = sorted(kernel.function.written)
+        self.arrays, self.written = arrays, written
         with gpu.current():
             self.placed = [copy_in(gpu, stack, borrow(a), 0) for a in self.arrays]
         self.timer = stack.enter_context(Timer(gpu))
@@ -135,7 +142,8 @@ class Bench:
             return Measured(schedule, None, str(error).split("\n")[0])
 
     def _prepare(self, kernel: Kernel) -> Prepared:
-        return kernel.binary.prepare(kernel.launches, self.placed)
+        plan = kernel.plan_for([borrow(array) for array in self.arrays])
+        return kernel.binary.prepare(plan.launches, self.placed, plan.scratch)
 
     def _compare(self, launches: Prepared) -> str:
         """Runs once from the same start; what is wrong with the result, "" if nothing is."""

@@ -50,7 +50,7 @@ def tune(args: argparse.Namespace) -> int:
     with _progress() as on_measured:
         results = measure_all(
             module, device, args.cache, target=args.target or "", tf32=args.tf32, limit=args.limit, seed=args.seed,
-            on_measured=on_measured,
+            on_measured=on_measured, given=args.inputs,
         )  # fmt: skip
     base = next(r.microseconds for r in results if r.default)
     out = Console(highlight=False)

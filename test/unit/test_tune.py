@@ -101,6 +101,27 @@ def test_the_default_must_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         tune.tune(parse(TEXT), GPU, tmp_path / "tuned.json")
 
 
+ANY = """func.func @f(%A: memref<?x200xf16>, %B: memref<200x300xf16, strided<[304, 1]>>, %C: memref<?x300xf32>) {
+  linalg.matmul ins(%A, %B : memref<?x200xf16>, memref<200x300xf16, strided<[304, 1]>>) outs(%C : memref<?x300xf32>)
+  return
+}"""
+
+
+def test_unknown_sizes_are_given(tmp_path: Path) -> None:
+    """They are part of what the file is keyed by; a compiler that does not know them takes what was found with some."""
+    file = tmp_path / "tuned.json"
+    with pytest.raises(ArgumentError, match=r"%A is \?x200xf16: say how large it is, as in --in A=random:256x256"):
+        tune.tune(parse(ANY), GPU, file, limit=4)
+    found = tune.tune(parse(ANY), GPU, file, limit=4, given=["A=random:70x200"])
+    (key,) = json.loads(file.read_text())["devices"]["A GPU"]["products"]
+    assert key == "?x300x200 f16 x f16 -> f32, added to C, at 70x200xf16 200x300xf16 70x300xf32"
+    assert compile(ANY, tuned=file).schedule[0] == found[0].schedule
+    assert not any(r.remembered for r in tune.tune(parse(ANY), GPU, file, limit=4, given=["A=random:90x200"]))
+    number = ANY.replace("%C: memref", "%s: f32, %C: memref")
+    with pytest.raises(ArgumentError, match="tuning takes functions of arrays alone"):
+        tune.tune(parse(number), GPU, file, limit=4)
+
+
 def held(file: Path, schedule: str = OTHER, arch: str = "sm_90a") -> Path:
     products = {KEY: {"best": schedule, "measured": {schedule: 1.0}}}
     file.write_text(json.dumps({"format": 1, "devices": {"A GPU": {"target": arch, "products": products}}}))
