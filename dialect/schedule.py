@@ -21,6 +21,8 @@ MOST_PARTS = 64
 
 SYNCS = ("barrier", "mbarrier")
 
+WIDENINGS = ("none", "f16")
+
 RARE = {"rare": True}
 """Marks a field that is printed only where it differs from its default."""
 
@@ -49,7 +51,8 @@ class Schedule:
     addresses are known while compiling (0: one, of any stage); `ctas` how many CTAs share all tiles, each starting the
     copies of its next tile under the last steps of the one before (0: one CTA for each tile);
     `strip` how many rows of a warp tile at a time change lanes in shared memory on their way to D, so that a warp
-    stores whole lines of it (0: each lane stores what it holds).
+    stores whole lines of it (0: each lane stores what it holds); `widen` the type that operands of 8-bit floats become
+    in registers, each step of the instruction then being two of half its depth ("none": as they are, or "f16").
 
     Raises:
         ScheduleError: if tiles do not divide one another, or a number is out of range.
@@ -70,6 +73,7 @@ class Schedule:
     unroll: int = field(default=0, metadata=RARE)
     ctas: int = field(default=0, metadata=RARE)
     strip: int = field(default=0, metadata=RARE)
+    widen: str = field(default="none", metadata=RARE)
 
     def __post_init__(self) -> None:
         if min(*self.cta, *self.warp) <= 0:
@@ -112,6 +116,8 @@ class Schedule:
             raise ScheduleError(
                 f"strip must be 0 or a power of two that divides a warp tile's {self.warp[0]} rows, got {self.strip}"
             )
+        if self.widen not in WIDENINGS:
+            raise ScheduleError(f"widen must be one of {', '.join(WIDENINGS)}, got {self.widen}")
         self._check_loop()
 
     def _check_loop(self) -> None:
@@ -192,7 +198,7 @@ def _read(name: str, value: object) -> object:
             return value if isinstance(value, Shape) else Shape.parse(str(value))
         except ValueError as e:
             raise ScheduleError(f"schedule option mma: {e}") from None
-    if name in ("accumulate", "pack", "sync"):
+    if name in ("accumulate", "pack", "sync", "widen"):
         return str(value)
     if name in NAMES:
         return _sizes(name, value, 1)[0]

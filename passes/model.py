@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ..dialect.isa.product import Product as Row
 from ..dialect.isa.targets import Target
+from ..dialect.isa.types import FP8
 from .loop_choice import LONG_STEP, LOOP_WARPS, MOST_STAGES
 from .product import Product
 
@@ -74,8 +75,7 @@ BETWEEN_TILES = (
 BETWEEN_MARGIN = 1.03
 """By how much these must be better, for their edges rarely come out even."""
 
-# Of a sparse product each step holds twice as much of B: 64x64 only just fits, and only without edges (H200, bf16 8192:
-# 673 to 695 TFLOP/s; 64x48 660; 64x64 with the instruction of half the depth 550; 64x32 608).
+# Of a sparse product each step holds twice as much of B: 64x64 only just fits, and only without edges.
 SPARSE_TILES = (Tile((128, 192), (64, 48)), Tile((192, 128), (48, 64)), *TILES)
 
 MULTIPLY_ADDS_PER_CYCLE = 640
@@ -124,13 +124,17 @@ COST_STEP = 40
 RATES = {"tf32": 0.5, "f64": 0.1, "s8": 2.0, "u8": 2.0, "e4m3": 2.0, "e5m2": 2.0, "b1": 16.0}
 """How many times as fast as f16 a type is multiplied, for those that differ (H200, `bench/NOTES.md`)."""
 
-FP8 = ("e4m3", "e5m2")
-FP8_AS_HALVES = range(90, 100)
-"""Targets on which ptxas makes two f16 products of one of these types, on operands widened in registers, and adds the
-sums to the accumulators: no faster than f16, with twice the registers for operands."""
+SPARSE_RATE = 1.5
+"""How many times as fast as a dense product, zeros counted, one with a sparse A is (H200: 941 and 625 TFLOP/s)."""
+
+FP8_AS_HALVES = range(90, 104)
+"""Targets on which ptxas makes two f16 products of one of 8-bit floats, on operands widened in registers, and adds the
+sums to the accumulators (machine code for sm_90a and sm_100a): no faster than f16, and slower for the additions. If we
+widen them, sums stay in the accumulators (H200, 8192: 528 TFLOP/s instead of 376)."""
 
 
 def as_halves(row: Row, target: Target) -> bool:
+    """Whether products of 8-bit floats are products of f16 there."""
     return row.a.name in FP8 and target.sm in FP8_AS_HALVES
 
 
@@ -145,9 +149,10 @@ def cycles(m: int, n: int, k: int, tile: Tile, target: Target, row: Row) -> floa
     """The model's time for a product in tiles of this size; lower is better."""
     rows, columns = tile.cta
     tiles = -(-m // rows) * -(-n // columns)
-    rate = MULTIPLY_ADDS_PER_CYCLE * _rate(row, target)
-    arriving, bytes_ = rows + columns, row.operand_bits / 8
-    loaded = tile.warps // tile.slices * sum(tile.warp)
+    stored = row.layout("a").columns / row.shape.k
+    rate = MULTIPLY_ADDS_PER_CYCLE * _rate(row, target) * (1.0 if stored == 1.0 else SPARSE_RATE)
+    arriving, bytes_ = rows * stored + columns, row.operand_bits / 8
+    loaded = tile.warps // tile.slices * (tile.warp[0] * stored + tile.warp[1])
     per_k = max(
         rows * columns / rate,
         arriving * bytes_ / BYTES_PER_CYCLE,

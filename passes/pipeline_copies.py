@@ -240,8 +240,8 @@ class Pipeliner:
             if last:
                 state = self.meeting.following(index, state)
                 upcoming = self.load(index, steps[0], state[0])
-            for regroup in step.regroups:
-                now[regroup.fragment] = index.insert(regroup.clone(now)).fragment
+            for change in step.changes:
+                now[change.fragment] = index.insert(change.clone(now)).fragment
             now[step.mma.d] = index.insert(step.mma.clone(now)).d
         sums = [now[value] for value in plain.ops.last.operands] if plain.ops.last is not None else []
         return Carried(sums, upcoming, state, carried.changing)

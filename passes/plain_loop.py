@@ -10,7 +10,7 @@ from xdsl.dialects import arith, gpu, scf
 from xdsl.ir import Operation, SSAValue
 
 from ..dialect.warp.copy import CopyOp
-from ..dialect.warp.elementwise import RegroupOp
+from ..dialect.warp.elementwise import ConvertOp, RegroupOp
 from ..dialect.warp.memory import LdmatrixOp, LoadOp
 from ..dialect.warp.product import ProductOp
 from .index_builder import Index, IndexBuilder, constant_value
@@ -28,13 +28,13 @@ def is_load(op: Operation) -> TypeGuard[TileLoad]:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the instruction: the fragments it loads, those it regroups, and the product that takes them.
+    """One step of the instruction: the fragments it loads, what it makes of them, and the product that takes them.
 
-    Loads run a step ahead. Fragments are regrouped right before the product, when they have arrived.
+    Loads run a step ahead. Fragments are regrouped and widened right before the product, when they have arrived.
     """
 
     loads: tuple[TileLoad, ...]
-    regroups: tuple[RegroupOp, ...]
+    changes: tuple[RegroupOp | ConvertOp, ...]
     mma: ProductOp
 
 
@@ -95,18 +95,18 @@ def at_count(index: IndexBuilder, value: SSAValue, counter: SSAValue, k: Index) 
 def _steps(ops: Sequence[Operation]) -> tuple[Step, ...] | None:
     steps: list[Step] = []
     loads: list[TileLoad] = []
-    regroups: list[RegroupOp] = []
+    changes: list[RegroupOp | ConvertOp] = []
     ready: set[SSAValue] = set()
     for op in ops:
         if is_load(op):
             loads.append(op)
             ready.add(op.fragment)
-        elif isinstance(op, RegroupOp) and op.input in ready:
-            regroups.append(op)
+        elif isinstance(op, RegroupOp | ConvertOp) and op.input in ready:
+            changes.append(op)
             ready = ready - {op.input} | {op.fragment}
         elif isinstance(op, ProductOp) and {*op.operands} - {op.operands[2]} == ready:
-            steps.append(Step(tuple(loads), tuple(regroups), op))
-            loads, regroups, ready = [], [], set()
+            steps.append(Step(tuple(loads), tuple(changes), op))
+            loads, changes, ready = [], [], set()
         else:
             return None
     return tuple(steps) if steps and not loads else None

@@ -11,11 +11,12 @@ from xdsl.ir import Operation
 from ..dialect.isa import mma
 from ..dialect.isa.product import Product as Row
 from ..dialect.isa.targets import KIB, Target
+from ..dialect.isa.types import FP8
 from ..dialect.layout import LANES
 from ..dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ..dialect.warp.barriers import BARRIER_BYTES
 from ..dialect.warp.matmul import MatmulOp
-from .loop_choice import MOST_STAGES, check_loop, decoupled
+from .loop_choice import LOOP_WARPS, MOST_STAGES, check_loop, decoupled
 from .model import (
     BETWEEN_MARGIN,
     BETWEEN_TILES,
@@ -40,6 +41,7 @@ from .packing import (
 )
 from .product import METADATA_ROWS, Product, metadata_span
 from .strip_choice import check_strip, in_strips, strip_bytes
+from .tile.arrangement import LANES as LANES_LOAD
 from .tile.arrangement import Arrangement, arrange
 
 MAX_REGISTERS = 255
@@ -171,10 +173,10 @@ def _deepest(product: Product, tile: Tile, row: Row, target: Target, *, odd: boo
     deepest = tile.k * 16 // row.operand_bits
     if row.operand_bits < 16 and odd:
         return tile.k // 2  # bytes are copied one by one, each with a predicate and an address of its own
-    if as_halves(row, target):
-        return max(deepest, 128)
+    if as_halves(row, target) and product.sparsity > 1:
+        return row.shape.k  # what ptxas makes of more steps spills
     if row.operand_bits == 8:
-        return min(deepest, 64)  # with deeper tiles ptxas spills on sm_89 what leads to the edges of C
+        return min(deepest, 64 * product.sparsity)  # deeper ones spill on sm_89 what leads to the edges of C
     if row.operand_bits == 64 and min(map(access_bytes, (product.a, product.b))) < WIDEST:
         return min(deepest, 16)  # each of the narrower copies has an address of its own
     return max(deepest, WIDE_K) if row.operand_bits > 16 else deepest
@@ -209,9 +211,9 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
     cta_k, stages = depth(product, tile, row, target, odd=through_registers(product, pack), parts=parts)
     schedule = Schedule(
         (*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate, pack=pack, slices=tile.slices,
-        split_k=parts,
+        split_k=parts, widen="f16" if as_halves(row, target) and product.sparsity == 1 else "none",
     )  # fmt: skip
-    needed = lane_registers(tile.warp, row, target)
+    needed = lane_registers(tile.warp, row)
     schedule = decoupled(schedule, product, row, target, needed, partial(shared_bytes, product))
     return in_strips(schedule, product, _base_rows(product, row, schedule), _room(product, schedule, tile, row, target))
 
@@ -262,7 +264,7 @@ def _parts(
 def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     """Whether the elements that move together fit the tile, and its kernel gets the registers it needs."""
     try:
-        arrangement(product, row, tile.warp)
+        ways = arrangement(product, row, tile.warp)
     except ScheduleError:
         return False
     # Slices are for few tiles: beside another CTA their sums would take the room of stages.
@@ -272,9 +274,12 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     if tile in BETWEEN_TILES and not plain:
         return False
     even = not (product.m % tile.cta[0] or product.n % tile.cta[1] or product.k % tile.k) and target.sm < 100
-    tight = even and (product.sparsity > 1 or row.operand_bits == 64)
+    # The loop with barriers, and a B that each lane loads for itself, take more.
+    sparse = product.sparsity > 1 and tile.warps >= LOOP_WARPS and ways.b.how != LANES_LOAD
+    tight = even and (sparse or row.operand_bits == 64)
     spare = ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS if tight else 0
-    return lane_registers(tile.warp, row, target) - spare <= MAX_REGISTERS
+    emulated = as_halves(row, target) and product.sparsity > 1
+    return lane_registers(tile.warp, row, emulated=emulated) - spare <= MAX_REGISTERS
 
 
 def _apart(product: Product, row: Row) -> bool:
@@ -320,6 +325,11 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
         raise ScheduleError(f"metadata comes for {span} columns of A at a time, got a CTA tile of {schedule.cta}")
     if product.metadata is not None and schedule.slices > 1:
         raise ScheduleError(f"a sparse product is not cut into slices, got {schedule.slices}")
+    if schedule.widen != "none" and (product.sparsity > 1 or row.a.name not in FP8):
+        what = "of a sparse product" if product.sparsity > 1 else f"of {_multiplied(product)}"
+        raise ScheduleError(
+            f"widen = {schedule.widen}: operands that are dense 8-bit floats are widened, not those {what}"
+        )
     if schedule.split_k > 1 and (reason := unsplit(product, schedule.split_k, row)):
         raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
     if schedule.split_k > 1 and schedule.pack != "none":
@@ -359,7 +369,8 @@ def unsplit(product: Product, parts: int, row: Row) -> str:
 
 def _check_registers(schedule: Schedule, row: Row, target: Target) -> None:
     (m, n), buffers = schedule.warp, 1 if schedule.stages == 1 else 2
-    lane = lane_registers(schedule.warp, row, target, buffers)
+    emulated = as_halves(row, target) and schedule.widen == "none"
+    lane = lane_registers(schedule.warp, row, buffers, emulated=emulated)
     lane -= ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS
     if lane > MAX_REGISTERS:
         raise ScheduleError(
@@ -373,11 +384,17 @@ def _check_registers(schedule: Schedule, row: Row, target: Target) -> None:
         )
 
 
-def lane_registers(warp: tuple[int, int], row: Row, target: Target, buffers: int = 2) -> int:
-    """About how many registers a lane needs: accumulators, `buffers` times the fragments of a step, addresses."""
+def lane_registers(warp: tuple[int, int], row: Row, buffers: int = 2, *, emulated: bool = False) -> int:
+    """About how many registers a lane needs: accumulators, `buffers` times the fragments of a step, addresses.
+
+    8-bit floats that ptxas widens (`emulated`) take twice the registers, with a sparse A three times; those that we do
+    take few more than as they were, for each is widened where a product first reads it.
+    """
     down, across = warp[0] // row.shape.m, warp[1] // row.shape.n
     operands = row.registers("a") * down + row.registers("b") * across
-    words = 2 if row.operand_bits == 64 or as_halves(row, target) else 1
+    words = 2 if row.operand_bits == 64 else 1
+    if emulated:
+        words = 2 if row.layout("a").columns == row.shape.k else 3
     accumulators = row.registers("d") * down * across * (2 if row.d.bits == 64 else 1)
     return accumulators + buffers * operands * words + ADDRESSING_REGISTERS
 

@@ -45,6 +45,7 @@ class SchedulePass(ModulePass):
     unroll: int | None = None
     ctas: int | None = None
     strip: int | None = None
+    widen: str | None = None
     tuned: str | None = None
 
     def options(self) -> dict[str, object]:

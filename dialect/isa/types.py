@@ -98,3 +98,7 @@ def element_type(name: str) -> ElementType:
         return ELEMENT_TYPES[name]
     except KeyError:
         raise KeyError(f"unknown element type '{name}'; known: {', '.join(ELEMENT_TYPES)}") from None
+
+
+FP8 = ("e4m3", "e5m2")
+"""The 8-bit floats that products take."""

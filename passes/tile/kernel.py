@@ -120,7 +120,8 @@ class KernelBuilder:
             at = warp | {"k": outside.add(warp["k"], inner)}
             a, b = (o.load(index, tile, at) for o, tile in zip(self.operands, tiles, strict=False))
             if self.metadata is None:
-                accumulator = index.insert(MmaOp(shape, a, b, accumulator, *self.tiling.product.op.variant.words)).d
+                words = self.tiling.product.op.variant.words
+                accumulator = index.insert(MmaOp(self.tiling.multiplied, a, b, accumulator, *words)).d
             else:
                 accumulator = self.metadata.multiply(index, a, b, accumulator, tiles[-1], at)
         index.insert(gpu.BarrierOp())

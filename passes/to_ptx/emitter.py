@@ -70,6 +70,7 @@ class Emitter:
     def __init__(self) -> None:
         self._levels = [Level()]
         self._labels = 0
+        self._deferred: dict[Register, Sequence[Statement]] = {}
         self.version: Version = (1, 0)
         """The oldest PTX version with all the instructions that said what they need."""
 
@@ -98,12 +99,32 @@ class Emitter:
         unless: Register | None = None,
     ) -> None:
         """Appends an instruction here, done if `guard`, or `unless`; `form` has a `?` for each register."""
+        if self._deferred:
+            self._emit_deferred(registers)
         if unless is not None:
             self._levels[-1].statements.append(Statement(opcode, form, (unless, *registers), "@!"))
         elif guard is None:
             self._levels[-1].statements.append(Statement(opcode, form, registers))
         else:
             self._levels[-1].statements.append(Statement(opcode, form, (guard, *registers), "@"))
+
+    def defer(self, result: Register, *statements: Statement) -> None:
+        """Sets a register where an instruction first reads it, so that it is held no longer than needed.
+
+        `statements` set it from registers that must keep their values until then, or until `settle`.
+        """
+        self._deferred[result] = statements
+
+    def settle(self) -> None:
+        """Sets every register that waits for its reader."""
+        if self._deferred:
+            self._emit_deferred(list(self._deferred))
+
+    def _emit_deferred(self, registers: Iterable[Register]) -> None:
+        for register in registers:
+            for statement in self._deferred.pop(register, ()):
+                self._emit_deferred(statement.registers)
+                self._levels[-1].statements.append(statement)
 
     def pure(self, type: str, opcode: str, form: str, *sources: Register) -> Register:
         """The result of an instruction without effects; `form` spells the operands after the destination.

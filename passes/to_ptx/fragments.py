@@ -17,7 +17,7 @@ from ...dialect.isa.types import ElementType
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elementwise import Kind
 from ...dialect.warp.product import ProductOp
-from .emitter import Emitter, Register
+from .emitter import Emitter, Register, Statement
 
 Fragment = list[Register]
 
@@ -111,11 +111,13 @@ class Fragments:
         return result
 
     def convert(self, source: Fragment, type: FragmentType, to: FragmentType) -> Fragment:
-        """Converts by way of f32, which holds every 16-bit type exactly."""
+        """Converts by way of f32, which holds every 16-bit type exactly; 8-bit floats to f16, exactly too."""
         if type == to:
             same = self.fresh(to)
             self.copy(source, same)
             return same
+        if type.bits == 8:
+            return self._halves(source, type.element)
         wide = source if type.element.name == "f32" else self._widen(source, type.element)
         return wide if to.element.name == "f32" else self._narrow(wide, to.element)
 
@@ -138,6 +140,17 @@ class Fragments:
             result += [low, high]
         return result
 
+    def _halves(self, source: Fragment, element: ElementType) -> Fragment:
+        """8-bit floats as f16: two registers of each."""
+        result: Fragment = []
+        for packed in source:
+            pairs = self.emitter.registers("b16", 2)
+            for i, into in enumerate(wide := self.emitter.registers("b32", 2)):
+                both = Statement("mov.b32", "{?, ?}, ?", (*pairs, packed))
+                self.emitter.defer(into, both, Statement(widening(element), "?, ?", (into, pairs[i])))
+            result += wide
+        return result
+
     def _narrow(self, source: Fragment, element: ElementType) -> Fragment:
         result: Fragment = []
         for low, high in zip(source[::2], source[1::2], strict=True):
@@ -151,6 +164,11 @@ class Fragments:
                 self.emitter.emit("mov.b32", "?, {?, ?}", pair, *halves)
             result.append(pair)
         return result
+
+
+def widening(element: ElementType) -> str:
+    """The instruction that makes f16 of two 8-bit floats."""
+    return f"cvt.rn.f16x2.{element.name}{PAIRED}"
 
 
 def elementwise_opcode(kind: Kind, element: ElementType) -> str:

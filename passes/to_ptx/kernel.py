@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from ...dialect.isa.targets import KIB, Target
-from ...dialect.isa.types import ElementType
+from ...dialect.isa.types import FP8, ElementType
 from ...dialect.ptx.instructions import find
 from ...dialect.schedule import SHARED_ALIGNMENT
 from ...dialect.warp.attributes import (
@@ -33,13 +33,16 @@ from .addressing import CHUNK, Addressing, GlobalMatrix, GlobalMemory, SharedTil
 from .arguments import INDEX_LIMIT, argument, matrix
 from .copies import ASYNC_SM, TileCopies
 from .emitter import Emitter, Register, Value, divisor_of
-from .fragments import Fragment, Fragments, elementwise_opcode, register_type
+from .fragments import Fragment, Fragments, elementwise_opcode, register_type, widening
 from .loops import Loops, carried_into, only_use_is_here
 from .matrix_ops import HANDLERS, load_shared, stage_text
 from .memory import GlobalFragments, MatrixMoves
 from .scalars import Scalars
 
 WARP = 32
+
+PATIENT = {"warp.mma", "warp.mma_sp", "warp.regroup", "warp.convert"}
+"""Operations that write over no register that a fragment is yet to be made from: those may wait for their readers."""
 
 OpT = TypeVar("OpT", bound=Operation)
 KernelValue = Fragment | Register | int | bool | GlobalMatrix | GlobalMemory | SharedTile | barriers.SharedBarriers
@@ -102,6 +105,8 @@ class KernelLowering:
             handler = _HANDLERS.get(type(op)) or _rare().get(type(op))
             if handler is None:
                 fail(op, f"{op.name} is not lowered to PTX inside a kernel")
+            if op.name not in PATIENT:
+                self.emitter.settle()
             handler(self, op)
 
     # Values
@@ -246,9 +251,14 @@ class KernelLowering:
         self.values[op.fragment] = self.fragments.elementwise(kind, op.fragment.type, inputs)
 
     def convert(self, op: ConvertOp) -> None:
-        source, to = self.fragment(op.input), op.fragment.type
+        source, to, given = self.fragment(op.input), op.fragment.type, fragment_of(op.input).element
+        if given.name in FP8 and to.element.name == "f16":
+            self._require(op, widening(given), f"conversion of {given.name}")
+            self.emitter.comment(f"{op.name}: {given.name} to f16")
+            self.values[op.fragment] = self.fragments.convert(source, fragment_of(op.input), to)
+            return
         self._computes(op, to.element)
-        self._computes(op, fragment_of(op.input).element)
+        self._computes(op, given)
         if to.element.bits == 16:
             self._require(op, self.fragments.narrowing(to.element), f"conversion to {to.element.name}")
         self.values[op.fragment] = self.fragments.convert(source, fragment_of(op.input), to)
@@ -259,8 +269,10 @@ class KernelLowering:
             fail(op, f"{op.name} is lowered for f16, bf16 and f32, got {element.name}")
 
     def _require(self, op: Operation, opcode: str, what: str) -> None:
-        """Refuses an operation whose instruction the target does not have."""
-        lowest = min((row.sm for row, _ in find(opcode)), default=0)
+        """Refuses an operation whose instruction the target does not have, and notes since when PTX has it."""
+        rows = [row for row, _ in find(opcode)]
+        self.emitter.require(min((row.ptx for row in rows), default=None))
+        lowest = min((row.sm for row in rows), default=0)
         if lowest > self.target.sm:
             fail(op, f"{what} takes {opcode}, which needs sm_{lowest} or later; the target is {self.target}")
 

@@ -168,6 +168,12 @@ def forms() -> Iterator[Form | OfProduct]:
     for loop in LOOPS:
         tile = {"cta": (64, 64, 32), "warp": (32, 32)}
         yield OfProduct(Product(plain, "added", "A B", (300, 264, 512), tile | loop))
+    for kind, result, depth in (("i8", "i32", 64), ("f8E4M3FN", "f32", 64), ("f32", "f32", 16)):
+        for lies in ("A Bt", "A B"):
+            tile = {"cta": (64, 64, depth), "warp": (32, 32)}
+            yield OfProduct(Product(Types(kind, kind, result), "added", lies, (200, 136, 16 * depth), tile | LOOPS[-1]))
+    for kind, other in (("f8E4M3FN", "f8E4M3FN"), ("f8E5M2", "f8E4M3FN")):
+        yield OfProduct(Product(Types(kind, other, "f32"), "added", "A Bt", (100, 140, 75), {"widen": "none"}))
     large = {"cta": (128, 256, 32), "stages": 8, "sync": "mbarrier", "ahead": 5, "unroll": 8, "ctas": 2, "strip": 16}
     yield OfProduct(Product(Types("f16", "f16", "f32"), "added", "A B", (300, 520, 512), large))
     for name, text in STREAMS:

@@ -141,6 +141,39 @@ def test_floats(size: tuple[int, int, int], types: str, operand: float, sum: flo
     assert (np.abs(result.astype(np.float64) - exact) <= bound).all()
 
 
+@pytest.mark.parametrize("lies", LIES)
+@pytest.mark.parametrize(
+    ("types", "schedule"),
+    [
+        ("f8E4M3FN f8E4M3FN f32", {}),
+        ("f8E5M2 f8E4M3FN f32", {"cta": (64, 64, 64), "warp": (32, 32), "stages": 3, "sync": "mbarrier", "ahead": 2}),
+        ("f8E5M2 f8E5M2 f32", {"cta": (64, 64, 64), "warp": (32, 32), "mma": "m16n8k16", "stages": 1}),
+    ],
+    ids=["default", "mbarriers", "half steps"],
+)
+def test_widened(schedule: dict[str, Any], types: str, lies: str) -> None:
+    """8-bit floats multiplied as f16: sums as exact as those of f16, where the instruction's own keep 13 bits."""
+    size = (100, 72, 132)
+    a, b, c, result = run(size, types, lies, target="sm_90a", **schedule)
+    x, y, z = (m.astype(np.float64) for m in (a, b, c))
+    bound = (np.abs(z) + np.abs(x) @ np.abs(y)) * (size[2] + 2) * 2.0**-23
+    assert (np.abs(result - (z + x @ y)) <= bound).all()
+
+
+def test_what_is_widened_where() -> None:
+    text = matmul((64, 64, 64), "f8E4M3FN f8E4M3FN f32", "A Bt")
+    chosen = [compile(text, target=target).schedule[0] for target in ("sm_89", "sm_90a", "sm_100a", "sm_120a")]
+    assert [s and s.widen for s in chosen] == ["none", "f16", "f16", "none"]
+    asked = compile(text, target="sm_89", widen="f16").ptx
+    assert "cvt.rn.f16x2.e4m3x2" in asked
+    assert "e4m3.e4m3" not in asked
+    assert "e4m3.e4m3" in compile(text, target="sm_90a", widen="none").ptx
+    with pytest.raises(CompileError, match=r"widen = f16: operands that are dense 8-bit floats.*not those of s8 x s8"):
+        compile(matmul((64, 64, 64), "i8 i8 i32", "A B"), widen="f16")
+    with pytest.raises(CompileError, match="sm_80 has no mma for e4m3 x e4m3 accumulated in f32; sm_89 and later"):
+        compile(text, target="sm_80", widen="f16")
+
+
 TILES = [
     ("i8 i8 i32", "sm_80", (64, 64, 64), (32, 32), "m16n8k32"),
     ("i8 i8 i32", "sm_75", (64, 64, 32), (32, 64), "m8n8k16"),

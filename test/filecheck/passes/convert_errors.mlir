@@ -444,6 +444,21 @@ builtin.module attributes {warp.target = #warp.target<sm_75>} {
 
 // -----
 
+// CHECK: error: conversion of e4m3 takes cvt.rn.f16x2.e4m3x2, which needs sm_89 or later; the target is sm_80
+builtin.module attributes {warp.target = #warp.target<sm_80>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = () -> (), kernel}> ({
+    %c0 = arith.constant 0 : index
+    %s = memref.alloc() : memref<16x32xf8E4M3FN, #warp.swizzle<32>, 3>
+    %x = warp.ldmatrix x4 %s[%c0, %c0] : memref<16x32xf8E4M3FN, #warp.swizzle<32>, 3> -> !warp.fragment<a, 16x32xf8E4M3FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>
+    %y = warp.convert %x : !warp.fragment<a, 16x32xf8E4M3FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]> to !warp.fragment<a, 16x32xf16, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "widening", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
 // CHECK: convert_errors.mlir:{{[0-9]+}}:3: error: expected at least 2048 bytes of dynamic shared memory for the kernel's tiles, got 1024
 builtin.module attributes {warp.target = #warp.target<sm_90a>, gpu.container_module} {
 func.func @launch(%c: memref<64x64xf32>) {
