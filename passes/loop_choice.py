@@ -55,19 +55,22 @@ def decoupled(
     needed = -(-product.k // deep.cta[2])
     stage = shared(replace(deep, stages=1))
     limit = min(MOST_STAGES, target.shared // (stage + 2 * BARRIER_BYTES))
-    # Known stages are worth more than many.
-    stages = next((s for s in range(limit, SLACK, -1) if needed % s == 0), limit)
+    known = registers <= ROOMY and product.is_known("k")
+    # Known stages are worth more than many, where there are registers for them.
+    stages = next((s for s in range(limit, SLACK, -1) if known and needed % s == 0), limit)
     pays = schedule.warp[0] * schedule.warp[1] >= LONG_STEP and schedule.warps >= LOOP_WARPS
     pays = pays and schedule.slices == schedule.split_k == 1
     if not pays or not 3 <= stages < needed or target.sm < BARRIER_SM or narrow(product, schedule.pack):
         return schedule
     ahead = min(stages - 1, max(stages - SLACK, -(-LEAST_AHEAD // stage)))
     schedule = replace(deep, stages=stages, sync="mbarrier", ahead=ahead)
-    if registers > ROOMY or not product.is_known("k"):
+    if not known:
         return schedule
     # Rows an unknown distance apart have an address each, and those of the next tile beside them spill (552 bytes).
     on = tiles > target.sms and all(o.pitch is not None for o in (product.a, product.b, product.c, product.d) if o)
-    return replace(schedule, unroll=0 if needed % stages else stages, ctas=target.sms if on else 0)
+    # No more CTAs than whole turns of tiles take: others would only compete for memory and power.
+    ctas = -(-tiles // -(-tiles // target.sms)) if on else 0
+    return replace(schedule, unroll=0 if needed % stages else stages, ctas=ctas)
 
 
 def _tile_depth(product: Product, row: Row) -> int:
