@@ -127,6 +127,9 @@ RATES = {"tf32": 0.5, "f64": 0.1, "s8": 2.0, "u8": 2.0, "e4m3": 2.0, "e5m2": 2.0
 SPARSE_RATE = 1.5
 """How many times as fast as a dense product, zeros counted, one with a sparse A is (H200: 941 and 625 TFLOP/s)."""
 
+WIDENING = 0.09
+"""What an instruction that widens operands costs, of what a product of f16 does."""
+
 FP8_AS_HALVES = range(90, 104)
 """Targets on which ptxas makes two f16 products of one of 8-bit floats, on operands widened in registers, and adds the
 sums to the accumulators (machine code for sm_90a and sm_100a): no faster than f16, and slower for the additions. If we
@@ -138,10 +141,13 @@ def as_halves(row: Row, target: Target) -> bool:
     return row.a.name in FP8 and target.sm in FP8_AS_HALVES
 
 
-def _rate(row: Row, target: Target) -> float:
-    """How many times as fast as f16 an instruction is; one for the narrow floats takes as many bytes at once."""
+def _rate(row: Row, target: Target, warp: tuple[int, int]) -> float:
+    """How many times as fast as f16 an instruction is; one for the narrow floats takes as many bytes at once.
+
+    Of products on widened operands, a warp tile of M x N takes 32 / M + 32 / N instructions that widen for each.
+    """
     if as_halves(row, target):
-        return 1.0
+        return 1.0 / (1.0 + WIDENING * sum(32 / size for size in warp))
     return 16 / row.operand_bits if row.kind else RATES.get(row.a.name, 1.0)
 
 
@@ -150,7 +156,7 @@ def cycles(m: int, n: int, k: int, tile: Tile, target: Target, row: Row) -> floa
     rows, columns = tile.cta
     tiles = -(-m // rows) * -(-n // columns)
     stored = row.layout("a").columns / row.shape.k
-    rate = MULTIPLY_ADDS_PER_CYCLE * _rate(row, target) * (1.0 if stored == 1.0 else SPARSE_RATE)
+    rate = MULTIPLY_ADDS_PER_CYCLE * _rate(row, target, tile.warp) * (1.0 if stored == 1.0 else SPARSE_RATE)
     arriving, bytes_ = rows * stored + columns, row.operand_bits / 8
     loaded = tile.warps // tile.slices * (tile.warp[0] * stored + tile.warp[1])
     per_k = max(
