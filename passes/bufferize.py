@@ -74,12 +74,14 @@ def _memory(kind: Attribute) -> MemRefType[Attribute]:
 @dataclass
 class _Function:
     """Rewrites one function in place. `buffers` is the memory behind each tensor whose contents are defined, `returned`
-    the argument that each returned one goes into, `done` the operations on tensors that others stand for."""
+    the argument that each returned one goes into, `done` the operations on tensors that others stand for, `turned` the
+    memory of the operand of a reshape whose result is returned."""
 
     function: func.FuncOp
     buffers: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     returned: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     done: list[Operation] = field(default_factory=list[Operation])
+    turned: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
 
     def rewrite(self) -> None:
         block = self.function.body.block
@@ -220,7 +222,10 @@ class _Function:
         if isinstance(user, tensor.CollapseShapeOp | tensor.ExpandShapeOp) and user is not op:
             kind, found = _memory(value.type), self._destination(user.results[0], op)
             if found is not None and -1 not in (*kind.get_shape(), *memory_of(found).get_shape()):
-                return Builder(InsertPoint.before(op)).insert(_reshaped(user, found, kind)).results[0]
+                if user not in self.turned:
+                    view = Builder(InsertPoint.before(op)).insert(_reshaped(user, found, kind))
+                    self.turned[user] = view.results[0]
+                return self.turned[user]
         return None
 
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from problems import problem
 from products import FORMS, LIES, TYPES, Product, Size, Types, fitted
-from streams import CHAIN, STREAMS
+from streams import CHAIN, STREAMS, VIEWS
 
 from warploom.runtime import Kernel, compile
 from warploom.runtime.arrays import Parameter
@@ -92,7 +92,7 @@ def _draw(random: np.random.Generator, parameter: Parameter, *, cleared: bool) -
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return random.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
-    return (random.standard_normal(shape) * 2.0 ** random.integers(-6, 6, shape)).astype(dtype)
+    return np.asarray(random.standard_normal(shape) * 2.0 ** random.integers(-6, 6, shape)).astype(dtype)
 
 
 def _kin() -> list[list[Types]]:
@@ -179,3 +179,4 @@ def forms() -> Iterator[Form | OfProduct]:
     for name, text in STREAMS:
         yield Form(f"elementwise: {name}", text)
     yield Form("products and elementwise operations in turn", CHAIN)
+    yield Form("views, a transposed residual, a vector", VIEWS)

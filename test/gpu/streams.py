@@ -61,3 +61,31 @@ func.func @f(%A: memref<100x75xf32>, %B: memref<75x140xbf16>, %T: memref<100x140
   return
 }"""
 """A product between elementwise operations that are no part of it, and another product."""
+
+VIEWS = """func.func @f(%A: memref<100x128xf16>, %B: memref<3x128x96xf16>, %R: memref<96x37xf32>, %b: memref<f32>,
+             %C: memref<37x96xf32>, %x: memref<96xf16>, %y: memref<37xf32>) {
+  %a = memref.subview %A[8, 16] [37, 64] [1, 1] : memref<100x128xf16>
+    to memref<37x64xf16, strided<[128, 1], offset: 1040>>
+  %w = memref.subview %B[1, 32, 0] [1, 64, 96] [1, 1, 1] : memref<3x128x96xf16>
+    to memref<64x96xf16, strided<[96, 1], offset: 15360>>
+  linalg.matmul ins(%a, %w : memref<37x64xf16, strided<[128, 1], offset: 1040>>,
+                             memref<64x96xf16, strided<[96, 1], offset: 15360>>) outs(%C : memref<37x96xf32>)
+  linalg.generic {indexing_maps = [affine_map<(m, n) -> (n, m)>, affine_map<(m, n) -> ()>,
+                                   affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+    ins(%R, %b : memref<96x37xf32>, memref<f32>) outs(%C : memref<37x96xf32>) {
+  ^bb0(%r: f32, %s: f32, %p: f32):
+    %0 = math.fma %r, %s, %p : f32
+    linalg.yield %0 : f32
+  }
+  %narrow = memref.alloc() : memref<37x96xf16>
+  linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>],
+                  iterator_types = ["parallel", "parallel"]}
+    ins(%C : memref<37x96xf32>) outs(%narrow : memref<37x96xf16>) {
+  ^bb0(%p: f32, %old: f16):
+    %0 = arith.truncf %p : f32 to f16
+    linalg.yield %0 : f16
+  }
+  linalg.matvec ins(%narrow, %x : memref<37x96xf16>, memref<96xf16>) outs(%y : memref<37xf32>)
+  return
+}"""
+"""Parts of matrices, a transposed residual times a number in memory, and the product of the result with a vector."""
