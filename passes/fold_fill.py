@@ -81,6 +81,7 @@ def _start(product: MatmulOp, *, init: FloatAttr | IntegerAttr | None = None, c:
         maps=product.maps,
         extras=product.extras,
         epilogue=None if product.epilogue is None else product.epilogue.clone(),
+        scales=product.scales,
         words=product.words,
     )
     started.attributes |= product.attributes

@@ -82,7 +82,7 @@ class Match:
     def _is_private(self) -> bool:
         """Whether the temporary is an allocation of which nothing is read but this."""
         product, temporary = self.product, self.temporary
-        if temporary in (product.a, product.e, product.b, product.c, *product.extras):
+        if temporary in (product.a, product.e, product.b, product.c, *product.scales, *product.extras):
             return False
         users = {use.operation for use in temporary.uses} - {product, self.elementwise.op}
         is_local = isinstance(temporary.owner, memref.AllocOp | memref.AllocaOp)
@@ -91,7 +91,10 @@ class Match:
     def _is_unshared(self) -> bool:
         """Whether no element that others read is overwritten before they have read it."""
         product, output = self.product, self.elementwise.output
-        if any(value is not None and root(value) == root(output) for value in (product.a, product.e, product.b)):
+        if any(
+            value is not None and root(value) == root(output)
+            for value in (product.a, product.e, product.b, *product.scales)
+        ):
             return False
         others = [(product.c, product.maps[2])]
         others += zip(product.extras, product.maps[len(OPERAND_LOOPS) :], strict=True)
@@ -127,6 +130,7 @@ class Match:
             maps=[*product.maps[: len(OPERAND_LOOPS)], *(map_ for _, map_ in extras)],
             extras=[value for value, _ in extras],
             epilogue=Region(block),
+            scales=product.scales,
             words=product.words,
         )
         fused.attributes |= product.attributes
@@ -176,7 +180,7 @@ def _producer(elementwise: Elementwise) -> Match | None:
     op = elementwise.op.prev_op
     while op is not None:
         if isinstance(op, MatmulOp) and op.d in wanted:
-            inputs = _roots([value for value in (op.a, op.e, op.b, op.c, *op.extras) if value is not None])
+            inputs = _roots([value for value in (op.a, op.e, op.b, op.c, *op.scales, *op.extras) if value is not None])
             match = Match(op, elementwise)
             if not (written & inputs or root(op.d) in read | written) and match.is_legal():
                 return match

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..dialect.isa.mma import Mma
 from ..dialect.isa.product import Product as Row
 from ..dialect.isa.targets import Target
 from ..dialect.isa.types import FP8
@@ -134,6 +135,16 @@ FP8_AS_HALVES = range(90, 104)
 """Targets on which ptxas makes two f16 products of one of 8-bit floats, on operands widened in registers, and adds the
 sums to the accumulators (machine code for sm_90a and sm_100a): no faster than f16, and slower for the additions. If we
 widen them, sums stay in the accumulators (H200, 8192: 528 TFLOP/s instead of 376)."""
+
+
+BITS_TWICE_SM = {"xor": 90, "and": 100}
+"""The first target on which ptxas takes about twice the registers for operands of single bits: of an xor it makes two
+products, of either operand inverted (as assembled for all of them)."""
+
+
+def bits_twice(row: Row, target: Target) -> bool:
+    """Whether operands of single bits take twice the registers that their fragments have."""
+    return isinstance(row, Mma) and bool(row.bit_op) and target.sm >= BITS_TWICE_SM[row.bit_op]
 
 
 def as_halves(row: Row, target: Target) -> bool:

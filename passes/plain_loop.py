@@ -16,21 +16,22 @@ from ..dialect.warp.product import ProductOp
 from .index_builder import Index, IndexBuilder, constant_value
 
 if TYPE_CHECKING:
-    from ..dialect.warp.words import LoadMetadataOp
+    from ..dialect.warp.words import LoadMetadataOp, LoadScalesOp
 
-TileLoad: TypeAlias = "LdmatrixOp | LoadOp | LoadMetadataOp"
+TileLoad: TypeAlias = "LdmatrixOp | LoadOp | LoadMetadataOp | LoadScalesOp"
 
 
 def is_load(op: Operation) -> TypeGuard[TileLoad]:
     """Whether an operation reads a fragment from a tile in shared memory."""
-    return isinstance(op, LdmatrixOp | LoadOp) or op.name == "warp.load_metadata"
+    return isinstance(op, LdmatrixOp | LoadOp) or op.name in ("warp.load_metadata", "warp.load_scales")
 
 
 @dataclass(frozen=True)
 class Step:
     """One step of the instruction: the fragments it loads, what it makes of them, and the product that takes them.
 
-    Loads run a step ahead. Fragments are regrouped and widened right before the product, when they have arrived.
+    The product may also take what steps before it have loaded. Loads run a step ahead. Fragments are regrouped and
+    widened right before the product, when they have arrived.
     """
 
     loads: tuple[TileLoad, ...]
@@ -95,6 +96,7 @@ def at_count(index: IndexBuilder, value: SSAValue, counter: SSAValue, k: Index) 
 def _steps(ops: Sequence[Operation]) -> tuple[Step, ...] | None:
     steps: list[Step] = []
     loads: list[TileLoad] = []
+    earlier: set[SSAValue] = set()
     changes: list[RegroupOp | ConvertOp] = []
     ready: set[SSAValue] = set()
     for op in ops:
@@ -104,8 +106,9 @@ def _steps(ops: Sequence[Operation]) -> tuple[Step, ...] | None:
         elif isinstance(op, RegroupOp | ConvertOp) and op.input in ready:
             changes.append(op)
             ready = ready - {op.input} | {op.fragment}
-        elif isinstance(op, ProductOp) and {*op.operands} - {op.operands[2]} == ready:
+        elif isinstance(op, ProductOp) and ready <= {*op.operands} - {op.operands[2]} <= ready | earlier:
             steps.append(Step(tuple(loads), tuple(changes), op))
+            earlier |= ready
             loads, changes, ready = [], [], set()
         else:
             return None

@@ -17,7 +17,7 @@ from ..dialect.isa.product import IN_BYTES
 from ..dialect.isa.types import ELEMENT_TYPES, ElementType
 from ..dialect.layout import LANES
 from ..dialect.warp.attributes import Memory, element_row, memory_of, memory_space
-from ..dialect.warp.matmul import OPERAND_LOOPS, K, MatmulOp, loops_of
+from ..dialect.warp.matmul import OPERAND_LOOPS, K, M, MatmulOp, N, loops_of
 from ..dialect.warp.view import strides_of
 from . import extents
 from .diagnostics import fail
@@ -157,6 +157,7 @@ class Product:
 
     `element_type` is what an element of the product is rounded to before it is stored, or taken by the epilogue with
     one of each extra. Of a sparse A the m x k/2 stored elements are in memory, and `metadata` says where they belong.
+    `scales` are those of the blocks of A's rows and of B's columns, or none.
     `batch` are the sizes of the loops around the product.
 
     `dynamic` are the loops, by number, whose sizes are not known: there is a sample for each (`extents.py`), which
@@ -175,6 +176,7 @@ class Product:
     element_type: TypeAttribute
     extras: tuple[Argument, ...] = ()
     metadata: Operand | None = None
+    scales: tuple[Operand, ...] = ()
     batch: tuple[int, ...] = ()
     dynamic: frozenset[int] = frozenset()
 
@@ -187,6 +189,11 @@ class Product:
         """How many elements of A there are for each that is stored: 2 if A is sparse, else 1."""
         return self.op.sparsity
 
+    @property
+    def block(self) -> int:
+        """How many elements along k share a scale; 0 where there are none."""
+        return mma.blocks()[self.op.variant] if self.scales else 0
+
     def shared_bits(self, operand: Operand) -> int:
         """Bits that an element of A or B takes in shared memory, where some instructions want a byte for each."""
         return BYTE if self.op.variant.kind in IN_BYTES else operand.element.memory_bits
@@ -195,7 +202,7 @@ class Product:
     def memories(self) -> tuple[Argument, ...]:
         """The operands of the kernel: each memory and each number once."""
         found: dict[SSAValue, Argument] = {}
-        for operand in (self.a, self.metadata, self.b, self.c, self.d, *self.extras):
+        for operand in (self.a, self.metadata, self.b, *self.scales, self.c, self.d, *self.extras):
             if operand is not None:
                 found.setdefault(operand.value, operand)
         return tuple(found.values())
@@ -234,10 +241,35 @@ def read(op: MatmulOp) -> Product:
     if known > MOST_MATRICES:
         fail(op, f"a batch has at most {MOST_MATRICES} matrices, the z of a grid, got {known}")
     product = Product(
-        op, m, n, k, a, b, c, d, initial, _type(op), _extras(op, sizes), metadata, tuple(batch), dynamic=dynamic
-    )
+        op, m, n, k, a, b, c, d, initial, _type(op), _extras(op, sizes), metadata, _scales(op), tuple(batch),
+        dynamic=dynamic,
+    )  # fmt: skip
     _check_metadata(product)
+    _check_scales(product)
     return product
+
+
+def _scales(op: MatmulOp) -> tuple[Operand, ...]:
+    given = zip("AB", op.scales, (M, N), op.scale_maps, strict=False)
+    return tuple(_operand(op, f"S{name}", value, (own, K), {}, map_) for name, value, own, map_ in given)
+
+
+def _check_scales(product: Product) -> None:
+    """Refuses scaled products whose operands do not lie as the instruction names the elements of a block."""
+    op = product.op
+    if not product.scales:
+        return
+    for name, operand, along_k in (("A", product.a, not product.a.transposed), ("B", product.b, product.b.transposed)):
+        if not along_k:
+            where = "by rows" if name == "A" else "by columns"
+            fail(op, f"expected {name} of a scaled product {where}, along which it is scaled, got {operand.type}")
+    for operand in product.scales:
+        if operand.transposed:
+            fail(op, f"expected the scales of a row or a column side by side in memory, got {operand.type}")
+    if product.dynamic or any(DYNAMIC_INDEX in operand.type.get_shape() for operand in product.scales):
+        fail(op, f"a scaled product needs static sizes, got {op.a.type} and {op.b.type}")
+    if product.metadata is not None:
+        fail(op, "a sparse A with scales is not lowered")
 
 
 def _type(op: MatmulOp) -> TypeAttribute:

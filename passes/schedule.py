@@ -9,11 +9,13 @@ from functools import partial
 from xdsl.ir import Operation
 
 from ..dialect.isa import mma
+from ..dialect.isa.block_scale import SCALES_OF_WORD
 from ..dialect.isa.product import Product as Row
 from ..dialect.isa.targets import KIB, Target
 from ..dialect.isa.types import FP8
 from ..dialect.layout import LANES
 from ..dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
+from ..dialect.warp.attributes import BYTE
 from ..dialect.warp.barriers import BARRIER_BYTES
 from ..dialect.warp.matmul import MatmulOp
 from .loop_choice import LOOP_WARPS, MOST_STAGES, check_loop, decoupled
@@ -25,6 +27,7 @@ from .model import (
     TILES,
     Tile,
     as_halves,
+    bits_twice,
     cost_of,
     cycles,
     memory_cycles,
@@ -110,6 +113,7 @@ def shared_bytes(product: Product, schedule: Schedule) -> int:
     if product.metadata is not None:
         words = m // METADATA_ROWS * k // metadata_span(product.a.element) * LANES
         sides.append((words, product.metadata.element.bits))
+    sides += [(side * k // product.block, BYTE) for side in (m, n) if product.scales]
     parts = [schedule.stages * elements * bits // 8 for elements, bits in sides]
     if schedule.sync == "mbarrier":
         parts.append(2 * schedule.stages * BARRIER_BYTES)
@@ -133,7 +137,7 @@ def depth(
     may be one of `parts` of another's K.
     """
     step, k = row.shape.k if product.metadata is None else metadata_span(row.a), product.k
-    step = tile.slices * max(step, CHUNK_BITS // row.operand_bits)
+    step = tile.slices * max(step, CHUNK_BITS // row.operand_bits, product.block * SCALES_OF_WORD)
     pays = _deepest(product, tile, row, target, odd=odd)
     deepest = 1 << (max(step, min(pays, -(-k // step) * step)) - 1).bit_length()
     alone = _alone(product, tile, target)
@@ -278,7 +282,7 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     sparse = product.sparsity > 1 and tile.warps >= LOOP_WARPS and ways.b.how != LANES_LOAD
     tight = even and (sparse or row.operand_bits == 64)
     spare = ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS if tight else 0
-    emulated = as_halves(row, target) and product.sparsity > 1
+    emulated = (as_halves(row, target) and product.sparsity > 1) or bits_twice(row, target)
     return lane_registers(tile.warp, row, emulated=emulated) - spare <= MAX_REGISTERS
 
 
@@ -330,6 +334,10 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
         raise ScheduleError(
             f"widen = {schedule.widen}: operands that are dense 8-bit floats are widened, not those {what}"
         )
+    if product.scales and schedule.cta[2] % (words := product.block * SCALES_OF_WORD):
+        raise ScheduleError(f"scales come for {words} elements along k at a time, got a CTA tile of {schedule.cta}")
+    if product.scales and schedule.slices > 1:
+        raise ScheduleError(f"a scaled product is not cut into slices, got {schedule.slices}")
     if schedule.split_k > 1 and (reason := unsplit(product, schedule.split_k, row)):
         raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
     if schedule.split_k > 1 and schedule.pack != "none":
@@ -361,15 +369,18 @@ def unsplit(product: Product, parts: int, row: Row) -> str:
         return "it takes sizes that are known; M, N or K is not"
     if product.k % parts or not product.k:
         return f"it must divide K = {product.k}"
-    if product.batch or product.metadata is not None:
-        return f"a {'batch' if product.batch else 'sparse product'} is not split"
+    if product.batch or product.metadata is not None or product.scales:
+        kind = "batch" if product.batch else "scaled product" if product.scales else "sparse product"
+        return f"a {kind} is not split"
+    if product.k // parts * min(product.a.element.memory_bits, product.b.element.memory_bits) % BYTE:
+        return f"parts of K = {product.k} would end within a byte"
     odd = next((o for o in (product.a, product.b) if not o.is_compact), None)
     return f"{odd.name} must lie row by row without gaps, got {odd.type}" if odd is not None else ""
 
 
 def _check_registers(schedule: Schedule, row: Row, target: Target) -> None:
     (m, n), buffers = schedule.warp, 1 if schedule.stages == 1 else 2
-    emulated = as_halves(row, target) and schedule.widen == "none"
+    emulated = (as_halves(row, target) and schedule.widen == "none") or bits_twice(row, target)
     lane = lane_registers(schedule.warp, row, buffers, emulated=emulated)
     lane -= ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS
     if lane > MAX_REGISTERS:
@@ -387,8 +398,9 @@ def _check_registers(schedule: Schedule, row: Row, target: Target) -> None:
 def lane_registers(warp: tuple[int, int], row: Row, buffers: int = 2, *, emulated: bool = False) -> int:
     """About how many registers a lane needs: accumulators, `buffers` times the fragments of a step, addresses.
 
-    8-bit floats that ptxas widens (`emulated`) take twice the registers, with a sparse A three times; those that we do
-    take few more than as they were, for each is widened where a product first reads it.
+    Operands that ptxas makes others of (`emulated`), such as 8-bit floats that it widens, take twice the registers,
+    with a sparse A three times; those that we widen take few more than as they were, for each is widened where a
+    product first reads it.
     """
     down, across = warp[0] // row.shape.m, warp[1] // row.shape.n
     operands = row.registers("a") * down + row.registers("b") * across

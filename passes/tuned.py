@@ -113,6 +113,8 @@ def key_of(product: Product) -> str:
     words[0] += f" -> {product.d.element.name}"
     words += [f"{o.name} transposed" for o in (product.a, product.b) if o.transposed]
     words += ["A sparse"] if product.sparsity > 1 else []
+    words += product.op.words
+    words += [f"scales of {product.scales[0].element.name}"] if product.scales else []
     words += ["added to C"] if product.c is not None else []
     words += ["with an epilogue"] if product.op.epilogue is not None else []
     return ", ".join(words)

@@ -16,7 +16,8 @@ from .launch import Scalar
 from .reference import poison
 
 WORDS = ("random", "zeros", "ones", "nan")
-"""What may stand where a file is expected: N(0, 1) from the seed (integers: -8 to 7), 0, 1, or no value at all."""
+"""What may stand where a file is expected: N(0, 1) from the seed (integers: -8 to 7; powers of two: 2^-4 to 2^4), 0, 1,
+or no value at all."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ def make(word: str, shape: tuple[int, ...], dtype: DType, seed: int, position: i
     generator = np.random.default_rng([seed, position])
     if dtype.kind in "iu":
         return generator.integers(-8 if dtype.kind == "i" else 0, 8, shape, dtype=dtype)
+    if dtype == DTYPES["f8E8M0FNU"]:
+        return np.exp2(generator.integers(-4, 5, shape)).astype(dtype)
     if (limits := integer_limits(dtype)) is not None:
         return generator.integers(*limits, shape, endpoint=True).astype(dtype)
     return generator.standard_normal(shape).astype(dtype)

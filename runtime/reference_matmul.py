@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 from xdsl.ir import SSAValue
 
+from ..dialect.isa.mma import blocks
 from ..dialect.isa.types import ELEMENT_TYPES
-from ..dialect.warp.matmul import OPERAND_LOOPS, MatmulOp
+from ..dialect.warp.matmul import OPERAND_LOOPS, K, MatmulOp
 from ..passes.diagnostics import location_of
 from .arrays import DTYPES
 from .errors import HostError
@@ -46,6 +47,12 @@ def _product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Acc
     """The product, in the type that an element of it is rounded to."""
     a, b = (_read(scope[value], name) for value, name in zip((op.a, op.b), op.multiplied, strict=True))
     maps = [letters_of(op, map_) for map_ in op.maps[: len(OPERAND_LOOPS)]]
+    if op.scales:
+        block, k = blocks()[op.variant], chr(ord("a") + op.batch + K)
+        a, b = (
+            _scaled(operand, scope[scales], map_.index(k), block)
+            for operand, scales, map_ in zip((a, b), op.scales, maps, strict=False)
+        )
     start, kind = scope[op.d if op.c is None else op.c], DTYPES[str(op.product_type)]
     if op.init is not None:
         value = np.full_like(start.value, float(op.init.value.data))
@@ -65,6 +72,14 @@ def _read(operand: Reference, multiplied: str) -> Reference:
         return operand
     value = np.where(operand.value < 0, operand.value + 2.0**element.bits, operand.value)
     return replace(operand, value=value)
+
+
+def _scaled(operand: Reference, scales: Reference, along: int, block: int) -> Reference:
+    """An operand times its scales, which are without sign; `along` is its dimension along k, the last or the one before
+    that, with that of rows or columns."""
+    each = np.repeat(np.abs(scales.value), block, axis=-1)[..., : operand.value.shape[along]]
+    value = operand.value * (each if along == operand.value.ndim - 1 else each.swapaxes(-1, -2))
+    return Reference(value, np.zeros_like(value), np.dtype(np.float64))
 
 
 def _spread(extra: Reference, along: str, names: str) -> Bounded:

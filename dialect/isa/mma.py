@@ -255,6 +255,13 @@ def _of_types() -> dict[tuple[str, str, Variant], tuple[Mma, ...]]:
     return found
 
 
+@cache
+def blocks() -> dict[Variant, int]:
+    """How many elements along k share a scale, by variant, for those that have scales."""
+    scaled = {variant: found[0] for (_, _, variant), found in _of_types().items() if variant.scale_type}
+    return {variant: row.shape.k // row.scale.vector for variant, row in scaled.items() if row.scale}
+
+
 def nearest(shape: Shape, a: str, b: str, c: str, d: str, count: int = 3) -> tuple[Mma, ...]:
     """The rows most like a form that does not exist, for error messages: best first."""
 

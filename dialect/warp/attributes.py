@@ -292,6 +292,9 @@ def fragment_of(value: SSAValue) -> FragmentType:
     return value.type
 
 
+WORD_PANEL = 4
+"""The width of panels that are one word wide."""
+
 MAX_SKIP = 2
 """The most bits of the row that a swizzle leaves out: those of elements of 4 bits that share a 16-bit piece."""
 
@@ -304,7 +307,7 @@ class SwizzleAttr(ParametrizedAttribute, MemRefLayoutAttr):
     and within a line the 16-byte chunks are permuted: bits 4 and up of the byte address are XORed with
     bits 7 and up, as many as number the chunks of a line. Eight rows of one chunk column then lie in
     different banks. These are the 32-, 64- and 128-byte swizzles of the bulk tensor copies
-    (PTX ISA 5.5.5, Swizzling Modes); 16 permutes nothing.
+    (PTX ISA 5.5.5, Swizzling Modes); 16 permutes nothing, nor does 4, with which words of one column lie side by side.
 
     `#warp.swizzle<128, skip 1>` takes the bits from 8 and up instead, so that rows 2i and 2i + 1 share a permutation:
     eight rows whose numbers differ in bits 1 to 3 then lie in different banks. Matrices of 16-bit pieces need that
@@ -331,8 +334,10 @@ class SwizzleAttr(ParametrizedAttribute, MemRefLayoutAttr):
         return self.skipped.data
 
     def verify(self) -> None:
-        if self.bytes not in SWIZZLES:
-            raise VerifyException(f"expected a swizzle of {', '.join(map(str, SWIZZLES))} bytes, got {self.bytes}")
+        if self.bytes not in (WORD_PANEL, *SWIZZLES):
+            raise VerifyException(
+                f"expected a swizzle of {', '.join(map(str, (WORD_PANEL, *SWIZZLES)))} bytes, got {self.bytes}"
+            )
         if not 0 <= self.skip <= MAX_SKIP:
             raise VerifyException(f"expected a swizzle to skip 0 to {MAX_SKIP} bits of the row, got {self.skip}")
 

@@ -19,7 +19,7 @@ from .parts import AddPartsOp, ArriveLastOp, StorePartOp
 from .slices import SumSlicesOp
 from .view import MatrixOp
 from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
-from .words import LoadMetadataOp, LoadWordsOp, StoreWordsOp
+from .words import LoadMetadataOp, LoadScalesOp, LoadWordsOp, StoreWordsOp
 
 _PRODUCTS: list[type[Operation]] = [MatmulOp, MmaOp, MmaSparseOp, WmmaMmaOp]
 _MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, ExchangeOp, WmmaLoadOp, WmmaStoreOp]
@@ -29,6 +29,7 @@ _MEMORY: list[type[Operation]] = [
     LoadWordsOp,
     StoreWordsOp,
     LoadMetadataOp,
+    LoadScalesOp,
     CopyOp,
     PackOp,
     MatrixOp,

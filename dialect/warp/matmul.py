@@ -35,6 +35,7 @@ from ..isa.types import ELEMENT_TYPES, ElementType
 from .attributes import BYTE, element_row, memory_of
 from .elements import parse_elements, print_elements, verify_elements
 from .product import WORDS, word_properties
+from .scaling import scale_type, verify_scale_shape, verify_scaling
 
 M, N, K = 0, 1, 2
 """The loops of a product, by number."""
@@ -76,6 +77,14 @@ class MatmulOp(IRDLOperation):
     `mma.sp::ordered_metadata`, 32 of them, one for each lane, for 16 rows and as many columns as they describe
     (`warploom.runtime.compress` makes both).
 
+    The blocks of A's rows and of B's columns may have scales, matrices of m and of n rows, behind the batch of A or B::
+
+        warp.matmul mxf4 e2m1 x e2m1 %A, %B scaled %SA, %SB init 0.0 : f32 into %D maps [...]
+            : memref<256x128xf4E2M1FN>, memref<320x128xf4E2M1FN>, memref<256x4xf8E8M0FNU>, memref<320x4xf8E8M0FNU>, ...
+
+    How many elements along k share a scale follows from the kind and the type of the scales (PTX ISA 9.7.14.3); scales
+    of f8E4M3FN are read without their sign, as ue4m3.
+
     An epilogue says what D's elements are instead: it takes the element of the product, rounded to the type of its
     first argument, and one of each extra operand, and yields D's::
 
@@ -95,6 +104,7 @@ class MatmulOp(IRDLOperation):
     a = operand_def(MemRefType)
     e = opt_operand_def(MemRefType)
     b = operand_def(MemRefType)
+    scales = var_operand_def(MemRefType)
     c = opt_operand_def(MemRefType)
     d = operand_def(MemRefType)
     extras = var_operand_def()
@@ -121,11 +131,12 @@ class MatmulOp(IRDLOperation):
         maps: Sequence[AffineMap] = DEFAULT_MAPS,
         extras: Sequence[SSAValue] = (),
         epilogue: Region | None = None,
+        scales: Sequence[SSAValue] = (),
         words: Sequence[str] = (),
     ):
         """`words` are those of the text before the types."""
         super().__init__(
-            operands=[a, [] if e is None else [e], b, [] if c is None else [c], d, list(extras)],
+            operands=[a, [] if e is None else [e], b, list(scales), [] if c is None else [c], d, list(extras)],
             properties={
                 "types": ArrayAttr([StringAttr(t) for t in types]),
                 "init": init,
@@ -139,6 +150,16 @@ class MatmulOp(IRDLOperation):
     def maps(self) -> tuple[AffineMap, ...]:
         """The indexing maps of A, B, D and the extra operands."""
         return tuple(attribute.data for attribute in self.indexing_maps)
+
+    @property
+    def scale_maps(self) -> tuple[AffineMap, AffineMap]:
+        """The loops that the dimensions of the scales of A and B run along, those of the blocks as k."""
+        found: list[AffineMap] = []
+        for map_, own in zip(self.maps, (M, N), strict=False):
+            outer = [loop for loop in loops_of(map_) if loop < self.batch]
+            loops = (*outer, self.batch + own, self.batch + K)
+            found.append(AffineMap(map_.num_dims, 0, tuple(map(AffineDimExpr, loops))))
+        return found[0], found[1]
 
     @property
     def batch(self) -> int:
@@ -168,9 +189,10 @@ class MatmulOp(IRDLOperation):
 
         Floats of 6 and 4 bits are multiplied by one kind alone where nothing is scaled.
         """
+        scaled = scale_type(self.scales)
         narrow = any((row := ELEMENT_TYPES[name]).is_float and row.bits < BYTE for name in self.multiplied)
-        kind = self.kind.data if self.kind is not None else KIND_F8F6F4 if narrow else ""
-        return Variant(bit_op="" if self.bit_op is None else self.bit_op.data, kind=kind)
+        kind = self.kind.data if self.kind is not None else KIND_F8F6F4 if narrow and not scaled else ""
+        return Variant("" if self.bit_op is None else self.bit_op.data, kind, scaled)
 
     @property
     def sparsity(self) -> int:
@@ -205,10 +227,9 @@ class MatmulOp(IRDLOperation):
 
     def _verify_words(self) -> None:
         """Of single bits the text says what is done with them, of other types nothing; a kind is one of the ISA's."""
-        if self.kind is not None and self.kind.data != KIND_F8F6F4:
-            raise VerifyException(
-                f"expected {KIND_F8F6F4} as the kind of a product without scales, got '{self.kind.data}'"
-            )
+        if self.kind is not None and self.kind.data not in WORDS["kind"]:
+            raise VerifyException(f"expected a kind of {', '.join(WORDS['kind'])}, got '{self.kind.data}'")
+        verify_scaling(self.variant, self.scales)
         ops = " or ".join(WORDS["bit_op"])
         if self.bit_op is not None and self.bit_op.data not in WORDS["bit_op"]:
             raise VerifyException(f"expected the operation on single bits to be {ops}, got '{self.bit_op.data}'")
@@ -246,6 +267,8 @@ class MatmulOp(IRDLOperation):
                     raise VerifyException(f"expected {other} and {name} to agree on {axis}, got {known} and {size}")
                 if known < 0:
                     sizes[loop] = name, size
+        for name, scales, map_ in zip("AB", self.scales, self.scale_maps, strict=False):
+            verify_scale_shape(self.variant, name, scales, [sizes[loop][1] for loop in loops_of(map_)])
         for number, (map_, operand) in enumerate(zip(extras, self.extras, strict=True)):
             self._verify_extra(number, map_, operand, {loop: size for loop, (_, size) in sizes.items()})
 
@@ -291,6 +314,9 @@ class MatmulOp(IRDLOperation):
             operands.append(parser.parse_unresolved_operand())
         parser.parse_punctuation(",")
         operands.append(parser.parse_unresolved_operand())
+        scaled: list[UnresolvedOperand] = []
+        if parser.parse_optional_keyword("scaled"):
+            scaled = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
         init: Attribute | None = None
         c: list[UnresolvedOperand] = []
         if parser.parse_optional_keyword("init"):
@@ -298,7 +324,7 @@ class MatmulOp(IRDLOperation):
         elif parser.parse_optional_keyword("plus"):
             c.append(parser.parse_unresolved_operand())
         parser.parse_keyword("into")
-        operands += [*c, parser.parse_unresolved_operand()]
+        operands += [*scaled, *c, parser.parse_unresolved_operand()]
         fixed = len(operands)
         if parser.parse_optional_keyword("with"):
             operands += parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
@@ -322,11 +348,12 @@ class MatmulOp(IRDLOperation):
             values[fixed - 1],
             types,
             e=values[1] if sparse else None,
-            c=values[2 + sparse] if c else None,
+            c=values[2 + sparse + len(scaled)] if c else None,
             init=init,
             maps=[attribute.data for attribute in maps],
             extras=values[fixed:],
             epilogue=epilogue,
+            scales=values[2 + sparse :][: len(scaled)],
             words=words,
         )
         op.attributes |= attributes
@@ -340,6 +367,9 @@ class MatmulOp(IRDLOperation):
             printer.print_ssa_value(self.e)
         printer.print_string(", ")
         printer.print_ssa_value(self.b)
+        if self.scales:
+            printer.print_string(" scaled ")
+            printer.print_list(self.scales, printer.print_ssa_value)
         if self.init is not None:
             printer.print_string(" init ")
             printer.print_attribute(self.init)

@@ -227,6 +227,24 @@ class ProductOp(IRDLOperation):
         )
         return a, b, c
 
+    def scale_places(self, role: str) -> list[tuple[int, int, int]]:
+        """For each of the instruction's tiles of A or of B, in the order of registers: the number of the register that
+        holds its scales, and the byte-id and the thread-id that pick them."""
+        row, of_b = self.row, role == "b"
+        scale, origins = row.scale, self.origins()[of_b]
+        if scale is None:
+            return []
+        fragment, (byte, thread) = fragment_of(self.scaling[of_b]), self.scale_selectors[2 * of_b :][:2]
+        layout, (m, n, k) = fragment.layout.data, row.shape
+        size, extent = (n, layout.columns) if of_b else (m, layout.rows)
+        found: list[tuple[int, int, int]] = []
+        for r, c in origins:
+            along, step = (c, r // k) if of_b else (r, c * self.SPARSITY // k)
+            number, within = divmod(along, extent)
+            register = step * fragment.tiles[1] + number if of_b else number * fragment.tiles[1] + step
+            found.append((register, byte, thread + within // size))
+        return found
+
     def _verify_result(self, row: Product) -> None:
         c, steps = self.fragments[2], self.fragments[1].shape[0] // row.shape.k
         layout = row.layout("d")
@@ -253,10 +271,11 @@ class ProductOp(IRDLOperation):
         ):
             layout = scale.layout(role)
             size = tiles[0] * layout.rows, tiles[1] * layout.columns
-            expected = FragmentType.of("scale", *size, type_of_element(scale.type), layout)
+            shared = scale.shared_by(role, fragment_of(operand).layout.data)
+            expected = FragmentType.of("scale", *size, type_of_element(scale.type), scale.layout(role, shared))
             if operand.type != expected:
                 raise VerifyException(f"expected the scales of {role.upper()} to be {expected}, got {operand.type}")
-            legal = (("byte-id", scale.byte_ids), ("thread-id", scale.thread_ids(role)))
+            legal = (("byte-id", scale.byte_ids), ("thread-id", scale.thread_ids(role)[:: 1 << shared]))
             for (what, values), value in zip(legal, chosen, strict=True):
                 if value not in values:
                     listed = ", ".join(map(str, values))

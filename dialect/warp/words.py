@@ -1,4 +1,4 @@
-"""Fragments that lie in memory as registers hold them: `warp.load_words`, `warp.store_words`, `warp.load_metadata`.
+"""Fragments that lie in memory as registers hold them: words, metadata, scales.
 
 Metadata, scales, and matrices that were packed ahead of time are kept so: nothing has to be put together.
 """
@@ -22,6 +22,7 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
+from ..isa.block_scale import SCALES_OF_WORD
 from ..layout import LANES
 from .attributes import SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
 from .memory import verify_indices
@@ -127,3 +128,50 @@ class LoadMetadataOp(IRDLOperation):
             raise VerifyException(f"expected metadata in shared memory (memory space {SHARED_SPACE}), got {memory}")
         if fragment.role.data != "meta" or fragment.tiles[1] != 1 or fragment.tile_registers != 1:
             raise VerifyException(f"expected a fragment of metadata, one base tile wide, got {fragment}")
+
+
+@irdl_op_definition
+class LoadScalesOp(IRDLOperation):
+    """Reads the scales of A or B from a tile in shared memory, each lane a word of each base tile::
+
+        %s = warp.load_scales %S[%stage, %row, %column] : memref<3x128x4xf8E8M0FNU, ..., 3> -> !warp.fragment<...>
+
+    A row of memory has the scales of a row of A, or of a column of B, in the order of k. A lane gets four of them, from
+    `%column` on, a multiple of four: byte-ids pick those of a step of the instruction. The base tiles of the fragment
+    follow each other along m or n.
+    """
+
+    name = "warp.load_scales"
+
+    memory = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(MemoryReadEffect())
+    assembly_format = "$memory `[` $indices `]` attr-dict `:` type($memory) `->` type($fragment)"
+
+    def __init__(self, memory: SSAValue, indices: Sequence[SSAValue], fragment: FragmentType):
+        super().__init__(operands=[memory, list(indices)], result_types=[fragment])
+
+    @property
+    def axis(self) -> str:
+        """The axis of the fragment that the rows of memory run across: "r" for scales of A, "c" for those of B."""
+        return "r" if any(bit.axis == "r" for bit in self.fragment.type.layout.data.lane) else "c"
+
+    @property
+    def what(self) -> str:
+        """What has a scale for each of its blocks, in words."""
+        return "rows of A" if self.axis == "r" else "columns of B"
+
+    def verify_(self) -> None:
+        memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
+        verify_indices("the memref", memory, self.indices)
+        if memory_space(memory) != SHARED_SPACE:
+            raise VerifyException(f"expected scales in shared memory (memory space {SHARED_SPACE}), got {memory}")
+        along_k = fragment.tiles[self.axis == "r"]
+        if fragment.role.data != "scale" or fragment.tile_registers != 1 or along_k != 1:
+            raise VerifyException(f"expected a fragment of scales, one base tile deep, got {fragment}")
+        if memory.element_type != fragment.element_type:
+            raise VerifyException(f"expected memory of {fragment.element_type}, got {memory}")
+        if (columns := memory.get_shape()[-1]) % SCALES_OF_WORD:
+            raise VerifyException(f"expected rows of whole words of {SCALES_OF_WORD} scales, got {columns} in {memory}")

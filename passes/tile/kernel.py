@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.dialects import gpu, memref, scf
@@ -23,7 +23,12 @@ from .tiling import Tiling
 
 if TYPE_CHECKING:
     from .metadata import MetadataTiles
+    from .scales import ScaleTiles
     from .split import Room, Share
+
+
+Multiply: TypeAlias = Callable[[IndexBuilder, SSAValue, SSAValue, SSAValue, dict[str, Index]], SSAValue]
+"""One step of the instruction: A, B, the accumulators, and where in the tiles A and B are."""
 
 
 class KernelBuilder:
@@ -35,6 +40,7 @@ class KernelBuilder:
         product = tiling.product
         self.operands = (OperandTiles(tiling, product.a, "a", "mk"), OperandTiles(tiling, product.b, "b", "kn"))
         self.metadata = _metadata(tiling)
+        self.scales = _scales(tiling)
         self.epilogue = Epilogue(tiling)
 
     def build(self) -> None:
@@ -96,9 +102,9 @@ class KernelBuilder:
         index.insert(loop)
         self.epilogue.finish(index, loop.results[0], m, n, place, share)
 
-    def _copied(self) -> list[OperandTiles | MetadataTiles]:
+    def _copied(self) -> list[OperandTiles | MetadataTiles | ScaleTiles]:
         """What is copied to shared memory."""
-        return [*self.operands, *([] if self.metadata is None else [self.metadata])]
+        return [*self.operands, *([] if self.metadata is None else [self.metadata]), *self.scales]
 
     def step(
         self,
@@ -114,18 +120,24 @@ class KernelBuilder:
         for operand, tile in zip(self._copied(), tiles, strict=True):
             operand.copy(index, cta | {"k": k}, tile)
         index.insert(gpu.BarrierOp())
-        schedule = self.tiling.schedule
-        shape = schedule.mma
-        for inner in range(0, schedule.cta[2] // schedule.slices, shape.k):
+        schedule, multiply = self.tiling.schedule, self._multiply(tiles)
+        for inner in range(0, schedule.cta[2] // schedule.slices, schedule.mma.k):
             at = warp | {"k": outside.add(warp["k"], inner)}
             a, b = (o.load(index, tile, at) for o, tile in zip(self.operands, tiles, strict=False))
-            if self.metadata is None:
-                words = self.tiling.product.op.variant.words
-                accumulator = index.insert(MmaOp(self.tiling.multiplied, a, b, accumulator, *words)).d
-            else:
-                accumulator = self.metadata.multiply(index, a, b, accumulator, tiles[-1], at)
+            accumulator = multiply(index, a, b, accumulator, at)
         index.insert(gpu.BarrierOp())
         index.insert(scf.YieldOp(accumulator))
+
+    def _multiply(self, tiles: Sequence[SSAValue]) -> Multiply:
+        """How the steps of a K tile are multiplied."""
+        metadata, shape, words = self.metadata, self.tiling.multiplied, self.tiling.product.op.variant.words
+        if self.scales:
+            from .scales import ScaledSteps
+
+            return ScaledSteps(self.tiling, self.scales, tiles[len(self.operands) :]).multiply
+        if metadata is not None:
+            return lambda index, a, b, c, at: metadata.multiply(index, a, b, c, tiles[-1], at)
+        return lambda index, a, b, c, _: index.insert(MmaOp(shape, a, b, c, *words)).d
 
 
 def _metadata(tiling: Tiling) -> MetadataTiles | None:
@@ -135,3 +147,13 @@ def _metadata(tiling: Tiling) -> MetadataTiles | None:
     from .metadata import MetadataTiles
 
     return MetadataTiles(tiling, tiling.product.metadata)
+
+
+def _scales(tiling: Tiling) -> list[ScaleTiles]:
+    """The ways of the scales of A and B, for a product that has some."""
+    if not tiling.product.scales:
+        return []
+    from .scales import ScaleTiles
+
+    of_a, of_b = tiling.product.scales
+    return [ScaleTiles(tiling, of_a, "a", "m"), ScaleTiles(tiling, of_b, "b", "n")]

@@ -138,7 +138,7 @@ def views_of(
     index: IndexBuilder, product: Product, batch: Sequence[Index], arguments: Mapping[SSAValue, SSAValue]
 ) -> dict[Place, SSAValue]:
     """The matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row."""
-    given = (product.a, product.b, product.c, product.d, *product.extras)
+    given = (product.a, product.b, *product.scales, product.c, product.d, *product.extras)
     operands = [o for o in given if isinstance(o, Operand | Spread) and not o.is_whole]
     if not operands:
         return {}

@@ -106,7 +106,7 @@ class SharedTile:
     @property
     def chunks(self) -> int:
         """Chunks of a line that change places; 1 when nothing does."""
-        return self.swizzle // CHUNK
+        return max(1, self.swizzle // CHUNK)
 
     @property
     def period(self) -> int:

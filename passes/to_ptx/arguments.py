@@ -155,9 +155,10 @@ def matrix(
     length, step = (1, 0) if column is None else (memory.shape[column], memory.strides[column])
     whole = all(divisor_of(v) % packed == 0 for v in (pitch, *others))
     if packed > 1 and (step != 1 or not whole or (isinstance(length, Register) and length.divisor % packed)):
-        padded = f"; strided<[{-(-length // packed) * packed}, 1]> pads them" if isinstance(length, int) else ""
-        fail(kernel, f"expected rows of whole bytes, {packed} elements each, got {length} {memory.element_bits}-bit "
-             f"elements{padded}")  # fmt: skip
+        hint = f"; warp.divisible = {packed} promises them where sizes are not known"
+        if isinstance(length, int):
+            hint = f", got {length} {bits}-bit elements; strided<[{-(-length // packed) * packed}, 1]> pads them"
+        fail(kernel, f"expected rows of whole bytes, {packed} elements each{hint}")
     return GlobalMatrix(
         base,
         rows,

@@ -41,10 +41,10 @@ def vector(count: int) -> str:
 
 
 class Extra(NamedTuple):
-    """What a product takes after A, B and C: a word for each base tile of A or of B, and how it is spelled."""
+    """What a product takes after A, B and C: for each of the instruction's tiles of A or of B a word, and how it is
+    spelled."""
 
-    form: str
-    registers: Fragment
+    words: Sequence[tuple[Register, str]]
     of_b: bool = False
 
 
@@ -80,7 +80,7 @@ class Fragments:
         down, across = (list(dict.fromkeys(where)) for where in ((m for m, _ in of_a), (n for _, n in of_b)))
         deep = list(dict.fromkeys(k for _, k in of_a))
         na, nb, nc, nd = (row.registers(role) for role in "abcd")
-        form = ", ".join((*(vector(n) for n in (nd, na, nb, nc)), *(extra.form for extra in extras)))
+        form = ", ".join(vector(n) for n in (nd, na, nb, nc))
         self.emitter.require(row.since(self.target))
         for step, k in enumerate(deep):
             source, n = (c, nc) if step == 0 else (d, nd)
@@ -89,14 +89,15 @@ class Fragments:
                 # Going back and forth lets the next instruction reuse the B fragment of the last one.
                 for j in across if i % 2 == 0 else reversed(across):
                     held_b, tile = second[k * op.SPARSITY, j], third[m, j]
+                    words = [extra.words[held_b if extra.of_b else held_a] for extra in extras]
                     self.emitter.emit(
                         row.spelling,
-                        form,
+                        ", ".join((form, *(spelled for _, spelled in words))),
                         *d[tile * nd :][:nd],
                         *a[held_a * na :][:na],
                         *b[held_b * nb :][:nb],
                         *source[tile * n :][:n],
-                        *(extra.registers[held_b if extra.of_b else held_a] for extra in extras),
+                        *(word for word, _ in words),
                     )
 
     def narrowing(self, element: ElementType) -> str:

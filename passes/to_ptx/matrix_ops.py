@@ -47,12 +47,11 @@ def product(lowering: KernelLowering, op: ProductOp, extras: Sequence[Extra]) ->
     held, result = result_registers(lowering, op, c, op.d)
     (m, n), k = of_c.shape, of_a.shape[1] * op.SPARSITY
     lowering.emitter.comment(f"{op.name}: multiply {m}x{n}x{k} with {op.row.shape}")
-    scaled = [
-        Extra(f"?, {{{byte}, {thread}}}", lowering.fragment(scale), of_b=of_b)
-        for scale, (byte, thread), of_b in zip(
-            op.scaling, (op.scale_selectors[:2], op.scale_selectors[2:]), (False, True), strict=False
-        )
-    ]
+    scaled: list[Extra] = []
+    for role, scale in zip("ab", op.scaling, strict=False):
+        of_lane = lowering.fragment(scale)
+        words = [(of_lane[register], f"?, {{{byte}, {thread}}}") for register, byte, thread in op.scale_places(role)]
+        scaled.append(Extra(words, of_b=role == "b"))
     lowering.fragments.multiply(
         op, lowering.fragment(a), lowering.fragment(b), held, result, (*extras, *scaled)
     )  # fmt: skip

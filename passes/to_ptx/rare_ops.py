@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from xdsl.ir import Operation
 
 from ...dialect.isa import wmma
+from ...dialect.isa.block_scale import SCALES_OF_WORD
 from ...dialect.isa.moves import MOVMATRIX
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.copy import PackOp
@@ -18,7 +19,7 @@ from ...dialect.warp.moves import MovmatrixOp, StmatrixOp
 from ...dialect.warp.opaque import OpaqueType, opaque_of
 from ...dialect.warp.slices import SumSlicesOp
 from ...dialect.warp.wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
-from ...dialect.warp.words import LoadMetadataOp, LoadWordsOp, StoreWordsOp, words_of
+from ...dialect.warp.words import LoadMetadataOp, LoadScalesOp, LoadWordsOp, StoreWordsOp, words_of
 from ..diagnostics import fail
 from ..product import METADATA_ROWS
 from . import exchange, pack, slices
@@ -40,7 +41,8 @@ FIRST_TWO = "0x44444444"
 
 
 def _mma_sp(lowering: KernelLowering, op: MmaSparseOp) -> None:
-    product(lowering, op, (Extra(f"?, {op.selector.value.data}", lowering.fragment(op.e)),))
+    words = [(word, f"?, {op.selector.value.data}") for word in lowering.fragment(op.e)]
+    product(lowering, op, (Extra(words),))
 
 
 def _stmatrix(lowering: KernelLowering, op: StmatrixOp) -> None:
@@ -107,6 +109,23 @@ def _load_metadata(lowering: KernelLowering, op: LoadMetadataOp) -> None:
             absent = lowering.emitter.register("pred")
             lowering.emitter.emit("setp.eq.b32", "?, ?, 0", absent, register)
             lowering.emitter.emit("selp.b32", f"?, {FIRST_TWO}, ?, ?", register, register, absent)
+    lowering.values[op.fragment] = into
+
+
+def _load_scales(lowering: KernelLowering, op: LoadScalesOp) -> None:
+    into, tile, layout = lowering.result(op.fragment), lowering.tile(op, op.memory), op.fragment.type.layout.data
+    found = lowering.indices(op.indices)
+    stage, row, column = found if len(found) == STAGED else (0, *found)
+    if divisor_of(column) % SCALES_OF_WORD:
+        fail(op, f"expected a column that is a multiple of {SCALES_OF_WORD}, the scales of a word, got {column}")
+    place = stage_text(stage if len(found) == STAGED else None, "the stage to multiply")
+    size = layout.extent(op.axis)
+    lowering.emitter.comment(f"{op.name}: scales of {size * len(into)} {op.what} from {place}")
+    lane_row = lowering.addressing.from_bits(lowering.lane, layout.lane, op.axis)
+    for i, register in enumerate(into):
+        where = Position.of(lane_row, row, i * size), Position.of(0, column, 0)
+        base, offset = lowering.addressing.shared(tile, stage, *where)
+        lowering.emitter.emit("ld.shared.b32", f"?, {at('?', offset)}", register, base)
     lowering.values[op.fragment] = into
 
 
@@ -180,6 +199,7 @@ HANDLERS: Mapping[type[Operation], Handler] = dict(
         handler(LoadWordsOp, _load_words),
         handler(StoreWordsOp, _store_words),
         handler(LoadMetadataOp, _load_metadata),
+        handler(LoadScalesOp, _load_scales),
         handler(WmmaLoadOp, _wmma_load),
         handler(WmmaStoreOp, _wmma_store),
         handler(WmmaMmaOp, _wmma_mma),

@@ -22,10 +22,12 @@ def assemble(text: str, target: str) -> None:
         assert 0 < used.registers <= 255
 
 
-@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a"])
-@pytest.mark.parametrize(("m", "n", "k"), SIZES)
-def test_bits(target: str, m: int, n: int, k: int) -> None:
-    op = "xor" if target == "sm_75" or k % 16 else "and"
+BITS = [(target, op) for target in ("sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a") for op in ("xor", "and")]
+
+
+@pytest.mark.parametrize(("target", "op"), [(t, op) for t, op in BITS if (t, op) != ("sm_75", "and")])
+@pytest.mark.parametrize(("m", "n", "k"), SIZES[1:])
+def test_bits(target: str, op: str, m: int, n: int, k: int) -> None:
     a, b, c = f"memref<{m}x{k}xi1>", f"memref<{n}x{k}xi1>", f"memref<{m}x{n}xi32>"
     text = f"warp.matmul {op} b1 x b1 %A, %B init 0 : i32 into %C {ALONG_K} : {a}, {b}, {c}"
     assemble(f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{\n{text}\nreturn\n}}", target)
@@ -40,3 +42,24 @@ def test_narrow_floats(types: tuple[str, str], m: int, n: int, k: int) -> None:
     a, b, c = f"memref<{m}x{k}x{types[0]}>", f"memref<{n}x{k}x{types[1]}>", f"memref<{m}x{n}xbf16>"
     text = f"linalg.matmul_transpose_b ins(%A, %B : {a}, {b}) outs(%C : {c})"
     assemble(f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{\n{text}\nreturn\n}}", "sm_120a")
+
+
+SCALED = (
+    ("mxf8f6f4", "f8E4M3FN", "f8E4M3FN", "f8E8M0FNU", 32),
+    ("mxf8f6f4", "f8E5M2", "f4E2M1FN", "f8E8M0FNU", 32),
+    ("mxf4", "f4E2M1FN", "f4E2M1FN", "f8E8M0FNU", 32),
+    ("mxf4nvf4", "f4E2M1FN", "f4E2M1FN", "f8E8M0FNU", 32),
+    ("mxf4nvf4", "f4E2M1FN", "f4E2M1FN", "f8E4M3FN", 16),
+)
+PTX = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2", "f4E2M1FN": "e2m1"}
+
+
+@pytest.mark.parametrize(("kind", "a_kind", "b_kind", "scale", "block"), SCALED)
+@pytest.mark.parametrize(("m", "n", "k"), SIZES)
+def test_scaled_products(kind: str, a_kind: str, b_kind: str, scale: str, block: int, m: int, n: int, k: int) -> None:
+    a, b, c = f"memref<{m}x{k}x{a_kind}>", f"memref<{n}x{k}x{b_kind}>", f"memref<{m}x{n}xf32>"
+    of_a, of_b = (f"memref<{rows}x{-(-k // block)}x{scale}>" for rows in (m, n))
+    types = f"{PTX[a_kind]} x {PTX[b_kind]}"
+    text = f"warp.matmul {kind} {types} %A, %B scaled %SA, %SB init 0.0 : f32 into %C {ALONG_K}"
+    arguments = f"%A: {a}, %B: {b}, %SA: {of_a}, %SB: {of_b}, %C: {c}"
+    assemble(f"func.func @f({arguments}) {{\n{text} : {a}, {b}, {of_a}, {of_b}, {c}\nreturn\n}}", "sm_120a")

@@ -65,7 +65,7 @@ def test_any_schedule_adds_to_what_c_holds(schedule: dict[str, Any]) -> None:
     a, b = draw(size)
     start = np.random.default_rng(1).integers(-99, 99, (97, 75), dtype=np.int32)
     c = start.copy()
-    compile(matmul(size, "xor", "plus %C"), **schedule)(a, b, c, device="interp")
+    compile(matmul(size, "xor", "plus %C"), **schedule)(a, b, c, device="interp", checks="all")
     np.testing.assert_array_equal(c, start + count("xor", a, b))
 
 
@@ -144,6 +144,33 @@ def test_bytes_that_are_packed_already() -> None:
         ArgumentError, match=r"argument 0 \(%A\): expected 20x100xi1, strided<\[104, 1\]>, got 20x88xi1"
     ):
         kernel(packed[0][:, :11].copy(), packed[1], c, device="interp")
+
+
+def test_sizes_that_are_not_known_are_promised_to_be_whole_bytes() -> None:
+    kinds = "memref<?x?xi1>, memref<?x?xi1>, memref<?x?xi32>"
+    promise = "{warp.divisible = 8 : index}"
+    text = f"""func.func @f(%A: memref<?x?xi1> {promise}, %B: memref<?x?xi1> {promise}, %C: memref<?x?xi32>) {{
+      warp.matmul xor b1 x b1 %A, %B init 0 : i32 into %C {ALONG_K} : {kinds}
+      return
+    }}"""
+    kernel = compile(text)
+    for size in ((37, 75, 264), (5, 130, 8)):
+        a, b = draw(size)
+        c = np.full(size[:2], -1, np.int32)
+        kernel(a, b, c, device="interp")
+        np.testing.assert_array_equal(c, count("xor", a, b))
+    with pytest.raises(CompileError, match=r"rows of whole bytes, 8 elements each; warp\.divisible = 8 promises them"):
+        compile(text.replace(promise, ""))
+
+
+def test_parts_of_k_are_whole_bytes() -> None:
+    size = (24, 16, 4096)
+    a, b = draw(size)
+    c = np.full(size[:2], -1, np.int32)
+    compile(matmul(size, "and"), split_k=4)(a, b, c, device="interp")
+    np.testing.assert_array_equal(c, count("and", a, b))
+    with pytest.raises(CompileError, match="split_k = 4: parts of K = 1000 would end within a byte"):
+        compile(matmul((24, 16, 1000), "and"), split_k=4)
 
 
 def test_rows_are_whole_bytes() -> None:

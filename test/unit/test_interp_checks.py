@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from interpreted import program
-from planted import check_found, edited, line_of, pipelined, run_pipelined
+from planted import check_found, edited, line_of, pipelined, run, run_pipelined
 
 from warploom.runtime.interp import InterpreterError
 
@@ -157,3 +157,24 @@ mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [p];
     assert one.address is not None
     assert address is None or one.address in (address, address + (1 << 36))
     assert str(caught.value) == str(one)
+
+
+@pytest.mark.parametrize(("packed", "data"), [("b4x16_p64", 8), ("b6x16_p32", 12)])
+@pytest.mark.parametrize("missing", [0, 4])
+def test_padding_of_packed_rows_may_be_anything(packed: str, data: int, missing: int) -> None:
+    """Eight lanes write the data of a row each; where a word of it lacks, it is found."""
+    stores = " ".join(f"@%p0 st.shared.b32 [%r1+{at}], %r0;" for at in range(0, data - missing, 4))
+    text = f""".version 8.7
+.target sm_120a
+.address_size 64
+.visible .entry k() {{ .reg .pred %p0; .reg .b32 %r<4>; .shared .align 16 .b8 rows[128];
+mov.u32 %r0, %tid.x; mov.u32 %r1, rows; mad.lo.u32 %r1, %r0, 16, %r1; setp.lt.u32 %p0, %r0, 8;
+{stores}
+bar.sync 0;
+ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.{packed} {{%r2}}, [%r1];
+}}
+"""
+    found = run(text, (1,), (32,), [])
+    assert len(found) == bool(missing)
+    if missing:
+        check_found(found, "uninitialised", line_of(text, "ldmatrix"), "read before anything is written", address=True)

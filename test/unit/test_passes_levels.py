@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from xdsl.dialects.builtin import ModuleOp
@@ -29,13 +30,26 @@ func.func @f(%A: memref<70x40xf16>, %B: memref<33x70xf16>, %C: memref<40x33xf16>
   return
 }
 """  # noqa: E501
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SOURCES = {
     "f16": PRODUCT.format(m=256, n=320, k=192, a="f16", c="f32"),
     "bf16 edges": PRODUCT.format(m=100, n=77, k=53, a="bf16", c="bf16"),
     "one": PRODUCT.format(m=1, n=1, k=1, a="f16", c="f16"),
     "transposed": TRANSPOSED,
+    **{
+        name: (EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8")
+        for name in ("binary_matmul", "narrow_matmul", "block_scaled_matmul")
+    },
 }
-TARGETS = {"f16": "sm_90a", "bf16 edges": "sm_80", "one": "sm_75", "transposed": "sm_120a"}
+TARGETS = {
+    "f16": "sm_90a",
+    "bf16 edges": "sm_80",
+    "one": "sm_75",
+    "transposed": "sm_120a",
+    "binary_matmul": "sm_80",
+    "narrow_matmul": "sm_120a",
+    "block_scaled_matmul": "sm_120a",
+}
 
 
 def text_of(module: ModuleOp, *, generic: bool = False) -> str:

@@ -48,8 +48,8 @@ class Shadow:
 
     def pieces(self, start: Array, width: int, *given: Array) -> tuple[Array, ...]:
         """The pieces that accesses touch, and what is given of each access, once for each piece."""
-        if width < self.width:
-            self._split(width)
+        if (smallest := width & -width) < self.width:
+            self._split(smallest)
         each = width // self.width
         first = start // self.width
         if each == 1:

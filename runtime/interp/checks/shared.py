@@ -31,6 +31,9 @@ Array: TypeAlias = NDArray[Any]
 _STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
 _FENCES = ("membar", "fence")
 _COLLECTIVE = ("bar", "barrier")
+_DATA = {"b6x16_p32": 12, "b4x16_p64": 8}
+"""Bytes of a row of `ldmatrix` that count; what follows them is padding (PTX ISA 9.7.14.5.15)."""
+
 _BYTES_PER_PIECE = 16
 _BYTES_PER_READER = 10
 
@@ -117,8 +120,9 @@ class SharedMemory(Check):
         if access.buffer is not self.buffer or not access.start.size:
             return
         self.clocks.tick()
-        piece, thread = self.shadow.pieces(access.start, access.width, access.threads)
         warps, words = self.clocks.warps, self.words[access.pc]
+        width = next((data for name, data in _DATA.items() if name in words), access.width)
+        piece, thread = self.shadow.pieces(access.start, width, access.threads)
         strong = access.kind == "atomic" or not words.isdisjoint(_STRONG)
         touch = _Touch(access.pc, piece, thread, thread % warps, thread // warps, strong, words)
         self._after_write(touch, access.kind)

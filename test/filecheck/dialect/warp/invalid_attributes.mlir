@@ -85,7 +85,7 @@ func.func @no_bar() attributes {layout = #warp.layout<c1 c2 r0 r1 r2 c0>} {
 
 // -----
 
-// CHECK: expected a swizzle of 16, 32, 64, 128 bytes, got 48
+// CHECK: expected a swizzle of 4, 16, 32, 64, 128 bytes, got 48
 func.func @swizzle(%x: memref<8x24xf16, #warp.swizzle<48>, 3>) {
   return
 }

@@ -187,3 +187,35 @@ func.func @store_words_of_halves(%m: memref<4x32xf16>, %i: index, %e: !warp.frag
   warp.store_words %e, %m[%i, %i] : !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>, memref<4x32xf16>
   return
 }
+
+// -----
+
+// CHECK: error: warp.load_scales: expected scales in shared memory (memory space 3), got memref<32x4xf8E8M0FNU>
+func.func @scales_space(%s: memref<32x4xf8E8M0FNU>, %i: index) {
+  %x = warp.load_scales %s[%i, %i] : memref<32x4xf8E8M0FNU> -> !warp.fragment<scale, 32x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.load_scales: expected memory of f8E8M0FNU, got memref<32x4xf8E4M3FN, 3
+func.func @scales_type(%s: memref<32x4xf8E4M3FN, 3>, %i: index) {
+  %x = warp.load_scales %s[%i, %i] : memref<32x4xf8E4M3FN, 3> -> !warp.fragment<scale, 32x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.load_scales: expected rows of whole words of 4 scales, got 6 in memref<32x6xf8E8M0FNU, 3
+func.func @scales_words(%s: memref<32x6xf8E8M0FNU, 3>, %i: index) {
+  %x = warp.load_scales %s[%i, %i] : memref<32x6xf8E8M0FNU, 3> -> !warp.fragment<scale, 32x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.load_scales: expected a fragment of scales, one base tile deep, got !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
+func.func @scales_deep(%s: memref<32x4xf8E8M0FNU, 3>, %i: index) {
+  %x = warp.load_scales %s[%i, %i] : memref<32x4xf8E8M0FNU, 3> -> !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
+  return
+}

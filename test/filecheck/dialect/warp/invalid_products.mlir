@@ -217,3 +217,11 @@ func.func @another_word(%a: !warp.fragment<a, 16x32xi4, [c2 c3 r0 r1 r2 | c0 c1 
   
   return
 }
+
+// -----
+
+// CHECK: error: warp.mma: expected thread-id-b 0, 2 for 2 scales, got 1
+func.func @thread_id_of_tiles(%a: !warp.fragment<a, 16x64xf4E2M1FN, [c3 c4 r0 r1 r2 | c0 c1 c2 r3 c5]>, %b: !warp.fragment<b, 64x16xf4E2M1FN, [r3 r4 c0 c1 c2 | r0 r1 r2 r5]>, %c: !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: !warp.fragment<scale, 16x2xf8E8M0FNU, [r3 t0 r0 r1 r2 | c0 b0]>, %t: !warp.fragment<scale, 2x16xf8E8M0FNU, [c3 t0 c0 c1 c2 | r0 b0]>) {
+  %d = warp.mma m16n8k64 mxf4 %a, %b, %c scaled %s[0, 0], %t[2, 1] : !warp.fragment<a, 16x64xf4E2M1FN, [c3 c4 r0 r1 r2 | c0 c1 c2 r3 c5]>, !warp.fragment<b, 64x16xf4E2M1FN, [r3 r4 c0 c1 c2 | r0 r1 r2 r5]>, !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<scale, 16x2xf8E8M0FNU, [r3 t0 r0 r1 r2 | c0 b0]>, !warp.fragment<scale, 2x16xf8E8M0FNU, [c3 t0 c0 c1 c2 | r0 b0]>
+  return
+}

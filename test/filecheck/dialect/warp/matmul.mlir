@@ -31,3 +31,10 @@ func.func @kind(%a: memref<4x64xf8E4M3FN>, %b: memref<64x6xf6E3M2FN>, %c: memref
   warp.matmul e4m3 x e3m2 %a, %b plus %c into %c : memref<4x64xf8E4M3FN>, memref<64x6xf6E3M2FN>, memref<4x6xf32>, memref<4x6xf32>
   return
 }
+
+// CHECK-LABEL: func.func @scaled
+func.func @scaled(%a: memref<4x80xf4E2M1FN>, %b: memref<6x80xf4E2M1FN>, %sa: memref<4x5xf8E4M3FN>, %sb: memref<6x5xf8E4M3FN>, %c: memref<4x6xf32>) {
+  // CHECK-NEXT: warp.matmul mxf4nvf4 e2m1 x e2m1 %a, %b scaled %sa, %sb plus %c into %c maps [{{.*}}] : memref<4x80xf4E2M1FN>, memref<6x80xf4E2M1FN>, memref<4x5xf8E4M3FN>, memref<6x5xf8E4M3FN>, memref<4x6xf32>, memref<4x6xf32>
+  warp.matmul mxf4nvf4 e2m1 x e2m1 %a, %b scaled %sa, %sb plus %c into %c maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] : memref<4x80xf4E2M1FN>, memref<6x80xf4E2M1FN>, memref<4x5xf8E4M3FN>, memref<6x5xf8E4M3FN>, memref<4x6xf32>, memref<4x6xf32>
+  return
+}

@@ -74,6 +74,29 @@ func.func @scaled(%a: !a4, %b: !b4, %c: !f32, %sa: !sa, %sb: !sb) {
   return
 }
 
+// Scales of four tiles of B, and of two of A, share registers; the thread-ids are those of the first.
+!b4x4 = !warp.fragment<b, 64x32xf4E2M1FN, [r3 r4 c0 c1 c2 | r0 r1 r2 r5]>
+!a4x2 = !warp.fragment<a, 32x64xf4E2M1FN, [c3 c4 r0 r1 r2 | c0 c1 c2 r3 c5]>
+!f32x8 = !warp.fragment<acc, 32x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+
+// CHECK-LABEL: func.func @scales_that_share_registers
+// CHECK: %d = warp.mma m16n8k64 mxf4 %a, %b, %c scaled %sa[2, 0], %sb[0, 0] :
+// CHECK: %e = warp.mma m16n8k64 mxf4 %a, %b, %c scaled %sa[2, 0], %sc[0, 2] :
+func.func @scales_that_share_registers(%a: !a4x2, %b: !b4x4, %c: !f32x8, %sa: !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 r4 r0 r1 r2 | c0 b0]>, %sb: !warp.fragment<scale, 2x32xf8E8M0FNU, [c3 c4 c0 c1 c2 | r0 b0]>, %sc: !warp.fragment<scale, 2x32xf8E8M0FNU, [c3 t0 c0 c1 c2 | r0 b0]>) {
+  %d = warp.mma m16n8k64 mxf4 %a, %b, %c scaled %sa[2, 0], %sb[0, 0] : !a4x2, !b4x4, !f32x8, !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 r4 r0 r1 r2 | c0 b0]>, !warp.fragment<scale, 2x32xf8E8M0FNU, [c3 c4 c0 c1 c2 | r0 b0]>
+  %e = warp.mma m16n8k64 mxf4 %a, %b, %c scaled %sa[2, 0], %sc[0, 2] : !a4x2, !b4x4, !f32x8, !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 r4 r0 r1 r2 | c0 b0]>, !warp.fragment<scale, 2x32xf8E8M0FNU, [c3 t0 c0 c1 c2 | r0 b0]>
+  return
+}
+
+// CHECK-LABEL: func.func @load_scales
+// CHECK: %a = warp.load_scales %s[%i, %i, %i] : memref<2x64x8xf8E8M0FNU, #warp.swizzle<4>, 3 : i64> -> !warp.fragment<scale, 64x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
+// GENERIC-LABEL: "load_scales"
+// GENERIC: "warp.load_scales"(%s, %i, %i, %i)
+func.func @load_scales(%s: memref<2x64x8xf8E8M0FNU, #warp.swizzle<4>, 3>, %i: index) {
+  %a = warp.load_scales %s[%i, %i, %i] : memref<2x64x8xf8E8M0FNU, #warp.swizzle<4>, 3> -> !warp.fragment<scale, 64x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
+  return
+}
+
 !half_of_a = !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
 !b16 = !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>
 !meta = !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>

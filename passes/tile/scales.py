@@ -1,0 +1,95 @@
+"""The scales of A or B on their way from memory to registers.
+
+They lie as A and B do, four of a row in a word, which is what a lane holds: so a K tile has whole words of scales, and
+every step of the instruction picks its bytes of them (PTX ISA 9.7.14.3). Words of a column stand side by side in shared
+memory, for a load takes those of as many rows as there are lanes, where the words of two (A) or four (B) of the
+instruction's tiles share a register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
+from xdsl.ir import SSAValue
+
+from ...dialect.isa.block_scale import SCALES_OF_WORD, THREAD_BITS, BlockScale
+from ...dialect.warp.attributes import SHARED_SPACE, WORD_PANEL, FragmentType, SwizzleAttr, type_of_element
+from ...dialect.warp.copy import CopyOp
+from ...dialect.warp.memory import bounds_attribute
+from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.words import LoadScalesOp
+from ..index_builder import Index, IndexBuilder
+from ..product import Operand
+from .tiling import Tiling
+
+
+@dataclass(frozen=True)
+class ScaleTiles:
+    """The tiles of the scales of one of A and B, whose rows run along `axis`: "m" or "n"."""
+
+    tiling: Tiling
+    operand: Operand
+    role: str
+    axis: str
+
+    @property
+    def _scale(self) -> BlockScale:
+        scale = self.tiling.row.scale
+        if scale is None:
+            raise ValueError("scales are loaded for an instruction that takes some")
+        return scale
+
+    def shared_type(self) -> MemRefType:
+        m, n, k = self.tiling.schedule.cta
+        shape = [m if self.axis == "m" else n, k // self.tiling.product.block]
+        return MemRefType(self.operand.element_type, shape, SwizzleAttr(WORD_PANEL), IntegerAttr(SHARED_SPACE, i64))
+
+    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
+        """Copies the scales of the tile of A or B whose first element lies at `at` to shared memory."""
+        (rows, columns), (held, deep) = self.operand.shape, self.shared_type().get_shape()
+        where = index.values([at[self.axis], index.div(at["k"], self.tiling.product.block)])
+        within = rows % held == 0 or self.tiling.last_start(self.axis) is not None
+        inside = bounds_attribute(within, columns % deep == 0)
+        index.insert(CopyOp(self.tiling.argument(self.operand), where, tile, in_bounds=inside))
+
+    def fragment(self) -> FragmentType:
+        """A warp's scales for one step: as many of the instruction's tiles share a register as the warp tile allows."""
+        (m, n), scale = self.tiling.schedule.warp, self._scale
+        layouts = (scale.layout(self.role, tiles) for tiles in range(THREAD_BITS[self.role], -1, -1))
+        if self.role == "a":
+            layout = next(found for found in layouts if m % found.rows == 0)
+            size = m, scale.vector
+        else:
+            layout = next(found for found in layouts if n % found.columns == 0)
+            size = scale.vector, n
+        return FragmentType.of("scale", *size, type_of_element(scale.type), layout)
+
+    def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index], number: int) -> SSAValue:
+        """The words with a warp's scales at `at` in the tile, from that number in a row on."""
+        where = index.values([at[self.axis], number])
+        return index.insert(LoadScalesOp(tile, where, self.fragment())).fragment
+
+
+class ScaledSteps:
+    """The steps of one K tile, which load scales when they come to the next words."""
+
+    def __init__(self, tiling: Tiling, ways: Sequence[ScaleTiles], tiles: Sequence[SSAValue]) -> None:
+        self.tiling, self.ways, self.tiles = tiling, ways, tiles
+        self.loaded: dict[int, list[SSAValue]] = {}
+
+    def multiply(
+        self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: dict[str, Index]
+    ) -> SSAValue:
+        """One step of the instruction at `at` in the tiles."""
+        step, schedule, product = at["k"], self.tiling.schedule, self.tiling.product
+        if not isinstance(step, int):
+            raise ValueError("scales are loaded at a known step along k")
+        word, byte = divmod(step // product.block, SCALES_OF_WORD)
+        if word not in self.loaded:
+            pairs = zip(self.ways, self.tiles, strict=True)
+            self.loaded[word] = [way.load(index, tile, at, word * SCALES_OF_WORD) for way, tile in pairs]
+        scales, words = self.loaded[word], product.op.variant.words
+        op = MmaOp(schedule.mma, a, b, accumulator, *words, scales=scales, selectors=(byte, 0) * len(scales))
+        return index.insert(op).d

@@ -1,0 +1,214 @@
+"""Products whose blocks of A's rows and B's columns have scales: compiled for sm_120a, run on the interpreter."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warploom.runtime import CompileError, compile
+from warploom.runtime.cli import main
+
+Array = NDArray[Any]
+Size = tuple[int, int, int]
+
+NUMPY: dict[str, Any] = {
+    "f4E2M1FN": ml_dtypes.float4_e2m1fn,
+    "f6E3M2FN": ml_dtypes.float6_e3m2fn,
+    "f6E2M3FN": ml_dtypes.float6_e2m3fn,
+    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
+    "f8E5M2": ml_dtypes.float8_e5m2,
+    "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
+}
+PTX = {"f4E2M1FN": "e2m1", "f6E3M2FN": "e3m2", "f6E2M3FN": "e2m3", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
+ALONG_K = "maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]"
+
+
+@dataclass(frozen=True)
+class Form:
+    """A kind, the types of A, B and the scales, and how many elements share one (PTX ISA 9.7.14.3)."""
+
+    kind: str
+    a: str
+    b: str
+    scale: str = "f8E8M0FNU"
+    block: int = 32
+
+    def memref(self, rows: int, columns: int, kind: str) -> str:
+        pad = f", strided<[{columns + 1}, 1]>" if columns % 2 and kind.startswith("f4") else ""
+        return f"memref<{rows}x{columns}x{kind}{pad}>"
+
+    def types(self, size: Size) -> list[str]:
+        """The memrefs of A, B, the scales of both, and C."""
+        (m, n, k), blocks = size, -(-size[2] // self.block)
+        scales = (self.memref(rows, blocks, self.scale) for rows in (m, n))
+        return [self.memref(m, k, self.a), self.memref(n, k, self.b), *scales, self.memref(m, n, "f32")]
+
+    def text(self, size: Size) -> str:
+        a, b, sa, sb, c = self.types(size)
+        return f"""func.func @f(%A: {a}, %B: {b}, %SA: {sa}, %SB: {sb}, %C: {c}) {{
+          warp.matmul {self.kind} {PTX[self.a]} x {PTX[self.b]} %A, %B scaled %SA, %SB plus %C into %C {ALONG_K}
+            : {a}, {b}, {sa}, {sb}, {c}, {c}
+          return
+        }}"""
+
+    def draw(self, size: Size) -> list[Array]:
+        """A, B and the scales; those of e4m3 have signs, which do not count."""
+        rng, (m, n, k) = np.random.default_rng(), size
+        a, b = (rng.standard_normal((x, k)).astype(NUMPY[kind]) for x, kind in ((m, self.a), (n, self.b)))
+        shapes = [(x, -(-k // self.block)) for x in (m, n)]
+        if self.scale == "f8E8M0FNU":
+            return [a, b, *(np.exp2(rng.integers(-20, 20, shape)).astype(NUMPY[self.scale]) for shape in shapes)]
+        return [a, b, *((16 * rng.standard_normal(shape)).astype(NUMPY[self.scale]) for shape in shapes)]
+
+    def check(self, size: Size, **options: Any) -> None:
+        """Within the bound of sums that cut nothing above 24 bits, against the dequantised product in float64."""
+        checks, k, (a, b, of_a, of_b) = options.pop("checks", ()), size[2], self.draw(size)
+        start = np.random.default_rng().standard_normal(size[:2]).astype(np.float32)
+        c = start.copy()
+        compile(self.text(size), target="sm_120a", **options)(a, b, of_a, of_b, c, device="interp", checks=checks)
+        x, y = (dequantised(values, scales, self.block) for values, scales in ((a, of_a), (b, of_b)))
+        bound = (k + 2) * 2.0**-23 * (np.abs(start) + np.abs(x) @ np.abs(y).T)
+        assert (np.abs(c - (start.astype(np.float64) + x @ y.T)) <= bound).all()
+
+
+def dequantised(values: Array, scales: Array, block: int) -> NDArray[np.float64]:
+    """Values times the scales of their blocks."""
+    result = values.astype(np.float64)
+    for column in range(values.shape[1]):
+        result[:, column] *= np.abs(scales[:, column // block].astype(np.float64))
+    return result
+
+
+FORMS = [
+    Form("mxf8f6f4", "f8E4M3FN", "f8E4M3FN"),
+    Form("mxf8f6f4", "f8E5M2", "f4E2M1FN"),
+    Form("mxf8f6f4", "f6E2M3FN", "f6E3M2FN"),
+    Form("mxf4", "f4E2M1FN", "f4E2M1FN"),
+    Form("mxf4nvf4", "f4E2M1FN", "f4E2M1FN"),
+    Form("mxf4nvf4", "f4E2M1FN", "f4E2M1FN", "f8E4M3FN", 16),
+]
+SIZES: list[Size] = [(1, 1, 1), (16, 8, 0), (37, 75, 53), (130, 19, 300), (33, 64, 128)]
+
+
+def name(form: Form) -> str:
+    return f"{form.kind}-{form.a}-{form.b}-{form.scale}"
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("form", FORMS, ids=name)
+def test_sizes(form: Form, size: Size) -> None:
+    form.check(size)
+
+
+@pytest.mark.parametrize("schedule", [
+    {"cta": (64, 64, 256), "warp": (32, 32), "stages": 2},
+    {"cta": (48, 40, 128), "warp": (48, 40), "stages": 1, "pack": "ab"},
+    {"cta": (64, 48, 128), "warp": (16, 48), "stages": 3},
+    {"cta": (64, 64, 128), "warp": (64, 32), "stages": 4, "sync": "mbarrier", "pack": "ab"},
+])  # fmt: skip
+@pytest.mark.parametrize("form", FORMS[1::2], ids=name)
+def test_any_schedule(form: Form, schedule: dict[str, Any]) -> None:
+    """Warp tiles whose words fill registers, and those that leave parts of them empty; several words in a K tile."""
+    form.check((70, 65, 530), checks="all" if schedule["stages"] == 3 else (), **schedule)
+
+
+def test_words_of_several_tiles_share_registers() -> None:
+    """Of a 64x64 warp tile two registers hold the scales of A and two those of B, for four steps."""
+    text = compile(FORMS[0].text((256, 256, 512)), target="sm_120a", cta=(128, 128, 128), warp=(64, 64), stages=2).ptx
+    loop = text[text.index("// K loop") :]
+    assert loop.count("warp.load_scales: scales of 64 rows of A") == 1
+    found = re.findall(r"mma.sync.*, (\S+), {(.), (.)}, (\S+), {(.), (.)}", loop)
+    assert len(found) == 4 * 4 * 8
+    a, byte_a, thread_a, b, byte_b, thread_b = map(set, zip(*found, strict=True))
+    assert (len(a), len(b)) == (2, 2)
+    assert byte_a == byte_b == {*"0123"}
+    assert (thread_a, thread_b) == ({*"01"}, {*"0123"})
+
+
+def test_an_epilogue_is_fused() -> None:
+    form, size = FORMS[3], (40, 24, 96)
+    a, b, sa, sb, c = form.types(size)
+    text = f"""func.func @f(%A: {a}, %B: {b}, %SA: {sa}, %SB: {sb}, %C: {c}, %D: {c}) {{
+      %zero = arith.constant 0.0 : f32
+      %T = memref.alloc() : {c}
+      warp.matmul mxf4 e2m1 x e2m1 %A, %B scaled %SA, %SB init 0.0 : f32 into %T {ALONG_K} : {a}, {b}, {sa}, {sb}, {c}
+      linalg.max ins(%T, %C : {c}, {c}) outs(%D : {c})
+      return
+    }}"""
+    kernel = compile(text, target="sm_120a")
+    assert len(kernel.launches) == 1
+    values, others = form.draw(size), np.random.default_rng().standard_normal((40, 24)).astype(np.float32)
+    d = np.full((40, 24), np.nan, np.float32)
+    kernel(*values, others, d, device="interp")
+    x, y = (dequantised(values[i], values[2 + i], 32) for i in range(2))
+    bound = 98 * 2.0**-23 * (np.abs(x) @ np.abs(y).T)
+    assert (np.abs(d - np.maximum(x @ y.T, others)) <= bound).all()
+
+
+def test_a_batch() -> None:
+    """A and its scales differ from matrix to matrix, B and its scales do not."""
+    maps = ", ".join(f"affine_map<(b, m, n, k) -> {axes}>" for axes in ("(b, m, k)", "(n, k)", "(b, m, n)"))
+    a, b, sa = "memref<3x20x96xf4E2M1FN>", "memref<9x96xf4E2M1FN>", "memref<3x20x6xf8E4M3FN>"
+    kinds = f"{a}, {b}, {sa}, memref<9x6xf8E4M3FN>, memref<3x20x9xf32>"
+    text = f"""func.func @f(%A: {a}, %B: {b}, %SA: {sa}, %SB: memref<9x6xf8E4M3FN>, %C: memref<3x20x9xf32>) {{
+      warp.matmul mxf4nvf4 e2m1 x e2m1 %A, %B scaled %SA, %SB init 0.0 : f32 into %C maps [{maps}] : {kinds}
+      return
+    }}"""
+    of_a, of_b = FORMS[5].draw((60, 1, 96)), FORMS[5].draw((1, 9, 96))
+    values, scales = of_a[0].reshape(3, 20, 96), of_a[2].reshape(3, 20, 6)
+    c = np.full((3, 20, 9), np.nan, np.float32)
+    compile(text, target="sm_120a")(values, of_b[1], scales, of_b[3], c, device="interp")
+    x, y = dequantised(of_a[0], of_a[2], 16), dequantised(of_b[1], of_b[3], 16)
+    bound = 98 * 2.0**-23 * (np.abs(x) @ np.abs(y).T)
+    assert (np.abs(c.reshape(60, 9) - x @ y.T) <= bound).all()
+    with pytest.raises(CompileError, match="expected 3x20x6 scales of A, one for each 16 elements of a row"):
+        compile(text.replace("3x20x6xf8", "20x3x6xf8"), target="sm_120a")
+
+
+def test_bad_scales() -> None:
+    form, size = FORMS[0], (64, 32, 100)
+
+    def refused(text: str, target: str = "sm_120a", **options: Any) -> str:
+        with pytest.raises(CompileError) as error:
+            compile(text, target=target, **options)
+        return str(error.value)
+
+    text = form.text(size)
+    message = refused(text.replace("memref<64x4xf8E8M0FNU>", "memref<64x3xf8E8M0FNU>"))
+    assert "expected 64x4 scales of A, one for each 32 elements of a row, got memref<64x3xf8E8M0FNU>" in message
+    message = refused(text.replace("memref<32x4xf8E8M0FNU>", "memref<4x32xf8E8M0FNU>"))
+    assert "expected 32x4 scales of B, one for each 32 elements of a column, got memref<4x32xf8E8M0FNU>" in message
+    message = refused(text.replace("f8E8M0FNU", "f8E4M3FN"))
+    assert "expected scales of f8E8M0FNU for mxf8f6f4, got f8E4M3FN" in message
+    message = refused(text.replace("memref<32x4xf8E8M0FNU>", "memref<32x4xf8E4M3FN>"))
+    assert "expected scales of A and B of one type, got f8E8M0FNU and f8E4M3FN" in message
+    message = refused(text.replace(" mxf8f6f4 ", " "))
+    assert "expected a kind for scales, mxf8f6f4, mxf4, mxf4nvf4; got ''" in message
+    message = refused(text.replace(" mxf8f6f4 ", " mxf4 "))
+    assert "no mma of kind mxf4 multiplies e4m3 x e4m3" in message
+    message = refused(text, target="sm_90a")
+    assert "sm_90a has no mma for e4m3 x e4m3 accumulated in f32; sm_120a, or the sm_120f family" in message
+    message = refused(text, cta=(64, 32, 64), warp=(32, 32))
+    assert "scales come for 128 elements along k at a time, got a CTA tile of (64, 32, 64)" in message
+    message = refused(text, split_k=2)
+    assert "split_k = 2: a scaled product is not split" in message
+    by_rows = text.replace("(n, k)>, affine_map<(m, n, k) -> (m", "(k, n)>, affine_map<(m, n, k) -> (m")
+    message = refused(by_rows.replace("memref<32x100xf8E4M3FN>", "memref<100x32xf8E4M3FN>"))
+    assert "expected B of a scaled product by columns, along which it is scaled, got memref<100x32xf8E4M3FN>" in message
+    one = text.replace(", %SB plus", " plus").replace(
+        "memref<32x4xf8E8M0FNU>, memref<64x32xf32>, ", "memref<64x32xf32>, "
+    )
+    message = refused(one)
+    assert "expected scales of A and of B, got 1 operands" in message
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["run", "examples/block_scaled_matmul.mlir", "--target", "sm_120a", "--device", "interp", "--check"]
+    assert main(command) == 0
+    assert "(K + 2) 2^-23 (|C| + |A| |B|)" in capsys.readouterr().out
