@@ -18,7 +18,7 @@ from ..dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ..dialect.warp.attributes import BYTE
 from ..dialect.warp.barriers import BARRIER_BYTES
 from ..dialect.warp.matmul import MatmulOp
-from .loop_choice import LOOP_WARPS, MOST_STAGES, check_loop, decoupled
+from .loop_choice import LOOP_WARPS, MOST_STAGES, ROOMY, check_loop, decoupled
 from .model import (
     BETWEEN_MARGIN,
     BETWEEN_TILES,
@@ -219,6 +219,8 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
     )  # fmt: skip
     needed = lane_registers(tile.warp, row)
     schedule = decoupled(schedule, product, row, target, needed, partial(shared_bytes, product))
+    if product.sparsity > 1 and needed > ROOMY:
+        return schedule  # which has no registers left for what changes lanes
     return in_strips(schedule, product, _base_rows(product, row, schedule), _room(product, schedule, tile, row, target))
 
 
