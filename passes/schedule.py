@@ -352,7 +352,7 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
         )
     _check_registers(schedule, row, target)
     check_loop(schedule, product, target)
-    check_strip(schedule, product, _base_rows(product, row, schedule))
+    check_strip(schedule, _base_rows(product, row, schedule))
     for role, operand in (("a", product.a), ("b", product.b)):
         if role in roles(schedule.pack) and not operand.is_compact:
             raise ScheduleError(

@@ -4,48 +4,64 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..dialect.isa.types import ELEMENT_TYPES
 from ..dialect.schedule import Schedule, ScheduleError
 from ..dialect.warp.exchange import BANKS
 from .packing import WIDEST, access_bytes
-from .product import Product
-
-BITS = (16, 32, 64)
-"""Elements that can change lanes."""
+from .product import Operand, Product
 
 SECTOR, LINE = 32, 128
 """Bytes of memory that are stored together, and that one store can reach without further ones."""
 
 
+NARROWEST = 16
+"""Bits of the narrowest elements that change lanes."""
+
+
+ADDED = ("f16", "f32")
+"""Types of sums that C can be added to at the end."""
+
+
+def adds_last(product: Product, schedule: Schedule) -> bool:
+    """Whether C is added to the sums strip by strip. Loaded in whole lines, behind the one before, it costs less than
+    in lanes' own pieces and before the first K tile."""
+    alone = schedule.slices == schedule.split_k == 1
+    return bool(schedule.strip) and product.c is not None and alone and schedule.accumulate in ADDED
+
+
+def exchanged_first(product: Product, schedule: Schedule) -> bool:
+    """Whether the sums change lanes, before the epilogue, so that it loads matrices in whole lines too, or makes bytes
+    of them; otherwise what it makes of them does, which may be narrower."""
+    matrices = adds_last(product, schedule) or any(isinstance(extra, Operand) for extra in product.extras)
+    return bool(schedule.strip) and (matrices or product.d.element.bits < NARROWEST)
+
+
 def strip_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory in which a CTA's warps have room for a strip each."""
-    return schedule.warps * max(BANKS, schedule.strip * schedule.warp[1] * product.d.element.bits // 8)
+    sums = ELEMENT_TYPES[schedule.accumulate]
+    bits = sums.bits if exchanged_first(product, schedule) else product.d.element.bits
+    return schedule.warps * max(BANKS, schedule.strip * schedule.warp[1] * bits // 8)
 
 
 def in_strips(schedule: Schedule, product: Product, rows: int, room: int) -> Schedule:
     """The schedule with strips of `rows` rows, those of a base tile of accumulators, where they pay.
 
     Four lanes hold eight neighbours of a row of D. Of 16 bits those are half a sector of memory, which costs more than
-    a whole one: strips pay if a warp's rows fill a sector. Of 32 bits they are a sector, but a store of a warp touches
-    eight lines, which is what the load/store pipe counts: strips pay if rows fill a line. All that only in the `room`
-    bytes of shared memory that are left, for a stage less would cost more.
+    a whole one, of 8 bits a quarter: strips pay if a warp's rows fill a sector. Of 32 bits they are a sector, but a
+    store of a warp touches eight lines, which is what the load/store pipe counts: strips pay if rows fill a line. All
+    that only in the `room` bytes of shared memory that are left, for a stage less would cost more.
     """
     strips, bits = replace(schedule, strip=rows), product.d.element.bits
-    if bits not in BITS or access_bytes(product.d) < WIDEST:
-        return schedule
-    pays = schedule.warp[1] * bits // 8 >= (SECTOR if bits == BITS[0] else LINE)
-    return strips if pays and strip_bytes(product, strips) <= room else schedule
+    pays = schedule.warp[1] * bits // 8 >= (SECTOR if bits <= NARROWEST else LINE)
+    fits = access_bytes(product.d) == WIDEST and strip_bytes(product, strips) <= room
+    return strips if pays and fits else schedule
 
 
-def check_strip(schedule: Schedule, product: Product, rows: int) -> None:
-    """Checks a schedule's strips against a product whose accumulators have base tiles of `rows` rows.
+def check_strip(schedule: Schedule, rows: int) -> None:
+    """Checks a schedule's strips against base tiles of accumulators of `rows` rows.
 
     Raises:
-        ScheduleError: if they are no multiples of those, or of elements that are not exchanged.
+        ScheduleError: if they are no multiples of those.
     """
     if schedule.strip % rows:
         raise ScheduleError(f"strips consist of base tiles of {rows} rows, got strip = {schedule.strip}")
-    if schedule.strip and product.d.element.bits not in BITS:
-        raise ScheduleError(
-            f"strip = {schedule.strip}: elements of 16, 32 and 64 bits change lanes in shared memory, "
-            f"got {product.d.type}"
-        )

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, FloatAttr, IntegerAttr, MemRefType, f32, f64, i64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, f64, i64
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.layout import Layout
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, float_type, fragment_of
-from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp, Kind, RegroupOp
-from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.exchange import BANKS, ExchangeOp, in_lines
-from ...dialect.warp.memory import LoadOp, StoreOp, bounds_attribute
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, float_type, fragment_of
+from ...dialect.warp.elementwise import ConstantOp, ElementwiseOp, Kind, RegroupOp
 from ...dialect.warp.slices import LANES, SumSlicesOp, part_of
 from ..diagnostics import fail
 from ..index_builder import Index, IndexBuilder
 from ..product import Operand
+from ..strip_choice import adds_last
+from .ending import Ending, converted, load
 from .tiling import Tiling
 
 if TYPE_CHECKING:
-    from .extras import Extras
     from .split import Share
 
 
@@ -36,9 +33,9 @@ class Epilogue:
     tiling: Tiling
 
     def initial(self, index: IndexBuilder, m: Index, n: Index) -> SSAValue:
-        """The accumulators at the start: a constant, or what C holds; zero where slices or parts are added up later."""
-        acc = self.tiling.fragment("acc")
-        if self.tiling.schedule.slices > 1 or self.tiling.schedule.split_k > 1:
+        """The accumulators at the start: a constant, or what C holds; zero where it, slices or parts come later."""
+        acc, schedule = self.tiling.fragment("acc"), self.tiling.schedule
+        if schedule.slices > 1 or schedule.split_k > 1 or adds_last(self.tiling.product, schedule):
             return self._constant(index, acc, 0.0)
         return self._start(index, acc, m, n)
 
@@ -58,12 +55,8 @@ class Epilogue:
         return index.insert(ConstantOp(number, kind)).fragment
 
     def _load(self, index: IndexBuilder, c: Operand, acc: FragmentType, m: Index, n: Index) -> SSAValue:
-        held = self.in_order(acc).with_element(c.element_type)
-        memory, where = self.tiling.argument(c), index.values([m, n])
-        loaded = index.insert(LoadOp(memory, where, held, self._in_bounds())).fragment
-        if c.element != acc.element:
-            loaded = index.insert(ConvertOp(loaded, acc.element_type)).fragment
-        return self.regrouped(index, loaded, acc.layout.data)
+        loaded = load(self.tiling, index, c, self.in_order(acc), m, n)
+        return self.regrouped(index, converted(index, loaded, acc.element_type), acc.layout.data)
 
     def in_order(self, acc: FragmentType) -> FragmentType:
         """The accumulators as they meet memory: neighbours in a row follow each other in a lane."""
@@ -100,54 +93,9 @@ class Epilogue:
         self._end(index, accumulator, m, n)
 
     def _end(self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index) -> None:
-        """Stores the accumulators, rounded to the product's type, or what the epilogue makes of those; part by part if
-        they change lanes before, or if an epilogue loads other operands."""
+        """Stores the accumulators, rounded to the product's type, or what the epilogue makes of those."""
         accumulator = self.regrouped(index, accumulator, self.tiling.arrangement.stored)
-        extras, whole = self._extras(index, accumulator, m, n), fragment_of(accumulator)
-        rows = self.tiling.schedule.strip or (whole.shape[0] if extras is None else whole.layout.data.rows)
-        scratch = self._scratch(index, min(rows, whole.shape[0])) if self.tiling.schedule.strip else None
-        for part, row in self._strips(index, accumulator, rows):
-            held = self._rounded(index, part)
-            if extras is not None:
-                held = extras.map(held, row)
-            if scratch is not None:
-                held = index.insert(ExchangeOp(held, scratch, in_lines(fragment_of(held)))).fragment
-            self._store(index, held, index.add(m, row), n)
-
-    def _extras(self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index) -> Extras | None:
-        """The product's epilogue, if it has one."""
-        if self.tiling.product.op.epilogue is None:
-            return None
-        from .extras import Extras
-
-        return Extras(self.tiling, index, fragment_of(accumulator), m, n)
-
-    @staticmethod
-    def _strips(index: IndexBuilder, accumulator: SSAValue, rows: int) -> Iterator[tuple[SSAValue, int]]:
-        """Parts of so many rows, with the row each starts at."""
-        whole, across = fragment_of(accumulator).shape
-        if whole <= rows:
-            yield accumulator, 0
-            return
-        for row in range(0, whole, rows):
-            yield index.insert(SubfragmentOp(accumulator, (row, 0), (rows, across))).fragment, row
-
-    def _scratch(self, index: IndexBuilder, rows: int) -> SSAValue:
-        """Shared memory in which each warp has room for so many rows of D."""
-        schedule, bits = self.tiling.schedule, self.tiling.product.d.element.bits
-        room = max(BANKS, rows * schedule.warp[1] * bits // 8) // (f32.bitwidth // 8)
-        kind = MemRefType(f32, [schedule.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
-        return index.insert(memref.AllocOp([], [], kind)).memref
-
-    def _rounded(self, index: IndexBuilder, accumulator: SSAValue) -> SSAValue:
-        wanted = self.tiling.product.element_type
-        if fragment_of(accumulator).element == element_row(wanted):
-            return accumulator
-        return index.insert(ConvertOp(accumulator, wanted)).fragment
-
-    def _store(self, index: IndexBuilder, fragment: SSAValue, m: Index, n: Index) -> None:
-        memory, where = self.tiling.argument(self.tiling.product.d), index.values([m, n])
-        index.insert(StoreOp(fragment, memory, where, self._in_bounds()))
+        Ending(self.tiling, index, fragment_of(accumulator), m, n).store(accumulator)
 
     def _sum(
         self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index, place: Index
@@ -165,6 +113,3 @@ class Epilogue:
         total = index.insert(SumSlicesOp(accumulator, scratch, schedule.slices)).part
         down, across = (size if size < all_ else 0 for size, all_ in zip(part.shape, whole.shape, strict=True))
         return total, index.add(m, index.mul(place, down)), index.add(n, index.mul(place, across))
-
-    def _in_bounds(self) -> ArrayAttr[BoolAttr] | None:
-        return bounds_attribute(self.tiling.inside("m"), self.tiling.inside("n"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.ir import Region, SSAValue, TypeAttribute
 
 from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
@@ -16,15 +18,12 @@ from .tiling import Tiling
 class Extras:
     """Applies the epilogue to parts of a warp's accumulators, whose first element is that of row m and column n.
 
-    A matrix beside the accumulators would take as many registers as they do, so they are taken row of base tiles by
-    row of base tiles, or strip by strip. What runs along the columns is the same for all of them and loaded once,
-    before the first.
+    Parts are of the type `part`: a matrix beside all accumulators would take as many registers as they do. What runs
+    along the columns is the same for all of them and loaded once, before the first.
     """
 
-    def __init__(self, tiling: Tiling, index: IndexBuilder, whole: FragmentType, m: Index, n: Index) -> None:
-        self.tiling, self.index, self.m, self.n = tiling, index, m, n
-        self.layout = whole.layout.data
-        self.shape = min(tiling.schedule.strip or self.layout.rows, whole.shape[0]), whole.shape[1]
+    def __init__(self, tiling: Tiling, index: IndexBuilder, part: FragmentType, m: Index, n: Index) -> None:
+        self.tiling, self.index, self.part, self.m, self.n = tiling, index, part, m, n
         vectors = [extra for extra in tiling.product.extras if isinstance(extra, Extra)]
         self._along_columns = {extra.value: self._vector(extra, n) for extra in vectors if extra.axis == "n"}
         self._same_rows = {
@@ -33,12 +32,16 @@ class Extras:
             if isinstance(extra, Spread) and extra.dimensions[0] is None
         }
 
-    def map(self, part: SSAValue, row: int) -> SSAValue:
-        """The elements of D for a part of the product's that starts at a row."""
+    def load(self, row: int) -> list[SSAValue]:
+        """The extra operands for the part that starts at a row."""
+        return [self._load(extra, self.index.add(self.m, row)) for extra in self.tiling.product.extras]
+
+    def map(self, part: SSAValue, loaded: Sequence[SSAValue]) -> SSAValue:
+        """The elements of D for a part of the product's and what was loaded for it."""
         product, region = self.tiling.product, self.tiling.product.op.epilogue
-        inputs = [part, *(self._load(extra, self.index.add(self.m, row)) for extra in product.extras)]
         result = fragment_of(part).with_element(product.d.element_type)
-        return self.index.insert(MapOp(inputs, result, Region() if region is None else region.clone())).fragment
+        region = Region() if region is None else region.clone()
+        return self.index.insert(MapOp([part, *loaded], result, region)).fragment
 
     def _load(self, extra: Argument, m: Index) -> SSAValue:
         if isinstance(extra, Extra):
@@ -64,4 +67,4 @@ class Extras:
         kind = memory_of(extra.value).element_type
         if not isinstance(kind, TypeAttribute):
             fail(self.tiling.product.op, f"expected elements of a type, got {kind}")
-        return FragmentType.of("acc", *self.shape, kind, self.layout)
+        return self.part.with_element(kind)

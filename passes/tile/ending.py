@@ -1,0 +1,115 @@
+"""The way of a warp's accumulators to D: C added, rounded, through the epilogue and to other lanes, part by part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from xdsl.dialects import memref
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, f32, i64
+from xdsl.ir import SSAValue, TypeAttribute
+
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of
+from ...dialect.warp.elementwise import ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.epilogue import SubfragmentOp
+from ...dialect.warp.exchange import BANKS, ExchangeOp, in_lines
+from ...dialect.warp.memory import LoadOp, StoreOp, bounds_attribute
+from ..index_builder import Index, IndexBuilder
+from ..product import Operand
+from ..strip_choice import adds_last, exchanged_first
+from .tiling import Tiling
+
+if TYPE_CHECKING:
+    from .extras import Extras
+
+
+def load(tiling: Tiling, index: IndexBuilder, operand: Operand, kind: FragmentType, m: Index, n: Index) -> SSAValue:
+    """The elements of a matrix like D, those at (m, n) and behind, as a fragment lies."""
+    memory, where = tiling.argument(operand), index.values([m, n])
+    inside = bounds_attribute(*map(tiling.inside, "mn"))
+    return index.insert(LoadOp(memory, where, kind.with_element(operand.element_type), inside)).fragment
+
+
+def converted(index: IndexBuilder, fragment: SSAValue, wanted: TypeAttribute) -> SSAValue:
+    """The fragment's elements in a type."""
+    if fragment_of(fragment).element == element_row(wanted):
+        return fragment
+    return index.insert(ConvertOp(fragment, wanted)).fragment
+
+
+class Ending:
+    """Takes accumulators of the type `whole`, whose first element is that of row m and column n, to D.
+
+    That is done for all of them at once where nothing else is loaded; for a row of base tiles after the other, or a
+    strip of more of them, where elements change lanes or other operands lie beside them in registers.
+    """
+
+    def __init__(self, tiling: Tiling, index: IndexBuilder, whole: FragmentType, m: Index, n: Index) -> None:
+        self.tiling, self.index, self.m, self.n = tiling, index, m, n
+        product, schedule = tiling.product, tiling.schedule
+        rows = schedule.strip or (whole.shape[0] if product.op.epilogue is None else whole.layout.data.rows)
+        self.rows = min(rows, whole.shape[0])
+        part = FragmentType.of("acc", self.rows, whole.shape[1], whole.element_type, whole.layout.data)
+        self.first = exchanged_first(product, schedule)
+        self.part = part.with_layout(in_lines(part)) if self.first else part
+        self.c = product.c if adds_last(product, schedule) else None
+        self.extras = self._extras()
+        self.scratch = self._scratch(part if self.first else part.with_element(product.d.element_type))
+
+    def _extras(self) -> Extras | None:
+        """The product's epilogue, if it has one."""
+        if self.tiling.product.op.epilogue is None:
+            return None
+        from .extras import Extras
+
+        return Extras(self.tiling, self.index, self.part, self.m, self.n)
+
+    def _scratch(self, part: FragmentType) -> SSAValue | None:
+        """Shared memory in which each warp has room for a part, if elements change lanes."""
+        if not self.tiling.schedule.strip:
+            return None
+        room = max(BANKS, math.prod(part.shape) * part.bits // 8) // (f32.bitwidth // 8)
+        kind = MemRefType(f32, [self.tiling.schedule.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
+        return self.index.insert(memref.AllocOp([], [], kind)).memref
+
+    def store(self, accumulator: SSAValue) -> None:
+        """Stores what becomes of the accumulators."""
+        index, product, last = self.index, self.tiling.product, fragment_of(accumulator).shape[0] - self.rows
+        memory, inside = self.tiling.argument(product.d), bounds_attribute(*map(self.tiling.inside, "mn"))
+        upcoming = self._load(0)
+        for part, row in self._parts(accumulator):
+            c, loaded = upcoming
+            held = self._exchanged(part) if self.first else part
+            if c is not None:
+                start = converted(index, c, fragment_of(held).element_type)
+                held = index.insert(ElementwiseOp(Kind.Add, start, held)).fragment
+            held = converted(index, held, product.element_type)
+            if self.extras is not None:
+                held = self.extras.map(held, loaded)
+            if row < last:
+                # Before the store, for nothing is moved across one that may be to the same memory.
+                upcoming = self._load(row + self.rows)
+            held = held if self.first else self._exchanged(held)
+            index.insert(StoreOp(held, memory, index.values([index.add(self.m, row), self.n]), inside))
+
+    def _exchanged(self, held: SSAValue) -> SSAValue:
+        """The fragment with its elements along lines, where they change lanes."""
+        if self.scratch is None:
+            return held
+        return self.index.insert(ExchangeOp(held, self.scratch, in_lines(fragment_of(held)))).fragment
+
+    def _parts(self, accumulator: SSAValue) -> Iterator[tuple[SSAValue, int]]:
+        """Each part, with the row it starts at."""
+        whole, across = fragment_of(accumulator).shape
+        if whole == self.rows:
+            yield accumulator, 0
+            return
+        for row in range(0, whole, self.rows):
+            yield self.index.insert(SubfragmentOp(accumulator, (row, 0), (self.rows, across))).fragment, row
+
+    def _load(self, row: int) -> tuple[SSAValue | None, list[SSAValue]]:
+        """What the part that starts at a row takes beside sums: of C, if it is added here, and the epilogue's."""
+        at = self.index.add(self.m, row)
+        c = None if self.c is None else load(self.tiling, self.index, self.c, self.part, at, self.n)
+        return c, [] if self.extras is None else self.extras.load(row)
