@@ -37,6 +37,8 @@ LOG2_E = 1.4426950408889634
 LN2 = 0.6931471805599453
 LN2_HIGH = 0.693145751953125
 """The upper 16 bits of ln 2: times a whole number of 8 bits it is exact."""
+XORSIGN_SM = 86
+"""The first target with `min.xorsign.abs` (PTX ISA 9.7.3.11)."""
 ROUNDER = 12582912.0
 """1.5 * 2^23: added to a small number, it leaves the nearest whole one in the low bits."""
 ROUNDER_BITS = 0x4B400000
@@ -119,6 +121,13 @@ class Instructions:
         bounded = self("f32", "min.f32", self("f32", "max.f32", x, number(low)), number(high))
         return self("f32", "selp.f32", x, bounded, self("pred", "setp.nan.f32", x, x))
 
+    def within(self, x: Operand, limit: float, sm: int) -> Register:
+        """x between -limit and limit; NaN stays NaN."""
+        if sm < XORSIGN_SM:
+            return self.clamp(x, -limit, limit, sm)
+        # The smaller of both magnitudes, with the sign of x.
+        return self("f32", "min.NaN.xorsign.abs.f32", x, number(limit))
+
     def reciprocal(self, q: Operand) -> Register:
         """1 / q, correctly rounded, for a normal q whose reciprocal is one.
 
@@ -193,11 +202,11 @@ def _odd(i: Instructions, x: Register, t: Sequence[float], p: Sequence[float], q
 
 
 def tanh(i: Instructions, x: Operand, sm: int) -> Register:
-    return _odd(i, i.clamp(x, -TANH_LIMIT, TANH_LIMIT, sm), TANH_T, TANH_P, TANH_Q)
+    return _odd(i, i.within(x, TANH_LIMIT, sm), TANH_T, TANH_P, TANH_Q)
 
 
 def erf(i: Instructions, x: Operand, sm: int) -> Register:
-    return _odd(i, i.clamp(x, -ERF_LIMIT, ERF_LIMIT, sm), ERF_T, ERF_P, ERF_Q)
+    return _odd(i, i.within(x, ERF_LIMIT, sm), ERF_T, ERF_P, ERF_Q)
 
 
 def sqrt(i: Instructions, x: Operand, sm: int) -> Register:
