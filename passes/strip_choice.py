@@ -8,7 +8,7 @@ from ..dialect.isa.types import ELEMENT_TYPES
 from ..dialect.schedule import Schedule, ScheduleError
 from ..dialect.warp.exchange import BANKS
 from .packing import WIDEST, access_bytes
-from .product import Operand, Product
+from .product import Operand, Product, Spread
 
 SECTOR, LINE = 32, 128
 """Bytes of memory that are stored together, and that one store can reach without further ones."""
@@ -23,17 +23,23 @@ ADDED = ("f16", "f32")
 
 
 def adds_last(product: Product, schedule: Schedule) -> bool:
-    """Whether C is added to the sums strip by strip. Loaded in whole lines, behind the one before, it costs less than
-    in lanes' own pieces and before the first K tile."""
-    alone = schedule.slices == schedule.split_k == 1
+    """Whether C is added to the sums strip by strip: loaded in whole lines, and under the strip before, it costs less
+    than as lanes hold it, before the first K tile. A sparse product has no registers for it then, nor has an
+    epilogue with matrices of its own."""
+    alone = schedule.slices == schedule.split_k == product.sparsity == 1 and not matrices(product)
     return bool(schedule.strip) and product.c is not None and alone and schedule.accumulate in ADDED
+
+
+def matrices(product: Product) -> list[Operand | Spread]:
+    """The epilogue's operands that are matrices."""
+    return [extra for extra in product.extras if isinstance(extra, Operand | Spread)]
 
 
 def exchanged_first(product: Product, schedule: Schedule) -> bool:
     """Whether the sums change lanes, before the epilogue, so that it loads matrices in whole lines too, or makes bytes
     of them; otherwise what it makes of them does, which may be narrower."""
-    matrices = adds_last(product, schedule) or any(isinstance(extra, Operand) for extra in product.extras)
-    return bool(schedule.strip) and (matrices or product.d.element.bits < NARROWEST)
+    loads = adds_last(product, schedule) or bool(matrices(product))
+    return bool(schedule.strip) and (loads or product.d.element.bits < NARROWEST)
 
 
 def strip_bytes(product: Product, schedule: Schedule) -> int:

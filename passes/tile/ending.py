@@ -10,18 +10,22 @@ from xdsl.dialects import memref
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, f32, i64
 from xdsl.ir import SSAValue, TypeAttribute
 
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.elementwise import ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.exchange import BANKS, ExchangeOp, in_lines
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds_attribute
 from ..index_builder import Index, IndexBuilder
 from ..product import Operand
-from ..strip_choice import adds_last, exchanged_first
+from ..strip_choice import adds_last, exchanged_first, matrices
 from .tiling import Tiling
 
 if TYPE_CHECKING:
     from .extras import Extras
+
+
+MOST_BITS = 32
+"""Bits of elements that lie beside each sum of a row of base tiles, 64 columns wide, without spills."""
 
 
 def load(tiling: Tiling, index: IndexBuilder, operand: Operand, kind: FragmentType, m: Index, n: Index) -> SSAValue:
@@ -36,6 +40,25 @@ def converted(index: IndexBuilder, fragment: SSAValue, wanted: TypeAttribute) ->
     if fragment_of(fragment).element == element_row(wanted):
         return fragment
     return index.insert(ConvertOp(fragment, wanted)).fragment
+
+
+def store(tiling: Tiling, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index) -> None:
+    """Takes accumulators, whose first element is that of row m and column n, to D.
+
+    Where elements of several matrices lie beside them, that is done for one half of the columns after the other, or for
+    smaller parts, so that these take no more registers than one matrix of `MOST_BITS` would.
+    """
+    whole = fragment_of(accumulator)
+    found = (element_row(memory_of(extra.value).element_type) for extra in matrices(tiling.product))
+    bits = sum(element.bits for element in found if element is not None)
+    rows, width = whole.shape
+    while bits > MOST_BITS and width % (2 * whole.layout.data.columns) == 0:
+        bits, width = bits // 2, width // 2
+    for left in range(0, whole.shape[1], width):
+        held = accumulator
+        if width < whole.shape[1]:
+            held = index.insert(SubfragmentOp(accumulator, (0, left), (rows, width))).fragment
+        Ending(tiling, index, fragment_of(held), m, index.add(n, left)).store(held)
 
 
 class Ending:
@@ -54,6 +77,7 @@ class Ending:
         self.first = exchanged_first(product, schedule)
         self.part = part.with_layout(in_lines(part)) if self.first else part
         self.c = product.c if adds_last(product, schedule) else None
+        self.early = len(matrices(product)) <= 1
         self.extras = self._extras()
         self.scratch = self._scratch(part if self.first else part.with_element(product.d.element_type))
 
@@ -87,11 +111,13 @@ class Ending:
             held = converted(index, held, product.element_type)
             if self.extras is not None:
                 held = self.extras.map(held, loaded)
-            if row < last:
+            if row < last and self.early:
                 # Before the store, for nothing is moved across one that may be to the same memory.
                 upcoming = self._load(row + self.rows)
             held = held if self.first else self._exchanged(held)
             index.insert(StoreOp(held, memory, index.values([index.add(self.m, row), self.n]), inside))
+            if row < last and not self.early:
+                upcoming = self._load(row + self.rows)
 
     def _exchanged(self, held: SSAValue) -> SSAValue:
         """The fragment with its elements along lines, where they change lanes."""

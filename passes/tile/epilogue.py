@@ -19,7 +19,7 @@ from ..diagnostics import fail
 from ..index_builder import Index, IndexBuilder
 from ..product import Operand
 from ..strip_choice import adds_last
-from .ending import Ending, converted, load
+from .ending import converted, load, store
 from .tiling import Tiling
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Epilogue:
     def _end(self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index) -> None:
         """Stores the accumulators, rounded to the product's type, or what the epilogue makes of those."""
         accumulator = self.regrouped(index, accumulator, self.tiling.arrangement.stored)
-        Ending(self.tiling, index, fragment_of(accumulator), m, n).store(accumulator)
+        store(self.tiling, index, accumulator, m, n)
 
     def _sum(
         self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index, place: Index

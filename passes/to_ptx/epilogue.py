@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ...dialect.isa.targets import Target
 from ...dialect.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType, fragment_of
-from ...dialect.warp.elementwise import ConvertOp
+from ...dialect.warp.elementwise import ConvertOp, ElementwiseOp
 from ...dialect.warp.epilogue import LoadVectorOp, MapOp, SubfragmentOp
 from ...dialect.warp.exchange import ExchangeOp
 from ...dialect.warp.memory import StoreOp
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FP8_SM = 89
 """The first with conversions to 8-bit floats (PTX ISA 9.7.9.21)."""
 
-READERS = (MapOp, StoreOp, ConvertOp, ExchangeOp)
+READERS = (MapOp, StoreOp, ConvertOp, ExchangeOp, ElementwiseOp, SubfragmentOp)
 """Operations that leave the registers of their operands as they are."""
 
 

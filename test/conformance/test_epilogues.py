@@ -41,3 +41,38 @@ func.func @f(%A: memref<{N}x{N}xbf16>, %B: memref<{N}x{N}xbf16>, %bias: memref<{
 def test_epilogues_assemble_without_spills(body: str, target: str) -> None:
     found = ptxas.assemble(compile(TEXT.replace("BODY", body), target=target).ptx, target)
     assert all(r.spills == r.stack == 0 and r.registers <= 255 for r in found.values()), found
+
+
+TWO = f"""
+#mn = affine_map<(m, n) -> (m, n)>
+#m = affine_map<(m, n) -> (m)>
+func.func @f(%A: memref<{N}x{N}xbf16>, %B: memref<{N}x{N}xbf16>, %scale: memref<{N}xf32>, %R: memref<{N}x{N}xKIND>,
+             %S: memref<{N}x{N}xKIND>, %D: memref<{N}x{N}xf32>) {{
+  linalg.matmul ins(%A, %B : memref<{N}x{N}xbf16>, memref<{N}x{N}xbf16>) outs(%D : memref<{N}x{N}xf32>)
+  linalg.generic {{indexing_maps = [#m, #mn, #mn, #mn], iterator_types = ["parallel", "parallel"]}}
+      ins(%scale, %R, %S : memref<{N}xf32>, memref<{N}x{N}xKIND>, memref<{N}x{N}xKIND>)
+      outs(%D : memref<{N}x{N}xf32>) {{
+  ^bb0(%m: f32, %r: KIND, %s: KIND, %p: f32):
+    %0 = math.tanh %p : f32
+    %1 = EXTEND %r
+    %2 = EXTEND %s
+    %3 = math.fma %0, %m, %1 : f32
+    %4 = math.log %3 : f32
+    %5 = arith.mulf %4, %2 : f32
+    linalg.yield %5 : f32
+  }}
+  return
+}}
+"""
+"""C added, then two matrices."""
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("kind", "extend"), [("bf16", "arith.extf %r : bf16 to f32"), ("f32", "math.absf %r : f32")])
+def test_two_matrices_beside_the_sums_do_not_spill(kind: str, extend: str, target: str) -> None:
+    opcode, _, types = extend.partition(" %r ")
+    text = TWO.replace("KIND", kind)
+    for name in "rs":
+        text = text.replace(f"EXTEND %{name}", f"{opcode} %{name} {types}")
+    (used,) = ptxas.assemble(compile(text, target=target).ptx, target).values()
+    assert used.spills == used.stack == 0
