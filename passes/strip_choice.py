@@ -55,11 +55,14 @@ def in_strips(schedule: Schedule, product: Product, rows: int, room: int) -> Sch
     Four lanes hold eight neighbours of a row of D. Of 16 bits those are half a sector of memory, which costs more than
     a whole one, of 8 bits a quarter: strips pay if a warp's rows fill a sector. Of 32 bits they are a sector, but a
     store of a warp touches eight lines, which is what the load/store pipe counts: strips pay if rows fill a line. All
-    that only in the `room` bytes of shared memory that are left, for a stage less would cost more.
+    that only in the `room` bytes of shared memory that are left, for a stage less would cost more; and not beside
+    several matrices of an epilogue, which leave no registers.
     """
     strips, bits = replace(schedule, strip=rows), product.d.element.bits
-    pays = schedule.warp[1] * bits // 8 >= (SECTOR if bits <= NARROWEST else LINE)
-    fits = access_bytes(product.d) == WIDEST and strip_bytes(product, strips) <= room
+    # Lanes go along as many columns as a power of two in them says.
+    together = schedule.warp[1] & -schedule.warp[1]
+    pays = together * bits // 8 >= (SECTOR if bits <= NARROWEST else LINE)
+    fits = access_bytes(product.d) == WIDEST and strip_bytes(product, strips) <= room and len(matrices(product)) <= 1
     return strips if pays and fits else schedule
 
 

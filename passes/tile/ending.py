@@ -28,6 +28,10 @@ MOST_BITS = 32
 """Bits of elements that lie beside each sum of a row of base tiles, 64 columns wide, without spills."""
 
 
+EARLY_BITS = 16
+"""Bits of elements for which there are registers before the strip before is stored."""
+
+
 def load(tiling: Tiling, index: IndexBuilder, operand: Operand, kind: FragmentType, m: Index, n: Index) -> SSAValue:
     """The elements of a matrix like D, those at (m, n) and behind, as a fragment lies."""
     memory, where = tiling.argument(operand), index.values([m, n])
@@ -46,19 +50,24 @@ def store(tiling: Tiling, index: IndexBuilder, accumulator: SSAValue, m: Index, 
     """Takes accumulators, whose first element is that of row m and column n, to D.
 
     Where elements of several matrices lie beside them, that is done for one half of the columns after the other, or for
-    smaller parts, so that these take no more registers than one matrix of `MOST_BITS` would.
+    smaller parts, so that these and their addresses take no more registers than one matrix of `MOST_BITS` would.
     """
     whole = fragment_of(accumulator)
-    found = (element_row(memory_of(extra.value).element_type) for extra in matrices(tiling.product))
-    bits = sum(element.bits for element in found if element is not None)
-    rows, width = whole.shape
-    while bits > MOST_BITS and width % (2 * whole.layout.data.columns) == 0:
+    bits, (rows, width) = _bits(tiling), whole.shape
+    most = MOST_BITS if len(matrices(tiling.product)) == 1 else MOST_BITS // 2
+    while bits > most and width % (2 * whole.layout.data.columns) == 0:
         bits, width = bits // 2, width // 2
     for left in range(0, whole.shape[1], width):
         held = accumulator
         if width < whole.shape[1]:
             held = index.insert(SubfragmentOp(accumulator, (0, left), (rows, width))).fragment
         Ending(tiling, index, fragment_of(held), m, index.add(n, left)).store(held)
+
+
+def _bits(tiling: Tiling) -> int:
+    """Bits of what the epilogue's matrices hold for each element of D."""
+    found = (element_row(memory_of(extra.value).element_type) for extra in matrices(tiling.product))
+    return sum(element.bits for element in found if element is not None)
 
 
 class Ending:
@@ -77,7 +86,7 @@ class Ending:
         self.first = exchanged_first(product, schedule)
         self.part = part.with_layout(in_lines(part)) if self.first else part
         self.c = product.c if adds_last(product, schedule) else None
-        self.early = len(matrices(product)) <= 1
+        self.early = _bits(tiling) <= EARLY_BITS
         self.extras = self._extras()
         self.scratch = self._scratch(part if self.first else part.with_element(product.d.element_type))
 
