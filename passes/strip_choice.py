@@ -24,9 +24,10 @@ ADDED = ("f16", "f32")
 
 def adds_last(product: Product, schedule: Schedule) -> bool:
     """Whether C is added to the sums strip by strip: loaded in whole lines, and under the strip before, it costs less
-    than as lanes hold it, before the first K tile. A sparse product has no registers for it then, nor has an
-    epilogue with matrices of its own."""
-    alone = schedule.slices == schedule.split_k == product.sparsity == 1 and not matrices(product)
+    than as lanes hold it, before the first K tile. Neither a sparse product nor one of 8-bit floats, which are
+    widened, has registers for it then, nor an epilogue with matrices of its own."""
+    roomy = product.sparsity == 1 and not (product.a.element.is_float and product.a.element.bits < NARROWEST)
+    alone = schedule.slices == schedule.split_k == 1 and roomy and not matrices(product)
     return bool(schedule.strip) and product.c is not None and alone and schedule.accumulate in ADDED
 
 
