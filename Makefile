@@ -9,7 +9,7 @@ JOBS := 2
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
 
-.PHONY: demo test lint lit pytest conformance docs clean
+.PHONY: demo test lint lit pytest conformance grid docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/warploom run examples/matmul.mlir --device interp --check
@@ -31,9 +31,14 @@ lit: $(TESTABLE)
 pytest: $(TESTABLE)
 	$(BIN)/pytest -n $(JOBS)
 
-# every candidate spelling on every target: about ten minutes
+# every candidate spelling on every target: about ten minutes; and products of every type and form: another ten
 conformance: $(TESTABLE)
 	WARPLOOM_CONFORMANCE=full $(BIN)/pytest -n $(JOBS) -rP -k verdict test/conformance/test_isa_conformance.py
+	WARPLOOM_CONFORMANCE=full $(BIN)/pytest -n $(JOBS) test/conformance/test_products.py
+
+# products of every type and form at sizes up to 300, on the interpreter against numpy: about an hour
+grid: $(TESTABLE)
+	$(BIN)/python test/grid.py
 
 $(BIN)/pip:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "$(PYTHON) is older than Python 3.11; pass PYTHON=")'

@@ -42,6 +42,7 @@ from .packing import (
     row_bytes,
     through_registers,
 )
+from .pressure import beside, even, nibbles_widened
 from .product import METADATA_ROWS, Product, metadata_span
 from .strip_choice import check_strip, in_strips, strip_bytes
 from .tile.arrangement import LANES as LANES_LOAD
@@ -145,6 +146,8 @@ def depth(
     hungry = 2 * parts * memory_cycles(product, tile, row, target) > multiplying
     wanted = IN_FLIGHT if hungry else IN_FLIGHT_FROM_L2
     shared = target.shared if alone or _resident(tile, row) == 1 else target.shared // 2
+    if product.dynamic and row.operand_bits == 64:
+        step = max(step, 16)  # with tiles of 8 ptxas stops at 128 registers on sm_120, and spills 4 bytes
     if product.dynamic and odd:
         deepest = step  # elements are copied one by one, each from an address that takes registers: more would spill
     elif None in (product.a.pitch, product.b.pitch, product.d.pitch):
@@ -181,6 +184,8 @@ def _deepest(product: Product, tile: Tile, row: Row, target: Target, *, odd: boo
         return row.shape.k  # what ptxas makes of more steps spills
     if row.operand_bits == 8:
         return min(deepest, 64 * product.sparsity)  # deeper ones spill on sm_89 what leads to the edges of C
+    if row.operand_bits == 4:
+        return min(deepest, 64 if nibbles_widened(row, target) else 128)  # the same
     if row.operand_bits == 64 and min(map(access_bytes, (product.a, product.b))) < WIDEST:
         return min(deepest, 16)  # each of the narrower copies has an address of its own
     return max(deepest, WIDE_K) if row.operand_bits > 16 else deepest
@@ -217,7 +222,7 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
         (*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate, pack=pack, slices=tile.slices,
         split_k=parts, widen="f16" if as_halves(row, target) and product.sparsity == 1 else "none",
     )  # fmt: skip
-    needed = lane_registers(tile.warp, row)
+    needed = lane_registers(tile.warp, row) + beside(product, tile, row, target)
     schedule = decoupled(schedule, product, row, target, needed, partial(shared_bytes, product))
     if product.sparsity > 1 and needed > ROOMY:
         return schedule  # which has no registers left for what changes lanes
@@ -279,13 +284,18 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
         return False
     if tile in BETWEEN_TILES and not plain:
         return False
-    even = not (product.m % tile.cta[0] or product.n % tile.cta[1] or product.k % tile.k) and target.sm < 100
     # The loop with barriers, and a B that each lane loads for itself, take more.
     sparse = product.sparsity > 1 and tile.warps >= LOOP_WARPS and ways.b.how != LANES_LOAD
-    tight = even and (sparse or row.operand_bits == 64)
+    tight = even(product, tile) and target.sm < 100 and (sparse or row.operand_bits == 64)
     spare = ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS if tight else 0
-    emulated = (as_halves(row, target) and product.sparsity > 1) or bits_twice(row, target)
-    return lane_registers(tile.warp, row, emulated=emulated) - spare <= MAX_REGISTERS
+    needed = lane_registers(tile.warp, row, emulated=_emulated(product, row, target))
+    return needed + beside(product, tile, row, target) - spare <= MAX_REGISTERS
+
+
+def _emulated(product: Product, row: Row, target: Target) -> bool:
+    """Whether ptxas makes other instructions of this one, on operands that take more registers."""
+    sparse = as_halves(row, target) and product.sparsity > 1
+    return sparse or bits_twice(row, target) or nibbles_widened(row, target)
 
 
 def _apart(product: Product, row: Row) -> bool:

@@ -1,0 +1,59 @@
+"""What ptxas has been seen to take of registers beside fragments, accumulators and addresses, so that nothing spills.
+
+Each is as much as makes the model leave out tiles that spilled (ptxas 13.0; `test/conformance/test_products.py` finds
+more, if there are any).
+"""
+
+from __future__ import annotations
+
+from ..dialect.isa.product import Product as Row
+from ..dialect.isa.targets import KIB, Target
+from ..dialect.isa.types import FP8
+from .loop_choice import LOOP_WARPS
+from .model import Tile, as_halves
+from .packing import WIDEST, access_bytes
+from .product import Product
+
+NIBBLES_AS_BYTES = 90
+"""The first target on which ptxas makes two 8-bit products of one of 4-bit integers, on operands that it widens."""
+
+ENOUGH = 24
+"""Registers that warp tiles of 64x64 do not have."""
+
+
+def nibbles_widened(row: Row, target: Target) -> bool:
+    """Whether ptxas widens operands of 4-bit integers in registers."""
+    return row.a.bits == 4 and not row.a.is_float and target.sm >= NIBBLES_AS_BYTES
+
+
+def beside(product: Product, tile: Tile, row: Row, target: Target) -> int:
+    """Registers beside those of `lane_registers` that a lane needs for a product."""
+    taken, bits = 0, row.operand_bits
+    if row.a.name in FP8 and not as_halves(row, target):
+        taken += 5  # of the instruction (sm_89, 64x64: 16 bytes of spills in the loop of known stages)
+    if product.dynamic and (bits < 16 or min(map(access_bytes, (product.a, product.b))) < WIDEST):
+        # Each narrow copy has an address to compute, as have elements of less than 16 bits (sm_86, u4, 64x64: 208
+        # bytes; sm_90, tf32, 64x64: 288; sm_90, e4m3, 64x32: 96).
+        widened = nibbles_widened(row, target) or as_halves(row, target)
+        taken += 56 if widened else ENOUGH
+    if bits < 16 and product.a.transposed and not product.b.transposed and (bits < 8 or not even(product, tile)):
+        # The elements of both operands change places (sm_87, i4, 64x64: 116 bytes; beside edges sm_90, i8, 64x64: 56).
+        taken += ENOUGH
+    if _computes_functions(product):
+        # A function of 15 instructions on the way to D (sm_86, gelu, four warps of 64x64: 16 bytes of spills);
+        # beside edges (sm_87, bf16, gelu, 64x64: 8), and where CTAs go on to other tiles without strips, for which
+        # 99 KiB of shared memory have no room (sm_120, gelu, 64x64: 16).
+        tight = tile.warps < LOOP_WARPS or row.a.name in FP8 or (target.sm < 90 and not even(product, tile))
+        taken += ENOUGH if tight else 8 if target.shared < 128 * KIB or not even(product, tile) else 0
+    return taken
+
+
+def even(product: Product, tile: Tile) -> bool:
+    """Whether no tile reaches beyond the edges."""
+    return not (product.m % tile.cta[0] or product.n % tile.cta[1] or product.k % tile.k)
+
+
+def _computes_functions(product: Product) -> bool:
+    """Whether the epilogue has one of the functions that take the most registers."""
+    epilogue = product.op.epilogue
+    return epilogue is not None and any(op.name in ("math.tanh", "math.erf") for op in epilogue.walk())

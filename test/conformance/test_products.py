@@ -1,0 +1,70 @@
+"""Products of every type and form at their default schedules against ptxas: on every target that has the instruction
+they assemble, and nothing spills.
+
+A sample; `make conformance` takes every type and form on every target, each with another size and another way for A and
+B to lie.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from products import FORMS, LIES, TYPES, Product, fitted
+
+from warploom.runtime import ptxas
+
+pytestmark = pytest.mark.skipif(
+    ptxas.find() is None and not os.environ.get("CI"), reason="ptxas is not installed (extra: test)"
+)
+
+TARGETS = ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
+SIZES = ((4096, 4096, 4096), (1000, 1000, 1000), (4095, 4095, 4095), (100, 100, 100))
+"""From which different tiles follow: many, fewer than there are SMs, in odd rows, and few."""
+
+ANY = (LIES[0], SIZES[0])
+
+EACH = 37
+"""Of how many cases one is tested: a prime, so that all types, forms, targets and sizes come up."""
+
+
+def cases() -> Iterator[tuple[Product, str]]:
+    """Every type and form on every target; sizes and the ways that A and B lie go round."""
+    turn = 0
+    for number, types in enumerate(TYPES):
+        for form in FORMS:
+            for target in TARGETS:
+                places = [fitted(types, form, lies, size) for size in SIZES for lies in LIES]
+                legal = [product for product in places if product.legal and product.runs_on(target)]
+                if legal:
+                    yield legal[(turn * 5 + number) % len(legal)], target
+                    turn += 1
+
+
+def chosen() -> list[tuple[Product, str]]:
+    every = list(cases())
+    return every if os.environ.get("WARPLOOM_CONFORMANCE") == "full" else every[::EACH]
+
+
+def problem(product: Product, target: str) -> str:
+    """What ptxas says against a product; "" if nothing."""
+    kernel = product.compile(target)
+    for name, used in ptxas.assemble(kernel.ptx, target).items():
+        if used.spills or used.stack:
+            return f"{name}: {used} with {kernel.schedule}"
+    return ""
+
+
+@pytest.mark.parametrize(("product", "target"), chosen(), ids=str)
+def test_default_schedules_assemble_without_spills(product: Product, target: str) -> None:
+    assert problem(product, target) == ""
+
+
+def test_every_type_and_form_comes_up_on_every_target_that_has_it() -> None:
+    every = [(product.types, product.form, target) for product, target in cases()]
+    assert len(every) == len(set(every))
+    assert {form for _, form, _ in every} == set(FORMS)
+    assert {(types, target) for types, _, target in every} == {
+        (types, target) for types in TYPES for target in TARGETS if Product(types, "added", *ANY).runs_on(target)
+    }
