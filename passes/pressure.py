@@ -56,4 +56,4 @@ def even(product: Product, tile: Tile) -> bool:
 def _computes_functions(product: Product) -> bool:
     """Whether the epilogue has one of the functions that take the most registers."""
     epilogue = product.op.epilogue
-    return epilogue is not None and any(op.name in ("math.tanh", "math.erf") for op in epilogue.walk())
+    return epilogue is not None and any(op.name in ("math.tanh", "math.erf", "math.log") for op in epilogue.walk())
