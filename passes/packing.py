@@ -1,6 +1,6 @@
 """Whether to copy an operand to aligned rows first: what its rows cost the product, and what packing costs.
 
-All in the cycles of the model in `schedule.py`, about a third of a nanosecond on an H200, where the numbers were
+All in the cycles of the model in `model.py`, about a third of a nanosecond on an H200, where the numbers were
 measured (`bench/NOTES.md`).
 """
 

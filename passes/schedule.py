@@ -1,4 +1,4 @@
-"""Schedules for products: the one a model likes best, and whether one fits. `schedule_pass` puts them into the IR."""
+"""The schedule of a product that a model likes best; `schedule_check` says whether one fits."""
 
 from __future__ import annotations
 
@@ -8,17 +8,12 @@ from functools import partial
 
 from xdsl.ir import Operation
 
-from ..dialect.isa import mma
 from ..dialect.isa.block_scale import SCALES_OF_WORD
 from ..dialect.isa.product import Product as Row
 from ..dialect.isa.targets import KIB, Target
-from ..dialect.isa.types import FP8
-from ..dialect.layout import LANES
 from ..dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
-from ..dialect.warp.attributes import BYTE
-from ..dialect.warp.barriers import BARRIER_BYTES
 from ..dialect.warp.matmul import MatmulOp
-from .loop_choice import LOOP_WARPS, MOST_STAGES, ROOMY, check_loop, decoupled
+from .loop_choice import LOOP_WARPS, MOST_STAGES, ROOMY, decoupled
 from .model import (
     BETWEEN_MARGIN,
     BETWEEN_TILES,
@@ -33,99 +28,33 @@ from .model import (
     memory_cycles,
     rounded,
 )
-from .packing import (
-    SHORTEST_PACKED_ROW,
-    WIDEST,
-    access_bytes,
-    choices,
-    roles,
-    row_bytes,
-    through_registers,
+from .needs import (
+    ADDRESSING_REGISTERS,
+    CHUNK_BITS,
+    LEAST_ADDRESSING_REGISTERS,
+    MAX_REGISTERS,
+    arrangement,
+    default_accumulator,
+    instruction,
+    lane_registers,
+    multiplied,
+    rows_of,
+    shared_bytes,
 )
+from .packing import WIDEST, access_bytes, choices, roles, through_registers
 from .pressure import beside, even, nibbles_widened
-from .product import METADATA_ROWS, Product, metadata_span
-from .strip_choice import check_strip, in_strips, strip_bytes
+from .product import Product, metadata_span
+from .schedule_check import unsplit
+from .strip_choice import in_strips
 from .tile.arrangement import LANES as LANES_LOAD
-from .tile.arrangement import Arrangement, arrange
-
-MAX_REGISTERS = 255
-ADDRESSING_REGISTERS = 40
-"""What addresses, counters and predicates take beside fragments: 32 to 38 in the kernels emitted."""
-LEAST_ADDRESSING_REGISTERS = 24
-"""What they come down to under pressure in a kernel without edges; one that needs more than is left spills."""
-
 
 IN_FLIGHT, IN_FLIGHT_FROM_L2 = 128 * KIB, 96 * KIB
 """Bytes on the way to an SM beyond which more do not help, where memory binds (H200: 64x4096x4096, 128x16384x4096), and
 where it does not (1000, 1280, 300x1000x700, 256x256x2048)."""
 
 
-CHUNK_BITS = 128
-"""A line of a tile in shared memory is at least one chunk."""
-
-MAX_STEP_BITS = 512
-"""Bits of a row of A that one step of the instruction takes at most."""
-
 WIDE_K = 32
 """The least K of tiles of wide elements that pays (H200, 4096: tf32 249 TFLOP/s, 241 with 16; f64 58, 50 with 16)."""
-
-
-def instruction(product: Product, accumulate: str, target: Target) -> Row | None:
-    """The largest row for the product's element types that the target has.
-
-    Of f64 none with k = 16: it is no faster, and its fragments take the registers that larger warp tiles need.
-    """
-    rows = [r for r in rows_of(product) if r.d.name == accumulate and r.runs_on(target)]
-    rows = [r for r in rows if r.operand_bits * r.shape.k <= MAX_STEP_BITS]
-    deep = [r for r in rows if r.a.bits == 1 and r.shape.k >= product.k]
-    # Of single bits a step is so deep that a short K is less than one.
-    shallow = [r for r in rows if r.shape.k == min((r.shape.k for r in deep), default=r.shape.k)]
-    return max(shallow, key=lambda r: (r.shape.k, r.shape.m), default=None)
-
-
-def rows_of(product: Product) -> Sequence[Row]:
-    """The rows that multiply the product's element types, for every target and type of accumulators."""
-    if product.sparsity == 1:
-        return mma.of_types(product.a.element.name, product.b.element.name, product.op.variant)
-    from ..dialect.isa import mma_sp
-
-    found = (r for r in mma_sp.rows() if r.ordered and not (r.satfinite or r.kind))
-    return [r for r in found if (r.a, r.b) == (product.a.element, product.b.element)]
-
-
-def default_accumulator(product: Product) -> str:
-    """The widest type that the instructions for the product accumulate in."""
-    return max((r.d for r in rows_of(product)), key=lambda element: element.bits).name
-
-
-def arrangement(product: Product, row: Row, warp: tuple[int, int]) -> Arrangement:
-    """How the operands lie in registers.
-
-    Raises:
-        ScheduleError: if the warp tile is too small for it.
-    """
-    return arrange(row, warp, not product.a.transposed, product.b.transposed)
-
-
-def shared_bytes(product: Product, schedule: Schedule) -> int:
-    """Shared memory of a CTA: the stages of each operand's tile, the sums of slices, the strips of D."""
-    m, n, k = schedule.cta
-    sides = [(m * k // product.sparsity, product.shared_bits(product.a)), (n * k, product.shared_bits(product.b))]
-    if product.metadata is not None:
-        words = m // METADATA_ROWS * k // metadata_span(product.a.element) * LANES
-        sides.append((words, product.metadata.element.bits))
-    sides += [(side * k // product.block, BYTE) for side in (m, n) if product.scales]
-    parts = [schedule.stages * elements * bits // 8 for elements, bits in sides]
-    if schedule.sync == "mbarrier":
-        parts.append(2 * schedule.stages * BARRIER_BYTES)
-    if schedule.slices > 1:
-        parts.append(schedule.slice_bytes)
-    if schedule.strip:
-        parts.append(strip_bytes(product, schedule))
-    end = 0
-    for part in parts:
-        end = -(-end // SHARED_ALIGNMENT) * SHARED_ALIGNMENT + part
-    return end
 
 
 def depth(
@@ -201,7 +130,7 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
     row = instruction(product, accumulate, target)
     if row is None:
         raise ScheduleError(
-            f"{target} has no mma for {_multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
+            f"{target} has no mma for {multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
         )
     m, n = product.m, product.n
     every = SPARSE_TILES if product.sparsity > 1 else (*TILES, *BETWEEN_TILES)
@@ -226,11 +155,8 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
     schedule = decoupled(schedule, product, row, target, needed, partial(shared_bytes, product))
     if product.sparsity > 1 and needed > ROOMY:
         return schedule  # which has no registers left for what changes lanes
-    return in_strips(schedule, product, _base_rows(product, row, schedule), _room(product, schedule, tile, row, target))
-
-
-def _base_rows(product: Product, row: Row, schedule: Schedule) -> int:
-    return arrangement(product, row, schedule.warp).accumulator.rows
+    rows = arrangement(product, row, schedule.warp).accumulator.rows
+    return in_strips(schedule, product, rows, _room(product, schedule, tile, row, target))
 
 
 def _room(product: Product, schedule: Schedule, tile: Tile, row: Row, target: Target) -> int:
@@ -304,10 +230,6 @@ def _apart(product: Product, row: Row) -> bool:
     return row.operand_bits >= 32 and None in (product.a.pitch, product.b.pitch)
 
 
-def _multiplied(product: Product) -> str:
-    return f"{product.a.element.name} x {product.b.element.name}"
-
-
 def _instead(product: Product, accumulate: str) -> str:
     """Which targets have an instruction, or what the instructions there are accumulate in."""
     rows = rows_of(product)
@@ -316,111 +238,6 @@ def _instead(product: Product, accumulate: str) -> str:
         return f"; it is accumulated in {' or '.join(sorted({r.d.name for r in rows}))}"
     first = min(rows, key=lambda r: r.sm)
     return f"; {first.requirement()} has one" if first.only else f"; sm_{lowest} and later have one"
-
-
-def check(schedule: Schedule, product: Product, target: Target) -> None:
-    """Checks a schedule against product and target.
-
-    Raises:
-        ScheduleError: if the instruction does not exist there, or shared memory or registers do not suffice.
-    """
-    acc = schedule.accumulate
-    rows = [r for r in rows_of(product) if r.d.name == acc and r.runs_on(target)]
-    row = next((r for r in rows if r.shape == schedule.mma), None)
-    if row is None:
-        have = ", ".join(str(r.shape) for r in rows)
-        raise ScheduleError(
-            f"{target} has no mma {schedule.mma} for {_multiplied(product)} accumulated in {acc}; "
-            f"it has {have or 'none'}"
-        )
-    arrangement(product, row, schedule.warp)
-    if schedule.cta[2] % (whole := schedule.slices * max(row.shape.k, CHUNK_BITS // row.operand_bits)):
-        cut = f" for {schedule.slices} slices" if schedule.slices > 1 else ""
-        raise ScheduleError(f"{_multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {schedule.cta[2]}")
-    if product.metadata is not None and schedule.cta[2] % (span := metadata_span(row.a)):
-        raise ScheduleError(f"metadata comes for {span} columns of A at a time, got a CTA tile of {schedule.cta}")
-    if product.metadata is not None and schedule.slices > 1:
-        raise ScheduleError(f"a sparse product is not cut into slices, got {schedule.slices}")
-    if schedule.widen != "none" and (product.sparsity > 1 or row.a.name not in FP8):
-        what = "of a sparse product" if product.sparsity > 1 else f"of {_multiplied(product)}"
-        raise ScheduleError(
-            f"widen = {schedule.widen}: operands that are dense 8-bit floats are widened, not those {what}"
-        )
-    if product.scales and schedule.cta[2] % (words := product.block * SCALES_OF_WORD):
-        raise ScheduleError(f"scales come for {words} elements along k at a time, got a CTA tile of {schedule.cta}")
-    if product.scales and schedule.slices > 1:
-        raise ScheduleError(f"a scaled product is not cut into slices, got {schedule.slices}")
-    if schedule.split_k > 1 and (reason := unsplit(product, schedule.split_k, row)):
-        raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
-    if schedule.split_k > 1 and schedule.pack != "none":
-        raise ScheduleError(f"split_k takes operands as they lie, not with pack = {schedule.pack}")
-    needed = shared_bytes(product, schedule)
-    if needed > target.shared:
-        raise ScheduleError(
-            f"{schedule.stages} stages of {schedule.cta} take {needed / KIB:g} KiB of shared memory, "
-            f"{target} has {target.shared / KIB:g} KiB for a CTA; use fewer stages or a smaller tile"
-        )
-    _check_registers(schedule, row, target)
-    check_loop(schedule, product, target)
-    check_strip(schedule, _base_rows(product, row, schedule))
-    for role, operand in (("a", product.a), ("b", product.b)):
-        if role in roles(schedule.pack) and not operand.is_compact:
-            raise ScheduleError(
-                f"pack = {schedule.pack}: packing takes a single matrix of static size without gaps, got {operand.type}"
-            )
-        if role in roles(schedule.pack) and (length := row_bytes(operand)) < SHORTEST_PACKED_ROW:
-            raise ScheduleError(
-                f"pack = {schedule.pack}: rows of {operand.name} have {length} bytes, packing takes rows of at "
-                f"least {SHORTEST_PACKED_ROW}"
-            )
-
-
-def unsplit(product: Product, parts: int, row: Row) -> str:
-    """Why K cannot be cut into parts; empty if it can."""
-    if product.dynamic:
-        return "it takes sizes that are known; M, N or K is not"
-    if product.k % parts or not product.k:
-        return f"it must divide K = {product.k}"
-    if product.batch or product.metadata is not None or product.scales:
-        kind = "batch" if product.batch else "scaled product" if product.scales else "sparse product"
-        return f"a {kind} is not split"
-    if product.k // parts * min(product.a.element.memory_bits, product.b.element.memory_bits) % BYTE:
-        return f"parts of K = {product.k} would end within a byte"
-    odd = next((o for o in (product.a, product.b) if not o.is_compact), None)
-    return f"{odd.name} must lie row by row without gaps, got {odd.type}" if odd is not None else ""
-
-
-def _check_registers(schedule: Schedule, row: Row, target: Target) -> None:
-    (m, n), buffers = schedule.warp, 1 if schedule.stages == 1 else 2
-    emulated = (as_halves(row, target) and schedule.widen == "none") or bits_twice(row, target)
-    lane = lane_registers(schedule.warp, row, buffers, emulated=emulated)
-    lane -= ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS
-    if lane > MAX_REGISTERS:
-        raise ScheduleError(
-            f"a warp tile of {m}x{n} takes about {lane} registers a lane, there are {MAX_REGISTERS}; "
-            f"use a smaller warp tile"
-        )
-    if lane * schedule.threads > target.registers:
-        raise ScheduleError(
-            f"{schedule.warps} warps of {m}x{n} take about {lane * schedule.threads} registers, an SM of {target} "
-            f"has {target.registers}; use fewer warps or a smaller warp tile"
-        )
-
-
-def lane_registers(warp: tuple[int, int], row: Row, buffers: int = 2, *, emulated: bool = False) -> int:
-    """About how many registers a lane needs: accumulators, `buffers` times the fragments of a step, addresses.
-
-    Operands that ptxas makes others of (`emulated`), such as 8-bit floats that it widens, take twice the registers,
-    with a sparse A three times; those that we widen take few more than as they were, for each is widened where a
-    product first reads it.
-    """
-    down, across = warp[0] // row.shape.m, warp[1] // row.shape.n
-    operands = row.registers("a") * down + row.registers("b") * across
-    words = 2 if row.operand_bits == 64 else 1
-    if emulated:
-        words = 2 if row.layout("a").columns == row.shape.k else 3
-    accumulators = row.registers("d") * down * across * (2 if row.d.bits == 64 else 1)
-    return accumulators + buffers * operands * words + ADDRESSING_REGISTERS
 
 
 def products(module: Operation) -> Iterator[MatmulOp]:

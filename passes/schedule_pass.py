@@ -17,7 +17,8 @@ from .loop_choice import PLAIN_LOOP
 from .model import TILES
 from .product import Product, read
 from .raise_matmul import raise_products
-from .schedule import check, default_schedule, products
+from .schedule import default_schedule, products
+from .schedule_check import check
 
 
 @dataclass(frozen=True)

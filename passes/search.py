@@ -10,8 +10,10 @@ from ..dialect.isa.targets import Target
 from ..dialect.schedule import Schedule, ScheduleError
 from .loop_choice import PLAIN_LOOP
 from .model import BETWEEN_TILES, PARTS, SPARSE_TILES, TILES, Tile, cost_of
+from .needs import instruction
 from .product import Product
-from .schedule import check, default_schedule, instruction
+from .schedule import default_schedule
+from .schedule_check import check
 
 DEPTHS = (1, 2, 4, 8)
 """K of a CTA tile, in steps of the instruction."""

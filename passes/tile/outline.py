@@ -35,9 +35,9 @@ from ...dialect.warp.parts import ZEROED
 from ...dialect.warp.view import DIVISIBLE, MatrixOp
 from ..diagnostics import fail
 from ..index_builder import Index, IndexBuilder
+from ..needs import shared_bytes
 from ..product import Argument, Operand, Place, Product, Spread, fresh_name, read
 from ..raise_matmul import raise_products
-from ..schedule import shared_bytes
 from . import raster
 from .kernel import KernelBuilder
 from .tiling import Tiling

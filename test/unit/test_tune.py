@@ -12,7 +12,8 @@ import pytest
 
 from warploom.dialect.isa.targets import target
 from warploom.dialect.schedule import Schedule, ScheduleError
-from warploom.passes.schedule import check, default_schedule
+from warploom.passes.schedule import default_schedule
+from warploom.passes.schedule_check import check
 from warploom.passes.search import candidates, spread
 from warploom.passes.tuned import Tuned, schedule_of
 from warploom.runtime import ArgumentError, CompileError, WarploomError, compile, tune
