@@ -11,8 +11,6 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from ...dialect.isa.targets import KIB, Target
-from ...dialect.isa.types import FP8, ElementType
-from ...dialect.ptx.instructions import find
 from ...dialect.schedule import SHARED_ALIGNMENT
 from ...dialect.warp.attributes import (
     SHARED_SPACE,
@@ -24,16 +22,15 @@ from ...dialect.warp.attributes import (
     memory_space,
 )
 from ...dialect.warp.copy import CommitOp, CopyOp, WaitOp
-from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
-from . import barriers
+from . import barriers, fragment_ops, index_ops
 from .addressing import CHUNK, Addressing, GlobalMatrix, GlobalMemory, SharedTile
 from .arguments import INDEX_LIMIT, argument, matrix
 from .copies import ASYNC_SM, TileCopies
 from .emitter import Emitter, Register, Value, divisor_of
-from .fragments import Fragment, Fragments, elementwise_opcode, register_type, widening
+from .fragments import Fragment, Fragments, register_type
 from .loops import Loops, carried_into, only_use_is_here
 from .matrix_ops import HANDLERS, load_shared, stage_text
 from .memory import GlobalFragments, MatrixMoves
@@ -210,71 +207,11 @@ class KernelLowering:
             fail(op, f"indices are 32-bit, got {number}")
         self.values[op.result] = number
 
-    def compare(self, op: arith.CmpiOp) -> None:
-        names = ("eq", "ne", "lt", "le", "gt", "ge")
-        kind = op.predicate.value.data
-        if kind >= len(names):
-            fail(op, "expected a signed comparison of indices")
-        self.values[op.result] = self.scalars.compare(names[kind], self.scalar(op.lhs), self.scalar(op.rhs))
-
-    def select(self, op: arith.SelectOp) -> None:
-        yes, no = self.scalar(op.lhs), self.scalar(op.rhs)
-        self.values[op.result] = self.scalars.select(self.predicate(op.cond), yes, no)
-
-    def block_id(self, op: gpu.BlockIdOp) -> None:
-        self.values[op.result] = self.scalars.special(f"%ctaid.{op.dimension.data}", INDEX_LIMIT)
-
-    def subgroup_id(self, op: gpu.SubgroupIdOp) -> None:
-        self.values[op.result] = self.scalars.shift_right(self.thread, WARP.bit_length() - 1)
-
-    def thread_id(self, op: gpu.ThreadIdOp) -> None:
-        along_x = op.dimension.data == gpu.DimensionEnum.X
-        self.values[op.result] = self.thread if along_x else 0
-
-    def lane_id(self, op: gpu.LaneIdOp) -> None:
-        self.values[op.result] = self.lane
-
     def barrier(self, op: gpu.BarrierOp) -> None:
         self.emitter.emit("bar.sync", "0")
 
     def finish(self, op: gpu.ReturnOp) -> None:
         self.emitter.emit("ret", "")
-
-    def splat(self, op: ConstantOp) -> None:
-        self.values[op.fragment] = self.fragments.constant(op.fragment.type, op.value.value.data)
-
-    def elementwise(self, op: ElementwiseOp) -> None:
-        inputs = [self.fragment(v) for v in op.inputs]
-        kind, element = op.kind.data, op.fragment.type.element
-        self._computes(op, element)
-        self._require(op, elementwise_opcode(kind, element), f"{kind} of {element.name}")
-        self.values[op.fragment] = self.fragments.elementwise(kind, op.fragment.type, inputs)
-
-    def convert(self, op: ConvertOp) -> None:
-        source, to, given = self.fragment(op.input), op.fragment.type, fragment_of(op.input).element
-        if given.name in FP8 and to.element.name == "f16":
-            self._require(op, widening(given), f"conversion of {given.name}")
-            self.emitter.comment(f"{op.name}: {given.name} to f16")
-            self.values[op.fragment] = self.fragments.convert(source, fragment_of(op.input), to)
-            return
-        self._computes(op, to.element)
-        self._computes(op, given)
-        if to.element.bits == 16:
-            self._require(op, self.fragments.narrowing(to.element), f"conversion to {to.element.name}")
-        self.values[op.fragment] = self.fragments.convert(source, fragment_of(op.input), to)
-
-    @staticmethod
-    def _computes(op: Operation, element: ElementType) -> None:
-        if element.name not in ("f16", "bf16", "f32"):
-            fail(op, f"{op.name} is lowered for f16, bf16 and f32, got {element.name}")
-
-    def _require(self, op: Operation, opcode: str, what: str) -> None:
-        """Refuses an operation whose instruction the target does not have, and notes since when PTX has it."""
-        rows = [row for row, _ in find(opcode)]
-        self.emitter.require(min((row.ptx for row in rows), default=None))
-        lowest = min((row.sm for row in rows), default=0)
-        if lowest > self.target.sm:
-            fail(op, f"{what} takes {opcode}, which needs sm_{lowest} or later; the target is {self.target}")
 
     def load(self, op: LoadOp) -> None:
         kind = op.fragment.type
@@ -374,43 +311,12 @@ def _name(memory: SSAValue) -> str:
     return memory.name_hint or number
 
 
-def _binary(compute: Callable[[Scalars, Value, Value], Value]) -> Callable[[KernelLowering, Operation], None]:
-    def handle(lowering: KernelLowering, op: Operation) -> None:
-        lhs, rhs = lowering.indices(op.operands)
-        lowering.values[op.results[0]] = compute(lowering.scalars, lhs, rhs)
-
-    return handle
-
-
-def _multiply(scalars: Scalars, a: Value, b: Value) -> Value:
-    return scalars.multiply(a, b)
-
-
-def _divide(compute: Callable[[Scalars, Value, Value], Value]) -> Callable[[KernelLowering, Operation], None]:
-    handle = _binary(compute)
-
-    def checked(lowering: KernelLowering, op: Operation) -> None:
-        if lowering.scalar(op.operands[1]) == 0:
-            fail(op, f"{op.name} divides by zero")
-        handle(lowering, op)
-
-    return checked
-
-
 def _ignore(lowering: KernelLowering, op: Operation) -> None:
     """The terminator of a loop is handled by the loop."""
 
 
 def _handlers() -> dict[type[Operation], Callable[[KernelLowering, Operation], None]]:
-    table: dict[type[Operation], Callable[[KernelLowering, Operation], None]] = {
-        arith.AddiOp: _binary(Scalars.add),
-        arith.SubiOp: _binary(Scalars.subtract),
-        arith.MuliOp: _binary(_multiply),
-        arith.DivUIOp: _divide(Scalars.quotient),
-        arith.RemUIOp: _divide(Scalars.remainder),
-        arith.MinUIOp: _binary(Scalars.minimum),
-        scf.YieldOp: _ignore,
-    }
+    table: dict[type[Operation], Callable[[KernelLowering, Operation], None]] = {scf.YieldOp: _ignore}
     L = KernelLowering
 
     def add(kind: type[OpT], method: Callable[[KernelLowering, OpT], None]) -> None:
@@ -422,17 +328,8 @@ def _handlers() -> dict[type[Operation], Callable[[KernelLowering, Operation], N
 
     add(memref.AllocOp, L.alloc)
     add(arith.ConstantOp, L.constant)
-    add(arith.CmpiOp, L.compare)
-    add(arith.SelectOp, L.select)
-    add(gpu.BlockIdOp, L.block_id)
-    add(gpu.SubgroupIdOp, L.subgroup_id)
-    add(gpu.ThreadIdOp, L.thread_id)
-    add(gpu.LaneIdOp, L.lane_id)
     add(gpu.BarrierOp, L.barrier)
     add(gpu.ReturnOp, L.finish)
-    add(ConstantOp, L.splat)
-    add(ElementwiseOp, L.elementwise)
-    add(ConvertOp, L.convert)
     add(LoadOp, L.load)
     add(StoreOp, L.store)
     add(CopyOp, L.copy)
@@ -441,7 +338,9 @@ def _handlers() -> dict[type[Operation], Callable[[KernelLowering, Operation], N
     add(CommitOp, L.commit)
     add(WaitOp, L.wait)
     add(scf.ForOp, L.loop)
-    return table | dict(HANDLERS) | dict(barriers.HANDLERS)
+    for handlers in (HANDLERS, barriers.HANDLERS, fragment_ops.HANDLERS, index_ops.HANDLERS):
+        table |= dict(handlers)
+    return table
 
 
 _HANDLERS = _handlers()

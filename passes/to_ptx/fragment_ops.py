@@ -1,0 +1,65 @@
+"""Arithmetic on fragments: `warp.constant`, `warp.elementwise`, `warp.convert`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Operation
+
+from ...dialect.isa.types import FP8, ElementType
+from ...dialect.ptx.instructions import find
+from ...dialect.warp.attributes import fragment_of
+from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp
+from ..diagnostics import fail
+from .fragments import elementwise_opcode, widening
+from .matrix_ops import Handler, handler
+
+if TYPE_CHECKING:
+    from .kernel import KernelLowering
+
+
+def _constant(lowering: KernelLowering, op: ConstantOp) -> None:
+    lowering.values[op.fragment] = lowering.fragments.constant(op.fragment.type, op.value.value.data)
+
+
+def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
+    inputs = [lowering.fragment(v) for v in op.inputs]
+    kind, element = op.kind.data, op.fragment.type.element
+    _computes(op, element)
+    _require(lowering, op, elementwise_opcode(kind, element), f"{kind} of {element.name}")
+    lowering.values[op.fragment] = lowering.fragments.elementwise(kind, op.fragment.type, inputs)
+
+
+def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
+    given, to = fragment_of(op.input), op.fragment.type
+    if given.element.name in FP8 and to.element.name == "f16":
+        _require(lowering, op, widening(given.element), f"conversion of {given.element.name}")
+        lowering.emitter.comment(f"{op.name}: {given.element.name} to f16")
+    else:
+        _computes(op, to.element)
+        _computes(op, given.element)
+        if to.element.bits == 16:
+            opcode = lowering.fragments.narrowing(to.element)
+            _require(lowering, op, opcode, f"conversion to {to.element.name}")
+    lowering.values[op.fragment] = lowering.fragments.convert(lowering.fragment(op.input), given, to)
+
+
+def _computes(op: Operation, element: ElementType) -> None:
+    if element.name not in ("f16", "bf16", "f32"):
+        fail(op, f"{op.name} is lowered for f16, bf16 and f32, got {element.name}")
+
+
+def _require(lowering: KernelLowering, op: Operation, opcode: str, what: str) -> None:
+    """Refuses an operation whose instruction the target does not have, and notes since when PTX has it."""
+    rows = [row for row, _ in find(opcode)]
+    lowering.emitter.require(min((row.ptx for row in rows), default=None))
+    lowest = min((row.sm for row in rows), default=0)
+    if lowest > lowering.target.sm:
+        fail(op, f"{what} takes {opcode}, which needs sm_{lowest} or later; the target is {lowering.target}")
+
+
+HANDLERS: Mapping[type[Operation], Handler] = dict(
+    (handler(ConstantOp, _constant), handler(ElementwiseOp, _elementwise), handler(ConvertOp, _convert))
+)
+"""What each operation becomes."""
