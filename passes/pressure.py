@@ -39,11 +39,13 @@ def beside(product: Product, tile: Tile, row: Row, target: Target) -> int:
     if bits < 16 and product.a.transposed and not product.b.transposed and (bits < 8 or not even(product, tile)):
         # The elements of both operands change places (sm_87, i4, 64x64: 116 bytes; beside edges sm_90, i8, 64x64: 56).
         taken += ENOUGH
-    if _computes_functions(product):
+    if not leaves_registers(product):
         # A function of 15 instructions on the way to D (sm_86, gelu, four warps of 64x64: 16 bytes of spills);
         # beside edges (sm_87, bf16, gelu, 64x64: 8), and where CTAs go on to other tiles without strips, for which
         # 99 KiB of shared memory have no room (sm_120, gelu, 64x64: 16).
-        tight = tile.warps < LOOP_WARPS or row.a.name in FP8 or (target.sm < 90 and not even(product, tile))
+        # A logarithm takes more beside edges (sm_103, with a residual, 64x64: 8).
+        edges = not even(product, tile) and (target.sm < 90 or "math.log" in _functions(product))
+        tight = tile.warps < LOOP_WARPS or row.a.name in FP8 or edges
         taken += ENOUGH if tight else 8 if target.shared < 128 * KIB or not even(product, tile) else 0
     return taken
 
@@ -53,7 +55,14 @@ def even(product: Product, tile: Tile) -> bool:
     return not (product.m % tile.cta[0] or product.n % tile.cta[1] or product.k % tile.k)
 
 
-def _computes_functions(product: Product) -> bool:
-    """Whether the epilogue has one of the functions that take the most registers."""
+def leaves_registers(product: Product) -> bool:
+    """Whether the epilogue has none of the functions that take the most registers (sm_80, gelu, 64x48: 16 bytes of
+    spills; sm_103, a logarithm beside a residual, 80x48: 4)."""
+    return not _functions(product)
+
+
+def _functions(product: Product) -> set[str]:
+    """The functions of the epilogue that take the most registers."""
     epilogue = product.op.epilogue
-    return epilogue is not None and any(op.name in ("math.tanh", "math.erf", "math.log") for op in epilogue.walk())
+    used = {op.name for op in epilogue.walk()} if epilogue is not None else set[str]()
+    return used & {"math.tanh", "math.erf", "math.log"}

@@ -42,7 +42,7 @@ from .needs import (
     shared_bytes,
 )
 from .packing import WIDEST, access_bytes, choices, roles, through_registers
-from .pressure import beside, even, nibbles_widened
+from .pressure import beside, even, leaves_registers, nibbles_widened
 from .product import Product, metadata_span
 from .schedule_check import unsplit
 from .strip_choice import in_strips
@@ -85,13 +85,20 @@ def depth(
         if cta_k < step:
             break
         needed = max(1, -(-k // cta_k))
-        schedule = Schedule((*tile.cta, cta_k), tile.warp, row.shape, 1, slices=tile.slices)
-        stage = shared_bytes(product, schedule) - schedule.slice_bytes
-        fit = (shared - schedule.slice_bytes) // stage
+        stage, sums = _stage(product, tile, row, cta_k)
+        fit = (shared - sums) // stage
         limit = min(MOST_STAGES, max(4, 1 + -(-wanted // stage))) if alone else 4
         if min(limit, fit) >= min(3, needed):
             return cta_k, min(limit, fit, needed + 1)
-    return step, 1
+    stage, sums = _stage(product, tile, row, step)
+    # Copies that nothing hides are worse than an SM for each CTA (sm_89, sparse f16: one stage spilled, too).
+    return step, min(2, max(1, (target.shared - sums) // stage))
+
+
+def _stage(product: Product, tile: Tile, row: Row, cta_k: int) -> tuple[int, int]:
+    """Bytes of a stage of a tile, and of the sums of its slices."""
+    schedule = Schedule((*tile.cta, cta_k), tile.warp, row.shape, 1, slices=tile.slices)
+    return shared_bytes(product, schedule) - schedule.slice_bytes, schedule.slice_bytes
 
 
 def _alone(product: Product, tile: Tile, target: Target) -> bool:
@@ -208,7 +215,7 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     plain = (row.operand_bits, row.d.bits, product.sparsity) == (16, 32, 1)
     if tile.slices > 1 and not (plain and _alone(product, tile, target)):
         return False
-    if tile in BETWEEN_TILES and not plain:
+    if tile in BETWEEN_TILES and not (plain and leaves_registers(product)):
         return False
     # The loop with barriers, and a B that each lane loads for itself, take more.
     sparse = product.sparsity > 1 and tile.warps >= LOOP_WARPS and ways.b.how != LANES_LOAD
