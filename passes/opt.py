@@ -110,8 +110,6 @@ class WarploomOptMain(xDSLOptMain):
         match error:
             case ParseError() | DiagnosticException() | InputError():
                 return describe(error)
-            case BrokenPipeError():
-                return "error: the output was closed before everything was written"
             case OSError(filename=str() as path):
                 return f"error: {path}: {error.strerror or error}"
             case RecursionError():
@@ -250,6 +248,7 @@ def _run(arguments: list[str], debug: bool) -> None:
             raise
         if isinstance(error, BrokenPipeError):
             _drop_output()
+            _exit("error: the output was closed before everything was written", 1)
         _exit(describe(error) if driver is None else driver.explain(error), 1)
 
 
