@@ -22,6 +22,7 @@ from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseE
 from xdsl.utils.lexer import Input, Span
 from xdsl.xdsl_opt_main import xDSLOptMain
 
+from . import collector
 from .context import known_universe, parse_mlir
 from .diagnostics import describe, located
 from .universe import WARPLOOM_UNIVERSE
@@ -98,7 +99,7 @@ class WarploomOptMain(xDSLOptMain):
 
     def apply_passes(self, prog: ModuleOp) -> None:
         self._stage = f"running the passes '{self.args.passes}'" if self.args.passes else "verifying"
-        with located(prog):
+        with located(prog), collector.paused():
             super().apply_passes(prog)
 
     def output_resulting_program(self, prog: ModuleOp) -> str:

@@ -9,6 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
 
+from . import collector
 from .diagnostics import verify
 from .universe import WARPLOOM_UNIVERSE
 
@@ -61,12 +62,13 @@ def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: Callable[[str
     `on_phase` is told each pass's name and the seconds it took, its verification included.
     """
     passes = PassPipeline.parse_spec(WARPLOOM_UNIVERSE.all_passes, pipeline).passes
-    verify(module)
-    for one in passes:
-        start = time.perf_counter()
-        run(one, ctx, module)
-        if on_phase is not None:
-            on_phase(one.name, time.perf_counter() - start)
+    with collector.paused():
+        verify(module)
+        for one in passes:
+            start = time.perf_counter()
+            run(one, ctx, module)
+            if on_phase is not None:
+                on_phase(one.name, time.perf_counter() - start)
 
 
 def run(one: ModulePass, ctx: Context, module: ModuleOp) -> None:

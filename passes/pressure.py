@@ -40,13 +40,13 @@ def beside(product: Product, tile: Tile, row: Row, target: Target) -> int:
         # The elements of both operands change places (sm_87, i4, 64x64: 116 bytes; beside edges sm_90, i8, 64x64: 56).
         taken += ENOUGH
     if not leaves_registers(product):
-        # A function of 15 instructions on the way to D (sm_86, gelu, four warps of 64x64: 16 bytes of spills);
-        # beside edges (sm_87, bf16, gelu, 64x64: 8), and where CTAs go on to other tiles without strips, for which
-        # 99 KiB of shared memory have no room (sm_120, gelu, 64x64: 16).
-        # A logarithm takes more beside edges (sm_103, with a residual, 64x64: 8).
+        # A function of 15 instructions on the way to D: of four warps (sm_86, gelu, 64x64: 16 bytes of spills), beside
+        # edges (sm_87, bf16, gelu, 64x64: 8; sm_103, a logarithm and a residual: 8), and where 99 KiB of shared memory
+        # have no room for strips (sm_120, gelu, 64x64: 8 to 16).
         edges = not even(product, tile) and (target.sm < 90 or "math.log" in _functions(product))
-        tight = tile.warps < LOOP_WARPS or row.a.name in FP8 or edges
-        taken += ENOUGH if tight else 8 if target.shared < 128 * KIB or not even(product, tile) else 0
+        small = target.shared < 128 * KIB
+        tight = tile.warps < LOOP_WARPS or row.a.name in FP8 or edges or small
+        taken += ENOUGH if tight else 8 if not even(product, tile) else 0
     return taken
 
 

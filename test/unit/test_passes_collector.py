@@ -1,0 +1,46 @@
+"""The collector rests while a module is lowered, and is as before afterwards, errors or not."""
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from warploom.passes import collector
+from warploom.passes.context import make_context
+from warploom.passes.pipeline import lower, standard_pipeline
+from warploom.runtime import CompileError, compile
+from warploom.runtime.kernel import parse
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.mlir"
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    on = gc.isenabled()
+    yield
+    (gc.enable if on else gc.disable)()
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_what_was_comes_back(on: bool) -> None:
+    (gc.enable if on else gc.disable)()
+    with collector.paused():
+        assert not gc.isenabled()
+    assert gc.isenabled() == on
+
+
+def test_passes_run_without_it() -> None:
+    gc.enable()
+    states: list[bool] = []
+    lower(parse(EXAMPLE.read_text()), make_context(), standard_pipeline(), lambda *_: states.append(gc.isenabled()))
+    assert states
+    assert not any(states)
+    assert gc.isenabled()
+
+
+def test_errors_leave_it_on() -> None:
+    gc.enable()
+    with pytest.raises(CompileError):
+        compile(EXAMPLE.read_text(), stages=1000)
+    assert gc.isenabled()
