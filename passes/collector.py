@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 
 @contextmanager
-def paused() -> Iterator[None]:
+def paused() -> Generator[None]:
     """Keeps the collector from running, if it would.
 
     Operations, values and uses refer to each other in cycles and live until the module goes. The collector walks all of

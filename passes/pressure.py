@@ -12,7 +12,7 @@ from ..dialect.isa.types import FP8
 from .loop_choice import LOOP_WARPS
 from .model import Tile, as_halves
 from .packing import WIDEST, access_bytes
-from .product import Product
+from .product import Extra, Product
 
 NIBBLES_AS_BYTES = 90
 """The first target on which ptxas makes two 8-bit products of one of 4-bit integers, on operands that it widens."""
@@ -31,6 +31,9 @@ def beside(product: Product, tile: Tile, row: Row, target: Target) -> int:
     taken, bits = 0, row.operand_bits
     if row.a.name in FP8 and not as_halves(row, target):
         taken += 5  # of the instruction (sm_89, 64x64: 16 bytes of spills in the loop of known stages)
+    adds = (product.c is not None and not even(product, tile)) or any(not isinstance(e, Extra) for e in product.extras)
+    if as_halves(row, target) and adds:
+        taken += 8  # C beside edges, or a matrix, with what is widened (sm_90, 64x64: 16 bytes in known stages)
     if product.dynamic and (bits < 16 or min(map(access_bytes, (product.a, product.b))) < WIDEST):
         # Each narrow copy has an address to compute, as have elements of less than 16 bits (sm_86, u4, 64x64: 208
         # bytes; sm_90, tf32, 64x64: 288; sm_90, e4m3, 64x32: 96).
