@@ -16,7 +16,6 @@ from xdsl.context import Context
 from xdsl.dialects import arith, func, memref, tensor
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
-    DenseArrayBase,
     IndexType,
     IntegerAttr,
     MemRefType,
@@ -24,7 +23,6 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     TensorType,
-    i64,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
@@ -38,7 +36,7 @@ from ..dialect.warp.view import strides_of
 from .diagnostics import fail
 from .generalize import generalize
 from .index_builder import constant_value
-from .views import kept_dimensions
+from .views import collapsed, expanded, groups_of, kept_dimensions
 
 Tensor = TensorType[Attribute]
 
@@ -233,9 +231,7 @@ def _viewed(op: Shaped, source: SSAValue) -> Operation:
     """What an operation makes of a tensor, made of its memory."""
     kind = memory_of(source)
     match op:
-        case tensor.CollapseShapeOp():
-            return _reshaped(op, source, _memory(op.result.type), back=False)
-        case tensor.ExpandShapeOp():
+        case tensor.CollapseShapeOp() | tensor.ExpandShapeOp():
             return _reshaped(op, source, _memory(op.result.type), back=False)
         case tensor.CastOp():
             return memref.CastOp.get(source, _memory(op.dest.type))
@@ -268,18 +264,10 @@ def _reshaped(
 ) -> Operation:
     """The memory of one side of an operation that only reshapes, as that of the other side: with `back`, the memory of
     its result as that of its source."""
-    groups = op.reassociation
+    groups = groups_of(op)
     if isinstance(op, tensor.CollapseShapeOp) != back:
-        return memref.CollapseShapeOp.create(
-            operands=[source], properties={"reassociation": groups}, result_types=[kind]
-        )
-    sizes = [] if back or isinstance(op, tensor.CollapseShapeOp) else list(op.dynamic_output_shape)
-    shape = DenseArrayBase.from_list(i64, kind.get_shape())
-    return memref.ExpandShapeOp.create(
-        operands=[source, *sizes],
-        properties={"reassociation": groups, "static_output_shape": shape},
-        result_types=[kind],
-    )
+        return collapsed(source, kind, groups)
+    return expanded(source, kind, groups, [] if isinstance(op, tensor.CollapseShapeOp) else op.dynamic_output_shape)
 
 
 def _reads_output(op: LinalgStructuredOperation) -> bool:

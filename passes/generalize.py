@@ -27,20 +27,28 @@ from xdsl.utils.hints import isa
 from .diagnostics import fail
 
 
+def is_generalized(op: Operation) -> bool:
+    """Whether something else comes to stand for an operation."""
+    constant = isinstance(op, arith.ConstantOp) and isinstance(op.result.type, TensorType)
+    return constant or isinstance(op, func.CallOp | BroadcastOp | memref.CopyOp)
+
+
 def generalize(module: ModuleOp) -> None:
     """Rewrites a module in place. Raises a located diagnostic for a call that cannot be replaced."""
-    called = [call for call in list(module.walk()) if isinstance(call, func.CallOp)]
-    if called:
+    if any(isinstance(op, func.CallOp) for op in module.walk()):
         _inline(module)
-    for op in list(module.walk()):
-        if isinstance(op, BroadcastOp):
-            _broadcast(op)
-        elif isinstance(op, memref.CopyOp):
-            copy = CopyOp([op.source], [op.destination], [])
-            copy.location = op.location
-            Rewriter.replace_op(op, copy, [])
-        elif isinstance(op, arith.ConstantOp) and isa(op.value, DenseIntOrFPElementsAttr):
-            _constant(op, op.value)
+    for op in [op for op in module.walk() if is_generalized(op)]:
+        match op:
+            case BroadcastOp():
+                _broadcast(op)
+            case memref.CopyOp():
+                copy = CopyOp([op.source], [op.destination], [])
+                copy.location = op.location
+                Rewriter.replace_op(op, copy, [])
+            case arith.ConstantOp(value=DenseIntOrFPElementsAttr() as value):
+                _constant(op, value)
+            case _:
+                pass
 
 
 def _inline(module: ModuleOp) -> None:

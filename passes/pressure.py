@@ -28,10 +28,10 @@ def nibbles_widened(row: Row, target: Target) -> bool:
 
 def beside(product: Product, tile: Tile, row: Row, target: Target) -> int:
     """Registers beside those of `lane_registers` that a lane needs for a product."""
-    taken, bits = 0, row.operand_bits
+    taken, bits, edges = 0, row.operand_bits, not even(product, tile)
     if row.a.name in FP8 and not as_halves(row, target):
         taken += 5  # of the instruction (sm_89, 64x64: 16 bytes of spills in the loop of known stages)
-    adds = (product.c is not None and not even(product, tile)) or any(not isinstance(e, Extra) for e in product.extras)
+    adds = (product.c is not None and edges) or any(not isinstance(e, Extra) for e in product.extras)
     if as_halves(row, target) and adds:
         taken += 8  # C beside edges, or a matrix, with what is widened (sm_90, 64x64: 16 bytes in known stages)
     if product.dynamic and (bits < 16 or min(map(access_bytes, (product.a, product.b))) < WIDEST):
@@ -39,17 +39,17 @@ def beside(product: Product, tile: Tile, row: Row, target: Target) -> int:
         # bytes; sm_90, tf32, 64x64: 288; sm_90, e4m3, 64x32: 96).
         widened = nibbles_widened(row, target) or as_halves(row, target)
         taken += 56 if widened else ENOUGH
-    if bits < 16 and product.a.transposed and not product.b.transposed and (bits < 8 or not even(product, tile)):
+    if bits < 16 and product.a.transposed and not product.b.transposed and (bits < 8 or edges):
         # The elements of both operands change places (sm_87, i4, 64x64: 116 bytes; beside edges sm_90, i8, 64x64: 56).
         taken += ENOUGH
     if not leaves_registers(product):
         # A function of 15 instructions on the way to D: of four warps (sm_86, gelu, 64x64: 16 bytes of spills), beside
         # edges (sm_87, bf16, gelu, 64x64: 8; sm_103, a logarithm and a residual: 8), and where 99 KiB of shared memory
         # have no room for strips (sm_120, gelu, 64x64: 8 to 16).
-        edges = not even(product, tile) and (target.sm < 90 or "math.log" in _functions(product))
         small = target.shared < 128 * KIB
-        tight = tile.warps < LOOP_WARPS or row.a.name in FP8 or edges or small
-        taken += ENOUGH if tight else 8 if not even(product, tile) else 0
+        tight = tile.warps < LOOP_WARPS or row.a.name in FP8 or small
+        tight = tight or (edges and (target.sm < 90 or "math.log" in _functions(product)))
+        taken += ENOUGH if tight else 8 if edges else 0
     return taken
 
 

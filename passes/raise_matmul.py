@@ -10,7 +10,6 @@ from xdsl.context import Context
 from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import (
     ArrayAttr,
-    DenseArrayBase,
     IndexType,
     IntegerAttr,
     MemRefType,
@@ -18,7 +17,6 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     StringAttr,
-    i64,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import GenericOp, QuantizedMatmulOp
@@ -37,6 +35,7 @@ from . import contraction
 from .diagnostics import fail
 from .index_builder import constant_value
 from .product import lie_in_memory
+from .views import expanded
 
 
 def raise_products(module: Operation) -> None:
@@ -81,15 +80,8 @@ def _with_ones(op: Operation, value: SSAValue, map_: AffineMap) -> SSAValue:
             sizes.append(builder.insert(memref.DimOp(value, number)).result)
     own = [[d + more for d in group] for group in ([d] for d in range(len(shape)))]
     groups = [[*range(more), *own[0]], *own[1:]] if own else []
-    wider = memref.ExpandShapeOp.create(
-        operands=[value, *sizes],
-        properties={
-            "reassociation": ArrayAttr(ArrayAttr(IntegerAttr(d, i64) for d in group) for group in groups),
-            "static_output_shape": DenseArrayBase.from_list(i64, [*([1] * more), *shape]),
-        },
-        result_types=[MemRefType(kind.element_type, [*([1] * more), *shape], layout, kind.memory_space)],
-    )
-    return builder.insert(wider).result
+    wider = MemRefType(kind.element_type, [*([1] * more), *shape], layout, kind.memory_space)
+    return builder.insert(expanded(value, wider, groups, sizes)).result
 
 
 def _quantized(op: QuantizedMatmulOp) -> MatmulOp:

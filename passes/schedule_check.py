@@ -41,7 +41,7 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
             f"{target} has no mma {schedule.mma} for {multiplied(product)} accumulated in {acc}; "
             f"it has {have or 'none'}"
         )
-    arrangement(product, row, schedule.warp)
+    ways = arrangement(product, row, schedule.warp)
     if schedule.cta[2] % (whole := schedule.slices * max(row.shape.k, CHUNK_BITS // row.operand_bits)):
         cut = f" for {schedule.slices} slices" if schedule.slices > 1 else ""
         raise ScheduleError(f"{multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {schedule.cta[2]}")
@@ -58,7 +58,7 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
         )
     _check_registers(schedule, row, target)
     check_loop(schedule, product, target)
-    check_strip(schedule, arrangement(product, row, schedule.warp).accumulator.rows)
+    check_strip(schedule, ways.accumulator.rows)
     _check_packing(schedule, product)
 
 

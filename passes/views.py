@@ -5,12 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerType
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, DenseArrayBase, IntegerAttr, IntegerType, i64
+from xdsl.ir import SSAValue
 
-from ..dialect.warp.attributes import memory_of
+from ..dialect.warp.attributes import Memory, memory_of
+
+if TYPE_CHECKING:
+    from xdsl.dialects import tensor
+
+Viewing: TypeAlias = memref.SubviewOp | memref.CastOp | memref.CollapseShapeOp | memref.ExpandShapeOp
+"""Operations of which a call knows what they make seen."""
 
 VIEWS = (memref.SubviewOp, memref.CastOp, memref.CollapseShapeOp, memref.ExpandShapeOp, memref.ReinterpretCastOp)
 
@@ -31,29 +38,29 @@ class View:
     strides: tuple[int, ...]
 
 
+Groups: TypeAlias = Sequence[Sequence[int]]
+
 Number = Callable[[SSAValue], int]
 """What an index is in this call."""
 
 
-def seen(op: Operation, source: View, number: Number) -> View | None:
-    """What an operation makes of a view of memory; None for an operation that makes no view."""
+def seen(op: Viewing, source: View, number: Number) -> View:
+    """What an operation makes of a view of memory."""
     match op:
         case memref.CastOp():
             return source
         case memref.SubviewOp():
             return _part(op, source, number)
         case memref.CollapseShapeOp():
-            groups = _groups(op)
+            groups = groups_of(op)
             shape = tuple(math.prod(source.shape[d] for d in group) for group in groups)
             return View(source.offset, shape, tuple(_innermost(source, group) for group in groups))
         case memref.ExpandShapeOp():
             shape = _numbers(op.static_output_shape, op.output_shape, number)
             strides: list[int] = []
-            for group, stride in zip(_groups(op), source.strides, strict=True):
+            for group, stride in zip(groups_of(op), source.strides, strict=True):
                 strides += [stride * math.prod(shape[d + 1 : group[-1] + 1]) for d in group]
             return View(source.offset, shape, tuple(strides))
-        case _:
-            return None
 
 
 def _part(op: memref.SubviewOp, source: View, number: Number) -> View:
@@ -77,7 +84,31 @@ def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
     return kept
 
 
-def _groups(op: memref.CollapseShapeOp | memref.ExpandShapeOp) -> list[list[int]]:
+def expanded(value: SSAValue, kind: Memory, groups: Groups, sizes: Sequence[SSAValue] = ()) -> memref.ExpandShapeOp:
+    """Memory with dimensions of several; `groups` says which become of each, `sizes` those that are not known."""
+    shape = DenseArrayBase.from_list(i64, kind.get_shape())
+    return memref.ExpandShapeOp.create(
+        operands=[value, *sizes],
+        properties={"reassociation": _attribute(groups), "static_output_shape": shape},
+        result_types=[kind],
+    )
+
+
+def collapsed(value: SSAValue, kind: Memory, groups: Groups) -> memref.CollapseShapeOp:
+    """Memory with several dimensions as one; `groups` says which."""
+    return memref.CollapseShapeOp.create(
+        operands=[value], properties={"reassociation": _attribute(groups)}, result_types=[kind]
+    )
+
+
+def _attribute(groups: Groups) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
+    return ArrayAttr(ArrayAttr(IntegerAttr(d, i64) for d in group) for group in groups)
+
+
+def groups_of(
+    op: memref.CollapseShapeOp | memref.ExpandShapeOp | tensor.CollapseShapeOp | tensor.ExpandShapeOp,
+) -> list[list[int]]:
+    """Which dimensions become one, or are made of one."""
     return [[d.value.data for d in group] for group in op.reassociation]
 
 

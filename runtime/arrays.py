@@ -23,6 +23,7 @@ from . import dlpack
 from .errors import ArgumentError
 
 Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
 DType = np.dtype[Any]
 
 DTYPES: Mapping[str, DType] = {
@@ -70,6 +71,15 @@ def dtype_of(element: str) -> DType:
 def memory_bytes(element: str, count: int) -> int:
     """Bytes that many elements take in the memory of a kernel."""
     return -(-count * DTYPES[element].itemsize // PACKED.get(element, 1))
+
+
+def rounded(values: Floats, dtype: DType) -> Floats:
+    """Values as a type holds them; integers modulo their width."""
+    if dtype.kind in "iu":
+        span = 2.0 ** (8 * dtype.itemsize)
+        return values - span * np.floor((values - np.iinfo(dtype).min) / span)
+    with np.errstate(over="ignore"):
+        return values.astype(dtype).astype(np.float64)
 
 
 def integer_limits(dtype: DType) -> tuple[int, int] | None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from ..dialect.isa.targets import UnknownTargetError
@@ -226,9 +225,9 @@ def without_tensors(module: ModuleOp) -> None:
     Raises:
         CompileError: for an operation on tensors that is not bufferised, or a call that cannot be replaced.
     """
-    if any(map(_is_generalized, module.walk())):
-        from ..passes.generalize import generalize
+    from ..passes.generalize import generalize, is_generalized
 
+    if any(map(is_generalized, module.walk())):
         with _errors():
             verify(module)
             generalize(module)
@@ -239,12 +238,6 @@ def without_tensors(module: ModuleOp) -> None:
         with _errors():
             verify(module)
             bufferize(module)
-
-
-def _is_generalized(op: Operation) -> bool:
-    """Whether something else comes to stand for an operation before anything else is done."""
-    constant = op.name == "arith.constant" and isinstance(op.results[0].type, TensorType)
-    return constant or op.name in ("func.call", "linalg.broadcast", "memref.copy")
 
 
 def parse(mlir: str, file: str = "<mlir>", on_phase: OnPhase | None = None) -> ModuleOp:

@@ -102,7 +102,7 @@ class _Reading:
             case memref.SubviewOp() | memref.CastOp() | memref.CollapseShapeOp() | memref.ExpandShapeOp():
                 held = self._held(op, op.operands[0])
                 view = seen(op, held.view, lambda value: self._number(op, value, "an offset, a size or a stride"))
-                self.memories[op.results[0]] = replace(held, view=held.view if view is None else view)
+                self.memories[op.results[0]] = replace(held, view=view)
             case memref.DeallocOp():
                 self.memories.pop(op.memref, None)
             case gpu.LaunchFuncOp():

@@ -20,7 +20,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
@@ -33,12 +32,10 @@ from ..dialect.linalg import METADATA
 from ..dialect.linalg.body import Factor, factors
 from ..dialect.schedule import Schedule
 from ..dialect.warp.matmul import MatmulOp
-from ..passes.diagnostics import location_of
-from ..passes.views import View, seen
-from .arrays import DTYPES, Array, DType, integer_limits
+from ..passes.views import View, Viewing, seen
+from .arrays import DTYPES, Array, DType, Floats, integer_limits, rounded
 from .errors import HostError
-
-Floats = npt.NDArray[np.float64]
+from .plan import place_of
 
 FP8 = {DTYPES["f8E4M3FN"], DTYPES["f8E5M2"]}
 
@@ -77,20 +74,12 @@ class Reference:
 
     def interval(self) -> tuple[Floats, Floats]:
         """The least and the greatest value of `dtype` that a correct evaluation may give."""
-        return _rounded(self.value - self.error, self.dtype), _rounded(self.value + self.error, self.dtype)
+        return rounded(self.value - self.error, self.dtype), rounded(self.value + self.error, self.dtype)
 
     def stored_error(self) -> Floats:
         """A bound on the error of the array as stored, rounded to its type."""
         low, high = self.interval()
         return np.where(self.error == 0, 0, np.maximum(np.abs(high - self.value), np.abs(self.value - low)))
-
-
-def _rounded(values: Floats, dtype: DType) -> Floats:
-    if dtype.kind in "iu":
-        span = 2.0 ** (8 * dtype.itemsize)
-        return values - span * np.floor((values - np.iinfo(dtype).min) / span)
-    with np.errstate(over="ignore"):
-        return values.astype(dtype).astype(np.float64)
 
 
 def accumulator_of(schedules: Sequence[Schedule | None]) -> str:
@@ -172,9 +161,8 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
         case func.ReturnOp() if all(isinstance(v, BlockArgument) for v in op.operands):
             pass
         case _:
-            place = location_of(op)
             raise HostError(
-                f"{f'{place}: ' if place else ''}no float64 reference for {op.name}; "
+                f"{place_of(op)}no float64 reference for {op.name}; "
                 "--check knows constants, linalg.fill, warp.matmul, and operations of linalg that add products or are "
                 "elementwise"
             )
@@ -189,15 +177,13 @@ def _store(op: LinalgStructuredOperation, result: Reference, scope: dict[SSAValu
     held.value[...], held.error[...] = result.value, result.error
 
 
-def _view(op: Operation, scope: dict[SSAValue, Reference]) -> None:
+def _view(op: Viewing, scope: dict[SSAValue, Reference]) -> None:
     """The same arrays seen otherwise."""
     source = scope[op.operands[0]]
 
     def array(of: Floats) -> Floats:
         steps = tuple(stride // of.itemsize for stride in of.strides)
         view = seen(op, View(0, of.shape, steps), lambda value: int(scope[value].value))
-        if view is None:
-            raise HostError(f"no float64 reference for {op.name}")
         reach = view.offset + 1 + sum((n - 1) * s for n, s in zip(view.shape, view.strides, strict=True))
         line = as_strided(of, (max(reach, view.offset),), (of.itemsize,))[view.offset :]
         return as_strided(line, view.shape, [stride * of.itemsize for stride in view.strides])
@@ -207,7 +193,7 @@ def _view(op: Operation, scope: dict[SSAValue, Reference]) -> None:
 
 def _fill(op: FillOp, scope: dict[SSAValue, Reference]) -> Reference:
     old = scope[op.outputs[0]]
-    value = np.full_like(old.value, _rounded(scope[op.inputs[0]].value, old.dtype))
+    value = np.full_like(old.value, rounded(scope[op.inputs[0]].value, old.dtype))
     return Reference(value, np.zeros_like(value), old.dtype)
 
 
@@ -242,7 +228,7 @@ def product_of(
 
     value = c.value + multiply(a.value, b.value)
     if c.dtype.kind in "iu":
-        return Reference(_rounded(value, c.dtype), np.zeros_like(value), c.dtype)
+        return Reference(rounded(value, c.dtype), np.zeros_like(value), c.dtype)
     terms = math.prod(size for loop, size in sizes.items() if loop not in c_map) + 2
     magnitude = np.abs(c.value) + multiply(np.abs(a.value), np.abs(b.value))
     error = terms * (accumulator.unit * magnitude + accumulator.tiny) + c.stored_error()

@@ -22,11 +22,9 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ..dialect.warp.elements import YieldOp as WarpYieldOp
-from ..passes.diagnostics import location_of
-from .arrays import DTYPES, DType
+from .arrays import DTYPES, DType, Floats, rounded
 from .errors import HostError
-
-Floats = npt.NDArray[np.float64]
+from .plan import place_of
 
 FLOAT64 = 2.0**-52
 """The relative error of float64 itself, which stands for exact arithmetic here."""
@@ -75,15 +73,6 @@ _COMPARED: Mapping[str, Callable[[Floats, Floats], npt.NDArray[np.bool_]]] = {
 }  # fmt: skip
 
 
-def rounded(values: Floats, dtype: DType) -> Floats:
-    """Values as a type holds them; integers modulo their width."""
-    if dtype.kind in "iu":
-        span = 2.0 ** (8 * dtype.itemsize)
-        return values - span * np.floor((values - np.iinfo(dtype).min) / span)
-    with np.errstate(over="ignore"):
-        return values.astype(dtype).astype(np.float64)
-
-
 def evaluate_body(body: Block, inputs: Mapping[SSAValue, Bounded]) -> Bounded:
     """What a body of scalar operations yields for arrays of elements, broadcast against each other.
 
@@ -115,8 +104,7 @@ def _apply(op: Operation, operands: Sequence[Bounded]) -> Bounded:
         error = _product_error(a, b, name == "arith.muli")
         return Bounded(rounded(INTEGER[name](a.value, b.value), _dtype(op, kind)), error)
     if name not in _FLOAT:
-        place = location_of(op)
-        raise HostError(f"{f'{place}: ' if place else ''}no float64 reference for {name} in an elementwise operation")
+        raise HostError(f"{place_of(op)}no float64 reference for {name} in an elementwise operation")
     result = _FLOAT[name](*operands)
     return _round(result.value, result.error, _dtype(op, kind))
 

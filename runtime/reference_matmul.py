@@ -11,9 +11,9 @@ from xdsl.ir import SSAValue
 from ..dialect.isa.mma import blocks
 from ..dialect.isa.types import ELEMENT_TYPES
 from ..dialect.warp.matmul import OPERAND_LOOPS, K, MatmulOp
-from ..passes.diagnostics import location_of
 from .arrays import DTYPES
 from .errors import HostError
+from .plan import place_of
 from .reference import Accumulator, Reference, letters_of, product_of
 from .reference_elements import Bounded, evaluate_body
 
@@ -25,8 +25,7 @@ def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulat
         HostError: for a sparse A.
     """
     if op.e is not None:
-        place = location_of(op)
-        raise HostError(f"{f'{place}: ' if place else ''}no float64 reference for {op.name} with a sparse A")
+        raise HostError(f"{place_of(op)}no float64 reference for {op.name} with a sparse A")
     found = _product(op, scope, replace(accumulator, tf32=op.multiplied == ("tf32", "tf32")))
     if op.epilogue is None:
         return found

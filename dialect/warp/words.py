@@ -5,6 +5,7 @@ Metadata, scales, and matrices that were packed ahead of time are kept so: nothi
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import IndexType, MemRefType, UnitAttr
@@ -47,16 +48,8 @@ def _verify(memory: Memory, indices: Sequence[SSAValue], fragment: FragmentType,
                               f"got {given}")  # fmt: skip
 
 
-@irdl_op_definition
-class LoadWordsOp(IRDLOperation):
-    """Reads a fragment whose registers lie in memory, those of lane 0 first, from the indices on along the row::
-
-        %e = warp.load_words %E[%tile, %c0] : memref<64x32xi32> -> !warp.fragment<meta, 16x8xi4, [...]>
-
-    A register of 64 bits is two words, the lower first. All the words must lie inside the row.
-    """
-
-    name = "warp.load_words"
+class WordsLoad(IRDLOperation, ABC):
+    """A fragment from the indices of memory on: operands, result and text of the loads here."""
 
     memory = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
@@ -67,6 +60,18 @@ class LoadWordsOp(IRDLOperation):
 
     def __init__(self, memory: SSAValue, indices: Sequence[SSAValue], fragment: FragmentType):
         super().__init__(operands=[memory, list(indices)], result_types=[fragment])
+
+
+@irdl_op_definition
+class LoadWordsOp(WordsLoad):
+    """Reads a fragment whose registers lie in memory, those of lane 0 first, from the indices on along the row::
+
+        %e = warp.load_words %E[%tile, %c0] : memref<64x32xi32> -> !warp.fragment<meta, 16x8xi4, [...]>
+
+    A register of 64 bits is two words, the lower first. All the words must lie inside the row.
+    """
+
+    name = "warp.load_words"
 
     def verify_(self) -> None:
         _verify(memory_of(self.memory), self.indices, self.fragment.type, words_of(self.fragment.type))
@@ -131,7 +136,7 @@ class LoadMetadataOp(IRDLOperation):
 
 
 @irdl_op_definition
-class LoadScalesOp(IRDLOperation):
+class LoadScalesOp(WordsLoad):
     """Reads the scales of A or B from a tile in shared memory, each lane a word of each base tile::
 
         %s = warp.load_scales %S[%stage, %row, %column] : memref<3x128x4xf8E8M0FNU, ..., 3> -> !warp.fragment<...>
@@ -142,16 +147,6 @@ class LoadScalesOp(IRDLOperation):
     """
 
     name = "warp.load_scales"
-
-    memory = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
-    fragment = result_def(FragmentType)
-
-    traits = traits_def(MemoryReadEffect())
-    assembly_format = "$memory `[` $indices `]` attr-dict `:` type($memory) `->` type($fragment)"
-
-    def __init__(self, memory: SSAValue, indices: Sequence[SSAValue], fragment: FragmentType):
-        super().__init__(operands=[memory, list(indices)], result_types=[fragment])
 
     @property
     def axis(self) -> str:

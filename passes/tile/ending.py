@@ -15,8 +15,9 @@ from ...dialect.warp.elementwise import ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.exchange import BANKS, ExchangeOp, in_lines
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds_attribute
+from ..diagnostics import fail
 from ..index_builder import Index, IndexBuilder
-from ..product import Operand
+from ..product import Argument, Operand, Spread
 from ..strip_choice import adds_last, exchanged_first, matrices
 from .tiling import Tiling
 
@@ -32,11 +33,21 @@ EARLY_BITS = 16
 """Bits of elements for which there are registers before the strip before is stored."""
 
 
-def load(tiling: Tiling, index: IndexBuilder, operand: Operand, kind: FragmentType, m: Index, n: Index) -> SSAValue:
+def load(
+    tiling: Tiling, index: IndexBuilder, operand: Operand | Spread, kind: FragmentType, m: Index, n: Index
+) -> SSAValue:
     """The elements of a matrix like D, those at (m, n) and behind, as a fragment lies."""
     memory, where = tiling.argument(operand), index.values([m, n])
-    inside = bounds_attribute(*map(tiling.inside, "mn"))
-    return index.insert(LoadOp(memory, where, kind.with_element(operand.element_type), inside)).fragment
+    held = kind.with_element(held_type(tiling, operand))
+    return index.insert(LoadOp(memory, where, held, bounds_attribute(*map(tiling.inside, "mn")))).fragment
+
+
+def held_type(tiling: Tiling, operand: Argument) -> TypeAttribute:
+    """The type of the elements of memory."""
+    kind = memory_of(operand.value).element_type
+    if not isinstance(kind, TypeAttribute):
+        fail(tiling.product.op, f"expected elements of a type, got {kind}")
+    return kind
 
 
 def converted(index: IndexBuilder, fragment: SSAValue, wanted: TypeAttribute) -> SSAValue:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import Region, SSAValue, TypeAttribute
+from xdsl.ir import Region, SSAValue
 
-from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
+from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.epilogue import LoadVectorOp, MapOp
-from ...dialect.warp.memory import LoadOp, bounds_attribute
-from ..diagnostics import fail
 from ..index_builder import Index, IndexBuilder
 from ..product import Argument, Extra, Operand, Spread
+from .ending import held_type, load
 from .tiling import Tiling
 
 
@@ -52,19 +51,10 @@ class Extras:
         return self._matrix(extra, m)
 
     def _matrix(self, extra: Operand | Spread, m: Index) -> SSAValue:
-        kind, where = self._kind(extra), self.index.values([m, self.n])
-        inside = bounds_attribute(self.tiling.inside("m"), self.tiling.inside("n"))
-        return self.index.insert(LoadOp(self.tiling.argument(extra), where, kind, inside)).fragment
+        return load(self.tiling, self.index, extra, self.part, m, self.n)
 
     def _vector(self, extra: Extra, start: Index) -> SSAValue:
-        kind, inside = self._kind(extra), self.tiling.inside(extra.axis)
+        kind, inside = self.part.with_element(held_type(self.tiling, extra)), self.tiling.inside(extra.axis)
         along = {"m": "rows", "n": "columns"}[extra.axis]
         memory, where = self.tiling.argument(extra), self.index.value(start)
         return self.index.insert(LoadVectorOp(memory, where, along, kind, in_bounds=inside)).fragment
-
-    def _kind(self, extra: Argument) -> FragmentType:
-        """A fragment for a part of D that holds an extra operand's elements."""
-        kind = memory_of(extra.value).element_type
-        if not isinstance(kind, TypeAttribute):
-            fail(self.tiling.product.op, f"expected elements of a type, got {kind}")
-        return self.part.with_element(kind)

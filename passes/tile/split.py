@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 from xdsl.builder import Builder
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, MemRefType, i32, i64
-from xdsl.dialects.memref import ExpandShapeOp
+from xdsl.dialects.builtin import MemRefType, i32
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
@@ -24,6 +23,7 @@ from ...dialect.warp.attributes import type_of_element
 from ...dialect.warp.parts import AddPartsOp, ArriveLastOp, StorePartOp
 from ..index_builder import Index, IndexBuilder
 from ..product import Extra, Operand, Product
+from ..views import expanded
 from .outline import Outliner
 from .tiling import Tiling
 
@@ -45,7 +45,7 @@ class Room:
     @property
     def arguments(self) -> tuple[Extra, ...]:
         """What a kernel is given of it."""
-        return Extra("parts", self.parts, ""), Extra("counters", self.counters, "")
+        return Extra("parts", self.parts), Extra("counters", self.counters)
 
 
 @dataclass(frozen=True)
@@ -108,15 +108,6 @@ def _cut(operand: Operand, along: int, parts: int, outliner: Outliner) -> Operan
     shape[along : along + 1] = [parts, shape[along] // parts]
     kind = MemRefType(operand.element_type, shape)
     groups = [[0, 1], [2]] if along == 0 else [[0], [1, 2]]
-    expand = ExpandShapeOp.create(
-        operands=[operand.value],
-        properties={
-            "reassociation": ArrayAttr(ArrayAttr(IntegerAttr(d, i64) for d in group) for group in groups),
-            "static_output_shape": DenseArrayBase.from_list(i64, shape),
-        },
-        result_types=[kind],
-    )
     dimensions = (1, 2) if along == 0 else (0, 2)
-    return replace(
-        operand, value=outliner.insert(expand), type=kind, dimensions=dimensions, batch=(0,)
-    )  # fmt: skip
+    held = outliner.insert(expanded(operand.value, kind, groups))
+    return replace(operand, value=held, type=kind, dimensions=dimensions, batch=(0,))

@@ -24,10 +24,8 @@ from xdsl.dialects.builtin import (
     MemRefType,
     ModuleOp,
     StringAttr,
-    i64,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.memref import CollapseShapeOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue, TypeAttribute
 from xdsl.rewriter import InsertPoint
 
@@ -44,6 +42,7 @@ from ..diagnostics import fail
 from ..elementwise import Elementwise, read_elementwise, why_not_elementwise
 from ..index_builder import Index, IndexBuilder
 from ..product import Extra
+from ..views import collapsed
 from .outline import Outliner
 from .place import ACCESS_BITS, Place
 
@@ -317,8 +316,5 @@ def _operand(name: str, value: SSAValue, place: Place | None, outliner: Outliner
     if place is None:
         return Extra(name, value)
     if any(len(group) > 1 for group in place.groups):
-        groups = ArrayAttr(ArrayAttr(IntegerAttr(d, i64) for d in group) for group in place.groups)
-        value = outliner.insert(
-            CollapseShapeOp.create(operands=[value], properties={"reassociation": groups}, result_types=[place.kind])
-        )
+        value = outliner.insert(collapsed(value, place.kind, place.groups))
     return Extra(name, value, divisor=place.divisor)

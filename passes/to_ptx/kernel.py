@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from ...dialect.isa.targets import KIB, Target
+from ...dialect.layout import LANES
 from ...dialect.schedule import SHARED_ALIGNMENT
 from ...dialect.warp.attributes import (
     SHARED_SPACE,
@@ -36,8 +37,6 @@ from .matrix_ops import HANDLERS, load_shared, stage_text
 from .memory import GlobalFragments, MatrixMoves
 from .scalars import Scalars
 
-WARP = 32
-
 PATIENT = {"warp.mma", "warp.mma_sp", "warp.regroup", "warp.convert"}
 """Operations that write over no register that a fragment is yet to be made from: those may wait for their readers."""
 
@@ -55,7 +54,7 @@ class KernelLowering:
         self.addressing = Addressing(self.emitter, self.scalars, shared_symbol)
         self.threads = self._threads()
         self.thread = self.scalars.special("%tid.x", self.threads)
-        lane = self.scalars.mask(self.thread, WARP - 1)
+        lane = self.scalars.mask(self.thread, LANES - 1)
         self.lane = lane if isinstance(lane, Register) else self.thread
         self.fragments = Fragments(self.emitter, target)
         self.loops = Loops(self.emitter, self.scalars)
@@ -81,7 +80,7 @@ class KernelLowering:
         if size is None:
             fail(self.kernel, "expected gpu.known_block_size on the kernel: copies are divided among its threads")
         extents = tuple(int(n) for n in size.iter_values())
-        if len(extents) != 3 or extents[1:] != (1, 1) or not 0 < extents[0] <= 1024 or extents[0] % WARP:
+        if len(extents) != 3 or extents[1:] != (1, 1) or not 0 < extents[0] <= 1024 or extents[0] % LANES:
             got = " x ".join(map(str, extents))
             fail(self.kernel, f"expected a block of whole warps along x, at most 1024 threads, got {got}")
         return extents[0]

@@ -5,25 +5,20 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from warploom.dialect.isa.types import BY_MLIR_NAME
 from warploom.runtime import CompileError, compile
+from warploom.runtime.arrays import DTYPES
 from warploom.runtime.cli import main
 
 Array = NDArray[Any]
 Size = tuple[int, int, int]
 
-NUMPY: dict[str, Any] = {
-    "f4E2M1FN": ml_dtypes.float4_e2m1fn,
-    "f6E3M2FN": ml_dtypes.float6_e3m2fn,
-    "f6E2M3FN": ml_dtypes.float6_e2m3fn,
-    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
-    "f8E5M2": ml_dtypes.float8_e5m2,
-}
-PAIRS = [(a, b) for a, b in product(NUMPY, repeat=2) if not (a[:2] == b[:2] == "f8")]
+KINDS = ("f4E2M1FN", "f6E3M2FN", "f6E2M3FN", "f8E4M3FN", "f8E5M2")
+PAIRS = [(a, b) for a, b in product(KINDS, repeat=2) if not (a[:2] == b[:2] == "f8")]
 SIZES: list[Size] = [(1, 1, 1), (16, 8, 0), (37, 75, 53), (100, 19, 300)]
 
 
@@ -39,8 +34,7 @@ def matmul(size: Size, a_kind: str, b_kind: str, lies: str = "A Bt", result: str
     b = memref(n, k, b_kind) if bt else memref(k, n, b_kind)
     axes = ("(k, m)" if at else "(m, k)", "(n, k)" if bt else "(k, n)", "(m, n)")
     maps, c = ", ".join(f"affine_map<(m, n, k) -> {x}>" for x in axes), memref(m, n, result)
-    names = {"f4E2M1FN": "e2m1", "f6E3M2FN": "e3m2", "f6E2M3FN": "e2m3", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
-    types = f"{names.get(a_kind, a_kind)} x {names.get(b_kind, b_kind)}"
+    types = " x ".join(BY_MLIR_NAME[kind].name for kind in (a_kind, b_kind))
     return f"""func.func @f(%A: {a}, %B: {b}, %C: {c}) {{
       warp.matmul {word} {types} %A, %B plus %C into %C maps [{maps}] : {a}, {b}, {c}, {c}
       return
@@ -51,7 +45,7 @@ def check(size: Size, a_kind: str, b_kind: str, lies: str = "A Bt", **options: A
     """Within the bound of sums cut at 24 bits or more, against float64."""
     (m, n, k), word, checks = size, options.pop("word", ""), options.pop("checks", ())
     rng = np.random.default_rng()
-    a, b = rng.standard_normal((m, k)).astype(NUMPY[a_kind]), rng.standard_normal((k, n)).astype(NUMPY[b_kind])
+    a, b = rng.standard_normal((m, k)).astype(DTYPES[a_kind]), rng.standard_normal((k, n)).astype(DTYPES[b_kind])
     start = rng.standard_normal((m, n)).astype(np.float32)
     c = start.copy()
     first, second = (x.T.copy() if name.endswith("t") else x for x, name in zip((a, b), lies.split(), strict=True))
@@ -91,7 +85,7 @@ def test_any_schedule(schedule: dict[str, Any], k: int) -> None:
 
 
 def test_results_of_sixteen_bits() -> None:
-    a, b = (np.random.default_rng(i).standard_normal((32, 64)).astype(NUMPY["f4E2M1FN"]) for i in range(2))
+    a, b = (np.random.default_rng(i).standard_normal((32, 64)).astype(DTYPES["f4E2M1FN"]) for i in range(2))
     c = np.zeros((32, 32), np.float16)
     compile(matmul((32, 32, 64), "f4E2M1FN", "f4E2M1FN", result="f16"), target="sm_120a", accumulate="f16")(
         a, b, c, device="interp"

@@ -6,26 +6,18 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from warploom.dialect.isa.types import BY_MLIR_NAME
 from warploom.runtime import CompileError, compile
+from warploom.runtime.arrays import DTYPES
 from warploom.runtime.cli import main
 
 Array = NDArray[Any]
 Size = tuple[int, int, int]
 
-NUMPY: dict[str, Any] = {
-    "f4E2M1FN": ml_dtypes.float4_e2m1fn,
-    "f6E3M2FN": ml_dtypes.float6_e3m2fn,
-    "f6E2M3FN": ml_dtypes.float6_e2m3fn,
-    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
-    "f8E5M2": ml_dtypes.float8_e5m2,
-    "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
-}
-PTX = {"f4E2M1FN": "e2m1", "f6E3M2FN": "e3m2", "f6E2M3FN": "e2m3", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
 ALONG_K = "maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]"
 
 
@@ -51,8 +43,9 @@ class Form:
 
     def text(self, size: Size) -> str:
         a, b, sa, sb, c = self.types(size)
+        types = " x ".join(BY_MLIR_NAME[kind].name for kind in (self.a, self.b))
         return f"""func.func @f(%A: {a}, %B: {b}, %SA: {sa}, %SB: {sb}, %C: {c}) {{
-          warp.matmul {self.kind} {PTX[self.a]} x {PTX[self.b]} %A, %B scaled %SA, %SB plus %C into %C {ALONG_K}
+          warp.matmul {self.kind} {types} %A, %B scaled %SA, %SB plus %C into %C {ALONG_K}
             : {a}, {b}, {sa}, {sb}, {c}, {c}
           return
         }}"""
@@ -60,11 +53,11 @@ class Form:
     def draw(self, size: Size) -> list[Array]:
         """A, B and the scales; those of e4m3 have signs, which do not count."""
         rng, (m, n, k) = np.random.default_rng(), size
-        a, b = (rng.standard_normal((x, k)).astype(NUMPY[kind]) for x, kind in ((m, self.a), (n, self.b)))
+        a, b = (rng.standard_normal((x, k)).astype(DTYPES[kind]) for x, kind in ((m, self.a), (n, self.b)))
         shapes = [(x, -(-k // self.block)) for x in (m, n)]
         if self.scale == "f8E8M0FNU":
-            return [a, b, *(np.exp2(rng.integers(-20, 20, shape)).astype(NUMPY[self.scale]) for shape in shapes)]
-        return [a, b, *((16 * rng.standard_normal(shape)).astype(NUMPY[self.scale]) for shape in shapes)]
+            return [a, b, *(np.exp2(rng.integers(-20, 20, shape)).astype(DTYPES[self.scale]) for shape in shapes)]
+        return [a, b, *((16 * rng.standard_normal(shape)).astype(DTYPES[self.scale]) for shape in shapes)]
 
     def check(self, size: Size, **options: Any) -> None:
         """Within the bound of sums that cut nothing above 24 bits, against the dequantised product in float64."""
