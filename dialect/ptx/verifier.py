@@ -79,6 +79,14 @@ def check(opcode: str, operands: Sequence[Operand], type_of: TypeOf, context: Co
     return f"{opcode}: {_best(problems)} (PTX ISA {matches[0][0].section})"
 
 
+def resolve(opcode: str, operands: Sequence[Operand], type_of: TypeOf) -> tuple[Row, Bindings] | None:
+    """The first row that spells an opcode and takes the operands, with what the qualifiers bind; its target aside."""
+    for row, bindings in find(opcode):
+        if _check_operands(row, bindings, operands, type_of) is None:
+            return row, bindings
+    return None
+
+
 def _unknown(opcode: str) -> str:
     close = nearest(opcode)
     hint = f"; the nearest are {', '.join(close)}" if close else ""

@@ -1,8 +1,8 @@
 """From syntax records to actions: what names mean, how operands are read and written, and the table of opcodes.
 
-An instruction is decoded by the function that `TABLE` holds for the first word of its opcode. It takes the
-modifiers one after the other from `Modifiers`; one that is left over is not supported, and said so before anything
-runs.
+An instruction is decoded by the function that `MEANINGS` holds for its row, with what the row binds. Where a row's
+meaning is not there, `TABLE` has a function for the first word of the opcode, which takes the modifiers one after
+the other from `Modifiers`; one that is left over is not supported, and said so before anything runs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from ...dialect.ptx.instructions import find
+from ...dialect.ptx.rows.grammar import Bindings
 from ...dialect.ptx.syntax import (
     Address,
     Immediate,
@@ -24,6 +26,7 @@ from ...dialect.ptx.syntax import (
     Variable,
     Vector,
 )
+from ...dialect.ptx.verifier import check, resolve
 from .errors import DecodeError
 from .specials import SPECIALS
 from .state import Action, Array, Selection, Source, State
@@ -34,11 +37,12 @@ WARP_SIZE = "WARP_SZ"
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A register: row `index` of the bank of registers of `bits` bits. `name` is how the text calls it."""
+    """A register: row `index` of the bank of registers of `bits` bits. `name` and `type` are those of the text."""
 
     bits: int
     index: int
     name: str = field(default="", compare=False)
+    type: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +114,10 @@ class Layout:
     parameter_bytes: int = 0
     carry: Slot | None = None
 
-    def slot(self, bits: int, name: str = "") -> Slot:
+    def slot(self, bits: int, name: str = "", type: str = "") -> Slot:
         index = self.slots.get(bits, 0)
         self.slots[bits] = index + 1
-        return Slot(bits, index, name)
+        return Slot(bits, index, name, type)
 
 
 @dataclass
@@ -151,6 +155,13 @@ class Context:
         return self.operands
 
     # Registers
+
+    def type_of(self, register: Register) -> str | None:
+        """The declared type of a register; None for a special register."""
+        found = self.names.register(register.name)
+        if found is None and register.name not in SPECIALS:
+            self.fail(f"register {register.name} is not declared")
+        return found.type if found else None
 
     def carry(self) -> Slot:
         """The carry flag, one register for all instructions."""
@@ -336,12 +347,48 @@ def opcode(*roots: str) -> Callable[[Decoder], Decoder]:
     return enter
 
 
+Meaning: TypeAlias = Callable[[Context, Bindings], Action]
+
+MEANINGS: dict[str, Meaning] = {}
+"""By the name that rows give to what they do (`Row.means`)."""
+
+
+def meaning(*names: str) -> Callable[[Meaning], Meaning]:
+    """Enters what the rows of these names do.
+
+    It is called for instructions that their row has accepted, operands and all, with what the row's qualifiers bind:
+    nothing of the spelling is read a second time.
+    """
+
+    def enter(action: Meaning) -> Meaning:
+        for name in names:
+            if name in MEANINGS:
+                raise ValueError(f"two meanings of {name}")
+            MEANINGS[name] = action
+        return action
+
+    return enter
+
+
 def decode(context: Context) -> Action:
     """What an instruction does, its guard aside.
 
     Raises:
         DecodeError: if it is not supported or not well formed.
     """
+    opcode = context.instruction.opcode
+    if any(row.means in MEANINGS for row, _ in find(opcode)):
+        resolved = resolve(opcode, context.operands, context.type_of)
+        if resolved is None:
+            raise DecodeError(check(opcode, context.operands, context.type_of) or f"{opcode}: not an instruction")
+        row, bindings = resolved
+        if row.means in MEANINGS:
+            return MEANINGS[row.means](context, bindings)
+    return _by_root(context)
+
+
+def _by_root(context: Context) -> Action:
+    """By the decoder of the opcode's first word, which reads the other words itself."""
     modifiers = Modifiers(context.instruction.opcode)
     decoder = TABLE.get(modifiers.root)
     if decoder is None:
@@ -349,3 +396,10 @@ def decode(context: Context) -> Action:
     action = decoder(context, modifiers)
     modifiers.done()
     return action
+
+
+def family(opcode: str) -> str:
+    """The module that says what an opcode does."""
+    means = next((row.means for row, _ in find(opcode) if row.means in MEANINGS), "")
+    action = MEANINGS[means] if means else TABLE[opcode.partition(".")[0]]
+    return action.__module__.rpartition(".")[2]

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ...dialect.ptx.rows.grammar import Bindings
 from .actions import elementwise
-from .decode import Context, opcode
+from .decode import Context, meaning, opcode
 from .floats import Function
 from .state import Action, Array
 from .words import DTYPES, INTEGERS, PAIRS, Modifiers, width_of
@@ -281,23 +282,22 @@ def absolute_negative(ctx: Context, m: Modifiers) -> Action:
     return unary(ctx, m.type("s16", "s32", "s64"), function)
 
 
-@opcode("sad")
-def sum_of_differences(ctx: Context, m: Modifiers) -> Action:
+@meaning("sad")
+def sum_of_differences(ctx: Context, bound: Bindings) -> Action:
     """c + |a - b|."""
-    type = integer_type(m)
+    type = bound["T"]
     d, a, b, c = ctx.take(4)
     sources = (ctx.source(a, type), ctx.source(b, type), ctx.source(c, type))
     return elementwise(lambda x, y, z: np.where(x < y, y - x, x - y) + z, ctx.dest(d, type), *sources)
 
 
-@opcode("dp4a", "dp2a")
-def dot_product(ctx: Context, m: Modifiers) -> Action:
+@meaning("dp4a", "dp2a")
+def dot_product(ctx: Context, bound: Bindings) -> Action:
     """Products of the bytes of b with bytes of a, or with halves of a, summed with c."""
-    upper = m.expect("lo", "hi") == "hi" if m.root == "dp2a" else False
-    kinds = [m.type("u32", "s32")[0] for _ in range(2)]
+    upper = bound.get("HALF") == "hi"
     d, a, b, c = ctx.take(4)
-    wide = np.dtype(f"{'i' if kinds[0] == 's' else 'u'}{1 if m.root == 'dp4a' else 2}")
-    narrow = np.dtype(f"{'i' if kinds[1] == 's' else 'u'}1")
+    wide = np.dtype(f"{'i' if bound['A'] == 's32' else 'u'}{2 if 'HALF' in bound else 1}")
+    narrow = np.dtype(f"{'i' if bound['B'] == 's32' else 'u'}1")
 
     def dot(x: Array, y: Array, z: Array) -> Array:
         left = np.ascontiguousarray(x).view(wide).reshape(x.size, -1).astype(np.int64)
@@ -309,11 +309,10 @@ def dot_product(ctx: Context, m: Modifiers) -> Action:
     return elementwise(dot, ctx.dest(d, "b32"), *(ctx.source(o, "b32") for o in (a, b, c)))
 
 
-@opcode("bmsk")
-def bit_mask(ctx: Context, m: Modifiers) -> Action:
+@meaning("bmsk")
+def bit_mask(ctx: Context, bound: Bindings) -> Action:
     """b ones from bit a on; both are clamped to 32 bits, or taken modulo 32."""
-    wrap = m.expect("wrap", "clamp") == "wrap"
-    m.type("b32")
+    wrap = bound["RANGE"] == "wrap"
 
     def mask(start: Array, length: Array) -> Array:
         first, count = (v & 31 if wrap else np.minimum(v, 32) for v in (start, length))
@@ -322,11 +321,10 @@ def bit_mask(ctx: Context, m: Modifiers) -> Action:
     return binary(ctx, "u32", mask)
 
 
-@opcode("szext")
-def sign_extend(ctx: Context, m: Modifiers) -> Action:
+@meaning("szext")
+def sign_extend(ctx: Context, bound: Bindings) -> Action:
     """The low b bits of a, extended by their sign or by zeros."""
-    wrap = m.expect("wrap", "clamp") == "wrap"
-    type = m.type("u32", "s32")
+    wrap, type = bound["RANGE"] == "wrap", bound["T"]
 
     def extend(value: Array, length: Array) -> Array:
         bits = length.view(np.uint32)

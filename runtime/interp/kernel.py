@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from math import prod
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...dialect.ptx.syntax import Directive, Function, Instruction, Label, RegDecl, Register, Scope, Statement, Variable
 from .calls import RETURN, CallError, has_results, in_order
-from .decode import TABLE, Context, Formal, Frame, Layout, Names, Place, Slot, decode
+from .decode import Context, Formal, Frame, Layout, Names, Place, Slot, decode
 from .errors import DecodeError, Finding, InterpreterError
 from .memory import ARGUMENTS
 from .state import Action, Dim3, Geometry
@@ -215,7 +215,7 @@ class KernelDecoder:
         for name in declared.names():
             parts = [name] if declared.vector == 1 else [f"{name}.{part}" for part in "xyzw"[: declared.vector]]
             for part in parts:
-                names.registers[part] = self.layout.slot(bits, part)
+                names.registers[part] = self.layout.slot(bits, part, declared.type)
 
     # Functions
 
@@ -292,8 +292,3 @@ class KernelDecoder:
             return False
         target = context.label(context.operands[0])
         return any(_POLLING.match(instruction.opcode) for instruction, _, _ in self.flat[target : context.pc])
-
-
-def supported_opcodes() -> Iterator[str]:
-    """The first words of the opcodes that can be run."""
-    return iter(sorted(TABLE))

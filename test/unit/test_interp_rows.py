@@ -8,6 +8,7 @@ from ptx_rows import DECLARATIONS, SYMBOLS, WIDE, instructions
 from warploom.dialect.ptx.instructions import ROWS
 from warploom.passes.ptx_parser import parse_ptx
 from warploom.runtime.interp import InterpreterError, load
+from warploom.runtime.interp.decode import MEANINGS, TABLE
 
 HEAD = ".version 9.0\n.target sm_100a\n.address_size 64\n.visible .entry k(.param .b64 p) {\n"
 HEAD += DECLARATIONS + WIDE + SYMBOLS
@@ -20,6 +21,17 @@ def test_every_row_is_decoded() -> None:
     lines = [line for row in ROWS for line in instructions(row, row.samples())]
     assert len(lines) > 1900
     load(parse_ptx(HEAD + "\n".join(lines) + "\nLABEL: ret; }\n"))
+
+
+def test_every_row_has_one_meaning() -> None:
+    assert {row.spelling for row in ROWS if row.means not in MEANINGS and row.root not in TABLE} == set()
+    assert set(MEANINGS) - {row.means for row in ROWS} == set()
+
+
+def test_operands_that_the_row_refuses() -> None:
+    text = f"{HEAD}bmsk.clamp.b32 %b32_0, %b64_0, 3;\nret; }}\n"
+    with pytest.raises(InterpreterError, match=r"k.ptx:\d+:1: error: bmsk.clamp.b32: operand a: expected a register"):
+        load(parse_ptx(text, "k.ptx"), "k.ptx")
 
 
 @pytest.mark.parametrize("root", sorted({row.root for row in ROWS} - LENIENT))

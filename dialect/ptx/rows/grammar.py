@@ -64,13 +64,17 @@ class Slot:
 
 @dataclass(frozen=True)
 class Row:
-    """One instruction, with its variants. `ptx` and `sm` are the first version and target number that have it."""
+    """One instruction, with its variants. `ptx` and `sm` are the first version and target number that have it.
+
+    `meaning` names what the interpreter does for it; the opcode's first word where nothing else is said.
+    """
 
     spelling: str
     operands: str
     section: str
     ptx: Version = (1, 0)
     sm: int = 0
+    meaning: str = ""
 
     def unavailable(self, target: Target, version: Version) -> str | None:
         """Why the target does not have it in this PTX version, such as "needs PTX 7.0"; None if it has."""
@@ -85,6 +89,11 @@ class Row:
     def problem(self, operands: Sequence[Operand]) -> str | None:
         """What is wrong with operands that fit the slots, beyond their kinds and types."""
         return None
+
+    @property
+    def means(self) -> str:
+        """The name under which the interpreter finds what the row does."""
+        return self.meaning or self.root
 
     @property
     def root(self) -> str:
@@ -159,6 +168,6 @@ def pieces(spelling: str) -> tuple[Piece, ...]:
     return tuple(parts)
 
 
-def row(spelling: str, operands: str, section: str, *, ptx: Version = (1, 0), sm: int = 0) -> Row:
+def row(spelling: str, operands: str, section: str, *, ptx: Version = (1, 0), sm: int = 0, meaning: str = "") -> Row:
     """A row; see the module's text for the grammar."""
-    return Row(spelling, operands, section, ptx, sm)
+    return Row(spelling, operands, section, ptx, sm, meaning)

@@ -105,7 +105,7 @@ class Fragments(Check):
         root = decoded.source.opcode.partition(".")[0]
         if root == "wmma":
             return _Wmma(self, pc, decoded).look
-        if computes(root):
+        if computes(decoded.source.opcode):
             return _Computing(self, pc, decoded).look
         if root in (*_OWN_ARRANGEMENT, "shfl"):
             return _Arranged(self, pc, decoded, root).look

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..decode import TABLE
+from ..decode import family
 
 _ACTING = frozenset(
     ("access", "atomics", "barriers", "calls", "control", "copies", "matrix", "mbarrier", "moves", "warps", "wmma")
@@ -10,6 +10,6 @@ _ACTING = frozenset(
 """The modules of the instructions that touch memory, order or move threads, or join the lanes of a warp."""
 
 
-def computes(root: str) -> bool:
-    """Whether the instructions whose opcode begins with `root` do."""
-    return root in ("cvta", "isspacep") or TABLE[root].__module__.rpartition(".")[2] not in _ACTING
+def computes(opcode: str) -> bool:
+    """Whether the instruction of an opcode does."""
+    return opcode.partition(".")[0] in ("cvta", "isspacep") or family(opcode) not in _ACTING

@@ -63,7 +63,7 @@ class UninitialisedRegisters(Check):
         some = lanes_read(decoded.source)
         reads = {slot: some.get(slot.name) for slot in decoded.reads}
         kind = _Choice if root == "selp" else _Registers
-        return kind(self, pc, reads, decoded.writes, computes(root)).look
+        return kind(self, pc, reads, decoded.writes, computes(decoded.source.opcode)).look
 
     def meet(self, pc: int, threads: Selection) -> None:
         if pc in self._exchanges:
