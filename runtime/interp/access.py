@@ -32,6 +32,9 @@ SPACES = (
 )
 _OWN_NAMES = {"": "generic", "const": "global", "shared::cluster": "cluster"}
 _WINDOWS = {"cluster": SHARED_WINDOW, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+_ADDRESSES = {"shared": np.uint32, "cluster": np.uint32, "local": np.uint32}
+"""Spaces whose addresses have 32 bits; in those of parameters, functions' own begin above."""
+
 _TYPES = tuple(t for t in DTYPES if t != "pred" and t not in PAIRS | FLOATS - {"f32", "f64"})
 _ORDER = (
     *("weak", "volatile", "relaxed", "acquire", "release", "mmio", "cta", "cluster", "gpu", "sys", "nc"),
@@ -67,7 +70,7 @@ def locate(ctx: Context, operand: Operand, space: str, kind: Kind | None) -> Cal
     if isinstance(operand, Address) and isinstance(operand.base, Symbol):
         space = _space_of_symbol(ctx, operand.base, space)
     everywhere = space in ("global", "generic")
-    address = ctx.address(operand, np.uint64 if everywhere else np.int64)
+    address = ctx.address(operand, np.uint64 if everywhere else _ADDRESSES.get(space, np.int64))
 
     def bind(state: State) -> Locate:
         read = address(state)

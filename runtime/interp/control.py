@@ -5,7 +5,7 @@ from __future__ import annotations
 from .calls import return_
 from .decode import Context, opcode
 from .errors import FaultError
-from .state import Action, Selection
+from .state import Action, Selection, State, Step
 from .words import Modifiers
 
 
@@ -43,6 +43,23 @@ def in_order_already(ctx: Context, m: Modifiers) -> Action:
     """Steps happen one after the other, so fences have nothing to do."""
     m.words.clear()
     return lambda state: lambda sel: None
+
+
+@opcode("setmaxnreg")
+def setmaxnreg(ctx: Context, m: Modifiers) -> Action:
+    """How many registers a warp may have, which are not counted here."""
+    m.expect("inc", "dec")
+    m.expect("sync")
+    m.expect("aligned")
+    m.type("u32")
+    count, what = ctx.integer(ctx.take(1)[0]), ctx.instruction.opcode
+    if not 24 <= count <= 256 or count % 8:
+        ctx.fail(f"expected a number of registers from 24 to 256 that is a multiple of 8, got {count}")
+
+    def bind(state: State) -> Step:
+        return lambda sel: state.flow.check_aligned(sel, what)
+
+    return bind
 
 
 def _first(sel: Selection) -> int:

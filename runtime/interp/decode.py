@@ -274,16 +274,22 @@ class Context:
     # Addresses
 
     def address(self, operand: Operand, dtype: type[np.generic]) -> Callable[[State], Callable[[Selection], Array]]:
-        """Reads `[base+offset]` as int64 or uint64 addresses of the selected threads."""
+        """Reads `[base+offset]` of the selected threads: as uint64, as int64 or, for `dtype` uint32, as int64 addresses
+        of 32 bits, in which sums wrap."""
         if not isinstance(operand, Address):
             self.fail(f"expected an address such as [%rd1+16], got {describe(operand)}")
-        base, offset = operand.base, dtype(np.int64(operand.offset).astype(dtype))
+        base = operand.base
         if isinstance(base, Immediate):
             source = constant(self.immediate(base, "u64"))
         elif isinstance(base, Symbol):
             source = self._symbol_value(base, "u64")
         else:
             source = self.source(base, "u64" if self.slot(base).bits == 64 else "u32")
+            if dtype is np.uint32:
+                return _wrapped(source, operand.offset)
+        if dtype is np.uint32:
+            dtype = np.int64
+        offset = dtype(np.int64(operand.offset).astype(dtype))
 
         def bind(state: State) -> Callable[[Selection], Array]:
             values = source(state)
@@ -294,6 +300,22 @@ class Context:
             return lambda sel: np.add(sel.pick(values), offset, dtype=dtype)
 
         return bind
+
+
+def _wrapped(source: Source, offset: int) -> Callable[[State], Callable[[Selection], Array]]:
+    """Sums of a register and an offset modulo 2^32."""
+    added = np.uint32(offset & 0xFFFFFFFF)
+
+    def bind(state: State) -> Callable[[Selection], Array]:
+        values = source(state)
+
+        def read(sel: Selection) -> Array:
+            words = sel.pick(values).astype(np.uint32, copy=False)
+            return (words + added if offset else words).astype(np.int64)
+
+        return read
+
+    return bind
 
 
 def _special(name: str, dtype: type[np.generic]) -> Source:

@@ -92,12 +92,39 @@ def wide(type: str) -> tuple[str, Callable[[Array, Array], Array]]:
     return result, lambda a, b: np.multiply(a, b, dtype=dtype)
 
 
+def _product24(part: str, type: str) -> Callable[[Array, Array], Array]:
+    """Bits 31 to 0 (lo) or 47 to 16 (hi) of the product of the low 24 bits of two words; an s32 has bit 23 as sign."""
+    wider = np.int64 if type == "s32" else np.uint64
+
+    def product(a: Array, b: Array) -> Array:
+        x, y = (v.astype(wider) << wider(40) >> wider(40) for v in (a, b))
+        return (x * y >> wider(16 if part == "hi" else 0)).astype(DTYPES[type])
+
+    return product
+
+
 @opcode("mul24")
 def mul24(ctx: Context, m: Modifiers) -> Action:
-    """The low 32 bits of the product of 24-bit numbers."""
-    m.expect("lo")
+    """Half of the product of 24-bit numbers."""
+    part = m.expect("lo", "hi")
     type = m.type("u32", "s32")
-    return binary(ctx, type, lambda a, b: (a << 8 >> 8) * (b << 8 >> 8))
+    return binary(ctx, type, _product24(part, type))
+
+
+@opcode("mad24")
+def mad24(ctx: Context, m: Modifiers) -> Action:
+    """Half of the product of 24-bit numbers, and a sum; `.hi.sat.s32` is clamped."""
+    part = m.expect("lo", "hi")
+    saturated = part == "hi" and m.flag("sat")
+    type = m.type(*(("s32",) if saturated else ("u32", "s32")))
+    d, a, b, c = ctx.take(4)
+    product = _product24(part, type)
+
+    def fused(x: Array, y: Array, z: Array) -> Array:
+        high = product(x, y)
+        return _saturate(high.astype(np.int64) + z) if saturated else high + z
+
+    return elementwise(fused, ctx.dest(d, type), *(ctx.source(o, type) for o in (a, b, c)))
 
 
 def multiply(ctx: Context, m: Modifiers) -> Action:

@@ -106,6 +106,7 @@ class _Machine:
         self.kernel = launch.kernel
         state = State(geometry, self.kernel.layout.slots, self._memory(), launch.addresses)
         state.dynamic_bytes, state.explicit_cluster = launch.shared, launch.cluster is not None
+        state.shared_bytes = _shared_bytes(launch)
         self.flow = state.flow = Flow(geometry, state.live, self.kernel.entry)
         state.copies = CopyQueue(state.threads, launch.observer)
         self.flow.observer = state.observer = launch.observer

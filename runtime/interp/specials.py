@@ -1,6 +1,7 @@
 """Special registers, by name: one value for each thread in flight.
 
-Source: PTX ISA, chapter 10 (Special Registers). Clocks count nothing real: they are 0.
+Source: PTX ISA, chapter 10 (Special Registers). Clocks count nothing real: they are 0. CTAs are spread over the
+multiprocessors in turn, of which there are as many as an H100 has.
 """
 
 from __future__ import annotations
@@ -58,6 +59,13 @@ def _warp(state: State) -> Array:
     return state.geometry.thread_in_cta() // LANES
 
 
+MULTIPROCESSORS = 132
+
+
+def _multiprocessor(state: State) -> Array:
+    return state.geometry.per_cta((state.geometry.first + np.arange(state.geometry.ctas)) % MULTIPROCESSORS)
+
+
 SPECIALS: dict[str, Callable[[State], Array]] = {
     **{f"%tid.{a}": _thread(i) for i, a in enumerate("xyz")},
     **{f"%ntid.{a}": _constant(lambda s, i=i: s.geometry.block[i]) for i, a in enumerate("xyz")},
@@ -79,7 +87,15 @@ SPECIALS: dict[str, Callable[[State], Array]] = {
     "%lanemask_gt": _lane_mask(lambda n: -(2 << n)),
     "%lanemask_ge": _lane_mask(lambda n: -(1 << n)),
     "%dynamic_smem_size": _constant(lambda s: s.dynamic_bytes),
+    "%total_smem_size": _constant(lambda s: s.shared_bytes),
+    "%aggr_smem_size": _constant(lambda s: s.shared_bytes),
+    "%smid": _multiprocessor,
+    "%nsmid": _constant(lambda s: MULTIPROCESSORS),
+    "%gridid": _constant(lambda s: 1),
     "%clock": _constant(lambda s: 0),
     "%clock64": _constant(lambda s: 0),
+    "%clock_hi": _constant(lambda s: 0),
     "%globaltimer": _constant(lambda s: 0),
+    "%globaltimer_lo": _constant(lambda s: 0),
+    "%globaltimer_hi": _constant(lambda s: 0),
 }

@@ -138,7 +138,7 @@ def _addresses(ctx: Context, row: WmmaLoad | WmmaStore, role: str, operands: tup
     stride = ctx.source(operands[2], "u32") if len(operands) == 3 else None
     space = row.space.partition("::")[0] or "generic"
     where = operands[0 if isinstance(row, WmmaStore) else 1]
-    address = ctx.address(where, np.int64 if space == "shared" else np.uint64)
+    address = ctx.address(where, np.uint32 if space == "shared" else np.uint64)
     return _Walk(ctx, row, role, space, address, stride)
 
 

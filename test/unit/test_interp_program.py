@@ -1,0 +1,98 @@
+"""What compilers write around arithmetic: addresses that wrap, special registers, 24-bit products, register counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from interpreted import Array, apply, outputs, per_thread, program
+
+from warploom.runtime.interp import InterpreterError
+
+GENERATOR = np.random.default_rng(61)
+
+
+def words(count: int = 200) -> Array:
+    edges = np.array([0, 1, 0x7FFFFF, 0x800000, 0xFFFFFF, 0x1000000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF], np.uint32)
+    return np.concatenate([edges, GENERATOR.integers(0, 1 << 32, count, np.uint32)])
+
+
+def pairs() -> tuple[Array, Array]:
+    a, b = words(), words()
+    GENERATOR.shuffle(b)
+    return a, b
+
+
+def low24(word: int, signed: bool) -> int:
+    value = word & 0xFFFFFF
+    return value - (1 << 24) if signed and value >> 23 else value
+
+
+@pytest.mark.parametrize("type", ["u32", "s32"])
+@pytest.mark.parametrize("part", ["lo", "hi"])
+def test_products_of_24_bits(type: str, part: str) -> None:
+    a, b = pairs()
+    c = words()
+    exact = [low24(int(x), type == "s32") * low24(int(y), type == "s32") for x, y in zip(a, b, strict=True)]
+    half = [(value >> 16 if part == "hi" else value) & 0xFFFFFFFF for value in exact]
+    assert apply(f"mul24.{part}.{type} %d, %a, %b;", "u4", a, b).tolist() == half
+    summed = [(h + int(z)) & 0xFFFFFFFF for h, z in zip(half, c, strict=True)]
+    assert apply(f"mad24.{part}.{type} %d, %a, %b, %c;", "u4", a, b, c).tolist() == summed
+
+
+def test_sums_of_products_of_24_bits_are_clamped() -> None:
+    a, b = pairs()
+    c = words().view(np.int32)
+    highs = [low24(int(x), True) * low24(int(y), True) >> 16 for x, y in zip(a, b, strict=True)]
+    expected = [max(-(2**31), min(2**31 - 1, h + int(z))) for h, z in zip(highs, c, strict=True)]
+    assert apply("mad24.hi.sat.s32 %d, %a, %b, %c;", "i4", a, b, c.view(np.uint32)).tolist() == expected
+
+
+@pytest.mark.parametrize("space", ["shared", "shared::cta", "local", "shared::cluster"])
+@pytest.mark.parametrize("register", ["%r3", "%rd3"])
+def test_addresses_of_32_bits_wrap(space: str, register: str) -> None:
+    """A negative base and an offset that brings it back, as nvrtc writes them."""
+    wide = "cvt.u64.u32 %rd3, %r3;" if register == "%rd3" else ""
+    own = space.partition("::")[0]
+    got = per_thread(
+        f".{own} .align 4 .b32 words[64]; mov.u32 %r1, %tid.x; mov.u32 %r2, words; shl.b32 %r3, %r1, 2;"
+        f"add.s32 %r3, %r3, %r2; sub.s32 %r3, %r3, 4096; {wide} st.{space}.u32 [{register}+4100], %r1;"
+        f"add.s32 %r3, %r3, 4100; {wide} ld.{space}.u32 %r0, [{register}];"
+    )
+    assert got.tolist() == list(range(32))
+
+
+def test_addresses_that_wrap_are_still_checked() -> None:
+    body = ".shared .align 4 .b32 words[32]; mov.u32 %r1, words; sub.u32 %r1, %r1, 128; ld.shared.u32 %r0, [%r1+64];"
+    with pytest.raises(InterpreterError, match="shared access out of bounds: 4 bytes at address 0xffffffc0, of 128"):
+        per_thread(body)
+
+
+def test_a_base_beyond_32_bits_of_a_matrix_in_shared_memory_wraps() -> None:
+    load = "wmma.load.c.sync.aligned.row.m16n16k16.shared.f32 {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7}, [%r1+1152], 16;"
+    body = f"""mov.u32 %r1, words; mov.u32 %r2, %tid.x; shl.b32 %r3, %r2, 2; add.u32 %r3, %r1, %r3;
+        mov.u32 %r4, 0; LOOP: mad.lo.u32 %r5, %r4, 32, %r2; cvt.rn.f32.u32 %f8, %r5; st.shared.f32 [%r3], %f8;
+        add.u32 %r3, %r3, 128; add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 8; @%p1 bra LOOP; bar.warp.sync -1;
+        sub.u32 %r1, %r1, 1152; {load} cvt.rzi.u32.f32 %r0, %f1;"""
+    assert per_thread(f".shared .align 32 .b32 words[256]; {body}")[0] == 1
+
+
+def test_special_registers_of_the_launch() -> None:
+    body = """.shared .b8 own[100]; mov.u32 %r1, %total_smem_size; mov.u32 %r2, %dynamic_smem_size; mov.u32 %r3, %nsmid;
+        mov.u32 %r4, %smid; setp.lt.u32 %p1, %r4, %r3; mov.u64 %rd1, %gridid; cvt.u32.u64 %r5, %rd1;
+        mov.u32 %r6, %clock_hi; mov.u32 %r7, %globaltimer_lo; add.u32 %r5, %r5, %r6; add.u32 %r5, %r5, %r7;
+        mad.lo.u32 %r0, %r1, 1000, %r2; mad.lo.u32 %r0, %r0, 10, %r5; @!%p1 mov.u32 %r0, 0;"""
+    assert set(per_thread(body, shared=48).tolist()) == {((128 + 48) * 1000 + 48) * 10 + 1}
+    out = outputs(200, "u4")
+    body = "mov.u32 %r1, %ctaid.x; ld.param.u64 %rd1, [out]; mad.wide.u32 %rd1, %r1, 4, %rd1; mov.u32 %r2, %smid;"
+    program(f"{body} st.global.u32 [%rd1], %r2;", ".param .u64 out").launch("k", (200, 1, 1), (1, 1, 1), [out])
+    assert out.tolist() == [cta % 132 for cta in range(200)]
+
+
+def test_numbers_of_registers_are_taken_and_not_counted() -> None:
+    body = "mov.u32 %r0, 5; setmaxnreg.{}.sync.aligned.u32 {}; add.u32 %r0, %r0, 1;"
+    assert set(per_thread(body.format("inc", 232)).tolist()) == {6}
+    with pytest.raises(InterpreterError, match="multiple of 8, got 100"):
+        per_thread(body.format("dec", 100))
+    some = "mov.u32 %r0, 5; mov.u32 %r1, %laneid; setp.eq.u32 %p1, %r1, 3; @%p1 bra OUT;"
+    with pytest.raises(InterpreterError, match="must be executed by all lanes of a warp together"):
+        per_thread(f"{some} setmaxnreg.dec.sync.aligned.u32 40; OUT:")
