@@ -9,7 +9,7 @@ JOBS := 2
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
 
-.PHONY: demo test lint lit pytest conformance grid docs clean
+.PHONY: demo test lint lit pytest conformance grid pins docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/warploom run examples/matmul.mlir --device interp --check
@@ -39,6 +39,10 @@ conformance: $(TESTABLE)
 # products of every type and form at sizes up to 300, on the interpreter against numpy: about an hour
 grid: $(TESTABLE)
 	$(BIN)/python test/grid.py
+
+# all kernels whose PTX is pinned, of which the tests take a sample: a minute; test/pins.py --rewrite pins them anew
+pins: $(TESTABLE)
+	$(BIN)/python test/pins.py
 
 $(BIN)/pip:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "$(PYTHON) is older than Python 3.11; pass PYTHON=")'
