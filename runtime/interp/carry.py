@@ -1,4 +1,8 @@
-"""Sums and products with a carry: PTX ISA 9.7.2. One flag in each thread, CC.CF, holds a carry or a borrow."""
+"""Sums and products with a carry: PTX ISA 9.7.2. One flag in each thread, CC.CF, is the carry out of an adder.
+
+A difference is the sum of a, the complement of b, and 1, so that a borrow is a flag of 0. Where only differences follow
+differences nobody can tell; nvcc's division of 128 bits reads the flag of `subc.cc` with `addc`, and relies on it.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +63,10 @@ def _action(
     if gives:
         ctx.writes.append(ctx.carry())
 
+    unread = np.full(1, combine is _difference)
+
     def compute(*values: Array) -> tuple[Array, ...]:
-        *operands, carry = values if takes else (*values, np.zeros(1, np.bool_))
+        *operands, carry = values if takes else (*values, unread)
         result, over = combine(*operands, carry.astype(word))
         return (result, over) if gives else (result,)
 
@@ -81,6 +87,5 @@ def _sum(a: Array, b: Array, carry: Array) -> tuple[Array, Array]:
     return total, (part < a) | (total < part)
 
 
-def _difference(a: Array, b: Array, borrow: Array) -> tuple[Array, Array]:
-    part = a - b
-    return part - borrow, (a < b) | (part < borrow)
+def _difference(a: Array, b: Array, carry: Array) -> tuple[Array, Array]:
+    return _sum(a, ~b, carry)

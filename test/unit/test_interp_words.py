@@ -49,6 +49,20 @@ def test_three_words_with_carries(bits: int, operation: str) -> None:
         assert result == (total & low) ^ (total >> bits & low) ^ (total >> 2 * bits & low)
 
 
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("first", ["add", "sub"])
+@pytest.mark.parametrize("second", ["add", "sub"])
+def test_the_flag_is_the_carry_of_an_adder(bits: int, first: str, second: str) -> None:
+    """A difference adds the complement and 1: no borrow is a flag of 1, also to a sum that reads it."""
+    a, b, c, d = (words(bits) for _ in range(4))
+    text = f"{first}.cc.u{bits} %x, %a, %b; {second}c.u{bits} %d, %c, %e;"
+    got = apply(text, f"u{bits // 8}", a, b, c, d, keep=f".reg .b{bits} %x;")
+    low = (1 << bits) - 1
+    for result, x, y, z, w in zip(*(v.tolist() for v in (got, a, b, c, d)), strict=True):
+        flag = (x + y >> bits) if first == "add" else x + (low ^ y) + 1 >> bits
+        assert result == (z + (w if second == "add" else low ^ w) + flag) & low
+
+
 @pytest.mark.parametrize("type", ["u32", "s32", "u64", "s64"])
 def test_products_with_carries(type: str) -> None:
     """(a * b) + c of twice the width, by its halves: `mad.lo.cc` and `madc.hi`."""
