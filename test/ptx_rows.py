@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from random import Random
 
-from warploom.dialect.ptx.rows.grammar import Row, Slot
+from warploom.dialect.ptx.rows.grammar import NAME_PARTS, Row, Slot
 from warploom.dialect.ptx.types import REGISTER_BITS
 from warploom.dialect.ptx.verifier import PACKED_BITS
 
@@ -53,3 +54,27 @@ def instructions(row: Row, spellings: Iterable[str]) -> list[str]:
         if bindings.get("V") != "v4" or REGISTER_BITS[bindings["T"]] < 64:
             lines.append(f"{spelling} {', '.join(operands)};")
     return lines
+
+
+SPACES = ("const", "global", "local", "param", "shared", "shared::cta", "shared::cluster")
+
+
+def is_type(word: str) -> bool:
+    """Whether a qualifier names a type."""
+    return re.fullmatch(r"pred|t?b?f\d+(x\d)?|[bsu]\d+(x\d)?|u?e\dm\d(x\d)?", word) is not None
+
+
+KINDS: tuple[Callable[[str], bool], ...] = (is_type, SPACES.__contains__)
+"""Words that keep their order among their like."""
+
+
+def shuffled(opcode: str, order: Random) -> str:
+    """The same qualifiers in another order: the opcode's name stays, types and spaces keep their order."""
+    first, *words = opcode.split(".")
+    parts = NAME_PARTS.get(first, frozenset())
+    name = next((i for i, word in enumerate(words) if f".{word}" not in parts), len(words))
+    mixed = order.sample(words[name:], len(words) - name)
+    for kind in KINDS:
+        kept = iter([word for word in words[name:] if kind(word)])
+        mixed = [next(kept) if kind(word) else word for word in mixed]
+    return ".".join((first, *words[:name], *mixed))

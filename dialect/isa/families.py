@@ -6,7 +6,6 @@ Source: PTX ISA 9.7.14.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
@@ -30,14 +29,17 @@ FAMILIES: Mapping[str, Callable[[], tuple[Form, ...]]] = {
 """The rows of each instruction, by its name."""
 
 
+SPARSE = frozenset(("sp", "sp::ordered_metadata"))
+"""The qualifiers of `mma.sp`, wherever they stand."""
+
+
 def family(spelling: str) -> str | None:
     """The instruction that an opcode begins with, such as "wmma.load"; None if it is none of these."""
-    first, _, rest = spelling.partition(".")
-    second = re.split(r"\.|::", rest, maxsplit=1)[0]
-    for name in (f"{first}.{second}", first):
-        if name in FAMILIES:
-            return name
-    return None
+    first, *words = spelling.split(".")
+    if first == "mma":
+        return "mma.sp" if any(word in SPARSE for word in words) else first
+    name = f"{first}.{words[0]}" if words else first
+    return name if name in FAMILIES else first if first in FAMILIES else None
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .targets import Specific, Target, Version, describe_specific, specific_version
+from .targets import Availability, Target, Version
 from .types import ElementType
 
 VECTOR, SCALAR, ADDRESS, CONSTANT, SELECTOR = "vector", "scalar", "address", "constant", "selector"
@@ -29,17 +29,11 @@ def register_type(element: ElementType) -> str:
     return _HELD_AS.get(element.name, "b32")
 
 
-class Form:
-    """What every row has: its spelling, where it is legal, and since when.
-
-    `ptx` is the first PTX version, `sm` the lowest target number; with `only`, nothing but those targets has it.
-    """
+class Form(Availability):
+    """What every row has: its spelling, where it is legal, and since when."""
 
     __slots__ = ()
 
-    ptx: Version
-    sm: int
-    only: Specific
     section: str
 
     @property
@@ -52,19 +46,10 @@ class Form:
         """The operands in the order of the text."""
         raise TypeError(f"{type(self).__name__} has no operands of its own")
 
-    def runs_on(self, target: Target) -> bool:
-        """Whether the target has it, in a recent enough PTX version."""
-        return target.sm >= self.sm and (not self.only or specific_version(target, self.only) is not None)
-
     def since(self, target: Target) -> Version | None:
         """The first PTX version in which the target has it; None if it never has."""
-        if not self.runs_on(target):
-            return None
-        return max(self.ptx, specific_version(target, self.only) or self.ptx, target.ptx)
-
-    def requirement(self) -> str:
-        """Where it runs, in words: "sm_80 or later"."""
-        return describe_specific(self.only, self.ptx) if self.only else f"sm_{self.sm} or later"
+        introduced = self.introduced(target)
+        return None if introduced is None else max(introduced, target.ptx)
 
     def available(self, target: Target, version: Version) -> str | None:
         """Why the target does not have it in this PTX version, such as "needs PTX 8.7"; None if it has."""

@@ -100,6 +100,33 @@ def describe_specific(only: Specific, since: Version) -> str:
     return ", or ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
 
 
+class Availability:
+    """Where an instruction is legal, and since when.
+
+    `ptx` is the first PTX version, `sm` the lowest target number; with `only`, nothing but those targets has it.
+    """
+
+    __slots__ = ()
+
+    ptx: Version
+    sm: int
+    only: Specific
+
+    def runs_on(self, target: Target) -> bool:
+        """Whether the target has it, in a recent enough PTX version."""
+        return target.sm >= self.sm and (not self.only or specific_version(target, self.only) is not None)
+
+    def introduced(self, target: Target) -> Version | None:
+        """The PTX version that gave it to the target, whose own first version is not looked at; None if none did."""
+        if not self.runs_on(target):
+            return None
+        return max(self.ptx, specific_version(target, self.only) or self.ptx)
+
+    def requirement(self) -> str:
+        """Where it runs, in words: "sm_80 or later"."""
+        return describe_specific(self.only, self.ptx) if self.only else f"sm_{self.sm} or later"
+
+
 class UnknownTargetError(ValueError):
     """A target name that no row has."""
 

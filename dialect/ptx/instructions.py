@@ -44,6 +44,12 @@ def find(opcode: str) -> tuple[tuple[Row, Bindings], ...]:
     return tuple((row, bindings) for row in rows if (bindings := row.match(opcode)) is not None)
 
 
+def canonical(opcode: str) -> str:
+    """The opcode with its qualifiers in the order of the text; as it is where no row spells it."""
+    found = find(opcode)
+    return found[0][0].canonical(opcode) if found else opcode
+
+
 @lru_cache(4096)
 def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
     """The spellings most like one that does not exist, of the same opcode root where there is one: best first."""

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from ...dialect.ptx.instructions import find
+from ...dialect.ptx.instructions import canonical, find
 from ...dialect.ptx.rows.grammar import Bindings
 from ...dialect.ptx.syntax import (
     Address,
@@ -411,7 +411,7 @@ def decode(context: Context) -> Action:
 
 def _by_root(context: Context) -> Action:
     """By the decoder of the opcode's first word, which reads the other words itself."""
-    modifiers = Modifiers(context.instruction.opcode)
+    modifiers = Modifiers(canonical(context.instruction.opcode))
     decoder = TABLE.get(modifiers.root)
     if decoder is None:
         raise DecodeError(f"instruction {context.instruction.opcode} is not supported")

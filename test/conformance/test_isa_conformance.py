@@ -189,7 +189,7 @@ def test_ptxas_takes_no_other_register_counts() -> None:
 def shuffled(spelling: str, order: random.Random) -> str:
     """The same qualifiers in another order, types and their like keeping theirs."""
     words = spelling.split(".")
-    lead = 3 if words[1] in ("load", "store") else 2 if words[0] == "wmma" or words[1].startswith("sp") else 1
+    lead = 3 if words[1] in ("load", "store") else 2 if words[0] == "wmma" else 1
     rest = words[lead:]
     alike = (
         ("f16 bf16 tf32 f32 f64 e4m3 e5m2 e3m2 e2m3 e2m1 ue8m0 ue4m3 s32 s8 u8 s4 u4 b1", "types"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from ptx_rows import DECLARATIONS, SYMBOLS, WIDE, instructions
+from ptx_rows import DECLARATIONS, SYMBOLS, WIDE, instructions, is_type, shuffled
 
 from warploom.dialect.isa.targets import TARGETS, Target, Version
 from warploom.dialect.ptx.instructions import ROWS, find
@@ -117,6 +118,24 @@ def test_no_row_claims_a_version_too_high() -> None:
         if i not in rejected(lines, *where)
     ]
     assert not accepted
+
+
+def test_qualifiers_in_any_order() -> None:
+    """ptxas takes all of them, but for the words of the opcode's name: our verdict is its verdict there too."""
+    order = random.Random(0)
+    groups: dict[tuple[Target, Version], list[str]] = defaultdict(list)
+    for row in ROWS:
+        for line in instructions(row, {row.spellings()[0], row.spellings()[-1]}):
+            opcode, end, rest = line.rstrip(";").partition(" ")
+            first, *words = opcode.split(".")
+            anyhow = sorted(words, key=lambda w: 1.0 if is_type(w) else order.random())
+            for other in {shuffled(opcode, order), ".".join((first, *anyhow))}:
+                groups[least(row)].append(f"{other}{end}{rest};")
+    wrong: list[str] = []
+    for where, lines in groups.items():
+        errors = rejected(lines, *where)
+        wrong += [line for i, line in enumerate(lines) if (problem(line) is None) == (i in errors)]
+    assert not wrong
 
 
 TYPED = {

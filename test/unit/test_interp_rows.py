@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
-from ptx_rows import DECLARATIONS, SYMBOLS, WIDE, instructions
+from ptx_rows import DECLARATIONS, SYMBOLS, WIDE, instructions, shuffled
 
 from warploom.dialect.ptx.instructions import ROWS
 from warploom.passes.ptx_parser import parse_ptx
@@ -26,6 +28,14 @@ def test_every_row_is_decoded() -> None:
 def test_every_row_has_one_meaning() -> None:
     assert {row.spelling for row in ROWS if row.means not in MEANINGS and row.root not in TABLE} == set()
     assert set(MEANINGS) - {row.means for row in ROWS} == set()
+
+
+def test_every_row_is_decoded_in_another_order() -> None:
+    lines: list[str] = []
+    for line in (line for row in ROWS for line in instructions(row, row.samples()[-1:])):
+        opcode, _, rest = line.partition(" ")
+        lines.append(f"{shuffled(opcode.rstrip(';'), Random(0))} {rest or ';'}")
+    load(parse_ptx(HEAD + "\n".join(lines) + "\nLABEL: ret; }\n"))
 
 
 def test_operands_that_the_row_refuses() -> None:

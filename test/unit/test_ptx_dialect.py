@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from warploom.dialect.ptx import ops as ptx
 from warploom.dialect.ptx.instruction import InstOp
-from warploom.dialect.ptx.instructions import ROWS, find, nearest
+from warploom.dialect.ptx.instructions import ROWS, canonical, find, nearest
 from warploom.dialect.ptx.rows.grammar import Slot, row
 from warploom.dialect.ptx.syntax import Variable
 from warploom.dialect.ptx.types import ParamAttr, RegisterType
@@ -141,6 +141,22 @@ def test_grammar() -> None:
     assert example.slots == (Slot("d", "T", pair="|"), vector, Slot("n", "imm(1/2)", optional=True))
     with pytest.raises(ValueError, match="expected an operand such as d:T, got 'd'"):
         Slot.parse("d")
+
+
+def test_qualifiers_in_any_order() -> None:
+    """But types and state spaces keep theirs among themselves, and the opcode's name stays what it is."""
+    example = row("op{.x.y,.z}.A{u16,f16}.B{u16,f16}{.global,.local}.shared", "d:A, a:B", "1")
+    assert example.match("op.shared.u16.y.f16") is None
+    assert example.match("op.global.u16.y.f16.x.shared") == {"A": "u16", "B": "f16"}
+    assert example.match("op.shared.f16.global.u16") is None
+    assert example.match("op.f16.shared.z.u16") == {"A": "f16", "B": "u16"}
+    assert example.match("op.f16.shared.z.z.u16") is None
+    assert example.canonical("op.global.u16.y.f16.x.shared") == "op.x.y.u16.f16.global.shared"
+    assert example.canonical("op.x.y.u16.f16.shared") == "op.x.y.u16.f16.shared"
+    assert canonical("mad.lo.u32.cc") == "mad.lo.cc.u32"
+    assert canonical("wmma.load.a.aligned.sync.f16.m8n32k16.row") == "wmma.load.a.sync.aligned.row.m8n32k16.f16"
+    assert canonical("nothing.at.all") == "nothing.at.all"
+    assert not find("mad.u32.lo.cc")
 
 
 def test_rows_are_well_formed() -> None:

@@ -4,6 +4,9 @@ A spelling is text with groups:
 - `{.a,.b}`: one of these qualifiers, or none; `.{a,b}`: one of them;
 - `.T{u32,s32}`: one of them, which binds `T` for the operands; `{V=.v2,.v4}`: an optional one that binds `V`.
 
+The order of the groups is the one of the text. ptxas takes the qualifiers in any order, and so does a row: only types,
+and state spaces, keep their order among themselves, and words of the opcode's name (`NAME_PARTS`) stay there.
+
 Operands are `name:kind`, separated by commas; a name that begins with `d` is written, others are read;
 `?name:kind` may be left out. Kinds:
 - a type, or a bound name: a register of that type or, if read, a literal; `2T` is twice as wide;
@@ -18,16 +21,33 @@ Operands are `name:kind`, separated by commas; a name that begins with `d` is wr
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import product
+from itertools import product, takewhile
 from math import prod
 
-from ...isa.targets import Target, Version
+from ...isa.targets import Availability, Specific, Target, Version
 from ..syntax import Operand
 
 Bindings = dict[str, str]
+
+_PARTS = {
+    **dict.fromkeys(("mul", "mad"), "lo hi wide"),
+    **dict.fromkeys(("madc", "mul24", "mad24", "dp2a"), "lo hi"),
+    "shf": "l r",
+    "div": "full",
+    "cvt": "pack",
+    "cvta": "to",
+    "brx": "idx",
+    "bar": "cta warp sync arrive red",
+    "barrier": "cta cluster arrive red wait",
+    "fence": "proxy",
+    "mbarrier": "init inval arrive arrive_drop test_wait try_wait parity expect_tx complete_tx pending_count",
+    "cp": "async reduce bulk tensor prefetch mbarrier arrive commit_group wait_group wait_all",
+}
+NAME_PARTS = {root: frozenset(f".{word}" for word in words.split()) for root, words in _PARTS.items()}
+"""The words that belong to the name of an opcode, by its first: as far as they stand there before all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +83,8 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One instruction, with its variants. `ptx` and `sm` are the first version and target number that have it.
+class Row(Availability):
+    """One instruction, with its variants, and where it is legal.
 
     `meaning` names what the interpreter does for it; the opcode's first word where nothing else is said.
     """
@@ -75,16 +95,18 @@ class Row:
     ptx: Version = (1, 0)
     sm: int = 0
     meaning: str = ""
+    only: Specific = ()
 
     def unavailable(self, target: Target, version: Version) -> str | None:
         """Why the target does not have it in this PTX version, such as "needs PTX 7.0"; None if it has."""
-        if target.sm < self.sm:
-            return f"needs sm_{self.sm} or later"
-        return "needs PTX {}.{}".format(*self.ptx) if version < self.ptx else None
+        since = self.since(target)
+        if since is None:
+            return f"needs {self.requirement()}"
+        return "needs PTX {}.{}".format(*since) if version < since else None
 
     def since(self, target: Target) -> Version | None:
         """The first PTX version in which the target has it; None if it never has."""
-        return self.ptx if target.sm >= self.sm else None
+        return self.introduced(target)
 
     def problem(self, operands: Sequence[Operand]) -> str | None:
         """What is wrong with operands that fit the slots, beyond their kinds and types."""
@@ -109,9 +131,46 @@ class Row:
         return re.compile("".join(piece.pattern for piece in pieces(self.spelling)))
 
     def match(self, opcode: str) -> Bindings | None:
-        """What the qualifiers of an opcode bind, if it is one of this row's spellings."""
+        """What the qualifiers of an opcode bind, if it is one of this row's spellings, in whatever order."""
         found = self._pattern.fullmatch(opcode)
-        return None if found is None else {k: v.lstrip(".") for k, v in found.groupdict("").items()}
+        if found is not None:
+            return {k: v.lstrip(".") for k, v in found.groupdict("").items()}
+        chosen = self._arranged(opcode)
+        if chosen is None:
+            return None
+        named = zip(self._groups, chosen, strict=True)
+        return {group.name: word.lstrip(".") for group, word in named if group.name}
+
+    def canonical(self, opcode: str) -> str:
+        """One of this row's spellings, its qualifiers in the order of the text."""
+        return opcode if self._pattern.fullmatch(opcode) else "".join(self._arranged(opcode) or (opcode,))
+
+    @cached_property
+    def _groups(self) -> tuple[Piece, ...]:
+        """The parts of the spelling; what is no group word by word."""
+        return tuple(_word_by_word(pieces(self.spelling)))
+
+    @cached_property
+    def _vocabulary(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The words that may stand in an opcode, and those that must."""
+        words = [[frozenset(_words(a)) for a in group.alternatives] for group in self._groups]
+        needed = [alternatives[0] for alternatives in words if len(alternatives) == 1]
+        allowed = frozenset[str]().union(*(word for alternatives in words for word in alternatives))
+        return allowed, frozenset[str]().union(*needed)
+
+    def _arranged(self, opcode: str) -> list[str] | None:
+        """What of an opcode each part of the spelling takes, if the parts take all of it."""
+        words = _words(opcode)
+        allowed, needed = self._vocabulary
+        if not needed <= set(words) <= allowed:
+            return None
+        name, chosen = _name(words), list[str]()
+        for group in self._groups:
+            word = _take(group, words)
+            if word is None:
+                return None
+            chosen.append(word)
+        return chosen if not words and _name(_words("".join(chosen))) == name else None
 
     @property
     def size(self) -> int:
@@ -147,6 +206,51 @@ class Piece:
         return f"(?P<{self.name}>{choice})" if self.name else f"(?:{choice})"
 
 
+_TYPE = re.compile(r"\.(pred|[bsuf]\d+(x\d)?|bf16(x2)?|tf32|u?e\dm\d(x\d)?)")
+_SPACES = frozenset((".const", ".global", ".local", ".param", ".shared", ".shared::cta", ".shared::cluster"))
+
+
+def _words(opcode: str) -> list[str]:
+    """The words of an opcode, each but the first with its dot."""
+    return re.findall(r"\.?[^.]+", opcode)
+
+
+def _name(words: Sequence[str]) -> str:
+    """The opcode without its qualifiers."""
+    parts = NAME_PARTS.get(words[0], frozenset())
+    return words[0] + "".join(takewhile(parts.__contains__, words[1:]))
+
+
+def _word_by_word(parts: Sequence[Piece]) -> Iterator[Piece]:
+    for part in parts:
+        if part.name or len(part.alternatives) > 1:
+            yield part
+        else:
+            yield from (Piece((word,)) for text in part.alternatives for word in _words(text))
+
+
+def _ordered(word: str) -> int:
+    """0 for words that may stand anywhere; the others keep their order among their like."""
+    return 1 if _TYPE.fullmatch(word) else 2 if word in _SPACES else 0
+
+
+def _take(group: Piece, words: list[str]) -> str | None:
+    """Which of its alternatives a group finds among the words, which it loses; None if it needs one and finds none."""
+    for alternative in group.alternatives:
+        wanted = _words(alternative)
+        if wanted and all(_stands(word, words) for word in wanted):
+            for word in wanted:
+                words.remove(word)
+            return alternative
+    return "" if "" in group.alternatives else None
+
+
+def _stands(word: str, words: list[str]) -> bool:
+    """Whether a word is there, and none of its like before it."""
+    kind = _ordered(word)
+    return word in words if not kind else next((w for w in words if _ordered(w) == kind), None) == word
+
+
 _GROUP = re.compile(r"\.(?P<name>[A-Z]\w*)?\{(?P<needed>[^}]*)\}|\{(?:(?P<bind>[A-Z]\w*)=)?(?P<optional>[^}]*)\}")
 
 
@@ -168,6 +272,15 @@ def pieces(spelling: str) -> tuple[Piece, ...]:
     return tuple(parts)
 
 
-def row(spelling: str, operands: str, section: str, *, ptx: Version = (1, 0), sm: int = 0, meaning: str = "") -> Row:
+def row(
+    spelling: str,
+    operands: str,
+    section: str,
+    *,
+    ptx: Version = (1, 0),
+    sm: int = 0,
+    meaning: str = "",
+    only: Specific = (),
+) -> Row:
     """A row; see the module's text for the grammar."""
-    return Row(spelling, operands, section, ptx, sm, meaning)
+    return Row(spelling, operands, section, ptx, sm, meaning, only)

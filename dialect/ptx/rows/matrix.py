@@ -45,6 +45,10 @@ class MatrixRow(Row):
         """Nothing is bound: each form has a row of its own."""
         return {} if _form(opcode) is self.form else None
 
+    def canonical(self, opcode: str) -> str:
+        """The spelling of the text."""
+        return self.form.spelling
+
     def unavailable(self, target: Target, version: Version) -> str | None:
         """Why the target does not have it in this PTX version, in the words of the row; None if it has."""
         return self.form.available(target, version)
