@@ -53,7 +53,8 @@ class Case:
     row: Row
     selector: int | None = None
     limits: bool = False
-    """Whether C lies near the least and the largest integer, so that sums wrap or are clamped."""
+    """Whether C lies near the least and the largest integer, so that sums wrap or are clamped; of floating-point types,
+    whether sums are so small that they round to zero."""
 
     @property
     def name(self) -> str:
@@ -69,8 +70,8 @@ def cases(target: Target) -> Iterator[Case]:
 
 
 def limit_cases(target: Target) -> Iterator[Case]:
-    """The forms of integers, those of `cases`, with sums near the ends of the range."""
-    yield from (replace(case, limits=True) for case in cases(target) if not case.row.a.is_float)
+    """The forms of `cases` with sums near the ends of the range; not those of f64, which every sum of IEEE's does."""
+    yield from (replace(case, limits=True) for case in cases(target) if case.row.a.name != "f64")
 
 
 def floats(random: Random, element: ElementType, shape: tuple[int, ...], kind: str) -> Codes:
@@ -125,6 +126,8 @@ def matrices(case: Case, random: Random, count: int) -> dict[str, Codes]:
         layout, element = row.layout(role), row.element(role)
         shape = (layout.extent("q"), layout.rows, layout.columns)
         result[role] = np.stack([codes(random, element, shape, KINDS[i % len(KINDS)]) for i in range(count)])
+    if case.limits and row.a.is_float:
+        return _least(case, random, {role: drawn.shape for role, drawn in result.items()})
     if case.limits:
         result |= {role: random.bits(result[role].shape, row.element(role).bits) for role in "ab"}
         away = random.below(result["c"].shape, 300)
@@ -132,6 +135,31 @@ def matrices(case: Case, random: Random, count: int) -> dict[str, Codes]:
     for i in range(KINDS.index("cancelling"), count, len(KINDS)):
         _cancel(row, result["a"][i], result["b"][i])
     return result
+
+
+def _least(case: Case, random: Random, shapes: dict[str, tuple[int, ...]]) -> dict[str, Codes]:
+    """Matrices whose sums have the size of the least numbers of D, of either sign: in every other warp the products
+    cancel in pairs, but for a last bit here and there. C is a zero of either sign, or a few of its least numbers."""
+    row = case.row
+    found: dict[str, Codes] = {}
+    for role, span in (("a", 12), ("b", 4)):
+        element, shape = row.element(role), shapes[role]
+        bias, m = (1 << (element.exponent - 1)) - 1, element.mantissa
+        exponent = np.uint64(max(0, bias - 72)) + random.below(shape, min(span, 1 << (element.exponent - 1)))
+        sign = random.bits(shape, 1) << np.uint64(element.exponent)
+        # Subnormal numbers of every size.
+        mantissa = random.bits(shape, m) >> np.where(exponent == 0, random.below(shape, m), np.uint64(0))
+        low = np.uint64(13 if element.name == "tf32" else 0)
+        found[role] = (sign | exponent) << np.uint64(m) << low | mantissa << low
+    a, b = found["a"][1::2], found["b"][1::2]
+    low, top = (np.uint64(1 << place) for place in ((13, 31) if row.a.name == "tf32" else (0, row.a.bits - 1)))
+    a[..., 1::2] = a[..., ::2] ^ top ^ low * (random.bits(a[..., 1::2].shape, 3) == 0)
+    group = 2 * b.shape[-2] // a.shape[-1]
+    for i in range(1, group):
+        b[..., i::group, :] = b[..., ::group, :]
+    sign = random.bits(shapes["c"], 1) << np.uint64(row.c.bits - 1)
+    small = random.below(shapes["c"], 4) * random.bits(shapes["c"], 1)
+    return found | {"c": sign | small}
 
 
 def _cancel(row: Row, a: Codes, b: Codes) -> None:

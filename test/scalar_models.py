@@ -46,7 +46,7 @@ def multiply(a: Value, b: Value) -> Value:
 
 
 def block(core: Arithmetic, products: list[Value], addend: Value, d: ElementType) -> int:
-    """One truncated fused sum, to a word of D."""
+    """One truncated fused sum, to a word of D; what rounds to zero is +0."""
     terms = [*products, addend]
     specials = {t for t in terms if isinstance(t, str)}
     nan, infinity = (0x7FFFFFFF, 0x7F800000) if d.bits == 32 else (0x7FFF, 0x7C00)
@@ -59,7 +59,8 @@ def block(core: Arithmetic, products: list[Value], addend: Value, d: ElementType
     largest = max([zero, *(e for v, e in finite if v)])
     unit = Fraction(2) ** (largest - core.fraction)
     total = sum(int(v / unit) for v, _ in finite) * unit
-    return encode_f32(total, core.mantissa) if d.bits == 32 else encode_f16(total)
+    word = encode_f32(total, core.mantissa) if d.bits == 32 else encode_f16(total)
+    return 0 if word == 1 << (d.bits - 1) else word
 
 
 def encode_f32(value: Fraction, mantissa_bits: int = 23) -> int:

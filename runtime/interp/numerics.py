@@ -7,8 +7,8 @@ For one element of D: D = C; then for each consecutive block of L products, k as
 2. E is the largest exponent among the block's products and D; a zero term has `zero_exponent`, which is a floor;
 3. each term is cut toward zero to F bits below 2^E, and the sum of the cut terms is exact;
 4. the sum becomes f32 toward zero with gradual underflow (of fewer mantissa bits, where the parameters say so), or f16
-   to nearest even. A sum that reaches 2^128 is an infinity, a zero sum is +0, NaN is 0x7FFFFFFF (f16: 0x7FFF), and
-   inf * 0 and inf - inf are NaN.
+   to nearest even. A sum that reaches 2^128 is an infinity, what is zero or rounds to zero is +0, NaN is 0x7FFFFFFF
+   (f16: 0x7FFF), and inf * 0 and inf - inf are NaN.
 
 `fdp` works on many warps at once: the last axis of its operands runs over them, so that every numpy operation goes
 over long rows. A product of two 11-bit significands is exact in f32, and 16 of them, each below 4 * 2^25 units,
@@ -129,11 +129,15 @@ def _cut_products(a: Array, b: Array, scale_exponent: Array, single: bool, narro
 
 
 def rounded_sum(total: Array, quantum: Array, d: str, mantissa: int = 23) -> Array:
-    """total * 2^quantum as words: f16 to nearest even, f32 toward zero, to `mantissa` bits."""
+    """total * 2^quantum as words: f16 to nearest even, f32 toward zero, to `mantissa` bits; no zero is negative."""
     if d == "f16":
-        return np.ldexp(total, quantum).astype(np.float16).view(np.uint16)
-    words = _round_f32(total, quantum)
-    return words if mantissa == 23 else words & ~np.uint32((1 << (23 - mantissa)) - 1)
+        words, negative_zero = np.ldexp(total, quantum).astype(np.float16).view(np.uint16), np.uint16(0x8000)
+    else:
+        words, negative_zero = _round_f32(total, quantum), np.uint32(0x80000000)
+        if mantissa != 23:
+            words &= ~np.uint32((1 << (23 - mantissa)) - 1)
+    words[words == negative_zero] = 0
+    return words
 
 
 def _round_f32(total: Array, quantum: Array) -> Array:

@@ -6,8 +6,8 @@
 
 Needs a GPU that runs the target. The words are drawn by `test/captured.py` from the instruction's name, so the file
 keeps answers only: for each `mma` and `mma.sp` and selector an array (warps, words, 32 lanes). The set `limits` is the
-integer forms again, on sums that wrap or are clamped; `memory` is `wmma`, `ldmatrix`, `stmatrix` and `movmatrix`
-(`test/captured_memory.py`), arrays (warps, words).
+same on integer sums that wrap or are clamped, and on floating-point ones that round to zero; `memory` is `wmma`,
+`ldmatrix`, `stmatrix` and `movmatrix` (`test/captured_memory.py`), arrays (warps, words).
 """
 
 from __future__ import annotations

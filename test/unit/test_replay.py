@@ -68,7 +68,7 @@ def test_every_word_is_the_silicons(path: Path, case: Case | MemoryCase) -> None
 
 def test_everything_that_the_target_has_is_recorded() -> None:
     found = list(recorded())
-    assert len(found) == 262 + 150 + 175
+    assert len(found) == 262 + 242 + 175
     assert all(case.name in recording(path) for path, case in found)
 
 
