@@ -79,7 +79,9 @@ The interpreter computes every `mma`, `mma.sp` and `wmma.mma` with the arithmeti
 Nearly all floating-point forms are one algorithm, the truncated fused sum, with parameters. For an element of D:
 D = C; then for each block of L products, k ascending, the products and D are added at once. Products are exact; each
 term is cut toward zero to F bits below the largest exponent among them, and the cut terms are added exactly; the sum
-becomes f32 toward zero, or f16 to nearest even. A zero takes part with an exponent of its own, "zero".
+becomes f32 toward zero, or f16 to nearest even. A zero takes part with an exponent of its own, "zero"; a sum that is
+zero or rounds to it is +0, never -0. On sm_70, and for m8n8k4 on sm_75, an f16 C of an f32 D takes part with the
+exponent that it has in f16; elsewhere it becomes f32 first.
 
 ## Ask from Python
 

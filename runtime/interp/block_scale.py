@@ -91,7 +91,7 @@ def grouped_sum(core: Arithmetic, dots: Array, c: Array, scale_a: Array, scale_b
         terms = dots * (sa[:, :, None] * sb[:, None])[of_group]
         exponents = (ea[:, :, None] + eb[:, None])[of_group]
         addend = c.view(np.float32).astype(np.float64)
-        floor = addend_exponents(c, "f32", core.zero_exponent)
+        floor = addend_exponents(c, core.zero_exponent)
         top = np.maximum(np.where(terms == 0, core.zero_exponent, exponents).max(axis=0), floor)
         quantum = top - core.fraction
         total = np.trunc(np.ldexp(addend, -quantum))

@@ -37,13 +37,13 @@ _BATCH = 128
 def fdp(core: Arithmetic, a: Multiplicand, b: Multiplicand, c: Array, d: str, scale: Array | None = None) -> Array:
     """D = A * B + C. A is (k, m, warps), B (k, n, warps), C and D (m, n, warps).
 
-    `d` is the type of C and D, "f32" (uint32 words) or "f16" (uint16 words); the result is new words. `scale` are
-    exponents (m, n, warps) that are added to those of all products. Of a sparse A half of the products are there: L of
-    them lie among twice as many columns.
+    `d` is the type of D, "f32" (uint32 words) or "f16" (uint16 words), C words of either type; the result is new words.
+    `scale` are exponents (m, n, warps) that are added to those of all products. Of a sparse A half of the products are
+    there: L of them lie among twice as many columns.
     """
     depth, warps = a.value.shape[0], a.value.shape[2]
     block = min(depth, core.block * (1 if a.present is None else 2))
-    out = np.empty(c.shape, c.dtype)
+    out = np.empty(c.shape, np.uint32 if d == "f32" else np.uint16)
     for start in range(0, warps, _BATCH):
         part = slice(start, min(start + _BATCH, warps))
         acc = c[..., part]
@@ -57,8 +57,8 @@ def fdp(core: Arithmetic, a: Multiplicand, b: Multiplicand, c: Array, d: str, sc
 
 
 def _block(core: Arithmetic, a: Multiplicand, b: Multiplicand, c: Array, d: str, shift: Array | None) -> Array:
-    addend = c.view(np.float32 if d == "f32" else np.float16).astype(np.float64)
-    total, quantum = _sum_of_cut_terms(core, a, b, addend, addend_exponents(c, d, core.zero(d)), shift)
+    addend = c.view(np.float32 if c.dtype == np.uint32 else np.float16).astype(np.float64)
+    total, quantum = _sum_of_cut_terms(core, a, b, addend, addend_exponents(c, core.zero(d)), shift)
     result = rounded_sum(total, quantum, d, core.mantissa)
     if not (a.finite and b.finite and bool(np.isfinite(addend).all())):
         put_specials(result, special_sum(a, b, addend), d)
@@ -102,9 +102,9 @@ def _largest_exponents(a: Array, b: Array) -> Array:
     return wide
 
 
-def addend_exponents(words: Array, d: str, zero_exponent: int) -> Array:
-    """Unnormalised exponents; a zero has `zero_exponent`."""
-    mantissa, mask, bias = (23, 0xFF, 127) if d == "f32" else (10, 0x1F, 15)
+def addend_exponents(words: Array, zero_exponent: int) -> Array:
+    """Unnormalised exponents of f32 or f16 words; a zero has `zero_exponent`."""
+    mantissa, mask, bias = (23, 0xFF, 127) if words.dtype == np.uint32 else (10, 0x1F, 15)
     exponent = np.maximum((words >> mantissa).astype(np.int32) & mask, 1) - bias
     exponent[(words << 1) == 0] = zero_exponent
     return np.maximum(exponent, zero_exponent)

@@ -45,7 +45,8 @@ class Arithmetic:
 
     Of the fused sums, `block` is L, how many products one sum has at most, `fraction` is F, the bits kept below the
     largest exponent, and `zero_exponent` that of a zero term where D is f32. `mantissa` is how many bits of the sum
-    an f32 D keeps. `evidence` says where it all comes from, `confirmed` whether a GPU agreed word for word.
+    an f32 D keeps. With `half_addend` an f16 C of an f32 D takes part as it is, a subnormal one with the least exponent
+    of f16; without it, it becomes f32 first. `evidence` says where it all comes from, `confirmed` whether a GPU agreed word for word.
     """
 
     sm: int
@@ -58,6 +59,7 @@ class Arithmetic:
     fraction: int = 0
     zero_exponent: int = 0
     mantissa: int = 23
+    half_addend: bool = False
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
@@ -116,7 +118,16 @@ def _blocks(
 
 ROWS: tuple[Arithmetic, ...] = (
     # Half precision, bf16, tf32
-    *_blocks(70, 4, 23, -131, _PUBLIC, False, ""),
+    Arithmetic(
+        70,
+        "f16",
+        FUSED,
+        f"{_PUBLIC}; machine code of ptxas 12.4 makes wmma of the instruction that m8n8k4 is",
+        block=4,
+        fraction=23,
+        zero_exponent=-131,
+        half_addend=True,
+    ),  # fmt: skip
     *_blocks(75, 8, 24, -132, _MODELS, False, ""),
     *_blocks(80, 8, 24, -132, _PUBLIC, False, _LIKE_DENSE),
     *_blocks(90, 16, 25, -133, _H200, True, _H200),
@@ -125,9 +136,11 @@ ROWS: tuple[Arithmetic, ...] = (
     Arithmetic(80, "wmma tf32", FUSED, _PUBLIC, block=4, fraction=24, zero_exponent=-132),
     Arithmetic(90, "wmma tf32", FUSED, _H200, confirmed=True, block=4, fraction=25, zero_exponent=-133),
     Arithmetic(100, "wmma tf32", FUSED, _PUBLIC, block=4, fraction=25, zero_exponent=-133),
-    # m8n8k4: the tensor core's own on sm_70, multiply-adds of single elements from sm_80
-    Arithmetic(70, "m8n8k4", FUSED, _MODELS, block=4, fraction=23, zero_exponent=-131),
-    Arithmetic(75, "m8n8k4", FUSED, "assumed: as the other shapes of sm_75", block=4, fraction=24, zero_exponent=-132),
+    # m8n8k4: the tensor core's own on sm_70, which sm_75 still has; multiply-adds of single elements from sm_80
+    *(
+        Arithmetic(sm, "m8n8k4", FUSED, why, block=4, fraction=23, zero_exponent=-131, half_addend=True)
+        for sm, why in ((70, _MODELS), (75, f"{_MODELS}; machine code of ptxas 12.4 has the instruction of sm_70"))
+    ),
     Arithmetic(80, "m8n8k4", SCALAR, f"{_SASS} for sm_90; assumed of the others"),
     Arithmetic(90, "m8n8k4", SCALAR, _H200, confirmed=True),
     Arithmetic(100, "m8n8k4", SCALAR, f"{_SASS} for sm_90; assumed of the others"),

@@ -66,7 +66,7 @@ def _fused(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Ar
     if row.c.name == "f32" and d == "f16":
         # wmma alone has such forms: the sum is f32, and then rounded again.
         return as_halves(_sum(p, a, b, c, "f32", extras))
-    return _sum(p, a, b, c if row.c == row.d else as_singles(c), d, extras)
+    return _sum(p, a, b, c if row.c == row.d or p.core.half_addend else as_singles(c), d, extras)
 
 
 def _sum(p: MatrixProduct, a: Array, b: Array, c: Array, d: str, extras: Extras) -> Array:

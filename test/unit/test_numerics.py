@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scalar_models import block, decode, multiply
+from scalar_models import block, decode, encode_f32, multiply
 
+from warploom.dialect.isa import wmma
 from warploom.dialect.isa.mma import ROWS as KERNEL_ROWS
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.mma import rows as all_rows
@@ -155,6 +157,74 @@ def test_special_cases_of_f32(a: list[int], b: list[int], c: int, expected: int)
 
 def test_overflow_of_f16_rounds_to_infinity() -> None:
     assert engine(arithmetic("sm_90", HALF_ROW), HALF_ROW, [MAX] * 16, [ONE] * 16, 0) == 0x7C00
+
+
+BRAIN_ROW = next(r for r in all_rows() if r.spelling.endswith("m16n8k16.row.col.f32.bf16.bf16.f32"))
+
+
+@pytest.mark.parametrize(
+    ("row", "a", "b", "sign"),
+    [
+        (HALF_ROW, 0x8001, 0x3400, 0x8000),  # -2^-24 * 2^-2, and -2^-25, which ties to the even zero
+        (HALF_ROW, 0x8001, 0x3800, 0x8000),
+        (BRAIN_ROW, 0x9A00, 0x1A80, 0x80000000),  # -2^-75 * 2^-74, and half of it, which is cut
+        (BRAIN_ROW, 0x9A00, 0x1A00, 0x80000000),
+    ],
+)
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
+def test_what_rounds_to_zero_is_positive(target: str, row: Mma, a: int, b: int, sign: int) -> None:
+    """Of either sign of the sum, and of C; as an H200 has it."""
+    core, rest = arithmetic(target, row), [0] * 15
+    for left in (a, a ^ 0x8000):
+        for c in (0, sign):
+            got = engine(core, row, [left, *rest], [b, *rest], c)
+            assert got == model(core, row, [left, *rest], [b, *rest], c)
+            assert got in (0, 1 | sign if left == a else 1)
+            assert got == 0 or row is BRAIN_ROW and b == 0x1A80
+
+
+VOLTA = {(r.d.name, r.c.name): r for r in all_rows() if r.products > 1 and (r.a_layout, r.b_layout) == ("row", "col")}
+
+
+@pytest.mark.parametrize(
+    ("target", "d", "c", "words", "expected"),
+    [
+        ("sm_75", "f32", "f32", (0xA4B8519514CA74F4, 0xAC953BE3DC612FC3, 0x845661E3), 0x451C8298),
+        ("sm_70", "f32", "f32", (0xA4B8519514CA74F4, 0xAC953BE3DC612FC3, 0x845661E3), 0x451C8298),
+        ("sm_70", "f32", "f16", (0x800080008000896A, 0x80008FEC83640CA4, 0x010C), 0x37859B84),
+        ("sm_75", "f32", "f16", (0x800080008000896A, 0x80008FEC83640CA4, 0x010C), 0x37859B84),
+    ],
+)
+def test_m8n8k4_as_a_published_model_has_it(
+    target: str, d: str, c: str, words: tuple[int, int, int], expected: int
+) -> None:
+    """MMA-Sim 2.1.1, whose authors compared it with the GPUs: F = 23 and L = 4 on sm_75 too, and a subnormal f16 C of
+    an f32 D with the exponent that it has in f16. The words of A and B are in the order of k."""
+    row = VOLTA[d, c]
+    a, b = ([word >> 16 * (3 - k) & 0xFFFF for k in range(4)] for word in words[:2])
+    assert engine(arithmetic(target, row), row, a, b, words[2]) == expected
+
+
+@pytest.mark.parametrize("types", VOLTA, ids="_".join)
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_m8n8k4_against_the_scalar_model(types: tuple[str, str], data: st.DataObject) -> None:
+    row = VOLTA[types]
+    core = arithmetic(data.draw(st.sampled_from(["sm_70", "sm_75"])), row)
+    a, b = (data.draw(operand_words(kind, 4)) for kind in (row.a, row.b))
+    (c,) = data.draw(operand_words(row.c, 1))
+    assert engine(core, row, a, b, c) == model(core, row, a, b, c)
+
+
+def test_an_f16_c_of_wmma_is_as_it_is_on_sm_70_and_becomes_f32_on_others() -> None:
+    """ptxas 12.4 makes HMMA.884.F32.F16 of it for sm_70, and conversions before HMMA.1688.F32 for sm_75."""
+    row = next(r for r in wmma.mma_rows() if r.spelling == "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f16")
+    a, b, c = np.zeros((16, 16, 1), np.uint16), np.zeros((16, 16, 1), np.uint16), np.full((16, 16, 1), 1, np.uint16)
+    a[0], b[0] = 0x0001, 0x0401  # 2^-38 + 2^-48: kept beside an exponent of -24, cut beside one of -14
+    results = {t: MatrixProduct.on(t, row)(a, b, c)[0, 0, 0] for t in ("sm_70", "sm_75")}
+    exact = Fraction(1, 1 << 24) + Fraction(1, 1 << 24) * (Fraction(1, 1 << 14) + Fraction(1, 1 << 24))
+    assert results["sm_75"] == encode_f32(exact - exact % Fraction(1, 1 << 48))
+    assert results["sm_70"] == encode_f32(exact - exact % Fraction(1, 1 << 37))
 
 
 def test_terms_below_the_cut_are_lost_on_each_architecture() -> None:
