@@ -14,6 +14,7 @@ from .decode import Context, opcode
 from .errors import FaultError
 from .flow import Complete
 from .state import LANES, LEFT, Action, Array, Selection, Source, State, Step
+from .warps import warp_barrier
 from .words import Modifiers
 
 _MOST = 15
@@ -26,24 +27,24 @@ def barrier(ctx: Context, m: Modifiers) -> Action:
         return cluster_barrier(ctx, m)
     cta = m.flag("cta")
     if not cta and m.one("warp"):
-        return _warp_barrier(ctx, m)
-    aligned = m.flag("aligned") or m.root == "bar"
+        return warp_barrier(ctx, m)
+    m.drop("aligned")
     form = m.expect("sync", "arrive", "red")
     if form == "red":
-        return _reduction(ctx, m, aligned)
+        return _reduction(ctx, m)
     operands = ctx.take(1, 2)
     if form == "arrive" and len(operands) == 1:
         ctx.take(2)
-    return _arrival(ctx, operands, form == "sync", aligned, None)
+    return _arrival(ctx, operands, form == "sync", None)
 
 
-def _reduction(ctx: Context, m: Modifiers, aligned: bool) -> Action:
+def _reduction(ctx: Context, m: Modifiers) -> Action:
     """A question to all threads of the barrier, which all get the answer."""
     mode = m.expect("popc", "and", "or")
     type = m.type("u32" if mode == "popc" else "pred")
     d, *operands, c = ctx.take(3, 4)
     source, negated = ctx.predicate(c)
-    return _arrival(ctx, operands, True, aligned, _Answer(mode, ctx.dest(d, type), source, negated))
+    return _arrival(ctx, operands, True, _Answer(mode, ctx.dest(d, type), source, negated))
 
 
 class _Answer:
@@ -68,13 +69,13 @@ class _Answer:
         return complete
 
 
-def _arrival(ctx: Context, operands: Sequence[Operand], wait: bool, aligned: bool, answer: _Answer | None) -> Action:
+def _arrival(ctx: Context, operands: Sequence[Operand], wait: bool, answer: _Answer | None) -> Action:
     """Threads come to a barrier: operands are its number and how many threads it takes."""
     number = ctx.source(operands[0], "u32")
     if len(operands) == 2 and isinstance(operands[1], Immediate):
         _check_count(ctx.integer(operands[1]), ctx.fail)
     count = ctx.source(operands[1], "u32") if len(operands) == 2 else None
-    pc, what = ctx.pc, ctx.instruction.opcode
+    pc = ctx.pc
 
     def bind(state: State) -> Step:
         flow, numbers = state.flow, number(state)
@@ -82,8 +83,6 @@ def _arrival(ctx: Context, operands: Sequence[Operand], wait: bool, aligned: boo
         complete = answer.bind(state) if answer else None
 
         def step(sel: Selection) -> int | None:
-            if aligned:
-                flow.check_aligned(sel, what)
             parts = list(_alike(sel, numbers, counts))
             if len(parts) == 1:
                 part, one, expected = parts[0]
@@ -130,18 +129,6 @@ def _same(sel: Selection, values: Array) -> bool:
 def _values(sel: Selection, values: Array) -> list[int]:
     picked = sel.pick(values)
     return [int(picked[0])] if _same(sel, values) else [int(v) for v in np.unique(picked)]
-
-
-def _warp_barrier(ctx: Context, m: Modifiers) -> Action:
-    m.expect("sync")
-    (members,) = ctx.take(1)
-    source, pc = ctx.source(members, "u32"), ctx.pc
-
-    def bind(state: State) -> Step:
-        mask, flow = source(state), state.flow
-        return lambda sel: LEFT if flow.meet(sel, mask, pc) is None else None
-
-    return bind
 
 
 def _first(sel: Selection) -> int:

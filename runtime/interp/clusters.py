@@ -120,16 +120,14 @@ def cluster_barrier(ctx: Context, m: Modifiers) -> Action:
     """`barrier.cluster`, of which the first two words are taken."""
     arrives = m.expect("arrive", "wait") == "arrive"
     m.one(*(("release", "relaxed") if arrives else ("acquire",)))
-    aligned = m.one("aligned")
+    m.drop("aligned")
     ctx.take(0)
-    pc, what = ctx.pc, ctx.instruction.opcode
+    pc = ctx.pc
 
     def bind(state: State) -> Step:
         barrier = state.cluster_barrier
 
         def step(sel: Selection) -> int | None:
-            if aligned:
-                state.flow.check_aligned(sel, what)
             return barrier.arrive(sel) if arrives else barrier.wait(sel, pc)
 
         return step

@@ -6,7 +6,7 @@ which went different ways meet again where their ways join; a group that keeps o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -21,6 +21,33 @@ Array: TypeAlias = NDArray[Any]
 
 
 Complete: TypeAlias = Callable[[Array], None]
+
+_BIT = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))[:, None]
+
+
+def apart(what: str, lane: int) -> str:
+    """What is wrong with an `.aligned` instruction to which a lane does not come."""
+    return f"{what} must be executed by all lanes of a warp together; lane {lane} takes no part"
+
+
+def _alike_in_warps(values: Array) -> bool:
+    rows = values.reshape(LANES, -1)
+    return bool((rows == rows[0]).all())
+
+
+def _rounds(mask: Array, values: Array) -> Iterator[Array]:
+    """The threads of a mask in rounds: in each, those threads of every warp that have one value in common."""
+    rows, left = values.reshape(LANES, -1), mask.reshape(LANES, -1).copy()
+    warps = np.arange(rows.shape[1])
+    while left.any():
+        group = left & (rows == rows[left.argmax(axis=0), warps])
+        yield group.reshape(-1)
+        left &= ~group
+
+
+def _one_group_per_warp(sel: Selection, lanes: Array) -> Iterator[Selection]:
+    mask = np.ones(sel.total, np.bool_) if sel.mask is None else sel.mask
+    return (Selection(group, sel.total) for group in _rounds(mask, lanes))
 
 
 @dataclass
@@ -48,6 +75,9 @@ class Flow:
         self.ready: dict[int, Array] = {entry: live.copy()}
         self.barriers: list[Barrier] = []
         self.parked: dict[int, Array] = {}
+        self.awaited: dict[int, Array | None] = {}
+        self.anywhere: set[int] = set()
+        """The instructions `bar.warp.sync`, at which lanes meet wherever they come to one."""
         self.observer: Observer | None = None
         self.on_exit: list[Callable[[], None]] = []
         self._gave_way = False
@@ -121,10 +151,8 @@ class Flow:
     def _release_one(self, number: int) -> None:
         here = [b for b in self.barriers if b.number == number]
         everyone = np.logical_or.reduce([b.mask for b in here])
-        arrived = self._per_cta(everyone)
-        alive = self._per_cta(self.live)
-        expected = max(b.expected for b in here)
-        enough = (arrived >= expected) if expected else (arrived == alive)
+        arrived, expected = self._per_cta(everyone), max(b.expected for b in here)
+        enough = (self._counted(everyone) >= expected) if expected else (arrived == self._per_cta(self.live))
         open_ = (enough & (arrived > 0))[self._cta]
         if not open_.any():
             return
@@ -139,43 +167,113 @@ class Flow:
             if barrier.resume != LEFT and released.any():
                 self.go(barrier.resume, released)
 
+    def _counted(self, arrived: Array) -> Array:
+        """Threads at a barrier, by CTA: a warp counts whole when none of its lanes that are left lacks (9.7.13.1)."""
+        rows, live = arrived.reshape(LANES, -1), self.live.reshape(LANES, -1)
+        count = np.where((live & ~rows).any(axis=0), rows.sum(axis=0), LANES * rows.any(axis=0))
+        return count.reshape(self.geometry.ctas, -1).sum(axis=1)
+
     def _per_cta(self, mask: Array) -> Array:
         return np.bincount(self._cta[mask], minlength=self.geometry.ctas)
 
-    # Warps that wait for their lanes
+    # Lanes that wait for others of their warp
 
-    def meet(self, sel: Selection, members: Array, pc: int) -> Selection | None:
-        """The threads whose member lanes (a mask of 32 bits per thread) have all come to `pc`; the others wait there.
+    def meet(self, sel: Selection, members: Array, pc: int, alike: bool = False) -> tuple[Selection, Array] | None:
+        """The threads whose member lanes (a mask of 32 bits per thread) have all come to `pc`, with the lanes that each
+        of them has met there; the others wait. None if all wait.
 
-        None if all wait, or if some do: those that need not are sent to `pc` again, alone.
+        Lanes meet those that name the same members, and lanes that have exited are not waited for (PTX ISA 9.7.13.2).
+        Threads that waited here already are among those that meet. `alike` says that all threads name the same.
         """
-        if sel.mask is None:
-            return self._met(sel, pc)
-        here = self._lane_bits(sel.mask)
-        missing = (members & self._lane_bits(self.live) & ~here) != 0
-        late = sel.mask & missing
+        elsewhere = [q for q in self.parked if q != pc and q in self.anywhere] if pc in self.anywhere else []
+        if elsewhere:
+            return self._meet_elsewhere(sel, members, pc, elsewhere)
+        before = self.parked.pop(pc, None)
+        here = sel if before is None or sel.mask is None else Selection(sel.mask | before, sel.total)
+        uniform = alike or _alike_in_warps(members)
+        lanes = self._lane_bits(self.mask(here)) if uniform else self._groups(here, members)
+        late = (members & self._lane_bits(self.live) & ~lanes) != 0
         if not late.any():
-            return self._met(sel, pc)
-        warps = np.tile(late.reshape(LANES, -1).any(axis=0), LANES)
-        waiting = sel.mask & warps
-        if pc in self.parked:
-            self.parked[pc] |= waiting
-        else:
-            self.parked[pc] = waiting
-        rest = sel.mask & ~warps
-        if rest.any():
-            self.go(pc, rest)
-        return None
+            return self._met(here, lanes, uniform, pc)
+        together = self.mask(here)
+        self.park(pc, together & late, members)
+        together &= ~late
+        return self._met(Selection(together, sel.total), lanes, uniform, pc) if together.any() else None
 
-    def _met(self, sel: Selection, pc: int) -> Selection:
+    def _meet_elsewhere(
+        self, sel: Selection, members: Array, pc: int, elsewhere: Sequence[int]
+    ) -> tuple[Selection, Array] | None:
+        """The same for an instruction that lanes come to at different places."""
+        came = self.mask(sel) | self.parked.pop(pc, np.zeros(sel.total, np.bool_))
+        named, everyone = members, came.copy()
+        for other in elsewhere:
+            theirs = self.awaited[other]
+            named = named if theirs is None else np.where(self.parked[other], theirs, named)
+            everyone |= self.parked[other]
+        lanes = self._groups(Selection(everyone, sel.total), named)
+        met = everyone & ((named & self._lane_bits(self.live) & ~lanes) == 0)
+        if met.any():
+            self._met(Selection(met, sel.total), lanes, False, pc)
+        for other in elsewhere:
+            waiting = self.parked.pop(other)
+            if (woken := waiting & met).any():
+                self.go(other + 1, woken)
+            self._park_rest(other, waiting & ~met, self.awaited[other])
+        self._park_rest(pc, came & ~met, members)
+        own = Selection(came & met, sel.total)
+        return (own, lanes) if own.count else None
+
+    def _park_rest(self, pc: int, mask: Array, members: Array | None) -> None:
+        if mask.any():
+            self.park(pc, mask, members)
+
+    def _met(self, sel: Selection, lanes: Array, uniform: bool, pc: int) -> tuple[Selection, Array]:
         if self.observer is not None:
-            self.observer.meet(pc, sel)
-        return sel
+            for group in [sel] if uniform else _one_group_per_warp(sel, lanes):
+                self.observer.meet(pc, group)
+        return sel, lanes
+
+    def _groups(self, sel: Selection, members: Array) -> Array:
+        """For each thread the lanes of its warp that are here and name the same members, as 32 bits."""
+        lanes = np.zeros(sel.total, np.uint32)
+        for group in _rounds(self.mask(sel), members):
+            lanes = np.where(group, self._lane_bits(group), lanes)
+        return lanes
 
     def _lane_bits(self, mask: Array) -> Array:
-        bits = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))
         rows = mask.reshape(LANES, -1)
-        return np.tile((rows * bits[:, None]).sum(axis=0, dtype=np.uint32), LANES)
+        return np.tile((rows * _BIT).sum(axis=0, dtype=np.uint32), LANES)
+
+    def assemble(self, sel: Selection, pc: int) -> Selection | None:
+        """The threads of warps whose lanes have all come to `pc` or exited; the others wait. None if all wait."""
+        if sel.mask is None:
+            return sel
+        before = self.parked.pop(pc, None)
+        here = sel.mask if before is None else sel.mask | before
+        rows, live = here.reshape(LANES, -1), self.live.reshape(LANES, -1)
+        apart = rows.any(axis=0) & (live & ~rows).any(axis=0)
+        if not apart.any():
+            return sel if before is None else Selection(here, sel.total)
+        late = here & np.tile(apart, LANES)
+        self.park(pc, late, None)
+        together = here & ~late
+        return Selection(together, sel.total) if together.any() else None
+
+    def park(self, pc: int, mask: Array, members: Array | None) -> None:
+        """Threads wait at `pc` for their member lanes; None stands for all lanes of their warp."""
+        self.parked[pc] = mask
+        self.awaited[pc] = members
+
+    def missing(self, pc: int) -> tuple[int, Array]:
+        """A thread that waits at `pc` for lanes of its warp, and a mask of those it waits for."""
+        waiting, members = self.parked[pc], self.awaited[pc]
+        thread = int(np.flatnonzero(waiting)[0])
+        mine = np.arange(waiting.size) % self.geometry.warps == thread % self.geometry.warps
+        gone = mine & self.live & ~waiting
+        if members is None:
+            return thread, gone
+        named = (members[thread] >> (np.arange(waiting.size) // self.geometry.warps).astype(np.uint32) & 1) == 1
+        return thread, mine & self.live & named & ~(waiting & (members == members[thread]))
 
     def _unpark(self) -> None:
         for pc, mask in self.parked.items():
@@ -189,20 +287,11 @@ class Flow:
         if not self.ready:
             return None
         pc = next(iter(self.ready)) if oldest else min(self.ready)
-        mask = self.ready.pop(pc)
-        parked = self.parked.pop(pc, None)
-        return pc, mask if parked is None else mask | parked
+        return pc, self.ready.pop(pc)
 
     def limit(self, pc: int) -> int:
         """The lowest program counter beyond `pc` at which others stand ready."""
         return min((other for other in self.ready if other > pc), default=1 << 60)
-
-    def check_aligned(self, sel: Selection, what: str) -> None:
-        """Like `check_whole_warps`; lanes that have exited need not come."""
-        if sel.mask is not None:
-            rows = sel.mask.reshape(LANES, -1)
-            warps = np.broadcast_to(rows.any(axis=0), rows.shape).reshape(-1)
-            self.check_whole_warps(Selection(sel.mask | ~self.live & warps, sel.total), what)
 
     def check_whole_warps(self, sel: Selection, what: str) -> Array | None:
         """The warps that execute an `.aligned` instruction; None means all.
@@ -217,8 +306,5 @@ class Flow:
         if not np.array_equal(some, every):
             warp = int(np.flatnonzero(some & ~every)[0])
             lane = int(np.flatnonzero(~rows[:, warp])[0])
-            raise FaultError(
-                f"{what} must be executed by all lanes of a warp together; lane {lane} takes no part",
-                lane * self.geometry.warps + warp,
-            )
+            raise FaultError(apart(what, lane), lane * self.geometry.warps + warp)
         return np.flatnonzero(some)

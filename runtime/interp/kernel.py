@@ -108,6 +108,12 @@ def align(offset: int, alignment: int) -> int:
     return -(-offset // alignment) * alignment
 
 
+def is_aligned(opcode: str) -> bool:
+    """Whether an instruction is for all lanes of a warp together: what says so, and `bar`, which means it."""
+    words = opcode.split(".")
+    return "aligned" in words or (words[0] == "bar" and "warp" not in words)
+
+
 class KernelDecoder:
     """Decodes one kernel. Module-level shared variables take space when they are first declared to it."""
 

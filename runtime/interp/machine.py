@@ -11,8 +11,8 @@ import numpy as np
 from .clusters import ClusterBarrier, SharedWindow
 from .copies import CopyQueue
 from .errors import FaultError, InterpreterError
-from .flow import Flow
-from .kernel import Decoded, Kernel, align
+from .flow import Flow, apart
+from .kernel import Decoded, Kernel, align, is_aligned
 from .mbarriers import Mbarriers
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Buffer, GlobalMemory, Memory, ParameterWindow, Window
 from .observer import Look, Observer
@@ -139,6 +139,8 @@ class _Machine:
             inner = _patient(inner, self.flow)
         if observer is not None:
             inner = _watched(inner, observer.watch(pc))
+        if is_aligned(decoded.source.opcode):
+            inner = _assembled(inner, pc, self.flow)
         if decoded.guard is not None:
             predicate = self.state.banks[1][decoded.guard.index]
             inner = _guarded(inner, predicate, decoded.negated, pc + 1, self.flow)
@@ -210,10 +212,10 @@ class _Machine:
         )
 
     def _deadlock(self) -> NoReturn:
-        waiting = [(b.pc, b.mask) for b in self.flow.barriers if b.resume != LEFT] + list(self.flow.parked.items())
-        waiting += self.mbarriers.waiting() + self.cluster_barrier.parked
-        if not waiting:
-            waiting = [(b.pc, b.mask) for b in self.flow.barriers]
+        for pc, members in self.flow.awaited.items():
+            if members is None and pc in self.flow.parked:
+                self._never_together(pc)
+        waiting = self._all_waiting() or [(b.pc, b.mask) for b in self.flow.barriers]
         thread = min(int(np.flatnonzero(mask)[0] % self.state.warps) for _, mask in waiting)
         cta, _, _ = self.geometry.place(thread)
         mine = self.state.geometry.cta() == thread // self.geometry.warps_per_cta
@@ -225,20 +227,46 @@ class _Machine:
         found = replace(self.kernel.finding("fault", waiting[0][0], message), cta=cta)
         raise InterpreterError(str(found), [found])
 
+    def _all_waiting(self) -> list[tuple[int, Array]]:
+        """Where threads wait, and which."""
+        waiting = [(b.pc, b.mask) for b in self.flow.barriers if b.resume != LEFT] + list(self.flow.parked.items())
+        return waiting + self.mbarriers.waiting() + self.cluster_barrier.parked
+
+    def _never_together(self, pc: int) -> NoReturn:
+        """Lanes of a warp came to an `.aligned` instruction, and others wait elsewhere."""
+        _, gone = self.flow.missing(pc)
+        first = int(np.flatnonzero(gone)[0])
+        message = apart(self.kernel.code[pc].source.opcode, first // self.state.warps)
+        for other, mask in self._all_waiting():
+            if mask[first]:
+                source = self.kernel.code[other].source
+                message += f" and waits at line {source.line} ({source.opcode})"
+        self._fail(pc, FaultError(message, first))
+
     def _waiting(self, pc: int, mask: Array) -> str:
         source = self.kernel.code[pc].source
-        return f"warps {self._warps(mask)} wait at line {source.line} ({source.opcode})"
+        text = f"warps {self._warps(mask)} wait at line {source.line} ({source.opcode})"
+        if pc not in self.flow.parked:
+            return text
+        thread, gone = self.flow.missing(pc)
+        _, warp, _ = self.geometry.place(thread)
+        lanes = _ranges(np.flatnonzero(gone) // self.state.warps)
+        return f"{text}, of warp {warp} for lanes {lanes}, which the member mask names" if lanes else text
 
     def _warps(self, mask: Array) -> str:
         """The warps of the masked threads, in their CTA: "0-2, 5"."""
-        numbers = np.flatnonzero(mask) % self.state.warps % self.geometry.warps_per_cta
-        runs: list[list[int]] = []
-        for warp in sorted({int(n) for n in numbers}):
-            if runs and warp == runs[-1][1] + 1:
-                runs[-1][1] = warp
-            else:
-                runs.append([warp, warp])
-        return ", ".join(str(low) if low == top else f"{low}-{top}" for low, top in runs)
+        return _ranges(np.flatnonzero(mask) % self.state.warps % self.geometry.warps_per_cta)
+
+
+def _ranges(numbers: Array) -> str:
+    """Numbers in order, neighbours together: "0-2, 5"."""
+    runs: list[list[int]] = []
+    for number in sorted({int(n) for n in numbers}):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(low) if low == top else f"{low}-{top}" for low, top in runs)
 
 
 def _watched(inner: Step, look: Look | None) -> Step:
@@ -248,6 +276,23 @@ def _watched(inner: Step, look: Look | None) -> Step:
     def step(sel: Selection) -> int | None:
         look(sel)
         return inner(sel)
+
+    return step
+
+
+def _assembled(inner: Step, pc: int, flow: Flow) -> Step:
+    """The step for whole warps: lanes wait for those of their warp that have not exited."""
+
+    def step(sel: Selection) -> int | None:
+        if sel.mask is None:
+            return inner(sel)
+        whole = flow.assemble(sel, pc)
+        if whole is None or whole is sel:
+            return LEFT if whole is None else inner(sel)
+        result = inner(whole)
+        if result != LEFT:
+            flow.go(pc + 1 if result is None else result, flow.mask(whole))
+        return LEFT
 
     return step
 

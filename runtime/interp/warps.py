@@ -1,40 +1,60 @@
-"""Instructions by which the lanes of a warp exchange values: PTX ISA 9.7.9.8 and 9.7.13.5 and on."""
+"""Instructions by which the lanes of a warp exchange values: PTX ISA 9.7.9.8 and 9.7.13.5 and on.
+
+Lanes meet those that name the same members; lanes that have exited are not waited for. A lane outside of its own
+members takes part all the same, as on an H200, where such masks give a result of all lanes that came together.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
-from ...dialect.ptx.syntax import Operand, Pair
+from ...dialect.ptx.syntax import Immediate, Operand, Pair
 from .decode import Context, opcode
-from .state import LANES, LEFT, Action, Array, Selection, Source, State, Step
+from .state import LANES, LEFT, Action, Array, Selection, State, Step
 from .words import Modifiers, integer_range
 
 _BIT = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))[:, None]
 
+Work: TypeAlias = Callable[[State], Callable[[Selection, Array], None]]
+"""Gets the threads that have met, and for each thread in flight the lanes that it has met, as 32 bits."""
 
-def _collective(ctx: Context, members: Source, work: Callable[[State], Callable[[Selection, Array], None]]) -> Action:
-    """An instruction for which the member lanes of a warp wait for each other.
 
-    `work` gets the threads and, for each thread in flight, whether it takes part.
-    """
-    pc = ctx.pc
+def _collective(ctx: Context, mask: Operand, work: Work) -> Action:
+    """An instruction for which the member lanes of a warp wait for each other."""
+    members, alike, pc = ctx.source(mask, "u32"), isinstance(mask, Immediate), ctx.pc
 
     def bind(state: State) -> Step:
-        mask, do, flow = members(state), work(state), state.flow
-        everyone = np.ones(state.threads, np.bool_)
+        named, do, flow = members(state), work(state), state.flow
 
         def step(sel: Selection) -> int | None:
-            met = flow.meet(sel, mask, pc)
+            met = flow.meet(sel, named, pc, alike)
             if met is None:
                 return LEFT
-            do(met, everyone if met.mask is None else met.mask)
-            return None
+            threads, lanes = met
+            do(threads, lanes)
+            if threads is sel:
+                return None
+            flow.go(pc + 1, flow.mask(threads))
+            return LEFT
 
         return step
 
     return bind
+
+
+def warp_barrier(ctx: Context, m: Modifiers) -> Action:
+    """`bar.warp.sync`, of which the first two words are taken: nothing but the waiting."""
+    m.expect("sync")
+    (members,) = ctx.take(1)
+
+    def work(state: State) -> Callable[[Selection, Array], None]:
+        state.flow.anywhere.add(ctx.pc)
+        return lambda sel, lanes: None
+
+    return _collective(ctx, members, work)
 
 
 def _lane_bits(flags: Array) -> Array:
@@ -68,20 +88,19 @@ def vote(ctx: Context, m: Modifiers) -> Action:
     m.type("b32" if mode == "ballot" else "pred")
     d, a, mask = ctx.take(3)
     source, negated = ctx.predicate(a)
-    members, dest = ctx.source(mask, "u32"), ctx.dest(d, "u32" if mode == "ballot" else "pred")
+    dest = ctx.dest(d, "u32" if mode == "ballot" else "pred")
 
     def work(state: State) -> Callable[[Selection, Array], None]:
-        values, out, asked = source(state), dest(state), members(state)
+        values, out = source(state), dest(state)
 
-        def do(sel: Selection, active: Array) -> None:
-            here = asked & _spread(_lane_bits(active))
+        def do(sel: Selection, here: Array) -> None:
             yes = _spread(_lane_bits(values ^ negated)) & here
             answer = {"ballot": yes, "any": yes != 0, "all": yes == here, "uni": (yes == here) | (yes == 0)}[mode]
             sel.put(out, sel.pick(answer))
 
         return do
 
-    return _collective(ctx, members, work)
+    return _collective(ctx, mask, work)
 
 
 @opcode("shfl")
@@ -94,7 +113,7 @@ def shfl(ctx: Context, m: Modifiers) -> Action:
     targets: tuple[Operand, ...] = (first.first, first.second) if isinstance(first, Pair) else (first,)
     dest = ctx.dest(targets[0], "b32")
     valid = ctx.dest(targets[1], "pred") if len(targets) == 2 else None
-    members, value, lane, clamp = (ctx.source(o, t) for o, t in ((mask, "u32"), (a, "b32"), (b, "u32"), (c, "u32")))
+    value, lane, clamp = (ctx.source(o, t) for o, t in ((a, "b32"), (b, "u32"), (c, "u32")))
 
     def work(state: State) -> Callable[[Selection, Array], None]:
         out, flag = dest(state), valid(state) if valid else None
@@ -102,7 +121,7 @@ def shfl(ctx: Context, m: Modifiers) -> Action:
         own = state.geometry.lane()
         warp = np.tile(np.arange(state.warps), LANES)
 
-        def do(sel: Selection, active: Array) -> None:
+        def do(sel: Selection, here: Array) -> None:
             source, inside = shuffle_source(mode, own, lanes, bounds)
             found = values[source * state.warps + warp]
             sel.put(out, sel.pick(found))
@@ -111,7 +130,7 @@ def shfl(ctx: Context, m: Modifiers) -> Action:
 
         return do
 
-    return _collective(ctx, members, work)
+    return _collective(ctx, mask, work)
 
 
 def shuffle_source(mode: str, own: Array, b: Array, c: Array) -> tuple[Array, Array]:
@@ -147,20 +166,28 @@ def redux(ctx: Context, m: Modifiers) -> Action:
     type = m.type(*(("u32", "s32") if name in ("add", "min", "max") else ("b32",)))
     d, a, mask = ctx.take(3)
     ufunc = _REDUCTIONS[name]
-    members, source, dest = ctx.source(mask, "u32"), ctx.source(a, type), ctx.dest(d, type)
+    source, dest = ctx.source(a, type), ctx.dest(d, type)
 
     def work(state: State) -> Callable[[Selection, Array], None]:
         values, out = source(state), dest(state)
         neutral = _neutral(name, type)
 
-        def do(sel: Selection, active: Array) -> None:
-            rows, here = values.reshape(LANES, -1), active.reshape(LANES, -1)
-            total = ufunc.reduce(np.where(here, rows, neutral), axis=0, dtype=values.dtype)
-            sel.put(out, sel.pick(_spread(total)))
+        def do(sel: Selection, here: Array) -> None:
+            rows, groups = values.reshape(LANES, -1), here.reshape(LANES, -1)
+            total, left = np.empty_like(rows), np.ones(rows.shape, np.bool_)
+            if sel.mask is not None:
+                left &= sel.mask.reshape(LANES, -1)
+            while left.any():
+                group = np.take_along_axis(groups, left.argmax(axis=0)[None], axis=0)
+                inside = (group & _BIT) != 0
+                found = ufunc.reduce(np.where(inside, rows, neutral), axis=0, dtype=values.dtype)
+                np.copyto(total, found, where=inside)
+                left &= ~inside
+            sel.put(out, sel.pick(total.reshape(-1)))
 
         return do
 
-    return _collective(ctx, members, work)
+    return _collective(ctx, mask, work)
 
 
 def _neutral(name: str, type: str) -> int:
@@ -180,14 +207,13 @@ def match(ctx: Context, m: Modifiers) -> Action:
     targets: tuple[Operand, ...] = (first.first, first.second) if isinstance(first, Pair) else (first,)
     dest = ctx.dest(targets[0], "b32")
     flag = ctx.dest(targets[1], "pred") if len(targets) == 2 else None
-    members, value = ctx.source(mask, "u32"), ctx.source(a, type)
+    value = ctx.source(a, type)
 
     def work(state: State) -> Callable[[Selection, Array], None]:
-        values, out, asked = value(state), dest(state), members(state)
+        values, out = value(state), dest(state)
         all_alike = flag(state) if flag else None
 
-        def do(sel: Selection, active: Array) -> None:
-            here = asked & _spread(_lane_bits(active))
+        def do(sel: Selection, here: Array) -> None:
             rows = values.reshape(LANES, -1)
             alike = np.stack([_lane_bits(rows == rows[lane]) for lane in range(LANES)]).reshape(-1) & here
             whole = alike == here
@@ -197,7 +223,7 @@ def match(ctx: Context, m: Modifiers) -> Action:
 
         return do
 
-    return _collective(ctx, members, work)
+    return _collective(ctx, mask, work)
 
 
 @opcode("elect")
@@ -207,17 +233,16 @@ def elect(ctx: Context, m: Modifiers) -> Action:
     first, mask = ctx.take(2)
     if not isinstance(first, Pair):
         ctx.fail("expected a destination and a predicate, written d|p")
-    dest, flag, members = ctx.dest(first.first, "b32"), ctx.dest(first.second, "pred"), ctx.source(mask, "u32")
+    dest, flag = ctx.dest(first.first, "b32"), ctx.dest(first.second, "pred")
 
     def work(state: State) -> Callable[[Selection, Array], None]:
-        out, chosen, asked, lane = dest(state), flag(state), members(state), state.geometry.lane()
+        out, chosen, lane = dest(state), flag(state), state.geometry.lane()
 
-        def do(sel: Selection, active: Array) -> None:
-            here = asked & _spread(_lane_bits(active))
+        def do(sel: Selection, here: Array) -> None:
             leader = np.bitwise_count((here & (~here + np.uint32(1))) - np.uint32(1))
             sel.put(out, sel.pick(leader))
             sel.put(chosen, sel.pick(lane == leader))
 
         return do
 
-    return _collective(ctx, members, work)
+    return _collective(ctx, mask, work)

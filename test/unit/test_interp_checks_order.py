@@ -226,8 +226,8 @@ add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, 4; @%p4 bra MAKE; END:"""
 
 
 def test_a_warp_divided_at_a_barrier_is_a_fault() -> None:
-    body = "setp.lt.u32 %p1, %r1, 40; @%p1 bar.sync 0;"
-    found(body, "fault", 1, "bar.sync must be executed by all lanes of a warp together")
+    body = "setp.lt.u32 %p1, %r1, 40; @%p1 bar.sync 0; @!%p1 bar.sync 0;"
+    found(body, "fault", 1, "bar.sync must be executed by all lanes of a warp together; lane 8 takes no part")
 
 
 # Functions, and registers that pass through them

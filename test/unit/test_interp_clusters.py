@@ -158,7 +158,10 @@ def test_spaces_of_addresses() -> None:
     [
         (f"{SYNC} barrier.cluster.arrive; barrier.cluster.arrive;", "arrives again at the cluster's barrier"),
         ("barrier.cluster.wait;", "waits at the cluster's barrier and has not arrived"),
-        ("setp.eq.u32 %p1, %r20, 3; @%p1 barrier.cluster.arrive.aligned;", "must be executed by all lanes of a warp"),
+        (
+            "setp.eq.u32 %p1, %r20, 3; @%p1 barrier.cluster.arrive.aligned; @!%p1 barrier.cluster.arrive.aligned;",
+            "must be executed by all lanes of a warp together; lane 0 takes no part",
+        ),
         (
             "mov.u32 %r1, word; mapa.shared::cluster.u32 %r2, %r1, 2;",
             "expected a CTA from 0 to 1 of the cluster, got 2",

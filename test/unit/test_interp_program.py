@@ -95,4 +95,4 @@ def test_numbers_of_registers_are_taken_and_not_counted() -> None:
         per_thread(body.format("dec", 100))
     some = "mov.u32 %r0, 5; mov.u32 %r1, %laneid; setp.eq.u32 %p1, %r1, 3; @%p1 bra OUT;"
     with pytest.raises(InterpreterError, match="must be executed by all lanes of a warp together"):
-        per_thread(f"{some} setmaxnreg.dec.sync.aligned.u32 40; OUT:")
+        per_thread(f"{some} setmaxnreg.dec.sync.aligned.u32 40; OUT: bar.sync 0;")

@@ -446,8 +446,13 @@ END:"""
 
 
 def test_a_divergent_aligned_instruction_is_reported() -> None:
-    body = "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 9; @%p1 bra END;\nbar.sync 0; END:"
-    fails(body, r"bar.sync must be executed by all lanes of a warp together; lane 9 takes no part")
+    body = """mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 9; @%p1 bra OTHER;
+bar.sync 0; bra END;
+OTHER: bar.sync 0; END:"""
+    place = r"lane 9 takes no part and waits at line 8 \(bar.sync\)"
+    fails(body, f"k.ptx:7:1: .*bar.sync must be executed by all lanes of a warp together; {place}")
+    matrix = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%fd0, %fd1}, {%fd2}, {%fd3}, {%fd0, %fd1};"
+    fails(body.replace("bar.sync 0; bra", f"{matrix} bra"), f"together; {place}")
 
 
 def test_a_runaway_kernel_ends() -> None:
