@@ -46,7 +46,8 @@ class Arithmetic:
     Of the fused sums, `block` is L, how many products one sum has at most, `fraction` is F, the bits kept below the
     largest exponent, and `zero_exponent` that of a zero term where D is f32. `mantissa` is how many bits of the sum
     an f32 D keeps. With `half_addend` an f16 C of an f32 D takes part as it is, a subnormal one with the least exponent
-    of f16; without it, it becomes f32 first. `evidence` says where it all comes from, `confirmed` whether a GPU agreed word for word.
+    of f16; without it, it becomes f32 first. `evidence` says where it all comes from, `confirmed` whether a GPU agreed
+    word for word.
     """
 
     sm: int
@@ -127,7 +128,7 @@ ROWS: tuple[Arithmetic, ...] = (
         fraction=23,
         zero_exponent=-131,
         half_addend=True,
-    ),  # fmt: skip
+    ),
     *_blocks(75, 8, 24, -132, _MODELS, False, ""),
     *_blocks(80, 8, 24, -132, _PUBLIC, False, _LIKE_DENSE),
     *_blocks(90, 16, 25, -133, _H200, True, _H200),

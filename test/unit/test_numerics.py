@@ -180,7 +180,7 @@ def test_what_rounds_to_zero_is_positive(target: str, row: Mma, a: int, b: int, 
             got = engine(core, row, [left, *rest], [b, *rest], c)
             assert got == model(core, row, [left, *rest], [b, *rest], c)
             assert got in (0, 1 | sign if left == a else 1)
-            assert got == 0 or row is BRAIN_ROW and b == 0x1A80
+            assert got == 0 or (row is BRAIN_ROW and b == 0x1A80)
 
 
 VOLTA = {(r.d.name, r.c.name): r for r in all_rows() if r.products > 1 and (r.a_layout, r.b_layout) == ("row", "col")}
