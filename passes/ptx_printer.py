@@ -60,9 +60,11 @@ def _print_item(op: Operation, lines: list[str]) -> None:
 
 
 def _print_function(op: ptx.FuncOp, lines: list[str]) -> None:
-    lines.append(f"{function_header(op)}{';' if op.is_declaration else ''}")
+    lines.append(function_header(op))
     lines.extend(directive.data for directive in op.directives)
-    if not op.is_declaration:
+    if op.is_declaration:
+        lines[-1] += ";"
+    else:
         lines.append("{")
         _print_body(op.body.block.ops, lines, INDENT, {})
         lines.append("}")
@@ -84,6 +86,8 @@ def declaration(variable: Variable) -> str:
     """A variable or parameter as PTX writes it, without the semicolon."""
     words = [f".{variable.linking}"] if variable.linking else []
     words.append(f".{variable.space}")
+    if variable.attribute:
+        words.append(f".attribute({variable.attribute})")
     if variable.align is not None:
         words.append(f".align {variable.align}")
     if variable.vector != 1:

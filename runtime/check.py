@@ -10,7 +10,7 @@ from ..dialect.isa.targets import target as target_row
 from ..dialect.ptx.instructions import roots
 from ..dialect.ptx.syntax import Function, Instruction, Label, Module, RegDecl, Scope, Statement, Variable
 from ..dialect.ptx.verifier import Context, check
-from ..passes.ptx_parser import PtxSyntaxError, parse_ptx
+from ..passes.ptx_parser import read_ptx
 from .check_names import Names
 from .check_uses import Uses
 from .check_values import Values
@@ -34,9 +34,9 @@ class Diagnostic:
 
 
 def check_ptx(text: str, target: str | None = None, name: str = "<ptx>") -> list[Diagnostic]:
-    """What is wrong with PTX text, in the order of the file: nothing, a syntax error, or instructions that mention what
-    is not declared, do not exist, have operands that do not fit, are not on the target, or can be proved wrong where
-    they stand.
+    """What is wrong with PTX text, in the order of the file: nothing, statements that cannot be read, or instructions
+    that mention what is not declared, do not exist, have operands that do not fit, are not on the target, or can be
+    proved wrong where they stand.
 
     `target` replaces the file's own `.target`. Of instructions whose first word has no row only names are looked at.
 
@@ -48,11 +48,11 @@ def check_ptx(text: str, target: str | None = None, name: str = "<ptx>") -> list
             target_row(target)
         except UnknownTargetError as error:
             raise WarploomError(str(error)) from error
-    try:
-        module = parse_ptx(text, name)
-    except PtxSyntaxError as error:
-        return [Diagnostic(error.line, error.column, error.message)]
-    return list(_check_module(module, Context(module.version, (target,) if target else module.targets)))
+    module, errors = read_ptx(text, name)
+    found = [Diagnostic(error.line, error.column, error.message) for error in errors]
+    if module is not None:
+        found.extend(_check_module(module, Context(module.version, (target,) if target else module.targets)))
+    return sorted(found, key=lambda diagnostic: (diagnostic.line, diagnostic.column))
 
 
 def _check_module(module: Module, context: Context) -> Iterator[Diagnostic]:
@@ -85,7 +85,7 @@ def _problems(instruction: Instruction, names: Names, context: Context, uses: Us
     if missing is not None:
         yield f"{instruction.opcode}: {missing}"
         return
-    if instruction.opcode.partition(".")[0] not in KNOWN_ROOTS:
+    if instruction.opcode.partition(".")[0] not in KNOWN_ROOTS or names.unreadable(instruction):
         return
     message = check(instruction.opcode, instruction.operands, names.type_of, context)
     if message is not None:

@@ -14,6 +14,7 @@ from ..dialect.ptx.syntax import (
     Address,
     Function,
     Immediate,
+    Indexed,
     Instruction,
     Label,
     Module,
@@ -27,8 +28,28 @@ from ..dialect.ptx.syntax import (
     Variable,
     Vector,
 )
+from ..passes.ptx_declarations import UNREAD
 
 BRANCHES = ("bra", "brx")
+
+
+def mentioned(operand: Operand) -> Iterator[str]:
+    """The registers of an operand, as spelled."""
+    match operand:
+        case Register():
+            yield operand.name
+        case Address():
+            yield from mentioned(operand.base)
+        case Vector() | Indexed():
+            for item in operand.items:
+                yield from mentioned(item)
+        case Pair():
+            yield from mentioned(operand.first)
+            yield from mentioned(operand.second)
+        case Not():
+            yield operand.register.name
+        case _:
+            return
 
 
 @dataclass
@@ -39,6 +60,8 @@ class Names:
     variables: dict[str, Variable | None] = field(default_factory=dict[str, "Variable | None"])
     """Symbols: variables, and functions as None."""
     labels: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()
+    """Registers whose declaration could not be read."""
 
     @staticmethod
     def of(module: Module) -> Names:
@@ -53,7 +76,7 @@ class Names:
 
     def inside(self, body: Sequence[Statement], parameters: Iterable[Variable] = ()) -> Names:
         """The names of a scope: these, its parameters, and its labels; registers are declared one by one."""
-        inner = Names(dict(self.registers), dict(self.variables))
+        inner = Names(dict(self.registers), dict(self.variables), unread=self.unread)
         for parameter in parameters:
             if parameter.space == "reg":
                 inner.registers[parameter.name] = parameter.type
@@ -66,12 +89,20 @@ class Names:
         """Adds a declaration."""
         if isinstance(statement, RegDecl):
             self.registers.update(dict.fromkeys(statement.names(), statement.type))
+            if statement.type == UNREAD:
+                self.unread |= frozenset(statement.names())
         else:
             self.variables[statement.name] = statement
 
     def type_of(self, register: Register) -> str | None:
         """The type of a declared register, or of the vector that it is a part of."""
         return self.registers.get(register.name) or self.registers.get(register.name.rpartition(".")[0])
+
+    def unreadable(self, instruction: Instruction) -> bool:
+        """Whether an instruction mentions a register whose declaration could not be read."""
+        return bool(self.unread) and not self.unread.isdisjoint(
+            name.partition(".")[0] for operand in instruction.operands for name in mentioned(operand)
+        )
 
     def missing(self, instruction: Instruction) -> str | None:
         """What an instruction mentions that is not declared, in words."""
@@ -105,7 +136,7 @@ class Names:
                     yield f"'{operand.name}' is not declared"
             case Address():
                 yield from self._unknown(operand.base, False)
-            case Vector():
+            case Vector() | Indexed():
                 for item in operand.items:
                     yield from self._unknown(item, branch)
             case Pair():

@@ -156,7 +156,8 @@ def _problem(opcode: str, form: str, types: list[str], context: Context | None) 
     numbers = count()
     text = re.sub(r"\?", lambda _: f"%{next(numbers)}", form)
     try:
-        operands = OperandReader().read(text)
+        reader = OperandReader()
+        operands = reader.read_call(text) if opcode.startswith("call") else reader.read(text)
     except OperandError as error:
         return f"{opcode}: {error}"
 

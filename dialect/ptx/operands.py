@@ -8,33 +8,31 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from .constants import FLOAT, INTEGER, ConstantError, evaluate, spelled
 from .syntax import (
     Address,
     Immediate,
+    Indexed,
     Not,
     Operand,
     Pair,
     Register,
     Symbol,
     Vector,
-    integer,
 )
 
 IDENTIFIER = r"[A-Za-z_$%][\w$]*"
 
-_NOT_OCTAL = re.compile(r"[+-]?0\d*[89]\d*U?")
-_NUMBER = (
-    r"[+-]?(?:0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}"
-    r"|\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+U?)"
-)
-_ATOM = re.compile(
-    rf"(?P<number>{_NUMBER})|(?P<name>{IDENTIFIER}(?:\.\w+)*)(?:\s*\+\s*(?P<offset>-?\w+))?",
-    re.ASCII,
-)
+_NUMBER = rf"[+-]?(?:{FLOAT}|{INTEGER})"
+_LITERAL = re.compile(_NUMBER, re.ASCII)
+_NAME = re.compile(rf"(?P<name>{IDENTIFIER}(?:\.\w+)*)(?:\s*\+\s*(?P<offset>\S.*))?", re.ASCII)
 _ADDRESS = re.compile(
     rf"\[\s*(?P<base>{IDENTIFIER}(?:\.\w+)*|{_NUMBER})\s*(?P<offset>(?:\+\s*-?|-)\s*\w+)?\s*\]",
     re.ASCII,
 )
+_FURTHER_ADDRESS = re.compile(rf"\[\s*(?P<base>{IDENTIFIER}(?:\.\w+)*)\s*(?P<offset>[+-][^\]]*)\]", re.ASCII)
+"""Addresses whose offset is a constant expression."""
+_NOT_OCTAL = re.compile(r"[+-]?0\d*[89]\d*U?")
 _PUNCTUATION = re.compile(r"[,{}\[\]()]")
 _PIECE = re.compile(r"(?:[^,{}\[\]()]|\{[^{}\[\]()]*\}|\[[^{}\[\]()]*\]|\([^{}\[\]()]*\))+")
 """An operand whose brackets do not nest."""
@@ -51,6 +49,7 @@ class OperandReader:
     def __init__(self, plain: frozenset[str] = frozenset()) -> None:
         self.plain = plain
         self._lists: dict[str, tuple[Operand, ...]] = {}
+        self._calls: dict[str, tuple[Operand, ...]] = {}
         self._operands: dict[str, Operand] = {}
 
     def read(self, text: str) -> tuple[Operand, ...]:
@@ -65,6 +64,23 @@ class OperandReader:
             found = self._lists[text] = tuple(map(self._operand, _split(clean)))
         return found
 
+    def read_call(self, text: str) -> tuple[Operand, ...]:
+        """The operands of a `call`, whose parentheses hold lists.
+
+        Raises:
+            OperandError: if one of them is not an operand.
+        """
+        found = self._calls.get(text)
+        if found is None:
+            found = self._calls[text] = tuple(map(self._argument, _split(_COMMENT.sub(" ", text))))
+        return found
+
+    def _argument(self, text: str) -> Operand:
+        stripped = text.strip()
+        if (stripped[:1], stripped[-1:]) == ("(", ")"):
+            return Vector(tuple(map(self._operand, _split(stripped[1:-1]))))
+        return self._operand(stripped)
+
     def _operand(self, text: str) -> Operand:
         found = self._operands.get(text)
         if found is None:
@@ -72,56 +88,83 @@ class OperandReader:
         return found
 
     def _parse(self, text: str) -> Operand:
-        first, last = text[:1], text[-1:]
-        if (first, last) in (("{", "}"), ("(", ")")):
+        first = text[:1]
+        if first == "{" and text[-1] == "}":
             return Vector(tuple(map(self._operand, _split(text[1:-1]))))
         if first == "[":
             return self._address(text)
-        if first == "!":
+        if first == "!" and _NAME.match(text[1:].lstrip()):
             return Not(self._register(text[1:].strip()))
+        if first in _CONSTANT_STARTS or not text:
+            return self._constant(text)
         if "|" in text:
             left, _, right = text.partition("|")
             return Pair(self._operand(left), self._operand(right))
-        return self._atom(text)
+        return self._named(text)
 
-    def _atom(self, text: str) -> Register | Immediate | Symbol:
-        match = _ATOM.fullmatch(text)
+    def _constant(self, text: str) -> Immediate:
+        """A literal as it is written; of an expression, its value."""
+        if not text:
+            raise OperandError("an operand is missing at a comma")
+        if not _LITERAL.fullmatch(text):
+            return Immediate(spelled(_value(text, f"'{text}' is not an operand")))
+        if _NOT_OCTAL.fullmatch(text):
+            raise OperandError(f"'{text}' begins with 0, so it is octal, and has digits beyond 7")
+        return Immediate(text)
+
+    def _named(self, text: str) -> Register | Immediate | Symbol:
+        match = _NAME.fullmatch(text)
         if match is None:
-            raise OperandError(f"'{text}' is not an operand" if text else "an operand is missing at a comma")
-        if match["number"]:
-            if _NOT_OCTAL.fullmatch(text):
-                raise OperandError(f"'{text}' begins with 0, so it is octal, and has digits beyond 7")
-            return Immediate(text)
+            return Immediate(spelled(_value(text, f"'{text}' is not an operand")))
         name = match["name"]
         if name[0] == "%" or name.partition(".")[0] in self.plain:
             if match["offset"]:
                 raise OperandError(f"'{text}': an offset needs brackets around a register, as in [{name}+4]")
             return Register(name)
+        if name == "WARP_SZ" and match["offset"]:
+            return Immediate(spelled(_value(text, f"'{text}' is not an operand")))
         return Symbol(name, _offset(match["offset"] or "0"))
 
     def _register(self, text: str) -> Register:
-        operand = self._atom(text)
+        operand = self._named(text)
         if not isinstance(operand, Register):
             raise OperandError(f"'!{text}' negates something that is not a predicate register")
         return operand
 
-    def _address(self, text: str) -> Address:
-        match = _ADDRESS.fullmatch(text)
+    def _address(self, text: str) -> Address | Indexed:
+        match = _ADDRESS.fullmatch(text) or _FURTHER_ADDRESS.fullmatch(text)
         if match is None:
-            raise OperandError(f"expected an address such as [%rd1+16], got '{text}'")
-        base = self._atom(match["base"])
+            items = _split(text[1:-1]) if text[-1] == "]" else []
+            if len(items) < 2:
+                raise OperandError(f"expected an address such as [%rd1+16], got '{text}'")
+            return Indexed(tuple(map(self._operand, items)))
+        base = self._constant(match["base"]) if match["base"][0] in _CONSTANT_STARTS else self._named(match["base"])
         if match["offset"] is None:
             return Address(base)
         written = match["offset"].replace(" ", "").removeprefix("+")
         value = _offset(written)
-        return Address(base, value, "" if value and written == str(value) else written)
+        literal = _LITERAL.fullmatch(written) and not (value and written == str(value))
+        return Address(base, value, written if literal else "")
+
+
+_CONSTANT_STARTS = frozenset("0123456789.+-~!(")
+"""What no name begins with."""
+
+
+def _value(text: str, complaint: str) -> int | float:
+    """The value of a constant expression; of text that is none, the complaint."""
+    try:
+        return evaluate(text)
+    except ConstantError as error:
+        message = str(error)
+        raise OperandError(complaint if message.endswith("is not a constant expression") else message) from None
 
 
 def _offset(text: str) -> int:
-    try:
-        return integer(text)
-    except ValueError:
-        raise OperandError(f"'{text}' is not an offset in bytes") from None
+    value = _value(text, f"'{text}' is not an offset in bytes")
+    if isinstance(value, float):
+        raise OperandError(f"'{text}' is not an offset in bytes")
+    return value
 
 
 def _split(text: str) -> list[str]:
@@ -163,6 +206,8 @@ def operand_text(operand: Operand, brackets: str = "{}", spell: Callable[[Regist
         case Address():
             offset = operand.written or (str(operand.offset) if operand.offset else "")
             return f"[{operand_text(operand.base, brackets, spell)}{f'+{offset}' if offset else ''}]"
+        case Indexed():
+            return f"[{', '.join([operand_text(item, brackets, spell) for item in operand.items])}]"
         case Vector():
             items = ", ".join([operand_text(item, brackets, spell) for item in operand.items])
             return f"{brackets[0]}{items}{brackets[1]}"

@@ -337,6 +337,7 @@ class VarOp(IRDLOperation):
     vector = opt_prop_def(IntAttr)
     init = opt_prop_def(StringAttr)
     pointer = opt_prop_def(StringAttr)
+    attribute = opt_prop_def(StringAttr)
 
     traits = traits_def(SymbolOpInterface())
 
@@ -353,8 +354,8 @@ class VarOp(IRDLOperation):
             properties["align"] = IntAttr(variable.align)
         if variable.vector != 1:
             properties["vector"] = IntAttr(variable.vector)
-        for key, text in (("linking", variable.linking), ("pointer", variable.pointer)):
-            if text:
+        for key in ("linking", "pointer", "attribute"):
+            if text := getattr(variable, key):
                 properties[key] = StringAttr(text)
         if variable.init is not None:
             properties["init"] = StringAttr(variable.init)
@@ -374,6 +375,7 @@ class VarOp(IRDLOperation):
             vector=1 if self.vector is None else self.vector.data,
             init=None if self.init is None else self.init.data,
             pointer="" if self.pointer is None else self.pointer.data,
+            attribute="" if self.attribute is None else self.attribute.data,
             dimensions=dimensions if dimensions and len(dimensions) > 1 else (),
         )
 

@@ -58,6 +58,13 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class Indexed:
+    """`[map, {x, y}]`, `[texture, sampler, {x, y}]`: an opaque object, and where in it, in brackets."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Vector:
     """`{a, b, ...}`; in a `call`, the lists `(a, b)`."""
 
@@ -79,7 +86,7 @@ class Not:
     register: Register
 
 
-Operand: TypeAlias = Register | Immediate | Symbol | Address | Vector | Pair | Not
+Operand: TypeAlias = Register | Immediate | Symbol | Address | Indexed | Vector | Pair | Not
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +126,7 @@ class RegDecl:
     count: int | None = None
     line: int = 0
     vector: int = 1
+    column: int = field(default=1, compare=False)
 
     def names(self) -> tuple[str, ...]:
         """The registers declared: `%r<3>` declares %r0, %r1, %r2."""
@@ -134,7 +142,8 @@ class Variable:
     `space` is "shared", "global", "const", "local" or "param" (module or function scope);
     `count` is None for a scalar, 0 for an array of unknown size `[]`; `init` is the text after `=`.
     `linking` is "", "extern", "visible" or "weak"; `vector` is 1, 2 or 4.
-    `pointer` keeps the parameter attributes (`.ptr .global .align 16`) as written, or "".
+    `pointer` keeps the parameter attributes (`.ptr .global .align 16`) as written, or ""; `attribute` what stands in
+    `.attribute(...)`, such as ".managed".
     `dimensions` are the extents of an array of two or more dimensions, whose product is `count`.
     """
 
@@ -149,6 +158,8 @@ class Variable:
     pointer: str = ""
     line: int = 0
     dimensions: tuple[int, ...] = ()
+    attribute: str = ""
+    column: int = field(default=1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

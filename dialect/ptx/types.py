@@ -106,6 +106,9 @@ def print_variable(printer: Printer, variable: Variable) -> None:
     if variable.pointer:
         printer.print_string(" pointer ")
         printer.print_string_literal(variable.pointer)
+    if variable.attribute:
+        printer.print_string(" attribute ")
+        printer.print_string_literal(variable.attribute)
     if variable.init is not None:
         printer.print_string(" init ")
         printer.print_string_literal(variable.init)
@@ -121,6 +124,7 @@ def parse_variable(parser: AttrParser) -> Variable:
     vector = parser.parse_integer() if parser.parse_optional_keyword("vector") else 1
     space = parser.parse_str_literal() if parser.parse_optional_keyword("space") else "param"
     pointer = parser.parse_str_literal() if parser.parse_optional_keyword("pointer") else ""
+    attribute = parser.parse_str_literal() if parser.parse_optional_keyword("attribute") else ""
     init = parser.parse_str_literal() if parser.parse_optional_keyword("init") else None
     return Variable(
         space,
@@ -132,6 +136,7 @@ def parse_variable(parser: AttrParser) -> Variable:
         init=init,
         pointer=pointer,
         dimensions=tuple(dimensions) if len(dimensions) > 1 else (),
+        attribute=attribute,
     )
 
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from ..isa.targets import TARGETS, Target, Version
 from .instructions import find, nearest
 from .rows.grammar import Bindings, Row, Slot
-from .syntax import Address, Immediate, Not, Operand, Pair, Register, Symbol, Vector
+from .syntax import Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
 from .types import REGISTER_BITS
 
 TypeOf = Callable[[Register], str | None]
@@ -289,6 +289,8 @@ def _check_selector(kind: str, operand: Operand, type_of: TypeOf) -> str | None:
 
 def _describe(operand: Operand, type_of: TypeOf) -> str:
     match operand:
+        case Indexed():
+            return "an address with coordinates"
         case Register():
             declared = type_of(operand)
             return f"a .{declared} register" if declared else f"the special register {operand.name}"

@@ -18,6 +18,7 @@ from ...dialect.ptx.rows.grammar import Bindings
 from ...dialect.ptx.syntax import (
     Address,
     Immediate,
+    Indexed,
     Instruction,
     Not,
     Operand,
@@ -340,6 +341,8 @@ def describe(operand: Operand) -> str:
             return f"!{operand.register.name}"
         case Address():
             return f"[{describe(operand.base)}{operand.offset:+d}]" if operand.offset else f"[{describe(operand.base)}]"
+        case Indexed():
+            return "[" + ", ".join(map(describe, operand.items)) + "]"
         case Vector():
             return "{" + ", ".join(map(describe, operand.items)) + "}"
         case Register() | Symbol():

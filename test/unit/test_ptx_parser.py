@@ -179,7 +179,7 @@ ERRORS = {
     "  ld.global.b32 %r1, [%r2*4];": (6, 3, "ld.global.b32: expected an address such as [%rd1+16], got '[%r2*4]'"),
     "mov.u32 %r1, 3x;": (6, 1, "mov.u32: '3x' is not an operand"),
     "mov.u32 %r1, %r2+4;": (6, 1, "mov.u32: '%r2+4': an offset needs brackets around a register, as in [%r2+4]"),
-    "setp.eq.and.b32 p, 1, 2, !3;": (6, 1, "setp.eq.and.b32: '!3' negates something that is not a predicate register"),
+    "setp.eq.and.b32 p, 1, 2, !q;": (6, 1, "setp.eq.and.b32: '!q' negates something that is not a predicate register"),
     ".reg .bf16 %h;": (6, 7, "'.bf16' is not a register type; expected one of .pred, .b8"),
     ".shared .b32;": (6, 13, "expected the name of a variable, got ';'"),
     ".reg .b32 %r<2>": (7, 1, "expected ';' after the declaration, got '}'"),
