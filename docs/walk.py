@@ -145,7 +145,9 @@ by hand.
 ## 5. Overlap: `warp-pipeline`
 
 The loop gets a ring of three buffers. While one tile is multiplied the next two are on their way (`async`,
-`commit`, `wait`), and the fragments of the next step load under the products of this one.
+`commit`, `wait`), and the fragments of the next step load under the products of this one. The pass follows who makes
+and who uses what, so loops written by hand may have constants anywhere and several products; of a loop that it leaves
+as it is, `warploom-opt --remarks` says where and why.
 """)
     yield block(
         "mlir",

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NoReturn
 
 from xdsl.context import Context
@@ -44,6 +45,26 @@ def fail(op: Operation, message: str) -> NoReturn:
     """
     location = location_of(op)
     raise DiagnosticException(message) if location is None else LocatedError(location, message)
+
+
+_REMARKS: ContextVar[list[str] | None] = ContextVar("remarks", default=None)
+
+
+@contextmanager
+def remarks() -> Generator[list[str]]:
+    """Collects what passes say of operations that they leave as they are: `file:line:col: remark: pass: message`."""
+    token = _REMARKS.set(found := [])
+    try:
+        yield found
+    finally:
+        _REMARKS.reset(token)
+
+
+def remark(op: Operation, by: str, message: str) -> None:
+    """Says where and why the pass `by` declines; heard by `remarks`."""
+    if (collected := _REMARKS.get()) is not None:
+        location = location_of(op)
+        collected.append(f"{'' if location is None else f'{location}: '}remark: {by}: {message}")
 
 
 def culprit(root: Operation) -> Operation | None:

@@ -9,9 +9,10 @@ from xdsl.dialects.linalg.ops import CopyOp, FillOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.traits import is_side_effect_free
 
+from ..dialect.effects import is_pure
 from ..dialect.warp.matmul import MatmulOp
+from .diagnostics import remark
 from .raise_matmul import raise_products
 from .views import root
 
@@ -26,16 +27,20 @@ def _constant(value: SSAValue) -> FloatAttr | IntegerAttr | None:
 def _next_effect(op: Operation) -> Operation | None:
     """The next operation in the block that may touch memory."""
     following = op.next_op
-    while following is not None and is_side_effect_free(following):
+    while following is not None and is_pure(following):
         following = following.next_op
     return following
 
 
 def _fold(fill: FillOp) -> None:
     value, product, filled = _constant(fill.inputs[0]), _next_effect(fill), fill.outputs[0]
-    if value is None or fill.results or not isinstance(product, MatmulOp):
+    if fill.results:
         return
-    if _overwrites(product, filled):
+    if not isinstance(product, MatmulOp):
+        _decline(fill, filled, product)
+    elif value is None:
+        _decline(fill, filled, None, "what it fills with is no constant")
+    elif _overwrites(product, filled):
         _start(product, init=value)
         Rewriter.erase_op(fill)
 
@@ -43,8 +48,12 @@ def _fold(fill: FillOp) -> None:
 def _fold_copy(copy: CopyOp) -> None:
     """A copy to what a product then adds to: the product starts from what is copied."""
     product, source, copied = _next_effect(copy), copy.inputs[0], copy.outputs[0]
-    if copy.results or not isinstance(product, MatmulOp) or source.type != copied.type:
+    if copy.results:
         return
+    if not isinstance(product, MatmulOp):
+        return _decline(copy, copied, product)
+    if source.type != copied.type:
+        return _decline(copy, copied, None, f"it copies {source.type} to {copied.type}")
     if _overwrites(product, copied) and isinstance(copied.type, MemRefType):
         wider = product.d.owner
         if isinstance(wider, memref.ExpandShapeOp) and wider.src == copied:
@@ -54,6 +63,17 @@ def _fold_copy(copy: CopyOp) -> None:
         if source.type == product.d.type:
             _start(product, c=source)
             Rewriter.erase_op(copy)
+    return None
+
+
+def _decline(op: Operation, memory: SSAValue, between: Operation | None, reason: str = "") -> None:
+    """Says why a fill or a copy stays, if a product behind it adds to the same memory."""
+    following = op.next_op
+    while following is not None and not (isinstance(following, MatmulOp) and _overwrites(following, memory)):
+        following = following.next_op
+    if following is not None:
+        why = reason or f"{between.name if between else 'nothing'} stands between them"
+        remark(op, FoldFillPass.name, f"it is not folded into the product that adds to what it writes: {why}")
 
 
 def _overwrites(product: MatmulOp, memory: SSAValue) -> bool:

@@ -11,7 +11,7 @@ the elementwise operation stands:
 - the operations in between neither write what the product reads, nor touch the temporary;
 - the output shares no memory with A or B, and only element by element with C and the other inputs.
 
-What is not fused stays as it is.
+What is not fused stays as it is; `warploom-opt --remarks` says why.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.traits import is_side_effect_free
 
+from ..dialect.effects import is_pure
 from ..dialect.warp.elements import YieldOp, yielded
 from ..dialect.warp.matmul import OPERAND_LOOPS, MatmulOp, element_type, loops_of
+from .diagnostics import remark
 from .elementwise import FIXED, Elementwise, read_elementwise
 from .raise_matmul import raise_products
 from .views import root
@@ -66,18 +67,18 @@ class Match:
         found = (loops.results[loop] for loop in loops_of(self.elementwise.maps[number]))
         return AffineMap(loops.num_dims, 0, tuple(found))
 
-    def is_legal(self) -> bool:
-        """Whether fusing changes nothing that anybody can see: see the module."""
+    def objection(self) -> str:
+        """Why fusing would change what somebody can see: see the module. "" if it would not."""
         product = self.product
         if self.elementwise.loops != len(product.maps[2].results):
-            return False
+            return "it has other loops than the product's result has dimensions"
         if any(FIXED in loops_of(map_) for map_ in self.elementwise.maps):
-            return False
+            return "it reads one place along a dimension"
         if any(self.map_of(i) != product.maps[2] for i in self.of_product):
-            return False
+            return "it reads the product's result in another order than it is written"
         if self.temporary != self.elementwise.output and not self._is_private():
-            return False
-        return self._is_unshared()
+            return "others use the product's result too"
+        return "" if self._is_unshared() else "its output shares memory with what the product or it reads"
 
     def _is_private(self) -> bool:
         """Whether the temporary is an allocation of which nothing is read but this."""
@@ -159,7 +160,7 @@ def _name(block: Block, extras: Sequence[tuple[SSAValue, AffineMap]]) -> None:
 
 def _touched(op: Operation) -> tuple[set[SSAValue], set[SSAValue]] | None:
     """The memory that an operation (reads, writes); None if that is not known."""
-    if is_side_effect_free(op) or isinstance(op, memref.AllocOp | memref.AllocaOp):
+    if is_pure(op) or isinstance(op, memref.AllocOp | memref.AllocaOp):
         return set(), set()
     if isinstance(op, LinalgStructuredOperation):
         return _roots(op.operands), _roots(op.outputs)
@@ -173,23 +174,33 @@ def _roots(values: Sequence[SSAValue]) -> set[SSAValue]:
 
 
 def _producer(elementwise: Elementwise) -> Match | None:
-    """The product before an operation that it can be fused with."""
+    """The product before an operation that it can be fused with; a remark where it cannot be with one that it reads."""
     wanted = {value for i, value in enumerate(elementwise.inputs) if elementwise.reads(i)}
     read: set[SSAValue] = set()
     written: set[SSAValue] = set()
-    op = elementwise.op.prev_op
+    reason, opaque, op = "", "", elementwise.op.prev_op
     while op is not None:
         if isinstance(op, MatmulOp) and op.d in wanted:
             inputs = _roots([value for value in (op.a, op.e, op.b, op.c, *op.scales, *op.extras) if value is not None])
             match = Match(op, elementwise)
-            if not (written & inputs or root(op.d) in read | written) and match.is_legal():
+            found = opaque and f"{opaque} between them may touch any memory"
+            found = found or (written & inputs and "an operation between them writes what the product reads")
+            found = found or (root(op.d) in read | written and "an operation between them uses the product's result")
+            found = found or match.objection()
+            if not found:
                 return match
+            reason = reason or found
         touched = _touched(op)
         if touched is None:
-            return None
-        read |= touched[0]
-        written |= touched[1]
+            opaque = opaque or op.name
+        else:
+            read |= touched[0]
+            written |= touched[1]
         op = op.prev_op
+    if reason:
+        remark(
+            elementwise.op, FuseEpiloguePass.name, f"it is not fused with the product whose result it reads: {reason}"
+        )
     return None
 
 

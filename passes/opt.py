@@ -24,7 +24,7 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 
 from . import collector
 from .context import known_universe, parse_mlir
-from .diagnostics import describe, located
+from .diagnostics import describe, located, remarks
 from .universe import WARPLOOM_UNIVERSE
 
 DEBUG_VARIABLE = "WARPLOOM_DEBUG"
@@ -71,6 +71,9 @@ class WarploomOptMain(xDSLOptMain):
         arg_parser.add_argument(
             "--list-passes", action=_ListPasses, nargs=0, help="List Warploom's own passes with their options and exit"
         )
+        arg_parser.add_argument(
+            "--remarks", action="store_true", help="Print where and why passes leave something as it is, on stderr"
+        )
         arg_parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
     def setup_pipeline(self) -> None:
@@ -99,8 +102,10 @@ class WarploomOptMain(xDSLOptMain):
 
     def apply_passes(self, prog: ModuleOp) -> None:
         self._stage = f"running the passes '{self.args.passes}'" if self.args.passes else "verifying"
-        with located(prog), collector.paused():
+        with located(prog), collector.paused(), remarks() as said:
             super().apply_passes(prog)
+        if self.args.remarks:
+            print(*said, sep="\n", end="\n" if said else "", file=sys.stderr)
 
     def output_resulting_program(self, prog: ModuleOp) -> str:
         self._stage = f"writing the target '{self.args.target}'"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
 
 from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.convert_warp_to_ptx import ConvertWarpToPtxPass
@@ -20,7 +21,7 @@ builtin.module attributes {{warp.target = #warp.target<{target}>}} {{
     %z = arith.constant 0 : index
 {body}
     "gpu.return"() : () -> ()
-  }}) {{sym_name = "k", gpu.known_block_size = array<i32: 32, 1, 1>}} : () -> ()
+  }}) {{sym_name = "k", gpu.known_block_size = array<i32: 32, 1, 1>{attributes}}} : () -> ()
 }}) : () -> ()
 }}
 """
@@ -35,22 +36,31 @@ def memref(array: Matrix) -> str:
     return f"memref<{'x'.join(map(str, array.shape))}x{ELEMENTS[array.dtype.name]}>"
 
 
+def parsed(target: str, body: str, types: Mapping[str, str], attributes: str = "") -> ModuleOp:
+    """The module of a kernel of one warp; `body` says `$A` for the type of argument %A."""
+    for name, kind in types.items():
+        body = body.replace(f"${name}", kind)
+    arguments = ", ".join(f"%{name}: {kind}" for name, kind in types.items())
+    listed = ", ".join(types.values())
+    text = KERNEL.format(target=target, types=listed, arguments=arguments, body=body, attributes=attributes)
+    module = parse_mlir(make_context(), text)
+    module.verify()
+    return module
+
+
+def launch(module: ModuleOp, arrays: Sequence[Matrix], ctas: int = 1, checks: str = "") -> None:
+    """Lowers a kernel of one warp and runs it on the interpreter."""
+    ConvertWarpToPtxPass().apply(make_context(), module)
+    module.verify()
+    load_ptx(print_ptx(ptx_module(module))).launch(
+        "k", grid=(ctas, 1, 1), block=(32, 1, 1), args=list(arrays), shared=SHARED, device="interp", checks=checks
+    )
+
+
 def run(target: str, body: str, types: Mapping[str, str] | None = None, ctas: int = 1, **arrays: Matrix) -> None:
-    """Compiles and runs a kernel of one warp a CTA; `body` says `$A` for the type of argument %A.
+    """Compiles and runs a kernel of one warp a CTA.
 
     `types` gives the types of arguments that are not those of their arrays.
     """
     kinds = {name: memref(array) for name, array in arrays.items()} | dict(types or {})
-    for name, kind in kinds.items():
-        body = body.replace(f"${name}", kind)
-    arguments = ", ".join(f"%{name}: {kind}" for name, kind in kinds.items())
-    text = KERNEL.format(target=target, types=", ".join(kinds.values()), arguments=arguments, body=body)
-    context = make_context()
-    module = parse_mlir(context, text)
-    module.verify()
-    ConvertWarpToPtxPass().apply(context, module)
-    module.verify()
-    ptx = print_ptx(ptx_module(module))
-    load_ptx(ptx).launch(
-        "k", grid=(ctas, 1, 1), block=(32, 1, 1), args=list(arrays.values()), shared=SHARED, device="interp"
-    )
+    launch(parsed(target, body, kinds), list(arrays.values()), ctas)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects import arith
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import IsTerminator, Pure, is_side_effect_free
+from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
+
+from ..effects import is_pure
 
 
 @irdl_op_definition
@@ -64,8 +65,7 @@ def verify_elements(region: Region, inputs: Sequence[Attribute], result: Attribu
 
 def only_computes(op: Operation) -> bool:
     """Whether an operation makes values from values, and does nothing else."""
-    pure = is_side_effect_free(op) or isinstance(op, arith.ExtSIOp)  # of which xDSL does not say so
-    return bool(op.results) and not op.regions and pure
+    return bool(op.results) and not op.regions and is_pure(op)
 
 
 def _listed(types: Sequence[Attribute]) -> str:

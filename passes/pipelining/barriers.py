@@ -10,15 +10,15 @@ from typing import Protocol
 from xdsl.dialects import gpu
 from xdsl.ir import SSAValue
 
-from ..dialect.schedule import Schedule
-from ..dialect.warp.barriers import ArriveCopiesOp, ArriveOp, AwaitOp, MakeBarriersOp
-from ..dialect.warp.copy import CommitOp, WaitOp
-from .index_builder import Index, IndexBuilder
+from ...dialect.schedule import Schedule
+from ...dialect.warp.barriers import ArriveCopiesOp, ArriveOp, AwaitOp, MakeBarriersOp
+from ...dialect.warp.copy import CommitOp, WaitOp
+from ..index_builder import Index, IndexBuilder
 
 State = list[Index]
 
 
-class Meeting(Protocol):
+class PipelineBarriers(Protocol):
     """What is said at each point of the K loop."""
 
     @property
@@ -52,7 +52,7 @@ class Meeting(Protocol):
         ...
 
 
-class AtBarrier:
+class CtaBarrier:
     """All warps meet once for each K tile, behind their last read of it, and each waits for its copies before.
 
     The barrier is enough for both directions: before it every warp has loaded all it needs of the buffer that
@@ -87,7 +87,7 @@ class AtBarrier:
         return [following, index.wrap(index.add(writing, 1), self.stages)]
 
 
-class AtMbarriers:
+class Mbarriers:
     """Each stage has two mbarriers: at `full` threads arrive as their copies do, at `empty` warps that have read.
 
     A warp waits only for what it needs: for data that is not there, and before it overwrites a stage for the slowest
@@ -150,8 +150,8 @@ def _made(barriers: SSAValue | None) -> SSAValue:
     return barriers
 
 
-def meeting(schedule: Schedule, ahead: int) -> Meeting:
+def barriers_of(schedule: Schedule, ahead: int) -> PipelineBarriers:
     """The way that a schedule asks for, with copies `ahead` K tiles ahead."""
     if schedule.sync == "mbarrier":
-        return AtMbarriers(schedule, schedule.stages, ahead)
-    return AtBarrier(schedule.stages, ahead)
+        return Mbarriers(schedule, schedule.stages, ahead)
+    return CtaBarrier(schedule.stages, ahead)

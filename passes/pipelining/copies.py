@@ -12,8 +12,9 @@ before its last product::
       ...
       wait for the next tile; load its product 0;  multiply the last product
 
-How warps wait, `meeting` says. Tiles past the end of K are copied as zeros, so that the count of copies in flight stays
-the same; or, where a CTA goes on from one tile of the result to the next, they are the first K tiles of the next one::
+How warps wait, `barriers` says. Tiles past the end of K are copied as zeros, so that the count of copies in flight
+stays the same; or, where a CTA goes on from one tile of the result to the next, they are the first K tiles of the
+next one::
 
     fill stages 0 .. ahead-1 with the first tile's; wait; load fragments of product 0
     for each tile of this CTA:
@@ -36,13 +37,15 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ..dialect.schedule import Schedule
-from ..dialect.warp.attributes import ScheduleAttr, memory_of
-from ..dialect.warp.copy import CommitOp, CopyOp, WaitOp
-from ..dialect.warp.memory import bounds, bounds_attribute
-from .index_builder import Index, IndexBuilder, constant_value
-from .meeting import Meeting, State, meeting
-from .plain_loop import PlainLoop, Step, TileLoad, at_count, match
+from ...dialect.effects import is_pure
+from ...dialect.schedule import Schedule
+from ...dialect.warp.attributes import ScheduleAttr, memory_of
+from ...dialect.warp.copy import CommitOp, CopyOp, WaitOp
+from ...dialect.warp.memory import bounds, bounds_attribute
+from ..diagnostics import remark
+from ..index_builder import Index, IndexBuilder, constant_value
+from .barriers import PipelineBarriers, State, barriers_of
+from .loop import CopyLoop, DeclinedError, Step, TileLoad, copies_of, decline, read
 
 Moved: TypeAlias = Mapping[SSAValue, SSAValue]
 """Indices of one tile of the result, and what they are for another."""
@@ -88,10 +91,11 @@ class Carried:
 
 
 class Turns(NamedTuple):
-    """The turns of a loop over K tiles: where along K they end, and how far one goes."""
+    """The turns of a loop over K tiles: where along K they end, how far one goes, and where the first tile starts."""
 
     end: Index
     step: int
+    start: int = 0
 
 
 @dataclass(frozen=True)
@@ -105,18 +109,18 @@ class Copies:
 
 @dataclass
 class Pipeliner:
-    """Rewrites one plain loop whose `count` tiles along K are `k_step` deep, with copies `ahead` tiles ahead."""
+    """Rewrites one loop whose `count` tiles along K are `k_step` deep, with copies `ahead` tiles ahead."""
 
-    plain: PlainLoop
+    source: CopyLoop
     schedule: Schedule
     index: IndexBuilder
     k_step: int
     count: int
     ahead: int
-    meeting: Meeting = field(init=False)
+    barriers: PipelineBarriers = field(init=False)
 
     def __post_init__(self) -> None:
-        self.meeting = meeting(self.schedule, self.ahead)
+        self.barriers = barriers_of(self.schedule, self.ahead)
 
     @property
     def last(self) -> int:
@@ -125,7 +129,7 @@ class Pipeliner:
 
     def rewrite(self) -> None:
         """One CTA for each tile of the result: the loop over K is all."""
-        loop, index = self.plain.loop, self.index
+        loop, index = self.source.loop, self.index
         carried = self.prologue({}, list(loop.iter_args))
         if self.schedule.unroll:
             carried = self.unrolled(index, carried, None)
@@ -145,8 +149,8 @@ class Pipeliner:
         old.args[0].replace_all_uses_with(tile)
         carried = start.of(values)
         for op in list(old.ops):
-            if op is self.plain.loop:
-                sums = list(self.plain.loop.iter_args)
+            if op is self.source.loop:
+                sums = list(self.source.loop.iter_args)
                 carried = self._whole_tile(index, tiles, tile, replace(carried, accumulators=sums))
                 self._replace_loop(carried)
             elif not isinstance(op, scf.YieldOp):
@@ -173,22 +177,22 @@ class Pipeliner:
         own = (self.count - self.ahead) * self.k_step
         if own:
             carried = self.loop(index, Turns(own, self.k_step), self.last, carried)
-        last = (self.ahead - 1) * self.k_step
-        return self.loop(index, Turns(self.ahead * self.k_step, self.k_step), last, carried, moved())
+        last, turns = (self.ahead - 1) * self.k_step, Turns(self.ahead * self.k_step, self.k_step, own)
+        return self.loop(index, turns, last, carried, moved())
 
     def prologue(self, moved: Moved, sums: list[SSAValue]) -> Carried:
         """Fills the ring, waits for its first tile and loads the first fragments of it."""
         index = self.index
-        for tile in dict.fromkeys(copy.destination for copy in self.plain.copies):
+        for tile in dict.fromkeys(copy.destination for copy in self.source.copies):
             _with_stages(tile, self.schedule.stages)
-        state = self.meeting.begin(index)
+        state = self.barriers.begin(index)
         for stage in range(self.ahead):
             k = stage * self.k_step
             self.copy(index, Copies(k, k, moved), stage)
-            self.meeting.sent(index, stage)
-        self.meeting.first(index)
-        changing = self.meeting.parities if self.schedule.unroll else tuple(range(len(state)))
-        return Carried(sums, self.load(index, self.plain.steps[0], 0), state, changing)
+            self.barriers.sent(index, stage)
+        self.barriers.first(index)
+        changing = self.barriers.parities if self.schedule.unroll else tuple(range(len(state)))
+        return Carried(sums, self.load(index, self.source.steps[0], 0), state, changing)
 
     def loop(
         self, index: IndexBuilder, turns: Turns, reach: int | None, carried: Carried, moved: Moved | None = None
@@ -200,7 +204,8 @@ class Pipeliner:
         now, unroll = carried.of(values), turns.step // self.k_step
         for i in range(unroll):
             k = inside.add(counter, (i + (self.ahead if moved is None else 0)) * self.k_step)
-            now = self.k_tile(inside, Copies(k, reach, moved or {}), now)
+            here = (inside, counter, turns.start + i * self.k_step)
+            now = self.k_tile(inside, lambda at=here: at[0].add(*at[1:]), Copies(k, reach, moved or {}), now)
         inside.insert(scf.YieldOp(*now.values(inside)))
         lower, upper, step = index.values([0, turns.end, turns.step])
         return carried.of(index.insert(scf.ForOp(lower, upper, step, initial, body)).results)
@@ -218,45 +223,51 @@ class Pipeliner:
         for i in range(unroll):
             own, beyond = (start + i + self.ahead) * self.k_step, (i + self.ahead - unroll) * self.k_step
             copies = None if moved is None else Copies(beyond, beyond, moved)
-            carried = self.k_tile(index, Copies(own, own) if beyond < 0 else copies, carried)
+            here = (start + i) * self.k_step
+            carried = self.k_tile(index, lambda at=here: at, Copies(own, own) if beyond < 0 else copies, carried)
         return carried
 
-    def k_tile(self, index: IndexBuilder, copies: Copies | None, carried: Carried) -> Carried:
-        """One K tile: its products, the copies it starts, and the first fragments of the next one."""
-        steps, plain, state = self.plain.steps, self.plain.loop.body.block, carried.state
-        now: dict[SSAValue, SSAValue] = dict(zip(plain.args[1:], carried.accumulators, strict=True))
-        now |= dict(zip((load.fragment for load in steps[0].loads), carried.fragments, strict=True))
+    def k_tile(
+        self, index: IndexBuilder, here: Callable[[], Index], copies: Copies | None, carried: Carried
+    ) -> Carried:
+        """One K tile, which starts `here`: its products, the copies it starts, the first fragments of the next one."""
+        source, state = self.source, carried.state
+        now: dict[SSAValue, SSAValue] = dict(zip(source.body.args[1:], carried.accumulators, strict=True))
+        now |= dict(zip((load.fragment for load in source.steps[0].loads), carried.fragments, strict=True))
+        if source.counts:
+            now[source.counter] = index.value(here())
         upcoming: list[SSAValue] = []
-        for i, step in enumerate(steps):
-            last = i == len(steps) - 1
+        for i, step in enumerate(source.steps):
+            last = i == len(source.steps) - 1
             if not last:
-                loaded = self.load(index, steps[i + 1], state[0])
-                now |= dict(zip((load.fragment for load in steps[i + 1].loads), loaded, strict=True))
-            if i == min(self.meeting.copies_before, len(steps) - 1):
-                stage = self.meeting.writable(index, state)
+                following = source.steps[i + 1]
+                loaded = self.load(index, following, state[0])
+                now |= dict(zip((load.fragment for load in following.loads), loaded, strict=True))
+            if i == min(self.barriers.copies_before, len(source.steps) - 1):
+                stage = self.barriers.writable(index, state)
                 if copies is not None:
                     self.copy(index, copies, stage)
-                self.meeting.sent(index, stage)
+                self.barriers.sent(index, stage)
             if last:
-                state = self.meeting.following(index, state)
-                upcoming = self.load(index, steps[0], state[0])
-            for change in step.changes:
-                now[change.fragment] = index.insert(change.clone(now)).fragment
-            now[step.mma.d] = index.insert(step.mma.clone(now)).d
-        sums = [now[value] for value in plain.ops.last.operands] if plain.ops.last is not None else []
+                state = self.barriers.following(index, state)
+                upcoming = self.load(index, source.steps[0], state[0])
+            for op in step.ops:
+                now |= dict(zip(op.results, index.insert(op.clone(now)).results, strict=True))
+        sums = [now.get(value, value) for value in source.yielded]
         return Carried(sums, upcoming, state, carried.changing)
 
     def copy(self, index: IndexBuilder, copies: Copies, stage: Index) -> None:
         """Starts the copies of a K tile into a stage."""
-        counter, k, reach = self.plain.counter, copies.k, copies.reach
-        for copy in self.plain.copies:
-            along = [at_count(index, i, counter, k) for i in copy.indices]
-            where = [copies.moved.get(i, i) if new is None else new for new, i in zip(along, copy.indices, strict=True)]
-            furthest = [None if reach is None else at_count(index, i, counter, reach) for i in copy.indices]
+        source, k, reach = self.source, copies.k, copies.reach
+        for copy in source.copies:
+            where = [source.at(index, i, k, copies.moved) for i in copy.indices]
+            furthest = [None if reach is None else source.known_at(i, reach) for i in copy.indices]
             shapes = zip(memory_of(copy.destination).get_shape()[-2:], memory_of(copy.source).get_shape(), strict=True)
             inside = [
-                flag if new is None else isinstance(end, int) and end + extent <= size
-                for flag, new, end, (extent, size) in zip(bounds(copy.in_bounds), along, furthest, shapes, strict=True)
+                end is not None and end + extent <= size if source.depends(i) else flag
+                for flag, i, end, (extent, size) in zip(
+                    bounds(copy.in_bounds), copy.indices, furthest, shapes, strict=True
+                )
             ]
             to, at = index.values([stage]), index.values(where)
             flags = bounds_attribute(*inside)
@@ -265,7 +276,14 @@ class Pipeliner:
 
     def load(self, index: IndexBuilder, step: Step, stage: Index) -> list[SSAValue]:
         """Loads the fragments of a product from a stage."""
-        return [index.insert(_from_stage(load, index.value(stage))).fragment for load in step.loads]
+        return [index.insert(self._from_stage(index, load, index.value(stage))).fragment for load in step.loads]
+
+    def _from_stage(self, index: IndexBuilder, load: TileLoad, stage: SSAValue) -> TileLoad:
+        """A load of a tile as one from a stage of its ring."""
+        indices = [index.value(self.source.at(index, i, 0, {})) for i in load.indices]
+        staged = load.clone()
+        staged.operands = [load.memory, stage, *indices]
+        return staged
 
     def _moved(self, index: IndexBuilder, tile: SSAValue, to: SSAValue) -> Moved:
         """The indices of the copies for another tile of the result than `tile`, a variable of the loop around."""
@@ -278,9 +296,10 @@ class Pipeliner:
                 moved[value] = index.insert(clone).results[0]
             return moved.get(value, value)
 
-        for copy in self.plain.copies:
+        for copy in self.source.copies:
             for i in copy.indices:
-                follow(i)
+                for leaf in self.source.leaves(i):
+                    follow(leaf)
         return moved
 
     def _drain(self, index: IndexBuilder) -> None:
@@ -289,42 +308,71 @@ class Pipeliner:
         index.insert(WaitOp(0))
 
     def _replace_loop(self, carried: Carried) -> None:
-        for old, new in zip(self.plain.loop.results, carried.accumulators, strict=True):
+        for old, new in zip(self.source.loop.results, carried.accumulators, strict=True):
             old.replace_all_uses_with(new)
-        Rewriter.erase_op(self.plain.loop)
+        Rewriter.erase_op(self.source.loop)
 
 
-def _from_stage(load: TileLoad, stage: SSAValue) -> TileLoad:
-    """A load of a tile as one from a stage of its ring."""
-    staged = load.clone()
-    staged.operands = [load.memory, stage, *load.indices]
-    return staged
+def _pipeline(loop: scf.ForOp, schedule: Schedule) -> None:
+    """Pipelines one loop.
+
+    Raises:
+        DeclinedError: naming the operation for which it stays as it is.
+    """
+    source, tiles = read(loop), loop.parent_op()
+    step, lower, upper = (constant_value(value) for value in (loop.step, loop.lb, loop.ub))
+    if step is None or lower != 0:
+        decline(loop, "its step must be a constant, and it must start at the constant 0")
+    count = -(-(upper or 0) // step)
+    if schedule.unroll and (upper is None or not count or count % schedule.unroll):
+        decline(loop, f"unroll = {schedule.unroll} takes a known multiple of as many turns")
+    if not isinstance(tiles, scf.ForOp):
+        index = IndexBuilder(Builder(InsertPoint.before(loop)))
+        Pipeliner(source, schedule, index, step, count, schedule.tiles_ahead).rewrite()
+        return
+    if not count:
+        decline(loop, "in a loop over tiles it must have turns, of a number that is known")
+    _check_tiles(source, tiles)
+    index = IndexBuilder(Builder(InsertPoint.before(tiles)))
+    Pipeliner(source, schedule, index, step, count, min(schedule.tiles_ahead, count)).rewrite_tiles(tiles)
+
+
+def _check_tiles(source: CopyLoop, tiles: scf.ForOp) -> None:
+    """A loop around may go from tile to tile, when the next tile's copies can be started in the one before."""
+    body = tiles.body.block
+    if tiles.iter_args:
+        decline(tiles, "the loop around hands on values, and the copies of a turn start in the one before")
+    if any(isinstance(op, scf.ForOp) and op is not source.loop for op in body.ops):
+        decline(tiles, "the loop around has another loop, and the copies of a turn start in the one before")
+    wanted = [leaf for copy in source.copies for i in copy.indices for leaf in source.leaves(i)]
+    while wanted:
+        op = wanted.pop().owner
+        if isinstance(op, Operation) and op.parent is body:
+            if not is_pure(op):
+                decline(op, f"copies of the next tile start before {op.name} of its turn")
+            wanted += op.operands
 
 
 @dataclass(frozen=True)
-class PipelineCopiesPass(ModulePass):
-    """Pipelines the K loops that `warp-tile` made, with the stages their schedules ask for."""
+class PipelinePass(ModulePass):
+    """Lets copies to shared memory run ahead of what reads them, in the stages that a kernel's schedule asks for.
+
+    The loops are those that copy tiles, wait at a barrier, and compute with fragments of them, as `warp-tile` makes
+    them. What cannot be done so stays as it is; `warploom-opt --remarks` says why.
+    """
 
     name = "warp-pipeline"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in [o for o in op.walk() if isinstance(o, gpu.FuncOp)]:
+            loops = [o for o in kernel.walk() if isinstance(o, scf.ForOp) and copies_of(o)]
             schedule = kernel.attributes.get(ScheduleAttr.name)
-            if isinstance(schedule, ScheduleAttr) and schedule.data.stages > 1:
-                for loop in [o for o in kernel.walk() if isinstance(o, scf.ForOp)]:
-                    self._pipeline(loop, schedule.data)
-
-    @staticmethod
-    def _pipeline(loop: scf.ForOp, schedule: Schedule) -> None:
-        plain, tiles = match(loop), loop.parent_op()
-        step, lower, upper = (constant_value(value) for value in (loop.step, loop.lb, loop.ub))
-        if plain is None or step is None or lower != 0:
-            return
-        count = -(-(upper or 0) // step)
-        if not isinstance(tiles, scf.ForOp):
-            if upper is not None or not schedule.unroll:
-                index = IndexBuilder(Builder(InsertPoint.before(loop)))
-                Pipeliner(plain, schedule, index, step, count, schedule.tiles_ahead).rewrite()
-        elif count:
-            index = IndexBuilder(Builder(InsertPoint.before(tiles)))
-            Pipeliner(plain, schedule, index, step, count, min(schedule.tiles_ahead, count)).rewrite_tiles(tiles)
+            for loop in loops:
+                try:
+                    if not isinstance(schedule, ScheduleAttr):
+                        decline(loop, f"the kernel has no {ScheduleAttr.name}, which says how many stages there are")
+                    if schedule.data.stages == 1:
+                        decline(loop, "stages = 1, so that no copy can run ahead")
+                    _pipeline(loop, schedule.data)
+                except DeclinedError as declined:
+                    remark(declined.op, self.name, f"copies do not run ahead: {declined.reason}")

@@ -1,0 +1,218 @@
+"""A K loop that copies tiles to shared memory and computes with them, read by def-use.
+
+What counts is who makes and who uses what, not where it stands: constants and indices may be anywhere, products may be
+any number, with sums of their own. Copies come before a barrier, loads of what they copy between it and another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeGuard
+
+from xdsl.dialects import arith, gpu, memref, scf
+from xdsl.ir import Block, Operation, SSAValue
+
+from ...dialect.effects import is_pure, only_reads
+from ...dialect.warp.copy import CopyOp
+from ...dialect.warp.memory import LdmatrixOp, LoadOp
+from ...dialect.warp.product import ProductOp
+from ..index_builder import Index, IndexBuilder, constant_value
+
+if TYPE_CHECKING:
+    from ...dialect.warp.words import LoadMetadataOp, LoadScalesOp
+
+TileLoad: TypeAlias = "LdmatrixOp | LoadOp | LoadMetadataOp | LoadScalesOp"
+
+
+class DeclinedError(Exception):
+    """Why a loop is left as it is, and the operation that is the reason."""
+
+    def __init__(self, op: Operation, reason: str) -> None:
+        super().__init__(reason)
+        self.op, self.reason = op, reason
+
+
+def decline(op: Operation, reason: str) -> NoReturn:
+    """Leaves the loop as it is because of `op`."""
+    raise DeclinedError(op, reason)
+
+
+def is_load(op: Operation) -> TypeGuard[TileLoad]:
+    """Whether an operation reads a fragment from a tile in shared memory, and can from one of several stages."""
+    return isinstance(op, LdmatrixOp | LoadOp) or op.name in ("warp.load_metadata", "warp.load_scales")
+
+
+@dataclass
+class Step:
+    """Fragments that are loaded together, and what is computed until others are: products, and what is made for them.
+
+    Loads run a step ahead of what is computed.
+    """
+
+    loads: list[TileLoad] = field(default_factory=list["TileLoad"])
+    ops: list[Operation] = field(default_factory=list[Operation])
+
+
+@dataclass(frozen=True)
+class CopyLoop:
+    """A K loop: copies, barrier, steps, barrier."""
+
+    loop: scf.ForOp
+    copies: tuple[CopyOp, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def body(self) -> Block:
+        return self.loop.body.block
+
+    @property
+    def counter(self) -> SSAValue:
+        return self.body.args[0]
+
+    @property
+    def yielded(self) -> Sequence[SSAValue]:
+        return self.body.ops.last.operands if self.body.ops.last is not None else ()
+
+    @property
+    def counts(self) -> bool:
+        """Whether something that is computed, not only copied, depends on the loop's counter."""
+        return self.counter in self.yielded or any(self.counter in _used(op) for s in self.steps for op in s.ops)
+
+    def is_inside(self, value: SSAValue) -> bool:
+        """Whether a value is made in the loop's body."""
+        return isinstance(value.owner, Operation) and value.owner.parent is self.body
+
+    def depends(self, value: SSAValue) -> bool:
+        """Whether an index follows from the counter."""
+        return value == self.counter or (self.is_inside(value) and any(map(self.depends, value.owner.operands)))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownArgumentType, reportUnknownMemberType]
+
+    def leaves(self, value: SSAValue) -> Iterator[SSAValue]:
+        """What an index is made of from outside of the loop."""
+        if isinstance(value.owner, Operation) and self.is_inside(value):
+            for operand in value.owner.operands:
+                yield from self.leaves(operand)
+        elif value != self.counter:
+            yield value
+
+    def known_at(self, value: SSAValue, k: int) -> int | None:
+        """An index that only multiplies and divides the counter by constants, where the counter is k."""
+        if value == self.counter:
+            return k
+        op = value.owner
+        if not isinstance(op, arith.MuliOp | arith.DivUIOp):
+            return None
+        inner, by = self.known_at(op.lhs, k), constant_value(op.rhs)
+        if inner is None or by is None:
+            return None
+        return inner * by if isinstance(op, arith.MuliOp) else inner // by
+
+    def at(self, index: IndexBuilder, value: SSAValue, k: Index, moved: Mapping[SSAValue, SSAValue]) -> Index:
+        """An index of a copy or a load made anew, where the counter is k and values from outside are `moved`."""
+        if value == self.counter:
+            return k
+        op = value.owner
+        if not isinstance(op, Operation) or op.parent is not self.body:
+            return moved.get(value, value)
+        if (number := constant_value(value)) is not None:
+            return number
+        if isinstance(op, arith.MuliOp | arith.DivUIOp) and (by := constant_value(op.rhs)) is not None:
+            inner = self.at(index, op.lhs, k, moved)
+            return index.mul(inner, by) if isinstance(op, arith.MuliOp) else index.div(inner, by)
+        given = {operand: index.value(self.at(index, operand, k, moved)) for operand in op.operands}
+        return index.insert(op.clone(given)).results[list(op.results).index(value)]  # pyright: ignore[reportArgumentType]
+
+
+def _used(op: Operation) -> set[SSAValue]:
+    """The operands of an operation and of those in its regions."""
+    return {operand for inner in op.walk() for operand in inner.operands}
+
+
+def copies_of(loop: scf.ForOp) -> tuple[CopyOp, ...]:
+    """The copies to shared memory of a loop that waits for each of them: none if it is no such loop."""
+    copies = tuple(op for op in loop.body.block.ops if isinstance(op, CopyOp))
+    return () if any(copy.is_async is not None or copy.stage for copy in copies) else copies
+
+
+def read(loop: scf.ForOp) -> CopyLoop:
+    """Reads a loop with copies to shared memory.
+
+    Raises:
+        DeclinedError: naming the operation for which copies cannot run ahead.
+    """
+    copies = copies_of(loop)
+    tiles = {copy.destination for copy in copies}
+    for copy in copies:
+        _check_tile(copy, loop)
+    _check_order(loop, tiles)
+    found = CopyLoop(loop, copies, _steps(loop, tiles))
+    if not any(step.loads for step in found.steps):
+        decline(loop, "nothing that the loop computes reads the tiles that it copies")
+    for op in (*copies, *(load for step in found.steps for load in step.loads)):
+        for i in op.indices:
+            _check_index(op, i, found, is_copy=isinstance(op, CopyOp))
+    return found
+
+
+def _check_tile(copy: CopyOp, loop: scf.ForOp) -> None:
+    """A tile gets a dimension of stages, so all who use it must be known: the copies and loads of this loop."""
+    if not isinstance(copy.destination.owner, memref.AllocOp):
+        decline(copy, "its tile is not allocated in this kernel")
+    for use in copy.destination.uses:
+        if use.operation.parent is not loop.body.block:
+            decline(use.operation, "it uses a tile of a loop that it stands outside of, so the tile has one stage")
+        if not (isinstance(use.operation, CopyOp) or is_load(use.operation)):
+            decline(use.operation, f"{use.operation.name} cannot read one of several stages of a tile")
+
+
+def _check_order(loop: scf.ForOp, tiles: set[SSAValue]) -> None:
+    """Copies, a barrier, loads, a barrier; nothing else writes memory."""
+    barriers = loaded = 0
+    for op in loop.body.block.ops:
+        if isinstance(op, gpu.BarrierOp):
+            barriers += 1
+        elif isinstance(op, CopyOp):
+            if barriers:
+                decline(op, "it is behind a barrier, where tiles are already read")
+        elif is_load(op) and op.memory in tiles:
+            loaded = barriers
+            if not barriers:
+                decline(op, "no barrier is between it and the copies of what it loads")
+        elif not (isinstance(op, scf.YieldOp) or only_reads(op)):
+            decline(op, f"{op.name} in the loop may write memory")
+    if barriers <= loaded:
+        decline(loop, "no barrier keeps the next copies from tiles that are still read")
+
+
+def _steps(loop: scf.ForOp, tiles: set[SSAValue]) -> tuple[Step, ...]:
+    """What the loop hands on, and all that it is made of, in order; a load behind a product begins a step."""
+    body, needed, steps = loop.body.block, set[Operation](), [Step()]
+    for op in reversed(list(body.ops)):
+        if isinstance(op, scf.YieldOp) or any(use.operation in needed for r in op.results for use in r.uses):
+            needed |= {op, *(inner for value in _used(op) if isinstance(inner := value.owner, Operation))}
+    for op in body.ops:
+        if op not in needed or isinstance(op, scf.YieldOp):
+            continue
+        if is_load(op) and op.memory in tiles:
+            if any(isinstance(before, ProductOp) for before in steps[-1].ops):
+                steps.append(Step())
+            steps[-1].loads.append(op)
+        else:
+            steps[-1].ops.append(op)
+    return tuple(steps)
+
+
+def _check_index(op: Operation, i: SSAValue, loop: CopyLoop, *, is_copy: bool) -> None:
+    """Copies and loads of another tile along K need their indices anew, without what the loop computes."""
+    if i == loop.counter:
+        if not is_copy:
+            decline(op, "it reads another place of its tile in each turn of the loop")
+        return
+    if i in loop.body.args:
+        decline(op, "it is at a place that the turn before has computed")
+    if not loop.is_inside(i) or not isinstance(i.owner, Operation):
+        return
+    if not is_pure(i.owner):
+        decline(op, f"it is at a place that {i.owner.name} reads in each turn of the loop")
+    for operand in i.owner.operands:
+        _check_index(op, operand, loop, is_copy=is_copy)
