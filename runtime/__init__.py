@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .module import PtxModule, load_ptx
     from .problem import Problem
     from .sparse import compress, prune
+    from .structs import Struct
 
 _HOMES = {
     "ArgumentError": ".errors",
@@ -39,6 +40,7 @@ _HOMES = {
     "LaunchReport": ".launch_report",
     "Problem": ".problem",
     "PtxModule": ".module",
+    "Struct": ".structs",
     "WarploomError": ".errors",
     "check_ptx": ".check",
     "compress": ".sparse",
@@ -59,6 +61,7 @@ __all__ = (
     "LaunchReport",
     "Problem",
     "PtxModule",
+    "Struct",
     "WarploomError",
     "check_ptx",
     "compile",

@@ -221,7 +221,9 @@ class Argument:
 
     def _raw(self) -> Array:
         """The bytes from the first to the last element, which are not there to be read if they are on a GPU."""
-        return np.ctypeslib.as_array((ctypes.c_uint8 * self.nbytes).from_address(self.address))
+        raw: Array = np.ctypeslib.as_array((ctypes.c_uint8 * self.nbytes).from_address(self.address))
+        raw.flags.writeable = self.writable
+        return raw
 
     def array(self) -> Array:
         """The host memory from the first to the last element as a numpy array of bytes; writes go to the owner.
@@ -398,7 +400,7 @@ def _from_cuda(value: object, interface: Mapping[str, Any]) -> Argument:
         itemsize=dtype.itemsize,
         strides=interface.get("strides"),
         on_device=True,
-        writable=not read_only,
+        writable=not read_only and not dlpack.is_immutable(value),
         owner=value,
         stream=interface.get("stream") or _torch_stream(value),
     )
@@ -424,7 +426,7 @@ def _from_dlpack(value: dlpack.SupportsDLPack) -> Argument:
         itemsize=itemsize,
         strides=None if tensor.strides is None else tuple(itemsize * s for s in tensor.strides),
         on_device=not tensor.on_host,
-        writable=True,
+        writable=tensor.writable,
         owner=(value, tensor.owner),
         stream=None if tensor.on_host else legacy_stream,
     )

@@ -32,6 +32,7 @@ examples:
   warploom run matmul.mlir --report
   warploom run matmul.mlir --schedule 'cta=128,128,64 stages=4' --device cuda
   warploom run axpy.ptx --grid 4 --block 128 --arg x.npy --arg zeros:f32:512 --arg f32:1.5 --out 1=y.npy
+  warploom run cute.ptx --grid 4 --block 128 --arg '{x.npy, i32:512}' --arg '{zeros:f32:512}' --out 1.0=y.npy
   warploom run matmul.mlir --check --check=all --device interp
 """
 
@@ -231,7 +232,8 @@ def _add_ptx(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportP
     group.add_argument("--block", metavar="X[,Y[,Z]]", help="threads of a block")
     group.add_argument(
         "--arg", dest="arguments", action="append", default=[], metavar="VALUE",
-        help="an argument: a.npy, i32:5, f32:1.5, random:f16:256x192, zeros:f32:64",
+        help="an argument: a.npy, i32:5, f32:1.5, random:f16:256x192, zeros:f32:64; {a.npy, i32:5} is a struct with a "
+        "pointer to an array, hex:0a0b raw bytes",
     )  # fmt: skip
     group.add_argument(
         "--problem", metavar="MxNxK", help="with --report: the product the kernel computes, to compare with"

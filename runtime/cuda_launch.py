@@ -16,7 +16,7 @@ from ..dialect.ptx.syntax import Function
 from .arrays import Argument
 from .cuda import Gpu, Kernel, call, explain, gpu
 from .errors import ArgumentError, CudaError
-from .launch import Buffer, Launch, Shifted, Value, Word, check_alignment, pack
+from .launch import Buffer, Launch, Packed, Shifted, Value, Word, check_alignment, pack
 
 LEGACY_STREAM = 0
 
@@ -132,11 +132,17 @@ def _enqueue(kernel: Kernel, function: Function, launch: Launch, values: Sequenc
             address = value.address + place.bytes
             check_alignment(parameter, address, place.position)
             words.append(address.to_bytes(8, "little"))
+        elif isinstance(value, Packed):
+            words.append(value.filled(lambda at: _address(values[at])))
         else:
             words.append(pack(parameter, value))
     buffers = [ctypes.create_string_buffer(word, len(word)) for word in words]
     pointers = (ctypes.c_void_p * max(1, len(buffers)))(*(ctypes.addressof(b) for b in buffers))
     return _Enqueue(kernel, launch, ctypes.addressof(pointers), (buffers, pointers))
+
+
+def _address(value: Value) -> int:
+    return value.address if isinstance(value, Argument) else 0
 
 
 def _check_cluster(function: Function, launch: Launch) -> None:
@@ -205,7 +211,7 @@ def run(
     with ExitStack() as stack:
         stack.enter_context(gpu.current())
         stream = stream_of(gpu, values)
-        copies = {i: copy_in(gpu, stack, value, stream) for i, value in staged.items()}
+        copies = _copies(gpu, stack, staged, stream)
         placed = [copies.get(i, value) for i, value in enumerate(values)]
         prepared = Prepared(gpu, ptx, functions, launches, placed, scratch)
         prepared(stream)
@@ -213,6 +219,18 @@ def run(
         for i, value in staged.items():
             if i in written:
                 copy_out(gpu, value, copies[i])
+
+
+def _copies(gpu: Gpu, stack: ExitStack, staged: dict[int, Argument], stream: int) -> dict[int, Argument]:
+    """Copies of host arrays on the GPU; of an array that is given twice there is one."""
+    once: dict[tuple[object, ...], Argument] = {}
+    copies: dict[int, Argument] = {}
+    for i, value in staged.items():
+        key = (value.address, value.nbytes, value.shape, value.element)
+        if key not in once:
+            once[key] = copy_in(gpu, stack, value, stream)
+        copies[i] = once[key]
+    return copies
 
 
 def copy_in(gpu: Gpu, stack: ExitStack, value: Any, stream: int) -> Argument:

@@ -1,13 +1,13 @@
 """Reading DLPack capsules: address, shape, strides and element type of a tensor that lives anywhere.
 
 numpy's own `from_dlpack` knows neither bfloat16 nor GPU memory; both are ordinary here.
-Source: DLPack 0.8, `dlpack.h` (`DLManagedTensor`), and its Python specification.
+Source: DLPack 1.0, `dlpack.h` (`DLManagedTensor`, `DLManagedTensorVersioned`), and its Python specification.
 """
 
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, cast, runtime_checkable
 
 from .errors import ArgumentError
@@ -46,11 +46,27 @@ class _DLTensor(ctypes.Structure):
     ]
 
 
+class _DLVersioned(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _DLTensor),
+    ]
+
+
+_READ_ONLY = 1
+_IMMUTABLE = ("jax", "jaxlib")
+"""Packages whose arrays never change. Their exports do not say so in capsules without a version."""
+
+
 @runtime_checkable
 class SupportsDLPack(Protocol):
     """An object that shares its memory through DLPack."""
 
-    def __dlpack__(self, *, stream: int | None = None) -> object: ...
+    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None) -> object: ...
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
@@ -60,6 +76,7 @@ class Tensor:
     """A borrowed tensor. `strides` counts elements; None means row-major without gaps.
 
     `type` is the DLPack type code's name and `bits` the width of one element; `owner` keeps the memory alive.
+    `writable` is False where the producer says that the memory must not be written.
     """
 
     address: int
@@ -69,6 +86,7 @@ class Tensor:
     bits: int
     device: int
     owner: object
+    writable: bool = True
 
     @property
     def on_host(self) -> bool:
@@ -85,15 +103,36 @@ def read(source: SupportsDLPack, stream: int | None = None) -> Tensor:
         device = int(source.__dlpack_device__()[0])
         if device not in HOST_KINDS + DEVICE_KINDS:
             raise ArgumentError(f"its memory is on a device of DLPack type {device}, neither host nor CUDA")
-        capsule = source.__dlpack__() if device in HOST_KINDS else source.__dlpack__(stream=stream)
+        capsule = _export(source, None if device in HOST_KINDS else stream)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise ArgumentError(f"its DLPack export failed: {error}") from error
-    return _tensor(capsule)
+    found = _tensor(capsule)
+    return replace(found, writable=False) if is_immutable(source) else found
+
+
+def is_immutable(source: object) -> bool:
+    """Whether an array is of a kind that never changes, whatever its exports say."""
+    return type(source).__module__.partition(".")[0] in _IMMUTABLE
+
+
+def _export(source: SupportsDLPack, stream: int | None) -> object:
+    """A capsule of a version, which says whether the memory may be written, where the producer makes such."""
+    try:
+        if stream is None:
+            return source.__dlpack__(max_version=(1, 0))
+        return source.__dlpack__(stream=stream, max_version=(1, 0))
+    except TypeError:
+        return source.__dlpack__() if stream is None else source.__dlpack__(stream=stream)
 
 
 def _tensor(capsule: object) -> Tensor:
-    pointer = _pointer(capsule)
+    versioned = _is_versioned(capsule)
+    pointer = _pointer(capsule, b"dltensor_versioned" if versioned else b"dltensor")
     raw = ctypes.cast(pointer, ctypes.POINTER(_DLTensor)).contents
+    flags = 0
+    if versioned:
+        managed = ctypes.cast(pointer, ctypes.POINTER(_DLVersioned)).contents
+        raw, flags = managed.tensor, int(managed.flags)
     rank = cast(int, raw.ndim)
     if raw.code not in _TYPE_CODES or raw.lanes != 1:
         raise ArgumentError(
@@ -107,13 +146,20 @@ def _tensor(capsule: object) -> Tensor:
         bits=raw.bits,
         device=raw.device_type,
         owner=capsule,
+        writable=not flags & _READ_ONLY,
     )
 
 
-def _pointer(capsule: object) -> int:
+def _is_versioned(capsule: object) -> bool:
+    valid = ctypes.pythonapi.PyCapsule_IsValid
+    valid.restype, valid.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
+    return bool(valid(capsule, b"dltensor_versioned"))
+
+
+def _pointer(capsule: object, name: bytes) -> int:
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     try:
-        return cast(int, get(capsule, b"dltensor"))
+        return cast(int, get(capsule, name))
     except ValueError as error:
         raise ArgumentError(f"its DLPack export is not a 'dltensor' capsule: {error}") from error

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -182,24 +182,47 @@ def save(path: str, array: Array) -> None:
 
 _SIZED = re.compile(rf"({'|'.join(WORDS)}):(\d+(?:x\d+)*)")
 _SCALAR = re.compile(r"([a-z]+\d+):(\S+)$")
+_BYTES = re.compile(r"hex:((?:[0-9a-fA-F]{2})+)")
 _GENERATED = re.compile(rf"({'|'.join(WORDS)}):(\w+):(\d+(?:x\d+)*)$")
 
 
-def kernel_argument(text: str, seed: int, position: int) -> Array | Scalar:
-    """A kernel argument as the command takes it: `a.npy`, `i32:5`, `f32:1.5`, `random:f16:256x192`, `zeros:f32:64`.
+Fields: TypeAlias = "tuple[Array | Scalar | Fields, ...]"
+"""A struct passed by value: its fields, of which arrays are pointers and tuples are structs."""
+
+
+def kernel_argument(text: str, seed: int, position: int) -> Array | Scalar | Fields:
+    """A kernel argument as the command takes it: `a.npy`, `i32:5`, `f32:1.5`, `random:f16:256x192`, `zeros:f32:64`,
+    `hex:0a0b` for bytes, and `{a.npy, i32:5}` for a struct of such fields.
 
     Raises:
         ArgumentError: saying what may be written.
     """
+    text = text.strip()
+    if text[:1] == "{" and text[-1:] == "}":
+        return tuple(kernel_argument(field, seed + i, position) for i, field in enumerate(_fields(text[1:-1])))
     if match := _GENERATED.match(text):
         shape = tuple(int(extent) for extent in match[3].split("x"))
         return make(match[1], shape, dtype_of(match[2]), seed, position)
+    if match := _BYTES.fullmatch(text):
+        return bytes.fromhex(match[1])
     if match := _SCALAR.match(text):
         return _scalar(match[1], match[2])
     if text.endswith(".npy"):
         return np.ascontiguousarray(read_npy(text))
-    forms = "a.npy, i32:5, f32:1.5, random:f16:256x192, zeros:f32:64"
+    forms = "a.npy, i32:5, f32:1.5, random:f16:256x192, zeros:f32:64, {a.npy, i32:5}, hex:0a0b"
     raise ArgumentError(f"argument {position}: cannot read '{text}'; it is written like one of {forms}")
+
+
+def _fields(text: str) -> list[str]:
+    """What stands between the commas of a struct, those of structs within it aside."""
+    fields, depth = [""], 0
+    for letter in text:
+        depth += (letter == "{") - (letter == "}")
+        if letter == "," and not depth:
+            fields.append("")
+        else:
+            fields[-1] += letter
+    return fields
 
 
 def _scalar(element: str, text: str) -> Scalar:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, cast
 
@@ -17,10 +17,29 @@ import numpy as np
 from ..dialect.ptx.syntax import Function, Variable
 from .arrays import Argument, Array, DType, borrow, is_array
 from .errors import ArgumentError
+from .structs import POINTER, Image, image, is_bytes, is_ctypes, is_record, is_struct
 
 Dim3: TypeAlias = tuple[int, int, int]
 Scalar: TypeAlias = int | float | np.generic | bytes
-Value: TypeAlias = Argument | Scalar
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The bytes of a struct passed by value, and where addresses of arrays go into them: offsets, with the positions
+    of the arrays among the values of the call."""
+
+    data: bytes
+    pointers: tuple[tuple[int, int], ...]
+
+    def filled(self, address: Callable[[int], int]) -> bytes:
+        """The bytes with the addresses of the arrays, by position, put in."""
+        data = bytearray(self.data)
+        for offset, position in self.pointers:
+            data[offset : offset + POINTER] = address(position).to_bytes(POINTER, "little")
+        return bytes(data)
+
+
+Value: TypeAlias = Argument | Scalar | Packed
 
 GRID_LIMIT: Dim3 = (2**31 - 1, 65535, 65535)
 BLOCK_LIMIT: Dim3 = (1024, 1024, 64)
@@ -122,33 +141,132 @@ def parameter_dtype(parameter: Variable) -> DType:
 
 
 def values(function: Function, args: Sequence[object]) -> list[Value]:
-    """The arguments as the parameters of `function` take them: arrays borrowed, scalars checked.
+    """The arguments as the parameters of `function` take them: arrays borrowed, the others as bytes. The arrays that
+    structs point to stand behind all arguments.
 
     Raises:
-        ArgumentError: naming the argument.
+        ArgumentError: naming the argument, what the parameter is, and what was given.
     """
     parameters = function.parameters
     if len(args) != len(parameters):
-        names = ", ".join(f".{p.type} {p.name}" for p in parameters) or "none"
-        raise ArgumentError(f"kernel {function.name}: expected {len(parameters)} arguments ({names}), got {len(args)}")
-    return [_value(p, arg, i) for i, (p, arg) in enumerate(zip(parameters, args, strict=True))]
+        raise ArgumentError(_miscounted(function, args))
+    found: list[Value] = []
+    behind: list[Argument] = []
+    for i, (parameter, arg) in enumerate(zip(parameters, args, strict=True)):
+        try:
+            found.append(_value(parameter, arg, len(args), behind))
+        except ArgumentError as error:
+            raise ArgumentError(f"kernel {function.name}: {where(parameter, i)}: {error}") from error
+    return [*found, *behind]
 
 
-def _value(parameter: Variable, arg: object, position: int) -> Value:
-    where = f"argument {position} ({parameter.name})"
-    try:
-        if parameter.count is None and is_array(arg):
-            return _pointer(parameter, arg)
-        value = cast(Array, arg).tobytes() if isinstance(arg, np.ndarray) else cast(Scalar, arg)
-        pack(parameter, value)
-    except ArgumentError as error:
-        raise ArgumentError(f"{where}: {error}") from error
+def where(parameter: Variable, position: int) -> str:
+    """How messages call an argument: `argument 1 (.f32 a)`."""
+    return f"argument {position} ({declaration(parameter)})"
+
+
+def declaration(parameter: Variable) -> str:
+    """A parameter as PTX declares it, without its state space: `.u64 x`, `.align 8 .b8 p[16]`."""
+    aligned = f".align {parameter.align} " if parameter.align and parameter.count is not None else ""
+    extent = "" if parameter.count is None else f"[{parameter.count}]"
+    return f"{aligned}.{parameter.type} {parameter.name}{extent}"
+
+
+def _miscounted(function: Function, args: Sequence[object]) -> str:
+    """What a kernel takes, and what was given for each."""
+    names = ", ".join(declaration(p) for p in function.parameters) or "none"
+    message = f"kernel {function.name}: expected {len(function.parameters)} arguments ({names}), got {len(args)}"
+    if len(args) < len(function.parameters):
+        missing = enumerate(function.parameters[len(args) :], len(args))
+        message += f"; missing: {', '.join(where(p, i) for i, p in missing)}"
+    if args:
+        message += f"; given: {', '.join(given(arg) for arg in args)}"
+    return message
+
+
+def given(value: object) -> str:
+    """A value as messages name it: `512xf32`, `int 5`, `str 'x'`."""
+    if is_array(value):
+        try:
+            return str(borrow(value))
+        except ArgumentError:
+            return type(value).__name__
+    if is_bytes(value):
+        return f"{len(value)} bytes"
+    if isinstance(value, tuple):
+        return f"({', '.join(given(item) for item in cast('tuple[object, ...]', value))})"
+    return f"{type(value).__name__} {value!s}" if _is_number(value) else f"{value!r:.60}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.generic)
+
+
+def _value(parameter: Variable, arg: object, first: int, behind: list[Argument]) -> Value:
+    """One argument; arrays in it go to `behind`, of which the positions count from `first`."""
+    if parameter.count is None:
+        return _pointer(parameter, arg) if is_array(arg) else _number(parameter, arg)
+    found = _image(parameter, arg)
+    if not found.pointers:
+        return found.data
+    places: list[tuple[int, int]] = []
+    for offset, array in found.pointers:
+        places.append((offset, first + len(behind)))
+        behind.append(_whole(array))
+    return Packed(found.data, tuple(places))
+
+
+def _number(parameter: Variable, arg: object) -> Scalar:
+    value = cast(Scalar, arg.value if is_ctypes(arg) and hasattr(arg, "value") else arg)
+    pack(parameter, value)
     return value
 
 
+def _image(parameter: Variable, arg: object) -> Image:
+    """An argument for an array parameter (`.b8 p[16]`), of exactly its bytes."""
+    size = (parameter.count or 0) * parameter.vector * parameter_dtype(parameter).itemsize
+    if _by_value(arg, parameter, size):
+        return image(arg) if is_record(arg) else Image(cast(Array, arg).tobytes())
+    if is_array(arg) and size != POINTER:
+        raise ArgumentError(f"expected {size} bytes, got the array {given(arg)}; {_FIELDS}")
+    if not (is_array(arg) or is_struct(arg) or _is_numpy(arg)):
+        raise ArgumentError(f"expected {size} bytes, got {given(arg)}; {_FIELDS}")
+    found = image(arg)
+    if len(found.data) != size:
+        at = ", ".join(str(offset) for offset, _ in found.pointers)
+        raise ArgumentError(
+            f"expected {size} bytes, got {len(found.data)}{f' with pointers at byte {at}' if at else ''}; {_FIELDS}"
+        )
+    return found
+
+
+_FIELDS = (
+    "pass a struct: a tuple of its fields such as (array, numpy.int32(5)), bytes, a numpy record, a ctypes structure, "
+    "or Struct(bytes, {offset: array})"
+)
+
+
+def _is_numpy(value: object) -> bool:
+    """Whether a value is one number or record of numpy."""
+    return isinstance(value, np.generic)
+
+
+def _by_value(arg: object, parameter: Variable, size: int) -> bool:
+    """Whether an array is the bytes of a parameter, not what the parameter points to."""
+    if not isinstance(arg, np.ndarray):
+        return False
+    array = cast(Array, arg)
+    return array.nbytes == size and (is_record(array) or array.dtype == parameter_dtype(parameter))
+
+
 def _pointer(parameter: Variable, arg: object) -> Argument:
-    if parameter_dtype(parameter).itemsize != 8:
-        raise ArgumentError(f"expected a scalar .{parameter.type}, got an array; pointers are 64-bit parameters")
+    dtype = parameter_dtype(parameter)
+    if dtype.itemsize != POINTER or dtype.kind == "f":
+        raise ArgumentError(f"expected a scalar, got the array {given(arg)}; pointers are 64-bit parameters")
+    return _whole(arg)
+
+
+def _whole(arg: object) -> Argument:
     argument = borrow(arg)
     if not argument.contiguous:
         raise ArgumentError(f"{argument} has gaps (strides of {argument.strides} bytes); pass a contiguous copy")
@@ -164,36 +282,30 @@ def pack(parameter: Variable, value: Scalar) -> bytes:
     Raises:
         ArgumentError: if the value does not fit the type.
     """
-    dtype = parameter_dtype(parameter)
     if parameter.count is not None:
-        return _pack_array(parameter, dtype, value)
+        found = _image(parameter, value)
+        if found.pointers:
+            raise ArgumentError(f"expected {len(found.data)} bytes, got an array")
+        return found.data
+    dtype = parameter_dtype(parameter)
     if isinstance(value, np.generic) and value.dtype.itemsize == dtype.itemsize and parameter.type[0] == "b":
         return value.tobytes()
     if dtype.kind in "ui":
-        return _pack_integer(parameter, dtype, value)
+        return _pack_integer(dtype, value)
     if not isinstance(value, int | float | np.generic):
-        raise ArgumentError(f"expected a number for .{parameter.type}, got {type(value).__name__}")
+        raise ArgumentError(f"expected a number, got {given(value)}")
     return np.array(float(value)).astype(dtype).tobytes()
 
 
-def _pack_integer(parameter: Variable, dtype: DType, value: object) -> bytes:
+def _pack_integer(dtype: DType, value: object) -> bytes:
     try:
         number = operator.index(cast(int, value))
     except TypeError:
-        raise ArgumentError(f"expected an integer for .{parameter.type}, got {value!r}") from None
+        raise ArgumentError(f"expected an integer of {8 * dtype.itemsize} bits, got {given(value)}") from None
     bits = 8 * dtype.itemsize
     if not -(1 << bits - 1) <= number < 1 << bits:
-        raise ArgumentError(f"expected an integer of {bits} bits for .{parameter.type}, got {number}")
+        raise ArgumentError(f"expected an integer of {bits} bits, got {number}")
     return (number % (1 << bits)).to_bytes(dtype.itemsize, "little")
-
-
-def _pack_array(parameter: Variable, dtype: DType, value: Scalar) -> bytes:
-    data = value if isinstance(value, bytes) else None
-    expected = (parameter.count or 0) * dtype.itemsize
-    if data is None or len(data) != expected:
-        got = type(value).__name__ if data is None else f"{len(data)} bytes"
-        raise ArgumentError(f"expected the {expected} bytes of .{parameter.type} {parameter.name}[], got {got}")
-    return data
 
 
 def alignment(parameter: Variable) -> int:
@@ -211,6 +323,6 @@ def check_alignment(parameter: Variable, address: int, position: int) -> None:
     needed = alignment(parameter)
     if address % needed:
         raise ArgumentError(
-            f"argument {position} ({parameter.name}): expected an address that is a multiple of {needed}, "
+            f"{where(parameter, position)}: expected an address that is a multiple of {needed}, "
             f"got {address:#x}; pass an array that starts at the beginning of its allocation"
         )

@@ -13,7 +13,9 @@ import numpy as np
 from ..dialect.ptx.syntax import Function, Module
 from .arrays import Argument, borrow
 from .errors import ArgumentError, DeviceUnavailableError, WarploomError
-from .launch import Buffer, Launch, Scalar, Shifted, Value, Word, dim3, values
+from .launch import Buffer, Launch, Packed, Scalar, Shifted, Value, Word, dim3, values, where
+from .structs import Struct
+from .written import may_write
 
 if TYPE_CHECKING:
     from .cuda import Gpu
@@ -147,7 +149,9 @@ class PtxModule:
         checks: Checks = (),
         report: bool = False,
     ) -> Place:
-        """Launch a kernel. Arrays are passed as pointers to their elements and written back; scalars by value.
+        """Launch a kernel. Arrays are passed as pointers to their elements and written back; scalars by value. A struct
+        (`.param .align 8 .b8 p[16]`) is a tuple of its fields, bytes, a numpy record or a ctypes structure, and a
+        `Struct` is one with pointers put into it; for one of 8 bytes an array will do.
 
         With every array in GPU memory the launch is enqueued on the stream of the arrays' producer and not
         waited for; otherwise the kernel is done when this returns. `shared` is bytes of dynamic shared memory,
@@ -165,7 +169,7 @@ class PtxModule:
         """
         passed = values(self.kernel(name), args)
         shape = None if cluster is None else dim3(cluster, "cluster")
-        everything = tuple(range(len(passed)))
+        everything = tuple(range(len(args)))
         launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, everything, cluster=shape)
         return self.run([launch], passed, device=device, progress=progress, arch=arch, checks=checks, report=report)
 
@@ -198,10 +202,30 @@ class PtxModule:
             return replace(place, reports=found)
         from .cuda_launch import run
 
-        everything = frozenset(range(len(values)))
-        copied_back = everything if written is None else written
+        copied_back = self._written(launches, values) if written is None else written
         run(place.gpu, self.text, self.kernels, launches, values, copied_back, scratch)
         return place
+
+    def _written(self, launches: Sequence[Launch], values: Sequence[Value]) -> frozenset[int]:
+        """The arrays to copy back: those that may be written.
+
+        Raises:
+            ArgumentError: if one of those that launches may write is read-only.
+        """
+        fixed = {i for i, value in enumerate(values) if isinstance(value, Argument) and not value.writable}
+        for launch in launches if fixed else ():
+            function = self.kernel(launch.kernel)
+            written = may_write(function)
+            for i, (parameter, argument) in enumerate(zip(function.parameters, launch.arguments, strict=True)):
+                value = values[argument] if isinstance(argument, int) and argument < len(values) else None
+                position = argument.position if isinstance(argument, Shifted) else argument
+                places = {at for _, at in value.pointers} if isinstance(value, Packed) else {position}
+                if parameter.name in written and places & fixed:
+                    raise ArgumentError(
+                        f"kernel {launch.kernel}: {where(parameter, i)}: the kernel may write it, but the array is "
+                        "read-only; pass a writable copy"
+                    )
+        return frozenset(range(len(values))) - fixed
 
     def prepare(self, launches: Sequence[Launch], values: Sequence[Value], scratch: Sequence[Buffer] = ()) -> Prepared:
         """Launches over arrays in GPU memory, ready to be enqueued many times; `scratch` as in `run`.
@@ -214,6 +238,7 @@ class PtxModule:
                 raise ArgumentError(f"argument {i} ({value}) lies in host memory; prepare takes arrays in GPU memory")
         from .cuda_launch import Prepared
 
+        self._written(launches, values)
         place = choose_place("cuda", self.target, values)
         prepared = Prepared(cast("Gpu", place.gpu), self.text, self.kernels, launches, values, scratch)
         if scratch:
@@ -253,7 +278,10 @@ def _passed(argument: int | Word | Shifted, everything: Sequence[object]) -> obj
         return argument.value
     if isinstance(argument, Shifted):
         return borrow(everything[argument.position]).array()[argument.bytes :]
-    return everything[argument]
+    value = everything[argument]
+    if isinstance(value, Packed):
+        return Struct(value.data, {offset: everything[at] for offset, at in value.pointers})
+    return value
 
 
 def _host(value: Value) -> object:

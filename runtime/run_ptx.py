@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -32,9 +34,8 @@ def run(args: argparse.Namespace, text: str) -> int:
     values = [inputs.kernel_argument(arg, args.seed, i) for i, arg in enumerate(args.arguments)]
     parameters = tuple(Parameter(p.name, "", None) for p in function.parameters)
     outputs = dict(_output(text, parameters) for text in args.outputs)
-    for position in outputs:
-        if position >= len(values) or not isinstance(values[position], np.ndarray):
-            raise ArgumentError(f"--out: argument {position} is no array, so nothing can be written from it")
+    for place in outputs:
+        _array_at(values, place)
     launch = Launch(name, _dim3(args.grid, "--grid"), _dim3(args.block, "--block"), args.shared, ())
     check_values(function, values)
     report.line("kernel", f"{name} of {args.file}, for {', '.join(module.syntax.targets)}")
@@ -57,13 +58,11 @@ def run(args: argparse.Namespace, text: str) -> int:
     report.times()
     report.line("ran on", str(place))
     for i, value in enumerate(values):
-        if isinstance(value, np.ndarray):
-            _summary(report, function.parameters[i].name, value)
-    for position, path in outputs.items():
-        value = values[position]
-        if isinstance(value, np.ndarray):
-            inputs.save(path, value)
-            report.line("wrote", f"{function.parameters[position].name} to {path}")
+        for name, array in _arrays(function.parameters[i].name, value):
+            _summary(report, name, array)
+    for place, path in outputs.items():
+        inputs.save(path, _array_at(values, place))
+        report.line("wrote", f"{'.'.join([function.parameters[place[0]].name, *map(str, place[1:])])} to {path}")
     report.launched([found.against(problem) for found in reports], args.json)
     return 0
 
@@ -78,12 +77,44 @@ def _kernel_name(module: PtxModule, name: str | None) -> str:
     raise ArgumentError(f"{module.name}: expected --kernel, as the file has {len(module.kernels)} kernels ({listed})")
 
 
-def _output(text: str, parameters: tuple[Parameter, ...]) -> tuple[int, str]:
+def _arrays(name: str, value: object) -> Iterator[tuple[str, Array]]:
+    """An argument that is an array, or the arrays that a struct points to."""
+    if isinstance(value, np.ndarray):
+        yield name, cast(Array, value)
+    for i, field in enumerate(_fields(cast(object, value))):
+        yield from _arrays(f"{name}.{i}", field)
+
+
+def _fields(value: object) -> tuple[object, ...]:
+    """The fields of a struct; anything else has none."""
+    return cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
+
+
+def _array_at(values: Sequence[object], place: tuple[int, ...]) -> Array:
+    """The array at a position among the arguments, or at one of the fields of a struct.
+
+    Raises:
+        ArgumentError: if there is none.
+    """
+    found: object = tuple(values)
+    for i in place:
+        found = _fields(found)[i] if i < len(_fields(found)) else None
+    if not isinstance(found, np.ndarray):
+        path = ".".join(map(str, place))
+        raise ArgumentError(f"--out: argument {path} is no array, so nothing can be written from it")
+    return cast(Array, found)
+
+
+def _output(text: str, parameters: tuple[Parameter, ...]) -> tuple[tuple[int, ...], str]:
+    """`2=c.npy`, or `0.1=c.npy` for what a field of a struct points to."""
     bound = inputs.binding(text)
     if bound.name is None:
         raise ArgumentError(f"--out: expected NAME=FILE for a .ptx file, such as 2=c.npy, got '{text}'")
     inputs.check_writable(bound.value)
-    return inputs.position_of(bound.name, parameters), bound.value
+    name, *fields = bound.name.split(".")
+    if not all(field.isdecimal() for field in fields):
+        raise ArgumentError(f"--out: expected the number of a field, such as 0.1=c.npy, got '{text}'")
+    return (inputs.position_of(name, parameters), *map(int, fields)), bound.value
 
 
 def _dim3(text: str, what: str) -> tuple[int, int, int]:

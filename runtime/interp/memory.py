@@ -7,7 +7,7 @@ Generic addresses are global ones, or lie in the windows of shared and local mem
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -139,6 +139,11 @@ class ParameterWindow(Window):
         )
 
 
+def static_addresses(names: Sequence[str]) -> dict[str, int]:
+    """The addresses of a module's variables, which come before everything else in global memory."""
+    return {name: number << SPAN_BITS for number, name in enumerate(names, 1)}
+
+
 class GlobalMemory:
     """Allocations by address range, and the windows that generic addresses reach."""
 
@@ -152,9 +157,13 @@ class GlobalMemory:
         for number, known in self._allocations.items():
             if (known.data.ctypes.data, known.size) == place and buffer.size:
                 return number << SPAN_BITS
-        number = 1 + len(self._allocations)
+        number = 1 + max(self._allocations, default=0)
         self._allocations[number] = buffer
         return number << SPAN_BITS
+
+    def put(self, address: int, buffer: Buffer) -> None:
+        """Gives a buffer an address of `static_addresses`."""
+        self._allocations[address >> SPAN_BITS] = buffer
 
     def parts(self, addresses: Array, width: int, lanes: Array | None) -> tuple[Part, ...]:
         """The accesses by buffer, for uint64 addresses of the threads `lanes` (None: all).

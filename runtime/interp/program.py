@@ -5,22 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ...dialect.isa.targets import TARGETS
-from ...dialect.ptx.syntax import Function, Module, Variable, integer
-from ..errors import ArgumentError
-from ..launch import Scalar, pack
+from ...dialect.ptx.syntax import Module, Variable
+from .arguments import parameters
 from .decode import Names, Place
 from .errors import DecodeError, InterpreterError
 from .kernel import Kernel, KernelDecoder, size_of
 from .machine import Launch, Progress, Stats, run
-from .memory import Buffer, GlobalMemory
+from .memory import Buffer, GlobalMemory, static_addresses
 from .observer import Observer, Observers
 from .state import Dim3
+from .variables import initial
 
 Array = NDArray[Any]
 
@@ -52,6 +51,7 @@ class Program:
         variables = {v.name: v for v in module.items if isinstance(v, Variable)}
         names = Names()
         self._variables: dict[str, Buffer] = {}
+        self._places = static_addresses([v.name for v in variables.values() if v.space in ("global", "const")])
         for variable in variables.values():
             if variable.space in ("global", "const"):
                 self._declare(variable, names)
@@ -68,7 +68,7 @@ class Program:
     def _declare(self, variable: Variable, names: Names) -> None:
         try:
             size, _ = size_of(variable)
-            data = _initial(variable, size)
+            data = initial(variable, size, self._places.get)
         except (DecodeError, ValueError) as error:
             raise InterpreterError(f"{self.name}:{variable.line}:1: error: {error}") from error
         self._variables[variable.name] = Buffer(f"variable {variable.name}", data)
@@ -105,9 +105,10 @@ class Program:
         self._check_sizes(decoded, grid, block, shared)
         cluster = self._cluster(decoded, grid, cluster)
         memory = GlobalMemory()
-        addresses = {name: memory.add(buffer) for name, buffer in self._variables.items()}
-        parameters = _parameters(decoded, self._functions[kernel], args, memory)
-        sizes = (decoded, grid, block, memory, parameters, addresses, shared)
+        for name, buffer in self._variables.items():
+            memory.put(self._places[name], buffer)
+        words = parameters(decoded, self._functions[kernel], args, memory)
+        sizes = (decoded, grid, block, memory, words, self._places, shared)
         launched = Launch(*sizes, step_limit, progress, observer, cluster)
         return _checked(launched, checks) if checks else run(launched)
 
@@ -162,61 +163,3 @@ def _checked(launch: Launch, names: str | Sequence[str]) -> Stats:
     if error is not None:
         raise error
     return stats
-
-
-def _parameters(kernel: Kernel, function: Function, args: Sequence[object], memory: GlobalMemory) -> Array:
-    """The bytes of the parameters; arrays get addresses."""
-    declared = kernel.layout.parameters
-    if len(args) != len(declared):
-        names = ", ".join(f".{v.type} {v.name}" for v, _ in declared) or "none"
-        raise InterpreterError(f"kernel {function.name}: expected {len(declared)} arguments ({names}), got {len(args)}")
-    data = np.zeros(kernel.layout.parameter_bytes, np.uint8)
-    for i, ((variable, offset), arg) in enumerate(zip(declared, args, strict=True)):
-        try:
-            words = _argument(variable, arg, i, memory)
-        except ArgumentError as error:
-            raise InterpreterError(f"kernel {function.name}: argument {i} ({variable.name}): {error}") from error
-        data[offset : offset + len(words)] = np.frombuffer(words, np.uint8)
-    return data
-
-
-def _argument(variable: Variable, arg: object, position: int, memory: GlobalMemory) -> bytes:
-    if not isinstance(arg, np.ndarray):
-        if not isinstance(arg, int | float | np.generic | bytes):
-            raise ArgumentError(f"expected a numpy array or a number, got {type(arg).__name__}")
-        return pack(variable, cast(Scalar, arg))
-    array = cast(Array, arg)
-    size, _ = size_of(variable)
-    if variable.count is not None or size != 8 or variable.type[0] == "f":
-        raise ArgumentError(f"expected a scalar .{variable.type}, got an array; pointers are 64-bit parameters")
-    if not array.flags.c_contiguous:
-        raise ArgumentError("expected an array in row-major order without gaps; pass numpy.ascontiguousarray(...)")
-    shape = "x".join(map(str, array.shape)) or "scalar"
-    name = f"argument {position} ({variable.name}, {shape} {array.dtype})"
-    data = array.reshape(-1).view(np.uint8)
-    return memory.add(Buffer(name, data, bool(array.flags.writeable))).to_bytes(8, "little")
-
-
-def _initial(variable: Variable, size: int) -> Array:
-    """The first bytes of a module variable: zeros, or what its initialiser says."""
-    data = np.zeros(size, np.uint8)
-    if variable.init is None:
-        return data
-    words = [w for w in re.split(r"[{},\s]+", variable.init) if w]
-    try:
-        encoded = b"".join(_word(variable.type, w) for w in words)
-    except (ValueError, ArgumentError) as error:
-        raise DecodeError(f"variable '{variable.name}': initialiser '{variable.init}' is not supported") from error
-    if len(encoded) > size:
-        raise DecodeError(f"variable '{variable.name}' has {size} bytes, its initialiser {len(encoded)}")
-    data[: len(encoded)] = np.frombuffer(encoded, np.uint8)
-    return data
-
-
-def _word(type: str, text: str) -> bytes:
-    size = int(re.sub(r"\D", "", type)) // 8
-    if text[:2].lower() in ("0f", "0d"):
-        return int(text[2:], 16).to_bytes(size, "little")
-    if type[0] == "f" or (type.startswith("b") and "." in text):
-        return np.array(float(text), f"f{size}").tobytes()
-    return (integer(text) & ((1 << 8 * size) - 1)).to_bytes(size, "little")

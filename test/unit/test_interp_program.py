@@ -96,3 +96,37 @@ def test_numbers_of_registers_are_taken_and_not_counted() -> None:
     some = "mov.u32 %r0, 5; mov.u32 %r1, %laneid; setp.eq.u32 %p1, %r1, 3; @%p1 bra OUT;"
     with pytest.raises(InterpreterError, match="must be executed by all lanes of a warp together"):
         per_thread(f"{some} setmaxnreg.dec.sync.aligned.u32 40; OUT: bar.sync 0;")
+
+
+def test_initialisers_with_addresses() -> None:
+    """Of variables, with offsets, generic, and byte by byte."""
+    module = """.global .align 4 .u32 words[4] = {10, 0x20, 30U, -1};
+.global .align 8 .u64 second = generic(words)+4;
+.const .align 8 .u64 table[3] = {words+8, generic(second), 7};
+.global .align 8 .b8 mixed[16] = {0xFF(words), 0xFF00(words), 0xFF0000(words), 0xFF000000(words), 0xFF00000000(words),
+    0xFF0000000000(words), 0xFF000000000000(words), 0xFF00000000000000(words), 5};
+.global .align 4 .f32 floats[2] = {0f3F800000, 2.5};"""
+    body = """ld.global.u64 %rd1, [second]; ld.global.u32 %r1, [%rd1]; ld.const.u64 %rd2, [table]; ld.u32 %r2, [%rd2+4];
+        ld.const.u64 %rd3, [table+8]; ld.u64 %rd4, [%rd3]; ld.global.u32 %r3, [%rd4+-4]; ld.global.u64 %rd5, [mixed];
+        ld.global.u32 %r4, [%rd5+8]; ld.global.u8 %r5, [mixed+8]; ld.global.f32 %f1, [floats+4];
+        cvt.rzi.u32.f32 %r6, %f1; ld.param.u64 %rd6, [out]; st.global.v4.u32 [%rd6], {%r1, %r2, %r3, %r4};
+        st.global.v2.u32 [%rd6+16], {%r5, %r6};"""
+    out = outputs(6, "u4")
+    built = program(body, ".param .u64 out", module=module)
+    for _ in range(2):
+        built.launch("k", (1, 1, 1), (1, 1, 1), [out])
+        assert out.tolist() == [0x20, 0xFFFFFFFF, 10, 30, 5, 2]
+
+
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        (".global .u64 p = other;", "'other' is not declared in this module"),
+        (".global .u32 p[2] = {1, 2, 3};", "variable 'p' has 8 bytes, its initialiser 12"),
+        (".global .u32 p = 1 + x;", "initialiser '1 . x' is not supported"),
+        (".global .u32 p = 0xFF(1x);", "is not supported|is not declared"),
+    ],
+)
+def test_initialisers_that_cannot_be(variable: str, message: str) -> None:
+    with pytest.raises(InterpreterError, match=message):
+        program("ret;", module=variable).launch("k", (1, 1, 1), (1, 1, 1), [])

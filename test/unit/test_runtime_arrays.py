@@ -124,6 +124,49 @@ def test_a_written_argument_shares_memory_with_none() -> None:
         check_overlap({0: borrow(whole[:4]), 1: borrow(whole[3:7])}, parameters, frozenset({1}))
 
 
+class Fixed(Lender):
+    """A host tensor whose capsules say that it must not be written."""
+
+    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None) -> object:
+        return self.array.__dlpack__(max_version=max_version)
+
+
+class Unchanging(Lender):
+    """A tensor of a package whose arrays never change, in a capsule that cannot say so."""
+
+    __module__ = "jaxlib._jax"
+
+
+def fixed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize("lender", [Fixed(fixed(np.arange(4.0))), Unchanging(np.arange(4.0)), fixed(np.arange(4.0))])
+def test_arrays_that_must_not_be_written(lender: object) -> None:
+    argument = borrow(lender)
+    assert not argument.writable
+    assert argument.array().view(np.float64).tolist() == [0, 1, 2, 3]
+    assert not argument.array().flags.writeable
+    message = refused(argument, Parameter("C", "f64", (4,)), written=True)
+    assert message.endswith("the kernel writes it, but the array is read-only; pass a writable copy")
+    check(argument, Parameter("A", "f64", (4,)), 0, written=False)
+
+
+def test_capsules_with_versions_may_be_writable() -> None:
+    array = np.arange(4.0)
+    assert borrow(Fixed(array)).writable
+    assert borrow(Lender(array)).writable
+
+
+def test_arrays_in_gpu_memory_that_must_not_be_written() -> None:
+    class UnchangingOnGpu(OnGpu):
+        __module__ = "jaxlib._jax"
+
+    assert not borrow(OnGpu((4,), "<f4", data=(4096, True))).writable
+    assert not borrow(UnchangingOnGpu((4,), "<f4")).writable
+
+
 class Failing(Lender):
     def __dlpack__(self, *, stream: int | None = None) -> object:
         raise BufferError("strides of a sparse tensor")

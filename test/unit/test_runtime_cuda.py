@@ -197,6 +197,51 @@ def test_prepared_launches_enqueue_without_looking_again(driver: Driver) -> None
     assert (driver.launches[0][8], prepared.kernels[0].registers) == (3, 64)
 
 
+WRITING = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry double(.param .u64 a, .param .align 8 .b8 b[8], .param .u32 n) { .reg .b64 %rd<4>; .reg .f32 %f;
+  ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.global.f32 %f, [%rd1]; st.global.f32 [%rd2], %f; ret; }
+"""
+
+
+def test_arrays_in_structs_are_copied_there_and_back(driver: Driver) -> None:
+    a, b = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    load_ptx(WRITING).launch("double", 1, 32, [a, (b,), 8], device="cuda")
+    assert b.tolist() == [2 * x for x in range(8)]
+    on_gpu = floats()
+    load_ptx(WRITING).launch("double", 1, 32, [OnGpu(floats()), (OnGpu(on_gpu),), 8], device="cuda")
+    assert not on_gpu.any()
+    assert not driver.memory
+
+
+def test_an_array_given_twice_is_one_array(driver: Driver) -> None:
+    a = np.arange(8, dtype=np.float32)
+    load_ptx(WRITING).launch("double", 1, 32, [a, (a,), 8], device="cuda")
+    assert a.tolist() == [2 * x for x in range(8)]
+    assert not driver.memory
+
+
+def test_arrays_that_must_not_be_written_are_not(driver: Driver) -> None:
+    a, b = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    a.flags.writeable = False
+    load_ptx(WRITING).launch("double", 1, 32, [a, (b,), 8], device="cuda")
+    assert b[7] == 14
+    b.flags.writeable = False
+    message = r"kernel double: argument 1 \(.align 8 .b8 b\[8\]\): the kernel may write it, but the array is read-only"
+    with pytest.raises(ArgumentError, match=message):
+        load_ptx(WRITING).launch("double", 1, 32, [a, (b,), 8], device="cuda")
+    fixed = OnGpu(floats())
+    fixed.__cuda_array_interface__["data"] = (fixed.array.ctypes.data, True)
+    module = load_ptx(WRITING)
+    with pytest.raises(ArgumentError, match="the kernel may write it, but the array is read-only"):
+        module.prepare(
+            [Launch("double", (1, 1, 1), (32, 1, 1), 0, (0, 1, 2))],
+            values(module.kernel("double"), [OnGpu(floats()), fixed, 8]),
+        )
+    assert len(driver.launches) == 1
+
+
 TWICE = [Launch("double", (1, 1, 1), (32, 1, 1), 0, arguments) for arguments in ((0, 3, 2), (3, 1, 2))]
 """From a to scratch memory, and from there to b."""
 
@@ -249,7 +294,7 @@ def test_prepare_takes_gpu_arrays_only(driver: Driver) -> None:
 
 
 def test_a_misaligned_array_is_refused(driver: Driver) -> None:
-    with pytest.raises(ArgumentError, match=r"argument 0 \(a\): expected an address that is a multiple of 16"):
+    with pytest.raises(ArgumentError, match=r"argument 0 \(.u64 a\): expected an address that is a multiple of 16"):
         load_ptx(PTX).launch("double", 1, 32, [OnGpu(floats(), offset=4), OnGpu(floats()), 8])
 
 

@@ -1,0 +1,102 @@
+"""Which arrays a kernel may write, as its text says: where pointers of its parameters go.
+
+A name, of a register or a variable, holds a pointer of a parameter if an instruction that computes it reads one that
+does, wherever that stands. What pointers are stored in memory may come out of every load.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from ..dialect.ptx.syntax import (
+    Address,
+    Function,
+    Instruction,
+    Operand,
+    Pair,
+    Register,
+    Scope,
+    Statement,
+    Symbol,
+    Vector,
+)
+
+_NO_RESULT = re.compile(r"(setp?|bra|brx|bar|barrier|isspacep|prefetchu?|discard|red|call|ret|exit)\b")
+_WRITES = re.compile(r"(st|atom|red|cp|wmma\.store|multimem|applypriority)\b")
+_MEMORY = "[]"
+
+Holders = Mapping[str, set[str]]
+
+
+def may_write(kernel: Function) -> frozenset[str]:
+    """The parameters whose arrays the kernel may write, among them those that functions get pointers of."""
+    body = list(_instructions(kernel.body or ()))
+    holders = _spread(body, [p.name for p in kernel.parameters])
+    written: set[str] = set()
+    for instruction in body:
+        if instruction.opcode.startswith("call"):
+            written |= _held(holders, _names(instruction.operands))
+        elif _WRITES.match(instruction.opcode):
+            where = next((o for o in instruction.operands if isinstance(o, Address)), None)
+            written |= _held(holders, [] if where is None else _names([where]))
+    return frozenset(written)
+
+
+def _spread(body: Sequence[Instruction], parameters: Sequence[str]) -> Holders:
+    """The parameters that each name may hold a pointer of."""
+    holders: dict[str, set[str]] = {name: {name} for name in parameters}
+    changed = True
+    while changed:
+        changed = False
+        for instruction in body:
+            for target, sources in _moves(instruction):
+                found = _held(holders, sources)
+                if not found <= holders.get(target, set()):
+                    holders.setdefault(target, set()).update(found)
+                    changed = True
+    return holders
+
+
+def _held(holders: Holders, names: Iterator[str] | Sequence[str]) -> set[str]:
+    return {parameter for name in names for parameter in holders.get(name, ())}
+
+
+def _moves(instruction: Instruction) -> Iterator[tuple[str, list[str]]]:
+    """The names that an instruction gives a value, with those it takes it from."""
+    root, space = (*instruction.opcode.split("."), "")[:2]
+    if not instruction.operands or _NO_RESULT.match(instruction.opcode):
+        return
+    first, *rest = instruction.operands
+    if root == "st":
+        for target in _names([first]) if space == "param" else [_MEMORY]:
+            yield target, list(_names(rest))
+    elif root in ("ld", "ldu", "atom"):
+        for target in _names([first]):
+            yield target, list(_names(rest)) if space == "param" else [_MEMORY]
+    else:
+        for target in _names([first]):
+            yield target, list(_names(rest))
+
+
+def _names(operands: Sequence[Operand]) -> Iterator[str]:
+    for operand in operands:
+        match operand:
+            case Register() | Symbol():
+                yield operand.name
+            case Address(base=Register() | Symbol() as base):
+                yield base.name
+            case Vector():
+                yield from _names(operand.items)
+            case Pair():
+                yield from _names((operand.first, operand.second))
+            case _:
+                pass
+
+
+def _instructions(body: Sequence[Statement]) -> Iterator[Instruction]:
+    for statement in body:
+        if isinstance(statement, Scope):
+            yield from _instructions(statement.body)
+        elif isinstance(statement, Instruction):
+            yield statement
