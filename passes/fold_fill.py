@@ -11,6 +11,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ..dialect.effects import is_pure
+from ..dialect.warp.disjoint import DisjointOp
 from ..dialect.warp.matmul import MatmulOp
 from .diagnostics import remark
 from .raise_matmul import raise_products
@@ -27,7 +28,7 @@ def _constant(value: SSAValue) -> FloatAttr | IntegerAttr | None:
 def _next_effect(op: Operation) -> Operation | None:
     """The next operation in the block that may touch memory."""
     following = op.next_op
-    while following is not None and is_pure(following):
+    while following is not None and (is_pure(following) or isinstance(following, DisjointOp)):
         following = following.next_op
     return following
 
@@ -54,6 +55,8 @@ def _fold_copy(copy: CopyOp) -> None:
         return _decline(copy, copied, product)
     if source.type != copied.type:
         return _decline(copy, copied, None, f"it copies {source.type} to {copied.type}")
+    if root(source) == root(copied):
+        return _decline(copy, copied, None, "it copies within one memory")
     if _overwrites(product, copied) and isinstance(copied.type, MemRefType):
         wider = product.d.owner
         if isinstance(wider, memref.ExpandShapeOp) and wider.src == copied:

@@ -31,6 +31,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ..dialect.effects import is_pure
+from ..dialect.warp.disjoint import DisjointOp
 from ..dialect.warp.elements import YieldOp, yielded
 from ..dialect.warp.matmul import OPERAND_LOOPS, MatmulOp, element_type, loops_of
 from .diagnostics import remark
@@ -160,7 +161,7 @@ def _name(block: Block, extras: Sequence[tuple[SSAValue, AffineMap]]) -> None:
 
 def _touched(op: Operation) -> tuple[set[SSAValue], set[SSAValue]] | None:
     """The memory that an operation (reads, writes); None if that is not known."""
-    if is_pure(op) or isinstance(op, memref.AllocOp | memref.AllocaOp):
+    if is_pure(op) or isinstance(op, memref.AllocOp | memref.AllocaOp | DisjointOp):
         return set(), set()
     if isinstance(op, LinalgStructuredOperation):
         return _roots(op.operands), _roots(op.outputs)

@@ -34,6 +34,7 @@ from ..dialect.warp.view import strides_of
 from . import contraction
 from .diagnostics import fail
 from .index_builder import constant_value
+from .overlap import check_product
 from .product import lie_in_memory
 from .views import expanded
 
@@ -167,6 +168,7 @@ def _replace(op: Operation, raised: MatmulOp) -> None:
         raised.verify()
     except VerifyException as error:
         fail(op, str(error))
+    check_product(op, raised)
     Rewriter.replace_op(op, raised, [])
 
 

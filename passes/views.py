@@ -37,6 +37,9 @@ class View:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
+    def __str__(self) -> str:
+        return f"{'x'.join(map(str, self.shape))} from element {self.offset} with strides {list(self.strides)}"
+
 
 Groups: TypeAlias = Sequence[Sequence[int]]
 

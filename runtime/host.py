@@ -168,8 +168,8 @@ def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
     first = next((op for op in ops if any(root(value) == argument for value in op.operands)), None)
     if isinstance(first, MatmulOp):
         others = (first.a, first.b, *first.scales, *first.extras)
-        return first.c is None and argument == first.d and argument not in others
-    if first is None or argument in first.inputs or argument not in first.outputs:
+        return first.c is None and argument == first.d and argument not in map(root, others)
+    if first is None or argument in map(root, first.inputs) or argument not in first.outputs:
         return False
     number = list(first.operands).index(argument)
     loops = first.get_indexing_maps().data[number].data

@@ -15,9 +15,11 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.utils.hints import isa
 
+from ..dialect.warp.disjoint import DisjointOp
 from ..dialect.warp.parts import ZEROED
 from ..dialect.warp.view import dynamic_parts, strides_of
 from ..passes.diagnostics import location_of
+from ..passes.overlap import overlap
 from ..passes.views import View, seen
 from .arrays import DTYPES, Argument, memory_bytes
 from .errors import ArgumentError, HostError
@@ -103,6 +105,8 @@ class _Reading:
                 held = self._held(op, op.operands[0])
                 view = seen(op, held.view, lambda value: self._number(op, value, "an offset, a size or a stride"))
                 self.memories[op.results[0]] = replace(held, view=view)
+            case DisjointOp():
+                self._disjoint(op)
             case memref.DeallocOp():
                 self.memories.pop(op.memref, None)
             case gpu.LaunchFuncOp():
@@ -118,6 +122,22 @@ class _Reading:
                     f"sizes, memref.dim, memref.alloc, memref.dealloc, views of memory, gpu.launch_func and an empty "
                     f"func.return, got {op.name}; has the module been lowered?"
                 )
+
+    def _disjoint(self, op: DisjointOp) -> None:
+        """Refuses a call that writes what it reads, see `passes.overlap`."""
+        # What is asked depends on sizes, so that every call has a plan of its own.
+        self.dynamic = True
+        written, read = self._held(op, op.written), self._held(op, op.read)
+        if self.values is None or written.position != read.position or (op.or_same is not None and written == read):
+            return
+        if overlap(written.view, read.view):
+            arguments = self.function.body.block.args
+            name = arguments[read.position].name_hint if read.position < len(arguments) else None
+            where = "memory of the function" if name is None else f"argument {read.position} (%{name})"
+            raise ArgumentError(
+                f"{place_of(op)}with these sizes the part of {where} that is written, {written.view}, and the part "
+                f"that is read, {read.view}, share elements; write to other memory"
+            )
 
     def _held(self, op: Operation, value: SSAValue, what: str = "its operand") -> Held:
         """What memory is in this call."""

@@ -31,6 +31,7 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 from ..dialect.linalg import METADATA
 from ..dialect.linalg.body import Factor, factors
 from ..dialect.schedule import Schedule
+from ..dialect.warp.disjoint import DisjointOp
 from ..dialect.warp.matmul import MatmulOp
 from ..passes.views import View, Viewing, seen
 from .arrays import DTYPES, Array, DType, Floats, integer_limits, rounded
@@ -156,7 +157,7 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
             scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
         case memref.SubviewOp() | memref.CastOp() | memref.CollapseShapeOp() | memref.ExpandShapeOp():
             _view(op, scope)
-        case memref.DeallocOp():
+        case memref.DeallocOp() | DisjointOp():
             pass
         case func.ReturnOp() if all(isinstance(v, BlockArgument) for v in op.operands):
             pass

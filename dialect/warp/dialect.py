@@ -5,6 +5,7 @@ from xdsl.ir import Attribute, Dialect, Operation
 from .attributes import FragmentType, LayoutAttr, ScheduleAttr, SwizzleAttr, TargetAttr
 from .barriers import ArriveCopiesOp, ArriveOp, AwaitOp, BarriersType, MakeBarriersOp
 from .copy import CommitOp, CopyOp, PackOp, WaitOp
+from .disjoint import DisjointOp
 from .elements import YieldOp
 from .elementwise import ConstantOp, ConvertOp, ElementwiseOp, KindAttr, RegroupOp
 from .epilogue import LoadVectorOp, MapOp, SubfragmentOp
@@ -33,6 +34,7 @@ _MEMORY: list[type[Operation]] = [
     CopyOp,
     PackOp,
     MatrixOp,
+    DisjointOp,
     CommitOp,
     WaitOp,
 ]

@@ -36,6 +36,7 @@ from ...dialect.warp.view import DIVISIBLE, MatrixOp
 from ..diagnostics import fail
 from ..index_builder import Index, IndexBuilder
 from ..needs import shared_bytes
+from ..overlap import check_product
 from ..product import Argument, Operand, Place, Product, Spread, fresh_name, read
 from ..raise_matmul import raise_products
 from . import raster
@@ -155,6 +156,7 @@ def _tile(matmul: MatmulOp, module: ModuleOp) -> None:
     attribute = matmul.attributes.get(ScheduleAttr.name)
     if not isinstance(attribute, ScheduleAttr):
         fail(matmul, "expected a schedule on the product; run warp-schedule first")
+    check_product(matmul, matmul)
     schedule, product = attribute.data, read(matmul)
     outliner = Outliner(matmul, module)
     if schedule.pack != "none":

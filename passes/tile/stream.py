@@ -41,6 +41,7 @@ from .. import extents
 from ..diagnostics import fail
 from ..elementwise import Elementwise, read_elementwise, why_not_elementwise
 from ..index_builder import Index, IndexBuilder
+from ..overlap import check_elementwise
 from ..product import Extra
 from ..views import collapsed
 from .outline import Outliner
@@ -280,7 +281,9 @@ def tile(op: LinalgStructuredOperation, module: ModuleOp) -> None:
     found = read_elementwise(op)
     if found is None:
         fail(op, f"{op.name} has no kernel: {why_not_elementwise(op)}")
-    stream, outliner = Stream.of(found), Outliner(op, module)
+    stream = Stream.of(found)
+    check_elementwise(found)
+    outliner = Outliner(op, module)
     operands = _operands(stream, outliner)
     body = Block(arg_types=[operand.value.type for operand in operands.values()])
     arguments = dict(zip(operands, body.args, strict=True))

@@ -1,0 +1,41 @@
+"""What a host function asks of its caller before a launch."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import MemRefType, UnitAttr
+from xdsl.ir import SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, opt_prop_def
+from xdsl.utils.exceptions import VerifyException
+
+from .attributes import memory_of
+
+
+@irdl_op_definition
+class DisjointOp(IRDLOperation):
+    """Refuses a call in which two views of memory have an element in common::
+
+        warp.disjoint %written, %read : memref<?x64xf32, strided<[128, 1]>>, memref<64x?xf32, strided<[128, 1]>>
+        warp.disjoint %written, %read or_same : memref<?x64xf32, strided<[?, 1]>>, memref<?x64xf32, strided<[?, 1]>>
+
+    It stands before an operation that writes one of them and reads the other, where sizes that only the caller knows
+    decide. With `or_same` the two may also be the same elements in the same places. Arguments of a function are memory
+    of their own: the caller gives none of them memory that another one is written to.
+    """
+
+    name = "warp.disjoint"
+
+    written = operand_def(MemRefType)
+    read = operand_def(MemRefType)
+    or_same = opt_prop_def(UnitAttr)
+
+    assembly_format = "$written `,` $read (`or_same` $or_same^)? attr-dict `:` type($written) `,` type($read)"
+
+    def __init__(self, written: SSAValue, read: SSAValue, *, or_same: bool = False):
+        super().__init__(operands=[written, read], properties={"or_same": UnitAttr()} if or_same else {})
+
+    def verify_(self) -> None:
+        written, read = memory_of(self.written), memory_of(self.read)
+        if written.element_type != read.element_type:
+            raise VerifyException(
+                f"expected two views of one memory, got elements of {written.element_type} and {read.element_type}"
+            )
