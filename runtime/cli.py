@@ -200,6 +200,11 @@ def _add_common(run: argparse.ArgumentParser) -> None:
         "all), have the interpreter look for these bugs; exit 1 if there is anything wrong",
     )  # fmt: skip
     run.add_argument(
+        "--max-steps", type=int, metavar="N",
+        help="end a launch on the interpreter with an error after N steps, where a loop may have no end; a step is an "
+        "instruction for all threads that run it together",
+    )  # fmt: skip
+    run.add_argument(
         "--report", action="store_true",
         help="count what the interpreter executes: instructions, bank conflicts, sectors, matrix products",
     )  # fmt: skip

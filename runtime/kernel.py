@@ -29,7 +29,7 @@ from .arrays import Argument, Parameter, borrow, check, check_overlap, packed_as
 from .errors import ArgumentError, CompileError, HostError
 from .host import Plan, Signature
 from .launch import Launch, Scalar, Value
-from .module import Checks, Place, Progress, PtxModule
+from .module import Checks, Options, Place, Progress, PtxModule
 
 if TYPE_CHECKING:
     from .cuda_launch import Prepared
@@ -79,6 +79,7 @@ class Kernel:
         arch: str | None = None,
         checks: Checks = (),
         report: bool = False,
+        max_steps: int | None = None,
     ) -> Place:
         """Run on arrays; the written ones are written in place.
 
@@ -87,7 +88,9 @@ class Kernel:
         array in GPU memory the launches are enqueued on the stream of the arrays' producer and not waited for.
         `arch` is the target whose matrix arithmetic the interpreter uses instead of the kernel's own.
         `checks` are what the interpreter looks for beside faults: names such as "races", or "all".
-        With `report` it runs on the interpreter, which counts instructions, bank conflicts and sectors.
+        With `report` it runs on the interpreter, which counts instructions, bank conflicts and sectors. After
+        `max_steps` steps, each an instruction for all threads that run it together, the interpreter ends a launch with
+        an error.
 
         Returns:
             Where it ran, with a report of each launch if they were asked for.
@@ -106,9 +109,7 @@ class Kernel:
             device=device,
             written=self.function.written,
             progress=progress,
-            arch=arch,
-            checks=checks,
-            report=report,
+            options=Options(arch, checks, report, max_steps),
         )
         if not report:
             return place

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .cuda import Gpu
     from .cuda_launch import Prepared
     from .interp import Program
+    from .interp.errors import Finding
     from .interp.reporter import Reporter
     from .launch_report import LaunchReport
 
@@ -34,13 +35,56 @@ Checks: TypeAlias = str | Sequence[str]
 
 
 @dataclass(frozen=True)
+class Options:
+    """What only the interpreter does: the arithmetic of another target, checks, reports, a limit of steps.
+
+    Raises:
+        ArgumentError: for a limit below 1.
+    """
+
+    arch: str | None = None
+    checks: Checks = ()
+    report: bool = False
+    max_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_steps is not None and self.max_steps < 1:
+            raise ArgumentError(f"expected max_steps from 1 on, got {self.max_steps}")
+
+    @property
+    def interpreted(self) -> bool:
+        """Whether anything is asked for."""
+        return self.arch is not None or bool(self.checks) or self.report or self.max_steps is not None
+
+    def refuse(self) -> None:
+        """Raises:
+        ArgumentError: if anything is asked for.
+        """
+        if self.arch is not None:
+            raise ArgumentError(f"arch='{self.arch}' is arithmetic for device='interp'; a GPU has its own")
+        asked = {
+            "checks are made": self.checks,
+            "a report is made": self.report,
+            "steps are counted": self.max_steps is not None,
+        }
+        for what, given in asked.items():
+            if given:
+                raise ArgumentError(f"{what} by the interpreter; pass device='interp'")
+
+
+DEFAULT = Options()
+
+
+@dataclass(frozen=True)
 class Place:
     """Where launches run: on `gpu`, or on the interpreter if it is None; `reason` says why the interpreter. `reports`
-    are what launches on the interpreter did, one for each, where that was asked for."""
+    are what launches on the interpreter did, one for each, where that was asked for; `notes` what checks found that is
+    no error."""
 
     gpu: Gpu | None
     reason: str = ""
     reports: tuple[LaunchReport, ...] = ()
+    notes: tuple[Finding, ...] = ()
 
     def __str__(self) -> str:
         if self.gpu is not None:
@@ -148,6 +192,7 @@ class PtxModule:
         cluster: int | Sequence[int] | None = None,
         checks: Checks = (),
         report: bool = False,
+        max_steps: int | None = None,
     ) -> Place:
         """Launch a kernel. Arrays are passed as pointers to their elements and written back; scalars by value. A struct
         (`.param .align 8 .b8 p[16]`) is a tuple of its fields, bytes, a numpy record or a ctypes structure, and a
@@ -158,10 +203,11 @@ class PtxModule:
         `cluster` the shape of the clusters of blocks where the kernel leaves it open. `arch` is the target, such as
         "sm_80", whose matrix arithmetic the interpreter uses instead of the module's; it rules out a GPU.
         `checks` are what the interpreter looks for beside faults: names such as "races", or "all". With `report` it
-        counts instructions, bank conflicts and sectors.
+        counts instructions, bank conflicts and sectors. After `max_steps` steps, each an instruction for all threads
+        that run it together, the interpreter ends a launch with an error.
 
         Returns:
-            Where it ran, and the report if one was asked for.
+            Where it ran, the report if one was asked for, and what checks noted that is no error.
 
         Raises:
             WarploomError: for arguments that do not fit, no GPU where one is asked for, or a failing kernel.
@@ -171,7 +217,8 @@ class PtxModule:
         shape = None if cluster is None else dim3(cluster, "cluster")
         everything = tuple(range(len(args)))
         launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, everything, cluster=shape)
-        return self.run([launch], passed, device=device, progress=progress, arch=arch, checks=checks, report=report)
+        options = Options(arch, checks, report, max_steps)
+        return self.run([launch], passed, device=device, progress=progress, options=options)
 
     def run(
         self,
@@ -182,24 +229,17 @@ class PtxModule:
         device: str = "auto",
         written: frozenset[int] | None = None,
         progress: Progress | None = None,
-        arch: str | None = None,
-        checks: Checks = (),
-        report: bool = False,
+        options: Options = DEFAULT,
     ) -> Place:
         """Run launches one after the other over the same borrowed arguments; `written` are the positions of arrays
         that are copied back from a GPU (all, if None). `scratch` are buffers that the launches pass after the
         arguments; they live as long as the call and start with any contents, or with zeros. See `launch`."""
-        if device == "cuda" and arch is not None:
-            raise ArgumentError(f"arch='{arch}' is arithmetic for device='interp'; a GPU has its own")
-        if device == "cuda" and checks:
-            raise ArgumentError("checks are made by the interpreter; pass device='interp'")
-        if device == "cuda" and report:
-            raise ArgumentError("a report is made by the interpreter; pass device='interp'")
-        interpreted = arch is not None or checks or report
-        place = choose_place("interp" if interpreted else device, self.target, values)
+        if device == "cuda":
+            options.refuse()
+        place = choose_place("interp" if options.interpreted else device, self.target, values)
         if place.gpu is None:
-            found = self._interpret(launches, values, scratch, progress, arch, checks, report)
-            return replace(place, reports=found)
+            reports, notes = self._interpret(launches, values, scratch, progress, options)
+            return replace(place, reports=reports, notes=notes)
         from .cuda_launch import run
 
         copied_back = self._written(launches, values) if written is None else written
@@ -251,19 +291,26 @@ class PtxModule:
         values: Sequence[Value],
         scratch: Sequence[Buffer],
         progress: Progress | None,
-        arch: str | None,
-        checks: Checks,
-        report: bool,
-    ) -> tuple[LaunchReport, ...]:
+        options: Options,
+    ) -> tuple[tuple[LaunchReport, ...], tuple[Finding, ...]]:
         # All ones are NaN in every floating-point type, so that a buffer read before it is written shows.
         buffers = [np.full(size, 0 if zeroed else 0xFF, np.uint8) for size, zeroed in scratch]
         everything = [*map(_host, values), *buffers]
-        reporters = _reporters(len(launches)) if report else []
+        reporters = _reporters(len(launches)) if options.report else []
+        notes: list[Finding] = []
         for launch, observer in zip_longest(launches, reporters):
             args = [_passed(i, everything) for i in launch.arguments]
             sizes = (launch.kernel, launch.grid, launch.block, args, launch.shared)
-            self.program_for(arch).launch(*sizes, progress, cluster=launch.cluster, checks=checks, observer=observer)
-        return tuple(reporter.report() for reporter in reporters)
+            done = self.program_for(options.arch).launch(
+                *sizes,
+                progress,
+                options.max_steps,
+                cluster=launch.cluster,
+                checks=options.checks,
+                observer=observer,
+            )
+            notes += done.notes
+        return tuple(reporter.report() for reporter in reporters), tuple(notes)
 
 
 def _reporters(count: int) -> list[Reporter]:

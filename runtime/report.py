@@ -22,6 +22,7 @@ from .ptxas import Resources
 from .reference import Comparison
 
 if TYPE_CHECKING:
+    from .interp.errors import Finding
     from .launch_report import LaunchReport
 
 LABEL_WIDTH = 9
@@ -78,10 +79,13 @@ class Report:
         text = f"{kernel.name}: {kernel.registers} registers, {kernel.local} bytes of stack and spills a thread"
         self.line("uses", f"{text}, {kernel.shared} bytes of static shared memory (driver)")
 
-    def silent(self, checks: Sequence[str]) -> None:
-        """Checks that found nothing, if there were any."""
-        if checks:
-            self.line("checks", f"{', '.join(checks)}: nothing found", "green")
+    def checks(self, names: Sequence[str], notes: Sequence[Finding]) -> None:
+        """Checks that found nothing wrong, if there were any; notes go to standard error."""
+        for note in notes:
+            print(note, file=sys.stderr)
+        if names:
+            found = f"{len(notes)} notes" if notes else "nothing found"
+            self.line("checks", f"{', '.join(names)}: {found}", "green")
 
     def times(self) -> None:
         """The phases and their times."""

@@ -128,7 +128,9 @@ def report_device(args: argparse.Namespace) -> str:
         raise ArgumentError("--report counts what the interpreter executes; use --device interp")
     if args.checks and args.device == "cuda":
         raise ArgumentError(f"--check={','.join(args.checks)} is made by the interpreter; use --device interp")
-    return "interp" if args.report or args.checks else args.device
+    if args.max_steps is not None and args.device == "cuda":
+        raise ArgumentError("--max-steps counts what the interpreter executes; use --device interp")
+    return "interp" if args.report or args.checks or args.max_steps is not None else args.device
 
 
 def _execute(
@@ -143,8 +145,15 @@ def _execute(
     with report.timed("decode"):
         _ = kernel.binary.program
     with report.timed("run"), progress_bar(f"@{kernel.function.name}") as progress:
-        done = kernel(*arrays, device="interp", progress=progress, checks=args.checks, report=args.report)
-    report.silent(args.checks)
+        done = kernel(
+            *arrays,
+            device="interp",
+            progress=progress,
+            checks=args.checks,
+            report=args.report,
+            max_steps=args.max_steps,
+        )
+    report.checks(args.checks, done.notes)
     return done.reports
 
 

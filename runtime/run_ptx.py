@@ -43,7 +43,7 @@ def run(args: argparse.Namespace, text: str) -> int:
     place = choose_place(report_device(args), module.target)
     report_resources(report, text, args.target or module.target, place, (name,))
     with report.timed("run"), progress_bar(name) as progress:
-        reports = module.launch(
+        done = module.launch(
             name,
             launch.grid,
             launch.block,
@@ -53,8 +53,9 @@ def run(args: argparse.Namespace, text: str) -> int:
             progress=progress,
             checks=args.checks,
             report=args.report,
-        ).reports
-    report.silent(args.checks)
+            max_steps=args.max_steps,
+        )
+    report.checks(args.checks, done.notes)
     report.times()
     report.line("ran on", str(place))
     for i, value in enumerate(values):
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace, text: str) -> int:
     for place, path in outputs.items():
         inputs.save(path, _array_at(values, place))
         report.line("wrote", f"{'.'.join([function.parameters[place[0]].name, *map(str, place[1:])])} to {path}")
-    report.launched([found.against(problem) for found in reports], args.json)
+    report.launched([found.against(problem) for found in done.reports], args.json)
     return 0
 
 

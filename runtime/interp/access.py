@@ -152,18 +152,21 @@ def store(ctx: Context, m: Modifiers) -> Action:
         ctx.fail("kernel parameters cannot be written")
     sources = [ctx.source(item, f"b{width_of(type)}" if type[0] != "f" else type, wide=True)
                for item in ctx.vector(a, count)]  # fmt: skip
-    place = locate(ctx, where, space, "store")
+    place = locate(ctx, where, space, None)
     width = width_of(type) // 8
     word = DTYPES[f"b{width * 8}"]
 
     def bind(state: State) -> Step:
         values, find = [source(state).view(word) for source in sources], place(state)
+        watched = state.observer is not None
 
         def step(sel: Selection) -> None:
             parts = find(sel, width * count)
             check_writable(parts)
             picked = [sel.pick(v) for v in values]
             rows = picked[0] if count == 1 else np.stack(picked, axis=1)
+            if watched:
+                tell(state, ctx.pc, "store", parts, width * count, sel, rows)
             for part in parts:
                 view = part.buffer.view(width, count)
                 view[part.index] = rows if part.chosen is None else rows[part.chosen]

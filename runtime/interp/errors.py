@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from ..errors import WarploomError
 
@@ -15,7 +16,7 @@ class Finding:
     `check` names the kind: "load" for what cannot be run, "fault" for what ends a launch, otherwise the check that
     found it. `line` and `column` are the instruction's in `file`. `cta`, `warp`, `lane` and `address` are those of the
     first time, None where there is no single one; an address is one of its own state space. `count` is how often it
-    was seen.
+    was seen. A note is worth knowing and no error: a launch with nothing but notes is right.
     """
 
     check: str
@@ -29,6 +30,7 @@ class Finding:
     lane: int | None = None
     address: int | None = None
     count: int = 1
+    severity: Literal["error", "note"] = "error"
 
     def __str__(self) -> str:
         place = [f"kernel {self.kernel}"]
@@ -38,7 +40,7 @@ class Finding:
         if self.address is not None and f"address {self.address:#x}" not in self.message:
             place.append(f"address {self.address:#x}")
         times = f"; {self.count} times" if self.count > 1 else ""
-        return f"{self.file}:{self.line}:{self.column}: error: {self.message} ({', '.join(place)}{times})"
+        return f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message} ({', '.join(place)}{times})"
 
 
 class InterpreterError(WarploomError):

@@ -10,7 +10,7 @@ import numpy as np
 
 from .clusters import ClusterBarrier, SharedWindow
 from .copies import CopyQueue
-from .errors import FaultError, InterpreterError
+from .errors import FaultError, Finding, InterpreterError
 from .flow import Flow, apart
 from .kernel import Decoded, Kernel, align, is_aligned
 from .mbarriers import Mbarriers
@@ -40,7 +40,7 @@ class Launch:
     parameters: Array
     addresses: dict[str, int]
     shared: int
-    step_limit: int | None
+    max_steps: int | None
     progress: Progress | None
     observer: Observer | None = None
     cluster: Dim3 | None = None
@@ -48,10 +48,12 @@ class Launch:
 
 @dataclass
 class Stats:
-    """What a launch did: `steps` are instructions executed for a group of threads, `threads` sums their sizes."""
+    """What a launch did: `steps` are instructions executed for a group of threads, `threads` sums their sizes; `notes`
+    are what checks found that is no error."""
 
     steps: int = 0
     threads: int = 0
+    notes: tuple[Finding, ...] = ()
 
 
 def run(launch: Launch) -> Stats:
@@ -152,8 +154,8 @@ class _Machine:
         tired = False
         while (group := self._next(tired)) is not None:
             tired = self._advance(*group) or self.flow.gave_way()
-            if self.launch.step_limit is not None and self.stats.steps >= self.launch.step_limit:
-                self._out_of_steps(group[0])
+            if self.launch.max_steps is not None and self.stats.steps >= self.launch.max_steps:
+                self._out_of_steps(next(reversed(self.flow.ready), group[0]))
         if self.flow.barriers or self.flow.parked or self.mbarriers.sleepers or self.cluster_barrier.parked:
             self._deadlock()
 
@@ -171,8 +173,8 @@ class _Machine:
         sel = self.state.all if mask.all() else Selection(mask, self.state.threads)
         limit = self.flow.limit(pc)
         turn = TURN
-        if self.launch.step_limit is not None:
-            turn = min(TURN, self.launch.step_limit - self.stats.steps)
+        if self.launch.max_steps is not None:
+            turn = min(TURN, self.launch.max_steps - self.stats.steps)
         steps, done = self.steps, 0
         try:
             while done < turn:
@@ -207,8 +209,8 @@ class _Machine:
 
     def _out_of_steps(self, pc: int) -> NoReturn:
         raise InterpreterError(
-            f"{self._where(pc)}: error: the launch took more than {self.launch.step_limit} steps; it is near this "
-            f"instruction (kernel {self.kernel.name}). A larger step_limit lets it go on"
+            f"{self._where(pc)}: error: the launch took more than {self.launch.max_steps} steps; it is near this "
+            f"instruction (kernel {self.kernel.name}). If this is no endless loop, a larger max_steps lets it go on"
         )
 
     def _deadlock(self) -> NoReturn:

@@ -30,7 +30,8 @@ class Access(NamedTuple):
     """Accesses of one instruction to one buffer.
 
     `start` is the first byte of each access in `buffer`, `threads` who makes it; each is `width` bytes long. Which
-    buffer is shared memory, and where each thread's part of it begins, says `state.memory.shared`.
+    buffer is shared memory, and where each thread's part of it begins, says `state.memory.shared`. `values` are the
+    bytes that a store writes, a row for each access, where they are known.
     """
 
     pc: int
@@ -39,6 +40,7 @@ class Access(NamedTuple):
     start: Array
     width: int
     threads: Array
+    values: Array | None = None
 
 
 class Observer:
@@ -155,11 +157,15 @@ def _all(looks: Sequence[Look | None]) -> Look | None:
     return look
 
 
-def tell(state: State, pc: int, kind: Kind, parts: tuple[Part, ...], width: int, sel: Selection) -> None:
-    """Reports the accesses of the selected threads, where somebody looks on."""
+def tell(
+    state: State, pc: int, kind: Kind, parts: tuple[Part, ...], width: int, sel: Selection, words: Array | None = None
+) -> None:
+    """Reports the accesses of the selected threads, where somebody looks on; `words` are what each of them stores."""
     if state.observer is None:
         return
     threads = np.arange(sel.total) if sel.lanes is None else sel.lanes
+    values = None if words is None else np.ascontiguousarray(words).view(np.uint8).reshape(-1, width)
     for part in parts:
-        chosen = threads if part.chosen is None else threads[part.chosen]
-        state.observer.access(Access(pc, kind, part.buffer, part.index * width, width, chosen))
+        which = slice(None) if part.chosen is None else part.chosen
+        stored = None if values is None else values[which]
+        state.observer.access(Access(pc, kind, part.buffer, part.index * width, width, threads[which], stored))

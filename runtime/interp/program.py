@@ -82,7 +82,7 @@ class Program:
         args: Sequence[object],
         shared: int = 0,
         progress: Progress | None = None,
-        step_limit: int | None = None,
+        max_steps: int | None = None,
         observer: Observer | None = None,
         cluster: Dim3 | None = None,
         checks: str | Sequence[str] = (),
@@ -90,7 +90,7 @@ class Program:
         """Runs a kernel to its end.
 
         Arrays are passed as pointers to their bytes and written in place; scalars by value. `shared` is bytes of
-        dynamic shared memory. `progress` is called with the CTAs done and the CTAs there are. After `step_limit`
+        dynamic shared memory. `progress` is called with the CTAs done and the CTAs there are. After `max_steps`
         steps (an instruction for a group of threads) a launch ends with an error. `observer` looks on. `cluster` is
         the shape of the clusters of CTAs; without it, what the kernel's `.reqnctapercluster` says.
         `checks` are names as in `checks.CHECKS`; a kernel they find fault with runs to its end.
@@ -109,7 +109,7 @@ class Program:
             memory.put(self._places[name], buffer)
         words = parameters(decoded, self._functions[kernel], args, memory)
         sizes = (decoded, grid, block, memory, words, self._places, shared)
-        launched = Launch(*sizes, step_limit, progress, observer, cluster)
+        launched = Launch(*sizes, max_steps, progress, observer, cluster)
         return _checked(launched, checks) if checks else run(launched)
 
     def _cluster(self, kernel: Kernel, grid: Dim3, asked: Dim3 | None) -> Dim3 | None:
@@ -162,4 +162,4 @@ def _checked(launch: Launch, names: str | Sequence[str]) -> Stats:
     error = checks.findings.error()
     if error is not None:
         raise error
-    return stats
+    return replace(stats, notes=checks.findings.notes())

@@ -114,3 +114,48 @@ def test_the_page_shows_what_is_found(
     assert len(others) == 3
     for name in CHECKS:
         assert f"\n### {name}\n" in page
+
+
+SAME = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 x) {
+.reg .b64 %rd; .reg .b32 %r; .reg .pred %p;
+ld.param.u64 %rd, [x]; mov.u32 %r, 3;
+st.global.u32 [%rd], %r;
+mov.u32 %r, 0;
+LOOP: add.u32 %r, %r, 1; setp.ne.u32 %p, %r, 99; @%p bra LOOP;
+ret; }"""
+
+
+def test_notes_are_printed_and_are_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "same.ptx"
+    file.write_text(SAME)
+    launch = ["run", str(file), "--grid", "2", "--block", "64", "--arg", "zeros:i32:4", "--device", "interp"]
+    assert main([*launch, "--check=races"]) == 0
+    shown = capsys.readouterr()
+    assert f"{file}:7:1: note: st.global.u32: race in global memory: writes what CTA" in shown.err
+    assert "the value is the same" in shown.err
+    assert "races: 1 notes" in shown.out
+    assert main([*launch, "--check=barriers"]) == 0
+    assert "barriers: nothing found" in capsys.readouterr().out
+
+
+def test_steps_can_be_limited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "endless.ptx"
+    file.write_text(SAME.replace("setp.ne.u32 %p, %r, 99", "setp.ne.u32 %p, %r, 0"))
+    launch = ["run", str(file), "--grid", "1", "--block", "32", "--arg", "zeros:i32:4"]
+    assert main([*launch, "--max-steps", "5000"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"{file}:9:")
+    assert error.count("\n") == 1
+    assert "the launch took more than 5000 steps" in error
+    assert "If this is no endless loop, a larger max_steps lets it go on" in error
+    file.write_text(SAME)
+    assert main([*launch, "--max-steps", "5000"]) == 0
+    assert main([*launch, "--max-steps", "0"]) == 1
+    assert "expected max_steps from 1 on, got 0" in capsys.readouterr().err
+    assert main([*launch, "--max-steps", "5000", "--device", "cuda"]) == 1
+    assert "--max-steps counts what the interpreter executes" in capsys.readouterr().err
+    assert main(["run", mlir(tmp_path), "--max-steps", "50"]) == 1
+    assert "the launch took more than 50 steps" in capsys.readouterr().err

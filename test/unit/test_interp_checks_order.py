@@ -62,9 +62,29 @@ def test_overwriting_what_others_read() -> None:
     found(body.format(end=""), "races", 5, "writes what warp 1, lane 0 reads at line 11")
 
 
-def test_two_warps_write_one_word() -> None:
-    found("mov.u32 %r5, 7;\nst.shared.u32 [tile], %r5;", "races", 2, "writes what warp 1")
-    assert run("mov.u32 %r5, 7;\nst.shared.u32 [tile], %r5;", 32) == ()
+@pytest.mark.parametrize("store", ["st.shared.u32 [tile], %r4;", "st.shared.v2.u32 [tile], {%r5, %r4};"])
+def test_two_warps_write_one_word(store: str) -> None:
+    found(
+        f"mov.u32 %r5, 7;\n{store}", "races", 2, "writes what warp 1, lane 31 writes at line 9, and nothing orders them"
+    )
+    assert run(f"mov.u32 %r5, 7;\n{store}", 32) == ()
+    later = f"mov.u32 %r5, 7; setp.lt.u32 %p1, %r1, 32; @%p1 bra LATER;\n{store}\nLATER: {store}"
+    found(later, "races", 3, "writes what warp 1, lane 31 writes at line 9")
+
+
+@pytest.mark.parametrize("store", ["st.shared.u32 [tile], %r5;", "st.shared.v2.u32 [tile], {%r5, 9};"])
+def test_two_warps_write_one_value(store: str) -> None:
+    text = "{}\n{}\nmov.u32 %r5, 7; setp.lt.u32 %p1, %r1, 32;\n{}"
+    for body, places in (
+        (store, [(9, "warp 1, lane 31 writes at line 9")]),
+        (f"@%p1 bra LATER; {store} bra END;\nLATER: {store} END:", [(10, "warp 1, lane 31 writes at line 9")]),
+    ):
+        done = program(text.format(TILE, THREAD, body)).launch("k", (1, 1, 1), (64, 1, 1), [], checks="all")
+        assert [(note.severity, note.check) for note in done.notes] == [("note", "races")]
+        (line, message) = places[0]
+        assert f"k.ptx:{line}:" in str(done.notes[0])
+        assert ": note: st.shared." in str(done.notes[0])
+        assert f"{message}, and nothing orders them; the value is the same" in done.notes[0].message
 
 
 # Lanes of a warp
@@ -167,7 +187,7 @@ def test_a_pipeline_that_waits_for_the_wrong_phase() -> None:
     wrong = PIPELINE.replace("and.b32 %r7, %r6, 1; {full}", "and.b32 %r7, %r6, 1; xor.b32 %r7, %r7, 1; {full}")
     found(wrong.format(full=FULL, empty=EMPTY), "uninitialised", 4, "read before anything is written")
     wrong = PIPELINE.replace("xor.b32 %r7, %r7, 1; {empty}", "mov.u32 %r7, 1; {empty}")
-    assert any(f.check == "races" for f in run(wrong.format(full=FULL, empty=EMPTY), step_limit=20000))
+    assert any(f.check == "races" for f in run(wrong.format(full=FULL, empty=EMPTY), max_steps=20000))
 
 
 def test_objects_are_made_before_others_use_them() -> None:

@@ -168,7 +168,7 @@ def outcome(statement: str, target: str) -> str:
     except (InterpreterError, PtxSyntaxError) as error:
         return "refused" if str(error).startswith("k.ptx:6:") else str(error)
     try:
-        built.launch("k", ONE, (32, 1, 1), [0], step_limit=50)
+        built.launch("k", ONE, (32, 1, 1), [0], max_steps=50)
     except InterpreterError as error:
         return "fault" if str(error).startswith("k.ptx:6:") else str(error)
     return "ran"

@@ -286,7 +286,7 @@ END:"""
         r"warps 2 wait at line 9 \(mbarrier.test_wait.parity.shared.b64\)",
     )
     for place in places:
-        fails(body, f"deadlock: every thread left waits for others; .*{place}", 128, step_limit=200_000)
+        fails(body, f"deadlock: every thread left waits for others; .*{place}", 128, max_steps=200_000)
 
 
 @pytest.mark.parametrize(

@@ -456,7 +456,7 @@ OTHER: bar.sync 0; END:"""
 
 
 def test_a_runaway_kernel_ends() -> None:
-    fails("LOOP:\nadd.u32 %r1, %r1, 1; bra LOOP;", "took more than 5000 steps", step_limit=5000)
+    fails("LOOP:\nadd.u32 %r1, %r1, 1; bra LOOP;", "took more than 5000 steps", max_steps=5000)
 
 
 def test_trap() -> None:

@@ -166,7 +166,7 @@ def test_lanes_with_different_masks_are_different_groups(name: str) -> None:
     out = np.full((ROUNDS, THREADS // LANES, LANES, 2), int.from_bytes(bytes([POISON] * 4)), np.uint32)
     head, tail = HEAD.format(threads=THREADS), TAIL.format(rounds=ROUNDS)
     built = program(f"{head} mov.u32 %r21, 0;\n{instruction}\n{tail}", ".param .u64 p_given, .param .u64 p_out")
-    built.launch("k", (CTAS, 1, 1), (WARPS * LANES, 1, 1), [given, out], step_limit=200_000)
+    built.launch("k", (CTAS, 1, 1), (WARPS * LANES, 1, 1), [given, out], max_steps=200_000)
     want, counts = expected(given, model, 2 if name.startswith("shfl") else 6)
     np.testing.assert_array_equal(out[counts], want[counts])
 
@@ -206,7 +206,7 @@ def test_lanes_wait_for_each_other_at_different_barriers_of_the_warp() -> None:
     out = np.zeros((ROUNDS, THREADS // LANES, LANES, 2), np.uint32)
     texts = {"head": HEAD.format(threads=THREADS), "tail": TAIL.format(rounds=ROUNDS), "bytes": 4 * WARPS * LANES}
     built = program(WARP_BARRIER.format(**texts), ".param .u64 p_given, .param .u64 p_out")
-    built.launch("k", (CTAS, 1, 1), (WARPS * LANES, 1, 1), [given, out], step_limit=400_000)
+    built.launch("k", (CTAS, 1, 1), (WARPS * LANES, 1, 1), [given, out], max_steps=400_000)
     want, _ = expected(given, reduced(lambda a, b: a + b), 2)
     np.testing.assert_array_equal(out[..., 0], want[..., 0])
 

@@ -16,9 +16,11 @@ from .findings import CheckError, Findings
 from .fragments import Fragments
 from .registers import UninitialisedRegisters
 from .shared import SharedMemory
+from .writers import GlobalWriters
 
 CHECKS = {
-    "races": "accesses to shared memory that nothing orders, and data of cp.async that nobody has waited for",
+    "races": "accesses to shared memory, and different values stored to one place in global memory, that nothing "
+    "orders; data of cp.async that nobody has waited for",
     "uninitialised": "registers and shared memory that are read before they are written",
     "barriers": "threads that do not agree on a barrier: counts, repeated arrivals, threads that have exited",
     "wmma": "fragments of wmma used as if their arrangement were known",
@@ -53,7 +55,10 @@ class Checks(Observers):
         if "uninitialised" in wanted:
             members.append(UninitialisedRegisters(self.findings))
         if "races" in wanted or "uninitialised" in wanted:
-            members.append(SharedMemory(self.findings, "races" in wanted, "uninitialised" in wanted))
+            shared = SharedMemory(self.findings, "races" in wanted, "uninitialised" in wanted)
+            members.append(shared)
+            if "races" in wanted:
+                members.append(GlobalWriters(self.findings, shared))
         if "barriers" in wanted:
             members.append(Barriers(self.findings))
         if "wmma" in wanted:

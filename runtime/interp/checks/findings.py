@@ -36,17 +36,21 @@ class Findings:
         """Each once."""
         return list(self._found.values())
 
+    def notes(self) -> tuple[Finding, ...]:
+        """What is no error."""
+        return tuple(f for f in self.all() if f.severity == "note")
+
     def error(self, last: InterpreterError | None = None) -> InterpreterError | None:
-        """What to raise at the end: None if nothing was found. `last` is what ended the launch early."""
-        found = self.all()
-        if not found:
+        """What to raise at the end: None if nothing but notes was found. `last` is what ended the launch early."""
+        found = sorted(self.all(), key=lambda f: f.severity)
+        if not found or (last is None and found[0].severity == "note"):
             return last
         lines: list[str] = []
         for check in dict.fromkeys(f.check for f in found):
             mine = [f for f in found if f.check == check]
             lines += [str(f) for f in mine[:LISTED]]
             if len(mine) > LISTED:
-                lines.append(f"{mine[0].file}: error: {check}: {len(mine) - LISTED} more findings")
+                lines.append(f"{mine[0].file}: {mine[-1].severity}: {check}: {len(mine) - LISTED} more findings")
         if last is not None:
             lines.append(str(last))
         return CheckError("\n".join(lines), [*found, *(last.findings if last else ())])
@@ -74,9 +78,10 @@ class Check(Observer):
         about: Hashable = (),
         count: int = 1,
         check: str = "",
+        note: bool = False,
     ) -> None:
         """Adds a finding at an instruction, of which there is one for each place in the file and `about`."""
         text = f"{self.kernel.code[pc].source.opcode}: {message}"
         finding = self.kernel.finding(check or self.name, pc, text, self.state.geometry, thread, address)
-        key = (finding.check, self.kernel.name, finding.line, finding.column, about)
-        self.findings.add(key, replace(finding, count=count))
+        key = (finding.check, self.kernel.name, finding.line, finding.column, about, note)
+        self.findings.add(key, replace(finding, count=count, severity="note" if note else "error"))

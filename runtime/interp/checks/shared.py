@@ -3,14 +3,15 @@
 Two accesses to a byte by different threads, of which one writes, are a race unless something orders them: a barrier
 of the CTA, an mbarrier, `bar.warp.sync` between lanes of one warp, or a strong write (atomic, volatile, release, ...)
 that the other thread reads, with fences or release and acquire on both sides. Strong accesses do not race with each
-other. Lanes that write one byte in the same instruction are not reported: one of them wins, as the ISA says.
+other. Lanes that write one byte in the same instruction are not reported: one of them wins, as the ISA says. A store of
+the value that is there already, or that others store with it, over theirs is a note.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = NDArray[Any]
 
-_STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
+STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
 _FENCES = ("membar", "fence")
 _COLLECTIVE = ("bar", "barrier")
 _DATA = {"b6x16_p32": 12, "b4x16_p64": 8}
@@ -38,9 +39,21 @@ _BYTES_PER_PIECE = 16
 _BYTES_PER_READER = 10
 
 
+def _nowhere(touch: _Touch) -> Array:
+    return np.zeros(touch.piece.size, np.bool_)
+
+
+class Stored(Protocol):
+    """Pieces, and the bytes that are stored there, where they are known."""
+
+    piece: Array
+    values: Array | None
+
+
 @dataclass
 class _Touch:
-    """Pieces that one instruction touches: which, by whom, and how its accesses are meant."""
+    """Pieces that one instruction touches: which, by whom, how its accesses are meant, and the bytes that it stores
+    there, where they are known."""
 
     pc: int
     piece: Array
@@ -49,11 +62,7 @@ class _Touch:
     lane: Array
     strong: bool
     words: frozenset[str]
-
-    def some(self, chosen: Array) -> _Touch:
-        """Those chosen."""
-        parts = (self.piece[chosen], self.thread[chosen], self.warp[chosen], self.lane[chosen])
-        return _Touch(self.pc, *parts, self.strong, self.words)
+    values: Array | None
 
 
 class SharedMemory(Check):
@@ -123,8 +132,9 @@ class SharedMemory(Check):
         warps, words = self.clocks.warps, self.words[access.pc]
         width = next((data for name, data in _DATA.items() if name in words), access.width)
         piece, thread = self.shadow.pieces(access.start, width, access.threads)
-        strong = access.kind == "atomic" or not words.isdisjoint(_STRONG)
-        touch = _Touch(access.pc, piece, thread, thread % warps, thread // warps, strong, words)
+        strong = access.kind == "atomic" or not words.isdisjoint(STRONG)
+        values = None if access.values is None else access.values.reshape(-1, self.shadow.width)
+        touch = _Touch(access.pc, piece, thread, thread % warps, thread // warps, strong, words, values)
         self._after_write(touch, access.kind)
         if access.kind in ("load", "atomic"):
             self._initialised(touch)
@@ -163,7 +173,7 @@ class SharedMemory(Check):
         if touch.strong:
             race &= ~shadow.write_strong[touch.piece]
         self._tell_unwaited(touch, unwaited, kind)
-        self._tell_race(touch, race, shadow.writer, shadow.write_pc, f"{_DEED[kind]} what", "writes")
+        self._tell_race(touch, race, shadow.writer, shadow.write_pc, f"{_DEED[kind]} what", "writes", self._unchanged)
 
     def _tell_unwaited(self, touch: _Touch, bad: Array, kind: str) -> None:
         """Reads of data on their way are found by either check, writes over them are races."""
@@ -201,7 +211,7 @@ class SharedMemory(Check):
         readers, pcs = np.zeros_like(shadow.writer), np.zeros_like(shadow.write_pc)
         readers[touch.piece] = lanes * clocks.warps + base + first
         pcs[touch.piece] = shadow.read_pc[touch.piece, first]
-        self._tell_race(touch, race, readers, pcs, f"{_DEED[kind]} what", "reads")
+        self._tell_race(touch, race, readers, pcs, f"{_DEED[kind]} what", "reads", _nowhere)
 
     def _learn(self, touch: _Touch) -> None:
         shadow = self.shadow
@@ -235,7 +245,7 @@ class SharedMemory(Check):
         shadow.write_pc[touch.piece] = touch.pc
         if not touch.strong:
             race = np.not_equal(shadow.writer[touch.piece] % clocks.warps, touch.warp)
-            self._tell_race(touch, race, shadow.writer, shadow.write_pc, "writes what", "writes")
+            self._tell_race(touch, race, shadow.writer, shadow.write_pc, "writes what", "writes", agreeing)
         shadow.write_time[touch.piece] = UNWAITED if kind == "copy" else clocks.now
         shadow.written[touch.piece] = kind != "copy"
         shadow.write_strong[touch.piece] = touch.strong
@@ -248,19 +258,59 @@ class SharedMemory(Check):
     def _line(self, pcs: Array, touch: _Touch, bad: Array) -> int:
         return self.kernel.code[int(pcs[touch.piece[bad][0]])].source.line
 
-    def _tell_race(self, touch: _Touch, bad: Array, others: Array, pcs: Array, deed: str, other_deed: str) -> None:
+    def _unchanged(self, touch: _Touch) -> Array:
+        """Of which pieces a store writes what is there."""
+        return unchanged(self.buffer, touch.piece, touch.values)
+
+    def _tell_race(
+        self,
+        touch: _Touch,
+        bad: Array,
+        others: Array,
+        pcs: Array,
+        deed: str,
+        other_deed: str,
+        harmless: Callable[[_Touch], Array],
+    ) -> None:
+        """Tells of pieces over which threads race; those of which `harmless` holds are notes."""
         if not self.races or not bad.any():
             return
-        line = self._line(pcs, touch, bad)
-        _, warp, lane = self.state.geometry.place(int(others[touch.piece[bad][0]]))
-        theirs = f"warp {warp}, lane {lane} {other_deed} at line {line}"
-        text = f"race in shared memory: {deed} {theirs}, and nothing orders them"
-        self._tell(touch, bad, "races", text, (line, deed, other_deed))
+        same = bad & harmless(touch)
+        for some, note in ((bad & ~same, False), (same, True)):
+            if some.any():
+                line = self._line(pcs, touch, some)
+                _, warp, lane = self.state.geometry.place(int(others[touch.piece[some][0]]))
+                theirs = f"warp {warp}, lane {lane} {other_deed} at line {line}"
+                text = f"race in shared memory: {deed} {theirs}, and nothing orders them"
+                text += "; the value is the same" if note else ""
+                self._tell(touch, some, "races", text, (line, deed, other_deed), note=note)
 
-    def _tell(self, touch: _Touch, bad: Array, name: str, text: str, about: Hashable = ()) -> None:
+    def _tell(
+        self, touch: _Touch, bad: Array, name: str, text: str, about: Hashable = (), *, note: bool = False
+    ) -> None:
         threads = touch.thread[bad]
         address = int(touch.piece[bad][0]) * self.shadow.width % self.stride
-        self.report(touch.pc, text, int(threads[0]), address, about=about, count=threads.size, check=name)
+        self.report(touch.pc, text, int(threads[0]), address, about=about, count=threads.size, check=name, note=note)
+
+
+def unchanged(buffer: Buffer, piece: Array, values: Array | None) -> Array:
+    """Which pieces of a buffer hold these bytes; none where they are not known."""
+    if values is None:
+        return np.zeros(piece.size, np.bool_)
+    width = values.shape[1]
+    if buffer.size % width:
+        return (buffer.data[(piece * width)[:, None] + np.arange(width)] == values).all(axis=1)
+    return (buffer.data.reshape(-1, width)[piece] == values).all(axis=1)
+
+
+def agreeing(touch: Stored) -> Array:
+    """Which pieces get the bytes that the last access to them stores there; none where they are not known."""
+    if touch.values is None:
+        return np.zeros(touch.piece.size, np.bool_)
+    pieces, number = np.unique(touch.piece, return_inverse=True)
+    last = np.zeros(pieces.size, np.intp)
+    last[number] = np.arange(touch.piece.size)
+    return (touch.values == touch.values[last[number]]).all(axis=1)
 
 
 _DEED = {"load": "reads", "store": "writes", "atomic": "updates", "copy": "copies over"}

@@ -1,0 +1,193 @@
+"""Global memory: threads of one launch that store different values to one address, when nothing orders them.
+
+Threads of a cluster are ordered as they are for shared memory. Between clusters, a thread that reads a word which
+another CTA wrote with a strong write (atomic, volatile, relaxed, release), as through a lock or a counter, is taken to
+know all that was done up to then; what it could know through memory alone is not told apart. Nothing is said of reads,
+nor of atomic operations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..state import LANES
+from .findings import Check, Findings
+from .shared import STRONG, SharedMemory, agreeing, unchanged
+
+if TYPE_CHECKING:
+    from ..kernel import Kernel
+    from ..observer import Access
+    from ..state import State
+
+Array: TypeAlias = NDArray[Any]
+
+
+class _Writers:
+    """Of each piece of a buffer: who wrote it last (-1: nobody), when, by the launch's time and by the clocks of the
+    CTAs in flight, by which instruction, and whether strongly. Pieces split when a smaller access comes."""
+
+    def __init__(self, size: int) -> None:
+        self.width = 16
+        n = -(-size // self.width)
+        self.who = np.full(n, -1, np.int64)
+        self.time = np.zeros(n, np.int64)
+        self.clock = np.zeros(n, np.int32)
+        self.pc = np.zeros(n, np.int32)
+        self.strong = np.zeros(n, np.bool_)
+
+    def pieces(self, start: Array, width: int) -> Array:
+        """The pieces of accesses: (accesses, pieces of each)."""
+        smallest = width & -width
+        if smallest < self.width:
+            for name in ("who", "time", "clock", "pc", "strong"):
+                setattr(self, name, np.repeat(getattr(self, name), self.width // smallest))
+            self.width = smallest
+        return (start // self.width)[:, None] + np.arange(width // self.width)
+
+
+@dataclass
+class _Store:
+    """Pieces that one instruction stores: which, by which thread of those in flight and of the grid, and the bytes."""
+
+    piece: Array
+    thread: Array
+    who: Array
+    values: Array | None
+
+
+def _shared_by_several(piece: Array, cta: Array) -> Array:
+    """Which accesses are to pieces that several CTAs access."""
+    pieces, number = np.unique(piece, return_inverse=True)
+    last = np.zeros(pieces.size, np.int64)
+    last[number] = cta
+    several = np.zeros(pieces.size, np.bool_)
+    several[number[last[number] != cta]] = True
+    return several[number]
+
+
+class GlobalWriters(Check):
+    """Follows stores to global memory. `shared` has the clocks, and is told of every event before this."""
+
+    name = "races"
+
+    def __init__(self, findings: Findings, shared: SharedMemory) -> None:
+        super().__init__(findings)
+        self.shared = shared
+        self.now = 0
+        self.known: Array = np.zeros(0, np.int64)
+        self._stored: dict[int, _Writers] = {}
+        self._flags: dict[int, _Writers] = {}
+
+    def begin(self, state: State, kernel: Kernel) -> None:
+        super().begin(state, kernel)
+        geometry = state.geometry
+        self.each = geometry.warps_per_cta * LANES
+        warp = np.arange(state.threads) % state.warps
+        number = geometry.first + warp // geometry.warps_per_cta
+        inside = warp % geometry.warps_per_cta * LANES + np.arange(state.threads) // state.warps
+        self.who = number * self.each + inside
+        self.cluster = self.each * geometry.cluster_size
+        self.own = (state.memory.shared.buffer, state.memory.local.buffer, state.memory.param.buffer)
+        self.strong = [not STRONG.isdisjoint(d.source.opcode.split(".")) for d in kernel.code]
+        if not self.known.size:
+            x, y, z = geometry.grid
+            self.known = np.zeros(x * y * z, np.int64)
+
+    def access(self, access: Access) -> None:
+        if not access.start.size or any(access.buffer is own for own in self.own):
+            return
+        strong = access.kind == "atomic" or self.strong[access.pc]
+        if access.kind == "load" and not strong:
+            return
+        self.now += 1
+        if strong:
+            self._flag(access)
+        if access.kind in ("store", "copy"):
+            self._store(access, strong)
+
+    # Words through which CTAs tell each other
+
+    def _flag(self, access: Access) -> None:
+        """A strong access: what a read learns, and that a write tells."""
+        flags = self._flags.setdefault(id(access.buffer), _Writers(access.buffer.size))
+        piece = flags.pieces(access.start, access.width)[:, 0]
+        cta = self.who[access.threads] // self.each
+        if access.kind != "store":
+            others = (flags.who[piece] >= 0) & (flags.who[piece] != cta)
+            np.maximum.at(self.known, cta[others], flags.time[piece[others]])
+            if access.kind == "atomic":  # Threads take turns: those at one word know of those before them.
+                met = _shared_by_several(piece, cta)
+                self.known[cta[met]] = self.now
+        if access.kind != "load":
+            flags.who[piece], flags.time[piece] = cta, self.now
+
+    # Stores
+
+    def _store(self, access: Access, strong: bool) -> None:
+        known = self._stored.get(id(access.buffer))
+        if known is None:
+            known = self._stored[id(access.buffer)] = _Writers(access.buffer.size)
+        pieces = known.pieces(access.start, access.width)
+        thread = np.repeat(access.threads, pieces.shape[1])
+        values = None if access.values is None else access.values.reshape(-1, known.width)
+        store = _Store(pieces.reshape(-1), thread, self.who[thread], values)
+        clock = self.shared.clocks.tick()
+        self._after(access, known, store, strong)
+        known.who[store.piece] = store.who
+        known.pc[store.piece] = access.pc
+        twice = known.who[store.piece] != store.who
+        if not strong and twice.any():
+            self._tell(access, known, store, twice, agreeing(store))
+        known.time[store.piece] = self.now
+        known.clock[store.piece] = clock
+        known.strong[store.piece] = strong
+
+    def _after(self, access: Access, known: _Writers, store: _Store, strong: bool) -> None:
+        """These stores against the last ones of their pieces."""
+        before = known.who[store.piece]
+        other = (before >= 0) & (before != store.who)
+        if strong:
+            other &= ~known.strong[store.piece]
+        if not other.any():
+            return
+        at = np.flatnonzero(other)
+        race = np.zeros_like(other)
+        race[at] = ~self._ordered(known, store.piece[at], store.thread[at], before[at])
+        if race.any():
+            self._tell(access, known, store, race, unchanged(access.buffer, store.piece, store.values))
+
+    def _ordered(self, known: _Writers, piece: Array, thread: Array, before: Array) -> Array:
+        """Whether what `before` stored is ordered before what `thread` does."""
+        mine = self.who[thread]
+        ordered = known.time[piece] <= self.known[mine // self.each]
+        near = np.flatnonzero(mine // self.cluster == before // self.cluster)
+        if near.size:
+            clocks, state = self.shared.clocks, self.state
+            warp, lane = thread[near] % state.warps, thread[near] // state.warps
+            inside = before[near] - state.geometry.first * self.each
+            other, other_lane = inside // LANES, inside % LANES
+            between, within = clocks.before(warp, other), clocks.before_lanes(lane, warp, other_lane)
+            ordered[near] |= known.clock[piece[near]] <= np.where(other == warp, within, between)
+        return ordered
+
+    # Telling
+
+    def _tell(self, access: Access, known: _Writers, store: _Store, race: Array, same: Array) -> None:
+        for bad, note in ((race & ~same, False), (race & same, True)):
+            if not bad.any():
+                continue
+            first = int(np.flatnonzero(bad)[0])
+            piece = int(store.piece[first])
+            line = self.kernel.code[int(known.pc[piece])].source.line
+            number, inside = divmod(int(known.who[piece]), self.each)
+            where = f"CTA {self.state.geometry.cta_index(number)}, warp {inside // LANES}, lane {inside % LANES}"
+            end = "; the value is the same" if note else ""
+            values = "writes what" if store.values is None or note else "writes another value than"
+            text = f"race in global memory: {values} {where} writes at line {line}, and nothing orders them{end}"
+            text += f"; byte {piece * known.width} of {access.buffer.name}"
+            count = int(np.count_nonzero(bad))
+            self.report(access.pc, text, int(store.thread[first]), about=("global", line), count=count, note=note)

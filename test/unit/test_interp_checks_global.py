@@ -1,0 +1,136 @@
+"""Checks of global memory: threads that store different values to one address are found, those that may are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from interpreted import program
+from planted import check_found
+from planted import run as launch_text
+
+from warploom.runtime.interp import InterpreterError
+from warploom.runtime.interp.errors import Finding
+
+HEAD = """mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r0, %r2, %r3, %r1;
+ld.param.u64 %rd1, [p]; mad.wide.u32 %rd2, %r0, 4, %rd1; mov.u64 %rd3, count; mov.u32 %r9, 5; shr.u32 %r4, %r1, 5;"""
+FIRST = 8
+
+
+def run(body: str, grid: int = 3, block: int = 64, **options: Any) -> tuple[Finding, ...]:
+    """What is found, notes among it; lines of the body are counted from 8. %r0 is the thread's number in the grid."""
+    module, p = ".global .align 4 .u32 count;", np.zeros(1024, np.uint32)
+    built = program(f"{HEAD}\n{body}", ".param .u64 p", module=module)
+    try:
+        return built.launch("k", (grid, 1, 1), (block, 1, 1), [p], checks="races", **options).notes
+    except InterpreterError as error:
+        return error.findings
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "st.global.u32 [%rd2], %r0; st.global.u32 [%rd2], %r9;",
+        "st.global.u32 [%rd2], %r0;\nbar.sync 0; xor.b32 %r5, %r0, 32; mad.wide.u32 %rd4, %r5, 4, %rd1; "
+        "st.u32 [%rd4], %r9;",
+        "st.global.u32 [%rd2], %r0; bar.warp.sync -1; xor.b32 %r5, %r0, 1; mad.wide.u32 %rd4, %r5, 4, %rd1; "
+        "st.u32 [%rd4], %r9;",
+        "atom.global.add.u32 %r5, [%rd1], %r0; red.global.max.u32 [%rd1+4], %r0;",
+        "st.volatile.global.u32 [%rd1], %r0; st.release.gpu.global.u32 [%rd1+4], %r0;",
+        "setp.eq.u32 %p1, %r0, 7; @%p1 st.global.u32 [%rd1], %r0;",
+        "mad.wide.u32 %rd4, %r0, 1, %rd1; st.global.u8 [%rd4], %r0;",
+    ],
+)
+def test_ordered_and_own_stores_are_silent(body: str) -> None:
+    assert run(body) == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "message"),
+    [
+        ("st.global.u32 [%rd1], %r0;", 0, "another value than CTA (2, 0, 0), warp 1, lane 31 writes at line 8"),
+        ("st.global.u32 [%rd1], %r2;", 0, "another value than CTA (2, 0, 0), warp 1"),
+        ("st.global.u32 [%rd1], %r1;", 0, "another value than CTA"),
+        ("mad.wide.u32 %rd4, %r1, 4, %rd1;\nst.global.u32 [%rd4], %r2;", 1, "another value than CTA (2, 0, 0), warp 0"),
+        ("mul.wide.u32 %rd4, %r0, 2; and.b64 %rd4, %rd4, -4;\nadd.u64 %rd4, %rd1, %rd4; st.global.u32 [%rd4], %r0;",
+            1, "; byte 0 of argument"),
+        (
+            "st.global.u32 [%rd2], %r0;\nxor.b32 %r5, %r0, 32; mad.wide.u32 %rd4, %r5, 4, %rd1;\n"
+            "st.global.u32 [%rd4], %r9;",
+            2, "another value than CTA (0, 0, 0), warp 1, lane 0 writes at line 8",
+        ),
+        (
+            "st.global.u32 [%rd2], %r0;\nxor.b32 %r5, %r0, 1; mad.wide.u32 %rd4, %r5, 4, %rd1;\n"
+            "st.global.u32 [%rd4], %r9;",
+            2, "another value than CTA (0, 0, 0), warp 0, lane 1 writes at line 8",
+        ),
+        # A barrier of the CTA orders nothing between CTAs.
+        (
+            "st.global.u32 [%rd2], %r0; bar.sync 0; xor.b32 %r5, %r0, 64; mad.wide.u32 %rd4, %r5, 4, %rd1;\n"
+            "st.global.u32 [%rd4], %r9;",
+            1, "another value than CTA (1, 0, 0)",
+        ),
+        ("st.global.v4.u32 [%rd1], {%r9, %r9, %r9, %r0};", 0, "; byte 0 of argument 0"),
+        # Weak against strong.
+        ("setp.eq.u32 %p1, %r2, 0; @%p1 st.global.u32 [%rd1], %r0;\n@!%p1 st.volatile.global.u32 [%rd1], %r9;",
+            0, "value"),
+    ],
+)  # fmt: skip
+def test_different_values_at_one_address_are_found(body: str, line: int, message: str) -> None:
+    found = run(body)
+    assert {f.severity for f in found if f.line == FIRST + line} >= {"error"}
+    check_found(found, "races", FIRST + line, message)
+
+
+@pytest.mark.parametrize("in_flight", [None, 1])
+def test_batches_of_ctas_are_followed(in_flight: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if in_flight:
+        monkeypatch.setattr("warploom.runtime.interp.machine.IN_FLIGHT_WARPS", 2 * in_flight)
+    found = run("mad.wide.u32 %rd4, %r1, 4, %rd1;\nst.global.u32 [%rd4], %r2;", grid=5)
+    check_found(found, "races", FIRST + 1, "another value than CTA")
+    (note,) = run("mad.wide.u32 %rd4, %r1, 4, %rd1;\nst.global.u32 [%rd4], %r1;", grid=5)
+    assert (note.severity, note.line, note.count) == ("note", FIRST + 1, 4 * 64)
+    assert "the value is the same" in note.message
+
+
+TURNS = """setp.ne.u32 %p2, %r1, 0; @%p2 bra IN;
+WAIT: ld.acquire.gpu.global.u32 %r5, [%rd3]; setp.ne.u32 %p1, %r5, %r2; @%p1 bra WAIT;
+IN: bar.sync 0; mad.wide.u32 %rd4, %r1, 4, %rd1; ld.global.u32 %r6, [%rd4]; add.u32 %r6, %r6, %r0;
+st.global.u32 [%rd4], %r6;
+bar.sync 0; @%p2 bra END; add.u32 %r5, %r2, 1; {give}.release.gpu.global.u32 [%rd3], %r5; END:"""
+
+
+def test_ctas_that_take_turns_are_ordered() -> None:
+    assert run(TURNS.format(give="st"), max_steps=50_000) == ()
+    lawless = TURNS.format(give="st").replace("@%p1 bra WAIT;", "")
+    check_found(run(lawless.replace("ld.acquire.gpu", "ld")), "races", FIRST + 3, "another value than CTA")
+
+
+def test_the_last_cta_may_write_what_others_wrote() -> None:
+    body = """mad.wide.u32 %rd4, %r1, 4, %rd1; setp.eq.u32 %p1, %r2, 0; @%p1 st.global.u32 [%rd4], %r1;
+membar.gl; bar.sync 0; setp.eq.u32 %p2, %r1, 0; .shared .align 4 .u32 last; @%p2 atom.global.add.u32 %r5, [%rd3], 1;
+@%p2 st.shared.u32 [last], %r5; bar.sync 0; ld.shared.u32 %r5, [last]; setp.eq.u32 %p3, %r5, 2;
+@%p3 st.global.u32 [%rd4], %r9;"""
+    assert run(body) == ()
+    found = run(body.replace("setp.eq.u32 %p3, %r5, 2;", "setp.lt.u32 %p3, %r5, 9;"))
+    check_found(found, "races", FIRST + 3, "value")
+
+
+def test_threads_of_a_planted_kernel_that_forget_their_number() -> None:
+    """A row too few in the index of the result: CTAs write each other's rows."""
+    text = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry scale(.param .u64 x, .param .u64 y) {
+.reg .b32 %r<8>; .reg .b64 %rd<8>; .reg .f32 %f<4>;
+mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 32, %r1;
+ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
+mad.wide.u32 %rd3, %r3, 4, %rd1; ld.global.f32 %f1, [%rd3]; add.f32 %f1, %f1, %f1;
+mad.wide.u32 %rd4, %r3, 4, %rd2;
+st.global.f32 [%rd4], %f1;
+ret; }"""
+    x = np.random.default_rng().standard_normal(128).astype(np.float32)
+    assert launch_text(text, (4,), (32,), [x, np.zeros_like(x)]) == ()
+    wrong = text.replace("mad.wide.u32 %rd4, %r3,", "mad.wide.u32 %rd4, %r1,")
+    check_found(launch_text(wrong, (4,), (32,), [x, np.zeros_like(x)]), "races", 10, "race in global memory")
