@@ -1,7 +1,7 @@
 """Matrix products on a GPU: our kernels, cuBLAS, and the register-only peak of the instruction, in one run.
 
     bench/with_gpu.sh python bench/gemm.py --sizes 4096 8192 --types bf16 --json out.json
-    bench/with_gpu.sh python bench/gemm.py --sizes 4096 --schedule cta=128,256,32 --schedule stages=4
+    bench/with_gpu.sh python bench/gemm.py --sizes 4096 --schedule stages=4 --schedule sync=barrier
 
 Method: operands are drawn N(0, 1); the result is checked against float64 before anything is timed, its
 output filled with NaN beforehand; a time is the median over `--repeats` launches between two events, after

@@ -162,6 +162,34 @@ class Schedule:
         shown = (f for f in fields(self) if not f.metadata or getattr(self, f.name) != f.default)
         return ", ".join(f"{f.name} = {_show(getattr(self, f.name))}" for f in shown)
 
+    def options(self) -> dict[str, str]:
+        """Every field as the option that asks for it."""
+        return {f.name: _show(getattr(self, f.name)) for f in fields(self)}
+
+    @staticmethod
+    def of(options: Mapping[str, object]) -> Schedule:
+        """The schedule with these fields, given as text, numbers or sequences; rare ones may be left out.
+
+        Raises:
+            ScheduleError: naming the option that is missing, unknown, or cannot be read.
+        """
+        if missing := [name for name in ALWAYS if name not in options]:
+            raise ScheduleError(f"the schedule lacks {', '.join(missing)}")
+        return Schedule(**parse_options(options))  # pyright: ignore[reportArgumentType]
+
+    @staticmethod
+    def parse(text: str) -> Schedule:
+        """Reads what `str` prints.
+
+        Raises:
+            ScheduleError: as `of`, for text that is no schedule.
+        """
+        parts = (part.partition(" = ") for part in text.split(", "))
+        try:
+            return Schedule.of({name: value for name, _, value in parts})
+        except ScheduleError as error:
+            raise ScheduleError(f"'{text}' is no schedule: {error}") from None
+
     def with_options(self, options: Mapping[str, object]) -> Schedule:
         """This schedule with some fields replaced, given as text, numbers or sequences.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict, cast
 
-from ..dialect.schedule import Schedule, ScheduleError, parse_options
+from ..dialect.schedule import Schedule, ScheduleError
 from .product import Product
 
 FORMAT = 1
@@ -58,7 +58,7 @@ class Tuned:
                 raise ScheduleError(f"{path}: tuned schedules in format {held['format']}, expected {FORMAT}")
             devices = cast("dict[str, Device]", held["devices"])
             for entry in (e for d in devices.values() for e in d["products"].values()):
-                schedule_of(entry["best"])
+                Schedule.parse(entry["best"])
         except ScheduleError:
             raise
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -84,25 +84,8 @@ class Tuned:
             at = next((name for name in device["products"] if name.startswith(key + AT)), key)
             entry = device["products"].get(key, device["products"].get(at))
             if device["target"] == target and entry is not None and entry["best"]:
-                return schedule_of(entry["best"])
+                return Schedule.parse(entry["best"])
         return None
-
-
-def fields_of(text: str) -> dict[str, str]:
-    """The fields of a schedule by name, from its own text; each as an option takes it."""
-    return dict(part.split(" = ", 1) for part in text.split(", ") if " = " in part)
-
-
-def schedule_of(text: str) -> Schedule:
-    """A schedule from its own text.
-
-    Raises:
-        ScheduleError: for text that is none.
-    """
-    try:
-        return Schedule(**parse_options(fields_of(text)))  # pyright: ignore[reportArgumentType]
-    except TypeError:
-        raise ScheduleError(f"'{text}' is no schedule") from None
 
 
 def key_of(product: Product) -> str:

@@ -21,7 +21,7 @@ from ..passes.pipeline import lower, standard_pipeline
 from ..passes.product import read
 from ..passes.schedule import products
 from ..passes.search import candidates, spread
-from ..passes.tuned import AT, Tuned, fields_of, key_of
+from ..passes.tuned import AT, Tuned, key_of
 from . import inputs
 from .arrays import Argument, Array, borrow, describe
 from .cuda import Gpu
@@ -131,7 +131,7 @@ class Bench:
         """The time of one schedule whose result is that of the first one measured."""
         try:
             kernel = compile(
-                self.module, self.target, file="<mlir>", on_phase=None, tf32=self.tf32, tuned=None, **options(schedule)
+                self.module, self.target, file="<mlir>", on_phase=None, tf32=self.tf32, tuned=None, **schedule.options()
             )
             launches = self._prepare(kernel)
             problem = self._compare(launches)
@@ -167,11 +167,6 @@ class Bench:
             for i in self.written:
                 host: Argument = borrow(self.arrays[i])
                 self.gpu.driver.cuMemcpyHtoD(self.placed[i].address, host.address, host.nbytes)
-
-
-def options(schedule: Schedule) -> dict[str, str]:
-    """A schedule as the options that ask for it."""
-    return fields_of(str(schedule))
 
 
 def _distance(result: Array, expected: Array) -> float:

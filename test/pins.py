@@ -120,7 +120,7 @@ def _measured() -> Iterator[Pinned]:
     for form in ("bias, relu", "gelu by tanh", "gelu by erf", "residual"):
         yield Pinned(Product(BF16, form, "A B", large), "sm_90a")
     yield Pinned(Product(S8, "quantized", "A B", (1000, 1000, 1000)), "sm_90a")
-    plain = {"cta": (128, 256, 32), "stages": 4}
+    plain = {"stages": 4, "sync": "barrier", "ahead": 0, "unroll": 0, "ctas": 0, "strip": 0}
     yield Pinned(Product(BF16, "cleared", "A B", large, plain), "sm_90a")
 
 

@@ -36,7 +36,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.targets import Target, UnknownTargetError, target
 from ..isa.types import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
 from ..layout import AXES, Layout
-from ..schedule import ALWAYS, SWIZZLES, Schedule, ScheduleError, parse_options
+from ..schedule import SWIZZLES, Schedule, ScheduleError
 
 ROLES = ("a", "b", "acc", "meta", "scale")
 """Operands of a product: A, B, C and D; the metadata of a sparse A; the scales of A or of B."""
@@ -378,11 +378,8 @@ class ScheduleAttr(Data[Schedule]):
 
         position = parser.pos
         parser.parse_comma_separated_list(parser.Delimiter.ANGLE, parse_field)
-        missing = [name for name in ALWAYS if name not in options]
-        if missing:
-            parser.raise_error(f"the schedule lacks {', '.join(missing)}", position)
         try:
-            return Schedule(**parse_options(options))  # pyright: ignore[reportArgumentType]
+            return Schedule.of(options)
         except ScheduleError as e:
             parser.raise_error(str(e), position)
 

@@ -23,7 +23,6 @@ from streams import CHAIN, STREAMS, VIEWS
 
 from warploom.runtime import Kernel, compile
 from warploom.runtime.arrays import Parameter
-from warploom.runtime.tune import options
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Item = TypeVar("Item")
@@ -77,7 +76,7 @@ class OfProduct:
         large = fitted(types, form, lies, (self.like, self.like, self.like)).compile(TARGET)
         schedule = next(s for s in large.schedule if s is not None)
         depth = schedule.cta[2]
-        asked = {**options(schedule), "cta": f"64,128,{depth}", "warp": "32,64"}
+        asked = {**schedule.options(), "cta": f"64,128,{depth}", "warp": "32,64"}
         asked.pop("accumulate")
         if schedule.ctas:
             asked["ctas"] = "3"

@@ -72,7 +72,15 @@ def test_options_read_what_is_printed(schedule: Schedule) -> None:
     values = {name: getattr(schedule, name) for name in NAMES}
     assert parse_options(values) == values
     assert parse_options(text) == {name: values[name] for name in text}
-    assert Schedule(**parse_options(text)) == PLAIN.with_options(values) == schedule  # pyright: ignore[reportArgumentType]
+    assert Schedule.of(text) == Schedule.parse(str(schedule)) == PLAIN.with_options(values) == schedule
+    assert Schedule.of(schedule.options()) == schedule
+    assert tuple(schedule.options()) == NAMES
+
+
+@pytest.mark.parametrize("text", ["", "cta = 64x64x32", "no schedule", "stages"])
+def test_text_that_lacks_fields_is_no_schedule(text: str) -> None:
+    with pytest.raises(ScheduleError, match=f"^'{text}' is no schedule: the schedule lacks "):
+        Schedule.parse(text)
 
 
 def test_text() -> None:

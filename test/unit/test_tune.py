@@ -15,11 +15,11 @@ from warploom.dialect.schedule import Schedule, ScheduleError
 from warploom.passes.schedule import default_schedule
 from warploom.passes.schedule_check import check
 from warploom.passes.search import candidates, spread
-from warploom.passes.tuned import Tuned, schedule_of
+from warploom.passes.tuned import Tuned
 from warploom.runtime import ArgumentError, CompileError, WarploomError, compile, tune
 from warploom.runtime.cli import main
 from warploom.runtime.kernel import parse
-from warploom.runtime.tune import Measured, options
+from warploom.runtime.tune import Measured
 
 TEXT = """func.func @f(%A: memref<100x200xf16>, %B: memref<200x300xf16>, %C: memref<100x300xf32>) {
   linalg.matmul ins(%A, %B : memref<100x200xf16>, memref<200x300xf16>) outs(%C : memref<100x300xf32>)
@@ -132,9 +132,11 @@ def held(file: Path, schedule: str = OTHER, arch: str = "sm_90a") -> Path:
 def test_the_compiler_takes_what_was_found(tmp_path: Path) -> None:
     file = held(tmp_path / "tuned.json")
     assert str(compile(TEXT, tuned=file).schedule[0]) == OTHER
-    assert compile(TEXT, tuned=file, stages=3).schedule[0] == schedule_of(OTHER.replace("stages = 2", "stages = 3"))
+    assert compile(TEXT, tuned=file, stages=3).schedule[0] == Schedule.parse(OTHER.replace("stages = 2", "stages = 3"))
     assert compile(TEXT, target="sm_80", tuned=file).schedule == compile(TEXT, target="sm_80").schedule
-    assert compile(TEXT.replace("200x", "208x").replace("x200", "x208"), tuned=file).schedule[0] != schedule_of(OTHER)
+    assert compile(TEXT.replace("200x", "208x").replace("x200", "x208"), tuned=file).schedule[0] != Schedule.parse(
+        OTHER
+    )
     assert compile(TEXT, tuned=tmp_path / "none.json").schedule == compile(TEXT).schedule
 
 
@@ -156,7 +158,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_options_ask_for_the_schedule() -> None:
-    kernel = compile(TEXT, **options(schedule_of(OTHER)))  # pyright: ignore[reportArgumentType]
+    kernel = compile(TEXT, **Schedule.parse(OTHER).options())  # pyright: ignore[reportArgumentType]
     assert str(kernel.schedule[0]) == OTHER
 
 
@@ -173,7 +175,7 @@ def test_the_command_lists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(KEY)
     assert len(lines) == 4
-    assert [schedule_of(line.strip()) for line in lines[1:]]
+    assert [Schedule.parse(line.strip()) for line in lines[1:]]
     assert main(["tune", str(file), "--limit", "0", "--list"]) == 1
     assert "--limit: expected at least 1, got 0" in capsys.readouterr().err
     assert main(["tune", "f.txt", "--list"]) == 1

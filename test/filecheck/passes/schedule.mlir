@@ -18,8 +18,8 @@
 // FITTING-LABEL: func.func @large
 // FITTING: #warp.schedule<cta = 48x40x16, warp = 16x8,
 // STAGES-LABEL: func.func @large
-// A loop around stages of one's own is plain.
-// STAGES: warp = 64x64, mma = m16n8k16, stages = 1, swizzle = 128, group = 8, accumulate = f32>
+// One stage takes neither mbarriers nor copies that run ahead; what it does not contradict stays.
+// STAGES: warp = 64x64, mma = m16n8k16, stages = 1, swizzle = 128, group = 8, accumulate = f32, unroll = 8, ctas = 128, strip = 16>
 // ONCE-LABEL: func.func @large
 // ONCE: stages = 2,
 func.func @large(%a: memref<4096x4096xf16>, %b: memref<4096x4096xf16>, %c: memref<4096x4096xf32>) {

@@ -1,0 +1,126 @@
+"""Giving one field of a schedule changes that field, and others only where they must follow; a remark lists those."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+from functools import cache
+
+import pytest
+
+from warploom.dialect.isa.targets import target
+from warploom.dialect.schedule import NAMES, Schedule, ScheduleError
+from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.diagnostics import remarks
+from warploom.passes.pipeline import lower
+from warploom.passes.product import Product, read
+from warploom.passes.schedule import default_schedule, products
+from warploom.passes.schedule_check import check
+from warploom.passes.schedule_override import followed, override
+
+SIZES = ((4096, 4096, 4096), (1000, 1000, 1000), (1024, 1024, 1024), (4095, 4095, 4095), (64, 64, 16384))
+WHERE = target("sm_90a")
+
+
+@cache
+def product(m: int, n: int, k: int, element: str) -> Product:
+    """C + A * B, C of f32."""
+    a, b, c = f"memref<{m}x{k}x{element}>", f"memref<{k}x{n}x{element}>", f"memref<{m}x{n}xf32>"
+    text = f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{ linalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c}) return }}"
+    module = parse_mlir(make_context(), text)
+    lower(module, make_context(), "warp-raise-matmul")
+    return read(next(products(module)))
+
+
+@cache
+def chosen(size: tuple[int, int, int]) -> Schedule:
+    return default_schedule(product(*size, "bf16"), WHERE)
+
+
+def given(size: tuple[int, int, int], **options: object) -> set[str]:
+    """The fields that differ from the default's when these are given."""
+    default = chosen(size)
+    schedule = override(default, options, product(*size, "bf16"), WHERE)
+    check(schedule, product(*size, "bf16"), WHERE)
+    assert all(getattr(schedule, name) == value for name, value in options.items())
+    differing = {f.name for f in fields(Schedule) if getattr(schedule, f.name) != getattr(default, f.name)}
+    assert {line.split(" = ")[0] for line in followed(default, options, schedule)} == differing - options.keys()
+    return differing
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_a_field_given_as_it_is_chosen_changes_nothing(size: tuple[int, int, int]) -> None:
+    for name in NAMES:
+        assert given(size, **{name: getattr(chosen(size), name)}) == set()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "following"),
+    [
+        ("stages", 8, set[str]()),
+        ("stages", 6, {"unroll"}),
+        ("stages", 4, {"ahead"}),
+        ("stages", 2, {"ahead", "sync"}),
+        ("stages", 1, {"ahead", "sync"}),
+        ("ahead", 3, set[str]()),
+        ("unroll", 0, set[str]()),
+        ("unroll", 16, set[str]()),
+        ("ctas", 0, set[str]()),
+        ("ctas", 132, set[str]()),
+        ("sync", "barrier", set[str]()),
+        ("strip", 0, set[str]()),
+        ("strip", 32, {"stages", "ahead"}),  # which take the room of a stage
+        ("swizzle", 64, set[str]()),
+        ("group", 4, set[str]()),
+        ("split_k", 2, set[str]()),
+        ("split_k", 32, {"unroll"}),
+        ("pack", "b", set[str]()),
+    ],
+)
+def test_what_follows_from_one_field(field: str, value: object, following: set[str]) -> None:
+    """bf16 at 4096: 8 stages of 128x256x32, mbarriers, copies 5 ahead, turns of 8 K tiles, 128 CTAs, strips of 16."""
+    default = chosen(SIZES[0])
+    assert given(SIZES[0], **{field: value}) == following | ({field} if value != getattr(default, field) else set())
+
+
+def test_rows_that_are_not_packed_take_other_copies() -> None:
+    """At 4095 rows end at odd bytes: no asynchronous copy, so no mbarrier, where they are not packed."""
+    assert chosen(SIZES[3]).pack == "ab"
+    assert given(SIZES[3], pack="none") == {"pack", "sync"}
+
+
+def test_a_tile_brings_its_own_loop() -> None:
+    schedule = override(chosen(SIZES[0]), {"cta": (128, 128, 64)}, product(*SIZES[0], "bf16"), WHERE)
+    assert schedule == replace(
+        chosen(SIZES[0]), cta=(128, 128, 64), stages=4, sync="barrier", ahead=0, unroll=0, ctas=0, strip=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stages": 40}, "40 stages of .* take .* KiB of shared memory"),
+        ({"stages": 0}, "at least one stage is needed"),
+        ({"ahead": 9}, "copies run at most 7 of 8 stages ahead, got 9"),
+        ({"stages": 4, "ahead": 4}, "copies run at most 3 of 4 stages ahead, got 4"),
+        ({"stages": 2, "sync": "mbarrier"}, "sync = mbarrier takes at least 3 stages, got 2"),
+        ({"unroll": 12}, "unroll must be a multiple of the 8 stages, got 12"),
+    ],
+)
+def test_fields_given_that_contradict_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        override(chosen(SIZES[0]), options, product(*SIZES[0], "bf16"), WHERE)
+
+
+def test_what_follows_is_a_remark() -> None:
+    text = """func.func @f(%A: memref<4096x4096xbf16>, %B: memref<4096x4096xbf16>, %C: memref<4096x4096xf32>) {
+      linalg.matmul ins(%A, %B : memref<4096x4096xbf16>, memref<4096x4096xbf16>) outs(%C : memref<4096x4096xf32>)
+      return
+    }"""
+    for option, expected in (("stages=8", []), ("stages=4", ["ahead = 0 (5)"])):
+        module = parse_mlir(make_context(), text)
+        with remarks() as said:
+            lower(module, make_context(), f"warp-set-target{{arch=sm_90a}},warp-schedule{{{option}}}")
+        found = [re.sub(r"^\S+: remark: warp-schedule: .*\(before\): ", "", line) for line in said]
+        assert found == expected
+        assert "sync = mbarrier" in str(module)
