@@ -11,11 +11,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from io import StringIO
+from itertools import chain
 from typing import IO, Any, ClassVar, NoReturn, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
-from xdsl.passes import ModulePass, get_pass_option_infos
+from xdsl.passes import ModulePass, PassPipeline, get_pass_option_infos
 from xdsl.utils.arg_spec import ArgSpec, ArgSpecConvertible, parse_pipeline, parse_spec
 from xdsl.utils.diagnostic import Diagnostic
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
@@ -30,6 +31,9 @@ from .universe import WARPLOOM_UNIVERSE
 DEBUG_VARIABLE = "WARPLOOM_DEBUG"
 """When set to anything but the empty string, errors come with a Python traceback."""
 
+
+PIPELINE = "warploom"
+"""The pass that stands for several."""
 
 _Factories: TypeAlias = Mapping[str, Callable[[], type[ArgSpecConvertible]]]
 
@@ -81,6 +85,8 @@ class WarploomOptMain(xDSLOptMain):
         _check_specs("pass", parse_pipeline(self.args.passes), self.available_passes)
         _check_specs("target", [parse_spec(self.args.target)], known_universe().all_targets)
         super().setup_pipeline()
+        passes = tuple(chain.from_iterable(map(_expanded, self.pipeline.passes)))
+        self.pipeline = PassPipeline(passes, self.pipeline.callback)
 
     def prepare_input(self) -> tuple[list[tuple[IO[bytes], int]], str]:
         self._stage = "reading the input"
@@ -203,6 +209,15 @@ def _check_specs(kind: str, specs: Iterable[ArgSpec], known: _Factories) -> None
             convertible.from_spec(spec)
         except ValueError as error:
             raise UsageError(f"{kind} '{spec.name}': {error}; {_options(convertible)}") from error
+
+
+def _expanded(one: ModulePass) -> tuple[ModulePass, ...]:
+    """A pass, or those that it stands for."""
+    if one.name != PIPELINE:
+        return (one,)
+    from .standard import StandardPipeline
+
+    return one.passes() if isinstance(one, StandardPipeline) else (one,)
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -48,7 +48,7 @@ class SchedulePass(ModulePass):
     widen: str | None = None
     tuned: str | None = None
 
-    def options(self) -> dict[str, object]:
+    def options(self) -> dict[str, str | int | tuple[int, ...]]:
         """The options given, by name."""
         given = {name: getattr(self, name) for name in NAMES}
         return {name: value for name, value in given.items() if value is not None}

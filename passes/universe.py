@@ -35,6 +35,7 @@ _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-tile": _lazy(".tile.outline", "TilePass"),
     "warp-pipeline": _lazy(".pipelining.copies", "PipelinePass"),
     "convert-warp-to-ptx": _lazy(".convert_warp_to_ptx", "ConvertWarpToPtxPass"),
+    "warploom": _lazy(".standard", "StandardPipeline"),
 }
 
 _TARGETS: dict[str, Callable[[], type[Target]]] = {

@@ -104,8 +104,14 @@ def test_a_second_run_of_the_last_level_changes_nothing(name: str) -> None:
 
 def test_the_standard_pipeline_names_every_pass_once() -> None:
     names = [word.partition("{")[0] for word in STANDARD.split(",")]
-    assert names == list(WARPLOOM_UNIVERSE.all_passes)
+    assert [*names, "warploom"] == list(WARPLOOM_UNIVERSE.all_passes)
     assert standard_pipeline(DEFAULT_TARGET) == STANDARD
+
+
+def test_the_standard_pipeline_has_a_name() -> None:
+    named = lowered(SOURCES["f16"], "warploom{target=sm_80 stages=2}")
+    assert ptx_of(named) == ptx_of(lowered(SOURCES["f16"], standard_pipeline("sm_80", {"stages": 2})))
+    assert ptx_of(lowered(SOURCES["f16"], "warploom")) == ptx_of(lowered(SOURCES["f16"], STANDARD))
 
 
 def test_schedule_options_are_spelled() -> None:
@@ -120,5 +126,5 @@ def test_phases_are_reported_in_order() -> None:
     seen: list[tuple[str, float]] = []
     ctx = make_context()
     lower(parse_mlir(ctx, SOURCES["one"]), ctx, STANDARD, lambda name, seconds: seen.append((name, seconds)))
-    assert [name for name, _ in seen] == list(WARPLOOM_UNIVERSE.all_passes)
+    assert [*(name for name, _ in seen), "warploom"] == list(WARPLOOM_UNIVERSE.all_passes)
     assert all(seconds >= 0 for _, seconds in seen)
