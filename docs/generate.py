@@ -122,6 +122,28 @@ What was compared is said of the GPU named; of those after it the public words c
 
 """
 
+CONTRACTION = """
+## Multiply, then add
+
+Scalar `add`, `sub`, `mul` and `fma` are rounded once, as the ISA defines them, with one liberty that it gives the
+assembler (9.7.3): a `mul` and an `add` or `sub` of its result **without a rounding modifier** may become one `fma`,
+which does not round the product. ptxas makes that of them in f16, bf16, f32 and f64 unless told `--fmad=false`; what
+a driver compiles is contracted, too. The interpreter rounds both. The words of such a kernel may then differ between
+GPU and interpreter, and between one assembler and another. With `.rn` on either of the two, ptxas 13.0 leaves them
+apart; with `.rn` on both nothing may be contracted. All that Warploom writes has it:
+
+```text
+mul.f32    %f3, %f1, %f2;      // with the next line: one fma.rn.f32, or two roundings
+add.f32    %f4, %f3, %f0;
+
+mul.rn.f32 %f3, %f1, %f2;      // two roundings, everywhere
+add.rn.f32 %f4, %f3, %f0;
+```
+
+CUDA C++ compilers write `fma.rn` where they contract, and `mul.rn` where they were told not to (`-fmad=false`,
+`__fmul_rn`); Triton and hand-written PTX often leave the modifier out.
+"""
+
 
 def arithmetic() -> Iterator[str]:
     """The parameters of every architecture, and what they rest on."""
@@ -139,6 +161,7 @@ def arithmetic() -> Iterator[str]:
     for name, text in ALGORITHMS.items():
         yield f"- {name}: {text}\n"
     yield "\nThe names in brackets are modules of `runtime/interp/`.\n"
+    yield CONTRACTION
 
 
 def gallery() -> dict[str, str]:

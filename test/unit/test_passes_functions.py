@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from single_warp import run
+
+from warploom.runtime import compile
 
 Floats = NDArray[np.float64]
 
@@ -53,6 +56,28 @@ EXACT: dict[str, tuple[Callable[[Floats], Floats], float]] = {
     "rsqrt": (lambda x: 1 / np.sqrt(x), 1e-7),
 }
 """What each function is, and the bound that `functions.py` states."""
+
+
+@pytest.mark.parametrize("flags", ["", " fastmath<afn>"])
+@pytest.mark.parametrize("type", ["f16", "bf16", "f32", "f64"])
+def test_no_product_and_sum_are_left_to_the_assembler_to_contract(type: str, flags: str) -> None:
+    """Each has its rounding, so that every word is defined; what a GPU computes is what the interpreter does."""
+    names = ("sqrt",) if type == "f64" else EXACT
+    calls = [f"%f{i} = math.{name} %f{i - 1}{flags} : {type}" for i, name in enumerate(names, 1)]
+    text = f"""func.func @f(%X: memref<64x64x{type}>, %Y: memref<64x64x{type}>) {{
+      linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]}}
+          ins(%X : memref<64x64x{type}>) outs(%Y : memref<64x64x{type}>) {{
+      ^bb0(%x: {type}, %y: {type}):
+        %p = arith.mulf %x, %y : {type}
+        %s = arith.subf %p, %x : {type}
+        %f0 = arith.addf %s, %y : {type}
+        {" ".join(calls)}
+        linalg.yield %f{len(calls)} : {type}
+      }} return }}"""
+    ptx = compile(text).ptx
+    assert len(re.findall(r"\b(mul|add|sub|fma)\.rn", ptx)) >= 3
+    assert not re.findall(r"\b(?:mul|add|sub)(?:\.ftz|\.sat)*\.b?f\d\S*", ptx)
 
 
 @pytest.mark.parametrize("name", EXACT)
