@@ -208,18 +208,11 @@ class Argument:
             expected *= extent
         return True
 
-    def overlaps(self, other: Argument) -> bool:
-        """Whether two arrays have an element in common."""
-        apart = self.address + self.nbytes <= other.address or other.address + other.nbytes <= self.address
-        if self.on_device != other.on_device or apart or min(self.nbytes, other.nbytes) == 0:
-            return False
-        return bool(np.shares_memory(self.elements(self._raw()), other.elements(other._raw())))
-
     def elements(self, raw: Array) -> Array:
         """The elements, as words, among the bytes from the first to the last."""
         return np.ndarray(self.shape, np.dtype(f"V{self.itemsize}"), raw.data, 0, self.strides)
 
-    def _raw(self) -> Array:
+    def raw(self) -> Array:
         """The bytes from the first to the last element, which are not there to be read if they are on a GPU."""
         raw: Array = np.ctypeslib.as_array((ctypes.c_uint8 * self.nbytes).from_address(self.address))
         raw.flags.writeable = self.writable
@@ -235,7 +228,7 @@ class Argument:
             raise ArgumentError(f"{self} lies in GPU memory; copy it to the host first, or run with device='cuda'")
         if isinstance(self.owner, np.ndarray) and self.contiguous:
             return cast(Array, self.owner).reshape(-1).view(np.uint8)
-        return self._raw()
+        return self.raw()
 
 
 def describe(shape: tuple[int, ...] | None, element: str) -> str:
@@ -308,23 +301,6 @@ def check(argument: Argument, parameter: Parameter, position: int, *, written: b
         )
     if written and not argument.writable:
         raise ArgumentError(f"{where}: the kernel writes it, but the array is read-only; pass a writable copy")
-
-
-def check_overlap(
-    arguments: Mapping[int, Argument], parameters: tuple[Parameter, ...], written: frozenset[int]
-) -> None:
-    """Refuse a written argument that shares memory with another one: the result would depend on timing.
-
-    Raises:
-        ArgumentError: naming both.
-    """
-    for i in sorted(written & arguments.keys()):
-        for j, other in arguments.items():
-            if i != j and arguments[i].overlaps(other):
-                raise ArgumentError(
-                    f"argument {i} (%{parameters[i].name}) is written and shares memory with "
-                    f"argument {j} (%{parameters[j].name}); pass separate arrays"
-                )
 
 
 def _same_words(argument: Argument, expected: DType) -> bool:

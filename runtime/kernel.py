@@ -25,7 +25,8 @@ from ..passes.diagnostics import describe, verify
 from ..passes.pipeline import lower, standard_pipeline
 from ..passes.ptx_printer import print_ptx
 from . import host
-from .arrays import Argument, Parameter, borrow, check, check_overlap, packed_as
+from .aliasing import check_overlap
+from .arrays import Argument, Parameter, borrow, check, packed_as
 from .errors import ArgumentError, CompileError, HostError
 from .host import Plan, Signature
 from .launch import Launch, Scalar, Value

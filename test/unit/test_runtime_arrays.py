@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from warploom.runtime import dlpack
-from warploom.runtime.arrays import DTYPES, Argument, Parameter, borrow, check, check_overlap, dtype_of, element_of
+from warploom.runtime.aliasing import check_overlap
+from warploom.runtime.arrays import DTYPES, Argument, Parameter, borrow, check, dtype_of, element_of
 from warploom.runtime.errors import ArgumentError
 
 B = Parameter("B", "f16", (192, 320))
@@ -122,6 +123,24 @@ def test_a_written_argument_shares_memory_with_none() -> None:
     check_overlap(apart, parameters, frozenset({1}))
     with pytest.raises(ArgumentError, match=r"argument 1 \(%C\) is written and shares memory with argument 0 \(%A\)"):
         check_overlap({0: borrow(whole[:4]), 1: borrow(whole[3:7])}, parameters, frozenset({1}))
+
+
+@pytest.mark.parametrize(
+    ("strides", "shape", "refused"),
+    [((8, 4), (4, 8), True), ((0, 4), (4, 8), True), ((32, 4), (4, 8), False), ((36, 4), (4, 8), False),
+     ((0, 4), (1, 8), False), ((4, 16), (4, 8), False), ((0, 4), (4, 0), False)],
+)  # fmt: skip
+def test_a_written_argument_has_elements_that_are_apart(
+    strides: tuple[int, int], shape: tuple[int, int], refused: bool
+) -> None:
+    array = np.lib.stride_tricks.as_strided(np.zeros(100, np.float32), shape, strides)
+    arguments, parameters = {0: borrow(array)}, (Parameter("C", "f32", shape, (None, None)),)
+    check_overlap(arguments, parameters, frozenset())
+    if not refused:
+        check_overlap(arguments, parameters, frozenset({0}))
+        return
+    with pytest.raises(ArgumentError, match=r"argument 0 \(%C\) is written, and elements of it share memory"):
+        check_overlap(arguments, parameters, frozenset({0}))
 
 
 class Fixed(Lender):
