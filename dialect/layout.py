@@ -17,6 +17,10 @@ thread-id and `b` the byte-id of block scales::
     r0 r1 q0 q1 r2 | c0 c1           A of m8n8k4, f16: four products per warp
     c2 f0 r0 r1 r2 | c0 c1 r3        sparsity metadata: chunk c of row r when the selector is f
 
+What a warpgroup holds together has a third part, the bits of the warp's number in the group::
+
+    c1 c2 r0 r1 r2 | c0 r3 | r4 r5    D of wgmma, eight columns of it: each warp has 16 of 64 rows
+
 A fragment larger than its layout's base tile repeats it: tile after tile, row by row of tiles, each
 taking the next elements of a lane.
 
@@ -72,6 +76,9 @@ def column(number: int) -> Bit:
 class Layout:
     """A bijection from (lane, element) to (row, column) of a 2^r x 2^c matrix.
 
+    Where several warps hold the matrix together, `warp` has the bits of the warp's number among them; threads are
+    then numbered on, lane + 32 * warp.
+
     Raises:
         ValueError: if the lane does not have 5 bits, or a bit of the row or column is carried
             twice or not at all.
@@ -79,11 +86,12 @@ class Layout:
 
     lane: tuple[Bit, ...]
     element: tuple[Bit, ...]
+    warp: tuple[Bit, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.lane) != 5:
             raise ValueError(f"a warp has 5 lane bits, the layout '{self}' gives {len(self.lane)}")
-        bits = self.lane + self.element
+        bits = self.bits
         for axis, name in AXES.items():
             indices = sorted(b.number for b in bits if b.axis == axis)
             if indices != list(range(len(indices))):
@@ -92,15 +100,24 @@ class Layout:
     @staticmethod
     def parse(text: str, axes: str = "rc") -> Layout:
         """Reads the notation `c1 c2 r0 r1 r2 | c0 r3 c3`, with no other axes than `axes`."""
-        halves = text.split("|")
-        if len(halves) != 2:
+        parts = text.split("|")
+        if len(parts) not in (2, 3):
             raise ValueError(f"expected a layout 'lane bits | element bits', got '{text}'")
-        lane, element = (tuple(_bit(word, axes) for word in half.split()) for half in halves)
-        return Layout(lane, element)
+        return Layout(*(tuple(_bit(word, axes) for word in part.split()) for part in parts))
 
     def __str__(self) -> str:
-        lane, element = (" ".join(map(str, half)) for half in (self.lane, self.element))
-        return f"{lane} | {element}".rstrip()
+        parts = (self.lane, self.element, self.warp) if self.warp else (self.lane, self.element)
+        return " | ".join(" ".join(map(str, part)) for part in parts).rstrip()
+
+    @property
+    def bits(self) -> tuple[Bit, ...]:
+        """Every bit: those of the lane, of the element, of the warp."""
+        return self.lane + self.element + self.warp
+
+    @property
+    def threads(self) -> int:
+        """How many threads hold the matrix: 32 for each warp."""
+        return LANES << len(self.warp)
 
     @cached_property
     def rows(self) -> int:
@@ -119,12 +136,12 @@ class Layout:
 
     def extent(self, axis: str) -> int:
         """How many values the coordinate on an axis has: 1 for an axis that the layout does not use."""
-        return 1 << sum(b.axis == axis for b in self.lane + self.element)
+        return 1 << sum(b.axis == axis for b in self.bits)
 
     def coordinates(self, lane: int, element: int) -> dict[str, int]:
-        """Where element number `element` of lane `lane` lies, on each axis of `AXES`."""
+        """Where element number `element` of lane (or thread) `lane` lies, on each axis of `AXES`."""
         place = dict.fromkeys(AXES, 0)
-        for bits, value in ((self.lane, lane), (self.element, element)):
+        for bits, value in ((self.lane + self.warp, lane), (self.element, element)):
             for i, bit in enumerate(bits):
                 place[bit.axis] |= (value >> i & 1) << bit.number
         return place
@@ -135,7 +152,7 @@ class Layout:
         return place["r"], place["c"]
 
     def find(self, **coordinates: int) -> tuple[int, int]:
-        """The (lane, element) that lies where `coordinates` say, axis by axis; 0 on axes left out.
+        """The (lane or thread, element) that lies where `coordinates` say, axis by axis; 0 on axes left out.
 
         Raises:
             ValueError: for an axis that there is not, or a coordinate outside its extent.
@@ -146,7 +163,7 @@ class Layout:
                 raise ValueError(f"expected the {name} to be from 0 to {extent - 1} in layout '{self}', got {value}")
         lane, element = (
             sum((coordinates.get(bit.axis, 0) >> bit.number & 1) << i for i, bit in enumerate(bits))
-            for bits in (self.lane, self.element)
+            for bits in (self.lane + self.warp, self.element)
         )
         return lane, element
 
@@ -155,7 +172,7 @@ class Layout:
         return self.position(0, element)
 
     def positions(self, rows: int | None = None, columns: int | None = None) -> NDArray[np.intp]:
-        """Where each element of a fragment lies: an array (32, elements per lane, 2) of (row, column).
+        """Where each element of a fragment lies: an array (threads, elements per thread, 2) of (row, column).
 
         `rows` and `columns` default to the base tile; multiples of it repeat the tile, row by row.
 
@@ -165,10 +182,12 @@ class Layout:
         import numpy as np
 
         down, across = self.tiles(rows or self.rows, columns or self.columns)
-        base = np.array([[self.position(lane, e) for e in range(self.elements)] for lane in range(LANES)], np.intp)
+        base = np.array(
+            [[self.position(lane, e) for e in range(self.elements)] for lane in range(self.threads)], np.intp
+        )
         origins = np.array([(i * self.rows, j * self.columns) for i in range(down) for j in range(across)], np.intp)
         tiles = base[:, None] + origins[:, None]
-        return tiles.reshape(LANES, -1, 2)
+        return tiles.reshape(self.threads, -1, 2)
 
     def tiles(self, rows: int, columns: int) -> tuple[int, int]:
         """How many base tiles a rows x columns fragment has, down and across.
@@ -188,9 +207,8 @@ class Layout:
     def transposed(self) -> Layout:
         """The layout of the transposed matrix: rows and columns change places."""
         other = {"r": "c", "c": "r"}
-        lane, element = (tuple(Bit(other.get(b.axis, b.axis), b.number) for b in half)
-                         for half in (self.lane, self.element))  # fmt: skip
-        return Layout(lane, element)
+        parts = (self.lane, self.element, self.warp)
+        return Layout(*(tuple(Bit(other.get(b.axis, b.axis), b.number) for b in part) for part in parts))
 
 
 def _bit(word: str, axes: str) -> Bit:

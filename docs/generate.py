@@ -14,6 +14,7 @@ from pathlib import Path
 from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.isa.form import Form
 from warploom.dialect.isa.targets import TARGETS
+from warploom.dialect.isa.wgmma import Wgmma
 from warploom.dialect.layout import Layout
 from warploom.runtime.draw import svg
 from warploom.runtime.fragments import Fragment, layout, operands, short, shown
@@ -39,8 +40,8 @@ def pages() -> dict[str, str]:
 def isa() -> Iterator[str]:
     """All instructions: how many forms each target has, then each form with where and since when."""
     yield GENERATED
-    yield "# Warp-level matrix instructions\n\n"
-    yield "Every form of PTX ISA 9.7.14, from the tables that the verifier, the printer and the parser use.\n"
+    yield "# Matrix instructions\n\n"
+    yield "Every form of PTX ISA 9.7.14 and 9.7.15, from the tables that verifier, printer and parser use.\n"
     yield "`warploom isa` prints the same, filtered; `warploom isa --json` has each form with all its fields.\n\n"
     yield "## Forms on each GPU\n\nThe last version of PTX is assumed.\n\n"
     names = list(FAMILIES)
@@ -60,7 +61,7 @@ def isa_of(target: str) -> Iterator[str]:
     """The instructions of one target, with the first PTX version in which it has them."""
     found = forms(Query(target=target))
     yield GENERATED
-    yield f"# Warp-level matrix instructions of {target}\n\n"
+    yield f"# Matrix instructions of {target}\n\n"
     yield f"{len(found)} forms; `warploom isa --target {target}` prints the same. {NOTATION}\n"
     for title, group in by_section(lines(found, target)).items():
         yield f"\n## {title}\n\n| PTX | forms | |\n|---|---|---:|\n"
@@ -75,7 +76,8 @@ def _code(text: str) -> str:
 ARITHMETIC = """\
 # What the matrix instructions compute
 
-The interpreter computes every `mma`, `mma.sp` and `wmma.mma` with the arithmetic of the GPU asked for, bit for bit.
+The interpreter computes every `mma`, `mma.sp`, `wmma.mma` and `wgmma.mma_async` with the arithmetic of the GPU asked
+for, bit for bit.
 Nearly all floating-point forms are one algorithm, the truncated fused sum, with parameters. For an element of D:
 D = C; then for each block of L products, k ascending, the products and D are added at once. Products are exact; each
 term is cut toward zero to F bits below the largest exponent among them, and the cut terms are added exactly; the sum
@@ -179,9 +181,16 @@ def fragments() -> Iterator[Fragment]:
             for operand in operands(form):
                 at = layout(form, operand)
                 if operand != "d" or "c" not in operands(form) or at != layout(form, "c"):
-                    group = str(getattr(form, "shape", "")) if "c" in operands(form) else short(form)
-                    groups.setdefault((group, operand, at), []).append(form)
+                    groups.setdefault((_group(form, operand), operand, at), []).append(form)
         yield from (Fragment(operand, at, tuple(group)) for (_, operand, at), group in groups.items())
+
+
+def _group(form: Form, operand: str) -> str:
+    """What forms share that have pictures together: a shape; of warpgroups, whose n does not matter, k, and of D
+    nothing."""
+    if isinstance(form, Wgmma):
+        return "" if operand == "d" else f"{form.shape.k} {form.granularity}"
+    return str(getattr(form, "shape", "")) if "c" in operands(form) else short(form)
 
 
 def file(fragment: Fragment) -> str:
@@ -191,8 +200,9 @@ def file(fragment: Fragment) -> str:
 
 def _index(found: dict[str, Fragment]) -> Iterator[str]:
     yield GENERATED
-    yield "# Fragments\n\nWhich lane of a warp holds which elements of the operands of matrix instructions. "
-    yield "`T4:{a0,a1}` is elements 0 and 1\nof lane 4. D is held as C where it is not shown. "
+    yield "# Fragments\n\n"
+    yield "Which lane of a warp, or thread of a warpgroup, holds which elements of the operands of matrix\n"
+    yield "instructions. `T4:{a0,a1}` is elements 0 and 1 of lane 4. D is held as C where it is not shown.\n"
     yield "`warploom layout INSTRUCTION OPERAND --svg FILE` draws any of these.\n"
     heading = ""
     for name, fragment in found.items():

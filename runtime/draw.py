@@ -70,8 +70,8 @@ class Picture:
 
 
 def colour(lane: int) -> str:
-    """The colour of a lane, light enough for black text: "#rrggbb"."""
-    group, within = divmod(lane, 4)
+    """The colour of a lane, or of a thread of a warpgroup as its lane, light enough for black text: "#rrggbb"."""
+    group, within = divmod(lane % LANES, 4)
     red, green, blue = colorsys.hls_to_rgb(_HUES[group], 0.93 - 0.06 * within, 0.75)
     return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}"
 
@@ -253,7 +253,7 @@ def _panel(sizes: _Sizes, x: float, y: float) -> Iterator[str]:
     yield "\n"
     for lane in sorted({cell.lane for cell in panel.cells}):
         corners = ((left + c.column * sizes.column, top + c.row * sizes.row) for c in panel.cells if c.lane == lane)
-        yield f'<path class="t{lane}" d="{_boxes(corners, wide, high)}"/>\n'
+        yield f'<path class="t{lane % LANES}" d="{_boxes(corners, wide, high)}"/>\n'
     for cell in panel.cells:
         at = left + cell.column * sizes.column + wide / 2, top + cell.row * sizes.row + high / 2 + 3.5
         yield f'<text x="{_n(at[0])}" y="{_n(at[1])}">{escape(cell.label)}</text>'

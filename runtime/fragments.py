@@ -13,6 +13,7 @@ from ..dialect.isa.mma_sp import MmaSparse
 from ..dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
 from ..dialect.isa.product import Product
 from ..dialect.isa.types import ELEMENT_TYPES
+from ..dialect.isa.wgmma import Wgmma
 from ..dialect.layout import Layout
 from .errors import WarploomError
 
@@ -63,6 +64,8 @@ def operands(form: Form) -> tuple[str, ...]:
         case Product():
             sparse = ("e",) if isinstance(form, MmaSparse) else ()
             return ("a", "b", "c", "d", *sparse, *(("scale_a", "scale_b") if form.scale else ()))
+        case Wgmma():
+            return ("a", "d", "e") if form.metadata else ("a", "d")
         case LoadMatrix():
             return ("d",)
         case StoreMatrix():
@@ -80,7 +83,9 @@ def layout(form: Form, operand: str) -> Layout:
             return form.scale.layout(operand[-1])
         case MmaSparse() if operand == "e":
             return form.metadata
-        case Product():
+        case Wgmma() if operand == "e" and form.metadata:
+            return form.metadata
+        case Product() | Wgmma():
             return form.layout(operand)
         case MoveMatrix() if operand == "a":
             return form.source
@@ -92,6 +97,9 @@ def layout(form: Form, operand: str) -> Layout:
 
 def short(form: Form, operand: str = "a") -> str:
     """A short name that `find` takes for this operand of a form: "mma.m16n8k16.f16"."""
+    if isinstance(form, Wgmma):
+        name = "wgmma.mma_async.sp" if form.granularity else "wgmma.mma_async"
+        return ".".join([name, str(form.shape), *dict.fromkeys((form.a.name, form.b.name))])
     if not isinstance(form, Product):
         dropped = {"sync", "aligned", "shared", "shared::cta"}
         return ".".join(word for word in form.spelling.split(".") if word not in dropped)
@@ -191,7 +199,7 @@ def _of_type(forms: tuple[Form, ...], instruction: str, operand: str) -> tuple[F
     That is the type of the operand, if that is A or B, and of A otherwise; of C and D too if A never has it.
     """
     types = [word for word in instruction.split(".") if word in ELEMENT_TYPES]
-    products = [form for form in forms if isinstance(form, Product)]
+    products = [form for form in forms if isinstance(form, Product | Wgmma)]
     if len(types) != 1 or not products:
         return forms
     roles = {"b": "b", "c": "ac", "d": "ad"}.get(operand, "a")

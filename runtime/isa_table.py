@@ -16,6 +16,7 @@ from ..dialect.isa.sections import SECTIONS, order
 from ..dialect.isa.targets import TARGETS, Target, UnknownTargetError, Version
 from ..dialect.isa.targets import target as target_row
 from ..dialect.isa.types import ELEMENT_TYPES, ElementType
+from ..dialect.isa.wgmma import Wgmma
 from ..dialect.layout import Layout
 from .errors import WarploomError
 
@@ -293,7 +294,11 @@ def _plain(value: object) -> Json:
 
 
 def _layouts(form: Form) -> Iterator[tuple[str, Layout]]:
-    if isinstance(form, Product):
+    if isinstance(form, Wgmma):
+        yield from ((role, form.layout(role)) for role in "ad")
+        if form.metadata:
+            yield "e", form.metadata
+    elif isinstance(form, Product):
         yield from ((role, form.layout(role)) for role in "abcd")
         if metadata := getattr(form, "metadata", None):
             yield "e", metadata

@@ -9,10 +9,11 @@ from itertools import product
 from ..dialect.isa.block_scale import BlockScale
 from ..dialect.isa.form import register_type
 from ..dialect.isa.mma import Mma
-from ..dialect.isa.mma_sp import MmaSparse
+from ..dialect.isa.mma_sp import Granularity, MmaSparse
 from ..dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
 from ..dialect.isa.product import Product
 from ..dialect.isa.types import ELEMENT_TYPES
+from ..dialect.isa.wgmma import Wgmma
 from ..dialect.layout import Layout
 from .draw import Cell, Panel, Picture, span
 from .fragments import Fragment, short, shown
@@ -37,6 +38,10 @@ def held(fragment: Fragment) -> tuple[Held, ...]:
             bits = form.container_bits(fragment.operand) if fragment.operand in "ab" else element.bits
             key = bits, register_type(element), form.registers(fragment.operand)
             groups.setdefault(key, {})[element.name] = None
+        elif isinstance(form, Wgmma):
+            element = form.element(fragment.operand)
+            key = element.bits, register_type(element), fragment.layout.elements * element.bits // 32
+            groups.setdefault(key, {})[element.name] = None
     return tuple(Held(tuple(types), *key) for key, types in groups.items())
 
 
@@ -45,12 +50,14 @@ def picture(fragment: Fragment) -> Picture:
     form, operand = fragment.form, fragment.operand
     if isinstance(form, LoadMatrix | StoreMatrix | MoveMatrix):
         return _move(fragment, form)
-    if isinstance(form, MmaSparse) and operand == "e":
-        return _metadata(fragment, form)
+    if isinstance(form, MmaSparse | Wgmma) and form.granularity and operand == "e":
+        return _metadata(fragment, form.granularity)
     if isinstance(form, Product) and form.scale and operand.startswith("scale"):
         return _scales(fragment, form.scale)
     notes = [_packing(fragment.operand, how) for how in held(fragment)]
-    if isinstance(form, MmaSparse) and operand == "a":
+    if isinstance(form, Wgmma) and operand == "d":
+        notes.insert(0, "Eight columns of D; the next eight are the next elements of the same threads.")
+    if isinstance(form, MmaSparse | Wgmma) and form.granularity and operand == "a":
         notes.insert(0, "Columns are the stored elements of A; the metadata, operand E, says where they belong.")
     notes.append(_source(fragment, "element"))
     types = ", ".join(dict.fromkeys(name for how in held(fragment) for name in how.types))
@@ -68,6 +75,8 @@ def _source(fragment: Fragment, what: str) -> str:
 def _instruction(fragment: Fragment) -> str:
     """The words that all forms of the fragment have: "mma.m16n8k16"."""
     form = fragment.form
+    if isinstance(form, Wgmma):
+        return f"wgmma.mma_async{'.sp' if form.granularity else ''}.m64nNk{form.shape.k}"
     if not isinstance(form, Product):
         return short(form)
     words = ["mma.sp" if isinstance(form, MmaSparse) else "mma", str(form.shape)]
@@ -137,12 +146,11 @@ def _bit(layout: Layout, axis: str, together: int) -> object:
     return next((bit for bit in layout.element if (bit.axis, bit.number) == (axis, number)), None)
 
 
-def _metadata(fragment: Fragment, form: MmaSparse) -> Picture:
+def _metadata(fragment: Fragment, chunk: Granularity) -> Picture:
     def label(first: int, count: int) -> str:
         return f"[{4 * (first + count) - 1}:{4 * first}]"
 
-    chunk = form.granularity
-    types = ", ".join(dict.fromkeys(f.a.name for f in fragment.forms if isinstance(f, MmaSparse)))
+    types = ", ".join(dict.fromkeys(f.a.name for f in fragment.forms if isinstance(f, MmaSparse | Wgmma)))
     return Picture(
         f"{_instruction(fragment)}, E: metadata of A, {types}",
         _panels(fragment.layout, label, {"f": "sparsity selector"}),

@@ -1,7 +1,7 @@
-"""All the warp-level matrix instructions, family by family, and the row behind a spelling.
+"""All the matrix instructions of warps and warpgroups, family by family, and the rows behind a spelling.
 
 Rows are made when they are first asked for, one family at a time.
-Source: PTX ISA 9.7.14.
+Source: PTX ISA 9.7.14 and 9.7.15.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
-from . import mma, mma_sp, moves, wmma
+from . import mma, mma_sp, moves, wgmma, wmma
 from .form import Form
 from .types import ELEMENT_TYPES
 
@@ -25,6 +25,8 @@ FAMILIES: Mapping[str, Callable[[], tuple[Form, ...]]] = {
     "movmatrix": lambda: (moves.MOVMATRIX,),
     # 9.7.14.6
     "mma.sp": mma_sp.rows,
+    # 9.7.15.5 and .6
+    "wgmma.mma_async": wgmma.rows,
 }
 """The rows of each instruction, by its name."""
 

@@ -10,18 +10,25 @@ from .types import ElementType
 VECTOR, SCALAR, ADDRESS, CONSTANT, SELECTOR = "vector", "scalar", "address", "constant", "selector"
 """Kinds of operands: registers in braces, one register, `[p]`, an integer constant, `{byte-id, thread-id}`."""
 
+DESCRIPTOR, PREDICATE = "descriptor", "predicate"
+"""A 64-bit register that says where a matrix lies in shared memory; a predicate, negated or not, or 0 or 1."""
+
 _HELD_AS = {"f16": "f16x2", "bf16": "bf16x2", "f32": "f32", "f64": "f64", "s32": "s32"}
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One operand of an instruction, in the order of the text. `count` is the number of registers of a vector."""
+    """One operand of an instruction, in the order of the text.
+
+    `count` is the number of registers of a vector, `values` what a constant may be, if the operand says it itself.
+    """
 
     name: str
     kind: str
     type: str = "b32"
     count: int = 1
     optional: bool = False
+    values: tuple[int, ...] = ()
 
 
 def register_type(element: ElementType) -> str:
@@ -45,6 +52,11 @@ class Form(Availability):
     def operands(self) -> tuple[Operand, ...]:
         """The operands in the order of the text."""
         raise TypeError(f"{type(self).__name__} has no operands of its own")
+
+    @property
+    def signatures(self) -> tuple[tuple[Operand, ...], ...]:
+        """Every list of operands that the spelling takes."""
+        return (self.operands,)
 
     def since(self, target: Target) -> Version | None:
         """The first PTX version in which the target has it; None if it never has."""

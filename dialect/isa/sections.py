@@ -1,4 +1,4 @@
-"""What the sections of PTX ISA 9.7.14 are about, for tables that are grouped as the manual is."""
+"""What the sections of PTX ISA 9.7.14 and 9.7.15 are about, for tables that are grouped as the manual is."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ SECTIONS = {
     "9.7.14.6.2.6": "mma.sp m16n8k64, 8 bits",
     "9.7.14.6.2.7": "mma.sp m16n8k64, 4 bits",
     "9.7.14.6.2.8": "mma.sp m16n8k128, 4 bits",
+    "9.7.15.5.2": "wgmma.mma_async",
+    "9.7.15.6": "wgmma.mma_async.sp",
 }
 """Titles by number, in the order of the manual."""
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 import difflib
 from functools import cache, lru_cache
 
-from .rows import asynchronous, cluster, comparison, control, floating, integer, matrix, mbarrier, movement
+from .rows import (
+    asynchronous,
+    cluster,
+    comparison,
+    control,
+    floating,
+    integer,
+    matrix,
+    mbarrier,
+    movement,
+    warpgroup,
+)
 from .rows.grammar import Bindings, Row
 
 ROWS: tuple[Row, ...] = (
@@ -17,6 +28,7 @@ ROWS: tuple[Row, ...] = (
     *control.ROWS,
     *mbarrier.ROWS,
     *cluster.ROWS,
+    *warpgroup.ROWS,
 )
 """All but those of the matrix instructions, which `matrix.find` makes when they are asked for."""
 
@@ -38,8 +50,8 @@ def _by_root() -> dict[str, list[Row]]:
 @lru_cache(65536)
 def find(opcode: str) -> tuple[tuple[Row, Bindings], ...]:
     """The rows one of whose spellings is `opcode`, each with what the qualifiers bind."""
-    if (form := matrix.find(opcode)) is not None:
-        return ((form, {}),)
+    if forms := matrix.find(opcode):
+        return tuple((form, {}) for form in forms)
     rows = _by_root().get(opcode.partition(".")[0], ())
     return tuple((row, bindings) for row in rows if (bindings := row.match(opcode)) is not None)
 

@@ -128,6 +128,8 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
         return _check_address(operand, type_of)
     if slot.kind.startswith("imm"):
         return _check_immediate(slot.kind, operand)
+    if slot.kind == "flag":
+        return _check_flag(slot, operand, type_of)
     if slot.kind.startswith("select"):
         return _check_selector(slot.kind, operand, type_of)
     if slot.braces and isinstance(operand, Vector) and len(operand.items) == 1:
@@ -271,6 +273,12 @@ def _check_immediate(kind: str, operand: Operand) -> str | None:
     if legal and str(operand.value) not in legal:
         return f"expected {' or '.join(legal)}, got {operand.text}"
     return None
+
+
+def _check_flag(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
+    if isinstance(operand, Immediate):
+        return _check_immediate("imm(0/1)", operand)
+    return _check_value(slot, operand, _Kind("pred", negatable=True), type_of)
 
 
 def _check_selector(kind: str, operand: Operand, type_of: TypeOf) -> str | None:

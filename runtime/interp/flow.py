@@ -244,17 +244,18 @@ class Flow:
         rows = mask.reshape(LANES, -1)
         return np.tile((rows * _BIT).sum(axis=0, dtype=np.uint32), LANES)
 
-    def assemble(self, sel: Selection, pc: int) -> Selection | None:
-        """The threads of warps whose lanes have all come to `pc` or exited; the others wait. None if all wait."""
+    def assemble(self, sel: Selection, pc: int, warps: int = 1) -> Selection | None:
+        """The threads of warps, or of groups of so many, whose lanes have all come to `pc` or exited; the others wait.
+        None if all wait."""
         if sel.mask is None:
             return sel
         before = self.parked.pop(pc, None)
         here = sel.mask if before is None else sel.mask | before
-        rows, live = here.reshape(LANES, -1), self.live.reshape(LANES, -1)
-        apart = rows.any(axis=0) & (live & ~rows).any(axis=0)
+        rows, live = here.reshape(LANES, -1, warps), self.live.reshape(LANES, -1, warps)
+        apart = rows.any(axis=(0, 2)) & (live & ~rows).any(axis=(0, 2))
         if not apart.any():
             return sel if before is None else Selection(here, sel.total)
-        late = here & np.tile(apart, LANES)
+        late = here & np.tile(np.repeat(apart, warps), LANES)
         self.park(pc, late, None)
         together = here & ~late
         return Selection(together, sel.total) if together.any() else None

@@ -19,7 +19,7 @@ from .words import width_of
 
 _FAMILIES = (
     "arithmetic", "atomics", "barriers", "calls", "clusters", "comparison", "control", "convert", "copies", "logic",
-    "matrix", "mbarrier", "moves", "warps", "wmma",
+    "matrix", "mbarrier", "moves", "warpgroup", "warps", "wmma",
 )  # fmt: skip
 for _family in _FAMILIES:  # each fills its part of the table of opcodes
     import_module(f".{_family}", __package__)

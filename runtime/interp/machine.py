@@ -8,6 +8,7 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
+from ...dialect.isa.wgmma import WARPS
 from .clusters import ClusterBarrier, SharedWindow
 from .copies import CopyQueue
 from .errors import FaultError, Finding, InterpreterError
@@ -17,6 +18,7 @@ from .mbarriers import Mbarriers
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Buffer, GlobalMemory, Memory, ParameterWindow, Window
 from .observer import Look, Observer
 from .state import LEFT, Array, Dim3, Geometry, Selection, State, Step
+from .warpgroup import Warpgroups, together
 
 IN_FLIGHT_BYTES = 200 << 20
 IN_FLIGHT_WARPS = 1024
@@ -111,6 +113,7 @@ class _Machine:
         state.shared_bytes = _shared_bytes(launch)
         self.flow = state.flow = Flow(geometry, state.live, self.kernel.entry)
         state.copies = CopyQueue(state.threads, launch.observer)
+        state.warpgroups = Warpgroups(-(-state.warps // WARPS))
         self.flow.observer = state.observer = launch.observer
         self.cluster_barrier = state.cluster_barrier = ClusterBarrier(self.flow)
         self.mbarriers = state.mbarriers = Mbarriers(state.memory.shared.buffer.view(8), self.flow, state.copies)
@@ -142,7 +145,7 @@ class _Machine:
         if observer is not None:
             inner = _watched(inner, observer.watch(pc))
         if is_aligned(decoded.source.opcode):
-            inner = _assembled(inner, pc, self.flow)
+            inner = _assembled(inner, pc, self.flow, together(decoded.source.opcode, self.geometry.warps_per_cta))
         if decoded.guard is not None:
             predicate = self.state.banks[1][decoded.guard.index]
             inner = _guarded(inner, predicate, decoded.negated, pc + 1, self.flow)
@@ -282,13 +285,13 @@ def _watched(inner: Step, look: Look | None) -> Step:
     return step
 
 
-def _assembled(inner: Step, pc: int, flow: Flow) -> Step:
-    """The step for whole warps: lanes wait for those of their warp that have not exited."""
+def _assembled(inner: Step, pc: int, flow: Flow, warps: int) -> Step:
+    """The step for whole warps, or groups of `warps`: lanes wait for those that have not exited."""
 
     def step(sel: Selection) -> int | None:
         if sel.mask is None:
             return inner(sel)
-        whole = flow.assemble(sel, pc)
+        whole = flow.assemble(sel, pc, warps)
         if whole is None or whole is sel:
             return LEFT if whole is None else inner(sel)
         result = inner(whole)

@@ -17,6 +17,7 @@ from ...dialect.isa.form import Operand as FormOperand
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.mma_sp import MmaSparse
 from ...dialect.isa.targets import TARGETS
+from ...dialect.isa.wgmma import Wgmma
 from ...dialect.isa.wmma import WmmaMma
 from ...dialect.ptx.rows.matrix import nearest
 from ...dialect.ptx.syntax import Immediate, Operand
@@ -42,7 +43,7 @@ def form(ctx: Context, m: Modifiers, kind: type[F] | tuple[type[F], ...]) -> F:
     return row
 
 
-def model(ctx: Context, row: Mma | MmaSparse | WmmaMma) -> MatrixProduct:
+def model(ctx: Context, row: Mma | MmaSparse | Wgmma | WmmaMma) -> MatrixProduct:
     """What the instruction computes on the target."""
     try:
         return MatrixProduct.on(ctx.target, row)

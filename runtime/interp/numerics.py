@@ -30,8 +30,8 @@ Array: TypeAlias = NDArray[Any]
 F32_NAN = np.uint32(0x7FFFFFFF)
 F16_NAN = np.uint16(0x7FFF)
 
-_BATCH = 128
-"""Warps in one pass: measured; temporaries of 16 x 8 x 128 words stay in the second-level cache."""
+_BATCH = 16 * 8 * 128
+"""Elements of D in one pass: measured; temporaries of so many words stay in the second-level cache."""
 
 
 def fdp(core: Arithmetic, a: Multiplicand, b: Multiplicand, c: Array, d: str, scale: Array | None = None) -> Array:
@@ -44,8 +44,9 @@ def fdp(core: Arithmetic, a: Multiplicand, b: Multiplicand, c: Array, d: str, sc
     depth, warps = a.value.shape[0], a.value.shape[2]
     block = min(depth, core.block * (1 if a.present is None else 2))
     out = np.empty(c.shape, np.uint32 if d == "f32" else np.uint16)
-    for start in range(0, warps, _BATCH):
-        part = slice(start, min(start + _BATCH, warps))
+    batch = max(1, _BATCH // (c.shape[0] * c.shape[1]))
+    for start in range(0, warps, batch):
+        part = slice(start, min(start + batch, warps))
         acc = c[..., part]
         shift = None if scale is None else scale[..., part]
         for k in range(0, depth, block):

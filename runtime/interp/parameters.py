@@ -1,6 +1,6 @@
 """How the matrix instructions compute, architecture by architecture: the parameters, and where they come from.
 
-`arithmetic("sm_100", row)` is what one form of `mma`, `mma.sp` or `wmma.mma` does there::
+`arithmetic("sm_100", row)` is what one form of `mma`, `mma.sp`, `wmma.mma` or `wgmma` does there::
 
     >>> arithmetic("sm_80", BY_SPELLING["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]).block
     8
@@ -20,9 +20,10 @@ from types import MappingProxyType
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.mma_sp import MmaSparse
 from ...dialect.isa.product import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4
+from ...dialect.isa.wgmma import Wgmma
 from ...dialect.isa.wmma import WmmaMma
 
-Row = Mma | MmaSparse | WmmaMma
+Row = Mma | MmaSparse | Wgmma | WmmaMma
 
 FUSED, WIDENED, SCALAR, CHAIN, GROUPED, INTEGER, BITS = (
     "fused", "widened", "scalar", "chain", "grouped", "integer", "bits",
@@ -186,6 +187,31 @@ ROWS: tuple[Arithmetic, ...] = (
         )
         for sparse in (False, True)
     ),
+    # Warpgroups: one block an instruction
+    *(
+        Arithmetic(
+            90,
+            f"wgmma {name}",
+            FUSED,
+            _H200,
+            confirmed=True,
+            sparse=sparse,
+            block=block,
+            fraction=fraction,
+            zero_exponent=-133,
+            mantissa=mantissa,
+        )
+        for name, block, fraction, mantissa in (
+            ("f16", 16, 25, 23),
+            ("bf16", 16, 25, 23),
+            ("tf32", 8, 25, 23),
+            ("fp8", 32, 13, 13),
+        )
+        for sparse in (False, True)
+    ),
+    Arithmetic(90, "wgmma int8", INTEGER, _H200, confirmed=True),
+    Arithmetic(90, "wgmma int8", INTEGER, _H200, confirmed=True, sparse=True),
+    Arithmetic(90, "wgmma b1", BITS, _H200, confirmed=True),
     Arithmetic(75, "b1", BITS, _ISA),
     Arithmetic(90, "b1", BITS, _H200, confirmed=True),
     Arithmetic(100, "b1", BITS, _ISA),
@@ -203,7 +229,13 @@ def family(row: Row) -> str:
         return "m8n8k4"
     if isinstance(row, WmmaMma) and row.a.name == "tf32":
         return "wmma tf32"
-    return _FAMILIES.get(row.a.name, row.a.name)
+    name = _FAMILIES.get(row.a.name, row.a.name)
+    return f"wgmma {name}" if isinstance(row, Wgmma) else name
+
+
+def is_sparse(row: Row) -> bool:
+    """Whether half of A is stored."""
+    return isinstance(row, MmaSparse) or (isinstance(row, Wgmma) and row.granularity is not None)
 
 
 @cache
@@ -218,7 +250,7 @@ def arithmetic(target: str, row: Row) -> Arithmetic:
     match = re.fullmatch(r"sm_(\d+)[af]?", target)
     if match is None:
         raise ValueError(f"unknown target '{target}'; a target is written like sm_90a")
-    wanted, sparse = family(row), isinstance(row, MmaSparse)
+    wanted, sparse = family(row), is_sparse(row)
     known = [a for a in ROWS if a.family == wanted and a.sparse == sparse]
     older = [a for a in known if a.sm <= int(match[1])]
     if not older:

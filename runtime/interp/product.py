@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ...dialect.isa.mma import Mma
 from ...dialect.isa.mma_sp import MmaSparse
-from ...dialect.isa.wmma import WmmaMma
 from . import numerics_f64, numerics_integer
 from .block_scale import decoded, group_dots, grouped_sum
 from .emulated import as_halves, as_singles, scalar_product, spread_multiplicand, widened_product
@@ -58,7 +58,7 @@ class MatrixProduct:
     @property
     def kind(self) -> str:
         """The `.kind` of the narrow floating-point types, or ""."""
-        return "" if isinstance(self.row, WmmaMma) else self.row.kind
+        return self.row.kind if isinstance(self.row, Mma | MmaSparse) else ""
 
 
 def _fused(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
@@ -76,7 +76,7 @@ def _sum(p: MatrixProduct, a: Array, b: Array, c: Array, d: str, extras: Extras)
     else:
         left = spread_multiplicand(a, extras.columns, len(b), row.a, p.kind)
     right = multiplicand(b, row.b, p.kind)
-    if extras.scale_a is None or extras.scale_b is None or isinstance(row, WmmaMma) or row.scale is None:
+    if extras.scale_a is None or extras.scale_b is None or not isinstance(row, Mma | MmaSparse) or row.scale is None:
         return fdp(p.core, left, right, c, d)
     (sa, ea), (sb, eb) = (decoded(s[0], row.scale.type) for s in (extras.scale_a, extras.scale_b))
     result = fdp(p.core, left, right, c, d, ea[:, None] + eb[None])
@@ -93,13 +93,12 @@ def _scalar(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> A
 
 
 def _chain(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
-    mode = "rn" if isinstance(p.row, MmaSparse) else p.row.rounding or "rn"
-    return numerics_f64.chain(a, b, c, mode)
+    return numerics_f64.chain(a, b, c, getattr(p.row, "rounding", "") or "rn")
 
 
 def _grouped(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
     row = p.row
-    if extras.scale_a is None or extras.scale_b is None or isinstance(row, WmmaMma) or row.scale is None:
+    if extras.scale_a is None or extras.scale_b is None or not isinstance(row, Mma | MmaSparse) or row.scale is None:
         raise ValueError(f"{row.spelling} has no scales")
     x, y = (small_values(t).take(small_codes(w, t, p.kind)) for w, t in ((a, row.a), (b, row.b)))
     dots = group_dots(x, y, len(a) // 16, extras.columns)
@@ -118,8 +117,7 @@ def _integer(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> 
 
 
 def _bits(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
-    op = "xor" if isinstance(p.row, MmaSparse) else p.row.bit_op
-    return numerics_integer.bits(a, b, c, op)
+    return numerics_integer.bits(a, b, c, getattr(p.row, "bit_op", "") or "xor")
 
 
 _COMPUTE: dict[str, Callable[[MatrixProduct, Array, Array, Array, Extras], Array]] = {

@@ -12,15 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...dialect.isa.mma_sp import Granularity, MmaSparse
+from ...dialect.isa.wgmma import Wgmma
+from ...dialect.layout import Layout
 from .errors import FaultError
 
 Array: TypeAlias = NDArray[Any]
 
 
 @cache
-def _places(row: MmaSparse, selector: int) -> tuple[Array, Array]:
+def _places(layout: Layout, selector: int) -> tuple[Array, Array]:
     """The lane and the place in its word of each nibble: arrays (chunks, rows)."""
-    layout = row.metadata
     found = [
         [layout.find(r=r, c=c, f=selector) for r in range(layout.rows)] for c in range(layout.columns)
     ]  # fmt: skip
@@ -28,13 +29,17 @@ def _places(row: MmaSparse, selector: int) -> tuple[Array, Array]:
     return lanes, nibbles.astype(np.uint32)
 
 
-def columns(row: MmaSparse, words: Array, selector: int) -> Array:
-    """Which column of A each stored element belongs to: (k / 2, m, warps), for metadata words (32 lanes, warps).
+def columns(row: MmaSparse | Wgmma, words: Array, selector: int) -> Array:
+    """Which column of A each stored element belongs to: (k / 2, m, warps), for metadata words (32 lanes, warps), or of
+    warpgroups (128 threads, groups).
 
     Raises:
         FaultError: for a nibble that names no elements, or one element twice.
+        ValueError: if A is not sparse.
     """
-    lanes, nibbles = _places(row, selector)
+    if row.metadata is None or row.granularity is None:
+        raise ValueError(f"{row.spelling} takes no metadata")
+    lanes, nibbles = _places(row.metadata, selector)
     codes = words[lanes] >> (nibbles * np.uint32(4))[..., None] & np.uint32(0xF)
     legal = np.zeros(16, np.bool_)
     legal[list(row.codes)] = True

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .flow import Flow
     from .mbarriers import Mbarriers
     from .observer import Observer
+    from .warpgroup import Warpgroups
 
 Array: TypeAlias = NDArray[Any]
 Dim3: TypeAlias = tuple[int, int, int]
@@ -162,6 +163,7 @@ class State:
 
     flow: Flow
     copies: CopyQueue
+    warpgroups: Warpgroups
     mbarriers: Mbarriers
     cluster_barrier: ClusterBarrier
     observer: Observer | None = None

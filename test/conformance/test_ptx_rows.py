@@ -48,8 +48,8 @@ def rejected(lines: list[str], target: Target, version: Version) -> dict[int, st
 
 def least(row: Row) -> tuple[Target, Version]:
     """The lowest target and PTX version the row claims, among those that can be assembled for."""
-    target = next(t for t in TARGETS.values() if t.sm >= max(row.sm, LOWEST.sm) and not t.suffix)
-    return target, max(row.ptx, target.ptx)
+    target = next(t for t in TARGETS.values() if t.sm >= LOWEST.sm and row.runs_on(t))
+    return target, max(row.since(target) or row.ptx, target.ptx)
 
 
 def grouped() -> dict[tuple[Target, Version], list[tuple[Row, str]]]:

@@ -3,11 +3,13 @@
     bench/with_gpu.sh python3 test/gpu/capture.py --out test/data/words/sm_90a.npz
     bench/with_gpu.sh python3 test/gpu/capture.py --set limits --warps 4 --out test/data/words/limits/sm_90a.npz
     bench/with_gpu.sh python3 test/gpu/capture.py --set memory --warps 8 --out test/data/words/memory/sm_90a.npz
+    bench/with_gpu.sh python3 test/gpu/capture.py --set warpgroups --warps 8 --out test/data/words/warpgroups/sm_90a.npz
 
 Needs a GPU that runs the target. The words are drawn by `test/captured.py` from the instruction's name, so the file
 keeps answers only: for each `mma` and `mma.sp` and selector an array (warps, words, 32 lanes). The set `limits` is the
 same on integer sums that wrap or are clamped, and on floating-point ones that round to zero; `memory` is `wmma`,
-`ldmatrix`, `stmatrix` and `movmatrix` (`test/captured_memory.py`), arrays (warps, words).
+`ldmatrix`, `stmatrix` and `movmatrix` (`test/captured_memory.py`), arrays (warps, words); `warpgroups` is `wgmma`
+(`test/captured_warpgroups.py`), arrays (warpgroups, words), of large answers their digests.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import captured
 import captured_memory
+import captured_warpgroups
 from captured_memory import MemoryCase
+from captured_warpgroups import WarpgroupCase
 
 from warploom.dialect.isa.targets import target as target_row
 from warploom.runtime import WarploomError, load_ptx
@@ -31,28 +35,39 @@ from warploom.runtime.cuda import gpu
 
 POISON = 0xDEADBEEF
 
-SETS = {"products": captured.cases, "limits": captured.limit_cases, "memory": captured_memory.cases}
+SETS = {
+    "products": captured.cases,
+    "limits": captured.limit_cases,
+    "memory": captured_memory.cases,
+    "warpgroups": captured_warpgroups.cases,
+}
+
+Recorded = captured.Case | MemoryCase | WarpgroupCase
 
 
-def prepared(case: captured.Case | MemoryCase, warps: int) -> tuple[str, captured.Words, captured.Words]:
+def prepared(case: Recorded, warps: int) -> tuple[str, captured.Words, captured.Words]:
     """The kernel, its input, and room for its answers."""
     if isinstance(case, MemoryCase):
         words, shape = captured_memory.inputs(case, warps), (warps, captured_memory.output_words(case))
         kernel = captured_memory.kernel(case, "k")
+    elif isinstance(case, WarpgroupCase):
+        words, shape = captured_warpgroups.inputs(case, warps), (warps, captured_warpgroups.output_words(case))
+        kernel = captured_warpgroups.kernel(case, "k")
     else:
         words, shape = captured.inputs(case, warps), (warps, captured.output_words(case), captured.LANES)
         kernel = captured.kernel(case, "k")
     return kernel, np.ascontiguousarray(words), np.full(shape, POISON, np.uint32)
 
 
-def record(case: captured.Case | MemoryCase, target: str, warps: int) -> captured.Words:
+def record(case: Recorded, target: str, warps: int) -> captured.Words:
     """The answers of the GPU; refuses a kernel that leaves any word unwritten in a way that shows."""
     kernel, words, answers = prepared(case, warps)
     module = load_ptx(captured.module([kernel], target_row(target)))
-    module.launch("k", grid=(warps, 1, 1), block=(32, 1, 1), args=[words, answers], device="cuda")
+    threads = captured_warpgroups.THREADS if isinstance(case, WarpgroupCase) else captured.LANES
+    module.launch("k", grid=(warps, 1, 1), block=(threads, 1, 1), args=[words, answers], device="cuda")
     if (answers == POISON).mean() > 0.5:
         raise SystemExit(f"error: {case.name}: the kernel did not write its answers")
-    return answers
+    return captured_warpgroups.kept(case, answers) if isinstance(case, WarpgroupCase) else answers
 
 
 def main() -> None:

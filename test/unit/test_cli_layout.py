@@ -53,11 +53,11 @@ def test_what_people_call_instructions(name: str, operand: str, spelling: str) -
     ("name", "operand", "message"),
     [
         ("mmma", "A", "unknown instruction 'mmma'; nearest: mma, mma.sp, wmma.mma; known: wmma.load, wmma.store, "
-         "wmma.mma, mma, ldmatrix, stmatrix, movmatrix, mma.sp, or a shape such as m16n8k16"),
+         "wmma.mma, mma, ldmatrix, stmatrix, movmatrix, mma.sp, wgmma.mma_async, or a shape such as m16n8k16"),
         ("", "A", "unknown instruction ''; known: wmma.load, wmma.store, wmma.mma, mma, ldmatrix, stmatrix, "
-         "movmatrix, mma.sp, or a shape such as m16n8k16"),
+         "movmatrix, mma.sp, wgmma.mma_async, or a shape such as m16n8k16"),
         ("mma.m16n8k17", "A", "there is no 'mma.m16n8k17'; nearest: mma.m16n8k8.f16, "),
-        ("m64n8k16", "A", "there is no 'm64n8k16'; nearest: "),
+        ("m64n7k16", "A", "there is no 'm64n7k16'; nearest: "),
         ("mma.m16n8k16.f16", "E", "'mma.m16n8k16.f16' has no operand 'E'; it has A, B, C, D"),
         ("mma.sp.m16n8k16.f16", "scale_a", "'mma.sp.m16n8k16.f16' has no operand 'scale_a'; it has A, B, C, D, E"),
         ("ldmatrix.m8n8.x1", "A", "'ldmatrix.m8n8.x1' has no operand 'A'; it has D"),

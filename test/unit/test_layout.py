@@ -157,7 +157,7 @@ def test_no_tiles_at_all_are_refused() -> None:
     ("text", "message"),
     [
         ("c1 c2 r0 r1 r2 c0 r3 c3", r"expected a layout 'lane bits \| element bits', got 'c1 c2 r0 r1 r2 c0 r3 c3'"),
-        ("c1 | c2 | r0", r"expected a layout 'lane bits \| element bits', got 'c1 \| c2 \| r0'"),
+        ("c1 | c2 | r0 | r1", r"expected a layout 'lane bits \| element bits', got 'c1 \| c2 \| r0 \| r1'"),
         ("", "expected a layout"),
         ("c1 c2 r0 r1 | c0 r2", r"a warp has 5 lane bits, the layout 'c1 c2 r0 r1 \| c0 r2' gives 4"),
         ("c0 c1 r0 r1 r2 r3 |", r"a warp has 5 lane bits, the layout 'c0 c1 r0 r1 r2 r3 \|' gives 6"),

@@ -11,7 +11,7 @@ import pytest
 
 from warploom.dialect.isa import mma, mma_sp
 from warploom.dialect.isa.families import BY_SPELLING, FAMILIES
-from warploom.dialect.isa.form import ADDRESS, CONSTANT, SCALAR, SELECTOR, Form
+from warploom.dialect.isa.form import ADDRESS, CONSTANT, DESCRIPTOR, PREDICATE, SCALAR, SELECTOR, Form, Operand
 from warploom.dialect.isa.mma_sp import MmaSparse
 from warploom.dialect.isa.product import Product
 from warploom.dialect.isa.targets import TARGETS, Target, Version
@@ -25,29 +25,34 @@ from warploom.passes.ptx_parser import parse_ptx
 from warploom.passes.ptx_printer import print_ptx
 
 LETTERS = {"b32": "r", "f16x2": "r", "bf16x2": "r", "f32": "f", "f64": "d", "s32": "r", "u16": "h"}
-TYPES = {"r": "b32", "f": "f32", "d": "f64", "h": "u16", "p": "b64"}
+TYPES = {"r": "b32", "f": "f32", "d": "f64", "h": "u16", "p": "b64", "q": "pred"}
 
 
 def type_of(register: Register) -> str | None:
     return TYPES.get(register.name[1])
 
 
-def operands(form: Form, *, last: bool = True) -> str:
-    """Operands that fit a form; the optional one only if `last`."""
-    numbers, texts = count(), []
-    for operand in form.operands:
+def operands(form: Form, *, last: bool = True, given: tuple[Operand, ...] | None = None) -> str:
+    """Operands that fit a form, or one of its signatures; the optional one only if `last`."""
+    numbers, texts = count(), list[str]()
+    given = given or form.operands
+    for operand in given:
         letter = LETTERS[operand.type]
         if operand.kind == ADDRESS:
             texts.append("[%p0]")
         elif operand.kind == CONSTANT:
-            texts.append("0")
+            texts.append(str(operand.values[-1]) if operand.values else "0")
+        elif operand.kind == DESCRIPTOR:
+            texts.append("%p0")
+        elif operand.kind == PREDICATE:
+            texts.append("!%q0")
         elif operand.kind == SELECTOR:
             texts.append("{0, 1}")
         elif operand.kind == SCALAR:
             texts.append(f"%{letter}{next(numbers)}")
         else:
             texts.append("{" + ", ".join(f"%{letter}{next(numbers)}" for _ in range(operand.count)) + "}")
-    return ", ".join(texts if last or not form.operands[-1].optional else texts[:-1])
+    return ", ".join(texts if last or not given[-1].optional else texts[:-1])
 
 
 def problem(opcode: str, text: str, context: Context | None = None) -> str | None:
@@ -69,7 +74,7 @@ def previous(version: Version) -> Version:
 
 
 def as_module(lines: Iterable[str], version: Version = (9, 0), target: str = "sm_120a") -> str:
-    registers = "".join(f"    .reg .{t} %{letter}<64>;\n" for letter, t in TYPES.items())
+    registers = "".join(f"    .reg .{t} %{letter}<160>;\n" for letter, t in TYPES.items())
     body = "".join(f"    {line}\n" for line in lines)
     head = f".version {version[0]}.{version[1]}\n.target {target}\n.address_size 64\n\n"
     return f"{head}.visible .entry k()\n{{\n{registers}{body}}}\n\n"
@@ -78,16 +83,18 @@ def as_module(lines: Iterable[str], version: Version = (9, 0), target: str = "sm
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_spelling_is_known_and_its_operands_fit(name: str) -> None:
     for form in FAMILIES[name]():
-        ((row, bindings),) = find(form.spelling)
-        assert (row.spelling, row.ptx, row.sm, bindings) == (form.spelling, form.ptx, form.sm, {})
-        assert row.match(form.spelling) == {}
-        for last in (True, False):
-            assert problem(form.spelling, operands(form, last=last)) is None
+        assert len(find(form.spelling)) == len(form.signatures)
+        for (row, bindings), given in zip(find(form.spelling), form.signatures, strict=True):
+            assert (row.spelling, row.ptx, row.sm, bindings) == (form.spelling, form.ptx, form.sm, {})
+            assert row.match(form.spelling) == {}
+            for last in (True, False):
+                assert problem(form.spelling, operands(form, last=last, given=given)) is None
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_spelling_prints_as_it_was_parsed(name: str) -> None:
-    text = as_module(f"{form.spelling} {operands(form)};" for form in FAMILIES[name]())
+    target = "sm_90a" if name.startswith("wgmma") else "sm_120a"
+    text = as_module((f"{form.spelling} {operands(form)};" for form in FAMILIES[name]()), target=target)
     module = import_ptx(parse_ptx(text), "k")
     module.verify()
     assert print_ptx(module) == text

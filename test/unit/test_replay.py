@@ -1,6 +1,7 @@
 """The interpreter's answers against those of silicon, word for word.
 
-`test/gpu/capture.py` recorded the words; `test/captured.py` and `test/captured_memory.py` draw the operands again.
+`test/gpu/capture.py` recorded the words; `test/captured.py`, `test/captured_memory.py` and
+`test/captured_warpgroups.py` draw the operands again.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import Any
 
 import captured
 import captured_memory
+import captured_warpgroups
 import numpy as np
 import pytest
 from captured import KINDS, LANES, Case
 from captured_memory import MemoryCase
+from captured_warpgroups import WarpgroupCase
 from numpy.typing import NDArray
 
 from warploom.dialect.isa.targets import target
@@ -25,6 +28,7 @@ from warploom.runtime.interp import arithmetic
 from warploom.runtime.interp.parameters import ROWS, Row
 
 WORDS = Path(__file__).parent.parent / "data" / "words"
+GROUPS = WORDS / "warpgroups" / "sm_90a.npz"
 POISON = 0xDEADBEEF
 
 
@@ -37,6 +41,8 @@ def recording(path: Path) -> Any:
 def recorded() -> Iterator[tuple[Path, Case | MemoryCase]]:
     """Every recorded instruction."""
     for path in sorted(WORDS.glob("**/*.npz")):
+        if path == GROUPS:
+            continue
         found = target(path.stem)
         sets = {"limits": captured.limit_cases, "memory": captured_memory.cases}
         yield from ((path, case) for case in sets.get(path.parent.name, captured.cases)(found))
@@ -66,6 +72,35 @@ def test_every_word_is_the_silicons(path: Path, case: Case | MemoryCase) -> None
     assert not wrong.any(), f"{wrong.sum()} of {wrong.size} words differ: {by_kind}"
 
 
+SAMPLE = 4
+"""Of the products of 256 columns, one in so many is computed here; the recording has all."""
+
+
+def warpgroup_cases() -> list[WarpgroupCase]:
+    found = list(captured_warpgroups.cases(target(GROUPS.stem)))
+    large = [case for case in found if case.row.shape.n == 256]
+    return [case for case in found if case.row.shape.n < 256] + large[::SAMPLE]
+
+
+@pytest.mark.parametrize("case", warpgroup_cases(), ids=lambda case: case.name)
+def test_every_word_of_a_warpgroup_is_the_silicons(case: WarpgroupCase) -> None:
+    expected = recording(GROUPS)[case.name]
+    count = len(expected)
+    words, got = (
+        captured_warpgroups.inputs(case, count),
+        np.full((count, captured_warpgroups.output_words(case)), POISON, np.uint32),
+    )
+    program = load_ptx(captured.module([captured_warpgroups.kernel(case, "k")], target(GROUPS.stem)))
+    threads = (captured_warpgroups.THREADS, 1, 1)
+    program.launch("k", (count, 1, 1), threads, [np.ascontiguousarray(words), got], device="interp")
+    wrong = (captured_warpgroups.kept(case, got) != expected).reshape(count, -1).any(axis=1)
+    assert not wrong.any(), f"kinds that differ: {[KINDS[i % len(KINDS)] for i in np.flatnonzero(wrong)]}"
+
+
+def test_every_warpgroup_case_is_recorded() -> None:
+    assert {case.name for case in captured_warpgroups.cases(target(GROUPS.stem))} == {*recording(GROUPS)} - {"header"}
+
+
 def test_everything_that_the_target_has_is_recorded() -> None:
     found = list(recorded())
     assert len(found) == 262 + 242 + 175
@@ -75,6 +110,7 @@ def test_everything_that_the_target_has_is_recorded() -> None:
 def test_what_is_called_confirmed_is_replayed() -> None:
     """A row of parameters that says that hardware agreed has words to show for it, and the other way round."""
     shown = {arithmetic(path.stem, case.row) for path, case in recorded() if isinstance(case.row, Row)}
+    shown |= {arithmetic(GROUPS.stem, case.row) for case in warpgroup_cases()}
     assert shown
     assert all(core.confirmed for core in shown)
     assert {core for core in ROWS if core.confirmed} == shown

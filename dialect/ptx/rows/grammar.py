@@ -43,6 +43,7 @@ _PARTS = {
     "bar": "cta warp sync arrive red",
     "barrier": "cta cluster arrive red wait",
     "fence": "proxy",
+    "wgmma": "mma_async fence commit_group wait_group",
     "mbarrier": "init inval arrive arrive_drop test_wait try_wait parity expect_tx complete_tx pending_count",
     "cp": "async reduce bulk tensor prefetch mbarrier arrive commit_group wait_group wait_all",
 }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...isa import mma, moves
 from ...isa.block_scale import BlockScale
-from ...isa.form import ADDRESS, CONSTANT, SCALAR, SELECTOR, Form
+from ...isa.form import ADDRESS, CONSTANT, DESCRIPTOR, PREDICATE, SCALAR, SELECTOR, Form
 from ...isa.form import Operand as FormOperand
 from ...isa.product import Product
 from ...isa.targets import Target, Version
@@ -25,21 +25,26 @@ from .grammar import Bindings, Row, Slot
 
 if TYPE_CHECKING:
     from ...isa.mma_sp import MmaSparse
+    from ...isa.wgmma import Wgmma
 
-ROOTS = frozenset(("mma", "ldmatrix", "stmatrix", "movmatrix", "wmma"))
+ROOTS = frozenset(("mma", "ldmatrix", "stmatrix", "movmatrix", "wmma", "wgmma"))
 """The first words of these instructions."""
 
 
 @dataclass(frozen=True)
 class MatrixRow(Row):
-    """One form of a matrix instruction; its qualifiers may stand in any order that `families.find` takes."""
+    """One form of a matrix instruction; its qualifiers may stand in any order that `families.find` takes.
+
+    `given` are its operands, one of the lists that the form takes.
+    """
 
     form: Form = field(kw_only=True)
+    given: tuple[FormOperand, ...] = field(kw_only=True)
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
-        written = self.form.operands[0].kind != ADDRESS
-        return tuple(_slot(self.form, o, written=written and i == 0) for i, o in enumerate(self.form.operands))
+        written = self.given[0].kind != ADDRESS
+        return tuple(_slot(self.form, o, written=written and i == 0) for i, o in enumerate(self.given))
 
     def match(self, opcode: str) -> Bindings | None:
         """Nothing is bound: each form has a row of its own."""
@@ -60,7 +65,7 @@ class MatrixRow(Row):
     @cached_property
     def metadata(self) -> int | None:
         """Which operand is the metadata of a sparse product, if it is one."""
-        return next((i - 1 for i, o in enumerate(self.form.operands) if o.kind == CONSTANT), None)
+        return next((i for i, o in enumerate(self.given) if o.name == "e"), None)
 
     def problem(self, operands: Sequence[Operand]) -> str | None:
         """What is wrong with literals among operands that fit the slots: metadata that means nothing."""
@@ -71,20 +76,21 @@ class MatrixRow(Row):
         return None if complaint is None else f"operand e: {complaint}"
 
 
-def sparse(form: Form) -> MmaSparse:
+def sparse(form: Form) -> MmaSparse | Wgmma:
     """A form that takes metadata, as what it is.
 
     Raises:
         TypeError: if it takes none.
     """
     from ...isa.mma_sp import MmaSparse
+    from ...isa.wgmma import Wgmma
 
-    if isinstance(form, MmaSparse):
+    if isinstance(form, MmaSparse) or (isinstance(form, Wgmma) and form.granularity):
         return form
     raise TypeError(f"{form.spelling} takes no metadata")
 
 
-def metadata_problem(form: MmaSparse, word: int) -> str | None:
+def metadata_problem(form: MmaSparse | Wgmma, word: int) -> str | None:
     """Why a constant word is no metadata of an instruction: the first nibble without a meaning, and the legal ones."""
     legal = form.codes
     for place in range(8):
@@ -108,9 +114,11 @@ def _selector(form: Form, operand: FormOperand) -> str:
 
 _KINDS: dict[str, Callable[[Form, FormOperand], str]] = {
     ADDRESS: lambda form, operand: "[]",
-    CONSTANT: lambda form, operand: f"imm({_choice(sparse(form).selectors)})",
+    CONSTANT: lambda form, operand: f"imm({_choice(operand.values or sparse(form).selectors)})",
     SELECTOR: _selector,
     SCALAR: lambda form, operand: operand.type,
+    DESCRIPTOR: lambda form, operand: "b64",
+    PREDICATE: lambda form, operand: "flag",
 }
 
 
@@ -137,18 +145,25 @@ def _form(opcode: str) -> Form | None:
     return families.find(opcode)
 
 
-_ROWS: dict[str, MatrixRow] = {}
+_ROWS: dict[str, tuple[MatrixRow, ...]] = {}
 
 
-def find(opcode: str) -> MatrixRow | None:
-    """The row that an opcode spells, its qualifiers in any order."""
+def find(opcode: str) -> tuple[MatrixRow, ...]:
+    """The rows that an opcode spells, its qualifiers in any order: one for each list of operands."""
     form = _form(opcode)
     if form is None:
-        return None
-    row = _ROWS.get(form.spelling)
-    if row is None:
-        row = _ROWS[form.spelling] = MatrixRow(form.spelling, "", form.section, form.ptx, form.sm, form=form)
-    return row
+        return ()
+    rows = _ROWS.get(form.spelling)
+    if rows is None:
+        rows = _ROWS[form.spelling] = tuple(
+            MatrixRow(form.spelling, "", form.section, form.ptx, form.sm, _meaning(form), form=form, given=given)
+            for given in form.signatures
+        )
+    return rows
+
+
+def _meaning(form: Form) -> str:
+    return "wgmma.mma_async" if form.spelling.startswith("wgmma") else ""
 
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)(?:k(\d+))?")

@@ -1,0 +1,182 @@
+"""Rows of the warpgroup-level multiply-accumulate instruction, `wgmma.mma_async`, dense and `.sp`.
+
+Four warps together compute D (64 x n) = A (64 x k) * B (k x n) + D. D is in registers, B in shared memory, A in either;
+a matrix descriptor says where and how a matrix lies in shared memory (`descriptor`).
+Source: PTX ISA 9.7.15.1 to 9.7.15.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+
+from ..layout import Layout, accumulator, multiplicand, row
+from .form import CONSTANT, DESCRIPTOR, PREDICATE, SCALAR, VECTOR, Form, Operand, register_type
+from .mma_sp import FOUR_LANES, ONE_OF_TWO, TWO_LANES_BY_CHUNK, TWO_OF_FOUR, Granularity
+from .product import Shape
+from .targets import Specific, Version
+from .types import FP8, ElementType, element_type
+
+M = 64
+"""Rows of A and D: 16 of each warp."""
+
+WARPS = 4
+"""Warps of a warpgroup."""
+
+ROW_BYTES = 32
+"""Bytes of a row of A that one instruction takes, of a sparse A the stored ones."""
+
+SM_90A: Specific = (("sm_90a", (8, 0)),)
+_OF_WARP = (row(4), row(5))
+"""Which rows a warp of the group holds."""
+
+_FLOAT_N = tuple(range(8, 257, 8))
+_INTEGER_N = (8, 16, 24, *range(32, 257, 16))
+"""9.7.15.2: the columns of B."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wgmma(Form):
+    """One form of `wgmma.mma_async`: D = A * B + D by four warps.
+
+    `granularity` says how A is sparse, None if it is dense; `metadata` who holds which nibble of the metadata.
+    """
+
+    shape: Shape
+    a: ElementType
+    b: ElementType
+    d: ElementType
+    ptx: Version
+    section: str
+    granularity: Granularity | None = None
+    metadata: Layout | None = None
+    satfinite: bool = False
+    sm: int = 90
+    only: Specific = SM_90A
+
+    def __post_init__(self) -> None:
+        if self.stored_k * self.a.bits != 8 * ROW_BYTES:
+            raise ValueError(f"{self.spelling}: expected {ROW_BYTES} bytes of each row of A")
+
+    @property
+    def spelling(self) -> str:
+        """The PTX opcode with all its qualifiers."""
+        sparse = ".sp" if self.granularity else ""
+        end = ".and.popc" if self.a.name == "b1" else ".satfinite" if self.satfinite else ""
+        return f"wgmma.mma_async{sparse}.sync.aligned.{self.shape}.{self.d.name}.{self.a.name}.{self.b.name}{end}"
+
+    @property
+    def c(self) -> ElementType:
+        """C is D."""
+        return self.d
+
+    @property
+    def bit_op(self) -> str:
+        """What single bits are multiplied by: "and", or ""."""
+        return "and" if self.a.name == "b1" else ""
+
+    @property
+    def stored_k(self) -> int:
+        """The columns of A that are stored."""
+        return self.shape.k // (2 if self.granularity else 1)
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """d, a, b, of a sparse A the metadata e and its selector f, scale_d, signs, transpositions; A is in shared
+        memory."""
+        return self.operands_with(a_shared=True)
+
+    @property
+    def signatures(self) -> tuple[tuple[Operand, ...], ...]:
+        """The operands with A in shared memory, and in registers."""
+        return self.operands, self.operands_with(a_shared=False)
+
+    def operands_with(self, *, a_shared: bool) -> tuple[Operand, ...]:
+        """The operands in the order of the text."""
+        held = "f16x2" if self.a.is_float else "b32"
+        a = Operand("a", DESCRIPTOR) if a_shared else Operand("a", VECTOR, held, self.registers("a"))
+        found = [Operand("d", VECTOR, register_type(self.d), self.registers("d")), a, Operand("b", DESCRIPTOR)]
+        if self.granularity:
+            found += [Operand("e", SCALAR), Operand("f", CONSTANT, values=self.selectors)]
+        found.append(Operand("scale_d", PREDICATE))
+        if self.a.is_float:
+            found += [Operand(f"scale_{role}", CONSTANT, values=(1, -1)) for role in "ab"]
+        found += [Operand(f"trans_{role}", CONSTANT, values=(0, 1)) for role in self.transposable(a_shared=a_shared)]
+        return tuple(found)
+
+    def transposable(self, *, a_shared: bool) -> str:
+        """The operands that may lie in shared memory along M or N: those of 16 bits."""
+        if self.a.bits != 16:
+            return ""
+        return "ab" if a_shared else "b"
+
+    @property
+    def selectors(self) -> tuple[int, ...]:
+        """The legal values of the sparsity selector."""
+        return tuple(range(self.metadata.extent("f"))) if self.metadata else ()
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """The nibbles of metadata that mean something."""
+        return self.granularity.codes(ordered=False) if self.granularity else ()
+
+    def element(self, role: str) -> ElementType:
+        """The element type of operand "a", "b", "c" or "d"; C is D."""
+        return {"a": self.a, "b": self.b}.get(role, self.d)
+
+    def layout(self, role: str) -> Layout:
+        """The fragment layout of operand "a", the stored elements, or "d" (9.7.15.5.1.1); of D for eight columns.
+
+        Raises:
+            KeyError: for B, which is never in registers.
+        """
+        alone = {"a": multiplicand(16, self.stored_k, self.a.bits), "d": accumulator(16, 8)}[role]
+        return Layout(alone.lane, alone.element, _OF_WARP)
+
+    def registers(self, role: str) -> int:
+        """32-bit registers of each lane that operand "a" or "d" takes."""
+        if role == "a":
+            return self.layout("a").elements * self.a.bits // 32
+        return self.shape.n // 2 * self.d.bits // 32
+
+
+@cache
+def rows() -> tuple[Wgmma, ...]:
+    """Every form of `wgmma.mma_async` and `wgmma.mma_async.sp`."""
+    return (*_dense(), *_sparse())
+
+
+def _types() -> Iterator[tuple[str, str, str, Version]]:
+    """9.7.15.2  D, A, B, and the first PTX version of the dense form."""
+    yield from ((d, "f16", "f16", (8, 0)) for d in ("f16", "f32"))
+    yield "f32", "bf16", "bf16", (8, 0)
+    yield "f32", "tf32", "tf32", (8, 0)
+    yield from ((d, a, b, (8, 0)) for d in ("f16", "f32") for a, b in product(FP8, repeat=2))
+    yield from (("s32", a, b, (8, 0) if a == b else (8, 4)) for a, b in product(("s8", "u8"), repeat=2))
+
+
+def _sizes(element: ElementType) -> tuple[int, ...]:
+    return _FLOAT_N if element.is_float else _INTEGER_N
+
+
+def _dense() -> Iterator[Wgmma]:
+    """9.7.15.5.2."""
+    for d, a, b, ptx in (*_types(), ("s32", "b1", "b1", (8, 0))):
+        left, right, result = (element_type(name) for name in (a, b, d))
+        for n, satfinite in product(_sizes(left), (False, True) if left.bits == 8 and not left.is_float else (False,)):
+            shape = Shape(M, n, 8 * ROW_BYTES // left.bits)
+            yield Wgmma(shape, left, right, result, ptx, "9.7.15.5.2", satfinite=satfinite)
+
+
+def _sparse() -> Iterator[Wgmma]:
+    """9.7.15.6."""
+    for d, a, b, ptx in _types():
+        left, right, result = (element_type(name) for name in (a, b, d))
+        granularity = ONE_OF_TWO if a == "tf32" else TWO_OF_FOUR
+        alone = FOUR_LANES if left.bits == 8 else TWO_LANES_BY_CHUNK
+        metadata = Layout(alone.lane, alone.element, _OF_WARP)
+        for n, satfinite in product(_sizes(left), (False, True) if not left.is_float else (False,)):
+            shape = Shape(M, n, 16 * ROW_BYTES // left.bits)
+            yield Wgmma(shape, left, right, result, max(ptx, (8, 2)), "9.7.15.6", granularity, metadata, satfinite)
