@@ -30,6 +30,9 @@ DEVICES = ("auto", "interp", "cuda")
 Progress: TypeAlias = Callable[[int, int], None]
 """Called now and then during an interpreted launch with the units of work done and the units there are."""
 
+Output: TypeAlias = Callable[[str], object]
+"""Takes the text that an interpreted kernel prints."""
+
 Checks: TypeAlias = str | Sequence[str]
 """What the interpreter looks for: names of `interp.checks.CHECKS` or "all", several in a sequence or with commas."""
 
@@ -46,6 +49,7 @@ class Options:
     checks: Checks = ()
     report: bool = False
     max_steps: int | None = None
+    output: Output | None = None
 
     def __post_init__(self) -> None:
         if self.max_steps is not None and self.max_steps < 1:
@@ -193,6 +197,7 @@ class PtxModule:
         checks: Checks = (),
         report: bool = False,
         max_steps: int | None = None,
+        output: Output | None = None,
     ) -> Place:
         """Launch a kernel. Arrays are passed as pointers to their elements and written back; scalars by value. A struct
         (`.param .align 8 .b8 p[16]`) is a tuple of its fields, bytes, a numpy record or a ctypes structure, and a
@@ -204,7 +209,8 @@ class PtxModule:
         "sm_80", whose matrix arithmetic the interpreter uses instead of the module's; it rules out a GPU.
         `checks` are what the interpreter looks for beside faults: names such as "races", or "all". With `report` it
         counts instructions, bank conflicts and sectors. After `max_steps` steps, each an instruction for all threads
-        that run it together, the interpreter ends a launch with an error.
+        that run it together, the interpreter ends a launch with an error. What a kernel prints there goes to `output`,
+        by default to standard output, where a GPU always prints.
 
         Returns:
             Where it ran, the report if one was asked for, and what checks noted that is no error.
@@ -217,7 +223,7 @@ class PtxModule:
         shape = None if cluster is None else dim3(cluster, "cluster")
         everything = tuple(range(len(args)))
         launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, everything, cluster=shape)
-        options = Options(arch, checks, report, max_steps)
+        options = Options(arch, checks, report, max_steps, output)
         return self.run([launch], passed, device=device, progress=progress, options=options)
 
     def run(
@@ -308,6 +314,7 @@ class PtxModule:
                 cluster=launch.cluster,
                 checks=options.checks,
                 observer=observer,
+                output=options.output,
             )
             notes += done.notes
         return tuple(reporter.report() for reporter in reporters), tuple(notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from typing import cast
 
@@ -54,6 +55,7 @@ def run(args: argparse.Namespace, text: str) -> int:
             checks=args.checks,
             report=args.report,
             max_steps=args.max_steps,
+            output=(sys.stderr if args.json else sys.stdout).write,
         )
     report.checks(args.checks, done.notes)
     report.times()

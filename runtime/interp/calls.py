@@ -13,9 +13,11 @@ from typing import TypeAlias
 import numpy as np
 
 from ...dialect.ptx.syntax import Function, Instruction, Operand, Scope, Statement, Symbol, Vector
+from .builtins import BUILTINS
+from .builtins import call as builtin
 from .decode import Context, Formal, Frame, Place, Slot, describe, opcode
 from .errors import DecodeError, FaultError
-from .memory import ARGUMENTS
+from .memory import rows
 from .state import LEFT, Action, Array, Selection, Source, State, Step
 from .words import DTYPES, Modifiers
 
@@ -52,6 +54,8 @@ def _visit(function: Function, functions: Mapping[str, Function], path: tuple[st
             raise CallError(call, "a call through a register is not supported")
         if callee in path:
             raise CallError(call, f"recursion is not supported ({' -> '.join((*path, callee))})")
+        if callee not in functions and callee in BUILTINS:
+            continue
         if callee not in functions:
             raise CallError(call, f"function '{callee}' has no body in this module")
         if functions[callee].entry:
@@ -83,32 +87,42 @@ def has_results(call: Instruction) -> bool:
 # Instructions
 
 
-def _parts(ctx: Context) -> tuple[Frame, tuple[Operand, ...], tuple[Operand, ...]]:
-    """`(results), name, (arguments)`, of which each list may be missing."""
+def _parts(ctx: Context) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
+    """The results and the arguments of `(results), name, (arguments)`, of which each list may be missing."""
     lists = [o if isinstance(o, Vector) else None for o in ctx.operands]
     results = lists[0] if lists and lists[0] is not None else Vector(())
     at = int(bool(lists) and lists[0] is not None)
     arguments = lists[at + 1] if len(lists) == at + 2 else Vector(())
-    frame = ctx.frames.get(_name(ctx.instruction) or "")
-    if frame is None or arguments is None or not at < len(lists) <= at + 2:
+    if arguments is None or not at < len(lists) <= at + 2:
         ctx.fail("expected (results), a function of this module and (arguments)")
+    return results.items, arguments.items
+
+
+def _check_counts(ctx: Context, frame: Frame, results: Sequence[Operand], arguments: Sequence[Operand]) -> None:
+    """Refuses more or fewer than the function has."""
     for what, formals, given in (
         ("arguments", frame.parameters, arguments),
         ("results", frame.results, results),
     ):
-        if len(formals) != len(given.items):
-            ctx.fail(f"{frame.name} has {len(formals)} {what}, got {len(given.items)}")
-    return frame, results.items, arguments.items
+        if len(formals) != len(given):
+            ctx.fail(f"{frame.name} has {len(formals)} {what}, got {len(given)}")
 
 
 @opcode("call")
 def call(ctx: Context, m: Modifiers) -> Action:
     """Copies the arguments and goes to the function; afterwards, copies its results."""
-    frame, results, arguments = _parts(ctx)
-    if m.one("return"):
+    results, arguments = _parts(ctx)
+    returns, name = m.one("return"), _name(ctx.instruction) or ""
+    m.drop("uni")
+    frame = ctx.frames.get(name)
+    if frame is None and name in BUILTINS:
+        return (lambda state: lambda sel: None) if returns else builtin(ctx, name, results, arguments)
+    if frame is None:
+        ctx.fail("expected (results), a function of this module and (arguments)")
+    _check_counts(ctx, frame, results, arguments)
+    if returns:
         moves = [_out(ctx, formal, o) for formal, o in zip(frame.results, results, strict=True)]
         return _all(moves, None, 0)
-    m.drop("uni")
     moves = [_into(ctx, formal, o) for formal, o in zip(frame.parameters, arguments, strict=True)]
     return _all(moves, frame, ctx.pc + 1)
 
@@ -198,9 +212,7 @@ def _move_values(source: Source, dest: Source) -> Move:
 
 
 def _rows(state: State, place: Place | None, size: int) -> Array:
-    """The bytes of an argument in all threads, one row each."""
-    start = (place.address(state) if place else 0) - ARGUMENTS
-    return state.memory.local.buffer.data.reshape(state.threads, -1)[:, start : start + size]
+    return rows(state.memory.local, place.address(state) if place else 0, size)
 
 
 def _copy(origin: Place | None, target: Place | None, size: int) -> Move:

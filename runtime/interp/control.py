@@ -5,7 +5,7 @@ from __future__ import annotations
 from .calls import return_
 from .decode import Context, opcode
 from .errors import FaultError
-from .state import Action, Selection
+from .state import Action, Selection, State, Step
 from .words import Modifiers
 
 
@@ -32,10 +32,14 @@ def leave(ctx: Context, m: Modifiers) -> Action:
 def trap(ctx: Context, m: Modifiers) -> Action:
     """Ends the launch with an error."""
 
-    def step(sel: Selection) -> int | None:
-        raise FaultError("the kernel executed a trap", _first(sel))
+    def bind(state: State) -> Step:
+        def step(sel: Selection) -> int | None:
+            thread = _first(sel)
+            raise FaultError(f"the kernel executed a trap, thread {state.geometry.thread_index(thread)}", thread)
 
-    return lambda state: step
+        return step
+
+    return bind
 
 
 @opcode("brkpt", "membar", "fence")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NoReturn, TypeAlias
@@ -17,6 +18,7 @@ from .kernel import Decoded, Kernel, align, is_aligned
 from .mbarriers import Mbarriers
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Buffer, GlobalMemory, Memory, ParameterWindow, Window
 from .observer import Look, Observer
+from .prints import Prints, Sink
 from .state import LEFT, Array, Dim3, Geometry, Selection, State, Step
 from .warpgroup import Warpgroups, together
 
@@ -46,6 +48,7 @@ class Launch:
     progress: Progress | None
     observer: Observer | None = None
     cluster: Dim3 | None = None
+    output: Sink | None = None
 
 
 @dataclass
@@ -112,6 +115,7 @@ class _Machine:
         state.dynamic_bytes, state.explicit_cluster = launch.shared, launch.cluster is not None
         state.shared_bytes = _shared_bytes(launch)
         self.flow = state.flow = Flow(geometry, state.live, self.kernel.entry)
+        state.prints = Prints()
         state.copies = CopyQueue(state.threads, launch.observer)
         state.warpgroups = Warpgroups(-(-state.warps // WARPS))
         self.flow.observer = state.observer = launch.observer
@@ -154,6 +158,12 @@ class _Machine:
     # Running
 
     def run(self) -> None:
+        try:
+            self._run()
+        finally:
+            self.state.prints.flush(self.launch.output or sys.stdout.write)
+
+    def _run(self) -> None:
         tired = False
         while (group := self._next(tired)) is not None:
             tired = self._advance(*group) or self.flow.gave_way()

@@ -31,6 +31,12 @@ ARGUMENTS = 1 << 32
 RANK_BITS = 24
 """In shared memory of a cluster, the bits of an address below the rank of the CTA."""
 
+HEAP = 1 << 19
+"""The first of the numbers of allocations that are blocks of the heap of kernels."""
+
+HEAP_BYTES = 8 << 20
+"""The size of that heap where a program does not ask for another: cudaLimitMallocHeapSize."""
+
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
@@ -147,9 +153,11 @@ def static_addresses(names: Sequence[str]) -> dict[str, int]:
 class GlobalMemory:
     """Allocations by address range, and the windows that generic addresses reach."""
 
-    def __init__(self) -> None:
+    def __init__(self, heap: Heap | None = None) -> None:
         self._allocations: dict[int, Buffer] = {}
         self.windows: dict[int, Window] = {}
+        self.heap = Heap() if heap is None else heap
+        self._allocations.update(self.heap.blocks)
 
     def add(self, buffer: Buffer) -> int:
         """Gives a buffer an address. The same bytes get the same address."""
@@ -157,13 +165,17 @@ class GlobalMemory:
         for number, known in self._allocations.items():
             if (known.data.ctypes.data, known.size) == place and buffer.size:
                 return number << SPAN_BITS
-        number = 1 + max(self._allocations, default=0)
+        number = 1 + max((n for n in self._allocations if n < HEAP), default=0)
         self._allocations[number] = buffer
         return number << SPAN_BITS
 
     def put(self, address: int, buffer: Buffer) -> None:
-        """Gives a buffer an address of `static_addresses`."""
+        """Gives a buffer an address of `static_addresses` or of the heap."""
         self._allocations[address >> SPAN_BITS] = buffer
+
+    def drop(self, address: int) -> None:
+        """Takes away the buffer at an address."""
+        del self._allocations[address >> SPAN_BITS]
 
     def parts(self, addresses: Array, width: int, lanes: Array | None) -> tuple[Part, ...]:
         """The accesses by buffer, for uint64 addresses of the threads `lanes` (None: all).
@@ -221,10 +233,45 @@ class GlobalMemory:
         if offset >> (SPAN_BITS - 1):
             buffer, offset = self._allocations.get(number + 1), offset - (1 << SPAN_BITS)
         if buffer is None:
-            known = ", ".join(b.name for b in self._allocations.values()) or "none"
+            known = ", ".join(b.name for n, b in self._allocations.items() if n < HEAP) or "none"
             return f"{text}, which is in no allocation (known: {known})"
         where = f"{-offset} bytes before" if offset < 0 else f"at byte {offset} of"
         return f"{text}, {where} {buffer.name} ({buffer.size} bytes)"
+
+
+class Heap:
+    """What kernels get from `malloc`. It stays from launch to launch; every block has an address range of its own."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[int, Buffer] = {}
+        self._next = HEAP
+        self._used = 0
+
+    def allocate(self, memory: GlobalMemory, size: int) -> int:
+        """The address of a new block; 0 if so much is not left. Its bytes are all ones, which is NaN in every type."""
+        taken = max(16, -(-size // 16) * 16)
+        if not size or self._used + taken > HEAP_BYTES or self._next << SPAN_BITS >= SHARED_WINDOW:
+            return 0
+        number, self._next = self._next, self._next + 1
+        self._used += taken
+        self.blocks[number] = Buffer(f"a block of {size} bytes from malloc", np.full(size, 0xFF, np.uint8))
+        memory.put(number << SPAN_BITS, self.blocks[number])
+        return number << SPAN_BITS
+
+    def release(self, memory: GlobalMemory, address: int) -> bool:
+        """Frees a block; False if none begins there."""
+        block = self.blocks.pop(address >> SPAN_BITS, None) if not address & ((1 << SPAN_BITS) - 1) else None
+        if block is None:
+            return False
+        self._used -= max(16, -(-block.size // 16) * 16)
+        memory.drop(address)
+        return True
+
+
+def rows(local: Window, address: int, size: int) -> Array:
+    """The bytes of a function's parameter in all threads, one row each."""
+    start = address - ARGUMENTS
+    return local.buffer.data.reshape(local.base.size, -1)[:, start : start + size]
 
 
 class Memory(NamedTuple):

@@ -16,8 +16,9 @@ from .decode import Names, Place
 from .errors import DecodeError, InterpreterError
 from .kernel import Kernel, KernelDecoder, size_of
 from .machine import Launch, Progress, Stats, run
-from .memory import Buffer, GlobalMemory, static_addresses
+from .memory import Buffer, GlobalMemory, Heap, static_addresses
 from .observer import Observer, Observers
+from .prints import Sink
 from .state import Dim3
 from .variables import initial
 
@@ -51,6 +52,7 @@ class Program:
         variables = {v.name: v for v in module.items if isinstance(v, Variable)}
         names = Names()
         self._variables: dict[str, Buffer] = {}
+        self._heap = Heap()
         self._places = static_addresses([v.name for v in variables.values() if v.space in ("global", "const")])
         for variable in variables.values():
             if variable.space in ("global", "const"):
@@ -86,6 +88,7 @@ class Program:
         observer: Observer | None = None,
         cluster: Dim3 | None = None,
         checks: str | Sequence[str] = (),
+        output: Sink | None = None,
     ) -> Stats:
         """Runs a kernel to its end.
 
@@ -93,6 +96,7 @@ class Program:
         dynamic shared memory. `progress` is called with the CTAs done and the CTAs there are. After `max_steps`
         steps (an instruction for a group of threads) a launch ends with an error. `observer` looks on. `cluster` is
         the shape of the clusters of CTAs; without it, what the kernel's `.reqnctapercluster` says.
+        `output` is called with what the kernel prints, which otherwise goes to standard output.
         `checks` are names as in `checks.CHECKS`; a kernel they find fault with runs to its end.
 
         Raises:
@@ -104,12 +108,12 @@ class Program:
             raise InterpreterError(f"no kernel '{kernel}' in {self.name}; it has {', '.join(self.kernels) or 'none'}")
         self._check_sizes(decoded, grid, block, shared)
         cluster = self._cluster(decoded, grid, cluster)
-        memory = GlobalMemory()
+        memory = GlobalMemory(self._heap)
         for name, buffer in self._variables.items():
             memory.put(self._places[name], buffer)
         words = parameters(decoded, self._functions[kernel], args, memory)
         sizes = (decoded, grid, block, memory, words, self._places, shared)
-        launched = Launch(*sizes, max_steps, progress, observer, cluster)
+        launched = Launch(*sizes, max_steps, progress, observer, cluster, output)
         return _checked(launched, checks) if checks else run(launched)
 
     def _cluster(self, kernel: Kernel, grid: Dim3, asked: Dim3 | None) -> Dim3 | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .flow import Flow
     from .mbarriers import Mbarriers
     from .observer import Observer
+    from .prints import Prints
     from .warpgroup import Warpgroups
 
 Array: TypeAlias = NDArray[Any]
@@ -139,6 +140,12 @@ class Geometry(NamedTuple):
         cta, inner = divmod(warp, self.warps_per_cta)
         return self.cta_index(self.first + cta), inner, lane
 
+    def thread_index(self, thread: int) -> Dim3:
+        """The three numbers in its CTA of thread number `thread`."""
+        _, warp, lane = self.place(thread)
+        x, y, z = unravel(warp * LANES + lane, self.block)
+        return int(x), int(y), int(z)
+
     def cta_index(self, number: int) -> Dim3:
         """The index in the grid of the CTA of a number."""
         cluster, rank = divmod(number, self.cluster_size)
@@ -166,6 +173,7 @@ class State:
     warpgroups: Warpgroups
     mbarriers: Mbarriers
     cluster_barrier: ClusterBarrier
+    prints: Prints
     observer: Observer | None = None
 
     def __init__(self, geometry: Geometry, slots: dict[int, int], memory: Memory, addresses: dict[str, int]) -> None:
