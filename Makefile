@@ -5,6 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS := 2
+CORPUS := build/corpus/bin
 
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
@@ -43,6 +44,19 @@ grid: $(TESTABLE)
 # all kernels whose PTX is pinned, of which the tests take a sample: a minute; test/pins.py --rewrite pins them anew
 pins: $(TESTABLE)
 	$(BIN)/python test/pins.py
+
+# kernels of CUDA and Triton, compiled for six targets, checked, and run on the interpreter against numpy: ten minutes
+corpus: $(TESTABLE) build/corpus/.installed
+	$(CORPUS)/python test/corpus/cuda_ptx.py --nvcc "$$($(CORPUS)/python test/corpus/compiler.py)"
+	$(CORPUS)/python test/corpus/triton_ptx.py
+	$(BIN)/python test/corpus/check.py
+	$(BIN)/python test/corpus/run.py
+
+# compilers in an environment of their own: what they take is no dependency of the tests
+build/corpus/.installed: test/corpus/requirements.txt | $(BIN)/pip
+	$(PYTHON) -m venv $(@D)
+	$(CORPUS)/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
 
 $(BIN)/pip:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "$(PYTHON) is older than Python 3.11; pass PYTHON=")'

@@ -1,0 +1,58 @@
+"""Compiles triton_programs.py, for which Triton needs no GPU: `python test/corpus/triton_ptx.py [NAME ...]`."""
+
+# pyright: reportMissingImports=false
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from triton import compile as compile_triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from corpus.cuda_ptx import TARGETS, plain
+from corpus.store import OUT
+from corpus.triton_programs import PROGRAMS
+
+
+def write(name: str, target: str, out: Path) -> None:
+    """Compiles a program; the PTX's first line says how much shared memory a launch takes."""
+    kernel, arguments, options = PROGRAMS[name]
+    constants = {key: value for key, value in arguments.items() if isinstance(value, int)}
+    signature = {key: "constexpr" if key in constants else value for key, value in arguments.items()}
+    # Pointers divisible by 16, as an allocator gives them; sizes are not promised anything.
+    hints = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(signature.values()) if str(kind).startswith("*")}
+    source = ASTSource(kernel, signature=signature, constexprs=constants, attrs=hints)
+    sm = int("".join(filter(str.isdigit, target)))
+    compiled = compile_triton(source, target=GPUTarget("cuda", sm, 32), options=options)
+    text = f"// shared {compiled.metadata.shared}\n{plain(compiled.asm['ptx'])}"
+    (out / f"{name}.{target}.ptx").write_text(text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--targets", default=",".join(t for t in TARGETS if t != "sm_75"))
+    parser.add_argument("names", nargs="*")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    newest = max(Path(__file__).stat().st_mtime, Path(__file__).with_name("triton_programs.py").stat().st_mtime)
+    failed = 0
+    for name in args.names or PROGRAMS:
+        for target in args.targets.split(","):
+            at = args.out / f"{name}.{target}.ptx"
+            if at.exists() and at.stat().st_mtime > newest and not args.names:
+                continue
+            try:
+                write(name, target, args.out)
+            except Exception as error:
+                failed += 1
+                print(f"{name} for {target}: {type(error).__name__}: {str(error)[:300]}", file=sys.stderr)
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
