@@ -22,4 +22,13 @@ func.func @f(%A: memref<32x32xf16>, %B: memref<32x32xf16>, %C: memref<32x32xf32>
   }
   return
 }
+
+func.func @within(%A: memref<32x32xf16>, %m: memref<64x32xf32>) {
+  %x = memref.subview %m[0, 0] [32, 32] [1, 1] : memref<64x32xf32> to memref<32x32xf32, strided<[32, 1], offset: ?>>
+  %y = memref.subview %m[32, 0] [32, 32] [1, 1] : memref<64x32xf32> to memref<32x32xf32, strided<[32, 1], offset: ?>>
+  // CHECK-DAG: remarks.mlir:[[# @LINE + 1]]:3: remark: warp-fold-fill: it is not folded into the product that adds to what it writes: it copies within one memory
+  linalg.copy ins(%x : memref<32x32xf32, strided<[32, 1], offset: ?>>) outs(%y : memref<32x32xf32, strided<[32, 1], offset: ?>>)
+  linalg.matmul ins(%A, %A : memref<32x32xf16>, memref<32x32xf16>) outs(%y : memref<32x32xf32, strided<[32, 1], offset: ?>>)
+  return
+}
 }
