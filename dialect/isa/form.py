@@ -68,4 +68,7 @@ class Form(Availability):
         since = self.since(target)
         if since is None:
             return f"needs {self.requirement()}"
+        end = self.removed(target)
+        if end is not None and version >= end:
+            return f"needs a version before PTX {end[0]}.{end[1]}"
         return None if version >= since else f"needs PTX {since[0]}.{since[1]}"

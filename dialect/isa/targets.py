@@ -100,10 +100,15 @@ def describe_specific(only: Specific, since: Version) -> str:
     return ", or ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
 
 
+Gone = tuple[Version, int]
+"""A PTX version and the lowest target number that no longer have a feature."""
+
+
 class Availability:
     """Where an instruction is legal, and since when.
 
-    `ptx` is the first PTX version, `sm` the lowest target number; with `only`, nothing but those targets has it.
+    `ptx` is the first PTX version, `sm` the lowest target number; with `only`, nothing but those targets has it. With
+    `gone`, (version, sm), the targets from that number on do not have it from that PTX version on.
     """
 
     __slots__ = ()
@@ -111,6 +116,7 @@ class Availability:
     ptx: Version
     sm: int
     only: Specific
+    gone: Gone | None = None
 
     def runs_on(self, target: Target) -> bool:
         """Whether the target has it, in a recent enough PTX version."""
@@ -121,6 +127,10 @@ class Availability:
         if not self.runs_on(target):
             return None
         return max(self.ptx, specific_version(target, self.only) or self.ptx)
+
+    def removed(self, target: Target) -> Version | None:
+        """The first PTX version in which the target no longer has it; None if it always will."""
+        return None if self.gone is None or target.sm < self.gone[1] else self.gone[0]
 
     def requirement(self) -> str:
         """Where it runs, in words: "sm_80 or later"."""

@@ -7,13 +7,13 @@ Source: PTX ISA 9.7.14.4.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 
 from .form import ADDRESS, SCALAR, VECTOR, Form, Operand, register_type
 from .product import Shape
-from .targets import Specific, Version
+from .targets import Gone, Specific, Version
 from .types import ElementType, element_type
 
 GENERIC, GLOBAL, SHARED, SHARED_CTA = "", "global", "shared", "shared::cta"
@@ -21,6 +21,9 @@ SPACES = (GENERIC, GLOBAL, SHARED, SHARED_CTA)
 """State spaces; `.shared::cta` says the same as `.shared`, from PTX 7.8."""
 
 CTA: Version = (7, 8)
+
+ALIGNED: Version = (6, 3)
+"""From here on all must be `.aligned` (PTX ISA release notes, 6.3)."""
 
 LAYOUTS = ("row", "col")
 
@@ -73,12 +76,14 @@ class WmmaLoad(Form):
     sm: int
     section: str = "9.7.14.4.3"
     only: Specific = ()
+    gone: Gone | None = None
+    aligned: str = ".aligned"
 
     @property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""
         space = f".{self.space}" if self.space else ""
-        return f"wmma.load.{self.role}.sync.aligned.{self.layout}.{self.shape}{space}.{self.type.name}"
+        return f"wmma.load.{self.role}.sync{self.aligned}.{self.layout}.{self.shape}{space}.{self.type.name}"
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -97,12 +102,14 @@ class WmmaStore(Form):
     sm: int
     section: str = "9.7.14.4.4"
     only: Specific = ()
+    gone: Gone | None = None
+    aligned: str = ".aligned"
 
     @property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""
         space = f".{self.space}" if self.space else ""
-        return f"wmma.store.d.sync.aligned.{self.layout}.{self.shape}{space}.{self.type.name}"
+        return f"wmma.store.d.sync{self.aligned}.{self.layout}.{self.shape}{space}.{self.type.name}"
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -127,6 +134,8 @@ class WmmaMma(Form):
     rounding: str = ""
     bit_op: str = ""
     only: Specific = ()
+    gone: Gone | None = None
+    aligned: str = ".aligned"
 
     @property
     def spelling(self) -> str:
@@ -136,9 +145,8 @@ class WmmaMma(Form):
         inputs = "" if self.a.name == "f16" else f".{self.a.name}.{self.b.name}"
         satfinite = ".satfinite" if self.satfinite else ""
         layouts = f"{self.a_layout}.{self.b_layout}"
-        return (
-            f"wmma.mma{op}.sync.aligned.{layouts}.{self.shape}{rounding}.{self.d.name}{inputs}.{self.c.name}{satfinite}"
-        )
+        types = f"{self.d.name}{inputs}.{self.c.name}"
+        return f"wmma.mma{op}.sync{self.aligned}.{layouts}.{self.shape}{rounding}.{types}{satfinite}"
 
     def element(self, role: str) -> ElementType:
         """The element type of operand "a", "b", "c" or "d"."""
@@ -161,17 +169,12 @@ class Matrices:
     layouts: tuple[tuple[str, str], ...] = tuple(product(LAYOUTS, LAYOUTS))
     """The layouts of A and of B that there are."""
 
-    def versions(self) -> Iterator[tuple[Shape, Version]]:
-        """The shapes, and since when: m8n32k16 and m32n8k16 came with PTX 6.1."""
-        for shape in self.shapes:
-            yield shape, max(self.ptx, (6, 1)) if shape in (M8N32K16, M32N8K16) else self.ptx
-
 
 _WIDE = (M16N16K16, M8N32K16, M32N8K16)
 
 FLOATING = (
     # 9.7.14.4.3  half precision, bf16, tf32, double precision
-    Matrices(_WIDE, "f16", "f16 f32", (6, 0), 70),
+    Matrices(_WIDE, "f16", "f16 f32", ALIGNED, 70),
     Matrices(_WIDE, "bf16", "f32", (7, 0), 80),
     Matrices((M16N16K8,), "tf32", "f32", (7, 0), 80),
     Matrices((M8N8K4,), "f64", "f64", (7, 0), 80),
@@ -198,13 +201,13 @@ def load_rows() -> tuple[WmmaLoad, ...]:
     """Every form of `wmma.load`."""
     found: dict[tuple[object, ...], WmmaLoad] = {}
     for kind in (*FLOATING, *INTEGER):
-        for shape, base in kind.versions():
+        for shape in kind.shapes:
             operands = (
                 *(("a", layout, kind.inputs) for layout in sorted({a for a, _ in kind.layouts}, reverse=True)),
                 *(("b", layout, kind.inputs) for layout in sorted({b for _, b in kind.layouts}, reverse=True)),
                 *(("c", layout, kind.sums) for layout in LAYOUTS),
             )
-            for (role, layout, names), (space, ptx) in product(operands, _in_spaces(base)):
+            for (role, layout, names), (space, ptx) in product(operands, _in_spaces(kind.ptx)):
                 for type in _types(names):
                     row = WmmaLoad(role, layout, shape, space, type, ptx, kind.sm)
                     found.setdefault((role, layout, shape, space, type), row)
@@ -216,8 +219,8 @@ def store_rows() -> tuple[WmmaStore, ...]:
     """Every form of `wmma.store`."""
     found: dict[tuple[object, ...], WmmaStore] = {}
     for kind in (*FLOATING, *INTEGER):
-        for shape, base in kind.versions():
-            for layout, (space, ptx), type in product(LAYOUTS, _in_spaces(base), _types(kind.sums)):
+        for shape in kind.shapes:
+            for layout, (space, ptx), type in product(LAYOUTS, _in_spaces(kind.ptx), _types(kind.sums)):
                 found.setdefault((layout, shape, space, type), WmmaStore(layout, shape, space, type, ptx, kind.sm))
     return tuple(found.values())
 
@@ -232,18 +235,34 @@ def _floating() -> Iterator[WmmaMma]:
     """Half precision has D and C of different types too; double precision names the rounding."""
     for kind in FLOATING:
         roundings = ("", "rn", "rz", "rm", "rp") if kind.inputs == "f64" else ("",)
-        for (shape, ptx), (a, b), rounding in product(kind.versions(), kind.layouts, roundings):
+        for shape, (a, b), rounding in product(kind.shapes, kind.layouts, roundings):
             for t, d, c in product(_types(kind.inputs), _types(kind.sums), _types(kind.sums)):
-                yield WmmaMma(shape, a, b, t, t, c, d, ptx, kind.sm, rounding=rounding)
+                yield WmmaMma(shape, a, b, t, t, c, d, kind.ptx, kind.sm, rounding=rounding)
 
 
 def _integer() -> Iterator[WmmaMma]:
     (s32,) = _types("s32")
     for kind in INTEGER:
-        for (shape, ptx), (a, b), t in product(kind.versions(), kind.layouts, _types(kind.inputs)):
+        for shape, (a, b), t in product(kind.shapes, kind.layouts, _types(kind.inputs)):
             if t.name == "b1":
-                yield WmmaMma(shape, a, b, t, t, s32, s32, ptx, kind.sm, bit_op="xor")
+                yield WmmaMma(shape, a, b, t, t, s32, s32, kind.ptx, kind.sm, bit_op="xor")
                 yield WmmaMma(shape, a, b, t, t, s32, s32, (7, 1), 80, bit_op="and")
             else:
                 for satfinite in (False, True):
-                    yield WmmaMma(shape, a, b, t, t, s32, s32, ptx, kind.sm, satfinite=satfinite)
+                    yield WmmaMma(shape, a, b, t, t, s32, s32, kind.ptx, kind.sm, satfinite=satfinite)
+
+
+@cache
+def former_rows() -> tuple[WmmaLoad | WmmaStore | WmmaMma, ...]:
+    """What older PTX had of half precision: all of it without `.aligned` before 6.3, where m8n32k16 and m32n8k16 came
+    with 6.1; and `.satfinite`, which makes infinities the largest number and a NaN +0, before 6.5."""
+    satfinite = [replace(row, satfinite=True, gone=((6, 5), 0)) for row in mma_rows() if row.a.name == "f16"]
+    halves = (row for row in (*load_rows(), *store_rows()) if row.ptx == ALIGNED and row.type.name in ("f16", "f32"))
+    earlier = (*halves, *(row for row in mma_rows() if row.a.name == "f16"), *satfinite)
+    return (
+        *satfinite,
+        *(
+            replace(row, aligned="", gone=(ALIGNED, 0), ptx=(6, 0) if row.shape == M16N16K16 else (6, 1))
+            for row in earlier
+        ),
+    )

@@ -43,6 +43,11 @@ class Context:
                 if row.since(target) is None:
                     return f"{why}, the module's target is {', '.join(self.targets)}"
                 return "{} or later, the module's version is {}.{}".format(why, *self.version)
+            end = row.removed(target)
+            if end is not None and self.version >= end:
+                return "needs a version before PTX {}.{} on {}, the module's is {}.{}".format(
+                    *end, target, *self.version
+                )
         return None
 
 

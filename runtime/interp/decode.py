@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from ...dialect.ptx.instructions import canonical, find
+from ...dialect.ptx.instructions import canonical, find, roots
 from ...dialect.ptx.rows.grammar import Bindings
 from ...dialect.ptx.syntax import (
     Address,
@@ -417,7 +417,9 @@ def _by_root(context: Context) -> Action:
     modifiers = Modifiers(canonical(context.instruction.opcode))
     decoder = TABLE.get(modifiers.root)
     if decoder is None:
-        raise DecodeError(f"instruction {context.instruction.opcode} is not supported")
+        opcode = context.instruction.opcode
+        known = check(opcode, context.operands, context.type_of) if modifiers.root in roots() else None
+        raise DecodeError(known or f"instruction {opcode} is not supported")
     action = decoder(context, modifiers)
     modifiers.done()
     return action

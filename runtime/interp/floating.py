@@ -13,9 +13,10 @@ from typing import cast
 
 import numpy as np
 
+from ...dialect.ptx.rows.grammar import Bindings
 from . import directed, floats
 from .actions import elementwise
-from .decode import Context, opcode
+from .decode import Context, meaning, opcode
 from .floats import Function
 from .state import Action, Array, Source
 from .words import Modifiers, width_of
@@ -63,7 +64,7 @@ class _Form:
         if self.ftz:
             values = floats.flush(values, self.scalar)
         if self.saturate:
-            values = np.where(values != values, 0.0, np.minimum(floats.larger(values, np.zeros_like(values)), 1.0))
+            values = floats.saturated(values)
         return floats.relu(values) if self.relu else values
 
     def over_words(self, function: Function) -> Function:
@@ -147,6 +148,40 @@ def fma(ctx: Context, m: Modifiers) -> Action:
     if form.type == "f64":
         return _directed(ctx, form, directed.fma, 3)
     return form.action(ctx, lambda a, b, c: floats.fma_odd(a, b, c, form.mode), 3)
+
+
+def _difference(a: Array, b: Array, mode: str) -> Array:
+    return floats.sum_odd(a, -b, mode)
+
+
+_MIXED: dict[str, tuple[int, Callable[..., Array]]] = {
+    "add.mixed": (1, floats.sum_odd),
+    "sub.mixed": (1, _difference),
+    "fma.mixed": (2, floats.fma_odd),
+}
+
+
+def _mixed(name: str) -> Callable[[Context, Bindings], Action]:
+    narrow, function = _MIXED[name]
+
+    def action(ctx: Context, bound: Bindings) -> Action:
+        """f32 with operands of 16 bits in front of the last, rounded once."""
+        type, mode = bound["T"], bound["ROUND"] or "rn"
+
+        def compute(*words: Array) -> Array:
+            values = [floats.value(w, t) for w, t in zip(words, (*[type] * narrow, "f32"), strict=True)]
+            result = floats.rounded(function(*values, mode), "f32", mode)
+            return floats.rounded(floats.saturated(floats.value(result, "f32")), "f32") if bound["SAT"] else result
+
+        d, *operands, c = ctx.operands
+        sources = (*(ctx.source(o, "b16") for o in operands), ctx.source(c, "b32"))
+        return elementwise(compute, ctx.dest(d, "b32"), *sources)
+
+    return action
+
+
+for _name in _MIXED:
+    meaning(_name)(_mixed(_name))
 
 
 def divide(ctx: Context, m: Modifiers) -> Action:

@@ -209,6 +209,11 @@ def relu(values: Array) -> Array:
     return np.where(values <= 0, 0.0, values)
 
 
+def saturated(values: Array) -> Array:
+    """Between +0 and 1; a NaN becomes +0."""
+    return np.where(values != values, 0.0, np.minimum(larger(values, np.zeros_like(values)), 1.0))
+
+
 def smaller(a: Array, b: Array) -> Array:
     """The smaller value, -0 below +0; the other one where one is a NaN."""
     return np.where((a == b) & np.signbit(a), a, np.fmin(a, b))

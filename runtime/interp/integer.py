@@ -103,26 +103,22 @@ def _product24(part: str, type: str) -> Callable[[Array, Array], Array]:
     return product
 
 
-@opcode("mul24")
-def mul24(ctx: Context, m: Modifiers) -> Action:
+@meaning("mul24")
+def mul24(ctx: Context, bound: Bindings) -> Action:
     """Half of the product of 24-bit numbers."""
-    part = m.expect("lo", "hi")
-    type = m.type("u32", "s32")
-    return binary(ctx, type, _product24(part, type))
+    return binary(ctx, bound["T"], _product24(bound["PART"], bound["T"]))
 
 
-@opcode("mad24")
-def mad24(ctx: Context, m: Modifiers) -> Action:
-    """Half of the product of 24-bit numbers, and a sum; `.hi.sat.s32` is clamped."""
-    part = m.expect("lo", "hi")
-    saturated = part == "hi" and m.flag("sat")
-    type = m.type(*(("s32",) if saturated else ("u32", "s32")))
+@meaning("mad24")
+def mad24(ctx: Context, bound: Bindings) -> Action:
+    """Half of the product of 24-bit numbers, and a sum; with `.sat` it is clamped."""
+    type, saturated = bound["T"], bound["SAT"]
     d, a, b, c = ctx.take(4)
-    product = _product24(part, type)
+    product = _product24(bound["PART"], type)
 
     def fused(x: Array, y: Array, z: Array) -> Array:
-        high = product(x, y)
-        return _saturate(high.astype(np.int64) + z) if saturated else high + z
+        half = product(x, y)
+        return _saturate(half.astype(np.int64) + z) if saturated else half + z
 
     return elementwise(fused, ctx.dest(d, type), *(ctx.source(o, type) for o in (a, b, c)))
 
@@ -215,6 +211,28 @@ def count_bits(ctx: Context, m: Modifiers) -> Action:
     d, a = ctx.take(2)
     function = _count_ones if m.root == "popc" else _count_leading_zeros
     return elementwise(function, ctx.dest(d, "u32"), ctx.source(a, type))
+
+
+@meaning("fns")
+def find_set(ctx: Context, bound: Bindings) -> Action:
+    """The place of the n-th one bit of a from bit b on, upwards or, where n is negative, downwards; all ones if there
+    is none. For n = 0, bit b itself."""
+
+    def find(mask: Array, base: Array, n: Array) -> Array:
+        found, left = np.full(mask.shape, 0xFFFFFFFF, np.uint32), np.maximum(np.abs(n.astype(np.int64)), 1)
+        left = np.where(base < 32, left, 33)
+        step, place = np.where(n < 0, -1, 1), base.astype(np.int64)
+        for distance in range(32):
+            inside = (place >= 0) & (place < 32) & ((n != 0) | (distance == 0))
+            one = inside & (mask >> (place & 31).astype(np.uint32) & np.uint32(1) != 0)
+            left -= one
+            found = np.where(one & (left == 0), place, found)
+            place = place + step
+        return found
+
+    d, a, b, c = ctx.take(4)
+    sources = (ctx.source(a, "b32"), ctx.source(b, "b32"), ctx.source(c, "s32"))
+    return elementwise(find, ctx.dest(d, "b32"), *sources)
 
 
 @opcode("brev")

@@ -7,9 +7,9 @@ from typing import cast
 
 import numpy as np
 
-from ...dialect.ptx.syntax import Not, Operand, Pair, Vector
+from ...dialect.ptx.syntax import Immediate, Not, Operand, Pair, Vector
 from .actions import elementwise, identity, several
-from .decode import Context, opcode
+from .decode import Context, constant, opcode
 from .integer import binary, unary
 from .state import Action, Array, Source
 from .words import BITS, DTYPES, INTEGERS, Modifiers, width_of
@@ -152,16 +152,21 @@ def mov(ctx: Context, m: Modifiers) -> Action:
 
 
 def _halves(ctx: Context, d: Operand, a: Operand) -> Action:
-    """A register of 128 bits from two of 64, or apart."""
-    together = isinstance(a, Vector)
-    slot = ctx.slot(d if together else a)
-    if slot.bits != 128:
-        ctx.fail(f"expected a register of 128 bits for .b128, got one of {slot.bits}")
-    (ctx.writes if together else ctx.reads).append(slot)
-    words: list[Source] = [lambda state, i=i: state.banks[128][slot.index].view(np.uint64)[i::2] for i in range(2)]
-    if together:
-        return several(lambda low, upper: (low, upper), words, *(ctx.source(o, "b64") for o in ctx.vector(a, 2)))
-    return several(lambda low, upper: (low, upper), [ctx.dest(o, "b64") for o in ctx.vector(d, 2)], *words)
+    """128 bits: a register or a literal, or two registers of 64, into the same."""
+
+    def parts(operand: Operand, *, written: bool) -> list[Source]:
+        if isinstance(operand, Vector):
+            take = ctx.dest if written else ctx.source
+            return [take(item, "b64") for item in ctx.vector(operand, 2)]
+        if isinstance(operand, Immediate) and not written:
+            return [ctx.source(operand, "b64"), constant(np.uint64(ctx.integer(operand) >> 64 & (1 << 64) - 1))]
+        slot = ctx.slot(operand)
+        if slot.bits != 128:
+            ctx.fail(f"expected a register of 128 bits for .b128, got one of {slot.bits}")
+        (ctx.writes if written else ctx.reads).append(slot)
+        return [lambda state, i=i: state.banks[128][slot.index].view(np.uint64)[i::2] for i in range(2)]
+
+    return several(lambda low, upper: (low, upper), parts(d, written=True), *parts(a, written=False))
 
 
 def _part(ctx: Context, type: str, items: int) -> str:

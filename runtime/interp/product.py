@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.mma_sp import MmaSparse
+from ...dialect.isa.types import ElementType
+from ...dialect.isa.wmma import WmmaMma
 from . import numerics_f64, numerics_integer
 from .block_scale import decoded, group_dots, grouped_sum
 from .emulated import as_halves, as_singles, scalar_product, spread_multiplicand, widened_product
@@ -53,12 +55,22 @@ class MatrixProduct:
         return MatrixProduct(row, arithmetic(target, row))
 
     def __call__(self, a: Array, b: Array, c: Array, extras: Extras | None = None) -> Array:
-        return _COMPUTE[self.core.algorithm](self, a, b, c, extras or Extras())
+        d = _COMPUTE[self.core.algorithm](self, a, b, c, extras or Extras())
+        row = self.row
+        return _clamped(d, row.d) if isinstance(row, WmmaMma) and row.satfinite and row.d.is_float else d
 
     @property
     def kind(self) -> str:
         """The `.kind` of the narrow floating-point types, or ""."""
         return self.row.kind if isinstance(self.row, Mma | MmaSparse) else ""
+
+
+def _clamped(words: Array, type: ElementType) -> Array:
+    """No infinities: the largest number in their place, and +0 in that of a NaN."""
+    magnitude, infinity = (1 << type.bits - 1) - 1, ((1 << type.exponent) - 1) << type.mantissa
+    size = words & words.dtype.type(magnitude)
+    finite = np.where(size == infinity, words - words.dtype.type(1), words)
+    return np.where(size > infinity, words.dtype.type(0), finite)
 
 
 def _fused(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:

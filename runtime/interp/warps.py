@@ -11,8 +11,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ...dialect.ptx.rows.grammar import Bindings
 from ...dialect.ptx.syntax import Immediate, Operand, Pair
-from .decode import Context, opcode
+from . import floats
+from .decode import Context, meaning, opcode
 from .state import LANES, LEFT, Action, Array, Selection, State, Step
 from .words import Modifiers, integer_range
 
@@ -80,13 +82,21 @@ def activemask(ctx: Context, m: Modifiers) -> Action:
     return bind
 
 
-@opcode("vote")
-def vote(ctx: Context, m: Modifiers) -> Action:
-    """A question to all member lanes."""
-    m.expect("sync")
-    mode = m.expect("all", "any", "uni", "ballot")
-    m.type("b32" if mode == "ballot" else "pred")
-    d, a, mask = ctx.take(3)
+def _without_sync(work: Work) -> Action:
+    """As the lanes that execute it together do it: nobody waits."""
+
+    def bind(state: State) -> Step:
+        do = work(state)
+        return lambda sel: do(sel, _spread(_lane_bits(state.flow.mask(sel))))
+
+    return bind
+
+
+@meaning("vote")
+def vote(ctx: Context, bound: Bindings) -> Action:
+    """A question to all member lanes or, without `.sync`, to those that execute it."""
+    mode = bound["MODE"]
+    d, a, *mask = ctx.operands
     source, negated = ctx.predicate(a)
     dest = ctx.dest(d, "u32" if mode == "ballot" else "pred")
 
@@ -100,16 +110,13 @@ def vote(ctx: Context, m: Modifiers) -> Action:
 
         return do
 
-    return _collective(ctx, mask, work)
+    return _collective(ctx, mask[0], work) if mask else _without_sync(work)
 
 
-@opcode("shfl")
-def shfl(ctx: Context, m: Modifiers) -> Action:
+@meaning("shfl")
+def shfl(ctx: Context, bound: Bindings) -> Action:
     """A value of another lane, within segments of the warp."""
-    m.expect("sync")
-    mode = m.expect("up", "down", "bfly", "idx")
-    m.type("b32")
-    first, a, b, c, mask = ctx.take(5)
+    first, a, b, c, *mask = ctx.operands
     targets: tuple[Operand, ...] = (first.first, first.second) if isinstance(first, Pair) else (first,)
     dest = ctx.dest(targets[0], "b32")
     valid = ctx.dest(targets[1], "pred") if len(targets) == 2 else None
@@ -122,7 +129,7 @@ def shfl(ctx: Context, m: Modifiers) -> Action:
         warp = np.tile(np.arange(state.warps), LANES)
 
         def do(sel: Selection, here: Array) -> None:
-            source, inside = shuffle_source(mode, own, lanes, bounds)
+            source, inside = shuffle_source(bound["MODE"], own, lanes, bounds)
             found = values[source * state.warps + warp]
             sel.put(out, sel.pick(found))
             if flag is not None:
@@ -130,7 +137,7 @@ def shfl(ctx: Context, m: Modifiers) -> Action:
 
         return do
 
-    return _collective(ctx, mask, work)
+    return _collective(ctx, mask[0], work) if mask else _without_sync(work)
 
 
 def shuffle_source(mode: str, own: Array, b: Array, c: Array) -> tuple[Array, Array]:
@@ -158,19 +165,16 @@ _REDUCTIONS: dict[str, np.ufunc] = {
 }
 
 
-@opcode("redux")
-def redux(ctx: Context, m: Modifiers) -> Action:
+@meaning("redux")
+def redux(ctx: Context, bound: Bindings) -> Action:
     """One value from all member lanes."""
-    m.expect("sync")
-    name = m.expect(*_REDUCTIONS)
-    type = m.type(*(("u32", "s32") if name in ("add", "min", "max") else ("b32",)))
-    d, a, mask = ctx.take(3)
-    ufunc = _REDUCTIONS[name]
+    name, type = bound["OP"], bound["T"]
+    d, a, mask = ctx.operands
     source, dest = ctx.source(a, type), ctx.dest(d, type)
+    reduce = _floats(name, bound) if type == "f32" else _integers(name, type)
 
     def work(state: State) -> Callable[[Selection, Array], None]:
         values, out = source(state), dest(state)
-        neutral = _neutral(name, type)
 
         def do(sel: Selection, here: Array) -> None:
             rows, groups = values.reshape(LANES, -1), here.reshape(LANES, -1)
@@ -180,8 +184,7 @@ def redux(ctx: Context, m: Modifiers) -> Action:
             while left.any():
                 group = np.take_along_axis(groups, left.argmax(axis=0)[None], axis=0)
                 inside = (group & _BIT) != 0
-                found = ufunc.reduce(np.where(inside, rows, neutral), axis=0, dtype=values.dtype)
-                np.copyto(total, found, where=inside)
+                np.copyto(total, reduce(rows, inside), where=inside)
                 left &= ~inside
             sel.put(out, sel.pick(total.reshape(-1)))
 
@@ -190,9 +193,32 @@ def redux(ctx: Context, m: Modifiers) -> Action:
     return _collective(ctx, mask, work)
 
 
-def _neutral(name: str, type: str) -> int:
+Reduction: TypeAlias = Callable[[Array, Array], Array]
+"""Of values (32 lanes, warps) those chosen, to one for each warp."""
+
+
+def _integers(name: str, type: str) -> Reduction:
     low, top = integer_range("u32" if type == "b32" else type)
-    return {"min": top, "max": low, "and": top}.get(name, 0)
+    neutral = {"min": top, "max": low, "and": top}.get(name, 0)
+    ufunc = _REDUCTIONS[name]
+    return lambda rows, inside: ufunc.reduce(np.where(inside, rows, neutral), axis=0, dtype=rows.dtype)
+
+
+def _floats(name: str, bound: Bindings) -> Reduction:
+    """The least or greatest number, -0 below +0, among the numbers or, with `.NaN`, a NaN where there is one."""
+    nan = np.uint32(floats.NAN["f32"])
+    sign, neutral = np.uint32(1 << 31), np.uint32(0xFFFFFFFF if name == "min" else 0)
+
+    def reduce(rows: Array, inside: Array) -> Array:
+        words = np.abs(rows).view(np.uint32) if bound["ABS"] else rows.view(np.uint32)
+        keys = np.where(words & sign, ~words, words | sign)
+        number = inside & (rows == rows)
+        key: Array = _REDUCTIONS[name].reduce(np.where(number, keys, neutral), axis=0)
+        found = np.where(key & sign, key ^ sign, ~key)
+        bad = (inside & ~number).any(axis=0) if bound["NAN"] else ~number.any(axis=0)
+        return np.where(bad, nan, found).view(np.float32)
+
+    return reduce
 
 
 @opcode("match")

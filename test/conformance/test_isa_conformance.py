@@ -16,7 +16,7 @@ from functools import cache
 from itertools import chain
 
 import pytest
-from assembler import CURRENT, PTXAS, accepted
+from assembler import CURRENT, PTXAS, accepted, errors
 from candidates import Candidate, candidates
 from deviations import DEVIATIONS, explanation
 
@@ -25,6 +25,7 @@ from warploom.dialect.isa.form import SCALAR, VECTOR, Form, Operand
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.mma_sp import MmaSparse
 from warploom.dialect.isa.targets import TARGETS, Target, Version
+from warploom.dialect.isa.wmma import former_rows
 
 pytestmark = pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed (extra: test)")
 
@@ -48,7 +49,8 @@ OLDEST: Version = (6, 3)
 @cache
 def by_legality() -> tuple[tuple[tuple[Candidate, Form], ...], tuple[Candidate, ...]]:
     """The candidates that are rows, with them, and the others."""
-    legal = tuple((c, row) for c in candidates() if (row := families.find(c.spelling)) is not None)
+    found = ((c, families.find(c.spelling)) for c in candidates())
+    legal = tuple((c, row) for c, row in found if row is not None and row.gone is None)
     spellings = {c.spelling for c, _ in legal}
     return legal, tuple(c for c in candidates() if c.spelling not in spellings)
 
@@ -184,6 +186,17 @@ def test_ptxas_takes_no_other_register_counts() -> None:
     others = {lines[n] for n in accepted(lines, LATEST, rounds=1)}
     assert len(others) == 8
     assert all(re.fullmatch(UNCOUNTED, line) for line in others)
+
+
+def test_what_ptx_no_longer_has() -> None:
+    """Taken in the versions that the row names, and in no other."""
+    target = TARGETS["sm_75"]
+    rows = former_rows()
+    lines = [f"{row.spelling} {', '.join(text(o) for o in row.operands)};" for row in rows]
+    for version in ((6, 0), (6, 1), (6, 2), (6, 3), (6, 4), (6, 5)):
+        legal = {i for i, row in enumerate(rows) if row.ptx <= version < (row.removed(target) or version)}
+        assert set(range(len(lines))) - set(errors(lines, target, version)) == legal
+        assert all(families.find(rows[i].spelling) is rows[i] for i in legal)
 
 
 def shuffled(spelling: str, order: random.Random) -> str:

@@ -18,7 +18,7 @@ from warploom.dialect.ptx.instructions import ROWS, find
 from warploom.dialect.ptx.operands import OperandReader
 from warploom.dialect.ptx.rows.grammar import Row
 from warploom.dialect.ptx.types import REGISTER_BITS
-from warploom.dialect.ptx.verifier import check, compatible
+from warploom.dialect.ptx.verifier import Context, check, compatible
 
 _WHEEL = Path(sysconfig.get_path("purelib")) / "nvidia/cu13/bin/ptxas"
 PTXAS = str(_WHEEL) if _WHEEL.exists() else shutil.which("ptxas")
@@ -60,10 +60,16 @@ def grouped() -> dict[tuple[Target, Version], list[tuple[Row, str]]]:
     return groups
 
 
-def problem(line: str) -> str | None:
-    """What our verifier says about a line."""
+def check_line(line: str, context: Context | None) -> str | None:
+    """What our verifier says about a line where the context is."""
     opcode, _, rest = line.rstrip(";").partition(" ")
-    return check(opcode, OperandReader().read(rest), lambda r: r.name[1:].partition("_")[0] if "_" in r.name else None)
+    type_of = {f"%{type}": type for type in REGISTER_BITS}
+    return check(opcode, OperandReader().read(rest), lambda r: type_of.get(r.name.rpartition("_")[0]), context)
+
+
+def problem(line: str) -> str | None:
+    """What our verifier says about a line, its target aside."""
+    return check_line(line, None)
 
 
 GROUPS = grouped()
@@ -96,6 +102,29 @@ def test_no_row_claims_a_target_too_high() -> None:
         if i not in rejected(lines, *where)
     ]
     assert not accepted
+
+
+def test_rows_of_some_targets_alone() -> None:
+    """A row for architecture-specific targets is legal on no other, and in no version before the one it names."""
+    rows = [row for row in ROWS if row.only]
+    lines = [line for row in rows for line in instructions(row, row.samples()[:1])]
+    for target in (t for t in TARGETS.values() if t.sm >= 90):
+        for version in sorted({max(t.ptx, target.ptx) for t in TARGETS.values()}):
+            errors = rejected(lines, target, version)
+            for i, row in enumerate(rows):
+                since = row.since(target)
+                assert (i not in errors) == (since is not None and since <= version), (lines[i], target, version)
+
+
+def test_rows_that_ptx_no_longer_has() -> None:
+    rows = [(row, row.gone) for row in ROWS if row.gone is not None]
+    assert rows
+    for row, (version, sm) in rows:
+        lines = instructions(row, row.spellings())
+        assert max(sm, LOWEST.sm) == LOWEST.sm
+        assert len(rejected(lines, LOWEST, version)) == len(lines)
+        assert check_line(lines[0], Context(version, (LOWEST.name,))) is not None
+        assert check_line(lines[0], Context((6, 3), (LOWEST.name,))) is None
 
 
 EARLIER = ("cp.async.ca.shared::cta.", "cp.async.cg.shared::cta.")

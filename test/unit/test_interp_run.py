@@ -485,7 +485,7 @@ def test_trap() -> None:
         ("cp.async.cg.shared.global [%r1], [%rd1], 8;", "expected a size of 16 bytes, got 8"),
         ("st.param.u32 [p], %r1;", "kernel parameters cannot be written"),
         ("bar.sync 0, 33;", "positive multiple of 32, got 33"),
-        ("shfl.b32 %r1, %r2, 1, 31;", "shfl: expected .sync"),
+        ("shfl.b32 %r1, %r2, 1, 31;", "the nearest are shfl.up.b32"),
         ("add.cc.u16 %h1, %h1, %h1;", "add: type .u16 is not supported"),
         ("max.abs.f32 %f1, %f2, %f3;", "expected .xorsign and .abs together"),
         ("setp.eq.f16x2 %p1, %r1, %r2;", "expected two predicates, written p|q, for .f16x2"),

@@ -8,6 +8,9 @@ _SEMANTICS = "{.relaxed,.acquire,.release,.acq_rel}"
 _SCOPES = "{.cta,.gpu,.sys}"
 _SPACES = "{.global,.shared}"
 
+_WITHOUT_SYNC = ((6, 4), 70)
+"""From when on votes and shuffles need `.sync` (9.7.9.5, 9.7.13.8)."""
+
 ROWS = (
     # 9.7.12  Control flow
     row("bra{.uni}", "a:label", "9.7.12.3"),
@@ -96,17 +99,35 @@ ROWS = (
         for end in (f".v{n}.T{{f32}}", f".noftz.v{n}.T{{f16x2,bf16x2}}")
     ),
     # 9.7.13.9 to 9.7.13.14  Votes and reductions in a warp
-    row("vote.sync.{all,any,uni}.pred", "d:pred, a:!pred, m:u32", "9.7.13.9", ptx=(6, 0), sm=30),
-    row("vote.sync.ballot.b32", "d:b32, a:!pred, m:u32", "9.7.13.9", ptx=(6, 0), sm=30),
+    row("vote.sync.MODE{all,any,uni}.pred", "d:pred, a:!pred, m:u32", "9.7.13.9", ptx=(6, 0), sm=30),
+    row("vote.sync.MODE{ballot}.b32", "d:b32, a:!pred, m:u32", "9.7.13.9", ptx=(6, 0), sm=30),
+    row(
+        "vote.MODE{all,any,uni}.pred",
+        "d:pred, a:!pred",
+        "9.7.13.8",
+        ptx=(1, 2),
+        gone=_WITHOUT_SYNC,
+        meaning="vote",
+    ),
+    row("vote.MODE{ballot}.b32", "d:b32, a:!pred", "9.7.13.8", ptx=(2, 0), sm=20, gone=_WITHOUT_SYNC, meaning="vote"),
     row("match.any.sync.T{b32,b64}", "d:b32, a:T, m:u32", "9.7.13.10", ptx=(6, 0), sm=70),
     row("match.all.sync.T{b32,b64}", "d|p:b32, a:T, m:u32", "9.7.13.10", ptx=(6, 0), sm=70),
     row("activemask.b32", "d:b32", "9.7.13.11", ptx=(6, 2), sm=30),
-    row("redux.sync.{add,min,max}.T{u32,s32}", "d:T, a:T, m:u32", "9.7.13.12", ptx=(7, 0), sm=80),
-    row("redux.sync.{and,or,xor}.b32", "d:b32, a:b32, m:u32", "9.7.13.12", ptx=(7, 0), sm=80),
+    row("redux.sync.OP{add,min,max}.T{u32,s32}", "d:T, a:T, m:u32", "9.7.13.12", ptx=(7, 0), sm=80),
+    row("redux.sync.OP{and,or,xor}.T{b32}", "d:T, a:T, m:u32", "9.7.13.12", ptx=(7, 0), sm=80),
+    row(
+        "redux.sync.OP{min,max}{ABS=.abs}{NAN=.NaN}.T{f32}",
+        "d:T, a:T, m:u32",
+        "9.7.13.12",
+        ptx=(8, 6),
+        sm=100,
+        only=(("sm_100a", (8, 6)), ("sm_100f", (8, 8))),
+    ),
     row("elect.sync", "d||p:b32, m:u32", "9.7.13.14", ptx=(8, 0), sm=90),
     # 9.7.19  Miscellaneous
     row("brkpt", "", "9.7.19.1"),
     row("nanosleep.u32", "a:u32", "9.7.19.2", ptx=(6, 3), sm=70),
+    row("pmevent.mask", "n:imm", "9.7.19.3", ptx=(3, 0), sm=20),
     row("pmevent", "n:imm", "9.7.19.3", ptx=(1, 4)),
     row("trap", "", "9.7.19.4"),
 )

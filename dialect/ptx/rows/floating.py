@@ -1,4 +1,4 @@
-"""Floating-point arithmetic. Source: PTX ISA 9.7.3 (single and double), 9.7.4 (half)."""
+"""Floating-point arithmetic. Source: PTX ISA 9.7.3 (single and double), 9.7.4 (half), 9.7.5 (mixed precision)."""
 
 from __future__ import annotations
 
@@ -60,6 +60,26 @@ ROWS = (
     row("lg2.approx{.ftz}.f32", "d:f32, a:f32", "9.7.3.20", ptx=(1, 4)),
     row("ex2.approx{.ftz}.f32", "d:f32, a:f32", "9.7.3.21", ptx=(1, 4)),
     row("tanh.approx.f32", "d:f32, a:f32", "9.7.3.22", ptx=(7, 0), sm=75),
+    # 9.7.5  f32 with operands of 16 bits
+    *(
+        row(
+            f"{root}{{ROUND=.rn,.rz,.rm,.rp}}{{SAT=.sat}}.D{{f32}}.T{{f16,bf16}}",
+            "d:D, a:T, c:D",
+            f"9.7.5.{section}",
+            ptx=(8, 6),
+            sm=100,
+            meaning=f"{root}.mixed",
+        )
+        for root, section in (("add", 1), ("sub", 2))
+    ),
+    row(
+        "fma.ROUND{rn,rz,rm,rp}{SAT=.sat}.D{f32}.T{f16,bf16}",
+        "d:D, a:T, b:T, c:D",
+        "9.7.5.3",
+        ptx=(8, 6),
+        sm=100,
+        meaning="fma.mixed",
+    ),
     # 9.7.4  f16, bf16 and their pairs
     row("add{.rn}{.ftz}{.sat}.T{f16,f16x2}", "d:T, a:T, b:T", "9.7.4.1", ptx=(4, 2), sm=53),
     row("add{.rn}.T{bf16,bf16x2}", "d:T, a:T, b:T", "9.7.4.1", ptx=(7, 8), sm=90),
@@ -69,7 +89,7 @@ ROWS = (
     row("mul{.rn}.T{bf16,bf16x2}", "d:T, a:T, b:T", "9.7.4.3", ptx=(7, 8), sm=90),
     row("fma.rn{.ftz}{.sat}.T{f16,f16x2}", "d:T, a:T, b:T, c:T", "9.7.4.4", ptx=(4, 2), sm=53),
     row("fma.rn{.ftz}.relu.T{f16,f16x2}", "d:T, a:T, b:T, c:T", "9.7.4.4", ptx=(7, 0), sm=80),
-    row("fma.rn{.relu}.T{bf16,bf16x2}", "d:T, a:T, b:T, c:T", "9.7.4.4", ptx=(7, 0), sm=80),
+    row("fma.{rn,rz,rm,rp}{.relu}.T{bf16,bf16x2}", "d:T, a:T, b:T, c:T", "9.7.4.4", ptx=(7, 0), sm=80),
     row("neg{.ftz}.T{f16,f16x2}", "d:T, a:T", "9.7.4.5", ptx=(6, 0), sm=53),
     row("neg.T{bf16,bf16x2}", "d:T, a:T", "9.7.4.5", ptx=(7, 0), sm=80),
     row("abs{.ftz}.T{f16,f16x2}", "d:T, a:T", "9.7.4.6", ptx=(6, 5), sm=53),

@@ -27,7 +27,7 @@ from functools import cached_property, lru_cache
 from itertools import product, takewhile
 from math import prod
 
-from ...isa.targets import Availability, Specific, Target, Version
+from ...isa.targets import Availability, Gone, Specific, Target, Version
 from ..syntax import Operand
 
 Bindings = dict[str, str]
@@ -97,12 +97,16 @@ class Row(Availability):
     sm: int = 0
     meaning: str = ""
     only: Specific = ()
+    gone: Gone | None = None
 
     def unavailable(self, target: Target, version: Version) -> str | None:
         """Why the target does not have it in this PTX version, such as "needs PTX 7.0"; None if it has."""
         since = self.since(target)
         if since is None:
             return f"needs {self.requirement()}"
+        end = self.removed(target)
+        if end is not None and version >= end:
+            return "needs a version before PTX {}.{}".format(*end)
         return "needs PTX {}.{}".format(*since) if version < since else None
 
     def since(self, target: Target) -> Version | None:
@@ -282,6 +286,7 @@ def row(
     sm: int = 0,
     meaning: str = "",
     only: Specific = (),
+    gone: Gone | None = None,
 ) -> Row:
     """A row; see the module's text for the grammar."""
-    return Row(spelling, operands, section, ptx, sm, meaning, only)
+    return Row(spelling, operands, section, ptx, sm, meaning, only, gone)

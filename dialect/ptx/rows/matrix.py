@@ -62,6 +62,10 @@ class MatrixRow(Row):
         """The first PTX version in which the target has it; None if it never has."""
         return self.form.since(target)
 
+    def removed(self, target: Target) -> Version | None:
+        """The first PTX version in which the target no longer has it; None if it always will."""
+        return self.form.removed(target)
+
     @cached_property
     def metadata(self) -> int | None:
         """Which operand is the metadata of a sparse product, if it is one."""
