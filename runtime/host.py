@@ -8,11 +8,12 @@ from math import prod
 from typing import Any, TypeAlias, TypeGuard
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, TensorType
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, NoneAttr, TensorType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
+from ..dialect.linalg.contraction import METADATA
 from ..dialect.schedule import Schedule
 from ..dialect.warp.attributes import ScheduleAttr
 from ..dialect.warp.matmul import OPERAND_LOOPS, MatmulOp
@@ -32,7 +33,8 @@ class Signature:
 
     `written` are the positions of arguments the function writes, `filled` of those it overwrites
     before it reads them. `products` are the matrix products among its operations, in order; those of unknown size are
-    not among them. `ties` are sets of (position, dimension) whose extents must agree.
+    not among them. `ties` are sets of (position, dimension) whose extents must agree. `sparse` are the positions of
+    metadata, each with the element type of the sparse A that it belongs to.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Signature:
     filled: frozenset[int]
     products: tuple[Problem, ...] = ()
     ties: tuple[frozenset[tuple[int, int]], ...] = ()
+    sparse: tuple[tuple[int, str], ...] = ()
 
     def __str__(self) -> str:
         return f"@{self.name}({', '.join(f'%{p.name}: {p}' for p in self.parameters)})"
@@ -89,7 +92,20 @@ def signature(function: func.FuncOp) -> Signature:
     filled = {a.index for a in arguments if _filled_first(a, structured)}
     products = tuple(product for op in structured if (product := _product(op)) is not None)
     ties = _ties(structured, parameters)
-    return Signature(function.sym_name.data, parameters, frozenset(written), frozenset(filled), products, ties)
+    sparse = tuple(found for op in structured if (found := _metadata(op)) is not None)
+    return Signature(function.sym_name.data, parameters, frozenset(written), frozenset(filled), products, ties, sparse)
+
+
+def _metadata(op: Structured) -> tuple[int, str] | None:
+    """Of a product with a sparse A: which argument holds the metadata, and the type of A's elements."""
+    number = op.attributes.get(METADATA)
+    if isinstance(op, MatmulOp):
+        position = root(op.e) if op.e is not None else None
+        place = position.index if isinstance(position, BlockArgument) else None
+    else:
+        place = number.value.data if isinstance(number, IntegerAttr) else None
+    kind = _inputs(op)[0].type if place is not None else None
+    return (place, str(kind.element_type)) if place is not None and kind is not None and _is_array(kind) else None
 
 
 def _ties(ops: Sequence[Structured], parameters: tuple[Parameter, ...]) -> tuple[frozenset[tuple[int, int]], ...]:

@@ -26,7 +26,7 @@ from ..passes.pipeline import lower, standard_pipeline
 from ..passes.ptx_printer import print_ptx
 from . import host
 from .aliasing import check_overlap
-from .arrays import Argument, Parameter, borrow, check, packed_as
+from .arrays import Argument, Array, Parameter, borrow, check, packed_as
 from .errors import ArgumentError, CompileError, HostError
 from .host import Plan, Signature
 from .launch import Launch, Scalar, Value
@@ -149,6 +149,8 @@ class Kernel:
         check_overlap(arrays, parameters, written)
         for tie in self.function.ties:
             _check_tie(tie, arrays, parameters)
+        for position, element in self.function.sparse:
+            _check_metadata(position, element, arrays[position], parameters)
         return values
 
 
@@ -164,6 +166,19 @@ def _check_tie(
                 f"argument {i} (%{parameters[i].name}): expected {extent} along dimension {dimension}, as argument "
                 f"{first} (%{parameters[first].name}) has along dimension {along}, got {arrays[i]}"
             )
+
+
+def _check_metadata(position: int, element: str, given: Argument, parameters: Sequence[Parameter]) -> None:
+    """Refuses metadata of a sparse A that means nothing, where it lies in host memory."""
+    if given.on_device:
+        return
+    from .sparse import check_metadata
+
+    whole = given.array() if given.contiguous else np.ascontiguousarray(cast("Array", given.owner)).view(np.uint8)
+    try:
+        check_metadata(whole.view(np.uint32).reshape(given.shape), element)
+    except ArgumentError as error:
+        raise ArgumentError(f"argument {position} (%{parameters[position].name}): {error}") from error
 
 
 def _value(parameter: Parameter, arg: object, position: int, written: bool) -> Value:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..dialect.isa.types import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
 from ..dialect.sparsity import matrix
-from ..dialect.sparsity.metadata import metadata_codes, metadata_words
+from ..dialect.sparsity.metadata import metadata_codes, metadata_words, validate_words
 from ..dialect.sparsity.operands import ROWS, ROWS_PER_WARP, SparseOperand
 from ..dialect.sparsity.patterns import PatternError, pattern_of
 from .arrays import Array, DType, element_of
@@ -76,6 +76,20 @@ def expand(values: Array, metadata: Array) -> Array:
         return matrix.expand(values, codes, pattern)
     except ValueError as error:
         raise ArgumentError(f"cannot expand: {error}") from error
+
+
+def check_metadata(words: Array, element: str) -> None:
+    """Looks at metadata as a kernel takes it, (rows / 16, words) of int32, for a sparse A of elements of an MLIR type.
+
+    Raises:
+        ArgumentError: naming the first word that means nothing, such as one that was never filled.
+    """
+    row = ELEMENT_TYPES["tf32"] if element == "f32" else BY_MLIR_NAME[element]
+    operand = operand_of(row.name)
+    try:
+        validate_words(words.view(np.uint32).reshape(len(words), -1, operand.threads), operand, ordered=True)
+    except ValueError as error:
+        raise ArgumentError(f"metadata that means nothing: {error}; runtime.compress makes metadata") from error
 
 
 def _element(dtype: DType) -> ElementType:

@@ -108,5 +108,34 @@ def test_words_that_are_no_ordered_metadata_are_found_at_run_time() -> None:
     values, metadata = compress(a)
     c = np.full((16, 8), np.nan, np.float32)
     kernel = compile(text(16, 8, 64, "f16", metadata.shape))
-    with pytest.raises(InterpreterError, match="metadata"):
+    with pytest.raises(ArgumentError, match=r"argument 1 \(%E\): metadata that means nothing"):
         kernel(values, np.full_like(metadata, -1), b, c, device="interp")
+    # The kernel's own instruction sees it too, wherever its PTX is launched from.
+    words = np.full_like(metadata, 0x44444444)
+    words[0, 5] = 0x44044444
+    (launch,) = kernel.launches
+    args = [[values, words, b, c][i] for i in launch.arguments if isinstance(i, int)]
+    with pytest.raises(InterpreterError, match="metadata 0b0000 for chunk .* of row 9 of A means nothing"):
+        kernel.binary.launch(launch.kernel, launch.grid, launch.block, args, launch.shared, device="interp")
+
+
+@pytest.mark.parametrize(("m", "k"), [(64, 128), (33, 68), (17, 60)])
+def test_metadata_that_was_never_filled_is_an_error(m: int, k: int) -> None:
+    """Also where rows or columns of a tile lie outside of A, whose words the kernel makes up."""
+    a, b = operands(m, 8, k, "f16")
+    values, metadata = compress(a)
+    c = np.full((m, 8), np.nan, np.float32)
+    kernel = compile(text(m, 8, k, "f16", metadata.shape))
+    message = r"argument 1 \(%E\): metadata that means nothing: row tile {}, .*lane {}, nibble {}.*0b{} of word 0x{}"
+    with pytest.raises(ArgumentError, match=message.format(0, 0, 0, "0000", "00000000")):
+        kernel(values, np.zeros_like(metadata), b, c, device="interp")
+    one = metadata.copy()
+    one[1, 7] = 0
+    with pytest.raises(ArgumentError, match=message.format(1, 7, 0, "0000", "00000000")):
+        kernel(values, one, b, c, device="interp")
+    view = np.zeros((len(metadata), 2 * metadata.shape[1]), np.int32)[:, ::2]
+    with pytest.raises(ArgumentError, match="expected|means nothing"):
+        kernel(values, view, b, c, device="interp")
+    assert np.isnan(c).all()
+    kernel(values, metadata, b, c, device="interp")
+    check(c, a, b)
