@@ -115,7 +115,7 @@ def test_words_that_are_no_ordered_metadata_are_found_at_run_time() -> None:
     words[0, 5] = 0x44044444
     (launch,) = kernel.launches
     args = [[values, words, b, c][i] for i in launch.arguments if isinstance(i, int)]
-    with pytest.raises(InterpreterError, match="metadata 0b0000 for chunk .* of row 9 of A means nothing"):
+    with pytest.raises(InterpreterError, match=r"metadata 0b0000 for chunk .* of row 9 of A means nothing"):
         kernel.binary.launch(launch.kernel, launch.grid, launch.block, args, launch.shared, device="interp")
 
 
@@ -134,7 +134,7 @@ def test_metadata_that_was_never_filled_is_an_error(m: int, k: int) -> None:
     with pytest.raises(ArgumentError, match=message.format(1, 7, 0, "0000", "00000000")):
         kernel(values, one, b, c, device="interp")
     view = np.zeros((len(metadata), 2 * metadata.shape[1]), np.int32)[:, ::2]
-    with pytest.raises(ArgumentError, match="expected|means nothing"):
+    with pytest.raises(ArgumentError, match=r"expected|means nothing"):
         kernel(values, view, b, c, device="interp")
     assert np.isnan(c).all()
     kernel(values, metadata, b, c, device="interp")
