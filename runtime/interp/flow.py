@@ -194,11 +194,11 @@ class Flow:
         lanes = self._lane_bits(self.mask(here)) if uniform else self._groups(here, members)
         late = (members & self._lane_bits(self.live) & ~lanes) != 0
         if not late.any():
-            return self._met(here, lanes, uniform, pc)
+            return self._met(here, lanes, members, uniform, pc)
         together = self.mask(here)
         self.park(pc, together & late, members)
         together &= ~late
-        return self._met(Selection(together, sel.total), lanes, uniform, pc) if together.any() else None
+        return self._met(Selection(together, sel.total), lanes, members, uniform, pc) if together.any() else None
 
     def _meet_elsewhere(
         self, sel: Selection, members: Array, pc: int, elsewhere: Sequence[int]
@@ -213,7 +213,7 @@ class Flow:
         lanes = self._groups(Selection(everyone, sel.total), named)
         met = everyone & ((named & self._lane_bits(self.live) & ~lanes) == 0)
         if met.any():
-            self._met(Selection(met, sel.total), lanes, False, pc)
+            self._met(Selection(met, sel.total), lanes, named, False, pc)
         for other in elsewhere:
             waiting = self.parked.pop(other)
             if (woken := waiting & met).any():
@@ -227,10 +227,10 @@ class Flow:
         if mask.any():
             self.park(pc, mask, members)
 
-    def _met(self, sel: Selection, lanes: Array, uniform: bool, pc: int) -> tuple[Selection, Array]:
+    def _met(self, sel: Selection, lanes: Array, members: Array, uniform: bool, pc: int) -> tuple[Selection, Array]:
         if self.observer is not None:
             for group in [sel] if uniform else _one_group_per_warp(sel, lanes):
-                self.observer.meet(pc, group)
+                self.observer.meet(pc, group, members, lanes)
         return sel, lanes
 
     def _groups(self, sel: Selection, members: Array) -> Array:

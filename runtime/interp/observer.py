@@ -72,8 +72,9 @@ class Observer:
         At the cluster's barrier a thread can come to wait when it is complete already: then nobody arrives.
         """
 
-    def meet(self, pc: int, threads: Selection) -> None:
-        """Lanes that were to wait for each other, as in `bar.warp.sync` and `shfl.sync`, have come together."""
+    def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
+        """Lanes that were to wait for each other, as in `bar.warp.sync` and `shfl.sync`, have come together: of each
+        warp one group at most. Of each thread, `members` are the lanes that it names, `lanes` those that it has met."""
 
     def arrive(self, start: Array, threads: Array) -> None:
         """Threads arrive at mbarrier objects, each at one whose first byte in shared memory is `start`: now, or because
@@ -121,9 +122,9 @@ class Observers(Observer):
         for member in self.members:
             member.join(number, arrived, waiting)
 
-    def meet(self, pc: int, threads: Selection) -> None:
+    def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
         for member in self.members:
-            member.meet(pc, threads)
+            member.meet(pc, threads, members, lanes)
 
     def arrive(self, start: Array, threads: Array) -> None:
         for member in self.members:

@@ -77,7 +77,7 @@ class Reporter(Observer):
 
         return look
 
-    def meet(self, pc: int, threads: Selection) -> None:
+    def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
         """Lanes that waited were counted as they came; they execute together."""
         self._met[pc] += (self._count(threads), threads.count)
 

@@ -215,13 +215,62 @@ def test_more_than_the_cta_has() -> None:
     found("bar.sync 0, 128;", "barriers", 1, "barrier 0 expects 128 threads, the CTA has 64")
 
 
-def test_threads_that_have_exited() -> None:
-    body = "setp.ge.u32 %p1, %r1, 32; @%p1 exit;\nbar.sync 0;"
-    message = "for all threads of the CTA, of which 32 have exited, the first of them warp 1, lane 0"
-    found(body, "barriers", 2, message)
-    later = "setp.ge.u32 %p1, %r1, 32; @%p1 bra OUT;\nbar.sync 0; bra END;\nOUT: add.u32 %r5, %r1, 1; ret; END:"
-    found(later, "barriers", 2, message)
-    assert run("setp.ge.u32 %p1, %r1, 32; @%p1 exit; bar.sync 1, 32;") == ()
+def notes(body: str, threads: int = 64) -> tuple[Finding, ...]:
+    """What is found in a kernel that is right; lines of the body are counted from 8."""
+    text = f"{TILE}\n{THREAD}\n{body}"
+    return program(text).launch("k", (1, 1, 1), (threads, 1, 1), [], checks="all").notes
+
+
+@pytest.mark.parametrize(
+    ("start", "missing", "first"),
+    [
+        ("setp.ge.u32 %p1, %r1, 32; @%p1 exit;\n", 32, "warp 1, lane 0"),
+        ("setp.ge.u32 %p1, %r1, 50; @%p1 exit;\n", 14, "warp 1, lane 18"),
+        ("and.b32 %r5, %r1, 1; setp.eq.u32 %p1, %r5, 1; @%p1 bra END;\n", 32, "warp 0, lane 1"),
+    ],
+)
+def test_threads_that_have_exited(start: str, missing: int, first: str) -> None:
+    (note,) = notes(start + "bar.sync 0; END:")
+    assert (note.severity, note.check, note.line) == ("note", "barriers", FIRST_LINE + 1)
+    message = (
+        f"for all threads of the CTA, of which {missing} have exited, the first of them {first}; they are not waited"
+    )
+    assert message in note.message
+    assert notes("setp.ge.u32 %p1, %r1, 32; @%p1 exit; bar.sync 1, 32;") == ()
+
+
+MASKED = {
+    "shfl": "shfl.sync.idx.b32 %r5, %r1, 1, 31, {};",
+    "vote": "vote.sync.ballot.b32 %r5, %p2, {};",
+    "match": "match.any.sync.b32 %r5, %r1, {};",
+    "redux": "redux.sync.add.u32 %r5, %r1, {};",
+    "elect": "elect.sync %r5|%p3, {};",
+    "bar.warp": "bar.warp.sync {};",
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_member_masks(name: str) -> None:
+    start = "setp.lt.u32 %p2, %r1, 40; setp.lt.u32 %p1, %r1, 16;\n"
+    line, instruction = FIRST_LINE + 1, MASKED[name]
+    assert notes(start + instruction.format(-1)) == ()
+    assert notes(f"{start}@%p1 {instruction.format('0xFFFF')}") == ()
+    one = found(start + instruction.format("0xFFFF"), "barriers", 2, "lane 16, which its member mask 0xffff lacks")
+    assert (one.warp, one.lane, one.count) == (0, 16, 32)
+    (note,) = notes(f"setp.lt.u32 %p2, %r1, 40; setp.lt.u32 %p1, %r1, 48; @!%p1 exit;\n{instruction.format(-1)}")
+    assert (note.severity, note.check, note.line) == ("note", "barriers", line)
+    assert "the member mask 0xffffffff names lane 16, which has exited or never was, and is not waited" in note.message
+
+
+def test_a_value_of_a_lane_that_takes_no_part() -> None:
+    """It may be computed with; it is told where something is done with it."""
+    body = "setp.lt.u32 %p1, %r1, 16; @!%p1 exit;\nshfl.sync.down.b32 %r5, %r1, 8, 31, {};\nadd.u32 %r5, %r5, %r1;{}"
+    store = "\n{}st.shared.u32 [%r3], %r5;"
+    assert run(body.format("0xFFFF", ""), 32, "uninitialised") == ()
+    assert run(body.format("0xFFFF", store.format("setp.lt.u32 %p2, %r1, 8; @%p2 ")), 32, "uninitialised") == ()
+    text = body.format("0xFFFF", store.format(""))
+    one = found(text, "uninitialised", 4, "%r5 comes from the shfl at line 9, of a lane that takes no part in it", 32)
+    assert (one.lane, one.count) == (8, 8)
 
 
 def test_arriving_twice() -> None:

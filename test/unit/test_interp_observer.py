@@ -51,7 +51,7 @@ class Recorder(Observer):
     def join(self, number: int, arrived: Array, waiting: Array) -> None:
         self.events.append(("join", number, int(arrived.sum()), int(waiting.sum())))
 
-    def meet(self, pc: int, threads: Selection) -> None:
+    def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
         self.events.append(("meet", self._opcode(pc), threads.count))
 
     def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:

@@ -22,7 +22,7 @@ CHECKS = {
     "races": "accesses to shared memory, and different values stored to one place in global memory, that nothing "
     "orders; data of cp.async that nobody has waited for",
     "uninitialised": "registers and shared memory that are read before they are written",
-    "barriers": "threads that do not agree on a barrier: counts, repeated arrivals, threads that have exited",
+    "barriers": "threads that do not agree on a barrier or a member mask: counts, repeated arrivals, lanes outside",
     "wmma": "fragments of wmma used as if their arrangement were known",
 }
 """What each check looks for."""

@@ -51,6 +51,26 @@ class Barriers(Check):
 
         return look
 
+    def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
+        """Lanes that are not their own members, and members that have exited."""
+        geometry = self.state.geometry
+        outside = threads.pick((members >> geometry.lane().astype(np.uint32) & 1) == 0)
+        if outside.any():
+            thread = int((np.arange(threads.total) if threads.lanes is None else threads.lanes)[outside][0])
+            text = (
+                f"executed by lane {thread // self.state.warps}, which its member mask {int(members[thread]):#x} lacks"
+            )
+            self.report(pc, text, thread, about="outside", count=int(outside.sum()))
+        gone = threads.pick(members & ~lanes)
+        if gone.any():
+            thread = int((np.arange(threads.total) if threads.lanes is None else threads.lanes)[gone != 0][0])
+            lane = int(members[thread] & ~lanes[thread])
+            text = (
+                f"the member mask {int(members[thread]):#x} names lane {(lane & -lane).bit_length() - 1}, which has "
+                "exited or never was, and is not waited for"
+            )
+            self.report(pc, text, thread, about="gone", count=int(np.count_nonzero(gone)), note=True)
+
     def come(self, number: int, expected: int, threads: Array) -> None:
         if number == CLUSTER_BARRIER:
             return
@@ -118,9 +138,9 @@ class Barriers(Check):
             _, warp, lane = self.state.geometry.place(int(np.flatnonzero(gone)[0]))
             text = (
                 f"barrier {number} is for all threads of the CTA, of which {int(gone.sum())} have exited, "
-                f"the first of them warp {warp}, lane {lane}"
+                f"the first of them warp {warp}, lane {lane}; they are not waited for"
             )
-            self.report(int(known.pc[thread]), text, thread, about=("exited", number))
+            self.report(int(known.pc[thread]), text, thread, about=("exited", number), note=True)
 
     def _line(self, pc: int) -> int:
         return self.kernel.code[pc].source.line

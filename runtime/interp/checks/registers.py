@@ -65,9 +65,9 @@ class UninitialisedRegisters(Check):
         kind = _Choice if root == "selp" else _Registers
         return kind(self, pc, reads, decoded.writes, computes(decoded.source.opcode)).look
 
-    def meet(self, pc: int, threads: Selection) -> None:
+    def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
         if pc in self._exchanges:
-            self._exchanges[pc].look(threads)
+            self._exchanges[pc].look(threads, lanes)
 
     def lacking(self, slot: Slot) -> Array:
         """The threads whose register is not written."""
@@ -83,6 +83,8 @@ class UninitialisedRegisters(Check):
         if slot not in self.origin:
             return f"{slot.name} is read before it is written"
         name, line = self.origin[slot]
+        if not name:
+            return f"{slot.name} comes from the shfl at line {line}, of a lane that takes no part in it"
         return f"{slot.name} comes from {name}, which is read at line {line} before it is written"
 
     def write(self, slots: tuple[Slot, ...], sel: Selection, bad: Array | None, origin: tuple[str, int] | None) -> None:
@@ -176,7 +178,7 @@ class _Exchange:
         self.decoded = check.kernel.code[pc]
         self.mode = next(w for w in ("up", "down", "bfly", "idx") if w in self.decoded.source.opcode.split("."))
 
-    def look(self, sel: Selection) -> None:
+    def look(self, sel: Selection, met: Array) -> None:
         check, state = self.check, self.check.state
         _, value, lane, clamp, _ = self.decoded.source.operands
         slot = next((s for s in self.decoded.reads if value == Register(s.name)), None)
@@ -185,13 +187,16 @@ class _Exchange:
                 bad = sel.pick(check.lacking(other))
                 if bad.any():
                     check.use(self.pc, other, bad, sel)
-        if slot is None or slot in check.full:
-            check.write(self.decoded.writes, sel, None, None)
-            return
         lanes, bounds = (_values(state, self.decoded, operand) for operand in (lane, clamp))
         source, _ = shuffle_source(self.mode, state.geometry.lane(), lanes, bounds)
-        bad = sel.pick(check.lacking(slot)[source * state.warps + np.tile(np.arange(state.warps), LANES)])
-        origin = check.origin.get(slot, (slot.name, self.decoded.source.line))
+        absent = sel.pick((met >> source.astype(np.uint32) & 1) == 0)
+        line = self.decoded.source.line
+        if slot is None or slot in check.full:
+            check.write(self.decoded.writes, sel, absent if absent.any() else None, ("", line))
+            return
+        bad = sel.pick(check.lacking(slot)[source * state.warps + np.tile(np.arange(state.warps), LANES)]) & ~absent
+        origin = check.origin.get(slot, (slot.name, line)) if bad.any() else ("", line)
+        bad |= absent
         check.write(self.decoded.writes, sel, bad if bad.any() else None, origin)
 
 

@@ -98,7 +98,7 @@ class SharedMemory(Check):
     def join(self, number: int, arrived: Array, waiting: Array) -> None:
         self.clocks.join(number, arrived, waiting)
 
-    def meet(self, pc: int, threads: Selection) -> None:
+    def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
         if self.kernel.code[pc].source.opcode.partition(".")[0] in _COLLECTIVE:
             self.clocks.meet(self.state.flow.mask(threads))
 
