@@ -1,4 +1,4 @@
-"""`warploom layout`: which lane holds which element of an operand, in the terminal and as SVG."""
+"""`warploom layout`: which lane holds which element of an operand, in the terminal and as SVG; and ways to another."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import argparse
 import sys
 from pathlib import Path
 
+from .errors import WarploomError
+
 LAYOUT_TEXT = """\
 Show which lane of a warp holds which elements of an operand of a matrix instruction.
 
 INSTRUCTION is a full spelling, part of one such as mma.m16n8k16.f16, or a shape that says all. OPERAND is A, B, C or D;
 E, the metadata of mma.sp; scale_a or scale_b, the scales of block-scaled products; D of ldmatrix, R of stmatrix.
+
+With --to, show instead what turns that operand into another one of the same matrix: every way there is, by lane-local
+permutes, shuffles, matrix moves or shared memory, the cheapest first, with its cost in issue slots of a warp.
 """
 
 LAYOUT_EXAMPLES = """\
@@ -20,6 +25,7 @@ examples:
   warploom layout mma.sp.m16n8k32.f16 metadata
   warploom layout mma.m16n8k64.kind::mxf4nvf4.4X scale_a
   warploom layout ldmatrix.m8n8.x4.trans D
+  warploom layout mma.m16n8k16.f32 C --to mma.m16n8k16.f16 A
 """
 
 
@@ -35,13 +41,17 @@ def add_layout(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     layout.set_defaults(command=_run, file="layout")
     layout.add_argument("instruction", metavar="INSTRUCTION", help="such as mma.m16n8k16.f16")
     layout.add_argument("operand", metavar="OPERAND", help="A, B, C, D, E, scale_a, ...")
+    layout.add_argument("--to", nargs=2, metavar=("INSTRUCTION", "OPERAND"), help="show the ways to this operand")
     layout.add_argument("--svg", metavar="FILE", help="write the picture to a file instead of the terminal")
     layout.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
 
 def _run(args: argparse.Namespace) -> int:
-    from .draw import svg, terminal
     from .fragments import find
+
+    if args.to:
+        return _show_ways(args)
+    from .draw import svg, terminal
     from .pictures import picture
 
     drawn = picture(find(args.instruction, args.operand))
@@ -54,4 +64,14 @@ def _run(args: argparse.Namespace) -> int:
         console.print(terminal(drawn, console.width), soft_wrap=True)
     else:
         print("\n".join(line.rstrip() for line in terminal(drawn).plain.split("\n")))
+    return 0
+
+
+def _show_ways(args: argparse.Namespace) -> int:
+    from .conversion_report import lines
+    from .fragments import find
+
+    if args.svg:
+        raise WarploomError("--svg draws one operand; leave out --to")
+    print(*lines(find(args.instruction, args.operand), find(*args.to)), sep="\n")
     return 0

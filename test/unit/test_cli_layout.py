@@ -135,3 +135,52 @@ def test_misuse(capsys: pytest.CaptureFixture[str]) -> None:
         main(["layout", "mma.m16n8k16.f16"])
     assert left.value.code == 2
     assert "the following arguments are required: OPERAND" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "bits", "first"),
+    [
+        # an accumulator of f32, rounded, is an operand A of the next product
+        ("mma.m16n8k16.f32 C --to mma.m16n8k16.f16 A", 16, "1. cost 0: the fragments are the same: no instruction"),
+        (
+            "mma.m16n8k16.f16 A --to mma.m16n8k16.f16 B",
+            16,
+            "1. cost 8: transpose 8x8 matrices of 16 bits with 4 movmatr",
+        ),
+        ("ldmatrix.m8n8.x4 D --to mma.m16n8k16.bf16 A", 16, "1. cost 0: take registers 0, 2, 1, 3 in this order"),
+        ("mma.m16n8k32.s8 C --to mma.m16n8k32.s8 A", 8, "1. cost 20: exchange registers between lanes with 4 shfl"),
+        ("mma.m8n8k4.f64 C --to mma.m8n8k4.f64 A", 64, "1. cost 16: exchange registers between lanes with 4 shfl"),
+        ("movmatrix A --to movmatrix D", 16, "1. cost 2: transpose 8x8 matrices of 16 bits with 1 movmatrix"),
+        ("mma.m16n8k8.tf32 A --to mma.m16n8k8.tf32 A", 32, "1. cost 0: the fragments are the same: no instruction"),
+    ],
+)
+def test_ways_to_another_operand(capsys: pytest.CaptureFixture[str], words: str, bits: int, first: str) -> None:
+    code, out, err = run(capsys, *words.split())
+    assert (code, err) == (0, "")
+    source, target, matrix, *ways = out.splitlines()
+    assert source.startswith("from ")
+    assert target.startswith("to ")
+    assert f"elements of {bits} bits" in matrix
+    assert ways[0].startswith(first)
+    costs = [int(re.match(r"\d+\. cost (\d+): ", way)[1]) for way in ways]  # pyright: ignore[reportOptionalSubscript]
+    assert costs == sorted(costs)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "mma.sp.m16n8k32.f16 E --to mma.m16n8k16.f16 A",
+            "mma.sp.m16n8k32.f16, operand E to mma.m16n8k16.f16, operand A: expected two layouts of one matrix, got "
+            "16x16, 2 by sparsity selector and 16x16",
+        ),
+        ("mma.m16n8k16 C --to mma.m16n8k16.f16 A", "take 16 or 32 or 64 bits; name a form with a type"),
+        ("mma.m16n8k16.f16 A --to mma.m16n8k16.f16 Q", "'mma.m16n8k16.f16' has no operand 'Q'; it has A, B, C, D"),
+        ("mma.m16n8k16.f16 A --to mma.m16n8k16.f16 B --svg x.svg", "--svg draws one operand; leave out --to"),
+    ],
+)
+def test_ways_that_are_not_to_be_had(capsys: pytest.CaptureFixture[str], words: str, message: str) -> None:
+    code, out, err = run(capsys, *words.split())
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert message in err
