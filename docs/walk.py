@@ -162,7 +162,14 @@ as it is, `warploom-opt --remarks` says where and why.
         ),
     )  # fmt: skip
     yield prose("""
-## 6. What each thread does: `convert-warp-to-ptx`
+## 6. Where tiles lie: `warp-allocate`
+
+Each allocation gets its offset in the CTA's shared memory, and the launch says how much of it there is. An offset given
+by hand is kept, so that tiles which are never used at the same time can share memory.
+""")
+    yield block("mlir", quoted(level("warp-allocate"), ["i32$", "gpu.launch_func", r"alloc\(\)", r"alloc\(\)"]))
+    yield prose("""
+## 7. What each thread does: `convert-warp-to-ptx`
 
 Fragments become registers and every operation its instructions, in the dialect `ptx`, whose verifier knows each
 instruction's operands, types and targets. Address arithmetic is numbered and hoisted as it is emitted, so the
@@ -188,7 +195,7 @@ loop has little beside loads, copies and products.
         ),
     )  # fmt: skip
     yield prose("""
-## 7. Running it
+## 8. Running it
 
 `warploom run` compiles, launches and compares: on a GPU through the driver, else on the interpreter, which
 reads the text above as any other. With `--check` the result is held against float64, with `--check=all` the

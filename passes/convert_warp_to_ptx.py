@@ -15,6 +15,7 @@ from ..dialect.ptx import ops as ptx
 from ..dialect.ptx.syntax import Variable
 from ..dialect.schedule import SHARED_ALIGNMENT
 from ..dialect.warp.attributes import COMPUTES, ScheduleAttr, target_of
+from .allocate import allocate_all
 from .diagnostics import fail
 from .index_builder import constant_value
 from .product import PTX_NAME, fresh_name
@@ -98,11 +99,15 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
 
 @dataclass(frozen=True)
 class ConvertWarpToPtxPass(ModulePass):
-    """Replaces every `gpu.module` by a `ptx.module` of the same name."""
+    """Replaces every `gpu.module` by a `ptx.module` of the same name.
+
+    What is not allocated yet is: see `warp-allocate`.
+    """
 
     name = "convert-warp-to-ptx"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        allocate_all(op)
         for module in [o for o in op.body.block.ops if isinstance(o, gpu.ModuleOp)]:
             block = module.parent_block()
             if block is not None:

@@ -43,6 +43,7 @@ def standard_pipeline(
             f"warp-schedule{{{options}}}" if options else "warp-schedule",
             "warp-tile",
             "warp-pipeline",
+            "warp-allocate",
             "convert-warp-to-ptx",
         )
     )

@@ -34,6 +34,7 @@ _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-schedule": _lazy(".schedule_pass", "SchedulePass"),
     "warp-tile": _lazy(".tile.outline", "TilePass"),
     "warp-pipeline": _lazy(".pipelining.copies", "PipelinePass"),
+    "warp-allocate": _lazy(".allocate", "AllocatePass"),
     "convert-warp-to-ptx": _lazy(".convert_warp_to_ptx", "ConvertWarpToPtxPass"),
     "warploom": _lazy(".standard", "StandardPipeline"),
 }

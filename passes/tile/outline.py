@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import arith, func, gpu, memref
+from xdsl.dialects import func, gpu, memref
 from xdsl.dialects.builtin import (
     ArrayAttr,
     IntegerAttr,
@@ -19,7 +19,6 @@ from xdsl.dialects.builtin import (
     StringAttr,
     SymbolRefAttr,
     UnitAttr,
-    i32,
     i64,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
@@ -35,7 +34,6 @@ from ...dialect.warp.parts import ZEROED
 from ...dialect.warp.view import DIVISIBLE, MatrixOp
 from ..diagnostics import fail
 from ..index_builder import Index, IndexBuilder
-from ..needs import shared_bytes
 from ..overlap import check_product
 from ..product import Argument, Operand, Place, Product, Spread, fresh_name, read
 from ..raise_matmul import raise_products
@@ -92,7 +90,6 @@ class Outliner:
         body: Block,
         ctas: Index,
         threads: int,
-        shared: int = 0,
         batch: Index = 1,
     ) -> gpu.FuncOp:
         """Makes a kernel of a body whose arguments are the operands, and launches it, `ctas` for each of a batch."""
@@ -112,7 +109,6 @@ class Outliner:
                 self.index.values([ctas, 1, batch]),
                 self.index.values([threads, 1, 1]),
                 kernelOperands=[operand.value for operand in operands],
-                dynamicSharedMemorySize=self._builder.insert(arith.ConstantOp(IntegerAttr(shared, i32))).result,
             )
         )
         return kernel
@@ -186,8 +182,7 @@ def _outline(product: Product, schedule: Schedule, outliner: Outliner, room: Roo
     extents = raster.Extents.of(index, product, {memory.value: memory.value for memory in product.memories})
     ctas = raster.ctas(index, extents, schedule)
     batch = reduce(index.mul, extents.batch, 1)
-    shared = shared_bytes(product, schedule)
-    kernel = outliner.launch("", operands, body, ctas, schedule.threads, shared, batch)
+    kernel = outliner.launch("", operands, body, ctas, schedule.threads, batch)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
 
 

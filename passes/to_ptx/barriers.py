@@ -17,6 +17,7 @@ from ...dialect.warp.barriers import (
     AwaitOp,
     MakeBarriersOp,
 )
+from ..allocate import offset_of
 from ..diagnostics import fail
 from .emitter import Register
 from .matrix_ops import Handler, handler
@@ -51,8 +52,7 @@ def _make(lowering: KernelLowering, op: MakeBarriersOp) -> None:
     if lowering.target.sm < BARRIER_SM:
         fail(op, f"{lowering.target} has no mbarrier; sm_{BARRIER_SM} and later have it")
     kind = op.barriers.type
-    start = -(-lowering.shared_bytes // BARRIER_BYTES) * BARRIER_BYTES
-    lowering.shared_bytes = start + kind.count.data * BARRIER_BYTES
+    start = offset_of(op)
     lowering.values[op.barriers] = SharedBarriers(start)
     lowering.emitter.comment(f"{kind.count.data} barriers of {op.arrivals.value.data} arrivals")
     if lowering.threads < kind.count.data:

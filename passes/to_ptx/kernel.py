@@ -12,7 +12,6 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from ...dialect.isa.targets import KIB, Target
 from ...dialect.layout import LANES
-from ...dialect.schedule import SHARED_ALIGNMENT
 from ...dialect.warp.attributes import (
     SHARED_SPACE,
     FragmentType,
@@ -25,6 +24,7 @@ from ...dialect.warp.attributes import (
 from ...dialect.warp.copy import CommitOp, CopyOp, WaitOp
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds
 from ...dialect.warp.view import MatrixOp
+from ..allocate import allocate, offset_of
 from ..diagnostics import fail
 from . import barriers, fragment_ops, index_ops
 from .addressing import CHUNK, Addressing, GlobalMatrix, GlobalMemory, SharedTile
@@ -63,7 +63,7 @@ class KernelLowering:
         self.copies = TileCopies(self.emitter, self.scalars, self.addressing, target, self.thread, self.threads)
         self.values: dict[SSAValue, KernelValue] = {}
         self.memories: dict[SSAValue, GlobalMemory] = {}
-        self.shared_bytes = 0
+        self.shared_bytes = allocate(kernel)
 
     def lower(self, parameters: Sequence[str]) -> None:
         """Emits the whole body; `parameters` names the kernel's parameters in the text."""
@@ -191,12 +191,9 @@ class KernelLowering:
         line = columns * element.memory_bits
         if line % (8 * layout.bytes):
             fail(op, f"expected lines of whole {layout.bytes}-byte panels, got {line // 8} bytes in {kind}")
-        start = -(-self.shared_bytes // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
-        tile = SharedTile(
-            start, stages[0] if stages else 1, rows, columns // packed, size, layout.bytes, layout.skip, packed
+        self.values[op.memref] = SharedTile(
+            offset_of(op), stages[0] if stages else 1, rows, columns // packed, size, layout.bytes, layout.skip, packed
         )
-        self.shared_bytes = start + tile.stages * tile.stage_bytes
-        self.values[op.memref] = tile
 
     def constant(self, op: arith.ConstantOp) -> None:
         if not isinstance(op.value, IntegerAttr):

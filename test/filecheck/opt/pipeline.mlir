@@ -12,6 +12,7 @@
 // STAGES: IR after warp-schedule:
 // STAGES: IR after warp-tile:
 // STAGES: IR after warp-pipeline:
+// STAGES: IR after warp-allocate:
 // STAGES: ptx.module
 // PTX: .target sm_80
 // PTX: // schedule: cta = 16x16x32, warp = 16x16, mma = m16n8k16, stages = 2,

@@ -1,0 +1,98 @@
+"""`warp-allocate`: where tiles and mbarriers lie in a CTA's shared memory, and how much of it a launch gives."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import arith, gpu, memref
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, SymbolRefAttr, i32, i64
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+
+from ..dialect.schedule import SHARED_ALIGNMENT
+from ..dialect.warp.attributes import BYTE, SHARED_SPACE, element_row, memory_space
+from ..dialect.warp.barriers import BARRIER_BYTES, MakeBarriersOp
+from .diagnostics import fail
+
+OFFSET = "warp.offset"
+"""On an allocation: its first byte, from the start of the CTA's shared memory."""
+
+
+def offset_of(op: Operation) -> int:
+    """Where an allocation lies. It has been allocated."""
+    held = op.attributes[OFFSET]
+    return held.value.data if isinstance(held, IntegerAttr) else 0
+
+
+def allocate(kernel: gpu.FuncOp) -> int:
+    """Gives each allocation of a kernel its offset, one behind the other in order; returns the bytes of all.
+
+    An offset that is there already is kept: tiles that are not used at the same time may share memory.
+    """
+    end = 0
+    for op in kernel.walk():
+        if (needed := _needed(op)) is None:
+            continue
+        size, alignment = needed
+        held = op.attributes.setdefault(OFFSET, IntegerAttr(-(-end // alignment) * alignment, i64))
+        if not isinstance(held, IntegerAttr) or held.value.data < 0 or held.value.data % alignment:
+            fail(op, f"expected {OFFSET} to be a multiple of {alignment}, got {held}")
+        end = max(end, held.value.data + size)
+    return end
+
+
+def _needed(op: Operation) -> tuple[int, int] | None:
+    """The bytes of shared memory that an operation allocates, and what its first is a multiple of."""
+    if isinstance(op, MakeBarriersOp):
+        return op.barriers.type.count.data * BARRIER_BYTES, BARRIER_BYTES
+    if not isinstance(op, memref.AllocOp) or memory_space(op.memref.type) != SHARED_SPACE:
+        return None
+    element, shape = element_row(op.memref.type.element_type), op.memref.type.get_shape()
+    if element is None or min(shape, default=1) <= 0:
+        return None  # which is no tile, as `convert-warp-to-ptx` says
+    return math.prod(shape) * element.memory_bits // BYTE, SHARED_ALIGNMENT
+
+
+def allocate_all(module: ModuleOp) -> None:
+    """Allocates in every kernel; a launch that does not say how much shared memory it gives, gives what it takes."""
+    taken: dict[SymbolRefAttr, int] = {}
+    for kernel in [op for op in module.walk() if isinstance(op, gpu.FuncOp)]:
+        within = kernel.parent_op()
+        if isinstance(within, gpu.ModuleOp):
+            taken[SymbolRefAttr(within.sym_name.data, [kernel.sym_name.data])] = allocate(kernel)
+    for launch in [op for op in module.walk() if isinstance(op, gpu.LaunchFuncOp)]:
+        if launch.dynamicSharedMemorySize is None and taken.get(launch.kernel):
+            _give(launch, taken[launch.kernel])
+
+
+def _give(launch: gpu.LaunchFuncOp, size: int) -> None:
+    """Puts a launch in place of another that gives `size` bytes of shared memory."""
+    given = arith.ConstantOp(IntegerAttr(size, i32))
+    clusters = (launch.clusterSizeX, launch.clusterSizeY, launch.clusterSizeZ)
+    new = gpu.LaunchFuncOp(
+        launch.kernel,
+        (launch.gridSizeX, launch.gridSizeY, launch.gridSizeZ),
+        (launch.blockSizeX, launch.blockSizeY, launch.blockSizeZ),
+        None if any(size is None for size in clusters) else clusters,  # pyright: ignore[reportArgumentType]
+        kernelOperands=launch.kernelOperands,
+        dynamicSharedMemorySize=given.result,
+    )
+    new.attributes |= launch.attributes
+    new.location = launch.location
+    Rewriter.replace_op(launch, [given, new], [])
+
+
+@dataclass(frozen=True)
+class AllocatePass(ModulePass):
+    """Writes into the IR where each allocation of a kernel lies in shared memory, and how much each launch gives it.
+
+    Offsets and sizes that are there already are kept. `convert-warp-to-ptx` does the same for kernels without offsets.
+    """
+
+    name = "warp-allocate"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        allocate_all(op)

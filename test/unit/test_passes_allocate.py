@@ -1,0 +1,55 @@
+"""What the choice of a schedule reckons with is what a kernel is given of shared memory; tiles may share it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pins
+import pytest
+from products import Product
+from single_warp import BARRIER, launch, parsed
+
+from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.needs import shared_bytes
+from warploom.passes.pipeline import lower
+from warploom.passes.product import read
+from warploom.passes.schedule import products
+
+SCHEDULED = [k for k in pins.pinned() if isinstance(k.product, Product) and (k.whole or k.product.schedule)]
+
+
+@pytest.mark.parametrize("kernel", SCHEDULED[::2], ids=str)
+def test_as_many_bytes_as_the_schedule_was_checked_for(kernel: pins.Pinned) -> None:
+    assert isinstance(kernel.product, Product)
+    module = parse_mlir(make_context(), kernel.product.mlir)
+    lower(
+        module, make_context(), "warp-bufferize,warp-raise-matmul{tf32=true},warp-fold-fill,warp-fuse-epilogue"
+    )  # fmt: skip
+    product = read(next(products(module)))
+    compiled = kernel.product.compile(kernel.target)
+    schedules = [schedule for schedule in compiled.schedule if schedule is not None]
+    given = [launched.shared for launched in compiled.launches if launched.shared]
+    assert given == [shared_bytes(product, schedule) for schedule in schedules]
+
+
+def test_tiles_that_are_not_used_at_the_same_time_share_memory() -> None:
+    """Two copies one after the other through the same bytes."""
+    rng = np.random.default_rng()
+    a, b = (rng.standard_normal((16, 16)).astype(np.float16) for _ in "ab")
+    c, d = np.zeros((16, 16), np.float16), np.zeros((16, 16), np.float16)
+    tile, fragment = (
+        "memref<16x16xf16, #warp.swizzle<32>, 3>",
+        "!warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>",
+    )
+    body = ""
+    for source, target in ("AC", "BD"):
+        body += f"""
+    %{source}s = memref.alloc() {{warp.offset = 2048 : i64}} : {tile}
+    {BARRIER}
+    warp.copy %{source}[%z, %z] to %{source}s[] : ${source} to {tile}
+    {BARRIER}
+    %{source}f = warp.ldmatrix x4 %{source}s[%z, %z] : {tile} -> {fragment}
+    warp.store %{source}f, %{target}[%z, %z] : {fragment}, ${target}"""
+    module = parsed("sm_90a", body, dict.fromkeys("ABCD", "memref<16x16xf16>"))
+    launch(module, [a, b, c, d], checks="all")
+    np.testing.assert_array_equal(c, a)
+    np.testing.assert_array_equal(d, b)
