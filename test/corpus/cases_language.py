@@ -140,7 +140,7 @@ def _printed() -> str:
     for i, v in enumerate((7, 255, 12345)):
         lines.append(f"[{i}] {v:5d}|{v:<5d}|{v:05d}|{v:+d}|{v:x}|{v:#X}|{v:o}|{v}|{'abc'[i]}")
     lines.append("3.141590 -2.500   1.23e+04 1e-07 1E+20 0x1.8p+0")
-    lines.append("text and    seven-up, se.")
+    lines.append("text and   seven-up, se.")
     lines.append("-5 18446744073709551615 ff -3 -4")
     lines.append("    42|1.00|(nil)")
     return "\n".join(lines) + "\n"

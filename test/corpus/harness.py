@@ -48,11 +48,11 @@ def arguments(module: PtxModule, case: Case) -> tuple[list[Any], Any]:
     return args + [0] * (len(module.kernel(case.name).parameters) - len(args)), judge
 
 
-def launch(module: PtxModule, case: Case, args: list[Any], device: str, checks: tuple[str, ...] = ()) -> None:
+def launch(module: PtxModule, case: Case, args: list[Any], device: str, **options: Any) -> None:
     """Launches a case; Triton's PTX says itself how much shared memory it takes."""
     asked = re.match(r"// shared (\d+)", module.text)
     shared = int(asked[1]) if asked else case.shared
-    module.launch(case.name, case.grid, case.block, args, shared, device=device, cluster=case.cluster, checks=checks)
+    module.launch(case.name, case.grid, case.block, args, shared, device=device, cluster=case.cluster, **options)
 
 
 def arrays(values: list[Any] | tuple[Any, ...]) -> Iterator[Array]:
@@ -89,7 +89,7 @@ def _attempt(module: PtxModule, case: Case, checks: tuple[str, ...]) -> None:
     args, look = arguments(module, case)
     text = io.StringIO()
     with redirect_stdout(text):
-        launch(module, case, args, "interp", checks)
+        launch(module, case, args, "interp", checks=checks)
     look()
     if case.printed is not None and text.getvalue() != case.printed():
         raise AssertionError(f"printed {text.getvalue()!r}, expected {case.printed()!r}")

@@ -33,6 +33,9 @@ STACK = 32 << 10
 SECONDS = 60
 """That a process may take."""
 
+STEPS = 3_000_000
+"""That the interpreter may take for a case."""
+
 MARK = '={"name"'
 """How an outcome's line begins, behind whatever a kernel has printed."""
 
@@ -78,7 +81,7 @@ def runs(module: PtxModule) -> bool:
 def _words(module: PtxModule, case: Case, theirs: list[object]) -> tuple[str, str]:
     ours, _ = arguments(module, case)
     try:
-        launch(module, case, ours, "interp")
+        launch(module, case, ours, "interp", max_steps=STEPS)
     except WarploomError as error:
         return "refused", str(error).splitlines()[0]
     pairs = list(zip(arrays(ours), arrays(theirs), strict=True))

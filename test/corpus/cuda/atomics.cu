@@ -115,6 +115,7 @@ K ticket_lock(u32 *ticket, u32 *serving, u32 *order) {
   if (threadIdx.x % 32 == 0) {
     u32 mine = atomicAdd(ticket, 1);
     while (atomicAdd(serving, 0) != mine) __nanosleep(20);
+    __threadfence();
     u32 n = order[0];
     order[0] = n + 1;
     order[1 + n] = mine;
