@@ -140,12 +140,17 @@ class WarploomOptMain(xDSLOptMain):
         )
 
     def _read_ptx(self, stream: IO[bytes]) -> ModuleOp:
+        from .check.module import first_problem
         from .ptx_import import import_ptx
         from .ptx_parser import PtxSyntaxError, parse_ptx
 
         name, text = self.get_input_name(), self._text(stream, "PTX")
         try:
-            return ModuleOp([import_ptx(parse_ptx(text, name), file=name)])
+            module = parse_ptx(text, name)
+            problem = None if self.args.disable_verify else first_problem(module)
+            if problem is not None:
+                raise ParseError(_span(text, name, problem.line, problem.column), problem.message)
+            return ModuleOp([import_ptx(module, file=name)])
         except PtxSyntaxError as error:
             raise ParseError(_span(text, name, error.line, error.column), error.message) from error
 

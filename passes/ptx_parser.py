@@ -98,7 +98,7 @@ class _Parser(DeclarationReader):
     # Module
 
     def module(self) -> Module:
-        version, targets, size = (0, 0), (), 64
+        version, targets, size, target_at = (0, 0), (), 64, (1, 1)
         items: list[Function | Variable | Directive | Comment] = []
         preamble: tuple[Comment, ...] = ()
         while self.skip_space() < len(self.text):
@@ -112,6 +112,8 @@ class _Parser(DeclarationReader):
                     items = items[len(preamble) :]
                 elif header["kind"] == "target":
                     targets = tuple(part.strip() for part in value.split(","))
+                    place = header.start("value")
+                    target_at = self.line_of(place), self.column(place)
                 elif value.strip() in ("32", "64"):
                     size = int(value)
                 else:
@@ -128,7 +130,7 @@ class _Parser(DeclarationReader):
             raise self.error(
                 f"the file has no {missing} directive; PTX begins with .version, .target, .address_size", 0
             )
-        return Module(version, targets, size, tuple(items), preamble)
+        return Module(version, targets, size, tuple(items), preamble, target_at)
 
     def version(self, text: str, position: int) -> tuple[int, int]:
         match = re.fullmatch(r"(\d+)\.(\d+)", text)

@@ -88,12 +88,14 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from .check import check_ptx
+    from .check import check_text
 
-    found = check_ptx(_read(Path(args.file)), args.target, args.file)
-    for diagnostic in found:
+    found = check_text(_read(Path(args.file)), args.target, args.file)
+    for diagnostic in found.diagnostics:
         print(diagnostic.show(args.file))
-    return 1 if found else 0
+    if found.note:
+        print(f"{args.file}: note: {found.note}")
+    return 1 if found.diagnostics else 0
 
 
 def _read(path: Path) -> str:

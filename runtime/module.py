@@ -141,6 +141,7 @@ class PtxModule:
         self.text = text
         self.name = name
         self._programs: dict[str | None, Program] = {}
+        self._legal: set[str] = set()
         try:
             self.syntax: Module = parse_ptx(text, name)
         except PtxSyntaxError as error:
@@ -183,6 +184,23 @@ class PtxModule:
             raise ArgumentError(f"no kernel '{name}' in {self.name}; it has {', '.join(self.kernels) or 'none'}")
         return self.kernels[name]
 
+    def _require_legal(self, name: str) -> None:
+        """Raises:
+        InterpreterError: for a kernel that PTX does not have, at the first place that `warploom check` names.
+        """
+        if name in self._legal:
+            return
+        from ..dialect.ptx.verifier import Context
+        from ..passes.check.module import Checker
+        from .interp.errors import Finding, InterpreterError
+
+        checker = Checker(self.syntax, Context(self.syntax.version, self.syntax.targets), uses=False)
+        first = min(checker.kernel(self.kernel(name)), default=None)
+        if first is not None:
+            found = Finding("load", first.message, self.name, first.line, first.column, name)
+            raise InterpreterError(str(found), [found])
+        self._legal.add(name)
+
     def launch(
         self,
         name: str,
@@ -220,6 +238,7 @@ class PtxModule:
             InterpreterError: with `findings`, when checks have any.
         """
         passed = values(self.kernel(name), args)
+        self._require_legal(name)
         shape = None if cluster is None else dim3(cluster, "cluster")
         everything = tuple(range(len(args)))
         launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, everything, cluster=shape)

@@ -67,7 +67,31 @@ _ROWS = (
 TARGETS = {row.name: row for row in _ROWS}
 
 
-FAMILIES = {100: 100, 103: 100, 110: 110, 120: 120, 121: 120}
+def _older(ptx: Version, *numbers: int) -> tuple[Target, ...]:
+    return tuple(Target(sm, "", ptx, 48 * KIB, 16) for sm in numbers)
+
+
+_FURTHER = (
+    *_older((1, 0), 10, 11),
+    *_older((1, 2), 12, 13),
+    *_older((2, 0), 20),
+    *_older((2, 1), 21),
+    *_older((3, 0), 30),
+    *_older((3, 1), 35),
+    *_older((4, 0), 32, 50),
+    *_older((4, 1), 37, 52),
+    *_older((4, 2), 53),
+    *_older((5, 0), 60, 61, 62),
+    # The text has sm_88 from PTX 9.0; ptxas takes it from 7.3.
+    *_family(88, 163, 16, base=(7, 3)),
+    # sm_101 is what sm_110 was called before PTX 9.0.
+    *_family(101, 227, 20, base=(8, 6), a=(8, 6), f=(8, 8)),
+)
+
+NAMED = {row.name: row for row in (*_FURTHER, *_ROWS)}
+"""All that `.target` may name: besides `TARGETS`, those that code is checked for and not made for."""
+
+FAMILIES = {100: 100, 103: 100, 101: 110, 110: 110, 120: 120, 121: 120}
 """The family of each target number that has family-specific features, by the number of its first member."""
 
 
@@ -135,6 +159,18 @@ class Availability:
     def requirement(self) -> str:
         """Where it runs, in words: "sm_80 or later"."""
         return describe_specific(self.only, self.ptx) if self.only else f"sm_{self.sm} or later"
+
+
+def named(name: str) -> Target:
+    """The target that `.target` may call `name`, such as "sm_61".
+
+    Raises:
+        UnknownTargetError: naming the nearest of them.
+    """
+    if name in NAMED:
+        return NAMED[name]
+    hint = "" if re.fullmatch(r"sm_\d+[af]?", name) else " (a target is written like sm_90a)"
+    raise UnknownTargetError(f"unknown target '{name}'{hint}; known targets: {', '.join(NAMED)}")
 
 
 class UnknownTargetError(ValueError):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cache, lru_cache
 
+from .nearest import nearest as nearest_spellings
+from .nearest import nearest_roots
 from .rows import (
     asynchronous,
     cluster,
@@ -69,11 +70,5 @@ def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
     if root in matrix.ROOTS:
         return matrix.nearest(opcode, count)
     if root not in roots():
-        return tuple(difflib.get_close_matches(root, roots(), count))
-    spellings = [spelling for row in _by_root()[root] for spelling in _some_spellings(row)]
-    return tuple(difflib.get_close_matches(opcode, spellings, count, 0.0))
-
-
-def _some_spellings(row: Row) -> list[str]:
-    """All spellings of a row, or its samples where there are very many."""
-    return row.samples() if row.size > 2000 else row.spellings()
+        return nearest_roots(root, roots(), count)
+    return nearest_spellings(opcode, _by_root()[root], count)

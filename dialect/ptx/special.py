@@ -2,28 +2,71 @@
 
 from __future__ import annotations
 
-_VECTORS = (
-    "tid ntid ctaid nctaid clusterid nclusterid cluster_ctaid cluster_nctaid",  # 10.1 to 10.13, with .x, .y, .z
-)
-_SCALARS = (
-    "laneid warpid nwarpid smid nsmid gridid is_explicit_cluster cluster_ctarank cluster_nctarank",
-    "lanemask_eq lanemask_le lanemask_lt lanemask_ge lanemask_gt",
-    "clock clock_hi clock64 globaltimer globaltimer_lo globaltimer_hi",
-    "reserved_smem_offset_begin reserved_smem_offset_end reserved_smem_offset_cap",
-    "reserved_smem_offset_0 reserved_smem_offset_1",
-    "total_smem_size aggr_smem_size dynamic_smem_size current_graph_exec",
-    *(f"envreg{i}" for i in range(32)),
-    *(f"pm{i} pm{i}_64" for i in range(8)),
-)
+from dataclasses import dataclass
+from functools import cache
 
-SPECIAL_REGISTERS = frozenset(
-    f"%{name}{part}"
-    for names, parts in ((_VECTORS, ("", ".x", ".y", ".z", ".w")), (_SCALARS, ("",)))
-    for group in names
+from ..isa.targets import Target, Version
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A special register: `ptx` and `sm` are the first version and target number that have it.
+
+    Versions below 3.1 are the text's, the others what ptxas 13.0.88 takes.
+    """
+
+    ptx: Version = (1, 0)
+    sm: int = 0
+
+    def unavailable(self, target: Target, version: Version) -> str | None:
+        """Why the target does not have it in this PTX version, such as "needs sm_90 or later"; None if it has."""
+        if target.sm < self.sm:
+            return f"needs sm_{self.sm} or later"
+        return "needs PTX {}.{} or later".format(*self.ptx) if version < self.ptx else None
+
+
+_CLUSTER = Special((7, 8), 90)
+_RESERVED = Special((7, 6), 80)
+
+_VECTORS = {  # 10.1 to 10.13, with .x, .y, .z
+    "tid ntid ctaid nctaid": Special(),
+    "clusterid nclusterid cluster_ctaid cluster_nctaid": _CLUSTER,
+}
+_SCALARS = {
+    "smid gridid clock laneid warpid nwarpid nsmid": Special(),
+    "is_explicit_cluster cluster_ctarank cluster_nctarank": _CLUSTER,
+    "lanemask_eq lanemask_le lanemask_lt lanemask_ge lanemask_gt clock64": Special((2, 0), 20),
+    "clock_hi": Special((5, 0), 20),
+    "globaltimer globaltimer_lo globaltimer_hi": Special((3, 1), 30),
+    "reserved_smem_offset_begin reserved_smem_offset_end reserved_smem_offset_cap": _RESERVED,
+    "reserved_smem_offset_0 reserved_smem_offset_1": _RESERVED,
+    "total_smem_size dynamic_smem_size": Special((4, 1), 20),
+    "aggr_smem_size": Special((8, 1), 90),
+    "current_graph_exec": Special((8, 0), 50),
+    " ".join(f"envreg{i}" for i in range(32)): Special((2, 1)),
+    " ".join(f"pm{i}" for i in range(8)): Special((1, 3)),
+    " ".join(f"pm{i}_64" for i in range(8)): Special((4, 0), 50),
+}
+
+SPECIAL_REGISTERS = {
+    f"%{name}{part}": special
+    for groups, parts in ((_VECTORS, ("", ".x", ".y", ".z", ".w")), (_SCALARS, ("",)))
+    for group, special in groups.items()
     for name in group.split()
     for part in parts
-)
+}
 """Every special register, and each part of those that are vectors."""
 
 CONSTANTS = frozenset(("_", "WARP_SZ"))
 """Symbols that stand for no declaration: a discarded result, the number of lanes."""
+
+
+@cache
+def unavailable(targets: tuple[Target, ...], version: Version) -> dict[str, str]:
+    """The special registers that a module for these targets cannot have, and why."""
+    return {
+        name: why
+        for name, special in SPECIAL_REGISTERS.items()
+        for target in targets
+        if (why := special.unavailable(target, version)) is not None
+    }

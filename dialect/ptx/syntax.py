@@ -216,6 +216,8 @@ class Module:
     address_size: int
     items: tuple[Function | Variable | Directive | Comment, ...]
     preamble: tuple[Comment, ...] = ()
+    target_at: tuple[int, int] = field(default=(1, 1), compare=False)
+    """Line and column of what `.target` says."""
 
     @property
     def functions(self) -> dict[str, Function]:

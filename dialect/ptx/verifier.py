@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..isa.targets import TARGETS, Target, Version
+from ..isa.targets import NAMED, Target, Version
 from .instructions import find, nearest
 from .rows.grammar import Bindings, Row, Slot
 from .syntax import Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
 from .types import REGISTER_BITS
+from .unmodelled import family
 
 TypeOf = Callable[[Register], str | None]
 """The declared type of a register; None for a special register."""
@@ -54,7 +55,7 @@ class Context:
 @lru_cache(256)
 def _targets(names: tuple[str, ...]) -> tuple[Target, ...]:
     found = [(name, re.fullmatch(r"sm_(\d+)([af]?)", name)) for name in names]
-    return tuple(TARGETS.get(name) or Target(int(m[1]), m[2], (1, 0), 0, 0) for name, m in found if m)
+    return tuple(NAMED.get(name) or Target(int(m[1]), m[2], (1, 0), 0, 0) for name, m in found if m)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def check(opcode: str, operands: Sequence[Operand], type_of: TypeOf, context: Co
     """What is wrong with an instruction, or None; without a context its target is not looked at."""
     matches = find(opcode)
     if not matches:
-        return _unknown(opcode)
+        return None if family(opcode) else _unknown(opcode)
     problems: list[str] = []
     for row, bindings in matches:
         problem = _check_operands(row, bindings, operands, type_of)

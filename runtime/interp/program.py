@@ -19,7 +19,7 @@ from .machine import Launch, Progress, Stats, run
 from .memory import Buffer, GlobalMemory, Heap, static_addresses
 from .observer import Observer, Observers
 from .prints import Sink
-from .state import Dim3
+from .state import Dim3, State
 from .variables import initial
 
 Array = NDArray[Any]
@@ -32,7 +32,7 @@ _GRID = (2**31 - 1, 65535, 65535)
 
 
 def load(module: Module, name: str = "<ptx>", arch: str | None = None) -> Program:
-    """Decodes every kernel of a module. `name` is the file's, for messages.
+    """A module to launch kernels of, decoded when first launched; the only kernel of a module at once.
 
     `arch` is the target whose matrix arithmetic is meant, such as "sm_80"; without it the module's own `.target`.
 
@@ -57,11 +57,26 @@ class Program:
         for variable in variables.values():
             if variable.space in ("global", "const"):
                 self._declare(variable, names)
+        self._module, self._names, self._declared = module, names, variables
         self._functions = {f.name: f for f in module.functions.values() if f.entry}
-        self.kernels = {
-            f.name: KernelDecoder(f, names, name, self.target, module.functions).decode(variables)
-            for f in self._functions.values()
-        }
+        self._kernels: dict[str, Kernel] = {}
+        if len(self._functions) == 1:
+            self.kernel(*self._functions)
+
+    def kernel(self, name: str) -> Kernel:
+        """A kernel, decoded at its first use: others may hold what is not supported.
+
+        Raises:
+            InterpreterError: if there is none, or at its first instruction that is not supported.
+        """
+        function = self._functions.get(name)
+        if function is None:
+            listed = ", ".join(self._functions) or "none"
+            raise InterpreterError(f"no kernel '{name}' in {self.name}; it has {listed}")
+        if name not in self._kernels:
+            decoder = KernelDecoder(function, self._names, self.name, self.target, self._module.functions)
+            self._kernels[name] = decoder.decode(self._declared)
+        return self._kernels[name]
 
     def _check_target(self) -> None:
         if not re.fullmatch(r"sm_\d+[af]?", self.target):
@@ -72,7 +87,8 @@ class Program:
             size, _ = size_of(variable)
             data = initial(variable, size, self._places.get)
         except (DecodeError, ValueError) as error:
-            raise InterpreterError(f"{self.name}:{variable.line}:1: error: {error}") from error
+            names.places[variable.name] = _unusable(InterpreterError(f"{self.name}:{variable.line}:1: error: {error}"))
+            return
         self._variables[variable.name] = Buffer(f"variable {variable.name}", data)
         names.places[variable.name] = Place("global", lambda state: state.addresses[variable.name])
 
@@ -103,9 +119,7 @@ class Program:
             InterpreterError: for a launch that cannot be, or when a thread does something wrong; `findings` has what.
             ArgumentError: for a name of no check.
         """
-        decoded = self.kernels.get(kernel)
-        if decoded is None:
-            raise InterpreterError(f"no kernel '{kernel}' in {self.name}; it has {', '.join(self.kernels) or 'none'}")
+        decoded = self.kernel(kernel)
         self._check_sizes(decoded, grid, block, shared)
         cluster = self._cluster(decoded, grid, cluster)
         memory = GlobalMemory(self._heap)
@@ -167,3 +181,12 @@ def _checked(launch: Launch, names: str | Sequence[str]) -> Stats:
     if error is not None:
         raise error
     return replace(stats, notes=checks.findings.notes())
+
+
+def _unusable(error: InterpreterError) -> Place:
+    """A variable that a kernel is refused for when it comes to use it."""
+
+    def address(state: State) -> int:
+        raise error
+
+    return Place("global", address)

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...dialect.ptx.syntax import Variable, integer
+from ...dialect.ptx.constants import ConstantError, evaluate
+from ...dialect.ptx.syntax import Variable
 from .errors import DecodeError
 from .memory import Array
 
 Address = Callable[[str], int | None]
 """The generic address of a variable or a function by its name; None if there is none."""
 
-_NUMBER = re.compile(r"[-+]?(\d|\.\d)")
 _SYMBOL = re.compile(
     r"(?:(?P<mask>0[xX][0-9a-fA-F]+)\((?P<masked>.+)\)|generic\((?P<generic>[\w$%]+)\)|(?P<name>[\w$%]+))"
     r"(?P<offset>[+-](?:0[xX][0-9a-fA-F]+|\d+))?"
@@ -47,9 +47,22 @@ def _word(type: str, text: str, address: Address) -> bytes:
     if text[:2].lower() in ("0f", "0d") and len(text) in (10, 18) and "(" not in text:
         return int(text[2:], 16).to_bytes(size, "little")
     if type[0] == "f" or (type.startswith("b") and "." in text):
-        return np.array(float(text), f"f{size}").tobytes()
-    value = integer(text) if _NUMBER.match(text) and "(" not in text else _address(text, address)
+        return np.array(float(_constant(text)), f"f{size}").tobytes()
+    try:
+        value = _constant(text)
+    except ValueError:
+        value = _address(text, address)
+    if isinstance(value, float):
+        raise ValueError(text)
     return (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+
+
+def _constant(text: str) -> int | float:
+    """The value of a constant expression. Raises ValueError if it is none."""
+    try:
+        return evaluate(text)
+    except ConstantError as error:
+        raise ValueError(str(error)) from error
 
 
 def _address(text: str, address: Address) -> int:

@@ -122,13 +122,17 @@ def test_metadata_and_selectors_of_sparse_products() -> None:
     one = check_found(mma_sparse(text, words), "fault", line, "metadata 0b0101 for chunk 0 of row 11 of A")
     assert (one.cta, one.warp, one.lane) == ((0, 0, 0), 0, 12)
     found = mma_sparse(edited(text, "%r13, 0x0;", "%r13, 0x2;"), words)
-    check_found(found, "load", line, "expected a sparsity selector from 0 to 1, got 2", thread=False)
+    check_found(found, "load", line, "operand f: expected 0 or 1, got 0x2", thread=False)
 
 
 def test_metadata_of_lanes_that_give_none_may_be_anything() -> None:
     """With selector 0, lanes 0 and 1 of four give the metadata; the others' register is not looked at."""
     text = edited((KERNELS / "mma_sparse.ptx").read_text(), "%r13, 0x0;", "%r99, 0x0;")
-    text = edited(text, "\tmma.sp", "and.b32 %r98, %lane, 2; setp.eq.u32 %p9, %r98, 0; @%p9 mov.u32 %r99, %r13; mma.sp")
+    text = edited(
+        text,
+        "\tmma.sp",
+        "mov.u32 %r98, %lane; and.b32 %r98, %r98, 2; setp.eq.u32 %p9, %r98, 0; @%p9 mov.u32 %r99, %r13; mma.sp",
+    )
     text = edited(text, ".reg .b64", ".reg .b32 %r98, %r99; .reg .pred %p9; .reg .b64").replace("%lane", "%laneid")
     words = np.full(32, 0x44444444, np.uint32)
     assert mma_sparse(text, words) == ()

@@ -64,8 +64,9 @@ def test_an_unknown_target() -> None:
         check("", "sm_1")
 
 
-def test_other_opcodes_are_only_parsed() -> None:
-    assert check("frobnicate.f32 %f0, %f1;") == []
+def test_an_unknown_word_is_an_error_that_names_the_nearest() -> None:
+    assert "'fmaa.rn.f32' is not a PTX instruction known here; the nearest are fma" in check("fmaa.rn.f32;")[0].message
+    assert "the nearest are add.rn.f32" in check("add.rn.f31 %f0, %f1, %f2;")[0].message
 
 
 def test_diagnostics_print_as_compilers_do() -> None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from heapq import nsmallest
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -207,6 +208,34 @@ def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
 
     name, root = families.family(opcode), opcode.partition(".")[0]
     names = [name] if name else [n for n in families.FAMILIES if n.partition(".")[0] == root]
-    wanted = _Words.of(opcode)
-    spellings = [row.spelling for n in names for row in families.FAMILIES[n]()]
-    return tuple(sorted(spellings, key=lambda s: wanted.distance(_Words.of(s)))[:count])
+    wanted, mask = _Words.of(opcode), _mask(opcode)
+    masks = {spelling: other for n in names for spelling, other in _masks(n).items()}
+    likely = nsmallest(LIKELY, masks, key=lambda spelling: (masks[spelling] ^ mask).bit_count())
+    return tuple(sorted(likely, key=lambda s: wanted.distance(_words(s)))[:count])
+
+
+LIKELY = 24
+"""The spellings with most words in common that are compared in full."""
+
+_BITS: dict[str, int] = {}
+
+
+def _mask(spelling: str) -> int:
+    """The words of a spelling as bits."""
+    mask = 0
+    for word in spelling.split("."):
+        mask |= 1 << _BITS.setdefault(word, len(_BITS))
+    return mask
+
+
+@cache
+def _masks(family: str) -> dict[str, int]:
+    """All spellings of a family, as bits."""
+    from ...isa import families
+
+    return {row.spelling: _mask(row.spelling) for row in families.FAMILIES[family]()}
+
+
+@cache
+def _words(spelling: str) -> _Words:
+    return _Words.of(spelling)

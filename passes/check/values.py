@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ..dialect.layout import LANES
-from ..dialect.ptx.instructions import find
-from ..dialect.ptx.syntax import (
+from ...dialect.layout import LANES
+from ...dialect.ptx.instructions import find
+from ...dialect.ptx.syntax import (
     Address,
     Function,
     Immediate,

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
-from ..dialect.isa import wmma
-from ..dialect.isa.moves import LoadMatrix, StoreMatrix
-from ..dialect.isa.wmma import WmmaLoad, WmmaStore
-from ..dialect.ptx.instructions import find
-from ..dialect.ptx.rows.grammar import Bindings
-from ..dialect.ptx.rows.matrix import MatrixRow, metadata_problem, sparse
-from ..dialect.ptx.syntax import Address, Guard, Instruction, Not, Register, Variable, Vector
-from ..dialect.ptx.types import REGISTER_BITS
-from .check_names import Names
-from .check_values import Known, Values
+from ...dialect.isa import wmma
+from ...dialect.isa.moves import LoadMatrix, StoreMatrix
+from ...dialect.isa.wmma import WmmaLoad, WmmaStore
+from ...dialect.ptx.instructions import find
+from ...dialect.ptx.rows.grammar import Bindings
+from ...dialect.ptx.rows.matrix import MatrixRow, metadata_problem, sparse
+from ...dialect.ptx.syntax import Address, Guard, Instruction, Not, Register, Variable, Vector
+from ...dialect.ptx.types import REGISTER_BITS
+from .names import Names
+from .values import Known, Values
 
 MATRIX_ROW_BYTES = 16
 ALIGNED = ".aligned"

@@ -5,12 +5,12 @@ Source: PTX ISA 5.4 (Variables), 7 (Functions); labels and declarations of a sco
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from ..dialect.ptx.special import CONSTANTS, SPECIAL_REGISTERS
-from ..dialect.ptx.syntax import (
+from ...dialect.ptx.special import CONSTANTS, SPECIAL_REGISTERS, unavailable
+from ...dialect.ptx.syntax import (
     Address,
     Function,
     Immediate,
@@ -28,7 +28,8 @@ from ..dialect.ptx.syntax import (
     Variable,
     Vector,
 )
-from ..passes.ptx_declarations import UNREAD
+from ...dialect.ptx.verifier import Context
+from ..ptx_declarations import UNREAD
 
 BRANCHES = ("bra", "brx")
 
@@ -62,11 +63,13 @@ class Names:
     labels: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
     """Registers whose declaration could not be read."""
+    unavailable: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Special registers that the module's target or version does not have, and why."""
 
     @staticmethod
-    def of(module: Module) -> Names:
+    def of(module: Module, context: Context) -> Names:
         """What the whole module sees."""
-        names = Names()
+        names = Names(unavailable=unavailable(context.rows, context.version))
         for item in module.items:
             if isinstance(item, Function):
                 names.variables[item.name] = None
@@ -76,7 +79,7 @@ class Names:
 
     def inside(self, body: Sequence[Statement], parameters: Iterable[Variable] = ()) -> Names:
         """The names of a scope: these, its parameters, and its labels; registers are declared one by one."""
-        inner = Names(dict(self.registers), dict(self.variables), unread=self.unread)
+        inner = Names(dict(self.registers), dict(self.variables), frozenset(), self.unread, self.unavailable)
         for parameter in parameters:
             if parameter.space == "reg":
                 inner.registers[parameter.name] = parameter.type
@@ -126,8 +129,12 @@ class Names:
     def _unknown(self, operand: Operand, branch: bool) -> Iterator[str]:
         match operand:
             case Register():
-                if self.type_of(operand) is None and operand.name not in SPECIAL_REGISTERS:
+                if self.type_of(operand) is not None:
+                    return
+                if operand.name not in SPECIAL_REGISTERS:
                     yield f"no .reg declares '{operand.name}'"
+                elif operand.name in self.unavailable:
+                    yield f"the special register {operand.name} {self.unavailable[operand.name]}"
             case Symbol():
                 known = operand.name in self.labels or operand.name in self.variables or operand.name in CONSTANTS
                 if branch and operand.name not in self.labels:

@@ -1,0 +1,1 @@
+"""Checking PTX without assembling it: names, declarations, instructions, and what can be proved wrong of them."""

@@ -1,0 +1,213 @@
+"""Declarations, special registers and targets are refused as ptxas 13.0.88 refuses them; one answer everywhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from warploom.dialect.isa.targets import TARGETS, UnknownTargetError, named
+from warploom.runtime import WarploomError, check_ptx, load_ptx
+from warploom.runtime.check import check_text
+
+
+def module(top: str = "", body: str = "", version: str = "9.0", target: str = "sm_90a") -> str:
+    return (
+        f".version {version}\n.target {target}\n.address_size 64\n.global .b32 gv;\n{top}\n"
+        ".visible .entry k(.param .u64 pp)\n{\n.reg .b32 %r<4>; .reg .b64 %rd<4>;\n"
+        f"{body}\nret;\n}}\n"
+    )
+
+
+def messages(text: str) -> list[str]:
+    return [diagnostic.message for diagnostic in check_ptx(text)]
+
+
+REFUSED_OUTSIDE = {
+    ".global .u2 x;": "'.u2' is no type of variables",
+    ".global .bf16 x;": "'.bf16' is no type of variables",
+    ".global .pred q;": "a predicate is a register",
+    ".shared .attribute(.managed) .u32 x;": "'.attribute(.managed)' is not for a .shared variable",
+    ".global .attribute(.foo) .u32 x;": "'.attribute(.foo)' is not for a .global variable",
+    ".shared .texref x;": "a .texref is a .global variable or a parameter",
+    ".shared::cta .u32 x;": "expected .shared in a declaration, got .shared::cta",
+    ".shared .u32 x = 4;": "a .shared variable has no initial value",
+    ".local .u32 x;": "a .local variable stands inside a function",
+    ".global .u32 x; .global .u32 x;": "variable 'x' is defined twice",
+    ".func f() { ret; } .func f() { ret; }": "function 'f' is defined twice",
+    ".global .u32 x[];": "an array of open size needs .extern or an initialiser",
+    ".global .align 3 .u32 x;": "the alignment must be a power of two, got 3",
+    ".global .v4 .u64 x;": ".v4 .u64 has more than 128 bits",
+    ".common .shared .u32 x;": ".common variables are .global",
+    ".global .u32 x[1] = {1,2};": "2 initial values for 1 elements",
+    ".global .u32 x[2] = {1.5, 2};": "expected integers as initial values of .u32, got 1.5",
+    ".global .f32 x = 1;": "expected floats as initial values of .f32, got 1",
+    ".global .u32 x = 1/0;": "'1/0' divides by zero",
+    ".global .u32 x = 0f3F800000;": "expected integers as initial values of .u32",
+    ".global .u32 x[4*8];": "expected a size such as [64], got '[4*8]'",
+    ".reg .u32 z;": "a .reg declaration must stand inside a function",
+    ".visible .entry g(.param .u32 x, .param .u32 x) { ret; }": "'x' is declared twice in this scope",
+    ".visible .entry g(.param .b8 x[]) { ret; }": "an array of open size",
+    ".visible .entry g(.reg .u32 x) { ret; }": "the parameters of a kernel are .param, got .reg",
+    ".visible .entry g(.param .v4 .u32 x) { ret; }": "the parameters of a kernel are no vectors",
+    ".func f(.param .u64 .ptr .global a) { ret; }": "is for the parameters of kernels",
+}
+TAKEN_OUTSIDE = (
+    ".global .b128 x;", ".global .texref t;", ".global .attribute(.managed) .u32 x;", ".global .u32 x = (1<<4);",
+    ".global .align 4 .attribute(.managed) .u32 x;", ".attribute(.managed) .global .u32 x;",
+    ".global .attribute(.unified(1,2)) .u32 x;", ".global .u32 x[2] = {1<<4, 3};", ".global .u64 x = generic(gv)+8;",
+    ".global .u8 x[8] = {0xff(gv), 0xff00(gv)};", ".global .f32 x = 0f3F800000;", ".global .u32 x[] = {1,2,3};",
+    ".global .u32 x[2][2] = {{1,2},{3,4}};", ".shared .u32 x[WARP_SZ];", ".global .u32 x = 1, y = 2;",
+    ".extern .shared .u32 x[];", ".func f(); .func f() { ret; }", ".extern .func f() .noreturn;",
+    ".visible .entry g(.param .u64 .ptr .texref x, .param .texref t) { ret; }",
+)  # fmt: skip
+REFUSED_INSIDE = {
+    ".reg .b32 %r1;": "'%r1' is declared twice in this scope",
+    ".reg .b32 %r<4>;": "'%r<4>' is declared twice",
+    ".reg .b32 x; .shared .b32 x;": "'x' is declared twice in this scope",
+    ".reg .b32 pp;": "'pp' is declared twice in this scope",
+    "L: L: ret;": "label 'L' is defined twice",
+    ".reg .v4 .b64 q;": ".v4 .b64 has more than 128 bits",
+    ".reg .v2 .pred q;": "predicates make no vectors",
+    ".local .u2 x;": "'.u2' is no type of variables",
+    ".local .b8 x[];": "an array of open size",
+    ".extern .shared .b8 x[];": ".extern stands outside of functions",
+    ".local .u32 z = 3;": "a .local variable has no initial value",
+}
+TAKEN_INSIDE = ("{ .reg .b32 %r1; mov.u32 %r1, 3; }", ".reg .b32 gv;", "{ L: } L: ret;",
+                ".shared .b32 x; { .shared .b32 x; }",
+                ".reg .b32 a<3>; .reg .b32 a;", ".reg .b128 q;", ".reg .v2 .b64 q;")  # fmt: skip
+
+
+@pytest.mark.parametrize("text", REFUSED_OUTSIDE)
+def test_refused_outside_of_functions(text: str) -> None:
+    assert any(REFUSED_OUTSIDE[text] in message for message in messages(module(text)))
+
+
+@pytest.mark.parametrize("text", REFUSED_INSIDE)
+def test_refused_inside_functions(text: str) -> None:
+    assert any(REFUSED_INSIDE[text] in message for message in messages(module(body=text)))
+
+
+@pytest.mark.parametrize("text", TAKEN_OUTSIDE)
+def test_taken_outside_of_functions(text: str) -> None:
+    assert messages(module(text)) == []
+
+
+@pytest.mark.parametrize("text", TAKEN_INSIDE)
+def test_taken_inside_functions(text: str) -> None:
+    assert messages(module(body=text)) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "target", "message"),
+    [
+        ("6.4", "sm_80", "target sm_80 needs PTX 7.0 or later, the module's version is 6.4"),
+        ("8.5", "sm_101a", "target sm_101a needs PTX 8.6 or later"),
+        ("8.6", "sm_101a", ""),
+        ("4.1", "sm_52, debug", ""),
+        ("4.0", "sm_52", "target sm_52 needs PTX 4.1"),
+        ("8.0", "sm_99", "unknown target 'sm_99'"),
+        ("8.0", "ampere", "a target is written like sm_90a"),
+    ],
+)
+def test_targets_have_a_first_version(version: str, target: str, message: str) -> None:
+    found = messages(module(version=version, target=target))
+    assert found == [] if not message else message in found[0]
+    assert [(d.line, d.column) for d in check_ptx(module(version=version, target=target))] == [(2, 9)] * len(found)
+
+
+def test_named_targets_hold_those_that_code_is_made_for() -> None:
+    assert all(named(name) is row for name, row in TARGETS.items())
+    assert named("sm_61").ptx == (5, 0)
+    with pytest.raises(UnknownTargetError, match="unknown target 'sm_1'"):
+        named("sm_1")
+
+
+@pytest.mark.parametrize(
+    ("body", "version", "target", "message"),
+    [
+        ("mov.u32 %r1, %clusterid.x;", "8.0", "sm_80", "%clusterid.x needs sm_90 or later"),
+        ("mov.u32 %r1, %cluster_ctarank;", "8.0", "sm_90", ""),
+        ("mov.u32 %r1, %total_smem_size;", "4.0", "sm_50", "needs PTX 4.1 or later"),
+        ("mov.u32 %r1, %aggr_smem_size;", "8.0", "sm_90", "needs PTX 8.1 or later"),
+        ("mov.u64 %rd1, %globaltimer;", "3.1", "sm_20", "needs sm_30 or later"),
+        ("mov.u32 %r1, %clock_hi;", "4.3", "sm_50", "needs PTX 5.0 or later"),
+        (".reg .b128 q;", "8.2", "sm_90", ".b128 needs PTX 8.3 or later"),
+        (".reg .b128 q;", "8.3", "sm_60", ".b128 needs sm_70 or later"),
+    ],
+)
+def test_registers_have_a_first_target_and_version(body: str, version: str, target: str, message: str) -> None:
+    found = messages(module(body=body, version=version, target=target))
+    assert found == [] if not message else message in found[0]
+
+
+def test_families_without_rows_are_counted() -> None:
+    texture = "tex.1d.v4.f32.s32 {%r0, %r1, %r2, %r3}, [%rd1, {%r1}];\ntxq.width.b32 %r1, [%rd1];"
+    body = f"tcgen05.wait::ld.sync.aligned;\n{texture}"
+    checked = check_text(module(body=body))
+    assert checked.diagnostics == []
+    assert checked.unmodelled == {"tcgen05": 1, "tex": 1, "txq": 1}
+    assert checked.note == "3 instructions of families that are not modelled: 1 tcgen05, 1 tex, 1 txq"
+    assert check_text(module()).note == ""
+
+
+WRONG = {
+    "fmaa.rn.f32 %r1, %r2;": "'fmaa.rn.f32' is not a PTX instruction known here; the nearest are fma",
+    "add.u32 %r1, %r9, %r2;": "add.u32: no .reg declares '%r9'",
+    "add.u32 %r1, %r2;": "add.u32: expected 3 operands (d, a, b), got 2",
+    "add.u32 %r1, %tid.x, 1;": "the special register %tid.x can be read by mov and cvt only",
+    ".local .u2 x;": "variable 'x': '.u2' is no type of variables",
+}
+
+
+@pytest.mark.parametrize("body", WRONG)
+def test_check_opt_and_run_give_one_answer(body: str, tmp_path: Path) -> None:
+    path = tmp_path / "k.ptx"
+    path.write_text(module(body=body))
+    start = f"{path}:9:1: error: "
+    answers = [
+        subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
+        for command in (["warploom.runtime.cli", "check", str(path)], ["warploom.passes.opt", str(path)])
+    ]
+    with pytest.raises(WarploomError) as error:
+        load_ptx(path.read_text(), str(path)).launch("k", 1, 1, [0], device="interp")
+    assert [answer.returncode for answer in answers] == [1, 1]
+    checked, read = ((answer.stdout + answer.stderr).split("\n")[0] for answer in answers)
+    assert checked == read
+    assert checked.startswith(start)
+    assert WRONG[body] in checked
+    assert str(error.value).startswith(checked)
+
+
+def test_what_is_not_launched_may_hold_what_is_not_supported() -> None:
+    other = (
+        ".global .texref t;\n.visible .entry other() { .reg .f32 %f<4>; .reg .b64 %a;\n"
+        "tex.1d.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%a, {%f0}]; ret; }"
+    )
+    text = module(other, "ld.param.u64 %rd1, [pp]; st.global.u32 [%rd1], 7;")
+    out = np.zeros(1, np.uint32)
+    loaded = load_ptx(text, "k.ptx")
+    loaded.launch("k", 1, 1, [out], device="interp")
+    assert out[0] == 7
+    with pytest.raises(WarploomError, match=r"k.ptx:7:1: error: .*tex"):
+        loaded.launch("other", 1, 1, [], device="interp")
+
+
+def test_a_variable_that_is_not_supported_refuses_the_kernel_that_uses_it() -> None:
+    text = module(
+        ".global .u64 t = generic(gone);", "mov.u64 %rd2, t; ld.param.u64 %rd1, [pp]; st.global.u64 [%rd1], %rd2;"
+    )
+    with pytest.raises(WarploomError, match=r"k.ptx:5:1: error: .gone. is not declared in this module"):
+        load_ptx(text, "k.ptx").launch("k", 1, 1, [np.zeros(1, np.uint64)], device="interp")
+
+
+def test_initialisers_are_expressions() -> None:
+    text = module(".global .u32 t[2] = {1 << 4, ~0};", "ld.global.u32 %r1, [t]; ld.global.u32 %r2, [t+(1<<2)];\n"
+                  "ld.param.u64 %rd1, [pp]; st.global.v2.u32 [%rd1], {%r1, %r2};")  # fmt: skip
+    out = np.zeros(2, np.uint32)
+    load_ptx(text).launch("k", 1, 1, [out], device="interp")
+    assert out.tolist() == [16, 0xFFFFFFFF]
