@@ -129,4 +129,4 @@ def test_initialisers_with_addresses() -> None:
 )
 def test_initialisers_that_cannot_be(variable: str, message: str) -> None:
     with pytest.raises(InterpreterError, match=message):
-        program("ret;", module=variable).launch("k", (1, 1, 1), (1, 1, 1), [])
+        program("mov.u64 %rd1, p;", module=variable).launch("k", (1, 1, 1), (1, 1, 1), [])
