@@ -50,12 +50,15 @@ class Slot:
 class Place:
     """A variable: its space, and its address once a state is known.
 
-    `size` is the bytes of a `.param` variable inside a function; 0 for all others.
+    `size` is the bytes of a `.param` variable inside a function; 0 for all others. `extent` is the bytes of a shared or
+    local variable called `name`, 0 where they are not known.
     """
 
     space: str
     address: Callable[[State], int]
     size: int = 0
+    name: str = ""
+    extent: int = 0
 
 
 @dataclass
@@ -106,11 +109,13 @@ class Frame:
 
 @dataclass
 class Layout:
-    """What a kernel needs per thread, per CTA and per launch; grows while it is decoded."""
+    """What a kernel needs per thread, per CTA and per launch; grows while it is decoded. `arguments` are the parts of
+    local memory, each with its first byte and its size, that hold arguments of functions."""
 
     slots: dict[int, int] = field(default_factory=dict[int, int])
     shared: int = 0
     local: int = 0
+    arguments: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     parameters: tuple[tuple[Variable, int], ...] = ()
     parameter_bytes: int = 0
     carry: Slot | None = None
@@ -125,7 +130,7 @@ class Layout:
 class Context:
     """One instruction, and what its operands mean where it stands: in `frame`, a function, or in the kernel itself.
 
-    `reads` and `writes` collect the registers of its operands while it is decoded.
+    `reads` and `writes` collect the registers of its operands while it is decoded, `places` the variables.
     """
 
     instruction: Instruction
@@ -137,6 +142,7 @@ class Context:
     frame: Frame | None = None
     reads: list[Slot] = field(default_factory=list[Slot])
     writes: list[Slot] = field(default_factory=list[Slot])
+    places: list[Place] = field(default_factory=list[Place])
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -257,6 +263,7 @@ class Context:
         found = self.names.place(symbol.name)
         if found is None:
             self.fail(f"'{symbol.name}' is not declared")
+        self.places.append(found)
         return found
 
     def _symbol_value(self, symbol: Symbol, type: str) -> Source:

@@ -34,7 +34,8 @@ _BYTES = re.compile(r"[a-z]+(\d+)(x2)?")
 class Decoded:
     """One instruction: what it does, under which predicate, and the registers of its operands.
 
-    `polls` says of a jump back that memory is read again on the way, as threads do that wait for others.
+    `places` are the variables that it names. `polls` says of a jump back that memory is read again on the way, as
+    threads do that wait for others.
     """
 
     source: Instruction
@@ -43,6 +44,7 @@ class Decoded:
     negated: bool
     reads: tuple[Slot, ...]
     writes: tuple[Slot, ...]
+    places: tuple[Place, ...]
     polls: bool
 
 
@@ -194,15 +196,15 @@ class KernelDecoder:
         space = variable.space.partition("::")[0]
         size, alignment = self._size(variable)
         if space == "shared" and variable.linking == "extern":
-            names.places[variable.name] = Place("shared", lambda state: align(self.layout.shared, 128))
+            names.places[variable.name] = Place("shared", lambda _: align(self.layout.shared, 128), name=variable.name)
         elif space == "shared":
             offset = align(self.layout.shared, alignment)
             self.layout.shared = offset + size
-            names.places[variable.name] = Place("shared", lambda _: offset)
+            names.places[variable.name] = Place("shared", lambda _: offset, name=variable.name, extent=size)
         elif space == "local":
             offset = align(self.layout.local, alignment)
             self.layout.local = offset + size
-            names.places[variable.name] = Place("local", lambda _: offset)
+            names.places[variable.name] = Place("local", lambda _: offset, name=variable.name, extent=size)
         elif space == "param":
             names.places[variable.name] = self._argument(size, alignment)
         else:
@@ -211,6 +213,7 @@ class KernelDecoder:
     def _argument(self, size: int, alignment: int) -> Place:
         offset = align(self.layout.local, alignment)
         self.layout.local = offset + size
+        self.layout.arguments.append((offset, size))
         return Place("param", lambda _: ARGUMENTS + offset, size)
 
     def _registers(self, declared: RegDecl, names: Names) -> None:
@@ -289,7 +292,8 @@ class KernelDecoder:
                 context.fail(f"the guard {guard.register if guard else ''} is not a predicate")
             negated = bool(guard and guard.negated)
             polls = self._polls(context)
-            return Decoded(instruction, action, slot, negated, tuple(context.reads), tuple(context.writes), polls)
+            used = (tuple(context.reads), tuple(context.writes), tuple(context.places))
+            return Decoded(instruction, action, slot, negated, *used, polls)
         except DecodeError as error:
             raise self.error(str(error), instruction.line, instruction.column) from error
 

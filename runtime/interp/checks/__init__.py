@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ...errors import ArgumentError
 from ..observer import Observer, Observers
 from .barriers import Barriers
+from .bounds import Bounds
 from .findings import CheckError, Findings
 from .fragments import Fragments
 from .registers import UninitialisedRegisters
@@ -21,8 +22,9 @@ from .writers import GlobalWriters
 CHECKS = {
     "races": "accesses to shared memory, and different values stored to one place in global memory, that nothing "
     "orders; data of cp.async that nobody has waited for",
-    "uninitialised": "registers and shared memory that are read before they are written",
+    "uninitialised": "registers, shared and local memory that are read before they are written",
     "barriers": "threads that do not agree on a barrier or a member mask: counts, repeated arrivals, lanes outside",
+    "bounds": "accesses to shared or local memory beyond the variable that their address is computed from",
     "wmma": "fragments of wmma used as if their arrangement were known",
 }
 """What each check looks for."""
@@ -61,6 +63,8 @@ class Checks(Observers):
                 members.append(GlobalWriters(self.findings, shared))
         if "barriers" in wanted:
             members.append(Barriers(self.findings))
+        if "bounds" in wanted:
+            members.append(Bounds(self.findings))
         if "wmma" in wanted:
             members.append(Fragments(self.findings))
         super().__init__(members)

@@ -3,7 +3,7 @@
 Reading such a register is no error by itself: compilers let lanes compute with what they loaded nothing into, and drop
 the result. What is computed from it counts as unwritten too; it is reported where it does something: as a value that
 is stored, an operand of a matrix instruction, an address, the guard of an instruction. `selp` passes on the state of
-the operand that it chooses, `shfl` that of the lane it reads.
+the operand that it chooses, `shfl` that of the lane it reads, a load that of what it reads in local memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .lanes import lanes_read
 
 if TYPE_CHECKING:
     from ..kernel import Decoded, Kernel
-    from ..observer import Array, Look
+    from ..observer import Access, Array, Look
     from ..state import Selection, State
 
 _TRUE = np.ones((), np.bool_)
@@ -47,6 +47,9 @@ class UninitialisedRegisters(Check):
         self.written = {bits: np.zeros((n, state.threads), np.bool_) for bits, n in kernel.layout.slots.items()}
         self.full = set()
         self.origin = {}
+        self.local = np.zeros((state.threads, state.memory.local.buffer.size // state.threads), np.bool_)
+        for offset, size in kernel.layout.arguments:  # Calls copy these without an access.
+            self.local[:, offset : offset + size] = True
         self._exchanges = {
             pc: _Exchange(self, pc) for pc, d in enumerate(kernel.code) if d.source.opcode.startswith("shfl")
         }
@@ -68,6 +71,27 @@ class UninitialisedRegisters(Check):
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
         if pc in self._exchanges:
             self._exchanges[pc].look(threads, lanes)
+
+    def access(self, access: Access) -> None:
+        """Local memory: a load of what nobody has written gives registers that count as unwritten."""
+        if access.buffer is not self.state.memory.local.buffer or not access.start.size:
+            return
+        written = self.local.reshape(-1)
+        where = access.start[:, None] + np.arange(access.width)
+        if access.kind != "load":
+            written[where] = True
+            return
+        decoded = self.kernel.code[access.pc]
+        if decoded.source.opcode.partition(".")[0] != "ld":
+            return
+        each = access.width // len(decoded.writes)
+        for i, slot in enumerate(decoded.writes):
+            bad = ~np.logical_and.reduce(written[where[:, i * each : (i + 1) * each]], axis=1)
+            if bad.any():
+                self.written[slot.bits][slot.index][access.threads[bad]] = False
+                self.origin[slot] = ("local memory", decoded.source.line)
+                self.changes += slot in self.full
+                self.full.discard(slot)
 
     def lacking(self, slot: Slot) -> Array:
         """The threads whose register is not written."""
