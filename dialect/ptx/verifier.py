@@ -20,7 +20,17 @@ from .unmodelled import family
 TypeOf = Callable[[Register], str | None]
 """The declared type of a register; None for a special register."""
 
-PACKED_BITS = {"bf16": 16, "bf16x2": 32, "tf32": 32, "e4m3x2": 16, "e5m2x2": 16, "f32x2": 64, "u16x2": 32, "s16x2": 32}
+PACKED_BITS = {
+    "bf16": 16,
+    "bf16x2": 32,
+    "tf32": 32,
+    "f32x2": 64,
+    "u16x2": 32,
+    "s16x2": 32,
+    **dict.fromkeys(("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "ue8m0x2", "e2m1x4"), 16),
+    **dict.fromkeys(("e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4"), 32),
+    "e2m1x2": 8,
+}
 """Instruction types that no register has: they live in `.b` registers (ISA 5.2.3)."""
 
 

@@ -1,4 +1,4 @@
-"""`cvt`: PTX ISA 9.7.9.21."""
+"""`cvt` between integers, floats and pairs of halves: PTX ISA 9.7.9.21."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections.abc import Callable
 import numpy as np
 
 from ...dialect.isa.types import ELEMENT_TYPES
-from . import convert_narrow, directed, floats
+from ...dialect.ptx.rows.grammar import Bindings
+from . import directed, floats
 from .actions import elementwise
-from .decode import Context, opcode
+from .decode import Context, constant, meaning
 from .state import Action, Array
-from .words import DTYPES, Modifiers, integer_range, width_of
+from .words import DTYPES, integer_range, width_of
 
-_INTEGERS = tuple(f"{s}{n}" for s in "us" for n in (8, 16, 32, 64))
-_FLOATS = ("f16", "bf16", "f32", "f64")
 _TO_INTEGER: dict[str, Callable[[Array], Array]] = {
     "rni": np.rint,
     "rzi": np.trunc,
@@ -23,39 +22,36 @@ _TO_INTEGER: dict[str, Callable[[Array], Array]] = {
 }
 
 
-@opcode("cvt")
-def cvt(ctx: Context, m: Modifiers) -> Action:
-    """Between integers and floats of all widths, and of two numbers into one register."""
-    if m.one("pack"):
-        return convert_narrow.pack(ctx, m)
-    whole, mode = m.one(*_TO_INTEGER), m.one(*floats.MODES)
-    ftz, saturate, relu, satfinite = (m.flag(word) for word in ("ftz", "sat", "relu", "satfinite"))
-    if m.words and (m.words[0].endswith("x2") or m.words[0] == "tf32"):
-        if ftz or saturate or whole:
-            ctx.fail("expected a rounding, and at most .relu and .satfinite")
-        return _into_register(ctx, m, mode, relu, satfinite)
-    to, origin = m.type(*_INTEGERS, *_FLOATS), m.type(*_INTEGERS, *_FLOATS)
-    d, a = ctx.take(2)
-    source, dest = ctx.source(a, origin, wide=True), ctx.dest(d, to, wide=True)
-    if origin in _INTEGERS and to in _INTEGERS:
-        if whole or mode:
-            ctx.fail("integers convert without rounding")
-        return elementwise(_clip(origin, to) if saturate else _between(to), dest, source)
-    if origin in _FLOATS and to in _INTEGERS:
-        if not whole:
-            ctx.fail("expected .rni, .rzi, .rmi or .rpi to convert a float to an integer")
-        return elementwise(_to_integer(origin, to, _TO_INTEGER[whole], ftz), dest, source)
-    if origin in _INTEGERS:
-        mode = mode or ctx.fail("expected a rounding such as .rn to convert an integer to a float")
-        return elementwise(_from_integer(origin, to, mode, saturate), dest, source)
-    if whole and origin != to:
-        ctx.fail(f"rounding .{whole} to a whole number keeps the type; expected .{origin}")
-    if satfinite and to not in ("f16", "bf16"):
-        ctx.fail(f".satfinite is not for .{to}")
-    plain = not (whole or ftz or saturate or relu)
-    if plain and (origin, to) in _BY_SHIFT:
-        return elementwise(_BY_SHIFT[origin, to], dest, source)
-    return elementwise(_between_floats(origin, to, mode or "rn", whole, ftz, saturate, relu, satfinite), dest, source)
+def _unary(ctx: Context, bound: Bindings, function: Callable[[Array], Array]) -> Action:
+    d, a = ctx.operands
+    return elementwise(function, ctx.dest(d, bound["D"], wide=True), ctx.source(a, bound["S"], wide=True))
+
+
+@meaning("cvt.integer")
+def between_integers(ctx: Context, bound: Bindings) -> Action:
+    """The low bits, or the nearest integer there is."""
+    return _unary(ctx, bound, _clip(bound["S"], bound["D"]) if bound.get("SAT") else _between(bound["D"]))
+
+
+@meaning("cvt.to_integer")
+def to_integer(ctx: Context, bound: Bindings) -> Action:
+    """A float rounded to a whole number."""
+    whole = _TO_INTEGER[bound["WHOLE"]]
+    return _unary(ctx, bound, _to_integer(bound["S"], bound["D"], whole, bool(bound.get("FTZ"))))
+
+
+@meaning("cvt.from_integer")
+def from_integer(ctx: Context, bound: Bindings) -> Action:
+    """An integer as a float."""
+    return _unary(ctx, bound, _from_integer(bound["S"], bound["D"], bound["ROUND"], bool(bound.get("SAT"))))
+
+
+@meaning("cvt.float")
+def between_floats(ctx: Context, bound: Bindings) -> Action:
+    """A float as another, or rounded to a whole number."""
+    changes = any(bound.get(name) for name in ("WHOLE", "FTZ", "SAT", "RELU"))
+    by_shift = None if changes else _BY_SHIFT.get((bound["S"], bound["D"]))
+    return _unary(ctx, bound, by_shift or _between_floats(bound))
 
 
 def _between(to: str) -> Callable[[Array], Array]:
@@ -126,19 +122,19 @@ def _parts(a: Array) -> tuple[Array, Array]:
     return (a - low).astype(np.float64), low.astype(np.float64)
 
 
-def _between_floats(
-    origin: str, to: str, mode: str, whole: str, ftz: bool, saturate: bool, relu: bool, satfinite: bool
-) -> Callable[[Array], Array]:
+def _between_floats(bound: Bindings) -> Callable[[Array], Array]:
+    origin, to, mode = bound["S"], bound["D"], bound.get("ROUND") or "rn"
+    whole, ftz, saturate, relu, satfinite = (bound.get(n) for n in ("WHOLE", "FTZ", "SAT", "RELU", "FINITE"))
     dtype = DTYPES[to]
 
     def convert(a: Array) -> Array:
         values = floats.value(a.view(floats.WORDS[origin]), origin)
-        if ftz and origin == "f32" and to != "f16":
+        if ftz and origin in ("f32", "bf16") and to != "f16":
             values = floats.flush(np.where(values == values, values, _FLUSHED_NAN), origin)
         if whole:
             values = np.copysign(_TO_INTEGER[whole](values), values)
         if saturate:
-            values = np.where(values > 0, np.minimum(values, 1.0), 0.0)
+            values = floats.saturated(values)
         if relu:
             values = floats.relu(values)
         if satfinite:
@@ -184,31 +180,33 @@ def _finite(values: Array, type: str) -> Array:
     return np.clip(values, -largest, largest)
 
 
-def _into_register(ctx: Context, m: Modifiers, mode: str, relu: bool, satfinite: bool) -> Action:
-    """Pairs, and tf32."""
-    if m.words[0] == "tf32":
-        return convert_narrow.to_tf32(ctx, m, mode, satfinite, relu)
-    if m.words[0] in convert_narrow.PAIRS:
-        return convert_narrow.to_narrow(ctx, m, mode, satfinite, relu)
-    if m.words[1:2] and m.words[1] in convert_narrow.PAIRS and not satfinite:
-        return convert_narrow.from_narrow(ctx, m, mode, relu)
-    return _packed(ctx, m, mode, relu, satfinite)
+@meaning("cvt.pair")
+def pair(ctx: Context, bound: Bindings) -> Action:
+    """Two f32 into one register: a above, b below. With `.rs` each takes its half of the random bits."""
+    to, mode = bound["D"].removesuffix("x2"), bound["ROUND"]
 
-
-def _packed(ctx: Context, m: Modifiers, mode: str, relu: bool, satfinite: bool) -> Action:
-    """Two f32 into one register: a above, b below."""
-    to = m.type("f16x2", "bf16x2").removesuffix("x2")
-    m.type("f32")
-    if mode not in ("rn", "rz"):
-        ctx.fail("expected .rn or .rz")
-    d, a, b = ctx.take(3)
-
-    def half(values: Array) -> Array:
+    def half(values: Array, bits: Array) -> Array:
         exact = values.astype(np.float64)
-        exact = _finite(exact, to) if satfinite else exact
-        return floats.rounded(floats.relu(exact) if relu else exact, to, mode).astype(np.uint32)
+        exact = _finite(exact, to) if bound.get("FINITE") else exact
+        exact = floats.relu(exact) if bound.get("RELU") else exact
+        words = stochastic(exact, to, bits & np.uint32(0xFFFF)) if mode == "rs" else floats.rounded(exact, to, mode)
+        return words.astype(np.uint32)
 
-    def pack(upper: Array, low: Array) -> Array:
-        return half(upper) << np.uint32(16) | half(low)
+    def pack(upper: Array, low: Array, bits: Array) -> Array:
+        return half(upper, bits >> np.uint32(16)) << np.uint32(16) | half(low, bits)
 
-    return elementwise(pack, ctx.dest(d, "b32"), ctx.source(a, "f32"), ctx.source(b, "f32"))
+    d, a, b, *random = ctx.operands
+    bits = ctx.source(random[0], "b32") if random else constant(np.uint32(0))
+    return elementwise(pack, ctx.dest(d, "b32"), ctx.source(a, "f32"), ctx.source(b, "f32"), bits)
+
+
+def stochastic(exact: Array, to: str, bits: Array) -> Array:
+    """Words of f16 or bf16: away from zero where what is cut off, in units of 2^-16 of the last place, and 16 random
+    bits make a whole one. Which bits serve which number is assumed: the text shows it in figures alone."""
+    down = floats.rounded(exact, to, "rz")
+    low, up = floats.value(down, to), floats.value(down + np.array(1, down.dtype), to)
+    inexact = np.isfinite(exact) & np.isfinite(low) & (exact != low)
+    with np.errstate(invalid="ignore"):
+        step = np.where(np.isfinite(up), up - low, low - floats.value(down - np.array(1, down.dtype), to))
+        cut = np.floor(np.where(inexact, (exact - low) / step, 0.0) * 65536.0)
+    return np.where(inexact & (cut + bits >= 65536.0), down + np.array(1, down.dtype), down)

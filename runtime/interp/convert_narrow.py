@@ -2,49 +2,112 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 
 from ...dialect.isa.types import ELEMENT_TYPES, ElementType
+from ...dialect.ptx.rows.grammar import Bindings
 from . import floats
 from .actions import elementwise
-from .decode import Context
+from .decode import Context, meaning
 from .operands import small_values
 from .state import Action, Array
-from .words import Modifiers
-
-PAIRS = {f"{name}x2": name for name in ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2")}
-"""The types of pairs, and of what."""
 
 _TF32_BITS = np.uint32(13)
 _INFINITY = np.uint32(0x7F800000)
 _SIGN = np.uint32(0x80000000)
 
 
-def to_narrow(ctx: Context, m: Modifiers, mode: str, satfinite: bool, relu: bool) -> Action:
-    """Two f32 (a above, b below), or the halves of f16x2, into a pair."""
-    element = ELEMENT_TYPES[PAIRS[m.type(*PAIRS)]]
-    origin = m.type("f32", "f16x2")
-    if mode != "rn" or not satfinite:
-        ctx.fail("expected .rn.satfinite")
-    bits = 4 if element.bits == 4 else 8
+def _element(pair: str) -> ElementType:
+    """What a pair or a group of four is of."""
+    return ELEMENT_TYPES[pair[:-2]]
 
-    def code(values: Array) -> Array:
-        return _encoded(floats.relu(values) if relu else values, element)
+
+def _held(element: ElementType) -> int:
+    """Bits that an element takes in a pair: 6-bit floats lie in bytes."""
+    return 4 if element.bits == 4 else 8
+
+
+def _packed(ctx: Context, bound: Bindings, encode: Callable[[Array], Array]) -> Action:
+    """Two f32 (a above, b below), or the halves of a register, into a pair of codes."""
+    bits, half = _held(_element(bound["D"])), bound["S"].removesuffix("x2")
 
     def pair(upper: Array, low: Array) -> Array:
-        return code(upper.astype(np.float64)) << bits | code(low.astype(np.float64))
+        return encode(upper) << bits | encode(low)
 
     def halves(word: Array) -> Array:
-        low, upper = (floats.value((word >> np.uint32(s)).astype(np.uint16), "f16") for s in (0, 16))
+        low, upper = (floats.value((word >> np.uint32(s)).astype(np.uint16), half) for s in (0, 16))
         return pair(upper, low)
 
-    d, *operands = ctx.take(3 if origin == "f32" else 2)
+    d, *operands = ctx.operands
     dest = ctx.dest(d, f"b{2 * bits}")
-    if origin == "f32":
+    if bound["S"] == "f32":
         return elementwise(pair, dest, *(ctx.source(o, "f32") for o in operands))
     return elementwise(halves, dest, ctx.source(operands[0], "b32"))
+
+
+@meaning("cvt.narrow")
+def to_narrow(ctx: Context, bound: Bindings) -> Action:
+    """To a pair of floats of 8, 6 or 4 bits."""
+    element = _element(bound["D"])
+
+    def encode(values: Array) -> Array:
+        exact = values.astype(np.float64)
+        return _encoded(floats.relu(exact) if bound.get("RELU") else exact, element)
+
+    return _packed(ctx, bound, encode)
+
+
+@meaning("cvt.scale")
+def to_scale(ctx: Context, bound: Bindings) -> Action:
+    """To a pair of powers of two, from 2^-127 on: of magnitudes, toward zero or up. Too large, and a NaN, is 255 or,
+    with `.satfinite`, a magnitude 254."""
+
+    def encode(values: Array) -> Array:
+        size = np.abs(values.astype(np.float64))
+        fraction, exponent = np.frexp(np.where(np.isfinite(size), size, 1.0))
+        code = exponent + (126 + ((fraction > 0.5) & (bound["ROUND"] == "rp")))
+        code = np.where(np.isinf(size), 255, np.clip(np.where(size == 0, 0, code), 0, 255))
+        code = np.minimum(code, 254) if bound.get("FINITE") else code
+        return np.where(size != size, 255, code)
+
+    return _packed(ctx, bound, encode)
+
+
+@meaning("cvt.four")
+def to_four(ctx: Context, bound: Bindings) -> Action:
+    """Four f32 into one register, the first above. Each takes a byte of the random bits, the first the upper one: which
+    takes which is assumed, the text shows it in a figure alone."""
+    element = _element(bound["D"])
+    width = _held(element)
+    d, vector, random = ctx.operands
+
+    def together(bits: Array, *values: Array) -> Array:
+        word = np.zeros(bits.shape, np.uint32)
+        for i, value in enumerate(values):
+            exact = value.astype(np.float64)
+            exact = floats.relu(exact) if bound.get("RELU") else exact
+            code = _stochastic(exact, element, bits >> np.uint32(24 - 8 * i) & np.uint32(0xFF))
+            word = word << np.uint32(width) | code.astype(np.uint32)
+        return word
+
+    sources = [ctx.source(item, "f32") for item in ctx.vector(vector, 4)]
+    return elementwise(together, ctx.dest(d, f"b{4 * width}"), ctx.source(random, "b32"), *sources)
+
+
+def _stochastic(values: Array, element: ElementType, bits: Array) -> Array:
+    """Codes of the next value toward zero or, where what is cut off and 8 random bits make a whole one, of the other;
+    beyond the largest, the largest."""
+    table, nan = _magnitudes(element)
+    size = np.minimum(np.abs(np.where(values != values, 0.0, values)), table[-1])
+    below = np.searchsorted(table, size, side="right") - 1
+    above = np.minimum(below + 1, table.size - 1)
+    step = np.where(above > below, table[above] - table[below], 1.0)
+    found = np.where(np.floor((size - table[below]) / step * 256.0) + bits >= 256.0, above, below)
+    found |= np.where(np.signbit(values), 1 << (element.bits - 1), 0)
+    return np.where(values != values, nan, found)
 
 
 def _encoded(values: Array, element: ElementType) -> Array:
@@ -68,30 +131,31 @@ def _magnitudes(element: ElementType) -> tuple[Array, int]:
     return finite, (1 << (element.bits - 1)) - 1 if finite.size < values.size else finite.size - 1
 
 
-def from_narrow(ctx: Context, m: Modifiers, mode: str, relu: bool) -> Action:
-    """A pair as f16x2; every value there is."""
-    m.type("f16x2")
-    element = ELEMENT_TYPES[PAIRS[m.type(*PAIRS)]]
-    if mode != "rn":
-        ctx.fail("expected .rn")
-    bits = 4 if element.bits == 4 else 8
-    values = small_values(element).astype(np.float64)
-    table = floats.rounded(floats.relu(values) if relu else values, "f16").astype(np.uint32)
+@meaning("cvt.widen")
+def from_narrow(ctx: Context, bound: Bindings) -> Action:
+    """A pair as halves; every value there is."""
+    element, to = _element(bound["S"]), bound["D"].removesuffix("x2")
+    bits = _held(element)
+    values = _powers() if element.name == "ue8m0" else small_values(element).astype(np.float64)
+    table = floats.rounded(floats.relu(values) if bound.get("RELU") else values, to).astype(np.uint32)
     mask = (1 << element.bits) - 1
 
     def widen(pair: Array) -> Array:
         return table[pair & mask] | table[pair >> bits & mask] << np.uint32(16)
 
-    d, a = ctx.take(2)
+    d, a = ctx.operands
     return elementwise(widen, ctx.dest(d, "b32"), ctx.source(a, f"b{2 * bits}"))
 
 
-def to_tf32(ctx: Context, m: Modifiers, mode: str, satfinite: bool, relu: bool) -> Action:
+def _powers() -> Array:
+    """The values of scales: powers of two, and a NaN."""
+    return np.append(np.ldexp(1.0, np.arange(-127, 128)), np.nan)
+
+
+@meaning("cvt.tf32")
+def to_tf32(ctx: Context, bound: Bindings) -> Action:
     """f32 with 10 bits of mantissa; the low 13 bits are 0."""
-    m.type("tf32")
-    m.type("f32")
-    if mode not in ("rna", "rn", "rz"):
-        ctx.fail("expected .rna, .rn or .rz")
+    mode, relu = bound["ROUND"], bound.get("RELU")
     ones = np.uint32((1 << 13) - 1)
 
     def convert(values: Array) -> Array:
@@ -100,24 +164,21 @@ def to_tf32(ctx: Context, m: Modifiers, mode: str, satfinite: bool, relu: bool) 
         even = size >> _TF32_BITS & np.uint32(1)
         extra = {"rna": np.uint32(1 << 12), "rn": np.uint32((1 << 12) - 1) + even, "rz": np.uint32(0)}[mode]
         found = np.where(size < _INFINITY, size + extra, size) & ~ones
-        if satfinite:
+        if bound.get("FINITE"):
             found = np.minimum(found, _INFINITY - np.uint32(1) & ~ones)
         if relu:
             found, sign = np.where(sign != 0, np.uint32(0), found), np.uint32(0)
         return np.where(values != values, np.uint32(floats.NAN["f32"]), found | sign)
 
-    d, a = ctx.take(2)
+    d, a = ctx.operands
     return elementwise(convert, ctx.dest(d, "b32"), ctx.source(a, "f32"))
 
 
-def pack(ctx: Context, m: Modifiers) -> Action:
+@meaning("cvt.pack")
+def pack(ctx: Context, bound: Bindings) -> Action:
     """`cvt.pack.sat`: a above b, both clamped; of types below 16 bits, c moves up by both."""
-    m.expect("sat")
-    to = m.expect("u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2")
-    m.type("s32")
+    to = bound["D"]
     bits = int(to[1:])
-    if bits < 16:
-        m.type("b32")
     mask = (1 << bits) - 1
     low, top = (-(1 << bits - 1), mask >> 1) if to[0] == "s" else (0, mask)
 
@@ -128,6 +189,6 @@ def pack(ctx: Context, m: Modifiers) -> Action:
         word = code(a) << np.uint32(bits) | code(b)
         return word | above[0] << np.uint32(2 * bits) if above else word
 
-    d, a, b, *c = ctx.take(3 if bits == 16 else 4)
+    d, a, b, *c = ctx.operands
     sources = [ctx.source(a, "s32"), ctx.source(b, "s32"), *(ctx.source(o, "b32") for o in c)]
     return elementwise(together, ctx.dest(d, "b32"), *sources)

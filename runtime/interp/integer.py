@@ -112,7 +112,7 @@ def mul24(ctx: Context, bound: Bindings) -> Action:
 @meaning("mad24")
 def mad24(ctx: Context, bound: Bindings) -> Action:
     """Half of the product of 24-bit numbers, and a sum; with `.sat` it is clamped."""
-    type, saturated = bound["T"], bound["SAT"]
+    type, saturated = bound["T"], bound.get("SAT")
     d, a, b, c = ctx.take(4)
     product = _product24(bound["PART"], type)
 

@@ -18,8 +18,8 @@ from .state import Action, Dim3, Geometry
 from .words import width_of
 
 _FAMILIES = (
-    "arithmetic", "atomics", "barriers", "calls", "clusters", "comparison", "control", "convert", "copies", "logic",
-    "matrix", "mbarrier", "moves", "warpgroup", "warps", "wmma",
+    "arithmetic", "atomics", "barriers", "calls", "clusters", "comparison", "control", "convert", "convert_narrow",
+    "copies", "logic", "matrix", "mbarrier", "moves", "warpgroup", "warps", "wmma",
 )  # fmt: skip
 for _family in _FAMILIES:  # each fills its part of the table of opcodes
     import_module(f".{_family}", __package__)

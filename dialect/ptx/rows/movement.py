@@ -1,31 +1,15 @@
-"""Moves, loads, stores and conversions. Source: PTX ISA 9.7.9."""
+"""Moves, loads and stores. Source: PTX ISA 9.7.9."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from .grammar import row
 
-_INT = "u8,u16,u32,u64,s8,s16,s32,s64"
 _MEMORY = "b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64"
 _SPACES = "{.const,.global,.local,.param,.shared}"
 _WRITABLE = "{.global,.local,.param,.shared}"
 _SCOPES = "{cta,gpu,sys}"
 _V_T = f"{{V=.v2,.v4}}.T{{{_MEMORY}}}"
 _EVICTION = "{L1::evict_normal,L1::evict_last,L1::evict_first,L1::no_allocate}"
-
-
-def _clamping() -> Iterator[tuple[str, str]]:
-    """Each integer type with those whose values it does not all hold: only to them does `.sat` apply."""
-
-    def bounds(type: str) -> tuple[int, int]:
-        bits = int(type[1:])
-        return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if type[0] == "s" else (0, 2**bits - 1)
-
-    types = _INT.split(",")
-    for to in types:
-        low, high = bounds(to)
-        yield to, ",".join(of for of in types if bounds(of)[0] < low or bounds(of)[1] > high)
 
 
 ROWS = (
@@ -113,45 +97,4 @@ ROWS = (
     row("cvta.{const,global,local,shared}.T{u32,u64}", "d:T, a:T*", "9.7.9.20", ptx=(2, 0), sm=20),
     row("cvta.to.{const,global,local,shared}.T{u32,u64}", "d:T, a:T", "9.7.9.20", ptx=(2, 0), sm=20),
     row("cvta{.to}.param.T{u32,u64}", "d:T, a:T*", "9.7.9.20", ptx=(7, 7), sm=70),
-    # 9.7.9.21  cvt
-    row(f"cvt.D{{{_INT}}}.S{{{_INT}}}", "d:D+, a:S+", "9.7.9.21"),
-    *(row(f"cvt.sat.D{{{d}}}.S{{{s}}}", "d:D+, a:S+", "9.7.9.21") for d, s in _clamping()),
-    row(f"cvt.{{rni,rzi,rmi,rpi}}{{.ftz}}{{.sat}}.D{{{_INT}}}.f32", "d:D+, a:f32", "9.7.9.21"),
-    row(f"cvt.{{rni,rzi,rmi,rpi}}{{.sat}}.D{{{_INT}}}.S{{f16,f64}}", "d:D+, a:S", "9.7.9.21"),
-    row(f"cvt.{{rn,rz,rm,rp}}{{.sat}}.D{{f16,f32,f64}}.S{{{_INT}}}", "d:D, a:S+", "9.7.9.21"),
-    row("cvt.{rn,rz,rm,rp}{.ftz}{.sat}.f32.f64", "d:f32, a:f64", "9.7.9.21"),
-    row("cvt{.ftz}{.sat}.f64.f32", "d:f64, a:f32", "9.7.9.21"),
-    row("cvt{.rni,.rzi,.rmi,.rpi}{.ftz}{.sat}.f32.f32", "d:f32, a:f32", "9.7.9.21"),
-    row("cvt{.rni,.rzi,.rmi,.rpi}{.sat}.f64.f64", "d:f64, a:f64", "9.7.9.21"),
-    row("cvt{.rni,.rzi,.rmi,.rpi}{.sat}.f16.f16", "d:f16, a:f16", "9.7.9.21"),
-    row("cvt{.ftz}{.sat}.f32.f16", "d:f32, a:f16", "9.7.9.21"),
-    row("cvt{.sat}.f64.f16", "d:f64, a:f16", "9.7.9.21"),
-    row("cvt.{rn,rz,rm,rp}{.ftz}{.sat}.f16.f32", "d:f16, a:f32", "9.7.9.21"),
-    row("cvt.{rn,rz,rm,rp}{.sat}.f16.f64", "d:f16, a:f64", "9.7.9.21"),
-    row("cvt.{rn,rz}.relu.f16.f32", "d:f16, a:f32", "9.7.9.21", ptx=(7, 0), sm=80),
-    row("cvt.{rn,rz}{.relu}.bf16.f32", "d:bf16, a:f32", "9.7.9.21", ptx=(7, 0), sm=80),
-    row("cvt.f32.bf16", "d:f32, a:bf16", "9.7.9.21", ptx=(7, 1), sm=80),
-    row("cvt.{rn,rz}{.relu}.f16x2.f32", "d:f16x2, a:f32, b:f32", "9.7.9.21", ptx=(7, 0), sm=80),
-    row("cvt.{rn,rz}{.relu}.bf16x2.f32", "d:bf16x2, a:f32, b:f32", "9.7.9.21", ptx=(7, 0), sm=80),
-    row("cvt.rna.tf32.f32", "d:tf32, a:f32", "9.7.9.21", ptx=(7, 0), sm=80),
-    row("cvt.{rn,rz}{.relu}.tf32.f32", "d:tf32, a:f32", "9.7.9.21", ptx=(7, 8), sm=90),
-    row("cvt.rna.satfinite.tf32.f32", "d:tf32, a:f32", "9.7.9.21", ptx=(8, 1), sm=80),
-    row("cvt.{rn,rz}.satfinite{.relu}.tf32.f32", "d:tf32, a:f32", "9.7.9.21", ptx=(8, 6), sm=100),
-    row("cvt.{rn,rz}.satfinite.f16.f32", "d:f16, a:f32", "9.7.9.21", ptx=(8, 1)),
-    row("cvt.{rn,rz}.satfinite.relu.f16.f32", "d:f16, a:f32", "9.7.9.21", ptx=(8, 1), sm=80),
-    row("cvt.{rn,rz}.satfinite{.relu}.bf16.f32", "d:bf16, a:f32", "9.7.9.21", ptx=(8, 1), sm=80),
-    row("cvt.{rn,rz}.satfinite{.relu}.D{f16x2,bf16x2}.f32", "d:D, a:f32, b:f32", "9.7.9.21", ptx=(8, 1), sm=80),
-    row("cvt.rn.bf16.S{f16,f64}", "d:bf16, a:S", "9.7.9.21", ptx=(7, 8), sm=90),
-    row("cvt.rn.f16.bf16", "d:f16, a:bf16", "9.7.9.21", ptx=(7, 8), sm=90),
-    row("cvt.f64.bf16", "d:f64, a:bf16", "9.7.9.21", ptx=(7, 8), sm=90),
-    row(f"cvt.rn.bf16.S{{{_INT}}}", "d:bf16, a:S+", "9.7.9.21", ptx=(7, 8), sm=90),
-    row(f"cvt.{{rni,rzi,rmi,rpi}}.D{{{_INT}}}.bf16", "d:D+, a:bf16", "9.7.9.21", ptx=(7, 8), sm=90),
-    row("cvt.{rni,rzi,rmi,rpi}.bf16.bf16", "d:bf16, a:bf16", "9.7.9.21", ptx=(7, 8), sm=90),
-    row("cvt.rn.satfinite{.relu}.D{e4m3x2,e5m2x2}.f32", "d:D, a:f32, b:f32", "9.7.9.21", ptx=(8, 1), sm=89),
-    row("cvt.rn.satfinite{.relu}.D{e4m3x2,e5m2x2}.f16x2", "d:D, a:f16x2", "9.7.9.21", ptx=(8, 1), sm=89),
-    row("cvt.rn{.relu}.f16x2.S{e4m3x2,e5m2x2}", "d:f16x2, a:S", "9.7.9.21", ptx=(8, 1), sm=89),
-    # 9.7.9.22  cvt.pack
-    row("cvt.pack.sat.{u16,s16}.s32", "d:b32, a:s32, b:s32", "9.7.9.22", ptx=(6, 5), sm=72),
-    row("cvt.pack.sat.{u8,s8}.s32.b32", "d:b32, a:s32, b:s32, c:b32", "9.7.9.22", ptx=(6, 5), sm=72),
-    row("cvt.pack.sat.{u4,s4,u2,s2}.s32.b32", "d:b32, a:s32, b:s32, c:b32", "9.7.9.22", ptx=(6, 5), sm=75),
 )

@@ -1,0 +1,106 @@
+"""Spellings near the rows, legal or not, with operands that would fit: our verdict is that of ptxas on each target."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import pytest
+from ptx_rows import held
+from test_ptx_rows import PTXAS, check_line, rejected
+
+from warploom.dialect.isa.targets import TARGETS
+from warploom.dialect.ptx.instructions import find
+from warploom.dialect.ptx.verifier import Context
+
+pytestmark = pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed (extra: test)")
+
+SAMPLE = 2500
+ROUNDINGS = ("", ".rn", ".rz", ".rm", ".rp")
+FTZ, SAT, RELU = ("", ".ftz"), ("", ".sat"), ("", ".relu")
+FLOATS = ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64", "f32x2")
+NARROW = ("ue8m0x2", "e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "e2m1x2")
+FOURS = ("e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4", "e2m1x4")
+INTEGERS = ("u8", "s16", "s32", "u64")
+SCALARS = ("f16", "bf16", "f32", "f64")
+
+
+def register(type: str, number: int) -> str:
+    """A register that holds a type: `held` says which, but bf16 and f16 alike take bits."""
+    return f"%{'b16' if type == 'f16' else 'b32' if type == 'f16x2' else held(type)}_{number}"
+
+
+def registers(*types: str) -> str:
+    return ", ".join(register(type, number) for number, type in enumerate(types))
+
+
+def conversions() -> Iterator[str]:
+    """`cvt` in all that its qualifiers and types make."""
+    modes = (*ROUNDINGS, ".rna", ".rs", ".rni", ".rzi")
+    types = [
+        *product((*NARROW, *FOURS, "f16x2", "bf16x2", "tf32"), ("f32", "f16x2", "bf16x2", "f64")),
+        *product(("f16x2", "bf16x2"), NARROW),
+        *product((*SCALARS, *INTEGERS), repeat=2),
+    ]
+    for (to, of), mode, ftz, sat, relu in product(types, modes, FTZ, (*SAT, ".satfinite"), RELU):
+        operands = [register(to, 0), register(of, 1)]
+        if to in FOURS:
+            operands[1] = "{%f32_1, %f32_2, %f32_3, %f32_4}"
+        elif of == "f32" and to.endswith("x2"):
+            operands.append("%f32_2")
+        if mode == ".rs":
+            operands.append("%b32_7")
+        yield f"cvt{mode}{ftz}{sat}{relu}.{to}.{of} {', '.join(operands)};"
+
+
+def arithmetic() -> Iterator[str]:
+    """Sums, products, extremes and functions of floats, and of f32 with 16 bits."""
+    for root, mode, ftz, sat, relu, type in product(
+        ("add", "sub", "mul", "fma", "mad"), ROUNDINGS, FTZ, SAT, RELU, FLOATS
+    ):
+        yield f"{root}{mode}{ftz}{sat}{relu}.{type} {registers(*[type] * (4 if root in ('fma', 'mad') else 3))};"
+    for root, mode, ftz, sat, type in product(("add", "sub", "fma"), ROUNDINGS, FTZ, SAT, ("f16", "bf16", "f64")):
+        wide = registers("f32", *[type] * (2 if root == "fma" else 1)), "%f32_5"
+        yield f"{root}{mode}{ftz}{sat}.f32.{type} {', '.join(wide)};"
+    for root, ftz, nan, xor, magnitude, type, count in product(
+        ("min", "max"), FTZ, ("", ".NaN"), ("", ".xorsign"), ("", ".abs"), FLOATS, (3, 4)
+    ):
+        yield f"{root}{ftz}{nan}{xor}{magnitude}.{type} {registers(*[type] * count)};"
+    functions = ("abs", "neg", "ex2", "lg2", "sin", "cos", "tanh", "rsqrt")
+    for root, mode, ftz, type in product(functions, ("", ".approx", ".rn"), FTZ, FLOATS):
+        yield f"{root}{mode}{ftz}.{type} {registers(type, type)};"
+
+
+def warps() -> Iterator[str]:
+    """Reductions, votes and shuffles of a warp, 24-bit products."""
+    for op, magnitude, nan, type in product(
+        ("min", "max", "add", "and"), ("", ".abs"), ("", ".NaN"), ("f32", "f16", "u32")
+    ):
+        yield f"redux.sync.{op}{magnitude}{nan}.{type} {registers(type, type, 'u32')};"
+    for mode, type in product(("all", "any", "uni", "ballot"), ("pred", "b32")):
+        yield f"vote.{mode}.{type} {registers(type, 'pred')};"
+        yield f"vote.sync.{mode}.{type} {registers(type, 'pred', 'u32')};"
+    for mode, type in product(("up", "down", "bfly", "idx"), ("b32", "b64")):
+        yield f"shfl.{mode}.{type} {registers(type, type, 'u32', 'u32')};"
+    for part, sat, type in product(("lo", "hi", "wide"), SAT, ("u32", "s32", "u64", "s16")):
+        yield f"mul24.{part}{sat}.{type} {registers(type, type, type)};"
+        yield f"mad24.{part}{sat}.{type} {registers(type, type, type, type)};"
+
+
+LINES: dict[str, Sequence[str]] = {
+    each.__name__: tuple(dict.fromkeys(each())) for each in (conversions, arithmetic, warps)
+}
+
+
+@pytest.mark.parametrize("name", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_103a", "sm_120f"])
+@pytest.mark.parametrize("family", LINES)
+def test_spellings_near_the_rows(family: str, name: str) -> None:
+    target, version = TARGETS[name], (6, 3) if name == "sm_75" else (9, 0)
+    order = random.Random(f"{family} {name}")
+    lines = order.sample(LINES[family], min(SAMPLE, len(LINES[family])))
+    context = Context(version, (name,))
+    ours = [bool(find(line.partition(" ")[0])) and check_line(line, context) is None for line in lines]
+    errors = rejected(lines, target, version)
+    assert not [line for i, line in enumerate(lines) if ours[i] == (i in errors)]
+    assert any(ours)
