@@ -1,95 +1,49 @@
 """Functions and jumps through tables: PTX ISA 7.1, 9.7.12.4 to .6.
 
-A function stands once in the code of each kernel that calls it, with registers and memory of its own in every thread:
-as none calls itself, a thread is in a function once at most. A hidden register holds where the thread goes back to.
+A function stands once in the code of each kernel that calls it, with registers and memory of its own in every thread;
+one that may be called while it runs saves them on a stack. A hidden register holds where the thread goes back to.
 Functions stand before their callers, so that threads that went in are done before those that did not go further.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NoReturn, TypeAlias
 
 import numpy as np
 
-from ...dialect.ptx.syntax import Function, Instruction, Operand, Scope, Statement, Symbol, Vector
+from ...dialect.ptx.syntax import Operand, Symbol, Vector
 from .builtins import BUILTINS
 from .builtins import call as builtin
-from .decode import Context, Formal, Frame, Place, Slot, describe, opcode
-from .errors import DecodeError, FaultError
-from .memory import rows
+from .decode import Context, Formal, Frame, Layout, Place, Slot, describe, opcode
+from .errors import FaultError
+from .functions import callee_name
+from .memory import ARGUMENTS, rows
+from .stacks import CallStack
 from .state import LEFT, Action, Array, Selection, Source, State, Step
 from .words import DTYPES, Modifiers
 
 RETURN = "call.return"
 """The second part of a call: what the function returns is copied."""
 
-Move: TypeAlias = Callable[[State], Callable[[Selection], None]]
+RESULT = 16
+"""What the place of the result of an unknown function is aligned to."""
 
+RESULT_BYTES = 256
+"""The largest such result."""
 
-class CallError(DecodeError):
-    """What is wrong with a call, and which it is."""
-
-    def __init__(self, call: Instruction, message: str) -> None:
-        super().__init__(f"{call.opcode}: {message}")
-        self.call = call
-
-
-def in_order(kernel: Function, functions: Mapping[str, Function]) -> list[Function]:
-    """The functions that a kernel calls, directly or not, callees first.
-
-    Raises:
-        CallError: for a function that is not there, or that calls itself.
-    """
-    done: list[Function] = []
-    _visit(kernel, functions, (), done)
-    return done[:-1]
-
-
-def _visit(function: Function, functions: Mapping[str, Function], path: tuple[str, ...], done: list[Function]) -> None:
-    path = (*path, function.name)
-    for call in _calls(function.body or ()):
-        callee = _name(call)
-        if callee is None:
-            raise CallError(call, "a call through a register is not supported")
-        if callee in path:
-            raise CallError(call, f"recursion is not supported ({' -> '.join((*path, callee))})")
-        if callee not in functions and callee in BUILTINS:
-            continue
-        if callee not in functions:
-            raise CallError(call, f"function '{callee}' has no body in this module")
-        if functions[callee].entry:
-            raise CallError(call, f"'{callee}' is a kernel; only functions can be called")
-        if functions[callee] not in done:
-            _visit(functions[callee], functions, path, done)
-    done.append(function)
-
-
-def _calls(body: Sequence[Statement]) -> Iterator[Instruction]:
-    for statement in body:
-        if isinstance(statement, Scope):
-            yield from _calls(statement.body)
-        elif isinstance(statement, Instruction) and statement.opcode.partition(".")[0] == "call":
-            yield statement
-
-
-def _name(call: Instruction) -> str | None:
-    """The function a call names."""
-    first = [o for o in call.operands[:2] if not isinstance(o, Vector)][:1]
-    return first[0].name if first and isinstance(first[0], Symbol) else None
-
-
-def has_results(call: Instruction) -> bool:
-    """Whether there is something to copy when a function is done."""
-    return bool(call.operands) and isinstance(call.operands[0], Vector) and bool(call.operands[0].items)
+Move: TypeAlias = Callable[[State], Callable[[Selection], Callable[[], None]]]
+"""Reads the values of some threads, and says how to write them."""
 
 
 # Instructions
 
 
-def _parts(ctx: Context) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
+def _parts(ctx: Context, operands: Sequence[Operand]) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
     """The results and the arguments of `(results), name, (arguments)`, of which each list may be missing."""
-    lists = [o if isinstance(o, Vector) else None for o in ctx.operands]
+    lists = [o if isinstance(o, Vector) else None for o in operands]
     results = lists[0] if lists and lists[0] is not None else Vector(())
     at = int(bool(lists) and lists[0] is not None)
     arguments = lists[at + 1] if len(lists) == at + 2 else Vector(())
@@ -111,32 +65,50 @@ def _check_counts(ctx: Context, frame: Frame, results: Sequence[Operand], argume
 @opcode("call")
 def call(ctx: Context, m: Modifiers) -> Action:
     """Copies the arguments and goes to the function; afterwards, copies its results."""
-    results, arguments = _parts(ctx)
-    returns, name = m.one("return"), _name(ctx.instruction) or ""
+    returns, name = m.one("return"), callee_name(ctx.instruction)
     m.drop("uni")
+    if name is None:
+        return _through_register(ctx, bool(returns))
+    results, arguments = _parts(ctx, ctx.operands)
     frame = ctx.frames.get(name)
     if frame is None and name in BUILTINS:
         return (lambda state: lambda sel: None) if returns else builtin(ctx, name, results, arguments)
     if frame is None:
         ctx.fail("expected (results), a function of this module and (arguments)")
     _check_counts(ctx, frame, results, arguments)
+    if returns and frame.passes:
+        return _all([_out(ctx, _passed(ctx.layout, f), o) for f, o in zip(frame.results, results, strict=True)])
     if returns:
-        moves = [_out(ctx, formal, o) for formal, o in zip(frame.results, results, strict=True)]
-        return _all(moves, None, 0)
-    moves = [_into(ctx, formal, o) for formal, o in zip(frame.parameters, arguments, strict=True)]
-    return _all(moves, frame, ctx.pc + 1)
+        return _all([_out(ctx, formal, o) for formal, o in zip(frame.results, results, strict=True)])
+    return _enter(_entry(ctx, frame, arguments), ctx.pc + 1)
 
 
-def _all(moves: Sequence[Move], frame: Frame | None, following: int) -> Action:
+@dataclass(frozen=True)
+class _Entry:
+    """A function with what goes into it."""
+
+    frame: Frame
+    moves: Sequence[Move]
+
+
+def _entry(ctx: Context, frame: Frame, arguments: Sequence[Operand]) -> _Entry:
+    return _Entry(frame, [_into(ctx, formal, o) for formal, o in zip(frame.parameters, arguments, strict=True)])
+
+
+def _enter(entry: _Entry, following: int) -> Action:
+    """Goes into a function, and leaves word where its threads go on. What is read for it is read before its frame is
+    a new one, as the caller may be the function itself."""
+
     def bind(state: State) -> Step:
-        bound = [move(state) for move in moves]
-        back = None if frame is None else state.banks[32][frame.back.index]
+        frame, moves = entry.frame, [move(state) for move in entry.moves]
+        back, stack = state.banks[32][frame.back.index], call_stack(state, frame)
 
-        def step(sel: Selection) -> int | None:
-            for move in bound:
-                move(sel)
-            if frame is None or back is None:
-                return None
+        def step(sel: Selection) -> int:
+            writes = [move(sel) for move in moves]
+            if stack is not None:
+                stack.push(sel)
+            for write in writes:
+                write()
             back[... if sel.mask is None else sel.lanes] = following
             return frame.entry
 
@@ -145,23 +117,141 @@ def _all(moves: Sequence[Move], frame: Frame | None, following: int) -> Action:
     return bind
 
 
-def return_(frame: Frame) -> Action:
-    """Back to the callers."""
+def call_stack(state: State, frame: Frame) -> CallStack | None:
+    """The calls of a function that keeps a frame for each; None for others."""
+    if frame.stack is None:
+        return None
+    if frame.name not in state.stacks:
+        state.stacks[frame.name] = CallStack(frame.stack, state)
+    return state.stacks[frame.name]
+
+
+def _all(moves: Sequence[Move]) -> Action:
+    def bind(state: State) -> Step:
+        bound = [move(state) for move in moves]
+
+        def step(sel: Selection) -> None:
+            for move in bound:
+                move(sel)()
+
+        return step
+
+    return bind
+
+
+def _through_register(ctx: Context, returns: bool) -> Action:
+    """A call of one of the functions whose address is taken, with `.callprototype` or `.calltargets` behind."""
+    operands = list(ctx.operands)
+    at = int(isinstance(operands[0], Vector))
+    target, behind = operands[at], operands[-1]
+    if isinstance(behind, Symbol) and len(operands) > at + 1:
+        operands.pop()
+    results, arguments = _parts(ctx, operands)
+    fitting = {
+        address: frame
+        for name, frame in ctx.frames.items()
+        if frame.passes and (address := _address(ctx, name)) is not None and _fits(ctx, frame, results, arguments)
+    }
+    if returns:
+        frame = next(iter(fitting.values()), None)
+        formals = frame.results if frame else ()
+        return _all([_out(ctx, _passed(ctx.layout, f), o) for f, o in zip(formals, results, strict=bool(frame))])
+    entries = {address: _enter(_entry(ctx, frame, arguments), ctx.pc + 1) for address, frame in fitting.items()}
+    source = ctx.source(target, "u64")
 
     def bind(state: State) -> Step:
-        back, flow = state.banks[32][frame.back.index], state.flow
+        values, flow = source(state), state.flow
+        steps = {address: entry(state) for address, entry in entries.items()}
 
-        def step(sel: Selection) -> int:
-            targets = np.unique(sel.pick(back))
-            if targets.size == 1:
-                return int(targets[0])
-            for target in targets:
-                flow.go(int(target), flow.mask(sel.where(back == target)))
+        def step(sel: Selection) -> int | None:
+            addresses = np.unique(sel.pick(values)).tolist()
+            for address in addresses:
+                if address not in steps:
+                    _no_function(address, sel.where(values == np.uint64(address)), fitting)
+            if len(addresses) == 1:
+                return steps[addresses[0]](sel)
+            parts = [(steps[address], sel.where(values == np.uint64(address))) for address in addresses]
+            for enter, part in parts:
+                if (entry := enter(part)) is not None:
+                    flow.go(entry, flow.mask(part))
             return LEFT
 
         return step
 
     return bind
+
+
+def _address(ctx: Context, name: str) -> int | None:
+    """The address of a function."""
+    place = ctx.names.place(name)
+    return place.code if place is not None and place.code else None
+
+
+def _fits(ctx: Context, frame: Frame, results: Sequence[Operand], arguments: Sequence[Operand]) -> bool:
+    """Whether a function takes what a call gives and asks for."""
+    pairs = [(frame.parameters, arguments), (frame.results, results)]
+    if any(len(formals) != len(given) for formals, given in pairs):
+        return False
+    return all(_size(ctx, o) in (0, f.size) for formals, given in pairs for f, o in zip(formals, given, strict=True))
+
+
+def _size(ctx: Context, operand: Operand) -> int:
+    """Bytes of a `.param` variable; 0 for what is none."""
+    place = ctx.names.place(operand.name) if isinstance(operand, Symbol) else None
+    return place.size if place else 0
+
+
+def _no_function(address: int, sel: Selection, fitting: Mapping[int, Frame]) -> NoReturn:
+    known = ", ".join(f"{frame.name} at {at:#x}" for at, frame in fitting.items()) or "none"
+    what = "a null pointer" if not address else f"{address:#x}"
+    lanes = sel.lanes
+    raise FaultError(
+        f"{what} is the address of no function with these arguments (known: {known})",
+        0 if lanes is None else int(lanes[0]),
+        address,
+    )
+
+
+def _passed(layout: Layout, formal: Formal) -> Formal:
+    """A result where callers find it that do not know the function."""
+    start = layout.results or 0
+    size = formal.size or (1 if formal.slot is None else max(1, formal.slot.bits // 8))
+    return Formal(formal.variable, size, Place("param", lambda _: ARGUMENTS + start, size))
+
+
+def return_(ctx: Context, frame: Frame) -> Action:
+    """Back to the callers."""
+    moves = [_result(frame, formal, ctx.layout) for formal in frame.results] if frame.passes else []
+
+    def bind(state: State) -> Step:
+        back, flow, stack = state.banks[32][frame.back.index], state.flow, call_stack(state, frame)
+        bound = [move(state) for move in moves]
+
+        def step(sel: Selection) -> int:
+            for move in bound:
+                move(sel)()
+            lanes = sel.pick(back).copy()
+            targets = np.unique(lanes)
+            parts = [sel] if targets.size == 1 else [sel.where(back == target) for target in targets]
+            if stack is not None:
+                stack.pop(sel)
+            if targets.size == 1:
+                return int(targets[0])
+            for target, part in zip(targets, parts, strict=True):
+                flow.go(int(target), flow.mask(part))
+            return LEFT
+
+        return step
+
+    return bind
+
+
+def _result(frame: Frame, formal: Formal, layout: Layout) -> Move:
+    """A result on its way to callers that do not know the function."""
+    target = _passed(layout, formal)
+    if formal.slot is None:
+        return _copy(formal.place, target.place, formal.size)
+    return _store(_register(formal.slot, f"b{8 * target.size}" if formal.slot.bits > 1 else "pred"), target)
 
 
 def _into(ctx: Context, formal: Formal, actual: Operand) -> Move:
@@ -204,9 +294,9 @@ def _register(slot: Slot, type: str) -> Source:
 
 
 def _move_values(source: Source, dest: Source) -> Move:
-    def bind(state: State) -> Callable[[Selection], None]:
+    def bind(state: State) -> Callable[[Selection], Callable[[], None]]:
         values, out = source(state), dest(state)
-        return lambda sel: sel.put(out, sel.pick(values))
+        return lambda sel: partial(sel.put, out, sel.pick(values).copy())
 
     return bind
 
@@ -216,25 +306,25 @@ def _rows(state: State, place: Place | None, size: int) -> Array:
 
 
 def _copy(origin: Place | None, target: Place | None, size: int) -> Move:
-    def bind(state: State) -> Callable[[Selection], None]:
+    def bind(state: State) -> Callable[[Selection], Callable[[], None]]:
         source, out = _rows(state, origin, size), _rows(state, target, size)
-        return lambda sel: sel.put(out, sel.pick(source))
+        return lambda sel: partial(sel.put, out, sel.pick(source).copy())
 
     return bind
 
 
 def _store(source: Source, formal: Formal) -> Move:
-    def bind(state: State) -> Callable[[Selection], None]:
+    def bind(state: State) -> Callable[[Selection], Callable[[], None]]:
         values, out = source(state), _rows(state, formal.place, formal.size)
-        return lambda sel: sel.put(out, sel.pick(values).copy().view(np.uint8).reshape(-1, formal.size))
+        return lambda sel: partial(sel.put, out, sel.pick(values).copy().view(np.uint8).reshape(-1, formal.size))
 
     return bind
 
 
 def _load(formal: Formal, dest: Source) -> Move:
-    def bind(state: State) -> Callable[[Selection], None]:
+    def bind(state: State) -> Callable[[Selection], Callable[[], None]]:
         out, source = dest(state), _rows(state, formal.place, formal.size)
-        return lambda sel: sel.put(out, sel.pick(source).copy().view(out.dtype).reshape(-1))
+        return lambda sel: partial(sel.put, out, sel.pick(source).copy().view(out.dtype).reshape(-1))
 
     return bind
 

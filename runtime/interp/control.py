@@ -24,7 +24,7 @@ def leave(ctx: Context, m: Modifiers) -> Action:
     m.drop("uni")
     ctx.take(0)
     if ctx.frame is not None and m.root == "ret":
-        return return_(ctx.frame)
+        return return_(ctx, ctx.frame)
     return lambda state: state.flow.exit
 
 

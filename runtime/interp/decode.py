@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -29,9 +29,13 @@ from ...dialect.ptx.syntax import (
 )
 from ...dialect.ptx.verifier import check, resolve
 from .errors import DecodeError
+from .memory import STACK_BYTES
 from .specials import SPECIALS
 from .state import Action, Array, Selection, Source, State
 from .words import DTYPES, FLOATS, Modifiers, width_of
+
+if TYPE_CHECKING:
+    from .stacks import StackFrame
 
 WARP_SIZE = "WARP_SZ"
 
@@ -51,7 +55,8 @@ class Place:
     """A variable: its space, and its address once a state is known.
 
     `size` is the bytes of a `.param` variable inside a function; 0 for all others. `extent` is the bytes of a shared or
-    local variable called `name`, 0 where they are not known.
+    local variable called `name`, 0 where they are not known. `stacked` is for variables whose address differs by
+    thread: it gives the register that holds it, some bytes further on. `code` is the address of a function.
     """
 
     space: str
@@ -59,6 +64,8 @@ class Place:
     size: int = 0
     name: str = ""
     extent: int = 0
+    stacked: Callable[[int], Slot] | None = None
+    code: int = 0
 
 
 @dataclass
@@ -98,13 +105,19 @@ class Formal:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A function in the code of a kernel: where it begins, where threads go back to, what goes in and out."""
+    """A function in the code of a kernel: where it begins, where threads go back to, what goes in and out.
+
+    `stack` is what it keeps for each call, if it may be called while it runs. `passes` says that results go by way of
+    the places of `Layout.results`, as callers through registers find them there.
+    """
 
     name: str
     entry: int
     back: Slot
     parameters: tuple[Formal, ...]
     results: tuple[Formal, ...]
+    stack: StackFrame | None = None
+    passes: bool = False
 
 
 @dataclass
@@ -119,6 +132,24 @@ class Layout:
     parameters: tuple[tuple[Variable, int], ...] = ()
     parameter_bytes: int = 0
     carry: Slot | None = None
+    pointer: Slot | None = None
+    results: int | None = None
+
+    def stack(self) -> Slot:
+        """The register that says how much of the stack is used; there is a stack from now on."""
+        if self.pointer is None:
+            self.pointer = self.slot(64, "%SP")
+        return self.pointer
+
+    @property
+    def stack_base(self) -> int:
+        """Where in local memory the stack begins."""
+        return -(-self.local // 16) * 16
+
+    @property
+    def local_bytes(self) -> int:
+        """Local memory of a thread, the stack included."""
+        return self.local if self.pointer is None else self.stack_base + STACK_BYTES
 
     def slot(self, bits: int, name: str = "", type: str = "") -> Slot:
         index = self.slots.get(bits, 0)
@@ -270,6 +301,9 @@ class Context:
         if symbol.name == WARP_SIZE:
             return constant(DTYPES[type](32))
         place, dtype = self.place(symbol), DTYPES[type]
+        if place.stacked is not None:
+            slot = place.stacked(symbol.offset)
+            return lambda state: state.banks[64][slot.index].view(dtype)[:: 8 // np.dtype(dtype).itemsize]
         return lambda state: _fill(dtype(place.address(state) + symbol.offset), state)
 
     def label(self, operand: Operand) -> int:

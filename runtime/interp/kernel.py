@@ -5,21 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from math import prod
 from typing import NamedTuple
 
 from ...dialect.ptx.syntax import Directive, Function, Instruction, Label, RegDecl, Register, Scope, Statement, Variable
-from .calls import RETURN, CallError, has_results, in_order
+from .calls import RESULT, RESULT_BYTES, RETURN
 from .decode import Context, Formal, Frame, Layout, Names, Place, Slot, decode
 from .errors import DecodeError, Finding, InterpreterError
+from .functions import CallError, Functions, has_results
 from .memory import ARGUMENTS
+from .stacks import StackFrame
 from .state import Action, Dim3, Geometry
 from .words import width_of
 
 _FAMILIES = (
     "arithmetic", "atomics", "barriers", "calls", "clusters", "comparison", "control", "convert", "convert_narrow",
-    "copies", "logic", "matrix", "mbarrier", "moves", "warpgroup", "warps", "wmma",
+    "copies", "logic", "matrix", "mbarrier", "moves", "stacks", "warpgroup", "warps", "wmma",
 )  # fmt: skip
 for _family in _FAMILIES:  # each fills its part of the table of opcodes
     import_module(f".{_family}", __package__)
@@ -119,9 +122,7 @@ def is_aligned(opcode: str) -> bool:
 class KernelDecoder:
     """Decodes one kernel. Module-level shared variables take space when they are first declared to it."""
 
-    def __init__(
-        self, function: Function, names: Names, file: str, target: str, functions: Mapping[str, Function]
-    ) -> None:
+    def __init__(self, function: Function, names: Names, file: str, target: str, functions: Functions) -> None:
         self.function = function
         self.file = file
         self.target = target
@@ -129,6 +130,7 @@ class KernelDecoder:
         self.module_names = names
         self.functions = functions
         self.frames: dict[str, Frame] = {}
+        self.stack: StackFrame | None = None
         self.flat: list[tuple[Instruction, Names, Frame | None]] = []
 
     def decode(self, module: Mapping[str, Variable]) -> Kernel:
@@ -139,8 +141,12 @@ class KernelDecoder:
         for variable in module.values():
             if variable.space.startswith("shared"):
                 self._variable(variable, shared)
-        for callee in self._callees():
-            self._function(callee, Names(shared))
+        callees, stacked = self._callees()
+        if any(self._passes(callee, stacked) for callee in callees):
+            self.layout.results = align(self.layout.local, RESULT)
+            self.layout.local = self.layout.results + RESULT_BYTES
+        for callee in callees:
+            self._function(callee, Names(shared), callee.name in stacked)
         entry, names = len(self.flat), Names(shared)
         self._parameters(names)
         self._body(function, names, None)
@@ -201,6 +207,10 @@ class KernelDecoder:
             offset = align(self.layout.shared, alignment)
             self.layout.shared = offset + size
             names.places[variable.name] = Place("shared", lambda _: offset, name=variable.name, extent=size)
+        elif space == "local" and self.stack is not None:
+            stack, offset = self.stack, self.stack.place(size, alignment)
+            at = partial(_further, stack, offset)
+            names.places[variable.name] = Place("local", lambda _: 0, stacked=at)
         elif space == "local":
             offset = align(self.layout.local, alignment)
             self.layout.local = offset + size
@@ -228,20 +238,40 @@ class KernelDecoder:
 
     # Functions
 
-    def _callees(self) -> list[Function]:
+    def _callees(self) -> tuple[list[Function], frozenset[str]]:
         try:
-            return in_order(self.function, self.functions)
+            return self.functions.in_order(self.function)
         except CallError as error:
             raise self.error(str(error), error.call.line, error.call.column) from error
 
-    def _function(self, function: Function, names: Names) -> None:
+    def _function(self, function: Function, names: Names, stacked: bool) -> None:
         """Puts a function behind what there is."""
+        layout = self.layout
+        if stacked:
+            layout.stack()
+            self.stack = StackFrame(layout, start=layout.local)
+        before = dict(layout.slots)
         parameters, results = (
             tuple(self._formal(v, names) for v in variables) for variables in (function.parameters, function.returns)
         )
-        frame = Frame(function.name, len(self.flat), self.layout.slot(32), parameters, results)
+        passes = stacked or function.name in self.functions.taken
+        if passes and (len(results) > 1 or any(f.size > RESULT_BYTES for f in results)):
+            raise self.error(
+                f"function '{function.name}' calls itself or is called through a register; it can return one result of "
+                f"at most {RESULT_BYTES} bytes here",
+                function.line,
+            )
+        frame = Frame(function.name, len(self.flat), layout.slot(32), parameters, results, self.stack, passes)
         self.frames[function.name] = frame
         self._body(function, names, frame)
+        if self.stack is not None:
+            own = [Slot(bits, i) for bits, n in layout.slots.items() for i in range(before.get(bits, 0), n)]
+            self.stack.slots = [*dict.fromkeys([*own, *self.stack.slots])]
+            self.stack.end, self.stack = layout.local, None
+
+    def _passes(self, function: Function, stacked: frozenset[str]) -> bool:
+        """Whether callers find results where they need not know the function."""
+        return function.name in stacked or function.name in self.functions.taken
 
     def _formal(self, variable: Variable, names: Names) -> Formal:
         if variable.space == "reg":
@@ -302,3 +332,8 @@ class KernelDecoder:
             return False
         target = context.label(context.operands[0])
         return any(_POLLING.match(instruction.opcode) for instruction, _, _ in self.flat[target : context.pc])
+
+
+def _further(stack: StackFrame, offset: int, more: int) -> Slot:
+    """The register for the address of a byte of a variable on the stack."""
+    return stack.address(offset + more)

@@ -84,7 +84,7 @@ def run(launch: Launch) -> Stats:
 def _ctas_in_flight(launch: Launch) -> int:
     layout = launch.kernel.layout
     one = _geometry(launch, 0, 1)
-    per_thread = sum(max(bits // 8, 1) * n for bits, n in layout.slots.items()) + layout.local + 64
+    per_thread = sum(max(bits // 8, 1) * n for bits, n in layout.slots.items()) + layout.local_bytes + 64
     per_cta = one.threads * per_thread + _shared_bytes(launch)
     if launch.observer is not None:
         per_cta += launch.observer.weight(_shared_bytes(launch), one.warps * one.cluster_size)
@@ -131,7 +131,7 @@ class _Machine:
         stride = align(size, 128)
         data = Buffer("shared memory", np.zeros(geometry.ctas * stride, np.uint8))
         shared, cluster = (SharedWindow(data, geometry, stride, size, remote) for remote in (False, True))
-        local_size = self.kernel.layout.local
+        local_size = self.kernel.layout.local_bytes
         own = align(local_size, 16)
         local_data = Buffer("local memory", np.zeros(geometry.threads * own, np.uint8))
         local = Window("local", local_data, np.arange(geometry.threads) * own, local_size)

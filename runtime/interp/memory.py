@@ -37,6 +37,9 @@ HEAP = 1 << 19
 HEAP_BYTES = 8 << 20
 """The size of that heap where a program does not ask for another: cudaLimitMallocHeapSize."""
 
+STACK_BYTES = 32 << 10
+"""The stack of a thread, where functions that call themselves and `alloca` take memory."""
+
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 

@@ -14,6 +14,7 @@ from ...dialect.ptx.syntax import Module, Variable
 from .arguments import parameters
 from .decode import Names, Place
 from .errors import DecodeError, InterpreterError
+from .functions import Functions
 from .kernel import Kernel, KernelDecoder, size_of
 from .machine import Launch, Progress, Stats, run
 from .memory import Buffer, GlobalMemory, Heap, static_addresses
@@ -54,10 +55,14 @@ class Program:
         self._variables: dict[str, Buffer] = {}
         self._heap = Heap()
         self._places = static_addresses([v.name for v in variables.values() if v.space in ("global", "const")])
+        functions = Functions.of(module)
+        self._known = functions.addresses | self._places
+        for function, address in functions.addresses.items():
+            names.places[function] = Place("code", lambda _, at=address: at, code=address)
         for variable in variables.values():
             if variable.space in ("global", "const"):
                 self._declare(variable, names)
-        self._module, self._names, self._declared = module, names, variables
+        self._callable, self._names, self._declared = functions, names, variables
         self._functions = {f.name: f for f in module.functions.values() if f.entry}
         self._kernels: dict[str, Kernel] = {}
         if len(self._functions) == 1:
@@ -74,7 +79,7 @@ class Program:
             listed = ", ".join(self._functions) or "none"
             raise InterpreterError(f"no kernel '{name}' in {self.name}; it has {listed}")
         if name not in self._kernels:
-            decoder = KernelDecoder(function, self._names, self.name, self.target, self._module.functions)
+            decoder = KernelDecoder(function, self._names, self.name, self.target, self._callable)
             self._kernels[name] = decoder.decode(self._declared)
         return self._kernels[name]
 
@@ -85,7 +90,7 @@ class Program:
     def _declare(self, variable: Variable, names: Names) -> None:
         try:
             size, _ = size_of(variable)
-            data = initial(variable, size, self._places.get)
+            data = initial(variable, size, self._known.get)
         except (DecodeError, ValueError) as error:
             names.places[variable.name] = _unusable(InterpreterError(f"{self.name}:{variable.line}:1: error: {error}"))
             return

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .mbarriers import Mbarriers
     from .observer import Observer
     from .prints import Prints
+    from .stacks import CallStack
     from .warpgroup import Warpgroups
 
 Array: TypeAlias = NDArray[Any]
@@ -188,6 +189,7 @@ class State:
         self.all = Selection(None, self.threads)
         self.live = geometry.thread_in_cta() < geometry.threads_per_cta
         self.banks = {bits: np.zeros((n, self.threads), _BANKS[bits]) for bits, n in slots.items()}
+        self.stacks: dict[str, CallStack] = {}
         self._specials: dict[str, Array] = {}
 
     def special(self, name: str, make: Callable[[State], Array]) -> Array:

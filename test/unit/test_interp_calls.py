@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from interpreted import per_thread
 
 from warploom.passes.ptx_parser import parse_ptx
+from warploom.runtime import load_ptx
 from warploom.runtime.interp import InterpreterError, load
+from warploom.runtime.module import Checks
 
 HEAD = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 BODY = """.visible .entry k(.param .u64 out) { .reg .pred %p<4>; .reg .b32 %r<16>; .reg .b64 %rd<8>; .reg .f64 %fd<4>;
@@ -126,11 +130,28 @@ F = ".func (.param .b32 r) f(.param .b32 a) { ret; }\n"
 @pytest.mark.parametrize(
     ("functions", "body", "message"),
     [
-        (F.replace("ret", ".param .b32 x; call (x), f, (x)"), ".param .b32 v; call (v), f, (v);", r"(k -> f -> f)"),
-        (".func g();\n.func f() { call g; }\n.func g() { call f; }\n", "call f;", "(k -> f -> g -> f)"),
+        (
+            F.replace("ret", ".param .b32 x; call (x), f, (x)"),
+            ".param .b32 v; call (v), f, (v);",
+            "the stack of 32768 bytes is used up; does the recursion end?",
+        ),
+        (
+            ".func g();\n.func f() { call g; }\n.func g() { call f; }\n",
+            "call f;",
+            "is used up; does the recursion end?",
+        ),
+        (
+            ".func (.param .b32 r, .param .b32 s) f() { .param .b32 x; .param .b32 y; call (x, y), f; }\n",
+            "call (%r1, %r2), f;",
+            "function 'f' calls itself or is called through a register; it can return one result of at most 256 bytes",
+        ),
         ("", "call nowhere;", "function 'nowhere' has no body in this module"),
         (".extern .func g();\n", "call g;", "function 'g' has no body in this module"),
-        (F, "call (%r1), %rd1, (%r2), p;", "a call through a register is not supported"),
+        (
+            F,
+            "call (%r1), %rd1, (%r2), p;",
+            "0x1000000000 is the address of no function with these arguments (known",
+        ),
         (F, ".param .b32 v; call (v), f, (v, v);", "f has 1 arguments, got 2"),
         (F, ".param .b32 v; call f, (v);", "f has 1 results, got 0"),
         (F, ".param .b64 v; call (%r1), f, (v);", "expected a .param variable of 4 bytes for a, got 8 bytes"),
@@ -141,7 +162,7 @@ F = ".func (.param .b32 r) f(.param .b32 a) { ret; }\n"
             "call (%r1), f, (%r1);",
             "expected a .param variable of 12 bytes for a, got %r1",
         ),
-        (F, "call (%r1), k, (%r1);", "recursion is not supported (k -> k)"),
+        (F, "call (%r1), k, (%r1);", "'k' is a kernel; only functions can be called"),
         ("", "brx.idx %r1, nowhere;", "expected a label of .branchtargets, got nowhere"),
         ("", "w: .branchtargets A; brx.idx %r1, w;", "no label A in this function"),
     ],
@@ -161,3 +182,117 @@ def test_two_kernels_call_one_function() -> None:
         out = np.zeros(32, np.uint64)
         built.launch(name, (1, 1, 1), (32, 1, 1), [out])
         assert out.tolist() == list(range(32))
+
+
+# Functions that call themselves, and functions that are called by their addresses
+
+
+def word(value: int) -> int:
+    """As 32 bits with a sign hold it."""
+    return (value + 2**31) % 2**32 - 2**31
+
+
+def fibonacci(n: int) -> int:
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+
+def permutations(items: list[int], left: int, weight: int) -> int:
+    if left == 0:
+        return weight
+    total = 0
+    for i in range(left):
+        rest = [*items[:i], *items[i + 1 : left]]
+        total = word(total + permutations(rest, left - 1, word(weight * 10 + items[i])))
+        total = word(total ^ (items[i] << left))
+    return total
+
+
+RECURSION = Path(__file__).parents[1] / "data/kernels/recursion.ptx"
+
+
+@pytest.mark.parametrize("checks", [(), "all"])
+def test_functions_that_call_themselves_and_each_other(checks: Checks) -> None:
+    """As nvcc compiles them: every call has local arrays of its own, and reads those of its caller."""
+    n = 75
+    out = np.full(3 * n + 3, -1, np.int32)
+    load_ptx(RECURSION.read_text()).launch("recurse", 2, 40, [out, n], device="interp", checks=checks)
+    expected = [
+        value
+        for t in range(n)
+        for value in (
+            fibonacci(t % 11),
+            1 if t % 2 == 0 else 2,
+            permutations([t, t + 1, t * t, 7, t ^ 5], t % 5, t),
+        )
+    ]
+    assert out.tolist() == [*expected, -1, -1, -1]
+
+
+def area(side: int, height: int | None) -> int:
+    return side * side if height is None else 2 * side * side + 4 * side * height
+
+
+def test_tables_of_functions_and_virtual_functions() -> None:
+    n = 75
+    out = np.full(2 * n + 2, -1, np.int32)
+    load_ptx(RECURSION.read_text()).launch("dispatch", 2, 40, [out, n], device="interp")
+    expected: list[int] = []
+    for t in range(n):
+        x = t
+        for i in range(4):
+            x = word((x + 1, 2 * x, x * x)[(t + i) % 3])
+        own = area(t, None if t % 2 else 3)
+        expected += [x, word(own * 1000 + area(t + 1, own))]
+    assert out.tolist() == [*expected, -1, -1]
+
+
+TABLE = """.func (.param .b32 r) up(.param .b32 a) { .reg .b32 %r; ld.param.b32 %r, [a]; add.u32 %r, %r, 1;
+st.param.b32 [r], %r; ret; }
+.func (.param .b32 r) down(.param .b32 a) { .reg .b32 %r; ld.param.b32 %r, [a]; sub.u32 %r, %r, 1;
+st.param.b32 [r], %r; ret; }
+.func (.param .b32 r) sum(.param .b32 a, .param .b32 b) { ret; }
+.global .u64 ways[3] = {up, down, sum};
+"""
+THROUGH = """.param .b32 a; .param .b32 r; st.param.b32 [a], %r1; mov.u32 %r9, 0;
+    p: .callprototype (.param .b32 _) _ (.param .b32 _); call (r), %rd2, (a), p; ld.param.b32 %r3, [r];
+    cvt.u64.u32 %rd3, %r3; st.global.b64 [%rd1], %rd3;"""
+
+
+def test_calls_through_registers_that_differ_by_thread() -> None:
+    choose = """and.b32 %r2, %r1, 1; mul.wide.u32 %rd3, %r2, 8; mov.u64 %rd4, ways; add.u64 %rd3, %rd4, %rd3;
+        ld.global.u64 %rd2, [%rd3];"""
+    assert run(TABLE, choose + THROUGH) == [t + 1 if t % 2 == 0 else t - 1 for t in range(64)]
+    assert run(TABLE, "mov.u64 %rd2, down; add.u32 %r1, %r1, 5;" + THROUGH) == [t + 4 for t in range(64)]
+
+
+@pytest.mark.parametrize(
+    ("pointer", "message"),
+    [
+        ("mov.u64 %rd2, 0;", r"call: a null pointer is the address of no function with these arguments \(known: "),
+        ("mov.u64 %rd2, sum;", r"is the address of no function .*\(known: down at 0x800000000000020, up at"),
+        ("mov.u64 %rd2, up; setp.eq.u32 %p1, %r1, 33; @%p1 add.u64 %rd2, %rd2, 4;", r"warp 1, lane 1"),
+    ],
+)
+def test_calls_through_registers_that_go_nowhere(pointer: str, message: str) -> None:
+    with pytest.raises(InterpreterError, match=message):
+        run(TABLE, pointer + THROUGH)
+
+
+def test_memory_of_functions_on_the_stack() -> None:
+    """`alloca` in a function is given back when it returns; what it returns to is not disturbed."""
+    functions = """.func (.param .b32 r) fill(.param .b32 n) { .reg .b64 %rd<9>; .reg .b32 %r<9>; .reg .pred %p;
+        ld.param.u32 %r1, [n]; cvt.u64.u32 %rd1, %r1; shl.b64 %rd1, %rd1, 2; alloca.u64 %rd2, %rd1, 64;
+        mov.u64 %rd3, %rd2; mov.u32 %r2, 0; L: st.local.u32 [%rd3], %r2; add.u64 %rd3, %rd3, 4; add.u32 %r2, %r2, 1;
+        setp.lt.u32 %p, %r2, %r1; @%p bra L; sub.u64 %rd3, %rd3, 4; ld.local.u32 %r3, [%rd3]; cvt.u32.u64 %r4, %rd2;
+        and.b32 %r4, %r4, 63; shl.b32 %r4, %r4, 16; add.u32 %r3, %r3, %r4; st.param.b32 [r], %r3; ret; }
+"""
+    body = """stacksave.u64 %rd5; alloca.u64 %rd2, 8; st.local.u64 [%rd2], 77; add.u32 %r2, %r1, 1; mov.u32 %r4, 0;
+        mov.u32 %r5, 0; L: call (%r3), fill, (%r2); add.u32 %r4, %r4, %r3; add.u32 %r5, %r5, 1;
+        setp.lt.u32 %p1, %r5, 200; @%p1 bra L; ld.local.u64 %rd3, [%rd2]; cvt.u64.u32 %rd4, %r4;
+        mad.lo.u64 %rd3, %rd3, 1000000, %rd4; stackrestore.u64 %rd5; alloca.u64 %rd6, 8; setp.ne.u64 %p2, %rd6, %rd2;
+        @%p2 mov.u64 %rd3, 0; st.global.b64 [%rd1], %rd3;"""
+    assert run(functions, body) == [77000000 + 200 * t for t in range(64)]
+    with pytest.raises(InterpreterError, match=r"alloca.u64: the stack of 32768 bytes is used up"):
+        run("", "alloca.u64 %rd2, 40000;")
+    with pytest.raises(InterpreterError, match="expected an alignment that is a power of two, got 12"):
+        run("", "alloca.u64 %rd2, 40, 12;")

@@ -460,7 +460,7 @@ def test_a_runaway_kernel_ends() -> None:
 
 
 def test_trap() -> None:
-    fails("mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 6;\n@%p1 trap;", "the kernel executed a trap .* lane 6")
+    fails("mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 6;\n@%p1 trap;", "the kernel executed a trap, thread .* lane 6")
 
 
 @pytest.mark.parametrize(
