@@ -62,4 +62,22 @@ def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Che
     return Checked(sorted(found, key=lambda diagnostic: (diagnostic.line, diagnostic.column)), checker.unmodelled)
 
 
-__all__ = ["Checked", "Diagnostic", "check_ptx", "check_text"]
+def check_runnable(text: str, target: str | None = None, name: str = "<ptx>") -> list[Diagnostic]:
+    """What of PTX text the interpreter would refuse, in the order of the file; statements that cannot be read aside,
+    which `check_text` has.
+
+    Raises:
+        WarploomError: for a target that is none.
+    """
+    from .interp.program import refused
+
+    module, _ = read_ptx(text, name)
+    if module is None:
+        return []
+    return sorted(
+        Diagnostic(f.line, f.column, f"cannot be interpreted: {f.message} (kernel {f.kernel})")
+        for f in refused(module, name, target)
+    )
+
+
+__all__ = ["Checked", "Diagnostic", "check_ptx", "check_runnable", "check_text"]

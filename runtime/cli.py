@@ -88,14 +88,20 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from .check import check_text
+    from .check import check_runnable, check_text
 
-    found = check_text(_read(Path(args.file)), args.target, args.file)
-    for diagnostic in found.diagnostics:
+    text = _read(Path(args.file))
+    found = check_text(text, args.target, args.file)
+    diagnostics = list(found.diagnostics)
+    if args.runnable:
+        wrong = {(d.line, d.column) for d in diagnostics}
+        refused = check_runnable(text, args.target, args.file)
+        diagnostics = sorted([*diagnostics, *(d for d in refused if (d.line, d.column) not in wrong)])
+    for diagnostic in diagnostics:
         print(diagnostic.show(args.file))
     if found.note:
         print(f"{args.file}: note: {found.note}")
-    return 1 if found.diagnostics else 0
+    return 1 if diagnostics else 0
 
 
 def _read(path: Path) -> str:
@@ -176,6 +182,9 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(command=_check)
     check.add_argument("file", metavar="FILE", help="a .ptx file")
     check.add_argument("--target", metavar="SM", help="check for this GPU instead of the file's own .target")
+    check.add_argument(
+        "--runnable", action="store_true", help="say, too, what `warploom run --device interp` would refuse"
+    )
     check.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
     add_isa(commands)
     add_layout(commands)

@@ -137,6 +137,36 @@ class KernelDecoder:
         """Raises:
         InterpreterError: at the first statement that cannot be run.
         """
+        entry = self._lay_out(module)
+        code = [self._instruction(*item, pc) for pc, item in enumerate(self.flat)]
+        limit, required = (self._dimensions(word) for word in (".maxntid", ".reqntid"))
+        return Kernel(
+            self.function.name,
+            self.file,
+            self.layout,
+            tuple(code),
+            entry,
+            prod(limit) if limit else None,
+            required,
+            self._cluster(),
+        )
+
+    def refused(self, module: Mapping[str, Variable]) -> list[Finding]:
+        """Every statement that cannot be run; of declarations and calls, the first."""
+        try:
+            self._lay_out(module)
+        except InterpreterError as error:
+            return list(error.findings)
+        found: list[Finding] = []
+        for pc, item in enumerate(self.flat):
+            try:
+                self._instruction(*item, pc)
+            except InterpreterError as error:
+                found += error.findings
+        return found
+
+    def _lay_out(self, module: Mapping[str, Variable]) -> int:
+        """Puts the kernel behind the functions it calls, and declares everything. Returns where it begins."""
         function, shared = self.function, Names(self.module_names)
         for variable in module.values():
             if variable.space.startswith("shared"):
@@ -150,18 +180,7 @@ class KernelDecoder:
         entry, names = len(self.flat), Names(shared)
         self._parameters(names)
         self._body(function, names, None)
-        code = [self._instruction(*item, pc) for pc, item in enumerate(self.flat)]
-        limit, required = (self._dimensions(word) for word in (".maxntid", ".reqntid"))
-        return Kernel(
-            function.name,
-            self.file,
-            self.layout,
-            tuple(code),
-            entry,
-            prod(limit) if limit else None,
-            required,
-            self._cluster(),
-        )
+        return entry
 
     def error(self, message: str, line: int, column: int = 1) -> InterpreterError:
         found = Finding("load", message, self.file, line, column, self.function.name)

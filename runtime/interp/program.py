@@ -13,7 +13,7 @@ from ...dialect.isa.targets import TARGETS
 from ...dialect.ptx.syntax import Module, Variable
 from .arguments import parameters
 from .decode import Names, Place
-from .errors import DecodeError, InterpreterError
+from .errors import DecodeError, Finding, InterpreterError
 from .functions import Functions
 from .kernel import Kernel, KernelDecoder, size_of
 from .machine import Launch, Progress, Stats, run
@@ -40,7 +40,21 @@ def load(module: Module, name: str = "<ptx>", arch: str | None = None) -> Progra
     Raises:
         InterpreterError: with file, line and column, at the first instruction that is not supported.
     """
-    return Program(module, name, arch)
+    program = Program(module, name, arch)
+    if len(program.kernels) == 1:
+        program.kernel(program.kernels[0])
+    return program
+
+
+def refused(module: Module, name: str = "<ptx>", arch: str | None = None) -> list[Finding]:
+    """What of the kernels of a module, and of the functions they call, cannot be run: each statement once.
+
+    Raises:
+        InterpreterError: for a target that is none.
+    """
+    program = Program(module, name, arch)
+    found = [finding for kernel in program.kernels for finding in program.refused(kernel)]
+    return list({(f.line, f.column, f.message): f for f in reversed(found)}.values())[::-1]
 
 
 class Program:
@@ -65,8 +79,16 @@ class Program:
         self._callable, self._names, self._declared = functions, names, variables
         self._functions = {f.name: f for f in module.functions.values() if f.entry}
         self._kernels: dict[str, Kernel] = {}
-        if len(self._functions) == 1:
-            self.kernel(*self._functions)
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The names of the kernels."""
+        return tuple(self._functions)
+
+    def refused(self, kernel: str) -> list[Finding]:
+        """What of a kernel, and of the functions it calls, cannot be run."""
+        decoder = KernelDecoder(self._functions[kernel], self._names, self.name, self.target, self._callable)
+        return decoder.refused(self._declared)
 
     def kernel(self, name: str) -> Kernel:
         """A kernel, decoded at its first use: others may hold what is not supported.
