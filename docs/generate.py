@@ -143,7 +143,9 @@ add.rn.f32 %f4, %f3, %f0;
 ```
 
 CUDA C++ compilers write `fma.rn` where they contract, and `mul.rn` where they were told not to (`-fmad=false`,
-`__fmul_rn`); Triton and hand-written PTX often leave the modifier out.
+`__fmul_rn`), but nvcc leaves `a * b - c * d` to the assembler;
+Triton and hand-written PTX often leave the modifier out.
+`warploom run` says of a kernel that it ran on the interpreter which sum is the first of this kind.
 """
 
 

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
+from .contraction import Contraction
 from .cuda import Kernel as LoadedKernel
 from .kernel import Kernel
 from .launch import Launch
@@ -86,6 +87,16 @@ class Report:
         if names:
             found = f"{len(notes)} notes" if notes else "nothing found"
             self.line("checks", f"{', '.join(names)}: {found}", "green")
+
+    def contracted(self, file: str, sums: Sequence[Contraction]) -> None:
+        """Says, on standard error, where a GPU may round once what the interpreter has rounded twice."""
+        if sums:
+            first, rest = sums[0], f" ({len(sums)} such sums)" if len(sums) > 1 else ""
+            print(
+                f"{file}:{first.line}:{first.column}: note: a GPU may contract this sum with the product of line "
+                f"{first.product} and round once{rest}; docs/arithmetic.md",
+                file=sys.stderr,
+            )
 
     def times(self) -> None:
         """The phases and their times."""

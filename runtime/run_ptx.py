@@ -11,6 +11,7 @@ import numpy as np
 
 from . import inputs
 from .arrays import Array, Parameter, element_of
+from .contraction import contractions
 from .errors import ArgumentError
 from .launch import Launch, dim3
 from .launch import values as check_values
@@ -58,6 +59,7 @@ def run(args: argparse.Namespace, text: str) -> int:
             output=(sys.stderr if args.json else sys.stdout).write,
         )
     report.checks(args.checks, done.notes)
+    report.contracted(args.file, () if place.gpu else contractions(module.syntax, name))
     report.times()
     report.line("ran on", str(place))
     for i, value in enumerate(values):

@@ -83,7 +83,7 @@ def last_block_sums(random: Random) -> tuple[list[Any], Judge]:
     return [total, part, x, 1000], equal((total, [sum(parts)]), (part, parts))
 
 
-@case(4, 128)
+@case(4, 128, differs="what the threads do first is up to the machine")
 def compact(random: Random) -> tuple[list[Any], Judge]:
     x, out, count = _ints(random, 450), output(450, I32), np.zeros(1, I32)
     kept = np.sort(x[np.fmod(x, 3) == 0])

@@ -64,7 +64,7 @@ def elected(random: Random) -> tuple[list[Any], Judge]:
     return [out], equal((out, np.full(128, 11)))
 
 
-@case(1, 256, sample=True)
+@case(1, 256)
 def producer_consumer(random: Random) -> tuple[list[Any], Judge]:
     x, out, t = _ints(random, (6, 128)), output(128, I32), np.arange(128, 256)
     total = np.zeros(128, np.int64)

@@ -321,7 +321,7 @@ def video(random: Random) -> tuple[list[Any], Judge]:
             max(abs(a - b), c),
             _minimum_into_byte(a, b, c),
             fourth,
-            a < b,
+            signed(a) < b,
             a << (b & 31),
             _distances(a, b, 8, False) + c,
             sum((_halved(v) & 0xFFFF) << 16 * i for i, v in enumerate(average)),

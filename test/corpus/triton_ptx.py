@@ -17,6 +17,9 @@ from corpus.cuda_ptx import TARGETS, plain
 from corpus.store import OUT
 from corpus.triton_programs import PROGRAMS
 
+PTX = 90
+"""The version of PTX from sm_90 on, what a driver of CUDA 13.0 takes; before, Triton's own choice is older."""
+
 
 def write(name: str, target: str, out: Path) -> None:
     """Compiles a program; the PTX's first line says how much shared memory a launch takes."""
@@ -27,7 +30,8 @@ def write(name: str, target: str, out: Path) -> None:
     hints = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(signature.values()) if str(kind).startswith("*")}
     source = ASTSource(kernel, signature=signature, constexprs=constants, attrs=hints)
     sm = int("".join(filter(str.isdigit, target)))
-    compiled = compile_triton(source, target=GPUTarget("cuda", sm, 32), options=options)
+    version = {"ptx_version": PTX} if sm >= 90 else {}
+    compiled = compile_triton(source, target=GPUTarget("cuda", sm, 32), options=options | version)
     text = f"// shared {compiled.metadata.shared}\n{plain(compiled.asm['ptx'])}"
     (out / f"{name}.{target}.ptx").write_text(text)
 
