@@ -10,7 +10,7 @@ CORPUS := build/corpus/bin
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
 
-.PHONY: demo test lint lit pytest conformance grid pins docs clean
+.PHONY: demo test lint lit pytest conformance conformance-llvm conformance-cutlass grid pins docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/warploom run examples/matmul.mlir --device interp --check
@@ -36,6 +36,14 @@ pytest: $(TESTABLE)
 conformance: $(TESTABLE)
 	WARPLOOM_CONFORMANCE=full $(BIN)/pytest -n $(JOBS) -rP -k verdict test/conformance/test_isa_conformance.py
 	WARPLOOM_CONFORMANCE=full $(BIN)/pytest -n $(JOBS) test/conformance/test_products.py
+
+# LLVM's tests of its PTX backend through llc, and CUTLASS's inline assembly, statement by statement against ptxas.
+# Both are fetched from GitHub; SOURCE= names a checkout or git directory that is there already. About ten minutes each.
+conformance-llvm: $(TESTABLE)
+	$(BIN)/python test/conformance/llvm_suite.py $(if $(SOURCE),--source $(SOURCE)) $(if $(LLC),--llc $(LLC)) --jobs $(JOBS)
+
+conformance-cutlass: $(TESTABLE)
+	$(BIN)/python test/conformance/cutlass_suite.py $(if $(SOURCE),--source $(SOURCE)) --jobs $(JOBS)
 
 # products of every type and form at sizes up to 300, on the interpreter against numpy: about an hour
 grid: $(TESTABLE)

@@ -1,0 +1,188 @@
+"""CUTLASS's inline assembly: each `asm` statement in a kernel of its own, judged by ptxas and by us on several GPUs.
+
+    python test/conformance/cutlass_suite.py [--source CUTLASS] [--jobs 2] [--out report.txt]
+
+`--source` is a checkout of CUTLASS or a git directory of one; without it CUTLASS is cloned from GitHub. Operands become
+registers of what their constraint says; a constant that the C++ code computes becomes the first of some numbers with
+which ptxas takes the statement.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import verdicts
+from llvm_suite import BUILD, SHOWN, clone, extract
+from verdicts import Case, UnavailableError
+
+REPOSITORY = "https://github.com/NVIDIA/cutlass"
+FOLDER = "include"
+TARGETS = ("sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
+VERSION = "9.0"
+TYPES = {"r": "b32", "f": "f32", "d": "f64", "l": "b64", "h": "b16", "q": "b128"}
+"""The register of each constraint of CUDA's inline assembly."""
+CONSTANTS = ("0", "1", "2", "4", "8", "16", "32", "64", "128")
+KERNELS = 100
+"""Kernels in one file."""
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """An `asm` statement: its text with `%0`, `%1`, ... and the constraint of each operand."""
+
+    where: str
+    text: str
+    constraints: tuple[str, ...]
+
+
+def headers(source: Path | None) -> Path:
+    """The folder of CUTLASS's headers.
+
+    Raises:
+        UnavailableError: if it is not at `source`, or cannot be cloned.
+    """
+    if source is None:
+        return clone(REPOSITORY, FOLDER, BUILD / "cutlass-clone")
+    if (source / FOLDER / "cute").exists():
+        return source / FOLDER
+    if (source / "HEAD").exists() or (source / ".git").exists():
+        return extract(source, FOLDER, BUILD / "cutlass")
+    raise UnavailableError(f"{source} is neither a checkout of CUTLASS nor a git directory of one")
+
+
+_ASM = re.compile(r"\basm\b\s*(?:volatile|__volatile__)?\s*\(")
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+
+
+def snippets(folder: Path) -> Iterator[Snippet | str]:
+    """The `asm` statements of all headers; for one that cannot be read as text, why."""
+    for path in sorted(p for p in folder.rglob("*") if p.suffix in (".h", ".hpp", ".cuh", ".inl")):
+        text = _COMMENT.sub(lambda m: m[0] if m[0][0] == '"' else "\n" * m[0].count("\n"), path.read_text())
+        for match in _ASM.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            yield _snippet(f"{path.relative_to(folder)}:{line}", _arguments(text, match.end()))
+
+
+def _arguments(text: str, start: int) -> list[str]:
+    """What stands between the parentheses, split at the colons outside of strings and parentheses."""
+    parts, depth, at, position = list[str](), 1, start, start
+    while depth and position < len(text):
+        if text[position] == '"' and (string := _STRING.match(text, position)):
+            position = string.end()
+            continue
+        if text.startswith("::", position) and depth == 1 and not text[position - 1].isalnum():
+            parts += [text[at:position], ""]
+            at = position = position + 2
+            continue
+        if text[position] == ":" and depth == 1 and text[position + 1] != ":" and text[position - 1] != ":":
+            parts.append(text[at:position])
+            at = position + 1
+        depth += {"(": 1, ")": -1}.get(text[position], 0)
+        position += 1
+    return [*parts, text[at : position - 1]]
+
+
+def _snippet(where: str, parts: list[str]) -> Snippet | str:
+    code = "".join(_STRING.findall(parts[0]))
+    if _STRING.sub("", parts[0]).strip():
+        return "the text is made by macros"
+    constraints = [c for part in parts[1:3] for c in re.findall(r'"([=+]?\w)"\s*\(', part)]
+    text = code.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "").replace('\\"', '"')
+    if not text.strip():
+        return "the text is empty"
+    letters = tuple(c.lstrip("=+") for c in constraints)
+    if not set(letters) <= TYPES.keys() | {"n"}:
+        return f"a constraint of {', '.join(sorted(set(letters) - TYPES.keys()))}"
+    return Snippet(where, text, letters)
+
+
+def kernel(snippet: Snippet, number: int, constant: str) -> str:
+    """The statement as a kernel, on one line for each of its own."""
+
+    def operand(match: re.Match[str]) -> str:
+        if match[1] == "%":
+            return "%"
+        place = int(match[1])
+        if place >= len(snippet.constraints):
+            return match[0]
+        letter = snippet.constraints[place]
+        return constant if letter == "n" else f"%{letter}z{place}"
+
+    declared = "".join(
+        f".reg .{TYPES[letter]} %{letter}z{place}; "
+        for place, letter in enumerate(snippet.constraints)
+        if letter != "n"
+    )
+    body = re.sub(r"%(%|\d+)", operand, snippet.text).strip()
+    body = "\n".join(line.strip() for line in body.split("\n") if line.strip())
+    if body[-1] not in ";}":
+        body += ";"
+    return f".visible .entry k{number}()\n{{\n{declared}\n{{\n{body}\n}}\nret;\n}}\n"
+
+
+def module(target: str, kernels: list[str]) -> str:
+    return f".version {VERSION}\n.target {target}\n.address_size 64\n" + "".join(kernels)
+
+
+def cases(found: list[Snippet]) -> Iterator[Case]:
+    """The snippets on each target, with the constant that suits most, `KERNELS` in a file."""
+    for target in TARGETS:
+        for start in range(0, len(found), KERNELS):
+            part = found[start : start + KERNELS]
+            kernels = [kernel(s, n, _constant(s)) for n, s in enumerate(part)]
+            yield Case(f"{target} {part[0].where}", module(target, kernels), target)
+
+
+_CHOSEN: dict[str, str] = {}
+
+
+def _constant(snippet: Snippet) -> str:
+    """The first number with which ptxas takes the statement on some GPU; 1 where it never does."""
+    if "n" not in snippet.constraints:
+        return ""
+    if snippet.text not in _CHOSEN:
+        _CHOSEN[snippet.text] = next(
+            (c for c in CONSTANTS for target in ("sm_120a", "sm_100a", "sm_90a")
+             if not verdicts.ptxas(module(target, [kernel(snippet, 0, c)]), target)[1]), "1",
+        )  # fmt: skip
+    return _CHOSEN[snippet.text]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--source", type=Path)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=BUILD / "cutlass.txt")
+    parser.add_argument("--all", action="store_true", help="print the whole report")
+    options = parser.parse_args()
+    try:
+        verdicts.require_ptxas()
+        folder = headers(options.source)
+    except UnavailableError as error:
+        print(f"skipped: {error}")
+        return
+    found: dict[tuple[str, tuple[str, ...]], Snippet] = {}
+    failed: Counter[str] = Counter()
+    for snippet in snippets(folder):
+        if isinstance(snippet, str):
+            failed[snippet] += 1
+        else:
+            found.setdefault((snippet.text, snippet.constraints), snippet)
+    report = verdicts.run(list(cases(list(found.values()))), options.jobs)
+    lines = [f"{len(found)} snippets on {len(TARGETS)} GPUs", *report.text()]
+    lines += [f"\n== not read: {sum(failed.values())}"] + [f"{n:5} {why}" for why, n in failed.most_common()]
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text("\n".join(lines) + "\n")
+    print("\n".join(lines[: len(lines) if options.all else SHOWN]))
+    print(f"the whole report: {options.out}")
+    raise SystemExit(0 if report.passed else 1)
+
+
+if __name__ == "__main__":
+    main()

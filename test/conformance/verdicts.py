@@ -1,0 +1,256 @@
+"""Our verdict on the statements of PTX files beside ptxas's: which each of the two refuses, by spelling.
+
+ptxas's errors can hide others, so what it blames is blanked and the rest is tried again, until it takes the file.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import Pool
+
+from assembler import CURRENT, PTXAS
+
+from warploom.dialect.ptx.unmodelled import family
+from warploom.runtime.check import check_text
+
+OLDEST = 75
+"""The oldest GPU that ptxas 13.0 makes code for; it checks PTX for older ones too."""
+RENAMED = {101: 110}
+ROUNDS = 40
+TIMEOUT_S = 300
+MOST_REFUSED = 0.0005
+"""The part of a suite's statements that we may refuse and ptxas takes."""
+
+
+class UnavailableError(Exception):
+    """What a suite needs is not here, and why."""
+
+
+def require_ptxas() -> None:
+    """Raises:
+    UnavailableError: where there is no ptxas.
+    """
+    if PTXAS is None:
+        raise UnavailableError("ptxas is not here; the package nvidia-cuda-nvcc brings it")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A PTX file, and `arch`: what ptxas makes code for, which the file's own `.target` may be older than."""
+
+    name: str
+    text: str
+    arch: str
+
+
+@dataclass
+class Outcome:
+    """What came of one file: how many statements it has, and those on which the two disagree."""
+
+    name: str
+    instructions: int = 0
+    taken: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
+    """Line, statement and ptxas's message, where we have no objection."""
+    refused: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
+    """Line, statement and our message, where ptxas has none."""
+    unmodelled: dict[str, int] = field(default_factory=dict[str, int])
+    """Statements of families that we do not look at, by family."""
+    skipped: str = ""
+    """Why there is no verdict of ptxas."""
+
+
+_HEAD = re.compile(r"\.version\s+(\d+)\.(\d+).*?\.target\s+sm_(\d+)([af]?)", re.DOTALL)
+_INSTRUCTION = re.compile(
+    r"\s*(?:@!?\s*[%\w$]+\s+)?[a-z]\w*(?:(?:\.|::)\w+)*(?:\s[^:]*)?;|\s*\{?\s*(?:@!?\s*[%\w$]+\s+)?[a-z]\w*[.\s]"
+)
+_ERROR = re.compile(r"^ptxas [^\n]*, line (\d+); (?:error|fatal)\s*: (.*)$", re.MULTILINE)
+
+
+def arch_for(text: str) -> str | None:
+    """What ptxas is asked to make code for, so that it takes the file's target; None without a header."""
+    head = _HEAD.search(text)
+    if head is None:
+        return None
+    number, suffix = int(head[3]), head[4]
+    number = RENAMED.get(number, number)
+    return f"sm_{number}{suffix}" if number >= OLDEST else f"sm_{OLDEST}"
+
+
+def unjudged(text: str) -> str:
+    """Why ptxas 13.0 says nothing of a file at all; "" if it does."""
+    head = _HEAD.search(text)
+    if head is None:
+        return "no .version or .target"
+    if (int(head[1]), int(head[2])) > CURRENT:
+        return f"PTX {head[1]}.{head[2]} is newer than ptxas"
+    if ".address_size 32" in text:
+        return "32-bit addresses, which ptxas no longer takes"
+    return ""
+
+
+def owners(lines: Sequence[str]) -> list[int]:
+    """The first line of the statement that each line is part of, from 0."""
+    first: list[int] = []
+    start = 0
+    for number, line in enumerate(lines):
+        code = re.sub(r"//.*|\".*?\"", "", line).strip()
+        first.append(start)
+        if not code or code[-1] in ";{}:" or code.startswith((".version", ".target", ".address_size", ".loc", ".file")):
+            start = number + 1
+    return first
+
+
+def compare(case: Case) -> Outcome:
+    """The statements of a file on which we and ptxas disagree."""
+    lines = case.text.split("\n")
+    first = owners(lines)
+    outcome = Outcome(case.name, sum(map(_is_instruction, lines)))
+    checked = check_text(case.text)
+    ours = {first[min(d.line, len(lines)) - 1]: d.message for d in reversed(checked.diagnostics)}
+    outcome.unmodelled = dict(checked.unmodelled)
+    theirs, outcome.skipped = verdict(lines, first, case.arch)
+    for line in sorted(theirs.keys() - ours.keys()):
+        if family(_opcode(_statement(lines, first, line))):
+            continue
+        outcome.taken.append((line + 1, _statement(lines, first, line), theirs[line]))
+    if not outcome.skipped:
+        for line in sorted(ours.keys() - theirs.keys()):
+            outcome.refused.append((line + 1, _statement(lines, first, line), ours[line]))
+    return outcome
+
+
+def _is_instruction(line: str) -> bool:
+    return _INSTRUCTION.match(line.partition("//")[0]) is not None
+
+
+def _statement(lines: Sequence[str], first: Sequence[int], start: int) -> str:
+    end = start
+    while end + 1 < len(lines) and first[end + 1] == start:
+        end += 1
+    return " ".join(" ".join(lines[start : end + 1]).split())
+
+
+def verdict(lines: Sequence[str], first: Sequence[int], arch: str) -> tuple[dict[int, str], str]:
+    """ptxas's message for each statement it refuses, by its first line; and why that is not all, if it is not."""
+    left = list(lines)
+    found: dict[int, str] = {}
+    for _ in range(ROUNDS):
+        output, failed = ptxas("\n".join(left), arch)
+        if not failed:
+            return found, ""
+        blamed: dict[int, str] = {}
+        for line, message in _ERROR.findall(output):
+            blamed.setdefault(first[int(line) - 1], message)
+        new = blamed.keys() - found.keys()
+        if not new:
+            return found, next(iter(output.strip().split("\n")), "ptxas failed")
+        for start in new:
+            found[start] = blamed[start]
+            for number in range(start, len(lines)):
+                if first[number] != start:
+                    break
+                if "{" in left[number] and ";" not in left[number]:
+                    return found, f"ptxas refuses the header of a function: {blamed[start]}"
+                left[number] = ""
+    return found, "ptxas goes on finding errors"
+
+
+def ptxas(text: str, arch: str) -> tuple[str, bool]:
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
+        file.write(text)
+        file.flush()
+        command = [str(PTXAS), "-c", "-O0", "-arch", arch, file.name, "-o", "/dev/null"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return f"ptxas took longer than {TIMEOUT_S} s", True
+    return done.stderr + done.stdout, done.returncode != 0
+
+
+@dataclass
+class Report:
+    """All outcomes of a suite."""
+
+    outcomes: list[Outcome]
+
+    @property
+    def judged(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if not outcome.skipped]
+
+    @property
+    def instructions(self) -> int:
+        return sum(outcome.instructions for outcome in self.judged)
+
+    def rows(self, which: str) -> dict[tuple[str, str], list[str]]:
+        """The places of each kind of disagreement: opcode and message, most frequent first."""
+        kinds: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for outcome in self.outcomes:
+            for line, statement, message in getattr(outcome, which):
+                kinds[_opcode(statement), _kind(message)].append(f"{outcome.name}:{line}: {statement}")
+        return dict(sorted(kinds.items(), key=lambda item: (-len(item[1]), item[0])))
+
+    @property
+    def taken(self) -> int:
+        """Statements that we take and ptxas refuses."""
+        return sum(len(outcome.taken) for outcome in self.outcomes)
+
+    @property
+    def refused(self) -> float:
+        """The part of all statements that we refuse and ptxas takes."""
+        return sum(len(outcome.refused) for outcome in self.judged) / max(1, self.instructions)
+
+    @property
+    def passed(self) -> bool:
+        """Whether we take nothing that ptxas refuses, and refuse next to nothing that it takes."""
+        return not self.taken and self.refused <= MOST_REFUSED
+
+    def text(self) -> Iterator[str]:
+        """The report, a line at a time."""
+        taken, refused = self.rows("taken"), self.rows("refused")
+        yield f"{len(self.judged)} files, {self.instructions} instructions judged"
+        for name, rows in (("taken by us, refused by ptxas", taken), ("refused by us, taken by ptxas", refused)):
+            count = sum(map(len, rows.values()))
+            yield f"\n== {name}: {count} in {len(rows)} kinds"
+            for (opcode, message), places in rows.items():
+                yield f"{len(places):5} {opcode}: {message}"
+                yield f"        e.g. {places[0][:200]}"
+        families = sum((Counter(outcome.unmodelled) for outcome in self.judged), Counter[str]())
+        listed = ", ".join(f"{count} {name}" for name, count in families.most_common())
+        yield f"\n== of families that are not modelled: {sum(families.values())}: {listed}"
+        skipped: defaultdict[str, list[str]] = defaultdict(list)
+        for outcome in self.outcomes:
+            if outcome.skipped:
+                skipped[re.sub(r"'[^']*'|/tmp\S*", "...", outcome.skipped)].append(outcome.name)
+        yield f"\n== not judged in full: {sum(map(len, skipped.values()))} files"
+        for why, names in sorted(skipped.items(), key=lambda item: -len(item[1])):
+            yield f"{len(names):5} {why}: {', '.join(names[:4])}"
+
+
+def _opcode(statement: str) -> str:
+    text = re.sub(r"^\{?\s*(@!?\s*[%\w$]+\s+)?", "", statement)
+    match = re.match(r"\.?[\w.:]+", text)
+    return match[0] if match else text[:20]
+
+
+def _kind(message: str) -> str:
+    return re.sub(r"%\w+|'_*\$?\w*\$\w*'|\b0x\w+|\b\d{3,}\b", "#", message)[:160]
+
+
+def run(cases: Sequence[Case], jobs: int) -> Report:
+    """Compares all files, in `jobs` processes."""
+    outcomes: list[Outcome] = []
+    todo: list[Case] = []
+    for case in cases:
+        why = unjudged(case.text)
+        if why:
+            outcomes.append(Outcome(case.name, skipped=why))
+        else:
+            todo.append(case)
+    with Pool(jobs) as pool:
+        outcomes.extend(pool.imap_unordered(compare, todo, chunksize=4))
+    return Report(sorted(outcomes, key=lambda outcome: outcome.name))
