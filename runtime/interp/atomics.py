@@ -63,6 +63,13 @@ def _float_add(type: str, flush: bool) -> Update:
     return lambda old, b, _: whole(old, b)
 
 
+def combining(operation: str, type: str, flush: bool) -> tuple[np.dtype[np.generic], Update]:
+    """How the words of a type are seen, and what an operation makes of an old and a new one."""
+    if type.startswith(("f", "bf")):
+        return np.dtype(f"u{width_of(type) // 8}"), _float_add(type, flush)
+    return np.dtype(DTYPES[type]), _INTEGER[operation]
+
+
 @opcode("atom", "red")
 def atomic(ctx: Context, m: Modifiers) -> Action:
     """Reads, combines and writes back; `atom` returns what was there. Of a vector, each part by itself."""

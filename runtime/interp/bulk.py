@@ -6,10 +6,14 @@ as it may be; what goes to global memory is there at once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from ...dialect.ptx.rows.grammar import Bindings
 from .access import Locate, locate, order
-from .decode import Context
+from .atomics import combining
+from .decode import Context, meaning
 from .errors import FaultError
 from .mbarrier import objects
 from .memory import Buffer, check_writable
@@ -19,6 +23,48 @@ from .words import Modifiers
 
 _UNIT = 16
 """Addresses and sizes are multiples of it."""
+
+
+@meaning("cp.reduce.bulk")
+def reduce_bulk(ctx: Context, bound: Bindings) -> Action:
+    """`cp.reduce.async.bulk` into global memory: each word of the source is combined with one there."""
+    operation, type = bound["OP"], bound["T"]
+    target, source, size = ctx.operands[:3]
+    if operation in ("min", "max") and type in ("f16", "bf16"):
+        ctx.fail(f".{operation}.{type} is not supported")
+    put, take = locate(ctx, target, "global", None), locate(ctx, source, "shared", None)
+    sizes, pc = ctx.source(size, "u32"), ctx.pc
+    seen, update = combining(operation, type, type == "f32")
+
+    def bind(state: State) -> Step:
+        destination, start, lengths = put(state), take(state), sizes(state)
+
+        def step(sel: Selection) -> None:
+            for one, length in _each(sel, lengths):
+                data, at = _span(start, one, length, state, pc, "load")
+                buffer, first = _span(destination, one, length, state, pc, "atomic")
+                check_writable(destination(one, _UNIT))
+                words = data.data[at : at + length].view(seen)
+                into = buffer.data[first : first + length].view(seen)
+                into[:] = update(into.copy(), words.copy(), words)
+
+        return step
+
+    return bind
+
+
+def _each(sel: Selection, lengths: Array) -> Iterator[tuple[Selection, int]]:
+    """The threads one by one, with what they copy, if that is anything.
+
+    Raises:
+        FaultError: for a size that is no multiple of 16 bytes.
+    """
+    for thread in (np.arange(sel.total) if sel.lanes is None else sel.lanes).tolist():
+        length = int(lengths[thread])
+        if length % _UNIT:
+            raise FaultError(f"expected a size that is a multiple of {_UNIT}, got {length}", thread)
+        if length:
+            yield Selection(np.arange(sel.total) == thread, sel.total), length
 
 
 def bulk(ctx: Context, m: Modifiers) -> Action:
@@ -50,13 +96,7 @@ def bulk(ctx: Context, m: Modifiers) -> Action:
         barrier = place(state) if place else None
 
         def step(sel: Selection) -> None:
-            for thread in (np.arange(sel.total) if sel.lanes is None else sel.lanes).tolist():
-                one = Selection(np.arange(sel.total) == thread, sel.total)
-                length = int(lengths[thread])
-                if length % _UNIT:
-                    raise FaultError(f"expected a size that is a multiple of {_UNIT}, got {length}", thread)
-                if not length:
-                    continue
+            for one, length in _each(sel, lengths):
                 data, at = _span(start, one, length, state, pc, "load")
                 rows = data.data[at : at + length].copy()
                 buffer, first = _span(destination, one, length, state, pc, "copy" if arrives else "store")

@@ -57,6 +57,25 @@ ROWS = (
         sm=90,
     ),
     row("cp.async.bulk.global.shared::cta.bulk_group", "a:[], b:[], n:u32", "9.7.9.25.4.1", ptx=(8, 0), sm=90),
+    # 9.7.9.25.4.2  cp.reduce.async.bulk
+    *(
+        row(
+            f"cp.reduce.async.bulk.global.shared::cta.bulk_group{hint}.{rest}",
+            f"a:[], b:[], n:u32{policy}",
+            "9.7.9.25.4.2",
+            ptx=(8, 0),
+            sm=90,
+            meaning="cp.reduce.bulk",
+        )
+        for hint, policy in (("", ""), (".L2::cache_hint", ", p:b64"))
+        for rest in (
+            "OP{and,or,xor}.T{b32,b64}",
+            "OP{inc,dec}.T{u32}",
+            "OP{min,max}.T{u32,s32,u64,s64,f16,bf16}",
+            "OP{add}.T{u32,s32,u64,f32,f64}",
+            "OP{add}.noftz.T{f16,bf16}",
+        )
+    ),
     # 9.7.9.25.3.2, .3  groups of bulk copies
     row("cp.async.bulk.commit_group", "", "9.7.9.25.3.2", ptx=(8, 0), sm=90),
     row("cp.async.bulk.wait_group{.read}", "n:imm", "9.7.9.25.3.3", ptx=(8, 0), sm=90),
