@@ -17,6 +17,7 @@ from .rows import (
     matrix,
     mbarrier,
     movement,
+    video,
     warpgroup,
 )
 from .rows.grammar import Bindings, Row
@@ -32,6 +33,7 @@ ROWS: tuple[Row, ...] = (
     *mbarrier.ROWS,
     *cluster.ROWS,
     *warpgroup.ROWS,
+    *video.ROWS,
 )
 """All but those of the matrix instructions, which `matrix.find` makes when they are asked for."""
 

@@ -77,6 +77,7 @@ class _Kind:
     wider: bool = False
     anything: bool = False
     negatable: bool = False
+    parts: int = 0
 
 
 def check(opcode: str, operands: Sequence[Operand], type_of: TypeOf, context: Context | None = None) -> str | None:
@@ -162,6 +163,7 @@ def _kind(slot: Slot, bindings: Bindings) -> _Kind:
 @lru_cache(4096)
 def _bound(text: str, bound: tuple[tuple[str, str], ...]) -> _Kind:
     bindings = dict(bound)
+    text, _, parts = text.partition("@")
     negatable = text[0] == "!"
     wider, anything = text[-1] == "+", text[-1] == "*"
     text = text.strip("!+*")
@@ -172,7 +174,7 @@ def _bound(text: str, bound: tuple[tuple[str, str], ...]) -> _Kind:
     type = bindings.get(type, type)
     if doubled:
         type = f"{type[0]}{2 * int(type[1:])}"
-    return _Kind(type, int(count or 0), wider, anything, negatable)
+    return _Kind(type, int(count or 0), wider, anything, negatable, int(parts or 0))
 
 
 def _check_value(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf, *, discard: bool = False) -> str | None:
@@ -186,9 +188,11 @@ def _check_value(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf, *, 
             return "only a predicate that is read may be negated"
         operand = operand.register
     if isinstance(operand, Register):
-        return _check_register(slot, operand, kind, type_of)
-    if slot.written:
-        return f"expected a .{kind.type} register to write, got {_describe(operand, type_of)}"
+        return _check_register(slot, operand, kind, type_of) or _check_parts(slot, operand, kind)
+    if slot.written or kind.parts > 1:
+        return (
+            f"expected a .{kind.type} register{' to write' if slot.written else ''}, got {_describe(operand, type_of)}"
+        )
     if isinstance(operand, Immediate) or operand == Symbol("WARP_SZ"):
         return _check_literal(operand, kind)
     if isinstance(operand, Symbol) and kind.anything:
@@ -229,6 +233,26 @@ def _check_register(slot: Slot, register: Register, kind: _Kind, type_of: TypeOf
         return None
     at_least = " or wider" if kind.wider else ""
     return f"expected a register that holds .{kind.type}{at_least}, got .{declared}"
+
+
+_PARTS = {
+    (1, True): r"b[0-3]|h[01]",
+    (1, False): r"b[0-3]|h[01]",
+    (2, True): r"h(1?0|1)",
+    (2, False): r"h[0-3]{2}",
+    (4, True): r"b(?=.)3?2?1?0?",
+    (4, False): r"b[0-7]{4}",
+}
+"""What may stand behind a register, by the numbers it holds and whether they are written (9.7.18)."""
+
+
+def _check_parts(slot: Slot, register: Register, kind: _Kind) -> str | None:
+    selector = register.name.partition(".")[2]
+    if not selector or (not kind.parts and not re.fullmatch(r"[bh]\d+", selector)):
+        return None
+    if kind.parts and re.fullmatch(_PARTS[kind.parts, slot.written], selector):
+        return None
+    return f".{selector} chooses no parts of {register.name.partition('.')[0]} here"
 
 
 @lru_cache(4096)

@@ -195,8 +195,8 @@ class Context:
     # Registers
 
     def type_of(self, register: Register) -> str | None:
-        """The declared type of a register; None for a special register."""
-        found = self.names.register(register.name)
+        """The declared type of a register, or of that whose part it names; None for a special register."""
+        found = self.names.register(register.name) or self.names.register(register.name.rpartition(".")[0])
         if found is None and register.name not in SPECIALS:
             self.fail(f"register {register.name} is not declared")
         return found.type if found else None

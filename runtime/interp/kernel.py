@@ -22,7 +22,7 @@ from .words import width_of
 
 _FAMILIES = (
     "arithmetic", "atomics", "barriers", "calls", "clusters", "comparison", "control", "convert", "convert_narrow",
-    "copies", "logic", "matrix", "mbarrier", "moves", "stacks", "warpgroup", "warps", "wmma",
+    "copies", "logic", "matrix", "mbarrier", "moves", "stacks", "video", "warpgroup", "warps", "wmma",
 )  # fmt: skip
 for _family in _FAMILIES:  # each fills its part of the table of opcodes
     import_module(f".{_family}", __package__)

@@ -88,8 +88,50 @@ def warps() -> Iterator[str]:
         yield f"mad24.{part}{sat}.{type} {registers(type, type, type, type)};"
 
 
+def parts(count: int) -> tuple[str, ...]:
+    """Selectors, right and wrong, behind registers that hold so many numbers."""
+    one = ("", ".b0", ".b3", ".h1", ".b4", ".h2")
+    return {1: one, 2: ("", ".h0", ".h1", ".h10", ".h01", ".h32", ".h14", ".b0"),
+            4: ("", ".b0", ".b31", ".b13", ".b3210", ".b7654", ".b01", ".h10", ".b8000")}[count]  # fmt: skip
+
+
+def video() -> Iterator[str]:
+    """Video instructions with every operation, and selectors on one operand at a time."""
+    names = ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vavrg", "vshl", "vshr", "vset", "vmad")
+    ends = (
+        "",
+        ".sat",
+        ".add",
+        ".min",
+        ".sat.add",
+        ".clamp",
+        ".wrap.max",
+        ".lt",
+        ".lo",
+        ".ge.add",
+        ".po.shr7",
+        ".shr15",
+    )
+    for name, count, types, end in product(
+        names, (1, 2, 4), ("u32.s32.u32", "s32.u32.u32", "u32.u32.s32", "u32.s32"), ends
+    ):
+        opcode = f"{name}{'' if count == 1 else count}.{types}{end}"
+        for last in ("", ", %u32_3"):
+            yield f"{opcode} %b32_0, %b32_1, %b32_2{last};"
+        yield f"{opcode} %b32_0, %b32_1, 5, 9;"
+    for opcode, count in (
+        ("vadd.u32.s32.u32", 1),
+        ("vsub2.s32.s32.u32", 2),
+        ("vset4.u32.u32.ne", 4),
+        ("vset.s32.s32.gt", 1),
+    ):
+        for place, part in product(range(4), parts(count)):
+            chosen = [part if i == place else "" for i in range(4)]
+            yield f"{opcode} {', '.join(f'%u32_{i}{selector}' for i, selector in enumerate(chosen))};"
+
+
 LINES: dict[str, Sequence[str]] = {
-    each.__name__: tuple(dict.fromkeys(each())) for each in (conversions, arithmetic, warps)
+    each.__name__: tuple(dict.fromkeys(each())) for each in (conversions, arithmetic, warps, video)
 }
 
 

@@ -12,6 +12,7 @@ Operands are `name:kind`, separated by commas; a name that begins with `d` is wr
 - a type, or a bound name: a register of that type or, if read, a literal; `2T` is twice as wide;
 - `T+`: the register may be wider (ISA 9.4.1); `T*`: anything `mov` reads; `!pred`: may be negated;
 - `4*b32`, `V*T`: a vector (`V*T` is a scalar where `V` is absent);
+- `T@1`: a part of the register may be chosen, as in `%r1.b0`; `T@2`, `T@4`: parts of its halves, bytes (9.7.18);
 - `d|p:T`: may be followed by `|p`; `d||p:T` must be;
 - `[]`: an address; `imm`, `imm(4/8/16)`: a literal; `label`; `_`: a result that must be discarded;
 - `...`: whatever follows;
