@@ -184,6 +184,12 @@ for _name in _MIXED:
     meaning(_name)(_mixed(_name))
 
 
+@meaning("fma.oob")
+def fma_out_of_bounds(ctx: Context, bound: Bindings) -> Action:
+    """0 where an operand is the NaN that stands for what lies out of bounds, whose word the text does not give."""
+    ctx.fail("not supported: the word of the out-of-bounds NaN is not known")
+
+
 def divide(ctx: Context, m: Modifiers) -> Action:
     """`div`: exact with a rounding; .approx and .full are computed like .rn."""
     rough = m.one("approx", "full")

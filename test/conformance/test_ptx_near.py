@@ -60,6 +60,8 @@ def arithmetic() -> Iterator[str]:
         ("add", "sub", "mul", "fma", "mad"), ROUNDINGS, FTZ, SAT, RELU, FLOATS
     ):
         yield f"{root}{mode}{ftz}{sat}{relu}.{type} {registers(*[type] * (4 if root in ('fma', 'mad') else 3))};"
+    for mode, ftz, relu, type in product(ROUNDINGS, FTZ, RELU, FLOATS):
+        yield f"fma{mode}{ftz}.oob{relu}.{type} {registers(*[type] * 4)};"
     for root, mode, ftz, sat, type in product(("add", "sub", "fma"), ROUNDINGS, FTZ, SAT, ("f16", "bf16", "f64")):
         wide = registers("f32", *[type] * (2 if root == "fma" else 1)), "%f32_5"
         yield f"{root}{mode}{ftz}{sat}.f32.{type} {', '.join(wide)};"

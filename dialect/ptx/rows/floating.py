@@ -90,6 +90,17 @@ ROWS = (
     row("fma.rn{.ftz}{.sat}.T{f16,f16x2}", "d:T, a:T, b:T, c:T", "9.7.4.4", ptx=(4, 2), sm=53),
     row("fma.rn{.ftz}.relu.T{f16,f16x2}", "d:T, a:T, b:T, c:T", "9.7.4.4", ptx=(7, 0), sm=80),
     row("fma.{rn,rz,rm,rp}{.relu}.T{bf16,bf16x2}", "d:T, a:T, b:T, c:T", "9.7.4.4", ptx=(7, 0), sm=80),
+    *(
+        row(
+            f"fma.{rounding}.oob{{.relu}}.T{{{types}}}",
+            "d:T, a:T, b:T, c:T",
+            "9.7.4.4",
+            ptx=(8, 1),
+            sm=90,
+            meaning="fma.oob",
+        )
+        for rounding, types in (("rn", "f16,f16x2"), ("{rn,rz,rm,rp}", "bf16,bf16x2"))
+    ),
     row("neg{.ftz}.T{f16,f16x2}", "d:T, a:T", "9.7.4.5", ptx=(6, 0), sm=53),
     row("neg.T{bf16,bf16x2}", "d:T, a:T", "9.7.4.5", ptx=(7, 0), sm=80),
     row("abs{.ftz}.T{f16,f16x2}", "d:T, a:T", "9.7.4.6", ptx=(6, 5), sm=53),
