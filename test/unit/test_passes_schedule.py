@@ -165,14 +165,14 @@ def test_where_memory_binds_a_cta_keeps_more_on_the_way() -> None:
     assert in_flight((1024, 1024, 1024)) < in_flight((128, 16384, 4096))
 
 
-def test_a_tile_that_is_given_comes_without_slices() -> None:
+def test_a_tile_other_than_chosen_comes_without_slices() -> None:
     text = """builtin.module attributes {warp.target = #warp.target<sm_90a>} {
       func.func @f(%A: memref<1024x1024xf16>, %B: memref<1024x1024xf16>, %C: memref<1024x1024xf32>) {
         linalg.matmul ins(%A, %B : memref<1024x1024xf16>, memref<1024x1024xf16>) outs(%C : memref<1024x1024xf32>)
         return
       } }"""
     chosen: list[Schedule] = []
-    for options in ("", "{cta=64,128,64}", "{cta=64,128,64 warp=64,64 slices=2}"):
+    for options in ("", "{cta=64,128,32}", "{cta=64,128,64 warp=64,64 slices=2}"):
         ctx = make_context()
         module = parse_mlir(ctx, text)
         lower(module, ctx, f"warp-schedule{options}")
