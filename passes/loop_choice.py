@@ -6,30 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..dialect.isa.product import Product as Row
-from ..dialect.isa.targets import KIB, Target
+from ..dialect.isa.targets import Target
 from ..dialect.schedule import Schedule, ScheduleError
 from ..dialect.warp.barriers import BARRIER_BYTES, BARRIER_SM
+from .h200 import LEAST_AHEAD, LONG_STEP, LOOP_WARPS, MOST_STAGES, SLACK
 from .packing import narrow, roles
 from .product import Product, metadata_span
-
-MOST_STAGES = 8
-SLACK = 3
-"""By how many stages the slowest warp may fall behind the fastest: H200, bf16 4096, 3 is as good as 2 and 4."""
-
-LOOP_WARPS = 8
-"""Warps of a CTA, two for each scheduler, for which waits at mbarriers pay (H200, bf16 1280, four of them: 19.7
-microseconds instead of 17.8)."""
-
-LEAST_AHEAD = 96 * KIB
-"""Bytes that should be on their way: of stages of 24 KiB, 3 are too few and 4 as good as more (H200, bf16 4096)."""
 
 PLAIN_LOOP: dict[str, object] = {"sync": "barrier", "ahead": 0, "unroll": 0, "ctas": 0, "strip": 0}
 """What is chosen of the loop, and of the way behind it, for tiles that are given; the default's choice is made for its
 own tiles."""
 
-
-LONG_STEP = 64 * 48
-"""Elements of a warp tile whose products take longer than a wait at a mbarrier (H200, bf16 and s8)."""
 
 STEPS = 2
 """Steps of the instruction in a K tile of this loop: with more, addresses of unrolled stages spill (tf32, 4 steps: 254

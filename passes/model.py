@@ -12,7 +12,25 @@ from ..dialect.isa.mma import Mma
 from ..dialect.isa.product import Product as Row
 from ..dialect.isa.targets import Target
 from ..dialect.isa.types import FP8
-from .loop_choice import LONG_STEP, LOOP_WARPS, MOST_STAGES
+from .h200 import (
+    BYTES_PER_CYCLE,
+    CTA_LATENCY,
+    DRIFTING,
+    LEAST_PER_STEP,
+    LEAST_PER_TILE,
+    LONG_STEP,
+    LOOP_WARPS,
+    MEMORY_BYTES_PER_CYCLE,
+    MEMORY_LATENCY,
+    MEMORY_PIECE,
+    MOST_STAGES,
+    MULTIPLY_ADDS_PER_CYCLE,
+    PARTIAL_SUMS_LATENCY,
+    READ_BYTES_PER_CYCLE,
+    SHARED_BYTES_PER_CYCLE,
+    SLICES_BYTES_PER_CYCLE,
+    WRITTEN_BYTES_PER_CYCLE,
+)
 from .product import Product
 
 
@@ -73,48 +91,11 @@ BETWEEN_TILES = (
     Tile((128, 96), (64, 48)),
 )
 
-BETWEEN_MARGIN = 1.03
-"""By how much these must be better, for their edges rarely come out even."""
-
 # Of a sparse product each step holds twice as much of B: 64x64 only just fits, and only without edges.
 SPARSE_TILES = (Tile((128, 192), (64, 48)), Tile((192, 128), (48, 64)), *TILES)
 
-MULTIPLY_ADDS_PER_CYCLE = 640
-"""Multiply-adds of the tensor cores of an SM."""
-
-BYTES_PER_CYCLE, SHARED_BYTES_PER_CYCLE = 32, 60
-"""Bytes that reach an SM from L2; that copies write to shared memory and warps read from it."""
-
-CTA_LATENCY = 2000
-"""What a CTA takes to fill its pipeline and to write its tile."""
-
-SLICES_BYTES_PER_CYCLE = 16
-"""Bytes of their sums that slices write to shared memory and read."""
-
-DRIFTING = 0.93
-"""How much less time a CTA takes in whose K loop warps wait only for what they need (`loop_choice.py`)."""
-
-LEAST_PER_TILE, LEAST_PER_STEP = 250, 40
-"""A K tile takes as much however small it is, with as much for each step of a warp, one after the other: barrier, wait
-and the way from shared memory to the product."""
-
-MEMORY_BYTES_PER_CYCLE = 850
-"""Bytes that all SMs together read from memory, where each is read once."""
-
-MEMORY_LATENCY = 10_500
-"""How long what an SM has asked for is on its way, when all SMs read."""
-
 STEP = 16
 """Elements of 16 bits that a step multiplies."""
-
-MEMORY_PIECE = 64
-"""Bytes that memory gives at least."""
-
-MEETING_LATENCY = 5_500
-"""What it takes, however few they are, to write the sums of a part, to be counted, and to read those of others."""
-
-WRITTEN_BYTES_PER_CYCLE, READ_BYTES_PER_CYCLE = 5, 40
-"""Bytes of its sums that a CTA writes, and of all sums that the last one of a tile reads, in a cycle."""
 
 PARTS = (2, 4, 8, 16, 32)
 """Into how many parts K may be cut."""
@@ -199,7 +180,7 @@ def cost_of(product: Product, tile: Tile, target: Target, row: Row, parts: int =
     """The model's time for a product in tiles of this size, whose K is cut into `parts` for CTAs of their own."""
     multiplying = cycles(product.m, product.n, product.k // parts, tile, target, row)
     together = _together(multiplying, memory_cycles(product, tile, row, target, parts))
-    return together if parts == 1 else together + _meeting(tile, parts, row)
+    return together if parts == 1 else together + _partial_sums(tile, parts, row)
 
 
 def rounded(cost: float) -> float:
@@ -212,7 +193,7 @@ def _together(multiplying: float, reading: float) -> float:
     return max(multiplying, reading) + 0.1 * min(multiplying, reading)
 
 
-def _meeting(tile: Tile, parts: int, row: Row) -> float:
+def _partial_sums(tile: Tile, parts: int, row: Row) -> float:
     """Cycles to add up the parts of a tile."""
     sums = tile.cta[0] * tile.cta[1] * row.d.bits // 8
-    return MEETING_LATENCY + sums / WRITTEN_BYTES_PER_CYCLE + parts * sums / READ_BYTES_PER_CYCLE
+    return PARTIAL_SUMS_LATENCY + sums / WRITTEN_BYTES_PER_CYCLE + parts * sums / READ_BYTES_PER_CYCLE

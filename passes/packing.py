@@ -9,22 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..dialect.isa.targets import Target
+from .h200 import NARROW_COPY, PACK_BYTES_PER_CYCLE, PACK_LATENCY, REGISTER_COPY
 from .product import Operand, Product
 
 WIDEST, WORD = 16, 4
 """Bytes of the widest access, and of the narrowest that needs no registers on its way to shared memory."""
-
-REGISTER_COPY = 0.47
-"""Cycles of an SM for one element that passes through registers."""
-
-NARROW_COPY = 0.19
-"""Cycles of an SM for one asynchronous copy of less than 16 bytes."""
-
-PACK_LATENCY = 10_500
-"""Another launch, and the way through memory and back."""
-
-PACK_BYTES_PER_CYCLE = 9
-"""Bytes read and written by an SM."""
 
 SHORTEST_PACKED_ROW = 4
 """Bytes: `warp.pack` reads words, and only the last row of a matrix may have one that ends behind it."""

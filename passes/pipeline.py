@@ -42,6 +42,7 @@ def standard_pipeline(
             "warp-fuse-epilogue",
             f"warp-schedule{{{options}}}" if options else "warp-schedule",
             "warp-tile",
+            "warp-widen",
             "warp-pipeline",
             "warp-allocate",
             "convert-warp-to-ptx",

@@ -10,12 +10,12 @@ from xdsl.ir import Operation
 
 from ..dialect.isa.block_scale import SCALES_OF_WORD
 from ..dialect.isa.product import Product as Row
-from ..dialect.isa.targets import KIB, Target
+from ..dialect.isa.targets import Target
 from ..dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ..dialect.warp.matmul import MatmulOp
-from .loop_choice import LOOP_WARPS, MOST_STAGES, ROOMY, decoupled
+from .h200 import BETWEEN_MARGIN, IN_FLIGHT, IN_FLIGHT_FROM_L2, LOOP_WARPS, MOST_STAGES, WIDE_K
+from .loop_choice import ROOMY, decoupled
 from .model import (
-    BETWEEN_MARGIN,
     BETWEEN_TILES,
     PARTS,
     SPARSE_TILES,
@@ -42,19 +42,11 @@ from .needs import (
     shared_bytes,
 )
 from .packing import WIDEST, access_bytes, choices, roles, through_registers
-from .pressure import beside, even, leaves_registers, nibbles_widened
 from .product import Product, metadata_span
+from .register_overhead import even, functions, nibbles_widened, overhead
 from .schedule_check import unsplit
 from .strip_choice import in_strips
 from .tile.arrangement import LANES as LANES_LOAD
-
-IN_FLIGHT, IN_FLIGHT_FROM_L2 = 128 * KIB, 96 * KIB
-"""Bytes on the way to an SM beyond which more do not help, where memory binds (H200: 64x4096x4096, 128x16384x4096), and
-where it does not (1000, 1280, 300x1000x700, 256x256x2048)."""
-
-
-WIDE_K = 32
-"""The least K of tiles of wide elements that pays (H200, 4096: tf32 249 TFLOP/s, 241 with 16; f64 58, 50 with 16)."""
 
 
 def depth(
@@ -158,7 +150,7 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
         (*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate, pack=pack, slices=tile.slices,
         split_k=parts, widen="f16" if as_halves(row, target) and product.sparsity == 1 else "none",
     )  # fmt: skip
-    needed = lane_registers(tile.warp, row) + beside(product, tile, row, target)
+    needed = lane_registers(tile.warp, row) + overhead(product, tile, row, target)
     schedule = decoupled(schedule, product, row, target, needed, partial(shared_bytes, product))
     if product.sparsity > 1 and needed > ROOMY:
         return schedule  # which has no registers left for what changes lanes
@@ -215,14 +207,14 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     plain = (row.operand_bits, row.d.bits, product.sparsity) == (16, 32, 1)
     if tile.slices > 1 and not (plain and _alone(product, tile, target)):
         return False
-    if tile in BETWEEN_TILES and not (plain and leaves_registers(product)):
+    if tile in BETWEEN_TILES and (functions(product) or not plain):
         return False
     # The loop with barriers, and a B that each lane loads for itself, take more.
     sparse = product.sparsity > 1 and tile.warps >= LOOP_WARPS and ways.b.how != LANES_LOAD
     tight = even(product, tile) and target.sm < 100 and (sparse or row.operand_bits == 64)
     spare = ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS if tight else 0
     needed = lane_registers(tile.warp, row, emulated=_emulated(product, row, target))
-    return needed + beside(product, tile, row, target) - spare <= MAX_REGISTERS
+    return needed + overhead(product, tile, row, target) - spare <= MAX_REGISTERS
 
 
 def _emulated(product: Product, row: Row, target: Target) -> bool:

@@ -33,6 +33,7 @@ _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-fuse-epilogue": _lazy(".fuse_epilogue", "FuseEpiloguePass"),
     "warp-schedule": _lazy(".schedule_pass", "SchedulePass"),
     "warp-tile": _lazy(".tile.outline", "TilePass"),
+    "warp-widen": _lazy(".tile.widen", "WidenPass"),
     "warp-pipeline": _lazy(".pipelining.copies", "PipelinePass"),
     "warp-allocate": _lazy(".allocate", "AllocatePass"),
     "convert-warp-to-ptx": _lazy(".convert_warp_to_ptx", "ConvertWarpToPtxPass"),

@@ -17,10 +17,6 @@ tf32 in rows along m or n, and f64
     hold, reach different banks if the latter differ in such bits as the swizzle, which spreads k, leaves: two columns
     that share a chunk (f64), four that do (tf32), and then those that lie half a line apart; or, where k runs along the
     rows, rows 2 and 4 apart.
-
-8-bit floats that are widened to f16
-    A register of four neighbours along k becomes two of two. The order of the terms of a sum being free, as long as A
-    and B agree, the first two of each four belong to one f16 product and the others to the next: no element moves.
 """
 
 from __future__ import annotations
@@ -91,12 +87,6 @@ def arrange(instruction: Row, warp: tuple[int, int], a_along_k: bool, b_along_k:
     further = (*map(column, n.further), *map(row, m.further))
     accumulator = relabelled(instruction.layout("c"), m.bits, n.bits, further)
     return Arrangement(_way(a, "c", bits, a_along_k), _way(b, "r", bits, b_along_k), accumulator)
-
-
-def widened(layout: Layout, k_axis: str) -> Layout:
-    """The layout of f16 that holds what one of 8-bit elements does: the second bit of k says which of two products."""
-    which = Bit(k_axis, 1)
-    return Layout(layout.lane, (*(bit for bit in layout.element if bit != which), which))
 
 
 def _numbers(bits: int, along_k: bool, size: int, axis: str, warp: int) -> Numbers:

@@ -130,7 +130,7 @@ class KernelBuilder:
 
     def _multiply(self, tiles: Sequence[SSAValue]) -> Multiply:
         """How the steps of a K tile are multiplied."""
-        metadata, shape, words = self.metadata, self.tiling.multiplied, self.tiling.product.op.variant.words
+        metadata, shape, words = self.metadata, self.tiling.schedule.mma, self.tiling.product.op.variant.words
         if self.scales:
             from .scales import ScaledSteps
 

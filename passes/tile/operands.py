@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import Float16Type, IntegerAttr, MemRefType, i8, i64
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, i8, i64
 from xdsl.ir import SSAValue
 
 from ...dialect.warp.attributes import SHARED_SPACE, SwizzleAttr
 from ...dialect.warp.copy import SPREAD, CopyOp
-from ...dialect.warp.elementwise import ConvertOp, RegroupOp
+from ...dialect.warp.elementwise import RegroupOp
 from ...dialect.warp.memory import LdmatrixOp, LoadOp, bounds_attribute
 from ..index_builder import Index, IndexBuilder
 from ..product import Operand
-from .arrangement import LANES, PIECES, Way, widened
+from .arrangement import LANES, PIECES, Way
 from .tiling import Tiling
 
 CHUNK = 16
@@ -87,7 +87,7 @@ class OperandTiles:
         )
 
     def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index]) -> SSAValue:
-        """Loads the fragment whose first element lies at `at` in the tile, of f16 if the schedule widens.
+        """Loads the fragment whose first element lies at `at` in the tile.
 
         B runs down the columns of memory unless it is transposed, so `ldmatrix` takes `.trans` there.
         """
@@ -102,8 +102,4 @@ class OperandTiles:
         raw = index.insert(
             LdmatrixOp(tile, where, loaded, trans=trans, b16=pieces, swapped=transposed, packed=SPREAD * self._spread)
         ).fragment
-        found = index.insert(RegroupOp(raw, way.layout)).fragment if pieces else raw
-        if self.tiling.schedule.widen == "none":
-            return found
-        halves = index.insert(ConvertOp(found, Float16Type())).fragment
-        return index.insert(RegroupOp(halves, widened(way.layout, "c" if self.role == "a" else "r"))).fragment
+        return index.insert(RegroupOp(raw, way.layout)).fragment if pieces else raw

@@ -9,7 +9,6 @@ from functools import cached_property
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.product import Product as Row
-from ...dialect.isa.product import Shape
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import FragmentType, type_of_element
 from ..diagnostics import fail
@@ -45,12 +44,6 @@ class Tiling:
             return arrangement(self.product, self.row, self.schedule.warp)
         except ScheduleError as error:
             fail(self.product.op, f"schedule: {error}")
-
-    @property
-    def multiplied(self) -> Shape:
-        """The shape of the products of a step: the instruction's, or half as deep of operands that are widened."""
-        m, n, k = self.schedule.mma
-        return Shape(m, n, k if self.schedule.widen == "none" else k // 2)
 
     def argument(self, operand: Argument) -> SSAValue:
         """What is behind an operand: the kernel's argument, or a view of it."""

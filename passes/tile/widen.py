@@ -1,0 +1,73 @@
+"""`warp-widen`: products of 8-bit floats as products of f16, on operands that are converted in registers.
+
+A register of four neighbours along k becomes two of two. The order of the terms of a sum being free, as long as A and B
+agree, the first two of each four belong to one f16 product and the others to the next: no element moves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import gpu
+from xdsl.dialects.builtin import Float16Type, ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
+
+from ...dialect.isa.product import Shape
+from ...dialect.isa.types import FP8
+from ...dialect.layout import Bit, Layout
+from ...dialect.warp.attributes import ScheduleAttr, fragment_of
+from ...dialect.warp.elementwise import ConvertOp, RegroupOp
+from ...dialect.warp.mma import MmaOp
+
+
+def halves(layout: Layout, k_axis: str) -> Layout:
+    """The layout of f16 that holds what one of 8-bit elements does: the second bit of k says which of two products."""
+    which = Bit(k_axis, 1)
+    return Layout(layout.lane, (*(bit for bit in layout.element if bit != which), which))
+
+
+class WidenProduct(RewritePattern):
+    """`warp.mma` of 8-bit floats: the operands as f16, and a product of an instruction of half the depth."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MmaOp, rewriter: PatternRewriter) -> None:
+        operands = (op.a, "c"), (op.b, "r")
+        if op.scales or any(fragment_of(value).element.name not in FP8 for value, _ in operands):
+            return
+        a, b = (self._widened(rewriter, value, axis) for value, axis in operands)
+        m, n, k = Shape.parse(op.shape.data)
+        rewriter.replace(op, MmaOp(Shape(m, n, k // 2), a, b, op.c))
+
+    @staticmethod
+    def _widened(rewriter: PatternRewriter, value: SSAValue, k_axis: str) -> SSAValue:
+        wide = ConvertOp(value, Float16Type())
+        ordered = RegroupOp(wide.fragment, halves(fragment_of(value).layout.data, k_axis))
+        rewriter.insert([wide, ordered])
+        return ordered.fragment
+
+
+@dataclass(frozen=True)
+class WidenPass(ModulePass):
+    """Multiplies 8-bit floats as f16 in kernels whose schedule says `widen = f16`.
+
+    It is what ptxas does on targets without such products, where sums then stay in the accumulators; without the pass
+    the instructions are those of 8-bit floats.
+    """
+
+    name = "warp-widen"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for kernel in [o for o in op.walk() if isinstance(o, gpu.FuncOp)]:
+            schedule = kernel.attributes.get(ScheduleAttr.name)
+            if isinstance(schedule, ScheduleAttr) and schedule.data.widen != "none":
+                patterns = GreedyRewritePatternApplier([WidenProduct()])
+                PatternRewriteWalker(patterns, apply_recursively=False).rewrite_region(kernel.body)
