@@ -28,7 +28,7 @@ def operand(row: Row, slot: Slot, bindings: dict[str, str], number: int) -> str:
     if slot.kind == "_":
         return "_"
     if slot.kind.startswith("imm"):
-        return re.search(r"\d+(?=\)|$)", slot.kind)[0] if "(" in slot.kind else "1"  # pyright: ignore[reportOptionalSubscript]
+        return re.search(r"\d+", slot.kind)[0] if "(" in slot.kind else "1"  # pyright: ignore[reportOptionalSubscript]
     if slot.kind == "label":
         return "TARGETS" if row.root == "brx" else "LABEL"
     text = slot.kind.partition("@")[0].strip("!+*")
@@ -43,16 +43,15 @@ def operand(row: Row, slot: Slot, bindings: dict[str, str], number: int) -> str:
 
 
 def instructions(row: Row, spellings: Iterable[str]) -> list[str]:
-    """The spellings with operands; without those that only a 32-bit or 256-bit machine has."""
+    """The spellings with operands; without those that only a 32-bit machine has."""
     lines: list[str] = []
     for spelling in spellings:
         bindings = row.match(spelling)
         assert bindings is not None, spelling
         if row.operands == "a:..." or (row.root == "cvta" and bindings.get("T") == "u32"):
             continue
-        operands = [operand(row, slot, bindings, i) for i, slot in enumerate(row.slots)]
-        if bindings.get("V") != "v4" or REGISTER_BITS[bindings["T"]] < 64:
-            lines.append(f"{spelling} {', '.join(operands)};")
+        operands = [operand(row, slot, bindings, i) for i, slot in enumerate(row.slots_of(bindings))]
+        lines.append(f"{spelling} {', '.join(operands)};")
     return lines
 
 

@@ -8,7 +8,8 @@ from .nearest import nearest as nearest_spellings
 from .nearest import nearest_roots
 from .rows import (
     asynchronous,
-    cluster,
+    atomics,
+    barriers,
     comparison,
     control,
     conversion,
@@ -16,7 +17,9 @@ from .rows import (
     integer,
     matrix,
     mbarrier,
+    memory,
     movement,
+    multimem,
     video,
     warpgroup,
 )
@@ -28,10 +31,13 @@ ROWS: tuple[Row, ...] = (
     *comparison.ROWS,
     *movement.ROWS,
     *conversion.ROWS,
+    *memory.ROWS,
     *asynchronous.ROWS,
     *control.ROWS,
+    *barriers.ROWS,
+    *atomics.ROWS,
     *mbarrier.ROWS,
-    *cluster.ROWS,
+    *multimem.ROWS,
     *warpgroup.ROWS,
     *video.ROWS,
 )
@@ -58,7 +64,7 @@ def find(opcode: str) -> tuple[tuple[Row, Bindings], ...]:
     if forms := matrix.find(opcode):
         return tuple((form, {}) for form in forms)
     rows = _by_root().get(opcode.partition(".")[0], ())
-    return tuple((row, bindings) for row in rows if (bindings := row.match(opcode)) is not None)
+    return tuple((row.spelled(opcode), bindings) for row in rows if (bindings := row.match(opcode)) is not None)
 
 
 def canonical(opcode: str) -> str:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 
 from ..isa.targets import NAMED, Target, Version
 from .instructions import find, nearest
@@ -116,7 +117,7 @@ def _best(problems: list[str]) -> str:
 
 
 def _check_operands(row: Row, bindings: Bindings, operands: Sequence[Operand], type_of: TypeOf) -> str | None:
-    slots = row.slots
+    slots = row.slots_of(bindings)
     if slots and slots[0].kind == "...":
         return None
     needed = sum(not slot.optional for slot in slots)
@@ -124,11 +125,19 @@ def _check_operands(row: Row, bindings: Bindings, operands: Sequence[Operand], t
         number = str(needed) if needed == len(slots) else f"{needed} to {len(slots)}"
         listed = f" ({', '.join(slot.name for slot in slots)})" if slots else ""
         return f"expected {number} operands{listed}, got {len(operands)}"
-    for slot, operand in zip(slots, operands, strict=False):
+    if needed < len(slots):
+        slots = _given(slots, len(operands) - needed)
+    for slot, operand in zip(slots, operands, strict=True):
         problem = _check_slot(slot, operand, bindings, type_of)
         if problem is not None:
             return f"operand {slot.name}: {problem}"
     return row.problem(operands)
+
+
+def _given(slots: Sequence[Slot], more: int) -> list[Slot]:
+    """The operands that must be there, and the first few of those that may."""
+    numbers = count()
+    return [slot for slot in slots if not slot.optional or next(numbers) < more]
 
 
 def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeOf) -> str | None:
@@ -207,8 +216,6 @@ def _check_vector(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf) ->
         return f"expected a vector of {what}, got {_describe(operand, type_of)}"
     if len(operand.items) != kind.count:
         return f"expected {what}, got {len(operand.items)}"
-    if kind.wider and kind.count * _bits(kind.type) > 128:
-        return f"{what} are more than the 128 bits of one access"
     scalar = _Kind(kind.type, 0, kind.wider, kind.anything)
     fitting = None
     for index, item in enumerate(operand.items):
@@ -309,8 +316,10 @@ def _check_address(operand: Operand, type_of: TypeOf) -> str | None:
 def _check_immediate(kind: str, operand: Operand) -> str | None:
     if not isinstance(operand, Immediate) or isinstance(operand.value, float):
         return "expected an integer literal"
-    legal = kind[4:-1].split("/") if "(" in kind else []
-    if legal and str(operand.value) not in legal:
+    text = kind[4:-1]
+    if ".." in text:
+        return _outside(text, operand)
+    if text and str(operand.value) not in (legal := text.split("/")):
         return f"expected {' or '.join(legal)}, got {operand.text}"
     return None
 
@@ -319,6 +328,16 @@ def _check_flag(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
     if isinstance(operand, Immediate):
         return _check_immediate("imm(0/1)", operand)
     return _check_value(slot, operand, _Kind("pred", negatable=True), type_of)
+
+
+def _outside(span: str, operand: Immediate) -> str | None:
+    """Whether a literal is not in `low..top` or, in steps, `low..top/step`."""
+    bounds, _, step = span.partition("/")
+    low, top = map(int, bounds.split(".."))
+    if operand.value in range(low, top + 1, int(step or 1)):
+        return None
+    what = f"a multiple of {step} from" if step else "a number from"
+    return f"expected {what} {low} to {top}, got {operand.text}"
 
 
 def _check_selector(kind: str, operand: Operand, type_of: TypeOf) -> str | None:

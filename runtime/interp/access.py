@@ -11,37 +11,19 @@ from typing import Protocol
 
 import numpy as np
 
+from ...dialect.ptx.rows.grammar import Bindings
 from ...dialect.ptx.syntax import Address, Operand, Symbol
 from .actions import elementwise, identity
-from .decode import Context, opcode
+from .decode import Context, meaning
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_BITS, SHARED_WINDOW, Part, check_writable
 from .observer import Kind, tell
 from .state import Action, Array, Selection, Source, State, Step
-from .words import DTYPES, FLOATS, PAIRS, Modifiers, width_of
+from .words import DTYPES, width_of
 
-SPACES = (
-    "global",
-    "shared",
-    "shared::cta",
-    "shared::cluster",
-    "local",
-    "param",
-    "param::entry",
-    "param::func",
-    "const",
-)
 _OWN_NAMES = {"": "generic", "const": "global", "shared::cluster": "cluster"}
 _WINDOWS = {"cluster": SHARED_WINDOW, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 _ADDRESSES = {"shared": np.uint32, "cluster": np.uint32, "local": np.uint32}
 """Spaces whose addresses have 32 bits; in those of parameters, functions' own begin above."""
-
-_TYPES = tuple(t for t in DTYPES if t != "pred" and t not in PAIRS | FLOATS - {"f32", "f64"})
-_ORDER = (
-    *("weak", "volatile", "relaxed", "acquire", "release", "mmio", "cta", "cluster", "gpu", "sys", "nc"),
-    *("ca", "cg", "cs", "lu", "cv", "wb", "wt"),
-    *(f"L1::{w}" for w in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")),
-    *("L2::64B", "L2::128B", "L2::256B", "L2::evict_last", "L2::evict_normal", "L2::evict_first", "unified"),
-)
 
 
 class Locate(Protocol):
@@ -52,17 +34,16 @@ class Locate(Protocol):
         ...
 
 
-def order(m: Modifiers) -> int:
-    """Drops memory order and cache modifiers. Returns the number of operands they add (a cache policy)."""
-    m.drop(*_ORDER)
-    return int(m.flag("L2::cache_hint"))
-
-
-def space_of(m: Modifiers, *more: str) -> str:
-    """The state space, removed; "generic" if none is written, "cluster" for `.shared::cluster`.
+def space_of(bound: Bindings) -> str:
+    """The state space that a row binds to P: "generic" if none is written, "cluster" for `.shared::cluster`.
     Constants lie in global memory."""
-    found = m.one(*SPACES, *more)
-    return _OWN_NAMES.get(found) or found.partition("::")[0]
+    written = bound.get("P", "")
+    return _OWN_NAMES.get(written) or written.partition("::")[0]
+
+
+def vector_of(bound: Bindings) -> int:
+    """The elements of the vector that a row binds to V; 1 if there is none."""
+    return int(bound.get("V", "")[1:] or 1)
 
 
 def locate(ctx: Context, operand: Operand, space: str, kind: Kind | None) -> Callable[[State], Locate]:
@@ -104,13 +85,11 @@ def _space_of_symbol(ctx: Context, symbol: Symbol, space: str) -> str:
     return own
 
 
-@opcode("ld", "ldu")
-def load(ctx: Context, m: Modifiers) -> Action:
-    """One word or a vector; a wider register gets the word extended."""
-    policy = order(m)
-    space, count = space_of(m), int((m.one("v2", "v4", "v8") or "v1")[1:])
-    type = m.type(*_TYPES)
-    d, where = ctx.take(2 + policy)[:2]
+@meaning("ld")
+def load(ctx: Context, bound: Bindings) -> Action:
+    """One word or a vector; a wider register gets the word extended. A cache policy may follow."""
+    space, type, count = space_of(bound), bound["T"], vector_of(bound)
+    d, where = ctx.operands[:2]
     dests = [ctx.dest(item, type, wide=True) for item in ctx.vector(d, count)]
     place = locate(ctx, where, space, "load")
     width, dtype = width_of(type) // 8, DTYPES[type]
@@ -140,13 +119,11 @@ def _deliver(outs: list[Array], sel: Selection, part: Part, values: Array) -> No
         out[threads] = column
 
 
-@opcode("st")
-def store(ctx: Context, m: Modifiers) -> Action:
-    """One word or a vector; of a wider register, the low bits."""
-    policy = order(m)
-    space, count = space_of(m), int((m.one("v2", "v4", "v8") or "v1")[1:])
-    type = m.type(*_TYPES)
-    where, a = ctx.take(2 + policy)[:2]
+@meaning("st")
+def store(ctx: Context, bound: Bindings) -> Action:
+    """One word or a vector; of a wider register, the low bits. A cache policy may follow."""
+    space, type, count = space_of(bound), bound["T"], vector_of(bound)
+    where, a = ctx.operands[:2]
     named = where.base if isinstance(where, Address) and isinstance(where.base, Symbol) else None
     if space == "param" and named is not None and not ctx.place(named).size:
         ctx.fail("kernel parameters cannot be written")
@@ -176,26 +153,34 @@ def store(ctx: Context, m: Modifiers) -> Action:
     return bind
 
 
-@opcode("cvta")
-def cvta(ctx: Context, m: Modifiers) -> Action:
-    """Between a space's own addresses and generic ones. Global and constant addresses are generic already."""
-    to = m.one("to")
-    space, type = space_of(m), m.type("u64", "u32")
-    d, a = ctx.take(2)
-    if type != "u64":
+@meaning("cvta")
+def cvta(ctx: Context, bound: Bindings) -> Action:
+    """A space's own address as a generic one. Global and constant addresses are generic already."""
+    return _converted(ctx, bound, np.add)
+
+
+@meaning("cvta.to")
+def cvta_to(ctx: Context, bound: Bindings) -> Action:
+    """A generic address as the space's own."""
+    return _converted(ctx, bound, np.subtract)
+
+
+def _converted(ctx: Context, bound: Bindings, change: np.ufunc) -> Action:
+    d, a = ctx.operands
+    if bound["T"] != "u64":
         ctx.fail("addresses are 64-bit here; expected .u64")
-    window = np.uint64(_WINDOWS.get(space, 0))
-    dest, source = ctx.dest(d, type), ctx.source(a, type)
+    window = np.uint64(_WINDOWS.get(space_of(bound), 0))
+    dest, source = ctx.dest(d, "u64"), ctx.source(a, "u64")
     if not window:
         return elementwise(identity, dest, source)
-    return elementwise(lambda v: v - window if to else v + window, dest, source)
+    return elementwise(lambda v: change(v, window), dest, source)
 
 
-@opcode("isspacep")
-def isspacep(ctx: Context, m: Modifiers) -> Action:
+@meaning("isspacep")
+def isspacep(ctx: Context, bound: Bindings) -> Action:
     """Whether a generic address lies in a space; `.shared` is the own CTA's."""
-    space = space_of(m)
-    p, a = ctx.take(2)
+    space = space_of(bound)
+    p, a = ctx.operands
     window = np.uint64(_WINDOWS.get(space, 0))
 
     def inside(address: Array) -> Array:
@@ -213,21 +198,20 @@ def isspacep(ctx: Context, m: Modifiers) -> Action:
     return elementwise(own, dest, source, lambda state: state.geometry.rank().astype(np.uint64))
 
 
-@opcode(
-    "prefetch",
-    "prefetchu",
-    "discard",
-    "applypriority",
-    "griddepcontrol",
-    "pragma",
-    "nanosleep",
-    "createpolicy",
-    "pmevent",
-)
-def nothing_to_do(ctx: Context, m: Modifiers) -> Action:
-    """Hints. A cache policy is a number that nobody reads."""
-    m.words.clear()
-    if m.root != "createpolicy":
-        return lambda state: lambda sel: None
+@meaning("hint")
+def nothing_to_do(ctx: Context, bound: Bindings) -> Action:
+    """What is about time and caches alone."""
+    return lambda state: lambda sel: None
+
+
+@meaning("createpolicy")
+def createpolicy(ctx: Context, bound: Bindings) -> Action:
+    """A cache policy is a number that nobody reads."""
     dest: Source = ctx.dest(ctx.operands[0], "b64")
     return lambda state: lambda sel: sel.put(dest(state), np.zeros(sel.count, np.uint64))
+
+
+@meaning("multimem")
+def multimem(ctx: Context, bound: Bindings) -> Action:
+    """There is one GPU here."""
+    ctx.fail("memory of several GPUs is not simulated")

@@ -7,33 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from ...dialect.ptx.rows.grammar import Bindings
 from . import floats
-from .access import locate, order, space_of
-from .decode import Context, opcode
+from .access import locate, space_of, vector_of
+from .decode import Context, meaning
 from .memory import Part, check_writable
 from .state import Action, Array, Selection, State, Step
-from .words import DTYPES, Modifiers, width_of
+from .words import DTYPES, width_of
 
 Update: TypeAlias = Callable[[Array, Array, Array], Array]
 """The new words, of the old words and the one or two operands."""
 
-_TYPES = {
-    "and": ("b32", "b64"),
-    "or": ("b32", "b64"),
-    "xor": ("b32", "b64"),
-    "cas": ("b16", "b32", "b64"),
-    "exch": ("b32", "b64"),
-    "inc": ("u32",),
-    "dec": ("u32",),
-    "min": ("u32", "s32", "u64", "s64"),
-    "max": ("u32", "s32", "u64", "s64"),
-    "add": ("u32", "s32", "u64", "s64", "f32", "f64", "f16", "bf16", "f16x2", "bf16x2"),
-}
-_VECTORS = ("f32", "f16", "bf16", "f16x2", "bf16x2")
 _INTEGER: dict[str, Update] = {
     "and": lambda old, b, _: old & b,
     "or": lambda old, b, _: old | b,
@@ -46,6 +34,30 @@ _INTEGER: dict[str, Update] = {
     "max": lambda old, b, _: np.maximum(old, b),
     "add": lambda old, b, _: old + b,
 }
+
+
+def _same(old: Array, b: Array) -> Array:
+    """Whether words of 128 bits are equal."""
+    words = (np.ascontiguousarray(value).view(np.uint64).reshape(-1, 2) for value in (old, b))
+    return (next(words) == next(words)).all(axis=1)
+
+
+_WIDE: dict[str, Update] = {
+    "cas": lambda old, b, c: np.where(_same(old, b), c, old),
+    "exch": lambda old, b, _: b,
+}
+
+
+def _float_extreme(operation: str, type: str) -> Update:
+    """The lesser or the greater; of a number and a NaN the number, and -0 is less than +0."""
+    scalar = type.removesuffix("x2")
+    pick = {"min": floats.smaller, "max": floats.larger}[operation]
+
+    def extreme(old: Array, b: Array) -> Array:
+        return floats.rounded(pick(floats.value(old, scalar), floats.value(b, scalar)), scalar)
+
+    whole = cast(Callable[[Array, Array], Array], floats.halves(extreme)) if type.endswith("x2") else extreme
+    return lambda old, b, _: whole(old, b)
 
 
 def _float_add(type: str, flush: bool) -> Update:
@@ -63,31 +75,16 @@ def _float_add(type: str, flush: bool) -> Update:
     return lambda old, b, _: whole(old, b)
 
 
-def combining(operation: str, type: str, flush: bool) -> tuple[np.dtype[np.generic], Update]:
-    """How the words of a type are seen, and what an operation makes of an old and a new one."""
-    if type.startswith(("f", "bf")):
-        return np.dtype(f"u{width_of(type) // 8}"), _float_add(type, flush)
-    return np.dtype(DTYPES[type]), _INTEGER[operation]
-
-
-@opcode("atom", "red")
-def atomic(ctx: Context, m: Modifiers) -> Action:
+@meaning("atomic")
+def atomic(ctx: Context, bound: Bindings) -> Action:
     """Reads, combines and writes back; `atom` returns what was there. Of a vector, each part by itself."""
-    policy = order(m)
-    m.drop("noftz", "sync", "aligned", "acq_rel")
-    count = int((next((w for w in ("v2", "v4", "v8") if m.flag(w)), "v1"))[1:])
-    space, operation = space_of(m), m.expect(*_TYPES)
-    type = m.type(*_TYPES[operation])
-    if count > 1 and (space != "global" or type not in _VECTORS):
-        ctx.fail(f"vectors are for .global and .{', .'.join(_VECTORS)}")
-    operands = list(ctx.take((m.root == "atom") + 2 + (operation == "cas") + policy))
-    dests = [ctx.dest(o, type) for o in ctx.vector(operands.pop(0), count)] if m.root == "atom" else []
-    place = locate(ctx, operands.pop(0), space, "atomic")
-    given = operands[: 1 + (operation == "cas")]
+    type, count, returns = bound["T"], vector_of(bound), ctx.instruction.opcode.startswith("atom")
+    operands = list(ctx.operands)
+    dests = [ctx.dest(item, type) for item in ctx.vector(operands.pop(0), count)] if returns else []
+    place = locate(ctx, operands.pop(0), space_of(bound), "atomic")
+    given = operands[: 1 + (bound["O"] == "cas")]
     sources = [[ctx.source(item, type) for item in ctx.vector(o, count)] for o in given]
-    is_float = type.startswith(("f", "bf"))
-    width = width_of(type) // 8
-    seen = np.dtype(f"u{width}") if is_float else np.dtype(DTYPES[type])
+    seen, width, combine = seen_as(type), width_of(type) // 8, updates(bound["O"], type)
 
     def bind(state: State) -> Step:
         find = place(state)
@@ -101,8 +98,7 @@ def atomic(ctx: Context, m: Modifiers) -> Action:
                 picked = [sel.pick(items[i]) for items in values]
                 old = np.empty(sel.count, seen)
                 for part in parts:
-                    flush = type == "f32" and part.buffer is not state.memory.shared.buffer
-                    update = _float_add(type, flush) if is_float else _INTEGER[operation]
+                    update = combine(part.buffer is state.memory.shared.buffer)
                     index = part.index if count == 1 else part.index * count + i
                     _update(Part(part.buffer, index, part.chosen), old, picked, update)
                 if outs:
@@ -111,6 +107,22 @@ def atomic(ctx: Context, m: Modifiers) -> Action:
         return step
 
     return bind
+
+
+def seen_as(type: str) -> np.dtype[Any]:
+    """How an update takes words of a type: integers as such, all others as bits."""
+    return np.dtype(DTYPES[type] if type[0] in "us" or type == "b128" else f"u{width_of(type) // 8}")
+
+
+def updates(operation: str, type: str) -> Callable[[bool], Update]:
+    """What an operation does in shared memory (True) and in global memory (False)."""
+    if type == "b128":
+        return lambda shared: _WIDE[operation]
+    if not type.startswith(("f", "bf")):
+        return lambda shared: _INTEGER[operation]
+    if operation != "add":
+        return lambda shared: _float_extreme(operation, type)
+    return lambda shared: _float_add(type, type == "f32" and not shared)
 
 
 def _update(part: Part, old: Array, operands: list[Array], update: Update) -> None:

@@ -1,4 +1,4 @@
-"""Barriers of a CTA and of a warp: PTX ISA 9.7.13.1 and .2."""
+"""Barriers of a CTA, a warp and a cluster: PTX ISA 9.7.13.1 to .3."""
 
 from __future__ import annotations
 
@@ -8,43 +8,34 @@ from typing import NoReturn
 
 import numpy as np
 
+from ...dialect.ptx.rows.grammar import Bindings
 from ...dialect.ptx.syntax import Immediate, Operand
-from .clusters import cluster_barrier
-from .decode import Context, opcode
+from .decode import Context, meaning
 from .errors import FaultError
 from .flow import Complete
 from .state import LANES, LEFT, Action, Array, Selection, Source, State, Step
-from .warps import warp_barrier
-from .words import Modifiers
 
 _MOST = 15
 
 
-@opcode("bar", "barrier")
-def barrier(ctx: Context, m: Modifiers) -> Action:
-    """`sync`, `arrive` and `red` of a CTA; `bar.warp.sync` of a warp; `barrier.cluster` of a cluster."""
-    if m.root == "barrier" and m.one("cluster"):
-        return cluster_barrier(ctx, m)
-    cta = m.flag("cta")
-    if not cta and m.one("warp"):
-        return warp_barrier(ctx, m)
-    m.drop("aligned")
-    form = m.expect("sync", "arrive", "red")
-    if form == "red":
-        return _reduction(ctx, m)
-    operands = ctx.take(1, 2)
-    if form == "arrive" and len(operands) == 1:
-        ctx.take(2)
-    return _arrival(ctx, operands, form == "sync", None)
+@meaning("bar.sync")
+def bar_sync(ctx: Context, bound: Bindings) -> Action:
+    """Threads come to a barrier of the CTA, and wait for the others."""
+    return _arrival(ctx, ctx.operands, True, None)
 
 
-def _reduction(ctx: Context, m: Modifiers) -> Action:
+@meaning("bar.arrive")
+def bar_arrive(ctx: Context, bound: Bindings) -> Action:
+    """Threads come to a barrier of the CTA, and go on."""
+    return _arrival(ctx, ctx.operands, False, None)
+
+
+@meaning("bar.red")
+def bar_red(ctx: Context, bound: Bindings) -> Action:
     """A question to all threads of the barrier, which all get the answer."""
-    mode = m.expect("popc", "and", "or")
-    type = m.type("u32" if mode == "popc" else "pred")
-    d, *operands, c = ctx.take(3, 4)
+    d, *operands, c = ctx.operands
     source, negated = ctx.predicate(c)
-    return _arrival(ctx, operands, True, _Answer(mode, ctx.dest(d, type), source, negated))
+    return _arrival(ctx, operands, True, _Answer(bound["O"], ctx.dest(d, bound["T"]), source, negated))
 
 
 class _Answer:
@@ -129,6 +120,24 @@ def _same(sel: Selection, values: Array) -> bool:
 def _values(sel: Selection, values: Array) -> list[int]:
     picked = sel.pick(values)
     return [int(picked[0])] if _same(sel, values) else [int(v) for v in np.unique(picked)]
+
+
+@meaning("barrier.cluster.arrive")
+def cluster_arrive(ctx: Context, bound: Bindings) -> Action:
+    """These threads come to the cluster's barrier, and go on."""
+    return lambda state: state.cluster_barrier.arrive
+
+
+@meaning("barrier.cluster.wait")
+def cluster_wait(ctx: Context, bound: Bindings) -> Action:
+    """These threads wait until all of the cluster have come."""
+    pc = ctx.pc
+
+    def bind(state: State) -> Step:
+        barrier = state.cluster_barrier
+        return lambda sel: barrier.wait(sel, pc)
+
+    return bind
 
 
 def _first(sel: Selection) -> int:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...dialect.ptx.rows.grammar import Bindings
 from ...dialect.ptx.syntax import Symbol
-from .decode import Context, opcode
+from .decode import Context, meaning
 from .errors import FaultError
 from .flow import Flow
 from .memory import RANK_BITS, SHARED_WINDOW, Array, Buffer, Window
 from .state import LEFT, Action, Geometry, Selection, State, Step
-from .words import Modifiers
+from .words import width_of
 
 BARRIER = 16
 """The number under which an observer learns of the cluster's barrier; those of a CTA are 0 to 15."""
@@ -116,41 +117,22 @@ class ClusterBarrier:
         self.complete |= ready
 
 
-def cluster_barrier(ctx: Context, m: Modifiers) -> Action:
-    """`barrier.cluster`, of which the first two words are taken."""
-    arrives = m.expect("arrive", "wait") == "arrive"
-    m.one(*(("release", "relaxed") if arrives else ("acquire",)))
-    m.drop("aligned")
-    ctx.take(0)
-    pc = ctx.pc
-
-    def bind(state: State) -> Step:
-        barrier = state.cluster_barrier
-
-        def step(sel: Selection) -> int | None:
-            return barrier.arrive(sel) if arrives else barrier.wait(sel, pc)
-
-        return step
-
-    return bind
-
-
-@opcode("mapa")
-def mapa(ctx: Context, m: Modifiers) -> Action:
+@meaning("mapa")
+def mapa(ctx: Context, bound: Bindings) -> Action:
     """The address of a shared variable in another CTA of the cluster."""
-    generic = not m.one("shared::cluster")
-    type = m.type("u32", "u64")
-    d, a, rank = ctx.take(3)
-    if generic and (type == "u32" or isinstance(a, Symbol)):
+    generic, type = not bound["P"], bound["T"]
+    d, a, rank = ctx.operands
+    if generic and isinstance(a, Symbol):
         ctx.fail("expected a generic address in a 64-bit register; others are for .shared::cluster")
     dest, source, ranks = ctx.dest(d, type), ctx.source(a, type), ctx.source(rank, "u32")
+    word = np.dtype(f"u{width_of(type) // 8}")
 
     def bind(state: State) -> Step:
         out, values, numbers = dest(state), source(state), ranks(state)
         most = state.geometry.cluster_size
 
         def step(sel: Selection) -> None:
-            address, number = sel.pick(values).astype(np.uint64), sel.pick(numbers).astype(np.uint64)
+            address, number = sel.pick(values).view(word).astype(np.uint64), sel.pick(numbers).astype(np.uint64)
             _check_rank(number, most, sel)
             window = np.uint64(SHARED_WINDOW if generic else 0)
             if generic and not np.all(_in_shared(address)):
@@ -163,20 +145,20 @@ def mapa(ctx: Context, m: Modifiers) -> Action:
     return bind
 
 
-@opcode("getctarank")
-def getctarank(ctx: Context, m: Modifiers) -> Action:
+@meaning("getctarank")
+def getctarank(ctx: Context, bound: Bindings) -> Action:
     """The rank of the CTA whose shared memory an address is of."""
-    generic = not m.one("shared::cluster")
-    type = m.type("u32", "u64")
-    d, a = ctx.take(2)
+    generic, type = not bound["P"], bound["T"]
+    d, a = ctx.operands
     dest, source = ctx.dest(d, "u32"), ctx.source(a, type)
+    word = np.dtype(f"u{width_of(type) // 8}")
 
     def bind(state: State) -> Step:
         out, values = dest(state), source(state)
         own = state.geometry.rank()
 
         def step(sel: Selection) -> None:
-            address = sel.pick(values).astype(np.uint64)
+            address = sel.pick(values).view(word).astype(np.uint64)
             if generic and not np.all(_in_shared(address)):
                 _fail_first(~_in_shared(address), sel, "expected an address of shared memory, got {:#x}", address)
             named = (address - np.uint64(SHARED_WINDOW if generic else 0) >> np.uint64(RANK_BITS)).view(np.int64)

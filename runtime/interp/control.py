@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ...dialect.ptx.rows.grammar import Bindings
 from .calls import return_
-from .decode import Context, opcode
+from .decode import Context, meaning, opcode
 from .errors import FaultError
 from .state import Action, Selection, State, Step
 from .words import Modifiers
@@ -42,23 +43,15 @@ def trap(ctx: Context, m: Modifiers) -> Action:
     return bind
 
 
-@opcode("brkpt", "membar", "fence")
-def in_order_already(ctx: Context, m: Modifiers) -> Action:
+@meaning("brkpt", "membar", "fence")
+def in_order_already(ctx: Context, bound: Bindings) -> Action:
     """Steps happen one after the other, so fences have nothing to do."""
-    m.words.clear()
     return lambda state: lambda sel: None
 
 
-@opcode("setmaxnreg")
-def setmaxnreg(ctx: Context, m: Modifiers) -> Action:
+@meaning("setmaxnreg")
+def setmaxnreg(ctx: Context, bound: Bindings) -> Action:
     """How many registers a warp may have, which are not counted here."""
-    m.expect("inc", "dec")
-    m.expect("sync")
-    m.expect("aligned")
-    m.type("u32")
-    count = ctx.integer(ctx.take(1)[0])
-    if not 24 <= count <= 256 or count % 8:
-        ctx.fail(f"expected a number of registers from 24 to 256 that is a multiple of 8, got {count}")
     return lambda state: lambda sel: None
 
 

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...dialect.ptx.rows.grammar import Bindings
 from ...dialect.ptx.syntax import Not, Operand, Register
-from .access import Locate, locate, order
-from .bulk import bulk
-from .decode import Context, opcode
+from .access import Locate, locate
+from .decode import Context, meaning
 from .errors import FaultError
-from .mbarrier import arrive_later
 from .memory import Buffer, Part
 from .observer import Observer
 from .state import Action, Array, Selection, State, Step
-from .words import Modifiers
 
 
 @dataclass
@@ -122,35 +120,31 @@ class CopyQueue:
         copy.view[index] = rows
 
 
-@opcode("cp")
-def cp(ctx: Context, m: Modifiers) -> Action:
-    """`cp.async`, its groups, its arrivals at an mbarrier, and copies of many bytes."""
-    if not m.one("async"):
-        ctx.fail("only cp.async is supported")
-    if m.one("bulk"):
-        return bulk(ctx, m)
-    form = m.one("commit_group", "wait_group", "wait_all", "mbarrier")
-    if form == "mbarrier":
-        return arrive_later(ctx, m)
-    if form == "commit_group":
-        ctx.take(0)
-        return lambda state: lambda sel: state.copies.commit(sel)
-    if form:
-        keep = ctx.integer(ctx.take(1)[0]) if form == "wait_group" else None
-        return lambda state: lambda sel: state.copies.wait(sel, keep)
-    return _copy(ctx, m)
+@meaning("cp.async.commit_group")
+def commit_group(ctx: Context, bound: Bindings) -> Action:
+    """Closes the open group."""
+    return lambda state: lambda sel: state.copies.commit(sel)
 
 
-def _copy(ctx: Context, m: Modifiers) -> Action:
-    cached = m.expect("ca", "cg")
-    policy = order(m)
-    m.expect("shared", "shared::cta")
-    m.expect("global")
-    operands = ctx.take(*range(3 + policy, 5 + policy))
+@meaning("cp.async.wait_group")
+def wait_group(ctx: Context, bound: Bindings) -> Action:
+    """Completes all groups but the latest."""
+    keep = ctx.integer(ctx.operands[0])
+    return lambda state: lambda sel: state.copies.wait(sel, keep)
+
+
+@meaning("cp.async.wait_all")
+def wait_all(ctx: Context, bound: Bindings) -> Action:
+    """Completes every copy."""
+    return lambda state: lambda sel: state.copies.wait(sel, None)
+
+
+@meaning("cp.async")
+def copy(ctx: Context, bound: Bindings) -> Action:
+    """4, 8 or 16 bytes, of which fewer may be read; the rest is zeros. A cache policy may follow."""
+    operands = ctx.operands[: -1 if bound["H"] else None]
     size = ctx.integer(operands[2])
-    if size not in ((16,) if cached == "cg" else (4, 8, 16)):
-        ctx.fail(f"expected a size of {'16' if cached == 'cg' else '4, 8 or 16'} bytes, got {size}")
-    given = _source_size(ctx, operands[3], size) if len(operands) == 4 + policy else None
+    given = _source_size(ctx, operands[3], size) if len(operands) == 4 else None
     target, origin = locate(ctx, operands[0], "shared", "copy"), locate(ctx, operands[1], "global", "load")
     width, count = (size, 1) if size < 16 else (8, 2)
 

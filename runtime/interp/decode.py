@@ -238,6 +238,8 @@ class Context:
         slot = self.layout.slot(bits) if dropped else self.slot(operand)
         if slot.bits != bits and not (wide and slot.bits > bits > 1):
             self.fail(f"expected a register of {bits} bits for .{type}, got {describe(operand)} of {slot.bits}")
+        if slot.bits == 128 > bits:
+            self.fail("a result narrower than a register of 128 bits is not supported")
         self.writes.append(slot)
         kind = type if slot.bits == bits else f"{'s' if type[0] == 's' else 'u'}{slot.bits}"
         dtype = DTYPES[kind]
@@ -455,11 +457,11 @@ def decode(context: Context) -> Action:
 
 def _by_root(context: Context) -> Action:
     """By the decoder of the opcode's first word, which reads the other words itself."""
-    modifiers = Modifiers(canonical(context.instruction.opcode))
+    opcode = context.instruction.opcode
+    modifiers = Modifiers(canonical(opcode))
     decoder = TABLE.get(modifiers.root)
     if decoder is None:
-        opcode = context.instruction.opcode
-        known = check(opcode, context.operands, context.type_of) if modifiers.root in roots() else None
+        known = modifiers.root in roots() and check(opcode, context.operands, context.type_of)
         raise DecodeError(known or f"instruction {opcode} is not supported")
     action = decoder(context, modifiers)
     modifiers.done()

@@ -21,13 +21,13 @@ from .state import Action, Dim3, Geometry
 from .words import width_of
 
 _FAMILIES = (
-    "arithmetic", "atomics", "barriers", "calls", "clusters", "comparison", "control", "convert", "convert_narrow",
-    "copies", "logic", "matrix", "mbarrier", "moves", "stacks", "video", "warpgroup", "warps", "wmma",
+    "arithmetic", "atomics", "barriers", "bulk", "calls", "clusters", "comparison", "control", "convert",
+    "convert_narrow", "copies", "logic", "matrix", "mbarrier", "moves", "stacks", "video", "warpgroup", "warps", "wmma",
 )  # fmt: skip
 for _family in _FAMILIES:  # each fills its part of the table of opcodes
     import_module(f".{_family}", __package__)
 
-_POLLING = re.compile(r"(atom|nanosleep|ld\.(volatile|relaxed|acquire|\w+\.(volatile|relaxed|acquire)))\b")
+_POLLING = re.compile(r"(atom|nanosleep|ld[\w.:]*\.(volatile|relaxed|acquire))\b")
 """What may see what another thread has done."""
 
 _BYTES = re.compile(r"[a-z]+(\d+)(x2)?")

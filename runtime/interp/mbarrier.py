@@ -7,40 +7,18 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ...dialect.ptx.rows.grammar import Bindings
 from ...dialect.ptx.syntax import Operand, Symbol
 from . import phases
 from .access import locate, space_of
-from .decode import Context, opcode
+from .decode import Context, meaning
 from .errors import FaultError
+from .memory import Buffer, Part
 from .observer import Kind
 from .state import Action, Array, Selection, Source, State, Step
-from .words import Modifiers
-
-_VARIANTS = {
-    "arrive": ("noComplete", "expect_tx"),
-    "arrive_drop": ("noComplete", "expect_tx"),
-    "test_wait": ("parity",),
-    "try_wait": ("parity",),
-}
-_ORDER = ("acquire", "release", "relaxed", "cta", "cluster")
 
 Find: TypeAlias = Callable[[Selection], Array]
 """The numbers of the 64-bit words of shared memory that some threads name."""
-
-
-@opcode("mbarrier")
-def mbarrier(ctx: Context, m: Modifiers) -> Action:
-    """Objects made and ended, arrivals, transactions, and tests."""
-    form = m.expect(*_FORMS, "pending_count")
-    if form == "pending_count":
-        return _pending_count(ctx, m)
-    forms = [form, *(word for word in _VARIANTS.get(form, ()) if m.flag(word))]
-    m.drop(*_ORDER)
-    space = space_of(m)
-    m.type("b64")
-    if space not in ("shared", "cluster", "generic"):
-        ctx.fail(f"an mbarrier object lies in shared memory, not in .{space}")
-    return _FORMS[form](ctx, forms, space)
 
 
 def objects(ctx: Context, operand: Operand, space: str, kind: Kind = "atomic") -> Callable[[State], Find]:
@@ -50,23 +28,30 @@ def objects(ctx: Context, operand: Operand, space: str, kind: Kind = "atomic") -
     def bind(state: State) -> Find:
         find, shared = place(state), state.memory.shared.buffer
 
-        def found(sel: Selection) -> Array:
-            parts = find(sel, 8)
-            if len(parts) != 1 or parts[0].buffer is not shared:
-                away = next(p for p in parts if p.buffer is not shared)
-                first = 0 if away.chosen is None else int(away.chosen[0])
-                thread = first if sel.lanes is None else int(sel.lanes[first])
-                raise FaultError("an mbarrier object lies in shared memory; the address leads elsewhere", thread)
-            return parts[0].index
-
-        return found
+        return lambda sel: in_shared(find(sel, 8), shared, sel, "an mbarrier object lies")
 
     return bind
 
 
-def _init(ctx: Context, forms: list[str], space: str) -> Action:
-    where, n = ctx.take(2)
-    place, count = objects(ctx, where, space, "store"), ctx.source(n, "u32")
+def in_shared(parts: tuple[Part, ...], shared: Buffer, sel: Selection, what: str) -> Array:
+    """The numbers of the words that accesses are to, which all have to be in shared memory.
+
+    Raises:
+        FaultError: `what` that is not so, and that the address leads elsewhere.
+    """
+    away = next((part for part in parts if part.buffer is not shared), None)
+    if away is not None:
+        first = 0 if away.chosen is None else int(away.chosen[0])
+        thread = first if sel.lanes is None else int(sel.lanes[first])
+        raise FaultError(f"{what} in shared memory; the address leads elsewhere", thread)
+    return parts[0].index
+
+
+@meaning("mbarrier.init")
+def init(ctx: Context, bound: Bindings) -> Action:
+    """Makes an object."""
+    where, n = ctx.operands
+    place, count = objects(ctx, where, space_of(bound), "store"), ctx.source(n, "u32")
 
     def bind(state: State) -> Step:
         find, counts, barriers = place(state), count(state), state.mbarriers
@@ -75,8 +60,10 @@ def _init(ctx: Context, forms: list[str], space: str) -> Action:
     return bind
 
 
-def _inval(ctx: Context, forms: list[str], space: str) -> Action:
-    place = objects(ctx, ctx.take(1)[0], space, "store")
+@meaning("mbarrier.inval")
+def inval(ctx: Context, bound: Bindings) -> Action:
+    """Ends an object."""
+    place = objects(ctx, ctx.operands[0], space_of(bound), "store")
 
     def bind(state: State) -> Step:
         find, barriers = place(state), state.mbarriers
@@ -85,15 +72,14 @@ def _inval(ctx: Context, forms: list[str], space: str) -> Action:
     return bind
 
 
-def _arrive(ctx: Context, forms: list[str], space: str) -> Action:
+@meaning("mbarrier.arrive")
+def arrive(ctx: Context, bound: Bindings) -> Action:
     """Takes arrivals off a phase. The state that the object had before is what the threads can wait with."""
-    operands = ctx.take(2, 3)
-    drop, complete, expects = forms[0] == "arrive_drop", "noComplete" not in forms, "expect_tx" in forms
-    if len(operands) == 2 and (expects or not complete):
-        ctx.take(3)
+    operands, form = ctx.operands, bound.get("F", "")
+    drop, complete, expects = bound["K"] == "arrive_drop", form != "noComplete", form == "expect_tx"
     dropped = operands[0] == Symbol("_")
     dest = None if dropped else ctx.dest(operands[0], "b64")
-    place = objects(ctx, operands[1], space)
+    place = objects(ctx, operands[1], space_of(bound))
     given = ctx.source(operands[2], "u32") if len(operands) == 3 else None
 
     def bind(state: State) -> Step:
@@ -113,11 +99,12 @@ def _arrive(ctx: Context, forms: list[str], space: str) -> Action:
     return bind
 
 
-def _transact(ctx: Context, forms: list[str], space: str) -> Action:
+@meaning("mbarrier.expect_tx")
+def transact(ctx: Context, bound: Bindings) -> Action:
     """More transactions to wait for, or fewer."""
-    where, n = ctx.take(2)
-    place, count = objects(ctx, where, space), ctx.source(n, "u32")
-    sign = 1 if forms[0] == "expect_tx" else -1
+    where, n = ctx.operands
+    place, count = objects(ctx, where, space_of(bound)), ctx.source(n, "u32")
+    sign = 1 if bound["K"] == "expect_tx" else -1
 
     def bind(state: State) -> Step:
         find, counts, barriers = place(state), count(state), state.mbarriers
@@ -126,11 +113,11 @@ def _transact(ctx: Context, forms: list[str], space: str) -> Action:
     return bind
 
 
-def _wait(ctx: Context, forms: list[str], space: str) -> Action:
+@meaning("mbarrier.test_wait")
+def wait(ctx: Context, bound: Bindings) -> Action:
     """Whether a phase is complete. The time that `try_wait` may take has no meaning here."""
-    operands = ctx.take(*((3, 4) if forms[0] == "try_wait" else (3,)))
-    parity, pc = "parity" in forms, ctx.pc
-    dest, place = ctx.dest(operands[0], "pred"), objects(ctx, operands[1], space)
+    operands, parity, pc = ctx.operands, "F" in bound, ctx.pc
+    dest, place = ctx.dest(operands[0], "pred"), objects(ctx, operands[1], space_of(bound))
     given: Source = ctx.source(operands[2], "u32" if parity else "b64")
     if len(operands) == 4:
         ctx.source(operands[3], "u32")
@@ -146,10 +133,10 @@ def _wait(ctx: Context, forms: list[str], space: str) -> Action:
     return bind
 
 
-def _pending_count(ctx: Context, m: Modifiers) -> Action:
+@meaning("mbarrier.pending_count")
+def pending_count(ctx: Context, bound: Bindings) -> Action:
     """The arrivals that were missing when a state was taken."""
-    m.type("b64")
-    d, a = ctx.take(2)
+    d, a = ctx.operands
     dest, source = ctx.dest(d, "u32"), ctx.source(a, "b64")
 
     def bind(state: State) -> Step:
@@ -159,16 +146,11 @@ def _pending_count(ctx: Context, m: Modifiers) -> Action:
     return bind
 
 
-def arrive_later(ctx: Context, m: Modifiers) -> Action:
-    """`cp.async.mbarrier.arrive`, of which `mbarrier` is taken: an arrival when copies are complete.
-
-    Without `.noinc` the phase waits for one arrival more, which is this one.
-    """
-    m.expect("arrive")
-    more = not m.one("noinc")
-    space = m.one("shared", "shared::cta") and "shared"
-    m.type("b64")
-    place = objects(ctx, ctx.take(1)[0], space or "generic")
+@meaning("cp.async.mbarrier.arrive")
+def arrive_later(ctx: Context, bound: Bindings) -> Action:
+    """An arrival when copies are complete. Without `.noinc` the phase waits for one arrival more, which is this one."""
+    more = not bound["F"]
+    place = objects(ctx, ctx.operands[0], space_of(bound))
 
     def bind(state: State) -> Step:
         find, barriers = place(state), state.mbarriers
@@ -182,15 +164,3 @@ def arrive_later(ctx: Context, m: Modifiers) -> Action:
         return step
 
     return bind
-
-
-_FORMS: dict[str, Callable[[Context, list[str], str], Action]] = {
-    "init": _init,
-    "inval": _inval,
-    "arrive": _arrive,
-    "arrive_drop": _arrive,
-    "expect_tx": _transact,
-    "complete_tx": _transact,
-    "test_wait": _wait,
-    "try_wait": _wait,
-}

@@ -7,6 +7,7 @@ thread can go on otherwise, or one has used up its turn, all sleepers are told t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -54,15 +55,23 @@ class Deferred:
     index: Array
 
 
+Combine: TypeAlias = Callable[[Array, Array], Array]
+"""Bytes that are there and bytes that come, to the bytes that are there then."""
+
+
 @dataclass
 class BulkCopy:
-    """Bytes of one thread on their way to `start` of a buffer; their number completes transactions of an object."""
+    """Bytes of one thread on their way to `start` of a buffer; their number completes transactions of an object.
+
+    With `combine` they are combined with what they find there.
+    """
 
     thread: int
     index: Array
     buffer: Buffer
     start: int
     data: Array
+    combine: Combine | None = None
 
 
 class Mbarriers:
@@ -172,11 +181,13 @@ class Mbarriers:
         self._vain = 0
         self.deferred.append(Deferred(self.copies.serial, _threads(sel), index))
 
-    def complete_later(self, index: Array, one: Selection, buffer: Buffer, start: int, data: Array) -> None:
+    def complete_later(
+        self, index: Array, one: Selection, buffer: Buffer, start: int, data: Array, combine: Combine | None = None
+    ) -> None:
         """Bytes of one thread that land, and complete as many transactions, when the object is next looked at."""
         self._objects(index, one)
         self._vain = 0
-        self.bulk.append(BulkCopy(int(_threads(one)[0]), index, buffer, start, data))
+        self.bulk.append(BulkCopy(int(_threads(one)[0]), index, buffer, start, data, combine))
 
     def _finish(self, objects: Array, state: Phases) -> None:
         done = state.complete()
@@ -252,10 +263,12 @@ class Mbarriers:
         now = [copy for copy in self.bulk if np.isin(copy.index, index).all()]
         self.bulk = [copy for copy in self.bulk if not np.isin(copy.index, index).all()]
         for copy in now:
-            copy.buffer.data[copy.start : copy.start + copy.data.size] = copy.data
+            place = copy.buffer.data[copy.start : copy.start + copy.data.size]
+            place[...] = copy.data if copy.combine is None else copy.combine(place, copy.data)
             if self.flow.observer is not None:
-                starts = np.arange(copy.start, copy.start + copy.data.size, 16)
-                self.flow.observer.land(copy.buffer, starts, 16, np.full(starts.size, copy.thread))
+                width = min(16, copy.data.size)
+                starts = np.arange(copy.start, copy.start + copy.data.size, width)
+                self.flow.observer.land(copy.buffer, starts, width, np.full(starts.size, copy.thread))
                 self.flow.observer.arrive(copy.index * 8, np.array([copy.thread]))
             one = _only(np.array([copy.thread]), self.flow.live.size)
             self.transact(copy.index, one, np.array([-copy.data.size]))

@@ -40,7 +40,7 @@ HEAP_BYTES = 8 << 20
 STACK_BYTES = 32 << 10
 """The stack of a thread, where functions that call themselves and `alloca` take memory."""
 
-_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 
 
 class Buffer:

@@ -47,10 +47,10 @@ def _collective(ctx: Context, mask: Operand, work: Work) -> Action:
     return bind
 
 
-def warp_barrier(ctx: Context, m: Modifiers) -> Action:
-    """`bar.warp.sync`, of which the first two words are taken: nothing but the waiting."""
-    m.expect("sync")
-    (members,) = ctx.take(1)
+@meaning("bar.warp.sync")
+def warp_barrier(ctx: Context, bound: Bindings) -> Action:
+    """Nothing but the waiting."""
+    (members,) = ctx.operands
 
     def work(state: State) -> Callable[[Selection, Array], None]:
         state.flow.anywhere.add(ctx.pc)

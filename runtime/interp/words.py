@@ -14,6 +14,7 @@ DTYPES: dict[str, type[np.generic]] = {
     **{f"b{n}": getattr(np, f"uint{n}") for n in (8, 16, 32, 64)},
     **{f"u{n}": getattr(np, f"uint{n}") for n in (8, 16, 32, 64)},
     **{f"s{n}": getattr(np, f"int{n}") for n in (8, 16, 32, 64)},
+    "b128": np.complex128,
     "f16": np.float16,
     "f32": np.float32,
     "f64": np.float64,
@@ -24,7 +25,7 @@ DTYPES: dict[str, type[np.generic]] = {
     "u16x2": np.uint32,
     "s16x2": np.uint32,
 }
-"""How the bits of each type are seen; bf16 and packed types as words."""
+"""How the bits of each type are seen: bf16 and packed types as words, 128 bits as what numpy has that is as wide."""
 
 INTEGERS = frozenset(f"{s}{n}" for s in "us" for n in (16, 32, 64))
 BITS = frozenset(("b8", "b16", "b32", "b64"))

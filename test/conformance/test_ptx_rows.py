@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sysconfig
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from ptx_rows import DECLARATIONS, SYMBOLS, WIDE, instructions, is_type, shuffle
 from warploom.dialect.isa.targets import TARGETS, Target, Version
 from warploom.dialect.ptx.instructions import ROWS, find
 from warploom.dialect.ptx.operands import OperandReader
-from warploom.dialect.ptx.rows.grammar import Row
+from warploom.dialect.ptx.rows.grammar import Row, pieces
 from warploom.dialect.ptx.types import REGISTER_BITS
 from warploom.dialect.ptx.verifier import Context, check, compatible
 
@@ -30,7 +31,17 @@ LOWEST = TARGETS["sm_75"]
 
 
 def rejected(lines: list[str], target: Target, version: Version) -> dict[int, str]:
-    """The lines that ptxas does not accept in a kernel, with its message."""
+    """The lines that ptxas does not accept in a kernel, with its message. One can hide others: it tries again."""
+    errors: dict[int, str] = {}
+    left = list(range(len(lines)))
+    while found := blamed([lines[i] for i in left], target, version):
+        errors |= {left[i]: message for i, message in found.items()}
+        left = [number for i, number in enumerate(left) if i not in found]
+    return errors
+
+
+def blamed(lines: list[str], target: Target, version: Version) -> dict[int, str]:
+    """What ptxas says of one file; where it names no line, of each half of it."""
     head = (
         f".version {version[0]}.{version[1]}\n.target {target}\n.address_size 64\n.visible .entry k(.param .b64 p) {{\n"
     )
@@ -41,9 +52,18 @@ def rejected(lines: list[str], target: Target, version: Version) -> dict[int, st
     done = subprocess.run(path, input=text, capture_output=True, text=True, check=False)
     first = head.count("\n") + 1
     found = re.findall(r"line (\d+); (?:error|fatal)\s*: (.*)", done.stderr + done.stdout)
-    errors = {int(line) - first: message for line, message in found}
-    assert errors or done.returncode == 0, done.stderr
-    return errors
+    errors = {int(line) - first: message for line, message in found if 0 <= int(line) - first < len(lines)}
+    if errors or done.returncode == 0:
+        return errors
+    half = len(lines) // 2
+    if not half:
+        return {0: "ptxas ends without a word"}
+    rest = blamed(lines[half:], target, version)
+    return blamed(lines[:half], target, version) | {half + i: message for i, message in rest.items()}
+
+
+MOST = 500
+"""Of a row with more spellings, those are taken that have each qualifier once."""
 
 
 def least(row: Row) -> tuple[Target, Version]:
@@ -52,11 +72,28 @@ def least(row: Row) -> tuple[Target, Version]:
     return target, max(row.since(target) or row.ptx, target.ptx)
 
 
+def accepted(groups: dict[tuple[Target, Version], list[str]]) -> list[str]:
+    """The lines that ptxas takes, with where it does."""
+    refused = {where: rejected(lines, *where) for where, lines in groups.items()}
+    return [
+        f"{line}, {where}" for where, lines in groups.items() for i, line in enumerate(lines) if i not in refused[where]
+    ]
+
+
+def plainest() -> Iterator[tuple[Row, Row, str]]:
+    """Each row with its plainest spelling, and with those that need more than it does: the row, what that one needs."""
+    for row in ROWS:
+        first, *others = row.samples()
+        yield row, row.spelled(first), first
+        for spelling in others if row.needs else ():
+            yield row, row.spelled(spelling), spelling
+
+
 def grouped() -> dict[tuple[Target, Version], list[tuple[Row, str]]]:
     groups: dict[tuple[Target, Version], list[tuple[Row, str]]] = defaultdict(list)
     for row in ROWS:
-        for line in instructions(row, row.spellings()):
-            groups[least(row)].append((row, line))
+        for spelling in row.spellings() if row.size <= MOST else row.samples():
+            groups[least(row.spelled(spelling))].extend((row, line) for line in instructions(row, [spelling]))
     return groups
 
 
@@ -79,7 +116,7 @@ GROUPS = grouped()
 def test_every_spelling_assembles_where_its_row_claims(where: tuple[Target, Version]) -> None:
     rows = GROUPS[where]
     errors = rejected([line for _, line in rows], *where)
-    assert not [(rows[i][1] if 0 <= i < len(rows) else i, message) for i, message in errors.items()]
+    assert not [(rows[i][1], message) for i, message in errors.items()]
 
 
 def test_the_verifier_accepts_what_the_rows_spell() -> None:
@@ -91,17 +128,11 @@ def test_no_row_claims_a_target_too_high() -> None:
     """One target below the one a row claims, ptxas takes none of it."""
     known = [t for t in TARGETS.values() if not t.suffix and t.sm >= LOWEST.sm]
     groups: dict[tuple[Target, Version], list[str]] = defaultdict(list)
-    for row in ROWS:
-        if row.sm > LOWEST.sm:
-            below = max((t for t in known if t.sm < row.sm), key=lambda t: t.sm)
-            groups[below, max(row.ptx, below.ptx)].extend(instructions(row, row.samples()[:1]))
-    accepted = [
-        f"{line} on {where[0]}"
-        for where, lines in groups.items()
-        for i, line in enumerate(lines)
-        if i not in rejected(lines, *where)
-    ]
-    assert not accepted
+    for row, each, spelling in plainest():
+        if each.sm > LOWEST.sm and not each.only:
+            below = max((t for t in known if t.sm < each.sm), key=lambda t: t.sm)
+            groups[below, max(each.ptx, below.ptx)].extend(instructions(row, [spelling]))
+    assert not accepted(groups)
 
 
 def test_rows_of_some_targets_alone() -> None:
@@ -127,26 +158,16 @@ def test_rows_that_ptx_no_longer_has() -> None:
         assert check_line(lines[0], Context((6, 3), (LOWEST.name,))) is None
 
 
-EARLIER = ("cp.async.ca.shared::cta.", "cp.async.cg.shared::cta.")
-"""Spellings that ptxas takes in versions before the one the text names."""
-
-
 def test_no_row_claims_a_version_too_high() -> None:
     """One PTX version below the one a row claims, ptxas takes none of it, where the target exists in that version."""
-    versions = sorted({t.ptx for t in TARGETS.values()} | {row.ptx for row in ROWS})
+    versions = sorted({t.ptx for t in TARGETS.values()} | {each.ptx for _, each, _ in plainest()})
     groups: dict[tuple[Target, Version], list[str]] = defaultdict(list)
-    for row in ROWS:
-        target, version = least(row)
+    for row, each, spelling in plainest():
+        target, version = least(each)
         below = max((v for v in versions if v < version), default=version)
-        if row.ptx > target.ptx and below >= target.ptx and not row.spelling.startswith(EARLIER):
-            groups[target, below].extend(instructions(row, row.samples()[:1]))
-    accepted = [
-        f"{line} in PTX {where[1]}"
-        for where, lines in groups.items()
-        for i, line in enumerate(lines)
-        if i not in rejected(lines, *where)
-    ]
-    assert not accepted
+        if each.ptx > target.ptx and below >= target.ptx:
+            groups[target, below].extend(instructions(row, [spelling]))
+    assert not accepted(groups)
 
 
 def test_qualifiers_in_any_order() -> None:
@@ -154,18 +175,58 @@ def test_qualifiers_in_any_order() -> None:
     order = random.Random(0)
     groups: dict[tuple[Target, Version], list[str]] = defaultdict(list)
     for row in ROWS:
-        for line in instructions(row, {row.spellings()[0], row.spellings()[-1]}):
+        choices = [piece.alternatives for piece in pieces(row.spelling)]
+        spellings = {"".join(words[end] for words in choices) for end in (0, -1)}
+        for line in instructions(row, spellings):
             opcode, end, rest = line.rstrip(";").partition(" ")
             first, *words = opcode.split(".")
             anyhow = sorted(words, key=lambda w: 1.0 if is_type(w) else order.random())
             for other in {shuffled(opcode, order), ".".join((first, *anyhow))}:
-                groups[least(row)].append(f"{other}{end}{rest};")
+                groups[least(row.spelled(opcode))].append(f"{other}{end}{rest};")
     wrong: list[str] = []
     for where, lines in groups.items():
         errors = rejected(lines, *where)
         wrong += [line for i, line in enumerate(lines) if (problem(line) is None) == (i in errors)]
     assert not wrong
 
+
+FAMILIES = (
+    "ld ldu st atom red multimem prefetch prefetchu discard applypriority createpolicy isspacep cvta mapa getctarank "
+    "cp mbarrier fence membar bar barrier griddepcontrol"
+)
+
+
+@pytest.mark.parametrize("root", FAMILIES.split())
+def test_verdicts_near_the_rows(root: str) -> None:
+    """A word left out, another of the family in its place, or one more: accepted and refused as ptxas does."""
+    rows = [row for row in ROWS if row.root == root]
+    vocabulary = sorted({word for row in rows for sample in row.samples() for word in sample.split(".")[1:]})
+    lines = sorted({line for row in rows for line in instructions(row, row.samples())})
+    order = random.Random(root)
+    near: list[str] = []
+    for line in order.sample(lines, min(len(lines), 300)):
+        opcode, end, rest = line.rstrip(";").partition(" ")
+        first, *words = opcode.split(".")
+        at, other = order.randrange(len(words)), order.choice(vocabulary)
+        for changed in (
+            [*words[:at], *words[at + 1 :]],
+            [*words[:at], other, *words[at + 1 :]],
+            [*words[:at], other, *words[at:]],
+        ):
+            near.append(f"{'.'.join((first, *changed))}{end}{rest};")
+    target, version = TARGETS["sm_100a"], (9, 0)
+    errors = rejected(near, target, version)
+    context = Context(version, (target.name,))
+    wrong = [line for i, line in enumerate(near) if (check_line(line, context) is None) == (i in errors)]
+    assert not [line for line in wrong if not LAX.match(line)]
+
+
+LAX = re.compile(
+    r"(atom|red)\.(?!.*cache_hint)[^ ]* .*, %b32_\d;|st\.[^ ]*param|multimem\.(st|red).*acc::|fence\.[^ ]*sync_restrict"
+    r"|st\.async\.(?!.*release)|st\.[^ ]*v8\.[bus](8|16) |\w+[^ ]*(?P<word>\.\w+)[^ ]*(?P=word)\b"
+)
+"""Where ptxas is not looked to: it takes a policy without .L2::cache_hint, words that mean nothing there, and words
+twice; and it fails on some stores of parameters."""
 
 TYPED = {
     "add.s32 %{0}_0, %{0}_1, %{0}_2;": ("s32", False),
@@ -203,4 +264,4 @@ def test_register_types_are_compatible_where_ptxas_says() -> None:
 def test_every_row_is_found_by_its_spellings() -> None:
     for row in ROWS:
         for spelling in row.samples():
-            assert row in [found for found, _ in find(spelling)], spelling
+            assert row.spelled(spelling) in [found for found, _ in find(spelling)], spelling

@@ -320,13 +320,13 @@ def test_misused_objects(body: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("mbarrier.arrive.global.b64 _, [%rd1];", "lies in shared memory, not in .global"),
-        ("mbarrier.arrive.noComplete.shared.b64 %rd2, [%r1];", "expected 3 operands, got 2"),
-        ("mbarrier.test_wait.noComplete.shared.b64 %p1, [%r1], %rd1;", "type .noComplete is not supported"),
-        ("mbarrier.test_wait.shared.b64 %p1, [%r1], %r1;", "expected a register of 64 bits"),
-        ("mbarrier.init.shared.b32 [%r1], 1;", "type .b32 is not supported"),
-        ("mbarrier.depart.shared.b64 [%r1];", "expected .init or .inval"),
-        ("cp.async.mbarrier.shared.b64 [%r1];", "expected .arrive"),
+        ("mbarrier.arrive.global.b64 _, [%rd1];", "is not a PTX instruction"),
+        ("mbarrier.arrive.noComplete.shared.b64 %rd2, [%r1];", "expected 3 operands"),
+        ("mbarrier.test_wait.noComplete.shared.b64 %p1, [%r1], %rd1;", "is not a PTX instruction"),
+        ("mbarrier.test_wait.shared.b64 %p1, [%r1], %r1;", "expected a register that holds .b64, got .b32"),
+        ("mbarrier.init.shared.b32 [%r1], 1;", "is not a PTX instruction"),
+        ("mbarrier.depart.shared.b64 [%r1];", "is not a PTX instruction"),
+        ("cp.async.mbarrier.shared.b64 [%r1];", "is not a PTX instruction"),
     ],
 )
 def test_what_is_refused_at_load_time(statement: str, message: str) -> None:

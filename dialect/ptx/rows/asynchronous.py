@@ -1,82 +1,157 @@
-"""Copies that complete later. Source: PTX ISA 9.7.9.25."""
+"""Copies, stores and reductions that complete later. Source: PTX ISA 9.7.9.12, .13, .25 and 9.7.13.7, .8."""
 
 from __future__ import annotations
 
-from .grammar import row
+from collections.abc import Iterator
 
-_PREFETCH = "{.L2::64B,.L2::128B,.L2::256B}"
+from .grammar import Need, Row, row
 
-ROWS = (
-    # 9.7.9.25.3.1  cp.async
-    row("cp.async.ca.shared.global", "a:[], b:[], n:imm(4/8/16), ?s:u32", "9.7.9.25.3.1", ptx=(7, 0), sm=80),
-    row("cp.async.cg.shared.global", "a:[], b:[], n:imm(16), ?s:u32", "9.7.9.25.3.1", ptx=(7, 0), sm=80),
-    row("cp.async.ca.shared.global", "a:[], b:[], n:imm(4/8/16), q:!pred", "9.7.9.25.3.1", ptx=(7, 5), sm=80),
-    row("cp.async.cg.shared.global", "a:[], b:[], n:imm(16), q:!pred", "9.7.9.25.3.1", ptx=(7, 5), sm=80),
-    row(
-        "cp.async.ca.shared.global.{L2::64B,L2::128B,L2::256B}",
-        "a:[], b:[], n:imm(4/8/16), ?s:u32",
-        "9.7.9.25.3.1",
-        ptx=(7, 4),
-        sm=80,
-    ),
-    row(
-        "cp.async.cg.shared.global.{L2::64B,L2::128B,L2::256B}",
-        "a:[], b:[], n:imm(16), ?s:u32",
-        "9.7.9.25.3.1",
-        ptx=(7, 4),
-        sm=80,
-    ),
-    row(
-        f"cp.async.ca.shared::cta.global{_PREFETCH}",
-        "a:[], b:[], n:imm(4/8/16), ?s:u32",
-        "9.7.9.25.3.1",
-        ptx=(7, 8),
-        sm=80,
-    ),
-    row(
-        f"cp.async.cg.shared::cta.global{_PREFETCH}", "a:[], b:[], n:imm(16), ?s:u32", "9.7.9.25.3.1", ptx=(7, 8), sm=80
-    ),
-    # 9.7.9.25.3.2  cp.async.commit_group
-    row("cp.async.commit_group", "", "9.7.9.25.3.2", ptx=(7, 0), sm=80),
-    # 9.7.9.25.3.3  cp.async.wait_group, cp.async.wait_all
-    row("cp.async.wait_group", "n:imm", "9.7.9.25.3.3", ptx=(7, 0), sm=80),
-    row("cp.async.wait_all", "", "9.7.9.25.3.3", ptx=(7, 0), sm=80),
-    # 9.7.9.25.4.1  cp.async.bulk
-    row(
-        "cp.async.bulk.shared::cluster.{global,shared::cta}.mbarrier::complete_tx::bytes",
-        "a:[], b:[], n:u32, m:[]",
-        "9.7.9.25.4.1",
+_HINT = "{H=.L2::cache_hint}"
+_COMPLETES = ".mbarrier::complete_tx::bytes"
+_COPIES = (*(Need(f"L2::{word}", (7, 4), 80) for word in ("64B", "128B", "256B", "cache_hint")),)
+
+
+def _copies() -> Iterator[Row]:
+    """9.7.9.25.3.1  cp.async: a number of bytes to read, or a predicate to read none, may follow the size."""
+    for words, sizes in ((".ca", "4/8/16"), (".cg", "16")):
+        spelling = f"cp.async{words}.{{shared,shared::cta}}.global{_HINT}{{.L2::64B,.L2::128B,.L2::256B}}"
+        for last, ptx in (("?s:u32", (7, 0)), ("q:!pred", (7, 5))):
+            operands = f"a:[], b:[], n:imm({sizes}), {last}, H?c:b64"
+            yield row(spelling, operands, "9.7.9.25.3.1", ptx=ptx, sm=80, meaning="cp.async", needs=_COPIES)
+
+
+def _bulk() -> Iterator[Row]:
+    """9.7.9.25.4.1, .3  cp.async.bulk"""
+    section, meaning = "9.7.9.25.4.1", "cp.async.bulk"
+    later = (Need("cp_mask", (8, 6), 100),)
+    yield row(
+        f"cp.async.bulk.D{{shared::cluster}}.S{{global}}{_COMPLETES}{{M=.multicast::cluster}}{_HINT}",
+        "a:[], b:[], n:u32, m:[], M?k:u16, H?c:b64",
+        section,
         ptx=(8, 0),
         sm=90,
-    ),
-    row(
-        "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes",
-        "a:[], b:[], n:u32, m:[]",
-        "9.7.9.25.4.1",
+        meaning=meaning,
+    )
+    yield row(
+        f"cp.async.bulk.D{{shared::cta}}.S{{global}}{_COMPLETES}{_HINT}",
+        "a:[], b:[], n:u32, m:[], H?c:b64",
+        section,
         ptx=(8, 6),
         sm=90,
-    ),
-    row("cp.async.bulk.global.shared::cta.bulk_group", "a:[], b:[], n:u32", "9.7.9.25.4.1", ptx=(8, 0), sm=90),
-    # 9.7.9.25.4.2  cp.reduce.async.bulk
-    *(
-        row(
-            f"cp.reduce.async.bulk.global.shared::cta.bulk_group{hint}.{rest}",
-            f"a:[], b:[], n:u32{policy}",
+        meaning=meaning,
+    )
+    yield row(
+        f"cp.async.bulk.D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}",
+        "a:[], b:[], n:u32, m:[]",
+        section,
+        ptx=(8, 0),
+        sm=90,
+        meaning=meaning,
+    )
+    yield row(
+        f"cp.async.bulk.D{{global}}.S{{shared::cta}}.bulk_group{_HINT}{{K=.cp_mask}}",
+        "a:[], b:[], n:u32, H?c:b64, K?k:u16",
+        section,
+        ptx=(8, 0),
+        sm=90,
+        meaning=meaning,
+        needs=later,
+    )
+    yield row(
+        f"cp.async.bulk.prefetch.L2.global{_HINT}",
+        "a:[], n:u32, H?c:b64",
+        "9.7.9.25.4.3",
+        ptx=(8, 0),
+        sm=90,
+        meaning="hint",
+    )
+
+
+def _reductions() -> Iterator[Row]:
+    """9.7.9.25.4.2  cp.reduce.async.bulk"""
+    for words in (".O{and,or,xor}.T{b32}", ".O{add}.T{u32,s32,u64}", ".O{inc,dec}.T{u32}", ".O{min,max}.T{u32,s32}"):
+        yield row(
+            f"cp.reduce.async.bulk.D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}{words}",
+            "a:[], b:[], n:u32, m:[]",
             "9.7.9.25.4.2",
             ptx=(8, 0),
             sm=90,
-            meaning="cp.reduce.bulk",
+            meaning="cp.reduce.async.bulk",
         )
-        for hint, policy in (("", ""), (".L2::cache_hint", ", p:b64"))
-        for rest in (
-            "OP{and,or,xor}.T{b32,b64}",
-            "OP{inc,dec}.T{u32}",
-            "OP{min,max}.T{u32,s32,u64,s64,f16,bf16}",
-            "OP{add}.T{u32,s32,u64,f32,f64}",
-            "OP{add}.noftz.T{f16,bf16}",
+    for words in (
+        ".O{and,or,xor}.T{b32,b64}",
+        ".O{add}.T{u32,s32,u64,f32,f64}",
+        ".O{add}.noftz.T{f16,bf16}",
+        ".O{inc,dec}.T{u32}",
+        ".O{min,max}.T{u32,s32,u64,s64,f16,bf16}",
+    ):
+        yield row(
+            f"cp.reduce.async.bulk.D{{global}}.S{{shared::cta}}.bulk_group{_HINT}{words}",
+            "a:[], b:[], n:u32, H?c:b64",
+            "9.7.9.25.4.2",
+            ptx=(8, 0),
+            sm=90,
+            meaning="cp.reduce.async.bulk",
         )
-    ),
+
+
+_OPERATIONS = (".O{and,or,xor}.T{b32}", ".O{add}.T{u32,s32,u64,s64}", ".O{inc,dec}.T{u32}", ".O{min,max}.T{u32,s32}")
+
+
+def _stores() -> Iterator[Row]:
+    """9.7.9.12  st.async, and 9.7.13.7  red.async: to shared memory of the cluster, and to global memory."""
+    for types in ("{V=.v2,.v4}.T{b32,u32,s32,f32}", "{V=.v2}.T{b64,u64,s64,f64}"):
+        yield row(
+            f"st.async{{.weak}}{{P=.shared::cluster,.shared::cta}}{_COMPLETES}{types}",
+            "a:[], b:V*T, m:[]",
+            "9.7.9.12",
+            ptx=(8, 1),
+            sm=90,
+            meaning="st.async",
+        )
+    yield row(
+        "st.async{.mmio}.release.{gpu,sys}{P=.global}.T{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}",
+        "a:[], b:T",
+        "9.7.9.12",
+        ptx=(8, 7),
+        sm=100,
+        meaning="st",
+    )
+    for words in _OPERATIONS:
+        yield row(
+            f"red.async.relaxed.cluster{{P=.shared::cluster}}{_COMPLETES}{words}",
+            "a:[], b:T, m:[]",
+            "9.7.13.7",
+            ptx=(8, 1),
+            sm=90,
+            meaning="red.async",
+        )
+        yield row(
+            f"red.async{{.mmio}}.release.{{gpu,sys}}{{P=.global}}{words}",
+            "a:[], b:T",
+            "9.7.13.7",
+            ptx=(8, 7),
+            sm=100,
+            meaning="atomic",
+        )
+
+
+ROWS = (
+    # 9.7.9.12, 9.7.13.7  st.async, red.async
+    *_stores(),
+    # 9.7.9.13  st.bulk
+    row("st.bulk{.weak}{P=.shared::cta}", "a:[], n:u64, z:imm(0)", "9.7.9.13", ptx=(8, 6), sm=100, meaning="st.bulk"),
+    # 9.7.9.25.3.1  cp.async
+    *_copies(),
+    # 9.7.9.25.3.2  cp.async.commit_group
+    row("cp.async.commit_group", "", "9.7.9.25.3.2", ptx=(7, 0), sm=80, meaning="cp.async.commit_group"),
+    # 9.7.9.25.3.3  cp.async.wait_group, cp.async.wait_all
+    row("cp.async.wait_group", "n:imm", "9.7.9.25.3.3", ptx=(7, 0), sm=80, meaning="cp.async.wait_group"),
+    row("cp.async.wait_all", "", "9.7.9.25.3.3", ptx=(7, 0), sm=80, meaning="cp.async.wait_all"),
+    # 9.7.9.25.4.1 to .3  cp.async.bulk, cp.reduce.async.bulk, cp.async.bulk.prefetch
+    *_bulk(),
+    *_reductions(),
     # 9.7.9.25.3.2, .3  groups of bulk copies
-    row("cp.async.bulk.commit_group", "", "9.7.9.25.3.2", ptx=(8, 0), sm=90),
-    row("cp.async.bulk.wait_group{.read}", "n:imm", "9.7.9.25.3.3", ptx=(8, 0), sm=90),
+    row("cp.async.bulk.commit_group", "", "9.7.9.25.3.2", ptx=(8, 0), sm=90, meaning="bulk group"),
+    row("cp.async.bulk.wait_group{.read}", "n:imm", "9.7.9.25.3.3", ptx=(8, 0), sm=90, meaning="bulk group"),
 )

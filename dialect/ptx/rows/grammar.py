@@ -8,13 +8,13 @@ The order of the groups is the one of the text. ptxas takes the qualifiers in an
 and state spaces, keep their order among themselves, and words of the opcode's name (`NAME_PARTS`) stay there.
 
 Operands are `name:kind`, separated by commas; a name that begins with `d` is written, others are read;
-`?name:kind` may be left out. Kinds:
+`?name:kind` may be left out, `H?name:kind` is there where `H` is bound. Kinds:
 - a type, or a bound name: a register of that type or, if read, a literal; `2T` is twice as wide;
 - `T+`: the register may be wider (ISA 9.4.1); `T*`: anything `mov` reads; `!pred`: may be negated;
 - `4*b32`, `V*T`: a vector (`V*T` is a scalar where `V` is absent);
 - `T@1`: a part of the register may be chosen, as in `%r1.b0`; `T@2`, `T@4`: parts of its halves, bytes (9.7.18);
 - `d|p:T`: may be followed by `|p`; `d||p:T` must be;
-- `[]`: an address; `imm`, `imm(4/8/16)`: a literal; `label`; `_`: a result that must be discarded;
+- `[]`: an address; `imm`, `imm(4/8/16)`, `imm(24..256/8)`: a literal; `label`; `_`: a result that must be discarded;
 - `...`: whatever follows;
 - `select(0/2;0/1)`: `{byte-id, thread-id}`, each a register or one of these literals.
 """
@@ -23,10 +23,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import product, takewhile
 from math import prod
+from typing import NamedTuple
 
 from ...isa.targets import Availability, Gone, Specific, Target, Version
 from ..syntax import Operand
@@ -45,6 +46,12 @@ _PARTS = {
     "barrier": "cta cluster arrive red wait",
     "fence": "proxy",
     "wgmma": "mma_async fence commit_group wait_group",
+    "membar": "proxy",
+    "st": "async bulk",
+    "red": "async",
+    "createpolicy": "fractional range cvt",
+    "multimem": "ld_reduce st red",
+    "setmaxnreg": "inc dec",
     "mbarrier": "init inval arrive arrive_drop test_wait try_wait parity expect_tx complete_tx pending_count",
     "cp": "async reduce bulk tensor prefetch mbarrier arrive commit_group wait_group wait_all",
 }
@@ -52,11 +59,23 @@ NAME_PARTS = {root: frozenset(f".{word}" for word in words.split()) for root, wo
 """The words that belong to the name of an opcode, by its first: as far as they stand there before all others."""
 
 
+class Need(NamedTuple):
+    """The first PTX version and target number that have a qualifier, or several together: "sys b128"."""
+
+    words: str
+    ptx: Version
+    sm: int
+
+
+Needs = tuple[Need, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One operand of a row, as its `name:kind` says.
 
-    `destination` is for a result whose name does not begin with d; `braces` lets one register stand in braces.
+    `destination` is for a result whose name does not begin with d; `braces` lets one register stand in braces;
+    `given` is the binding without which there is no such operand.
     """
 
     name: str
@@ -65,6 +84,7 @@ class Slot:
     pair: str = ""
     destination: bool = False
     braces: bool = False
+    given: str = ""
 
     @property
     def written(self) -> bool:
@@ -72,16 +92,17 @@ class Slot:
 
     @staticmethod
     def parse(text: str) -> Slot:
-        """Reads `?name:kind` or `d|p:kind`.
+        """Reads `?name:kind`, `H?name:kind` or `d|p:kind`.
 
         Raises:
             ValueError: if the text is not of that form.
         """
-        match = re.fullmatch(r"(\??)(\w+)(?:(\|\|?)\w+)?:(\S+)", text.strip())
+        match = re.fullmatch(r"(?:(\w*)(\?))?(\w+)(?:(\|\|?)\w+)?:(\S+)", text.strip())
         if match is None:
             raise ValueError(f"expected an operand such as d:T, got '{text}'")
         # Where `.v2` may stand, a single register may too be written in braces, as Triton does.
-        return Slot(match[2], match[4], bool(match[1]), match[3] or "", braces=match[4].startswith("V*"))
+        given, optional, name, pair, kind = match.groups(default="")
+        return Slot(name, kind, bool(optional) and not given, pair, braces=kind.startswith("V*"), given=given)
 
 
 @dataclass(frozen=True)
@@ -89,6 +110,7 @@ class Row(Availability):
     """One instruction, with its variants, and where it is legal.
 
     `meaning` names what the interpreter does for it; the opcode's first word where nothing else is said.
+    `needs` has the qualifiers that came later than the rest.
     """
 
     spelling: str
@@ -99,6 +121,7 @@ class Row(Availability):
     meaning: str = ""
     only: Specific = ()
     gone: Gone | None = None
+    needs: Needs = ()
 
     def unavailable(self, target: Target, version: Version) -> str | None:
         """Why the target does not have it in this PTX version, such as "needs PTX 7.0"; None if it has."""
@@ -131,6 +154,27 @@ class Row(Availability):
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
         return tuple(map(Slot.parse, self.operands.split(","))) if self.operands else ()
+
+    def slots_of(self, bindings: Bindings) -> tuple[Slot, ...]:
+        """The operands of one spelling."""
+        if not self._has_given:
+            return self.slots
+        return tuple(slot for slot in self.slots if not slot.given or bindings.get(slot.given))
+
+    @cached_property
+    def _has_given(self) -> bool:
+        return any(slot.given for slot in self.slots)
+
+    def spelled(self, opcode: str) -> Row:
+        """The row with what the qualifiers of one of its spellings need."""
+        if not self.needs:
+            return self
+        words = set(opcode.split("."))
+        more = [need for need in self.needs if words.issuperset(need.words.split())]
+        if not more:
+            return self
+        ptx, sm = max(self.ptx, *(need.ptx for need in more)), max(self.sm, *(need.sm for need in more))
+        return replace(self, ptx=ptx, sm=sm, needs=())
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
@@ -213,12 +257,18 @@ class Piece:
 
 
 _TYPE = re.compile(r"\.(pred|[bsuf]\d+(x\d)?|bf16(x2)?|tf32|u?e\dm\d(x\d)?)")
-_SPACES = frozenset((".const", ".global", ".local", ".param", ".shared", ".shared::cta", ".shared::cluster"))
+_SPACES = frozenset((".const", ".global", ".local", ".param", ".shared", ".shared::cta", ".shared::cluster",
+                     ".param::entry", ".param::func"))  # fmt: skip
 
 
 def _words(opcode: str) -> list[str]:
     """The words of an opcode, each but the first with its dot."""
     return re.findall(r"\.?[^.]+", opcode)
+
+
+@lru_cache(4096)
+def _split(alternative: str) -> tuple[str, ...]:
+    return tuple(_words(alternative))
 
 
 def _name(words: Sequence[str]) -> str:
@@ -235,6 +285,7 @@ def _word_by_word(parts: Sequence[Piece]) -> Iterator[Piece]:
             yield from (Piece((word,)) for text in part.alternatives for word in _words(text))
 
 
+@lru_cache(4096)
 def _ordered(word: str) -> int:
     """0 for words that may stand anywhere; the others keep their order among their like."""
     return 1 if _TYPE.fullmatch(word) else 2 if word in _SPACES else 0
@@ -243,7 +294,7 @@ def _ordered(word: str) -> int:
 def _take(group: Piece, words: list[str]) -> str | None:
     """Which of its alternatives a group finds among the words, which it loses; None if it needs one and finds none."""
     for alternative in group.alternatives:
-        wanted = _words(alternative)
+        wanted = _split(alternative)
         if wanted and all(_stands(word, words) for word in wanted):
             for word in wanted:
                 words.remove(word)
@@ -288,6 +339,7 @@ def row(
     meaning: str = "",
     only: Specific = (),
     gone: Gone | None = None,
+    needs: Needs = (),
 ) -> Row:
     """A row; see the module's text for the grammar."""
-    return Row(spelling, operands, section, ptx, sm, meaning, only, gone)
+    return Row(spelling, operands, section, ptx, sm, meaning, only, gone, needs)
