@@ -107,10 +107,10 @@ def find(opcode: str) -> Form | None:
     name = family(opcode)
     if name is None:
         return None
-    return _by_spelling(name).get(opcode) or _by_key(name).get(_key(opcode)) or _former().get(_key(opcode))
+    return _by_spelling(name).get(opcode) or _by_key(name).get(_key(opcode)) or _others().get(_key(opcode))
 
 
 @cache
-def _former() -> dict[Key, Form]:
-    """What no current PTX version has: no row of the tables, but still a row."""
-    return {_key(row.spelling): row for row in wmma.former_rows()}
+def _others() -> dict[Key, Form]:
+    """What older and newer PTX versions have: no rows of the tables, but rows."""
+    return {_key(row.spelling): row for row in (*wmma.former_rows(), *mma.later_rows(), *mma_sp.later_rows())}

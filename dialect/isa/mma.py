@@ -227,6 +227,17 @@ def _scaled() -> Iterator[Mma]:
         yield Mma(nibble, e2m1, e2m1, f32, f32, (8, 7), 120, "9.7.14.5.11", SM_120, kind=kind, scale=scale)
 
 
+@cache
+def later_rows() -> tuple[Mma, ...]:
+    """What PTX 9.1 adds, which the tables, of the last version that is checked against an assembler, do not have."""
+    f32, e2m1, ue8m0 = _types("f32 e2m1 ue8m0")
+    only: Specific = (("sm_120a", (9, 1)), ("sm_120f", (9, 1)))
+    return (
+        Mma(Shape(16, 8, 64), e2m1, e2m1, f32, f32, (9, 1), 120, "9.7.14.5.11", only, kind=KIND_MXF4NVF4,
+            scale=BlockScale(4, ue8m0)),
+    )  # fmt: skip
+
+
 def find(shape: Shape, a: str, b: str, c: str, d: str) -> Mma | None:
     """The row with this shape and these element types, and no qualifier."""
     found = BY_KEY.get((shape, a, b, c, d))

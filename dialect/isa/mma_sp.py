@@ -207,3 +207,14 @@ def _scaled() -> Iterator[MmaSparse]:
     ):
         yield MmaSparse(Shape(16, 8, 128), e2m1, e2m1, f32, f32, (8, 7), 120, "9.7.14.6.2.8", FOUR_OF_EIGHT,
                         FOUR_LANES, True, SM_120A_121A, kind=kind, scale=scale)  # fmt: skip
+
+
+@cache
+def later_rows() -> tuple[MmaSparse, ...]:
+    """What PTX 9.1 adds, which the tables, of the last version that is checked against an assembler, do not have."""
+    f32, e2m1, ue8m0 = _types("f32 e2m1 ue8m0")
+    only: Specific = (("sm_120a", (9, 1)), ("sm_121a", (9, 1)))
+    return (
+        MmaSparse(Shape(16, 8, 128), e2m1, e2m1, f32, f32, (9, 1), 120, "9.7.14.6.2.8", FOUR_OF_EIGHT, FOUR_LANES, True,
+                  only, kind=KIND_MXF4NVF4, scale=BlockScale(4, ue8m0)),
+    )  # fmt: skip

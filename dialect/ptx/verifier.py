@@ -54,7 +54,8 @@ class Context:
             if why is not None:
                 if row.since(target) is None:
                     return f"{why}, the module's target is {', '.join(self.targets)}"
-                return "{} or later, the module's version is {}.{}".format(why, *self.version)
+                later = "" if row.removed(target) else " or later"
+                return "{}{}, the module's version is {}.{}".format(why, later, *self.version)
             end = row.removed(target)
             if end is not None and self.version >= end:
                 return "needs a version before PTX {}.{} on {}, the module's is {}.{}".format(

@@ -50,7 +50,7 @@ OLDEST: Version = (6, 3)
 def by_legality() -> tuple[tuple[tuple[Candidate, Form], ...], tuple[Candidate, ...]]:
     """The candidates that are rows, with them, and the others."""
     found = ((c, families.find(c.spelling)) for c in candidates())
-    legal = tuple((c, row) for c, row in found if row is not None and row.gone is None)
+    legal = tuple((c, row) for c, row in found if row is not None and row.gone is None and row.ptx <= CURRENT)
     spellings = {c.spelling for c, _ in legal}
     return legal, tuple(c for c in candidates() if c.spelling not in spellings)
 

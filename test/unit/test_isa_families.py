@@ -394,8 +394,8 @@ SPARSE_SCALED = SCALED.replace("mma.", "mma.sp::ordered_metadata.", 1).replace("
         (SPARSE_SCALED, "sm_120f", (9, 0), "needs sm_120a, or sm_121a from PTX 8.8"),
         ("ldmatrix.sync.aligned.m16n16.x1.trans.b8", "sm_103a", (9, 0), None),
         ("ldmatrix.sync.aligned.m16n16.x1.trans.b8", "sm_100", (9, 0),
-         "needs sm_100a, sm_120a from PTX 8.7, the sm_100f family from PTX 8.8, the sm_110f family from PTX 9.0, "
-         "or the sm_120f family from PTX 8.8"),
+         "needs sm_100a, sm_101a, sm_120a from PTX 8.7, the sm_100f family from PTX 8.8, the sm_101f family from "
+         "PTX 8.8, the sm_110f family from PTX 9.0, or the sm_120f family from PTX 8.8"),
         ("stmatrix.sync.aligned.m8n8.x1.shared::cta.b16", "sm_90", (7, 7), "needs PTX 7.8"),
     ],
 )  # fmt: skip
