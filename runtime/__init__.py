@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .problem import Problem
     from .sparse import compress, prune
     from .structs import Struct
+    from .tensor_map import TensorMap
 
 _HOMES = {
     "ArgumentError": ".errors",
@@ -40,6 +41,7 @@ _HOMES = {
     "LaunchReport": ".launch_report",
     "Problem": ".problem",
     "PtxModule": ".module",
+    "TensorMap": ".tensor_map",
     "Struct": ".structs",
     "WarploomError": ".errors",
     "check_ptx": ".check",
@@ -62,6 +64,7 @@ __all__ = (
     "Problem",
     "PtxModule",
     "Struct",
+    "TensorMap",
     "WarploomError",
     "check_ptx",
     "compile",

@@ -7,6 +7,7 @@ Source: CUDA Driver API, sections Primary Context, Module, Memory, Execution Con
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import Any
 
 from ..dialect.isa.targets import TARGETS, UnknownTargetError
 from ..dialect.isa.targets import target as target_row
+from ..dialect.isa.tensor_map import SIZE, TensorMapFields
 from .errors import CudaError, DeviceUnavailableError
 
 KIB = 1024
@@ -285,3 +287,40 @@ class Kernel:
             result = self.gpu.driver.cuFuncSetAttribute(self.handle, attribute, shared)
         call(f"reserving {shared} bytes of shared memory for kernel {self.name}", result)
         self._granted = shared
+
+
+def encode_tensor_map(gpu: Gpu, fields: TensorMapFields, promotion: int) -> bytes:
+    """The 128 bytes of a tensor map, as the driver encodes them; `promotion` is 0, 64, 128 or 256 bytes.
+
+    Raises:
+        CudaError: if the driver refuses it.
+    """
+    driver = gpu.driver
+    rank, size = len(fields.sizes), fields.element.size
+    # the bindings want a stride of a vector, too, which nothing reads
+    strides = fields.strides or (-(-fields.sizes[0] * size // 16) * 16,)
+    found = call(
+        "cuTensorMapEncodeTiled",
+        driver.cuTensorMapEncodeTiled(
+            getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{fields.element.driver}"),
+            rank,
+            fields.address,
+            [driver.cuuint64_t(n) for n in fields.sizes],
+            [driver.cuuint64_t(n) for n in strides],
+            [driver.cuuint32_t(n) for n in fields.box],
+            [driver.cuuint32_t(n) for n in fields.steps],
+            getattr(driver.CUtensorMapInterleave, f"CU_TENSOR_MAP_INTERLEAVE_{_bytes(fields.interleave)}"),
+            getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{_bytes(fields.swizzle)}"),
+            getattr(driver.CUtensorMapL2promotion, f"CU_TENSOR_MAP_L2_PROMOTION_{_bytes(promotion, 'L2_')}"),
+            getattr(driver.CUtensorMapFloatOOBfill, f"CU_TENSOR_MAP_FLOAT_OOB_FILL_{_FILLS[fields.nan_fill]}"),
+        ),
+    )
+    return ctypes.string_at(found.getPtr(), SIZE)
+
+
+_FILLS = {False: "NONE", True: "NAN_REQUEST_ZERO_FMA"}
+
+
+def _bytes(count: int, prefix: str = "") -> str:
+    """How the driver's names end: "NONE", "128B"."""
+    return f"{prefix}{count}B" if count else "NONE"

@@ -14,9 +14,9 @@ import numpy as np
 
 from ..dialect.ptx.syntax import Function
 from .arrays import Argument
-from .cuda import Gpu, Kernel, call, explain, gpu
+from .cuda import Gpu, Kernel, call, encode_tensor_map, explain, gpu
 from .errors import ArgumentError, CudaError
-from .launch import Buffer, Launch, Packed, Shifted, Value, Word, check_alignment, pack
+from .launch import Buffer, Launch, Packed, PackedMap, Shifted, Value, Word, check_alignment, pack
 
 LEGACY_STREAM = 0
 
@@ -132,6 +132,9 @@ def _enqueue(kernel: Kernel, function: Function, launch: Launch, values: Sequenc
             address = value.address + place.bytes
             check_alignment(parameter, address, place.position)
             words.append(address.to_bytes(8, "little"))
+        elif isinstance(value, PackedMap):
+            fields = value.fields(lambda at: _address(values[at]))
+            words.append(encode_tensor_map(kernel.gpu, fields, value.map.l2_promotion))
         elif isinstance(value, Packed):
             words.append(value.filled(lambda at: _address(values[at])))
         else:

@@ -14,10 +14,12 @@ from typing import NamedTuple, TypeAlias, cast
 import ml_dtypes
 import numpy as np
 
+from ..dialect.isa.tensor_map import SIZE, TensorMapFields
 from ..dialect.ptx.syntax import Function, Variable
 from .arrays import Argument, Array, DType, borrow, is_array
 from .errors import ArgumentError
 from .structs import POINTER, Image, image, is_bytes, is_ctypes, is_record, is_struct
+from .tensor_map import TensorMap
 
 Dim3: TypeAlias = tuple[int, int, int]
 Scalar: TypeAlias = int | float | np.generic | bytes
@@ -37,6 +39,22 @@ class Packed:
         for offset, position in self.pointers:
             data[offset : offset + POINTER] = address(position).to_bytes(POINTER, "little")
         return bytes(data)
+
+
+@dataclass(frozen=True)
+class PackedMap(Packed):
+    """A tensor map, whose bytes follow from the address of its array."""
+
+    map: TensorMap
+
+    def filled(self, address: Callable[[int], int]) -> bytes:
+        """The bytes for an array of this address, as far as their fields are known."""
+        return self.fields(address).encode()
+
+    def fields(self, address: Callable[[int], int]) -> TensorMapFields:
+        """What the map says of the array at its address."""
+        ((_, position),) = self.pointers
+        return self.map.fields(address(position))
 
 
 Value: TypeAlias = Argument | Scalar | Packed
@@ -204,6 +222,8 @@ def _is_number(value: object) -> bool:
 
 def _value(parameter: Variable, arg: object, first: int, behind: list[Argument]) -> Value:
     """One argument; arrays in it go to `behind`, of which the positions count from `first`."""
+    if isinstance(arg, TensorMap):
+        return _map(parameter, arg, first, behind)
     if parameter.count is None:
         return _pointer(parameter, arg) if is_array(arg) else _number(parameter, arg)
     found = _image(parameter, arg)
@@ -214,6 +234,16 @@ def _value(parameter: Variable, arg: object, first: int, behind: list[Argument])
         places.append((offset, first + len(behind)))
         behind.append(_whole(array))
     return Packed(found.data, tuple(places))
+
+
+def _map(parameter: Variable, arg: TensorMap, first: int, behind: list[Argument]) -> PackedMap:
+    size = (parameter.count or 1) * parameter_dtype(parameter).itemsize
+    if size != SIZE or (parameter.align or 1) % 64:
+        raise ArgumentError(
+            f"a tensor map takes a parameter of {SIZE} bytes at a multiple of 64, .align 64 .b8 map[128]"
+        )
+    behind.append(arg.borrowed() if arg.memory is None else borrow(arg.memory))
+    return PackedMap(b"", ((0, first + len(behind) - 1),), arg)
 
 
 def _number(parameter: Variable, arg: object) -> Scalar:

@@ -13,7 +13,7 @@ import numpy as np
 from ..dialect.ptx.syntax import Function, Module
 from .arrays import Argument, borrow
 from .errors import ArgumentError, DeviceUnavailableError, WarploomError
-from .launch import Buffer, Launch, Packed, Scalar, Shifted, Value, Word, dim3, values, where
+from .launch import Buffer, Launch, Packed, PackedMap, Scalar, Shifted, Value, Word, dim3, values, where
 from .structs import Struct
 from .written import may_write
 
@@ -352,6 +352,8 @@ def _passed(argument: int | Word | Shifted, everything: Sequence[object]) -> obj
     if isinstance(argument, Shifted):
         return borrow(everything[argument.position]).array()[argument.bytes :]
     value = everything[argument]
+    if isinstance(value, PackedMap):
+        return replace(value.map, memory=everything[value.pointers[0][1]])
     if isinstance(value, Packed):
         return Struct(value.data, {offset: everything[at] for offset, at in value.pointers})
     return value

@@ -25,6 +25,8 @@ def operand(row: Row, slot: Slot, bindings: dict[str, str], number: int) -> str:
     """An operand that fits the slot: a register wherever one may stand."""
     if slot.kind == "[]":
         return "[%b64_7]"
+    if slot.kind == "tensor":
+        return "[%b64_6, {" + ", ".join(f"%b32_{i}" for i in range(int(bindings["D"][0]))) + "}]"
     if slot.kind == "_":
         return "_"
     if slot.kind.startswith("imm"):

@@ -20,6 +20,7 @@ from .rows import (
     memory,
     movement,
     multimem,
+    tensor,
     video,
     warpgroup,
 )
@@ -38,6 +39,7 @@ ROWS: tuple[Row, ...] = (
     *atomics.ROWS,
     *mbarrier.ROWS,
     *multimem.ROWS,
+    *tensor.ROWS,
     *warpgroup.ROWS,
     *video.ROWS,
 )

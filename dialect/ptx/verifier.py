@@ -155,6 +155,8 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
         return _check_address(operand, type_of)
     if slot.kind.startswith("imm"):
         return _check_immediate(slot.kind, operand)
+    if slot.kind == "tensor":
+        return _check_box(operand, int(bindings["D"][0]), type_of)
     if slot.kind == "flag":
         return _check_flag(slot, operand, type_of)
     if slot.kind.startswith("select"):
@@ -323,6 +325,18 @@ def _check_immediate(kind: str, operand: Operand) -> str | None:
     if text and str(operand.value) not in (legal := text.split("/")):
         return f"expected {' or '.join(legal)}, got {operand.text}"
     return None
+
+
+def _check_box(operand: Operand, rank: int, type_of: TypeOf) -> str | None:
+    """`[map, {c0, ...}]`: the generic address of a tensor map, and a coordinate for each dimension."""
+    if not isinstance(operand, Indexed) or len(operand.items) != 2:
+        return f"expected [map, {{coordinates}}], got {_describe(operand, type_of)}"
+    base, where = operand.items
+    address = Slot("map", "b64")
+    if not isinstance(base, Register):
+        return f"expected the address of a tensor map in a register, got {_describe(base, type_of)}"
+    problem = _check_register(address, base, _Kind("b64"), type_of)
+    return problem or _check_vector(Slot("coordinates", "b32"), where, _Kind("b32", rank), type_of)
 
 
 def _check_flag(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:

@@ -75,7 +75,7 @@ class _Bulk:
         masks = self.bytes(state) if self.bytes else None
 
         def step(sel: Selection) -> None:
-            for one, thread in _one_by_one(sel):
+            for one, thread in one_by_one(sel):
                 length = _length(int(lengths[thread]), _UNIT, thread)
                 if not length:
                     continue
@@ -87,7 +87,7 @@ class _Bulk:
                     _write(buffer, first, rows, self.combine, None if masks is None else int(masks[thread]))
                     continue
                 wanted = None if ctas is None else int(ctas[thread])
-                for shift in _shifts(state, buffer, first, wanted, thread):
+                for shift in shifts(state, buffer, first, wanted, thread):
                     index = barrier(one) + shift // 8
                     state.mbarriers.complete_later(index, one, buffer, first + shift, rows, self.combine)
 
@@ -104,7 +104,8 @@ class _Bulk:
         return first.buffer, start
 
 
-def _one_by_one(sel: Selection) -> Iterator[tuple[Selection, int]]:
+def one_by_one(sel: Selection) -> Iterator[tuple[Selection, int]]:
+    """The threads that issue copies, each alone: few, as a rule one of a CTA."""
     for thread in (np.arange(sel.total) if sel.lanes is None else sel.lanes).tolist():
         yield Selection(np.arange(sel.total) == thread, sel.total), thread
 
@@ -137,7 +138,7 @@ def _write(buffer: Buffer, first: int, rows: Array, combine: Combine | None, mas
         place[chosen] = new[chosen]
 
 
-def _shifts(state: State, buffer: Buffer, first: int, ctas: int | None, thread: int) -> list[int]:
+def shifts(state: State, buffer: Buffer, first: int, ctas: int | None, thread: int) -> list[int]:
     """How far from the address given the bytes land: at the same place in each CTA of a mask."""
     if ctas is None:
         return [0]
@@ -180,7 +181,7 @@ def _sent(ctx: Context, bound: Bindings, combine: Combine | None) -> Action:
             start = in_shared(parts, buffer, sel, f"{ctx.instruction.opcode} writes") * width * count
             index = objects_of(sel)
             rows = np.stack([sel.pick(v).view(word) for v in values], axis=1)
-            for i, (one, thread) in enumerate(_one_by_one(sel)):
+            for i, (one, thread) in enumerate(one_by_one(sel)):
                 if start[i] // stride != index[i] * 8 // stride:
                     raise FaultError("the mbarrier object is not in the CTA that the bytes go to", thread)
                 data = np.ascontiguousarray(rows[i]).view(np.uint8)
@@ -202,7 +203,7 @@ def store_bulk(ctx: Context, bound: Bindings) -> Action:
         shared = state.memory.shared.buffer
 
         def step(sel: Selection) -> None:
-            for one, thread in _one_by_one(sel):
+            for one, thread in one_by_one(sel):
                 length = _length(int(lengths[thread]), _WORD, thread)
                 if not length:
                     continue

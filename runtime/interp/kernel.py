@@ -22,7 +22,8 @@ from .words import width_of
 
 _FAMILIES = (
     "arithmetic", "atomics", "barriers", "bulk", "calls", "clusters", "comparison", "control", "convert",
-    "convert_narrow", "copies", "logic", "matrix", "mbarrier", "moves", "stacks", "video", "warpgroup", "warps", "wmma",
+    "convert_narrow", "copies", "logic", "matrix", "mbarrier", "moves", "stacks", "tensor_copies", "video", "warpgroup",
+    "warps", "wmma",
 )  # fmt: skip
 for _family in _FAMILIES:  # each fills its part of the table of opcodes
     import_module(f".{_family}", __package__)

@@ -61,7 +61,8 @@ Combine: TypeAlias = Callable[[Array, Array], Array]
 
 @dataclass
 class BulkCopy:
-    """Bytes of one thread on their way to `start` of a buffer; their number completes transactions of an object.
+    """Bytes of one thread on their way to `start` of a buffer, or of each 16 of them to one of several places; their
+    number completes transactions of an object.
 
     With `combine` they are combined with what they find there.
     """
@@ -69,7 +70,7 @@ class BulkCopy:
     thread: int
     index: Array
     buffer: Buffer
-    start: int
+    start: int | Array
     data: Array
     combine: Combine | None = None
 
@@ -182,7 +183,13 @@ class Mbarriers:
         self.deferred.append(Deferred(self.copies.serial, _threads(sel), index))
 
     def complete_later(
-        self, index: Array, one: Selection, buffer: Buffer, start: int, data: Array, combine: Combine | None = None
+        self,
+        index: Array,
+        one: Selection,
+        buffer: Buffer,
+        start: int | Array,
+        data: Array,
+        combine: Combine | None = None,
     ) -> None:
         """Bytes of one thread that land, and complete as many transactions, when the object is next looked at."""
         self._objects(index, one)
@@ -263,11 +270,15 @@ class Mbarriers:
         now = [copy for copy in self.bulk if np.isin(copy.index, index).all()]
         self.bulk = [copy for copy in self.bulk if not np.isin(copy.index, index).all()]
         for copy in now:
-            place = copy.buffer.data[copy.start : copy.start + copy.data.size]
-            place[...] = copy.data if copy.combine is None else copy.combine(place, copy.data)
-            if self.flow.observer is not None:
-                width = min(16, copy.data.size)
+            width = min(16, copy.data.size)
+            if isinstance(copy.start, int):
+                place = copy.buffer.data[copy.start : copy.start + copy.data.size]
+                place[...] = copy.data if copy.combine is None else copy.combine(place, copy.data)
                 starts = np.arange(copy.start, copy.start + copy.data.size, width)
+            else:
+                starts = copy.start
+                copy.buffer.view(8, 2)[starts // width] = copy.data.view(np.uint64).reshape(-1, 2)
+            if self.flow.observer is not None:
                 self.flow.observer.land(copy.buffer, starts, width, np.full(starts.size, copy.thread))
                 self.flow.observer.arrive(copy.index * 8, np.array([copy.thread]))
             one = _only(np.array([copy.thread]), self.flow.live.size)

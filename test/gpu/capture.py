@@ -4,12 +4,14 @@
     bench/with_gpu.sh python3 test/gpu/capture.py --set limits --warps 4 --out test/data/words/limits/sm_90a.npz
     bench/with_gpu.sh python3 test/gpu/capture.py --set memory --warps 8 --out test/data/words/memory/sm_90a.npz
     bench/with_gpu.sh python3 test/gpu/capture.py --set warpgroups --warps 8 --out test/data/words/warpgroups/sm_90a.npz
+    bench/with_gpu.sh python3 test/gpu/capture.py --set tensors --out test/data/words/tensors/sm_90a.npz
 
 Needs a GPU that runs the target. The words are drawn by `test/captured.py` from the instruction's name, so the file
 keeps answers only: for each `mma` and `mma.sp` and selector an array (warps, words, 32 lanes). The set `limits` is the
 same on integer sums that wrap or are clamped, and on floating-point ones that round to zero; `memory` is `wmma`,
 `ldmatrix`, `stmatrix` and `movmatrix` (`test/captured_memory.py`), arrays (warps, words); `warpgroups` is `wgmma`
-(`test/captured_warpgroups.py`), arrays (warpgroups, words), of large answers their digests.
+(`test/captured_warpgroups.py`), arrays (warpgroups, words), of large answers their digests; `tensors` is tensor copies
+(`test/captured_tensors.py`), the bytes that they change.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +28,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import captured
 import captured_memory
+import captured_tensors
 import captured_warpgroups
 from captured_memory import MemoryCase
+from captured_tensors import TensorCase
 from captured_warpgroups import WarpgroupCase
 
 from warploom.dialect.isa.targets import target as target_row
@@ -40,12 +45,15 @@ SETS = {
     "limits": captured.limit_cases,
     "memory": captured_memory.cases,
     "warpgroups": captured_warpgroups.cases,
+    "tensors": lambda target: captured_tensors.cases(),
 }
 
-Recorded = captured.Case | MemoryCase | WarpgroupCase
+Recorded = captured.Case | MemoryCase | WarpgroupCase | TensorCase
 
 
-def prepared(case: Recorded, warps: int) -> tuple[str, captured.Words, captured.Words]:
+def prepared(
+    case: captured.Case | MemoryCase | WarpgroupCase, warps: int
+) -> tuple[str, captured.Words, captured.Words]:
     """The kernel, its input, and room for its answers."""
     if isinstance(case, MemoryCase):
         words, shape = captured_memory.inputs(case, warps), (warps, captured_memory.output_words(case))
@@ -59,8 +67,15 @@ def prepared(case: Recorded, warps: int) -> tuple[str, captured.Words, captured.
     return kernel, np.ascontiguousarray(words), np.full(shape, POISON, np.uint32)
 
 
+def launched(text: str, args: list[Any]) -> None:
+    """Runs a kernel of one CTA."""
+    load_ptx(text).launch("k", (1, 1, 1), (captured_tensors.THREADS, 1, 1), args, device="cuda")
+
+
 def record(case: Recorded, target: str, warps: int) -> captured.Words:
     """The answers of the GPU; refuses a kernel that leaves any word unwritten in a way that shows."""
+    if isinstance(case, TensorCase):
+        return captured_tensors.answer(case, launched)
     kernel, words, answers = prepared(case, warps)
     module = load_ptx(captured.module([kernel], target_row(target)))
     threads = captured_warpgroups.THREADS if isinstance(case, WarpgroupCase) else captured.LANES

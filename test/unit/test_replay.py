@@ -1,7 +1,7 @@
 """The interpreter's answers against those of silicon, word for word.
 
-`test/gpu/capture.py` recorded the words; `test/captured.py`, `test/captured_memory.py` and
-`test/captured_warpgroups.py` draw the operands again.
+`test/gpu/capture.py` recorded the words; `test/captured.py`, `test/captured_memory.py`,
+`test/captured_warpgroups.py` and `test/captured_tensors.py` draw the operands again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from typing import Any
 
 import captured
 import captured_memory
+import captured_tensors
 import captured_warpgroups
 import numpy as np
 import pytest
 from captured import KINDS, LANES, Case
 from captured_memory import MemoryCase
+from captured_tensors import TensorCase
 from captured_warpgroups import WarpgroupCase
 from numpy.typing import NDArray
 
@@ -28,7 +30,7 @@ from warploom.runtime.interp import arithmetic
 from warploom.runtime.interp.parameters import ROWS, Row
 
 WORDS = Path(__file__).parent.parent / "data" / "words"
-GROUPS = WORDS / "warpgroups" / "sm_90a.npz"
+GROUPS, TENSORS = WORDS / "warpgroups" / "sm_90a.npz", WORDS / "tensors" / "sm_90a.npz"
 POISON = 0xDEADBEEF
 
 
@@ -41,7 +43,7 @@ def recording(path: Path) -> Any:
 def recorded() -> Iterator[tuple[Path, Case | MemoryCase]]:
     """Every recorded instruction."""
     for path in sorted(WORDS.glob("**/*.npz")):
-        if path == GROUPS:
+        if path in (GROUPS, TENSORS):
             continue
         found = target(path.stem)
         sets = {"limits": captured.limit_cases, "memory": captured_memory.cases}
@@ -95,6 +97,15 @@ def test_every_word_of_a_warpgroup_is_the_silicons(case: WarpgroupCase) -> None:
     program.launch("k", (count, 1, 1), threads, [np.ascontiguousarray(words), got], device="interp")
     wrong = (captured_warpgroups.kept(case, got) != expected).reshape(count, -1).any(axis=1)
     assert not wrong.any(), f"kinds that differ: {[KINDS[i % len(KINDS)] for i in np.flatnonzero(wrong)]}"
+
+
+def interpreted(text: str, args: list[Any]) -> None:
+    load_ptx(text).launch("k", (1, 1, 1), (captured_tensors.THREADS, 1, 1), args, device="interp")
+
+
+@pytest.mark.parametrize("case", captured_tensors.cases(), ids=lambda case: case.name)
+def test_every_byte_of_a_tensor_copy_is_the_silicons(case: TensorCase) -> None:
+    assert np.array_equal(captured_tensors.answer(case, interpreted), recording(TENSORS)[case.name])
 
 
 def test_every_warpgroup_case_is_recorded() -> None:

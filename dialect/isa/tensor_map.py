@@ -1,0 +1,209 @@
+"""The tensor map: what `cp.async.bulk.tensor` knows of a tensor, in 128 bytes.
+
+PTX calls the bytes opaque; `tensormap.replace` writes their fields in place, which shows where they are. Dimensions are
+in PTX's order, fastest first.
+Source: PTX ISA 5.5.8 (Tensor Map), 9.7.9.27 (tensormap.replace); CUDA driver API, cuTensorMapEncodeTiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+from .descriptor import UNIT
+
+SIZE = 128
+"""Bytes of a map."""
+
+SWIZZLES = (0, 32, 64, 128)
+"""Bytes within which units change places, by code."""
+
+INTERLEAVES = (0, 16, 32)
+"""Bytes of a channel group, by code."""
+
+MOST_BOX, MOST_STEP, MOST_RANK = 256, 8, 5
+_MOST_DIM, _MOST_STRIDE = 1 << 32, 1 << 40
+
+
+class Element(NamedTuple):
+    """An element type: its code in the map, its bytes, what the driver calls it, whether it is tf32."""
+
+    name: str
+    code: int
+    size: int
+    driver: str
+    rounded: bool = False
+
+    @property
+    def is_float(self) -> bool:
+        return self.name[0] in "fbt"
+
+
+ELEMENTS = (
+    Element("u8", 0, 1, "UINT8"),
+    Element("u16", 1, 2, "UINT16"),
+    Element("u32", 2, 4, "UINT32"),
+    Element("s32", 3, 4, "INT32"),
+    Element("u64", 4, 8, "UINT64"),
+    Element("s64", 5, 8, "INT64"),
+    Element("f16", 6, 2, "FLOAT16"),
+    Element("f32", 7, 4, "FLOAT32"),
+    Element("f32.ftz", 8, 4, "FLOAT32_FTZ"),
+    Element("f64", 9, 8, "FLOAT64"),
+    Element("bf16", 10, 2, "BFLOAT16"),
+    Element("tf32", 7, 4, "TFLOAT32", rounded=True),
+    Element("tf32.ftz", 8, 4, "TFLOAT32_FTZ", rounded=True),
+)
+
+
+class TensorMapError(ValueError):
+    """What no tensor map can say; the message names the field, what was expected and what was given."""
+
+
+@dataclass(frozen=True)
+class TensorMapFields:
+    """What a map in tile mode says.
+
+    `address` is that of the tensor; `sizes` and `box` count elements, `strides` bytes between elements that follow each
+    other along dimension 1 and on; of every `steps[i]` elements of the box along dimension i one is copied. What
+    lies outside the tensor is read as zero or, with `nan_fill`, as a NaN.
+
+    Raises:
+        TensorMapError: for what `cuTensorMapEncodeTiled` refuses.
+    """
+
+    address: int
+    element: Element
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    steps: tuple[int, ...]
+    swizzle: int = 0
+    interleave: int = 0
+    nan_fill: bool = False
+
+    def __post_init__(self) -> None:
+        rank = len(self.sizes)
+        if not 1 <= rank <= MOST_RANK:
+            raise TensorMapError(f"expected 1 to {MOST_RANK} dimensions, got {rank}")
+        for name, count in (("strides", rank - 1), ("box", rank), ("steps", rank)):
+            given = len(getattr(self, name))
+            if given != count:
+                raise TensorMapError(f"{name}: expected {count} numbers for {rank} dimensions, got {given}")
+        self._check_range("sizes", self.sizes, _MOST_DIM)
+        self._check_range("box", self.box, MOST_BOX)
+        self._check_range("steps", self.steps, MOST_STEP)
+        self._check_alignment()
+        self._check_swizzle()
+        if self.nan_fill and not self.element.is_float:
+            raise TensorMapError(f"only floating-point types are filled with NaN, got {self.element.name}")
+
+    def _check_range(self, name: str, values: Sequence[int], most: int) -> None:
+        for i, value in enumerate(values):
+            if not 1 <= value <= most:
+                raise TensorMapError(f"{name}: expected 1 to {most} along dimension {i}, got {value}")
+
+    def _check_alignment(self) -> None:
+        unit = 32 if self.interleave == 32 else UNIT
+        if self.address % unit:
+            raise TensorMapError(f"address: expected a multiple of {unit} bytes, got {self.address:#x}")
+        for i, stride in enumerate(self.strides, 1):
+            if stride % unit or not 0 <= stride < _MOST_STRIDE:
+                raise TensorMapError(
+                    f"strides: expected a multiple of {unit} bytes below 2^40 along dimension {i}, got {stride}"
+                )
+
+    def _check_swizzle(self) -> None:
+        inner = self.box[0] * self.element.size
+        if self.interleave not in INTERLEAVES or self.swizzle not in SWIZZLES:
+            raise TensorMapError(
+                f"expected an interleave of 0, 16 or 32 bytes and a swizzle of 0, 32, 64 or 128 bytes, got "
+                f"{self.interleave} and {self.swizzle}"
+            )
+        if self.interleave:
+            if len(self.sizes) < 3:
+                raise TensorMapError(f"an interleaved tensor has 3 dimensions or more, got {len(self.sizes)}")
+            if self.interleave == 32 and self.swizzle != 32:
+                raise TensorMapError(f"an interleave of 32 bytes takes a swizzle of 32 bytes, got {self.swizzle}")
+            return
+        if inner % UNIT:
+            raise TensorMapError(
+                f"box: expected a multiple of {UNIT} bytes along the fastest dimension, got {self.box[0]} elements of "
+                f"{self.element.size} bytes; {-(-inner // UNIT) * UNIT // self.element.size} elements fit"
+            )
+        if self.swizzle and inner > self.swizzle:
+            raise TensorMapError(
+                f"box: expected at most {self.swizzle} bytes along the fastest dimension, as the swizzle says, got "
+                f"{inner}; {self.swizzle // self.element.size} elements fit"
+            )
+
+    @property
+    def copied(self) -> tuple[int, ...]:
+        """How many elements of the box are copied along each dimension; steps along the fastest count only where
+        the tensor is interleaved."""
+        steps = self.steps if self.interleave else (1, *self.steps[1:])
+        return tuple(-(-n // step) for n, step in zip(self.box, steps, strict=True))
+
+    @property
+    def pitch(self) -> int:
+        """Bytes between rows in shared memory: those of a row, but no less than the swizzle."""
+        return max(self.copied[0] * self.element.size, self.swizzle)
+
+    @property
+    def extent(self) -> int:
+        """Bytes of shared memory from the first row to the end of the last."""
+        row = self.copied[0] * self.element.size
+        return (prod(self.copied[1:]) - 1) * self.pitch + row
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that one copy moves: those of the whole box, whatever lies outside the tensor."""
+        return prod(self.copied) * self.element.size
+
+    def encode(self) -> bytes:
+        """The 128 bytes, as far as their fields are known; the others are zero."""
+        words = [0] * (SIZE // 4)
+        words[0], words[1] = self.address & 0xFFFFFFFF, self.address >> 32
+        words[2] = (
+            len(self.sizes) - 1 << 4 | self.element.code << 7 | INTERLEAVES.index(self.interleave) << 11
+            | SWIZZLES.index(self.swizzle) << 13 | self.nan_fill << 15 | self.element.rounded << 16
+        )  # fmt: skip
+        for i, stride in enumerate(self.strides):
+            words[3 + i] = stride >> 4 & 0xFFFFFFFF
+            words[7] |= stride >> 36 << 4 * i
+        for i, (size, box, step) in enumerate(zip(self.sizes, self.box, self.steps, strict=True)):
+            words[8 + i] = size - 1
+            words[13] |= step - 1 << 3 * i
+            words[13 if i == 0 else 14] |= box - 1 << (24 if i == 0 else 8 * (i - 1))
+        return b"".join(word.to_bytes(4, "little") for word in words)
+
+    @staticmethod
+    def decode(data: bytes) -> TensorMapFields:
+        """What 128 bytes say.
+
+        Raises:
+            TensorMapError: if they are no map of tile mode.
+        """
+        if len(data) != SIZE:
+            raise TensorMapError(f"expected {SIZE} bytes of a tensor map, got {len(data)}")
+        words = [int.from_bytes(data[i : i + 4], "little") for i in range(0, SIZE, 4)]
+        head, rank = words[2], (words[2] >> 4 & 7) + 1
+        code, rounded = head >> 7 & 15, bool(head >> 16 & 1)
+        element = next((e for e in ELEMENTS if (e.code, e.rounded) == (code, rounded)), None)
+        if element is None or head >> 11 & 3 == 3:
+            raise TensorMapError(f"the bytes are no tensor map: their third word is {head:#010x}")
+        strides = (words[3 + i] << 4 | (words[7] >> 4 * i & 15) << 36 for i in range(rank - 1))
+        boxes = (words[13] >> 24 & 0xFF, *(words[14] >> 8 * i & 0xFF for i in range(4)))
+        return TensorMapFields(
+            words[0] | words[1] << 32,
+            element,
+            tuple(words[8 + i] + 1 for i in range(rank)),
+            tuple(strides),
+            tuple(box + 1 for box in boxes[:rank]),
+            tuple((words[13] >> 3 * i & 7) + 1 for i in range(rank)),
+            SWIZZLES[head >> 13 & 3],
+            INTERLEAVES[head >> 11 & 3],
+            bool(head >> 15 & 1),
+        )
