@@ -238,11 +238,13 @@ class PtxModule:
             InterpreterError: with `findings`, when checks have any.
         """
         passed = values(self.kernel(name), args)
-        self._require_legal(name)
         shape = None if cluster is None else dim3(cluster, "cluster")
         everything = tuple(range(len(args)))
         launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, everything, cluster=shape)
         options = Options(arch, checks, report, max_steps, output)
+        if choose_place("interp" if options.interpreted else device, self.target, passed).gpu is None:
+            # what a GPU may run is for its driver to say
+            self._require_legal(name)
         return self.run([launch], passed, device=device, progress=progress, options=options)
 
     def run(

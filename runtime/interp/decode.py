@@ -28,6 +28,7 @@ from ...dialect.ptx.syntax import (
     Vector,
 )
 from ...dialect.ptx.verifier import check, resolve
+from .clock import CLOCKS
 from .errors import DecodeError
 from .memory import STACK_BYTES
 from .specials import SPECIALS
@@ -363,6 +364,8 @@ def _wrapped(source: Source, offset: int) -> Callable[[State], Callable[[Selecti
 
 
 def _special(name: str, dtype: type[np.generic]) -> Source:
+    if name in CLOCKS:
+        return lambda state: state.clock.values(name, dtype)
     return lambda state: state.special(name, SPECIALS[name]).astype(dtype)
 
 

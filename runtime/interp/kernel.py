@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ...dialect.ptx.syntax import Directive, Function, Instruction, Label, RegDecl, Register, Scope, Statement, Variable
 from .calls import RESULT, RESULT_BYTES, RETURN
+from .clock import CLOCKS, reading
 from .decode import Context, Formal, Frame, Layout, Names, Place, Slot, decode
 from .errors import DecodeError, Finding, InterpreterError
 from .functions import CallError, Functions, has_results
@@ -336,6 +337,8 @@ class KernelDecoder:
         context = Context(instruction, names, self.layout, pc, self.target, self.frames, frame)
         try:
             action = decode(context)
+            if any(isinstance(o, Register) and o.name in CLOCKS for o in instruction.operands):
+                action = reading(action)
             guard = instruction.guard
             slot = context.slot(Register(guard.register)) if guard else None
             if slot is not None and slot.bits != 1:

@@ -205,6 +205,7 @@ class _Machine:
             self._fail(pc, fault)
         finally:
             self.stats.steps += done
+            self.state.clock.ticks += done
             self.stats.threads += done * sel.count
         self.flow.go(pc, self.flow.mask(sel))
         return done == turn

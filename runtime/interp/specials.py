@@ -1,7 +1,7 @@
 """Special registers, by name: one value for each thread in flight.
 
-Source: PTX ISA, chapter 10 (Special Registers). Clocks count nothing real: they are 0. CTAs are spread over the
-multiprocessors in turn, of which there are as many as an H100 has.
+Source: PTX ISA, chapter 10 (Special Registers). CTAs are spread over the multiprocessors in turn, of which there are as
+many as an H100 has.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .clock import CLOCKS
 from .state import LANES, Array, Geometry, State, unravel
 
 
@@ -92,10 +93,5 @@ SPECIALS: dict[str, Callable[[State], Array]] = {
     "%smid": _multiprocessor,
     "%nsmid": _constant(lambda s: MULTIPROCESSORS),
     "%gridid": _constant(lambda s: 1),
-    "%clock": _constant(lambda s: 0),
-    "%clock64": _constant(lambda s: 0),
-    "%clock_hi": _constant(lambda s: 0),
-    "%globaltimer": _constant(lambda s: 0),
-    "%globaltimer_lo": _constant(lambda s: 0),
-    "%globaltimer_hi": _constant(lambda s: 0),
+    **{name: lambda s, name=name: s.clock.values(name, np.int64) for name in CLOCKS},
 }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from .clock import Clock
 from .memory import Memory
 
 if TYPE_CHECKING:
@@ -191,6 +192,7 @@ class State:
         self.banks = {bits: np.zeros((n, self.threads), _BANKS[bits]) for bits, n in slots.items()}
         self.stacks: dict[str, CallStack] = {}
         self._specials: dict[str, Array] = {}
+        self.clock = Clock(self.threads)
 
     def special(self, name: str, make: Callable[[State], Array]) -> Array:
         """The values of a special register, made once."""

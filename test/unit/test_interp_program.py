@@ -79,13 +79,24 @@ def test_a_base_beyond_32_bits_of_a_matrix_in_shared_memory_wraps() -> None:
 def test_special_registers_of_the_launch() -> None:
     body = """.shared .b8 own[100]; mov.u32 %r1, %total_smem_size; mov.u32 %r2, %dynamic_smem_size; mov.u32 %r3, %nsmid;
         mov.u32 %r4, %smid; setp.lt.u32 %p1, %r4, %r3; mov.u64 %rd1, %gridid; cvt.u32.u64 %r5, %rd1;
-        mov.u32 %r6, %clock_hi; mov.u32 %r7, %globaltimer_lo; add.u32 %r5, %r5, %r6; add.u32 %r5, %r5, %r7;
+        mov.u32 %r6, %clock_hi; add.u32 %r5, %r5, %r6;
         mad.lo.u32 %r0, %r1, 1000, %r2; mad.lo.u32 %r0, %r0, 10, %r5; @!%p1 mov.u32 %r0, 0;"""
     assert set(per_thread(body, shared=48).tolist()) == {((128 + 48) * 1000 + 48) * 10 + 1}
     out = outputs(200, "u4")
     body = "mov.u32 %r1, %ctaid.x; ld.param.u64 %rd1, [out]; mad.wide.u32 %rd1, %r1, 4, %rd1; mov.u32 %r2, %smid;"
     program(f"{body} st.global.u32 [%rd1], %r2;", ".param .u64 out").launch("k", (200, 1, 1), (1, 1, 1), [out])
     assert out.tolist() == [cta % 132 for cta in range(200)]
+
+
+def test_clocks_advance() -> None:
+    """A loop that waits for so many ticks ends; the timer counts from some time on, and its halves are its own."""
+    wait = "mov.u64 %rd1, %clock64; LOOP: mov.u64 %rd2, %clock64; sub.u64 %rd3, %rd2, %rd1;"
+    loop = f"{wait} setp.lt.u64 %p1, %rd3, 5000; @%p1 bra LOOP; cvt.u32.u64 %r0, %rd3;"
+    assert all(5000 <= n < 25000 for n in per_thread(loop).tolist())
+    timer = """mov.u64 %rd1, %globaltimer; mov.u32 %r1, %globaltimer_hi; cvt.u64.u32 %rd2, %r1; shl.b64 %rd2, %rd2, 32;
+        sub.u64 %rd3, %rd1, %rd2; shr.u64 %rd3, %rd3, 32; cvt.u32.u64 %r0, %rd3; setp.eq.u64 %p1, %rd1, 0;
+        @%p1 mov.u32 %r0, 1;"""
+    assert set(per_thread(timer).tolist()) == {0}
 
 
 def test_numbers_of_registers_are_taken_and_not_counted() -> None:

@@ -466,7 +466,7 @@ def test_trap() -> None:
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("wgmma.fence.sync.aligned;", "instruction wgmma.fence.sync.aligned is not supported"),
+        ("tcgen05.wait::ld.sync.aligned;", "instruction tcgen05.wait::ld.sync.aligned is not supported"),
         ("add.u32 %r1, %r2;", "add.u32: expected 3 operands, got 2"),
         ("add.u32 %r1, %r2, %rd3;", "expected a register of 32 bits for .u32, got %rd3 of 64"),
         ("add.u32 %r1, %r2, %undeclared;", "register %undeclared is not declared"),
@@ -486,7 +486,7 @@ def test_trap() -> None:
         ("st.param.u32 [p], %r1;", "kernel parameters cannot be written"),
         ("multimem.red.add.u32 [%rd1], %r1;", "memory of several GPUs is not simulated"),
         ("bar.sync 0, 33;", "positive multiple of 32, got 33"),
-        ("shfl.b32 %r1, %r2, 1, 31;", "the nearest are shfl.up.b32"),
+        ("shfl.b32 %r1, %r2, 1, 31;", "the nearest are shfl.bfly.b32, shfl.up.b32"),
         ("add.cc.u16 %h1, %h1, %h1;", "add: type .u16 is not supported"),
         ("max.abs.f32 %f1, %f2, %f3;", "expected .xorsign and .abs together"),
         ("setp.eq.f16x2 %p1, %r1, %r2;", "expected two predicates, written p|q, for .f16x2"),

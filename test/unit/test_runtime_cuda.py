@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from warploom.runtime import cuda, load_ptx
-from warploom.runtime.errors import ArgumentError, CudaError, DeviceUnavailableError
+from warploom.runtime.errors import ArgumentError, CudaError, DeviceUnavailableError, WarploomError
 from warploom.runtime.launch import Buffer, Launch, values
 
 PTX = """
@@ -176,6 +176,15 @@ def test_gpu_arrays_are_used_in_place_on_their_stream(driver: Driver) -> None:
     load_ptx(PTX).launch("double", 1, 32, [OnGpu(a, stream=7), OnGpu(b), 8])
     assert b.tolist() == [6] * 8
     assert driver.launches[0][8] == 7
+
+
+def test_what_a_gpu_runs_is_its_drivers_to_say(driver: Driver) -> None:
+    """An instruction that has no row is refused by the interpreter alone."""
+    text = PTX.replace("  ret;", "  frobnicate.b32;\n  ret;")
+    load_ptx(text).launch("double", 1, 32, [floats(), floats(), 8], device="cuda")
+    assert len(driver.launches) == 1
+    with pytest.raises(WarploomError, match=r"'frobnicate.b32' is not a PTX instruction known here"):
+        load_ptx(text).launch("double", 1, 32, [floats(), floats(), 8], device="interp")
 
 
 def test_a_module_is_loaded_once(driver: Driver) -> None:
