@@ -191,12 +191,12 @@ class Flow:
         before = self.parked.pop(pc, None)
         here = sel if before is None or sel.mask is None else Selection(sel.mask | before, sel.total)
         uniform = alike or _alike_in_warps(members)
-        lanes = self._lane_bits(self.mask(here)) if uniform else self._groups(here, members)
-        late = (members & self._lane_bits(self.live) & ~lanes) != 0
+        together = self.mask(here)
+        lanes = self._lane_bits(together) if uniform else self._groups(here, members)
+        late = together & ((members & self._lane_bits(self.live) & ~lanes) != 0)
         if not late.any():
             return self._met(here, lanes, members, uniform, pc)
-        together = self.mask(here)
-        self.park(pc, together & late, members)
+        self.park(pc, late, members)
         together &= ~late
         return self._met(Selection(together, sel.total), lanes, members, uniform, pc) if together.any() else None
 

@@ -19,7 +19,7 @@ def _mix(a: int, b: int) -> int:
     return (a ^ b) * 31 + (a & b)
 
 
-@case(1, 64)
+@case(1, 64, sample=True)
 def function_table(random: Random) -> tuple[list[Any], Judge]:
     which, a, b = _ints(random, 64, 0, 8), _ints(random, 64), _ints(random, 64)
     out, wanted = output(64, I32), []

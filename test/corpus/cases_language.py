@@ -21,7 +21,7 @@ def _s32(x: int) -> int:
     return (x & M32) - ((x & 0x80000000) << 1)
 
 
-@case(1, 32)
+@case(1, 32, sample=True)
 def recursion(random: Random) -> tuple[list[Any], Judge]:
     f, a = output(32, U32), output(32, U32)
     numbers = [0, 1]

@@ -162,7 +162,7 @@ def t_sort(random: Random) -> tuple[list[Any], Judge]:
     return [x, out], equal((out, np.sort(x, axis=1)))
 
 
-@case(1)
+@case(1, sample=True)
 def t_histogram(random: Random) -> tuple[list[Any], Judge]:
     x, out = _ints(random, 200, 0, 32), output(32, I32)
     return [x, out, 200], equal((out, np.bincount(x, minlength=32)))

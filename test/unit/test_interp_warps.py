@@ -270,3 +270,26 @@ def test_lanes_join_at_a_barrier_behind_which_the_other_way_stands(barrier: str)
 JOIN: {barrier} add.u32 %r0, %r1, %r3; bra END;
 OTHER: mov.u32 %r3, 6; bra JOIN; END:"""
     assert per_thread(body, 64).tolist() == [t + 6 - t % 2 for t in range(64)]
+
+
+# Loops that lanes leave one after the other
+
+LEAVING = """
+mov.u32 %r1, %tid.x; mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ntid.x; mad.lo.u32 %r1, %r3, %r4, %r1;
+ld.param.u64 %rd1, [turns]; mad.wide.u32 %rd1, %r1, 4, %rd1; ld.global.u32 %r2, [%rd1];
+mov.b32 %r3, -1; mov.b32 %r0, 0; bra TEST;
+BODY: popc.b32 %r4, %r3; add.s32 %r0, %r0, %r4; sub.s32 %r2, %r2, 1;
+TEST: setp.gt.s32 %p1, %r2, 0; vote.sync.ballot.b32 %r3, %p1, %r3; @!%p1 bra END; bra BODY;
+END: {end}
+"""
+
+
+@pytest.mark.parametrize("end", ["bar.warp.sync -1;", "bar.sync 0;", ""])
+def test_lanes_leave_a_loop_whose_members_become_fewer(end: str) -> None:
+    turns = np.random.default_rng().integers(0, 12, (4, LANES)).astype(np.uint32)
+    found = per_thread(
+        LEAVING.format(end=end), 128, grid=(2, 1, 1), block=(64, 1, 1), parameters=".param .u64 turns", args=[turns],
+        max_steps=20_000,
+    )  # fmt: skip
+    seen = [[sum(int((warp > turn).sum()) for turn in range(own)) for own in warp] for warp in turns]
+    np.testing.assert_array_equal(found.reshape(4, LANES), np.array(seen))
