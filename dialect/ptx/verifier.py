@@ -72,7 +72,7 @@ def _targets(names: tuple[str, ...]) -> tuple[Target, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A slot's kind with its names bound: `count` 0 is a scalar."""
+    """A slot's kind with its names bound: `count` 0 is a scalar, `span` are the integers that may be literals."""
 
     type: str
     count: int = 0
@@ -80,6 +80,7 @@ class _Kind:
     anything: bool = False
     negatable: bool = False
     parts: int = 0
+    span: str = ""
 
 
 def check(opcode: str, operands: Sequence[Operand], type_of: TypeOf, context: Context | None = None) -> str | None:
@@ -176,6 +177,7 @@ def _kind(slot: Slot, bindings: Bindings) -> _Kind:
 def _bound(text: str, bound: tuple[tuple[str, str], ...]) -> _Kind:
     bindings = dict(bound)
     text, _, parts = text.partition("@")
+    text, _, span = text.removesuffix(")").partition("(")
     negatable = text[0] == "!"
     wider, anything = text[-1] == "+", text[-1] == "*"
     text = text.strip("!+*")
@@ -186,7 +188,7 @@ def _bound(text: str, bound: tuple[tuple[str, str], ...]) -> _Kind:
     type = bindings.get(type, type)
     if doubled:
         type = f"{type[0]}{2 * int(type[1:])}"
-    return _Kind(type, int(count or 0), wider, anything, negatable, int(parts or 0))
+    return _Kind(type, int(count or 0), wider, anything, negatable, int(parts or 0), span)
 
 
 def _check_value(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf, *, discard: bool = False) -> str | None:
@@ -293,7 +295,9 @@ def _check_literal(operand: Operand, kind: _Kind) -> str | None:
     if kind.type in ("f32", "f64"):
         return None if floating else f"expected a floating-point literal such as 0f3F800000 for .{kind.type}"
     if kind.type[0] in "us" or kind.type == "pred":
-        return f"expected an integer literal for .{kind.type}" if floating else None
+        if floating:
+            return f"expected an integer literal for .{kind.type}"
+        return _outside(kind.span, operand) if kind.span and isinstance(operand, Immediate) else None
     if kind.type[0] == "b" and kind.type in REGISTER_BITS:
         return None
     return f"a .{kind.type} operand cannot be a literal: move it into a register first"
@@ -346,13 +350,14 @@ def _check_flag(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
 
 
 def _outside(span: str, operand: Immediate) -> str | None:
-    """Whether a literal is not in `low..top` or, in steps, `low..top/step`."""
+    """Whether a literal is not in `low..top`, or not a multiple there: `low..top/step`, `low../step`."""
     bounds, _, step = span.partition("/")
-    low, top = map(int, bounds.split(".."))
-    if operand.value in range(low, top + 1, int(step or 1)):
+    low, _, top = bounds.partition("..")
+    value = int(operand.value) % (1 << 64)
+    if int(low) <= value <= int(top or value) and value % int(step or 1) == 0:
         return None
-    what = f"a multiple of {step} from" if step else "a number from"
-    return f"expected {what} {low} to {top}, got {operand.text}"
+    what = f"a multiple of {step}" if step else "a number"
+    return f"expected {what} {f'from {low} to {top}' if top else f'of at least {low}'}, got {operand.text}"
 
 
 def _check_selector(kind: str, operand: Operand, type_of: TypeOf) -> str | None:

@@ -228,6 +228,35 @@ LAX = re.compile(
 """Where ptxas is not looked to: it takes a policy without .L2::cache_hint, words that mean nothing there, and words
 twice; and it fails on some stores of parameters."""
 
+LITERALS = {
+    "bar.sync {};": (-1, 0, 15, 16),
+    "barrier.cta.sync.aligned 1, {};": (-32, 0, 31, 32, 33, 65536),
+    "bar.arrive 1, {};": (-1, 0, 1, 32, 96),
+    "bar.red.popc.u32 %b32_0, {}, %pred_1;": (15, 16),
+    "bar.red.or.pred %pred_0, 3, {}, %pred_1;": (0, 32, 40),
+    "mbarrier.try_wait.parity.shared.b64 %pred_0, [smem], {};": (0, 1, 2),
+    "cp.async.ca.shared.global [smem], [%b64_0], {};": (0, 2, 4, 8, 12, 16, 32),
+    "cp.async.cg.shared.global [smem], [%b64_0], {};": (4, 8, 16),
+    "cp.async.ca.shared.global [smem], [%b64_0], 4, {};": (-1, 0, 3, 4, 5),
+    "cp.async.ca.shared.global [smem], [%b64_0], 8, {};": (4, 8, 9),
+    "cp.async.bulk.prefetch.L2.global [%b64_0], {};": (0, 15, 16, 48, 1 << 20),
+    "cp.async.bulk.global.shared::cta.bulk_group [%b64_0], [smem], {};": (8, 16, (1 << 20) - 16, 1 << 20),
+    "st.bulk.shared::cta [%b64_0], {}, 0;": (0, 7, 8, 4096),
+    "st.bulk.shared::cta [%b64_0], 8, {};": (0, 1),
+    "setmaxnreg.dec.sync.aligned.u32 {};": (16, 24, 36, 40, 256, 264),
+    "pmevent {};": (0, 15, 16),
+    "pmevent.mask {};": (0, 65535, 65536),
+    "discard.global.L2 [%b64_0], {};": (64, 128),
+}
+"""Statements, and literals to try."""
+
+
+def test_literals_are_those_that_ptxas_takes() -> None:
+    lines = [statement.format(value) for statement, values in LITERALS.items() for value in values]
+    errors = rejected(lines, TARGETS["sm_100a"], (9, 0))
+    assert not [line for i, line in enumerate(lines) if (problem(line) is None) == (i in errors)]
+
+
 TYPED = {
     "add.s32 %{0}_0, %{0}_1, %{0}_2;": ("s32", False),
     "and.b16 %{0}_0, %{0}_1, %{0}_2;": ("b16", False),

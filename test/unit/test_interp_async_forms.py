@@ -149,7 +149,10 @@ def test_zeros() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("@%p1 st.bulk.shared::cta [%r9], 12, 0;", "expected a size that is a multiple of 8, got 12"),
+        (
+            "mov.u64 %rd3, 12; @%p1 st.bulk.shared::cta [%r9], %rd3, 0;",
+            "expected a size that is a multiple of 8, got 12",
+        ),
         ("@%p1 st.bulk.shared::cta [%r9], 1024, 0;", "shared access out of bounds"),
         (
             "mov.u64 %rd3, 8; @%p1 st.bulk [%rd1], %rd3, 0;",

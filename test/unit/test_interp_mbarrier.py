@@ -309,7 +309,10 @@ END:"""
             "[bar]; mbarrier.test_wait.shared.b64 %p1, [bar], %rd1;",
             "waits for a state that is neither of this phase nor of the one before",
         ),
-        ("mbarrier.init.shared.b64 [bar], 1; mbarrier.try_wait.parity.shared.b64 %p1, [bar], 2;", "a parity of 0 or 1"),
+        (
+            "mbarrier.init.shared.b64 [bar], 1; mov.u32 %r9, 2; mbarrier.try_wait.parity.shared.b64 %p1, [bar], %r9;",
+            "a parity of 0 or 1",
+        ),
         ("mbarrier.init.shared.b64 [bar], 1; st.shared.u64 [bar], %rd1; mbarrier.inval.shared.b64 [bar];", "finds no"),
     ],
 )

@@ -12,12 +12,14 @@ _COPIES = (*(Need(f"L2::{word}", (7, 4), 80) for word in ("64B", "128B", "256B",
 
 
 def _copies() -> Iterator[Row]:
-    """9.7.9.25.3.1  cp.async: a number of bytes to read, or a predicate to read none, may follow the size."""
-    for words, sizes in ((".ca", "4/8/16"), (".cg", "16")):
+    """9.7.9.25.3.1  cp.async: a number of bytes to read, or a predicate to read none, may follow the size. A literal
+    there is a number."""
+    for words, sizes in ((".ca", (4, 8, 16)), (".cg", (16,))):
         spelling = f"cp.async{words}.{{shared,shared::cta}}.global{_HINT}{{.L2::64B,.L2::128B,.L2::256B}}"
-        for last, ptx in (("?s:u32", (7, 0)), ("q:!pred", (7, 5))):
-            operands = f"a:[], b:[], n:imm({sizes}), {last}, H?c:b64"
-            yield row(spelling, operands, "9.7.9.25.3.1", ptx=ptx, sm=80, meaning="cp.async", needs=_COPIES)
+        for size in sizes:
+            for last, ptx in ((f"?s:u32(0..{size})", (7, 0)), ("q:!pred(0..0)", (7, 5))):
+                operands = f"a:[], b:[], n:imm({size}), {last}, H?c:b64"
+                yield row(spelling, operands, "9.7.9.25.3.1", ptx=ptx, sm=80, meaning="cp.async", needs=_COPIES)
 
 
 def _bulk() -> Iterator[Row]:
@@ -26,7 +28,7 @@ def _bulk() -> Iterator[Row]:
     later = (Need("cp_mask", (8, 6), 100),)
     yield row(
         f"cp.async.bulk.D{{shared::cluster}}.S{{global}}{_COMPLETES}{{M=.multicast::cluster}}{_HINT}",
-        "a:[], b:[], n:u32, m:[], M?k:u16, H?c:b64",
+        "a:[], b:[], n:u32(0..1048560/16), m:[], M?k:u16, H?c:b64",
         section,
         ptx=(8, 0),
         sm=90,
@@ -34,7 +36,7 @@ def _bulk() -> Iterator[Row]:
     )
     yield row(
         f"cp.async.bulk.D{{shared::cta}}.S{{global}}{_COMPLETES}{_HINT}",
-        "a:[], b:[], n:u32, m:[], H?c:b64",
+        "a:[], b:[], n:u32(0..1048560/16), m:[], H?c:b64",
         section,
         ptx=(8, 6),
         sm=90,
@@ -42,7 +44,7 @@ def _bulk() -> Iterator[Row]:
     )
     yield row(
         f"cp.async.bulk.D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}",
-        "a:[], b:[], n:u32, m:[]",
+        "a:[], b:[], n:u32(0..1048560/16), m:[]",
         section,
         ptx=(8, 0),
         sm=90,
@@ -50,7 +52,7 @@ def _bulk() -> Iterator[Row]:
     )
     yield row(
         f"cp.async.bulk.D{{global}}.S{{shared::cta}}.bulk_group{_HINT}{{K=.cp_mask}}",
-        "a:[], b:[], n:u32, H?c:b64, K?k:u16",
+        "a:[], b:[], n:u32(0..1048560/16), H?c:b64, K?k:u16",
         section,
         ptx=(8, 0),
         sm=90,
@@ -59,7 +61,7 @@ def _bulk() -> Iterator[Row]:
     )
     yield row(
         f"cp.async.bulk.prefetch.L2.global{_HINT}",
-        "a:[], n:u32, H?c:b64",
+        "a:[], n:u32(0..1048560/16), H?c:b64",
         "9.7.9.25.4.3",
         ptx=(8, 0),
         sm=90,
@@ -72,7 +74,7 @@ def _reductions() -> Iterator[Row]:
     for words in (".O{and,or,xor}.T{b32}", ".O{add}.T{u32,s32,u64}", ".O{inc,dec}.T{u32}", ".O{min,max}.T{u32,s32}"):
         yield row(
             f"cp.reduce.async.bulk.D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}{words}",
-            "a:[], b:[], n:u32, m:[]",
+            "a:[], b:[], n:u32(0..1048560/16), m:[]",
             "9.7.9.25.4.2",
             ptx=(8, 0),
             sm=90,
@@ -87,7 +89,7 @@ def _reductions() -> Iterator[Row]:
     ):
         yield row(
             f"cp.reduce.async.bulk.D{{global}}.S{{shared::cta}}.bulk_group{_HINT}{words}",
-            "a:[], b:[], n:u32, H?c:b64",
+            "a:[], b:[], n:u32(0..1048560/16), H?c:b64",
             "9.7.9.25.4.2",
             ptx=(8, 0),
             sm=90,
@@ -140,7 +142,14 @@ ROWS = (
     # 9.7.9.12, 9.7.13.7  st.async, red.async
     *_stores(),
     # 9.7.9.13  st.bulk
-    row("st.bulk{.weak}{P=.shared::cta}", "a:[], n:u64, z:imm(0)", "9.7.9.13", ptx=(8, 6), sm=100, meaning="st.bulk"),
+    row(
+        "st.bulk{.weak}{P=.shared::cta}",
+        "a:[], n:u64(0../8), z:imm(0)",
+        "9.7.9.13",
+        ptx=(8, 6),
+        sm=100,
+        meaning="st.bulk",
+    ),
     # 9.7.9.25.3.1  cp.async
     *_copies(),
     # 9.7.9.25.3.2  cp.async.commit_group

@@ -8,10 +8,13 @@ from .grammar import Need, Row, row
 
 _SCOPES = ".{cta,cluster,gpu,sys}"
 
+_NUMBER = "u32(0..15)"
+"""One of the barriers of a CTA."""
+
 
 def _barriers() -> Iterator[Row]:
     """`bar`, whose threads come together, and `barrier`, whose threads need not unless it is `.aligned`."""
-    yield row("bar.sync", "a:u32, ?b:u32", "9.7.13.1", meaning="bar.sync")
+    yield row("bar.sync", f"a:{_NUMBER}, ?b:u32(0../32)", "9.7.13.1", meaning="bar.sync")
     for name, ptx, sm, aligned in (
         ("bar", (2, 0), 20, ""),
         ("bar.cta", (7, 8), 30, ""),
@@ -19,11 +22,15 @@ def _barriers() -> Iterator[Row]:
         ("barrier.cta", (7, 8), 30, "{.aligned}"),
     ):
         if name != "bar":
-            yield row(f"{name}.sync{aligned}", "a:u32, ?b:u32", "9.7.13.1", ptx=ptx, sm=sm, meaning="bar.sync")
-        yield row(f"{name}.arrive{aligned}", "a:u32, b:u32", "9.7.13.1", ptx=ptx, sm=sm, meaning="bar.arrive")
+            yield row(
+                f"{name}.sync{aligned}", f"a:{_NUMBER}, ?b:u32(0../32)", "9.7.13.1", ptx=ptx, sm=sm, meaning="bar.sync"
+            )
+        yield row(
+            f"{name}.arrive{aligned}", f"a:{_NUMBER}, b:u32(1../32)", "9.7.13.1", ptx=ptx, sm=sm, meaning="bar.arrive"
+        )
         for words in ("O{popc}{a}.T{u32}", "O{and,or}{a}.T{pred}"):
             spelling = f"{name}.red.{words.replace('{a}', aligned)}"
-            for operands in ("d:T, a:u32, c:!pred", "d:T, a:u32, b:u32, c:!pred"):
+            for operands in (f"d:T, a:{_NUMBER}, c:!pred", f"d:T, a:{_NUMBER}, b:u32(0../32), c:!pred"):
                 yield row(spelling, operands, "9.7.13.1", ptx=ptx, sm=sm, meaning="bar.red")
 
 

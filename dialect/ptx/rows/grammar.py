@@ -10,6 +10,7 @@ and state spaces, keep their order among themselves, and words of the opcode's n
 Operands are `name:kind`, separated by commas; a name that begins with `d` is written, others are read;
 `?name:kind` may be left out, `H?name:kind` is there where `H` is bound. Kinds:
 - a type, or a bound name: a register of that type or, if read, a literal; `2T` is twice as wide;
+- `u32(0..15)`: a literal has to be one of these, `u32(0../32)` a multiple of 32;
 - `T+`: the register may be wider (ISA 9.4.1); `T*`: anything `mov` reads; `!pred`: may be negated;
 - `4*b32`, `V*T`: a vector (`V*T` is a scalar where `V` is absent);
 - `T@1`: a part of the register may be chosen, as in `%r1.b0`; `T@2`, `T@4`: parts of its halves, bytes (9.7.18);

@@ -49,7 +49,7 @@ def _arrivals(root: str, section: str) -> Iterator[Row]:
 def _waits(root: str, hint: str, section: str, ptx: Version, sm: int) -> Iterator[Row]:
     """`test_wait` or `try_wait`, for a state or for the parity of a phase."""
     own = "{P=.shared,.shared::cta}.b64"
-    for name, operand, since in ((root, "s:b64", ptx), (f"{root}.F{{parity}}", "s:u32", max(ptx, (7, 1)))):
+    for name, operand, since in ((root, "s:b64", ptx), (f"{root}.F{{parity}}", "s:u32(0..1)", max(ptx, (7, 1)))):
         operands = f"d:pred, a:[], {operand}{hint}"
         yield from _spaces(name, operands, section, since, sm)
         yield _form(f"{name}.acquire.cta{own}", operands, section, ptx=(8, 0), sm=sm)
