@@ -107,6 +107,26 @@ def test_ctas_that_take_turns_are_ordered() -> None:
     check_found(run(lawless.replace("ld.acquire.gpu", "ld")), "races", FIRST + 3, "another value than CTA")
 
 
+TICKET = """and.b32 %r5, %r1, 31; setp.ne.u32 %p2, %r5, 0; @%p2 bra END; atom.global.add.u32 %r5, [%rd3], 1;
+WAIT: atom.global.add.u32 %r6, [%rd1+64], 0; setp.ne.u32 %p1, %r6, %r5; @%p1 bra WAIT; membar.gl;
+{before}st.global.u32 [%rd1], %r0; membar.gl;
+{after}END:"""
+GIVE = "atom.global.add.u32 %r6, [%rd1+64], 1; "
+
+
+@pytest.mark.parametrize(("grid", "block"), [(1, 64), (1, 128), (3, 96)])
+def test_warps_that_take_tickets_are_ordered(grid: int, block: int) -> None:
+    """Those that wait update the word between the release and the acquire, warps of the same CTA among them."""
+    assert run(TICKET.format(before="", after=GIVE), grid, block, max_steps=50_000) == ()
+    lawless = TICKET.format(before="", after=GIVE).replace("@%p1 bra WAIT;", "")
+    check_found(run(lawless, grid, block), "races", FIRST + 2, "another value than CTA")
+
+
+def test_a_lock_that_is_given_away_too_early() -> None:
+    found = run(TICKET.format(before=GIVE, after=""), 1, 64, max_steps=50_000)
+    check_found(found, "races", FIRST + 2, "another value than CTA (0, 0, 0), warp 0, lane 0")
+
+
 def test_the_last_cta_may_write_what_others_wrote() -> None:
     body = """mad.wide.u32 %rd4, %r1, 4, %rd1; setp.eq.u32 %p1, %r2, 0; @%p1 st.global.u32 [%rd4], %r1;
 membar.gl; bar.sync 0; setp.eq.u32 %p2, %r1, 0; .shared .align 4 .u32 last; @%p2 atom.global.add.u32 %r5, [%rd3], 1;

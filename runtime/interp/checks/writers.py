@@ -1,9 +1,9 @@
 """Global memory: threads of one launch that store different values to one address, when nothing orders them.
 
-Threads of a cluster are ordered as they are for shared memory. Between clusters, a thread that reads a word which
-another CTA wrote with a strong write (atomic, volatile, relaxed, release), as through a lock or a counter, is taken to
-know all that was done up to then; what it could know through memory alone is not told apart. Nothing is said of reads,
-nor of atomic operations.
+Threads of a cluster are ordered as they are for shared memory. Besides, a thread that reads a word which another one
+wrote with a strong write (atomic, volatile, relaxed, release), as through a lock or a counter, is taken to know all
+that was done up to then: its warp knows, and its CTA where the other is of another CTA. What it could know through
+memory alone is not told apart. Nothing is said of reads, nor of atomic operations.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class _Store:
     values: Array | None
 
 
-def _shared_by_several(piece: Array, cta: Array) -> Array:
-    """Which accesses are to pieces that several CTAs access."""
+def _shared_by_several(piece: Array, who: Array) -> Array:
+    """Which accesses are to pieces that several threads, or CTAs, access."""
     pieces, number = np.unique(piece, return_inverse=True)
     last = np.zeros(pieces.size, np.int64)
-    last[number] = cta
+    last[number] = who
     several = np.zeros(pieces.size, np.bool_)
-    several[number[last[number] != cta]] = True
+    several[number[last[number] != who]] = True
     return several[number]
 
 
@@ -92,6 +92,7 @@ class GlobalWriters(Check):
         self.who = number * self.each + inside
         self.cluster = self.each * geometry.cluster_size
         self.own = (state.memory.shared.buffer, state.memory.local.buffer, state.memory.param.buffer)
+        self.heard = np.zeros(state.warps, np.int64)
         self.strong = [not STRONG.isdisjoint(d.source.opcode.split(".")) for d in kernel.code]
         if not self.known.size:
             x, y, z = geometry.grid
@@ -114,16 +115,23 @@ class GlobalWriters(Check):
     def _flag(self, access: Access) -> None:
         """A strong access: what a read learns, and that a write tells."""
         flags = self._flags.setdefault(id(access.buffer), _Writers(access.buffer.size))
-        piece = flags.pieces(access.start, access.width)[:, 0]
-        cta = self.who[access.threads] // self.each
+        piece, thread = flags.pieces(access.start, access.width)[:, 0], self.who[access.threads]
         if access.kind != "store":
-            others = (flags.who[piece] >= 0) & (flags.who[piece] != cta)
-            np.maximum.at(self.known, cta[others], flags.time[piece[others]])
-            if access.kind == "atomic":  # Threads take turns: those at one word know of those before them.
-                met = _shared_by_several(piece, cta)
-                self.known[cta[met]] = self.now
+            warp = access.threads % self.state.warps
+            before = flags.who[piece]
+            self._hear(access, piece, flags, before, thread, self.heard, warp)
+            self._hear(access, piece, flags, before // self.each, thread // self.each, self.known, thread // self.each)
         if access.kind != "load":
-            flags.who[piece], flags.time[piece] = cta, self.now
+            flags.who[piece], flags.time[piece] = thread, self.now
+
+    def _hear(
+        self, access: Access, piece: Array, flags: _Writers, before: Array, mine: Array, known: Array, place: Array
+    ) -> None:
+        """What those that read a word get to `know`, each at its `place`, from who wrote it `before` and is another."""
+        others = (before >= 0) & (before != mine)
+        np.maximum.at(known, place[others], flags.time[piece[others]])
+        if access.kind == "atomic":  # Threads take turns: those at one word know of those before them.
+            known[place[_shared_by_several(piece, mine)]] = self.now
 
     # Stores
 
@@ -163,7 +171,8 @@ class GlobalWriters(Check):
     def _ordered(self, known: _Writers, piece: Array, thread: Array, before: Array) -> Array:
         """Whether what `before` stored is ordered before what `thread` does."""
         mine = self.who[thread]
-        ordered = known.time[piece] <= self.known[mine // self.each]
+        told = np.maximum(self.known[mine // self.each], self.heard[thread % self.state.warps])
+        ordered = known.time[piece] <= told
         near = np.flatnonzero(mine // self.cluster == before // self.cluster)
         if near.size:
             clocks, state = self.shared.clocks, self.state
