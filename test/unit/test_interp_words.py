@@ -283,9 +283,10 @@ def test_pairs_of_narrow_floats(name: str, relu: bool) -> None:
     every = np.arange(1 << 16, dtype=np.uint16)
     pairs = np.stack([every, every[::-1]], axis=1).reshape(-1).view(np.uint32)[::5].copy()
     halves = pairs.view(np.float16).astype(np.float64).reshape(-1, 2)
-    got = apply(f"cvt.rn.satfinite{modifier}.{name}x2.f16x2 %d, %a;", f"u{size}", pairs)
-    low, upper = encoded(halves[:, 0], name, relu), encoded(halves[:, 1], name, relu)
-    assert np.array_equal(got, (upper.astype(got.dtype) << got.dtype.type(bits)) | low)
+    if name not in ("e2m3", "e3m2"):  # which PTX 9.0 has from f32 alone
+        got = apply(f"cvt.rn.satfinite{modifier}.{name}x2.f16x2 %d, %a;", f"u{size}", pairs)
+        low, upper = encoded(halves[:, 0], name, relu), encoded(halves[:, 1], name, relu)
+        assert np.array_equal(got, (upper.astype(got.dtype) << got.dtype.type(bits)) | low)
     exact = np.arange(COUNTS[name], dtype=np.uint8).view(NARROW[name][0]).astype(np.float32)
     ties = np.concatenate([exact, (exact[1:] + exact[:-1]) / 2])
     ties = ties[np.isfinite(ties)]
