@@ -158,6 +158,51 @@ def test_a_flag_orders_with_fences(load: str, fence: str, release: str, store: s
             found(FLAG.format(**{**options, name: weaker}), "races", 4, "reads what warp 1")
 
 
+COUNTER = """mov.u32 %r5, 0; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [tile+1024], %r5; bar.sync 0;
+and.b32 %r9, %r1, 31; {late} st.shared.u32 [%r3], %r1; bar.warp.sync -1; setp.ne.u32 %p2, %r9, 0; @%p2 bra END;
+{release} {atom} %r6, [tile+1024], 1; setp.ne.u32 %p3, %r6, {last}; @%p3 bra END; {acquire}
+ld.shared.u32 %r7, [tile+4]; ld.shared.u32 %r7, [tile+132]; ld.shared.u32 %r7, [tile+260];
+END:"""
+FENCES = {"release": "membar.cta;", "atom": "atom.shared.add.u32", "acquire": "fence.acq_rel.cta;", "last": "2"}
+ONE_BY_ONE = "D: setp.lt.u32 %p4, %r4, 1; @%p4 bra E; sub.u32 %r4, %r4, 1; bra D; E:"
+
+
+@pytest.mark.parametrize("late", ["", ONE_BY_ONE])
+def test_the_last_warp_at_a_counter_knows_what_all_did(late: str) -> None:
+    """Each update goes on with what the one before told, also when warps come to it in one step."""
+    assert run(COUNTER.format(**FENCES, late=late), 96) == ()
+    whole = {**FENCES, "atom": "atom.acq_rel.cta.shared.add.u32", "release": "", "acquire": ""}
+    assert run(COUNTER.format(**whole, late=late), 96) == ()
+    half = {**FENCES, "atom": "atom.acquire.cta.shared.add.u32", "acquire": ""}
+    assert run(COUNTER.format(**half, late=late), 96) == ()
+
+
+@pytest.mark.parametrize("late", ["", ONE_BY_ONE])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"release": ""}, {"acquire": ""}, {"atom": "atom.relaxed.cta.shared.add.u32", "acquire": ""}, {"last": "1"}],
+)
+def test_a_counter_without_fences_or_not_the_last(wrong: dict[str, str], late: str) -> None:
+    found(COUNTER.format(**{**FENCES, **wrong}, late=late), "races", 4, "reads what warp", 96)
+
+
+ENDING = """setp.eq.u32 %p1, %r1, 0; mov.u32 %r5, 64; @%p1 mbarrier.init.shared.b64 [full], %r5; mov.u32 %r6, 0;
+@%p1 st.shared.u32 [tile+1024], %r6; bar.sync 0; mbarrier.arrive.shared.b64 _, [full]; {elect}
+and.b32 %r9, %r1, 31; setp.ne.u32 %p2, %r9, 0; @%p2 bra END;
+{fence} atom.add.acquire.cta.shared.u32 %r6, [tile+1024], 1; setp.ne.u32 %p3, %r6, 1; @%p3 bra END;
+mbarrier.inval.shared.b64 [full]; END:"""
+ELECT = "match.any.sync.b64 %r8, %rd1, -1;"
+
+
+def test_the_end_of_an_object_behind_a_counter() -> None:
+    """As the destructor of libcu++'s pipeline has it: lanes meet at `match`, the last of their leaders ends it."""
+    start = "mov.u64 %rd1, 5; "
+    assert run(start + ENDING.format(elect=ELECT, fence="fence.sc.cta;")) == ()
+    found(start + ENDING.format(elect="", fence="fence.sc.cta;"), "races", 5, "writes what warp 1, lane 31")
+    late = ENDING.format(elect=ELECT, fence="").replace("setp.ne.u32 %p3, %r6, 1;", "setp.ne.u32 %p3, %r6, 0;")
+    found(start + late, "races", 5, "writes what warp 1, lane 31 writes at line 9")
+
+
 # mbarrier: two warps, the second makes 4 tiles of one buffer, the first uses them
 
 PIPELINE = """setp.eq.u32 %p1, %r1, 0; mov.u32 %r5, 32; @%p1 mbarrier.init.shared.b64 [full], %r5;

@@ -38,6 +38,7 @@ class Clocks:
         self.lanes: Array | None = None
         self._fenced = np.zeros(state.warps, np.int32)
         self._due: Array | None = None
+        self._gathered = np.zeros((LANES, state.warps), np.int32)
         self._at_barrier: dict[int, Array] = {}
         self._complete: dict[int, Array] = {}
         self._at_object: dict[int, _Object] = {}
@@ -92,6 +93,10 @@ class Clocks:
         self.tick()
         self._join_lanes(threads)
 
+    def gather(self, threads: Array) -> None:
+        """Lanes (a mask of threads, one group of each warp) exchange values, which orders no memory."""
+        self._gathered[threads.reshape(LANES, -1)] = self.tick()
+
     def _join_lanes(self, threads: Array) -> None:
         rows, live = threads.reshape(LANES, -1), self._state.live.reshape(LANES, -1)
         some = rows.any(axis=0)
@@ -119,17 +124,21 @@ class Clocks:
         """The time up to which a strong write of these warps tells what they did."""
         return np.full(warps.size, self.now, np.int32) if release else self._fenced[warps]
 
-    def learn(self, warps: Array, writers: Array, times: Array, acquire: bool) -> None:
-        """Warps read words that others wrote, which tell of all that those did up to `times`."""
-        theirs = (warps != writers) & (warps // self.each == writers // self.each) & (times > 0)
-        if not theirs.any():
+    def learn(self, warps: Array, writers: Array, times: Array, updated: Array, acquire: bool) -> None:
+        """Warps read words that others wrote, which tell of all that those did up to `times`. Where they `updated` them
+        (read, changed and wrote), the words go on to tell what they told before, as in observation order."""
+        others = (warps != writers) & (warps // self.each == writers // self.each)
+        theirs = others & (times > 0)
+        if not theirs.any() and (self._due is None or not (others & updated).any()):
             return
         if self._due is None:
             self._due = np.zeros_like(self.seen)
-        warps, writers = warps[theirs], writers[theirs]
-        np.maximum.at(self._due, (warps, writers % self.each), times[theirs])
-        np.maximum.at(self._due, warps, self.seen[writers])
+        passed = others & updated
+        np.maximum.at(self._due, warps[passed], self._due[writers[passed]])
+        np.maximum.at(self._due, (warps[theirs], writers[theirs] % self.each), times[theirs])
+        np.maximum.at(self._due, warps[theirs], self.seen[writers[theirs]])
         if acquire:
+            warps = warps[theirs | passed]
             self.seen[warps] = np.maximum(self.seen[warps], self._due[warps])
 
     # mbarrier objects
@@ -173,6 +182,16 @@ class Clocks:
         if self.lanes is None:
             return self.whole[warps]
         return np.maximum(self.whole[warps], self.lanes[lanes, warps, others])
+
+    def before_gathered(self, lanes: Array, warps: Array, others: Array) -> Array:
+        """The times at which these lanes last exchanged values, where those with others (negative: all that have not
+        exited) did so in one group, and 0 elsewhere."""
+        mine: Array = self._gathered[lanes, warps]
+        alike: Array = np.equal(self._gathered[:, warps], mine)
+        every: Array = np.logical_and.reduce(alike | ~self._state.live.reshape(LANES, -1)[:, warps], axis=0)
+        one: Array = alike[others, np.arange(warps.size)]
+        together: Array = np.where(others < 0, every, one)
+        return np.where(together, mine, 0)
 
     def before_some(self, lanes: Array, warps: Array) -> Array:
         """The last times at which these lanes of warps were ordered with any other lane."""

@@ -9,7 +9,7 @@ the value that is there already, or that others store with it, over theirs is a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -64,6 +64,28 @@ class _Touch:
     words: frozenset[str]
     values: Array | None
 
+    @property
+    def acquires(self) -> bool:
+        return not self.words.isdisjoint(("acquire", "acq_rel"))
+
+    @property
+    def releases(self) -> bool:
+        return not self.words.isdisjoint(("release", "acq_rel"))
+
+
+def _in_turn(piece: Array, warp: Array) -> Iterator[tuple[Array, Array]]:
+    """Accesses to one piece by two warps, as pairs of positions: the first of one, and a later one of the other."""
+    key = piece.astype(np.int64) << 32 | warp
+    _, first = np.unique(key, return_index=True)
+    last = key.size - 1 - np.unique(key[::-1], return_index=True)[1]
+    for apart in range(1, first.size):
+        low = np.flatnonzero(piece[first[apart:]] == piece[first[:-apart]])
+        if not low.size:
+            return
+        for one, other in ((low, low + apart), (low + apart, low)):
+            some = first[one] < last[other]
+            yield first[one[some]], last[other[some]]
+
 
 class SharedMemory(Check):
     """Follows each access to shared memory. `races` and `uninitialised` say which findings are wanted."""
@@ -83,6 +105,7 @@ class SharedMemory(Check):
         self.clocks = Clocks(state)
         self.shadow = Shadow(self.buffer.size, self.clocks.each)
         self.stride = self.buffer.size // state.geometry.ctas
+        self.updates = np.array([d.source.opcode.startswith(("atom.", "red.")) for d in kernel.code])
         self.words = [frozenset(d.source.opcode.split(".")) for d in kernel.code]
 
     # What orders
@@ -99,8 +122,8 @@ class SharedMemory(Check):
         self.clocks.join(number, arrived, waiting)
 
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
-        if self.kernel.code[pc].source.opcode.partition(".")[0] in _COLLECTIVE:
-            self.clocks.meet(self.state.flow.mask(threads))
+        ordered = self.kernel.code[pc].source.opcode.partition(".")[0] in _COLLECTIVE
+        (self.clocks.meet if ordered else self.clocks.gather)(self.state.flow.mask(threads))
 
     def arrive(self, start: Array, threads: Array) -> None:
         self.clocks.arrive(start, threads % self.clocks.warps, self._phases(start))
@@ -142,6 +165,8 @@ class SharedMemory(Check):
             self._after_reads(touch, access.kind)
         if strong and access.kind != "store" and "mbarrier" not in words:
             self._learn(touch)
+            if access.kind == "atomic":
+                self._learn_in_turn(touch)
         if access.kind in ("load", "atomic"):
             self._mark_read(touch)
         if access.kind != "load":
@@ -169,6 +194,8 @@ class SharedMemory(Check):
         between = (other != touch.warp) & (time > clocks.before(touch.warp, other))
         inside = (other == touch.warp) & (lane != touch.lane)
         inside &= time > clocks.before_lanes(touch.lane, touch.warp, lane)
+        if "inval" in touch.words:  # libcu++ elects the lane that ends an object's life by match.sync alone.
+            inside &= time > clocks.before_gathered(touch.lane, touch.warp, lane)
         race = (between | inside) & ~unwaited
         if touch.strong:
             race &= ~shadow.write_strong[touch.piece]
@@ -199,6 +226,8 @@ class SharedMemory(Check):
             clocks.before_some(touch.lane, touch.warp),
             clocks.before_lanes(touch.lane, touch.warp, np.maximum(reader, 0)),
         )
+        if "inval" in touch.words:
+            known = np.maximum(known, clocks.before_gathered(touch.lane, touch.warp, reader))
         late[rows, own] = (reader != touch.lane) & (times[rows, own] > known)
         if touch.strong:
             late &= ~shadow.read_strong[touch.piece]
@@ -220,8 +249,17 @@ class SharedMemory(Check):
             return
         pieces = touch.piece[told]
         writers = shadow.writer[pieces] % self.clocks.warps
-        acquire = not touch.words.isdisjoint(("acquire", "acq_rel"))
-        self.clocks.learn(touch.warp[told], writers, shadow.tells[pieces], acquire)
+        updated = self.updates[shadow.write_pc[pieces]]
+        self.clocks.learn(touch.warp[told], writers, shadow.tells[pieces], updated, touch.acquires)
+
+    def _learn_in_turn(self, touch: _Touch) -> None:
+        """Threads that update one word in one step take turns: each knows what those before it told."""
+        times = self.clocks.published(touch.warp, touch.releases)
+        if not times.any():
+            return
+        for earlier, later in _in_turn(touch.piece, touch.warp):
+            updated = np.ones(earlier.size, np.bool_)
+            self.clocks.learn(touch.warp[later], touch.warp[earlier], times[earlier], updated, touch.acquires)
 
     # Keeping
 
@@ -250,8 +288,7 @@ class SharedMemory(Check):
         shadow.written[touch.piece] = kind != "copy"
         shadow.write_strong[touch.piece] = touch.strong
         if touch.strong and "mbarrier" not in touch.words:
-            release = not touch.words.isdisjoint(("release", "acq_rel"))
-            shadow.tells[touch.piece] = clocks.published(touch.warp, release)
+            shadow.tells[touch.piece] = clocks.published(touch.warp, touch.releases)
 
     # Telling
 
