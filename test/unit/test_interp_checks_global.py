@@ -107,6 +107,19 @@ def test_ctas_that_take_turns_are_ordered() -> None:
     check_found(run(lawless.replace("ld.acquire.gpu", "ld")), "races", FIRST + 3, "another value than CTA")
 
 
+REDUCE = """.shared .align 16 .b8 tile[256]; shl.b32 %r5, %r1, 2; mov.u32 %r6, tile; add.u32 %r6, %r6, %r5;
+st.shared.u32 [%r6], %r0; fence.proxy.async; bar.sync 0; setp.ne.u32 %p1, %r1, 0; @%p1 bra END;
+cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [tile], 256; cp.async.bulk.commit_group;
+{wait} {store} END:"""
+
+
+def test_bulk_reductions_of_ctas_are_updates() -> None:
+    wait = "cp.async.bulk.wait_group 0;"
+    assert run(REDUCE.format(wait=wait, store="")) == ()
+    found = run(REDUCE.format(wait=wait, store="\nst.global.u32 [%rd1+4], %r0;"))
+    check_found(found, "races", FIRST + 4, "another value than CTA")
+
+
 TICKET = """and.b32 %r5, %r1, 31; setp.ne.u32 %p2, %r5, 0; @%p2 bra END; atom.global.add.u32 %r5, [%rd3], 1;
 WAIT: atom.global.add.u32 %r6, [%rd1+64], 0; setp.ne.u32 %p1, %r6, %r5; @%p1 bra WAIT; membar.gl;
 {before}st.global.u32 [%rd1], %r0; membar.gl;

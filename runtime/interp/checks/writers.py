@@ -59,6 +59,11 @@ class _Store:
     values: Array | None
 
 
+def _is_strong(opcode: str) -> bool:
+    """Whether its accesses are strong by what it is called; a bulk reduction updates each element as `red` does."""
+    return opcode.startswith("cp.reduce.") or not STRONG.isdisjoint(opcode.split("."))
+
+
 def _shared_by_several(piece: Array, who: Array) -> Array:
     """Which accesses are to pieces that several threads, or CTAs, access."""
     pieces, number = np.unique(piece, return_inverse=True)
@@ -93,7 +98,7 @@ class GlobalWriters(Check):
         self.cluster = self.each * geometry.cluster_size
         self.own = (state.memory.shared.buffer, state.memory.local.buffer, state.memory.param.buffer)
         self.heard = np.zeros(state.warps, np.int64)
-        self.strong = [not STRONG.isdisjoint(d.source.opcode.split(".")) for d in kernel.code]
+        self.strong = [_is_strong(d.source.opcode) for d in kernel.code]
         if not self.known.size:
             x, y, z = geometry.grid
             self.known = np.zeros(x * y * z, np.int64)
