@@ -25,8 +25,9 @@ def operand(row: Row, slot: Slot, bindings: dict[str, str], number: int) -> str:
     """An operand that fits the slot: a register wherever one may stand."""
     if slot.kind == "[]":
         return "[%b64_7]"
-    if slot.kind == "tensor":
-        return "[%b64_6, {" + ", ".join(f"%b32_{i}" for i in range(int(bindings["D"][0]))) + "}]"
+    if slot.kind.startswith("tensor"):
+        count = int(slot.kind[7:-1] or bindings["D"][0])
+        return "[%b64_6, {" + ", ".join(f"%b32_{i}" for i in range(count)) + "}]"
     if slot.kind == "_":
         return "_"
     if slot.kind.startswith("imm"):

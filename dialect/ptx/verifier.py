@@ -156,8 +156,8 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
         return _check_address(operand, type_of)
     if slot.kind.startswith("imm"):
         return _check_immediate(slot.kind, operand)
-    if slot.kind == "tensor":
-        return _check_box(operand, int(bindings["D"][0]), type_of)
+    if slot.kind.startswith("tensor"):
+        return _check_box(operand, int(slot.kind[7:-1] or bindings["D"][0]), type_of)
     if slot.kind == "flag":
         return _check_flag(slot, operand, type_of)
     if slot.kind.startswith("select"):

@@ -268,6 +268,14 @@ def _type(fields: TensorMapFields, operation: str, thread: int) -> str:
     return f"b{8 * fields.element.size}"
 
 
+@meaning("tensor.unmodelled")
+def unmodelled(ctx: Context, bound: Bindings) -> Action:
+    """Raises:
+    DecodeError: always.
+    """
+    ctx.fail("the interpreter copies boxes of tensors in tile mode, for one CTA or by multicast; this mode it does not")
+
+
 @meaning("tensor.prefetch")
 def prefetch(ctx: Context, bound: Bindings) -> Action:
     """A hint, of which the map is looked at."""

@@ -21,6 +21,7 @@ LENIENT = {"call", "bra", "brkpt", "fence", "membar", "prefetch", "griddepcontro
 
 REFUSED = {
     "fma.oob": "the word of the out-of-bounds NaN is not known",
+    "tensor.unmodelled": "this mode it does not",
     "multimem": "memory of several GPUs is not simulated",
 }
 """What the interpreter refuses, by the meaning of its rows, and why."""

@@ -63,6 +63,9 @@ ROWS = (
         only=_REGISTERS,
     ),
     # 9.7.19  Miscellaneous
+    row("alloca.T{u32,u64}", "d:T, a:T, ?n:imm", "9.7.17.1", ptx=(7, 3), sm=52),
+    row("stacksave.T{u32,u64}", "d:T", "9.7.17.2", ptx=(7, 3), sm=52),
+    row("stackrestore.T{u32,u64}", "a:T", "9.7.17.3", ptx=(7, 3), sm=52),
     row("brkpt", "", "9.7.19.1"),
     row("nanosleep.u32", "a:u32", "9.7.19.2", ptx=(6, 3), sm=70, meaning="hint"),
     row("pmevent", "n:imm(0..15)", "9.7.19.3", ptx=(1, 4), meaning="hint"),

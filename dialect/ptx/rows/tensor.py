@@ -2,41 +2,101 @@
 
 from __future__ import annotations
 
-from .grammar import row
+from collections.abc import Iterator
 
-_ANY, _IM2COL = "D{1d,2d,3d,4d,5d}", "D{3d,4d,5d}"
+from ...isa.targets import Specific, Version
+from .grammar import Row, row
+
+_GROUPED: Specific = (
+    ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_100f", (8, 8)), ("sm_101f", (8, 8)), ("sm_110f", (9, 0))
+)  # fmt: skip
+"""Where pairs of CTAs copy together, rows are gathered, and im2col reads along the width alone."""
+
+_ANY, _IMAGE = "D{1d,2d,3d,4d,5d}", "D{3d,4d,5d}"
 _HINT = "{H=.L2::cache_hint}"
 _LOAD = "cp.async.bulk.tensor"
 _DONE = ".mbarrier::complete_tx::bytes"
+_MULTICAST = "{C=.multicast::cluster}"
+_SECTION = "9.7.9.25.5.2"
 
-ROWS = (
+_Own = tuple[int, Specific]
+"""The lowest target number, and who alone has it."""
+
+_SM_90: _Own = (90, ())
+
+
+def _loads(
+    rank: str,
+    mode: str,
+    tensor: str,
+    offsets: str,
+    meaning: str,
+    since: Version,
+    pair: Specific = (),
+    own: _Own = _SM_90,
+) -> Iterator[Row]:
+    """Loads of one mode: to a cluster, which only the targets of `pair` have, to the own CTA, and by pairs of CTAs."""
+    more = f", {offsets}" if offsets else ""
+    operands = f"a:[], b:{tensor}, m:[]{more}"
+    cluster = f"{_LOAD}.{rank}.shared::cluster.global{mode}{_DONE}{_MULTICAST}"
+    alone = f"{_LOAD}.{rank}.shared::cta.global{mode}{_DONE}"
+    hint, wide = ", H?policy:b64", ", C?mask:u16, H?policy:b64"
+    yield row(f"{cluster}{_HINT}", operands + wide, _SECTION, ptx=since, sm=90, meaning=meaning, only=pair)
+    yield row(f"{alone}{_HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=own[0], meaning=meaning, only=own[1])
+    pairs = ".{cta_group::1,cta_group::2}"
+    yield row(f"{cluster}{pairs}{_HINT}", operands + wide, _SECTION, ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED)
+    yield row(f"{alone}{pairs}{_HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED)
+
+
+OTHER = "tensor.unmodelled"
+"""The meaning of copies that the interpreter refuses: im2col, gathered rows, pairs of CTAs."""
+
+_OPERATIONS = "OP{add,min,max,inc,dec,and,or,xor}"
+_REDUCE = "cp.reduce.async.bulk.tensor"
+_PREFETCH = "cp.async.bulk.prefetch.tensor"
+
+ROWS: tuple[Row, ...] = (
     # 9.7.9.25.5.2  cp.async.bulk.tensor
-    row(
-        f"{_LOAD}.{_ANY}.shared::cluster.global{{.tile}}{_DONE}{{C=.multicast::cluster}}{_HINT}",
-        "a:[], b:tensor, m:[], C?mask:u16, H?policy:b64",
-        "9.7.9.25.5.2", ptx=(8, 0), sm=90, meaning="tensor.load",
+    *_loads(_ANY, "{.tile}", "tensor", "", "tensor.load", (8, 0)),
+    *(
+        line
+        for rank in (3, 4, 5)
+        for mode, count, pair, own, since in (
+            (".im2col", rank - 2, (), (90, ()), (8, 0)),
+            (".im2col::w", 2, _GROUPED, (100, ()), (8, 6)),
+            (".im2col::w::128", 2, _GROUPED, (100, _GROUPED), (8, 6)),
+        )
+        for line in _loads(f"D{{{rank}d}}", mode, "tensor", f"o:{count}*b16", OTHER, since, pair, own)
     ),
-    row(
-        f"{_LOAD}.{_ANY}.shared::cta.global{{.tile}}{_DONE}{_HINT}",
-        "a:[], b:tensor, m:[], H?policy:b64",
-        "9.7.9.25.5.2", ptx=(8, 6), sm=90, meaning="tensor.load",
-    ),
-    row(
-        f"{_LOAD}.{_ANY}.global.shared::cta{{.tile}}.bulk_group{_HINT}",
-        "a:tensor, b:[], H?policy:b64",
-        "9.7.9.25.5.2", ptx=(8, 0), sm=90, meaning="tensor.store",
+    *_loads("D{2d}", ".tile::gather4", "tensor(5)", "", OTHER, (8, 6), _GROUPED, (100, ())),
+    *(
+        row(f"{_LOAD}.{rank}.global.shared::cta{mode}.bulk_group{_HINT}", f"a:{tensor}, b:[], H?policy:b64", _SECTION,
+            ptx=since, sm=90, meaning=meaning, only=only)
+        for rank, mode, tensor, since, meaning, only in (
+            (_ANY, "{.tile}", "tensor", (8, 0), "tensor.store", ()),
+            (_IMAGE, ".im2col_no_offs", "tensor", (8, 0), OTHER, ()),
+            ("D{2d}", ".tile::scatter4", "tensor(5)", (8, 6), OTHER, _GROUPED),
+        )
     ),
     # 9.7.9.25.5.3  cp.reduce.async.bulk.tensor
-    row(
-        f"cp.reduce.async.bulk.tensor.{_ANY}.global.shared::cta.OP{{add,min,max,inc,dec,and,or,xor}}{{.tile}}.bulk_group"
-        f"{_HINT}",
-        "a:tensor, b:[], H?policy:b64",
-        "9.7.9.25.5.3", ptx=(8, 0), sm=90, meaning="tensor.store",
+    *(
+        row(f"{_REDUCE}.{rank}.global.shared::cta.{_OPERATIONS}{mode}.bulk_group{_HINT}",
+            "a:tensor, b:[], H?policy:b64", "9.7.9.25.5.3", ptx=(8, 0), sm=90, meaning=meaning)
+        for rank, mode, meaning in ((_ANY, "{.tile}", "tensor.store"), (_IMAGE, ".im2col_no_offs", OTHER))
     ),
     # 9.7.9.25.5.4  cp.async.bulk.prefetch.tensor
-    row(
-        f"cp.async.bulk.prefetch.tensor.{_ANY}.L2.global{{.tile}}{_HINT}",
-        "b:tensor, H?policy:b64",
-        "9.7.9.25.5.4", ptx=(8, 0), sm=90, meaning="tensor.prefetch",
+    row(f"{_PREFETCH}.{_ANY}.L2.global{{.tile}}{_HINT}", "b:tensor, H?policy:b64", "9.7.9.25.5.4", ptx=(8, 0), sm=90,
+        meaning="tensor.prefetch"),
+    row(f"{_PREFETCH}.D{{2d}}.L2.global.tile::gather4{_HINT}", "b:tensor(5), H?policy:b64", "9.7.9.25.5.4", ptx=(8, 6),
+        sm=100, meaning=OTHER, only=_GROUPED),
+    *(
+        row(f"{_PREFETCH}.D{{{rank}d}}.L2.global{mode}{_HINT}", f"b:tensor, o:{count}*b16, H?policy:b64",
+            "9.7.9.25.5.4", ptx=since, sm=90, meaning=OTHER, only=only)
+        for rank in (3, 4, 5)
+        for mode, count, since, only in (
+            (".im2col", rank - 2, (8, 0), ()),
+            (".im2col::w", 2, (8, 6), _GROUPED),
+            (".im2col::w::128", 2, (8, 6), _GROUPED),
+        )
     ),
 )  # fmt: skip
