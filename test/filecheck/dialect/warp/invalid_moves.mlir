@@ -58,7 +58,7 @@ func.func @target(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %
 
 // -----
 
-// CHECK: error: warp.stmatrix: stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 needs sm_100a, sm_120a from PTX 8.7, the sm_100f family from PTX 8.8, the sm_110f family from PTX 9.0, or the sm_120f family from PTX 8.8, the module's target is sm_90a
+// CHECK: error: warp.stmatrix: stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 needs sm_100a, sm_101a, sm_120a from PTX 8.7, the sm_100f family from PTX 8.8, the sm_101f family from PTX 8.8, the sm_110f family from PTX 9.0, or the sm_120f family from PTX 8.8, the module's target is sm_90a
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 func.func @bytes_target(%d: !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
   warp.stmatrix x1 trans swapped %d, %s[%i, %i] : !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xi8, #warp.swizzle<64>, 3>
