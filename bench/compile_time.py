@@ -38,9 +38,9 @@ def compile_once(text: str, target: str) -> Parts:
     """Seconds of each phase of one compilation; the imports are a phase of the first."""
     start = time.perf_counter()
     from warploom.dialect.ptx.ops import ModuleOp
+    from warploom.dialect.ptx.text.printer import print_ptx
     from warploom.passes.context import make_context, parse_mlir
     from warploom.passes.pipeline import lower, standard_pipeline
-    from warploom.passes.ptx_printer import print_ptx
 
     parts: Parts = {"import": time.perf_counter() - start}
     start = time.perf_counter()
@@ -103,7 +103,8 @@ def triton_from_nothing(target: str) -> Parts:
 
 def assembling(text: str, target: str) -> float | None:
     """Seconds that ptxas takes for the kernel; None without ptxas."""
-    from warploom.runtime import compile, ptxas
+    from warploom.runtime import compile
+    from warploom.runtime.cuda import ptxas
 
     if ptxas.find() is None:
         return None

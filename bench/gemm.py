@@ -27,7 +27,7 @@ from gemm_types import KINDS, argument, output
 from warploom.dialect.isa.product import Product
 from warploom.dialect.schedule import Schedule
 from warploom.runtime import CompileError, Kernel, compile, load_ptx
-from warploom.runtime.cuda_timer import FLUSH_BYTES
+from warploom.runtime.cuda.timer import FLUSH_BYTES
 
 ERROR_LIMIT = {"f32": 1e-4, "f16": 2e-3, "bf16": 1e-2, "f64": 1e-14, "i32": 0.0}
 """Relative error in the Frobenius norm that a right kernel stays under, by output type."""

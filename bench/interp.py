@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warploom.dialect.isa.mma import BY_SPELLING
-from warploom.passes.ptx_parser import parse_ptx
+from warploom.dialect.ptx.text.parser import parse_ptx
 from warploom.runtime import compile
 from warploom.runtime.interp import Stats, load
-from warploom.runtime.interp.product import MatrixProduct
+from warploom.runtime.numerics.product import MatrixProduct
 
 Words = NDArray[Any]
 

@@ -15,12 +15,12 @@ from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.isa.form import Form
 from warploom.dialect.isa.targets import TARGETS
 from warploom.dialect.isa.wgmma import Wgmma
-from warploom.dialect.layout import Layout
-from warploom.runtime.draw import svg
-from warploom.runtime.fragments import Fragment, layout, operands, short, shown
-from warploom.runtime.interp.parameters import ALGORITHMS, ROWS
-from warploom.runtime.isa_table import NOTATION, Query, by_section, forms, lines
-from warploom.runtime.pictures import picture
+from warploom.dialect.layouts.layout import Layout
+from warploom.runtime.lookup.draw import svg
+from warploom.runtime.lookup.fragments import Fragment, layout, operands, short, shown
+from warploom.runtime.lookup.isa_table import NOTATION, Query, by_section, forms, lines
+from warploom.runtime.lookup.pictures import picture
+from warploom.runtime.numerics.parameters import ALGORITHMS, ROWS
 
 HERE = Path(__file__).parent
 
@@ -164,7 +164,7 @@ def arithmetic() -> Iterator[str]:
     yield "\n## The algorithms\n\n"
     for name, text in ALGORITHMS.items():
         yield f"- {name}: {text}\n"
-    yield "\nThe names in brackets are modules of `runtime/interp/`.\n"
+    yield "\nThe names in brackets are modules of `runtime/numerics/`.\n"
     yield CONTRACTION
 
 

@@ -13,9 +13,9 @@ from functools import cache
 from io import StringIO
 from pathlib import Path
 
+from warploom.dialect.ptx.text.printer import PtxTarget
 from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.pipeline import lower, standard_pipeline
-from warploom.passes.ptx_printer import PtxTarget
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parent / "examples" / "matmul.mlir"

@@ -140,9 +140,9 @@ class WarploomOptMain(xDSLOptMain):
         )
 
     def _read_ptx(self, stream: IO[bytes]) -> ModuleOp:
-        from .check.module import first_problem
-        from .ptx_import import import_ptx
-        from .ptx_parser import PtxSyntaxError, parse_ptx
+        from ..dialect.ptx.check.module import first_problem
+        from ..dialect.ptx.text.importer import import_ptx
+        from ..dialect.ptx.text.parser import PtxSyntaxError, parse_ptx
 
         name, text = self.get_input_name(), self._text(stream, "PTX")
         try:

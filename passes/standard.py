@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
 
 from .pipeline import DEFAULT_TARGET, run, standard_pipeline
-from .schedule_pass import SchedulePass
+from .schedule.warp_schedule import SchedulePass
 from .universe import WARPLOOM_UNIVERSE
 
 

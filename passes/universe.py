@@ -27,21 +27,21 @@ _DIALECTS: dict[str, Callable[[], Dialect]] = {
 
 _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-set-target": _lazy(".set_target", "SetTargetPass"),
-    "warp-bufferize": _lazy(".bufferize", "BufferizePass"),
-    "warp-raise-matmul": _lazy(".raise_matmul", "RaiseMatmulPass"),
-    "warp-fold-fill": _lazy(".fold_fill", "FoldFillPass"),
-    "warp-fuse-epilogue": _lazy(".fuse_epilogue", "FuseEpiloguePass"),
-    "warp-schedule": _lazy(".schedule_pass", "SchedulePass"),
+    "warp-bufferize": _lazy(".linalg.bufferize", "BufferizePass"),
+    "warp-raise-matmul": _lazy(".linalg.raise_matmul", "RaiseMatmulPass"),
+    "warp-fold-fill": _lazy(".linalg.fold_fill", "FoldFillPass"),
+    "warp-fuse-epilogue": _lazy(".linalg.fuse_epilogue", "FuseEpiloguePass"),
+    "warp-schedule": _lazy(".schedule.warp_schedule", "SchedulePass"),
     "warp-tile": _lazy(".tile.outline", "TilePass"),
     "warp-widen": _lazy(".tile.widen", "WidenPass"),
     "warp-pipeline": _lazy(".pipelining.copies", "PipelinePass"),
     "warp-allocate": _lazy(".allocate", "AllocatePass"),
-    "convert-warp-to-ptx": _lazy(".convert_warp_to_ptx", "ConvertWarpToPtxPass"),
+    "convert-warp-to-ptx": _lazy(".to_ptx.convert_warp_to_ptx", "ConvertWarpToPtxPass"),
     "warploom": _lazy(".standard", "StandardPipeline"),
 }
 
 _TARGETS: dict[str, Callable[[], type[Target]]] = {
-    "ptx": _lazy(".ptx_printer", "PtxTarget"),
+    "ptx": _lazy("..dialect.ptx.text.printer", "PtxTarget"),
 }
 
 WARPLOOM_UNIVERSE = Universe(all_dialects=_DIALECTS, all_passes=_PASSES, all_targets=_TARGETS)

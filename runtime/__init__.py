@@ -11,7 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .check import Diagnostic, check_ptx
+    from .arguments.structs import Struct
+    from .arguments.tensor_map import TensorMap
+    from .check.ptx import Diagnostic, check_ptx
     from .errors import (
         ArgumentError,
         AssemblerError,
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from .module import PtxModule, load_ptx
     from .problem import Problem
     from .sparse import compress, prune
-    from .structs import Struct
-    from .tensor_map import TensorMap
 
 _HOMES = {
     "ArgumentError": ".errors",
@@ -35,16 +35,16 @@ _HOMES = {
     "CompileError": ".errors",
     "CudaError": ".errors",
     "DeviceUnavailableError": ".errors",
-    "Diagnostic": ".check",
+    "Diagnostic": ".check.ptx",
     "HostError": ".errors",
     "Kernel": ".kernel",
     "LaunchReport": ".launch_report",
     "Problem": ".problem",
     "PtxModule": ".module",
-    "TensorMap": ".tensor_map",
-    "Struct": ".structs",
+    "TensorMap": ".arguments.tensor_map",
+    "Struct": ".arguments.structs",
     "WarploomError": ".errors",
-    "check_ptx": ".check",
+    "check_ptx": ".check.ptx",
     "compress": ".sparse",
     "compile": ".kernel",
     "load_ptx": ".module",

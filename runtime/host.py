@@ -17,9 +17,9 @@ from ..dialect.linalg.contraction import METADATA
 from ..dialect.schedule import Schedule
 from ..dialect.warp.attributes import ScheduleAttr
 from ..dialect.warp.matmul import OPERAND_LOOPS, MatmulOp
-from ..passes.extents import promised
-from ..passes.views import root
-from .arrays import DTYPES, Parameter
+from ..passes.linalg.extents import promised
+from ..passes.linalg.views import root
+from .arguments.arrays import DTYPES, Parameter
 from .errors import HostError
 from .plan import Plan, place_of, plan
 from .problem import Problem

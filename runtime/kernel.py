@@ -19,21 +19,21 @@ from ..dialect.isa.targets import UnknownTargetError
 from ..dialect.isa.targets import target as target_row
 from ..dialect.ptx.ops import FuncOp as PtxFuncOp
 from ..dialect.ptx.ops import ModuleOp as PtxModuleOp
+from ..dialect.ptx.text.printer import print_ptx
 from ..dialect.schedule import Schedule, ScheduleError, parse_options
 from ..passes.context import make_context, parse_mlir
 from ..passes.diagnostics import describe, verify
 from ..passes.pipeline import lower, standard_pipeline
-from ..passes.ptx_printer import print_ptx
 from . import host
-from .aliasing import check_overlap
-from .arrays import Argument, Array, Parameter, borrow, check, packed_as
+from .arguments.aliasing import check_overlap
+from .arguments.arrays import Argument, Array, Parameter, borrow, check, packed_as
 from .errors import ArgumentError, CompileError, HostError
 from .host import Plan, Signature
 from .launch import Launch, Scalar, Value
 from .module import Checks, Options, Place, Progress, PtxModule
 
 if TYPE_CHECKING:
-    from .cuda_launch import Prepared
+    from .cuda.launch import Prepared
     from .problem import Problem
 
 ScheduleOption: TypeAlias = str | int | Sequence[int]
@@ -242,7 +242,7 @@ def without_tensors(module: ModuleOp) -> None:
     Raises:
         CompileError: for an operation on tensors that is not bufferised, or a call that cannot be replaced.
     """
-    from ..passes.generalize import generalize, is_generalized
+    from ..passes.linalg.generalize import generalize, is_generalized
 
     if any(map(is_generalized, module.walk())):
         with _errors():
@@ -250,7 +250,7 @@ def without_tensors(module: ModuleOp) -> None:
             generalize(module)
     inputs = (t for f in module.ops if isinstance(f, func.FuncOp) for t in f.function_type.inputs)
     if any(isinstance(t, TensorType) for t in inputs):
-        from ..passes.bufferize import bufferize
+        from ..passes.linalg.bufferize import bufferize
 
         with _errors():
             verify(module)

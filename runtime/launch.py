@@ -15,11 +15,11 @@ import ml_dtypes
 import numpy as np
 
 from ..dialect.isa.tensor_map import SIZE, TensorMapFields
-from ..dialect.ptx.syntax import Function, Variable
-from .arrays import Argument, Array, DType, borrow, is_array
+from ..dialect.ptx.text.syntax import Function, Variable
+from .arguments.arrays import Argument, Array, DType, borrow, is_array
+from .arguments.structs import POINTER, Image, image, is_bytes, is_ctypes, is_record, is_struct
+from .arguments.tensor_map import TensorMap
 from .errors import ArgumentError
-from .structs import POINTER, Image, image, is_bytes, is_ctypes, is_record, is_struct
-from .tensor_map import TensorMap
 
 Dim3: TypeAlias = tuple[int, int, int]
 Scalar: TypeAlias = int | float | np.generic | bytes

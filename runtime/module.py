@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
-from ..dialect.ptx.syntax import Function, Module
-from .arrays import Argument, borrow
+from ..dialect.ptx.text.syntax import Function, Module
+from .arguments.arrays import Argument, borrow
+from .arguments.structs import Struct
 from .errors import ArgumentError, DeviceUnavailableError, WarploomError
 from .launch import Buffer, Launch, Packed, PackedMap, Scalar, Shifted, Value, Word, dim3, values, where
-from .structs import Struct
 from .written import may_write
 
 if TYPE_CHECKING:
-    from .cuda import Gpu
-    from .cuda_launch import Prepared
+    from .cuda.driver import Gpu
+    from .cuda.launch import Prepared
     from .interp import Program
     from .interp.errors import Finding
-    from .interp.reporter import Reporter
+    from .interp.observers.reporter import Reporter
     from .launch_report import LaunchReport
 
 DEVICES = ("auto", "interp", "cuda")
@@ -112,7 +112,7 @@ def choose_place(device: str, target: str, values: Sequence[Value] = ()) -> Plac
                 f"argument {on_gpu[0]} lies in GPU memory, which device='interp' cannot read; pass a host copy"
             )
         return Place(None)
-    from .cuda_launch import gpu_of
+    from .cuda.launch import gpu_of
 
     try:
         found = gpu_of(values)
@@ -136,7 +136,7 @@ class PtxModule:
     """
 
     def __init__(self, text: str, name: str = "<ptx>") -> None:
-        from ..passes.ptx_parser import PtxSyntaxError, parse_ptx
+        from ..dialect.ptx.text.parser import PtxSyntaxError, parse_ptx
 
         self.text = text
         self.name = name
@@ -190,8 +190,8 @@ class PtxModule:
         """
         if name in self._legal:
             return
+        from ..dialect.ptx.check.module import Checker
         from ..dialect.ptx.verifier import Context
-        from ..passes.check.module import Checker
         from .interp.errors import Finding, InterpreterError
 
         checker = Checker(self.syntax, Context(self.syntax.version, self.syntax.targets), uses=False)
@@ -267,7 +267,7 @@ class PtxModule:
         if place.gpu is None:
             reports, notes = self._interpret(launches, values, scratch, progress, options)
             return replace(place, reports=reports, notes=notes)
-        from .cuda_launch import run
+        from .cuda.launch import run
 
         copied_back = self._written(launches, values) if written is None else written
         run(place.gpu, self.text, self.kernels, launches, values, copied_back, scratch)
@@ -303,7 +303,7 @@ class PtxModule:
         for i, value in enumerate(values):
             if isinstance(value, Argument) and not value.on_device:
                 raise ArgumentError(f"argument {i} ({value}) lies in host memory; prepare takes arrays in GPU memory")
-        from .cuda_launch import Prepared
+        from .cuda.launch import Prepared
 
         self._written(launches, values)
         place = choose_place("cuda", self.target, values)
@@ -342,7 +342,7 @@ class PtxModule:
 
 
 def _reporters(count: int) -> list[Reporter]:
-    from .interp.reporter import Reporter
+    from .interp.observers.reporter import Reporter
 
     return [Reporter() for _ in range(count)]
 

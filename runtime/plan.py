@@ -19,9 +19,9 @@ from ..dialect.warp.disjoint import DisjointOp
 from ..dialect.warp.parts import ZEROED
 from ..dialect.warp.view import dynamic_parts, strides_of
 from ..passes.diagnostics import location_of
-from ..passes.overlap import overlap
-from ..passes.views import View, seen
-from .arrays import DTYPES, Argument, memory_bytes
+from ..passes.linalg.overlap import overlap
+from ..passes.linalg.views import View, seen
+from .arguments.arrays import DTYPES, Argument, memory_bytes
 from .errors import ArgumentError, HostError
 from .launch import Buffer, Launch, Shifted, Value, Word
 
@@ -124,7 +124,7 @@ class _Reading:
                 )
 
     def _disjoint(self, op: DisjointOp) -> None:
-        """Refuses a call that writes what it reads, see `passes.overlap`."""
+        """Refuses a call that writes what it reads, see `passes.linalg.overlap`."""
         # What is asked depends on sizes, so that every call has a plan of its own.
         self.dynamic = True
         written, read = self._held(op, op.written), self._held(op, op.read)

@@ -17,16 +17,16 @@ from xdsl.dialects.builtin import ModuleOp
 from ..dialect.isa.targets import target as target_row
 from ..dialect.schedule import Schedule, ScheduleError
 from ..passes.context import make_context
+from ..passes.linalg.product import read
 from ..passes.pipeline import lower, standard_pipeline
-from ..passes.product import read
-from ..passes.schedule import products
-from ..passes.search import candidates, spread
-from ..passes.tuned import AT, Tuned, key_of
-from . import inputs
-from .arrays import Argument, Array, borrow, describe
-from .cuda import Gpu
-from .cuda_launch import Prepared, copy_in, copy_out
-from .cuda_timer import Timer
+from ..passes.schedule.choice import products
+from ..passes.schedule.search import candidates, spread
+from ..passes.schedule.tuned import AT, Tuned, key_of
+from .arguments.arrays import Argument, Array, borrow, describe
+from .cli import inputs
+from .cuda.driver import Gpu
+from .cuda.launch import Prepared, copy_in, copy_out
+from .cuda.timer import Timer
 from .errors import ArgumentError, CudaError, WarploomError
 from .kernel import Kernel, compile
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..dialect.ptx.syntax import (
+from ..dialect.ptx.text.syntax import (
     Address,
     Function,
     Instruction,

@@ -20,7 +20,7 @@ from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.mma_sp import MmaSparse
 from warploom.dialect.isa.targets import Target
 from warploom.dialect.isa.types import ElementType
-from warploom.dialect.layout import LANES
+from warploom.dialect.layouts.layout import LANES
 
 Row: TypeAlias = Mma | MmaSparse
 Codes: TypeAlias = NDArray[np.uint64]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from warploom.runtime.cuda import gpu
+from warploom.runtime.cuda.driver import gpu
 from warploom.runtime.errors import DeviceUnavailableError
 
 settings.register_profile("warploom", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -12,7 +12,7 @@ from products import EPILOGUES, Product
 
 from warploom.dialect.isa.types import BY_MLIR_NAME
 from warploom.runtime import compress, prune
-from warploom.runtime.arrays import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -132,7 +132,7 @@ def _draw(product: Product, random: np.random.Generator, kind: str, shape: tuple
 def _sum_bound(product: Product, magnitude: Array) -> Array:
     """The error of sums in any order: of each operand, and of each of K + 2 terms.
 
-    Of 8-bit floats tensor cores may cut the terms 13 bits below the largest; `runtime/reference.py` says why.
+    Of 8-bit floats tensor cores may cut the terms 13 bits below the largest; `runtime/reference/functions.py` says why.
     """
     operand = 2.0**-10 if product.types.a == "f32" else 0.0
     unit, tiny = (2.0**-10, 2.0**-24) if product.types.accumulate == "f16" else (2.0**-23, 2.0**-149)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from warploom.dialect.isa import mma
 from warploom.dialect.isa.mma import Mma
 from warploom.runtime.interp import arithmetic
-from warploom.runtime.interp.product import MatrixProduct
+from warploom.runtime.numerics.product import MatrixProduct
 
 Array = NDArray[Any]
 

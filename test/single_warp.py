@@ -8,9 +8,9 @@ from typing import Any
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
+from warploom.dialect.ptx.text.printer import print_ptx, ptx_module
 from warploom.passes.context import make_context, parse_mlir
-from warploom.passes.convert_warp_to_ptx import ConvertWarpToPtxPass
-from warploom.passes.ptx_printer import print_ptx, ptx_module
+from warploom.passes.to_ptx.convert_warp_to_ptx import ConvertWarpToPtxPass
 from warploom.runtime import load_ptx
 
 KERNEL = """

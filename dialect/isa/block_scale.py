@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from ..layout import Bit, Layout
+from ..layouts.layout import Bit, Layout
 from .form import SCALAR, SELECTOR, Operand
 from .types import ElementType
 

@@ -12,7 +12,7 @@ from functools import cache
 from itertools import product
 from typing import NamedTuple
 
-from ..layout import Layout
+from ..layouts.layout import Layout
 from . import block_scale
 from .block_scale import BlockScale
 from .form import Operand

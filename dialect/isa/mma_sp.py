@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
-from ..layout import Layout
+from ..layouts.layout import Layout
 from . import block_scale
 from .block_scale import BlockScale
 from .form import CONSTANT, SCALAR, Operand

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
-from ..layout import Layout
+from ..layouts.layout import Layout
 from .form import ADDRESS, SCALAR, VECTOR, Form, Operand
 from .targets import Specific, Version
 

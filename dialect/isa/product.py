@@ -9,7 +9,7 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-from ..layout import Layout, accumulator, multiplicand
+from ..layouts.layout import Layout, accumulator, multiplicand
 from .block_scale import BlockScale
 from .form import VECTOR, Form, Operand, register_type
 from .targets import Specific

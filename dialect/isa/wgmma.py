@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
-from ..layout import Layout, accumulator, multiplicand, row
+from ..layouts.layout import Layout, accumulator, multiplicand, row
 from .form import CONSTANT, DESCRIPTOR, PREDICATE, SCALAR, VECTOR, Form, Operand, register_type
 from .mma_sp import FOUR_LANES, ONE_OF_TWO, TWO_LANES_BY_CHUNK, TWO_OF_FOUR, Granularity
 from .product import Shape

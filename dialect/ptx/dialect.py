@@ -5,16 +5,7 @@ from __future__ import annotations
 from xdsl.ir import Dialect
 
 from .instruction import InstOp
-from .ops import (
-    CommentOp,
-    DirectiveOp,
-    FuncOp,
-    LabelOp,
-    ModuleOp,
-    RegOp,
-    ScopeOp,
-    VarOp,
-)
+from .ops import CommentOp, DirectiveOp, FuncOp, LabelOp, ModuleOp, RegOp, ScopeOp, VarOp
 from .types import ParamAttr, RegisterType
 
 PTX = Dialect(

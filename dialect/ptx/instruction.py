@@ -22,8 +22,8 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.mlir_lexer import PunctuationSpelling
 
-from .operands import OperandError, OperandReader
-from .syntax import Register
+from .text.operands import OperandError, OperandReader
+from .text.syntax import Register
 from .types import RegisterType
 from .verifier import Context, check
 

@@ -34,7 +34,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
-from .syntax import Variable
+from .text.syntax import Variable
 from .types import ParamAttr, RegisterType, extent, parse_variable, print_variable
 
 

@@ -14,7 +14,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from .syntax import Variable
+from .text.syntax import Variable
 
 REGISTER_BITS = {
     "pred": 1,

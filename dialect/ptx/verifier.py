@@ -14,7 +14,7 @@ from itertools import count
 from ..isa.targets import NAMED, Target, Version
 from .instructions import find, nearest
 from .rows.grammar import Bindings, Row, Slot
-from .syntax import Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
+from .text.syntax import Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
 from .types import REGISTER_BITS
 from .unmodelled import family
 

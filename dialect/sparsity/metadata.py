@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..layout import LANES
+from ..layouts.layout import LANES
 from .matrix import Codes
 from .operands import NIBBLES, ROWS_PER_WARP, MetadataLayout, SparseOperand
 from .patterns import ANY_CODE, binary

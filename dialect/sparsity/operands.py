@@ -1,6 +1,6 @@
 """Sparse operands as rows: the granularity and the metadata layout of A of each sparse instruction.
 
-The layout of metadata is linear over bits, like a fragment (`warploom.dialect.layout`), so it is one line::
+The layout of metadata is linear over bits, like a fragment (`warploom.dialect.layouts.layout`), so it is one line::
 
     c2 f0 r0 r1 r2 | c0 c1 r3        f16, m16n8k32
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..isa import mma_sp
-from ..layout import LANES, Bit
+from ..layouts.layout import LANES, Bit
 from .patterns import PATTERNS, Pattern
 
 ROWS_PER_WARP = 16

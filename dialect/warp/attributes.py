@@ -35,7 +35,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa.targets import Target, UnknownTargetError, target
 from ..isa.types import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
-from ..layout import AXES, Layout
+from ..layouts.layout import AXES, Layout
 from ..schedule import SWIZZLES, Schedule, ScheduleError
 
 ROLES = ("a", "b", "acc", "meta", "scale")

@@ -22,7 +22,7 @@ from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from ..layout import Layout
+from ..layouts.layout import Layout
 from .attributes import FragmentType, fragment_of
 
 

@@ -10,7 +10,7 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from ..layout import LANES, Layout, column, row
+from ..layouts.layout import LANES, Layout, column, row
 from .attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, memory_space
 
 WIDEST = 16

@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa import moves
 from ..isa.moves import LoadMatrix, StoreMatrix
-from ..layout import Layout, column, multiplicand
+from ..layouts.layout import Layout, column, multiplicand
 from .attributes import FragmentType
 
 MatrixRow: TypeAlias = LoadMatrix | StoreMatrix

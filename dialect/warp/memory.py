@@ -28,7 +28,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.moves import LoadMatrix
-from ..layout import Layout, column
+from ..layouts.layout import Layout, column
 from .attributes import SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
 from .matrices import in_memory, load_rows, verify_matrices
 from .product import verify_target

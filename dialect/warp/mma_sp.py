@@ -17,16 +17,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa import mma_sp
 from ..isa.product import Shape
 from .attributes import FragmentType
-from .product import (
-    Key,
-    ProductOp,
-    key_of,
-    parse_scales,
-    parse_selected,
-    parse_types,
-    selection,
-    word_properties,
-)
+from .product import Key, ProductOp, key_of, parse_scales, parse_selected, parse_types, selection, word_properties
 
 NIBBLE = IntegerType(4)
 """The element type of metadata: one code for each chunk of a row of A."""

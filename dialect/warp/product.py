@@ -19,7 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import Form
 from ..isa.product import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, Product, Shape
-from ..relabelling import Labels, disagreement, labels, origins
+from ..layouts.permutation import Labels, disagreement, labels, origins
 from .attributes import SCALES, FragmentType, fragment_of, target_of, type_of_element
 
 WORDS: Mapping[str, tuple[str, ...]] = {

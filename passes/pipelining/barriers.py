@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from ...dialect.schedule import Schedule
 from ...dialect.warp.barriers import ArriveCopiesOp, ArriveOp, AwaitOp, MakeBarriersOp
 from ...dialect.warp.copy import CommitOp, WaitOp
-from ..index_builder import Index, IndexBuilder
+from ..tile.index_builder import Index, IndexBuilder
 
 State = list[Index]
 

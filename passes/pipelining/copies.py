@@ -43,7 +43,7 @@ from ...dialect.warp.attributes import ScheduleAttr, memory_of
 from ...dialect.warp.copy import CommitOp, CopyOp, WaitOp
 from ...dialect.warp.memory import bounds, bounds_attribute
 from ..diagnostics import remark
-from ..index_builder import Index, IndexBuilder, constant_value
+from ..tile.index_builder import Index, IndexBuilder, constant_value
 from .barriers import PipelineBarriers, State, barriers_of
 from .loop import CopyLoop, DeclinedError, Step, TileLoad, copies_of, decline, read
 

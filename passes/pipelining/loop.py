@@ -17,7 +17,7 @@ from ...dialect.effects import is_pure, only_reads
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import LdmatrixOp, LoadOp
 from ...dialect.warp.product import ProductOp
-from ..index_builder import Index, IndexBuilder, constant_value
+from ..tile.index_builder import Index, IndexBuilder, constant_value
 
 if TYPE_CHECKING:
     from ...dialect.warp.words import LoadMetadataOp, LoadScalesOp

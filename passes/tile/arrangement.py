@@ -1,7 +1,7 @@
 """How A, B and the accumulators of a product lie in registers, and how A and B get there from shared memory.
 
 `ldmatrix` gives the fragments of most products as they are. Where it cannot, rows, columns and k are numbered so that
-what memory delivers is what the instruction wants (see `dialect/relabelling.py`):
+what memory delivers is what the instruction wants (see `dialect/layouts/permutation.py`):
 
 Elements of 8 and 4 bits in rows along m or n (row-major B, transposed A)
     `ldmatrix.trans` moves 16-bit pieces, so two (four) neighbours along n arrive together, of two rows of k. A register
@@ -26,8 +26,8 @@ from functools import cache
 from typing import NamedTuple
 
 from ...dialect.isa.product import Product as Row
-from ...dialect.layout import Bit, Layout, column, row
-from ...dialect.relabelling import relabelled
+from ...dialect.layouts.layout import Bit, Layout, column, row
+from ...dialect.layouts.permutation import relabelled
 from ...dialect.schedule import ScheduleError
 
 LDMATRIX, PIECES, LANES = "ldmatrix", "pieces", "lanes"

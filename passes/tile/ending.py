@@ -16,9 +16,9 @@ from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.exchange import BANKS, ExchangeOp, in_lines
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds_attribute
 from ..diagnostics import fail
-from ..index_builder import Index, IndexBuilder
-from ..product import Argument, Operand, Spread
-from ..strip_choice import adds_last, exchanged_first, matrices
+from ..linalg.product import Argument, Operand, Spread
+from ..schedule.staging import adds_last, exchanged_first, matrices
+from .index_builder import Index, IndexBuilder
 from .tiling import Tiling
 
 if TYPE_CHECKING:

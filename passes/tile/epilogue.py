@@ -11,15 +11,15 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, f64, 
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialect.layout import Layout
+from ...dialect.layouts.layout import Layout
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, float_type, fragment_of
 from ...dialect.warp.elementwise import ConstantOp, ElementwiseOp, Kind, RegroupOp
 from ...dialect.warp.slices import LANES, SumSlicesOp, part_of
 from ..diagnostics import fail
-from ..index_builder import Index, IndexBuilder
-from ..product import Operand
-from ..strip_choice import adds_last
+from ..linalg.product import Operand
+from ..schedule.staging import adds_last
 from .ending import converted, load, store
+from .index_builder import Index, IndexBuilder
 from .tiling import Tiling
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from xdsl.ir import Region, SSAValue
 
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.epilogue import LoadVectorOp, MapOp
-from ..index_builder import Index, IndexBuilder
-from ..product import Argument, Extra, Operand, Spread
+from ..linalg.product import Argument, Extra, Operand, Spread
 from .ending import held_type, load
+from .index_builder import Index, IndexBuilder
 from .tiling import Tiling
 
 

@@ -15,9 +15,9 @@ from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.warp.mma import MmaOp
-from ..index_builder import Index, IndexBuilder
 from . import raster
 from .epilogue import Epilogue
+from .index_builder import Index, IndexBuilder
 from .operands import OperandTiles
 from .tiling import Tiling
 

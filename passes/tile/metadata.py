@@ -8,14 +8,14 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.mma_sp import MmaSparse
-from ...dialect.layout import LANES
+from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import SHARED_SPACE, SwizzleAttr
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.mma_sp import MmaSparseOp, metadata_type
 from ...dialect.warp.words import LoadMetadataOp
-from ..index_builder import Index, IndexBuilder
-from ..product import METADATA_ROWS, Operand, metadata_span
+from ..linalg.product import METADATA_ROWS, Operand, metadata_span
+from .index_builder import Index, IndexBuilder
 from .tiling import Tiling
 
 ROW_TILES = "m16"

@@ -33,11 +33,11 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.parts import ZEROED
 from ...dialect.warp.view import DIVISIBLE, MatrixOp
 from ..diagnostics import fail
-from ..index_builder import Index, IndexBuilder
-from ..overlap import check_product
-from ..product import Argument, Operand, Place, Product, Spread, fresh_name, read
-from ..raise_matmul import raise_products
+from ..linalg.overlap import check_product
+from ..linalg.product import Argument, Operand, Place, Product, Spread, fresh_name, read
+from ..linalg.raise_matmul import raise_products
 from . import raster
+from .index_builder import Index, IndexBuilder
 from .kernel import KernelBuilder
 from .tiling import Tiling
 

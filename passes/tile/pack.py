@@ -18,8 +18,8 @@ from xdsl.rewriter import InsertPoint
 
 from ...dialect.schedule import Schedule
 from ...dialect.warp.copy import PackOp
-from ..index_builder import IndexBuilder
-from ..product import Operand, Product
+from ..linalg.product import Operand, Product
+from .index_builder import IndexBuilder
 from .outline import Outliner
 
 THREADS = 256

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from ...dialect.warp.attributes import Memory, element_row, memory_of
 from ...dialect.warp.view import strides_of
-from .. import extents
+from ..linalg import extents
 
 ACCESS_BITS = 128
 """The widest access of a thread."""

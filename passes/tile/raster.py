@@ -9,8 +9,8 @@ from xdsl.dialects import gpu
 from xdsl.ir import SSAValue
 
 from ...dialect.schedule import Schedule
-from ..index_builder import Index, IndexBuilder
-from ..product import Operand, Product
+from ..linalg.product import Operand, Product
+from .index_builder import Index, IndexBuilder
 from .tiling import Tiling
 
 

@@ -20,8 +20,8 @@ from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.words import LoadScalesOp
-from ..index_builder import Index, IndexBuilder
-from ..product import Operand
+from ..linalg.product import Operand
+from .index_builder import Index, IndexBuilder
 from .tiling import Tiling
 
 

@@ -21,9 +21,9 @@ from ...dialect.isa.types import ElementType
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import type_of_element
 from ...dialect.warp.parts import AddPartsOp, ArriveLastOp, StorePartOp
-from ..index_builder import Index, IndexBuilder
-from ..product import Extra, Operand, Product
-from ..views import expanded
+from ..linalg.product import Extra, Operand, Product
+from ..linalg.views import expanded
+from .index_builder import Index, IndexBuilder
 from .outline import Outliner
 from .tiling import Tiling
 

@@ -29,7 +29,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue, TypeAttribute
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.layout import LANES, Layout, column, row
+from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.warp.attributes import COMPUTES, FragmentType, element_row, fragment_of
 from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.elementwise import ConstantOp
@@ -37,13 +37,13 @@ from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.matmul import loops_of
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds_attribute
 from ...dialect.warp.view import MatrixOp, strides_of
-from .. import extents
 from ..diagnostics import fail
-from ..elementwise import Elementwise, read_elementwise, why_not_elementwise
-from ..index_builder import Index, IndexBuilder
-from ..overlap import check_elementwise
-from ..product import Extra
-from ..views import collapsed
+from ..linalg import extents
+from ..linalg.elementwise import Elementwise, read_elementwise, why_not_elementwise
+from ..linalg.overlap import check_elementwise
+from ..linalg.product import Extra
+from ..linalg.views import collapsed
+from .index_builder import Index, IndexBuilder
 from .outline import Outliner
 from .place import ACCESS_BITS, Place
 

@@ -12,8 +12,8 @@ from ...dialect.isa.product import Product as Row
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import FragmentType, type_of_element
 from ..diagnostics import fail
-from ..needs import arrangement, rows_of
-from ..product import Argument, Extra, Place, Product
+from ..linalg.product import Argument, Extra, Place, Product
+from ..schedule.resources import arrangement, rows_of
 from .arrangement import Arrangement
 
 

@@ -23,7 +23,7 @@ from xdsl.pattern_rewriter import (
 
 from ...dialect.isa.product import Shape
 from ...dialect.isa.types import FP8
-from ...dialect.layout import Bit, Layout
+from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.warp.attributes import ScheduleAttr, fragment_of
 from ...dialect.warp.elementwise import ConvertOp, RegroupOp
 from ...dialect.warp.mma import MmaOp

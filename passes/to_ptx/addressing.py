@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
-from ...dialect.layout import Bit, Layout
+from ...dialect.layouts.layout import Bit, Layout
 from .emitter import Emitter, Register, Value, divisor_of, split
 from .scalars import Scalars
 

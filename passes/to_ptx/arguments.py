@@ -13,7 +13,7 @@ from ...dialect.ptx.types import ParamAttr
 from ...dialect.warp.attributes import Memory, element_row, memory_of, memory_space
 from ...dialect.warp.view import DIVISIBLE, Dimensions, dynamic_parts, strides_of
 from ..diagnostics import fail
-from ..product import GLOBAL_SPACE
+from ..linalg.product import GLOBAL_SPACE
 from .addressing import ALIGNMENT, GlobalMatrix, GlobalMemory
 from .emitter import Emitter, Register, Value, divisor_of
 from .scalars import Scalars

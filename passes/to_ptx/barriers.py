@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.targets import Version
-from ...dialect.warp.barriers import (
-    BARRIER_BYTES,
-    BARRIER_SM,
-    ArriveCopiesOp,
-    ArriveOp,
-    AwaitOp,
-    MakeBarriersOp,
-)
+from ...dialect.warp.barriers import BARRIER_BYTES, BARRIER_SM, ArriveCopiesOp, ArriveOp, AwaitOp, MakeBarriersOp
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .emitter import Register

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ...dialect.layout import Bit, Layout
+from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.exchange import BANKS, WIDEST, ExchangeOp
 from .addressing import SharedTile

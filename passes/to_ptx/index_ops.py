@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xdsl.dialects import arith, gpu
 from xdsl.ir import Operation
 
-from ...dialect.layout import LANES
+from ...dialect.layouts.layout import LANES
 from ..diagnostics import fail
 from .arguments import INDEX_LIMIT
 from .emitter import Value

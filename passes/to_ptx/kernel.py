@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from ...dialect.isa.targets import KIB, Target
-from ...dialect.layout import LANES
+from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import (
     SHARED_SPACE,
     FragmentType,

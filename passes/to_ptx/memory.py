@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ...dialect.isa.moves import LoadMatrix
 from ...dialect.isa.targets import Target
-from ...dialect.layout import Layout, column
-from ...dialect.layout import row as row_bit
+from ...dialect.layouts.layout import Layout, column
+from ...dialect.layouts.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import Matrix, MatrixRow, matrices, unit
 from .addressing import Addressing, GlobalMatrix, Position, SharedTile

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...dialect.layout import Layout, column, row
+from ...dialect.layouts.layout import Layout, column, row
 from ...dialect.warp.attributes import FragmentType
 from .addressing import GlobalMatrix, Position
 from .emitter import Register, Value

@@ -21,7 +21,7 @@ from ...dialect.warp.slices import SumSlicesOp
 from ...dialect.warp.wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from ...dialect.warp.words import LoadMetadataOp, LoadScalesOp, LoadWordsOp, StoreWordsOp, words_of
 from ..diagnostics import fail
-from ..product import METADATA_ROWS
+from ..linalg.product import METADATA_ROWS
 from . import exchange, pack, slices
 from .addressing import CHUNK, Position
 from .emitter import Register, common_divisor, divisor_of

@@ -6,7 +6,7 @@ each lane reads neighbours of a row of memory at once, and the fragment's layout
 
 from __future__ import annotations
 
-from ...dialect.layout import column
+from ...dialect.layouts.layout import column
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import in_memory
 from .addressing import CHUNK, Addressing, Position, SharedTile

@@ -4,9 +4,9 @@ program = load(parse_ptx(text, "k.ptx"), "k.ptx")
 program.launch("k", (4, 1, 1), (32, 1, 1), [a, b, 3])
 """
 
+from ..numerics.parameters import Arithmetic, arithmetic
 from .errors import InterpreterError
-from .machine import Stats
-from .parameters import Arithmetic, arithmetic
-from .program import Program, load
+from .machine.machine import Stats
+from .machine.program import Program, load
 
 __all__ = ["Arithmetic", "InterpreterError", "Program", "Stats", "arithmetic", "load"]

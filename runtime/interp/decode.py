@@ -15,7 +15,7 @@ import numpy as np
 
 from ...dialect.ptx.instructions import canonical, find, roots
 from ...dialect.ptx.rows.grammar import Bindings
-from ...dialect.ptx.syntax import (
+from ...dialect.ptx.text.syntax import (
     Address,
     Immediate,
     Indexed,
@@ -28,15 +28,15 @@ from ...dialect.ptx.syntax import (
     Vector,
 )
 from ...dialect.ptx.verifier import check, resolve
-from .clock import CLOCKS
 from .errors import DecodeError
-from .memory import STACK_BYTES
-from .specials import SPECIALS
-from .state import Action, Array, Selection, Source, State
-from .words import DTYPES, FLOATS, Modifiers, width_of
+from .instructions.specials import SPECIALS
+from .instructions.words import DTYPES, FLOATS, Modifiers, width_of
+from .machine.clock import CLOCKS
+from .machine.memory import STACK_BYTES
+from .machine.state import Action, Array, Selection, Source, State
 
 if TYPE_CHECKING:
-    from .stacks import StackFrame
+    from .machine.stacks import StackFrame
 
 WARP_SIZE = "WARP_SZ"
 

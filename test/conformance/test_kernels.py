@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from warploom.dialect.ptx.text.printer import PtxTarget
 from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.pipeline import lower, standard_pipeline
-from warploom.passes.ptx_printer import PtxTarget
-from warploom.runtime import ptxas
+from warploom.runtime.cuda import ptxas
 
 HAND_WRITTEN = Path(__file__).parents[1] / "filecheck" / "passes"
 

@@ -11,7 +11,7 @@ from warploom.dialect.isa import mma
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.moves import LDMATRIX, LoadMatrix
 from warploom.dialect.isa.targets import TARGETS, Target, Version
-from warploom.runtime import ptxas
+from warploom.runtime.cuda import ptxas
 from warploom.runtime.errors import AssemblerError
 
 pytestmark = pytest.mark.skipif(

@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from warploom.runtime import compile, ptxas
+from warploom.runtime import compile
+from warploom.runtime.cuda import ptxas
 
 pytestmark = pytest.mark.skipif(
     ptxas.find() is None and not os.environ.get("CI"), reason="ptxas is not installed (extra: test)"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 from products import FORMS, LIES, TYPES, Product, fitted
 
-from warploom.runtime import ptxas
+from warploom.runtime.cuda import ptxas
 
 pytestmark = pytest.mark.skipif(
     ptxas.find() is None and not os.environ.get("CI"), reason="ptxas is not installed (extra: test)"

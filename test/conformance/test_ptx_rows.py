@@ -16,8 +16,8 @@ from ptx_rows import DECLARATIONS, SYMBOLS, WIDE, instructions, is_type, shuffle
 
 from warploom.dialect.isa.targets import TARGETS, Target, Version
 from warploom.dialect.ptx.instructions import ROWS, find
-from warploom.dialect.ptx.operands import OperandReader
 from warploom.dialect.ptx.rows.grammar import Row, pieces
+from warploom.dialect.ptx.text.operands import OperandReader
 from warploom.dialect.ptx.types import REGISTER_BITS
 from warploom.dialect.ptx.verifier import Context, check, compatible
 

@@ -10,9 +10,9 @@ import os
 import pytest
 from products import LIES, Product, Types
 
-from warploom.passes import register_overhead
-from warploom.passes.register_overhead import ROWS, Overhead
-from warploom.runtime import ptxas
+from warploom.passes.schedule import register_overhead
+from warploom.passes.schedule.register_overhead import ROWS, Overhead
+from warploom.runtime.cuda import ptxas
 
 pytestmark = pytest.mark.skipif(
     ptxas.find() is None and not os.environ.get("CI"), reason="ptxas is not installed (extra: test)"

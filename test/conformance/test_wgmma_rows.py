@@ -14,8 +14,8 @@ from assembler import PTXAS
 from warploom.dialect.isa import wgmma
 from warploom.dialect.isa.form import CONSTANT, DESCRIPTOR, PREDICATE, VECTOR, Operand
 from warploom.dialect.isa.targets import TARGETS, Version
-from warploom.dialect.ptx.operands import OperandReader
-from warploom.dialect.ptx.syntax import Register
+from warploom.dialect.ptx.text.operands import OperandReader
+from warploom.dialect.ptx.text.syntax import Register
 from warploom.dialect.ptx.verifier import Context, check
 
 pytestmark = pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed (extra: test)")

@@ -16,7 +16,7 @@ from multiprocessing import Pool
 from assembler import CURRENT, PTXAS
 
 from warploom.dialect.ptx.unmodelled import family
-from warploom.runtime.check import check_text
+from warploom.runtime.check.ptx import check_text
 
 OLDEST = 75
 """The oldest GPU that ptxas 13.0 makes code for; it checks PTX for older ones too."""

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from warploom.runtime import DeviceUnavailableError, Kernel, compile
-from warploom.runtime.arrays import DTYPES
-from warploom.runtime.cuda import Device, gpu
+from warploom.runtime.arguments.arrays import DTYPES
+from warploom.runtime.cuda.driver import Device, gpu
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -36,7 +36,7 @@ from captured_warpgroups import WarpgroupCase
 
 from warploom.dialect.isa.targets import target as target_row
 from warploom.runtime import WarploomError, load_ptx
-from warploom.runtime.cuda import gpu
+from warploom.runtime.cuda.driver import gpu
 
 POISON = 0xDEADBEEF
 

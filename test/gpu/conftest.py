@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from warploom.runtime import DeviceUnavailableError
-from warploom.runtime.cuda import Device, gpu
+from warploom.runtime.cuda.driver import Device, gpu
 
 sys.path.insert(0, str(Path(__file__).parent))
 

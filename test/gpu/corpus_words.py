@@ -24,8 +24,8 @@ from corpus.harness import arguments, arrays, launch, load
 from corpus.store import ARCHIVE, PACKED, Store
 
 from warploom.runtime import DeviceUnavailableError, WarploomError
-from warploom.runtime.contraction import contractions
-from warploom.runtime.cuda import call, gpu
+from warploom.runtime.check.contraction import contractions
+from warploom.runtime.cuda.driver import call, gpu
 from warploom.runtime.module import PtxModule
 
 STACK = 32 << 10

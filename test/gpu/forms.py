@@ -22,7 +22,7 @@ from products import FORMS, LIES, TYPES, Product, Size, Types, fitted
 from streams import CHAIN, STREAMS, VIEWS
 
 from warploom.runtime import Kernel, compile
-from warploom.runtime.arrays import Parameter
+from warploom.runtime.arguments.arrays import Parameter
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Item = TypeVar("Item")

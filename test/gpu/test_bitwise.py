@@ -5,7 +5,7 @@ from __future__ import annotations
 import bitwise
 import pytest
 
-from warploom.runtime.cuda import Device
+from warploom.runtime.cuda.driver import Device
 
 pytestmark = pytest.mark.gpu
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from corpus_words import PACKED, parts, spawn
 
-from warploom.runtime.cuda import Device
+from warploom.runtime.cuda.driver import Device
 
 
 @pytest.mark.gpu

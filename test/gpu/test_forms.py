@@ -7,7 +7,7 @@ import forms
 import numpy as np
 import pytest
 
-from warploom.runtime.cuda import Device
+from warploom.runtime.cuda.driver import Device
 
 pytestmark = pytest.mark.gpu
 

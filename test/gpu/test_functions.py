@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from warploom.runtime import load_ptx
-from warploom.runtime.cuda import Device
+from warploom.runtime.cuda.driver import Device
 
 pytestmark = pytest.mark.gpu
 

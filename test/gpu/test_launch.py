@@ -11,8 +11,8 @@ import pytest
 from bitwise import Case
 
 from warploom.runtime import CudaError, compile, load_ptx
-from warploom.runtime.arrays import DTYPES
-from warploom.runtime.cuda import Device
+from warploom.runtime.arguments.arrays import DTYPES
+from warploom.runtime.cuda.driver import Device
 
 pytestmark = pytest.mark.gpu
 

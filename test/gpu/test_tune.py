@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from warploom.runtime import compile
-from warploom.runtime.cuda import Device, gpu
+from warploom.runtime.cuda.driver import Device, gpu
 from warploom.runtime.kernel import parse
 from warploom.runtime.tune import tune
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.runtime import ArgumentError, CompileError, compile
-from warploom.runtime.cli import main
+from warploom.runtime.cli.command import main
 
 Bits = NDArray[np.bool_]
 Size = tuple[int, int, int]

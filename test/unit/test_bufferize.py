@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from warploom.passes.bufferize import bufferize
 from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.linalg.bufferize import bufferize
 from warploom.runtime import CompileError, compile
-from warploom.runtime.cli import main
+from warploom.runtime.cli.command import main
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -11,7 +11,7 @@ import pytest
 
 from warploom.dialect.isa.targets import TARGETS, UnknownTargetError, named
 from warploom.runtime import WarploomError, check_ptx, load_ptx
-from warploom.runtime.check import check_text
+from warploom.runtime.check.ptx import check_text
 
 
 def module(top: str = "", body: str = "", version: str = "9.0", target: str = "sm_90a") -> str:

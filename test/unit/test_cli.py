@@ -11,8 +11,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from warploom.runtime import cuda, ptxas
-from warploom.runtime.cli import main
+from warploom.runtime.cli.command import main
+from warploom.runtime.cuda import driver as cuda
+from warploom.runtime.cuda import ptxas
 from warploom.runtime.module import Place
 
 MATMUL = """\
@@ -380,7 +381,7 @@ def test_the_unexpected_is_one_line(run: Run, tmp_path: Path, monkeypatch: pytes
     def fail(*_: object, **__: object) -> None:
         raise KeyError("lost")
 
-    monkeypatch.setattr("warploom.runtime.run_mlir.parse", fail)
+    monkeypatch.setattr("warploom.runtime.cli.run_mlir.parse", fail)
     path = matmul(tmp_path)
     assert run(path).err == "error: unexpected KeyError: 'lost' (--debug shows where)\n"
     with pytest.raises(KeyError):

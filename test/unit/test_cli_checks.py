@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from planted import MATMUL, edited, line_of, pipelined
 
-from warploom.runtime import cuda, ptxas
-from warploom.runtime.cli import main
+from warploom.runtime.cli.command import main
+from warploom.runtime.cuda import driver as cuda
+from warploom.runtime.cuda import ptxas
 from warploom.runtime.interp.checks import CHECKS
 
 ROOT = Path(__file__).parents[2]

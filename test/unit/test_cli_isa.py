@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from warploom.dialect.isa.families import BY_SPELLING, FAMILIES
 from warploom.dialect.isa.sections import SECTIONS, order
 from warploom.dialect.isa.targets import TARGETS, target
-from warploom.runtime.cli import main
-from warploom.runtime.isa_table import Query, by_section, expanded, forms, lines, patterns
+from warploom.runtime.cli.command import main
+from warploom.runtime.lookup.isa_table import Query, by_section, expanded, forms, lines, patterns
 
 
 def spellings(text: str) -> set[str]:

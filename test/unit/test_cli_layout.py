@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from warploom.dialect.isa.families import BY_SPELLING, FAMILIES
-from warploom.runtime.cli import main
+from warploom.runtime.cli.command import main
 from warploom.runtime.errors import WarploomError
-from warploom.runtime.fragments import find, layout, operands, short
+from warploom.runtime.lookup.fragments import find, layout, operands, short
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:

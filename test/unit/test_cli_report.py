@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from warploom.runtime import cuda, ptxas
-from warploom.runtime.cli import main
+from warploom.runtime.cli.command import main
+from warploom.runtime.cuda import driver as cuda
+from warploom.runtime.cuda import ptxas
 
 ROOT = Path(__file__).parents[2]
 TRANSPOSE = [

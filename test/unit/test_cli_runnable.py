@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from warploom.runtime.cli import main
+from warploom.runtime.cli.command import main
 
 UNRUNNABLE = """.version 8.6
 .target sm_90a

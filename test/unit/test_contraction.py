@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from warploom.runtime import load_ptx
-from warploom.runtime.cli import main
-from warploom.runtime.contraction import Contraction, contractions
+from warploom.runtime.check.contraction import Contraction, contractions
+from warploom.runtime.cli.command import main
 
 KERNEL = """.version 8.0
 .target sm_80

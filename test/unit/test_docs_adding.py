@@ -47,7 +47,7 @@ def run(folder: Path, module: str, *words: str, package: Path | None = None) -> 
     return done.stdout + done.stderr
 
 
-CHECK, OPT = "warploom.runtime.cli", "warploom.passes.opt"
+CHECK, OPT = "warploom.runtime.cli.command", "warploom.passes.opt"
 
 
 def test_without_the_row(without_the_row: Path) -> None:

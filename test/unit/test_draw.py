@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 import pytest
 
 from warploom.dialect.isa.families import FAMILIES
-from warploom.dialect.layout import LANES, Layout
-from warploom.runtime.draw import Cell, Panel, Picture, colour, svg, terminal
-from warploom.runtime.fragments import Fragment, find, layout, operands
-from warploom.runtime.pictures import picture
+from warploom.dialect.layouts.layout import LANES, Layout
+from warploom.runtime.lookup.draw import Cell, Panel, Picture, colour, svg, terminal
+from warploom.runtime.lookup.fragments import Fragment, find, layout, operands
+from warploom.runtime.lookup.pictures import picture
 
 SMALL = Picture(
     "a title & more",

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from warploom.dialect.ptx.text.printer import print_ptx, ptx_module
 from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.pipeline import lower, standard_pipeline
-from warploom.passes.ptx_printer import print_ptx, ptx_module
-from warploom.runtime import ArgumentError, HostError, Kernel, compile, host, reference
-from warploom.runtime.arrays import Array
+from warploom.runtime import ArgumentError, HostError, Kernel, compile, host
+from warploom.runtime.arguments.arrays import Array
+from warploom.runtime.reference import functions as reference
 
 SIZES = ((33, 17, 45), (16, 8, 16), (1, 1, 1), (70, 40, 0), (5, 130, 7))
 """(m, n, k), odd ones and an empty sum."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from warploom.passes.ptx_parser import PtxSyntaxError, parse_ptx
+from warploom.dialect.ptx.text.parser import PtxSyntaxError, parse_ptx
 from warploom.runtime.errors import WarploomError
 from warploom.runtime.interp import load
 

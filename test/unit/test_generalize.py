@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warploom.runtime import CompileError, HostError, compile, host, reference
+from warploom.runtime import CompileError, HostError, compile, host
 from warploom.runtime.kernel import parse, without_tensors
+from warploom.runtime.reference import functions as reference
 
 Array = NDArray[Any]
 

@@ -12,9 +12,9 @@ import pytest
 from interpreted import outputs, program
 
 from warploom.runtime import load_ptx
-from warploom.runtime.cli import main
+from warploom.runtime.cli.command import main
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.interp.prints import parse, show
+from warploom.runtime.interp.instructions.prints import parse, show
 
 PRINTING = Path(__file__).parents[1] / "data/kernels/printing.ptx"
 LIBC = ctypes.CDLL(None)

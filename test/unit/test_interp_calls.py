@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from interpreted import per_thread
 
-from warploom.passes.ptx_parser import parse_ptx
+from warploom.dialect.ptx.text.parser import parse_ptx
 from warploom.runtime import load_ptx
 from warploom.runtime.interp import InterpreterError, load
 from warploom.runtime.module import Checks

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from warploom.dialect.isa.mma import ROWS, Mma
 from warploom.dialect.isa.moves import LDMATRIX, LoadMatrix
 from warploom.dialect.isa.targets import TARGETS
-from warploom.passes.ptx_parser import parse_ptx
+from warploom.dialect.ptx.text.parser import parse_ptx
 from warploom.runtime.interp import InterpreterError, load
-from warploom.runtime.interp.product import MatrixProduct
+from warploom.runtime.numerics.product import MatrixProduct
 
 Array = NDArray[Any]
 ONE = (1, 1, 1)

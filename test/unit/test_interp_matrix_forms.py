@@ -14,11 +14,11 @@ from warploom.dialect.isa import families, mma, mma_sp
 from warploom.dialect.isa.form import Form
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.mma_sp import MmaSparse
-from warploom.passes.ptx_parser import PtxSyntaxError
+from warploom.dialect.ptx.text.parser import PtxSyntaxError
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.interp.block_scale import scales
-from warploom.runtime.interp.product import Extras, MatrixProduct
-from warploom.runtime.interp.sparse import columns
+from warploom.runtime.numerics.block_scale import scales
+from warploom.runtime.numerics.product import Extras, MatrixProduct
+from warploom.runtime.numerics.sparse import columns
 
 Array = NDArray[Any]
 Row = Mma | MmaSparse

@@ -9,7 +9,7 @@ from ptx_rows import DECLARATIONS, SYMBOLS, WIDE, instructions, shuffled
 
 from warploom.dialect.isa import wgmma
 from warploom.dialect.ptx.instructions import ROWS, find
-from warploom.passes.ptx_parser import parse_ptx
+from warploom.dialect.ptx.text.parser import parse_ptx
 from warploom.runtime.interp import InterpreterError, load
 from warploom.runtime.interp.decode import MEANINGS, TABLE
 

@@ -18,7 +18,7 @@ from warploom.dialect.isa.moves import LoadMatrix, StoreMatrix
 from warploom.dialect.isa.product import Shape
 from warploom.dialect.isa.targets import TARGETS, target
 from warploom.dialect.isa.types import BY_MLIR_NAME, ELEMENT_TYPES, element_type
-from warploom.dialect.layout import LANES, Layout
+from warploom.dialect.layouts.layout import LANES, Layout
 
 Formula = Callable[[int, int, int], tuple[int, int]]
 """From (groupID, threadID_in_group, i) to (row, column)."""

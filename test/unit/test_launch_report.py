@@ -13,8 +13,8 @@ from interpreted import program
 from numpy.typing import NDArray
 
 from warploom.runtime import ArgumentError, compile, load_ptx
-from warploom.runtime.interp.reporter import Reporter
-from warploom.runtime.interp.traffic import BANK_BYTES, BANKS, SECTOR_BYTES, sectors, wavefronts
+from warploom.runtime.interp.observers.reporter import Reporter
+from warploom.runtime.interp.observers.traffic import BANK_BYTES, BANKS, SECTOR_BYTES, sectors, wavefronts
 from warploom.runtime.launch_report import GlobalAccess, LaunchReport, SharedAccess
 from warploom.runtime.problem import Problem
 

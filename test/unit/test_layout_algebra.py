@@ -12,11 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from warploom.dialect.bit_map import BitMap, BitMapError, span
 from warploom.dialect.isa import mma, mma_sp
 from warploom.dialect.isa.moves import MOVMATRIX
-from warploom.dialect.layout import AXES, LANES, Bit, Layout, accumulator, column, multiplicand, row
-from warploom.dialect.layout_algebra import (
+from warploom.dialect.layouts.algebra import (
     Conversion,
     LayoutMismatchError,
     compose,
@@ -27,7 +25,9 @@ from warploom.dialect.layout_algebra import (
     positions,
     tiled,
 )
-from warploom.dialect.layout_moves import (
+from warploom.dialect.layouts.bit_map import BitMap, BitMapError, span
+from warploom.dialect.layouts.layout import AXES, LANES, Bit, Layout, accumulator, column, multiplicand, row
+from warploom.dialect.layouts.moves import (
     COLUMNS,
     HALVES,
     ROWS,

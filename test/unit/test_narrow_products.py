@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from warploom.dialect.isa.types import BY_MLIR_NAME
 from warploom.runtime import CompileError, compile
-from warploom.runtime.arrays import DTYPES
-from warploom.runtime.cli import main
+from warploom.runtime.arguments.arrays import DTYPES
+from warploom.runtime.cli.command import main
 
 Array = NDArray[Any]
 Size = tuple[int, int, int]

@@ -17,8 +17,8 @@ from warploom.dialect.isa.mma import ROWS as KERNEL_ROWS
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.mma import rows as all_rows
 from warploom.dialect.isa.types import ElementType
-from warploom.runtime.interp.parameters import Arithmetic, arithmetic
-from warploom.runtime.interp.product import MatrixProduct
+from warploom.runtime.numerics.parameters import Arithmetic, arithmetic
+from warploom.runtime.numerics.product import MatrixProduct
 
 
 def model(core: Arithmetic, row: Mma, a: list[int], b: list[int], c: int) -> int:

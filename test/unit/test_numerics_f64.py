@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scalar_models import rounded
 
 from warploom.dialect.isa import mma
-from warploom.runtime.interp import numerics_f64
-from warploom.runtime.interp.product import MatrixProduct
+from warploom.runtime.numerics import f64 as numerics_f64
+from warploom.runtime.numerics.product import MatrixProduct
 
 MODES = ("rn", "rz", "rm", "rp")
 QUIET, INVALID = 1 << 51, 0xFFF8000000000000

@@ -18,11 +18,11 @@ from warploom.dialect.isa.mma_sp import MmaSparse
 from warploom.dialect.isa.types import ElementType, element_type
 from warploom.dialect.sparsity.operands import sparse_operand
 from warploom.runtime.interp import Arithmetic, arithmetic
-from warploom.runtime.interp.block_scale import scales
 from warploom.runtime.interp.errors import FaultError
-from warploom.runtime.interp.parameters import GROUPED, WIDENED
-from warploom.runtime.interp.product import Extras, MatrixProduct
-from warploom.runtime.interp.sparse import columns
+from warploom.runtime.numerics.block_scale import scales
+from warploom.runtime.numerics.parameters import GROUPED, WIDENED
+from warploom.runtime.numerics.product import Extras, MatrixProduct
+from warploom.runtime.numerics.sparse import columns
 
 Array = NDArray[Any]
 Row = Mma | MmaSparse

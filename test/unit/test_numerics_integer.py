@@ -12,8 +12,8 @@ from warploom.dialect.isa import mma, mma_sp
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.mma_sp import MmaSparse
 from warploom.dialect.isa.types import ElementType
-from warploom.runtime.interp.product import Extras, MatrixProduct
-from warploom.runtime.interp.sparse import columns
+from warploom.runtime.numerics.product import Extras, MatrixProduct
+from warploom.runtime.numerics.sparse import columns
 
 Array = NDArray[Any]
 WARPS = 3

@@ -7,7 +7,7 @@ import pytest
 from warploom.dialect.isa import mma, mma_sp, wgmma, wmma
 from warploom.dialect.isa.targets import TARGETS
 from warploom.runtime.interp import Arithmetic, arithmetic
-from warploom.runtime.interp.parameters import ALGORITHMS, ROWS, family
+from warploom.runtime.numerics.parameters import ALGORITHMS, ROWS, family
 
 FORMS = (*mma.rows(), *mma_sp.rows(), *wmma.mma_rows(), *wgmma.rows())
 HALF = mma.BY_SPELLING["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]

@@ -11,9 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.passes.context import make_context, parse_mlir
-from warploom.passes.overlap import overlap
-from warploom.passes.views import View
-from warploom.runtime import ArgumentError, CompileError, compile, host, reference
+from warploom.passes.linalg.overlap import overlap
+from warploom.passes.linalg.views import View
+from warploom.runtime import ArgumentError, CompileError, compile, host
+from warploom.runtime.reference import functions as reference
 
 Array = NDArray[Any]
 random = np.random.default_rng(5)

@@ -9,10 +9,10 @@ from products import Product
 from single_warp import BARRIER, launch, parsed
 
 from warploom.passes.context import make_context, parse_mlir
-from warploom.passes.needs import shared_bytes
+from warploom.passes.linalg.product import read
 from warploom.passes.pipeline import lower
-from warploom.passes.product import read
-from warploom.passes.schedule import products
+from warploom.passes.schedule.choice import products
+from warploom.passes.schedule.resources import shared_bytes
 
 SCHEDULED = [k for k in pins.pinned() if isinstance(k.product, Product) and (k.whole or k.product.schedule)]
 

@@ -8,8 +8,8 @@ import pytest
 
 from warploom.dialect.isa import mma
 from warploom.dialect.isa.mma import Mma
-from warploom.dialect.layout import column
-from warploom.dialect.relabelling import labels
+from warploom.dialect.layouts.layout import column
+from warploom.dialect.layouts.permutation import labels
 from warploom.dialect.schedule import ScheduleError
 from warploom.dialect.warp.attributes import FragmentType, type_of_element
 from warploom.dialect.warp.matrices import load_rows, matrices, unit

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from warploom.dialect.isa.targets import target
 from warploom.dialect.isa.types import element_type
-from warploom.dialect.layout import accumulator
+from warploom.dialect.layouts.layout import accumulator
 from warploom.dialect.ptx.instruction import InstOp
 from warploom.dialect.warp.attributes import FragmentType, float_type
 from warploom.passes.to_ptx.emitter import Emitter

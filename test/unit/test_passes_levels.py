@@ -10,9 +10,9 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 
+from warploom.dialect.ptx.text.printer import PtxTarget
 from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.pipeline import DEFAULT_TARGET, STANDARD, lower, standard_pipeline
-from warploom.passes.ptx_printer import PtxTarget
 from warploom.passes.universe import WARPLOOM_UNIVERSE
 
 PRODUCT = """

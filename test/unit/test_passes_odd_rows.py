@@ -9,7 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from warploom.runtime import Kernel, compile, ptxas
+from warploom.runtime import Kernel, compile
+from warploom.runtime.cuda import ptxas
 
 DTYPES: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 """Types of results; operands are of the same, or bf16 for f32."""

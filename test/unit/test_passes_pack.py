@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdsl.utils.exceptions import DiagnosticException
 
+from warploom.dialect.ptx.text.printer import print_ptx, ptx_module
 from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.pipeline import lower
-from warploom.passes.ptx_printer import print_ptx, ptx_module
 from warploom.runtime import compile, load_ptx
-from warploom.runtime.arrays import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 
 THREADS = 32
 

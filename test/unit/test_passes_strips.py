@@ -11,7 +11,7 @@ import pytest
 from single_warp import ELEMENTS, run
 
 from warploom.dialect.isa.types import BY_MLIR_NAME
-from warploom.dialect.layout import Layout
+from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.warp.attributes import FragmentType, type_of_element
 from warploom.dialect.warp.exchange import in_lines
 from warploom.runtime import CompileError, Kernel, compile

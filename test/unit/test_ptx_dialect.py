@@ -15,10 +15,10 @@ from warploom.dialect.ptx import ops as ptx
 from warploom.dialect.ptx.instruction import InstOp
 from warploom.dialect.ptx.instructions import ROWS, canonical, find, nearest
 from warploom.dialect.ptx.rows.grammar import Slot, row
-from warploom.dialect.ptx.syntax import Variable
+from warploom.dialect.ptx.text.printer import PtxEmissionError, PtxTarget, print_ptx
+from warploom.dialect.ptx.text.syntax import Variable
 from warploom.dialect.ptx.types import ParamAttr, RegisterType
 from warploom.dialect.ptx.verifier import compatible
-from warploom.passes.ptx_printer import PtxEmissionError, PtxTarget, print_ptx
 
 
 def module(*ops: ptx.FuncOp | ptx.VarOp) -> ptx.ModuleOp:

@@ -16,13 +16,13 @@ from warploom.dialect.isa.mma_sp import MmaSparse
 from warploom.dialect.isa.product import Product
 from warploom.dialect.isa.targets import TARGETS, Target, Version
 from warploom.dialect.ptx.instructions import find, nearest
-from warploom.dialect.ptx.operands import OperandReader
 from warploom.dialect.ptx.rows.matrix import ROOTS, sparse
-from warploom.dialect.ptx.syntax import Register
+from warploom.dialect.ptx.text.importer import import_ptx
+from warploom.dialect.ptx.text.operands import OperandReader
+from warploom.dialect.ptx.text.parser import parse_ptx
+from warploom.dialect.ptx.text.printer import print_ptx
+from warploom.dialect.ptx.text.syntax import Register
 from warploom.dialect.ptx.verifier import Context, check
-from warploom.passes.ptx_import import import_ptx
-from warploom.passes.ptx_parser import parse_ptx
-from warploom.passes.ptx_printer import print_ptx
 
 LETTERS = {"b32": "r", "f16x2": "r", "bf16x2": "r", "f32": "f", "f64": "d", "s32": "r", "u16": "h"}
 TYPES = {"r": "b32", "f": "f32", "d": "f64", "h": "u16", "p": "b64", "q": "pred"}

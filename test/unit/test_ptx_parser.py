@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warploom.dialect.ptx.syntax import (
+from warploom.dialect.ptx.text.importer import import_ptx
+from warploom.dialect.ptx.text.parser import PtxSyntaxError, parse_ptx
+from warploom.dialect.ptx.text.printer import print_ptx
+from warploom.dialect.ptx.text.syntax import (
     Address,
     Comment,
     Directive,
@@ -29,9 +32,6 @@ from warploom.dialect.ptx.syntax import (
     Variable,
     Vector,
 )
-from warploom.passes.ptx_import import import_ptx
-from warploom.passes.ptx_parser import PtxSyntaxError, parse_ptx
-from warploom.passes.ptx_printer import print_ptx
 
 DATA = Path(__file__).parents[1] / "data/ptx"
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"

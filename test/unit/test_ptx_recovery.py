@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from warploom.dialect.ptx.operands import operand_text
-from warploom.dialect.ptx.syntax import Immediate, Indexed, Instruction, Register, Symbol, Vector
-from warploom.passes.ptx_import import import_ptx
-from warploom.passes.ptx_parser import parse_ptx, read_ptx
-from warploom.passes.ptx_printer import print_ptx
+from warploom.dialect.ptx.text.importer import import_ptx
+from warploom.dialect.ptx.text.operands import operand_text
+from warploom.dialect.ptx.text.parser import parse_ptx, read_ptx
+from warploom.dialect.ptx.text.printer import print_ptx
+from warploom.dialect.ptx.text.syntax import Immediate, Indexed, Instruction, Register, Symbol, Vector
 from warploom.runtime import check_ptx
 
 HEAD = ".version 8.6\n.target sm_90a\n.address_size 64\n"

@@ -6,8 +6,8 @@ import pytest
 
 from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.diagnostics import remarks
-from warploom.passes.fold_fill import FoldFillPass
-from warploom.passes.fuse_epilogue import FuseEpiloguePass
+from warploom.passes.linalg.fold_fill import FoldFillPass
+from warploom.passes.linalg.fuse_epilogue import FuseEpiloguePass
 
 M = "memref<32x32xf32>"
 HEADER = f"""#mn = affine_map<(m, n) -> (m, n)>

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from warploom.dialect.isa.targets import target
 from warploom.runtime import load_ptx
 from warploom.runtime.interp import arithmetic
-from warploom.runtime.interp.parameters import ROWS, Row
+from warploom.runtime.numerics.parameters import ROWS, Row
 
 WORDS = Path(__file__).parent.parent / "data" / "words"
 GROUPS, TENSORS = WORDS / "warpgroups" / "sm_90a.npz", WORDS / "tensors" / "sm_90a.npz"

@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from warploom.runtime import dlpack
-from warploom.runtime.aliasing import check_overlap
-from warploom.runtime.arrays import DTYPES, Argument, Parameter, borrow, check, dtype_of, element_of
+from warploom.runtime.arguments import dlpack
+from warploom.runtime.arguments.aliasing import check_overlap
+from warploom.runtime.arguments.arrays import DTYPES, Argument, Parameter, borrow, check, dtype_of, element_of
 from warploom.runtime.errors import ArgumentError
 
 B = Parameter("B", "f16", (192, 320))

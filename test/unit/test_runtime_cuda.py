@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from warploom.runtime import cuda, load_ptx
+from warploom.runtime import load_ptx
+from warploom.runtime.cuda import driver as cuda
 from warploom.runtime.errors import ArgumentError, CudaError, DeviceUnavailableError, WarploomError
 from warploom.runtime.launch import Buffer, Launch, values
 

@@ -11,8 +11,17 @@ import pytest
 
 import warploom.runtime
 from warploom.passes.context import make_context, parse_mlir
-from warploom.runtime import ArgumentError, CompileError, HostError, Kernel, PtxModule, WarploomError, compile, load_ptx
-from warploom.runtime.arrays import Array
+from warploom.runtime import (
+    ArgumentError,
+    CompileError,
+    HostError,
+    Kernel,
+    PtxModule,
+    WarploomError,
+    compile,
+    load_ptx,
+)
+from warploom.runtime.arguments.arrays import Array
 
 MATMUL = """\
 func.func @product(%A: memref<20x24xf16>, %B: memref<24x12xf16>, %C: memref<20x12xf32>) {

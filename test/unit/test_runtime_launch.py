@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from warploom.dialect.ptx.syntax import Function, Variable
-from warploom.runtime.arrays import Argument
+from warploom.dialect.ptx.text.syntax import Function, Variable
+from warploom.runtime.arguments.arrays import Argument
 from warploom.runtime.errors import ArgumentError
 from warploom.runtime.launch import Launch, Scalar, alignment, check_alignment, dim3, pack, parameter_dtype, values
 

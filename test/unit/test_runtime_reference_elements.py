@@ -10,9 +10,9 @@ from xdsl.dialects.func import FuncOp
 
 from warploom.passes.context import make_context, parse_mlir
 from warploom.runtime import compile, host
-from warploom.runtime.arrays import DTYPES, Array
+from warploom.runtime.arguments.arrays import DTYPES, Array
 from warploom.runtime.errors import HostError
-from warploom.runtime.reference import compare, evaluate
+from warploom.runtime.reference.functions import compare, evaluate
 
 M, N, K = 19, 23, 40
 TEXT = """

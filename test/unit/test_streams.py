@@ -10,8 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.passes.context import make_context, parse_mlir
-from warploom.runtime import CompileError, Kernel, compile, host, reference
-from warploom.runtime.arrays import DTYPES
+from warploom.runtime import CompileError, Kernel, compile, host
+from warploom.runtime.arguments.arrays import DTYPES
+from warploom.runtime.reference import functions as reference
 
 Array = NDArray[Any]
 

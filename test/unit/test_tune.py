@@ -12,12 +12,12 @@ import pytest
 
 from warploom.dialect.isa.targets import target
 from warploom.dialect.schedule import Schedule, ScheduleError
-from warploom.passes.schedule import default_schedule
-from warploom.passes.schedule_check import check
-from warploom.passes.search import candidates, spread
-from warploom.passes.tuned import Tuned
+from warploom.passes.schedule.choice import default_schedule
+from warploom.passes.schedule.search import candidates, spread
+from warploom.passes.schedule.tuned import Tuned
+from warploom.passes.schedule.validity import check
 from warploom.runtime import ArgumentError, CompileError, WarploomError, compile, tune
-from warploom.runtime.cli import main
+from warploom.runtime.cli.command import main
 from warploom.runtime.kernel import parse
 from warploom.runtime.tune import Measured
 

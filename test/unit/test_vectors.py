@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.passes.context import make_context, parse_mlir
-from warploom.runtime import CompileError, compile, host, reference
+from warploom.runtime import CompileError, compile, host
+from warploom.runtime.reference import functions as reference
 
 Array = NDArray[Any]
 

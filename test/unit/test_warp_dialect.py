@@ -26,7 +26,7 @@ from xdsl.utils.exceptions import VerifyException
 from warploom.dialect.isa.mma import ROWS, Mma, Shape
 from warploom.dialect.isa.targets import TARGETS, target
 from warploom.dialect.isa.types import element_type
-from warploom.dialect.layout import Layout
+from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.schedule import SWIZZLES
 from warploom.dialect.warp.attributes import (
     ROLES,

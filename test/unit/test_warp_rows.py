@@ -21,7 +21,8 @@ from warploom.dialect.isa.mma_sp import MmaSparse
 from warploom.dialect.isa.moves import LoadMatrix, StoreMatrix
 from warploom.dialect.isa.product import Product
 from warploom.dialect.isa.targets import TARGETS
-from warploom.dialect.layout import Bit, Layout
+from warploom.dialect.layouts.layout import Bit, Layout
+from warploom.dialect.ptx.text.printer import print_ptx
 from warploom.dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, TargetAttr, type_of_element
 from warploom.dialect.warp.matrices import unit
 from warploom.dialect.warp.memory import LdmatrixOp
@@ -29,7 +30,6 @@ from warploom.dialect.warp.mma import MmaOp
 from warploom.dialect.warp.mma_sp import MmaSparseOp, metadata_type
 from warploom.dialect.warp.moves import MovmatrixOp, StmatrixOp
 from warploom.dialect.warp.words import LoadWordsOp, StoreWordsOp
-from warploom.passes.ptx_printer import print_ptx
 
 SHARED = IntegerAttr(SHARED_SPACE, i64)
 NAMES = {"a": "a", "b": "b", "c": "acc", "d": "acc"}

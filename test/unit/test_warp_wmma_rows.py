@@ -17,7 +17,7 @@ from warploom.dialect.isa import wmma
 from warploom.dialect.isa.product import Shape
 from warploom.dialect.isa.types import element_type
 from warploom.dialect.isa.wmma import WmmaLoad, WmmaMma, WmmaStore
-from warploom.dialect.layout import Layout
+from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.warp.attributes import SHARED_SPACE, FragmentType, type_of_element
 from warploom.dialect.warp.elementwise import ElementwiseOp, Kind
 from warploom.dialect.warp.memory import StoreOp

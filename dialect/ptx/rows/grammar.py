@@ -31,7 +31,7 @@ from math import prod
 from typing import NamedTuple
 
 from ...isa.targets import Availability, Gone, Specific, Target, Version
-from ..syntax import Operand
+from ..text.syntax import Operand
 
 Bindings = dict[str, str]
 

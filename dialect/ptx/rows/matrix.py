@@ -21,7 +21,7 @@ from ...isa.form import Operand as FormOperand
 from ...isa.product import Product
 from ...isa.targets import Target, Version
 from ...isa.types import ELEMENT_TYPES
-from ..syntax import Immediate, Operand
+from ..text.syntax import Immediate, Operand
 from .grammar import Bindings, Row, Slot
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import ArgumentError
-from ..observer import Observer, Observers
+from ..observers.observer import Observer, Observers
 from .barriers import Barriers
 from .bounds import Bounds
 from .findings import CheckError, Findings

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..clusters import BARRIER as CLUSTER_BARRIER
-from ..state import LANES
+from ..instructions.clusters import BARRIER as CLUSTER_BARRIER
+from ..machine.state import LANES
 from .findings import Check
 
 if TYPE_CHECKING:
-    from ..kernel import Kernel
-    from ..observer import Array, Look
-    from ..state import Selection, State
+    from ..machine.kernel import Kernel
+    from ..machine.state import Selection, State
+    from ..observers.observer import Array, Look
 
 
 @dataclass

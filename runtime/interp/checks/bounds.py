@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from ....dialect.ptx.syntax import Address, Register, Symbol
+from ....dialect.ptx.text.syntax import Address, Register, Symbol
 from ..decode import Place, Slot
 from .findings import Check
 from .kinds import computes
 
 if TYPE_CHECKING:
-    from ..kernel import Decoded, Kernel
-    from ..observer import Access
-    from ..state import State
+    from ..machine.kernel import Decoded, Kernel
+    from ..machine.state import State
+    from ..observers.observer import Access
 
 Origin: TypeAlias = "frozenset[Place] | None"
 """The variables that a value can be an address in: none of a number; None where nothing is known."""

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..clusters import BARRIER as CLUSTER_BARRIER
-from ..state import LANES
+from ..instructions.clusters import BARRIER as CLUSTER_BARRIER
+from ..machine.state import LANES
 
 if TYPE_CHECKING:
-    from ..state import State
+    from ..machine.state import State
 
 Array: TypeAlias = NDArray[Any]
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import Finding, InterpreterError
-from ..observer import Observer
+from ..observers.observer import Observer
 
 if TYPE_CHECKING:
-    from ..kernel import Kernel
-    from ..state import State
+    from ..machine.kernel import Kernel
+    from ..machine.state import State
 
 LISTED = 10
 """Findings of each check that are listed; more are counted."""

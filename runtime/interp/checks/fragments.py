@@ -23,17 +23,17 @@ import numpy as np
 
 from ....dialect.isa import families
 from ....dialect.isa.wmma import WmmaLoad, WmmaMma, WmmaStore
-from ....dialect.ptx.syntax import Operand, Register, Vector
+from ....dialect.ptx.text.syntax import Operand, Register, Vector
 from ..decode import Slot
-from ..specials import SPECIALS
-from ..state import LANES
+from ..instructions.specials import SPECIALS
+from ..machine.state import LANES
 from .findings import Check, Findings
 from .kinds import computes
 
 if TYPE_CHECKING:
-    from ..kernel import Decoded, Kernel
-    from ..observer import Access, Array, Look
-    from ..state import Selection, State
+    from ..machine.kernel import Decoded, Kernel
+    from ..machine.state import Selection, State
+    from ..observers.observer import Access, Array, Look
 
 _OWN_ARRANGEMENT = ("mma", "stmatrix", "movmatrix", "ldmatrix")
 

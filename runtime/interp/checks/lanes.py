@@ -14,11 +14,11 @@ from ....dialect.isa import families
 from ....dialect.isa.mma import Mma
 from ....dialect.isa.mma_sp import MmaSparse
 from ....dialect.isa.moves import LoadMatrix, StoreMatrix
-from ....dialect.ptx.syntax import Address, Immediate, Instruction, Operand, Register, Vector
-from ..state import LANES
+from ....dialect.ptx.text.syntax import Address, Immediate, Instruction, Operand, Register, Vector
+from ..machine.state import LANES
 
 if TYPE_CHECKING:
-    from ..observer import Array
+    from ..observers.observer import Array
 
 
 def lanes_read(instruction: Instruction) -> dict[str, Array]:

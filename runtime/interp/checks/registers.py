@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....dialect.ptx.syntax import Immediate, Operand, Register
+from ....dialect.ptx.text.syntax import Immediate, Operand, Register
 from ..decode import Slot
-from ..state import LANES
-from ..warps import shuffle_source
+from ..instructions.warps import shuffle_source
+from ..machine.state import LANES
 from .findings import Check, Findings
 from .kinds import computes
 from .lanes import lanes_read
 
 if TYPE_CHECKING:
-    from ..kernel import Decoded, Kernel
-    from ..observer import Access, Array, Look
-    from ..state import Selection, State
+    from ..machine.kernel import Decoded, Kernel
+    from ..machine.state import Selection, State
+    from ..observers.observer import Access, Array, Look
 
 _TRUE = np.ones((), np.bool_)
 

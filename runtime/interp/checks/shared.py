@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..phases import phase
+from ..machine.phases import phase
 from .clocks import Clocks
 from .findings import Check, Findings
 from .shadow import MANY, UNWAITED, Shadow
 
 if TYPE_CHECKING:
-    from ..kernel import Kernel
-    from ..memory import Buffer
-    from ..observer import Access, Look
-    from ..state import Selection, State
+    from ..machine.kernel import Kernel
+    from ..machine.memory import Buffer
+    from ..machine.state import Selection, State
+    from ..observers.observer import Access, Look
 
 Array: TypeAlias = NDArray[Any]
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..state import LANES
+from ..machine.state import LANES
 from .findings import Check, Findings
 from .shared import STRONG, SharedMemory, agreeing, unchanged
 
 if TYPE_CHECKING:
-    from ..kernel import Kernel
-    from ..observer import Access
-    from ..state import State
+    from ..machine.kernel import Kernel
+    from ..machine.state import State
+    from ..observers.observer import Access
 
 Array: TypeAlias = NDArray[Any]
 

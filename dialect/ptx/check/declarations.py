@@ -1,0 +1,213 @@
+"""Are declarations ones that PTX has: types, sizes, state spaces, initialisers, names declared twice, the header.
+
+Source: PTX ISA 5.1 to 5.5, 7.1, 11.1; where the text leaves it open, what ptxas 13.0.88 takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ...isa.targets import UnknownTargetError, named
+from ..text.constants import ConstantError, evaluate
+from ..text.syntax import Function, Label, Module, RegDecl, Variable
+from ..types import REGISTER_BITS
+from ..verifier import Context
+
+Problem: TypeAlias = tuple[int, int, str]
+"""Line, column, message."""
+
+OPAQUE_TYPES = ("texref", "samplerref", "surfref")
+OPAQUE_SPACES = ("global", "param")
+VARIABLE_TYPES = (*(name for name in REGISTER_BITS if name != "pred"), *OPAQUE_TYPES)
+TARGET_OPTIONS = ("debug", "texmode_unified", "texmode_independent", "map_f64_to_f32")
+ACCESS_BITS = 128
+"""What a vector may have at most."""
+INITIALISED_SPACES = ("global", "const")
+ATTRIBUTES = {".managed": ("global",), ".unified": ("global",)}
+B128_PTX, B128_SM = (8, 3), 70
+
+
+def module_problems(module: Module, context: Context) -> Iterator[Problem]:
+    """What is wrong with the header and the variables of a module, and the names of its functions."""
+    if context.targets == module.targets:
+        yield from ((*module.target_at, message) for message in _target_problems(module))
+    defined: dict[str, str] = {}
+    for item in module.items:
+        if isinstance(item, Function):
+            kind = "function" if item.body is not None else ""
+        elif isinstance(item, Variable):
+            kind = "" if item.linking == "extern" else "variable"
+            yield from ((item.line, item.column, message) for message in variable_problems(item, context))
+            if item.space in ("local", "param"):
+                yield (
+                    item.line,
+                    item.column,
+                    f"variable '{item.name}': a .{item.space} variable stands inside a function",
+                )
+        else:
+            continue
+        if kind and item.name in defined:
+            column = item.column if isinstance(item, Variable) else 1
+            yield item.line, column, f"{kind} '{item.name}' is defined twice"
+        elif kind:
+            defined[item.name] = kind
+
+
+def _target_problems(module: Module) -> Iterator[str]:
+    for name in module.targets:
+        if name in TARGET_OPTIONS:
+            continue
+        try:
+            target = named(name)
+        except UnknownTargetError as error:
+            yield str(error)
+            continue
+        if module.version < target.ptx:
+            yield "target {} needs PTX {}.{} or later, the module's version is {}.{}".format(
+                name, *target.ptx, *module.version
+            )
+
+
+def variable_problems(variable: Variable, context: Context) -> Iterator[str]:
+    """What is wrong with a variable or parameter by itself."""
+    start = f"variable '{variable.name}'"
+    space, type = variable.space, variable.type
+    if space == "reg":
+        return
+    if type == "pred":
+        yield f"{start}: a predicate is a register, it has no place in .{space} memory"
+        return
+    if type not in VARIABLE_TYPES:
+        yield f"{start}: '.{type}' is no type of variables; expected one of .{', .'.join(VARIABLE_TYPES)}"
+        return
+    if "::" in space:
+        yield f"{start}: expected .{space.partition('::')[0]} in a declaration, got .{space}"
+    if type in OPAQUE_TYPES and space not in OPAQUE_SPACES:
+        yield f"{start}: a .{type} is a .global variable or a parameter, got .{space}"
+    yield from (f"{start}: {message}" for message in _wide(type, variable.vector, context))
+    if variable.align is not None and variable.align.bit_count() != 1:
+        yield f"{start}: the alignment must be a power of two, got {variable.align}"
+    if variable.linking == "common" and space != "global":
+        yield f"{start}: .common variables are .global, got .{space}"
+    attribute = re.match(r"\.\w+", variable.attribute)
+    if attribute and space not in ATTRIBUTES.get(attribute[0], ()):
+        yield f"{start}: '.attribute({variable.attribute})' is not for a .{space} variable"
+    yield from (f"{start}: {message}" for message in _initial(variable))
+
+
+def _wide(type: str, vector: int, context: Context) -> Iterator[str]:
+    """What is wrong with the width of a type."""
+    bits = REGISTER_BITS.get(type, 64)
+    if vector > 1 and bits * vector > ACCESS_BITS:
+        yield f".v{vector} .{type} has more than {ACCESS_BITS} bits"
+    if type == "b128":
+        if context.version < B128_PTX:
+            yield ".b128 needs PTX {}.{} or later, the module's version is {}.{}".format(*B128_PTX, *context.version)
+        if any(target.sm < B128_SM for target in context.rows):
+            yield f".b128 needs sm_{B128_SM} or later, the module's target is {', '.join(context.targets)}"
+
+
+def _initial(variable: Variable) -> Iterator[str]:
+    """What is wrong with an initialiser, or with there being none."""
+    if variable.init is None:
+        if variable.count == 0 and variable.linking != "extern":
+            yield "an array of open size needs .extern or an initialiser"
+        return
+    if variable.space not in INITIALISED_SPACES:
+        yield f"a .{variable.space} variable has no initial value"
+    if variable.type in OPAQUE_TYPES:
+        return
+    values = [text for text in re.split(r"[{},]", variable.init) if text.strip()]
+    slots = (1 if variable.count is None else variable.count) * variable.vector
+    if variable.count != 0 and len(values) > slots:
+        yield f"{len(values)} initial values for {slots} elements"
+    for text in values:
+        problem = _value(text.strip(), variable.type)
+        if problem is not None:
+            yield problem
+            return
+
+
+def _value(text: str, type: str) -> str | None:
+    """What is wrong with one number of an initialiser; symbols are not followed."""
+    floating = type[0] == "f"
+    if text[:2] in ("0f", "0F", "0d", "0D"):
+        return None if floating else f"expected integers as initial values of .{type}, got {text}"
+    if re.search(r"[A-Za-z_$]\w*\s*\(|^[A-Za-z_$%]", text) and not text.startswith("WARP_SZ"):
+        return None
+    try:
+        value = evaluate(text)
+    except ConstantError as error:
+        return str(error)
+    if isinstance(value, float) == floating:
+        return None
+    return f"expected {'floats' if floating else 'integers'} as initial values of .{type}, got {text}"
+
+
+@dataclass
+class Declarations:
+    """What has been declared in one scope."""
+
+    context: Context
+    names: set[str] = field(default_factory=set[str])
+    groups: set[str] = field(default_factory=set[str])
+    labels: set[str] = field(default_factory=set[str])
+
+    def parameters(self, function: Function) -> Iterator[Problem]:
+        """What is wrong with the parameters and results of a function."""
+        for variable in (*function.returns, *function.parameters):
+            yield from self._twice(variable.line, variable.column, (variable.name,))
+            messages = list(variable_problems(variable, self.context))
+            if function.entry:
+                messages.extend(_entry_problems(variable))
+            elif variable.pointer:
+                messages.append(f"parameter '{variable.name}': {variable.pointer} is for the parameters of kernels")
+            yield from ((variable.line, variable.column, message) for message in messages)
+
+    def declaration(self, declared: RegDecl | Variable) -> Iterator[Problem]:
+        """What is wrong with a declaration inside a function."""
+        if isinstance(declared, Variable):
+            yield from self._twice(declared.line, declared.column, (declared.name,))
+            messages: Iterable[str] = variable_problems(declared, self.context)
+            if declared.linking:
+                messages = (*messages, f"variable '{declared.name}': .{declared.linking} stands outside of functions")
+        else:
+            yield from self._registers(declared)
+            messages = _wide(declared.type, declared.vector, self.context)
+            if declared.type == "pred" and declared.vector > 1:
+                messages = (*messages, "predicates make no vectors")
+        yield from ((declared.line, declared.column, message) for message in messages)
+
+    def _registers(self, declared: RegDecl) -> Iterator[Problem]:
+        if declared.count is None:
+            yield from self._twice(declared.line, declared.column, (declared.name,))
+        elif declared.name in self.groups:
+            yield declared.line, declared.column, f"'{declared.name}<{declared.count}>' is declared twice"
+        else:
+            self.groups.add(declared.name)
+            yield from self._twice(declared.line, declared.column, declared.names())
+
+    def label(self, label: Label) -> Iterator[Problem]:
+        """Whether a label is defined twice."""
+        if label.name in self.labels:
+            yield label.line, 1, f"label '{label.name}' is defined twice"
+        self.labels.add(label.name)
+
+    def _twice(self, line: int, column: int, names: tuple[str, ...]) -> Iterator[Problem]:
+        if not self.names.isdisjoint(names):
+            again = next(name for name in names if name in self.names)
+            if again != "_":
+                yield line, column, f"'{again}' is declared twice in this scope"
+        self.names.update(names)
+
+
+def _entry_problems(variable: Variable) -> Iterator[str]:
+    """What is wrong with a variable as a parameter of a kernel."""
+    start = f"parameter '{variable.name}'"
+    if variable.space != "param":
+        yield f"{start}: the parameters of a kernel are .param, got .{variable.space}"
+    elif variable.vector > 1:
+        yield f"{start}: the parameters of a kernel are no vectors"

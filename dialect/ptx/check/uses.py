@@ -1,0 +1,148 @@
+"""Instructions that are legal by themselves and wrong where they stand, as far as that can be proved.
+
+Addresses that are not aligned, strides of `wmma`, metadata without a meaning, and `.aligned` instructions that not all
+lanes of a warp execute. Source: PTX ISA 9.7.14.4.2, 9.7.14.5.14 to 9.7.14.6.3; 6.4.1.1 (alignment of accesses).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import gcd
+
+from ...isa import wmma
+from ...isa.moves import LoadMatrix, StoreMatrix
+from ...isa.wmma import WmmaLoad, WmmaStore
+from ..instructions import find
+from ..rows.grammar import Bindings
+from ..rows.matrix import MatrixRow, metadata_problem, sparse
+from ..text.syntax import Address, Guard, Instruction, Not, Register, Variable, Vector
+from ..types import REGISTER_BITS
+from .names import Names
+from .values import Known, Values
+
+MATRIX_ROW_BYTES = 16
+ALIGNED = ".aligned"
+LEAVES = ("bra", "ret", "exit")
+"""What some lanes may do while others go on."""
+
+
+class Uses:
+    """Checks the instructions of one function in the order of its text."""
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self._gone: str | None = None
+
+    def label(self) -> None:
+        """Lanes may come from anywhere."""
+        self._gone = None
+
+    def problems(self, instruction: Instruction, names: Names) -> Iterator[str]:
+        """What can be proved wrong of an instruction that is legal by itself."""
+        if ALIGNED in instruction.opcode:
+            yield from self._divergence(instruction)
+        for row, bindings in find(instruction.opcode)[:1]:
+            matrix = row if isinstance(row, MatrixRow) else None
+            for operand in instruction.operands:
+                if isinstance(operand, Address):
+                    yield from self._alignment(instruction, operand, _bytes(matrix, bindings), names)
+            if matrix is not None:
+                yield from self._matrix(instruction, matrix)
+        self._leave(instruction)
+
+    # Divergence
+
+    def _leave(self, instruction: Instruction) -> None:
+        if instruction.opcode.partition(".")[0] in LEAVES and instruction.guard is not None:
+            lanes = self._lanes(instruction.guard)
+            if lanes is not None:
+                action = "branches" if instruction.opcode.startswith("bra") else "ends"
+                self._gone = f"the '{instruction.opcode}' of line {instruction.line} {action} in {lanes} only"
+
+    def _divergence(self, instruction: Instruction) -> Iterator[str]:
+        lanes = None if instruction.guard is None else self._lanes(instruction.guard)
+        why = f"its guard is true in {lanes} only" if lanes is not None else self._gone
+        if why is not None:
+            yield f"all lanes of a warp must execute an .aligned instruction together, {why}"
+
+    def _lanes(self, guard: Guard) -> str | None:
+        """The lanes in which a guard is true, in words, if it is in some and not in all."""
+        register = Register(guard.register)
+        known = self.values.of(Not(register) if guard.negated else register)
+        if known is None or known.uniform is not None:
+            return None
+        true = [lane for lane, value in enumerate(known.numbers) if value]
+        return ("lane " if len(true) == 1 else "lanes ") + _ranges(true)
+
+    # Addresses
+
+    def _alignment(self, instruction: Instruction, address: Address, needed: int, names: Names) -> Iterator[str]:
+        known = self.values.of(address) if needed > 1 else None
+        if known is None:
+            return
+        given = gcd(needed, _symbol_alignment(names.variables.get(known.symbol))) if known.symbol else needed
+        for lane, number in enumerate(known.numbers):
+            if number % given:
+                where = f"{known.symbol}+{number}" if known.symbol else str(number)
+                of = f" in lane {lane}" if len(known.numbers) > 1 else ""
+                yield f"expected an address that is a multiple of {needed} bytes, got {where}{of}"
+                return
+
+    def _matrix(self, instruction: Instruction, row: MatrixRow) -> Iterator[str]:
+        form, operands = row.form, instruction.operands
+        if isinstance(form, WmmaLoad | WmmaStore) and len(operands) == 3:
+            known = self.values.of(operands[2])
+            if known is not None and not known.symbol and known.uniform is not None:
+                yield from _stride(form, known.uniform)
+        if row.metadata is not None:
+            word = operands[row.metadata]
+            known = self.values.of(word.items[0] if isinstance(word, Vector) else word)
+            if isinstance(known, Known) and not known.symbol and known.uniform is not None:
+                complaint = metadata_problem(sparse(form), known.uniform)
+                if complaint is not None:
+                    yield f"operand e: {complaint}"
+
+
+def _role(form: WmmaLoad | WmmaStore) -> str:
+    return form.role if isinstance(form, WmmaLoad) else "d"
+
+
+def _stride(form: WmmaLoad | WmmaStore, stride: int) -> Iterator[str]:
+    role = _role(form)
+    least, size = wmma.default_stride(form.shape, role, form.layout), wmma.alignment(form.shape, role, form.type)
+    if stride < least:
+        yield f"expected a stride of at least {least} elements, got {stride}"
+    elif stride * form.type.bits % (8 * size):
+        yield (
+            f"expected a stride that is a multiple of {size} bytes, the size of the fragment in a lane, got {stride} x "
+            f"{form.type.name}"
+        )
+
+
+def _bytes(matrix: MatrixRow | None, bindings: Bindings) -> int:
+    """What the addresses of an instruction must be a multiple of; 1 where that is not known."""
+    if matrix is None:
+        bits = REGISTER_BITS.get(bindings.get("T", ""), 8)
+        return int((bindings.get("V") or "v1")[1:]) * bits // 8
+    form = matrix.form
+    if isinstance(form, LoadMatrix | StoreMatrix):
+        return MATRIX_ROW_BYTES
+    return wmma.alignment(form.shape, _role(form), form.type) if isinstance(form, WmmaLoad | WmmaStore) else 1
+
+
+def _symbol_alignment(variable: Variable | None) -> int:
+    """Bytes that the address of a variable is a multiple of; 1 of what is not one."""
+    if variable is None:
+        return 1
+    return variable.align or max(1, REGISTER_BITS.get(variable.type, 8) * variable.vector // 8)
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Numbers in words: "0-7, 16"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

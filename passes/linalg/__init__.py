@@ -1,0 +1,1 @@
+"""On `linalg`: what is asked, read, brought to one form and fused."""

@@ -1,0 +1,154 @@
+"""Elementwise operations of `linalg`, read once for the passes that fuse or lower them, and regions on elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.attrs import IteratorTypeAttr
+from xdsl.dialects.linalg.ops import YieldOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
+
+from ...dialect.warp.elements import only_computes
+from ...dialect.warp.matmul import loops_of
+
+FIXED = -1
+"""Where `loops_of` has no loop: a dimension that is always at 0."""
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """One result from one element of each input: a `linalg.generic` over parallel loops, or a named operation.
+
+    `inputs` are what the region's arguments stand for, with their maps: the operands, the output last, and then the
+    numbers from outside that the region uses. Loops are numbered so that the output is indexed by them in order.
+    """
+
+    op: LinalgStructuredOperation
+    inputs: tuple[SSAValue, ...]
+    maps: tuple[AffineMap, ...]
+    captured: tuple[SSAValue, ...]
+
+    @property
+    def output(self) -> SSAValue:
+        """The memory that is written."""
+        return self.op.outputs[0]
+
+    @property
+    def body(self) -> Block:
+        return self.op.body.block
+
+    @property
+    def loops(self) -> int:
+        """How many loops there are; the output has as many dimensions."""
+        return self.maps[0].num_dims
+
+    def reads(self, number: int) -> bool:
+        """Whether the region uses an input."""
+        return number >= len(self.body.args) or bool(self.body.args[number].uses)
+
+    def append(self, block: Block, elements: Mapping[int, SSAValue]) -> SSAValue:
+        """Appends the computation to a block that has these elements for the inputs used; returns the result."""
+        known: dict[SSAValue, SSAValue] = {}
+        for number, element in elements.items():
+            inner = self.body.args[number] if number < len(self.body.args) else self.inputs[number]
+            known[inner] = element
+        for op in self.body.ops:
+            if isinstance(op, YieldOp):
+                return _known(op.operands[0], known, block)
+            for operand in op.operands:
+                _known(operand, known, block)
+            block.add_op(op.clone(known))
+        raise AssertionError("a verified region ends with linalg.yield")
+
+
+def _known(value: SSAValue, known: dict[SSAValue, SSAValue], block: Block) -> SSAValue:
+    """What stands for a value in the block; a constant from outside is made there again."""
+    if value not in known:
+        constant = value.owner
+        if isinstance(constant, arith.ConstantOp):
+            copy = constant.clone()
+            block.add_op(copy)
+            known[value] = copy.result
+    return known[value]
+
+
+def read_elementwise(op: Operation) -> Elementwise | None:
+    """What an operation does to elements of memory; None if it does something else, or not to memory."""
+    if not isinstance(op, LinalgStructuredOperation) or len(op.outputs) != 1 or op.results:
+        return None
+    if any(iterator != IteratorTypeAttr.parallel() for iterator in op.get_iterator_types()):
+        return None
+    maps = tuple(attribute.data for attribute in op.get_indexing_maps())
+    order = loops_of(maps[-1])
+    if not isinstance(op.outputs[0].type, MemRefType) or sorted(order) != list(range(maps[-1].num_dims)):
+        return None
+    if not all(_is_projection(map_) for map_ in maps) or not _computes(op.body.block):
+        return None
+    maps = tuple(_renamed(map_, order) for map_ in maps)
+    captured = _captured(op.body.block)
+    scalar = AffineMap(maps[-1].num_dims, 0, ())
+    return Elementwise(op, (*op.inputs, *op.outputs, *captured), (*maps, *(scalar for _ in captured)), captured)
+
+
+def why_not_elementwise(op: LinalgStructuredOperation) -> str:
+    """Why an operation on memory is not elementwise."""
+    if any(iterator != IteratorTypeAttr.parallel() for iterator in op.get_iterator_types()):
+        return "it reduces over a loop; of such operations, products of matrices are lowered"
+    if op.results or not all(isinstance(value.type, MemRefType) for value in op.outputs):
+        return "it is on tensors; bufferize them first"
+    if len(op.outputs) != 1:
+        return f"expected one output, got {len(op.outputs)}"
+    for map_ in (attribute.data for attribute in op.get_indexing_maps()):
+        if not _is_projection(map_):
+            return f"expected every dimension to run along a loop of its own, got {map_}"
+    if not _computes(op.body.block):
+        other = next((o.name for o in op.body.block.ops if _counts(o) and not _is_arithmetic(o)), "linalg.yield")
+        return f"its body does more than arithmetic on elements, or less: {other}"
+    return "expected the output to be indexed by all loops"
+
+
+def _renamed(map_: AffineMap, order: Sequence[int]) -> AffineMap:
+    """A map with loops numbered as they stand in `order`."""
+    loops = (order.index(loop) if loop != FIXED else FIXED for loop in loops_of(map_))
+    return AffineMap(
+        map_.num_dims, 0, tuple(AffineConstantExpr(0) if loop == FIXED else AffineDimExpr(loop) for loop in loops)
+    )
+
+
+def _is_projection(map_: AffineMap) -> bool:
+    """Whether each dimension of an operand runs along a loop of its own, or is always at 0."""
+    loops = [loop for loop in loops_of(map_) if loop != FIXED]
+    zeros = [e for e in map_.results if isinstance(e, AffineConstantExpr) and e.value == 0]
+    return len(set(loops)) == len(loops) and len(loops) + len(zeros) == len(map_.results)
+
+
+def _computes(body: Block) -> bool:
+    """Whether a body does nothing but arithmetic on its elements."""
+    *ops, end = body.ops
+    if not isinstance(end, YieldOp) or len(end.operands) != 1:
+        return False
+    return all(_is_arithmetic(op) for op in ops if _counts(op))
+
+
+def _is_arithmetic(op: Operation) -> bool:
+    return bool(op.operands) and only_computes(op)
+
+
+def _counts(op: Operation) -> bool:
+    return not isinstance(op, arith.ConstantOp)
+
+
+def _captured(body: Block) -> tuple[SSAValue, ...]:
+    """Values from outside that a body uses, constants apart."""
+    found: dict[SSAValue, None] = {}
+    for op in body.ops:
+        for value in op.operands:
+            inside = value.owner is body or (isinstance(value.owner, Operation) and value.owner.parent is body)
+            if not inside and not isinstance(value.owner, arith.ConstantOp):
+                found.setdefault(value)
+    return tuple(found)

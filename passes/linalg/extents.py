@@ -1,0 +1,52 @@
+"""Sizes that are not known while compiling: what stands for them, and what is known of them.
+
+Passes reason about a product with numbers. For a size or stride that only the caller knows they use a sample: a number
+of the usual magnitude that is divisible by what the caller promises and by nothing more, so that whatever follows from
+its divisors is true of every size. What needs the size itself takes it from the memory when the kernel runs.
+"""
+
+from __future__ import annotations
+
+import math
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, NoneAttr
+from xdsl.ir import BlockArgument, SSAValue
+
+from ...dialect.warp.attributes import Memory
+from ...dialect.warp.view import DIVISIBLE, strides_of
+
+USUAL = 4095
+"""About how large a dynamic size is taken to be when a schedule is chosen."""
+
+
+def sample(divisor: int) -> int:
+    """An odd multiple of a divisor, of the usual magnitude."""
+    return divisor * (USUAL // divisor | 1)
+
+
+def divisor_of(value: SSAValue) -> int:
+    """What the function promises of an argument: a number that divides every dynamic size of the dimension along which
+    its elements are neighbours, every dynamic stride, and a dynamic offset."""
+    function = value.block.parent_op() if isinstance(value, BlockArgument) else None
+    if not isinstance(value, BlockArgument) or not isinstance(function, func.FuncOp) or function.arg_attrs is None:
+        return 1
+    return promised(function.arg_attrs, value.index)
+
+
+def promised(attributes: ArrayAttr[DictionaryAttr], number: int) -> int:
+    """The `warp.divisible` among the attributes of an argument; 1 without."""
+    found = attributes.data[number].data.get(DIVISIBLE) if number < len(attributes.data) else None
+    return max(1, found.value.data) if isinstance(found, IntegerAttr) else 1
+
+
+def strides(kind: Memory, sizes: tuple[int, ...], divisor: int) -> tuple[int, ...]:
+    """The strides of memory, with samples for those that are not known; `sizes` has samples already."""
+    found = strides_of(kind) or ()
+    if len(found) != len(sizes):
+        return ()
+    plain = isinstance(kind.layout, NoneAttr)
+    return tuple(
+        stride if stride is not None else math.prod(sizes[i + 1 :]) if plain else sample(divisor)
+        for i, stride in enumerate(found)
+    )

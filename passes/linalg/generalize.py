@@ -1,0 +1,124 @@
+"""What is written in several ways made one, before anything else looks at it.
+
+Calls of functions of the module are replaced by what these do; `linalg.broadcast` and `memref.copy` become
+`linalg.generic` and `linalg.copy`; a constant tensor of one value becomes `linalg.fill`.
+"""
+
+from __future__ import annotations
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith, func, memref, tensor
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    DenseIntOrFPElementsAttr,
+    MemRefType,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+)
+from xdsl.dialects.linalg.attrs import IteratorTypeAttr
+from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, FillOp, GenericOp, YieldOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.hints import isa
+
+from ..diagnostics import fail
+
+
+def is_generalized(op: Operation) -> bool:
+    """Whether something else comes to stand for an operation."""
+    constant = isinstance(op, arith.ConstantOp) and isinstance(op.result.type, TensorType)
+    return constant or isinstance(op, func.CallOp | BroadcastOp | memref.CopyOp)
+
+
+def generalize(module: ModuleOp) -> None:
+    """Rewrites a module in place. Raises a located diagnostic for a call that cannot be replaced."""
+    if any(isinstance(op, func.CallOp) for op in module.walk()):
+        _inline(module)
+    for op in [op for op in module.walk() if is_generalized(op)]:
+        match op:
+            case BroadcastOp():
+                _broadcast(op)
+            case memref.CopyOp():
+                copy = CopyOp([op.source], [op.destination], [])
+                copy.location = op.location
+                Rewriter.replace_op(op, copy, [])
+            case arith.ConstantOp(value=DenseIntOrFPElementsAttr() as value):
+                _constant(op, value)
+            case _:
+                pass
+
+
+def _inline(module: ModuleOp) -> None:
+    """Replaces every call by the body of its function, and drops private functions that were there to be called."""
+    functions = {op.sym_name.data: op for op in module.ops if isinstance(op, func.FuncOp)}
+    for name in functions:
+        _inline_calls(name, functions, ())
+    for function in functions.values():
+        if function.sym_visibility == StringAttr("private"):
+            Rewriter.erase_op(function)
+
+
+def _inline_calls(name: str, functions: dict[str, func.FuncOp], callers: tuple[str, ...]) -> None:
+    for call in [op for op in functions[name].walk() if isinstance(op, func.CallOp)]:
+        callee = call.callee.string_value()
+        if callee in (*callers, name):
+            fail(call, f"@{callee} calls itself, by way of @{name}")
+        if callee not in functions or len(functions[callee].body.blocks) != 1:
+            fail(call, f"expected @{callee} to be a function of the module with one block")
+        _inline_calls(callee, functions, (*callers, name))
+        _replace_call(call, functions[callee].body.block)
+
+
+def _replace_call(call: func.CallOp, body: Block) -> None:
+    known: dict[SSAValue, SSAValue] = dict(zip(body.args, call.arguments, strict=True))
+    builder = Builder(InsertPoint.before(call))
+    for op in body.ops:
+        if isinstance(op, func.ReturnOp):
+            Rewriter.replace_op(call, [], [known[value] for value in op.operands])
+            return
+        copy = op.clone(known)
+        copy.location = op.location
+        builder.insert(copy)
+
+
+def _broadcast(op: BroadcastOp) -> None:
+    added = set(op.dimensions.get_values())
+    init = op.init.type
+    rank = len(init.get_shape()) if isinstance(init, MemRefType | TensorType) else 0
+    kept = tuple(AffineDimExpr(d) for d in range(rank) if d not in added)
+    maps = [AffineMap(rank, 0, kept), AffineMap.identity(rank)]
+    arguments = [argument.type for argument in op.hidden_region.block.args]
+    block = Block(arg_types=arguments)
+    block.add_op(YieldOp(block.args[0]))
+    generic = GenericOp(
+        [op.input],
+        [op.init],
+        Region(block),
+        ArrayAttr(map(AffineMapAttr, maps)),
+        ArrayAttr([IteratorTypeAttr.parallel()] * rank),
+        [result.type for result in op.results],
+    )
+    generic.location = op.location
+    Rewriter.replace_op(op, generic, generic.results)
+
+
+def _constant(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:
+    """A tensor of its own for each use, filled, so that what starts from it may be written where the result goes."""
+    kind = op.result.type
+    if not isa(kind, TensorType[Attribute]):
+        return
+    if not value.is_splat():
+        fail(op, f"a constant {kind} of several values is not lowered; pass it as an argument")
+    number = arith.ConstantOp(value.get_attrs()[0])
+    Rewriter.insert_op(number, InsertPoint.before(op))
+    for use in list(op.result.uses):
+        user: Operation = use.operation
+        empty = tensor.EmptyOp([], kind)
+        filled = FillOp([number.result], [empty.tensor], [kind])
+        filled.location = op.location
+        Rewriter.insert_op([empty, filled], InsertPoint.before(user))
+        user.operands[use.index] = filled.results[0]
+    Rewriter.erase_op(op)

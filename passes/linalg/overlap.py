@@ -1,0 +1,174 @@
+"""Operations that write memory which they also read.
+
+The CTAs of a kernel run in no order: one may write an element before another has read it. What an operation writes
+must therefore share no element with what it reads, but for elements that are read only where the same one is written:
+C of a product, and inputs of an elementwise operation, in place. Two views of one memory that share an element are an
+error where the operation stands. Where only a call knows, a `warp.disjoint` before the operation has the call refused.
+Different arguments of a function are told apart when it is called, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+
+from xdsl.dialects import memref
+from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType
+from xdsl.ir import Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.disjoint import DisjointOp
+from ...dialect.warp.matmul import OPERAND_LOOPS, MatmulOp
+from ...dialect.warp.view import strides_of
+from ..diagnostics import fail
+from ..tile.index_builder import constant_value
+from .elementwise import Elementwise
+from .views import View, root, seen
+
+
+@dataclass(frozen=True)
+class Access:
+    """Memory that an operation reads or writes, and the loops that it does so along; None if not element by element."""
+
+    name: str
+    value: SSAValue
+    map: AffineMap | None = None
+
+    def __str__(self) -> str:
+        hint = _whole(self.value).name_hint if self.value.name_hint is None else self.value.name_hint
+        return self.name if hint is None else f"{self.name} (%{hint})"
+
+
+def check_product(op: Operation, product: MatmulOp) -> None:
+    """Refuses a product whose result shares elements with what it reads; errors are about `op`, which it is made of."""
+    names = ("A", "B") if op is product else ("an input", "an input")
+    reads = [Access(name, value) for name, value in zip(names, (product.a, product.b), strict=True)]
+    reads += [Access("scales", value) for value in product.scales]
+    reads += [] if product.e is None else [Access("the metadata of A", product.e)]
+    reads += [] if product.c is None else [Access("C", product.c, product.maps[2])]
+    extras = zip(product.extras, product.maps[len(OPERAND_LOOPS) :], strict=True)
+    reads += [Access("an input of the epilogue", value, map_) for value, map_ in extras]
+    _check(op, reads, Access("the result", product.d, product.maps[2]))
+
+
+def check_elementwise(found: Elementwise) -> None:
+    """Refuses an elementwise operation whose output shares elements with an input that is read elsewhere."""
+    inputs = zip(found.inputs, found.maps, strict=True)
+    reads = [Access("an input", value, map_) for i, (value, map_) in enumerate(inputs) if found.reads(i)]
+    output = len(found.op.inputs)
+    _check(found.op, reads, Access("the output", found.output, found.maps[output]))
+
+
+def _check(op: Operation, reads: Iterable[Access], written: Access) -> None:
+    for read in reads:
+        if not isinstance(read.value.type, MemRefType) or root(read.value) != root(written.value):
+            continue
+        in_step = read.map is not None and read.map == written.map
+        if in_step and _is_same(read.value, written.value):
+            continue
+        shared = _share(read.value, written.value)
+        if shared:
+            fail(op, f"{op.name}: {read} and {written} share elements, which some threads would write before others "
+                 "have read them; write to other memory")  # fmt: skip
+        if shared is None:
+            _ask(op, written.value, read.value, or_same=in_step)
+
+
+def _ask(op: Operation, written: SSAValue, read: SSAValue, *, or_same: bool) -> None:
+    """Lets the call decide, if it is not asked already."""
+    for use in written.uses:
+        asked = use.operation
+        if isinstance(asked, DisjointOp) and (asked.written, asked.read) == (written, read):
+            return
+    asking = DisjointOp(written, read, or_same=or_same)
+    asking.location = op.location
+    Rewriter.insert_op(asking, InsertPoint.before(op))
+
+
+def _is_same(read: SSAValue, written: SSAValue) -> bool:
+    """Whether each index of two views is known to be one element."""
+    if read == written:
+        return True
+    view = known_view(read)
+    return view is not None and view == known_view(written)
+
+
+def _share(read: SSAValue, written: SSAValue) -> bool | None:
+    """Whether two views of one memory have an element in common; None if that is not known."""
+    if _whole(read) == _whole(written):
+        return True
+    first, second = known_view(read), known_view(written)
+    return None if first is None or second is None else overlap(first, second)
+
+
+def _whole(value: SSAValue) -> SSAValue:
+    """The memory that a value is all of, in another shape."""
+    while isinstance(value.owner, memref.CastOp | memref.CollapseShapeOp | memref.ExpandShapeOp):
+        value = value.owner.operands[0]
+    return value
+
+
+class _UnknownError(Exception):
+    """A number that only a call knows."""
+
+
+def _number(value: SSAValue) -> int:
+    found = constant_value(value)
+    if found is None:
+        raise _UnknownError
+    return found
+
+
+def known_view(value: SSAValue) -> View | None:
+    """What a value is of the memory that it is a view of, counted from its start; None if that is not known."""
+    try:
+        view = _view(value)
+    except _UnknownError:
+        return None
+    return view if DYNAMIC_INDEX not in view.shape else None
+
+
+def _view(value: SSAValue) -> View:
+    op = value.owner
+    if isinstance(op, memref.SubviewOp | memref.CastOp | memref.CollapseShapeOp | memref.ExpandShapeOp):
+        source = _view(op.operands[0])
+        if DYNAMIC_INDEX in source.shape and isinstance(op, memref.CollapseShapeOp | memref.ExpandShapeOp):
+            raise _UnknownError
+        return seen(op, source, _number)
+    kind = memory_of(value)
+    strides = None if isinstance(op, memref.ReinterpretCastOp) else strides_of(kind)
+    known = [stride for stride in strides or () if stride is not None]
+    if strides is None or len(known) < len(strides):
+        raise _UnknownError
+    return View(0, kind.get_shape(), tuple(known))
+
+
+def overlap(first: View, second: View) -> bool:
+    """Whether two views of one memory have an element in common: exactly."""
+    if 0 in (*first.shape, *second.shape):
+        return False
+    # An element of both: first.offset + sum of i * stride = second.offset + sum of j * stride, each index in its range.
+    # Indices that are multiplied with the same stride count as one.
+    ranges: dict[int, tuple[int, int]] = {}
+    for view, sign in ((first, 1), (second, -1)):
+        for size, stride in zip(view.shape, view.strides, strict=True):
+            ends = sorted((0, (size - 1) * (sign if stride >= 0 else -sign)))
+            low, high = ranges.get(abs(stride), (0, 0))
+            ranges[abs(stride)] = low + ends[0], high + ends[1]
+    terms = [(stride, *ranges[stride]) for stride in sorted(ranges, reverse=True) if stride]
+    return _reached(terms, second.offset - first.offset)
+
+
+def _reached(terms: list[tuple[int, int, int]], target: int) -> bool:
+    """Whether strides times numbers, each from its least to its largest, add up to a target."""
+    if not terms:
+        return target == 0
+    (stride, low, high), *rest = terms
+    least = reduce(lambda total, term: total + term[0] * term[1], rest, 0)
+    most = reduce(lambda total, term: total + term[0] * term[2], rest, 0)
+    # What the rest can reach leaves few numbers for the largest stride.
+    first, last = max(low, -((most - target) // stride)), min(high, (target - least) // stride)
+    return any(_reached(rest, target - number * stride) for number in range(first, last + 1))

@@ -1,0 +1,415 @@
+"""What a matrix product in `linalg` asks for, read once for the passes that lower it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType
+from xdsl.ir import Operation, SSAValue, TypeAttribute
+from xdsl.ir.affine import AffineMap
+
+from ...dialect.isa import mma
+from ...dialect.isa.product import IN_BYTES
+from ...dialect.isa.types import ELEMENT_TYPES, ElementType
+from ...dialect.layouts.layout import LANES
+from ...dialect.warp.attributes import Memory, element_row, memory_of, memory_space
+from ...dialect.warp.matmul import OPERAND_LOOPS, K, M, MatmulOp, N, loops_of
+from ...dialect.warp.view import strides_of
+from ..diagnostics import fail
+from . import extents
+
+METADATA_ROWS, NIBBLES = 16, 8
+"""Rows of a sparse A that one word of each lane describes, and codes in a word."""
+
+MOST_MATRICES = 65535
+"""The largest z of a grid (CUDA Programming Guide, Technical Specifications per Compute Capability)."""
+
+BYTE = 8
+
+GLOBAL_SPACE = 0
+"""The memory space of operands: none named, or 0."""
+
+RESULTS = {"s32": ("s32",), "f64": ("f64",)}
+"""The types of C and D by that of the accumulators; other accumulators are converted to every type of f16 to f32."""
+
+Place: TypeAlias = tuple[SSAValue, tuple[int | None, int | None], tuple[int, ...]]
+"""Memory, the dimensions that are the rows and columns of a matrix in it, and the loops of the others."""
+
+PTX_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+")
+"""What an identifier may be (PTX ISA 4.4)."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One matrix of a product, or a batch of them: its memref, and whether memory holds its transpose.
+
+    `element` is the type that it is multiplied, added or stored as. `dimensions` are those of the memref that are the
+    rows and the columns in memory, where neighbours in a row are neighbours in memory; `batch` says for each other
+    dimension, in order, which loop it runs along. `samples` has a number for each dimension, instead of the size
+    where that is not known (`extents.py`), and `divisor` divides those of columns, strides and offset.
+    """
+
+    name: str
+    value: SSAValue
+    type: Memory
+    element_type: TypeAttribute
+    element: ElementType
+    transposed: bool
+    dimensions: tuple[int, int] = (0, 1)
+    batch: tuple[int, ...] = ()
+    samples: tuple[int, ...] = ()
+    divisor: int = 1
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The size of each dimension, or a sample."""
+        return tuple(s if s >= 0 else self.samples[i] for i, s in enumerate(self.type.get_shape()))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns) in memory."""
+        row, column = self.dimensions
+        return self.sizes[row], self.sizes[column]
+
+    @property
+    def loops(self) -> tuple[int, int]:
+        """The dimensions of the memref along the first and the second loop of the operand."""
+        row, column = self.dimensions
+        return (column, row) if self.transposed else (row, column)
+
+    @property
+    def pitch(self) -> int | None:
+        """Elements from one row to the next; None if they are not known."""
+        strides = strides_of(self.type)
+        return None if strides is None else strides[self.dimensions[0]]
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether the memref is the matrix, of known size, row by row without gaps, from the start of an allocation."""
+        strides = strides_of(self.type) or (None,)
+        known = self.is_whole and min(self.type.get_shape()) >= 0
+        return known and strides[0] == self.shape[1] and self.type.get_offset() == 0
+
+    @property
+    def aligned_bits(self) -> int:
+        """Bits that divide the length of every row, and the place of each in memory."""
+        strides, offset = extents.strides(self.type, self.sizes, self.divisor), self.type.get_offset()
+        steps = [stride for i, stride in enumerate(strides) if i != self.dimensions[1]]
+        row = -(-self.shape[1] * self.element.memory_bits // BYTE) * BYTE
+        others = math.gcd(self.divisor if offset is None else offset, *steps) * self.element.memory_bits
+        return math.gcd(row, others)
+
+    @property
+    def place(self) -> Place:
+        """What tells the matrix from others in the same memory."""
+        return self.value, self.dimensions, self.batch
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the memref is the matrix, row by row."""
+        return not self.batch and self.dimensions == (0, 1)
+
+
+@dataclass(frozen=True)
+class Extra:
+    """An extra operand of an epilogue that is no matrix: a number, or a vector along one of D's axes, "m" or "n"."""
+
+    name: str
+    value: SSAValue
+    axis: str = ""
+    divisor: int = 1
+
+
+@dataclass(frozen=True)
+class Spread:
+    """An extra operand of an epilogue that lies otherwise than D: transposed, with gaps, the same for all rows or all
+    columns, another for each of a batch. `dimensions` are those of the memref along m and n, None where it has none;
+    `batch` says for each other, in order, which loop it runs along."""
+
+    name: str
+    value: SSAValue
+    dimensions: tuple[int | None, int | None]
+    batch: tuple[int, ...]
+    divisor: int = 1
+
+    @property
+    def place(self) -> Place:
+        """What tells the matrix from others in the same memory."""
+        return self.value, self.dimensions, self.batch
+
+    @property
+    def is_whole(self) -> bool:
+        """It is always seen through `warp.matrix`."""
+        return False
+
+
+Argument: TypeAlias = Operand | Extra | Spread
+"""What a kernel is given."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """D (m x n) = C + A (m x k) * B (k x n), or D = initial + A * B where there is no C; then the epilogue.
+
+    `element_type` is what an element of the product is rounded to before it is stored, or taken by the epilogue with
+    one of each extra. Of a sparse A the m x k/2 stored elements are in memory, and `metadata` says where they belong.
+    `scales` are those of the blocks of A's rows and of B's columns, or none.
+    `batch` are the sizes of the loops around the product.
+
+    `dynamic` are the loops, by number, whose sizes are not known: there is a sample for each (`extents.py`), which
+    nothing but its divisors may be concluded from.
+    """
+
+    op: MatmulOp
+    m: int
+    n: int
+    k: int
+    a: Operand
+    b: Operand
+    c: Operand | None
+    d: Operand
+    initial: float | None
+    element_type: TypeAttribute
+    extras: tuple[Argument, ...] = ()
+    metadata: Operand | None = None
+    scales: tuple[Operand, ...] = ()
+    batch: tuple[int, ...] = ()
+    dynamic: frozenset[int] = frozenset()
+
+    def is_known(self, axis: str) -> bool:
+        """Whether the size along "m", "n" or "k" is known."""
+        return len(self.batch) + "mnk".index(axis) not in self.dynamic
+
+    @property
+    def sparsity(self) -> int:
+        """How many elements of A there are for each that is stored: 2 if A is sparse, else 1."""
+        return self.op.sparsity
+
+    @property
+    def block(self) -> int:
+        """How many elements along k share a scale; 0 where there are none."""
+        return mma.blocks()[self.op.variant] if self.scales else 0
+
+    def shared_bits(self, operand: Operand) -> int:
+        """Bits that an element of A or B takes in shared memory, where some instructions want a byte for each."""
+        return BYTE if self.op.variant.kind in IN_BYTES else operand.element.memory_bits
+
+    @property
+    def memories(self) -> tuple[Argument, ...]:
+        """The operands of the kernel: each memory and each number once."""
+        found: dict[SSAValue, Argument] = {}
+        for operand in (self.a, self.metadata, self.b, *self.scales, self.c, self.d, *self.extras):
+            if operand is not None:
+                found.setdefault(operand.value, operand)
+        return tuple(found.values())
+
+
+def read(op: MatmulOp) -> Product:
+    """The product that a verified `warp.matmul` computes.
+
+    Raises a located diagnostic for layouts and element types that are not lowered.
+    """
+    type_a, type_b = (ELEMENT_TYPES[name] for name in op.multiplied)
+    map_a, map_b, map_d = op.maps[:3]
+    sizes, dynamic = _sizes(op)
+    a = _operand(op, "A", op.a, OPERAND_LOOPS[0], sizes, map_a, type_a)
+    b = _operand(op, "B", op.b, OPERAND_LOOPS[1], sizes, map_b, type_b)
+    c = None if op.c is None else _operand(op, "C", op.c, OPERAND_LOOPS[2], sizes, map_d)
+    d = _operand(op, "C" if op.c in (None, op.d) else "D", op.d, OPERAND_LOOPS[2], sizes, map_d)
+    if d.transposed:
+        fail(op, "a product with a transposed C is not lowered; exchange A and B instead")
+    results = {} if c is None else {c.name: c.element_type}
+    results[d.name if op.epilogue is None else "the product"] = _type(op)
+    _check_types(op, a, b, results)
+    _check_packed(op, a, b)
+    *batch, m, n, k = (sizes[loop] for loop in range(len(sizes)))
+    if 0 in d.type.get_shape():
+        fail(op, f"C is empty, there is nothing to compute: {d.type}")
+    initial = None if op.init is None else float(op.init.value.data)
+    if op.e is not None and (dynamic or DYNAMIC_INDEX in memory_of(op.e).get_shape()):
+        fail(op, f"a sparse A and its metadata need static sizes, got {op.a.type} and {op.e.type}")
+    metadata = None if op.e is None else _operand(op, "E", op.e, (0, 1), {})
+    if metadata is not None and (a.transposed or metadata.transposed):
+        fail(op, "a sparse A is stored row by row, it cannot be transposed")
+    if metadata is not None and op.batch:
+        fail(op, "a sparse A in a batch is not lowered; write a product for each matrix")
+    known = math.prod(sizes[loop] for loop in range(op.batch) if loop not in dynamic)
+    if known > MOST_MATRICES:
+        fail(op, f"a batch has at most {MOST_MATRICES} matrices, the z of a grid, got {known}")
+    product = Product(
+        op, m, n, k, a, b, c, d, initial, _type(op), _extras(op, sizes), metadata, _scales(op), tuple(batch),
+        dynamic=dynamic,
+    )  # fmt: skip
+    _check_metadata(product)
+    _check_scales(product)
+    return product
+
+
+def _scales(op: MatmulOp) -> tuple[Operand, ...]:
+    given = zip("AB", op.scales, (M, N), op.scale_maps, strict=False)
+    return tuple(_operand(op, f"S{name}", value, (own, K), {}, map_) for name, value, own, map_ in given)
+
+
+def _check_scales(product: Product) -> None:
+    """Refuses scaled products whose operands do not lie as the instruction names the elements of a block."""
+    op = product.op
+    if not product.scales:
+        return
+    for name, operand, along_k in (("A", product.a, not product.a.transposed), ("B", product.b, product.b.transposed)):
+        if not along_k:
+            where = "by rows" if name == "A" else "by columns"
+            fail(op, f"expected {name} of a scaled product {where}, along which it is scaled, got {operand.type}")
+    for operand in product.scales:
+        if operand.transposed:
+            fail(op, f"expected the scales of a row or a column side by side in memory, got {operand.type}")
+    if product.dynamic or any(DYNAMIC_INDEX in operand.type.get_shape() for operand in product.scales):
+        fail(op, f"a scaled product needs static sizes, got {op.a.type} and {op.b.type}")
+    if product.metadata is not None:
+        fail(op, "a sparse A with scales is not lowered")
+
+
+def _type(op: MatmulOp) -> TypeAttribute:
+    kind = op.product_type
+    if element_row(kind) is None or not isinstance(kind, TypeAttribute):
+        fail(op, f"a product rounded to {kind} is not lowered")
+    return kind
+
+
+def _extras(op: MatmulOp, sizes: Mapping[int, int]) -> tuple[Argument, ...]:
+    found: list[Argument] = []
+    axes = {op.batch + loop: name for loop, name in zip(OPERAND_LOOPS[2], "mn", strict=True)}
+    for number, (value, map_) in enumerate(zip(op.extras, op.maps[len(OPERAND_LOOPS) :], strict=True)):
+        name = f"X{number}"
+        if not isinstance(value.type, MemRefType):
+            found.append(Extra(name, value, ""))
+        else:
+            found.append(_memory_extra(op, name, value, map_, axes, sizes))
+    return tuple(found)
+
+
+def _memory_extra(
+    op: MatmulOp, name: str, value: SSAValue, map_: AffineMap, axes: Mapping[int, str], sizes: Mapping[int, int]
+) -> Argument:
+    """An extra operand in memory; `axes` names the loops of the product."""
+    loops, kind, row = loops_of(map_), memory_of(value), element_row(memory_of(value).element_type)
+    strides, what = strides_of(kind), f"extra operand {name.removeprefix('X')}"
+    if memory_space(kind) != GLOBAL_SPACE or strides is None:
+        fail(op, f"expected {what} in global memory, strided, got {kind}")
+    if row is None or row.bits < BYTE:
+        fail(op, f"expected elements of a byte or more of {what}, got {kind}")
+    m, n = (loops.index(loop) if loop in loops else None for loop in axes)
+    if n is not None and m is not None and strides[n] == 1:
+        return _operand(op, name, value, OPERAND_LOOPS[2], sizes, map_)
+    if len(loops) == 1 and loops[0] in axes and strides == (1,) and min(kind.get_shape()) >= 0 and row.bits > BYTE:
+        return Extra(name, value, axes[loops[0]])
+    others = tuple(loop for loop in loops if loop not in axes)
+    return Spread(name, value, (m, n), others, extents.divisor_of(value))
+
+
+def metadata_span(element: ElementType) -> int:
+    """Columns of a sparse A that the metadata words of a warp describe, 16 rows of them (PTX ISA 9.7.14.6.1)."""
+    from ...dialect.sparsity.patterns import pattern_of
+
+    chunks = LANES * NIBBLES // METADATA_ROWS
+    return chunks * pattern_of(element.name).chunk
+
+
+def _check_metadata(product: Product) -> None:
+    """Refuses metadata that is not the words of exactly the product's A."""
+    if product.metadata is None:
+        return
+    rows, columns = -(-product.m // METADATA_ROWS), -(-product.k // metadata_span(product.a.element)) * LANES
+    if product.metadata.shape != (rows, columns):
+        fail(product.op, f"expected metadata of {rows}x{columns} words for a sparse A of {product.m}x{product.k} "
+             f"{product.a.element.name}, got {product.metadata.type}")  # fmt: skip
+
+
+def _check_types(op: MatmulOp, a: Operand, b: Operand, results: Mapping[str, TypeAttribute]) -> None:
+    """Refuses element types that no instruction multiplies, or whose products go to another type."""
+    if a.element.name == b.element.name == "f32":
+        fail(op, "no instruction multiplies f32 x f32 whole; as tf32, which drops 13 of the 23 bits of each fraction, "
+             "it is multiplied if asked for: warp-raise-matmul{tf32=true}, compile(tf32=True), run --tf32")  # fmt: skip
+    rows = mma.of_types(a.element.name, b.element.name, op.variant)
+    if not rows:
+        like = sorted({y for x, y in mma.pairs(op.variant) if x == a.element.name})
+        instead = f"; {a.element.name} is multiplied with {', '.join(like)}" if like else ""
+        kind = f" of kind {op.variant.kind}" if op.variant.kind else ""
+        fail(op, f"no mma{kind} multiplies {a.element.name} x {b.element.name}{instead}")
+    stored = RESULTS.get(rows[0].d.name, ("f16", "bf16", "f32"))
+    for name, kind in results.items():
+        row = element_row(kind)
+        if row is None or row.name not in stored:
+            fail(op, f"expected {name} of {' or '.join(stored)} for a product of {a.element.name} x {b.element.name}, "
+                 f"got {kind if row is None else row.name}")  # fmt: skip
+
+
+def _check_packed(op: MatmulOp, a: Operand, b: Operand) -> None:
+    """Refuses operands that no load can turn: elements that share a byte must be neighbours along k."""
+    for name, operand, along_k in (("A", a, not a.transposed), ("B", b, b.transposed)):
+        if operand.element.name in ("b1", "e2m1") and not along_k:
+            where = f"neighbours along k side by side in memory ({'A by rows' if name == 'A' else 'B by columns'})"
+            fail(op, f"expected {name} of {operand.element.name} with {where}, got {operand.type}")
+
+
+def fresh_name(wanted: str, taken: Collection[str]) -> str:
+    """`wanted`, with a number if it is taken."""
+    names = (wanted, *(f"{wanted}_{i}" for i in range(1, len(taken) + 1)))
+    return next(name for name in names if name not in taken)
+
+
+def _sizes(op: MatmulOp) -> tuple[dict[int, int], frozenset[int]]:
+    """The size of each loop, a sample for those that no operand tells, and which these are."""
+    sizes: dict[int, int] = {}
+    divisors = dict.fromkeys(range(op.batch + len(OPERAND_LOOPS)), 1)
+    for operand, map_ in zip((op.a, op.b, op.d), op.maps, strict=False):
+        kind = memory_of(operand)
+        strides = strides_of(kind) or (None,) * kind.get_num_dims()
+        for loop, size, stride in zip(loops_of(map_), kind.get_shape(), strides, strict=True):
+            if size >= 0:
+                sparse = operand is op.a and loop == op.batch + K
+                sizes[loop] = size * op.sparsity if sparse else size
+            elif stride == 1:
+                divisors[loop] = math.lcm(divisors[loop], extents.divisor_of(operand))
+    dynamic = frozenset(divisors.keys() - sizes.keys())
+    return {loop: sizes.get(loop, extents.sample(divisor)) for loop, divisor in divisors.items()}, dynamic
+
+
+def _operand(
+    op: MatmulOp,
+    name: str,
+    value: SSAValue,
+    loops: tuple[int, int],
+    sizes: Mapping[int, int],
+    map_: AffineMap | None = None,
+    element: ElementType | None = None,
+) -> Operand:
+    kind = memory_of(value)
+    if memory_space(kind) != GLOBAL_SPACE:
+        fail(op, f"expected {name} in global memory, got {kind}")
+    stored, element_type = element_row(kind.element_type), kind.element_type
+    if stored is None or not isinstance(element_type, TypeAttribute):
+        fail(op, f"expected {name} of a type that matrix instructions know, got {kind.element_type}")
+    found = range(2) if map_ is None else loops_of(map_)
+    axes = tuple(found.index(op.batch * (map_ is not None) + loop) for loop in loops)
+    row, column = lie_in_memory(op, name, kind, (axes[0], axes[1]))
+    batch = tuple(loop for dimension, loop in enumerate(found) if dimension not in axes)
+    lengths = tuple(s if s >= 0 else sizes[found[i]] for i, s in enumerate(kind.get_shape()))
+    types = (element_type, element or stored)
+    turned = (row, column) != axes
+    return Operand(name, value, kind, *types, turned, (row, column), batch, lengths, extents.divisor_of(value))
+
+
+def lie_in_memory(op: Operation, name: str, kind: Memory, axes: tuple[int, int]) -> tuple[int, int]:
+    """Two dimensions of memory in the order (rows, columns) in which they lie there.
+
+    Raises a located diagnostic if neighbours along neither are neighbours in memory.
+    """
+    strides = strides_of(kind)
+    for row, column in (axes, axes[::-1]) if axes[0] < axes[1] else (axes[::-1], axes):
+        if strides is not None and strides[column] == 1:
+            return row, column
+    fail(op, f"expected the elements of the rows or of the columns of {name} side by side in memory, got {kind}")

@@ -1,0 +1,195 @@
+"""`warp-raise-matmul`: every way to write a matrix product in `linalg` becomes `warp.matmul`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects import arith, func, memref
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    NoneAttr,
+    StridedLayoutAttr,
+    StringAttr,
+)
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import GenericOp, QuantizedMatmulOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import VerifyException
+
+from ...dialect.isa.types import ElementType
+from ...dialect.linalg import CONTRACTIONS, METADATA, ContractionOp
+from ...dialect.warp.attributes import element_row, memory_of
+from ...dialect.warp.matmul import MatmulOp, loops_of
+from ...dialect.warp.view import strides_of
+from ..diagnostics import fail
+from ..tile.index_builder import constant_value
+from . import contraction
+from .overlap import check_product
+from .product import lie_in_memory
+from .views import expanded
+
+
+def raise_products(module: Operation) -> None:
+    """Raises every product below an operation; errors name the operation they are about."""
+    for op in list(module.walk()):
+        if isinstance(op, CONTRACTIONS) or (isinstance(op, GenericOp) and contraction.sums(op)):
+            _replace(op, _generic(op))
+        elif isinstance(op, ContractionOp):
+            _replace(op, _named(op))
+        elif isinstance(op, QuantizedMatmulOp):
+            _replace(op, _quantized(op))
+
+
+def _named(op: ContractionOp) -> MatmulOp:
+    a, b = op.inputs
+    return _raised(op, a, b, [attribute.data for attribute in op.indexing_maps], (op.unsigned, op.unsigned))
+
+
+def _generic(op: LinalgStructuredOperation) -> MatmulOp:
+    found = contraction.read(op)
+    operands = (*(op.inputs[number] for number in found.inputs), op.outputs[0])
+    for name, value in zip("ABC", operands, strict=True):
+        _element(op, name, value)
+    a, b, c = (_with_ones(op, value, map_) for value, map_ in zip(operands, found.maps, strict=True))
+    return _raised(op, a, b, found.maps, found.unsigned, c)
+
+
+def _with_ones(op: Operation, value: SSAValue, map_: AffineMap) -> SSAValue:
+    """Memory with dimensions of size 1 before its own, so that it has as many as a map has results."""
+    kind, more = memory_of(value), len(map_.results) - memory_of(value).get_num_dims()
+    if not more:
+        return value
+    shape, strides = kind.get_shape(), strides_of(kind)
+    layout = kind.layout
+    if not isinstance(layout, NoneAttr) and strides is not None:
+        first = None if strides[:1] == (None,) or -1 in shape[:1] else (strides[0] or 0) * shape[0] if shape else 1
+        layout = StridedLayoutAttr([first] * more + list(strides), kind.get_offset())
+    builder, sizes = Builder(InsertPoint.before(op)), list[SSAValue]()
+    for dimension, size in enumerate(shape):
+        if size < 0:
+            number = builder.insert(arith.ConstantOp(IntegerAttr(dimension, IndexType()))).result
+            sizes.append(builder.insert(memref.DimOp(value, number)).result)
+    own = [[d + more for d in group] for group in ([d] for d in range(len(shape)))]
+    groups = [[*range(more), *own[0]], *own[1:]] if own else []
+    wider = MemRefType(kind.element_type, [*([1] * more), *shape], layout, kind.memory_space)
+    return builder.insert(expanded(value, wider, groups, sizes)).result
+
+
+def _quantized(op: QuantizedMatmulOp) -> MatmulOp:
+    """A product of integers less their zero points, which must be zero."""
+    a, b, *zeros = op.inputs
+    for name, zero in zip("AB", zeros, strict=False):
+        if constant_value(zero) != 0:
+            fail(op, f"expected the zero point of {name} to be the constant 0; others are not lowered")
+    map_a, map_b, _, _, map_c = (attribute.data for attribute in op.get_indexing_maps())
+    return _raised(op, a, b, [map_a, map_b, map_c])
+
+
+def _raised(
+    op: LinalgStructuredOperation,
+    a: SSAValue,
+    b: SSAValue,
+    maps: Sequence[AffineMap],
+    unsigned: tuple[bool, bool] = (False, False),
+    c: SSAValue | None = None,
+) -> MatmulOp:
+    """The product of A and B added to C, or else to the operation's output; `unsigned` says how the integers of each
+    are read."""
+    c = op.outputs[0] if c is None else c
+    a_type, b_type, _ = (_element(op, name, value) for name, value in zip("ABC", (a, b, c), strict=True))
+    types = [_multiplied(*given) for given in zip((a_type, b_type), unsigned, strict=True)]
+    # The product of two bits is their and, whether a set one is read as 1 or as -1.
+    words = ["and"] if types == ["b1", "b1"] and unsigned[0] == unsigned[1] else []
+    e = _metadata(op)
+    if _runs_down(op, c, maps[-1]):
+        if e is not None:
+            fail(op, f"expected C of a sparse A row by row, got {c.type}")
+        map_b, map_a, map_c = map(_exchanged, maps)
+        return MatmulOp(b, a, c, types[::-1], c=c, maps=[map_a, map_b, map_c], words=words)
+    return MatmulOp(a, b, c, types, e=e, c=c, maps=maps, words=words)
+
+
+def _runs_down(op: Operation, c: SSAValue, map_: AffineMap) -> bool:
+    """Whether neighbours in memory lie along m of C, so that its transpose, B^T * A^T, is what a kernel stores."""
+    m, n = (loops_of(map_).index(map_.num_dims + loop) for loop in (-3, -2))
+    return lie_in_memory(op, "C", memory_of(c), (m, n)) != (m, n)
+
+
+def _exchanged(map_: AffineMap) -> AffineMap:
+    """A map with m and n having changed names."""
+    m, n = map_.num_dims - 3, map_.num_dims - 2
+    names = {m: n, n: m}
+    return AffineMap(map_.num_dims, 0, tuple(AffineDimExpr(names.get(loop, loop)) for loop in loops_of(map_)))
+
+
+def _metadata(op: Operation) -> SSAValue | None:
+    """The metadata of a sparse A, which an attribute names by its number among the function's arguments."""
+    named = op.attributes.pop(METADATA, None)
+    if named is None:
+        return None
+    function = op.parent_op()
+    arguments = function.body.block.args if isinstance(function, func.FuncOp) else ()
+    number = named.value.data if isinstance(named, IntegerAttr) else -1
+    if not 0 <= number < len(arguments) or not isinstance(arguments[number].type, MemRefType):
+        fail(op, f"expected {METADATA} to be the number of an argument of the function, a memref, got {named}")
+    return arguments[number]
+
+
+def _multiplied(element: ElementType, unsigned: bool) -> str:
+    """The name of the type that memory is multiplied as: of integers to be read as unsigned, that of their width."""
+    return f"u{element.bits}" if unsigned and element.bits > 1 and not element.is_float else element.name
+
+
+def _element(op: Operation, name: str, value: SSAValue) -> ElementType:
+    if not isinstance(value.type, MemRefType):
+        fail(op, f"expected {name} to be a memref, got {value.type}; bufferize tensors first")
+    kind = memory_of(value).element_type
+    element = element_row(kind)
+    if element is None:
+        fail(op, f"expected {name} of a type that matrix instructions know, got {kind}")
+    return element
+
+
+def _replace(op: Operation, raised: MatmulOp) -> None:
+    """Puts the raised product in place of an operation, with its place in the file and its attributes."""
+    raised.location = op.location
+    raised.attributes |= op.attributes
+    try:
+        raised.verify()
+    except VerifyException as error:
+        fail(op, str(error))
+    check_product(op, raised)
+    Rewriter.replace_op(op, raised, [])
+
+
+@dataclass(frozen=True)
+class RaiseMatmulPass(ModulePass):
+    """Replaces every product in `linalg` on memrefs by a `warp.matmul`.
+
+    These are `linalg.matmul` and `batch_matmul`, their `_transpose_a` and `_transpose_b`, `quantized_matmul` whose zero
+    points are 0, and `linalg.contract` and `linalg.generic` that sum products of matrices or vectors, as `matvec`,
+    `vecmat` and `dot` do; one that sums anything else is an error. A product whose C lies column by column becomes that
+    of its transpose, and a vector a matrix of one row.
+    `tf32` lets products of f32 drop 13 of the 23 bits of each operand's fraction: no instruction multiplies them whole.
+    """
+
+    name = "warp-raise-matmul"
+
+    tf32: bool = False
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        raise_products(op)
+        if self.tf32:
+            for product in [o for o in op.walk() if isinstance(o, MatmulOp)]:
+                if product.multiplied == ("f32", "f32"):
+                    product.types = ArrayAttr([StringAttr("tf32")] * 2)

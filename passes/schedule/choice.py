@@ -1,0 +1,244 @@
+"""The schedule of a product that a model likes best; `schedule_check` says whether one fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from xdsl.ir import Operation
+
+from ...dialect.isa.block_scale import SCALES_OF_WORD
+from ...dialect.isa.product import Product as Row
+from ...dialect.isa.targets import Target
+from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
+from ...dialect.warp.matmul import MatmulOp
+from ..linalg.product import Product, metadata_span
+from ..tile.arrangement import LANES as LANES_LOAD
+from .h200 import BETWEEN_MARGIN, IN_FLIGHT, IN_FLIGHT_FROM_L2, LOOP_WARPS, MOST_STAGES, WIDE_K
+from .loop import ROOMY, decoupled
+from .model import (
+    BETWEEN_TILES,
+    PARTS,
+    SPARSE_TILES,
+    TILES,
+    Tile,
+    as_halves,
+    bits_twice,
+    cost_of,
+    cycles,
+    memory_cycles,
+    rounded,
+)
+from .packing import WIDEST, access_bytes, choices, roles, through_registers
+from .register_overhead import even, functions, nibbles_widened, overhead
+from .resources import (
+    ADDRESSING_REGISTERS,
+    CHUNK_BITS,
+    LEAST_ADDRESSING_REGISTERS,
+    MAX_REGISTERS,
+    arrangement,
+    default_accumulator,
+    instruction,
+    lane_registers,
+    multiplied,
+    rows_of,
+    shared_bytes,
+)
+from .staging import in_strips
+from .validity import unsplit
+
+
+def depth(
+    product: Product, tile: Tile, row: Row, target: Target, *, odd: bool = False, parts: int = 1
+) -> tuple[int, int]:
+    """(K of the CTA tile, stages): as deep as pays, as far as k needs and shared memory holds.
+
+    A CTA that is alone on its SM keeps memory busy by itself: `IN_FLIGHT` bytes on the way. Of several waves two CTAs
+    share an SM where their tiles allow it. One stage more than there are K tiles loads all of them at once. The product
+    may be one of `parts` of another's K.
+    """
+    step, k = row.shape.k if product.metadata is None else metadata_span(row.a), product.k
+    step = tile.slices * max(step, CHUNK_BITS // row.operand_bits, product.block * SCALES_OF_WORD)
+    pays = _deepest(product, tile, row, target, odd=odd)
+    deepest = 1 << (max(step, min(pays, -(-k // step) * step)) - 1).bit_length()
+    alone = _alone(product, tile, target)
+    multiplying = cycles(product.m, product.n, k, tile, target, row)
+    hungry = 2 * parts * memory_cycles(product, tile, row, target) > multiplying
+    wanted = IN_FLIGHT if hungry else IN_FLIGHT_FROM_L2
+    shared = target.shared if alone or _resident(tile, row) == 1 else target.shared // 2
+    if product.dynamic and row.operand_bits == 64:
+        step = max(step, 16)  # with tiles of 8 ptxas stops at 128 registers on sm_120, and spills 4 bytes
+    if product.dynamic and odd:
+        deepest = step  # elements are copied one by one, each from an address that takes registers: more would spill
+    elif None in (product.a.pitch, product.b.pitch, product.d.pitch):
+        deepest = min(deepest, 2 * step)  # so does each row that is an unknown distance from the next
+    for cta_k in (deepest, deepest // 2, deepest // 4):
+        if cta_k < step:
+            break
+        needed = max(1, -(-k // cta_k))
+        stage, sums = _stage(product, tile, row, cta_k)
+        fit = (shared - sums) // stage
+        limit = min(MOST_STAGES, max(4, 1 + -(-wanted // stage))) if alone else 4
+        if min(limit, fit) >= min(3, needed):
+            return cta_k, min(limit, fit, needed + 1)
+    stage, sums = _stage(product, tile, row, step)
+    # Copies that nothing hides are worse than an SM for each CTA (sm_89, sparse f16: one stage spilled, too).
+    return step, min(2, max(1, (target.shared - sums) // stage))
+
+
+def _stage(product: Product, tile: Tile, row: Row, cta_k: int) -> tuple[int, int]:
+    """Bytes of a stage of a tile, and of the sums of its slices."""
+    schedule = Schedule((*tile.cta, cta_k), tile.warp, row.shape, 1, slices=tile.slices)
+    return shared_bytes(product, schedule) - schedule.slice_bytes, schedule.slice_bytes
+
+
+def _alone(product: Product, tile: Tile, target: Target) -> bool:
+    """Whether every CTA has an SM of its own."""
+    return -(-product.m // tile.cta[0]) * -(-product.n // tile.cta[1]) <= target.sms
+
+
+def _resident(tile: Tile, row: Row) -> int:
+    """CTAs that an SM holds: two where their accumulators and tiles leave room."""
+    return 1 if tile.cta[0] * tile.cta[1] * row.d.bits > 128 * 128 * 32 else 2
+
+
+def _deepest(product: Product, tile: Tile, row: Row, target: Target, *, odd: bool) -> int:
+    """The deepest K of a tile that pays, in elements; `odd` says that a tile passes through registers on the way."""
+    deepest = tile.k * 16 // row.operand_bits
+    if row.operand_bits < 16 and odd:
+        return tile.k // 2  # bytes are copied one by one, each with a predicate and an address of its own
+    if as_halves(row, target) and product.sparsity > 1:
+        return row.shape.k  # what ptxas makes of more steps spills
+    if row.operand_bits == 8:
+        return min(deepest, 64 * product.sparsity)  # deeper ones spill on sm_89 what leads to the edges of C
+    if row.operand_bits == 4:
+        return min(deepest, 64 if nibbles_widened(row, target) else 128)  # the same
+    if row.operand_bits == 64 and min(map(access_bytes, (product.a, product.b))) < WIDEST:
+        return min(deepest, 16)  # each of the narrower copies has an address of its own
+    return max(deepest, WIDE_K) if row.operand_bits > 16 else deepest
+
+
+def default_schedule(product: Product, target: Target, accumulate: str = "") -> Schedule:
+    """The schedule the model likes best; `accumulate` is the widest type there is unless given.
+
+    Raises:
+        ScheduleError: if the target has no instruction for the product's element types.
+    """
+    accumulate = accumulate or default_accumulator(product)
+    row = instruction(product, accumulate, target)
+    if row is None:
+        raise ScheduleError(
+            f"{target} has no mma for {multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
+        )
+    m, n = product.m, product.n
+    every = SPARSE_TILES if product.sparsity > 1 else (*TILES, *BETWEEN_TILES)
+    tiles = [t for t in every if _fits(t, product, row, target)]
+    # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
+    margins = dict.fromkeys(BETWEEN_TILES, BETWEEN_MARGIN)
+    costs = [(tile, cost_of(product, tile, target, row) * margins.get(tile, 1.0)) for tile in tiles]
+    ways = [
+        (rounded(cost + extra), _covered(m, n, tile), _width(product, tile, pack), i, tile, pack)
+        for i, (tile, cost) in enumerate(costs)
+        for pack, extra in choices(product, tile.cta, target)
+        if tile.warp != (64, 64) or not (through_registers(product, pack) or _apart(product, row))
+    ]
+    cost, _, _, _, tile, pack = min(ways)
+    parts, product, tile = _parts(product, tiles, cost, tile, row, target)
+    cta_k, stages = depth(product, tile, row, target, odd=through_registers(product, pack), parts=parts)
+    schedule = Schedule(
+        (*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate, pack=pack, slices=tile.slices,
+        split_k=parts, widen="f16" if as_halves(row, target) and product.sparsity == 1 else "none",
+    )  # fmt: skip
+    needed = lane_registers(tile.warp, row) + overhead(product, tile, row, target)
+    schedule = decoupled(schedule, product, row, target, needed, partial(shared_bytes, product))
+    if product.sparsity > 1 and needed > ROOMY:
+        return schedule  # which has no registers left for what changes lanes
+    rows = arrangement(product, row, schedule.warp).accumulator.rows
+    return in_strips(schedule, product, rows, _room(product, schedule, tile, row, target))
+
+
+def _room(product: Product, schedule: Schedule, tile: Tile, row: Row, target: Target) -> int:
+    """Shared memory that the stages leave, of an SM's half where two CTAs share one."""
+    alone = _resident(tile, row) == 1 or _alone(product, tile, target)
+    used = -(-shared_bytes(product, schedule) // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+    return (target.shared if alone else target.shared // 2) - used
+
+
+def _covered(m: int, n: int, tile: Tile) -> int:
+    """Elements of C and beyond it that tiles cover: the fewer the better, other things equal."""
+    rows, columns = tile.cta
+    return -(-m // rows) * rows * -(-n // columns) * columns
+
+
+def _width(product: Product, tile: Tile, pack: str) -> int:
+    """What decides between a tile and its mirror image: wide ones are better by a percent, but for a B whose rows are
+    no whole lines of 128 bytes (H200: 1024, 1000)."""
+    whole_lines = "b" in roles(pack) or product.b.aligned_bits % 1024 == 0
+    return -tile.cta[1] if whole_lines else tile.cta[1]
+
+
+def _parts(
+    product: Product, tiles: Sequence[Tile], whole: float, tile: Tile, row: Row, target: Target
+) -> tuple[int, Product, Tile]:
+    """Into how many parts to cut K if the product takes `whole` cycles in one, what a part is, and its tile."""
+    best = (whole, 1, product, tile)
+    for parts in PARTS:
+        if unsplit(product, parts, row):
+            continue
+        part = replace(product, k=product.k // parts)
+        for small in tiles:
+            ctas = parts * -(-product.m // small.cta[0]) * -(-product.n // small.cta[1])
+            if ctas > target.sms or part.k % small.k or min(map(access_bytes, (product.a, product.b))) < WIDEST:
+                continue
+            cost = cost_of(product, small, target, row, parts)
+            if cost < best[0]:
+                best = (cost, parts, part, small)
+    return best[1:]
+
+
+def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
+    """Whether the elements that move together fit the tile, and its kernel gets the registers it needs."""
+    try:
+        ways = arrangement(product, row, tile.warp)
+    except ScheduleError:
+        return False
+    # Slices are for few tiles: beside another CTA their sums would take the room of stages.
+    plain = (row.operand_bits, row.d.bits, product.sparsity) == (16, 32, 1)
+    if tile.slices > 1 and not (plain and _alone(product, tile, target)):
+        return False
+    if tile in BETWEEN_TILES and (functions(product) or not plain):
+        return False
+    # The loop with barriers, and a B that each lane loads for itself, take more.
+    sparse = product.sparsity > 1 and tile.warps >= LOOP_WARPS and ways.b.how != LANES_LOAD
+    tight = even(product, tile) and target.sm < 100 and (sparse or row.operand_bits == 64)
+    spare = ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS if tight else 0
+    needed = lane_registers(tile.warp, row, emulated=_emulated(product, row, target))
+    return needed + overhead(product, tile, row, target) - spare <= MAX_REGISTERS
+
+
+def _emulated(product: Product, row: Row, target: Target) -> bool:
+    """Whether ptxas makes other instructions of this one, on operands that take more registers."""
+    sparse = as_halves(row, target) and product.sparsity > 1
+    return sparse or bits_twice(row, target) or nibbles_widened(row, target)
+
+
+def _apart(product: Product, row: Row) -> bool:
+    """Whether rows lie an unknown distance apart of elements that each lane loads by itself: addresses of both take the
+    registers that warp tiles of 64x64 leave."""
+    return row.operand_bits >= 32 and None in (product.a.pitch, product.b.pitch)
+
+
+def _instead(product: Product, accumulate: str) -> str:
+    """Which targets have an instruction, or what the instructions there are accumulate in."""
+    rows = rows_of(product)
+    lowest = min((r.sm for r in rows if r.d.name == accumulate), default=None)
+    if lowest is None:
+        return f"; it is accumulated in {' or '.join(sorted({r.d.name for r in rows}))}"
+    first = min(rows, key=lambda r: r.sm)
+    return f"; {first.requirement()} has one" if first.only else f"; sm_{lowest} and later have one"
+
+
+def products(module: Operation) -> Iterator[MatmulOp]:
+    """The matrix products below an operation, in order."""
+    return (op for op in module.walk() if isinstance(op, MatmulOp))

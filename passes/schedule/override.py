@@ -1,0 +1,85 @@
+"""A schedule with some fields given: these change, and what must follow from them; everything else stays as chosen.
+
+A tile that is given is one that the loop and the way to D were not chosen for, so they are chosen again, plainly. Other
+fields only move those that they contradict: of all ways to resolve that, the one that changes the fewest fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from itertools import combinations, product
+
+from ...dialect.isa.targets import Target
+from ...dialect.schedule import Schedule, ScheduleError
+from ..linalg.product import Product
+from .loop import PLAIN_LOOP
+from .model import TILES
+from .validity import check
+
+TILE = ("cta", "warp", "mma")
+
+MOST_STAGES = 4
+"""Stages of a tile that is given, at most: what is chosen for others may be deeper than pays."""
+
+
+def override(chosen: Schedule, given: Mapping[str, object], asked: Product, target: Target) -> Schedule:
+    """The schedule with the fields that are given.
+
+    Raises:
+        ScheduleError: if they fit neither each other nor the product, whatever follows from them.
+    """
+    changed = {name: value for name, value in given.items() if value != getattr(chosen, name)}
+    if any(name in changed for name in TILE):
+        return _checked(chosen, _around_tile(given, chosen), asked, target)
+    for following in _following(chosen, given):
+        try:
+            return _checked(chosen, {**following, **given}, asked, target)
+        except ScheduleError:
+            continue
+    return _checked(chosen, {**PLAIN_LOOP, **given}, asked, target)
+
+
+def followed(chosen: Schedule, given: Mapping[str, object], schedule: Schedule) -> list[str]:
+    """The fields that are others than chosen without being given: `ahead = 3 (5)`."""
+    names = [f.name for f in fields(Schedule) if f.name not in given]
+    pairs = {name: (getattr(schedule, name), getattr(chosen, name)) for name in names}
+    return [f"{name} = {now} ({before})" for name, (now, before) in pairs.items() if now != before]
+
+
+def _checked(chosen: Schedule, changes: Mapping[str, object], asked: Product, target: Target) -> Schedule:
+    schedule = replace(chosen, **changes)  # pyright: ignore[reportArgumentType]
+    check(schedule, asked, target)
+    return schedule
+
+
+def _following(chosen: Schedule, given: Mapping[str, object]) -> Iterator[dict[str, object]]:
+    """What other fields may become, the fewest first; each as near to what it is as can be."""
+    stages = given.get("stages", chosen.stages)
+    choices: dict[str, tuple[object, ...]] = {
+        "ahead": (0,), "unroll": (stages, 0), "ctas": (0,), "strip": (0,), "sync": ("barrier",),
+        "stages": tuple(range(chosen.stages - 1, 0, -1)),
+    }  # fmt: skip
+    free = [name for name in choices if name not in given and getattr(chosen, name) != choices[name][-1]]
+    for count in range(len(free) + 1):
+        for names in combinations(free, count):
+            for values in product(*(choices[name] for name in names)):
+                yield dict(zip(names, values, strict=True))
+
+
+def _around_tile(given: Mapping[str, object], chosen: Schedule) -> dict[str, object]:
+    """The fields given with what goes with another tile: its warp tile, a plain loop, no slices or parts of K."""
+    options = {**PLAIN_LOOP, "slices": 1, "split_k": 1, "stages": min(MOST_STAGES, chosen.stages), **given}
+    cta = given.get("cta")
+    if isinstance(cta, tuple) and "warp" not in given:
+        m, n = int(cta[0]), int(cta[1])  # pyright: ignore[reportUnknownArgumentType]
+        known = next((t.warp for t in TILES if t.cta == (m, n) and t.slices == 1), None)
+        options["warp"] = known or _fitting_warp(m, n)
+    return options
+
+
+def _fitting_warp(m: int, n: int) -> tuple[int, int]:
+    """The largest warp tile of at most 64x64 that divides a CTA tile."""
+    rows = next((r for r in (64, 32, 16) if m % r == 0), m)
+    columns = next((c for c in (64, 32, 16, 8) if n % c == 0), n)
+    return rows, columns

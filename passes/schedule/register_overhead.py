@@ -1,0 +1,170 @@
+"""What ptxas takes of registers beside fragments, accumulators and addresses: rows of (condition, registers, evidence).
+
+A lane has 255 registers; a tile for which a kernel needs more spills. What it needs beside what `needs.lane_registers`
+counts is no rule that can be derived: each row is as much as makes the model leave out tiles that spilled, and its
+evidence is a product that spills without the row and not with it (ptxas 13.0.88; `make conformance` checks each). Rows
+without evidence were seen in kernels that have changed since; none of the products tried spills without them any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...dialect.isa.product import Product as Row
+from ...dialect.isa.targets import KIB, Target
+from ...dialect.isa.types import FP8
+from ..linalg.product import Extra, Product
+from .h200 import LOOP_WARPS
+from .model import Tile, as_halves
+from .packing import WIDEST, access_bytes
+
+NIBBLES_AS_BYTES = 90
+"""The first target on which ptxas makes two 8-bit products of one of 4-bit integers, on operands that it widens."""
+
+FUNCTIONS = {"math.tanh", "math.erf", "math.log"}
+"""The functions of an epilogue that take the most registers: 15 instructions and more."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A product in tiles of some size, by an instruction, on a target."""
+
+    product: Product
+    tile: Tile
+    row: Row
+    target: Target
+
+    @property
+    def bits(self) -> int:
+        """Of an element of A or B as it is multiplied."""
+        return self.row.operand_bits
+
+    @property
+    def fp8(self) -> bool:
+        return self.row.a.name in FP8
+
+    @property
+    def as_halves(self) -> bool:
+        """Whether 8-bit floats are multiplied as f16."""
+        return as_halves(self.row, self.target)
+
+    @cached_property
+    def edges(self) -> bool:
+        """Whether tiles reach beyond the edges of a matrix."""
+        return not even(self.product, self.tile)
+
+    @cached_property
+    def adds(self) -> bool:
+        """Whether tiles that reach beyond C are added to it, or the epilogue has a matrix of its own."""
+        adds_c = self.product.c is not None and self.edges
+        return adds_c or any(not isinstance(extra, Extra) for extra in self.product.extras)
+
+    @property
+    def addresses(self) -> bool:
+        """Whether each copy has an address to compute, for sizes are not known and copies or elements are narrow."""
+        narrow = self.bits < 16 or min(map(access_bytes, (self.product.a, self.product.b))) < WIDEST
+        return bool(self.product.dynamic) and narrow
+
+    @property
+    def widened(self) -> bool:
+        """Whether operands become wider ones in registers."""
+        return nibbles_widened(self.row, self.target) or self.as_halves
+
+    @property
+    def both_across(self) -> bool:
+        """Whether the elements of both operands change places on the way to registers."""
+        return self.bits < 16 and self.product.a.transposed and not self.product.b.transposed
+
+    @cached_property
+    def functions(self) -> set[str]:
+        """The functions of the epilogue that take the most registers."""
+        return functions(self.product)
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Registers that a lane needs more under a condition; of rows of one `kind` the largest counts."""
+
+    kind: str
+    condition: Callable[[Case], bool]
+    registers: int
+    evidence: str
+
+
+ROWS: tuple[Overhead, ...] = (
+    Overhead(
+        "8-bit floats",
+        lambda c: c.fp8 and not c.as_halves,
+        5,
+        "f8E4M3FN f8E4M3FN f32, added, A B, 4096x4096x4096 on sm_89",
+    ),
+    Overhead(
+        "8-bit floats as f16, added",
+        lambda c: c.as_halves and c.adds,
+        8,
+        "f8E4M3FN f8E4M3FN f32, residual, A B, 4096x4096x4096 on sm_90",
+    ),
+    Overhead("addresses", lambda c: c.addresses, 24, "i4 i4 i32, divisible, A B, 4096x4096x4096 on sm_80"),
+    Overhead("addresses", lambda c: c.addresses and c.widened, 56, ""),
+    Overhead(
+        "both across",
+        lambda c: c.both_across and (c.bits < 8 or c.edges),
+        24,
+        "i8 i8 i32, added, At B, 4095x4095x4095 on sm_90",
+    ),
+    Overhead(
+        "functions",
+        lambda c: bool(c.functions) and c.tile.warps < LOOP_WARPS,
+        24,
+        "bf16 bf16 bf16, gelu by erf, A B, 4096x4096x4096 on sm_100a",
+    ),
+    Overhead(
+        "functions",
+        lambda c: bool(c.functions) and c.fp8,
+        24,
+        "f8E4M3FN f8E4M3FN f32, gelu by tanh, A B, 4096x4096x4096 on sm_90",
+    ),
+    # No room for strips.
+    Overhead(
+        "functions",
+        lambda c: bool(c.functions) and c.target.shared < 128 * KIB,
+        24,
+        "f16 f16 f32, gelu by tanh, A B, 4096x4096x4096 on sm_86",
+    ),
+    Overhead(
+        "functions",
+        lambda c: bool(c.functions) and c.edges and c.target.sm < 90,
+        24,
+        "bf16 bf16 bf16, gelu by tanh, A B, 1000x1000x1000 on sm_87",
+    ),
+    Overhead("functions", lambda c: "math.log" in c.functions and c.edges, 24, ""),
+    Overhead("functions", lambda c: bool(c.functions) and c.edges, 8, ""),
+)
+
+
+def overhead(product: Product, tile: Tile, row: Row, target: Target) -> int:
+    """Registers beside those of `lane_registers` that a lane needs for a product."""
+    case, kinds = Case(product, tile, row, target), dict[str, int]()
+    for each in ROWS:
+        if each.condition(case):
+            kinds[each.kind] = max(each.registers, kinds.get(each.kind, 0))
+    return sum(kinds.values())
+
+
+def nibbles_widened(row: Row, target: Target) -> bool:
+    """Whether ptxas widens operands of 4-bit integers in registers."""
+    return row.a.bits == 4 and not row.a.is_float and target.sm >= NIBBLES_AS_BYTES
+
+
+def even(product: Product, tile: Tile) -> bool:
+    """Whether no tile reaches beyond the edges."""
+    return not (product.m % tile.cta[0] or product.n % tile.cta[1] or product.k % tile.k)
+
+
+def functions(product: Product) -> set[str]:
+    """The functions of the epilogue that take the most registers (sm_80, gelu, 64x48: 16 bytes of spills; sm_103, a
+    logarithm beside a residual, 80x48: 4)."""
+    epilogue = product.op.epilogue
+    return FUNCTIONS & {op.name for op in epilogue.walk()} if epilogue is not None else set()

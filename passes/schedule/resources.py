@@ -1,0 +1,107 @@
+"""What a product and a schedule need: the rows of the instruction, registers of a lane, shared memory of a CTA."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...dialect.isa import mma
+from ...dialect.isa.product import Product as Row
+from ...dialect.isa.targets import Target
+from ...dialect.layouts.layout import LANES
+from ...dialect.schedule import SHARED_ALIGNMENT, Schedule
+from ...dialect.warp.attributes import BYTE
+from ...dialect.warp.barriers import BARRIER_BYTES
+from ..linalg.product import METADATA_ROWS, Product, metadata_span
+from ..tile.arrangement import Arrangement, arrange
+from .staging import strip_bytes
+
+MAX_REGISTERS = 255
+ADDRESSING_REGISTERS = 40
+"""What addresses, counters and predicates take beside fragments: 32 to 38 in the kernels emitted."""
+LEAST_ADDRESSING_REGISTERS = 24
+"""What they come down to under pressure in a kernel without edges; one that needs more than is left spills."""
+
+CHUNK_BITS = 128
+"""A line of a tile in shared memory is at least one chunk."""
+
+MAX_STEP_BITS = 512
+"""Bits of a row of A that one step of the instruction takes at most."""
+
+
+def instruction(product: Product, accumulate: str, target: Target) -> Row | None:
+    """The largest row for the product's element types that the target has.
+
+    Of f64 none with k = 16: it is no faster, and its fragments take the registers that larger warp tiles need.
+    """
+    rows = [r for r in rows_of(product) if r.d.name == accumulate and r.runs_on(target)]
+    rows = [r for r in rows if r.operand_bits * r.shape.k <= MAX_STEP_BITS]
+    deep = [r for r in rows if r.a.bits == 1 and r.shape.k >= product.k]
+    # Of single bits a step is so deep that a short K is less than one.
+    shallow = [r for r in rows if r.shape.k == min((r.shape.k for r in deep), default=r.shape.k)]
+    return max(shallow, key=lambda r: (r.shape.k, r.shape.m), default=None)
+
+
+def rows_of(product: Product) -> Sequence[Row]:
+    """The rows that multiply the product's element types, for every target and type of accumulators."""
+    if product.sparsity == 1:
+        return mma.of_types(product.a.element.name, product.b.element.name, product.op.variant)
+    from ...dialect.isa import mma_sp
+
+    found = (r for r in mma_sp.rows() if r.ordered and not (r.satfinite or r.kind))
+    return [r for r in found if (r.a, r.b) == (product.a.element, product.b.element)]
+
+
+def default_accumulator(product: Product) -> str:
+    """The widest type that the instructions for the product accumulate in."""
+    return max((r.d for r in rows_of(product)), key=lambda element: element.bits).name
+
+
+def multiplied(product: Product) -> str:
+    """The element types of a product, as errors name them."""
+    return f"{product.a.element.name} x {product.b.element.name}"
+
+
+def arrangement(product: Product, row: Row, warp: tuple[int, int]) -> Arrangement:
+    """How the operands lie in registers.
+
+    Raises:
+        ScheduleError: if the warp tile is too small for it.
+    """
+    return arrange(row, warp, not product.a.transposed, product.b.transposed)
+
+
+def shared_bytes(product: Product, schedule: Schedule) -> int:
+    """Shared memory of a CTA: the stages of each operand's tile, the sums of slices, the strips of D."""
+    m, n, k = schedule.cta
+    sides = [(m * k // product.sparsity, product.shared_bits(product.a)), (n * k, product.shared_bits(product.b))]
+    if product.metadata is not None:
+        words = m // METADATA_ROWS * k // metadata_span(product.a.element) * LANES
+        sides.append((words, product.metadata.element.bits))
+    sides += [(side * k // product.block, BYTE) for side in (m, n) if product.scales]
+    parts = [schedule.stages * elements * bits // 8 for elements, bits in sides]
+    if schedule.sync == "mbarrier":
+        parts.append(2 * schedule.stages * BARRIER_BYTES)
+    if schedule.slices > 1:
+        parts.append(schedule.slice_bytes)
+    if schedule.strip:
+        parts.append(strip_bytes(product, schedule))
+    end = 0
+    for part in parts:
+        end = -(-end // SHARED_ALIGNMENT) * SHARED_ALIGNMENT + part
+    return end
+
+
+def lane_registers(warp: tuple[int, int], row: Row, buffers: int = 2, *, emulated: bool = False) -> int:
+    """About how many registers a lane needs: accumulators, `buffers` times the fragments of a step, addresses.
+
+    Operands that ptxas makes others of (`emulated`), such as 8-bit floats that it widens, take twice the registers,
+    with a sparse A three times; those that we widen take few more than as they were, for each is widened where a
+    product first reads it.
+    """
+    down, across = warp[0] // row.shape.m, warp[1] // row.shape.n
+    operands = row.registers("a") * down + row.registers("b") * across
+    words = 2 if row.operand_bits == 64 else 1
+    if emulated:
+        words = 2 if row.layout("a").columns == row.shape.k else 3
+    accumulators = row.registers("d") * down * across * (2 if row.d.bits == 64 else 1)
+    return accumulators + buffers * operands * words + ADDRESSING_REGISTERS

@@ -1,0 +1,77 @@
+"""The part of a schedule that is about the way to D: whether elements change lanes in shared memory before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.isa.types import ELEMENT_TYPES
+from ...dialect.schedule import Schedule, ScheduleError
+from ...dialect.warp.exchange import BANKS
+from ..linalg.product import Operand, Product, Spread
+from .packing import WIDEST, access_bytes
+
+SECTOR, LINE = 32, 128
+"""Bytes of memory that are stored together, and that one store can reach without further ones."""
+
+
+NARROWEST = 16
+"""Bits of the narrowest elements that change lanes."""
+
+
+ADDED = ("f16", "f32")
+"""Types of sums that C can be added to at the end."""
+
+
+def adds_last(product: Product, schedule: Schedule) -> bool:
+    """Whether C is added to the sums strip by strip: loaded in whole lines, and under the strip before, it costs less
+    than as lanes hold it, before the first K tile. Neither a sparse product nor one of 8-bit floats, which are
+    widened, has registers for it then, nor an epilogue with matrices of its own."""
+    roomy = product.sparsity == 1 and not (product.a.element.is_float and product.a.element.bits < NARROWEST)
+    alone = schedule.slices == schedule.split_k == 1 and roomy and not matrices(product)
+    return bool(schedule.strip) and product.c is not None and alone and schedule.accumulate in ADDED
+
+
+def matrices(product: Product) -> list[Operand | Spread]:
+    """The epilogue's operands that are matrices."""
+    return [extra for extra in product.extras if isinstance(extra, Operand | Spread)]
+
+
+def exchanged_first(product: Product, schedule: Schedule) -> bool:
+    """Whether the sums change lanes, before the epilogue, so that it loads matrices in whole lines too, or makes bytes
+    of them; otherwise what it makes of them does, which may be narrower."""
+    loads = adds_last(product, schedule) or bool(matrices(product))
+    return bool(schedule.strip) and (loads or product.d.element.bits < NARROWEST)
+
+
+def strip_bytes(product: Product, schedule: Schedule) -> int:
+    """Shared memory in which a CTA's warps have room for a strip each."""
+    sums = ELEMENT_TYPES[schedule.accumulate]
+    bits = sums.bits if exchanged_first(product, schedule) else product.d.element.bits
+    return schedule.warps * max(BANKS, schedule.strip * schedule.warp[1] * bits // 8)
+
+
+def in_strips(schedule: Schedule, product: Product, rows: int, room: int) -> Schedule:
+    """The schedule with strips of `rows` rows, those of a base tile of accumulators, where they pay.
+
+    Four lanes hold eight neighbours of a row of D. Of 16 bits those are half a sector of memory, which costs more than
+    a whole one, of 8 bits a quarter: strips pay if a warp's rows fill a sector. Of 32 bits they are a sector, but a
+    store of a warp touches eight lines, which is what the load/store pipe counts: strips pay if rows fill a line. All
+    that only in the `room` bytes of shared memory that are left, for a stage less would cost more; and not beside
+    several matrices of an epilogue, which leave no registers.
+    """
+    strips, bits = replace(schedule, strip=rows), product.d.element.bits
+    # Lanes go along as many columns as a power of two in them says.
+    together = schedule.warp[1] & -schedule.warp[1]
+    pays = together * bits // 8 >= (SECTOR if bits <= NARROWEST else LINE)
+    fits = access_bytes(product.d) == WIDEST and strip_bytes(product, strips) <= room and len(matrices(product)) <= 1
+    return strips if pays and fits else schedule
+
+
+def check_strip(schedule: Schedule, rows: int) -> None:
+    """Checks a schedule's strips against base tiles of accumulators of `rows` rows.
+
+    Raises:
+        ScheduleError: if they are no multiples of those.
+    """
+    if schedule.strip % rows:
+        raise ScheduleError(f"strips consist of base tiles of {rows} rows, got strip = {schedule.strip}")

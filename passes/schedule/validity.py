@@ -1,0 +1,124 @@
+"""Whether a schedule fits a product and a target; each reason why not is one error."""
+
+from __future__ import annotations
+
+from ...dialect.isa.block_scale import SCALES_OF_WORD
+from ...dialect.isa.product import Product as Row
+from ...dialect.isa.targets import KIB, Target
+from ...dialect.isa.types import FP8
+from ...dialect.schedule import Schedule, ScheduleError
+from ...dialect.warp.attributes import BYTE
+from ..linalg.product import Product, metadata_span
+from .loop import check_loop
+from .model import as_halves, bits_twice
+from .packing import SHORTEST_PACKED_ROW, roles, row_bytes
+from .resources import (
+    ADDRESSING_REGISTERS,
+    CHUNK_BITS,
+    LEAST_ADDRESSING_REGISTERS,
+    MAX_REGISTERS,
+    arrangement,
+    lane_registers,
+    multiplied,
+    rows_of,
+    shared_bytes,
+)
+from .staging import check_strip
+
+
+def check(schedule: Schedule, product: Product, target: Target) -> None:
+    """Checks a schedule against product and target.
+
+    Raises:
+        ScheduleError: if the instruction does not exist there, or shared memory or registers do not suffice.
+    """
+    acc = schedule.accumulate
+    rows = [r for r in rows_of(product) if r.d.name == acc and r.runs_on(target)]
+    row = next((r for r in rows if r.shape == schedule.mma), None)
+    if row is None:
+        have = ", ".join(str(r.shape) for r in rows)
+        raise ScheduleError(
+            f"{target} has no mma {schedule.mma} for {multiplied(product)} accumulated in {acc}; "
+            f"it has {have or 'none'}"
+        )
+    ways = arrangement(product, row, schedule.warp)
+    if schedule.cta[2] % (whole := schedule.slices * max(row.shape.k, CHUNK_BITS // row.operand_bits)):
+        cut = f" for {schedule.slices} slices" if schedule.slices > 1 else ""
+        raise ScheduleError(f"{multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {schedule.cta[2]}")
+    _check_kind(schedule, product, row)
+    if schedule.split_k > 1 and (reason := unsplit(product, schedule.split_k, row)):
+        raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
+    if schedule.split_k > 1 and schedule.pack != "none":
+        raise ScheduleError(f"split_k takes operands as they lie, not with pack = {schedule.pack}")
+    needed = shared_bytes(product, schedule)
+    if needed > target.shared:
+        raise ScheduleError(
+            f"{schedule.stages} stages of {schedule.cta} take {needed / KIB:g} KiB of shared memory, "
+            f"{target} has {target.shared / KIB:g} KiB for a CTA; use fewer stages or a smaller tile"
+        )
+    _check_registers(schedule, row, target)
+    check_loop(schedule, product, target)
+    check_strip(schedule, ways.accumulator.rows)
+    _check_packing(schedule, product)
+
+
+def _check_kind(schedule: Schedule, product: Product, row: Row) -> None:
+    """What sparse and scaled products and 8-bit floats ask of a schedule."""
+    if product.metadata is not None and schedule.cta[2] % (span := metadata_span(row.a)):
+        raise ScheduleError(f"metadata comes for {span} columns of A at a time, got a CTA tile of {schedule.cta}")
+    if product.metadata is not None and schedule.slices > 1:
+        raise ScheduleError(f"a sparse product is not cut into slices, got {schedule.slices}")
+    if schedule.widen != "none" and (product.sparsity > 1 or row.a.name not in FP8):
+        what = "of a sparse product" if product.sparsity > 1 else f"of {multiplied(product)}"
+        raise ScheduleError(
+            f"widen = {schedule.widen}: operands that are dense 8-bit floats are widened, not those {what}"
+        )
+    if product.scales and schedule.cta[2] % (words := product.block * SCALES_OF_WORD):
+        raise ScheduleError(f"scales come for {words} elements along k at a time, got a CTA tile of {schedule.cta}")
+    if product.scales and schedule.slices > 1:
+        raise ScheduleError(f"a scaled product is not cut into slices, got {schedule.slices}")
+
+
+def _check_packing(schedule: Schedule, product: Product) -> None:
+    for role, operand in (("a", product.a), ("b", product.b)):
+        if role in roles(schedule.pack) and not operand.is_compact:
+            raise ScheduleError(
+                f"pack = {schedule.pack}: packing takes a single matrix of static size without gaps, got {operand.type}"
+            )
+        if role in roles(schedule.pack) and (length := row_bytes(operand)) < SHORTEST_PACKED_ROW:
+            raise ScheduleError(
+                f"pack = {schedule.pack}: rows of {operand.name} have {length} bytes, packing takes rows of at "
+                f"least {SHORTEST_PACKED_ROW}"
+            )
+
+
+def unsplit(product: Product, parts: int, row: Row) -> str:
+    """Why K cannot be cut into parts; empty if it can."""
+    if product.dynamic:
+        return "it takes sizes that are known; M, N or K is not"
+    if product.k % parts or not product.k:
+        return f"it must divide K = {product.k}"
+    if product.batch or product.metadata is not None or product.scales:
+        kind = "batch" if product.batch else "scaled product" if product.scales else "sparse product"
+        return f"a {kind} is not split"
+    if product.k // parts * min(product.a.element.memory_bits, product.b.element.memory_bits) % BYTE:
+        return f"parts of K = {product.k} would end within a byte"
+    odd = next((o for o in (product.a, product.b) if not o.is_compact), None)
+    return f"{odd.name} must lie row by row without gaps, got {odd.type}" if odd is not None else ""
+
+
+def _check_registers(schedule: Schedule, row: Row, target: Target) -> None:
+    (m, n), buffers = schedule.warp, 1 if schedule.stages == 1 else 2
+    emulated = (as_halves(row, target) and schedule.widen == "none") or bits_twice(row, target)
+    lane = lane_registers(schedule.warp, row, buffers, emulated=emulated)
+    lane -= ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS
+    if lane > MAX_REGISTERS:
+        raise ScheduleError(
+            f"a warp tile of {m}x{n} takes about {lane} registers a lane, there are {MAX_REGISTERS}; "
+            f"use a smaller warp tile"
+        )
+    if lane * schedule.threads > target.registers:
+        raise ScheduleError(
+            f"{schedule.warps} warps of {m}x{n} take about {lane * schedule.threads} registers, an SM of {target} "
+            f"has {target.registers}; use fewer warps or a smaller warp tile"
+        )

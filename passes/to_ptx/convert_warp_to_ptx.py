@@ -1,0 +1,116 @@
+"""`convert-warp-to-ptx`: kernels over fragments become what each thread executes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import gpu
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from ...dialect.isa.targets import Target, Version
+from ...dialect.ptx import ops as ptx
+from ...dialect.ptx.text.syntax import Variable
+from ...dialect.schedule import SHARED_ALIGNMENT
+from ...dialect.warp.attributes import COMPUTES, ScheduleAttr, target_of
+from ..allocate import allocate_all
+from ..diagnostics import fail
+from ..linalg.product import PTX_NAME, fresh_name
+from ..tile.index_builder import constant_value
+from .arguments import parameters
+from .copies import ASYNC_SM
+from .kernel import KernelLowering
+
+SHARED_SYMBOL = "shared_tiles"
+"""The name of the CTA's dynamic shared memory in the text, unless a kernel has it."""
+
+OLDEST_VERSION: Version = (6, 5)
+"""`ldmatrix` and mma m16n8k8 came with it."""
+
+ASYNC_VERSION: Version = (7, 0)
+
+
+def ptx_version(target: Target) -> Version:
+    """The oldest PTX version with the target and every instruction that plain kernels have on it."""
+    return max(target.ptx, ASYNC_VERSION if target.sm >= ASYNC_SM else OLDEST_VERSION)
+
+
+def _check_launches(kernel: gpu.FuncOp, symbol: SymbolRefAttr, needed: int) -> None:
+    """Every launch must give a kernel the shared memory that its tiles take."""
+    module = kernel.get_toplevel_object()
+    for launch in [o for o in module.walk() if isinstance(o, gpu.LaunchFuncOp)] if isinstance(module, ModuleOp) else ():
+        size = launch.dynamicSharedMemorySize
+        given = constant_value(size) if size is not None else 0
+        if launch.kernel == symbol and given is not None and given < needed:
+            fail(
+                launch, f"expected at least {needed} bytes of dynamic shared memory for the kernel's tiles, got {given}"
+            )
+
+
+def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tuple[ptx.FuncOp, Version]:
+    """The function, and the PTX version that its instructions need."""
+    name = kernel.sym_name.data
+    if not PTX_NAME.fullmatch(name):
+        fail(kernel, f"'{name}' cannot be the name of a kernel in PTX; letters, digits, _ and $ can")
+    arguments = kernel.body.block.args
+    names = [f"{name}_{argument.name_hint or i}" for i, argument in enumerate(arguments)]
+    lowering = KernelLowering(kernel, target, shared)
+    lowering.lower(names)
+    _check_launches(kernel, SymbolRefAttr(module, [name]), lowering.shared_bytes)
+    schedule = kernel.attributes.get(ScheduleAttr.name)
+    chosen = [ptx.CommentOp(f" schedule: {schedule.data}")] if isinstance(schedule, ScheduleAttr) else []
+    if isinstance(computes := kernel.attributes.get(COMPUTES), StringAttr):
+        chosen = [ptx.CommentOp(f" {computes.data}"), *chosen]
+    func = ptx.FuncOp(
+        name,
+        [*chosen, *lowering.emitter.finish()],
+        parameters=[p for a, name in zip(arguments, names, strict=True) for p in parameters(kernel, a, name)],
+        directives=[f".reqntid {lowering.threads}, 1, 1"],
+    )
+    func.location = kernel.location
+    if schedule is not None:
+        func.attributes[ScheduleAttr.name] = schedule
+    return func, lowering.emitter.version
+
+
+def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
+    target = target_of(module)
+    if target is None:
+        fail(module, "expected a target on the module; run warp-set-target{arch=sm_90a} first")
+    if target.sm < 75:
+        fail(module, f"{target} has no ldmatrix; sm_75 and later have it")
+    name = module.sym_name.data
+    functions: list[Operation] = []
+    version = ptx_version(target)
+    shared = fresh_name(SHARED_SYMBOL, {op.sym_name.data for op in module.body.block.ops if isinstance(op, gpu.FuncOp)})
+    for op in module.body.block.ops:
+        if not isinstance(op, gpu.FuncOp):
+            fail(op, f"expected gpu.func in a module of kernels, got {op.name}")
+        function, needed = _kernel(op, target, name, shared)
+        functions.append(function)
+        version = max(version, needed)
+    tiles = Variable("shared", "b8", shared, count=0, align=SHARED_ALIGNMENT, linking="extern")
+    return ptx.ModuleOp(
+        name, [ptx.VarOp(tiles), *functions], version="{}.{}".format(*version), target=target.name
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ConvertWarpToPtxPass(ModulePass):
+    """Replaces every `gpu.module` by a `ptx.module` of the same name.
+
+    What is not allocated yet is: see `warp-allocate`.
+    """
+
+    name = "convert-warp-to-ptx"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        allocate_all(op)
+        for module in [o for o in op.body.block.ops if isinstance(o, gpu.ModuleOp)]:
+            block = module.parent_block()
+            if block is not None:
+                block.insert_op_before(_module(module), module)
+                module.detach()
+                module.erase()

@@ -1,0 +1,416 @@
+"""Arrays that cross the border: one table of element types, and arguments borrowed from whoever made them.
+
+An argument is a numpy array, an object with `__cuda_array_interface__` (torch, cupy, numba) or one
+with `__dlpack__` (any of them, jax, host tensors). None is copied here: an `Argument` says where
+the elements lie, and `check` says whether a parameter can take them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, cast
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ArgumentError
+from . import dlpack
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+DType = np.dtype[Any]
+
+DTYPES: Mapping[str, DType] = {
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+    "f8E4M3FN": np.dtype(ml_dtypes.float8_e4m3fn),
+    "f8E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "f8E8M0FNU": np.dtype(ml_dtypes.float8_e8m0fnu),
+    "f6E2M3FN": np.dtype(ml_dtypes.float6_e2m3fn),
+    "f6E3M2FN": np.dtype(ml_dtypes.float6_e3m2fn),
+    "f4E2M1FN": np.dtype(ml_dtypes.float4_e2m1fn),
+    "i1": np.dtype(np.bool_),
+    "i4": np.dtype(ml_dtypes.int4),
+    "ui4": np.dtype(ml_dtypes.uint4),
+    "i8": np.dtype(np.int8),
+    "i16": np.dtype(np.int16),
+    "i32": np.dtype(np.int32),
+    "i64": np.dtype(np.int64),
+    "ui8": np.dtype(np.uint8),
+    "ui16": np.dtype(np.uint16),
+    "ui32": np.dtype(np.uint32),
+    "ui64": np.dtype(np.uint64),
+}
+"""MLIR element type, as MLIR spells it, to the numpy type of the same words; signless integers read as signed."""
+
+PACKED = {"i1": 8, "i4": 2, "ui4": 2, "f4E2M1FN": 2}
+"""Elements of a byte in the memory of a kernel, of types that numpy keeps one in a byte."""
+
+_DLPACK_FLOATS = {"float": "f", "bfloat": "bf"}
+
+
+def dtype_of(element: str) -> DType:
+    """The numpy type whose words are those of the MLIR type `element`.
+
+    Raises:
+        ArgumentError: naming the known types.
+    """
+    if element not in DTYPES:
+        raise ArgumentError(f"no numpy type for element type {element}; known: {', '.join(DTYPES)}")
+    return DTYPES[element]
+
+
+def memory_bytes(element: str, count: int) -> int:
+    """Bytes that many elements take in the memory of a kernel."""
+    return -(-count * DTYPES[element].itemsize // PACKED.get(element, 1))
+
+
+def rounded(values: Floats, dtype: DType) -> Floats:
+    """Values as a type holds them; integers modulo their width."""
+    if dtype.kind in "iu":
+        span = 2.0 ** (8 * dtype.itemsize)
+        return values - span * np.floor((values - np.iinfo(dtype).min) / span)
+    with np.errstate(over="ignore"):
+        return values.astype(dtype).astype(np.float64)
+
+
+def integer_limits(dtype: DType) -> tuple[int, int] | None:
+    """The least and the greatest value of an integer type, those of 4 bits and 1 included; None for other types."""
+    if dtype.kind == "b":
+        return 0, 1
+    if dtype.kind not in "iu" and dtype not in (DTYPES["i4"], DTYPES["ui4"]):
+        return None
+    limits = ml_dtypes.iinfo(dtype)
+    return int(limits.min), int(limits.max)
+
+
+@cache
+def element_of(dtype: DType) -> str:
+    """The MLIR name of a numpy type; numpy's own name where MLIR has none."""
+    return next((name for name, known in DTYPES.items() if known == dtype), str(dtype))
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a host function: an array, or a scalar where `shape` is None.
+
+    `strides` count elements, None for any number of them; without them the array is row-major without gaps. Extents
+    below 0 may be any, but `divisor` must divide those along which elements are neighbours, and strides of any number.
+    """
+
+    name: str
+    element: str
+    shape: tuple[int, ...] | None
+    strides: tuple[int | None, ...] | None = None
+    divisor: int = 1
+
+    def __str__(self) -> str:
+        return f"{describe(self.shape, self.element)}{self.layout}"
+
+    def takes_shape(self, shape: tuple[int, ...]) -> bool:
+        """Whether extents are as expected, where one is."""
+        if self.shape is None or len(self.shape) != len(shape):
+            return False
+        return all(wanted < 0 or wanted == extent for wanted, extent in zip(self.shape, shape, strict=True))
+
+    def misfit(self, argument: Argument) -> int | None:
+        """An extent or stride of the argument that the divisor does not divide."""
+        last = len(argument.shape) - 1
+        steps = self.strides or tuple(int(i == last) for i in range(len(argument.shape)))
+        strides = [stride // argument.itemsize for stride in argument.byte_strides]
+        shape = zip(self.shape or (), argument.shape, steps, strict=True)
+        checked = [extent for wanted, extent, step in shape if step == 1 and wanted < 0]
+        checked += [s for s, n, step in zip(strides, argument.shape, steps, strict=True) if step is None and n > 1]
+        return next((number for number in checked if number % self.divisor), None)
+
+    @property
+    def layout(self) -> str:
+        """The strides as MLIR writes them; empty for an array without gaps."""
+        if self.strides is None:
+            return ""
+        return f", strided<[{', '.join('?' if s is None else str(s) for s in self.strides)}]>"
+
+    def takes_strides(self, argument: Argument) -> bool:
+        """Whether the elements of an argument of the right shape lie where they should."""
+        if self.strides is None:
+            return argument.contiguous
+        if 0 in argument.shape:
+            return True
+        for extent, stride, expected in zip(argument.shape, argument.byte_strides, self.strides, strict=True):
+            elements, rest = divmod(stride, argument.itemsize)
+            if extent > 1 and (rest or elements < 0 or expected not in (None, elements)):
+                return False
+        return True
+
+    @property
+    def dtype(self) -> DType:
+        return dtype_of(self.element)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """Borrowed memory: `address` on the host or, with `on_device`, on a GPU.
+
+    `element` is the MLIR name of the element type, `itemsize` its bytes. `strides` counts bytes (of elements that share
+    one, elements); None means row-major without gaps. `stream` is the CUDA stream its producer works on, None if it
+    did not tell. `owner` keeps the memory alive.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    element: str
+    itemsize: int
+    strides: tuple[int, ...] | None
+    on_device: bool
+    writable: bool
+    owner: object
+    stream: int | None = None
+    packed: int = 1
+    """Elements of a byte, where they are of less than one."""
+
+    def __str__(self) -> str:
+        return describe(self.shape, self.element)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes from the first element to the end of the last one."""
+        if 0 in self.shape:
+            return 0
+        if self.strides is None:
+            return self.itemsize * math.prod(self.shape) // self.packed
+        last = sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
+        return -(-(self.itemsize + last) // self.packed)
+
+    @property
+    def byte_strides(self) -> tuple[int, ...]:
+        """Bytes from one index to the next along each dimension."""
+        if self.strides is not None:
+            return self.strides
+        return tuple(self.itemsize * math.prod(self.shape[i + 1 :]) for i in range(len(self.shape)))
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        if self.strides is None or 0 in self.shape:
+            return True
+        expected = self.itemsize
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if extent != 1 and stride != expected:
+                return False
+            expected *= extent
+        return True
+
+    def elements(self, raw: Array) -> Array:
+        """The elements, as words, among the bytes from the first to the last."""
+        return np.ndarray(self.shape, np.dtype(f"V{self.itemsize}"), raw.data, 0, self.strides)
+
+    def raw(self) -> Array:
+        """The bytes from the first to the last element, which are not there to be read if they are on a GPU."""
+        raw: Array = np.ctypeslib.as_array((ctypes.c_uint8 * self.nbytes).from_address(self.address))
+        raw.flags.writeable = self.writable
+        return raw
+
+    def array(self) -> Array:
+        """The host memory from the first to the last element as a numpy array of bytes; writes go to the owner.
+
+        Raises:
+            ArgumentError: if the memory is on a GPU.
+        """
+        if self.on_device:
+            raise ArgumentError(f"{self} lies in GPU memory; copy it to the host first, or run with device='cuda'")
+        if isinstance(self.owner, np.ndarray) and self.contiguous:
+            return cast(Array, self.owner).reshape(-1).view(np.uint8)
+        return self.raw()
+
+
+def describe(shape: tuple[int, ...] | None, element: str) -> str:
+    """A shape and element type as MLIR writes them: `192x320xf16`."""
+    return "x".join([*("?" if extent < 0 else str(extent) for extent in shape or ()), element])
+
+
+def is_array(value: object) -> bool:
+    """Whether `value` is passed as a pointer to its elements."""
+    if isinstance(value, np.ndarray | Argument):
+        return True
+    return not isinstance(value, np.generic) and (
+        hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__")
+    )
+
+
+def borrow(value: object, element: str = "") -> Argument:
+    """See an array argument as memory, without copying it: but for elements of less than a byte, which numpy keeps one
+    in a byte. Truth values are bits where memory is to hold those: `element` is "i1".
+
+    Raises:
+        ArgumentError: if it is no array, or its exporter refuses.
+    """
+    if isinstance(value, Argument):
+        return value
+    if isinstance(value, np.ndarray):
+        return _from_numpy(cast(Array, value), element)
+    interface = _cuda_array_interface(value)
+    if interface is not None:
+        return _from_cuda(value, interface)
+    if isinstance(value, dlpack.SupportsDLPack):
+        return _from_dlpack(value)
+    raise ArgumentError(
+        f"expected a numpy array or an object with __cuda_array_interface__ or __dlpack__, got {type(value).__name__}"
+    )
+
+
+def packed_as(argument: Argument, parameter: Parameter) -> Argument:
+    """Bytes, where a parameter has several elements in each, as those elements; any other argument as it is."""
+    each, steps = PACKED.get(parameter.element, 1), argument.byte_strides
+    if argument.element not in ("i8", "ui8") or each == 1 or not parameter.shape or steps[-1:] != (1,):
+        return argument
+    columns, wanted = argument.shape[-1] * each, parameter.shape[-1]
+    shape = (*argument.shape[:-1], wanted if 0 <= columns - wanted < each else columns)
+    strides = (*(each * step for step in steps[:-1]), 1)
+    whole = argument.contiguous and shape[-1] == columns
+    return replace(argument, shape=shape, element=parameter.element, strides=None if whole else strides, packed=each)
+
+
+def check(argument: Argument, parameter: Parameter, position: int, *, written: bool) -> None:
+    """Refuse an argument that `parameter` cannot take.
+
+    Raises:
+        ArgumentError: naming the argument by position and name, what was expected and what was got.
+    """
+    where = f"argument {position} (%{parameter.name})"
+    if not parameter.takes_shape(argument.shape) or not _same_words(argument, parameter.dtype):
+        raise ArgumentError(f"{where}: expected {parameter}, got {argument}")
+    if not parameter.takes_strides(argument):
+        if parameter.strides is not None:
+            raise ArgumentError(f"{where}: expected {parameter}, got strides of {argument.byte_strides} bytes")
+        raise ArgumentError(
+            f"{where}: expected {parameter} in row-major order without gaps, got strides of {argument.strides} bytes; "
+            "pass a contiguous copy (numpy.ascontiguousarray, torch's .contiguous())"
+        )
+    if (number := parameter.misfit(argument)) is not None:
+        raise ArgumentError(
+            f"{where}: warp.divisible promises extents and strides that are multiples of {parameter.divisor}, got "
+            f"{number}"
+        )
+    if written and not argument.writable:
+        raise ArgumentError(f"{where}: the kernel writes it, but the array is read-only; pass a writable copy")
+
+
+def _same_words(argument: Argument, expected: DType) -> bool:
+    """Equal types, signless integers of either sign, and raw words ('V2', which numpy loads bf16 files as)."""
+    if argument.itemsize != expected.itemsize or argument.packed != PACKED.get(element_of(expected), 1):
+        return False
+    if argument.element == element_of(expected) or argument.element.startswith("|V"):
+        return True
+    return argument.element.removeprefix("u") == element_of(expected).removeprefix("u")
+
+
+def _packed(array: Array, element: str) -> Argument:
+    """A copy of elements of 4 bits or 1, which numpy keeps one in a byte, as kernels read them: the first in the lowest
+    bits. Every row starts with a byte; what is left of its last one is zero."""
+    each = PACKED[element]
+    bits, (*outer, columns) = 8 // each, array.shape or (1,)
+    row = -(-columns // each) * each
+    padded = np.zeros((*outer, row), np.uint8)
+    padded[..., :columns] = np.ascontiguousarray(array).view(np.uint8).reshape(*outer, columns) & ((1 << bits) - 1)
+    parts = padded.reshape(*outer, row // each, each) << (bits * np.arange(each, dtype=np.uint8))
+    packed = np.bitwise_or.reduce(parts, axis=-1)
+    steps = (row * math.prod(outer[i + 1 :]) for i in range(len(outer)))
+    return Argument(
+        address=packed.ctypes.data,
+        shape=array.shape,
+        element=element,
+        itemsize=1,
+        strides=None if row == columns else (*steps, 1),
+        on_device=False,
+        writable=False,
+        owner=packed,
+        packed=each,
+    )
+
+
+def _from_numpy(array: Array, wanted: str) -> Argument:
+    element = element_of(array.dtype)
+    if element in PACKED and (element != "i1" or wanted == "i1"):
+        return _packed(array, element)
+    return Argument(
+        address=array.ctypes.data,
+        shape=array.shape,
+        element=_element(array.dtype),
+        itemsize=array.dtype.itemsize,
+        strides=array.strides,
+        on_device=False,
+        writable=bool(array.flags.writeable),
+        owner=array,
+    )
+
+
+def _element(dtype: DType) -> str:
+    """What an array holds whose elements have a byte or more each."""
+    return "bool" if dtype.kind == "b" else element_of(dtype)
+
+
+def _cuda_array_interface(value: object) -> Mapping[str, Any] | None:
+    """The interface where the object has a usable one: torch raises for host tensors."""
+    try:
+        interface = getattr(value, "__cuda_array_interface__", None)
+    except (AttributeError, RuntimeError, TypeError):
+        return None
+    return cast("Mapping[str, Any] | None", interface)
+
+
+def _from_cuda(value: object, interface: Mapping[str, Any]) -> Argument:
+    address, read_only = cast(tuple[int, bool], interface["data"])
+    dtype: DType = np.dtype(interface["typestr"])
+    return Argument(
+        address=address,
+        shape=tuple(interface["shape"]),
+        element=_element(dtype),
+        itemsize=dtype.itemsize,
+        strides=interface.get("strides"),
+        on_device=True,
+        writable=not read_only and not dlpack.is_immutable(value),
+        owner=value,
+        stream=interface.get("stream") or _torch_stream(value),
+    )
+
+
+def _torch_stream(value: object) -> int | None:
+    """The stream torch currently works on, where `value` is torch's: its interface does not tell."""
+    torch = cast(Any, sys.modules.get("torch"))
+    if torch is None or not isinstance(value, torch.Tensor):
+        return None
+    tensor = cast(Any, value)
+    return int(torch.cuda.current_stream(tensor.device).cuda_stream)
+
+
+def _from_dlpack(value: dlpack.SupportsDLPack) -> Argument:
+    legacy_stream = 1
+    tensor = dlpack.read(value, stream=legacy_stream)
+    itemsize = (tensor.bits + 7) // 8
+    return Argument(
+        address=tensor.address,
+        shape=tensor.shape,
+        element=_dlpack_element(tensor),
+        itemsize=itemsize,
+        strides=None if tensor.strides is None else tuple(itemsize * s for s in tensor.strides),
+        on_device=not tensor.on_host,
+        writable=tensor.writable,
+        owner=(value, tensor.owner),
+        stream=None if tensor.on_host else legacy_stream,
+    )
+
+
+def _dlpack_element(tensor: dlpack.Tensor) -> str:
+    if tensor.type in ("int", "uint"):
+        return f"{'u' if tensor.type == 'uint' else ''}i{tensor.bits}"
+    if tensor.type in _DLPACK_FLOATS:
+        return f"{_DLPACK_FLOATS[tensor.type]}{tensor.bits}"
+    return tensor.type.replace("float8_", "f8").upper().replace("F8", "f8", 1)

@@ -1,0 +1,96 @@
+"""Tensor maps as arguments: which array a kernel's tensor copies reach, and the box that one of them moves.
+
+Names and limits are those of the driver's `cuTensorMapEncodeTiled`; dimensions are in numpy's order, slowest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ...dialect.isa.tensor_map import ELEMENTS, Element, TensorMapError, TensorMapFields
+from ..errors import ArgumentError
+from .arrays import Argument, borrow
+
+_BY_ELEMENT = {
+    "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64", "tf32": "tf32",
+    "i8": "u8", "ui8": "u8", "f8E4M3FN": "u8", "f8E5M2": "u8",
+    "i16": "u16", "ui16": "u16", "i32": "s32", "ui32": "u32", "i64": "s64", "ui64": "u64",
+}  # fmt: skip
+"""What the map calls an array's elements: 8-bit floats are bytes to it."""
+
+PROMOTIONS = (0, 64, 128, 256)
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A tensor map of an array, to be passed for a parameter `.param .align 64 .b8 map[128]`.
+
+    `box` is what one copy moves, in elements; of every `element_strides[i]` of them along dimension i one is copied.
+    `swizzle` is 0, 32, 64 or 128 bytes. What lies outside of the array is read as zero or, with `fill="nan"`, as a NaN.
+    `type` is the name of an element type where the array's own is not meant (`tf32`, `u8`, ...). `l2_promotion` is 0,
+    64, 128 or 256 bytes, and changes speed alone.
+
+    Raises:
+        ArgumentError: for what the driver would refuse, with the limit.
+    """
+
+    array: object
+    box: Sequence[int]
+    swizzle: int = 0
+    element_strides: Sequence[int] | None = None
+    interleave: int = 0
+    fill: str = "zero"
+    l2_promotion: int = 0
+    type: str = ""
+    memory: object = field(default=None, repr=False)
+    """The bytes of the array, where they lie elsewhere than in `array`, whose sizes still hold."""
+
+    def __post_init__(self) -> None:
+        if self.fill not in ("zero", "nan"):
+            raise ArgumentError(f"expected fill to be 'zero' or 'nan', got {self.fill!r}")
+        if self.l2_promotion not in PROMOTIONS:
+            raise ArgumentError(f"expected l2_promotion to be 0, 64, 128 or 256, got {self.l2_promotion!r}")
+        self.fields(0)
+
+    def borrowed(self) -> Argument:
+        """The array."""
+        return borrow(self.array)
+
+    def element(self) -> Element:
+        """The element type.
+
+        Raises:
+            ArgumentError: if a map has none such.
+        """
+        name = self.type or _BY_ELEMENT.get(self.borrowed().element, "")
+        found = next((e for e in ELEMENTS if e.name == name), None)
+        if found is None:
+            known = ", ".join(e.name for e in ELEMENTS)
+            raise ArgumentError(
+                f"a tensor map has no elements of type {name or self.borrowed().element}; known: {known}"
+            )
+        return found
+
+    def fields(self, address: int) -> TensorMapFields:
+        """What the map says of the array, once its address is known.
+
+        Raises:
+            ArgumentError: for what the driver would refuse.
+        """
+        array, element = self.borrowed(), self.element()
+        if array.itemsize != element.size:
+            raise ArgumentError(
+                f"elements of {element.name} have {element.size} bytes, those of {array} {array.itemsize}"
+            )
+        *strides, last = array.byte_strides or (element.size,)
+        if last != element.size and array.shape[-1:] != (1,):
+            raise ArgumentError(f"the last dimension of {array} must be contiguous, got a stride of {last} bytes")
+        steps = self.element_strides or (1,) * len(array.shape)
+        try:
+            return TensorMapFields(
+                address, element, tuple(reversed(array.shape)), tuple(reversed(strides)), tuple(reversed(self.box)),
+                tuple(reversed(steps)), self.swizzle, self.interleave, self.fill == "nan",
+            )  # fmt: skip
+        except TensorMapError as error:
+            raise ArgumentError(f"tensor map of {array}: {error} (dimensions count from the fastest)") from None

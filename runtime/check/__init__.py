@@ -1,0 +1,1 @@
+"""Checking PTX text against the instruction rows, without assembling it."""

@@ -1,0 +1,83 @@
+"""Checking PTX text against the instruction rows, without assembling it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...dialect.isa.targets import UnknownTargetError, named
+from ...dialect.ptx.check.module import Checker, Diagnostic
+from ...dialect.ptx.text.parser import read_ptx
+from ...dialect.ptx.verifier import Context
+from ..errors import WarploomError
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of a check: `unmodelled` counts instructions that PTX has and that were not looked at."""
+
+    diagnostics: list[Diagnostic]
+    unmodelled: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def note(self) -> str:
+        """The closing line about what was not looked at; "" where that is nothing."""
+        if not self.unmodelled:
+            return ""
+        count = sum(self.unmodelled.values())
+        counts = ", ".join(f"{n} {family}" for family, n in sorted(self.unmodelled.items()))
+        return f"{count} instruction{'s' if count > 1 else ''} of families that are not modelled: {counts}"
+
+
+def check_ptx(text: str, target: str | None = None, name: str = "<ptx>") -> list[Diagnostic]:
+    """What is wrong with PTX text, in the order of the file: nothing; statements that cannot be read; a header or
+    declarations that PTX does not have; or instructions that mention what is not declared, do not exist, have operands
+    that do not fit, are not on the target, or can be proved wrong where they stand.
+
+    `target` replaces the file's own `.target`. Of instructions of families that are not modelled (`check_text` counts
+    them) only names are looked at.
+
+    Raises:
+        WarploomError: for an unknown `target`.
+    """
+    return check_text(text, target, name).diagnostics
+
+
+def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Checked:
+    """As `check_ptx`, with the number of instructions that were not looked at.
+
+    Raises:
+        WarploomError: for an unknown `target`.
+    """
+    if target is not None:
+        try:
+            named(target)
+        except UnknownTargetError as error:
+            raise WarploomError(str(error)) from error
+    module, errors = read_ptx(text, name)
+    found = [Diagnostic(error.line, error.column, error.message) for error in errors]
+    if module is None:
+        return Checked(found)
+    checker = Checker(module, Context(module.version, (target,) if target else module.targets))
+    found.extend(checker.problems())
+    return Checked(sorted(found, key=lambda diagnostic: (diagnostic.line, diagnostic.column)), checker.unmodelled)
+
+
+def check_runnable(text: str, target: str | None = None, name: str = "<ptx>") -> list[Diagnostic]:
+    """What of PTX text the interpreter would refuse, in the order of the file; statements that cannot be read aside,
+    which `check_text` has.
+
+    Raises:
+        WarploomError: for a target that is none.
+    """
+    from ..interp.machine.program import refused
+
+    module, _ = read_ptx(text, name)
+    if module is None:
+        return []
+    return sorted(
+        Diagnostic(f.line, f.column, f"cannot be interpreted: {f.message} (kernel {f.kernel})")
+        for f in refused(module, name, target)
+    )
+
+
+__all__ = ["Checked", "Diagnostic", "check_ptx", "check_runnable", "check_text"]

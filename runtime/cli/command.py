@@ -1,0 +1,257 @@
+"""The `warploom` command. Exit code 0: done; 1: an error, or a result outside its bound; 2: misuse."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import WarploomError
+from ..module import DEVICES
+from .isa import add_isa
+from .layout import add_layout
+from .tune import add_tune
+
+RUN_TEXT = """\
+Compile and run an MLIR file, or launch a kernel of a PTX file.
+
+FILE.mlir is compiled for --target and its function called: arguments not given with --in are drawn from N(0, 1) with
+--seed; those that the function fills before it reads them start as NaN. FILE.ptx needs --grid and --block, --kernel
+if it has several, and one --arg for each parameter.
+"""
+
+COMPARE = "float64"
+"""The check that `--check` alone asks for."""
+
+RUN_EXAMPLES = """\
+examples:
+  warploom run matmul.mlir --check
+  warploom run matmul.mlir --in 0=a.npy --in %B=b.npy --in 2=zeros --out c.npy --device interp
+  warploom run matmul.mlir --report
+  warploom run matmul.mlir --schedule 'cta=128,128,64 stages=4' --device cuda
+  warploom run axpy.ptx --grid 4 --block 128 --arg x.npy --arg zeros:f32:512 --arg f32:1.5 --out 1=y.npy
+  warploom run cute.ptx --grid 4 --block 128 --arg '{x.npy, i32:512}' --arg '{zeros:f32:512}' --out 1.0=y.npy
+  warploom run matmul.mlir --check --check=all --device interp
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command on its arguments and return the exit code. argparse exits by itself on misuse."""
+    args = _parser().parse_args(_spelled_out(sys.argv[1:] if argv is None else argv))
+    try:
+        return int(args.command(args))
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except WarploomError as error:
+        return _fail(str(error), 1)
+    except OSError as error:
+        return _fail(f"{error.filename or 'writing the output'}: {error.strerror or error}", 1)
+    except RecursionError:
+        return _fail(f"{args.file}: nested too deeply", 1)
+    except MemoryError as error:
+        return _fail(f"out of memory: {error}", 1)
+    except Exception as error:
+        if args.debug:
+            raise
+        return _fail(f"unexpected {type(error).__name__}: {error} (--debug shows where)", 1)
+
+
+def _spelled_out(argv: Sequence[str]) -> list[str]:
+    """`--check` alone stands for a check by name; argparse would take the next word for its value."""
+    return [f"--check={COMPARE}" if word == "--check" else word for word in argv]
+
+
+def _fail(message: str, code: int) -> int:
+    """Print a message that names its place as `place: error: what`, others as `error: what`."""
+    first, *_ = message.split("\n")
+    print(message if ": error: " in first else f"error: {message}", file=sys.stderr)
+    return code
+
+
+def _run(args: argparse.Namespace) -> int:
+    path = Path(args.file)
+    if path.suffix not in (".mlir", ".ptx"):
+        raise WarploomError(f"{path}: expected a file ending in .mlir or .ptx")
+    text = _read(path)
+    _read_checks(args)
+    _refuse_options(args, path.suffix)
+    if path.suffix == ".mlir":
+        from .run_mlir import run
+    else:
+        from .run_ptx import run
+    return run(args, text)
+
+
+def _check(args: argparse.Namespace) -> int:
+    from ..check.ptx import check_runnable, check_text
+
+    text = _read(Path(args.file))
+    found = check_text(text, args.target, args.file)
+    diagnostics = list(found.diagnostics)
+    if args.runnable:
+        wrong = {(d.line, d.column) for d in diagnostics}
+        refused = check_runnable(text, args.target, args.file)
+        diagnostics = sorted([*diagnostics, *(d for d in refused if (d.line, d.column) not in wrong)])
+    for diagnostic in diagnostics:
+        print(diagnostic.show(args.file))
+    if found.note:
+        print(f"{args.file}: note: {found.note}")
+    return 1 if diagnostics else 0
+
+
+def _read(path: Path) -> str:
+    """The text of a file. Raises WarploomError if it is not there or no text."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise WarploomError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise WarploomError(f"{path}: expected text, got a byte that is no UTF-8 at offset {error.start}") from error
+
+
+def _read_checks(args: argparse.Namespace) -> None:
+    """What `--check` asks for: `check` says whether to compare with float64, `checks` names the interpreter's."""
+    words = [word for text in args.check for word in text.split(",")]
+    args.check, args.checks = COMPARE in words, tuple(word for word in words if word != COMPARE)
+    if args.checks:
+        from ..interp.checks import chosen
+
+        args.checks = chosen(args.checks)
+
+
+_REPORT_ONLY = {"--json": "json", "--problem": "problem"}
+_MLIR_ONLY = {
+    "--in": "inputs",
+    "--check": "check",
+    "--schedule": "schedule",
+    "--tf32": "tf32",
+    "--tuned": "tuned",
+    "--function": "function",
+}
+_PTX_ONLY = {
+    "--kernel": "kernel",
+    "--grid": "grid",
+    "--block": "block",
+    "--arg": "arguments",
+    "--shared": "shared",
+    "--problem": "problem",
+}
+
+
+def _refuse_options(args: argparse.Namespace, suffix: str) -> None:
+    """Say so when an option has no meaning for this kind of file, and when one is missing."""
+    other, kind = (_PTX_ONLY, ".ptx") if suffix == ".mlir" else (_MLIR_ONLY, ".mlir")
+    for option, name in other.items():
+        if getattr(args, name):
+            raise WarploomError(f"{option} is for {kind} files, {args.file} is none")
+    for option, name in _REPORT_ONLY.items():
+        if getattr(args, name) and not args.report:
+            raise WarploomError(f"{option} says how to make a report; add --report")
+    if suffix == ".ptx":
+        missing = [option for option in ("--grid", "--block") if not getattr(args, _PTX_ONLY[option])]
+        if missing:
+            raise WarploomError(
+                f"{args.file}: a kernel is launched with {' and '.join(missing)}, such as {missing[0]} 4,1,1"
+            )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="warploom", description="A compiler for NVIDIA tensor cores.")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    run = commands.add_parser(
+        "run",
+        help="compile and run an .mlir file, or launch a kernel of a .ptx file",
+        description=RUN_TEXT,
+        epilog=RUN_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.set_defaults(command=_run)
+    _add_common(run)
+    _add_mlir(run.add_argument_group("for .mlir files"))
+    _add_ptx(run.add_argument_group("for .ptx files"))
+    check = commands.add_parser(
+        "check",
+        help="check the instructions of a .ptx file",
+        description="Check a PTX file against the instruction tables: a line for each error, exit code 1 if any.",
+    )
+    check.set_defaults(command=_check)
+    check.add_argument("file", metavar="FILE", help="a .ptx file")
+    check.add_argument("--target", metavar="SM", help="check for this GPU instead of the file's own .target")
+    check.add_argument(
+        "--runnable", action="store_true", help="say, too, what `warploom run --device interp` would refuse"
+    )
+    check.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
+    add_isa(commands)
+    add_layout(commands)
+    add_tune(commands)
+    return parser
+
+
+def _add_common(run: argparse.ArgumentParser) -> None:
+    run.add_argument("file", metavar="FILE", help="an .mlir or .ptx file")
+    run.add_argument(
+        "--device",
+        choices=DEVICES,
+        default="auto",
+        help="auto (default): a GPU if one can be used, else the interpreter",
+    )
+    run.add_argument("--target", metavar="SM", help="compile for this GPU; default: the one in use, else sm_90a")
+    run.add_argument(
+        "--out", dest="outputs", action="append", default=[], metavar="[NAME=]FILE.npy",
+        help="write an argument to a file; NAME is a position or %%name, by default the last argument written",
+    )  # fmt: skip
+    run.add_argument(
+        "--check", action="append", default=[], metavar="[=NAME,...]",
+        help="compare the result of an .mlir file with float64; with names (races, uninitialised, barriers, bounds, "
+        "wmma, all), have the interpreter look for these bugs; exit 1 if there is anything wrong",
+    )  # fmt: skip
+    run.add_argument(
+        "--max-steps", type=int, metavar="N",
+        help="end a launch on the interpreter with an error after N steps, where a loop may have no end; a step is an "
+        "instruction for all threads that run it together",
+    )  # fmt: skip
+    run.add_argument(
+        "--report", action="store_true",
+        help="count what the interpreter executes: instructions, bank conflicts, sectors, matrix products",
+    )  # fmt: skip
+    run.add_argument(
+        "--json", action="store_true", help="with --report: print it as JSON, and everything else on standard error"
+    )
+    run.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random arrays (default 0)")
+    run.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
+
+
+def _add_mlir(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPrivateUsage]
+    group.add_argument("--function", metavar="NAME", help="the function to run, where the file has several")
+    group.add_argument(
+        "--in", dest="inputs", action="append", default=[], metavar="NAME=VALUE",
+        help="an argument by position or %%name: FILE.npy, random, zeros, ones or nan; random:256x192 says its extents",
+    )  # fmt: skip
+    group.add_argument(
+        "--schedule", action="append", default=[], metavar="KEY=VALUE",
+        help="override the schedule: cta=128,256,64 warp=64,64 stages=4 ...",
+    )  # fmt: skip
+    group.add_argument(
+        "--tf32", action="store_true", help="multiply f32 operands with 10 of the 23 bits of their fractions"
+    )
+    group.add_argument("--tuned", metavar="FILE.json", help="take schedules that `warploom tune` found, where it did")
+
+
+def _add_ptx(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPrivateUsage]
+    group.add_argument("--kernel", metavar="NAME", help="the kernel to launch")
+    group.add_argument("--grid", metavar="X[,Y[,Z]]", help="blocks of the grid")
+    group.add_argument("--block", metavar="X[,Y[,Z]]", help="threads of a block")
+    group.add_argument(
+        "--arg", dest="arguments", action="append", default=[], metavar="VALUE",
+        help="an argument: a.npy, i32:5, f32:1.5, random:f16:256x192, zeros:f32:64; {a.npy, i32:5} is a struct with a "
+        "pointer to an array, hex:0a0b raw bytes",
+    )  # fmt: skip
+    group.add_argument(
+        "--problem", metavar="MxNxK", help="with --report: the product the kernel computes, to compare with"
+    )
+    group.add_argument("--shared", type=int, default=0, metavar="BYTES", help="dynamic shared memory of a block")

@@ -1,0 +1,236 @@
+"""Where the command's arrays come from and go to: `.npy` files, a seeded generator, constants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias, cast
+
+import numpy as np
+
+from ..arguments.arrays import DTYPES, Array, DType, Parameter, describe, dtype_of, element_of, integer_limits
+from ..errors import ArgumentError, WarploomError
+from ..launch import Scalar
+from ..reference.functions import poison
+
+WORDS = ("random", "zeros", "ones", "nan")
+"""What may stand where a file is expected: N(0, 1) from the seed (integers: -8 to 7; powers of two: 2^-4 to 2^4), 0, 1,
+or no value at all."""
+
+
+@dataclass(frozen=True)
+class Binding:
+    """`NAME=VALUE` from the command line; `name` is None where it was left out."""
+
+    name: str | None
+    value: str
+
+
+def binding(text: str) -> Binding:
+    """Read `0=a.npy`, `%A=random` or `c.npy`."""
+    name, equals, value = text.partition("=")
+    return Binding(name.strip(), value) if equals else Binding(None, text)
+
+
+def position_of(name: str, parameters: Sequence[Parameter]) -> int:
+    """The position of the parameter that a user calls `name`: a number, `%A` or `A`.
+
+    Raises:
+        ArgumentError: naming the parameters there are.
+    """
+    if name.isdecimal() and int(name) < len(parameters):
+        return int(name)
+    for i, parameter in enumerate(parameters):
+        if name.removeprefix("%") == parameter.name:
+            return i
+    known = ", ".join(f"{i} or %{p.name}" for i, p in enumerate(parameters)) or "none"
+    raise ArgumentError(f"no argument '{name}'; there are {known}")
+
+
+def make(word: str, shape: tuple[int, ...], dtype: DType, seed: int, position: int) -> Array:
+    """An array by one of the WORDS. The same seed and position give the same values whatever else is asked for."""
+    if word != "random":
+        value = {"zeros": 0, "ones": 1}.get(word, poison(dtype))
+        return np.full(shape, value, dtype)
+    generator = np.random.default_rng([seed, position])
+    if dtype.kind in "iu":
+        return generator.integers(-8 if dtype.kind == "i" else 0, 8, shape, dtype=dtype)
+    if dtype == DTYPES["f8E8M0FNU"]:
+        return np.exp2(generator.integers(-4, 5, shape)).astype(dtype)
+    if (limits := integer_limits(dtype)) is not None:
+        return generator.integers(*limits, shape, endpoint=True).astype(dtype)
+    return generator.standard_normal(shape).astype(dtype)
+
+
+def sized(value: str) -> tuple[str, tuple[int, ...] | None]:
+    """A word with the extents behind it, as in `random:256x192`."""
+    match = _SIZED.fullmatch(value)
+    return (value, None) if match is None else (match[1], tuple(map(int, match[2].split("x"))))
+
+
+def extents(
+    parameters: Sequence[Parameter], ties: Sequence[frozenset[tuple[int, int]]], given: Mapping[int, tuple[int, ...]]
+) -> list[tuple[int, ...]]:
+    """The shape of every parameter: as its type says, as given, or as that of another which `ties` it to.
+
+    Raises:
+        ArgumentError: for an extent that nothing tells, or a given shape that the parameter does not take.
+    """
+    for i, shape in given.items():
+        if not parameters[i].takes_shape(shape):
+            raise ArgumentError(f"--in: expected {parameters[i]} for %{parameters[i].name}, got {shape}")
+    known = [list(given.get(i, p.shape or ())) for i, p in enumerate(parameters)]
+    for tie in ties:
+        told = next((known[i][d] for i, d in sorted(tie) if known[i][d] >= 0), -1)
+        for i, d in tie:
+            known[i][d] = max(known[i][d], told)
+    for parameter, shape in zip(parameters, known, strict=True):
+        if min(shape, default=0) < 0:
+            hint = f"--in {parameter.name}=random:{'x'.join('256' for _ in shape)}"
+            raise ArgumentError(f"%{parameter.name} is {parameter}: say how large it is, as in {hint}, or give a file")
+    return [tuple(shape) for shape in known]
+
+
+def arrays(
+    parameters: Sequence[Parameter],
+    filled: Collection[int],
+    ties: Sequence[frozenset[tuple[int, int]]],
+    texts: Sequence[str],
+    seed: int,
+) -> list[Array]:
+    """The arguments of a function: those given as `NAME=VALUE`, poison where it fills first, else drawn from the seed.
+
+    Raises:
+        ArgumentError: for a name or file that does not fit, or an extent that nothing tells.
+    """
+    given: dict[int, str] = {}
+    for text in texts:
+        bound = binding(text)
+        if bound.name is None:
+            raise ArgumentError(f"--in: expected NAME=VALUE, such as 0=a.npy or %A=random, got '{text}'")
+        given[position_of(bound.name, parameters)] = bound.value
+    words = [given.get(i, "nan" if i in filled else "random") for i in range(len(parameters))]
+    loaded = {i: load(w, p) for i, (w, p) in enumerate(zip(words, parameters, strict=True)) if sized(w)[0] not in WORDS}
+    shapes = {i: array.shape for i, array in loaded.items()}
+    shapes |= {i: shape for i, word in enumerate(words) if (shape := sized(word)[1]) is not None}
+    found = extents(parameters, ties, shapes)
+    return [
+        loaded[i] if i in loaded else laid_out(make(sized(words[i])[0], found[i], p.dtype, seed, i), p)
+        for i, p in enumerate(parameters)
+    ]
+
+
+def load(path: str, parameter: Parameter) -> Array:
+    """The array in a `.npy` file, as `parameter` takes it. 16-bit words of no float type (uint16, or the 'V2' that
+    numpy writes bfloat16 as) are read as the parameter's type.
+
+    Raises:
+        ArgumentError: if the file is no `.npy` file, or holds another shape or type.
+    """
+    array = read_npy(path)
+    if (
+        array.dtype.kind in "uV"
+        and parameter.dtype.kind not in "iu"
+        and array.dtype.itemsize == parameter.dtype.itemsize
+    ):
+        array = array.view(parameter.dtype)
+    if not parameter.takes_shape(array.shape) or array.dtype != parameter.dtype:
+        got = describe(array.shape, element_of(array.dtype))
+        raise ArgumentError(f"{path}: expected {parameter} for %{parameter.name}, got {got}")
+    return laid_out(array, parameter)
+
+
+def laid_out(array: Array, parameter: Parameter) -> Array:
+    """A copy of an array as `parameter` wants it to lie in memory."""
+    if parameter.strides is None:
+        return np.array(array, order="C")
+    elements = [array.strides[i] // array.itemsize if s is None else s for i, s in enumerate(parameter.strides)]
+    room = 1 + sum(max(0, n - 1) * stride for n, stride in zip(array.shape, elements, strict=True))
+    strides = [array.itemsize * stride for stride in elements]
+    copy: Array = np.ndarray(array.shape, array.dtype, np.zeros(room, array.dtype).data, 0, strides)
+    copy[...] = array
+    return copy
+
+
+def read_npy(path: str) -> Array:
+    """The array in a `.npy` file. Raises ArgumentError if there is none."""
+    try:
+        return cast(Array, np.load(path, allow_pickle=False))
+    except (ValueError, EOFError) as error:
+        raise ArgumentError(f"{path}: expected a .npy file of numbers: {error}") from error
+    except OSError as error:
+        raise ArgumentError(f"{path}: {error.strerror or error}") from error
+
+
+def check_writable(path: str) -> None:
+    """Refuse a path in no folder before work is done for it. Raises WarploomError."""
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise WarploomError(f"{path}: there is no folder {folder}")
+
+
+def save(path: str, array: Array) -> None:
+    """Write a `.npy` file. Raises WarploomError if that is not possible."""
+    try:
+        with Path(path).open("wb") as file:
+            np.save(file, array, allow_pickle=False)
+    except OSError as error:
+        raise WarploomError(f"{path}: {error.strerror or error}") from error
+
+
+_SIZED = re.compile(rf"({'|'.join(WORDS)}):(\d+(?:x\d+)*)")
+_SCALAR = re.compile(r"([a-z]+\d+):(\S+)$")
+_BYTES = re.compile(r"hex:((?:[0-9a-fA-F]{2})+)")
+_GENERATED = re.compile(rf"({'|'.join(WORDS)}):(\w+):(\d+(?:x\d+)*)$")
+
+
+Fields: TypeAlias = "tuple[Array | Scalar | Fields, ...]"
+"""A struct passed by value: its fields, of which arrays are pointers and tuples are structs."""
+
+
+def kernel_argument(text: str, seed: int, position: int) -> Array | Scalar | Fields:
+    """A kernel argument as the command takes it: `a.npy`, `i32:5`, `f32:1.5`, `random:f16:256x192`, `zeros:f32:64`,
+    `hex:0a0b` for bytes, and `{a.npy, i32:5}` for a struct of such fields.
+
+    Raises:
+        ArgumentError: saying what may be written.
+    """
+    text = text.strip()
+    if text[:1] == "{" and text[-1:] == "}":
+        return tuple(kernel_argument(field, seed + i, position) for i, field in enumerate(_fields(text[1:-1])))
+    if match := _GENERATED.match(text):
+        shape = tuple(int(extent) for extent in match[3].split("x"))
+        return make(match[1], shape, dtype_of(match[2]), seed, position)
+    if match := _BYTES.fullmatch(text):
+        return bytes.fromhex(match[1])
+    if match := _SCALAR.match(text):
+        return _scalar(match[1], match[2])
+    if text.endswith(".npy"):
+        return np.ascontiguousarray(read_npy(text))
+    forms = "a.npy, i32:5, f32:1.5, random:f16:256x192, zeros:f32:64, {a.npy, i32:5}, hex:0a0b"
+    raise ArgumentError(f"argument {position}: cannot read '{text}'; it is written like one of {forms}")
+
+
+def _fields(text: str) -> list[str]:
+    """What stands between the commas of a struct, those of structs within it aside."""
+    fields, depth = [""], 0
+    for letter in text:
+        depth += (letter == "{") - (letter == "}")
+        if letter == "," and not depth:
+            fields.append("")
+        else:
+            fields[-1] += letter
+    return fields
+
+
+def _scalar(element: str, text: str) -> Scalar:
+    name = re.sub(r"^[usb](\d+)$", lambda m: f"{'' if element[0] == 's' else 'u'}i{m[1]}", element)
+    if name not in DTYPES:
+        raise ArgumentError(f"unknown type '{element}' in '{element}:{text}'; known: {', '.join(DTYPES)}")
+    dtype = DTYPES[name]
+    try:
+        return dtype.type(int(text, 0) if dtype.kind in "iu" else float(text))
+    except (ValueError, OverflowError) as error:
+        raise ArgumentError(f"cannot read '{text}' as {element}: {error}") from error

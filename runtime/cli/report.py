@@ -1,0 +1,150 @@
+"""What `warploom run` prints: tables and colour on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from ..check.contraction import Contraction
+from ..cuda.driver import Kernel as LoadedKernel
+from ..cuda.ptxas import Resources
+from ..kernel import Kernel
+from ..launch import Launch
+from ..module import Progress as OnProgress
+from ..reference.functions import Comparison
+
+if TYPE_CHECKING:
+    from ..interp.errors import Finding
+    from ..launch_report import LaunchReport
+
+LABEL_WIDTH = 9
+
+
+class Report:
+    """Collects the phases' times and prints what happened, one labelled line each."""
+
+    def __init__(self, stderr: bool = False) -> None:
+        self.out = Console(highlight=False, stderr=stderr)
+        self.phases: list[tuple[str, float]] = []
+
+    def line(self, label: str, text: str, style: str = "") -> None:
+        """One line: a label and what it is about."""
+        self.out.print(Text(label.ljust(LABEL_WIDTH), "bold") + Text(text, style), soft_wrap=True)
+
+    def phase(self, name: str, seconds: float) -> None:
+        """Remember how long a phase took."""
+        self.phases.append((name, seconds))
+
+    @contextmanager
+    def timed(self, name: str) -> Generator[None]:
+        """Time a phase."""
+        start = time.perf_counter()
+        yield
+        self.phase(name, time.perf_counter() - start)
+
+    def compiled(self, kernel: Kernel) -> None:
+        """What was compiled, for what, and how it is launched."""
+        self.line("function", str(kernel.function))
+        self.line("target", kernel.target)
+        for launch, schedule in zip(kernel.launches, kernel.schedule, strict=True):
+            self.launch(launch)
+            if schedule is not None:
+                self.line("schedule", str(schedule))
+
+    def launch(self, launch: Launch) -> None:
+        """A launch's kernel and sizes."""
+        self.line(
+            "kernel",
+            f"{launch.kernel}: grid {_sizes(launch.grid)}, block {_sizes(launch.block)}, "
+            f"{launch.shared} bytes of dynamic shared memory",
+        )
+
+    def resources(self, name: str, found: Resources, source: str) -> None:
+        """What a kernel needs."""
+        spills = f"{found.spills} bytes of spills" if found.spills else "no spills"
+        style = "yellow" if found.spills else ""
+        text = f"{name}: {found.registers} registers, {spills}, {found.shared} bytes of static shared memory ({source})"
+        self.line("uses", text, style)
+
+    def loaded(self, kernel: LoadedKernel) -> None:
+        """What a kernel needs on the GPU it was loaded on."""
+        text = f"{kernel.name}: {kernel.registers} registers, {kernel.local} bytes of stack and spills a thread"
+        self.line("uses", f"{text}, {kernel.shared} bytes of static shared memory (driver)")
+
+    def checks(self, names: Sequence[str], notes: Sequence[Finding]) -> None:
+        """Checks that found nothing wrong, if there were any; notes go to standard error."""
+        for note in notes:
+            print(note, file=sys.stderr)
+        if names:
+            found = f"{len(notes)} notes" if notes else "nothing found"
+            self.line("checks", f"{', '.join(names)}: {found}", "green")
+
+    def contracted(self, file: str, sums: Sequence[Contraction]) -> None:
+        """Says, on standard error, where a GPU may round once what the interpreter has rounded twice."""
+        if sums:
+            first, rest = sums[0], f" ({len(sums)} such sums)" if len(sums) > 1 else ""
+            print(
+                f"{file}:{first.line}:{first.column}: note: a GPU may contract this sum with the product of line "
+                f"{first.product} and round once{rest}; docs/arithmetic.md",
+                file=sys.stderr,
+            )
+
+    def times(self) -> None:
+        """The phases and their times."""
+        table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column(style="bold", min_width=LABEL_WIDTH - 1)
+        table.add_column()
+        table.add_column(justify="right")
+        for i, (name, seconds) in enumerate((*self.phases, ("total", sum(s for _, s in self.phases)))):
+            table.add_row("" if i else "time", name, f"{1e3 * seconds:,.1f} ms")
+        self.out.print(table)
+
+    def launched(self, found: Sequence[LaunchReport], as_json: bool) -> None:
+        """What launches on the interpreter did; JSON goes to standard output alone."""
+        if as_json:
+            print(json.dumps([report.as_json() for report in found], indent=1))
+            return
+        from .launch_tables import show
+
+        for report in found:
+            show(report, self.out)
+
+    def checked(self, name: str, found: Comparison, bound: str) -> None:
+        """How a result compares with float64; `bound` says what it is held against."""
+        verdict = "within" if found.ok else f"{found.outside} elements outside"
+        self.line(
+            "check",
+            f"%{name} against float64: largest error {found.absolute:.3g} absolute, {found.relative:.3g} relative; "
+            f"{verdict} the bound {bound}",
+            "green" if found.ok else "red",
+        )
+        if found.ok:
+            self.line("", f"at most {100 * found.share:.2g} % of the bound is used, at {list(found.worst)}")
+        else:
+            self.line("", f"worst at {list(found.worst)}: expected {found.expected:.9g}, got {found.got:.9g}")
+
+
+def _sizes(sizes: Sequence[int]) -> str:
+    return "x".join(map(str, sizes))
+
+
+@contextmanager
+def progress_bar(title: str) -> Generator[OnProgress | None]:
+    """A progress bar on standard error while an interpreted launch runs; None where that is no terminal."""
+    console = Console(stderr=True)
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,185 @@
+"""`warploom run FILE.mlir`: compile, run, compare with float64."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+
+from .. import host
+from ..arguments.arrays import Array
+from ..cuda import ptxas
+from ..errors import ArgumentError, AssemblerError, WarploomError
+from ..kernel import Kernel, compile, parse, without_tensors
+from ..module import Place, choose_place
+from ..reference import functions as reference
+from . import inputs
+from .report import Report, progress_bar
+
+if TYPE_CHECKING:
+    from ..launch_report import LaunchReport
+
+DEFAULT_TARGET = "sm_90a"
+
+
+def run(args: argparse.Namespace, text: str) -> int:
+    """Do what the command line asks for; the exit code.
+
+    Raises:
+        WarploomError: for anything the user can put right.
+    """
+    report = Report(stderr=args.json)
+    place = choose_place(report_device(args), args.target or "")
+    target = args.target or (place.gpu.device.target if place.gpu else DEFAULT_TARGET)
+    module = parse(text, args.file, report.phase)
+    without_tensors(module)
+    kernel = compile(
+        module,
+        target,
+        args.function,
+        file=args.file,
+        on_phase=report.phase,
+        tf32=args.tf32,
+        tuned=args.tuned,
+        **schedule_options(args.schedule),
+    )
+    if place.gpu is not None:
+        place = choose_place(report_device(args), target)
+    report.compiled(kernel)
+    report_resources(report, kernel.ptx, target, place, tuple(launch.kernel for launch in kernel.launches))
+    function = host.choose(module, kernel.function.name)
+    called = kernel.function
+    arrays = inputs.arrays(called.parameters, called.filled, called.ties, args.inputs, args.seed)
+    outputs = resolve_outputs(kernel, args.outputs)
+    before = [array.copy() for array in arrays] if args.check else []
+    reports = _execute(report, kernel, arrays, place, args)
+    failed = args.check and not _check(report, kernel, function, before, arrays, tf32=args.tf32)
+    report.times()
+    report.line("ran on", str(place))
+    for position, path in outputs.items():
+        inputs.save(path, arrays[position])
+        report.line("wrote", f"%{kernel.function.parameters[position].name} to {path}")
+    report.launched(reports, args.json)
+    return 1 if failed else 0
+
+
+def schedule_options(texts: Sequence[str]) -> dict[str, str]:
+    """`["cta=128,256,64 warp=64,64", "stages=4"]` as a mapping.
+
+    Raises:
+        ArgumentError: for a word that is not `key=value`.
+    """
+    options: dict[str, str] = {}
+    for word in (word for text in texts for word in text.split()):
+        key, equals, value = word.partition("=")
+        if not equals or not key or not value:
+            raise ArgumentError(f"--schedule: expected key=value, such as stages=4 or cta=128,256,64, got '{word}'")
+        options[key] = value
+    return options
+
+
+def report_resources(report: Report, ptx: str, target: str, place: Place, kernels: Sequence[str]) -> None:
+    """Ask ptxas what each kernel needs, without it the GPU's driver."""
+    if ptxas.find() is None and place.gpu is not None:
+        with report.timed("load"):
+            loaded = place.gpu.load(ptx)
+        for name in dict.fromkeys(kernels):
+            report.loaded(loaded.kernel(name))
+        return
+    if ptxas.find() is None:
+        report.line("uses", "unknown: no ptxas (pip install 'warploom[ptxas]')", "dim")
+        return
+    try:
+        with report.timed("ptxas"):
+            found = ptxas.assemble(ptx, target)
+    except AssemblerError as error:
+        report.line("uses", f"unknown: {error}", "yellow")
+        return
+    for name, resources in found.items():
+        report.resources(name, resources, f"ptxas {ptxas.version()}")
+
+
+def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:
+    """Which argument is written to which file; a path alone means the last argument that the function writes.
+
+    Raises:
+        ArgumentError: for a name that no parameter has.
+    """
+    outputs: dict[int, str] = {}
+    for text in texts:
+        bound = inputs.binding(text)
+        if bound.name is None and not kernel.function.written:
+            raise ArgumentError(f"--out {text}: the function writes no argument; name one, as in 2={text}")
+        inputs.check_writable(bound.value)
+        if bound.name is None:
+            outputs[max(kernel.function.written)] = bound.value
+        else:
+            outputs[inputs.position_of(bound.name, kernel.function.parameters)] = bound.value
+    return outputs
+
+
+def report_device(args: argparse.Namespace) -> str:
+    """The device asked for; a report and checks want the interpreter.
+
+    Raises:
+        ArgumentError: if one of them and a GPU are asked for.
+    """
+    if args.report and args.device == "cuda":
+        raise ArgumentError("--report counts what the interpreter executes; use --device interp")
+    if args.checks and args.device == "cuda":
+        raise ArgumentError(f"--check={','.join(args.checks)} is made by the interpreter; use --device interp")
+    if args.max_steps is not None and args.device == "cuda":
+        raise ArgumentError("--max-steps counts what the interpreter executes; use --device interp")
+    return "interp" if args.report or args.checks or args.max_steps is not None else args.device
+
+
+def _execute(
+    report: Report, kernel: Kernel, arrays: Sequence[Array], place: Place, args: argparse.Namespace
+) -> Sequence[LaunchReport]:
+    if place.gpu is not None:
+        with report.timed("load"):
+            place.gpu.load(kernel.ptx)
+        with report.timed("run"):
+            kernel(*arrays, device="cuda")
+        return ()
+    with report.timed("decode"):
+        _ = kernel.binary.program
+    with report.timed("run"), progress_bar(f"@{kernel.function.name}") as progress:
+        done = kernel(
+            *arrays,
+            device="interp",
+            progress=progress,
+            checks=args.checks,
+            report=args.report,
+            max_steps=args.max_steps,
+        )
+    report.checks(args.checks, done.notes)
+    return done.reports
+
+
+def _check(
+    report: Report,
+    kernel: Kernel,
+    function: func.FuncOp,
+    before: Sequence[Array],
+    after: Sequence[Array],
+    *,
+    tf32: bool,
+) -> bool:
+    """Compare every written argument with float64 and report it; whether all are within the bound."""
+    accumulate = reference.accumulator_of(kernel.schedule)
+    with report.timed("check"):
+        exact = reference.evaluate(function, before, accumulate, tf32=tf32)
+    ok, parameters = True, kernel.function.parameters
+    bound = reference.bound_text(accumulate, {parameter.element for parameter in parameters}, tf32=tf32)
+    for position in sorted(kernel.function.written):
+        found = reference.compare(exact[position], after[position])
+        report.checked(parameters[position].name, found, bound)
+        ok = ok and found.ok
+    return ok
+
+
+__all__ = ["ModuleOp", "WarploomError", "run"]

@@ -1,0 +1,135 @@
+"""`warploom run FILE.ptx --kernel K --grid G --block B --arg ...`: launch a kernel of any origin."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import numpy as np
+
+from ..arguments.arrays import Array, Parameter, element_of
+from ..check.contraction import contractions
+from ..errors import ArgumentError
+from ..launch import Launch, dim3
+from ..launch import values as check_values
+from ..module import PtxModule, choose_place
+from ..problem import Problem
+from . import inputs
+from .report import Report, progress_bar
+from .run_mlir import report_device, report_resources
+
+
+def run(args: argparse.Namespace, text: str) -> int:
+    """Do what the command line asks for; the exit code.
+
+    Raises:
+        WarploomError: for anything the user can put right.
+    """
+    report = Report(stderr=args.json)
+    problem = Problem.parse(args.problem) if args.problem else None
+    with report.timed("parse"):
+        module = PtxModule(text, args.file)
+    name = _kernel_name(module, args.kernel)
+    function = module.kernel(name)
+    values = [inputs.kernel_argument(arg, args.seed, i) for i, arg in enumerate(args.arguments)]
+    parameters = tuple(Parameter(p.name, "", None) for p in function.parameters)
+    outputs = dict(_output(text, parameters) for text in args.outputs)
+    for place in outputs:
+        _array_at(values, place)
+    launch = Launch(name, _dim3(args.grid, "--grid"), _dim3(args.block, "--block"), args.shared, ())
+    check_values(function, values)
+    report.line("kernel", f"{name} of {args.file}, for {', '.join(module.syntax.targets)}")
+    report.launch(launch)
+    place = choose_place(report_device(args), module.target)
+    report_resources(report, text, args.target or module.target, place, (name,))
+    with report.timed("run"), progress_bar(name) as progress:
+        done = module.launch(
+            name,
+            launch.grid,
+            launch.block,
+            values,
+            args.shared,
+            device="cuda" if place.gpu else "interp",
+            progress=progress,
+            checks=args.checks,
+            report=args.report,
+            max_steps=args.max_steps,
+            output=(sys.stderr if args.json else sys.stdout).write,
+        )
+    report.checks(args.checks, done.notes)
+    report.contracted(args.file, () if place.gpu else contractions(module.syntax, name))
+    report.times()
+    report.line("ran on", str(place))
+    for i, value in enumerate(values):
+        for name, array in _arrays(function.parameters[i].name, value):
+            _summary(report, name, array)
+    for place, path in outputs.items():
+        inputs.save(path, _array_at(values, place))
+        report.line("wrote", f"{'.'.join([function.parameters[place[0]].name, *map(str, place[1:])])} to {path}")
+    report.launched([found.against(problem) for found in done.reports], args.json)
+    return 0
+
+
+def _kernel_name(module: PtxModule, name: str | None) -> str:
+    """The kernel asked for, or the only one. Raises ArgumentError if there are several and none was named."""
+    if name is not None:
+        return name
+    if len(module.kernels) == 1:
+        return next(iter(module.kernels))
+    listed = ", ".join(module.kernels) or "none"
+    raise ArgumentError(f"{module.name}: expected --kernel, as the file has {len(module.kernels)} kernels ({listed})")
+
+
+def _arrays(name: str, value: object) -> Iterator[tuple[str, Array]]:
+    """An argument that is an array, or the arrays that a struct points to."""
+    if isinstance(value, np.ndarray):
+        yield name, cast(Array, value)
+    for i, field in enumerate(_fields(cast(object, value))):
+        yield from _arrays(f"{name}.{i}", field)
+
+
+def _fields(value: object) -> tuple[object, ...]:
+    """The fields of a struct; anything else has none."""
+    return cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
+
+
+def _array_at(values: Sequence[object], place: tuple[int, ...]) -> Array:
+    """The array at a position among the arguments, or at one of the fields of a struct.
+
+    Raises:
+        ArgumentError: if there is none.
+    """
+    found: object = tuple(values)
+    for i in place:
+        found = _fields(found)[i] if i < len(_fields(found)) else None
+    if not isinstance(found, np.ndarray):
+        path = ".".join(map(str, place))
+        raise ArgumentError(f"--out: argument {path} is no array, so nothing can be written from it")
+    return cast(Array, found)
+
+
+def _output(text: str, parameters: tuple[Parameter, ...]) -> tuple[tuple[int, ...], str]:
+    """`2=c.npy`, or `0.1=c.npy` for what a field of a struct points to."""
+    bound = inputs.binding(text)
+    if bound.name is None:
+        raise ArgumentError(f"--out: expected NAME=FILE for a .ptx file, such as 2=c.npy, got '{text}'")
+    inputs.check_writable(bound.value)
+    name, *fields = bound.name.split(".")
+    if not all(field.isdecimal() for field in fields):
+        raise ArgumentError(f"--out: expected the number of a field, such as 0.1=c.npy, got '{text}'")
+    return (inputs.position_of(name, parameters), *map(int, fields)), bound.value
+
+
+def _dim3(text: str, what: str) -> tuple[int, int, int]:
+    try:
+        return dim3([int(size) for size in text.replace("x", ",").split(",")], what)
+    except ValueError:
+        raise ArgumentError(f"{what}: expected one to three sizes, such as 4 or 4,2,1, got '{text}'") from None
+
+
+def _summary(report: Report, name: str, array: Array) -> None:
+    shape = "x".join(map(str, array.shape))
+    head = " ".join(str(value) for value in array.reshape(-1)[:4])
+    report.line("array", f"{name}: {shape}x{element_of(array.dtype)}: {head}{' ...' if array.size > 4 else ''}")

@@ -1,0 +1,1 @@
+"""The GPU through the CUDA driver, and ptxas."""

@@ -1,0 +1,261 @@
+"""Launching on a GPU: parameters packed once, launches enqueued at will, host arrays copied there and back."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import weakref
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...dialect.ptx.text.syntax import Function
+from ..arguments.arrays import Argument
+from ..errors import ArgumentError, CudaError
+from ..launch import Buffer, Launch, Packed, PackedMap, Shifted, Value, Word, check_alignment, pack
+from .driver import Gpu, Kernel, call, encode_tensor_map, explain, gpu
+
+LEGACY_STREAM = 0
+
+
+@dataclass(frozen=True)
+class _Enqueue:
+    """A launch ready to go. `parameters` is the address of the parameters' addresses; `storage` keeps them alive."""
+
+    kernel: Kernel
+    launch: Launch
+    parameters: int
+    storage: object
+
+
+class Prepared:
+    """Launches on GPU memory, ready to be enqueued again and again.
+
+    Calling it enqueues every kernel on `stream` and returns at once, without copying, checking or
+    waiting: what a benchmark wants to time between two events. The arrays must stay alive.
+
+    `scratch` are buffers that the launches pass after the values. They are allocated, and zeroed once, in the order of
+    the stream and freed in its order when this object goes, which may be right after a call on that stream; work on
+    another stream must be done by then. Calls share the buffers, so two must not run at the same time.
+    """
+
+    def __init__(
+        self,
+        gpu: Gpu,
+        ptx: str,
+        functions: dict[str, Function],
+        launches: Sequence[Launch],
+        values: Sequence[Value],
+        scratch: Sequence[Buffer] = (),
+    ) -> None:
+        self.gpu = gpu
+        self.stream = stream_of(gpu, values)
+        self._owners = tuple(values)
+        module = gpu.load(ptx)
+        everything = [*values, *map(self._allocate, scratch)]
+        self._queue = tuple(_enqueue(module.kernel(x.kernel), functions[x.kernel], x, everything) for x in launches)
+
+    def _allocate(self, buffer: Buffer) -> Argument:
+        """Memory that lives as long as this object."""
+        size = buffer.bytes
+        with self.gpu.current():
+            result = self.gpu.driver.cuMemAllocAsync(max(1, size), self.stream)
+            address = int(call(f"allocating {size} bytes of scratch memory on the GPU", result))
+            if buffer.zeroed:
+                call("clearing scratch memory", self.gpu.driver.cuMemsetD8Async(address, 0, size, self.stream))
+        weakref.finalize(self, _free, self.gpu, address, self.stream).atexit = False
+        return Argument(address, (size,), "ui8", 1, None, on_device=True, writable=True, owner=None)
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The loaded kernels in the order of their launches, with the registers they need."""
+        return tuple(item.kernel for item in self._queue)
+
+    def __call__(self, stream: int | None = None) -> None:
+        """Enqueue the launches on a CUDA stream handle; by default on the stream the arrays' producer works on.
+
+        Raises:
+            CudaError: if the driver refuses a launch. A fault inside a kernel shows when the stream is waited for.
+        """
+        driver = self.gpu.driver
+        target = self.stream if stream is None else stream
+        driver.cuCtxPushCurrent(self.gpu.context)
+        try:
+            for item in self._queue:
+                launch = item.launch
+                (code,) = driver.cuLaunchKernel(
+                    item.kernel.handle, *launch.grid, *launch.block, launch.shared, target, item.parameters, 0
+                )
+                if int(code) != 0:
+                    raise CudaError(f"launching {_describe(item)} failed: {explain(code)}")
+        finally:
+            driver.cuCtxPopCurrent()
+
+    def wait(self, stream: int | None = None) -> None:
+        """Wait until everything on the stream is done.
+
+        Raises:
+            CudaError: naming the kernels, if one of them failed.
+        """
+        target = self.stream if stream is None else stream
+        with self.gpu.current():
+            (code,) = self.gpu.driver.cuStreamSynchronize(target)
+        if int(code) != 0:
+            names = "; ".join(_describe(item) for item in self._queue)
+            raise CudaError(f"{names} failed on {self.gpu.device}: {explain(code)}")
+
+
+def _free(gpu: Gpu, address: int, stream: int) -> None:
+    with gpu.current():
+        gpu.driver.cuMemFreeAsync(address, stream)
+
+
+def _describe(item: _Enqueue) -> str:
+    launch = item.launch
+    return f"kernel {launch.kernel} (grid {launch.grid}, block {launch.block}, {launch.shared} bytes shared)"
+
+
+def _enqueue(kernel: Kernel, function: Function, launch: Launch, values: Sequence[Value]) -> _Enqueue:
+    kernel.reserve(launch.block, launch.shared)
+    _check_cluster(function, launch)
+    words: list[bytes] = []
+    for parameter, position in zip(function.parameters, launch.arguments, strict=True):
+        if isinstance(position, Word):
+            words.append(pack(parameter, position.value))
+            continue
+        place = position if isinstance(position, Shifted) else Shifted(position, 0)
+        value = values[place.position]
+        if isinstance(value, Argument):
+            address = value.address + place.bytes
+            check_alignment(parameter, address, place.position)
+            words.append(address.to_bytes(8, "little"))
+        elif isinstance(value, PackedMap):
+            fields = value.fields(lambda at: _address(values[at]))
+            words.append(encode_tensor_map(kernel.gpu, fields, value.map.l2_promotion))
+        elif isinstance(value, Packed):
+            words.append(value.filled(lambda at: _address(values[at])))
+        else:
+            words.append(pack(parameter, value))
+    buffers = [ctypes.create_string_buffer(word, len(word)) for word in words]
+    pointers = (ctypes.c_void_p * max(1, len(buffers)))(*(ctypes.addressof(b) for b in buffers))
+    return _Enqueue(kernel, launch, ctypes.addressof(pointers), (buffers, pointers))
+
+
+def _address(value: Value) -> int:
+    return value.address if isinstance(value, Argument) else 0
+
+
+def _check_cluster(function: Function, launch: Launch) -> None:
+    """The driver takes the clusters from the kernel's own directive."""
+    written = next((d for d in function.directives if d.startswith(".reqnctapercluster")), "")
+    sizes = (*map(int, re.findall(r"\d+", written)), 1, 1)[:3]
+    if launch.cluster is not None and (not written or sizes != launch.cluster):
+        raise ArgumentError(
+            f"kernel {launch.kernel}: a launch on a GPU has the clusters that .reqnctapercluster asks for "
+            f"({sizes if written else 'none here'}), got {launch.cluster}"
+        )
+
+
+def gpu_of(values: Sequence[Value]) -> Gpu:
+    """The GPU that the arrays in device memory lie on; the first GPU if there are none.
+
+    Raises:
+        ArgumentError: if they lie on different GPUs.
+    """
+    first = gpu(0)
+    places = {
+        i: _ordinal(first, v) for i, v in enumerate(values) if isinstance(v, Argument) and v.on_device and v.nbytes
+    }
+    if len(set(places.values())) > 1:
+        listed = ", ".join(f"argument {i} on GPU {place}" for i, place in places.items())
+        raise ArgumentError(f"the arguments lie on different GPUs ({listed}); move them to one")
+    return gpu(next(iter(places.values()), 0))
+
+
+def _ordinal(any_gpu: Gpu, argument: Argument) -> int:
+    attribute = any_gpu.driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    with any_gpu.current():
+        result = any_gpu.driver.cuPointerGetAttribute(attribute, argument.address)
+    return int(call(f"looking up GPU address {argument.address:#x}", result))
+
+
+def stream_of(gpu: Gpu, values: Sequence[Value]) -> int:
+    """The stream the producers of the device arrays work on; where they work on several, the first, once the
+    others are done."""
+    streams = list(dict.fromkeys(v.stream for v in values if isinstance(v, Argument) and v.stream is not None))
+    if not streams:
+        return LEGACY_STREAM
+    with gpu.current():
+        for other in streams[1:]:
+            call("waiting for an argument's stream", gpu.driver.cuStreamSynchronize(other))
+    return streams[0]
+
+
+def run(
+    gpu: Gpu,
+    ptx: str,
+    functions: dict[str, Function],
+    launches: Sequence[Launch],
+    values: Sequence[Value],
+    written: frozenset[int],
+    scratch: Sequence[Buffer] = (),
+) -> None:
+    """Run the launches. Arrays on the GPU are used in place; host arrays are copied there, and the written ones back.
+
+    With device arrays only, the launches are enqueued on their stream and not waited for.
+    """
+    staged = {i: v for i, v in enumerate(values) if isinstance(v, Argument) and not v.on_device}
+    if not staged:
+        Prepared(gpu, ptx, functions, launches, values, scratch)()
+        return
+    with ExitStack() as stack:
+        stack.enter_context(gpu.current())
+        stream = stream_of(gpu, values)
+        copies = _copies(gpu, stack, staged, stream)
+        placed = [copies.get(i, value) for i, value in enumerate(values)]
+        prepared = Prepared(gpu, ptx, functions, launches, placed, scratch)
+        prepared(stream)
+        prepared.wait(stream)
+        for i, value in staged.items():
+            if i in written:
+                copy_out(gpu, value, copies[i])
+
+
+def _copies(gpu: Gpu, stack: ExitStack, staged: dict[int, Argument], stream: int) -> dict[int, Argument]:
+    """Copies of host arrays on the GPU; of an array that is given twice there is one."""
+    once: dict[tuple[object, ...], Argument] = {}
+    copies: dict[int, Argument] = {}
+    for i, value in staged.items():
+        key = (value.address, value.nbytes, value.shape, value.element)
+        if key not in once:
+            once[key] = copy_in(gpu, stack, value, stream)
+        copies[i] = once[key]
+    return copies
+
+
+def copy_in(gpu: Gpu, stack: ExitStack, value: Any, stream: int) -> Argument:
+    """A copy of a host array on the GPU, freed when the stack unwinds."""
+    driver = gpu.driver
+    address = call(f"allocating {value.nbytes} bytes on the GPU", driver.cuMemAlloc(max(1, value.nbytes)))
+    stack.callback(driver.cuMemFree, address)
+    if value.nbytes:
+        call("copying to the GPU", driver.cuMemcpyHtoDAsync(address, value.address, value.nbytes, stream))
+    return Argument(
+        int(address), value.shape, value.element, value.itemsize, None, on_device=True, writable=True, owner=value
+    )
+
+
+def copy_out(gpu: Gpu, host: Argument, device: Argument) -> None:
+    """Copies an array on the GPU back into the host's."""
+    if not host.nbytes:
+        return
+    if host.contiguous:
+        call("copying from the GPU", gpu.driver.cuMemcpyDtoH(host.address, device.address, host.nbytes))
+        return
+    # What lies between the elements is not the kernel's.
+    held = np.empty(host.nbytes, np.uint8)
+    call("copying from the GPU", gpu.driver.cuMemcpyDtoH(held.ctypes.data, device.address, host.nbytes))
+    host.elements(host.array())[...] = host.elements(held)

@@ -1,0 +1,217 @@
+"""Loads, stores, address conversion: PTX ISA 9.7.9.
+
+Memory order is that of the machine: steps happen one after the other, so that every ordering and caching modifier
+already holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.text.syntax import Address, Operand, Symbol
+from ..decode import Context, meaning
+from ..machine.memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_BITS, SHARED_WINDOW, Part, check_writable
+from ..machine.state import Action, Array, Selection, Source, State, Step
+from ..observers.observer import Kind, tell
+from .actions import elementwise, identity
+from .words import DTYPES, width_of
+
+_OWN_NAMES = {"": "generic", "const": "global", "shared::cluster": "cluster"}
+_WINDOWS = {"cluster": SHARED_WINDOW, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+_ADDRESSES = {"shared": np.uint32, "cluster": np.uint32, "local": np.uint32}
+"""Spaces whose addresses have 32 bits; in those of parameters, functions' own begin above."""
+
+
+class Locate(Protocol):
+    """Where an address operand leads."""
+
+    def __call__(self, sel: Selection, width: int, shift: int = 0) -> tuple[Part, ...]:
+        """The accesses of some threads, of `width` bytes each, `shift` bytes further on."""
+        ...
+
+
+def space_of(bound: Bindings) -> str:
+    """The state space that a row binds to P: "generic" if none is written, "cluster" for `.shared::cluster`.
+    Constants lie in global memory."""
+    written = bound.get("P", "")
+    return _OWN_NAMES.get(written) or written.partition("::")[0]
+
+
+def vector_of(bound: Bindings) -> int:
+    """The elements of the vector that a row binds to V; 1 if there is none."""
+    return int(bound.get("V", "")[1:] or 1)
+
+
+def locate(ctx: Context, operand: Operand, space: str, kind: Kind | None) -> Callable[[State], Locate]:
+    """Where `[base+offset]` lies in a space; `kind` is what is done there, None if observers learn it otherwise."""
+    if isinstance(operand, Address) and isinstance(operand.base, Symbol):
+        space = _space_of_symbol(ctx, operand.base, space)
+    everywhere = space in ("global", "generic")
+    address = ctx.address(operand, np.uint64 if everywhere else _ADDRESSES.get(space, np.int64))
+
+    def bind(state: State) -> Locate:
+        read = address(state)
+        home = state.memory.memory if everywhere else getattr(state.memory, space)
+
+        def found(sel: Selection, width: int, shift: int = 0) -> tuple[Part, ...]:
+            addresses = read(sel)
+            return home.parts(addresses + addresses.dtype.type(shift) if shift else addresses, width, sel.lanes)
+
+        return found if state.observer is None or kind is None else _told(found, state, ctx.pc, kind)
+
+    return bind
+
+
+def _told(find: Locate, state: State, pc: int, kind: Kind) -> Locate:
+    def found(sel: Selection, width: int, shift: int = 0) -> tuple[Part, ...]:
+        parts = find(sel, width, shift)
+        tell(state, pc, kind, parts, width, sel)
+        return parts
+
+    return found
+
+
+def _space_of_symbol(ctx: Context, symbol: Symbol, space: str) -> str:
+    """A variable's own space, where the instruction is generic; they must not disagree."""
+    own = ctx.place(symbol).space
+    if space == "cluster" and own == "shared":
+        return space
+    if space not in ("generic", own):
+        ctx.fail(f"'{symbol.name}' is in .{own} memory, the instruction is for .{space}")
+    return own
+
+
+@meaning("ld")
+def load(ctx: Context, bound: Bindings) -> Action:
+    """One word or a vector; a wider register gets the word extended. A cache policy may follow."""
+    space, type, count = space_of(bound), bound["T"], vector_of(bound)
+    d, where = ctx.operands[:2]
+    dests = [ctx.dest(item, type, wide=True) for item in ctx.vector(d, count)]
+    place = locate(ctx, where, space, "load")
+    width, dtype = width_of(type) // 8, DTYPES[type]
+
+    def bind(state: State) -> Step:
+        outs, find = [dest(state) for dest in dests], place(state)
+
+        def step(sel: Selection) -> None:
+            for part in find(sel, width * count):
+                values = part.buffer.view(width, count).take(part.index, axis=0).view(dtype)
+                _deliver(outs, sel, part, values)
+
+        return step
+
+    return bind
+
+
+def _deliver(outs: list[Array], sel: Selection, part: Part, values: Array) -> None:
+    """Loaded rows into registers."""
+    columns = [values] if len(outs) == 1 else [values[:, i] for i in range(len(outs))]
+    if part.chosen is None:
+        for out, column in zip(outs, columns, strict=True):
+            sel.put(out, column)
+        return
+    threads = part.chosen if sel.lanes is None else sel.lanes[part.chosen]
+    for out, column in zip(outs, columns, strict=True):
+        out[threads] = column
+
+
+@meaning("st")
+def store(ctx: Context, bound: Bindings) -> Action:
+    """One word or a vector; of a wider register, the low bits. A cache policy may follow."""
+    space, type, count = space_of(bound), bound["T"], vector_of(bound)
+    where, a = ctx.operands[:2]
+    named = where.base if isinstance(where, Address) and isinstance(where.base, Symbol) else None
+    if space == "param" and named is not None and not ctx.place(named).size:
+        ctx.fail("kernel parameters cannot be written")
+    sources = [ctx.source(item, f"b{width_of(type)}" if type[0] != "f" else type, wide=True)
+               for item in ctx.vector(a, count)]  # fmt: skip
+    place = locate(ctx, where, space, None)
+    width = width_of(type) // 8
+    word = DTYPES[f"b{width * 8}"]
+
+    def bind(state: State) -> Step:
+        values, find = [source(state).view(word) for source in sources], place(state)
+        watched = state.observer is not None
+
+        def step(sel: Selection) -> None:
+            parts = find(sel, width * count)
+            check_writable(parts)
+            picked = [sel.pick(v) for v in values]
+            rows = picked[0] if count == 1 else np.stack(picked, axis=1)
+            if watched:
+                tell(state, ctx.pc, "store", parts, width * count, sel, rows)
+            for part in parts:
+                view = part.buffer.view(width, count)
+                view[part.index] = rows if part.chosen is None else rows[part.chosen]
+
+        return step
+
+    return bind
+
+
+@meaning("cvta")
+def cvta(ctx: Context, bound: Bindings) -> Action:
+    """A space's own address as a generic one. Global and constant addresses are generic already."""
+    return _converted(ctx, bound, np.add)
+
+
+@meaning("cvta.to")
+def cvta_to(ctx: Context, bound: Bindings) -> Action:
+    """A generic address as the space's own."""
+    return _converted(ctx, bound, np.subtract)
+
+
+def _converted(ctx: Context, bound: Bindings, change: np.ufunc) -> Action:
+    d, a = ctx.operands
+    if bound["T"] != "u64":
+        ctx.fail("addresses are 64-bit here; expected .u64")
+    window = np.uint64(_WINDOWS.get(space_of(bound), 0))
+    dest, source = ctx.dest(d, "u64"), ctx.source(a, "u64")
+    if not window:
+        return elementwise(identity, dest, source)
+    return elementwise(lambda v: change(v, window), dest, source)
+
+
+@meaning("isspacep")
+def isspacep(ctx: Context, bound: Bindings) -> Action:
+    """Whether a generic address lies in a space; `.shared` is the own CTA's."""
+    space = space_of(bound)
+    p, a = ctx.operands
+    window = np.uint64(_WINDOWS.get(space, 0))
+
+    def inside(address: Array) -> Array:
+        if not window:
+            return address < np.uint64(SHARED_WINDOW)
+        return (address >= window) & (address < window * np.uint64(2))
+
+    def own(address: Array, rank: Array) -> Array:
+        named = (address - window) >> np.uint64(RANK_BITS)
+        return inside(address) & ((named == 0) | (named == rank + 1))
+
+    dest, source = ctx.dest(p, "pred"), ctx.source(a, "u64")
+    if space != "shared":
+        return elementwise(inside, dest, source)
+    return elementwise(own, dest, source, lambda state: state.geometry.rank().astype(np.uint64))
+
+
+@meaning("hint")
+def nothing_to_do(ctx: Context, bound: Bindings) -> Action:
+    """What is about time and caches alone."""
+    return lambda state: lambda sel: None
+
+
+@meaning("createpolicy")
+def createpolicy(ctx: Context, bound: Bindings) -> Action:
+    """A cache policy is a number that nobody reads."""
+    dest: Source = ctx.dest(ctx.operands[0], "b64")
+    return lambda state: lambda sel: sel.put(dest(state), np.zeros(sel.count, np.uint64))
+
+
+@meaning("multimem")
+def multimem(ctx: Context, bound: Bindings) -> Action:
+    """There is one GPU here."""
+    ctx.fail("memory of several GPUs is not simulated")

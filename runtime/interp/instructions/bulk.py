@@ -1,0 +1,219 @@
+"""Asynchronous copies, stores and reductions that arrive at an mbarrier: PTX ISA 9.7.9.12, .13, .25.4 and 9.7.13.7.
+
+The source is read when the copy is issued. What arrives at an mbarrier is seen when that is looked at, which is as late
+as it may be; what goes to global memory is there at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ....dialect.ptx.rows.grammar import Bindings
+from ..decode import Context, meaning
+from ..errors import FaultError
+from ..machine.mbarriers import Combine
+from ..machine.memory import Buffer, check_writable
+from ..machine.state import Action, Array, Selection, Source, State, Step
+from ..observers.observer import Access, Kind
+from .access import Locate, locate, space_of, vector_of
+from .atomics import seen_as, updates
+from .mbarrier import in_shared, objects
+from .words import width_of
+
+_UNIT = 16
+"""Addresses and sizes of bulk copies are multiples of it."""
+
+_WORD = 8
+"""Those of st.bulk."""
+
+_SPACES = {"shared::cluster": "cluster", "shared::cta": "shared", "global": "global"}
+
+
+@meaning("bulk group")
+def groups(ctx: Context, bound: Bindings) -> Action:
+    """What would be waited for is there already."""
+    return lambda state: lambda sel: None
+
+
+@meaning("cp.async.bulk")
+def bulk(ctx: Context, bound: Bindings) -> Action:
+    """Many bytes by one thread; to several CTAs of a cluster, or of each 16 bytes only some."""
+    return _Bulk(ctx, bound, None).action
+
+
+@meaning("cp.reduce.async.bulk")
+def bulk_reduction(ctx: Context, bound: Bindings) -> Action:
+    """The same, each element combined with what is there."""
+    return _Bulk(ctx, bound, _combination(bound, bound["D"] != "global")).action
+
+
+class _Bulk:
+    """The operands of a bulk copy, and what it does."""
+
+    def __init__(self, ctx: Context, bound: Bindings, combine: Combine | None) -> None:
+        target, source, size, *rest = ctx.operands
+        self.combine = combine
+        self.pc = ctx.pc
+        self.arrives = bound["D"] != "global"
+        to = _SPACES[bound["D"]]
+        self.put, self.take = (locate(ctx, where, space, None) for where, space in
+                               ((target, to), (source, _SPACES[bound["S"]])))  # fmt: skip
+        self.sizes = ctx.source(size, "u32")
+        self.place = objects(ctx, rest.pop(0), to) if self.arrives else None
+        self.ctas = ctx.source(rest.pop(0), "u16") if bound.get("M") else None
+        if bound.get("H"):
+            rest.pop(0)
+        self.bytes = ctx.source(rest.pop(0), "u16") if bound.get("K") else None
+
+    def action(self, state: State) -> Step:
+        """What the instruction does for the selected threads, one after the other."""
+        destination, start, lengths = self.put(state), self.take(state), self.sizes(state)
+        barrier = self.place(state) if self.place else None
+        ctas = self.ctas(state) if self.ctas else None
+        masks = self.bytes(state) if self.bytes else None
+
+        def step(sel: Selection) -> None:
+            for one, thread in one_by_one(sel):
+                length = _length(int(lengths[thread]), _UNIT, thread)
+                if not length:
+                    continue
+                data, at = self._span(start, one, length, state, "load")
+                rows = data.data[at : at + length].copy()
+                buffer, first = self._span(destination, one, length, state, "copy" if barrier else "store")
+                if barrier is None:
+                    check_writable(destination(one, _UNIT))
+                    _write(buffer, first, rows, self.combine, None if masks is None else int(masks[thread]))
+                    continue
+                wanted = None if ctas is None else int(ctas[thread])
+                for shift in shifts(state, buffer, first, wanted, thread):
+                    index = barrier(one) + shift // 8
+                    state.mbarriers.complete_later(index, one, buffer, first + shift, rows, self.combine)
+
+        return step
+
+    def _span(self, find: Locate, one: Selection, length: int, state: State, kind: Kind) -> tuple[Buffer, int]:
+        """Where the bytes of one thread begin; the last must be there as well as the first."""
+        (first,), (last,) = find(one, _UNIT), find(one, _UNIT, length - _UNIT)
+        start = int(first.index[0]) * _UNIT
+        if state.observer is not None:
+            starts = np.arange(start, start + length, _UNIT)
+            threads: Array = np.full(starts.size, one.lanes)
+            state.observer.access(Access(self.pc, kind, last.buffer, starts, _UNIT, threads))
+        return first.buffer, start
+
+
+def one_by_one(sel: Selection) -> Iterator[tuple[Selection, int]]:
+    """The threads that issue copies, each alone: few, as a rule one of a CTA."""
+    for thread in (np.arange(sel.total) if sel.lanes is None else sel.lanes).tolist():
+        yield Selection(np.arange(sel.total) == thread, sel.total), thread
+
+
+def _length(length: int, unit: int, thread: int) -> int:
+    if length % unit:
+        raise FaultError(f"expected a size that is a multiple of {unit}, got {length}", thread)
+    return length
+
+
+def _combination(bound: Bindings, shared: bool) -> Combine:
+    """Bytes that are there and bytes that come, to bytes."""
+    seen, update = seen_as(bound["T"]), updates(bound["O"], bound["T"])(shared)
+
+    def combine(old: Array, new: Array) -> Array:
+        come = new.view(seen)
+        return np.ascontiguousarray(update(old.view(seen), come, come)).view(np.uint8)
+
+    return combine
+
+
+def _write(buffer: Buffer, first: int, rows: Array, combine: Combine | None, mask: int | None) -> None:
+    """Bytes that go to global memory: all, or those whose place in each 16 has its bit in the mask."""
+    place = buffer.data[first : first + rows.size]
+    new = rows if combine is None else combine(place, rows)
+    if mask is None:
+        place[...] = new
+    else:
+        chosen = np.tile((mask >> np.arange(_UNIT) & 1).astype(np.bool_), rows.size // _UNIT)
+        place[chosen] = new[chosen]
+
+
+def shifts(state: State, buffer: Buffer, first: int, ctas: int | None, thread: int) -> list[int]:
+    """How far from the address given the bytes land: at the same place in each CTA of a mask."""
+    if ctas is None:
+        return [0]
+    size, stride = state.geometry.cluster_size, buffer.size // state.geometry.ctas
+    if ctas >> size:
+        raise FaultError(f"expected a mask of the {size} CTAs of the cluster, got {ctas:#x}", thread)
+    rank = first // stride % size
+    return [(number - rank) * stride for number in range(size) if ctas >> number & 1]
+
+
+@meaning("st.async")
+def store_async(ctx: Context, bound: Bindings) -> Action:
+    """A word or a vector into shared memory of the cluster."""
+    return _sent(ctx, bound, None)
+
+
+@meaning("red.async")
+def reduce_async(ctx: Context, bound: Bindings) -> Action:
+    """The same, combined with what is there."""
+    return _sent(ctx, bound, _combination(bound, True))
+
+
+def _sent(ctx: Context, bound: Bindings, combine: Combine | None) -> Action:
+    """Values of each thread that arrive, with as many bytes, at an object beside them."""
+    where, a, barrier = ctx.operands
+    type, count = bound["T"], vector_of(bound)
+    sources: list[Source] = [ctx.source(item, type) for item in ctx.vector(a, count)]
+    # An own address is one of the cluster too, and the object may be another CTA's.
+    space = "generic" if space_of(bound) == "generic" else "cluster"
+    place, find = locate(ctx, where, space, "copy"), objects(ctx, barrier, space)
+    width, word = width_of(type) // 8, np.dtype(f"u{width_of(type) // 8}")
+
+    def bind(state: State) -> Step:
+        target, objects_of, values = place(state), find(state), [source(state) for source in sources]
+        buffer = state.memory.shared.buffer
+        stride = buffer.size // state.geometry.ctas
+
+        def step(sel: Selection) -> None:
+            parts = target(sel, width * count)
+            start = in_shared(parts, buffer, sel, f"{ctx.instruction.opcode} writes") * width * count
+            index = objects_of(sel)
+            rows = np.stack([sel.pick(v).view(word) for v in values], axis=1)
+            for i, (one, thread) in enumerate(one_by_one(sel)):
+                if start[i] // stride != index[i] * 8 // stride:
+                    raise FaultError("the mbarrier object is not in the CTA that the bytes go to", thread)
+                data = np.ascontiguousarray(rows[i]).view(np.uint8)
+                state.mbarriers.complete_later(index[i : i + 1], one, buffer, int(start[i]), data, combine)
+
+        return step
+
+    return bind
+
+
+@meaning("st.bulk")
+def store_bulk(ctx: Context, bound: Bindings) -> Action:
+    """Zeros into shared memory of the own CTA."""
+    where, size, _ = ctx.operands
+    place, sizes, pc = locate(ctx, where, space_of(bound), None), ctx.source(size, "u64"), ctx.pc
+
+    def bind(state: State) -> Step:
+        find, lengths = place(state), sizes(state)
+        shared = state.memory.shared.buffer
+
+        def step(sel: Selection) -> None:
+            for one, thread in one_by_one(sel):
+                length = _length(int(lengths[thread]), _WORD, thread)
+                if not length:
+                    continue
+                first = int(in_shared(find(one, _WORD), shared, one, "st.bulk writes")[0]) * _WORD
+                find(one, _WORD, length - _WORD)
+                if state.observer is not None:
+                    starts = np.arange(first, first + length, _WORD)
+                    state.observer.access(Access(pc, "store", shared, starts, _WORD, np.full(starts.size, thread)))
+                shared.data[first : first + length] = 0
+
+        return step
+
+    return bind

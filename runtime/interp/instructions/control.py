@@ -1,0 +1,60 @@
+"""Control flow and fences: PTX ISA 9.7.12 and 9.7.13.4."""
+
+from __future__ import annotations
+
+from ....dialect.ptx.rows.grammar import Bindings
+from ..decode import Context, meaning, opcode
+from ..errors import FaultError
+from ..machine.state import Action, Selection, State, Step
+from .calls import return_
+from .words import Modifiers
+
+
+@opcode("bra")
+def bra(ctx: Context, m: Modifiers) -> Action:
+    """To a label. The machine splits the threads where a guard holds for some only."""
+    m.drop("uni")
+    (label,) = ctx.take(1)
+    target = ctx.label(label)
+    return lambda state: lambda sel: target
+
+
+@opcode("ret", "exit")
+def leave(ctx: Context, m: Modifiers) -> Action:
+    """The end of these threads, or of a function."""
+    m.drop("uni")
+    ctx.take(0)
+    if ctx.frame is not None and m.root == "ret":
+        return return_(ctx, ctx.frame)
+    return lambda state: state.flow.exit
+
+
+@opcode("trap")
+def trap(ctx: Context, m: Modifiers) -> Action:
+    """Ends the launch with an error."""
+
+    def bind(state: State) -> Step:
+        def step(sel: Selection) -> int | None:
+            thread = _first(sel)
+            raise FaultError(f"the kernel executed a trap, thread {state.geometry.thread_index(thread)}", thread)
+
+        return step
+
+    return bind
+
+
+@meaning("brkpt", "membar", "fence")
+def in_order_already(ctx: Context, bound: Bindings) -> Action:
+    """Steps happen one after the other, so fences have nothing to do."""
+    return lambda state: lambda sel: None
+
+
+@meaning("setmaxnreg")
+def setmaxnreg(ctx: Context, bound: Bindings) -> Action:
+    """How many registers a warp may have, which are not counted here."""
+    return lambda state: lambda sel: None
+
+
+def _first(sel: Selection) -> int:
+    lanes = sel.lanes
+    return 0 if lanes is None else int(lanes[0])

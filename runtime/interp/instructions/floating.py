@@ -1,0 +1,303 @@
+"""Floating-point instructions: PTX ISA 9.7.3 and 9.7.4.
+
+add, sub, mul, fma, div, sqrt and rcp are correctly rounded in every mode. What the ISA calls approximate (ex2, lg2,
+sin, cos, tanh, rsqrt, and the .approx and .full forms) is computed to full precision and rounded once: it lies within
+the ISA's bound, but its last bits are not always the silicon's. On an H200, ex2, rcp, sqrt, rsqrt and div differ by at
+most 2 units in the last place, tanh by about 120; sin and cos far outside [-pi, pi] give something else altogether.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+
+from ....dialect.ptx.rows.grammar import Bindings
+from ...numerics import directed, floats
+from ...numerics.floats import Function
+from ..decode import Context, meaning, opcode
+from ..machine.state import Action, Array, Source
+from .actions import elementwise
+from .words import Modifiers, width_of
+
+_SCALARS = ("f16", "bf16", "f32", "f64")
+_ALL = (*_SCALARS, "f16x2", "bf16x2", "f32x2")
+
+
+class _Form:
+    """The type and the common modifiers of a floating-point instruction."""
+
+    def __init__(self, m: Modifiers, *types: str) -> None:
+        self.type = m.last_type(types or _ALL)
+        self.ftz = m.flag("ftz")
+        self.saturate = m.flag("sat")
+        self.relu = m.flag("relu")
+        self.mode = m.one("rn", "rz", "rm", "rp") or "rn"
+
+    @property
+    def scalar(self) -> str:
+        """The type of one element."""
+        return self.type.removesuffix("x2")
+
+    @property
+    def word(self) -> str:
+        return f"b{width_of(self.type)}"
+
+    def plain(self) -> bool:
+        """Whether numpy's own f32 or f64 arithmetic is all there is to it."""
+        return self.type in ("f32", "f64") and self.mode == "rn" and not (self.ftz or self.saturate or self.relu)
+
+    def read(self, words: Array) -> Array:
+        """Values as f64."""
+        values = floats.value(words, self.scalar)
+        return floats.flush(values, self.scalar) if self.ftz else values
+
+    def write(self, exact: Array) -> Array:
+        """Words of the result."""
+        words = floats.rounded(exact, self.scalar, self.mode)
+        if self.ftz or self.saturate or self.relu:
+            words = floats.rounded(self._bounded(floats.value(words, self.scalar)), self.scalar)
+        return words
+
+    def _bounded(self, values: Array) -> Array:
+        if self.ftz:
+            values = floats.flush(values, self.scalar)
+        if self.saturate:
+            values = floats.saturated(values)
+        return floats.relu(values) if self.relu else values
+
+    def over_words(self, function: Function) -> Function:
+        """A function of f64 values, exact or rounded to odd, as one of words."""
+
+        compute = cast(Callable[..., Array], function)
+
+        def on_words(*words: Array) -> Array:
+            return self.write(compute(*map(self.read, words)))
+
+        return floats.halves(on_words, width_of(self.scalar)) if self.type.endswith("x2") else on_words
+
+    def action(self, ctx: Context, function: Function, sources: int) -> Action:
+        """d = function(...) on values, whose results are exact or rounded to odd."""
+        d, *operands = ctx.take(1 + sources)
+        inputs = [ctx.source(o, self.type) for o in operands]
+        if self.type in ("f32", "f64"):
+            inputs = [_as_words(i, self.type) for i in inputs]
+        return elementwise(self.over_words(function), _as_words(ctx.dest(d, self.type), self.type), *inputs)
+
+
+def _as_words(source: Source, type: str) -> Source:
+    word = np.dtype(f"u{width_of(type) // 8}")
+    return lambda state: source(state).view(word)
+
+
+def _native(ctx: Context, form: _Form, function: Function, sources: int) -> Action:
+    """f32 and f64 to nearest, by numpy's own arithmetic."""
+    type = form.type
+    word, nan, native = floats.WORDS[type], floats.NAN.get(type), cast(Callable[..., Array], function)
+
+    def compute(*values: Array) -> Array:
+        result = native(*values)
+        if nan is not None:
+            bad = result != result
+            if bad.any():
+                result.view(word)[bad] = nan
+        return result
+
+    d, *operands = ctx.take(1 + sources)
+    return elementwise(compute, ctx.dest(d, type), *(ctx.source(o, type) for o in operands))
+
+
+def _directed(ctx: Context, form: _Form, function: Callable[..., Array], sources: int) -> Action:
+    """f64 rounded by the mode of the form, which `function` takes behind its operands."""
+    d, *operands = ctx.take(1 + sources)
+
+    def compute(*values: Array) -> Array:
+        return function(*values, form.mode)
+
+    return elementwise(compute, ctx.dest(d, "f64"), *(ctx.source(o, "f64") for o in operands))
+
+
+_DIRECTED: dict[str, Callable[..., Array]] = {
+    "add": directed.add,
+    "sub": directed.subtract,
+    "mul": directed.multiply,
+}
+_BINARY: dict[str, tuple[Function, Callable[[str], Function]]] = {
+    "add": (np.add, lambda mode: lambda a, b: floats.sum_odd(a, b, mode)),
+    "sub": (np.subtract, lambda mode: lambda a, b: floats.sum_odd(a, -b, mode)),
+    "mul": (np.multiply, lambda mode: np.multiply),
+}
+
+
+def binary(ctx: Context, m: Modifiers) -> Action:
+    """`add`, `sub`, `mul`."""
+    form = _Form(m)
+    native, exact = _BINARY[m.root]
+    if form.type == "f64" and form.mode != "rn":
+        return _directed(ctx, form, _DIRECTED[m.root], 2)
+    return _native(ctx, form, native, 2) if form.plain() else form.action(ctx, exact(form.mode), 2)
+
+
+@opcode("fma")
+def fma(ctx: Context, m: Modifiers) -> Action:
+    """a * b + c, rounded once."""
+    form = _Form(m)
+    if form.plain():
+        return _native(ctx, form, floats.fma32 if form.type == "f32" else floats.fma64, 3)
+    if form.type == "f64":
+        return _directed(ctx, form, directed.fma, 3)
+    return form.action(ctx, lambda a, b, c: floats.fma_odd(a, b, c, form.mode), 3)
+
+
+def _difference(a: Array, b: Array, mode: str) -> Array:
+    return floats.sum_odd(a, -b, mode)
+
+
+_MIXED: dict[str, tuple[int, Callable[..., Array]]] = {
+    "add.mixed": (1, floats.sum_odd),
+    "sub.mixed": (1, _difference),
+    "fma.mixed": (2, floats.fma_odd),
+}
+
+
+def _mixed(name: str) -> Callable[[Context, Bindings], Action]:
+    narrow, function = _MIXED[name]
+
+    def action(ctx: Context, bound: Bindings) -> Action:
+        """f32 with operands of 16 bits in front of the last, rounded once."""
+        type, mode = bound["T"], bound["ROUND"] or "rn"
+
+        def compute(*words: Array) -> Array:
+            values = [floats.value(w, t) for w, t in zip(words, (*[type] * narrow, "f32"), strict=True)]
+            result = floats.rounded(function(*values, mode), "f32", mode)
+            return floats.rounded(floats.saturated(floats.value(result, "f32")), "f32") if bound["SAT"] else result
+
+        d, *operands, c = ctx.operands
+        sources = (*(ctx.source(o, "b16") for o in operands), ctx.source(c, "b32"))
+        return elementwise(compute, ctx.dest(d, "b32"), *sources)
+
+    return action
+
+
+for _name in _MIXED:
+    meaning(_name)(_mixed(_name))
+
+
+@meaning("fma.oob")
+def fma_out_of_bounds(ctx: Context, bound: Bindings) -> Action:
+    """0 where an operand is the NaN that stands for what lies out of bounds, whose word the text does not give."""
+    ctx.fail("not supported: the word of the out-of-bounds NaN is not known")
+
+
+def divide(ctx: Context, m: Modifiers) -> Action:
+    """`div`: exact with a rounding; .approx and .full are computed like .rn."""
+    rough = m.one("approx", "full")
+    form = _Form(m, "f32", "f64")
+    if form.mode != "rn" and form.type == "f64":
+        return _directed(ctx, form, directed.divide, 2)
+    if form.mode != "rn":
+        return form.action(ctx, directed.odd_quotient, 2)
+    function = _divide_roughly if rough == "approx" else np.divide
+    if form.plain():
+        return _native(ctx, form, function, 2)
+    return _flushed(ctx, form, function, 2) if form.ftz else ctx.fail("modifiers are not supported")
+
+
+def _divide_roughly(a: Array, b: Array) -> Array:
+    """`div.approx` gives 0 for divisors beyond 2^126, and a NaN where the dividend is infinite too."""
+    beyond = (np.abs(b) > 2.0**126) & np.isfinite(b)
+    zero = np.where(np.isinf(a), np.nan, np.copysign(0.0, a) * np.copysign(1.0, b)).astype(a.dtype)
+    return np.where(beyond & (a == a), zero, np.divide(a, b))
+
+
+def _flushed(ctx: Context, form: _Form, function: Function, sources: int) -> Action:
+    """A correctly rounded f32 operation whose operands and result are flushed."""
+    type, native = form.type, cast(Callable[..., Array], function)
+
+    def compute(*values: Array) -> Array:
+        result = native(*(floats.flush(v, type) for v in values))
+        return floats.canonical(floats.flush(result, type).view(floats.WORDS[type]), result, type)
+
+    d, *operands = ctx.take(1 + sources)
+    return elementwise(compute, _as_words(ctx.dest(d, type), type), *(ctx.source(o, type) for o in operands))
+
+
+def minimum_maximum(ctx: Context, m: Modifiers) -> Action:
+    """`min`, `max` of two or three: of a number and a NaN, the number; with `.NaN`, a NaN.
+
+    `.abs` takes magnitudes, and `.xorsign` gives the result the sign that the product would have.
+    """
+    form, nan = _Form(m), m.flag("NaN")
+    signed, magnitudes = m.flag("xorsign"), m.flag("abs")
+    pick = floats.smaller if m.root == "min" else floats.larger
+    count = 3 if len(ctx.operands) == 4 and form.type == "f32" and not signed else 2
+    if signed != magnitudes and count == 2:
+        ctx.fail("expected .xorsign and .abs together")
+
+    def chosen(*values: Array) -> Array:
+        given = [np.abs(v) for v in values] if magnitudes else values
+        result = given[0]
+        for other in given[1:]:
+            picked = pick(result, other)
+            result = np.where((result != result) | (other != other), np.nan, picked) if nan else picked
+        if signed:
+            return np.copysign(result, np.where(np.signbit(values[0]) ^ np.signbit(values[1]), -1.0, 1.0))
+        return result
+
+    return form.action(ctx, chosen, count)
+
+
+def absolute_negative(ctx: Context, m: Modifiers) -> Action:
+    """`abs`, `neg`: of the sign, but a NaN becomes the machine's own or, in f64, stays and is quiet."""
+    form, function = _Form(m), np.abs if m.root == "abs" else np.negative
+    if form.type == "f64":
+        return form.action(ctx, lambda a: np.where(a == a, function(a), a + 0.0), 1)
+    return form.action(ctx, function, 1)
+
+
+@opcode("copysign")
+def copysign(ctx: Context, m: Modifiers) -> Action:
+    """The sign of a with the magnitude of b."""
+    type = m.type("f32", "f64")
+    d, a, b = ctx.take(3)
+    return elementwise(lambda x, y: np.copysign(y, x), ctx.dest(d, type), ctx.source(a, type), ctx.source(b, type))
+
+
+def _log2(x: Array) -> Array:
+    return np.log2(x)
+
+
+_FUNCTIONS: dict[str, tuple[Callable[[Array], Array], tuple[str, ...]]] = {
+    "ex2": (np.exp2, ("f32", "f16", "f16x2", "bf16", "bf16x2")),
+    "lg2": (_log2, ("f32",)),
+    "sin": (np.sin, ("f32",)),
+    "cos": (np.cos, ("f32",)),
+    "tanh": (np.tanh, ("f32", "f16", "f16x2", "bf16", "bf16x2")),
+    "rsqrt": (lambda x: 1.0 / np.sqrt(x), ("f32", "f64")),
+}
+
+
+@opcode(*_FUNCTIONS)
+def approximate(ctx: Context, m: Modifiers) -> Action:
+    """Functions the ISA defines up to a bound."""
+    function, types = _FUNCTIONS[m.root]
+    m.expect("approx")
+    return _Form(m, *types).action(ctx, function, 1)
+
+
+_ROOTS: dict[str, tuple[np.ufunc, Callable[[Array], Array], Callable[..., Array]]] = {
+    "rcp": (np.reciprocal, lambda a: directed.odd_quotient(np.ones_like(a), a), directed.reciprocal),
+    "sqrt": (np.sqrt, directed.odd_root, directed.root),
+}
+
+
+@opcode(*_ROOTS)
+def root(ctx: Context, m: Modifiers) -> Action:
+    """`rcp`, `sqrt`: exact with a rounding, and .approx is computed like .rn."""
+    m.one("approx")
+    form = _Form(m, "f32", "f64")
+    nearest, odd, other = _ROOTS[m.root]
+    if form.mode != "rn":
+        return _directed(ctx, form, other, 1) if form.type == "f64" else form.action(ctx, odd, 1)
+    return _native(ctx, form, nearest, 1) if form.plain() else _flushed(ctx, form, nearest, 1)

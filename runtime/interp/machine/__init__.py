@@ -1,0 +1,1 @@
+"""The machine that executes them: threads in flight, memory, mbarriers, launches."""

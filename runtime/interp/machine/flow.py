@@ -1,0 +1,311 @@
+"""Where the threads in flight are: which run next, which wait and for what.
+
+Threads at one program counter run together. The group at the lowest program counter goes first, so that threads
+which went different ways meet again where their ways join; a group that keeps others waiting long gives way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import FaultError
+from ..observers.observer import Observer
+from .state import LANES, LEFT, Geometry, Selection
+
+Array: TypeAlias = NDArray[Any]
+
+
+Complete: TypeAlias = Callable[[Array], None]
+
+_BIT = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))[:, None]
+
+
+def apart(what: str, lane: int) -> str:
+    """What is wrong with an `.aligned` instruction to which a lane does not come."""
+    return f"{what} must be executed by all lanes of a warp together; lane {lane} takes no part"
+
+
+def _alike_in_warps(values: Array) -> bool:
+    rows = values.reshape(LANES, -1)
+    return bool((rows == rows[0]).all())
+
+
+def _rounds(mask: Array, values: Array) -> Iterator[Array]:
+    """The threads of a mask in rounds: in each, those threads of every warp that have one value in common."""
+    rows, left = values.reshape(LANES, -1), mask.reshape(LANES, -1).copy()
+    warps = np.arange(rows.shape[1])
+    while left.any():
+        group = left & (rows == rows[left.argmax(axis=0), warps])
+        yield group.reshape(-1)
+        left &= ~group
+
+
+def _one_group_per_warp(sel: Selection, lanes: Array) -> Iterator[Selection]:
+    mask = np.ones(sel.total, np.bool_) if sel.mask is None else sel.mask
+    return (Selection(group, sel.total) for group in _rounds(mask, lanes))
+
+
+@dataclass
+class Barrier:
+    """Threads that arrived at a barrier of their CTA.
+
+    `expected` is the number of threads asked for, 0 for all that have not exited. `resume` is where they go on.
+    `complete` is told who had arrived, when they all have.
+    """
+
+    number: int
+    pc: int
+    resume: int
+    mask: Array
+    expected: int
+    complete: Complete | None = None
+
+
+class Flow:
+    """The groups of threads that can run, by program counter, and the groups that wait."""
+
+    def __init__(self, geometry: Geometry, live: Array, entry: int) -> None:
+        self.geometry = geometry
+        self.live = live
+        self.ready: dict[int, Array] = {entry: live.copy()}
+        self.barriers: list[Barrier] = []
+        self.parked: dict[int, Array] = {}
+        self.awaited: dict[int, Array | None] = {}
+        self.anywhere: set[int] = set()
+        """The instructions `bar.warp.sync`, at which lanes meet wherever they come to one."""
+        self.observer: Observer | None = None
+        self.on_exit: list[Callable[[], None]] = []
+        self._gave_way = False
+        self._cta = geometry.cta()
+
+    def go(self, pc: int, mask: Array) -> None:
+        """Threads that can run from `pc`."""
+        other = self.ready.get(pc)
+        if other is None:
+            self.ready[pc] = mask
+        else:
+            other |= mask
+
+    def give_way(self, pc: int, mask: Array) -> None:
+        """Threads that go on from `pc` when others have run."""
+        self._gave_way = True
+        self.go(pc, mask)
+
+    def gave_way(self) -> bool:
+        """Whether threads gave way since this was last asked."""
+        result, self._gave_way = self._gave_way, False
+        return result
+
+    def mask(self, sel: Selection) -> Array:
+        """A mask of one's own."""
+        return np.ones(sel.total, np.bool_) if sel.mask is None else sel.mask.copy()
+
+    def exit(self, sel: Selection) -> int:
+        """These threads are done; barriers no longer wait for them."""
+        self.live &= ~self.mask(sel)
+        self._release()
+        self._unpark()
+        for release in self.on_exit:
+            release()
+        return LEFT
+
+    # Barriers
+
+    def arrive(
+        self,
+        sel: Selection,
+        number: int,
+        pc: int,
+        expected: int,
+        wait: bool = True,
+        complete: Complete | None = None,
+    ) -> int | None:
+        """Threads at a barrier. They go on at once if that completes it for every CTA in flight."""
+        if expected == 0 and not self.barriers and sel.count == int(np.count_nonzero(self.live)):
+            if self.observer is not None:
+                everyone = self.mask(sel)
+                self.observer.come(number, expected, everyone)
+                self.observer.join(number, everyone, everyone)
+            if complete is not None:
+                complete(self.mask(sel))
+            return None
+        mask = self.mask(sel)
+        if self.observer is not None:
+            self.observer.come(number, expected, mask)
+        self.barriers.append(Barrier(number, pc, pc + 1 if wait else LEFT, mask, expected, complete))
+        if not wait:
+            self.go(pc + 1, mask.copy())
+        self._release()
+        return LEFT
+
+    def _release(self) -> None:
+        for number in {b.number for b in self.barriers}:
+            self._release_one(number)
+        self.barriers = [b for b in self.barriers if b.mask.any()]
+
+    def _release_one(self, number: int) -> None:
+        here = [b for b in self.barriers if b.number == number]
+        everyone = np.logical_or.reduce([b.mask for b in here])
+        arrived, expected = self._per_cta(everyone), max(b.expected for b in here)
+        enough = (self._counted(everyone) >= expected) if expected else (arrived == self._per_cta(self.live))
+        open_ = (enough & (arrived > 0))[self._cta]
+        if not open_.any():
+            return
+        if self.observer is not None:
+            waiting = np.logical_or.reduce([b.mask & open_ for b in here if b.resume != LEFT] or [~open_ & False])
+            self.observer.join(number, everyone & open_, waiting)
+        for complete in {b.complete for b in here if b.complete is not None}:
+            complete(everyone & open_)
+        for barrier in here:
+            released = barrier.mask & open_
+            barrier.mask &= ~open_
+            if barrier.resume != LEFT and released.any():
+                self.go(barrier.resume, released)
+
+    def _counted(self, arrived: Array) -> Array:
+        """Threads at a barrier, by CTA: a warp counts whole when none of its lanes that are left lacks (9.7.13.1)."""
+        rows, live = arrived.reshape(LANES, -1), self.live.reshape(LANES, -1)
+        count = np.where((live & ~rows).any(axis=0), rows.sum(axis=0), LANES * rows.any(axis=0))
+        return count.reshape(self.geometry.ctas, -1).sum(axis=1)
+
+    def _per_cta(self, mask: Array) -> Array:
+        return np.bincount(self._cta[mask], minlength=self.geometry.ctas)
+
+    # Lanes that wait for others of their warp
+
+    def meet(self, sel: Selection, members: Array, pc: int, alike: bool = False) -> tuple[Selection, Array] | None:
+        """The threads whose member lanes (a mask of 32 bits per thread) have all come to `pc`, with the lanes that each
+        of them has met there; the others wait. None if all wait.
+
+        Lanes meet those that name the same members, and lanes that have exited are not waited for (PTX ISA 9.7.13.2).
+        Threads that waited here already are among those that meet. `alike` says that all threads name the same.
+        """
+        elsewhere = [q for q in self.parked if q != pc and q in self.anywhere] if pc in self.anywhere else []
+        if elsewhere:
+            return self._meet_elsewhere(sel, members, pc, elsewhere)
+        before = self.parked.pop(pc, None)
+        here = sel if before is None or sel.mask is None else Selection(sel.mask | before, sel.total)
+        uniform = alike or _alike_in_warps(members)
+        together = self.mask(here)
+        lanes = self._lane_bits(together) if uniform else self._groups(here, members)
+        late = together & ((members & self._lane_bits(self.live) & ~lanes) != 0)
+        if not late.any():
+            return self._met(here, lanes, members, uniform, pc)
+        self.park(pc, late, members)
+        together &= ~late
+        return self._met(Selection(together, sel.total), lanes, members, uniform, pc) if together.any() else None
+
+    def _meet_elsewhere(
+        self, sel: Selection, members: Array, pc: int, elsewhere: Sequence[int]
+    ) -> tuple[Selection, Array] | None:
+        """The same for an instruction that lanes come to at different places."""
+        came = self.mask(sel) | self.parked.pop(pc, np.zeros(sel.total, np.bool_))
+        named, everyone = members, came.copy()
+        for other in elsewhere:
+            theirs = self.awaited[other]
+            named = named if theirs is None else np.where(self.parked[other], theirs, named)
+            everyone |= self.parked[other]
+        lanes = self._groups(Selection(everyone, sel.total), named)
+        met = everyone & ((named & self._lane_bits(self.live) & ~lanes) == 0)
+        if met.any():
+            self._met(Selection(met, sel.total), lanes, named, False, pc)
+        for other in elsewhere:
+            waiting = self.parked.pop(other)
+            if (woken := waiting & met).any():
+                self.go(other + 1, woken)
+            self._park_rest(other, waiting & ~met, self.awaited[other])
+        self._park_rest(pc, came & ~met, members)
+        own = Selection(came & met, sel.total)
+        return (own, lanes) if own.count else None
+
+    def _park_rest(self, pc: int, mask: Array, members: Array | None) -> None:
+        if mask.any():
+            self.park(pc, mask, members)
+
+    def _met(self, sel: Selection, lanes: Array, members: Array, uniform: bool, pc: int) -> tuple[Selection, Array]:
+        if self.observer is not None:
+            for group in [sel] if uniform else _one_group_per_warp(sel, lanes):
+                self.observer.meet(pc, group, members, lanes)
+        return sel, lanes
+
+    def _groups(self, sel: Selection, members: Array) -> Array:
+        """For each thread the lanes of its warp that are here and name the same members, as 32 bits."""
+        lanes = np.zeros(sel.total, np.uint32)
+        for group in _rounds(self.mask(sel), members):
+            lanes = np.where(group, self._lane_bits(group), lanes)
+        return lanes
+
+    def _lane_bits(self, mask: Array) -> Array:
+        rows = mask.reshape(LANES, -1)
+        return np.tile((rows * _BIT).sum(axis=0, dtype=np.uint32), LANES)
+
+    def assemble(self, sel: Selection, pc: int, warps: int = 1) -> Selection | None:
+        """The threads of warps, or of groups of so many, whose lanes have all come to `pc` or exited; the others wait.
+        None if all wait."""
+        if sel.mask is None:
+            return sel
+        before = self.parked.pop(pc, None)
+        here = sel.mask if before is None else sel.mask | before
+        rows, live = here.reshape(LANES, -1, warps), self.live.reshape(LANES, -1, warps)
+        apart = rows.any(axis=(0, 2)) & (live & ~rows).any(axis=(0, 2))
+        if not apart.any():
+            return sel if before is None else Selection(here, sel.total)
+        late = here & np.tile(np.repeat(apart, warps), LANES)
+        self.park(pc, late, None)
+        together = here & ~late
+        return Selection(together, sel.total) if together.any() else None
+
+    def park(self, pc: int, mask: Array, members: Array | None) -> None:
+        """Threads wait at `pc` for their member lanes; None stands for all lanes of their warp."""
+        self.parked[pc] = mask
+        self.awaited[pc] = members
+
+    def missing(self, pc: int) -> tuple[int, Array]:
+        """A thread that waits at `pc` for lanes of its warp, and a mask of those it waits for."""
+        waiting, members = self.parked[pc], self.awaited[pc]
+        thread = int(np.flatnonzero(waiting)[0])
+        mine = np.arange(waiting.size) % self.geometry.warps == thread % self.geometry.warps
+        gone = mine & self.live & ~waiting
+        if members is None:
+            return thread, gone
+        named = (members[thread] >> (np.arange(waiting.size) // self.geometry.warps).astype(np.uint32) & 1) == 1
+        return thread, mine & self.live & named & ~(waiting & (members == members[thread]))
+
+    def _unpark(self) -> None:
+        for pc, mask in self.parked.items():
+            self.go(pc, mask & self.live)
+        self.parked.clear()
+
+    # Scheduling
+
+    def next(self, oldest: bool) -> tuple[int, Array] | None:
+        """The group to run: that at the lowest program counter or, to be fair, the one that waits longest."""
+        if not self.ready:
+            return None
+        pc = next(iter(self.ready)) if oldest else min(self.ready)
+        return pc, self.ready.pop(pc)
+
+    def limit(self, pc: int) -> int:
+        """The lowest program counter beyond `pc` at which others stand ready."""
+        return min((other for other in self.ready if other > pc), default=1 << 60)
+
+    def check_whole_warps(self, sel: Selection, what: str) -> Array | None:
+        """The warps that execute an `.aligned` instruction; None means all.
+
+        Raises:
+            FaultError: if some lanes of a warp do and others do not.
+        """
+        if sel.mask is None:
+            return None
+        rows = sel.mask.reshape(LANES, -1)
+        some, every = rows.any(axis=0), rows.all(axis=0)
+        if not np.array_equal(some, every):
+            warp = int(np.flatnonzero(some & ~every)[0])
+            lane = int(np.flatnonzero(~rows[:, warp])[0])
+            raise FaultError(apart(what, lane), lane * self.geometry.warps + warp)
+        return np.flatnonzero(some)

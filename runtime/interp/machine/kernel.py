@@ -1,0 +1,372 @@
+"""A kernel decoded: a flat list of actions, with what it needs of registers and memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from math import prod
+from typing import NamedTuple
+
+from ....dialect.ptx.text.syntax import (
+    Directive,
+    Function,
+    Instruction,
+    Label,
+    RegDecl,
+    Register,
+    Scope,
+    Statement,
+    Variable,
+)
+from ..decode import Context, Formal, Frame, Layout, Names, Place, Slot, decode
+from ..errors import DecodeError, Finding, InterpreterError
+from ..instructions.calls import RESULT, RESULT_BYTES, RETURN
+from ..instructions.words import width_of
+from .clock import CLOCKS, reading
+from .functions import CallError, Functions, has_results
+from .memory import ARGUMENTS
+from .stacks import StackFrame
+from .state import Action, Dim3, Geometry
+
+_FAMILIES = (
+    "arithmetic", "atomics", "barriers", "bulk", "calls", "clusters", "comparison", "control", "convert",
+    "convert_narrow", "copies", "logic", "matrix", "mbarrier", "moves", "tensor_copies", "video", "warpgroup",
+    "warps", "wmma",
+)  # fmt: skip
+for _family in _FAMILIES:  # each fills its part of the table of opcodes
+    import_module(f"..instructions.{_family}", __package__)
+
+_POLLING = re.compile(r"(atom|nanosleep|ld[\w.:]*\.(volatile|relaxed|acquire))\b")
+"""What may see what another thread has done."""
+
+_BYTES = re.compile(r"[a-z]+(\d+)(x2)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """One instruction: what it does, under which predicate, and the registers of its operands.
+
+    `places` are the variables that it names. `polls` says of a jump back that memory is read again on the way, as
+    threads do that wait for others.
+    """
+
+    source: Instruction
+    action: Action
+    guard: Slot | None
+    negated: bool
+    reads: tuple[Slot, ...]
+    writes: tuple[Slot, ...]
+    places: tuple[Place, ...]
+    polls: bool
+
+
+class ClusterBounds(NamedTuple):
+    """What `.reqnctapercluster`, `.maxclusterrank` and `.explicitcluster` say."""
+
+    required: Dim3 | None
+    limit: int | None
+    explicit: bool
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A decoded kernel, behind the functions it calls; it begins at `entry`.
+
+    `block_limit` and `block_required` are what `.maxntid` and `.reqntid` say.
+    """
+
+    name: str
+    file: str
+    layout: Layout
+    code: tuple[Decoded, ...]
+    entry: int
+    block_limit: int | None
+    block_required: tuple[int, ...] | None
+    cluster: ClusterBounds
+
+    @property
+    def multiplies_matrices(self) -> bool:
+        return any(d.source.opcode.startswith(("mma", "wmma")) for d in self.code)
+
+    def finding(
+        self,
+        check: str,
+        pc: int,
+        message: str,
+        geometry: Geometry | None = None,
+        thread: int | None = None,
+        address: int | None = None,
+    ) -> Finding:
+        """What is wrong with an instruction, at the place of a thread of a geometry if it is known."""
+        source = self.code[pc].source
+        where = (None, None, None) if geometry is None or thread is None else geometry.place(thread)
+        return Finding(check, message, self.file, source.line, source.column, self.name, *where, address)
+
+
+def size_of(variable: Variable) -> tuple[int, int]:
+    """Bytes and alignment of a variable; an array of unknown size has none.
+
+    Raises:
+        DecodeError: for a type whose size is not known.
+    """
+    match = _BYTES.fullmatch(variable.type)
+    if match is None:
+        raise DecodeError(f"variable '{variable.name}' has type .{variable.type}, which is not supported")
+    element = int(match[1]) * (2 if match[2] else 1) // 8 * variable.vector
+    count = 1 if variable.count is None else variable.count
+    return element * count, variable.align or element
+
+
+def align(offset: int, alignment: int) -> int:
+    """The next multiple."""
+    return -(-offset // alignment) * alignment
+
+
+def is_aligned(opcode: str) -> bool:
+    """Whether an instruction is for all lanes of a warp together: what says so, and `bar`, which means it."""
+    words = opcode.split(".")
+    return "aligned" in words or (words[0] == "bar" and "warp" not in words)
+
+
+class KernelDecoder:
+    """Decodes one kernel. Module-level shared variables take space when they are first declared to it."""
+
+    def __init__(self, function: Function, names: Names, file: str, target: str, functions: Functions) -> None:
+        self.function = function
+        self.file = file
+        self.target = target
+        self.layout = Layout()
+        self.module_names = names
+        self.functions = functions
+        self.frames: dict[str, Frame] = {}
+        self.stack: StackFrame | None = None
+        self.flat: list[tuple[Instruction, Names, Frame | None]] = []
+
+    def decode(self, module: Mapping[str, Variable]) -> Kernel:
+        """Raises:
+        InterpreterError: at the first statement that cannot be run.
+        """
+        entry = self._lay_out(module)
+        code = [self._instruction(*item, pc) for pc, item in enumerate(self.flat)]
+        limit, required = (self._dimensions(word) for word in (".maxntid", ".reqntid"))
+        return Kernel(
+            self.function.name,
+            self.file,
+            self.layout,
+            tuple(code),
+            entry,
+            prod(limit) if limit else None,
+            required,
+            self._cluster(),
+        )
+
+    def refused(self, module: Mapping[str, Variable]) -> list[Finding]:
+        """Every statement that cannot be run; of declarations and calls, the first."""
+        try:
+            self._lay_out(module)
+        except InterpreterError as error:
+            return list(error.findings)
+        found: list[Finding] = []
+        for pc, item in enumerate(self.flat):
+            try:
+                self._instruction(*item, pc)
+            except InterpreterError as error:
+                found += error.findings
+        return found
+
+    def _lay_out(self, module: Mapping[str, Variable]) -> int:
+        """Puts the kernel behind the functions it calls, and declares everything. Returns where it begins."""
+        function, shared = self.function, Names(self.module_names)
+        for variable in module.values():
+            if variable.space.startswith("shared"):
+                self._variable(variable, shared)
+        callees, stacked = self._callees()
+        if any(self._passes(callee, stacked) for callee in callees):
+            self.layout.results = align(self.layout.local, RESULT)
+            self.layout.local = self.layout.results + RESULT_BYTES
+        for callee in callees:
+            self._function(callee, Names(shared), callee.name in stacked)
+        entry, names = len(self.flat), Names(shared)
+        self._parameters(names)
+        self._body(function, names, None)
+        return entry
+
+    def error(self, message: str, line: int, column: int = 1) -> InterpreterError:
+        found = Finding("load", message, self.file, line, column, self.function.name)
+        return InterpreterError(str(found), [found])
+
+    def _cluster(self) -> ClusterBounds:
+        sizes, limit = (self._dimensions(word) for word in (".reqnctapercluster", ".maxclusterrank"))
+        explicit = self._dimensions(".explicitcluster") is not None
+        x, y, z = (*(sizes or ()), 1, 1, 1)[:3]
+        return ClusterBounds((x, y, z) if sizes else None, limit[0] if limit else None, explicit)
+
+    def _dimensions(self, word: str) -> tuple[int, ...] | None:
+        for text in self.function.directives:
+            if text.startswith(word):
+                return tuple(int(n) for n in re.findall(r"\d+", text.removeprefix(word)))
+        return None
+
+    # Declarations
+
+    def _parameters(self, names: Names) -> None:
+        placed: list[tuple[Variable, int]] = []
+        end = 0
+        for variable in self.function.parameters:
+            size, alignment = self._size(variable)
+            offset = align(end, alignment)
+            placed.append((variable, offset))
+            names.places[variable.name] = Place("param", lambda _, at=offset: at)
+            end = offset + size
+        self.layout.parameters, self.layout.parameter_bytes = tuple(placed), end
+
+    def _size(self, variable: Variable) -> tuple[int, int]:
+        try:
+            return size_of(variable)
+        except DecodeError as error:
+            raise self.error(str(error), variable.line) from error
+
+    def _variable(self, variable: Variable, names: Names) -> None:
+        space = variable.space.partition("::")[0]
+        size, alignment = self._size(variable)
+        if space == "shared" and variable.linking == "extern":
+            names.places[variable.name] = Place("shared", lambda _: align(self.layout.shared, 128), name=variable.name)
+        elif space == "shared":
+            offset = align(self.layout.shared, alignment)
+            self.layout.shared = offset + size
+            names.places[variable.name] = Place("shared", lambda _: offset, name=variable.name, extent=size)
+        elif space == "local" and self.stack is not None:
+            stack, offset = self.stack, self.stack.place(size, alignment)
+            at = partial(_further, stack, offset)
+            names.places[variable.name] = Place("local", lambda _: 0, stacked=at)
+        elif space == "local":
+            offset = align(self.layout.local, alignment)
+            self.layout.local = offset + size
+            names.places[variable.name] = Place("local", lambda _: offset, name=variable.name, extent=size)
+        elif space == "param":
+            names.places[variable.name] = self._argument(size, alignment)
+        else:
+            raise self.error(f"a .{space} variable inside a function is not supported", variable.line)
+
+    def _argument(self, size: int, alignment: int) -> Place:
+        offset = align(self.layout.local, alignment)
+        self.layout.local = offset + size
+        self.layout.arguments.append((offset, size))
+        return Place("param", lambda _: ARGUMENTS + offset, size)
+
+    def _registers(self, declared: RegDecl, names: Names) -> None:
+        try:
+            bits = 128 if declared.type == "b128" else width_of(declared.type)
+        except DecodeError as error:
+            raise self.error(str(error), declared.line) from error
+        for name in declared.names():
+            parts = [name] if declared.vector == 1 else [f"{name}.{part}" for part in "xyzw"[: declared.vector]]
+            for part in parts:
+                names.registers[part] = self.layout.slot(bits, part, declared.type)
+
+    # Functions
+
+    def _callees(self) -> tuple[list[Function], frozenset[str]]:
+        try:
+            return self.functions.in_order(self.function)
+        except CallError as error:
+            raise self.error(str(error), error.call.line, error.call.column) from error
+
+    def _function(self, function: Function, names: Names, stacked: bool) -> None:
+        """Puts a function behind what there is."""
+        layout = self.layout
+        if stacked:
+            layout.stack()
+            self.stack = StackFrame(layout, start=layout.local)
+        before = dict(layout.slots)
+        parameters, results = (
+            tuple(self._formal(v, names) for v in variables) for variables in (function.parameters, function.returns)
+        )
+        passes = stacked or function.name in self.functions.taken
+        if passes and (len(results) > 1 or any(f.size > RESULT_BYTES for f in results)):
+            raise self.error(
+                f"function '{function.name}' calls itself or is called through a register; it can return one result of "
+                f"at most {RESULT_BYTES} bytes here",
+                function.line,
+            )
+        frame = Frame(function.name, len(self.flat), layout.slot(32), parameters, results, self.stack, passes)
+        self.frames[function.name] = frame
+        self._body(function, names, frame)
+        if self.stack is not None:
+            own = [Slot(bits, i) for bits, n in layout.slots.items() for i in range(before.get(bits, 0), n)]
+            self.stack.slots = [*dict.fromkeys([*own, *self.stack.slots])]
+            self.stack.end, self.stack = layout.local, None
+
+    def _passes(self, function: Function, stacked: frozenset[str]) -> bool:
+        """Whether callers find results where they need not know the function."""
+        return function.name in stacked or function.name in self.functions.taken
+
+    def _formal(self, variable: Variable, names: Names) -> Formal:
+        if variable.space == "reg":
+            self._registers(RegDecl(variable.type, variable.name, line=variable.line), names)
+            return Formal(variable, 0, slot=names.registers[variable.name])
+        size, alignment = self._size(variable)
+        place = names.places[variable.name] = self._argument(size, alignment)
+        return Formal(variable, size, place)
+
+    # Statements
+
+    def _body(self, function: Function, names: Names, frame: Frame | None) -> None:
+        self._flatten(function.body or (), names, frame)
+        self.flat.append((Instruction("ret", (), line=function.line, column=1), names, frame))
+
+    def _flatten(self, body: tuple[Statement, ...], names: Names, frame: Frame | None) -> None:
+        """Instructions one after the other, each with its scope; labels as numbers among them."""
+        label = ""
+        for statement in body:
+            match statement:
+                case Instruction():
+                    self.flat.append((statement, names, frame))
+                    if statement.opcode.partition(".")[0] == "call" and has_results(statement):
+                        self.flat.append((replace(statement, opcode=RETURN), names, frame))
+                case Label():
+                    if statement.name in names.labels:
+                        raise self.error(f"label '{statement.name}' is defined twice", statement.line)
+                    names.labels[statement.name] = len(self.flat)
+                    label = statement.name
+                case Directive() if statement.text.startswith(".branchtargets"):
+                    names.tables[label] = tuple(re.findall(r"[\w$%]+", statement.text)[1:])
+                case RegDecl():
+                    self._registers(statement, names)
+                case Variable():
+                    self._variable(statement, names)
+                case Scope():
+                    self._flatten(statement.body, Names(names), frame)
+                case _:
+                    pass
+
+    def _instruction(self, instruction: Instruction, names: Names, frame: Frame | None, pc: int) -> Decoded:
+        context = Context(instruction, names, self.layout, pc, self.target, self.frames, frame)
+        try:
+            action = decode(context)
+            if any(isinstance(o, Register) and o.name in CLOCKS for o in instruction.operands):
+                action = reading(action)
+            guard = instruction.guard
+            slot = context.slot(Register(guard.register)) if guard else None
+            if slot is not None and slot.bits != 1:
+                context.fail(f"the guard {guard.register if guard else ''} is not a predicate")
+            negated = bool(guard and guard.negated)
+            polls = self._polls(context)
+            used = (tuple(context.reads), tuple(context.writes), tuple(context.places))
+            return Decoded(instruction, action, slot, negated, *used, polls)
+        except DecodeError as error:
+            raise self.error(str(error), instruction.line, instruction.column) from error
+
+    def _polls(self, context: Context) -> bool:
+        if not context.instruction.opcode.startswith("bra"):
+            return False
+        target = context.label(context.operands[0])
+        return any(_POLLING.match(instruction.opcode) for instruction, _, _ in self.flat[target : context.pc])
+
+
+def _further(stack: StackFrame, offset: int, more: int) -> Slot:
+    """The register for the address of a byte of a variable on the stack."""
+    return stack.address(offset + more)

@@ -1,0 +1,349 @@
+"""Runs a decoded kernel over a grid, some CTAs at a time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NoReturn, TypeAlias
+
+import numpy as np
+
+from ....dialect.isa.wgmma import WARPS
+from ..errors import FaultError, Finding, InterpreterError
+from ..instructions.clusters import ClusterBarrier, SharedWindow
+from ..instructions.copies import CopyQueue
+from ..instructions.prints import Prints, Sink
+from ..instructions.warpgroup import Warpgroups, together
+from ..observers.observer import Look, Observer
+from .flow import Flow, apart
+from .kernel import Decoded, Kernel, align, is_aligned
+from .mbarriers import Mbarriers
+from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Buffer, GlobalMemory, Memory, ParameterWindow, Window
+from .state import LEFT, Array, Dim3, Geometry, Selection, State, Step
+
+IN_FLIGHT_BYTES = 200 << 20
+IN_FLIGHT_WARPS = 1024
+IN_FLIGHT_WARPS_MATRIX = 128
+TURN = 1 << 14
+"""Steps after which a group of threads gives way to others that can run."""
+POLLS = 32
+"""Rounds of a loop that polls memory after which others that can run do."""
+
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch: where, how much, the memory it works on, and who looks on."""
+
+    kernel: Kernel
+    grid: Dim3
+    block: Dim3
+    memory: GlobalMemory
+    parameters: Array
+    addresses: dict[str, int]
+    shared: int
+    max_steps: int | None
+    progress: Progress | None
+    observer: Observer | None = None
+    cluster: Dim3 | None = None
+    output: Sink | None = None
+
+
+@dataclass
+class Stats:
+    """What a launch did: `steps` are instructions executed for a group of threads, `threads` sums their sizes; `notes`
+    are what checks found that is no error."""
+
+    steps: int = 0
+    threads: int = 0
+    notes: tuple[Finding, ...] = ()
+
+
+def run(launch: Launch) -> Stats:
+    """Runs all CTAs.
+
+    Raises:
+        InterpreterError: if a thread does something wrong, waits for ever, or the steps run out.
+    """
+    total = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    at_once = min(total, _ctas_in_flight(launch))
+    stats = Stats()
+    with np.errstate(all="ignore"):
+        for first in range(0, total, at_once):
+            geometry = _geometry(launch, first, min(at_once, total - first))
+            _Machine(launch, geometry, stats).run()
+            if launch.progress:
+                launch.progress(first + geometry.ctas, total)
+    if launch.observer is not None:
+        launch.observer.end()
+    return stats
+
+
+def _ctas_in_flight(launch: Launch) -> int:
+    layout = launch.kernel.layout
+    one = _geometry(launch, 0, 1)
+    per_thread = sum(max(bits // 8, 1) * n for bits, n in layout.slots.items()) + layout.local_bytes + 64
+    per_cta = one.threads * per_thread + _shared_bytes(launch)
+    if launch.observer is not None:
+        per_cta += launch.observer.weight(_shared_bytes(launch), one.warps * one.cluster_size)
+    warps = IN_FLIGHT_WARPS_MATRIX if launch.kernel.multiplies_matrices else IN_FLIGHT_WARPS
+    clusters = min(IN_FLIGHT_BYTES // per_cta, warps // one.warps) // one.cluster_size
+    return max(1, clusters) * one.cluster_size
+
+
+def _geometry(launch: Launch, first: int, ctas: int) -> Geometry:
+    return Geometry(launch.grid, launch.block, first, ctas, launch.cluster or (1, 1, 1))
+
+
+def _shared_bytes(launch: Launch) -> int:
+    """Shared memory of a CTA: its variables, then the dynamic part."""
+    static = launch.kernel.layout.shared
+    return static if not launch.shared else align(static, 128) + launch.shared
+
+
+class _Machine:
+    """The CTAs in flight."""
+
+    def __init__(self, launch: Launch, geometry: Geometry, stats: Stats) -> None:
+        self.launch = launch
+        self.geometry = geometry
+        self.stats = stats
+        self.kernel = launch.kernel
+        state = State(geometry, self.kernel.layout.slots, self._memory(), launch.addresses)
+        state.dynamic_bytes, state.explicit_cluster = launch.shared, launch.cluster is not None
+        state.shared_bytes = _shared_bytes(launch)
+        self.flow = state.flow = Flow(geometry, state.live, self.kernel.entry)
+        state.prints = Prints()
+        state.copies = CopyQueue(state.threads, launch.observer)
+        state.warpgroups = Warpgroups(-(-state.warps // WARPS))
+        self.flow.observer = state.observer = launch.observer
+        self.cluster_barrier = state.cluster_barrier = ClusterBarrier(self.flow)
+        self.mbarriers = state.mbarriers = Mbarriers(state.memory.shared.buffer.view(8), self.flow, state.copies)
+        if launch.observer is not None:
+            launch.observer.begin(state, self.kernel)
+        self.state = state
+        self.steps = [self._bind(pc, decoded) for pc, decoded in enumerate(self.kernel.code)]
+
+    def _memory(self) -> Memory:
+        geometry, size = self.geometry, _shared_bytes(self.launch)
+        stride = align(size, 128)
+        data = Buffer("shared memory", np.zeros(geometry.ctas * stride, np.uint8))
+        shared, cluster = (SharedWindow(data, geometry, stride, size, remote) for remote in (False, True))
+        local_size = self.kernel.layout.local_bytes
+        own = align(local_size, 16)
+        local_data = Buffer("local memory", np.zeros(geometry.threads * own, np.uint8))
+        local = Window("local", local_data, np.arange(geometry.threads) * own, local_size)
+        zeros = np.broadcast_to(np.int64(0), (geometry.threads,))
+        parameters = Buffer("kernel parameters", self.launch.parameters, writable=False)
+        param = ParameterWindow(parameters, zeros, self.kernel.layout.parameter_bytes, local)
+        windows = self.launch.memory.windows
+        windows.update({SHARED_WINDOW: cluster, LOCAL_WINDOW: local, PARAM_WINDOW: param})
+        return Memory(self.launch.memory, shared, cluster, local, param)
+
+    def _bind(self, pc: int, decoded: Decoded) -> Step:
+        inner, observer = decoded.action(self.state), self.state.observer
+        if decoded.polls:
+            inner = _patient(inner, self.flow)
+        if observer is not None:
+            inner = _watched(inner, observer.watch(pc))
+        if is_aligned(decoded.source.opcode):
+            inner = _assembled(inner, pc, self.flow, together(decoded.source.opcode, self.geometry.warps_per_cta))
+        if decoded.guard is not None:
+            predicate = self.state.banks[1][decoded.guard.index]
+            inner = _guarded(inner, predicate, decoded.negated, pc + 1, self.flow)
+        return inner if observer is None else _watched(inner, observer.issue(pc))
+
+    # Running
+
+    def run(self) -> None:
+        try:
+            self._run()
+        finally:
+            self.state.prints.flush(self.launch.output or sys.stdout.write)
+
+    def _run(self) -> None:
+        tired = False
+        while (group := self._next(tired)) is not None:
+            tired = self._advance(*group) or self.flow.gave_way()
+            if self.launch.max_steps is not None and self.stats.steps >= self.launch.max_steps:
+                self._out_of_steps(next(reversed(self.flow.ready), group[0]))
+        if self.flow.barriers or self.flow.parked or self.mbarriers.sleepers or self.cluster_barrier.parked:
+            self._deadlock()
+
+    def _next(self, tired: bool) -> tuple[int, Array] | None:
+        """The group to run; None if none can. Where others run long, or none can, sleepers look again."""
+        if tired and self.mbarriers.sleepers:
+            self.mbarriers.give_up()
+        group = self.flow.next(oldest=tired)
+        while group is None and self.mbarriers.stir():
+            group = self.flow.next(oldest=False)
+        return group
+
+    def _advance(self, pc: int, mask: Array) -> bool:
+        """Runs one group until it meets others, splits, waits or ends. Returns whether it used up its turn."""
+        sel = self.state.all if mask.all() else Selection(mask, self.state.threads)
+        limit = self.flow.limit(pc)
+        turn = TURN
+        if self.launch.max_steps is not None:
+            turn = min(TURN, self.launch.max_steps - self.stats.steps)
+        steps, done = self.steps, 0
+        try:
+            while done < turn:
+                done += 1
+                result = steps[pc](sel)
+                if result is None:
+                    pc += 1
+                elif result == LEFT:
+                    return False
+                else:
+                    pc = result
+                if pc >= limit:
+                    break
+        except FaultError as fault:
+            self._fail(pc, fault)
+        finally:
+            self.stats.steps += done
+            self.state.clock.ticks += done
+            self.stats.threads += done * sel.count
+        self.flow.go(pc, self.flow.mask(sel))
+        return done == turn
+
+    # Errors
+
+    def _where(self, pc: int) -> str:
+        source = self.kernel.code[pc].source
+        return f"{self.kernel.file}:{source.line}:{source.column}"
+
+    def _fail(self, pc: int, fault: FaultError) -> NoReturn:
+        message = f"{self.kernel.code[pc].source.opcode}: {fault.message}"
+        found = self.kernel.finding("fault", pc, message, self.geometry, fault.thread, fault.address)
+        raise InterpreterError(str(found), [found])
+
+    def _out_of_steps(self, pc: int) -> NoReturn:
+        raise InterpreterError(
+            f"{self._where(pc)}: error: the launch took more than {self.launch.max_steps} steps; it is near this "
+            f"instruction (kernel {self.kernel.name}). If this is no endless loop, a larger max_steps lets it go on"
+        )
+
+    def _deadlock(self) -> NoReturn:
+        for pc, members in self.flow.awaited.items():
+            if members is None and pc in self.flow.parked:
+                self._never_together(pc)
+        waiting = self._all_waiting() or [(b.pc, b.mask) for b in self.flow.barriers]
+        thread = min(int(np.flatnonzero(mask)[0] % self.state.warps) for _, mask in waiting)
+        cta, _, _ = self.geometry.place(thread)
+        mine = self.state.geometry.cta() == thread // self.geometry.warps_per_cta
+        places = [self._waiting(pc, mask & mine) for pc, mask in waiting if (mask & mine).any()]
+        exited = self._warps(~self.flow.live & mine)
+        if exited:
+            places.append(f"warps {exited} have threads that exited")
+        message = f"deadlock: every thread left waits for others; {'; '.join(places)}"
+        found = replace(self.kernel.finding("fault", waiting[0][0], message), cta=cta)
+        raise InterpreterError(str(found), [found])
+
+    def _all_waiting(self) -> list[tuple[int, Array]]:
+        """Where threads wait, and which."""
+        waiting = [(b.pc, b.mask) for b in self.flow.barriers if b.resume != LEFT] + list(self.flow.parked.items())
+        return waiting + self.mbarriers.waiting() + self.cluster_barrier.parked
+
+    def _never_together(self, pc: int) -> NoReturn:
+        """Lanes of a warp came to an `.aligned` instruction, and others wait elsewhere."""
+        _, gone = self.flow.missing(pc)
+        first = int(np.flatnonzero(gone)[0])
+        message = apart(self.kernel.code[pc].source.opcode, first // self.state.warps)
+        for other, mask in self._all_waiting():
+            if mask[first]:
+                source = self.kernel.code[other].source
+                message += f" and waits at line {source.line} ({source.opcode})"
+        self._fail(pc, FaultError(message, first))
+
+    def _waiting(self, pc: int, mask: Array) -> str:
+        source = self.kernel.code[pc].source
+        text = f"warps {self._warps(mask)} wait at line {source.line} ({source.opcode})"
+        if pc not in self.flow.parked:
+            return text
+        thread, gone = self.flow.missing(pc)
+        _, warp, _ = self.geometry.place(thread)
+        lanes = _ranges(np.flatnonzero(gone) // self.state.warps)
+        return f"{text}, of warp {warp} for lanes {lanes}, which the member mask names" if lanes else text
+
+    def _warps(self, mask: Array) -> str:
+        """The warps of the masked threads, in their CTA: "0-2, 5"."""
+        return _ranges(np.flatnonzero(mask) % self.state.warps % self.geometry.warps_per_cta)
+
+
+def _ranges(numbers: Array) -> str:
+    """Numbers in order, neighbours together: "0-2, 5"."""
+    runs: list[list[int]] = []
+    for number in sorted({int(n) for n in numbers}):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(low) if low == top else f"{low}-{top}" for low, top in runs)
+
+
+def _watched(inner: Step, look: Look | None) -> Step:
+    if look is None:
+        return inner
+
+    def step(sel: Selection) -> int | None:
+        look(sel)
+        return inner(sel)
+
+    return step
+
+
+def _assembled(inner: Step, pc: int, flow: Flow, warps: int) -> Step:
+    """The step for whole warps, or groups of `warps`: lanes wait for those that have not exited."""
+
+    def step(sel: Selection) -> int | None:
+        if sel.mask is None:
+            return inner(sel)
+        whole = flow.assemble(sel, pc, warps)
+        if whole is None or whole is sel:
+            return LEFT if whole is None else inner(sel)
+        result = inner(whole)
+        if result != LEFT:
+            flow.go(pc + 1 if result is None else result, flow.mask(whole))
+        return LEFT
+
+    return step
+
+
+def _patient(inner: Step, flow: Flow) -> Step:
+    """A jump back after which others run now and then, as threads may be waiting here for what those do."""
+    rounds = 0
+
+    def step(sel: Selection) -> int | None:
+        nonlocal rounds
+        target = inner(sel)
+        rounds += 1
+        if rounds % POLLS or target is None:
+            return target
+        flow.give_way(target, flow.mask(sel))
+        return LEFT
+
+    return step
+
+
+def _guarded(inner: Step, predicate: Array, negated: bool, following: int, flow: Flow) -> Step:
+    """The step for those threads for which the predicate holds; the others go on."""
+
+    def step(sel: Selection) -> int | None:
+        taken = sel.where(~predicate if negated else predicate)
+        if taken.count == 0:
+            return None
+        result = inner(taken)
+        if result is None or taken.count == sel.count:
+            return result
+        rest = flow.mask(sel)
+        rest &= ~flow.mask(taken)
+        flow.go(following, rest)
+        if result != LEFT:
+            flow.go(result, flow.mask(taken))
+        return LEFT
+
+    return step

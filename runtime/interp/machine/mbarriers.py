@@ -1,0 +1,361 @@
+"""The mbarrier objects of the CTAs in flight: arrivals, and the threads that wait for a phase to complete.
+
+A thread whose test fails sleeps until the phase completes, even if the instruction need not wait: that it takes its
+time is one of the ways in which threads may be scheduled, and it keeps polling loops from running in vain. When no
+thread can go on otherwise, or one has used up its turn, all sleepers are told that their phase is not complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import FaultError
+from ..instructions.copies import CopyQueue
+from .flow import Flow
+from .memory import Buffer
+from .phases import MOST, Phases, fresh, live, phase
+from .state import LEFT, Selection
+
+Array: TypeAlias = NDArray[Any]
+
+PATIENCE = 256
+"""How often sleepers are woken for nothing before the launch counts as stuck."""
+
+
+@dataclass
+class Sleepers:
+    """Threads that wait at `pc` for the objects at `index` to leave phases; `out` is where they learn how it went."""
+
+    pc: int
+    out: Array
+    threads: Array
+    index: Array
+    phases: Array
+    parity: bool
+
+    def split(self, chosen: Array) -> Sleepers:
+        """Those chosen, taken out."""
+        part = Sleepers(self.pc, self.out, self.threads[chosen], self.index[chosen], self.phases[chosen], self.parity)
+        rest = ~chosen
+        self.threads, self.index, self.phases = self.threads[rest], self.index[rest], self.phases[rest]
+        return part
+
+
+@dataclass
+class Deferred:
+    """Arrivals of threads that happen when the copies these threads began before `serial` have completed."""
+
+    serial: int
+    threads: Array
+    index: Array
+
+
+Combine: TypeAlias = Callable[[Array, Array], Array]
+"""Bytes that are there and bytes that come, to the bytes that are there then."""
+
+
+@dataclass
+class BulkCopy:
+    """Bytes of one thread on their way to `start` of a buffer, or of each 16 of them to one of several places; their
+    number completes transactions of an object.
+
+    With `combine` they are combined with what they find there.
+    """
+
+    thread: int
+    index: Array
+    buffer: Buffer
+    start: int | Array
+    data: Array
+    combine: Combine | None = None
+
+
+class Mbarriers:
+    """Objects are named by their number among the 64-bit words of shared memory."""
+
+    def __init__(self, words: Array, flow: Flow, copies: CopyQueue) -> None:
+        self.words = words
+        self.flow = flow
+        self.copies = copies
+        self.sleepers: list[Sleepers] = []
+        self.deferred: list[Deferred] = []
+        self.bulk: list[BulkCopy] = []
+        self._vain = 0
+
+    # Objects
+
+    def init(self, index: Array, counts: Array, sel: Selection) -> None:
+        """Makes objects that take `counts` arrivals a phase."""
+        self._check(counts < 1, sel, "expected a count from 1 to 1048575, got {}", counts)
+        self._check(counts > MOST, sel, "expected a count from 1 to 1048575, got {}", counts)
+        self._vain = 0
+        self.words[index] = fresh(counts)
+
+    def inval(self, index: Array, sel: Selection) -> None:
+        """Ends objects: their words are any memory again."""
+        self._objects(index, sel)
+        self.words[index] = 0
+
+    def arrive(
+        self,
+        index: Array,
+        sel: Selection,
+        arrivals: Array,
+        transactions: Array | None = None,
+        drop: bool = False,
+        complete: bool = True,
+    ) -> Array:
+        """First expects `transactions`, then takes `arrivals` (both int64, one per thread) off what is missing.
+
+        Returns the words that each thread found. `drop` lets later phases take as many fewer; without `complete` the
+        phase must not end with it.
+        """
+        before = self._objects(index, sel)
+        transactions = np.zeros_like(arrivals) if transactions is None else transactions
+        self._vain = 0
+        objects, which = np.unique(index, return_inverse=True)
+        state = Phases.of(self.words[objects])
+        totals = _sums(which, arrivals, objects.size)
+        if np.any(totals > state.pending):
+            return self._arrive_in_turns(index, sel, arrivals, transactions, drop, complete)
+        if self.flow.observer is not None:
+            self.flow.observer.arrive(index * 8, _threads(sel))
+        state.pending = state.pending - totals
+        state.transactions = state.transactions + _sums(which, transactions, objects.size)
+        if drop:
+            state.expected = state.expected - totals
+        self._check_range(state, which, sel)
+        if not complete:
+            ends = (state.pending == 0) & (state.transactions == 0)
+            self._check(ends[which], sel, "with .noComplete completes the phase")
+        before = before - _sums_before(which, arrivals).view(np.uint64)
+        self._finish(objects, state)
+        return before
+
+    def _arrive_in_turns(
+        self, index: Array, sel: Selection, arrivals: Array, transactions: Array, drop: bool, complete: bool
+    ) -> Array:
+        """Threads of which some may complete a phase that others arrive after."""
+        found = np.empty(index.size, np.uint64)
+        threads = _threads(sel)
+        for one in range(index.size):
+            at = index[one : one + 1]
+            single = _only(threads[one], sel.total)
+            missing = int(Phases.of(self.words[at]).pending[0])
+            if arrivals[one] > missing:
+                message = f"takes {int(arrivals[one])} off the arrivals, of which the phase lacks only {missing}"
+                raise FaultError(message, int(threads[one]))
+            part = slice(one, one + 1)
+            found[part] = self.arrive(at, single, arrivals[part], transactions[part], drop, complete)
+        return found
+
+    def transact(self, index: Array, sel: Selection, change: Array) -> None:
+        """Adds to the number of transactions that are missing; a negative change completes some."""
+        self._objects(index, sel)
+        self._vain = 0
+        objects, which = np.unique(index, return_inverse=True)
+        state = Phases.of(self.words[objects])
+        state.transactions = state.transactions + _sums(which, change, objects.size)
+        self._check_range(state, which, sel)
+        self._finish(objects, state)
+
+    def expect_more(self, index: Array, sel: Selection) -> None:
+        """One more arrival in the current phase for each thread."""
+        self._objects(index, sel)
+        objects, which = np.unique(index, return_inverse=True)
+        state = Phases.of(self.words[objects])
+        state.pending = state.pending + np.bincount(which, minlength=objects.size)
+        self._check((state.pending > MOST)[which], sel, f"more than {MOST} arrivals are missing")
+        self.words[objects] = state.words()
+
+    def arrive_later(self, index: Array, sel: Selection) -> None:
+        """Arrivals when the copies that these threads have begun are complete.
+
+        They happen when the object is next looked at, which is as late as they may.
+        """
+        self._objects(index, sel)
+        self._vain = 0
+        self.deferred.append(Deferred(self.copies.serial, _threads(sel), index))
+
+    def complete_later(
+        self,
+        index: Array,
+        one: Selection,
+        buffer: Buffer,
+        start: int | Array,
+        data: Array,
+        combine: Combine | None = None,
+    ) -> None:
+        """Bytes of one thread that land, and complete as many transactions, when the object is next looked at."""
+        self._objects(index, one)
+        self._vain = 0
+        self.bulk.append(BulkCopy(int(_threads(one)[0]), index, buffer, start, data, combine))
+
+    def _finish(self, objects: Array, state: Phases) -> None:
+        done = state.complete()
+        self.words[objects] = state.words()
+        if self.sleepers and done.any():
+            self._wake(objects[done])
+
+    # Waiting
+
+    def wait(self, index: Array, sel: Selection, phases: Array, parity: bool, out: Array, pc: int) -> int | None:
+        """Threads that test whether phases are complete. `phases` are parities, or states of the object."""
+        if self.deferred or self.bulk:
+            self._settle(index)
+        found = self._objects(index, sel)
+        if parity:
+            self._check(phases > 1, sel, "expected a parity of 0 or 1, got {}", phases)
+        else:
+            age = (phase(found) - phase(phases)) & np.uint64(3)
+            self._check(age > 1, sel, "waits for a state that is neither of this phase nor of the one before")
+        done = self._done(found, phases, parity)
+        threads = _threads(sel)
+        if self.flow.observer is not None:
+            self.flow.observer.passed(index[done] * 8, threads[done])
+        if done.all():
+            sel.put(out, done)
+            return None
+        waits = ~done
+        self.sleepers.append(Sleepers(pc, out, threads[waits], index[waits], phases[waits], parity))
+        self._go_on(threads[done], out, True, pc)
+        return LEFT
+
+    def _done(self, words: Array, phases: Array, parity: bool) -> Array:
+        if parity:
+            return (phase(words) & np.uint64(1)) != (phases & np.uint64(1))
+        return phase(words) != phase(phases)
+
+    def _go_on(self, threads: Array, out: Array, result: bool, pc: int) -> None:
+        if not threads.size:
+            return
+        out[threads] = result
+        mask = np.zeros(self.flow.live.size, np.bool_)
+        mask[threads] = True
+        self.flow.go(pc + 1, mask)
+
+    def _wake(self, objects: Array) -> None:
+        """The sleepers whose phase of one of these objects is complete."""
+        for sleepers in self.sleepers:
+            done = np.isin(sleepers.index, objects)
+            done &= self._done(self.words[sleepers.index], sleepers.phases, sleepers.parity)
+            if done.any():
+                woken = sleepers.split(done)
+                if self.flow.observer is not None:
+                    self.flow.observer.passed(woken.index * 8, woken.threads)
+                self._go_on(woken.threads, woken.out, True, woken.pc)
+        self.sleepers = [s for s in self.sleepers if s.threads.size]
+
+    def _settle(self, index: Array) -> None:
+        """Lets the deferred arrivals at these objects happen, and copies land."""
+        self._land(index)
+        waiting, self.deferred = self.deferred, []
+        for one in waiting:
+            now = np.isin(one.index, index)
+            if not now.all():
+                rest = ~now
+                self.deferred.append(Deferred(one.serial, one.threads[rest], one.index[rest]))
+            if now.any():
+                sel = _only(one.threads[now], self.flow.live.size)
+                self.copies.complete(one.serial, sel)
+                self.arrive(one.index[now], sel, np.ones(sel.count, np.int64))
+
+    def _land(self, index: Array) -> None:
+        """Copies on their way to these objects."""
+        now = [copy for copy in self.bulk if np.isin(copy.index, index).all()]
+        self.bulk = [copy for copy in self.bulk if not np.isin(copy.index, index).all()]
+        for copy in now:
+            width = min(16, copy.data.size)
+            if isinstance(copy.start, int):
+                place = copy.buffer.data[copy.start : copy.start + copy.data.size]
+                place[...] = copy.data if copy.combine is None else copy.combine(place, copy.data)
+                starts = np.arange(copy.start, copy.start + copy.data.size, width)
+            else:
+                starts = copy.start
+                copy.buffer.view(8, 2)[starts // width] = copy.data.view(np.uint64).reshape(-1, 2)
+            if self.flow.observer is not None:
+                self.flow.observer.land(copy.buffer, starts, width, np.full(starts.size, copy.thread))
+                self.flow.observer.arrive(copy.index * 8, np.array([copy.thread]))
+            one = _only(np.array([copy.thread]), self.flow.live.size)
+            self.transact(copy.index, one, np.array([-copy.data.size]))
+
+    def stir(self) -> bool:
+        """When no thread can run: what was deferred happens, or sleepers go on without what they wait for.
+
+        Returns whether a thread can run now; if it was for nothing too often, none is woken.
+        """
+        if not self.sleepers:
+            return False
+        if self.deferred or self.bulk:
+            self._settle(np.concatenate([s.index for s in self.sleepers]))
+            if self.flow.ready:
+                return True
+        self._vain += 1
+        if self._vain > PATIENCE:
+            return False
+        self.give_up()
+        return True
+
+    def give_up(self) -> None:
+        """All sleepers go on: their phase is not complete."""
+        sleepers, self.sleepers = self.sleepers, []
+        for one in sleepers:
+            self._go_on(one.threads, one.out, False, one.pc)
+
+    def waiting(self) -> list[tuple[int, Array]]:
+        """Where threads sleep, as masks."""
+        places: list[tuple[int, Array]] = []
+        for sleepers in self.sleepers:
+            mask = np.zeros(self.flow.live.size, np.bool_)
+            mask[sleepers.threads] = True
+            places.append((sleepers.pc, mask))
+        return places
+
+    # Checks
+
+    def _objects(self, index: Array, sel: Selection) -> Array:
+        """The words, if they are objects."""
+        words = self.words[index]
+        self._check(~live(words), sel, "finds no mbarrier object there; it was not initialised, or written over")
+        return words
+
+    def _check_range(self, state: Phases, which: Array, sel: Selection) -> None:
+        beyond = np.abs(state.transactions) > MOST
+        self._check(beyond[which], sel, "takes the transaction count to {}", state.transactions[which])
+
+    def _check(self, bad: Array, sel: Selection, message: str, values: Array | None = None) -> None:
+        if bad.any():
+            first = int(np.flatnonzero(bad)[0])
+            text = message.format(int(values[first])) if values is not None else message
+            raise FaultError(text, int(_threads(sel)[first]))
+
+
+def _threads(sel: Selection) -> Array:
+    return np.arange(sel.total) if sel.lanes is None else sel.lanes
+
+
+def _only(threads: Array, total: int) -> Selection:
+    mask = np.zeros(total, np.bool_)
+    mask[threads] = True
+    return Selection(mask, total)
+
+
+def _sums(which: Array, values: Array, count: int) -> Array:
+    """The sum of the values of each group. They are far below 2**53."""
+    return np.bincount(which, values, count).astype(np.int64)
+
+
+def _sums_before(which: Array, values: Array) -> Array:
+    """For each item the sum of the values of earlier items of its group."""
+    order = np.argsort(which, kind="stable")
+    sorted_values, groups = values[order], which[order]
+    running = np.cumsum(sorted_values) - sorted_values
+    starts = np.searchsorted(groups, groups)
+    result = np.empty_like(values)
+    result[order] = running - running[starts]
+    return result

@@ -1,0 +1,296 @@
+"""Memory as threads see it: real bytes, each space an address range, every access checked.
+
+Global memory is the arguments' own bytes, each array at a made-up 64-bit address with a wide gap after it.
+Shared and local memory are one buffer for all CTAs in flight, of which each CTA or thread has its own part.
+Generic addresses are global ones, or lie in the windows of shared and local memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import FaultError
+
+Array: TypeAlias = NDArray[Any]
+
+SPAN_BITS = 36
+"""Each allocation has an address range of 64 GiB to itself, far more than it fills."""
+
+SHARED_WINDOW = 1 << 56
+LOCAL_WINDOW = 1 << 57
+PARAM_WINDOW = 1 << 58
+
+ARGUMENTS = 1 << 32
+"""Where in the parameter space those of functions begin; they lie in local memory."""
+
+RANK_BITS = 24
+"""In shared memory of a cluster, the bits of an address below the rank of the CTA."""
+
+HEAP = 1 << 19
+"""The first of the numbers of allocations that are blocks of the heap of kernels."""
+
+HEAP_BYTES = 8 << 20
+"""The size of that heap where a program does not ask for another: cudaLimitMallocHeapSize."""
+
+STACK_BYTES = 32 << 10
+"""The stack of a thread, where functions that call themselves and `alloca` take memory."""
+
+_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
+
+
+class Buffer:
+    """Bytes seen as words of any width."""
+
+    def __init__(self, name: str, data: Array, writable: bool = True) -> None:
+        self.name = name
+        self.data = data
+        self.size = int(data.size)
+        self.writable = writable
+        self._views: dict[tuple[int, int], Array] = {}
+
+    def view(self, width: int, count: int = 1) -> Array:
+        """The bytes as words of `width` bytes, or as rows of `count` such words."""
+        found = self._views.get((width, count))
+        if found is None:
+            whole = self.data[: self.size - self.size % (width * count)].view(_WORDS[width])
+            found = self._views[width, count] = whole if count == 1 else whole.reshape(-1, count)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Accesses to one buffer: element numbers, and which of the accesses they are (None: all)."""
+
+    buffer: Buffer
+    index: Array
+    chosen: Array | None = None
+
+
+def _misaligned(addresses: Array, width: int) -> int:
+    return int(np.flatnonzero(addresses & (width - 1))[0])
+
+
+class Window:
+    """A space of which each thread sees its own part: shared (one part per CTA) or local memory, or parameters.
+
+    `base` is the byte where each thread's part begins. Addresses count from 0 to `size`.
+    """
+
+    def __init__(self, name: str, buffer: Buffer, base: Array, size: int) -> None:
+        self.name = name
+        self.buffer = buffer
+        self.base = base
+        self.size = size
+
+    def locate(self, addresses: Array, width: int, lanes: Array | None) -> Array:
+        """Element numbers of `width` bytes in the buffer, for int64 addresses of the threads `lanes` (None: all).
+
+        Raises:
+            FaultError: if an access leaves the space or is misaligned.
+        """
+        if not addresses.size:
+            return addresses
+        base = self.base if lanes is None else self.base[lanes]
+        if int(addresses.view(np.uint64).max()) > self.size - width:
+            addresses, base = self.beyond(addresses, base, width, lanes)
+        if width > 1 and int(np.bitwise_or.reduce(addresses)) & (width - 1):
+            first = _misaligned(addresses, width)
+            raise FaultError(
+                f"misaligned {self.name} access: address {int(addresses[first]):#x} is not a multiple of {width}",
+                first if lanes is None else int(lanes[first]),
+                int(addresses[first]),
+            )
+        return (addresses + base) >> (width.bit_length() - 1)
+
+    def beyond(self, addresses: Array, base: Array, width: int, lanes: Array | None) -> tuple[Array, Array]:
+        """Addresses and bases for accesses of which some lie outside of the threads' own parts.
+
+        Raises:
+            FaultError: always here, where each thread has its own part alone.
+        """
+        bad = (addresses < 0) | (addresses > self.size - width)
+        first = int(np.flatnonzero(bad)[0])
+        raise FaultError(
+            f"{self.name} access out of bounds: {width} bytes at address {int(addresses[first]):#x}, "
+            f"of {self.size} bytes",
+            first if lanes is None else int(lanes[first]),
+            int(addresses[first]),
+        )
+
+    def parts(self, addresses: Array, width: int, lanes: Array | None) -> tuple[Part, ...]:
+        """All accesses lie in the one buffer."""
+        return (Part(self.buffer, self.locate(addresses, width, lanes)),)
+
+
+class ParameterWindow(Window):
+    """The parameters of the kernel and, from `ARGUMENTS` on, those of functions."""
+
+    def __init__(self, buffer: Buffer, base: Array, size: int, local: Window) -> None:
+        super().__init__("param", buffer, base, size)
+        self.local = local
+
+    def parts(self, addresses: Array, width: int, lanes: Array | None) -> tuple[Part, ...]:
+        far = addresses >= ARGUMENTS
+        if not far.any():
+            return super().parts(addresses, width, lanes)
+        if far.all():
+            return self.local.parts(addresses - ARGUMENTS, width, lanes)
+        threads = np.arange(addresses.size) if lanes is None else lanes
+        near, away = np.flatnonzero(~far), np.flatnonzero(far)
+        return (
+            Part(self.buffer, self.locate(addresses[near], width, threads[near]), near),
+            Part(self.local.buffer, self.local.locate(addresses[away] - ARGUMENTS, width, threads[away]), away),
+        )
+
+
+def static_addresses(names: Sequence[str]) -> dict[str, int]:
+    """The addresses of a module's variables, which come before everything else in global memory."""
+    return {name: number << SPAN_BITS for number, name in enumerate(names, 1)}
+
+
+class GlobalMemory:
+    """Allocations by address range, and the windows that generic addresses reach."""
+
+    def __init__(self, heap: Heap | None = None) -> None:
+        self._allocations: dict[int, Buffer] = {}
+        self.windows: dict[int, Window] = {}
+        self.heap = Heap() if heap is None else heap
+        self._allocations.update(self.heap.blocks)
+
+    def add(self, buffer: Buffer) -> int:
+        """Gives a buffer an address. The same bytes get the same address."""
+        place = (buffer.data.ctypes.data, buffer.size)
+        for number, known in self._allocations.items():
+            if (known.data.ctypes.data, known.size) == place and buffer.size:
+                return number << SPAN_BITS
+        number = 1 + max((n for n in self._allocations if n < HEAP), default=0)
+        self._allocations[number] = buffer
+        return number << SPAN_BITS
+
+    def put(self, address: int, buffer: Buffer) -> None:
+        """Gives a buffer an address of `static_addresses` or of the heap."""
+        self._allocations[address >> SPAN_BITS] = buffer
+
+    def drop(self, address: int) -> None:
+        """Takes away the buffer at an address."""
+        del self._allocations[address >> SPAN_BITS]
+
+    def parts(self, addresses: Array, width: int, lanes: Array | None) -> tuple[Part, ...]:
+        """The accesses by buffer, for uint64 addresses of the threads `lanes` (None: all).
+
+        Raises:
+            FaultError: if an access is out of bounds or misaligned.
+        """
+        if not addresses.size:
+            return ()
+        if width > 1 and int(np.bitwise_or.reduce(addresses)) & (width - 1):
+            first = _misaligned(addresses, width)
+            raise FaultError(
+                f"misaligned global access: address {int(addresses[first]):#x} is not a multiple of {width}",
+                first if lanes is None else int(lanes[first]),
+                int(addresses[first]),
+            )
+        number = int(addresses[0]) >> SPAN_BITS
+        buffer = self._allocations.get(number)
+        if buffer is not None and buffer.size >= width:
+            offsets = addresses - np.uint64(number << SPAN_BITS)
+            if int(offsets.max()) <= buffer.size - width:
+                return (Part(buffer, (offsets >> np.uint64(width.bit_length() - 1)).view(np.int64)),)
+        return tuple(self._by_buffer(addresses, width, lanes))
+
+    def _by_buffer(self, addresses: Array, width: int, lanes: Array | None) -> Iterator[Part]:
+        numbers = addresses >> np.uint64(SPAN_BITS)
+        for number in np.unique(numbers):
+            chosen = np.flatnonzero(numbers == number)
+            threads = chosen if lanes is None else lanes[chosen]
+            some = addresses[chosen]
+            start = int(number) << SPAN_BITS
+            window = self.windows.get(start)
+            if window is not None:
+                found = window.locate((some - np.uint64(start)).view(np.int64), width, threads)
+                yield Part(window.buffer, found, chosen)
+            else:
+                buffer, offsets = self._inside(some, start, width, threads)
+                yield Part(buffer, offsets >> (width.bit_length() - 1), chosen)
+
+    def _inside(self, addresses: Array, start: int, width: int, threads: Array) -> tuple[Buffer, Array]:
+        buffer = self._allocations.get(start >> SPAN_BITS)
+        offsets = (addresses - np.uint64(start)).view(np.int64)
+        bad = np.flatnonzero(offsets > (-1 if buffer is None else buffer.size - width))
+        if buffer is None or bad.size:
+            first = int(bad[0])
+            address = int(addresses[first])
+            raise FaultError(self._outside(address, width), int(threads[first]), address)
+        return buffer, offsets
+
+    def _outside(self, address: int, width: int) -> str:
+        """Names the allocation nearest to an address that no access may touch."""
+        number, offset = address >> SPAN_BITS, address & ((1 << SPAN_BITS) - 1)
+        buffer = self._allocations.get(number)
+        text = f"global access out of bounds: {width} bytes at address {address:#x}"
+        if offset >> (SPAN_BITS - 1):
+            buffer, offset = self._allocations.get(number + 1), offset - (1 << SPAN_BITS)
+        if buffer is None:
+            known = ", ".join(b.name for n, b in self._allocations.items() if n < HEAP) or "none"
+            return f"{text}, which is in no allocation (known: {known})"
+        where = f"{-offset} bytes before" if offset < 0 else f"at byte {offset} of"
+        return f"{text}, {where} {buffer.name} ({buffer.size} bytes)"
+
+
+class Heap:
+    """What kernels get from `malloc`. It stays from launch to launch; every block has an address range of its own."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[int, Buffer] = {}
+        self._next = HEAP
+        self._used = 0
+
+    def allocate(self, memory: GlobalMemory, size: int) -> int:
+        """The address of a new block; 0 if so much is not left. Its bytes are all ones, which is NaN in every type."""
+        taken = max(16, -(-size // 16) * 16)
+        if not size or self._used + taken > HEAP_BYTES or self._next << SPAN_BITS >= SHARED_WINDOW:
+            return 0
+        number, self._next = self._next, self._next + 1
+        self._used += taken
+        self.blocks[number] = Buffer(f"a block of {size} bytes from malloc", np.full(size, 0xFF, np.uint8))
+        memory.put(number << SPAN_BITS, self.blocks[number])
+        return number << SPAN_BITS
+
+    def release(self, memory: GlobalMemory, address: int) -> bool:
+        """Frees a block; False if none begins there."""
+        block = self.blocks.pop(address >> SPAN_BITS, None) if not address & ((1 << SPAN_BITS) - 1) else None
+        if block is None:
+            return False
+        self._used -= max(16, -(-block.size // 16) * 16)
+        memory.drop(address)
+        return True
+
+
+def rows(local: Window, address: int, size: int) -> Array:
+    """The bytes of a function's parameter in all threads, one row each."""
+    start = address - ARGUMENTS
+    return local.buffer.data.reshape(local.base.size, -1)[:, start : start + size]
+
+
+class Memory(NamedTuple):
+    """Every space of the CTAs in flight; `cluster` is shared memory, that of other CTAs of the cluster included."""
+
+    memory: GlobalMemory
+    shared: Window
+    cluster: Window
+    local: Window
+    param: Window
+
+
+def check_writable(parts: tuple[Part, ...]) -> None:
+    """Raises:
+    FaultError: if a buffer is read-only.
+    """
+    for part in parts:
+        if not part.buffer.writable:
+            raise FaultError(f"store to {part.buffer.name}, which is read-only; pass a writable array")

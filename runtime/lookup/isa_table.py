@@ -1,0 +1,308 @@
+"""The support table: which forms of which instructions there are, where, and since when. All of it from the rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...dialect.isa.families import FAMILIES
+from ...dialect.isa.form import Form
+from ...dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
+from ...dialect.isa.product import Product, Shape
+from ...dialect.isa.sections import SECTIONS, order
+from ...dialect.isa.targets import TARGETS, Target, UnknownTargetError, Version
+from ...dialect.isa.targets import target as target_row
+from ...dialect.isa.types import ELEMENT_TYPES, ElementType
+from ...dialect.isa.wgmma import Wgmma
+from ...dialect.layouts.layout import Layout
+from ..errors import WarploomError
+
+Json = None | bool | int | str | Sequence["Json"] | Mapping[str, "Json"]
+
+TYPES = (*ELEMENT_TYPES, "b16", "b8", "b6x16_p32", "b4x16_p64")
+"""Names of element types that spellings have, those of matrix moves too."""
+
+NOTATION = "`.(a|b)` stands for one of several qualifiers, `[.a]` for one that may be left out."
+
+
+@dataclass(frozen=True)
+class Query:
+    """Which forms are asked for. What is None or empty asks for nothing."""
+
+    target: str | None = None
+    ptx: str | None = None
+    family: str | None = None
+    type: str | None = None
+    shape: str | None = None
+
+    def __str__(self) -> str:
+        on = f" on {self.target}" if self.target else ""
+        within = f" in PTX {self.ptx}" if self.ptx else ""
+        shape = f" in shape {self.shape}" if self.shape else ""
+        type = f" with {self.type}" if self.type else ""
+        return f"{self.family or 'any instruction'}{shape}{type}{on}{within}"
+
+
+@dataclass(frozen=True)
+class Line:
+    """Forms that differ in their qualifiers alone, as one pattern: `text`. `count` of them, since `ptx`."""
+
+    section: str
+    ptx: str
+    requirement: str
+    text: str
+    count: int
+
+
+def version_text(version: Version) -> str:
+    """(8, 7) as "8.7"."""
+    return f"{version[0]}.{version[1]}"
+
+
+def forms(query: Query) -> tuple[Form, ...]:
+    """The forms that a query asks for, in the order of the manual.
+
+    Raises:
+        WarploomError: for a target, instruction, type, shape or PTX version that there is not.
+    """
+    target, version = _target(query.target), _version(query.ptx)
+    names = _families(query.family)
+    _require(query.type, "element type", TYPES)
+    found = [form for name in names for form in FAMILIES[name]()]
+    if query.shape is not None:
+        _require(query.shape, "shape", {word: None for form in found for word in _words(form) if _is_shape(word)})
+    kept = (form for form in found if _has(form, query) and _available(form, target, version))
+    return tuple(sorted(kept, key=lambda form: order(form.section)))
+
+
+def _target(name: str | None) -> Target | None:
+    try:
+        return None if name is None else target_row(name)
+    except UnknownTargetError as error:
+        raise WarploomError(str(error)) from error
+
+
+def _version(text: str | None) -> Version | None:
+    if text is None:
+        return None
+    major, dot, minor = text.partition(".")
+    if not (dot and major.isdecimal() and minor.isdecimal()):
+        raise WarploomError(f"expected a PTX version such as 8.7, got '{text}'")
+    return int(major), int(minor)
+
+
+def _families(name: str | None) -> tuple[str, ...]:
+    """The instructions called `name`: `wmma` is all of `wmma.load`, `wmma.store`, `wmma.mma`."""
+    if name is None:
+        return tuple(FAMILIES)
+    if name in FAMILIES:
+        return (name,)
+    within = tuple(family for family in FAMILIES if family.startswith(f"{name}."))
+    if not within:
+        _require(name, "instruction", ("wmma", *FAMILIES))
+    return within
+
+
+def _require(name: str | None, what: str, known: Iterable[str]) -> None:
+    """Raises WarploomError, with the names most like it, if `name` is none of the known ones."""
+    known = tuple(known)
+    if name is not None and name not in known:
+        near = difflib.get_close_matches(name, known, 3, 0.5)
+        raise WarploomError(f"unknown {what} '{name}'; " + (f"nearest: {', '.join(near)}; " if near else "")
+                            + f"known: {', '.join(known)}")  # fmt: skip
+
+
+def _words(form: Form) -> tuple[str, ...]:
+    return tuple(form.spelling.split("."))
+
+
+def _is_shape(word: str) -> bool:
+    return word[:1] == "m" and word[1:2].isdecimal()
+
+
+def _types(form: Form) -> Iterator[str]:
+    """The names of the element types of a form, those that its spelling leaves out too."""
+    for field in ("a", "b", "c", "d", "type"):
+        value = getattr(form, field, None)
+        if isinstance(value, ElementType):
+            yield value.name
+    yield from (word for word in _words(form) if word in TYPES)
+
+
+def _has(form: Form, query: Query) -> bool:
+    if query.shape is not None and query.shape not in _words(form):
+        return False
+    return query.type is None or query.type in _types(form)
+
+
+def _available(form: Form, target: Target | None, version: Version | None) -> bool:
+    if target is None:
+        return version is None or form.ptx <= version
+    since = form.since(target)
+    return since is not None and (version is None or since <= version)
+
+
+def lines(found: Iterable[Form], target: str | None = None) -> tuple[Line, ...]:
+    """The forms as patterns, in the order of the manual; `ptx` is since when the target has them, if one is given."""
+    on = _target(target)
+    groups: dict[tuple[str, str, str], list[Form]] = {}
+    for form in found:
+        since = (form.since(on) if on else None) or form.ptx
+        groups.setdefault((form.section, version_text(since), form.requirement()), []).append(form)
+    return tuple(
+        Line(*key, text, count)
+        for key, group in groups.items()
+        for text, count in patterns(form.spelling for form in group)
+    )
+
+
+def expanded(found: Iterable[Form], target: str | None = None) -> tuple[Line, ...]:
+    """A line for each form."""
+    return tuple(line for form in found for line in lines((form,), target))
+
+
+Pattern = tuple[frozenset[str], ...]
+"""What may stand at each place of a spelling; "" says that nothing may."""
+
+
+def patterns(spellings: Iterable[str]) -> list[tuple[str, int]]:
+    """The spellings as few patterns, in order, and how many spellings each stands for; exactly these, none twice."""
+    found: list[Pattern] = [tuple(frozenset({word}) for word in s.split(".")) for s in dict.fromkeys(spellings)]
+    while True:
+        merged = _with_options(_with_choices(found))
+        if merged == found:
+            return [(_show(pattern), _count(pattern)) for pattern in found]
+        found = merged
+
+
+def _with_choices(found: list[Pattern]) -> list[Pattern]:
+    """Patterns that differ at one place become one."""
+    for at in range(max(map(len, found), default=0) - 1, -1, -1):
+        groups: dict[tuple[Pattern, str, Pattern], list[frozenset[str]]] = {}
+        for pattern in found:
+            words = pattern[at : at + 1]
+            sort = "".join({_sort(word) for word in words[0]}) if words else ""
+            groups.setdefault((pattern[:at], sort, pattern[at + 1 :]), []).extend(words)
+        found = [(*head, *_union(words), *tail) for (head, _, tail), words in groups.items()]
+    return found
+
+
+_SORTS = (
+    {*TYPES},
+    {"row", "col"},
+    {"rn", "rz", "rm", "rp"},
+    {"global", "shared", "shared::cta"},
+    {"x1", "x2", "x4"},
+    {"a", "b", "c"},
+    {"and", "xor"},
+    {"kind::mxf4", "kind::mxf4nvf4"},
+)
+"""Qualifiers that one place of a pattern may offer together; shapes are another sort."""
+
+
+def _sort(word: str) -> str:
+    """What sort of qualifier a word is: itself, if it has no like."""
+    return "m" if _is_shape(word) else next((str(i) for i, sort in enumerate(_SORTS) if word in sort), word)
+
+
+def _union(words: Sequence[frozenset[str]]) -> Pattern:
+    return (frozenset(word for group in words for word in group),) if words else ()
+
+
+def _with_options(found: list[Pattern]) -> list[Pattern]:
+    """A pattern, and the same with one more qualifier, become one in which the qualifier may be left out."""
+    left = dict.fromkeys(found)
+    for longer in found:
+        for at in range(1, len(longer)):
+            shorter = (*longer[:at], *longer[at + 1 :])
+            if "" not in longer[at] and shorter in left and longer in left:
+                del left[shorter], left[longer]
+                left[(*longer[:at], longer[at] | {""}, *longer[at + 1 :])] = None
+    return list(left)
+
+
+def _count(pattern: Pattern) -> int:
+    count = 1
+    for words in pattern:
+        count *= len(words)
+    return count
+
+
+_ORDER = {word: i for i, word in enumerate((*TYPES, "row", "col", "rn", "rz", "rm", "rp", "global", "shared"))}
+
+
+def _numbers(word: str) -> list[int]:
+    return [int(digits) for digits in re.findall(r"\d+", word)]
+
+
+def _show(pattern: Pattern) -> str:
+    shown: list[str] = []
+    for words in pattern:
+        named = sorted(words - {""}, key=lambda word: (_ORDER.get(word, len(_ORDER)), _numbers(word), word))
+        text = f".({'|'.join(named)})" if len(named) > 1 else f".{named[0]}"
+        shown.append(f"[{text}]" if "" in words else text)
+    return "".join(shown)[1:]
+
+
+def by_section(found: Sequence[Line]) -> dict[str, list[Line]]:
+    """The lines under a heading for each section: "9.7.14.5.8  mma m16n8k16, 16 bits and wider"."""
+    groups: dict[str, list[Line]] = {}
+    for line in found:
+        groups.setdefault(f"{line.section}  {SECTIONS.get(line.section, '')}".rstrip(), []).append(line)
+    return groups
+
+
+_OF_ALL = ("section", "ptx", "sm", "only")
+
+
+def as_json(form: Form, target: str | None = None) -> dict[str, Json]:
+    """Every field of a form, its operands and layouts, and since when each target has it, or the one given."""
+    targets = TARGETS.values() if target is None else (target_row(target),)
+    since = {row.name: version for row in targets if (version := form.since(row)) is not None}
+    return {
+        "spelling": form.spelling,
+        "section": form.section,
+        "ptx": version_text(form.ptx),
+        "sm": form.sm,
+        "only": {name: version_text(version) for name, version in form.only},
+        "requirement": form.requirement(),
+        "targets": {name: version_text(version) for name, version in since.items()},
+        "fields": {name: value for name, value in _fields(form) if name not in _OF_ALL},
+        "operands": [dataclasses.asdict(operand) for operand in form.operands],
+        "layouts": {name: str(layout) for name, layout in _layouts(form)},
+    }
+
+
+def _fields(value: object) -> Iterator[tuple[str, Json]]:
+    if dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield field.name, _plain(getattr(value, field.name))
+
+
+def _plain(value: object) -> Json:
+    """A field of a row in the terms of JSON."""
+    if isinstance(value, ElementType):
+        return value.name
+    if isinstance(value, Shape | Layout):
+        return str(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return dict(_fields(value))
+
+
+def _layouts(form: Form) -> Iterator[tuple[str, Layout]]:
+    if isinstance(form, Wgmma):
+        yield from ((role, form.layout(role)) for role in "ad")
+        if form.metadata:
+            yield "e", form.metadata
+    elif isinstance(form, Product):
+        yield from ((role, form.layout(role)) for role in "abcd")
+        if metadata := getattr(form, "metadata", None):
+            yield "e", metadata
+        if form.scale:
+            yield from ((f"scale_{role}", form.scale.layout(role)) for role in "ab")
+    elif isinstance(form, LoadMatrix | StoreMatrix | MoveMatrix):
+        yield ("r" if isinstance(form, StoreMatrix) else "d"), form.layout

@@ -1,0 +1,221 @@
+"""What there is to draw of a fragment: its cells, what they are called, and what must be said below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from ...dialect.isa.block_scale import BlockScale
+from ...dialect.isa.form import register_type
+from ...dialect.isa.mma import Mma
+from ...dialect.isa.mma_sp import Granularity, MmaSparse
+from ...dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
+from ...dialect.isa.product import Product
+from ...dialect.isa.types import ELEMENT_TYPES
+from ...dialect.isa.wgmma import Wgmma
+from ...dialect.layouts.layout import Layout
+from .draw import Cell, Panel, Picture, span
+from .fragments import Fragment, short, shown
+
+
+@dataclass(frozen=True)
+class Held:
+    """How registers hold a fragment: elements of these types, `bits` of a register each, in `count` registers."""
+
+    types: tuple[str, ...]
+    bits: int
+    register: str
+    count: int
+
+
+def held(fragment: Fragment) -> tuple[Held, ...]:
+    """How registers hold the fragment, for each width of its elements."""
+    groups: dict[tuple[int, str, int], dict[str, None]] = {}
+    for form in fragment.forms:
+        if isinstance(form, Product):
+            element = form.element(fragment.operand)
+            bits = form.container_bits(fragment.operand) if fragment.operand in "ab" else element.bits
+            key = bits, register_type(element), form.registers(fragment.operand)
+            groups.setdefault(key, {})[element.name] = None
+        elif isinstance(form, Wgmma):
+            element = form.element(fragment.operand)
+            key = element.bits, register_type(element), fragment.layout.elements * element.bits // 32
+            groups.setdefault(key, {})[element.name] = None
+    return tuple(Held(tuple(types), *key) for key, types in groups.items())
+
+
+def picture(fragment: Fragment) -> Picture:
+    """The fragment as a picture."""
+    form, operand = fragment.form, fragment.operand
+    if isinstance(form, LoadMatrix | StoreMatrix | MoveMatrix):
+        return _move(fragment, form)
+    if isinstance(form, MmaSparse | Wgmma) and form.granularity and operand == "e":
+        return _metadata(fragment, form.granularity)
+    if isinstance(form, Product) and form.scale and operand.startswith("scale"):
+        return _scales(fragment, form.scale)
+    notes = [_packing(fragment.operand, how) for how in held(fragment)]
+    if isinstance(form, Wgmma) and operand == "d":
+        notes.insert(0, "Eight columns of D; the next eight are the next elements of the same threads.")
+    if isinstance(form, MmaSparse | Wgmma) and form.granularity and operand == "a":
+        notes.insert(0, "Columns are the stored elements of A; the metadata, operand E, says where they belong.")
+    notes.append(_source(fragment, "element"))
+    types = ", ".join(dict.fromkeys(name for how in held(fragment) for name in how.types))
+    size = f"{fragment.layout.rows} x {fragment.layout.columns}"
+    panels = _panels(fragment.layout, _elements(operand), {"q": "product"})
+    return Picture(f"{_instruction(fragment)}, {shown(operand)}: {size}, {types}", panels, tuple(notes))
+
+
+def _source(fragment: Fragment, what: str) -> str:
+    """The last note: the layout as a bit map, and where the text has it."""
+    sections = dict.fromkeys(form.section for form in fragment.forms)
+    return f"Lane bits | {what} bits: {fragment.layout}. PTX ISA {', '.join(sections)}."
+
+
+def _instruction(fragment: Fragment) -> str:
+    """The words that all forms of the fragment have: "mma.m16n8k16"."""
+    form = fragment.form
+    if isinstance(form, Wgmma):
+        return f"wgmma.mma_async{'.sp' if form.granularity else ''}.m64nNk{form.shape.k}"
+    if not isinstance(form, Product):
+        return short(form)
+    words = ["mma.sp" if isinstance(form, MmaSparse) else "mma", str(form.shape)]
+    if isinstance(form, Mma) and form.products > 1:
+        layouts = {(f.a_layout, f.b_layout) for f in fragment.forms if isinstance(f, Mma)}
+        if fragment.operand in "ab":
+            words.append(form.a_layout if fragment.operand == "a" else f"*.{form.b_layout}")
+        elif len(layouts) == 1:
+            words += [form.a_layout, form.b_layout]
+    return ".".join(words)
+
+
+def _packing(letter: str, how: Held) -> str:
+    """How elements lie in registers, in words."""
+    types, many = ", ".join(how.types), "s" if how.count > 1 else ""
+    start = f"{types}: {how.count} .{how.register} register{many} per lane"
+    if how.bits >= 32:
+        return f"{start}, one element each."
+    if any(ELEMENT_TYPES[name].bits < how.bits for name in how.types):
+        start += ", each element in a byte"
+    return f"{start}, {32 // how.bits} elements each, {letter}0 in the lowest bits of the first."
+
+
+Label = Callable[[int, int], str]
+"""From the number of the first element and how many there are to the part of a label after the lane."""
+
+
+def _elements(letter: str) -> Label:
+    def label(first: int, count: int) -> str:
+        if count == 1:
+            return f"{letter}{first}"
+        between = "," if count == 2 else ".."
+        return f"{{{letter}{first}{between}{letter}{first + count - 1}}}"
+
+    return label
+
+
+def _panels(layout: Layout, label: Label, axes: dict[str, str], fixed: Sequence[str] = ()) -> tuple[Panel, ...]:
+    """A panel for each value on the axes named; others but row and column stay at 0."""
+    used = [axis for axis in axes if layout.extent(axis) > 1 and axis not in fixed]
+    return tuple(
+        Panel(
+            ", ".join(f"{axes[axis]} {value}" for axis, value in zip(used, values, strict=True)),
+            layout.rows,
+            layout.columns,
+            tuple(_cells(layout, label, dict(zip(used, values, strict=True)))),
+        )
+        for values in product(*(range(layout.extent(axis)) for axis in used))
+    )
+
+
+def _cells(layout: Layout, label: Label, at: dict[str, int]) -> Iterator[Cell]:
+    """Elements that follow each other in a lane and in the matrix are one cell."""
+    axis = layout.element[0].axis if layout.element else "r"
+    together = 1
+    while axis in "rc" and layout.element[together.bit_length() - 1 :][:1] == (_bit(layout, axis, together),):
+        together *= 2
+    height, width = (together, 1) if axis == "r" else (1, together)
+    for r, c in product(range(0, layout.rows, height), range(0, layout.columns, width)):
+        lane, first = layout.find(r=r, c=c, **at)
+        yield Cell(r, c, height, width, lane, f"T{lane}:{label(first, together)}")
+
+
+def _bit(layout: Layout, axis: str, together: int) -> object:
+    """The bit that makes twice as many elements follow each other."""
+    number = together.bit_length() - 1
+    return next((bit for bit in layout.element if (bit.axis, bit.number) == (axis, number)), None)
+
+
+def _metadata(fragment: Fragment, chunk: Granularity) -> Picture:
+    def label(first: int, count: int) -> str:
+        return f"[{4 * (first + count) - 1}:{4 * first}]"
+
+    types = ", ".join(dict.fromkeys(f.a.name for f in fragment.forms if isinstance(f, MmaSparse | Wgmma)))
+    return Picture(
+        f"{_instruction(fragment)}, E: metadata of A, {types}",
+        _panels(fragment.layout, label, {"f": "sparsity selector"}),
+        (
+            f"Columns are chunks of {chunk.chunk} elements of a row of A, {chunk} stored; each has 4 bits of metadata.",
+            "T0:[15:0] is bits 15 to 0 of the metadata register of lane 0, the first chunk lowest.",
+            _source(fragment, "nibble"),
+        ),
+    )
+
+
+def _scales(fragment: Fragment, scale: BlockScale) -> Picture:
+    role, count = fragment.operand[-1], scale.vector
+
+    def label(first: int, together: int) -> str:
+        if len(scale.byte_ids) == 1:
+            return f"byte {first}" if together == 1 else f"bytes {span(first, together)}"
+        return "b" if together == 1 else "b,b+1"
+
+    types = ", ".join(dict.fromkeys(f.scale.type.name for f in fragment.forms if isinstance(f, Product) and f.scale))
+    legal = ", ".join(map(str, scale.byte_ids))
+    side = "row of A" if role == "a" else "column of B"
+    many = "One scale" if count == 1 else f"{count} scales"
+    which = f"b is byte-id-{role}, the first byte used of the lane's register: {legal}."
+    notes = (
+        f"{many} for each {side}, in the lane that thread-id-{role} selects.",
+        *((which,) if len(scale.byte_ids) > 1 else ()),
+        _source(fragment, "byte"),
+    )
+    title = f"{_instruction(fragment)}, scale_{role}: scale_vec::{count}X, {types}"
+    return Picture(title, _panels(fragment.layout, label, {"t": f"thread-id-{role}"}), notes)
+
+
+def _move(fragment: Fragment, form: LoadMatrix | StoreMatrix | MoveMatrix) -> Picture:
+    line = _source(fragment, "element")
+    letter = fragment.operand
+    if isinstance(form, MoveMatrix):
+        words = "by their rows and columns in a, one register each way"
+        panels = _panels(fragment.layout, _elements(letter), {})
+        return Picture(f"{short(form)}, {shown(letter)}: 8 x 8, 16 bits", panels, (f"Elements {words}.", line))
+    seen = fragment.layout
+    panels = tuple(_matrix(seen, letter, number, form.count) for number in range(form.count))
+    moved = "stored to" if isinstance(form, StoreMatrix) else "loaded from"
+    many = f"{form.registers} .b32 register{'s' if form.registers > 1 else ''} per lane"
+    notes = [
+        f"Rows are {moved} shared memory; p: the lane that gives the address of the row.",
+        f"{many}, {32 // form.element_bits} elements each, {letter}0 in the lowest bits of the first.",
+        line,
+    ]
+    if isinstance(form, LoadMatrix) and form.memory_bits != form.element_bits:
+        notes.insert(1, f"Elements of {form.memory_bits} bits in memory, each delivered in a byte.")
+    return Picture(
+        f"{short(form)}, {shown(letter)}: {form.count} of {seen.rows} x {seen.columns}, {form.element_bits} bits",
+        panels,
+        tuple(notes),
+    )
+
+
+def _matrix(layout: Layout, letter: str, number: int, count: int) -> Panel:
+    """Matrix `number` of a move; its elements follow those of the matrices before it."""
+    ours = number * layout.elements
+
+    def label(first: int, together: int) -> str:
+        return _elements(letter)(first + ours, together)
+
+    cells = tuple(_cells(layout, label, {}))
+    title = f"matrix {number}" if count > 1 else ""
+    return Panel(title, layout.rows, layout.columns, cells, addresses=number * layout.rows)

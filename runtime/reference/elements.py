@@ -1,0 +1,236 @@
+"""Elementwise operations in float64, with a bound on the error of any correct evaluation carried through.
+
+Each operation of a body is evaluated exactly (to float64) on exact operands. Beside the value goes how far a computed
+one may be from it: the errors of the operands by the operation's slope, or by its values at both ends where it is
+monotonous; then both ends are rounded to the operation's type. Functions add the relative bounds below, which hold for
+any good implementation; with `fastmath<afn>` those of the GPU's approximate instructions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from xdsl.dialects import arith
+from xdsl.dialects.arith import FastMathFlagsAttr
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.dialects.linalg.ops import YieldOp
+from xdsl.dialects.utils import FastMathFlag
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from ...dialect.warp.elements import YieldOp as WarpYieldOp
+from ..arguments.arrays import DTYPES, DType, Floats, rounded
+from ..errors import HostError
+from ..plan import place_of
+
+FLOAT64 = 2.0**-52
+"""The relative error of float64 itself, which stands for exact arithmetic here."""
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """Values, and how far computed ones may be from them. Truth values are 0 and 1, off by 1 where they are open."""
+
+    value: Floats
+    error: Floats
+
+
+def _erf(values: Floats) -> Floats:
+    found: Floats = np.vectorize(math.erf, otypes=[np.float64])(values)
+    return found
+
+
+Function = Callable[[Floats], Floats]
+
+FUNCTIONS: Mapping[str, tuple[Function, float, float]] = {
+    "math.exp": (np.exp, 2e-7, 1e-5),
+    "math.exp2": (np.exp2, 2e-7, 2.0**-20),
+    "math.log": (np.log, 2e-7, 2.0**-19),
+    "math.tanh": (np.tanh, 1e-6, 2.0**-10),
+    "math.erf": (_erf, 1e-6, 2.0**-9),
+    "math.sqrt": (np.sqrt, 0.0, 2.0**-20),
+    "math.rsqrt": (lambda x: 1 / np.sqrt(x), 2e-7, 2.0**-20),
+    "math.floor": (np.floor, 0.0, 0.0),
+    "math.ceil": (np.ceil, 0.0, 0.0),
+    "math.roundeven": (np.rint, 0.0, 0.0),
+    "math.trunc": (np.trunc, 0.0, 0.0),
+}
+"""Monotonous functions, and the errors of computing them, relative to the result (to 1 where that is less): good ones,
+and the approximate ones that `fastmath<afn>` allows."""
+
+INTEGER: Mapping[str, Callable[[Floats, Floats], Floats]] = {
+    "arith.addi": np.add,
+    "arith.subi": np.subtract,
+    "arith.muli": np.multiply,
+    "arith.maxsi": np.maximum,
+    "arith.minsi": np.minimum,
+}
+_COMPARED: Mapping[str, Callable[[Floats, Floats], npt.NDArray[np.bool_]]] = {
+    "eq": np.equal, "ne": np.not_equal, "gt": np.greater, "ge": np.greater_equal, "lt": np.less, "le": np.less_equal,
+}  # fmt: skip
+
+
+def evaluate_body(body: Block, inputs: Mapping[SSAValue, Bounded]) -> Bounded:
+    """What a body of scalar operations yields for arrays of elements, broadcast against each other.
+
+    Raises:
+        HostError: naming an operation that has no meaning here.
+    """
+    known = dict(inputs)
+    for op in body.ops:
+        if isinstance(op, YieldOp | WarpYieldOp):
+            return known[op.operands[0]]
+        known[op.results[0]] = _apply(op, [known[value] for value in op.operands])
+    raise HostError("expected a body that ends with linalg.yield or warp.yield")
+
+
+def _apply(op: Operation, operands: Sequence[Bounded]) -> Bounded:
+    name, kind = op.name, op.results[0].type
+    if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr | IntegerAttr):
+        return _constant(kind, float(op.value.value.data))
+    if name in FUNCTIONS:
+        return _function(op, operands[0])
+    if name in ("arith.cmpf", "arith.cmpi"):
+        return _compare(op, *operands)
+    if name == "arith.select":
+        return _select(*operands)
+    if name == "arith.trunci":
+        return Bounded(rounded(operands[0].value, _dtype(op, kind)), operands[0].error)
+    if name in INTEGER:
+        a, b = operands
+        error = _product_error(a, b, name == "arith.muli")
+        return Bounded(rounded(INTEGER[name](a.value, b.value), _dtype(op, kind)), error)
+    if name not in _FLOAT:
+        raise HostError(f"{place_of(op)}no float64 reference for {name} in an elementwise operation")
+    result = _FLOAT[name](*operands)
+    return _round(result.value, result.error, _dtype(op, kind))
+
+
+def _constant(kind: Attribute, value: float) -> Bounded:
+    exact = np.array(value)
+    if str(kind) in DTYPES:
+        exact = rounded(exact, DTYPES[str(kind)])
+    return Bounded(exact, np.zeros_like(exact))
+
+
+def _dtype(op: Operation, kind: Attribute) -> DType:
+    if str(kind) not in DTYPES:
+        raise HostError(f"no float64 reference for {op.name} on elements of {kind}")
+    return DTYPES[str(kind)]
+
+
+def _round(value: Floats, error: Floats, dtype: DType) -> Bounded:
+    if dtype.kind in "iu":
+        return Bounded(value, error)
+    error = error + FLOAT64 * np.abs(value)
+    low, high = rounded(value - error, dtype), rounded(value + error, dtype)
+    off = np.maximum(high - value, value - low)
+    return Bounded(value, np.where(np.isfinite(value), off, 0.0))
+
+
+def _function(op: Operation, x: Bounded) -> Bounded:
+    function, good, approximate = FUNCTIONS[op.name]
+    flags = op.properties.get("fastmath")
+    fast = isinstance(flags, FastMathFlagsAttr) and FastMathFlag.APPROX_FUNC in flags.data
+    value, ends = function(x.value), [function(x.value - x.error), function(x.value + x.error)]
+    off = np.fmax.reduce([np.abs(end - value) for end in ends])
+    relative = approximate if fast else good
+    computed = relative * (np.maximum(np.abs(value), 1.0) if fast else np.abs(value))
+    return _round(value, np.where(np.isfinite(value), off, 0.0) + computed, _dtype(op, op.results[0].type))
+
+
+def _compare(op: Operation, a: Bounded, b: Bounded) -> Bounded:
+    predicate = op.properties["predicate"]
+    names = arith.CMPF_COMPARISON_OPERATIONS if op.name == "arith.cmpf" else arith.CMPI_COMPARISON_OPERATIONS
+    name = names[predicate.value.data] if isinstance(predicate, IntegerAttr) else ""
+    word = name[1:] if len(name) == 3 else name
+    if word not in _COMPARED or (op.name == "arith.cmpi" and name.startswith("u")):
+        raise HostError(f"no float64 reference for {op.name} {name}")
+    truth = _COMPARED[word](a.value, b.value).astype(np.float64)
+    if name.startswith("u"):
+        truth = np.maximum(truth, (np.isnan(a.value) | np.isnan(b.value)).astype(np.float64))
+    slack = a.error + b.error
+    is_open = (np.abs(a.value - b.value) <= slack) & (slack > 0)
+    return Bounded(truth, is_open.astype(np.float64))
+
+
+def _select(condition: Bounded, yes: Bounded, no: Bounded) -> Bounded:
+    value = np.where(condition.value != 0, yes.value, no.value)
+    either = np.maximum(np.abs(yes.value - value) + yes.error, np.abs(no.value - value) + no.error)
+    return Bounded(value, np.where(condition.error > 0, either, np.where(condition.value != 0, yes.error, no.error)))
+
+
+def _product_error(a: Bounded, b: Bounded, multiplied: bool) -> Floats:
+    if not multiplied:
+        return a.error + b.error
+    error = a.error * b.error
+    for x, y in ((a, b), (b, a)):
+        error = error + np.where(x.error > 0, x.error * np.abs(y.value), 0.0)
+    return error
+
+
+def _multiply(a: Bounded, b: Bounded) -> Bounded:
+    return Bounded(a.value * b.value, _product_error(a, b, True))
+
+
+def _divide(a: Bounded, b: Bounded) -> Bounded:
+    value, room = a.value / b.value, np.abs(b.value) - b.error
+    off = np.where((a.error > 0) | (b.error > 0), (a.error + np.abs(value) * b.error) / np.maximum(room, 0), 0.0)
+    return Bounded(value, np.where(np.isfinite(value), off, 0.0))
+
+
+def _add(a: Bounded, b: Bounded) -> Bounded:
+    return Bounded(a.value + b.value, a.error + b.error)
+
+
+def _subtract(a: Bounded, b: Bounded) -> Bounded:
+    return _add(a, _negate(b))
+
+
+def _multiply_add(a: Bounded, b: Bounded, c: Bounded) -> Bounded:
+    return _add(_multiply(a, b), c)
+
+
+def _negate(x: Bounded) -> Bounded:
+    return Bounded(-x.value, x.error)
+
+
+def _absolute(x: Bounded) -> Bounded:
+    return Bounded(np.abs(x.value), x.error)
+
+
+def _extreme(choose: Callable[[Floats, Floats], Floats]) -> Callable[[Bounded, Bounded], Bounded]:
+    return lambda a, b: Bounded(choose(a.value, b.value), np.maximum(a.error, b.error))
+
+
+def _truncated(x: Bounded) -> Bounded:
+    value = np.trunc(x.value)
+    return Bounded(value, np.maximum(np.trunc(x.value + x.error) - value, value - np.trunc(x.value - x.error)))
+
+
+def _same(x: Bounded) -> Bounded:
+    return x
+
+
+_FLOAT: Mapping[str, Callable[..., Bounded]] = {
+    "arith.addf": _add,
+    "arith.subf": _subtract,
+    "arith.mulf": _multiply,
+    "arith.divf": _divide,
+    "math.fma": _multiply_add,
+    "arith.negf": _negate,
+    "math.absf": _absolute,
+    "arith.maximumf": _extreme(np.maximum),
+    "arith.minimumf": _extreme(np.minimum),
+    "arith.maxnumf": _extreme(np.fmax),
+    "arith.minnumf": _extreme(np.fmin),
+    "arith.extf": _same,
+    "arith.truncf": _same,
+    "arith.sitofp": _same,
+    "arith.fptosi": _truncated,
+    "arith.extsi": _same,
+}
+"""Operations whose result is rounded to its type."""

@@ -1,0 +1,362 @@
+"""What a host function means, in float64, and how far from it a result may be.
+
+The function is evaluated as written, before any lowering: constants, `linalg.fill`, every operation of `linalg` whose
+body adds products, by its indexing maps, and elementwise ones (`reference_elements.py` has their bounds). Beside every
+value goes a bound on the error of any correct evaluation; of products with the accumulators of the schedule:
+
+    |result - exact| <= (K + 2) u (|C| + |A| |B|) + (K + 2) t + |A| eB + eA |B| + eA eB + eC
+
+then rounded to the output's type. u is 2^-23 for f32 accumulators and 2^-10 for f16 ones, t the
+least subnormal; eA, eB, eC are the bounds of operands computed by the function itself (0 for its
+arguments). It holds for any order of summation and for tensor cores that cut every term at 24 bits
+or more below the largest one, as those of sm_80 and later do. Of 8-bit floats u is 2^-13, of f64 2^-52; where f32 is
+multiplied as tf32, eA and eB are 2^-10 |A| and 2^-10 |B|. Integers are exact, modulo their width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from xdsl.dialects import arith, func, memref
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import FillOp, QuantizedMatmulOp
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
+
+from ...dialect.linalg import METADATA
+from ...dialect.linalg.body import Factor, factors
+from ...dialect.schedule import Schedule
+from ...dialect.warp.disjoint import DisjointOp
+from ...dialect.warp.matmul import MatmulOp
+from ...passes.linalg.views import View, Viewing, seen
+from ..arguments.arrays import DTYPES, Array, DType, Floats, integer_limits, rounded
+from ..errors import HostError
+from ..plan import place_of
+
+FP8 = {DTYPES["f8E4M3FN"], DTYPES["f8E5M2"]}
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """How a type of accumulator rounds: `unit` relative to the terms, `tiny` absolute; and whether f32 becomes tf32."""
+
+    unit: float
+    tiny: float
+    tf32: bool = False
+
+
+ACCUMULATORS: Mapping[str, Accumulator] = {
+    "f32": Accumulator(2.0**-23, 2.0**-149),
+    "f16": Accumulator(2.0**-10, 2.0**-24),
+    # The reference is computed in f64 too, so both err.
+    "f64": Accumulator(2.0**-52, 2.0**-1074),
+    "s32": Accumulator(0.0, 0.0),
+}
+
+FP8_UNIT = 2.0**-13
+"""Products of 8-bit floats are cut at 13 bits below the largest before they are added."""
+
+TF32_UNIT = 2.0**-10
+"""What a tf32 lacks of the f32 that it is made of, relative to it."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An array in float64, a bound on the error of a computed one before it is rounded, and its type."""
+
+    value: Floats
+    error: Floats
+    dtype: DType
+
+    def interval(self) -> tuple[Floats, Floats]:
+        """The least and the greatest value of `dtype` that a correct evaluation may give."""
+        return rounded(self.value - self.error, self.dtype), rounded(self.value + self.error, self.dtype)
+
+    def stored_error(self) -> Floats:
+        """A bound on the error of the array as stored, rounded to its type."""
+        low, high = self.interval()
+        return np.where(self.error == 0, 0, np.maximum(np.abs(high - self.value), np.abs(self.value - low)))
+
+
+def accumulator_of(schedules: Sequence[Schedule | None]) -> str:
+    """The least exact type that one of the launches accumulates in; f32 where none says."""
+    used = {schedule.accumulate for schedule in schedules if schedule is not None}
+    return next((kind for kind in ("f16", "f32", "f64", "s32") if kind in used), "f32")
+
+
+def bound_text(accumulate: str, elements: Collection[str] = (), *, tf32: bool = False) -> str:
+    """The bound for arguments of these element types that are exact, as the command states it."""
+    if accumulate == "s32":
+        return "exact, modulo 2^32"
+    # What is multiplied with narrower floats, or scaled, goes through instructions that cut nothing.
+    eight = any(element in ("f8E4M3FN", "f8E5M2") for element in elements)
+    exact = any(element.startswith(("f4", "f6")) or element == "f8E8M0FNU" for element in elements)
+    unit = FP8_UNIT if eight and not exact else ACCUMULATORS[accumulate].unit
+    cut = f" + 2^{int(np.log2(2 * TF32_UNIT))} |A| |B|" if tf32 and "f32" in elements else ""
+    return f"(K + 2) 2^{int(np.log2(unit))} (|C| + |A| |B|){cut}, rounded to the output's type"
+
+
+def evaluate(
+    function: func.FuncOp, arguments: Sequence[Array], accumulate: str = "f32", *, tf32: bool = False
+) -> list[Reference]:
+    """The arguments of `function` as it leaves them, scalars included as arrays of no dimension.
+
+    `tf32` says that f32 operands may be multiplied as tf32.
+
+    Raises:
+        HostError: naming the first operation that has no meaning here.
+    """
+    scope: dict[SSAValue, Reference] = {}
+    for parameter, array in zip(function.body.block.args, arguments, strict=True):
+        value = array.astype(np.float64)
+        scope[parameter] = Reference(value, np.zeros_like(value), array.dtype)
+    with np.errstate(invalid="ignore", over="ignore"):
+        for op in function.body.block.ops:
+            _evaluate(op, scope, replace(ACCUMULATORS[accumulate], tf32=tf32))
+    return [scope[parameter] for parameter in function.body.block.args]
+
+
+def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accumulator) -> None:
+    match op:
+        case arith.ConstantOp(value=FloatAttr() | IntegerAttr() as constant):
+            value = np.array(float(constant.value.data))
+            scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
+        case FillOp():
+            _store(op, _fill(op, scope), scope)
+        case QuantizedMatmulOp():
+            map_a, map_b, _, _, map_c = _maps(op)
+            a, b, zero_a, zero_b = (scope[v] for v in op.inputs)
+            shifted = (replace(a, value=a.value - zero_a.value), replace(b, value=b.value - zero_b.value))
+            _store(op, product_of(op, shifted, scope[op.outputs[0]], [map_a, map_b, map_c], accumulator), scope)
+        case LinalgStructuredOperation() if (
+            len(op.inputs) == 2 and METADATA not in op.attributes and (found := factors(op.body.block))
+        ):
+            maps = _maps(op)
+            read = [_read(scope[op.inputs[factor.argument]], factor) for factor in found]
+            where = [*(maps[factor.argument] for factor in found), maps[-1]]
+            _store(op, product_of(op, read, scope[op.outputs[0]], where, accumulator), scope)
+        case LinalgStructuredOperation() if _is_elementwise(op):
+            _store(op, _elementwise(op, scope), scope)
+        case MatmulOp():
+            from .matmul import evaluate_matmul
+
+            result = evaluate_matmul(op, scope, accumulator)
+            scope[op.d].value[...], scope[op.d].error[...] = result.value, result.error
+        case memref.AllocOp() if str(op.memref.type.element_type) in DTYPES:
+            kind, given = DTYPES[str(op.memref.type.element_type)], iter(op.dynamic_sizes)
+            shape = [int(scope[next(given)].value) if n < 0 else n for n in op.memref.type.get_shape()]
+            value = np.full(shape, np.nan if kind.kind not in "iu" else 0.0)
+            scope[op.memref] = Reference(value, np.zeros_like(value), kind)
+        case memref.DimOp():
+            value = np.array(float(scope[op.source].value.shape[int(scope[op.index].value)]))
+            scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
+        case memref.SubviewOp() | memref.CastOp() | memref.CollapseShapeOp() | memref.ExpandShapeOp():
+            _view(op, scope)
+        case memref.DeallocOp() | DisjointOp():
+            pass
+        case func.ReturnOp() if all(isinstance(v, BlockArgument) for v in op.operands):
+            pass
+        case _:
+            raise HostError(
+                f"{place_of(op)}no float64 reference for {op.name}; "
+                "--check knows constants, linalg.fill, warp.matmul, and operations of linalg that add products or are "
+                "elementwise"
+            )
+
+
+def _store(op: LinalgStructuredOperation, result: Reference, scope: dict[SSAValue, Reference]) -> None:
+    if op.results:
+        scope[op.results[0]] = result
+        return
+    # In place, for others may see the same memory.
+    held = scope[op.outputs[0]]
+    held.value[...], held.error[...] = result.value, result.error
+
+
+def _view(op: Viewing, scope: dict[SSAValue, Reference]) -> None:
+    """The same arrays seen otherwise."""
+    source = scope[op.operands[0]]
+
+    def array(of: Floats) -> Floats:
+        steps = tuple(stride // of.itemsize for stride in of.strides)
+        view = seen(op, View(0, of.shape, steps), lambda value: int(scope[value].value))
+        reach = view.offset + 1 + sum((n - 1) * s for n, s in zip(view.shape, view.strides, strict=True))
+        line = as_strided(of, (max(reach, view.offset),), (of.itemsize,))[view.offset :]
+        return as_strided(line, view.shape, [stride * of.itemsize for stride in view.strides])
+
+    scope[op.results[0]] = replace(source, value=array(source.value), error=array(source.error))
+
+
+def _fill(op: FillOp, scope: dict[SSAValue, Reference]) -> Reference:
+    old = scope[op.outputs[0]]
+    value = np.full_like(old.value, rounded(scope[op.inputs[0]].value, old.dtype))
+    return Reference(value, np.zeros_like(value), old.dtype)
+
+
+def _read(operand: Reference, factor: Factor) -> Reference:
+    """An operand as the body reads it: integers that are extended with zeros are unsigned."""
+    if factor.unsigned and operand.dtype.kind == "i":
+        span = 2.0 ** (8 * operand.dtype.itemsize)
+        return replace(operand, value=np.where(operand.value < 0, operand.value + span, operand.value))
+    return operand
+
+
+def product_of(
+    op: Operation, inputs: Sequence[Reference], c: Reference, maps: Sequence[str], accumulator: Accumulator
+) -> Reference:
+    """C + A * B; `maps` have a letter for each dimension of A, B and C: the loop that it runs along.
+
+    Raises:
+        HostError: if C has a dimension that neither A nor B has.
+    """
+    a, b = (_multiplied(operand, accumulator) for operand in inputs)
+    if {a.dtype, b.dtype} <= FP8:
+        accumulator = replace(accumulator, unit=max(accumulator.unit, FP8_UNIT))
+    a_map, b_map, c_map = maps
+    sizes = {loop: size for operand, map_ in ((a, a_map), (b, b_map)) for loop, size in zip(
+        map_, operand.value.shape, strict=True)}  # fmt: skip
+    if not set(c_map) <= sizes.keys():
+        raise HostError(f"no float64 reference for {op.name}: C has a dimension that neither A nor B has")
+
+    def multiply(x: Floats, y: Floats) -> Floats:
+        product: Floats = np.einsum(f"{a_map},{b_map}->{c_map}", x, y, optimize=True)
+        return product
+
+    value = c.value + multiply(a.value, b.value)
+    if c.dtype.kind in "iu":
+        return Reference(rounded(value, c.dtype), np.zeros_like(value), c.dtype)
+    terms = math.prod(size for loop, size in sizes.items() if loop not in c_map) + 2
+    magnitude = np.abs(c.value) + multiply(np.abs(a.value), np.abs(b.value))
+    error = terms * (accumulator.unit * magnitude + accumulator.tiny) + c.stored_error()
+    if a.error.any() or b.error.any():
+        error_a, error_b = a.stored_error(), b.stored_error()
+        error = error + multiply(np.abs(a.value), error_b) + multiply(error_a, np.abs(b.value))
+        error = error + multiply(error_a, error_b)
+    return Reference(value, error, c.dtype)
+
+
+def _is_elementwise(op: LinalgStructuredOperation) -> bool:
+    """Whether each element of one output comes from one element of each input."""
+    iterators, *_, last = (op.get_iterator_types(), *op.get_indexing_maps())
+    parallel = all(str(iterator.data) == "parallel" for iterator in iterators)
+    loops = [e.position if isinstance(e, AffineDimExpr) else -1 for e in last.data.results]
+    return parallel and len(op.outputs) == 1 and sorted(loops) == list(range(len(iterators)))
+
+
+def _elementwise(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference]) -> Reference:
+    from .elements import Bounded, evaluate_body
+
+    loops, out = len(op.get_iterator_types()), scope[op.outputs[0]]
+    inputs: dict[SSAValue, Bounded] = {
+        value: Bounded(found.value, found.stored_error()) for value, found in scope.items() if found.value.ndim == 0
+    }
+    maps = [attribute.data for attribute in op.get_indexing_maps()]
+    for argument, value, map_ in zip(op.body.block.args, op.operands, maps, strict=True):
+        found = scope[value]
+        inputs[argument] = Bounded(*(_along_loops(op, a, map_, loops) for a in (found.value, found.stored_error())))
+    result = evaluate_body(op.body.block, inputs)
+    order = [ord(letter) - ord("a") for letter in letters_of(op, maps[-1])]
+    sizes = [out.value.shape[order.index(loop)] for loop in range(loops)]
+    value, error = (np.broadcast_to(array, sizes).transpose(order).copy() for array in (result.value, result.error))
+    return Reference(value, error, out.dtype)
+
+
+def _along_loops(op: Operation, array: Floats, map_: AffineMap, loops: int) -> Floats:
+    """An operand with a dimension for each loop, in order; of size 1 for those that it does not run along."""
+    fixed = [isinstance(e, AffineConstantExpr) and e.value == 0 for e in map_.results]
+    array = array[tuple(0 if zero else slice(None) for zero in fixed)]
+    letters = letters_of(
+        op, AffineMap(map_.num_dims, 0, tuple(e for e, zero in zip(map_.results, fixed, strict=True) if not zero))
+    )
+    where = [slice(None) if chr(ord("a") + loop) in letters else None for loop in range(loops)]
+    ordered: Floats = array.transpose([letters.index(letter) for letter in sorted(letters)])
+    return ordered[tuple(where)]
+
+
+def _multiplied(operand: Reference, accumulator: Accumulator) -> Reference:
+    """An operand with the error of the type that it is multiplied as."""
+    if not accumulator.tf32 or operand.dtype != np.float32:
+        return operand
+    return replace(operand, error=operand.error + TF32_UNIT * np.abs(operand.value))
+
+
+def _maps(op: LinalgStructuredOperation) -> list[str]:
+    """The operation's indexing maps, each as a string with a letter for the loop of each dimension."""
+    return [letters_of(op, attribute.data) for attribute in op.get_indexing_maps()]
+
+
+def letters_of(op: Operation, map_: AffineMap) -> str:
+    """A letter for the loop of each dimension.
+
+    Raises:
+        HostError: for dimensions that do not each run along a loop of their own.
+    """
+    positions = [e.position for e in map_.results if isinstance(e, AffineDimExpr)]
+    if len(positions) != len(map_.results) or len(set(positions)) != len(positions):
+        raise HostError(f"no float64 reference for {op.name} with the indexing map {map_}")
+    return "".join(chr(ord("a") + position) for position in positions)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How a result differs from its reference.
+
+    `relative` is against the exact value, where that is not zero. `share` is the largest part of its
+    bound that an element's error uses; `outside` counts elements beyond it; `worst` is the index of
+    the one that uses most.
+    """
+
+    absolute: float
+    relative: float
+    share: float
+    outside: int
+    worst: tuple[int, ...]
+    got: float
+    expected: float
+
+    @property
+    def ok(self) -> bool:
+        return self.outside == 0
+
+
+def compare(reference: Reference, result: Array) -> Comparison:
+    """Hold a computed array against its reference. NaN and infinities must be where the reference has them, or
+    where rounding to the output's type overflows."""
+    got, exact = result.astype(np.float64), reference.value
+    low, high = reference.interval()
+    inside = ((got >= low) & (got <= high)) | (np.isnan(got) & np.isnan(exact))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.where(got == exact, 0.0, np.abs(got - exact))
+        allowed = np.maximum(high - exact, exact - low)
+        share = np.where(inside & ~(error > 0), 0.0, error / allowed)
+        relative = np.where(exact != 0, error / np.abs(exact), 0.0)
+    rank = np.where(inside, np.nan_to_num(share, nan=0.0, posinf=0.0), np.inf)
+    worst = tuple(int(i) for i in np.unravel_index(int(rank.argmax()), rank.shape)) if rank.size else ()
+    return Comparison(
+        absolute=_largest(error),
+        relative=_largest(relative),
+        share=_largest(share),
+        outside=int((~inside).sum()),
+        worst=worst,
+        got=float(got[worst]) if rank.size else 0.0,
+        expected=float(exact[worst]) if rank.size else 0.0,
+    )
+
+
+def _largest(values: Floats) -> float:
+    finite = values[np.isfinite(values)]
+    return float(finite.max()) if finite.size else 0.0
+
+
+def poison(dtype: DType) -> object:
+    """A value no correct kernel leaves behind: NaN, or the least number of a type that has none."""
+    if (limits := integer_limits(dtype)) is not None:
+        least, greatest = limits
+        return np.array(least or greatest).astype(dtype)[()]
+    value = np.array(np.nan).astype(dtype)
+    return value[()] if np.isnan(value) else np.array(-math.inf).astype(dtype)[()]
