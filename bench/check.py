@@ -2,7 +2,7 @@
 
     python bench/check.py --instructions 40000 --json out.json
 
-The file is every matrix instruction of the ISA in turn. Registers are drawn at random, so that nearly every operand
+The file is every matrix instruction of its target in turn. Registers are drawn at random, so that nearly every operand
 text is new; with `repeated` they are those of a compiler that uses few, so that texts come back.
 """
 
@@ -18,13 +18,15 @@ from pathlib import Path
 
 from warploom.dialect.isa.families import BY_SPELLING
 from warploom.dialect.isa.form import ADDRESS, CONSTANT, SCALAR, SELECTOR, Form
+from warploom.dialect.isa.targets import named
 from warploom.runtime import check_ptx
 
 LETTERS = {"f32": "f", "f64": "d"}
 DECLARED = {"r": "b32", "f": "f32", "d": "f64", "p": "b64"}
 REGISTERS = 64
 
-HEAD = ".version 9.0\n.target sm_120a\n.address_size 64\n.visible .entry k()\n{\n" + "".join(
+TARGET = "sm_120a"
+HEAD = f".version 9.0\n.target {TARGET}\n.address_size 64\n.visible .entry k()\n{{\n" + "".join(
     f".reg .{type} %{letter}<{REGISTERS}>;\n" for letter, type in DECLARED.items()
 )
 
@@ -50,7 +52,8 @@ def drawn() -> Iterator[int]:
 
 def text(instructions: int, *, repeated: bool) -> str:
     """A kernel of so many instructions."""
-    forms, numbers = islice(cycle(BY_SPELLING.values()), instructions), drawn()
+    legal = [form for form in BY_SPELLING.values() if form.runs_on(named(TARGET))]
+    forms, numbers = islice(cycle(legal), instructions), drawn()
     return HEAD + "".join(statement(form, count() if repeated else numbers) for form in forms) + "ret;\n}\n"
 
 
