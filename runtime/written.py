@@ -9,18 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..dialect.ptx.text.syntax import (
-    Address,
-    Function,
-    Instruction,
-    Operand,
-    Pair,
-    Register,
-    Scope,
-    Statement,
-    Symbol,
-    Vector,
-)
+from ..dialect.ptx.text.syntax import Address, Function, Instruction, Operand, Register, Symbol, instructions, members
 
 _NO_RESULT = re.compile(r"(setp?|bra|brx|bar|barrier|isspacep|prefetchu?|discard|red|call|ret|exit)\b")
 _WRITES = re.compile(r"(st|atom|red|cp|wmma\.store|multimem|applypriority)\b")
@@ -31,7 +20,7 @@ Holders = Mapping[str, set[str]]
 
 def may_write(kernel: Function) -> frozenset[str]:
     """The parameters whose arrays the kernel may write, among them those that functions get pointers of."""
-    body = list(_instructions(kernel.body or ()))
+    body = list(instructions(kernel.body or ()))
     holders = _spread(body, [p.name for p in kernel.parameters])
     written: set[str] = set()
     for instruction in body:
@@ -81,22 +70,9 @@ def _moves(instruction: Instruction) -> Iterator[tuple[str, list[str]]]:
 
 def _names(operands: Sequence[Operand]) -> Iterator[str]:
     for operand in operands:
-        match operand:
-            case Register() | Symbol():
-                yield operand.name
-            case Address(base=Register() | Symbol() as base):
-                yield base.name
-            case Vector():
-                yield from _names(operand.items)
-            case Pair():
-                yield from _names((operand.first, operand.second))
-            case _:
-                pass
-
-
-def _instructions(body: Sequence[Statement]) -> Iterator[Instruction]:
-    for statement in body:
-        if isinstance(statement, Scope):
-            yield from _instructions(statement.body)
-        elif isinstance(statement, Instruction):
-            yield statement
+        for member in members(operand):
+            match member:
+                case Register(name) | Symbol(name) | Address(Register(name) | Symbol(name)):
+                    yield name
+                case _:
+                    pass

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...dialect.ptx.text.syntax import Function, Instruction, Module, Register, Scope, Statement
+from ...dialect.ptx.text.syntax import Function, Instruction, Module, Register, instructions
 
 ROUNDINGS = frozenset(("rn", "rz", "rm", "rp"))
 TYPES = frozenset(("f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64"))
@@ -27,30 +27,22 @@ def contractions(module: Module, kernel: str) -> tuple[Contraction, ...]:
     """The sums in a kernel, and in the functions of its module, that a GPU may round once, in the order of the text.
     Registers are told apart by name."""
     functions = (f for f in module.items if isinstance(f, Function) and (not f.entry or f.name == kernel))
-    return tuple(found for function in functions for found in _in_function(list(_flat(function.body or ()))))
+    return tuple(found for function in functions for found in _in_function(list(instructions(function.body or ()))))
 
 
-def _in_function(instructions: Sequence[Instruction]) -> Iterator[Contraction]:
+def _in_function(body: Sequence[Instruction]) -> Iterator[Contraction]:
     products: dict[tuple[str, str], int] = {}
-    for instruction in instructions:
+    for instruction in body:
         type = _unrounded(instruction, ("mul",))
         target = instruction.operands[0] if instruction.operands else None
         if type and isinstance(target, Register):
             products[type, target.name] = instruction.line
-    for instruction in instructions:
+    for instruction in body:
         type = _unrounded(instruction, ("add", "sub"))
         names = [o.name for o in instruction.operands[1:] if isinstance(o, Register)]
         product = next((products[type, name] for name in names if (type, name) in products), None)
         if product is not None:
             yield Contraction(instruction.line, instruction.column, product)
-
-
-def _flat(body: Sequence[Statement]) -> Iterator[Instruction]:
-    for statement in body:
-        if isinstance(statement, Scope):
-            yield from _flat(statement.body)
-        elif isinstance(statement, Instruction):
-            yield statement
 
 
 def _unrounded(instruction: Instruction, roots: tuple[str, ...]) -> str:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..text.syntax import Function, Instruction, Label, Module, RegDecl, Scope, Statement, Symbol, Variable
+from ..text.syntax import (
+    Function,
+    Instruction,
+    Label,
+    Module,
+    RegDecl,
+    Scope,
+    Statement,
+    Symbol,
+    Variable,
+    instructions,
+)
 from ..unmodelled import family
 from ..verifier import Context, check
 from .declarations import Declarations, module_problems
@@ -114,11 +125,9 @@ class Checker:
 
 def _called(body: Sequence[Statement]) -> Iterator[str]:
     """The symbols that calls name."""
-    for statement in body:
-        if isinstance(statement, Scope):
-            yield from _called(statement.body)
-        elif isinstance(statement, Instruction) and statement.opcode.startswith("call"):
-            yield from (operand.name for operand in statement.operands if isinstance(operand, Symbol))
+    for instruction in instructions(body):
+        if instruction.opcode.startswith("call"):
+            yield from (operand.name for operand in instruction.operands if isinstance(operand, Symbol))
 
 
 def first_problem(module: Module) -> Diagnostic | None:

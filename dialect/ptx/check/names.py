@@ -28,6 +28,7 @@ from ..text.syntax import (
     Symbol,
     Variable,
     Vector,
+    members,
 )
 from ..verifier import Context
 
@@ -36,21 +37,15 @@ BRANCHES = ("bra", "brx")
 
 def mentioned(operand: Operand) -> Iterator[str]:
     """The registers of an operand, as spelled."""
-    match operand:
-        case Register():
-            yield operand.name
-        case Address():
-            yield from mentioned(operand.base)
-        case Vector() | Indexed():
-            for item in operand.items:
-                yield from mentioned(item)
-        case Pair():
-            yield from mentioned(operand.first)
-            yield from mentioned(operand.second)
-        case Not():
-            yield operand.register.name
-        case _:
-            return
+    for member in members(operand):
+        match member:
+            case Register(name) | Not(Register(name)) | Address(Register(name)):
+                yield name
+            case Indexed():
+                for item in member.items:
+                    yield from mentioned(item)
+            case _:
+                pass
 
 
 @dataclass
@@ -143,13 +138,13 @@ class Names:
                     yield f"'{operand.name}' is not declared"
             case Address():
                 yield from self._unknown(operand.base, False)
-            case Vector() | Indexed():
+            case Indexed():
                 for item in operand.items:
                     yield from self._unknown(item, branch)
-            case Pair():
-                yield from self._unknown(operand.first, branch)
-                yield from self._unknown(operand.second, branch)
             case Not():
                 yield from self._unknown(operand.register, branch)
-            case _:
+            case Vector() | Pair():
+                for member in members(operand):
+                    yield from self._unknown(member, branch)
+            case Immediate():
                 return

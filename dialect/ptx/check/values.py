@@ -20,12 +20,12 @@ from ..text.syntax import (
     Instruction,
     Not,
     Operand,
-    Pair,
     Register,
     Scope,
     Statement,
     Symbol,
-    Vector,
+    instructions,
+    members,
 )
 
 
@@ -161,14 +161,11 @@ def _special(function: Function) -> Iterable[tuple[str, Known]]:
 def _collect(body: Sequence[Statement], writers: dict[str, Instruction | None]) -> None:
     """The instruction that writes each register; None where it is not one, or not certain to."""
     for statement in body:
-        if isinstance(statement, Scope):
-            # Names may be declared anew inside: what is written there is not followed.
-            inner: dict[str, Instruction | None] = {}
-            _collect(statement.body, inner)
-            writers.update(dict.fromkeys(inner))
-        elif isinstance(statement, Instruction):
-            for name in _written(statement):
-                writers[name] = None if name in writers or statement.guard else statement
+        # Names may be declared anew inside a scope: what is written there is not followed.
+        inside = isinstance(statement, Scope)
+        for instruction in instructions((statement,)):
+            for name in _written(instruction):
+                writers[name] = None if inside or name in writers or instruction.guard else instruction
 
 
 def _written(instruction: Instruction) -> Iterable[str]:
@@ -181,18 +178,4 @@ def _written(instruction: Instruction) -> Iterable[str]:
     for i, operand in enumerate(instruction.operands):
         if known and i < len(slots) and not slots[i].written:
             continue
-        yield from _registers(operand)
-
-
-def _registers(operand: Operand) -> Iterable[str]:
-    match operand:
-        case Register():
-            yield operand.name
-        case Vector():
-            for item in operand.items:
-                yield from _registers(item)
-        case Pair():
-            yield from _registers(operand.first)
-            yield from _registers(operand.second)
-        case _:
-            return
+        yield from (member.name for member in members(operand) if isinstance(member, Register))

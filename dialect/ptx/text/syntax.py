@@ -8,6 +8,7 @@ Source: PTX ISA, chapters 4 (Syntax) and 5 (State Spaces, Types, and Variables).
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -87,6 +88,18 @@ class Not:
 
 
 Operand: TypeAlias = Register | Immediate | Symbol | Address | Indexed | Vector | Pair | Not
+
+
+def members(operand: Operand) -> Iterator[Register | Immediate | Symbol | Address | Indexed | Not]:
+    """The operands that vectors and pairs hold, in the order of the text; any other operand itself."""
+    if isinstance(operand, Vector):
+        for item in operand.items:
+            yield from members(item)
+    elif isinstance(operand, Pair):
+        yield from members(operand.first)
+        yield from members(operand.second)
+    else:
+        yield operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +200,20 @@ class Scope:
 
 
 Statement: TypeAlias = Instruction | Label | RegDecl | Variable | Directive | Comment | Scope
+
+
+def statements(body: Sequence[Statement]) -> Iterator[Instruction | Label | RegDecl | Variable | Directive | Comment]:
+    """The statements of a body and of the scopes inside it, in the order of the text; no scope itself."""
+    for statement in body:
+        if isinstance(statement, Scope):
+            yield from statements(statement.body)
+        else:
+            yield statement
+
+
+def instructions(body: Sequence[Statement]) -> Iterator[Instruction]:
+    """The instructions among `statements`."""
+    return (statement for statement in statements(body) if isinstance(statement, Instruction))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from ....dialect.ptx.text.syntax import (
     Function,
     Instruction,
     Module,
-    Scope,
     Statement,
     Symbol,
     Variable,
     Vector,
+    instructions,
+    statements,
 )
 from ..errors import DecodeError
 from ..instructions.builtins import BUILTINS
@@ -68,7 +69,7 @@ class Functions:
             CallError: for one that is not there, or that is a kernel.
         """
         found: list[str] = []
-        for call in _instructions(function.body or ()):
+        for call in instructions(function.body or ()):
             if call.opcode.partition(".")[0] != "call":
                 continue
             callee = callee_name(call)
@@ -88,7 +89,7 @@ class Functions:
         edges: dict[str, list[str]] = {}
         order: list[Function] = []
         self._visit(kernel, edges, order)
-        stacked = {name for name, f in self.bodies.items() if any(map(_uses_stack, _instructions(f.body or ())))}
+        stacked = {name for name, f in self.bodies.items() if any(map(_uses_stack, instructions(f.body or ())))}
         for name in edges:
             if name in _reachable(edges, name):
                 stacked.add(name)
@@ -120,21 +121,11 @@ def _uses_stack(instruction: Instruction) -> bool:
 
 def _mentioned(body: Sequence[Statement]) -> Iterator[str]:
     """Names that stand for addresses, not for what is called."""
-    for statement in body:
-        if isinstance(statement, Scope):
-            yield from _mentioned(statement.body)
-        elif isinstance(statement, Directive) and statement.text.startswith(".calltargets"):
+    for statement in statements(body):
+        if isinstance(statement, Directive) and statement.text.startswith(".calltargets"):
             yield from re.findall(r"[\w$%]+", statement.text)
         elif isinstance(statement, Instruction) and statement.opcode.partition(".")[0] != "call":
             yield from (o.name for o in statement.operands if isinstance(o, Symbol))
-
-
-def _instructions(body: Sequence[Statement]) -> Iterator[Instruction]:
-    for statement in body:
-        if isinstance(statement, Scope):
-            yield from _instructions(statement.body)
-        elif isinstance(statement, Instruction):
-            yield statement
 
 
 def callee_name(call: Instruction) -> str | None:
