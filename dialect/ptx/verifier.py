@@ -85,26 +85,31 @@ class _Kind:
 
 def check(opcode: str, operands: Sequence[Operand], type_of: TypeOf, context: Context | None = None) -> str | None:
     """What is wrong with an instruction, or None; without a context its target is not looked at."""
+    if not find(opcode) and family(opcode):
+        return None
+    found = resolve(opcode, operands, type_of, context)
+    return found if isinstance(found, str) else None
+
+
+def resolve(
+    opcode: str, operands: Sequence[Operand], type_of: TypeOf, context: Context | None = None
+) -> tuple[Row, Bindings] | str:
+    """The first row that spells an opcode and takes the operands, with what the qualifiers bind; or why none does.
+
+    Without a context, targets are not looked at.
+    """
     matches = find(opcode)
     if not matches:
-        return None if family(opcode) else _unknown(opcode)
+        return _unknown(opcode)
     problems: list[str] = []
     for row, bindings in matches:
         problem = _check_operands(row, bindings, operands, type_of)
         if problem is None and context is not None:
             problem = context.problem(row)
         if problem is None:
-            return None
+            return row, bindings
         problems.append(problem)
     return f"{opcode}: {_best(problems)} (PTX ISA {matches[0][0].section})"
-
-
-def resolve(opcode: str, operands: Sequence[Operand], type_of: TypeOf) -> tuple[Row, Bindings] | None:
-    """The first row that spells an opcode and takes the operands, with what the qualifiers bind; its target aside."""
-    for row, bindings in find(opcode):
-        if _check_operands(row, bindings, operands, type_of) is None:
-            return row, bindings
-    return None
 
 
 def _unknown(opcode: str) -> str:

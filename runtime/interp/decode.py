@@ -7,9 +7,9 @@ the other from `Modifiers`; one that is left over is not supported, and said so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from .machine.stacks import StackFrame
 
 WARP_SIZE = "WARP_SZ"
+
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,15 +409,7 @@ TABLE: dict[str, Decoder] = {}
 
 def opcode(*roots: str) -> Callable[[Decoder], Decoder]:
     """Enters a decoder in the table."""
-
-    def enter(decoder: Decoder) -> Decoder:
-        for root in roots:
-            if root in TABLE:
-                raise ValueError(f"two decoders for {root}")
-            TABLE[root] = decoder
-        return decoder
-
-    return enter
+    return _entering(TABLE, roots, "decoders for")
 
 
 Meaning: TypeAlias = Callable[[Context, Bindings], Action]
@@ -430,13 +424,18 @@ def meaning(*names: str) -> Callable[[Meaning], Meaning]:
     It is called for instructions that their row has accepted, operands and all, with what the row's qualifiers bind:
     nothing of the spelling is read a second time.
     """
+    return _entering(MEANINGS, names, "meanings of")
 
-    def enter(action: Meaning) -> Meaning:
+
+def _entering(table: dict[str, Entry], names: Sequence[str], what: str) -> Callable[[Entry], Entry]:
+    """The decorator that enters a function in a table, under names that are not there yet."""
+
+    def enter(entry: Entry) -> Entry:
         for name in names:
-            if name in MEANINGS:
-                raise ValueError(f"two meanings of {name}")
-            MEANINGS[name] = action
-        return action
+            if name in table:
+                raise ValueError(f"two {what} {name}")
+            table[name] = entry
+        return entry
 
     return enter
 
@@ -450,8 +449,8 @@ def decode(context: Context) -> Action:
     opcode = context.instruction.opcode
     if any(row.means in MEANINGS for row, _ in find(opcode)):
         resolved = resolve(opcode, context.operands, context.type_of)
-        if resolved is None:
-            raise DecodeError(check(opcode, context.operands, context.type_of) or f"{opcode}: not an instruction")
+        if isinstance(resolved, str):
+            raise DecodeError(resolved)
         row, bindings = resolved
         if row.means in MEANINGS:
             return MEANINGS[row.means](context, bindings)
