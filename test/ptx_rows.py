@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from warploom.dialect.ptx.rows.grammar import NAME_PARTS, Row, Slot
-from warploom.dialect.ptx.types import REGISTER_BITS
-from warploom.dialect.ptx.verifier import PACKED_BITS
+from warploom.dialect.ptx.types import PACKED_BITS, REGISTER_BITS
 
 DECLARATIONS = "\n".join(f".reg .{t} %{t}_<8>;" for t in REGISTER_BITS if t != "b128")
 SYMBOLS = "\n.shared .align 16 .b8 smem[1024];\nTARGETS: .branchtargets LABEL;\n"

@@ -1,11 +1,12 @@
 """Types and attributes of the `ptx` dialect: registers and declared variables.
 
-Source: PTX ISA 5.1 (State Spaces), 5.2 (Types).
+Source: PTX ISA 5.1 (State Spaces), 5.2 (Types), 9.1 to 9.4 (type checking).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Data, ParametrizedAttribute, TypeAttribute
@@ -26,6 +27,43 @@ REGISTER_BITS = {
     "f64": 64,
 }
 """Width in bits of every type `.reg` may declare (5.2.1). Other formats (bf16, e4m3) live in `.b` registers."""
+
+PACKED_BITS = {
+    "bf16": 16,
+    "bf16x2": 32,
+    "tf32": 32,
+    "f32x2": 64,
+    "u16x2": 32,
+    "s16x2": 32,
+    **dict.fromkeys(("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "ue8m0x2", "e2m1x4"), 16),
+    **dict.fromkeys(("e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4"), 32),
+    "e2m1x2": 8,
+}
+"""Instruction types that no register has: they live in `.b` registers (ISA 5.2.3)."""
+
+
+@lru_cache(4096)
+def compatible(instruction: str, register: str, *, wider: bool = False) -> bool:
+    """Whether a register of one type may be an operand of an instruction type (ISA 9.1); `wider` as in 9.4.1."""
+    if "pred" in (instruction, register):
+        return instruction == register
+    bits, held = bits_of(instruction), REGISTER_BITS[register]
+    if held != bits and not (wider and held > bits):
+        return False
+    if register[0] == "b" or instruction == register:
+        return True
+    if instruction in PACKED_BITS and instruction[0] not in "us":
+        return False
+    if instruction[0] == "b":
+        return True
+    if instruction[0] in "us":
+        return register[0] in "us" or register == "f16x2"
+    return False
+
+
+def bits_of(type: str) -> int:
+    """Width in bits of a type that instructions or registers have."""
+    return PACKED_BITS.get(type) or REGISTER_BITS[type]
 
 
 @irdl_attr_definition

@@ -1,6 +1,6 @@
 """Is an instruction one that PTX has: its spelling, its operands, the types of its registers, its target.
 
-Source: PTX ISA 6 (Instruction Operands), 9.1 to 9.4 (type checking), and each row's section.
+Source: PTX ISA 6 (Instruction Operands), and each row's section.
 """
 
 from __future__ import annotations
@@ -10,29 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
+from typing import NamedTuple
 
 from ..isa.targets import NAMED, Target, Version
 from .instructions import find, nearest
 from .rows.grammar import Bindings, Row, Slot
 from .text.syntax import Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
-from .types import REGISTER_BITS
+from .types import REGISTER_BITS, bits_of, compatible
 from .unmodelled import family
 
 TypeOf = Callable[[Register], str | None]
 """The declared type of a register; None for a special register."""
-
-PACKED_BITS = {
-    "bf16": 16,
-    "bf16x2": 32,
-    "tf32": 32,
-    "f32x2": 64,
-    "u16x2": 32,
-    "s16x2": 32,
-    **dict.fromkeys(("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "ue8m0x2", "e2m1x4"), 16),
-    **dict.fromkeys(("e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4"), 32),
-    "e2m1x2": 8,
-}
-"""Instruction types that no register has: they live in `.b` registers (ISA 5.2.3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +71,14 @@ class _Kind:
     span: str = ""
 
 
+class _Miss(NamedTuple):
+    """Why a row is not what an instruction is, and how far it is: -1 for another number of operands, else those that
+    fit before the first that does not, one more where only the target does not."""
+
+    message: str
+    fits: int
+
+
 def check(opcode: str, operands: Sequence[Operand], type_of: TypeOf, context: Context | None = None) -> str | None:
     """What is wrong with an instruction, or None; without a context its target is not looked at."""
     if not find(opcode) and family(opcode):
@@ -101,15 +97,17 @@ def resolve(
     matches = find(opcode)
     if not matches:
         return _unknown(opcode)
-    problems: list[str] = []
+    misses: list[_Miss] = []
     for row, bindings in matches:
-        problem = _check_operands(row, bindings, operands, type_of)
-        if problem is None and context is not None:
-            problem = context.problem(row)
-        if problem is None:
-            return row, bindings
-        problems.append(problem)
-    return f"{opcode}: {_best(problems)} (PTX ISA {matches[0][0].section})"
+        miss = _check_operands(row, bindings, operands, type_of)
+        if miss is None:
+            problem = None if context is None else context.problem(row)
+            if problem is None:
+                return row, bindings
+            miss = _Miss(problem, len(operands) + 1)
+        misses.append(miss)
+    nearest_miss = max(misses, key=lambda miss: miss.fits)
+    return f"{opcode}: {nearest_miss.message} (PTX ISA {matches[0][0].section})"
 
 
 def _unknown(opcode: str) -> str:
@@ -118,12 +116,7 @@ def _unknown(opcode: str) -> str:
     return f"'{opcode}' is not a PTX instruction known here{hint}"
 
 
-def _best(problems: list[str]) -> str:
-    """Of what several forms say, the most telling: a target, then the types of fitting operands, then their number."""
-    return min(problems, key=lambda p: (not p.startswith("needs"), p.startswith("expected ")))
-
-
-def _check_operands(row: Row, bindings: Bindings, operands: Sequence[Operand], type_of: TypeOf) -> str | None:
+def _check_operands(row: Row, bindings: Bindings, operands: Sequence[Operand], type_of: TypeOf) -> _Miss | None:
     slots = row.slots_of(bindings)
     if slots and slots[0].kind == "...":
         return None
@@ -131,14 +124,15 @@ def _check_operands(row: Row, bindings: Bindings, operands: Sequence[Operand], t
     if not needed <= len(operands) <= len(slots):
         number = str(needed) if needed == len(slots) else f"{needed} to {len(slots)}"
         listed = f" ({', '.join(slot.name for slot in slots)})" if slots else ""
-        return f"expected {number} operands{listed}, got {len(operands)}"
+        return _Miss(f"expected {number} operands{listed}, got {len(operands)}", -1)
     if needed < len(slots):
         slots = _given(slots, len(operands) - needed)
-    for slot, operand in zip(slots, operands, strict=True):
+    for fits, (slot, operand) in enumerate(zip(slots, operands, strict=True)):
         problem = _check_slot(slot, operand, bindings, type_of)
         if problem is not None:
-            return f"operand {slot.name}: {problem}"
-    return row.problem(operands)
+            return _Miss(f"operand {slot.name}: {problem}", fits)
+    problem = row.problem(operands)
+    return None if problem is None else _Miss(problem, len(operands))
 
 
 def _given(slots: Sequence[Slot], more: int) -> list[Slot]:
@@ -215,7 +209,7 @@ def _check_value(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf, *, 
     if isinstance(operand, Immediate) or operand == Symbol("WARP_SZ"):
         return _check_literal(operand, kind)
     if isinstance(operand, Symbol) and kind.anything:
-        bits = _bits(kind.type)
+        bits = bits_of(kind.type)
         return None if bits >= 32 else f"an address takes 32 or 64 bits, .{kind.type} has {bits}"
     return f"expected a .{kind.type} register, got {_describe(operand, type_of)}"
 
@@ -270,29 +264,6 @@ def _check_parts(slot: Slot, register: Register, kind: _Kind) -> str | None:
     if kind.parts and re.fullmatch(_PARTS[kind.parts, slot.written], selector):
         return None
     return f".{selector} chooses no parts of {register.name.partition('.')[0]} here"
-
-
-@lru_cache(4096)
-def compatible(instruction: str, register: str, *, wider: bool = False) -> bool:
-    """Whether a register of one type may be an operand of an instruction type (ISA 9.1); `wider` as in 9.4.1."""
-    if "pred" in (instruction, register):
-        return instruction == register
-    bits, held = _bits(instruction), REGISTER_BITS[register]
-    if held != bits and not (wider and held > bits):
-        return False
-    if register[0] == "b" or instruction == register:
-        return True
-    if instruction in PACKED_BITS and instruction[0] not in "us":
-        return False
-    if instruction[0] == "b":
-        return True
-    if instruction[0] in "us":
-        return register[0] in "us" or register == "f16x2"
-    return False
-
-
-def _bits(type: str) -> int:
-    return PACKED_BITS.get(type) or REGISTER_BITS[type]
 
 
 def _check_literal(operand: Operand, kind: _Kind) -> str | None:

@@ -18,8 +18,8 @@ from warploom.dialect.isa.targets import TARGETS, Target, Version
 from warploom.dialect.ptx.instructions import ROWS, find
 from warploom.dialect.ptx.rows.grammar import Row, pieces
 from warploom.dialect.ptx.text.operands import OperandReader
-from warploom.dialect.ptx.types import REGISTER_BITS
-from warploom.dialect.ptx.verifier import Context, check, compatible
+from warploom.dialect.ptx.types import REGISTER_BITS, compatible
+from warploom.dialect.ptx.verifier import Context, check
 
 _WHEEL = Path(sysconfig.get_path("purelib")) / "nvidia/cu13/bin/ptxas"
 PTXAS = str(_WHEEL) if _WHEEL.exists() else shutil.which("ptxas")

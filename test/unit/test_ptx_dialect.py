@@ -17,8 +17,7 @@ from warploom.dialect.ptx.instructions import ROWS, canonical, find, nearest
 from warploom.dialect.ptx.rows.grammar import Slot, row
 from warploom.dialect.ptx.text.printer import PtxEmissionError, PtxTarget, print_ptx
 from warploom.dialect.ptx.text.syntax import Variable
-from warploom.dialect.ptx.types import ParamAttr, RegisterType
-from warploom.dialect.ptx.verifier import compatible
+from warploom.dialect.ptx.types import ParamAttr, RegisterType, compatible
 
 
 def module(*ops: ptx.FuncOp | ptx.VarOp) -> ptx.ModuleOp:

@@ -49,6 +49,21 @@ def test_errors_are_placed(body: str, line: int, column: int, message: str) -> N
     assert message in first.message
 
 
+@pytest.mark.parametrize(
+    ("operands", "target", "message"),
+    [
+        ("[%rd0], [%rd1], 8, 9", "sm_80", "operand s: expected a number from 0 to 8, got 9"),
+        ("[%rd0], [%rd1], 16, 17", "sm_80", "operand s: expected a number from 0 to 16, got 17"),
+        ("[%rd0], %rd1, 8, 9", "sm_80", "operand b: expected an address in brackets"),
+        ("[%rd0], [%rd1]", "sm_80", "expected 3 to 4 operands (a, b, n, s), got 2"),
+        ("[%rd0], [%rd1], 8, 8", "sm_75", "needs sm_80 or later"),
+    ],
+)
+def test_of_several_rows_the_nearest_is_reported(operands: str, target: str, message: str) -> None:
+    (found,) = check(f"cp.async.ca.shared.global {operands};", target)
+    assert found.message.startswith(f"cp.async.ca.shared.global: {message}")
+
+
 def test_every_error_is_found() -> None:
     assert [(d.line, d.column) for d in check("add.s32 %r0, %r1;\n    add.f32 %f0, %f1, %p;")] == [(7, 3), (8, 5)]
 
