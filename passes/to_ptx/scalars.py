@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import reduce
 from math import gcd
 
+from ...dialect.ptx.rows.comparison import COMPARISONS
 from .emitter import Emitter, Register, Value, divisor_of, split
 
 WIDE_OFFSET = 1 << 23
@@ -138,7 +139,7 @@ class Scalars:
     def compare(self, predicate: str, a: Value, b: Value) -> Register | bool:
         """A predicate register for a signed comparison such as "lt", or its value where it is known."""
         if isinstance(a, int) and isinstance(b, int):
-            return {"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}[predicate]
+            return COMPARISONS[predicate](a, b)
         if isinstance(a, int):
             mirrored = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
             return self._pure(f"setp.{mirrored.get(predicate, predicate)}.s32", b, a, type="pred")

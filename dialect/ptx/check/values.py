@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ...layouts.layout import LANES
 from ..instructions import find
+from ..rows.comparison import COMPARISONS, UNSIGNED
 from ..text.syntax import (
     Address,
     Function,
@@ -45,11 +46,6 @@ class Known:
 def _number(value: int) -> Known:
     return Known("", (value,))
 
-
-_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
-    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
-    "lo": operator.lt, "ls": operator.le, "hi": operator.gt, "hs": operator.ge,
-}  # fmt: skip
 
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "add": operator.add,
@@ -125,7 +121,8 @@ class Values:
 
 def _computed(name: str, type: str, a: Known, b: Known) -> Known | None:
     if name.startswith("setp"):
-        compare = _COMPARISONS.get(name.removeprefix("setp."))
+        word = name.removeprefix("setp.")
+        compare = COMPARISONS.get(word) or UNSIGNED.get(word)
         return None if compare is None or a.symbol or b.symbol else _lanewise(lambda x, y: int(compare(x, y)), a, b)
     if a.symbol or b.symbol:
         # Of addresses, sums alone are addresses.

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from ...isa.targets import Version
 from .grammar import Row, row
 
+COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+"""What the words compute of numbers, or of arrays of them."""
+UNSIGNED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "lo": operator.lt,
+    "ls": operator.le,
+    "hi": operator.gt,
+    "hs": operator.ge,
+}
+"""Further words, for unsigned numbers alone."""
+
 _BITS = "eq,ne"
-_SIGNED = "eq,ne,lt,le,gt,ge"
-_UNSIGNED = f"{_SIGNED},lo,ls,hi,hs"
+_SIGNED = ",".join(COMPARISONS)
+_UNSIGNED = ",".join((_SIGNED, *UNSIGNED))
 _FLOAT = f"{_SIGNED},equ,neu,ltu,leu,gtu,geu,num,nan"
 _BOOLEAN = ".{and,or,xor}"
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .comparison import COMPARISONS
 from .grammar import Row, row
 
 _TYPES = ".D{u32,s32}.A{u32,s32}.B{u32,s32}"
 _SAT = "{SAT=.sat}"
-_COMPARE = ".CMP{eq,ne,lt,le,gt,ge}"
+_COMPARE = f".CMP{{{','.join(COMPARISONS)}}}"
 
 
 def _scalar(name: str, spelling: str, result: str, section: str) -> Iterator[Row]:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ....dialect.ptx.rows.comparison import COMPARISONS, UNSIGNED
 from ....dialect.ptx.text.syntax import Operand, Pair
 from ...numerics import floats
 from ..decode import Context, opcode
@@ -16,15 +17,6 @@ from .words import BITS, DTYPES, FLOATS, INTEGERS, Modifiers, width_of
 
 Comparison: TypeAlias = Callable[[Array, Array], Array]
 
-_COMPARE: dict[str, np.ufunc] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
-_UNSIGNED = {"lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal}
 _MERGE = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 _COMPARED = (INTEGERS | BITS | FLOATS) - {"b8", "f32x2"}
 _SMALL = ("f16", "bf16", "f32", "f64")
@@ -38,7 +30,7 @@ def _comparison(ctx: Context, word: str, type: str, ftz: bool) -> Comparison:
     """The comparison a word names, on values that a source of `type` (of one half, for pairs) has."""
     scalar = type.removesuffix("x2")
     if scalar not in _SMALL:
-        found = _COMPARE.get(word) or (_UNSIGNED.get(word) if type[0] in "ub" else None)
+        found = COMPARISONS.get(word) or (UNSIGNED.get(word) if type[0] in "ub" else None)
         if found is None or ftz or (type[0] == "b" and word not in ("eq", "ne")):
             ctx.fail(f"comparison .{word} is not defined for .{type}")
         return found
@@ -58,10 +50,10 @@ def _float_comparison(ctx: Context, word: str, type: str) -> Comparison:
         return _numbers if word == "num" else lambda a, b: ~_numbers(a, b)
     if word == "ne":
         return lambda a, b: (a != b) & _numbers(a, b)
-    if word in _COMPARE:
-        return _COMPARE[word]
-    if word[-1:] == "u" and word[:-1] in _COMPARE:
-        compare = _COMPARE[word[:-1]]
+    if word in COMPARISONS:
+        return COMPARISONS[word]
+    if word[-1:] == "u" and word[:-1] in COMPARISONS:
+        compare = COMPARISONS[word[:-1]]
         return lambda a, b: compare(a, b) | ~_numbers(a, b)
     ctx.fail(f"comparison .{word} is not defined for .{type}")
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ....dialect.ptx.rows.comparison import COMPARISONS
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Operand, Register
 from ..decode import Context, meaning
@@ -37,14 +38,6 @@ def _shift(left: bool) -> Compute:
     return shift
 
 
-_COMPARE: dict[str, np.ufunc] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
 _OPERATIONS: dict[str, Compute] = {
     "vadd": lambda a, b, bound: a + b,
     "vsub": lambda a, b, bound: a - b,
@@ -54,7 +47,7 @@ _OPERATIONS: dict[str, Compute] = {
     "vavrg": _average,
     "vshl": _shift(left=True),
     "vshr": _shift(left=False),
-    "vset": lambda a, b, bound: _COMPARE[bound["CMP"]](a, b).astype(np.int64),
+    "vset": lambda a, b, bound: COMPARISONS[bound["CMP"]](a, b).astype(np.int64),
 }
 
 
