@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import verdicts
-from llvm_suite import BUILD, SHOWN, clone, extract
+from llvm_suite import BUILD, clone, extract
 from verdicts import Case, UnavailableError
 
 REPOSITORY = "https://github.com/NVIDIA/cutlass"
@@ -177,10 +177,7 @@ def main() -> None:
     report = verdicts.run(list(cases(list(found.values()))), options.jobs)
     lines = [f"{len(found)} snippets on {len(TARGETS)} GPUs", *report.text()]
     lines += [f"\n== not read: {sum(failed.values())}"] + [f"{n:5} {why}" for why, n in failed.most_common()]
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text("\n".join(lines) + "\n")
-    print("\n".join(lines[: len(lines) if options.all else SHOWN]))
-    print(f"the whole report: {options.out}")
+    verdicts.publish(lines, options.out, whole=options.all)
     raise SystemExit(0 if report.passed else 1)
 
 

@@ -29,8 +29,6 @@ REPOSITORY = "https://github.com/llvm/llvm-project"
 FOLDER = "llvm/test/CodeGen/NVPTX"
 BUILD = Path("build/conformance")
 TIMEOUT_S = 120
-SHOWN = 60
-"""Lines of a report that are printed."""
 
 
 @dataclass(frozen=True)
@@ -204,10 +202,7 @@ def main() -> None:
     report = verdicts.run(found, options.jobs)
     lines = [*report.text(), f"\n== not compiled by llc: {sum(failed.values())} commands"]
     lines += [f"{count:5} {message}" for message, count in failed.most_common()]
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text("\n".join(lines) + "\n")
-    print("\n".join(lines[: len(lines) if options.all else SHOWN]))
-    print(f"the whole report: {options.out}")
+    verdicts.publish(lines, options.out, whole=options.all)
     raise SystemExit(0 if report.passed else 1)
 
 

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import Pool
+from pathlib import Path
 
 from assembler import CURRENT, PTXAS
 
@@ -25,6 +26,8 @@ ROUNDS = 40
 TIMEOUT_S = 300
 MOST_REFUSED = 0.0005
 """The part of a suite's statements that we may refuse and ptxas takes."""
+SHOWN = 60
+"""Lines of a report that are printed."""
 
 
 class UnavailableError(Exception):
@@ -229,6 +232,14 @@ class Report:
         yield f"\n== not judged in full: {sum(map(len, skipped.values()))} files"
         for why, names in sorted(skipped.items(), key=lambda item: -len(item[1])):
             yield f"{len(names):5} {why}: {', '.join(names[:4])}"
+
+
+def publish(lines: Sequence[str], out: Path, *, whole: bool) -> None:
+    """Writes a report into a file, and prints it, or the beginning of it."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text("\n".join(lines) + "\n")
+    print("\n".join(lines[: len(lines) if whole else SHOWN]))
+    print(f"the whole report: {out}")
 
 
 def _opcode(statement: str) -> str:
