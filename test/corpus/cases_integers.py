@@ -39,6 +39,22 @@ def _packed(f: Callable[..., int], bits: int, negative: bool, *x: int) -> int:
     return sum((p & (1 << bits) - 1) << bits * i for i, p in enumerate(parts))
 
 
+def _packing(a: int, b: int, bits: int) -> tuple[Callable[..., int], list[int]]:
+    """What packs a function of parts of two words; and their sums and differences, wrapped and clamped."""
+
+    def p(f: Callable[..., int], negative: bool = False) -> int:
+        return _packed(f, bits, negative, a, b)
+
+    s, u = _cut(bits, True), _cut(bits, False)
+    return p, [
+        p(lambda x, y: x + y),
+        p(lambda x, y: x - y),
+        p(lambda x, y: s(x + y), True),
+        p(lambda x, y: u(x + y)),
+        p(lambda x, y: s(x - y), True),
+    ]
+
+
 def _cut(bits: int, negative: bool) -> Callable[[int], int]:
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if negative else (0, (1 << bits) - 1)
     return lambda v: min(max(v, low), high)
@@ -60,16 +76,10 @@ def _table(random: Random, n: int, row: Callable[..., list[int]], count: int) ->
 @case(2, 64)
 def packed_bytes(random: Random) -> tuple[list[Any], Judge]:
     def row(a: int, b: int) -> list[int]:
-        def p(f: Callable[..., int], negative: bool = False) -> int:
-            return _packed(f, 8, negative, a, b)
-
-        s, u = _cut(8, True), _cut(8, False)
+        p, sums = _packing(a, b, 8)
+        u = _cut(8, False)
         return [
-            p(lambda x, y: x + y),
-            p(lambda x, y: x - y),
-            p(lambda x, y: s(x + y), True),
-            p(lambda x, y: u(x + y)),
-            p(lambda x, y: s(x - y), True),
+            *sums,
             p(lambda x, y: u(x - y)),
             p(lambda x, y: abs(x - y)),
             p(lambda x, y: abs(x - y), True),
@@ -100,16 +110,10 @@ def _average(x: int, y: int) -> int:
 @case(2, 64)
 def packed_halves(random: Random) -> tuple[list[Any], Judge]:
     def row(a: int, b: int) -> list[int]:
-        def p(f: Callable[..., int], negative: bool = False) -> int:
-            return _packed(f, 16, negative, a, b)
-
-        s, u = _cut(16, True), _cut(16, False)
+        p, sums = _packing(a, b, 16)
+        s = _cut(16, True)
         return [
-            p(lambda x, y: x + y),
-            p(lambda x, y: x - y),
-            p(lambda x, y: s(x + y), True),
-            p(lambda x, y: u(x + y)),
-            p(lambda x, y: s(x - y), True),
+            *sums,
             p(lambda x, y: abs(x - y)),
             p(lambda x, y: abs(x - y), True),
             p(max, True),
