@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checked import expect, messages
 
 from warploom.dialect.isa.targets import TARGETS, UnknownTargetError, named
-from warploom.runtime import WarploomError, check_ptx, load_ptx
+from warploom.runtime import WarploomError, load_ptx
 from warploom.runtime.check.ptx import check_text
 
 
@@ -20,10 +21,6 @@ def module(top: str = "", body: str = "", version: str = "9.0", target: str = "s
         ".visible .entry k(.param .u64 pp)\n{\n.reg .b32 %r<4>; .reg .b64 %rd<4>;\n"
         f"{body}\nret;\n}}\n"
     )
-
-
-def messages(text: str) -> list[str]:
-    return [diagnostic.message for diagnostic in check_ptx(text)]
 
 
 REFUSED_OUTSIDE = {
@@ -115,9 +112,8 @@ def test_taken_inside_functions(text: str) -> None:
     ],
 )
 def test_targets_have_a_first_version(version: str, target: str, message: str) -> None:
-    found = messages(module(version=version, target=target))
-    assert found == [] if not message else message in found[0]
-    assert [(d.line, d.column) for d in check_ptx(module(version=version, target=target))] == [(2, 9)] * len(found)
+    found = expect(module(version=version, target=target), message)
+    assert [(d.line, d.column) for d in found] == [(2, 9)] * len(found)
 
 
 def test_named_targets_hold_those_that_code_is_made_for() -> None:
@@ -141,8 +137,7 @@ def test_named_targets_hold_those_that_code_is_made_for() -> None:
     ],
 )
 def test_registers_have_a_first_target_and_version(body: str, version: str, target: str, message: str) -> None:
-    found = messages(module(body=body, version=version, target=target))
-    assert found == [] if not message else message in found[0]
+    expect(module(body=body, version=version, target=target), message)
 
 
 def test_families_without_rows_are_counted() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from warploom.runtime import check_ptx
+from checked import messages
 
 PTX = """\
 .version 8.5
@@ -29,7 +28,7 @@ WMMA = "wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%r0, %r1, %r2, %r3, %
 
 
 def check(body: str, directives: str = "") -> list[str]:
-    return [d.message for d in check_ptx(PTX.replace("BODY", body).replace("DIRECTIVES", directives))]
+    return messages(PTX.replace("BODY", body).replace("DIRECTIVES", directives))
 
 
 @pytest.mark.parametrize(

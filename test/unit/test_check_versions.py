@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from warploom.runtime import check_ptx
+from checked import expect
 
 PTX = """\
 .version VERSION
@@ -46,7 +45,4 @@ SCALED = (
     ],
 )
 def test_versions_and_targets(version: str, target: str, body: str, message: str) -> None:
-    text = PTX.replace("VERSION", version).replace("TARGET", target).replace("BODY", body)
-    found = [d.message for d in check_ptx(text)]
-    assert len(found) == bool(message), found
-    assert all(message in each for each in found), found
+    expect(PTX.replace("VERSION", version).replace("TARGET", target).replace("BODY", body), message)

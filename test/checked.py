@@ -1,0 +1,18 @@
+"""What `check_ptx` says of PTX text, for tests."""
+
+from __future__ import annotations
+
+from warploom.runtime import Diagnostic, check_ptx
+
+
+def messages(text: str) -> list[str]:
+    """All that is said, without its places."""
+    return [diagnostic.message for diagnostic in check_ptx(text)]
+
+
+def expect(text: str, message: str) -> list[Diagnostic]:
+    """One diagnostic with `message` in it; none where that is empty."""
+    found = check_ptx(text)
+    assert len(found) == bool(message), found
+    assert all(message in diagnostic.message for diagnostic in found), found
+    return found
