@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .grammar import Need, Row, row
+from .memory import HINT, HINTED
 
-_HINT = "{H=.L2::cache_hint}"
 _COMPLETES = ".mbarrier::complete_tx::bytes"
-_COPIES = (*(Need(f"L2::{word}", (7, 4), 80) for word in ("64B", "128B", "256B", "cache_hint")),)
+_COPIES = (HINTED, *(Need(f"L2::{word}", (7, 4), 80) for word in ("64B", "128B", "256B")))
 
 
 def _copies() -> Iterator[Row]:
     """9.7.9.25.3.1  cp.async: a number of bytes to read, or a predicate to read none, may follow the size. A literal
     there is a number."""
     for words, sizes in ((".ca", (4, 8, 16)), (".cg", (16,))):
-        spelling = f"cp.async{words}.{{shared,shared::cta}}.global{_HINT}{{.L2::64B,.L2::128B,.L2::256B}}"
+        spelling = f"cp.async{words}.{{shared,shared::cta}}.global{HINT}{{.L2::64B,.L2::128B,.L2::256B}}"
         for size in sizes:
             for last, ptx in ((f"?s:u32(0..{size})", (7, 0)), ("q:!pred(0..0)", (7, 5))):
                 operands = f"a:[], b:[], n:imm({size}), {last}, H?c:b64"
@@ -27,7 +27,7 @@ def _bulk() -> Iterator[Row]:
     section, meaning = "9.7.9.25.4.1", "cp.async.bulk"
     later = (Need("cp_mask", (8, 6), 100),)
     yield row(
-        f"cp.async.bulk.D{{shared::cluster}}.S{{global}}{_COMPLETES}{{M=.multicast::cluster}}{_HINT}",
+        f"cp.async.bulk.D{{shared::cluster}}.S{{global}}{_COMPLETES}{{M=.multicast::cluster}}{HINT}",
         "a:[], b:[], n:u32(0..1048560/16), m:[], M?k:u16, H?c:b64",
         section,
         ptx=(8, 0),
@@ -35,7 +35,7 @@ def _bulk() -> Iterator[Row]:
         meaning=meaning,
     )
     yield row(
-        f"cp.async.bulk.D{{shared::cta}}.S{{global}}{_COMPLETES}{_HINT}",
+        f"cp.async.bulk.D{{shared::cta}}.S{{global}}{_COMPLETES}{HINT}",
         "a:[], b:[], n:u32(0..1048560/16), m:[], H?c:b64",
         section,
         ptx=(8, 6),
@@ -51,7 +51,7 @@ def _bulk() -> Iterator[Row]:
         meaning=meaning,
     )
     yield row(
-        f"cp.async.bulk.D{{global}}.S{{shared::cta}}.bulk_group{_HINT}{{K=.cp_mask}}",
+        f"cp.async.bulk.D{{global}}.S{{shared::cta}}.bulk_group{HINT}{{K=.cp_mask}}",
         "a:[], b:[], n:u32(0..1048560/16), H?c:b64, K?k:u16",
         section,
         ptx=(8, 0),
@@ -60,7 +60,7 @@ def _bulk() -> Iterator[Row]:
         needs=later,
     )
     yield row(
-        f"cp.async.bulk.prefetch.L2.global{_HINT}",
+        f"cp.async.bulk.prefetch.L2.global{HINT}",
         "a:[], n:u32(0..1048560/16), H?c:b64",
         "9.7.9.25.4.3",
         ptx=(8, 0),
@@ -88,7 +88,7 @@ def _reductions() -> Iterator[Row]:
         ".O{min,max}.T{u32,s32,u64,s64,f16,bf16}",
     ):
         yield row(
-            f"cp.reduce.async.bulk.D{{global}}.S{{shared::cta}}.bulk_group{_HINT}{words}",
+            f"cp.reduce.async.bulk.D{{global}}.S{{shared::cta}}.bulk_group{HINT}{words}",
             "a:[], b:[], n:u32(0..1048560/16), H?c:b64",
             "9.7.9.25.4.2",
             ptx=(8, 0),

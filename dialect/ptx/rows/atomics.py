@@ -6,18 +6,17 @@ from collections.abc import Iterator
 
 from ...isa.targets import Version
 from .grammar import Need, Row, row
+from .memory import HINT, HINTED, SHARED_WINDOWS
 
 _SCOPES = "{.cta,.cluster,.gpu,.sys}"
 _SHARED = ".{shared,shared::cta,shared::cluster}"
-_HINT = "{H=.L2::cache_hint}"
 
 LATER = (
     *(Need(word, (6, 0), 70) for word in ("relaxed", "acquire", "release", "acq_rel")),
     *(Need(word, (5, 0), 60) for word in ("cta", "gpu", "sys")),
     Need("cluster", (7, 8), 90),
-    Need("shared::cta", (7, 8), 30),
-    Need("shared::cluster", (7, 8), 90),
-    Need("L2::cache_hint", (7, 4), 80),
+    *SHARED_WINDOWS,
+    HINTED,
     Need("sys b128", (8, 4), 90),
 )
 
@@ -49,11 +48,11 @@ _VECTORS = (
 
 def _operations(root: str, order: str, result: str, section: str) -> Iterator[Row]:
     for words, ptx, sm in _OPERATIONS + (_EXCHANGES if root == "atom" else ()):
-        for space, hint in ((f"{{P=.global}}{_HINT}", ", H?c:b64"), (f".P{_SHARED[1:]}", "")):
+        for space, hint in ((f"{{P=.global}}{HINT}", ", H?c:b64"), (f".P{_SHARED[1:]}", "")):
             spelling = f"{root}{order}{_SCOPES}{space}{words}"
             yield row(spelling, f"{result}a:[], b:T{hint}", section, ptx=ptx, sm=sm, meaning="atomic", needs=LATER)
     for words in _VECTORS:
-        spelling = f"{root}{order}{_SCOPES}{{P=.global}}{words}{_HINT}"
+        spelling = f"{root}{order}{_SCOPES}{{P=.global}}{words}{HINT}"
         operands = f"{result.replace('T', 'V*T')}a:[], b:V*T, H?c:b64"
         yield row(spelling, operands, section, ptx=(8, 1), sm=90, meaning="atomic", needs=LATER)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...isa.targets import Version
-from .grammar import Need, Row, row
+from .grammar import Need, Needs, Row, row
 
 _SHARED = ".P{shared,shared::cta,shared::cluster}"
 _WRITABLE = ".P{local,param,param::func,shared,shared::cta,shared::cluster}"
@@ -14,7 +14,6 @@ _SCOPES = ".{cta,cluster,gpu,sys}"
 _EVICTIONS = "L1::evict_normal,L1::evict_unchanged,L1::evict_first,L1::evict_last,L1::no_allocate"
 _L1 = "{" + ",".join(f".{word}" for word in _EVICTIONS.split(",")) + "}"
 _L2 = "{.L2::evict_normal,.L2::evict_first,.L2::evict_last}"
-_HINT = "{H=.L2::cache_hint}"
 _PREFETCH = "{.L2::64B,.L2::128B,.L2::256B}"
 _TYPES = (
     "{V=.v2,.v4}.T{b8,b16,b32,u8,u16,u32,s8,s16,s32,f32}",
@@ -26,15 +25,21 @@ _TYPES = (
 _WIDE_TYPES = (".V{v8}.T{b32,u32,s32,f32}", ".V{v4}.T{b64,u64,s64,f64}")
 """Those of 256 bits."""
 
+HINT = "{H=.L2::cache_hint}"
+"""What lets a cache policy follow, bound as `H`."""
+HINTED = Need("L2::cache_hint", (7, 4), 80)
+"""Since when there are cache policies."""
+SHARED_WINDOWS: Needs = (Need("shared::cta", (7, 8), 30), Need("shared::cluster", (7, 8), 90))
+"""Since when shared memory has two windows."""
+
 LATER = (
     *(Need(word, (6, 0), 70) for word in ("weak", "relaxed", "acquire", "release")),
     Need("cluster", (7, 8), 90),
-    Need("shared::cta", (7, 8), 30),
-    Need("shared::cluster", (7, 8), 90),
+    *SHARED_WINDOWS,
     *(Need(f"param::{word}", (8, 3), 0) for word in ("entry", "func")),
     *(Need(word, (7, 4), 70) for word in _EVICTIONS.split(",")),
     *(Need(f"L2::{size}", (7, 4), sm) for size, sm in (("64B", 75), ("128B", 75), ("256B", 80))),
-    Need("L2::cache_hint", (7, 4), 80),
+    HINTED,
     Need("b128", (8, 3), 70),
     Need("sys b128", (8, 4), 70),
 )
@@ -46,7 +51,7 @@ def _typed(
 ) -> Iterator[Row]:
     """A load or a store of each class of types."""
     meaning = "st" if words.startswith("st") else "ld"
-    hint = ", H?c:b64" if _HINT in words else ""
+    hint = ", H?c:b64" if HINT in words else ""
     for type in types:
         vector = "V*" if "V" in type else ""
         operands = f"a:[], b:{vector}T+" if meaning == "st" else f"d:{vector}T+, a:[]"
@@ -63,7 +68,7 @@ def _accesses(root: str, section: str) -> Iterator[Row]:
     yield from _typed(f"{root}.volatile{_SHARED}", section)
     yield from _typed(f"{root}{order}{_SCOPES}{_SHARED}", section)
     for types, priority, ptx, sm in ((_TYPES, "", (2, 0), 0), (_WIDE_TYPES, _L2, (8, 8), 100)):
-        hints = f"{priority}{_HINT}{prefetch}"
+        hints = f"{priority}{HINT}{prefetch}"
         for words in (
             f"{{.weak}}{{P=.global}}{operations}{hints}",
             f"{{.weak}}{{P=.global}}.{{{_EVICTIONS}}}{hints}",
@@ -77,7 +82,7 @@ def _constant_loads() -> Iterator[Row]:
     """`ld.global.nc`: of what nobody writes."""
     for types, priority, ptx, sm in ((_TYPES, "", (3, 1), 32), (_WIDE_TYPES, _L2, (8, 8), 100)):
         for words in ("{.ca,.cg,.cs}", f".{{{_EVICTIONS}}}"):
-            hints = f"{priority}{_HINT}{{.L2::64B,.L2::128B,.L2::256B}}"
+            hints = f"{priority}{HINT}{{.L2::64B,.L2::128B,.L2::256B}}"
             yield from _typed(f"ld.P{{global}}{words}.nc{hints}", "9.7.9.9", types, ptx, sm)
 
 
@@ -87,8 +92,7 @@ _SECOND = "{.L2::evict_unchanged,.L2::evict_first}"
 _WINDOWS = "const,global,local,param,param::entry,shared,shared::cta,shared::cluster"
 
 ADDRESSES = (
-    Need("shared::cta", (7, 8), 30),
-    Need("shared::cluster", (7, 8), 90),
+    *SHARED_WINDOWS,
     Need("param", (7, 7), 70),
     Need("param::entry", (8, 3), 70),
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...isa.targets import Specific, Version
 from .grammar import Row, row
+from .memory import HINT
 
 _GROUPED: Specific = (
     ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_100f", (8, 8)), ("sm_101f", (8, 8)), ("sm_110f", (9, 0))
@@ -13,7 +14,6 @@ _GROUPED: Specific = (
 """Where pairs of CTAs copy together, rows are gathered, and im2col reads along the width alone."""
 
 _ANY, _IMAGE = "D{1d,2d,3d,4d,5d}", "D{3d,4d,5d}"
-_HINT = "{H=.L2::cache_hint}"
 _LOAD = "cp.async.bulk.tensor"
 _DONE = ".mbarrier::complete_tx::bytes"
 _MULTICAST = "{C=.multicast::cluster}"
@@ -41,11 +41,11 @@ def _loads(
     cluster = f"{_LOAD}.{rank}.shared::cluster.global{mode}{_DONE}{_MULTICAST}"
     alone = f"{_LOAD}.{rank}.shared::cta.global{mode}{_DONE}"
     hint, wide = ", H?policy:b64", ", C?mask:u16, H?policy:b64"
-    yield row(f"{cluster}{_HINT}", operands + wide, _SECTION, ptx=since, sm=90, meaning=meaning, only=pair)
-    yield row(f"{alone}{_HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=own[0], meaning=meaning, only=own[1])
+    yield row(f"{cluster}{HINT}", operands + wide, _SECTION, ptx=since, sm=90, meaning=meaning, only=pair)
+    yield row(f"{alone}{HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=own[0], meaning=meaning, only=own[1])
     pairs = ".{cta_group::1,cta_group::2}"
-    yield row(f"{cluster}{pairs}{_HINT}", operands + wide, _SECTION, ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED)
-    yield row(f"{alone}{pairs}{_HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED)
+    yield row(f"{cluster}{pairs}{HINT}", operands + wide, _SECTION, ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED)
+    yield row(f"{alone}{pairs}{HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED)
 
 
 OTHER = "tensor.unmodelled"
@@ -70,7 +70,7 @@ ROWS: tuple[Row, ...] = (
     ),
     *_loads("D{2d}", ".tile::gather4", "tensor(5)", "", OTHER, (8, 6), _GROUPED, (100, ())),
     *(
-        row(f"{_LOAD}.{rank}.global.shared::cta{mode}.bulk_group{_HINT}", f"a:{tensor}, b:[], H?policy:b64", _SECTION,
+        row(f"{_LOAD}.{rank}.global.shared::cta{mode}.bulk_group{HINT}", f"a:{tensor}, b:[], H?policy:b64", _SECTION,
             ptx=since, sm=90, meaning=meaning, only=only)
         for rank, mode, tensor, since, meaning, only in (
             (_ANY, "{.tile}", "tensor", (8, 0), "tensor.store", ()),
@@ -80,17 +80,17 @@ ROWS: tuple[Row, ...] = (
     ),
     # 9.7.9.25.5.3  cp.reduce.async.bulk.tensor
     *(
-        row(f"{_REDUCE}.{rank}.global.shared::cta.{_OPERATIONS}{mode}.bulk_group{_HINT}",
+        row(f"{_REDUCE}.{rank}.global.shared::cta.{_OPERATIONS}{mode}.bulk_group{HINT}",
             "a:tensor, b:[], H?policy:b64", "9.7.9.25.5.3", ptx=(8, 0), sm=90, meaning=meaning)
         for rank, mode, meaning in ((_ANY, "{.tile}", "tensor.store"), (_IMAGE, ".im2col_no_offs", OTHER))
     ),
     # 9.7.9.25.5.4  cp.async.bulk.prefetch.tensor
-    row(f"{_PREFETCH}.{_ANY}.L2.global{{.tile}}{_HINT}", "b:tensor, H?policy:b64", "9.7.9.25.5.4", ptx=(8, 0), sm=90,
+    row(f"{_PREFETCH}.{_ANY}.L2.global{{.tile}}{HINT}", "b:tensor, H?policy:b64", "9.7.9.25.5.4", ptx=(8, 0), sm=90,
         meaning="tensor.prefetch"),
-    row(f"{_PREFETCH}.D{{2d}}.L2.global.tile::gather4{_HINT}", "b:tensor(5), H?policy:b64", "9.7.9.25.5.4", ptx=(8, 6),
+    row(f"{_PREFETCH}.D{{2d}}.L2.global.tile::gather4{HINT}", "b:tensor(5), H?policy:b64", "9.7.9.25.5.4", ptx=(8, 6),
         sm=100, meaning=OTHER, only=_GROUPED),
     *(
-        row(f"{_PREFETCH}.D{{{rank}d}}.L2.global{mode}{_HINT}", f"b:tensor, o:{count}*b16, H?policy:b64",
+        row(f"{_PREFETCH}.D{{{rank}d}}.L2.global{mode}{HINT}", f"b:tensor, o:{count}*b16, H?policy:b64",
             "9.7.9.25.5.4", ptx=since, sm=90, meaning=OTHER, only=only)
         for rank in (3, 4, 5)
         for mode, count, since, only in (
