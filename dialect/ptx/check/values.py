@@ -158,11 +158,12 @@ def _special(function: Function) -> Iterable[tuple[str, Known]]:
 def _collect(body: Sequence[Statement], writers: dict[str, Instruction | None]) -> None:
     """The instruction that writes each register; None where it is not one, or not certain to."""
     for statement in body:
-        # Names may be declared anew inside a scope: what is written there is not followed.
-        inside = isinstance(statement, Scope)
-        for instruction in instructions((statement,)):
-            for name in _written(instruction):
-                writers[name] = None if inside or name in writers or instruction.guard else instruction
+        if isinstance(statement, Instruction):
+            for name in _written(statement):
+                writers[name] = None if name in writers or statement.guard else statement
+    # Names may be declared anew in a scope: what is written there is not followed.
+    for instruction in instructions([statement for statement in body if isinstance(statement, Scope)]):
+        writers.update(dict.fromkeys(_written(instruction)))
 
 
 def _written(instruction: Instruction) -> Iterable[str]:
@@ -175,4 +176,6 @@ def _written(instruction: Instruction) -> Iterable[str]:
     for i, operand in enumerate(instruction.operands):
         if known and i < len(slots) and not slots[i].written:
             continue
-        yield from (member.name for member in members(operand) if isinstance(member, Register))
+        for member in members(operand):
+            if isinstance(member, Register):
+                yield member.name
