@@ -21,7 +21,7 @@ MOST_PARTS = 64
 
 SYNCS = ("barrier", "mbarrier")
 
-WIDENINGS = ("none", "f16")
+FP8_AS = ("none", "f16")
 
 RARE = {"rare": True}
 """Marks a field that is printed only where it differs from its default."""
@@ -43,15 +43,15 @@ class Schedule:
     widest line, in bytes, within which 16-byte chunks of shared memory are permuted (16: none);
     `group` how many rows of CTA tiles are walked together, for reuse in L2; `accumulate` the element
     type of the accumulators; `pack` which operands are first copied to whole tiles of aligned rows in scratch memory
-    ("none", "a", "b" or "ab"); `slices` how many groups of warps share the steps of a K tile, their sums added up in
+    ("none", "a", "b" or "ab"); `sliced_k` how many groups of warps share the steps of a K tile, their sums added up in
     shared memory at the end; `split_k` into how many parts K is cut for CTAs of their own, whose sums the last of them
     adds up; `sync` how warps wait for copies and for each other's reads: all at a "barrier" for each
-    K tile, or each at a "mbarrier" for each stage; `ahead` how many K tiles copies run ahead (0: one less than there
+    K tile, or each at a "mbarrier" for each stage; `prefetch` how many K tiles copies run ahead (0: one less than there
     are stages); `unroll` how many K tiles stand in one turn of the K loop, a multiple of the stages, so that their
     addresses are known while compiling (0: one, of any stage); `ctas` how many CTAs share all tiles, each starting the
     copies of its next tile under the last steps of the one before (0: one CTA for each tile);
-    `strip` how many rows of a warp tile at a time change lanes in shared memory on their way to D, so that a warp
-    stores whole lines of it (0: each lane stores what it holds); `widen` the type that operands of 8-bit floats become
+    `staging` how many rows of a warp tile at a time change lanes in shared memory on their way to D, so that a warp
+    stores whole lines of it (0: each lane stores what it holds); `fp8_as` the type that operands of 8-bit floats become
     in registers, each step of the instruction then being two of half its depth ("none": as they are, or "f16").
 
     Raises:
@@ -66,14 +66,14 @@ class Schedule:
     group: int = 8
     accumulate: str = "f32"
     pack: str = field(default="none", metadata=RARE)
-    slices: int = field(default=1, metadata=RARE)
+    sliced_k: int = field(default=1, metadata=RARE)
     split_k: int = field(default=1, metadata=RARE)
     sync: str = field(default="barrier", metadata=RARE)
-    ahead: int = field(default=0, metadata=RARE)
+    prefetch: int = field(default=0, metadata=RARE)
     unroll: int = field(default=0, metadata=RARE)
     ctas: int = field(default=0, metadata=RARE)
-    strip: int = field(default=0, metadata=RARE)
-    widen: str = field(default="none", metadata=RARE)
+    staging: int = field(default=0, metadata=RARE)
+    fp8_as: str = field(default="none", metadata=RARE)
 
     def __post_init__(self) -> None:
         if min(*self.cta, *self.warp) <= 0:
@@ -99,25 +99,26 @@ class Schedule:
             raise ScheduleError(f"swizzle must be one of {SWIZZLES} bytes, got {self.swizzle}")
         if self.group < 1:
             raise ScheduleError(f"group must be at least 1, got {self.group}")
-        if self.slices < 1 or self.cta[2] % (self.slices * self.mma.k):
+        if self.sliced_k < 1 or self.cta[2] % (self.sliced_k * self.mma.k):
             raise ScheduleError(
-                f"each slice needs as many steps of {self.mma}, got {self.slices} slices of a K tile of {self.cta[2]}"
+                f"each slice needs as many steps of {self.mma}, got {self.sliced_k} slices of a K tile of {self.cta[2]}"
             )
         if self._undivided:
             raise ScheduleError(
-                f"{self.slices} slices divide the base tiles of a warp tile down, or across if it is one high; "
+                f"{self.sliced_k} slices divide the base tiles of a warp tile down, or across if it is one high; "
                 f"got {self.warp[0]}x{self.warp[1]}"
             )
         if not 1 <= self.split_k <= MOST_PARTS:
             raise ScheduleError(f"split_k must be 1 to {MOST_PARTS}, got {self.split_k}")
         if self.pack not in PACKS:
             raise ScheduleError(f"pack must be one of {', '.join(PACKS)}, got {self.pack}")
-        if self.strip < 0 or self.strip & self.strip - 1 or (self.strip and self.warp[0] % self.strip):
+        if self.staging < 0 or self.staging & self.staging - 1 or (self.staging and self.warp[0] % self.staging):
             raise ScheduleError(
-                f"strip must be 0 or a power of two that divides a warp tile's {self.warp[0]} rows, got {self.strip}"
+                f"staging must be 0 or a power of two that divides a warp tile's {self.warp[0]} rows, "
+                f"got {self.staging}"
             )
-        if self.widen not in WIDENINGS:
-            raise ScheduleError(f"widen must be one of {', '.join(WIDENINGS)}, got {self.widen}")
+        if self.fp8_as not in FP8_AS:
+            raise ScheduleError(f"fp8_as must be one of {', '.join(FP8_AS)}, got {self.fp8_as}")
         self._check_loop()
 
     def _check_loop(self) -> None:
@@ -125,29 +126,30 @@ class Schedule:
             raise ScheduleError(f"sync must be one of {', '.join(SYNCS)}, got {self.sync}")
         if self.sync == "mbarrier" and self.stages < 3:
             raise ScheduleError(f"sync = mbarrier takes at least 3 stages, got {self.stages}")
-        if not 0 <= self.ahead < max(self.stages, 2):
-            raise ScheduleError(f"copies run at most {self.stages - 1} of {self.stages} stages ahead, got {self.ahead}")
+        if not 0 <= self.prefetch < max(self.stages, 2):
+            most = self.stages - 1
+            raise ScheduleError(f"copies run at most {most} of {self.stages} stages ahead, got {self.prefetch}")
         if self.unroll < 0 or self.unroll % self.stages:
             raise ScheduleError(f"unroll must be a multiple of the {self.stages} stages, got {self.unroll}")
-        if self.ctas < 0 or (self.ctas and self.slices > 1):
+        if self.ctas < 0 or (self.ctas and self.sliced_k > 1):
             raise ScheduleError(
-                f"ctas must be 0, or more with a single slice, got {self.ctas} and {self.slices} slices"
+                f"ctas must be 0, or more with a single slice, got {self.ctas} and {self.sliced_k} slices"
             )
 
     @property
     def tiles_ahead(self) -> int:
         """How many K tiles copies run ahead."""
-        return self.ahead or self.stages - 1
+        return self.prefetch or self.stages - 1
 
     @property
     def _undivided(self) -> bool:
         down, across = (size // step for size, step in zip(self.warp, self.mma, strict=False))
-        return bool(across % self.slices if down == 1 else down % self.slices)
+        return bool(across % self.sliced_k if down == 1 else down % self.sliced_k)
 
     @property
     def warps(self) -> int:
         """Warps of a CTA."""
-        return self.slices * (self.cta[0] // self.warp[0]) * (self.cta[1] // self.warp[1])
+        return self.sliced_k * (self.cta[0] // self.warp[0]) * (self.cta[1] // self.warp[1])
 
     @property
     def threads(self) -> int:
@@ -156,7 +158,7 @@ class Schedule:
     @property
     def slice_bytes(self) -> int:
         """Shared memory in which slices meet to add up their sums."""
-        return (self.slices - 1) * self.cta[0] * self.cta[1] * ELEMENT_TYPES[self.accumulate].bits // 8
+        return (self.sliced_k - 1) * self.cta[0] * self.cta[1] * ELEMENT_TYPES[self.accumulate].bits // 8
 
     def __str__(self) -> str:
         shown = (f for f in fields(self) if not f.metadata or getattr(self, f.name) != f.default)
@@ -226,7 +228,7 @@ def _read(name: str, value: object) -> object:
             return value if isinstance(value, Shape) else Shape.parse(str(value))
         except ValueError as e:
             raise ScheduleError(f"schedule option mma: {e}") from None
-    if name in ("accumulate", "pack", "sync", "widen"):
+    if name in ("accumulate", "pack", "sync", "fp8_as"):
         return str(value)
     if name in NAMES:
         return _sizes(name, value, 1)[0]

@@ -42,7 +42,7 @@ def standard_pipeline(
             "warp-fuse-epilogue",
             f"warp-schedule{{{options}}}" if options else "warp-schedule",
             "warp-tile",
-            "warp-widen",
+            "warp-fp8-as-f16",
             "warp-pipeline",
             "warp-allocate",
             "convert-warp-to-ptx",

@@ -33,7 +33,7 @@ _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-fuse-epilogue": _lazy(".linalg.fuse_epilogue", "FuseEpiloguePass"),
     "warp-schedule": _lazy(".schedule.warp_schedule", "SchedulePass"),
     "warp-tile": _lazy(".tile.outline", "TilePass"),
-    "warp-widen": _lazy(".tile.widen", "WidenPass"),
+    "warp-fp8-as-f16": _lazy(".tile.fp8_as_f16", "Fp8AsF16Pass"),
     "warp-pipeline": _lazy(".pipelining.copies", "PipelinePass"),
     "warp-allocate": _lazy(".allocate", "AllocatePass"),
     "convert-warp-to-ptx": _lazy(".to_ptx.convert_warp_to_ptx", "ConvertWarpToPtxPass"),

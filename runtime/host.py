@@ -183,7 +183,7 @@ def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
     """Whether the first operation that knows an argument writes all of it and does not look at the old elements."""
     first = next((op for op in ops if any(root(value) == argument for value in op.operands)), None)
     if isinstance(first, MatmulOp):
-        others = (first.a, first.b, *first.scales, *first.extras)
+        others = (first.a, first.b, *first.scales, *first.epilogue_operands)
         return first.c is None and argument == first.d and argument not in map(root, others)
     if first is None or argument in map(root, first.inputs) or argument not in first.outputs:
         return False

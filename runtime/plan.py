@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ..dialect.warp.disjoint import DisjointOp
-from ..dialect.warp.parts import ZEROED
+from ..dialect.warp.partial_sums import ZEROED
 from ..dialect.warp.view import dynamic_parts, strides_of
 from ..passes.diagnostics import location_of
 from ..passes.linalg.overlap import overlap

@@ -46,7 +46,7 @@ EXAMPLES = {
 }  # fmt: skip
 """Those that are no products of `products.py`."""
 
-SMALL: dict[str, Any] = {"cta": (16, 16, 32), "warp": (16, 8), "stages": 2, "strip": 0}
+SMALL: dict[str, Any] = {"cta": (16, 16, 32), "warp": (16, 8), "stages": 2, "staging": 0}
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _measured() -> Iterator[Pinned]:
     for form in ("bias, relu", "gelu by tanh", "gelu by erf", "residual"):
         yield Pinned(Product(BF16, form, "A B", large), "sm_90a")
     yield Pinned(Product(S8, "quantized", "A B", (1000, 1000, 1000)), "sm_90a")
-    plain = {"stages": 4, "sync": "barrier", "ahead": 0, "unroll": 0, "ctas": 0, "strip": 0}
+    plain = {"stages": 4, "sync": "barrier", "prefetch": 0, "unroll": 0, "ctas": 0, "staging": 0}
     yield Pinned(Product(BF16, "cleared", "A B", large, plain), "sm_90a")
 
 
@@ -144,11 +144,11 @@ def _whole() -> Iterator[Pinned]:
         ("one_stage", BF16, "cleared", {"stages": 1}),
         ("mbarriers", BF16, "cleared", {"stages": 3, "sync": "mbarrier"}),
         ("persistent", BF16, "cleared", {"ctas": 1}),
-        ("strips", Types("bf16", "bf16", "bf16"), "cleared", {"strip": 16}),
+        ("strips", Types("bf16", "bf16", "bf16"), "cleared", {"staging": 16}),
         ("bias", BF16, "bias, relu", {}),
         ("s8", S8, "cleared", {}),
         ("f64", F64, "cleared", {"cta": (16, 16, 16)}),
-        ("sliced_k", BF16, "cleared", {"cta": (16, 16, 32), "warp": (16, 16), "slices": 2}),
+        ("sliced_k", BF16, "cleared", {"cta": (16, 16, 32), "warp": (16, 16), "sliced_k": 2}),
         ("split_k", BF16, "cleared", {"split_k": 2}),
         ("sparse", BF16, "sparse", {"cta": (16, 16, 64)}),
     ):

@@ -69,20 +69,20 @@ def problem(product: Product, seed: int = 0) -> Problem:
     *first, whole, b = _operands(product, random)
     c_shape = product.shapes()[2]
     start = _draw(product, random, product.types.c, c_shape)
-    extras = [_draw(product, random, *place) for place in product.extras()]
+    epilogue_operands = [_draw(product, random, *place) for place in product.epilogue_operands()]
     value, bound = _sums(product, whole, b, None if product.cleared else start)
     if product.form in EPILOGUES:
-        value, bound = _after(product, value, bound, extras)
+        value, bound = _after(product, value, bound, epilogue_operands)
     output = np.full(c_shape, -1 if product.types.integers else np.nan).astype(DTYPES[product.stored])
     if product.types.integers:
         value = value.astype(output.dtype)
     else:
         bound = bound + np.abs(value) * _UNITS[product.stored] + _LEAST[product.stored]
     if product.form == "tensors":
-        extras = [start]
+        epilogue_operands = [start]
     elif not product.cleared:
         output = start
-    arguments = [*first, b, *extras, output]
+    arguments = [*first, b, *epilogue_operands, output]
     if product.form == "generic":
         arguments = [x.view(_SIGNLESS.get(x.dtype, x.dtype)) for x in arguments]
     if product.form != "strided":
@@ -143,9 +143,9 @@ def _sum_bound(product: Product, magnitude: Array) -> Array:
     return magnitude * (2.1 * operand + (product.size[2] + 2) * unit) + (product.size[2] + 2) * tiny
 
 
-def _after(product: Product, x: Array, bound: Array, extras: list[Array]) -> tuple[Array, Array]:
+def _after(product: Product, x: Array, bound: Array, epilogue_operands: list[Array]) -> tuple[Array, Array]:
     """What the epilogue makes of sums, and of the bound on their error."""
-    wide = [extra.astype(x.dtype) for extra in extras]
+    wide = [extra.astype(x.dtype) for extra in epilogue_operands]
     if product.form == "minus, cast":
         return -x, bound
     if product.types.integers:  # sums wrap around before they are compared

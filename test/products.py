@@ -266,8 +266,8 @@ class Product:
         (m, n, _), total, out = self.size, self.types.sum, self.stored
         a, b, _ = self._kinds()
         t, d = f"memref<{m}x{n}x{total}>", f"memref<{m}x{n}x{out}>"
-        extra = [(kind, f"memref<{'x'.join(map(str, shape))}x{kind}>") for kind, shape in self.extras()]
-        maps = ["#n" if len(shape) == 1 else "#mn" for _, shape in self.extras()]
+        extra = [(kind, f"memref<{'x'.join(map(str, shape))}x{kind}>") for kind, shape in self.epilogue_operands()]
+        maps = ["#n" if len(shape) == 1 else "#mn" for _, shape in self.epilogue_operands()]
         arguments = ", ".join((f"%x: {total}", *(f"%e: {kind}" for kind, _ in extra), f"%old: {out}"))
         inputs = ", ".join(("%T", *("%E" for _ in extra))) + " : " + ", ".join((t, *(kind for _, kind in extra)))
         parameters = ", ".join((f"%A: {a}", f"%B: {b}", *(f"%E: {kind}" for _, kind in extra), f"%D: {d}"))
@@ -285,7 +285,7 @@ func.func @f({parameters}) {{
   return
 }}"""
 
-    def extras(self) -> list[tuple[str, tuple[int, ...]]]:
+    def epilogue_operands(self) -> list[tuple[str, tuple[int, ...]]]:
         """What an epilogue reads besides the product, a bias or a residual: element types and shapes."""
         m, n, _ = self.size
         if self.form == "bias, relu":

@@ -16,8 +16,8 @@ from .mma import MmaOp
 from .mma_sp import MmaSparseOp
 from .moves import MovmatrixOp, StmatrixOp
 from .opaque import OpaqueType
-from .parts import AddPartsOp, ArriveLastOp, StorePartOp
-from .slices import SumSlicesOp
+from .partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
+from .sliced_k import SumSlicedKOp
 from .view import MatrixOp
 from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from .words import LoadMetadataOp, LoadScalesOp, LoadWordsOp, StoreWordsOp
@@ -39,7 +39,7 @@ _MEMORY: list[type[Operation]] = [
     WaitOp,
 ]
 _MEETING: list[type[Operation]] = [MakeBarriersOp, ArriveOp, ArriveCopiesOp, AwaitOp]
-_ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, RegroupOp, SumSlicesOp, YieldOp]
+_ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, RegroupOp, SumSlicedKOp, YieldOp]
 _EPILOGUE: list[type[Operation]] = [LoadVectorOp, MapOp, SubfragmentOp]
 _PARTS: list[type[Operation]] = [StorePartOp, ArriveLastOp, AddPartsOp]
 _ATTRIBUTES: list[type[Attribute]] = [

@@ -86,7 +86,7 @@ class MatmulOp(IRDLOperation):
     of f8E4M3FN are read without their sign, as ue4m3.
 
     An epilogue says what D's elements are instead: it takes the element of the product, rounded to the type of its
-    first argument, and one of each extra operand, and yields D's::
+    first argument, and one of each epilogue operand, and yields D's::
 
         warp.matmul bf16 x bf16 %A, %B init 0.0 : f32 into %D with %bias maps [..., affine_map<(m, n, k) -> (n)>]
             : memref<...>, memref<...>, memref<256x320xbf16>, memref<320xf32> epilogue(%x: f32, %b: f32) {
@@ -95,8 +95,8 @@ class MatmulOp(IRDLOperation):
           warp.yield %y : bf16
         }
 
-    An extra operand is memory, whose map says which loops but k it runs along, or a number, whose map has no results.
-    It may be D, if its map is D's.
+    An epilogue operand is memory, whose map says which loops but k it runs along, or a number, whose map has no
+    results. It may be D, if its map is D's.
     """
 
     name = "warp.matmul"
@@ -107,7 +107,7 @@ class MatmulOp(IRDLOperation):
     scales = var_operand_def(MemRefType)
     c = opt_operand_def(MemRefType)
     d = operand_def(MemRefType)
-    extras = var_operand_def()
+    epilogue_operands = var_operand_def()
     types = prop_def(ArrayAttr[StringAttr])
     bit_op = opt_prop_def(StringAttr)
     kind = opt_prop_def(StringAttr)
@@ -129,14 +129,22 @@ class MatmulOp(IRDLOperation):
         c: SSAValue | None = None,
         init: Number | None = None,
         maps: Sequence[AffineMap] = DEFAULT_MAPS,
-        extras: Sequence[SSAValue] = (),
+        epilogue_operands: Sequence[SSAValue] = (),
         epilogue: Region | None = None,
         scales: Sequence[SSAValue] = (),
         words: Sequence[str] = (),
     ):
         """`words` are those of the text before the types."""
         super().__init__(
-            operands=[a, [] if e is None else [e], b, list(scales), [] if c is None else [c], d, list(extras)],
+            operands=[
+                a,
+                [] if e is None else [e],
+                b,
+                list(scales),
+                [] if c is None else [c],
+                d,
+                list(epilogue_operands),
+            ],
             properties={
                 "types": ArrayAttr([StringAttr(t) for t in types]),
                 "init": init,
@@ -148,7 +156,7 @@ class MatmulOp(IRDLOperation):
 
     @property
     def maps(self) -> tuple[AffineMap, ...]:
-        """The indexing maps of A, B, D and the extra operands."""
+        """The indexing maps of A, B, D and the epilogue operands."""
         return tuple(attribute.data for attribute in self.indexing_maps)
 
     @property
@@ -238,19 +246,21 @@ class MatmulOp(IRDLOperation):
 
     def _verify_epilogue(self) -> None:
         if self.epilogue is None:
-            if self.extras:
-                raise VerifyException(f"expected extra operands only with an epilogue, got {len(self.extras)}")
+            if self.epilogue_operands:
+                raise VerifyException(
+                    f"expected epilogue operands only with an epilogue, got {len(self.epilogue_operands)}"
+                )
             return
         blocks = self.epilogue.blocks
         if len(blocks) != 1 or not blocks[0].args:
             raise VerifyException("expected an epilogue of one block that takes the element of the product")
-        inputs = [self.product_type, *(map(element_type, self.extras))]
+        inputs = [self.product_type, *(map(element_type, self.epilogue_operands))]
         verify_elements(self.epilogue, inputs, memory_of(self.d).element_type)
 
     def _verify_maps(self) -> None:
-        operands, extras = (self.a, self.b, self.d), self.maps[len(OPERAND_LOOPS) :]
-        if len(self.maps) != len(operands) + len(self.extras):
-            also = f" and {len(self.extras)} extra operands" if self.extras else ""
+        operands, epilogue_operands = (self.a, self.b, self.d), self.maps[len(OPERAND_LOOPS) :]
+        if len(self.maps) != len(operands) + len(self.epilogue_operands):
+            also = f" and {len(self.epilogue_operands)} epilogue operands" if self.epilogue_operands else ""
             raise VerifyException(f"expected indexing maps of A, B and D{also}, got {len(self.maps)}")
         sizes: dict[int, tuple[str, int]] = {}
         for name, loops, map_, operand in zip("ABD", OPERAND_LOOPS, self.maps, operands, strict=False):
@@ -269,7 +279,7 @@ class MatmulOp(IRDLOperation):
                     sizes[loop] = name, size
         for name, scales, map_ in zip("AB", self.scales, self.scale_maps, strict=False):
             verify_scale_shape(self.variant, name, scales, [sizes[loop][1] for loop in loops_of(map_)])
-        for number, (map_, operand) in enumerate(zip(extras, self.extras, strict=True)):
+        for number, (map_, operand) in enumerate(zip(epilogue_operands, self.epilogue_operands, strict=True)):
             self._verify_extra(number, map_, operand, {loop: size for loop, (_, size) in sizes.items()})
 
     def _verify_map(self, name: str, loops: tuple[int, int], map_: AffineMap) -> None:
@@ -285,17 +295,17 @@ class MatmulOp(IRDLOperation):
         found, along = loops_of(map_), sorted(loops_of(self.maps[2]))
         if map_.num_dims != self.maps[2].num_dims or len(set(found)) != len(found) or not set(found) <= set(along):
             loops = ", ".join(f"d{loop}" for loop in along)
-            raise VerifyException(f"expected extra operand {number} to be indexed by some of {loops}, got {map_}")
+            raise VerifyException(f"expected epilogue operand {number} to be indexed by some of {loops}, got {map_}")
         shape = shape_of(operand)
         if len(shape) != len(found):
-            raise VerifyException(f"expected extra operand {number} of rank {len(found)}, got {operand.type}")
+            raise VerifyException(f"expected epilogue operand {number} of rank {len(found)}, got {operand.type}")
         for loop, size in zip(found, shape, strict=True):
             if sizes[loop] != size and min(sizes[loop], size) >= 0:
                 raise VerifyException(
-                    f"expected D and extra operand {number} to agree on d{loop}, got {sizes[loop]} and {size}"
+                    f"expected D and epilogue operand {number} to agree on d{loop}, got {sizes[loop]} and {size}"
                 )
         if operand == self.d and map_ != self.maps[2]:
-            raise VerifyException("expected D as an extra operand to be indexed as D is")
+            raise VerifyException("expected D as an epilogue operand to be indexed as D is")
 
     # Text
 
@@ -351,7 +361,7 @@ class MatmulOp(IRDLOperation):
             c=values[2 + sparse + len(scaled)] if c else None,
             init=init,
             maps=[attribute.data for attribute in maps],
-            extras=values[fixed:],
+            epilogue_operands=values[fixed:],
             epilogue=epilogue,
             scales=values[2 + sparse :][: len(scaled)],
             words=words,
@@ -378,9 +388,9 @@ class MatmulOp(IRDLOperation):
             printer.print_ssa_value(self.c)
         printer.print_string(" into ")
         printer.print_ssa_value(self.d)
-        if self.extras:
+        if self.epilogue_operands:
             printer.print_string(" with ")
-            printer.print_list(self.extras, printer.print_ssa_value)
+            printer.print_list(self.epilogue_operands, printer.print_ssa_value)
         if self.maps != DEFAULT_MAPS:
             printer.print_string(" maps ")
             printer.print_attribute(self.indexing_maps)

@@ -84,7 +84,7 @@ class Match:
     def _is_private(self) -> bool:
         """Whether the temporary is an allocation of which nothing is read but this."""
         product, temporary = self.product, self.temporary
-        if temporary in (product.a, product.e, product.b, product.c, *product.scales, *product.extras):
+        if temporary in (product.a, product.e, product.b, product.c, *product.scales, *product.epilogue_operands):
             return False
         users = {use.operation for use in temporary.uses} - {product, self.elementwise.op}
         is_local = isinstance(temporary.owner, memref.AllocOp | memref.AllocaOp)
@@ -99,7 +99,7 @@ class Match:
         ):
             return False
         others = [(product.c, product.maps[2])]
-        others += zip(product.extras, product.maps[len(OPERAND_LOOPS) :], strict=True)
+        others += zip(product.epilogue_operands, product.maps[len(OPERAND_LOOPS) :], strict=True)
         others += [(self.elementwise.inputs[i], self.map_of(i)) for i in self.others]
         return all(
             value is None or root(value) != root(output) or (value == output and map_ == product.maps[2])
@@ -109,18 +109,21 @@ class Match:
     def fuse(self) -> MatmulOp:
         """Replaces both operations by a product where the elementwise one stands."""
         product, op, block = self.product, self.elementwise.op, Block(arg_types=[self.product.product_type])
-        extras = list(zip(product.extras, product.maps[len(OPERAND_LOOPS) :], strict=True))
-        extras += [(self.elementwise.inputs[i], self.map_of(i)) for i in self.others]
-        extras = list(dict.fromkeys(extras))
-        for value, _ in extras:
+        epilogue_operands = list(zip(product.epilogue_operands, product.maps[len(OPERAND_LOOPS) :], strict=True))
+        epilogue_operands += [(self.elementwise.inputs[i], self.map_of(i)) for i in self.others]
+        epilogue_operands = list(dict.fromkeys(epilogue_operands))
+        for value, _ in epilogue_operands:
             block.insert_arg(element_type(value), len(block.args))
         element: SSAValue = block.args[0]
         if product.epilogue is not None:
             element = _inlined(product.epilogue, block)
-        elements = {i: block.args[1 + extras.index((self.elementwise.inputs[i], self.map_of(i)))] for i in self.others}
+        elements = {
+            i: block.args[1 + epilogue_operands.index((self.elementwise.inputs[i], self.map_of(i)))]
+            for i in self.others
+        }
         result = self.elementwise.append(block, elements | dict.fromkeys(self.of_product, element))
         block.add_op(YieldOp(result))
-        _name(block, extras)
+        _name(block, epilogue_operands)
         fused = MatmulOp(
             product.a,
             product.b,
@@ -129,8 +132,8 @@ class Match:
             e=product.e,
             c=product.c,
             init=product.init,
-            maps=[*product.maps[: len(OPERAND_LOOPS)], *(map_ for _, map_ in extras)],
-            extras=[value for value, _ in extras],
+            maps=[*product.maps[: len(OPERAND_LOOPS)], *(map_ for _, map_ in epilogue_operands)],
+            epilogue_operands=[value for value, _ in epilogue_operands],
             epilogue=Region(block),
             scales=product.scales,
             words=product.words,
@@ -152,10 +155,10 @@ def _inlined(epilogue: Region, block: Block) -> SSAValue:
     return known[yielded(epilogue)]
 
 
-def _name(block: Block, extras: Sequence[tuple[SSAValue, AffineMap]]) -> None:
+def _name(block: Block, epilogue_operands: Sequence[tuple[SSAValue, AffineMap]]) -> None:
     """Gives arguments the names of what they stand for."""
     block.args[0].name_hint = "product"
-    for argument, (value, _) in zip(block.args[1:], extras, strict=True):
+    for argument, (value, _) in zip(block.args[1:], epilogue_operands, strict=True):
         argument.name_hint = value.name_hint
 
 
@@ -182,7 +185,9 @@ def _producer(elementwise: Elementwise) -> Match | None:
     reason, opaque, op = "", "", elementwise.op.prev_op
     while op is not None:
         if isinstance(op, MatmulOp) and op.d in wanted:
-            inputs = _roots([value for value in (op.a, op.e, op.b, op.c, *op.scales, *op.extras) if value is not None])
+            inputs = _roots(
+                [value for value in (op.a, op.e, op.b, op.c, *op.scales, *op.epilogue_operands) if value is not None]
+            )
             match = Match(op, elementwise)
             found = opaque and f"{opaque} between them may touch any memory"
             found = found or (written & inputs and "an operation between them writes what the product reads")

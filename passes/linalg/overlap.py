@@ -49,8 +49,8 @@ def check_product(op: Operation, product: MatmulOp) -> None:
     reads += [Access("scales", value) for value in product.scales]
     reads += [] if product.e is None else [Access("the metadata of A", product.e)]
     reads += [] if product.c is None else [Access("C", product.c, product.maps[2])]
-    extras = zip(product.extras, product.maps[len(OPERAND_LOOPS) :], strict=True)
-    reads += [Access("an input of the epilogue", value, map_) for value, map_ in extras]
+    epilogue_operands = zip(product.epilogue_operands, product.maps[len(OPERAND_LOOPS) :], strict=True)
+    reads += [Access("an input of the epilogue", value, map_) for value, map_ in epilogue_operands]
     _check(op, reads, Access("the result", product.d, product.maps[2]))
 
 

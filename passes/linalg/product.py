@@ -115,8 +115,8 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Extra:
-    """An extra operand of an epilogue that is no matrix: a number, or a vector along one of D's axes, "m" or "n"."""
+class VectorOperand:
+    """An epilogue operand that is no matrix: a number, or a vector along one of D's axes, "m" or "n"."""
 
     name: str
     value: SSAValue
@@ -126,7 +126,7 @@ class Extra:
 
 @dataclass(frozen=True)
 class Spread:
-    """An extra operand of an epilogue that lies otherwise than D: transposed, with gaps, the same for all rows or all
+    """An epilogue operand that lies otherwise than D: transposed, with gaps, the same for all rows or all
     columns, another for each of a batch. `dimensions` are those of the memref along m and n, None where it has none;
     `batch` says for each other, in order, which loop it runs along."""
 
@@ -147,7 +147,7 @@ class Spread:
         return False
 
 
-Argument: TypeAlias = Operand | Extra | Spread
+Argument: TypeAlias = Operand | VectorOperand | Spread
 """What a kernel is given."""
 
 
@@ -174,7 +174,7 @@ class Product:
     d: Operand
     initial: float | None
     element_type: TypeAttribute
-    extras: tuple[Argument, ...] = ()
+    epilogue_operands: tuple[Argument, ...] = ()
     metadata: Operand | None = None
     scales: tuple[Operand, ...] = ()
     batch: tuple[int, ...] = ()
@@ -202,7 +202,7 @@ class Product:
     def memories(self) -> tuple[Argument, ...]:
         """The operands of the kernel: each memory and each number once."""
         found: dict[SSAValue, Argument] = {}
-        for operand in (self.a, self.metadata, self.b, *self.scales, self.c, self.d, *self.extras):
+        for operand in (self.a, self.metadata, self.b, *self.scales, self.c, self.d, *self.epilogue_operands):
             if operand is not None:
                 found.setdefault(operand.value, operand)
         return tuple(found.values())
@@ -282,10 +282,10 @@ def _type(op: MatmulOp) -> TypeAttribute:
 def _extras(op: MatmulOp, sizes: Mapping[int, int]) -> tuple[Argument, ...]:
     found: list[Argument] = []
     axes = {op.batch + loop: name for loop, name in zip(OPERAND_LOOPS[2], "mn", strict=True)}
-    for number, (value, map_) in enumerate(zip(op.extras, op.maps[len(OPERAND_LOOPS) :], strict=True)):
+    for number, (value, map_) in enumerate(zip(op.epilogue_operands, op.maps[len(OPERAND_LOOPS) :], strict=True)):
         name = f"X{number}"
         if not isinstance(value.type, MemRefType):
-            found.append(Extra(name, value, ""))
+            found.append(VectorOperand(name, value, ""))
         else:
             found.append(_memory_extra(op, name, value, map_, axes, sizes))
     return tuple(found)
@@ -294,9 +294,9 @@ def _extras(op: MatmulOp, sizes: Mapping[int, int]) -> tuple[Argument, ...]:
 def _memory_extra(
     op: MatmulOp, name: str, value: SSAValue, map_: AffineMap, axes: Mapping[int, str], sizes: Mapping[int, int]
 ) -> Argument:
-    """An extra operand in memory; `axes` names the loops of the product."""
+    """An epilogue operand in memory; `axes` names the loops of the product."""
     loops, kind, row = loops_of(map_), memory_of(value), element_row(memory_of(value).element_type)
-    strides, what = strides_of(kind), f"extra operand {name.removeprefix('X')}"
+    strides, what = strides_of(kind), f"epilogue operand {name.removeprefix('X')}"
     if memory_space(kind) != GLOBAL_SPACE or strides is None:
         fail(op, f"expected {what} in global memory, strided, got {kind}")
     if row is None or row.bits < BYTE:
@@ -305,7 +305,7 @@ def _memory_extra(
     if n is not None and m is not None and strides[n] == 1:
         return _operand(op, name, value, OPERAND_LOOPS[2], sizes, map_)
     if len(loops) == 1 and loops[0] in axes and strides == (1,) and min(kind.get_shape()) >= 0 and row.bits > BYTE:
-        return Extra(name, value, axes[loops[0]])
+        return VectorOperand(name, value, axes[loops[0]])
     others = tuple(loop for loop in loops if loop not in axes)
     return Spread(name, value, (m, n), others, extents.divisor_of(value))
 

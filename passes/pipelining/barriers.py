@@ -32,7 +32,7 @@ class PipelineBarriers(Protocol):
         ...
 
     def begin(self, index: IndexBuilder) -> State:
-        """Before the first copies; what is known when tiles 0 .. ahead-1 have been sent."""
+        """Before the first copies; what is known when tiles 0 .. prefetch-1 have been sent."""
         ...
 
     def sent(self, index: IndexBuilder, stage: Index) -> None:
@@ -62,17 +62,17 @@ class CtaBarrier:
     copies_before = 0
     parities = ()
 
-    def __init__(self, stages: int, ahead: int) -> None:
-        self.stages, self.ahead = stages, ahead
+    def __init__(self, stages: int, prefetch: int) -> None:
+        self.stages, self.prefetch = stages, prefetch
 
     def begin(self, index: IndexBuilder) -> State:
-        return [0, self.ahead]
+        return [0, self.prefetch]
 
     def sent(self, index: IndexBuilder, stage: Index) -> None:
         index.insert(CommitOp())
 
     def first(self, index: IndexBuilder) -> None:
-        index.insert(WaitOp(self.ahead - 1))
+        index.insert(WaitOp(self.prefetch - 1))
         index.insert(gpu.BarrierOp())
 
     def writable(self, index: IndexBuilder, state: State) -> Index:
@@ -82,7 +82,7 @@ class CtaBarrier:
         reading, writing = state
         self.first(index)
         following = index.wrap(index.add(reading, 1), self.stages)
-        if self.ahead == self.stages - 1:
+        if self.prefetch == self.stages - 1:
             return [following, reading]
         return [following, index.wrap(index.add(writing, 1), self.stages)]
 
@@ -98,8 +98,8 @@ class Mbarriers:
     copies_before = 1
     parities = (1, 3)
 
-    def __init__(self, schedule: Schedule, stages: int, ahead: int) -> None:
-        self.schedule, self.stages, self.ahead = schedule, stages, ahead
+    def __init__(self, schedule: Schedule, stages: int, prefetch: int) -> None:
+        self.schedule, self.stages, self.prefetch = schedule, stages, prefetch
         self._full: SSAValue | None = None
         self._empty: SSAValue | None = None
 
@@ -108,7 +108,7 @@ class Mbarriers:
         self._empty = index.insert(MakeBarriersOp(self.stages, self.schedule.warps)).barriers
         self._full.name_hint, self._empty.name_hint = "full", "empty"
         index.insert(gpu.BarrierOp())
-        return [0, 0, self.ahead, 1]
+        return [0, 0, self.prefetch, 1]
 
     @property
     def full(self) -> SSAValue:
@@ -150,8 +150,8 @@ def _made(barriers: SSAValue | None) -> SSAValue:
     return barriers
 
 
-def barriers_of(schedule: Schedule, ahead: int) -> PipelineBarriers:
-    """The way that a schedule asks for, with copies `ahead` K tiles ahead."""
+def barriers_of(schedule: Schedule, prefetch: int) -> PipelineBarriers:
+    """The way that a schedule asks for, with copies `prefetch` K tiles ahead."""
     if schedule.sync == "mbarrier":
-        return Mbarriers(schedule, schedule.stages, ahead)
-    return CtaBarrier(schedule.stages, ahead)
+        return Mbarriers(schedule, schedule.stages, prefetch)
+    return CtaBarrier(schedule.stages, prefetch)

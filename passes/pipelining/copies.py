@@ -1,13 +1,13 @@
 """`warp-pipeline`: overlaps copies to shared memory with the products that read them.
 
-A ring of `stages` buffers is kept full: while K tile t is multiplied, tile t + ahead is on its way into a buffer that
-was read before. Fragments are double-buffered in registers too: those of the next product load while the current one
-multiplies, the first of the next tile under the last product of this one. So a K tile needs one wait, and it comes
-before its last product::
+A ring of `stages` buffers is kept full: while K tile t is multiplied, tile t + prefetch is on its way into a buffer
+that was read before. Fragments are double-buffered in registers too: those of the next product load while the current
+one multiplies, the first of the next tile under the last product of this one. So a K tile needs one wait, and it
+comes before its last product::
 
-    fill stages 0 .. ahead-1; wait for stage 0; load fragments of product 0
+    fill stages 0 .. prefetch-1; wait for stage 0; load fragments of product 0
     for each K tile:
-      load for product 1;  copy tile t + ahead;    multiply product 0
+      load for product 1;  copy tile t + prefetch; multiply product 0
       load for product 2;                          multiply product 1
       ...
       wait for the next tile; load its product 0;  multiply the last product
@@ -16,10 +16,10 @@ How warps wait, `barriers` says. Tiles past the end of K are copied as zeros, so
 stays the same; or, where a CTA goes on from one tile of the result to the next, they are the first K tiles of the
 next one::
 
-    fill stages 0 .. ahead-1 with the first tile's; wait; load fragments of product 0
+    fill stages 0 .. prefetch-1 with the first tile's; wait; load fragments of product 0
     for each tile of this CTA:
-      for each K tile but the last `ahead`: as above
-      for the last `ahead` K tiles:         as above, but copy the next tile's first K tiles
+      for each K tile but the last `prefetch`: as above
+      for the last `prefetch` K tiles:         as above, but copy the next tile's first K tiles
       store the accumulators
 """
 
@@ -109,18 +109,18 @@ class Copies:
 
 @dataclass
 class Pipeliner:
-    """Rewrites one loop whose `count` tiles along K are `k_step` deep, with copies `ahead` tiles ahead."""
+    """Rewrites one loop whose `count` tiles along K are `k_step` deep, with copies `prefetch` tiles ahead."""
 
     source: CopyLoop
     schedule: Schedule
     index: IndexBuilder
     k_step: int
     count: int
-    ahead: int
+    prefetch: int
     barriers: PipelineBarriers = field(init=False)
 
     def __post_init__(self) -> None:
-        self.barriers = barriers_of(self.schedule, self.ahead)
+        self.barriers = barriers_of(self.schedule, self.prefetch)
 
     @property
     def last(self) -> int:
@@ -174,10 +174,10 @@ class Pipeliner:
 
         if self.schedule.unroll:
             return self.unrolled(index, carried, moved)
-        own = (self.count - self.ahead) * self.k_step
+        own = (self.count - self.prefetch) * self.k_step
         if own:
             carried = self.loop(index, Turns(own, self.k_step), self.last, carried)
-        last, turns = (self.ahead - 1) * self.k_step, Turns(self.ahead * self.k_step, self.k_step, own)
+        last, turns = (self.prefetch - 1) * self.k_step, Turns(self.prefetch * self.k_step, self.k_step, own)
         return self.loop(index, turns, last, carried, moved())
 
     def prologue(self, moved: Moved, sums: list[SSAValue]) -> Carried:
@@ -186,7 +186,7 @@ class Pipeliner:
         for tile in dict.fromkeys(copy.destination for copy in self.source.copies):
             _with_stages(tile, self.schedule.stages)
         state = self.barriers.begin(index)
-        for stage in range(self.ahead):
+        for stage in range(self.prefetch):
             k = stage * self.k_step
             self.copy(index, Copies(k, k, moved), stage)
             self.barriers.sent(index, stage)
@@ -203,7 +203,7 @@ class Pipeliner:
         (counter, *values), inside = body.args, index.at(Builder(InsertPoint.at_end(body)))
         now, unroll = carried.of(values), turns.step // self.k_step
         for i in range(unroll):
-            k = inside.add(counter, (i + (self.ahead if moved is None else 0)) * self.k_step)
+            k = inside.add(counter, (i + (self.prefetch if moved is None else 0)) * self.k_step)
             here = (inside, counter, turns.start + i * self.k_step)
             now = self.k_tile(inside, lambda at=here: at[0].add(*at[1:]), Copies(k, reach, moved or {}), now)
         inside.insert(scf.YieldOp(*now.values(inside)))
@@ -221,7 +221,7 @@ class Pipeliner:
             carried = self.loop(index, Turns(start * self.k_step, unroll * self.k_step), self.last, carried)
         moved = None if following is None else following()
         for i in range(unroll):
-            own, beyond = (start + i + self.ahead) * self.k_step, (i + self.ahead - unroll) * self.k_step
+            own, beyond = (start + i + self.prefetch) * self.k_step, (i + self.prefetch - unroll) * self.k_step
             copies = None if moved is None else Copies(beyond, beyond, moved)
             here = (start + i) * self.k_step
             carried = self.k_tile(index, lambda at=here: at, Copies(own, own) if beyond < 0 else copies, carried)

@@ -59,7 +59,7 @@ def depth(
     may be one of `parts` of another's K.
     """
     step, k = row.shape.k if product.metadata is None else metadata_span(row.a), product.k
-    step = tile.slices * max(step, CHUNK_BITS // row.operand_bits, product.block * SCALES_OF_WORD)
+    step = tile.sliced_k * max(step, CHUNK_BITS // row.operand_bits, product.block * SCALES_OF_WORD)
     pays = _deepest(product, tile, row, target, odd=odd)
     deepest = 1 << (max(step, min(pays, -(-k // step) * step)) - 1).bit_length()
     alone = _alone(product, tile, target)
@@ -89,7 +89,7 @@ def depth(
 
 def _stage(product: Product, tile: Tile, row: Row, cta_k: int) -> tuple[int, int]:
     """Bytes of a stage of a tile, and of the sums of its slices."""
-    schedule = Schedule((*tile.cta, cta_k), tile.warp, row.shape, 1, slices=tile.slices)
+    schedule = Schedule((*tile.cta, cta_k), tile.warp, row.shape, 1, sliced_k=tile.sliced_k)
     return shared_bytes(product, schedule) - schedule.slice_bytes, schedule.slice_bytes
 
 
@@ -147,8 +147,8 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
     parts, product, tile = _parts(product, tiles, cost, tile, row, target)
     cta_k, stages = depth(product, tile, row, target, odd=through_registers(product, pack), parts=parts)
     schedule = Schedule(
-        (*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate, pack=pack, slices=tile.slices,
-        split_k=parts, widen="f16" if as_halves(row, target) and product.sparsity == 1 else "none",
+        (*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate, pack=pack, sliced_k=tile.sliced_k,
+        split_k=parts, fp8_as="f16" if as_halves(row, target) and product.sparsity == 1 else "none",
     )  # fmt: skip
     needed = lane_registers(tile.warp, row) + overhead(product, tile, row, target)
     schedule = decoupled(schedule, product, row, target, needed, partial(shared_bytes, product))
@@ -205,7 +205,7 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
         return False
     # Slices are for few tiles: beside another CTA their sums would take the room of stages.
     plain = (row.operand_bits, row.d.bits, product.sparsity) == (16, 32, 1)
-    if tile.slices > 1 and not (plain and _alone(product, tile, target)):
+    if tile.sliced_k > 1 and not (plain and _alone(product, tile, target)):
         return False
     if tile in BETWEEN_TILES and (functions(product) or not plain):
         return False

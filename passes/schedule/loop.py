@@ -13,7 +13,7 @@ from ..linalg.product import Product, metadata_span
 from .h200 import LEAST_AHEAD, LONG_STEP, LOOP_WARPS, MOST_STAGES, SLACK
 from .packing import narrow, roles
 
-PLAIN_LOOP: dict[str, object] = {"sync": "barrier", "ahead": 0, "unroll": 0, "ctas": 0, "strip": 0}
+UNPIPELINED: dict[str, object] = {"sync": "barrier", "prefetch": 0, "unroll": 0, "ctas": 0, "staging": 0}
 """What is chosen of the loop, and of the way behind it, for tiles that are given; the default's choice is made for its
 own tiles."""
 
@@ -46,11 +46,11 @@ def decoupled(
     # Known stages are worth more than many, where there are registers for them.
     stages = next((s for s in range(limit, SLACK, -1) if known and needed % s == 0), limit)
     pays = schedule.warp[0] * schedule.warp[1] >= LONG_STEP and schedule.warps >= LOOP_WARPS
-    pays = pays and schedule.slices == schedule.split_k == 1
+    pays = pays and schedule.sliced_k == schedule.split_k == 1
     if not pays or not 3 <= stages < needed or target.sm < BARRIER_SM or narrow(product, schedule.pack):
         return schedule
-    ahead = min(stages - 1, max(stages - SLACK, -(-LEAST_AHEAD // stage)))
-    schedule = replace(deep, stages=stages, sync="mbarrier", ahead=ahead)
+    prefetch = min(stages - 1, max(stages - SLACK, -(-LEAST_AHEAD // stage)))
+    schedule = replace(deep, stages=stages, sync="mbarrier", prefetch=prefetch)
     if not known:
         return schedule
     # Rows an unknown distance apart have an address each, and those of the next tile beside them spill (552 bytes).

@@ -41,12 +41,12 @@ class Tile(NamedTuple):
     cta: tuple[int, int]
     warp: tuple[int, int]
     k: int = 64
-    slices: int = 1
+    sliced_k: int = 1
 
     @property
     def warps(self) -> int:
         """Warps of a CTA."""
-        return self.slices * (self.cta[0] // self.warp[0]) * (self.cta[1] // self.warp[1])
+        return self.sliced_k * (self.cta[0] // self.warp[0]) * (self.cta[1] // self.warp[1])
 
 
 # With warp tiles of 64x64 a step of K has so much to multiply that K tiles of 32 suffice; deeper ones only lengthen
@@ -58,23 +58,23 @@ TILES = (
     Tile((256, 128), (64, 64), 32),
     Tile((128, 128), (64, 64)),
     Tile((128, 128), (64, 32)),
-    Tile((64, 128), (64, 64), 64, slices=2),
-    Tile((128, 64), (64, 64), 64, slices=2),
+    Tile((64, 128), (64, 64), 64, sliced_k=2),
+    Tile((128, 64), (64, 64), 64, sliced_k=2),
     Tile((128, 64), (64, 32)),
     Tile((64, 128), (32, 64)),
     Tile((128, 64), (32, 32)),
     Tile((64, 128), (32, 32)),
-    Tile((64, 64), (64, 64), 128, slices=4),
+    Tile((64, 64), (64, 64), 128, sliced_k=4),
     Tile((64, 64), (32, 32)),
-    Tile((32, 64), (32, 32), 128, slices=2),
+    Tile((32, 64), (32, 32), 128, sliced_k=2),
     Tile((32, 64), (16, 32)),
     Tile((64, 32), (32, 16)),
     Tile((32, 32), (16, 16)),
     Tile((16, 64), (16, 16), 128),
-    Tile((16, 32), (16, 32), 128, slices=4),
-    Tile((16, 32), (16, 32), 128, slices=2),
+    Tile((16, 32), (16, 32), 128, sliced_k=4),
+    Tile((16, 32), (16, 32), 128, sliced_k=2),
     Tile((16, 32), (16, 16), 128),
-    Tile((16, 16), (16, 16), 128, slices=2),
+    Tile((16, 16), (16, 16), 128, sliced_k=2),
     Tile((16, 16), (16, 8), 128),
     Tile((16, 8), (16, 8), 128),
 )
@@ -150,16 +150,16 @@ def cycles(m: int, n: int, k: int, tile: Tile, target: Target, row: Row) -> floa
     stored = row.layout("a").columns / row.shape.k
     rate = MULTIPLY_ADDS_PER_CYCLE * _rate(row, target, tile.warp) * (1.0 if stored == 1.0 else SPARSE_RATE)
     arriving, bytes_ = rows * stored + columns, row.operand_bits / 8
-    loaded = tile.warps // tile.slices * (tile.warp[0] * stored + tile.warp[1])
+    loaded = tile.warps // tile.sliced_k * (tile.warp[0] * stored + tile.warp[1])
     per_k = max(
         rows * columns / rate,
         arriving * bytes_ / BYTES_PER_CYCLE,
         (arriving + loaded) * bytes_ / SHARED_BYTES_PER_CYCLE,
-        LEAST_PER_TILE / max(1, min(tile.k, k)) + LEAST_PER_STEP / (STEP * tile.slices),
+        LEAST_PER_TILE / max(1, min(tile.k, k)) + LEAST_PER_STEP / (STEP * tile.sliced_k),
     )
-    if tile.warps == LOOP_WARPS and tile.warp[0] * tile.warp[1] >= LONG_STEP and tile.slices == 1:
+    if tile.warps == LOOP_WARPS and tile.warp[0] * tile.warp[1] >= LONG_STEP and tile.sliced_k == 1:
         per_k *= DRIFTING
-    adding = (tile.slices - 1) * rows * columns * row.d.bits / (8 * SLICES_BYTES_PER_CYCLE)
+    adding = (tile.sliced_k - 1) * rows * columns * row.d.bits / (8 * SLICES_BYTES_PER_CYCLE)
     return -(-tiles // target.sms) * (per_k * k + CTA_LATENCY + adding)
 
 

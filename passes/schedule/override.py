@@ -13,7 +13,7 @@ from itertools import combinations, product
 from ...dialect.isa.targets import Target
 from ...dialect.schedule import Schedule, ScheduleError
 from ..linalg.product import Product
-from .loop import PLAIN_LOOP
+from .loop import UNPIPELINED
 from .model import TILES
 from .validity import check
 
@@ -37,11 +37,11 @@ def override(chosen: Schedule, given: Mapping[str, object], asked: Product, targ
             return _checked(chosen, {**following, **given}, asked, target)
         except ScheduleError:
             continue
-    return _checked(chosen, {**PLAIN_LOOP, **given}, asked, target)
+    return _checked(chosen, {**UNPIPELINED, **given}, asked, target)
 
 
 def followed(chosen: Schedule, given: Mapping[str, object], schedule: Schedule) -> list[str]:
-    """The fields that are others than chosen without being given: `ahead = 3 (5)`."""
+    """The fields that are others than chosen without being given: `prefetch = 3 (5)`."""
     names = [f.name for f in fields(Schedule) if f.name not in given]
     pairs = {name: (getattr(schedule, name), getattr(chosen, name)) for name in names}
     return [f"{name} = {now} ({before})" for name, (now, before) in pairs.items() if now != before]
@@ -57,7 +57,7 @@ def _following(chosen: Schedule, given: Mapping[str, object]) -> Iterator[dict[s
     """What other fields may become, the fewest first; each as near to what it is as can be."""
     stages = given.get("stages", chosen.stages)
     choices: dict[str, tuple[object, ...]] = {
-        "ahead": (0,), "unroll": (stages, 0), "ctas": (0,), "strip": (0,), "sync": ("barrier",),
+        "prefetch": (0,), "unroll": (stages, 0), "ctas": (0,), "staging": (0,), "sync": ("barrier",),
         "stages": tuple(range(chosen.stages - 1, 0, -1)),
     }  # fmt: skip
     free = [name for name in choices if name not in given and getattr(chosen, name) != choices[name][-1]]
@@ -69,11 +69,11 @@ def _following(chosen: Schedule, given: Mapping[str, object]) -> Iterator[dict[s
 
 def _around_tile(given: Mapping[str, object], chosen: Schedule) -> dict[str, object]:
     """The fields given with what goes with another tile: its warp tile, a plain loop, no slices or parts of K."""
-    options = {**PLAIN_LOOP, "slices": 1, "split_k": 1, "stages": min(MOST_STAGES, chosen.stages), **given}
+    options = {**UNPIPELINED, "sliced_k": 1, "split_k": 1, "stages": min(MOST_STAGES, chosen.stages), **given}
     cta = given.get("cta")
     if isinstance(cta, tuple) and "warp" not in given:
         m, n = int(cta[0]), int(cta[1])  # pyright: ignore[reportUnknownArgumentType]
-        known = next((t.warp for t in TILES if t.cta == (m, n) and t.slices == 1), None)
+        known = next((t.warp for t in TILES if t.cta == (m, n) and t.sliced_k == 1), None)
         options["warp"] = known or _fitting_warp(m, n)
     return options
 

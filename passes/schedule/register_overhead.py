@@ -15,7 +15,7 @@ from functools import cached_property
 from ...dialect.isa.product import Product as Row
 from ...dialect.isa.targets import KIB, Target
 from ...dialect.isa.types import FP8
-from ..linalg.product import Extra, Product
+from ..linalg.product import Product, VectorOperand
 from .h200 import LOOP_WARPS
 from .model import Tile, as_halves
 from .packing import WIDEST, access_bytes
@@ -59,7 +59,7 @@ class Case:
     def adds(self) -> bool:
         """Whether tiles that reach beyond C are added to it, or the epilogue has a matrix of its own."""
         adds_c = self.product.c is not None and self.edges
-        return adds_c or any(not isinstance(extra, Extra) for extra in self.product.extras)
+        return adds_c or any(not isinstance(extra, VectorOperand) for extra in self.product.epilogue_operands)
 
     @property
     def addresses(self) -> bool:

@@ -81,9 +81,9 @@ def shared_bytes(product: Product, schedule: Schedule) -> int:
     parts = [schedule.stages * elements * bits // 8 for elements, bits in sides]
     if schedule.sync == "mbarrier":
         parts.append(2 * schedule.stages * BARRIER_BYTES)
-    if schedule.slices > 1:
+    if schedule.sliced_k > 1:
         parts.append(schedule.slice_bytes)
-    if schedule.strip:
+    if schedule.staging:
         parts.append(strip_bytes(product, schedule))
     end = 0
     for part in parts:

@@ -10,7 +10,7 @@ from ...dialect.isa.targets import Target
 from ...dialect.schedule import Schedule, ScheduleError
 from ..linalg.product import Product
 from .choice import default_schedule
-from .loop import PLAIN_LOOP
+from .loop import UNPIPELINED
 from .model import BETWEEN_TILES, PARTS, SPARSE_TILES, TILES, Tile, cost_of
 from .resources import instruction
 from .validity import check
@@ -41,17 +41,17 @@ def candidates(product: Product, target: Target, accumulate: str = "") -> list[S
             k = depth * row.shape.k
             if k > max(row.shape.k, 2 * product.k // parts) or (group > down and group != GROUPS[0]):
                 continue
-            for loop in (PLAIN_LOOP, {}):
+            for loop in (UNPIPELINED, {}):
                 tried = _schedule(default, tile, k, loop | {"stages": stages, "group": group, "split_k": parts})
                 if tried is not None and tried not in found and _fits(tried, product, target):
                     near = abs(k - tile.k), abs(stages - default.stages), abs(group - default.group)
                     found[tried] = (cost_of(product, tile, target, row, parts), *near)
-    return list(dict.fromkeys((default, replace(default, strip=0), *sorted(found, key=lambda s: found[s]))))
+    return list(dict.fromkeys((default, replace(default, staging=0), *sorted(found, key=lambda s: found[s]))))
 
 
 def _schedule(default: Schedule, tile: Tile, k: int, options: dict[str, object]) -> Schedule | None:
     try:
-        tried = replace(default, cta=(*tile.cta, k), warp=tile.warp, slices=tile.slices)
+        tried = replace(default, cta=(*tile.cta, k), warp=tile.warp, sliced_k=tile.sliced_k)
         return replace(tried, **options)  # pyright: ignore[reportArgumentType]
     except ScheduleError:
         return None

@@ -42,8 +42,8 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
             f"it has {have or 'none'}"
         )
     ways = arrangement(product, row, schedule.warp)
-    if schedule.cta[2] % (whole := schedule.slices * max(row.shape.k, CHUNK_BITS // row.operand_bits)):
-        cut = f" for {schedule.slices} slices" if schedule.slices > 1 else ""
+    if schedule.cta[2] % (whole := schedule.sliced_k * max(row.shape.k, CHUNK_BITS // row.operand_bits)):
+        cut = f" for {schedule.sliced_k} slices" if schedule.sliced_k > 1 else ""
         raise ScheduleError(f"{multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {schedule.cta[2]}")
     _check_kind(schedule, product, row)
     if schedule.split_k > 1 and (reason := unsplit(product, schedule.split_k, row)):
@@ -66,17 +66,17 @@ def _check_kind(schedule: Schedule, product: Product, row: Row) -> None:
     """What sparse and scaled products and 8-bit floats ask of a schedule."""
     if product.metadata is not None and schedule.cta[2] % (span := metadata_span(row.a)):
         raise ScheduleError(f"metadata comes for {span} columns of A at a time, got a CTA tile of {schedule.cta}")
-    if product.metadata is not None and schedule.slices > 1:
-        raise ScheduleError(f"a sparse product is not cut into slices, got {schedule.slices}")
-    if schedule.widen != "none" and (product.sparsity > 1 or row.a.name not in FP8):
+    if product.metadata is not None and schedule.sliced_k > 1:
+        raise ScheduleError(f"a sparse product is not cut into slices, got {schedule.sliced_k}")
+    if schedule.fp8_as != "none" and (product.sparsity > 1 or row.a.name not in FP8):
         what = "of a sparse product" if product.sparsity > 1 else f"of {multiplied(product)}"
         raise ScheduleError(
-            f"widen = {schedule.widen}: operands that are dense 8-bit floats are widened, not those {what}"
+            f"fp8_as = {schedule.fp8_as}: operands that are dense 8-bit floats are widened, not those {what}"
         )
     if product.scales and schedule.cta[2] % (words := product.block * SCALES_OF_WORD):
         raise ScheduleError(f"scales come for {words} elements along k at a time, got a CTA tile of {schedule.cta}")
-    if product.scales and schedule.slices > 1:
-        raise ScheduleError(f"a scaled product is not cut into slices, got {schedule.slices}")
+    if product.scales and schedule.sliced_k > 1:
+        raise ScheduleError(f"a scaled product is not cut into slices, got {schedule.sliced_k}")
 
 
 def _check_packing(schedule: Schedule, product: Product) -> None:
@@ -109,7 +109,7 @@ def unsplit(product: Product, parts: int, row: Row) -> str:
 
 def _check_registers(schedule: Schedule, row: Row, target: Target) -> None:
     (m, n), buffers = schedule.warp, 1 if schedule.stages == 1 else 2
-    emulated = (as_halves(row, target) and schedule.widen == "none") or bits_twice(row, target)
+    emulated = (as_halves(row, target) and schedule.fp8_as == "none") or bits_twice(row, target)
     lane = lane_registers(schedule.warp, row, buffers, emulated=emulated)
     lane -= ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS
     if lane > MAX_REGISTERS:

@@ -38,14 +38,14 @@ class SchedulePass(ModulePass):
     group: int | None = None
     accumulate: str | None = None
     pack: str | None = None
-    slices: int | None = None
+    sliced_k: int | None = None
     split_k: int | None = None
     sync: str | None = None
-    ahead: int | None = None
+    prefetch: int | None = None
     unroll: int | None = None
     ctas: int | None = None
-    strip: int | None = None
-    widen: str | None = None
+    staging: int | None = None
+    fp8_as: str | None = None
     tuned: str | None = None
 
     def options(self) -> dict[str, str | int | tuple[int, ...]]:

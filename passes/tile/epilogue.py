@@ -14,16 +14,16 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialect.layouts.layout import Layout
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, float_type, fragment_of
 from ...dialect.warp.elementwise import ConstantOp, ElementwiseOp, Kind, RegroupOp
-from ...dialect.warp.slices import LANES, SumSlicesOp, part_of
+from ...dialect.warp.sliced_k import LANES, SumSlicedKOp, part_of
 from ..diagnostics import fail
 from ..linalg.product import Operand
 from ..schedule.staging import adds_last
-from .ending import converted, load, store
 from .index_builder import Index, IndexBuilder
+from .store_epilogue import converted, load, store
 from .tiling import Tiling
 
 if TYPE_CHECKING:
-    from .split import Share
+    from .split import PartialTile
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Epilogue:
     def initial(self, index: IndexBuilder, m: Index, n: Index) -> SSAValue:
         """The accumulators at the start: a constant, or what C holds; zero where it, slices or parts come later."""
         acc, schedule = self.tiling.fragment("acc"), self.tiling.schedule
-        if schedule.slices > 1 or schedule.split_k > 1 or adds_last(self.tiling.product, schedule):
+        if schedule.sliced_k > 1 or schedule.split_k > 1 or adds_last(self.tiling.product, schedule):
             return self._constant(index, acc, 0.0)
         return self._start(index, acc, m, n)
 
@@ -76,10 +76,10 @@ class Epilogue:
 
     def finish(
         self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index, place: Index = 0,
-        share: Share | None = None
+        share: PartialTile | None = None
     ) -> None:  # fmt: skip
         """Stores the slice with the number `place` of D. Of a tile that several CTAs share, the last of them does."""
-        if self.tiling.schedule.slices > 1:
+        if self.tiling.schedule.sliced_k > 1:
             accumulator, m, n = self._sum(index, accumulator, m, n, place)
         if share is not None:
             with share.last(index, accumulator) as inside:
@@ -87,7 +87,7 @@ class Epilogue:
                 self._end(inside, share.total(inside, start), m, n)
             return
         started = self.tiling.product.c is not None or self.tiling.product.initial
-        if self.tiling.schedule.slices > 1 and started:
+        if self.tiling.schedule.sliced_k > 1 and started:
             start = self._start(index, fragment_of(accumulator), m, n)
             accumulator = index.insert(ElementwiseOp(Kind.Add, start, accumulator)).fragment
         self._end(index, accumulator, m, n)
@@ -103,13 +103,13 @@ class Epilogue:
         """This slice's part of the sum over all slices, and where it lies."""
         schedule, whole = self.tiling.schedule, fragment_of(accumulator)
         try:
-            part = part_of(whole, schedule.slices)
+            part = part_of(whole, schedule.sliced_k)
         except VerifyException as error:
             fail(self.tiling.product.op, f"schedule: {error}")
-        room = part.registers * LANES * (schedule.slices - 1)
+        room = part.registers * LANES * (schedule.sliced_k - 1)
         word = f64 if whole.bits == 64 else f32
         kind = MemRefType(word, [schedule.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
         scratch = index.insert(memref.AllocOp([], [], kind)).memref
-        total = index.insert(SumSlicesOp(accumulator, scratch, schedule.slices)).part
+        total = index.insert(SumSlicedKOp(accumulator, scratch, schedule.sliced_k)).part
         down, across = (size if size < all_ else 0 for size, all_ in zip(part.shape, whole.shape, strict=True))
         return total, index.add(m, index.mul(place, down)), index.add(n, index.mul(place, across))

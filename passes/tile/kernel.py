@@ -24,7 +24,7 @@ from .tiling import Tiling
 if TYPE_CHECKING:
     from .metadata import MetadataTiles
     from .scales import ScaleTiles
-    from .split import Room, Share
+    from .split import PartialTile, Workspace
 
 
 Multiply: TypeAlias = Callable[[IndexBuilder, SSAValue, SSAValue, SSAValue, dict[str, Index]], SSAValue]
@@ -34,8 +34,10 @@ Multiply: TypeAlias = Callable[[IndexBuilder, SSAValue, SSAValue, SSAValue, dict
 class KernelBuilder:
     """Builds the body of the kernel of one product."""
 
-    def __init__(self, tiling: Tiling, body: Block, extents: raster.Extents, room: Room | None = None) -> None:
-        self.tiling, self.extents, self.room = tiling, extents, room
+    def __init__(
+        self, tiling: Tiling, body: Block, extents: raster.Extents, workspace: Workspace | None = None
+    ) -> None:
+        self.tiling, self.extents, self.workspace = tiling, extents, workspace
         self.index = IndexBuilder(Builder(InsertPoint.at_end(body)))
         product = tiling.product
         self.operands = (OperandTiles(tiling, product.a, "a", "mk"), OperandTiles(tiling, product.b, "b", "kn"))
@@ -60,14 +62,14 @@ class KernelBuilder:
             self._tile(index, self._origin(index, cta), self._warp(index), self._shared_tiles(index), share)
         index.insert(gpu.ReturnOp([]))
 
-    def _share(self, index: IndexBuilder, tile: Index) -> Share | None:
+    def _share(self, index: IndexBuilder, tile: Index) -> PartialTile | None:
         """What this CTA has of a tile whose K several share."""
-        if self.room is None:
+        if self.workspace is None:
             return None
         from .split import share
 
         (part,) = raster.batch_index(index, self.extents.batch)
-        return share(index, self.room, self.tiling.schedule, tile, part)
+        return share(index, self.workspace, self.tiling.schedule, tile, part)
 
     def _shared_tiles(self, index: IndexBuilder) -> list[SSAValue]:
         return [index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in self._copied()]
@@ -83,12 +85,12 @@ class KernelBuilder:
         schedule = self.tiling.schedule
         m, n = raster.warp_origin(index, schedule)
         place = raster.slice_number(index, schedule)
-        starts = {"m": m, "n": n, "k": index.mul(place, schedule.cta[2] // schedule.slices)}
+        starts = {"m": m, "n": n, "k": index.mul(place, schedule.cta[2] // schedule.sliced_k)}
         return starts if self.metadata is None else self.metadata.counted(index, starts), place
 
     def _tile(
         self, index: IndexBuilder, cta: dict[str, Index], in_cta: tuple[dict[str, Index], Index],
-        shared: Sequence[SSAValue], share: Share | None = None
+        shared: Sequence[SSAValue], share: PartialTile | None = None
     ) -> None:  # fmt: skip
         """One CTA tile: the accumulators' start, all of K, the way to memory."""
         schedule, (warp, place) = self.tiling.schedule, in_cta
@@ -121,7 +123,7 @@ class KernelBuilder:
             operand.copy(index, cta | {"k": k}, tile)
         index.insert(gpu.BarrierOp())
         schedule, multiply = self.tiling.schedule, self._multiply(tiles)
-        for inner in range(0, schedule.cta[2] // schedule.slices, schedule.mma.k):
+        for inner in range(0, schedule.cta[2] // schedule.sliced_k, schedule.mma.k):
             at = warp | {"k": outside.add(warp["k"], inner)}
             a, b = (o.load(index, tile, at) for o, tile in zip(self.operands, tiles, strict=False))
             accumulator = multiply(index, a, b, accumulator, at)

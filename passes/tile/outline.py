@@ -30,7 +30,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.parts import ZEROED
+from ...dialect.warp.partial_sums import ZEROED
 from ...dialect.warp.view import DIVISIBLE, MatrixOp
 from ..diagnostics import fail
 from ..linalg.overlap import check_product
@@ -42,7 +42,7 @@ from .kernel import KernelBuilder
 from .tiling import Tiling
 
 if TYPE_CHECKING:
-    from .split import Room
+    from .split import Workspace
 
 KERNELS = "kernels"
 """The name of the gpu.module that kernels are outlined into, unless something else has it."""
@@ -135,7 +135,7 @@ def views_of(
     index: IndexBuilder, product: Product, batch: Sequence[Index], arguments: Mapping[SSAValue, SSAValue]
 ) -> dict[Place, SSAValue]:
     """The matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row."""
-    given = (product.a, product.b, *product.scales, product.c, product.d, *product.extras)
+    given = (product.a, product.b, *product.scales, product.c, product.d, *product.epilogue_operands)
     operands = [o for o in given if isinstance(o, Operand | Spread) and not o.is_whole]
     if not operands:
         return {}
@@ -160,24 +160,28 @@ def _tile(matmul: MatmulOp, module: ModuleOp) -> None:
 
         product = pack(product, schedule, outliner)
     if schedule.split_k > 1:
-        from .split import room, split
+        from .split import split, workspace
 
-        found = room(product, schedule, outliner)
-        _outline(split(product, schedule, outliner), schedule, outliner, found)
+        shared = workspace(product, schedule, outliner)
+        _outline(split(product, schedule, outliner), schedule, outliner, shared)
     else:
         _outline(product, schedule, outliner)
     outliner.finish()
 
 
-def _outline(product: Product, schedule: Schedule, outliner: Outliner, room: Room | None = None) -> None:
+def _outline(product: Product, schedule: Schedule, outliner: Outliner, workspace: Workspace | None = None) -> None:
     """The kernel that multiplies, and its launch; with room for sums that CTAs share, if they do."""
-    operands = [*product.memories, *(() if room is None else room.arguments)]
+    operands = [*product.memories, *(() if workspace is None else workspace.arguments)]
     body = Block(arg_types=[operand.value.type for operand in operands])
     arguments = {operand.value: argument for operand, argument in zip(operands, body.args, strict=True)}
     inside, index = IndexBuilder(Builder(InsertPoint.at_end(body))), outliner.index
     extents = raster.Extents.of(inside, product, arguments)
     views = views_of(inside, product, extents.batch, arguments)
-    held = None if room is None else replace(room, parts=arguments[room.parts], counters=arguments[room.counters])
+    held = (
+        None
+        if workspace is None
+        else replace(workspace, parts=arguments[workspace.parts], counters=arguments[workspace.counters])
+    )
     KernelBuilder(Tiling(product, schedule, arguments, views), body, extents, held).build()
     extents = raster.Extents.of(index, product, {memory.value: memory.value for memory in product.memories})
     ctas = raster.ctas(index, extents, schedule)
@@ -202,7 +206,7 @@ class TilePass(ModulePass):
             if isinstance(found, MatmulOp):
                 _tile(found, op)
             elif isinstance(found, LinalgStructuredOperation):
-                from .stream import tile
+                from .elementwise_kernel import tile
 
                 tile(found, op)
             elif found.name.startswith("linalg.") and isinstance(found.parent_op(), func.FuncOp):

@@ -101,17 +101,17 @@ def warp_origin(index: IndexBuilder, schedule: Schedule) -> tuple[Index, Index]:
     """The first row and column of this warp's tile within the CTA's."""
     rows, columns = schedule.warp
     across = schedule.cta[1] // columns
-    if schedule.warps == schedule.slices:
+    if schedule.warps == schedule.sliced_k:
         return 0, 0
     warp: Index = index.insert(gpu.SubgroupIdOp()).result
-    if schedule.slices > 1:
-        warp = index.rem(warp, schedule.warps // schedule.slices)
+    if schedule.sliced_k > 1:
+        warp = index.rem(warp, schedule.warps // schedule.sliced_k)
     down: Index = index.div(warp, across) if schedule.cta[0] > rows else 0
     return index.mul(down, rows), index.mul(index.rem(warp, across) if across > 1 else 0, columns)
 
 
 def slice_number(index: IndexBuilder, schedule: Schedule) -> Index:
     """Which slice this warp belongs to."""
-    if schedule.slices == 1:
+    if schedule.sliced_k == 1:
         return 0
-    return index.div(index.insert(gpu.SubgroupIdOp()).result, schedule.warps // schedule.slices)
+    return index.div(index.insert(gpu.SubgroupIdOp()).result, schedule.warps // schedule.sliced_k)

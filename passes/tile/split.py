@@ -20,8 +20,8 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.isa.types import ElementType
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import type_of_element
-from ...dialect.warp.parts import AddPartsOp, ArriveLastOp, StorePartOp
-from ..linalg.product import Extra, Operand, Product
+from ...dialect.warp.partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
+from ..linalg.product import Operand, Product, VectorOperand
 from ..linalg.views import expanded
 from .index_builder import Index, IndexBuilder
 from .outline import Outliner
@@ -29,7 +29,7 @@ from .tiling import Tiling
 
 
 @dataclass(frozen=True)
-class Room:
+class Workspace:
     """Where the CTAs of a tile leave their sums: a row of `parts` for each part of each tile, and a counter for each
     tile; memory of the host's function, or a kernel's arguments."""
 
@@ -37,23 +37,23 @@ class Room:
     counters: SSAValue
 
     @staticmethod
-    def of(outliner: Outliner, element: ElementType, slots: int, size: int, tiles: int) -> Room:
+    def of(outliner: Outliner, element: ElementType, slots: int, size: int, tiles: int) -> Workspace:
         """Scratch memory for `slots` parts of `size` elements."""
         parts = outliner.scratch(MemRefType(type_of_element(element), [slots, size]))
-        return Room(parts, outliner.scratch(MemRefType(i32, [tiles]), zeroed=True))
+        return Workspace(parts, outliner.scratch(MemRefType(i32, [tiles]), zeroed=True))
 
     @property
-    def arguments(self) -> tuple[Extra, ...]:
+    def arguments(self) -> tuple[VectorOperand, ...]:
         """What a kernel is given of it."""
-        return Extra("parts", self.parts), Extra("counters", self.counters)
+        return VectorOperand("parts", self.parts), VectorOperand("counters", self.counters)
 
 
 @dataclass(frozen=True)
-class Share:
+class PartialTile:
     """One CTA's share of a tile: the tile's number among those that are shared, where the sums of this CTA and those of
     the tile's first part lie, and how many parts there are."""
 
-    room: Room
+    workspace: Workspace
     tile: Index
     slot: Index
     first: Index
@@ -62,8 +62,8 @@ class Share:
     @contextmanager
     def last(self, index: IndexBuilder, accumulator: SSAValue) -> Generator[IndexBuilder]:
         """Leaves the accumulators; what is built with the builder it gives, only the last CTA of the tile does."""
-        index.insert(StorePartOp(accumulator, self.room.parts, index.value(self.slot)))
-        last = index.insert(ArriveLastOp(self.room.counters, *index.values([self.tile, self.parts]))).last
+        index.insert(StorePartOp(accumulator, self.workspace.parts, index.value(self.slot)))
+        last = index.insert(ArriveLastOp(self.workspace.counters, *index.values([self.tile, self.parts]))).last
         body = Block()
         inside = index.at(Builder(InsertPoint.at_end(body)))
         yield inside
@@ -73,21 +73,21 @@ class Share:
     def total(self, index: IndexBuilder, start: SSAValue) -> SSAValue:
         """The sum of all parts and of what the product starts from."""
         where = index.values([self.first, self.parts])
-        return index.insert(AddPartsOp(start, self.room.parts, *where)).fragment
+        return index.insert(AddPartsOp(start, self.workspace.parts, *where)).fragment
 
 
-def room(product: Product, schedule: Schedule, outliner: Outliner) -> Room:
+def workspace(product: Product, schedule: Schedule, outliner: Outliner) -> Workspace:
     """Scratch memory for the parts of all tiles."""
     rows, columns, _ = schedule.cta
     tiles = -(-product.m // rows) * -(-product.n // columns)
     element = Tiling(product, schedule, {}).row.element("c")
-    return Room.of(outliner, element, tiles * schedule.split_k, rows * columns, tiles)
+    return Workspace.of(outliner, element, tiles * schedule.split_k, rows * columns, tiles)
 
 
-def share(index: IndexBuilder, room: Room, schedule: Schedule, tile: Index, part: Index) -> Share:
+def share(index: IndexBuilder, workspace: Workspace, schedule: Schedule, tile: Index, part: Index) -> PartialTile:
     """A CTA's share of a tile whose parts all CTAs of the same number in a batch have."""
     first = index.mul(tile, schedule.split_k)
-    return Share(room, tile, index.add(first, part), first, schedule.split_k)
+    return PartialTile(workspace, tile, index.add(first, part), first, schedule.split_k)
 
 
 def split(product: Product, schedule: Schedule, outliner: Outliner) -> Product:

@@ -12,7 +12,7 @@ from ...dialect.isa.product import Product as Row
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import FragmentType, type_of_element
 from ..diagnostics import fail
-from ..linalg.product import Argument, Extra, Place, Product
+from ..linalg.product import Argument, Place, Product, VectorOperand
 from ..schedule.resources import arrangement, rows_of
 from .arrangement import Arrangement
 
@@ -47,7 +47,7 @@ class Tiling:
 
     def argument(self, operand: Argument) -> SSAValue:
         """What is behind an operand: the kernel's argument, or a view of it."""
-        view = None if isinstance(operand, Extra) else self.views.get(operand.place)
+        view = None if isinstance(operand, VectorOperand) else self.views.get(operand.place)
         return view or self.memory[operand.value]
 
     def fragment(self, role: str) -> FragmentType:
@@ -77,7 +77,7 @@ class Tiling:
         product, (size, step) = self.product, self._extents(axis)
         operand = product.a if axis == "m" else product.b
         along_rows = operand.transposed == (axis == "m")
-        read = [o.value for o in (product.a, product.b, product.c, *product.extras) if o is not None]
+        read = [o.value for o in (product.a, product.b, product.c, *product.epilogue_operands) if o is not None]
         if size < step or size % step == 0 or product.d.value in read or (along_rows and operand.shape[1] != size):
             return None
         return size - step

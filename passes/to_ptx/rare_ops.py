@@ -17,18 +17,18 @@ from ...dialect.warp.exchange import ExchangeOp
 from ...dialect.warp.mma_sp import MmaSparseOp
 from ...dialect.warp.moves import MovmatrixOp, StmatrixOp
 from ...dialect.warp.opaque import OpaqueType, opaque_of
-from ...dialect.warp.slices import SumSlicesOp
+from ...dialect.warp.sliced_k import SumSlicedKOp
 from ...dialect.warp.wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from ...dialect.warp.words import LoadMetadataOp, LoadScalesOp, LoadWordsOp, StoreWordsOp, words_of
 from ..diagnostics import fail
 from ..linalg.product import METADATA_ROWS
-from . import exchange, pack, slices
+from . import exchange, pack, sliced_k
 from .addressing import CHUNK, Position
 from .emitter import Register, common_divisor, divisor_of
 from .epilogue import HANDLERS as EPILOGUE
 from .fragments import Extra, vector
 from .matrix_ops import STAGED, Handler, handler, move_shared, product, result_registers, stage_text
-from .parts import HANDLERS as PARTS
+from .partial_sums import HANDLERS as PARTS
 from .scalars import at
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ HANDLERS: Mapping[type[Operation], Handler] = dict(
         *PARTS.items(),
         handler(MmaSparseOp, _mma_sp),
         handler(PackOp, pack.lower),
-        handler(SumSlicesOp, slices.lower),
+        handler(SumSlicedKOp, sliced_k.lower),
         handler(ExchangeOp, exchange.lower),
         handler(StmatrixOp, _stmatrix),
         handler(MovmatrixOp, _movmatrix),

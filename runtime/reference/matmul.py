@@ -34,8 +34,10 @@ def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulat
         value: Bounded(known.value, known.stored_error()) for value, known in scope.items() if known.value.ndim == 0
     }
     inputs[op.epilogue.block.args[0]] = Bounded(found.value, found.stored_error())
-    extras = zip(op.epilogue.block.args[1:], op.extras, op.maps[len(OPERAND_LOOPS) :], strict=True)
-    for argument, value, map_ in extras:
+    epilogue_operands = zip(
+        op.epilogue.block.args[1:], op.epilogue_operands, op.maps[len(OPERAND_LOOPS) :], strict=True
+    )
+    for argument, value, map_ in epilogue_operands:
         inputs[argument] = _spread(scope[value], letters_of(op, map_), names)
     result = evaluate_body(op.epilogue.block, inputs)
     value, error = (np.broadcast_to(array, found.value.shape).copy() for array in (result.value, result.error))
@@ -82,7 +84,7 @@ def _scaled(operand: Reference, scales: Reference, along: int, block: int) -> Re
 
 
 def _spread(extra: Reference, along: str, names: str) -> Bounded:
-    """An extra operand with a dimension for each of D's, of size 1 where it has none."""
+    """An epilogue operand with a dimension for each of D's, of size 1 where it has none."""
     order, where = (
         [along.index(name) for name in names if name in along],
         tuple(slice(None) if name in along else None for name in names),

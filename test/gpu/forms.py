@@ -108,20 +108,20 @@ SIZES: tuple[Size, ...] = ((100, 140, 76), (33, 50, 45), (72, 64, 128), (130, 37
 SCHEDULES: tuple[dict[str, Any], ...] = (
     {"cta": (64, 64, 32), "warp": (32, 32), "stages": 4},
     {"cta": (64, 64, 64), "warp": (32, 32), "stages": 1},
-    {"cta": (64, 64, 64), "warp": (32, 32), "stages": 3, "slices": 2},
+    {"cta": (64, 64, 64), "warp": (32, 32), "stages": 3, "sliced_k": 2},
     {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3, "pack": "ab"},
-    {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3, "strip": 16},
+    {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3, "staging": 16},
     {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3, "split_k": 7},
-    {"cta": (64, 64, 64), "warp": (32, 32), "stages": 2, "slices": 2, "split_k": 19},
+    {"cta": (64, 64, 64), "warp": (32, 32), "stages": 2, "sliced_k": 2, "split_k": 19},
     {"cta": (128, 128, 32), "warp": (64, 64), "stages": 3},
     {"cta": (64, 64, 32), "warp": (32, 32), "mma": "m16n8k8", "stages": 2},
 )
 
 LOOPS: tuple[dict[str, Any], ...] = (
-    {"stages": 4, "sync": "mbarrier", "ahead": 2},
+    {"stages": 4, "sync": "mbarrier", "prefetch": 2},
     {"stages": 4, "ctas": 3},
-    {"stages": 5, "sync": "mbarrier", "ahead": 3, "ctas": 2},
-    {"stages": 4, "sync": "mbarrier", "ahead": 3, "ctas": 3, "unroll": 4},
+    {"stages": 5, "sync": "mbarrier", "prefetch": 3, "ctas": 2},
+    {"stages": 4, "sync": "mbarrier", "prefetch": 3, "ctas": 3, "unroll": 4},
 )
 """Kinds of the K loop, for a K of 16 tiles."""
 
@@ -163,7 +163,7 @@ def forms() -> Iterator[Form | OfProduct]:
     for schedule in SCHEDULES:
         yield OfProduct(Product(plain, "added", "A B", (150, 200, 133), schedule))
     for form, strip in (("gelu by erf", 0), ("log, residual", 16), ("minus, cast", 32)):
-        yield OfProduct(Product(plain, form, "A B", (150, 200, 70), SCHEDULES[0] | {"strip": strip}))
+        yield OfProduct(Product(plain, form, "A B", (150, 200, 70), SCHEDULES[0] | {"staging": strip}))
     for loop in LOOPS:
         tile = {"cta": (64, 64, 32), "warp": (32, 32)}
         yield OfProduct(Product(plain, "added", "A B", (300, 264, 512), tile | loop))
@@ -172,8 +172,16 @@ def forms() -> Iterator[Form | OfProduct]:
             tile = {"cta": (64, 64, depth), "warp": (32, 32)}
             yield OfProduct(Product(Types(kind, kind, result), "added", lies, (200, 136, 16 * depth), tile | LOOPS[-1]))
     for kind, other in (("f8E4M3FN", "f8E4M3FN"), ("f8E5M2", "f8E4M3FN")):
-        yield OfProduct(Product(Types(kind, other, "f32"), "added", "A Bt", (100, 140, 75), {"widen": "none"}))
-    large = {"cta": (128, 256, 32), "stages": 8, "sync": "mbarrier", "ahead": 5, "unroll": 8, "ctas": 2, "strip": 16}
+        yield OfProduct(Product(Types(kind, other, "f32"), "added", "A Bt", (100, 140, 75), {"fp8_as": "none"}))
+    large = {
+        "cta": (128, 256, 32),
+        "stages": 8,
+        "sync": "mbarrier",
+        "prefetch": 5,
+        "unroll": 8,
+        "ctas": 2,
+        "staging": 16,
+    }
     yield OfProduct(Product(Types("f16", "f16", "f32"), "added", "A B", (300, 520, 512), large))
     for name, text in STREAMS:
         yield Form(f"elementwise: {name}", text)

@@ -53,7 +53,7 @@ def test_rows_of_unknown_length_are_copied_by_fewer_registers() -> None:
 
 @pytest.fixture(scope="module")
 def persistent() -> Kernel:
-    small: dict[str, Any] = {"cta": (64, 64, 32), "warp": (32, 32), "stages": 4, "sync": "mbarrier", "ahead": 2}
+    small: dict[str, Any] = {"cta": (64, 64, 32), "warp": (32, 32), "stages": 4, "sync": "mbarrier", "prefetch": 2}
     return compile(text("?x256", "256x136", "?x136", "f16 f16 f32"), **small, ctas=3, unroll=4)
 
 

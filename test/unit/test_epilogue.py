@@ -37,10 +37,12 @@ def generic(maps: str, operands: str, out: str, arguments: str, body: str) -> st
 """
 
 
-def function(size: tuple[int, int, int], t: str, out: str, extras: dict[str, str], body: str, acc: str = "f32") -> str:
+def function(
+    size: tuple[int, int, int], t: str, out: str, epilogue_operands: dict[str, str], body: str, acc: str = "f32"
+) -> str:
     """A product in `acc`, followed by operations in `body`; `$mn` stands for the shape of the output."""
     m, n, k = size
-    parameters = "".join(f", %{name}: {kind}" for name, kind in extras.items())
+    parameters = "".join(f", %{name}: {kind}" for name, kind in epilogue_operands.items())
     text = f"""{MAPS}
 func.func @f(%A: memref<{m}x{k}x{t}>, %B: memref<{k}x{n}x{t}>{parameters}, %D: memref<{m}x{n}x{out}>) {{
 {PRODUCT.format(m=m, n=n, k=k, t=t, acc=acc)}
@@ -50,13 +52,15 @@ func.func @f(%A: memref<{m}x{k}x{t}>, %B: memref<{k}x{n}x{t}>{parameters}, %D: m
     return text.replace("$mn", f"{m}x{n}").replace("$m", str(m)).replace("$n", str(n))
 
 
-def run(text: str, a: Array, b: Array, *extras: object, target: str = "sm_90a", out: str, **schedule: Any) -> Array:
+def run(
+    text: str, a: Array, b: Array, *epilogue_operands: object, target: str = "sm_90a", out: str, **schedule: Any
+) -> Array:
     kernel = compile(text, target=target, **schedule)
     assert len(kernel.launches) == 1, "everything is fused"
     assert kernel.scratch == ()
     kind = DTYPES[out]
     d = np.full((a.shape[0], b.shape[1]), np.nan if kind.kind != "i" else -99, kind)
-    kernel(a, b, *extras, d, device="interp")
+    kernel(a, b, *epilogue_operands, d, device="interp")
     return d
 
 
@@ -124,11 +128,16 @@ def test_vectors_along_both_axes_a_residual_and_a_number(target: str, vector: st
                                         "%x: f32, %old: f16", """
     %0 = arith.truncf %x : f32 to f16
     linalg.yield %0 : f16""")  # fmt: skip
-    extras = {"row": f"memref<$nx{vector}>", "column": f"memref<$mx{vector}>", "R": "memref<$mnxf16>", "alpha": "f32"}
+    epilogue_operands = {
+        "row": f"memref<$nx{vector}>",
+        "column": f"memref<$mx{vector}>",
+        "R": "memref<$mnxf16>",
+        "alpha": "f32",
+    }
     a, b, product = operands(size, np.float16)
     row, column = draw(n, dtype=DTYPES[vector], seed=2), draw(m, dtype=DTYPES[vector], seed=3)
     residual = draw(m, n, dtype=np.float16, seed=4)
-    text = function(size, "f16", "f16", extras, body)
+    text = function(size, "f16", "f16", epilogue_operands, body)
     got = run(text, a, b, row, column, residual, 1.75, out="f16", target=target)
     sign = 1 if vector == "f16" else -1
     expected = 1.75 * (product + sign * (row.astype(float) + column.astype(float)[:, None])) + residual
@@ -236,8 +245,8 @@ def test_what_is_not_fused_has_a_kernel_of_its_own() -> None:
         {"cta": (64, 64, 32), "warp": (32, 32)},
         {"cta": (128, 64, 16), "warp": (64, 32)},
         {"cta": (64, 64, 32), "warp": (32, 32), "ctas": 2},
-        {"cta": (64, 64, 32), "warp": (32, 32), "slices": 2},
-        {"cta": (64, 64, 32), "warp": (32, 32), "strip": 32},
+        {"cta": (64, 64, 32), "warp": (32, 32), "sliced_k": 2},
+        {"cta": (64, 64, 32), "warp": (32, 32), "staging": 32},
     ],
     ids=str,
 )
@@ -252,8 +261,8 @@ def test_parts_of_warp_tiles(schedule: dict[str, Any]) -> None:
     body += "  linalg.sub ins(%T, %S : memref<$mnxf32>, memref<$mnxf32>) outs(%D : memref<$mnxf32>)\n"
     a, b, product = operands(size, np.float16)
     residual, bias, other = draw(131, 77, dtype=ml_dtypes.bfloat16, seed=2), draw(131, seed=3), draw(131, 77, seed=4)
-    extras = {"R": "memref<$mnxbf16>", "bias": "memref<$mxf32>", "S": "memref<$mnxf32>"}
-    got = run(function(size, "f16", "f32", extras, body), a, b, residual, bias, other, out="f32", **schedule)
+    epilogue_operands = {"R": "memref<$mnxbf16>", "bias": "memref<$mxf32>", "S": "memref<$mnxf32>"}
+    got = run(function(size, "f16", "f32", epilogue_operands, body), a, b, residual, bias, other, out="f32", **schedule)
     np.testing.assert_allclose(got, product + residual.astype(float) * bias[:, None] - other, rtol=1e-5, atol=1e-4)
 
 

@@ -128,7 +128,7 @@ EXTRAS = (
     ("bmn", "mn", "f32"),
     ("mn", "n", "i8"),
 )
-"""The loops of D, and those that an extra operand's dimensions run along, with its type."""
+"""The loops of D, and those that an epilogue operand's dimensions run along, with its type."""
 
 
 @pytest.mark.parametrize(("loops", "along", "kind"), EXTRAS, ids=str)

@@ -24,7 +24,7 @@ SCHEDULES: list[tuple[tuple[int, int, int], str, dict[str, Any]]] = [
     ((40, 70, 200), "bf16", {"cta": (32, 32, 32), "warp": (16, 16), "stages": 2}),
     ((96, 136, 104), "f16", {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3}),
     ((64, 128, 160), "f16", {"cta": (64, 64, 64), "warp": (32, 16), "stages": 4, "swizzle": 64}),
-    ((128, 64, 96), "f16", {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3, "slices": 2}),
+    ((128, 64, 96), "f16", {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3, "sliced_k": 2}),
 ]
 
 

@@ -14,13 +14,13 @@ from warploom.runtime.errors import CompileError
 TILE = {"cta": (64, 64, 32), "warp": (32, 32)}
 
 LOOPS = (
-    {"stages": 4, "ahead": 2},
+    {"stages": 4, "prefetch": 2},
     {"stages": 4, "ctas": 1},
     {"stages": 2, "ctas": 5, "sync": "barrier"},
     {"stages": 1, "ctas": 2},
     {"stages": 4, "sync": "mbarrier"},
-    {"stages": 3, "sync": "mbarrier", "ahead": 1, "ctas": 3},
-    {"stages": 5, "sync": "mbarrier", "ahead": 3, "ctas": 1},
+    {"stages": 3, "sync": "mbarrier", "prefetch": 1, "ctas": 3},
+    {"stages": 5, "sync": "mbarrier", "prefetch": 3, "ctas": 1},
 )
 
 SIZES = ((130, 72, 200), (65, 136, 40), (64, 72, 8), (70, 130, 0))
@@ -28,9 +28,9 @@ SIZES = ((130, 72, 200), (65, 136, 40), (64, 72, 8), (70, 130, 0))
 UNROLLED = (
     {"stages": 4, "unroll": 4},
     {"stages": 4, "unroll": 4, "ctas": 2},
-    {"stages": 4, "unroll": 4, "ahead": 2, "sync": "mbarrier"},
-    {"stages": 4, "unroll": 8, "ahead": 3, "sync": "mbarrier", "ctas": 3},
-    {"stages": 4, "unroll": 4, "ahead": 1, "sync": "mbarrier", "ctas": 1},
+    {"stages": 4, "unroll": 4, "prefetch": 2, "sync": "mbarrier"},
+    {"stages": 4, "unroll": 8, "prefetch": 3, "sync": "mbarrier", "ctas": 3},
+    {"stages": 4, "unroll": 4, "prefetch": 1, "sync": "mbarrier", "ctas": 1},
 )
 
 
@@ -71,7 +71,7 @@ def test_unrolled(loop: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("kind", "result", "depth"), [("i8", "i32", 64), ("f32", "f32", 16)])
 def test_other_types(kind: str, result: str, depth: int) -> None:
     """The loop of large products, with K tiles of two steps."""
-    unrolled: dict[str, Any] = {"stages": 4, "unroll": 4, "ahead": 2, "sync": "mbarrier", "ctas": 1}
+    unrolled: dict[str, Any] = {"stages": 4, "unroll": 4, "prefetch": 2, "sync": "mbarrier", "ctas": 1}
     rolled: dict[str, Any] = {**unrolled, "unroll": 0}
     check((72, 132, 8 * depth), kind=kind, result=result, cta=(64, 64, depth), **unrolled)
     check((68, 140, 5 * depth + 4), kind=kind, result=result, cta=(64, 64, depth), **rolled)
@@ -92,10 +92,10 @@ def test_mbarriers_of_sm_80() -> None:
 ERRORS = (
     ({"stages": 2, "sync": "mbarrier"}, "sync = mbarrier takes at least 3 stages, got 2"),
     ({"stages": 4, "sync": "latch"}, "sync must be one of barrier, mbarrier, got latch"),
-    ({"stages": 4, "ahead": 4}, "copies run at most 3 of 4 stages ahead, got 4"),
+    ({"stages": 4, "prefetch": 4}, "copies run at most 3 of 4 stages ahead, got 4"),
     ({"stages": 4, "unroll": 6}, "unroll must be a multiple of the 4 stages, got 6"),
     ({"stages": 4, "unroll": 8}, "unroll: turns of 8 K tiles must divide all of them, got 4"),
-    ({"stages": 4, "ctas": 2, "slices": 2}, "ctas must be 0, or more with a single slice, got 2 and 2 slices"),
+    ({"stages": 4, "ctas": 2, "sliced_k": 2}, "ctas must be 0, or more with a single slice, got 2 and 2 slices"),
 )
 
 

@@ -43,7 +43,7 @@ def product(m: int, n: int, k: int, out: str, **schedule: Any) -> Kernel:
         ),
         ((16, 9, 16), {}),
         ((5, 7, 3), {}),
-        ((40, 71, 64), {"cta": (32, 64, 64), "warp": (32, 32), "stages": 2, "slices": 2}),
+        ((40, 71, 64), {"cta": (32, 64, 64), "warp": (32, 32), "stages": 2, "sliced_k": 2}),
     ],
 )
 def test_every_element_arrives(size: tuple[int, int, int], options: dict[str, Any], out: str) -> None:

@@ -25,7 +25,7 @@ C = "!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>"
 TILE_A, TILE_B = "memref<16x16xf16, #warp.swizzle<32>, 3>", "memref<16x8xf16, #warp.swizzle<16>, 3>"
 LOOPS = {
     "barriers": "stages = 3",
-    "mbarriers": "stages = 4, sync = mbarrier, ahead = 2",
+    "mbarriers": "stages = 4, sync = mbarrier, prefetch = 2",
     "known stages": "stages = 3, unroll = 3",
     "more stages than tiles": "stages = 8",
 }

@@ -50,7 +50,7 @@ def test_shared_memory_holds_each_operand_from_a_multiple_of_a_kibibyte() -> Non
     plain = Schedule((128, 48, 16), (32, 24), default_schedule(asked, target("sm_80")).mma, 3)
     assert shared_bytes(asked, plain) == (12 + 4.5) * KIB
     assert shared_bytes(asked, replace(plain, cta=(16, 48, 16), warp=(16, 24))) == (2 + 4.5) * KIB
-    sliced = replace(plain, cta=(128, 48, 32), slices=2)
+    sliced = replace(plain, cta=(128, 48, 32), sliced_k=2)
     assert shared_bytes(asked, sliced) == (24 + 9 + sliced.slice_bytes / KIB) * KIB
 
 
@@ -61,10 +61,10 @@ def test_the_model_never_prefers_a_slower_tile(m: int, n: int, k: int, where: Ta
     asked = product(m, n, k)
     schedule, row = default_schedule(asked, where), instruction(asked, "f32", where)
     assert row is not None
-    what = schedule.cta[:2], schedule.warp, schedule.slices
-    chosen = next(t for t in (*TILES, *BETWEEN_TILES) if (t.cta, t.warp, t.slices) == what)
+    what = schedule.cta[:2], schedule.warp, schedule.sliced_k
+    chosen = next(t for t in (*TILES, *BETWEEN_TILES) if (t.cta, t.warp, t.sliced_k) == what)
     if schedule.split_k == 1:
-        whole = [t for t in TILES if t.slices == 1]
+        whole = [t for t in TILES if t.sliced_k == 1]
         best = min(cost_of(asked, tile, where, row) for tile in whole)
         assert cost_of(asked, chosen, where, row) <= best + COST_STEP
     assert schedule.pack == "none"
@@ -73,7 +73,7 @@ def test_the_model_never_prefers_a_slower_tile(m: int, n: int, k: int, where: Ta
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_tiles_are_schedules(tile: Tile) -> None:
     shape = default_schedule(product(64, 64, 64), target("sm_80")).mma
-    schedule = Schedule((*tile.cta, tile.k), tile.warp, shape, 1, slices=tile.slices)
+    schedule = Schedule((*tile.cta, tile.k), tile.warp, shape, 1, sliced_k=tile.sliced_k)
     check(schedule, product(64, 64, 64), target("sm_80"))
     assert schedule.threads <= 256
 
@@ -172,12 +172,12 @@ def test_a_tile_other_than_chosen_comes_without_slices() -> None:
         return
       } }"""
     chosen: list[Schedule] = []
-    for options in ("", "{cta=64,128,32}", "{cta=64,128,64 warp=64,64 slices=2}"):
+    for options in ("", "{cta=64,128,32}", "{cta=64,128,64 warp=64,64 sliced_k=2}"):
         ctx = make_context()
         module = parse_mlir(ctx, text)
         lower(module, ctx, f"warp-schedule{options}")
         attribute = next(products(module)).attributes[ScheduleAttr.name]
         assert isinstance(attribute, ScheduleAttr)
         chosen.append(attribute.data)
-    assert [s.slices for s in chosen] == [2, 1, 2]
+    assert [s.sliced_k for s in chosen] == [2, 1, 2]
     assert chosen[1].warp == (32, 64)

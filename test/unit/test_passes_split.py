@@ -41,10 +41,10 @@ def run(kernel: Kernel, m: int, n: int, k: int, start: float | None) -> tuple[An
         ((33, 40, 96), {"split_k": 3, **TILE}),
         ((31, 33, 70), {"split_k": 2, **TILE}),
         ((100, 72, 128), {"split_k": 2, "ctas": 3, **TILE}),
-        ((70, 72, 256), {"split_k": 2, "ctas": 2, **TILE, "sync": "mbarrier", "ahead": 2, "stages": 4, "unroll": 4}),
+        ((70, 72, 256), {"split_k": 2, "ctas": 2, **TILE, "sync": "mbarrier", "prefetch": 2, "stages": 4, "unroll": 4}),
         ((33, 40, 64), {"split_k": 8, "cta": (32, 32, 32), "warp": (16, 32), "stages": 2}),  # less than a K tile each
         ((40, 24, 256), {"split_k": 64, "cta": (64, 64, 16), "warp": (64, 64), "stages": 1, "mma": "m16n8k8"}),
-        ((70, 136, 256), {"split_k": 2, "slices": 2, "cta": (64, 128, 64), "warp": (64, 64), "stages": 2}),
+        ((70, 136, 256), {"split_k": 2, "sliced_k": 2, "cta": (64, 128, 64), "warp": (64, 64), "stages": 2}),
     ],
 )
 def test_parts_add_up(size: tuple[int, int, int], options: dict[str, Any], start: float | None) -> None:
@@ -82,7 +82,7 @@ def test_the_counters_are_zero_again() -> None:
         assert not counters.any()
 
 
-@pytest.mark.parametrize("options", [TILE, {"slices": 2, "cta": (32, 32, 64), "warp": (32, 32), "stages": 2}])
+@pytest.mark.parametrize("options", [TILE, {"sliced_k": 2, "cta": (32, 32, 64), "warp": (32, 32), "stages": 2}])
 def test_checks_find_nothing(options: dict[str, Any]) -> None:
     kernel = product(40, 48, 128, 0.0, split_k=2, **options)
     a, b = np.ones((40, 128), np.float16), np.ones((128, 48), np.float16)

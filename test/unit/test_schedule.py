@@ -93,11 +93,11 @@ def test_text() -> None:
 def test_rare_fields_are_printed_where_they_differ_from_their_default() -> None:
     assert [word.split(" = ")[0] for word in str(PLAIN).split(", ")] == list(ALWAYS)
     assert str(replace(PLAIN, pack="b")) == f"{PLAIN}, pack = b"
-    assert parse_attribute(f"#warp.schedule<{PLAIN}, slices = 2>") == replace(PLAIN, slices=2)
+    assert parse_attribute(f"#warp.schedule<{PLAIN}, sliced_k = 2>") == replace(PLAIN, sliced_k=2)
 
 
 def test_slices_multiply_warps_and_add_shared_memory() -> None:
-    sliced = replace(PLAIN, slices=2)
+    sliced = replace(PLAIN, sliced_k=2)
     assert (PLAIN.warps, PLAIN.threads, PLAIN.slice_bytes) == (4, 128, 0)
     assert (sliced.warps, sliced.threads, sliced.slice_bytes) == (8, 256, 128 * 128 * 4)
 

@@ -59,17 +59,17 @@ def test_a_field_given_as_it_is_chosen_changes_nothing(size: tuple[int, int, int
     [
         ("stages", 8, set[str]()),
         ("stages", 6, {"unroll"}),
-        ("stages", 4, {"ahead"}),
-        ("stages", 2, {"ahead", "sync"}),
-        ("stages", 1, {"ahead", "sync"}),
-        ("ahead", 3, set[str]()),
+        ("stages", 4, {"prefetch"}),
+        ("stages", 2, {"prefetch", "sync"}),
+        ("stages", 1, {"prefetch", "sync"}),
+        ("prefetch", 3, set[str]()),
         ("unroll", 0, set[str]()),
         ("unroll", 16, set[str]()),
         ("ctas", 0, set[str]()),
         ("ctas", 132, set[str]()),
         ("sync", "barrier", set[str]()),
-        ("strip", 0, set[str]()),
-        ("strip", 32, {"stages", "ahead"}),  # which take the room of a stage
+        ("staging", 0, set[str]()),
+        ("staging", 32, {"stages", "prefetch"}),  # which take the room of a stage
         ("swizzle", 64, set[str]()),
         ("group", 4, set[str]()),
         ("split_k", 2, set[str]()),
@@ -92,7 +92,7 @@ def test_rows_that_are_not_packed_take_other_copies() -> None:
 def test_a_tile_brings_its_own_loop() -> None:
     schedule = override(chosen(SIZES[0]), {"cta": (128, 128, 64)}, product(*SIZES[0], "bf16"), WHERE)
     assert schedule == replace(
-        chosen(SIZES[0]), cta=(128, 128, 64), stages=4, sync="barrier", ahead=0, unroll=0, ctas=0, strip=0
+        chosen(SIZES[0]), cta=(128, 128, 64), stages=4, sync="barrier", prefetch=0, unroll=0, ctas=0, staging=0
     )
 
 
@@ -101,8 +101,8 @@ def test_a_tile_brings_its_own_loop() -> None:
     [
         ({"stages": 40}, "40 stages of .* take .* KiB of shared memory"),
         ({"stages": 0}, "at least one stage is needed"),
-        ({"ahead": 9}, "copies run at most 7 of 8 stages ahead, got 9"),
-        ({"stages": 4, "ahead": 4}, "copies run at most 3 of 4 stages ahead, got 4"),
+        ({"prefetch": 9}, "copies run at most 7 of 8 stages ahead, got 9"),
+        ({"stages": 4, "prefetch": 4}, "copies run at most 3 of 4 stages ahead, got 4"),
         ({"stages": 2, "sync": "mbarrier"}, "sync = mbarrier takes at least 3 stages, got 2"),
         ({"unroll": 12}, "unroll must be a multiple of the 8 stages, got 12"),
     ],
@@ -117,7 +117,7 @@ def test_what_follows_is_a_remark() -> None:
       linalg.matmul ins(%A, %B : memref<4096x4096xbf16>, memref<4096x4096xbf16>) outs(%C : memref<4096x4096xf32>)
       return
     }"""
-    for option, expected in (("stages=8", []), ("stages=4", ["ahead = 0 (5)"])):
+    for option, expected in (("stages=8", []), ("stages=4", ["prefetch = 0 (5)"])):
         module = parse_mlir(make_context(), text)
         with remarks() as said:
             lower(module, make_context(), f"warp-set-target{{arch=sm_90a}},warp-schedule{{{option}}}")

@@ -58,7 +58,7 @@ def test_any_size(m: int, n: int, k: int, element: str) -> None:
         {"cta": (32, 16, 64), "warp": (16, 8), "stages": 1},
         {"cta": (64, 64, 128), "warp": (32, 32), "stages": 3},
         {"cta": (32, 32, 64), "warp": (16, 16), "mma": "m16n8k16", "stages": 2},
-        {"cta": (32, 24, 64), "warp": (32, 24), "stages": 3, "sync": "mbarrier", "ahead": 2, "ctas": 4},
+        {"cta": (32, 24, 64), "warp": (32, 24), "stages": 3, "sync": "mbarrier", "prefetch": 2, "ctas": 4},
     ],
 )
 def test_any_schedule_and_what_c_holds(schedule: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@
 // STAGES: IR after warp-fuse-epilogue:
 // STAGES: IR after warp-schedule:
 // STAGES: IR after warp-tile:
-// STAGES: IR after warp-widen:
+// STAGES: IR after warp-fp8-as-f16:
 // STAGES: IR after warp-pipeline:
 // STAGES: IR after warp-allocate:
 // STAGES: ptx.module

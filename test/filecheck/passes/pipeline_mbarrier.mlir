@@ -3,13 +3,13 @@
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 
 func.func @tiles(%A: memref<96x96xf16>, %B: memref<96x64xf16>, %C: memref<96x64xf32>) {
-  linalg.matmul {warp.schedule = #warp.schedule<cta = 32x32x32, warp = 32x32, mma = m16n8k16, stages = 3, swizzle = 128, group = 8, accumulate = f32, sync = mbarrier, ahead = 2, ctas = 4>}
+  linalg.matmul {warp.schedule = #warp.schedule<cta = 32x32x32, warp = 32x32, mma = m16n8k16, stages = 3, swizzle = 128, group = 8, accumulate = f32, sync = mbarrier, prefetch = 2, ctas = 4>}
       ins(%A, %B : memref<96x96xf16>, memref<96x64xf16>) outs(%C : memref<96x64xf32>)
   return
 }
 
 func.func @unrolled(%A: memref<32x192xf16>, %B: memref<192x32xf16>, %C: memref<32x32xf32>) {
-  linalg.matmul {warp.schedule = #warp.schedule<cta = 32x32x32, warp = 32x32, mma = m16n8k16, stages = 3, swizzle = 128, group = 8, accumulate = f32, sync = mbarrier, ahead = 2, unroll = 3>}
+  linalg.matmul {warp.schedule = #warp.schedule<cta = 32x32x32, warp = 32x32, mma = m16n8k16, stages = 3, swizzle = 128, group = 8, accumulate = f32, sync = mbarrier, prefetch = 2, unroll = 3>}
       ins(%A, %B : memref<32x192xf16>, memref<192x32xf16>) outs(%C : memref<32x32xf32>)
   return
 }

@@ -8,9 +8,9 @@
 
 // Big tiles where there are enough of them, small ones where there are not.
 // CHECK-LABEL: func.func @large
-// CHECK: warp.matmul f16 x f16 %a, %b plus %c into %c {warp.schedule = #warp.schedule<cta = {{128x256|256x128}}x{{32|64}}, warp = 64x64, mma = m16n8k16, stages = 8, swizzle = 128, group = 8, accumulate = f32, sync = mbarrier, ahead = 5, unroll = 8, ctas = 128, strip = 16>}
+// CHECK: warp.matmul f16 x f16 %a, %b plus %c into %c {warp.schedule = #warp.schedule<cta = {{128x256|256x128}}x{{32|64}}, warp = 64x64, mma = m16n8k16, stages = 8, swizzle = 128, group = 8, accumulate = f32, sync = mbarrier, prefetch = 5, unroll = 8, ctas = 128, staging = 16>}
 // SM80-LABEL: func.func @large
-// SM80: warp = 64x64, mma = m16n8k16, stages = {{[345678]}}, swizzle = 128, group = 8, accumulate = f32, sync = mbarrier, ahead = {{[2345]}},{{.*}} ctas = 103, strip = 16>}
+// SM80: warp = 64x64, mma = m16n8k16, stages = {{[345678]}}, swizzle = 128, group = 8, accumulate = f32, sync = mbarrier, prefetch = {{[2345]}},{{.*}} ctas = 103, staging = 16>}
 // ALL-LABEL: func.func @large
 // ALL: #warp.schedule<cta = 64x64x32, warp = 32x16, mma = m16n8k8, stages = 2, swizzle = 32, group = 4, accumulate = f32>
 // WARP-LABEL: func.func @large
@@ -19,7 +19,7 @@
 // FITTING: #warp.schedule<cta = 48x40x16, warp = 16x8,
 // STAGES-LABEL: func.func @large
 // One stage takes neither mbarriers nor copies that run ahead; what it does not contradict stays.
-// STAGES: warp = 64x64, mma = m16n8k16, stages = 1, swizzle = 128, group = 8, accumulate = f32, unroll = 8, ctas = 128, strip = 16>
+// STAGES: warp = 64x64, mma = m16n8k16, stages = 1, swizzle = 128, group = 8, accumulate = f32, unroll = 8, ctas = 128, staging = 16>
 // ONCE-LABEL: func.func @large
 // ONCE: stages = 2,
 func.func @large(%a: memref<4096x4096xf16>, %b: memref<4096x4096xf16>, %c: memref<4096x4096xf32>) {

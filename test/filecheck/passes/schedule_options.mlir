@@ -10,11 +10,11 @@
 // RUN: not warploom-opt %s -p "warp-schedule{swizzle=48}" 2>&1 | filecheck %s --check-prefix=SWIZZLE
 // RUN: not warploom-opt %s -p "warp-schedule{stages=0}" 2>&1 | filecheck %s --check-prefix=STAGES
 // RUN: not warploom-opt %s -p "warp-schedule{group=0}" 2>&1 | filecheck %s --check-prefix=GROUP
-// RUN: not warploom-opt %s -p "warp-schedule{cta=64,64,64 slices=3}" 2>&1 | filecheck %s --check-prefix=SLICES
-// RUN: not warploom-opt %s -p "warp-schedule{cta=48,48,64 warp=48,48 slices=2}" 2>&1 | filecheck %s --check-prefix=SLICES48
+// RUN: not warploom-opt %s -p "warp-schedule{cta=64,64,64 sliced_k=3}" 2>&1 | filecheck %s --check-prefix=SLICES
+// RUN: not warploom-opt %s -p "warp-schedule{cta=48,48,64 warp=48,48 sliced_k=2}" 2>&1 | filecheck %s --check-prefix=SLICES48
 // RUN: not warploom-opt %s -p "warp-schedule{pack=c}" 2>&1 | filecheck %s --check-prefix=PACK
-// RUN: not warploom-opt %s -p "warp-schedule{widen=f32}" 2>&1 | filecheck %s --check-prefix=WIDEN
-// RUN: not warploom-opt %s -p "warp-schedule{widen=f16}" 2>&1 | filecheck %s --check-prefix=HALVES
+// RUN: not warploom-opt %s -p "warp-schedule{fp8_as=f32}" 2>&1 | filecheck %s --check-prefix=WIDEN
+// RUN: not warploom-opt %s -p "warp-schedule{fp8_as=f16}" 2>&1 | filecheck %s --check-prefix=HALVES
 // RUN: not warploom-opt %s -p "warp-schedule{cta=0,64,64}" 2>&1 | filecheck %s --check-prefix=POSITIVE
 // RUN: not warploom-opt %s -p "warp-schedule{accumulate=f64}" 2>&1 | filecheck %s --check-prefix=ACCUMULATE
 // RUN: not warploom-opt %s -p "warp-schedule{mma=m16n8k32 cta=64,64,64}" 2>&1 | filecheck %s --check-prefix=SHAPE
@@ -40,8 +40,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 // SLICES: error: schedule: each slice needs as many steps of m16n8k16, got 3 slices of a K tile of 64
 // SLICES48: error: schedule: 2 slices divide the base tiles of a warp tile down, or across if it is one high; got 48x48
 // PACK: error: schedule: pack must be one of none, a, b, ab, got c
-// WIDEN: error: schedule: widen must be one of none, f16, got f32
-// HALVES: error: schedule: widen = f16: operands that are dense 8-bit floats are widened, not those of f16 x f16
+// WIDEN: error: schedule: fp8_as must be one of none, f16, got f32
+// HALVES: error: schedule: fp8_as = f16: operands that are dense 8-bit floats are widened, not those of f16 x f16
 // POSITIVE: error: schedule: tile sizes must be positive, got cta = (0, 64, 64), warp = (64, 64)
 // ACCUMULATE: error: schedule: sm_90a has no mma for f16 x f16 accumulated in f64
 // SHAPE: error: schedule: sm_90a has no mma m16n8k32 for f16 x f16 accumulated in f32; it has m16n8k8, m16n8k16

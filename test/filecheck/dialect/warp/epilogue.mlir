@@ -28,7 +28,7 @@ func.func @bias_scale_residual(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %x: mem
   return
 }
 
-// D as an extra operand; an epilogue without extra operands.
+// D as an epilogue operand; an epilogue without epilogue operands.
 // CHECK-LABEL: func.func @others
 func.func @others(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   // CHECK-NEXT: warp.matmul f16 x f16 %a, %b init 0.000000e+00 : f16 into %c with %c maps

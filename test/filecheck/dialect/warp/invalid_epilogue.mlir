@@ -1,7 +1,7 @@
 // RUN: warploom-opt %s --split-input-file --verify-diagnostics 2>&1 | filecheck %s
 
 func.func @extras_without_epilogue(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %x: f32) {
-  // CHECK: expected extra operands only with an epilogue, got 1
+  // CHECK: expected epilogue operands only with an epilogue, got 1
   warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c with %x
       maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>, affine_map<(m, n, k) -> ()>]
       : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, f32
@@ -86,7 +86,7 @@ func.func @initial_type(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6
 // -----
 
 func.func @maps(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %y: f32) {
-  // CHECK: expected indexing maps of A, B and D and 1 extra operands, got 3
+  // CHECK: expected indexing maps of A, B and D and 1 epilogue operands, got 3
   warp.matmul f16 x f16 %a, %b plus %c into %c with %y : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf32>, f32 epilogue(%x: f32, %z: f32) {
     warp.yield %z : f32
   }
@@ -96,7 +96,7 @@ func.func @maps(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %
 // -----
 
 func.func @along_k(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %y: memref<5xf32>) {
-  // CHECK: expected extra operand 0 to be indexed by some of d0, d1, got (d0, d1, d2) -> (d2)
+  // CHECK: expected epilogue operand 0 to be indexed by some of d0, d1, got (d0, d1, d2) -> (d2)
   warp.matmul f16 x f16 %a, %b plus %c into %c with %y
       maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>, affine_map<(m, n, k) -> (k)>]
       : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf32>, memref<5xf32> epilogue(%x: f32, %z: f32) {
@@ -108,7 +108,7 @@ func.func @along_k(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>
 // -----
 
 func.func @rank(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %y: memref<4x6xf32>) {
-  // CHECK: expected extra operand 0 of rank 1, got memref<4x6xf32>
+  // CHECK: expected epilogue operand 0 of rank 1, got memref<4x6xf32>
   warp.matmul f16 x f16 %a, %b plus %c into %c with %y
       maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>, affine_map<(m, n, k) -> (n)>]
       : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf32>, memref<4x6xf32> epilogue(%x: f32, %z: f32) {
@@ -120,7 +120,7 @@ func.func @rank(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %
 // -----
 
 func.func @size(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %y: memref<4xf32>) {
-  // CHECK: expected D and extra operand 0 to agree on d1, got 6 and 4
+  // CHECK: expected D and epilogue operand 0 to agree on d1, got 6 and 4
   warp.matmul f16 x f16 %a, %b plus %c into %c with %y
       maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>, affine_map<(m, n, k) -> (n)>]
       : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf32>, memref<4xf32> epilogue(%x: f32, %z: f32) {
@@ -132,7 +132,7 @@ func.func @size(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %
 // -----
 
 func.func @d_turned(%a: memref<6x5xf16>, %b: memref<5x6xf16>, %c: memref<6x6xf32>) {
-  // CHECK: expected D as an extra operand to be indexed as D is
+  // CHECK: expected D as an epilogue operand to be indexed as D is
   warp.matmul f16 x f16 %a, %b plus %c into %c with %c
       maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>, affine_map<(m, n, k) -> (n, m)>]
       : memref<6x5xf16>, memref<5x6xf16>, memref<6x6xf32>, memref<6x6xf32>, memref<6x6xf32> epilogue(%x: f32, %z: f32) {

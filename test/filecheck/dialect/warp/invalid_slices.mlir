@@ -3,17 +3,17 @@
 !whole = !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 !part = !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 
-// CHECK: error: warp.sum_slices: expected the rows of !warp.fragment<acc, 32x8xf32, {{.*}}> in equal parts, got !warp.fragment<acc, 16x16xf32,
+// CHECK: error: warp.sum_sliced_k: expected the rows of !warp.fragment<acc, 32x8xf32, {{.*}}> in equal parts, got !warp.fragment<acc, 16x16xf32,
 func.func @columns(%c: !whole, %s: memref<4x128xf32, 3>) {
-  %p = warp.sum_slices %c via %s : !whole, memref<4x128xf32, 3> -> !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  %p = warp.sum_sliced_k %c via %s : !whole, memref<4x128xf32, 3> -> !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
 
 // -----
 
-// CHECK: error: warp.sum_slices: the 3 x 1 base tiles of !warp.fragment<acc, 48x8xf32, {{.*}}> cannot be divided among 2 slices
+// CHECK: error: warp.sum_sliced_k: the 3 x 1 base tiles of !warp.fragment<acc, 48x8xf32, {{.*}}> cannot be divided among 2 slices
 func.func @uneven(%c: !warp.fragment<acc, 48x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<4x128xf32, 3>) {
-  %p = warp.sum_slices %c via %s : !warp.fragment<acc, 48x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x128xf32, 3> -> !warp.fragment<acc, 24x8xf32, [c1 c2 r0 r1 r2 | c0]>
+  %p = warp.sum_sliced_k %c via %s : !warp.fragment<acc, 48x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x128xf32, 3> -> !warp.fragment<acc, 24x8xf32, [c1 c2 r0 r1 r2 | c0]>
   return
 }
 
@@ -22,9 +22,9 @@ func.func @uneven(%c: !warp.fragment<acc, 48x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %
 !whole = !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 !part = !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 
-// CHECK: error: warp.sum_slices: expected shared memory with a row of 128 registers for each warp of 2 slices, got memref<4x64xf32, 3 : i64>
+// CHECK: error: warp.sum_sliced_k: expected shared memory with a row of 128 registers for each warp of 2 slices, got memref<4x64xf32, 3 : i64>
 func.func @small(%c: !whole, %s: memref<4x64xf32, 3>) {
-  %p = warp.sum_slices %c via %s : !whole, memref<4x64xf32, 3> -> !part
+  %p = warp.sum_sliced_k %c via %s : !whole, memref<4x64xf32, 3> -> !part
   return
 }
 
@@ -33,8 +33,8 @@ func.func @small(%c: !whole, %s: memref<4x64xf32, 3>) {
 !whole = !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 !part = !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 
-// CHECK: error: warp.sum_slices: expected shared memory with a row of 128 registers for each warp of 2 slices, got memref<4x128xf32>
+// CHECK: error: warp.sum_sliced_k: expected shared memory with a row of 128 registers for each warp of 2 slices, got memref<4x128xf32>
 func.func @global(%c: !whole, %s: memref<4x128xf32>) {
-  %p = warp.sum_slices %c via %s : !whole, memref<4x128xf32> -> !part
+  %p = warp.sum_sliced_k %c via %s : !whole, memref<4x128xf32> -> !part
   return
 }

@@ -122,12 +122,12 @@ func.func @pack(%a: memref<5x7xbf16>, %w: memref<8x16xbf16>, %i: index) {
   return
 }
 
-// CHECK-LABEL: func.func @sum_slices
-// CHECK: %p = warp.sum_slices %c via %s : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x128xf32, 3 : i64> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
-// GENERIC-LABEL: "sum_slices"
-// GENERIC: %p = "warp.sum_slices"(%c, %s)
-func.func @sum_slices(%c: !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<4x128xf32, 3 : i64>) {
-  %p = warp.sum_slices %c via %s : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x128xf32, 3 : i64> -> !acc
+// CHECK-LABEL: func.func @sum_sliced_k
+// CHECK: %p = warp.sum_sliced_k %c via %s : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x128xf32, 3 : i64> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+// GENERIC-LABEL: "sum_sliced_k"
+// GENERIC: %p = "warp.sum_sliced_k"(%c, %s)
+func.func @sum_sliced_k(%c: !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<4x128xf32, 3 : i64>) {
+  %p = warp.sum_sliced_k %c via %s : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x128xf32, 3 : i64> -> !acc
   return
 }
 

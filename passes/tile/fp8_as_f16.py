@@ -1,4 +1,4 @@
-"""`warp-widen`: products of 8-bit floats as products of f16, on operands that are converted in registers.
+"""`warp-fp8-as-f16`: products of 8-bit floats as products of f16, on operands that are converted in registers.
 
 A register of four neighbours along k becomes two of two. The order of the terms of a sum being free, as long as A and B
 agree, the first two of each four belong to one f16 product and the others to the next: no element moves.
@@ -35,7 +35,7 @@ def halves(layout: Layout, k_axis: str) -> Layout:
     return Layout(layout.lane, (*(bit for bit in layout.element if bit != which), which))
 
 
-class WidenProduct(RewritePattern):
+class Fp8ProductAsF16(RewritePattern):
     """`warp.mma` of 8-bit floats: the operands as f16, and a product of an instruction of half the depth."""
 
     @op_type_rewrite_pattern
@@ -56,18 +56,18 @@ class WidenProduct(RewritePattern):
 
 
 @dataclass(frozen=True)
-class WidenPass(ModulePass):
-    """Multiplies 8-bit floats as f16 in kernels whose schedule says `widen = f16`.
+class Fp8AsF16Pass(ModulePass):
+    """Multiplies 8-bit floats as f16 in kernels whose schedule says `fp8_as = f16`.
 
     It is what ptxas does on targets without such products, where sums then stay in the accumulators; without the pass
     the instructions are those of 8-bit floats.
     """
 
-    name = "warp-widen"
+    name = "warp-fp8-as-f16"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in [o for o in op.walk() if isinstance(o, gpu.FuncOp)]:
             schedule = kernel.attributes.get(ScheduleAttr.name)
-            if isinstance(schedule, ScheduleAttr) and schedule.data.widen != "none":
-                patterns = GreedyRewritePatternApplier([WidenProduct()])
+            if isinstance(schedule, ScheduleAttr) and schedule.data.fp8_as != "none":
+                patterns = GreedyRewritePatternApplier([Fp8ProductAsF16()])
                 PatternRewriteWalker(patterns, apply_recursively=False).rewrite_region(kernel.body)

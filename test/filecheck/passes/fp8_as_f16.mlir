@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s -p 'warp-set-target{arch=sm_90a},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1},warp-tile,warp-widen' | filecheck %s
-// RUN: warploom-opt %s -p 'warp-set-target{arch=sm_90a},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1},warp-tile,warp-widen,convert-warp-to-ptx' -t ptx | filecheck %s --check-prefix=PTX
-// RUN: warploom-opt %s -p 'warp-set-target{arch=sm_89},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1},warp-tile,warp-widen' | filecheck %s --check-prefix=SM89
+// RUN: warploom-opt %s -p 'warp-set-target{arch=sm_90a},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1},warp-tile,warp-fp8-as-f16' | filecheck %s
+// RUN: warploom-opt %s -p 'warp-set-target{arch=sm_90a},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1},warp-tile,warp-fp8-as-f16,convert-warp-to-ptx' -t ptx | filecheck %s --check-prefix=PTX
+// RUN: warploom-opt %s -p 'warp-set-target{arch=sm_89},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1},warp-tile,warp-fp8-as-f16' | filecheck %s --check-prefix=SM89
 
 // sm_90 multiplies no 8-bit floats: two f16 products of each step, of the first two and of the last two of every four
 // neighbours along k. Operands are widened where a product first reads them.
@@ -18,7 +18,7 @@ func.func @f(%A: memref<16x32xf8E4M3FN>, %B: memref<16x32xf8E5M2>, %C: memref<16
 // CHECK-NEXT: %[[BW:\w+]] = warp.convert %[[B]] : {{.*}} to !warp.fragment<b, 32x16xf16, [r2 r3 c0 c1 c2 | r0 r1 r4]>
 // CHECK-NEXT: %[[BH:\w+]] = warp.regroup %[[BW]] : {{.*}} to !warp.fragment<b, 32x16xf16, [r2 r3 c0 c1 c2 | r0 r4 r1]>
 // CHECK-NEXT: warp.mma m16n8k16 %[[AH]], %[[BH]], %
-// CHECK:      mma = m16n8k32, stages = 1, swizzle = 128, group = 8, accumulate = f32, widen = f16>
+// CHECK:      mma = m16n8k32, stages = 1, swizzle = 128, group = 8, accumulate = f32, fp8_as = f16>
 
 // PTX:      .version 8.1
 // PTX:      // warp.convert: e4m3 to f16

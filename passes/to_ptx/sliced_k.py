@@ -1,4 +1,4 @@
-"""Sums over warps that share a tile: `warp.sum_slices`.
+"""Sums over warps that share a tile: `warp.sum_sliced_k`.
 
 Every warp writes to shared memory the parts of its fragment that other slices get, 16 bytes a lane at a time so that no
 two lanes meet in a bank, and after a barrier adds to its own part what they wrote.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...dialect.warp.attributes import fragment_of
-from ...dialect.warp.slices import LANES, SumSlicesOp
+from ...dialect.warp.sliced_k import LANES, SumSlicedKOp
 from ..diagnostics import fail
 from .addressing import CHUNK, SharedTile
 from .emitter import Register, Value
@@ -100,8 +100,8 @@ class Exchange:
             self.lowering.emitter.emit(f"{opcode}.shared{wide}.{some[0].type}", form, *operands, guard=guard)
 
 
-def lower(lowering: KernelLowering, op: SumSlicesOp) -> None:
-    """Emits a `warp.sum_slices`.
+def lower(lowering: KernelLowering, op: SumSlicedKOp) -> None:
+    """Emits a `warp.sum_sliced_k`.
 
     Raises a located diagnostic for elements that are no accumulators, or another number of warps than the memory has.
     """

@@ -41,7 +41,7 @@ from ..diagnostics import fail
 from ..linalg import extents
 from ..linalg.elementwise import Elementwise, read_elementwise, why_not_elementwise
 from ..linalg.overlap import check_elementwise
-from ..linalg.product import Extra
+from ..linalg.product import VectorOperand
 from ..linalg.views import collapsed
 from .index_builder import Index, IndexBuilder
 from .outline import Outliner
@@ -301,9 +301,9 @@ def tile(op: LinalgStructuredOperation, module: ModuleOp) -> None:
     outliner.finish()
 
 
-def _operands(stream: Stream, outliner: Outliner) -> dict[SSAValue, Extra]:
+def _operands(stream: Stream, outliner: Outliner) -> dict[SSAValue, VectorOperand]:
     """What the kernel is given, by the value that it stands for."""
-    found, operands = stream.found, dict[SSAValue, Extra]()
+    found, operands = stream.found, dict[SSAValue, VectorOperand]()
     for i, value in enumerate(found.inputs):
         number = found.reads(i) and i not in stream.inputs and not isinstance(value.owner, arith.ConstantOp)
         place = stream.inputs.get(i)
@@ -314,10 +314,10 @@ def _operands(stream: Stream, outliner: Outliner) -> dict[SSAValue, Extra]:
     return operands
 
 
-def _operand(name: str, value: SSAValue, place: Place | None, outliner: Outliner) -> Extra:
+def _operand(name: str, value: SSAValue, place: Place | None, outliner: Outliner) -> VectorOperand:
     name = value.name_hint or name
     if place is None:
-        return Extra(name, value)
+        return VectorOperand(name, value)
     if any(len(group) > 1 for group in place.groups):
         value = outliner.insert(collapsed(value, place.kind, place.groups))
-    return Extra(name, value, divisor=place.divisor)
+    return VectorOperand(name, value, divisor=place.divisor)

@@ -1,4 +1,4 @@
-"""Sums over warps that share a tile of a product: `warp.sum_slices`."""
+"""Sums over warps that share a tile of a product: `warp.sum_sliced_k`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LANES = 32
 
 
 @irdl_op_definition
-class SumSlicesOp(IRDLOperation):
+class SumSlicedKOp(IRDLOperation):
     """The sum of the fragments that the slices of a CTA hold; each slice gets its part of it.
 
     The warps of a CTA make `slices` groups of equal size, one after the other; warps at the same place in their groups
@@ -22,14 +22,14 @@ class SumSlicesOp(IRDLOperation):
     one base tile high, columns. What a warp gets, it adds to its own sums in the order of the slices, so that the
     result is the same every time::
 
-        %part = warp.sum_slices %acc via %s : !warp.fragment<acc, 64x64xf32, [...]>, memref<4x2048xf32, 3>
+        %part = warp.sum_sliced_k %acc via %s : !warp.fragment<acc, 64x64xf32, [...]>, memref<4x2048xf32, 3>
                                               -> !warp.fragment<acc, 32x64xf32, [...]>
 
     The scratch memory has a row for each warp, with room for the parts of the other slices. All threads of the CTA
     execute the operation, which holds a barrier; before the memory is used again there must be another.
     """
 
-    name = "warp.sum_slices"
+    name = "warp.sum_sliced_k"
 
     input = operand_def(FragmentType)
     scratch = operand_def(MemRefType)

@@ -47,21 +47,21 @@ def check(m: int, n: int, k: int, start: float | None, out: str = "f32", **sched
     ],
 )
 def test_slices(cta: tuple[int, ...], warp: tuple[int, ...], slices: int, start: float | None) -> None:
-    kernel = check(100, 72, 200, start, cta=cta, warp=warp, slices=slices, stages=3)
+    kernel = check(100, 72, 200, start, cta=cta, warp=warp, sliced_k=slices, stages=3)
     (launch,) = kernel.launches
     assert launch.threads == 32 * slices * (cta[0] // warp[0]) * (cta[1] // warp[1])
 
 
 def test_slices_whose_warps_meet_at_mbarriers() -> None:
-    check(64, 72, 200, 0.0, cta=(64, 64, 64), warp=(32, 32), slices=2, stages=3, sync="mbarrier")
+    check(64, 72, 200, 0.0, cta=(64, 64, 64), warp=(32, 32), sliced_k=2, stages=3, sync="mbarrier")
 
 
 def test_slices_of_accumulators_in_pairs() -> None:
-    check(33, 72, 70, 0.0, "f16", cta=(32, 64, 64), warp=(32, 32), slices=2, stages=2, accumulate="f16")
+    check(33, 72, 70, 0.0, "f16", cta=(32, 64, 64), warp=(32, 32), sliced_k=2, stages=2, accumulate="f16")
 
 
 def test_slices_give_the_same_bits_every_time() -> None:
-    kernel = product(64, 64, 128, "f32", 0.0, cta=(32, 32, 64), warp=(32, 32), slices=2, stages=2)
+    kernel = product(64, 64, 128, "f32", 0.0, cta=(32, 32, 64), warp=(32, 32), sliced_k=2, stages=2)
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((64, 128), (128, 64)))
     results = [np.full((64, 64), np.nan, np.float32) for _ in range(2)]

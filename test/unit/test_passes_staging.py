@@ -1,4 +1,4 @@
-"""Elements that change lanes on their way to D: `warp.exchange`, and schedules with `strip`."""
+"""Elements that change lanes on their way to D: `warp.exchange`, and schedules with `staging`."""
 
 from __future__ import annotations
 
@@ -85,17 +85,17 @@ TILES = {"cta": (64, 64, 32), "warp": (32, 32), "stages": 2}
 
 
 @pytest.mark.parametrize("types", ["bf16 bf16", "bf16 f32", "f16 f16", "f32 f32", "f64 f64", "i8 i32"])
-@pytest.mark.parametrize("strip", [16, 32])
-def test_strips(types: str, strip: int) -> None:
+@pytest.mark.parametrize("staging", [16, 32])
+def test_strips(types: str, staging: int) -> None:
     """Edges along rows and columns; rows of D of whole 16 bytes, and odd ones."""
     for size in ((70, 88, 40), (33, 67, 5)):
-        check(size, types, **TILES, strip=strip)
+        check(size, types, **TILES, staging=staging)
 
 
 SCHEDULES: tuple[dict[str, Any], ...] = (
     {"cta": (64, 96, 32), "warp": (32, 48), "stages": 3},
-    {"cta": (64, 64, 64), "warp": (64, 32), "stages": 2, "slices": 2},
-    {"cta": (64, 64, 32), "warp": (32, 32), "stages": 4, "sync": "mbarrier", "ahead": 2, "ctas": 2},
+    {"cta": (64, 64, 64), "warp": (64, 32), "stages": 2, "sliced_k": 2},
+    {"cta": (64, 64, 32), "warp": (32, 32), "stages": 4, "sync": "mbarrier", "prefetch": 2, "ctas": 2},
     {"cta": (64, 64, 32), "warp": (32, 32), "stages": 2, "split_k": 2},
 )
 
@@ -103,12 +103,12 @@ SCHEDULES: tuple[dict[str, Any], ...] = (
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_strips_beside_other_choices(schedule: dict[str, Any]) -> None:
     for types in ("bf16 bf16", "f16 f32"):
-        check((100, 136, 128), types, **schedule, strip=16)
+        check((100, 136, 128), types, **schedule, staging=16)
 
 
 @pytest.mark.parametrize("types", ["bf16 bf16", "bf16 f32", "f64 f64", "i8 i32"])
 def test_no_lanes_meet_at_a_bank(types: str) -> None:
-    kernel = product((64, 64, 32), types, **TILES, strip=16)
+    kernel = product((64, 64, 32), types, **TILES, staging=16)
     (m, n, k), (element, out) = (64, 64, 32), types.split()
     arrays = [np.ones(s, DTYPES[t]) for s, t in (((m, k), element), ((k, n), element), ((m, n), out))]
     (launch,) = kernel(*arrays, device="interp", report=True).reports
@@ -122,7 +122,7 @@ def test_no_lanes_meet_at_a_bank(types: str) -> None:
 def default(target: str, types: str, size: int, *, filled: bool = False) -> int:
     (schedule,) = product((size, size, size), types, filled=filled, target=target).schedule
     assert schedule is not None
-    return schedule.strip
+    return schedule.staging
 
 
 def test_strips_by_default_where_they_pay() -> None:
@@ -135,10 +135,10 @@ def test_strips_by_default_where_they_pay() -> None:
 
 
 ERRORS = (
-    ("f16 f32", {"strip": 24}, "strip must be 0 or a power of two that divides a warp tile's 32 rows, got 24"),
-    ("f16 f32", {"strip": 64}, "strip must be 0 or a power of two that divides a warp tile's 32 rows, got 64"),
-    ("f16 f32", {"strip": -16}, "strip must be 0 or a power of two that divides a warp tile's 32 rows, got -16"),
-    ("f16 f32", {"strip": 8}, "strips consist of base tiles of 16 rows, got strip = 8"),
+    ("f16 f32", {"staging": 24}, "staging must be 0 or a power of two that divides a warp tile's 32 rows, got 24"),
+    ("f16 f32", {"staging": 64}, "staging must be 0 or a power of two that divides a warp tile's 32 rows, got 64"),
+    ("f16 f32", {"staging": -16}, "staging must be 0 or a power of two that divides a warp tile's 32 rows, got -16"),
+    ("f16 f32", {"staging": 8}, "strips consist of base tiles of 16 rows, got staging = 8"),
 )
 
 
@@ -168,7 +168,7 @@ def narrowed(schedule: dict[str, Any]) -> Kernel:
     return compile(text, **schedule)
 
 
-@pytest.mark.parametrize("schedule", [TILES | {"strip": 16}, TILES | {"strip": 32}, {}], ids=str)
+@pytest.mark.parametrize("schedule", [TILES | {"staging": 16}, TILES | {"staging": 32}, {}], ids=str)
 def test_bytes_are_made_of_sums_that_changed_lanes(schedule: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((72, 64), (64, 88)))

@@ -22,7 +22,7 @@ from .index_builder import Index, IndexBuilder
 from .tiling import Tiling
 
 if TYPE_CHECKING:
-    from .extras import Extras
+    from .epilogue_operands import EpilogueOperands
 
 
 MOST_BITS = 32
@@ -91,27 +91,27 @@ class Ending:
     def __init__(self, tiling: Tiling, index: IndexBuilder, whole: FragmentType, m: Index, n: Index) -> None:
         self.tiling, self.index, self.m, self.n = tiling, index, m, n
         product, schedule = tiling.product, tiling.schedule
-        rows = schedule.strip or (whole.shape[0] if product.op.epilogue is None else whole.layout.data.rows)
+        rows = schedule.staging or (whole.shape[0] if product.op.epilogue is None else whole.layout.data.rows)
         self.rows = min(rows, whole.shape[0])
         part = FragmentType.of("acc", self.rows, whole.shape[1], whole.element_type, whole.layout.data)
         self.first = exchanged_first(product, schedule)
         self.part = part.with_layout(in_lines(part)) if self.first else part
         self.c = product.c if adds_last(product, schedule) else None
         self.early = _bits(tiling) <= EARLY_BITS
-        self.extras = self._extras()
+        self.epilogue_operands = self._extras()
         self.scratch = self._scratch(part if self.first else part.with_element(product.d.element_type))
 
-    def _extras(self) -> Extras | None:
+    def _extras(self) -> EpilogueOperands | None:
         """The product's epilogue, if it has one."""
         if self.tiling.product.op.epilogue is None:
             return None
-        from .extras import Extras
+        from .epilogue_operands import EpilogueOperands
 
-        return Extras(self.tiling, self.index, self.part, self.m, self.n)
+        return EpilogueOperands(self.tiling, self.index, self.part, self.m, self.n)
 
     def _scratch(self, part: FragmentType) -> SSAValue | None:
         """Shared memory in which each warp has room for a part, if elements change lanes."""
-        if not self.tiling.schedule.strip:
+        if not self.tiling.schedule.staging:
             return None
         room = max(BANKS, math.prod(part.shape) * part.bits // 8) // (f32.bitwidth // 8)
         kind = MemRefType(f32, [self.tiling.schedule.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
@@ -129,8 +129,8 @@ class Ending:
                 start = converted(index, c, fragment_of(held).element_type)
                 held = index.insert(ElementwiseOp(Kind.Add, start, held)).fragment
             held = converted(index, held, product.element_type)
-            if self.extras is not None:
-                held = self.extras.map(held, loaded)
+            if self.epilogue_operands is not None:
+                held = self.epilogue_operands.map(held, loaded)
             if row < last and self.early:
                 # Before the store, for nothing is moved across one that may be to the same memory.
                 upcoming = self._load(row + self.rows)
@@ -158,4 +158,4 @@ class Ending:
         """What the part that starts at a row takes beside sums: of C, if it is added here, and the epilogue's."""
         at = self.index.add(self.m, row)
         c = None if self.c is None else load(self.tiling, self.index, self.c, self.part, at, self.n)
-        return c, [] if self.extras is None else self.extras.load(row)
+        return c, [] if self.epilogue_operands is None else self.epilogue_operands.load(row)

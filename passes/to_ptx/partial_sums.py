@@ -13,14 +13,14 @@ from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.warp.attributes import FragmentType, fragment_of
-from ...dialect.warp.parts import AddPartsOp, ArriveLastOp, StorePartOp
+from ...dialect.warp.partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
 from ..diagnostics import fail
 from .addressing import CHUNK, GlobalMatrix
 from .emitter import Register, Value
 from .fragments import Fragment, vector
 from .matrix_ops import Handler, handler, result_registers
 from .scalars import at
-from .slices import ADD
+from .sliced_k import ADD
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering

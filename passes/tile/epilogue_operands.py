@@ -1,4 +1,4 @@
-"""The epilogue of a product on accumulators: extra operands loaded to lie as they do, and `warp.map`."""
+"""The epilogue of a product on accumulators: epilogue operands loaded to lie as they do, and `warp.map`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from xdsl.ir import Region, SSAValue
 
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.epilogue import LoadVectorOp, MapOp
-from ..linalg.product import Argument, Extra, Operand, Spread
-from .ending import held_type, load
+from ..linalg.product import Argument, Operand, Spread, VectorOperand
 from .index_builder import Index, IndexBuilder
+from .store_epilogue import held_type, load
 from .tiling import Tiling
 
 
-class Extras:
+class EpilogueOperands:
     """Applies the epilogue to parts of a warp's accumulators, whose first element is that of row m and column n.
 
     Parts are of the type `part`: a matrix beside all accumulators would take as many registers as they do. What runs
@@ -23,17 +23,17 @@ class Extras:
 
     def __init__(self, tiling: Tiling, index: IndexBuilder, part: FragmentType, m: Index, n: Index) -> None:
         self.tiling, self.index, self.part, self.m, self.n = tiling, index, part, m, n
-        vectors = [extra for extra in tiling.product.extras if isinstance(extra, Extra)]
+        vectors = [extra for extra in tiling.product.epilogue_operands if isinstance(extra, VectorOperand)]
         self._along_columns = {extra.value: self._vector(extra, n) for extra in vectors if extra.axis == "n"}
         self._same_rows = {
             extra: self._matrix(extra, m)
-            for extra in tiling.product.extras
+            for extra in tiling.product.epilogue_operands
             if isinstance(extra, Spread) and extra.dimensions[0] is None
         }
 
     def load(self, row: int) -> list[SSAValue]:
-        """The extra operands for the part that starts at a row."""
-        return [self._load(extra, self.index.add(self.m, row)) for extra in self.tiling.product.extras]
+        """The epilogue operands for the part that starts at a row."""
+        return [self._load(extra, self.index.add(self.m, row)) for extra in self.tiling.product.epilogue_operands]
 
     def map(self, part: SSAValue, loaded: Sequence[SSAValue]) -> SSAValue:
         """The elements of D for a part of the product's and what was loaded for it."""
@@ -43,7 +43,7 @@ class Extras:
         return self.index.insert(MapOp([part, *loaded], result, region)).fragment
 
     def _load(self, extra: Argument, m: Index) -> SSAValue:
-        if isinstance(extra, Extra):
+        if isinstance(extra, VectorOperand):
             known = self._along_columns.get(extra.value) if extra.axis else self.tiling.argument(extra)
             return known or self._vector(extra, m)
         if isinstance(extra, Spread) and extra in self._same_rows:
@@ -53,7 +53,7 @@ class Extras:
     def _matrix(self, extra: Operand | Spread, m: Index) -> SSAValue:
         return load(self.tiling, self.index, extra, self.part, m, self.n)
 
-    def _vector(self, extra: Extra, start: Index) -> SSAValue:
+    def _vector(self, extra: VectorOperand, start: Index) -> SSAValue:
         kind, inside = self.part.with_element(held_type(self.tiling, extra)), self.tiling.inside(extra.axis)
         along = {"m": "rows", "n": "columns"}[extra.axis]
         memory, where = self.tiling.argument(extra), self.index.value(start)
