@@ -82,6 +82,7 @@ $(TESTABLE): pyproject.toml | $(BIN)/pip
 docs: $(INSTALLED)
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/walk.py
+	$(BIN)/python docs/rooms.py
 
 # The package as it is imported, for the type checker, which cannot follow an editable install.
 build/typing:

@@ -1,1 +1,1 @@
-"""How it is lowered: one pass per file, the standard pipeline, PTX text in and out, and `warploom-opt`."""
+"""How it is lowered: passes, the standard pipeline, diagnostics, and `warploom-opt`."""

@@ -37,6 +37,15 @@ def test_the_walk_through_the_pipeline_shows_what_is_printed_now() -> None:
         assert step in text
 
 
+def test_the_page_on_the_architecture_is_what_the_code_says() -> None:
+    rooms = script("rooms")
+    text = "".join(rooms.page()).rstrip() + "\n"
+    assert (DOCS / "architecture.md").read_text(encoding="utf-8") == text, "run `make docs`"
+    assert all(rooms.said(package) for package in rooms.packages())
+    places = re.findall(r"`((?:dialect|passes|runtime)/[\w/.]*)`", text)
+    assert [place for place in places if not (DOCS.parent / place).exists()] == []
+
+
 def test_what_is_committed_is_what_is_generated() -> None:
     committed = {
         path.relative_to(DOCS).as_posix()

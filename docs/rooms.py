@@ -1,0 +1,212 @@
+"""Writes architecture.md: the rooms of the code and what they import, the levels of IR, the words, where to add what.
+
+    python docs/rooms.py           # or: make docs
+
+The prose is here; packages, imports, passes and the IR they leave are read from the code.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from functools import cache
+from pathlib import Path
+
+from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.pipeline import lower, standard_pipeline
+from warploom.passes.universe import WARPLOOM_UNIVERSE
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+sys.path.insert(0, str(ROOT / "test"))
+
+import structure  # noqa: E402
+
+EXAMPLE = ROOT / "examples" / "matmul.mlir"
+SCHEDULE = {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3}
+WIDTH = 110
+
+SHOWN = {
+    "warp-set-target": "builtin.module",
+    "warp-raise-matmul": "warp.matmul",
+    "warp-fold-fill": "warp.matmul",
+    "warp-schedule": "warp.matmul",
+    "warp-pipeline": "warp.copy",
+    "warp-allocate": "memref.alloc",
+    "convert-warp-to-ptx": "mma.sync",
+}
+"""The operation that shows best what a pass did; else the first line that is new."""
+
+ADDITIONS = (
+    ("a shape or type of a matrix instruction", "a row of `dialect/isa/`: [how](adding-an-instruction.md)"),
+    ("any other instruction of PTX", "a row of `dialect/ptx/rows/`, and its meaning in `runtime/interp/instructions/`"),
+    ("a target", "a row of `dialect/isa/targets.py`; its arithmetic in `runtime/numerics/parameters.py`"),
+    ("how an instruction computes", "`runtime/numerics/`, which knows nothing of the interpreter"),
+    ("an operation between `linalg` and PTX", "`dialect/warp/`, and what it becomes in `passes/to_ptx/`"),
+    ("a form of product that `linalg` writes otherwise", "`passes/linalg/`: it becomes `warp.matmul`"),
+    ("a choice of the lowering", "a field of the schedule, its default in `passes/schedule/`, a rewrite"),
+    ("a constant measured on a GPU", "`passes/schedule/h200.py`, or a file like it for another GPU"),
+    ("a check of a running kernel", "an observer in `runtime/interp/checks/`"),
+    ("a check of PTX text", "`dialect/ptx/check/`"),
+    ("a kind of argument", "`runtime/arguments/`"),
+    ("a command", "`runtime/cli/`"),
+)  # fmt: skip
+
+GLOSSARY = (
+    ("CTA tile, warp tile", "the part of the result that a CTA, or a warp, computes at a time (`cta`, `warp`)"),
+    ("fragment", "the part of a matrix that a warp holds in registers; its layout says which lane has what"),
+    ("stage", "one of the buffers in shared memory that copies fill in turn (`stages`)"),
+    ("prefetch distance", "how many K tiles copies run ahead of the products (`prefetch`)"),
+    ("split-K", "K cut among CTAs, which add their partial sums in a workspace in global memory (`split_k`)"),
+    ("sliced-K", "K cut among warps of a CTA, which add their partial sums in shared memory (`sliced_k`)"),
+    ("partial sum", "what a CTA of split-K, or a warp of sliced-K, has of an element of the result"),
+    ("epilogue", "what happens to an accumulator on its way to memory: bias, activation, residual, conversion"),
+    ("epilogue operand", "what an epilogue reads beside the accumulator: a matrix, a vector, a number"),
+    ("staging of the epilogue", "rows of the result change lanes in shared memory before they are stored (`staging`)"),
+    ("packing", "copying an operand to aligned rows in scratch memory before the product (`pack`)"),
+    ("rasterisation", "the order in which CTA tiles are computed, for reuse in the L2 cache (`group`)"),
+    ("persistent CTAs", "a fixed number of CTAs that go from tile to tile (`ctas`)"),
+    ("swizzle", "a permutation of 16-byte chunks in shared memory by which accesses meet no bank twice (`swizzle`)"),
+    ("index permutation", "indices of a fragment numbered so that memory delivers what the instruction wants"),
+    ("register overhead", "what ptxas takes of registers beside fragments and addresses"),
+    ("fp8-as-f16 emulation", "8-bit floats converted in registers and multiplied as f16 (`fp8_as`)"),
+    ("elementwise kernel", "a kernel of elementwise operations that belong to no product"),
+    ("finding", "what a check reports of a running kernel: line, CTA, warp, the two events"),
+    ("row", "a frozen record of one instruction: spelling, operands, section of the ISA, version, target"),
+)  # fmt: skip
+
+INTRODUCTION = """
+# Architecture
+
+Three floors: `dialect/` says what can be said, `passes/` lowers it, `runtime/` runs it. Imports run down only: a
+package of `runtime/` may import the other two, one of `passes/` only `dialect/`, and `dialect/` neither. No modules
+import each other in a circle. `python test/structure.py` states these rules, and `make test` holds the code to them.
+
+The folders are installed as the packages `warploom.dialect`, `warploom.passes` and `warploom.runtime`; inside them
+imports are relative. For an editor or a type checker run `make build/typing` once: it lays the three folders out as
+`build/typing/warploom/`, and `pyproject.toml` already names `build/typing` as a search path for Pyright. In PyCharm
+mark `build/typing` and `test` as source roots.
+"""
+
+LEVELS = """
+## Levels
+
+A product goes down through these passes. Each can be run alone, left out or replaced; `warploom-opt
+--print-between-passes` prints the IR behind each, and [pipeline.md](pipeline.md) walks through all of them. The
+last column is what shows best that the pass has run, of `examples/matmul.mlir`.
+"""
+
+EVIDENCE = """
+## One fact, one place
+
+- What an instruction is, is a row. Verifier, parser, printer, interpreter, `warploom isa`, the documents and the
+  tests of conformance all read the same row.
+- Where the elements of an operand lie is a layout in the row, written in bits. Figures, `warploom layout`, the
+  interpreter and the lowering read the same layout.
+- What is chosen for a product is its schedule, an attribute in the IR. The lowering decides nothing that the schedule
+  does not say.
+- Where a tile lies in shared memory is written into the IR by `warp-allocate`; nothing computes it again.
+- A launch is in the IR: grid, block, shared memory, arguments. The runtime only reads it.
+"""
+
+
+@cache
+def packages() -> dict[str, list[structure.Module]]:
+    """The modules of each package."""
+    found: dict[str, list[structure.Module]] = {}
+    for module in structure.modules().values():
+        found.setdefault(module.package, []).append(module)
+    return found
+
+
+def said(package: str) -> str:
+    """The first sentence of a package's docstring."""
+    text = ast.get_docstring(ast.parse((ROOT / package.replace(".", "/") / "__init__.py").read_text())) or ""
+    return re.split(r"(?<=\.)\s", text.split("\n\n")[0].replace("\n", " "))[0].rstrip(".")
+
+
+def arrows(package: str) -> str:
+    """What a package imports: packages of its own floor, and floors below."""
+    graph, home, floor = structure.edges(structure.modules()), structure.modules(), package.partition(".")[0]
+    targets = {home[target].package for module in packages()[package] for target in graph[module.name]} - {package}
+    below = {target.partition(".")[0] for target in targets} - {floor}
+    here = {target for target in targets if target.partition(".")[0] == floor}
+    return ", ".join(f"`{target.replace('.', '/')}`" for target in [*sorted(below), *sorted(here)])
+
+
+def rooms() -> Iterator[str]:
+    """The table of packages."""
+    yield "## Rooms\n\n| package | holds | imports |\n|---|---|---|\n"
+    for package in sorted(packages()):
+        yield f"| `{package.replace('.', '/')}` | {said(package)} | {arrows(package)} |\n"
+
+
+def passes() -> list[str]:
+    return re.findall(r"[\w-]+(?:\{[^}]*\})?", standard_pipeline("sm_90a", SCHEDULE))
+
+
+@cache
+def level(count: int) -> str:
+    """The module after that many passes."""
+    context = make_context()
+    module = parse_mlir(context, EXAMPLE.read_text())
+    if count:
+        lower(module, context, ",".join(passes()[:count]))
+    return f"{module}\n".replace("\t", "")
+
+
+def shown(number: int) -> str:
+    """The line that shows what the pass of that number did; empty if it left everything as it was."""
+    before, after = level(number).splitlines(), level(number + 1).splitlines()
+    new = [
+        line
+        for tag, _, _, start, end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+        if tag in ("replace", "insert")
+        for line in after[start:end]
+    ]
+    wanted = SHOWN.get(passes()[number].partition("{")[0], "")
+    line = next((one.strip() for one in new if wanted in one), "")
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 4]} ..."
+
+
+def meaning(name: str) -> str:
+    """The first sentence of the docstring of a pass."""
+    text = WARPLOOM_UNIVERSE.all_passes[name]().__doc__ or ""
+    return re.split(r"(?<=[.:;])\s", text.strip().replace("\n", " "))[0].rstrip(".:;")
+
+
+def levels() -> Iterator[str]:
+    """The table of passes."""
+    yield f"{LEVELS}\n| pass | what it does | for example |\n|---|---|---|\n"
+    for number, name in enumerate(one.partition("{")[0] for one in passes()):
+        line = shown(number).replace("|", "\\|")
+        yield f"| `{name}` | {meaning(name)} | {f'`{line}`' if line else 'nothing to do here'} |\n"
+
+
+def table(title: str, heads: tuple[str, str], rows: tuple[tuple[str, str], ...]) -> Iterator[str]:
+    yield f"\n## {title}\n\n| {heads[0]} | {heads[1]} |\n|---|---|\n"
+    for left, right in rows:
+        yield f"| {left} | {right} |\n"
+
+
+def page() -> Iterator[str]:
+    """The page, piece by piece."""
+    yield "<!-- Written by docs/rooms.py; `make docs` writes it again. -->\n"
+    yield f"{INTRODUCTION}\n"
+    yield from rooms()
+    yield from levels()
+    yield EVIDENCE
+    yield from table("Where to add what", ("to add", "go to"), ADDITIONS)
+    yield from table("Words", ("word", "meaning"), GLOSSARY)
+
+
+def write() -> None:
+    """Writes the page."""
+    (HERE / "architecture.md").write_text("".join(page()).rstrip() + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
