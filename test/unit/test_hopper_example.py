@@ -1,0 +1,38 @@
+"""examples/hopper_matmul.py: whole kernels of tensor copies, mbarriers and `wgmma`, on the interpreter."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "hopper_matmul.py"
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("hopper_matmul", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["hopper_matmul"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("structure", "size", "ctas"),
+    [
+        ({"stages": 3}, (256, 256, 320), 1),  # one CTA goes from tile to tile
+        ({"m": 256, "n": 128, "stages": 2}, (512, 128, 192), 2),
+        ({"m": 192, "n": 64, "stages": 2, "consumers": 3, "columns": 64}, (192, 128, 64), 2),
+        ({"cluster": 2, "n": 128, "stages": 3}, (512, 128, 256), 2),
+    ],
+    ids=str,
+)
+def test_products(example: ModuleType, structure: dict[str, int], size: tuple[int, int, int], ctas: int) -> None:
+    # sums in f32 are far more exact than the bf16 that they are rounded to, of 8 bits
+    assert example.run(example.Structure(**structure), size, "interp", ctas) < 2**-8
