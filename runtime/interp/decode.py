@@ -1,20 +1,19 @@
-"""From syntax records to actions: what names mean, how operands are read and written, and the table of opcodes.
+"""From syntax records to actions: what names mean, how operands are read and written, and what rows mean.
 
-An instruction is decoded by the function that `MEANINGS` holds for its row, with what the row binds. Where a row's
-meaning is not there, `TABLE` has a function for the first word of the opcode, which takes the modifiers one after
-the other from `Modifiers`; one that is left over is not supported, and said so before anything runs.
+An instruction is decoded by the function that `MEANINGS` holds for its row, with what the row binds; what no row takes
+is refused, in the words of the dialect's verifier, before anything runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from ...dialect.ptx.instructions import canonical, find, roots
-from ...dialect.ptx.rows.grammar import Bindings
+from ...dialect.ptx.instructions import find
+from ...dialect.ptx.rows.grammar import Bindings, Row
 from ...dialect.ptx.text.syntax import (
     Address,
     Immediate,
@@ -22,15 +21,17 @@ from ...dialect.ptx.text.syntax import (
     Instruction,
     Not,
     Operand,
+    Pair,
     Register,
     Symbol,
     Variable,
     Vector,
 )
-from ...dialect.ptx.verifier import check, resolve
+from ...dialect.ptx.unmodelled import family as unmodelled
+from ...dialect.ptx.verifier import resolve
 from .errors import DecodeError
 from .instructions.specials import SPECIALS
-from .instructions.words import DTYPES, FLOATS, Modifiers, width_of
+from .instructions.words import DTYPES, FLOATS, width_of
 from .machine.clock import CLOCKS
 from .machine.memory import STACK_BYTES
 from .machine.state import Action, Array, Selection, Source, State
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from .machine.stacks import StackFrame
 
 WARP_SIZE = "WARP_SZ"
-
-Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +163,8 @@ class Layout:
 class Context:
     """One instruction, and what its operands mean where it stands: in `frame`, a function, or in the kernel itself.
 
-    `reads` and `writes` collect the registers of its operands while it is decoded, `places` the variables.
+    `row` is the one that has accepted it. `reads` and `writes` collect the registers of its operands while it is
+    decoded, `places` the variables.
     """
 
     instruction: Instruction
@@ -177,6 +177,7 @@ class Context:
     reads: list[Slot] = field(default_factory=list[Slot])
     writes: list[Slot] = field(default_factory=list[Slot])
     places: list[Place] = field(default_factory=list[Place])
+    row: Row = field(init=False)
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -187,13 +188,6 @@ class Context:
         DecodeError: `message`, led by the opcode.
         """
         raise DecodeError(f"{self.instruction.opcode}: {message}")
-
-    def take(self, *counts: int) -> tuple[Operand, ...]:
-        """The operands, if there are as many as expected."""
-        if len(self.operands) not in counts:
-            expected = " or ".join(map(str, counts))
-            self.fail(f"expected {expected} operands, got {len(self.operands)}")
-        return self.operands
 
     # Registers
 
@@ -254,12 +248,13 @@ class Context:
             return self.source(operand.register, "pred"), True
         return self.source(operand, "pred"), False
 
-    def vector(self, operand: Operand, count: int) -> tuple[Operand, ...]:
-        """The items of `{...}`, or a lone operand where `count` is 1."""
-        items = operand.items if isinstance(operand, Vector) else (operand,)
-        if len(items) != count:
-            self.fail(f"expected a vector of {count} registers, got {describe(operand)}")
-        return items
+    def items(self, operand: Operand) -> tuple[Operand, ...]:
+        """The items of `{...}`, or a lone operand."""
+        return operand.items if isinstance(operand, Vector) else (operand,)
+
+    def pair(self, operand: Operand) -> tuple[Operand, ...]:
+        """The two results of `d|p`, or a lone one."""
+        return (operand.first, operand.second) if isinstance(operand, Pair) else (operand,)
 
     def integer(self, operand: Operand) -> int:
         """An operand that must be an integer constant."""
@@ -399,18 +394,7 @@ def describe(operand: Operand) -> str:
             return f"{describe(operand.first)}|{describe(operand.second)}"
 
 
-# The table
-
-Decoder: TypeAlias = Callable[[Context, Modifiers], Action]
-
-TABLE: dict[str, Decoder] = {}
-"""By the first word of the opcode."""
-
-
-def opcode(*roots: str) -> Callable[[Decoder], Decoder]:
-    """Enters a decoder in the table."""
-    return _entering(TABLE, roots, "decoders for")
-
+# What rows mean
 
 Meaning: TypeAlias = Callable[[Context, Bindings], Action]
 
@@ -424,17 +408,12 @@ def meaning(*names: str) -> Callable[[Meaning], Meaning]:
     It is called for instructions that their row has accepted, operands and all, with what the row's qualifiers bind:
     nothing of the spelling is read a second time.
     """
-    return _entering(MEANINGS, names, "meanings of")
 
-
-def _entering(table: dict[str, Entry], names: Sequence[str], what: str) -> Callable[[Entry], Entry]:
-    """The decorator that enters a function in a table, under names that are not there yet."""
-
-    def enter(entry: Entry) -> Entry:
+    def enter(entry: Meaning) -> Meaning:
         for name in names:
-            if name in table:
-                raise ValueError(f"two {what} {name}")
-            table[name] = entry
+            if name in MEANINGS:
+                raise ValueError(f"two meanings of {name}")
+            MEANINGS[name] = entry
         return entry
 
     return enter
@@ -447,31 +426,14 @@ def decode(context: Context) -> Action:
         DecodeError: if it is not supported or not well formed.
     """
     opcode = context.instruction.opcode
-    if any(row.means in MEANINGS for row, _ in find(opcode)):
-        resolved = resolve(opcode, context.operands, context.type_of)
-        if isinstance(resolved, str):
-            raise DecodeError(resolved)
-        row, bindings = resolved
-        if row.means in MEANINGS:
-            return MEANINGS[row.means](context, bindings)
-    return _by_root(context)
-
-
-def _by_root(context: Context) -> Action:
-    """By the decoder of the opcode's first word, which reads the other words itself."""
-    opcode = context.instruction.opcode
-    modifiers = Modifiers(canonical(opcode))
-    decoder = TABLE.get(modifiers.root)
-    if decoder is None:
-        known = modifiers.root in roots() and check(opcode, context.operands, context.type_of)
-        raise DecodeError(known or f"instruction {opcode} is not supported")
-    action = decoder(context, modifiers)
-    modifiers.done()
-    return action
+    resolved = resolve(opcode, context.operands, context.type_of)
+    if isinstance(resolved, str):
+        raise DecodeError(f"instruction {opcode} is not supported" if unmodelled(opcode) else resolved)
+    context.row, bindings = resolved
+    return MEANINGS[context.row.means](context, bindings)
 
 
 def family(opcode: str) -> str:
-    """The module that says what an opcode does."""
-    means = next((row.means for row, _ in find(opcode) if row.means in MEANINGS), "")
-    action = MEANINGS[means] if means else TABLE[opcode.partition(".")[0]]
-    return action.__module__.rpartition(".")[2]
+    """The module that says what an opcode does; what has no row is a part of a call."""
+    means = next((row.means for row, _ in find(opcode)), "call")
+    return MEANINGS[means].__module__.rpartition(".")[2]

@@ -17,7 +17,7 @@ def registers(name: str, count: int = 8) -> str:
 
 
 A, B, C, D = (registers(name) for name in "abcd")
-DECLARED = ".reg .b32 %a<8>; .reg .b32 %b<8>; .reg .f32 %c<8>; .reg .f32 %d<8>;"
+DECLARED = ".reg .b32 %a<8>; .reg .b32 %b<8>; .reg .b32 %c<8>; .reg .b32 %d<8>;"
 LOAD = f"""wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {A}, [%rd1];
 wmma.load.b.sync.aligned.col.m16n16k16.global.f16 {B}, [%rd1];
 wmma.load.c.sync.aligned.row.m16n16k16.global.f32 {C}, [%rd2];"""

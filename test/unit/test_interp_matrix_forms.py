@@ -108,18 +108,14 @@ DENSE = mma.BY_SPELLING["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
 @pytest.mark.parametrize(
     ("statement", "target", "message"),
     [
-        (spelled(SPARSE, f="2"), "sm_90", "expected a sparsity selector from 0 to 1, got 2"),
-        (spelled(SPARSE, f="%r1"), "sm_90", "expected an integer constant, got %r1"),
-        (
-            spelled(SCALED, selector_a="{1, 0}"),
-            "sm_120a",
-            "expected byte-id (0, 2), thread-id (0, 1), got {1, 0}",
-        ),
-        (spelled(SCALED, selector_b="{0, 4}"), "sm_120a", "scales b: expected byte-id (0, 2), thread-id (0, 1, 2, 3)"),
+        (spelled(SPARSE, f="2"), "sm_90", "operand f: expected 0 or 1, got 2"),
+        (spelled(SPARSE, f="%r1"), "sm_90", "operand f: expected an integer literal"),
+        (spelled(SCALED, selector_a="{1, 0}"), "sm_120a", "selector_a: byte-id: expected 0 or 2, got 1"),
+        (spelled(SCALED, selector_b="{0, 4}"), "sm_120a", "thread-id: expected 0 or 1 or 2 or 3, got 4"),
         (spelled(SCALED), "sm_120", "it needs sm_120a, or the sm_120f family"),
-        (spelled(DENSE, a="{%r1, %r2}"), "sm_90", "expected a vector of 4 registers, got {%r1, %r2}"),
-        (spelled(DENSE, d="{0, 0, 0, 0}"), "sm_90", "expected a register, got 0"),
-        (spelled(DENSE).replace("k16", "k12"), "sm_90", "no such instruction; the nearest are mma.sync.aligned.m16n8k"),
+        (spelled(DENSE, a="{%r1, %r2}"), "sm_90", "operand a: expected 4 x .f16x2, got 2"),
+        (spelled(DENSE, d="{0, 0, 0, 0}"), "sm_90", "element 0: expected a .f32 register to write, got the literal 0"),
+        (spelled(DENSE).replace("k16", "k12"), "sm_90", "; the nearest are mma.sync.aligned.m16n8k"),
         (spelled(DENSE), "sm_75", "it is not in sm_75, it needs sm_80 or later"),
     ],
 )

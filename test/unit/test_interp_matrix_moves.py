@@ -108,8 +108,11 @@ def test_rows_of_stmatrix_must_be_aligned_and_inside() -> None:
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r1], {%r2};", "expected a vector of 2 registers"),
-        ("ldmatrix.sync.aligned.m8n8.x3.shared.b16 {%r2}, [%r1];", "no such instruction; the nearest are ldmatrix"),
+        ("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r1], {%r2};", "operand r: expected 2 x .b32, got 1"),
+        (
+            "ldmatrix.sync.aligned.m8n8.x3.shared.b16 {%r2}, [%r1];",
+            "; the nearest are ldmatrix",
+        ),
         ("movmatrix.sync.aligned.m8n8.b16 %r1, %r2;", "nearest are movmatrix.sync.aligned.m8n8.trans.b16"),
         ("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r2, %r3}, [%r1];", "not in sm_90a, it needs sm_100a"),
     ],

@@ -66,6 +66,8 @@ def test_only_some_warps() -> None:
     assert np.array_equal(out, np.stack([words, np.zeros(256), words]))
 
 
+HALVES = [f"{{%{name}0, %{name}1, %{name}2, %{name}3}}" for name in "ab"]
+BF16 = f"{F16.replace('f32.f32', 'f32.bf16.bf16.f32')} {EIGHT['d']}, {', '.join(HALVES)}, {EIGHT['c']};"
 LOAD = f"wmma.load.c.sync.aligned.row.m16n16k16.global.f32 {EIGHT['c']}"
 
 
@@ -91,10 +93,10 @@ def test_faults(body: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("statement", "target", "message"),
     [
-        (f"{F16} {EIGHT['d']}, {EIGHT['a']}, {EIGHT['b']};", "sm_80", "expected 4 operands, got 3"),
-        (f"{F16.replace('m16n16', 'm16n8')} %r1, %r1, %r1, %r1;", "sm_80", "no such instruction"),
-        (f"{F16.replace('f32.f32', 'f32.bf16.bf16.f32')} %r1, %r1, %r1, %r1;", "sm_75", "needs sm_80 or later"),
-        (f"{LOAD.replace('%c7', '%rd7')}, [%rd1];", "sm_80", "expected a register of 32 bits"),
+        (f"{F16} {EIGHT['d']}, {EIGHT['a']}, {EIGHT['b']};", "sm_80", r"expected 4 operands \(d, a, b, c\), got 3"),
+        (f"{F16.replace('m16n16', 'm16n8')} %r1, %r1, %r1, %r1;", "sm_80", "; the nearest are wmma.mma"),
+        (BF16, "sm_75", "needs sm_80 or later"),
+        (f"{LOAD.replace('%c7', '%rd7')}, [%rd1];", "sm_80", "element 7: expected a register that holds .f32"),
     ],
 )
 def test_what_cannot_run_is_refused_at_load_time(statement: str, target: str, message: str) -> None:

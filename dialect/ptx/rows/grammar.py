@@ -142,12 +142,12 @@ class Row(Availability):
         """What is wrong with operands that fit the slots, beyond their kinds and types."""
         return None
 
-    @property
+    @cached_property
     def means(self) -> str:
         """The name under which the interpreter finds what the row does."""
         return self.meaning or self.root
 
-    @property
+    @cached_property
     def root(self) -> str:
         """The opcode up to its first qualifier."""
         return re.split(r"[.{]", self.spelling, maxsplit=1)[0]

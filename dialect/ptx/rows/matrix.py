@@ -168,7 +168,8 @@ def find(opcode: str) -> tuple[MatrixRow, ...]:
 
 
 def _meaning(form: Form) -> str:
-    return "wgmma.mma_async" if form.spelling.startswith("wgmma") else ""
+    first, second = form.spelling.split(".")[:2]
+    return f"{first}.{second}" if first in ("wmma", "wgmma") else ""
 
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)(?:k(\d+))?")

@@ -90,7 +90,7 @@ def load(ctx: Context, bound: Bindings) -> Action:
     """One word or a vector; a wider register gets the word extended. A cache policy may follow."""
     space, type, count = space_of(bound), bound["T"], vector_of(bound)
     d, where = ctx.operands[:2]
-    dests = [ctx.dest(item, type, wide=True) for item in ctx.vector(d, count)]
+    dests = [ctx.dest(item, type, wide=True) for item in ctx.items(d)]
     place = locate(ctx, where, space, "load")
     width, dtype = width_of(type) // 8, DTYPES[type]
 
@@ -128,7 +128,7 @@ def store(ctx: Context, bound: Bindings) -> Action:
     if space == "param" and named is not None and not ctx.place(named).size:
         ctx.fail("kernel parameters cannot be written")
     sources = [ctx.source(item, f"b{width_of(type)}" if type[0] != "f" else type, wide=True)
-               for item in ctx.vector(a, count)]  # fmt: skip
+               for item in ctx.items(a)]  # fmt: skip
     place = locate(ctx, where, space, None)
     width = width_of(type) // 8
     word = DTYPES[f"b{width * 8}"]

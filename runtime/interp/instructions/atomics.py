@@ -80,10 +80,10 @@ def atomic(ctx: Context, bound: Bindings) -> Action:
     """Reads, combines and writes back; `atom` returns what was there. Of a vector, each part by itself."""
     type, count, returns = bound["T"], vector_of(bound), ctx.instruction.opcode.startswith("atom")
     operands = list(ctx.operands)
-    dests = [ctx.dest(item, type) for item in ctx.vector(operands.pop(0), count)] if returns else []
+    dests = [ctx.dest(item, type) for item in ctx.items(operands.pop(0))] if returns else []
     place = locate(ctx, operands.pop(0), space_of(bound), "atomic")
     given = operands[: 1 + (bound["O"] == "cas")]
-    sources = [[ctx.source(item, type) for item in ctx.vector(o, count)] for o in given]
+    sources = [[ctx.source(item, type) for item in ctx.items(o)] for o in given]
     seen, width, combine = seen_as(type), width_of(type) // 8, updates(bound["O"], type)
 
     def bind(state: State) -> Step:

@@ -165,7 +165,7 @@ def _sent(ctx: Context, bound: Bindings, combine: Combine | None) -> Action:
     """Values of each thread that arrive, with as many bytes, at an object beside them."""
     where, a, barrier = ctx.operands
     type, count = bound["T"], vector_of(bound)
-    sources: list[Source] = [ctx.source(item, type) for item in ctx.vector(a, count)]
+    sources: list[Source] = [ctx.source(item, type) for item in ctx.items(a)]
     # An own address is one of the cluster too, and the object may be another CTA's.
     space = "generic" if space_of(bound) == "generic" else "cluster"
     place, find = locate(ctx, where, space, "copy"), objects(ctx, barrier, space)

@@ -14,8 +14,9 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
+from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Operand, Symbol, Vector
-from ..decode import Context, Formal, Frame, Layout, Place, Slot, describe, opcode
+from ..decode import Context, Formal, Frame, Layout, Place, Slot, describe, meaning
 from ..errors import FaultError
 from ..machine.functions import callee_name
 from ..machine.memory import ARGUMENTS, rows
@@ -23,7 +24,7 @@ from ..machine.stacks import CallStack
 from ..machine.state import LEFT, Action, Array, Selection, Source, State, Step
 from .builtins import BUILTINS
 from .builtins import call as builtin
-from .words import DTYPES, Modifiers
+from .words import DTYPES
 
 RETURN = "call.return"
 """The second part of a call: what the function returns is copied."""
@@ -62,25 +63,33 @@ def _check_counts(ctx: Context, frame: Frame, results: Sequence[Operand], argume
             ctx.fail(f"{frame.name} has {len(formals)} {what}, got {len(given)}")
 
 
-@opcode("call")
-def call(ctx: Context, m: Modifiers) -> Action:
-    """Copies the arguments and goes to the function; afterwards, copies its results."""
-    returns, name = m.one("return"), callee_name(ctx.instruction)
-    m.drop("uni")
+@meaning("call")
+def call(ctx: Context, bound: Bindings) -> Action:
+    """Copies the arguments, and goes to the function."""
+    name = callee_name(ctx.instruction)
     if name is None:
-        return _through_register(ctx, bool(returns))
+        return _through_register(ctx)
     results, arguments = _parts(ctx, ctx.operands)
     frame = ctx.frames.get(name)
     if frame is None and name in BUILTINS:
-        return (lambda state: lambda sel: None) if returns else builtin(ctx, name, results, arguments)
+        return builtin(ctx, name, results, arguments)
     if frame is None:
         ctx.fail("expected (results), a function of this module and (arguments)")
     _check_counts(ctx, frame, results, arguments)
-    if returns and frame.passes:
-        return _all([_out(ctx, _passed(ctx.layout, f), o) for f, o in zip(frame.results, results, strict=True)])
-    if returns:
-        return _all([_out(ctx, formal, o) for formal, o in zip(frame.results, results, strict=True)])
     return _enter(_entry(ctx, frame, arguments), ctx.pc + 1)
+
+
+def finish(ctx: Context) -> Action:
+    """The second part of a call: copies the results."""
+    name = callee_name(ctx.instruction)
+    if name is None:
+        return _results_through_register(ctx)
+    frame = ctx.frames.get(name)
+    if frame is None:
+        return lambda state: lambda sel: None
+    results, _ = _parts(ctx, ctx.operands)
+    formals = [_passed(ctx.layout, f) for f in frame.results] if frame.passes else frame.results
+    return _all([_out(ctx, formal, o) for formal, o in zip(formals, results, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -139,25 +148,46 @@ def _all(moves: Sequence[Move]) -> Action:
     return bind
 
 
-def _through_register(ctx: Context, returns: bool) -> Action:
-    """A call of one of the functions whose address is taken, with `.callprototype` or `.calltargets` behind."""
-    operands = list(ctx.operands)
-    at = int(isinstance(operands[0], Vector))
-    target, behind = operands[at], operands[-1]
-    if isinstance(behind, Symbol) and len(operands) > at + 1:
-        operands.pop()
-    results, arguments = _parts(ctx, operands)
-    fitting = {
-        address: frame
-        for name, frame in ctx.frames.items()
-        if frame.passes and (address := _address(ctx, name)) is not None and _fits(ctx, frame, results, arguments)
-    }
-    if returns:
-        frame = next(iter(fitting.values()), None)
-        formals = frame.results if frame else ()
-        return _all([_out(ctx, _passed(ctx.layout, f), o) for f, o in zip(formals, results, strict=bool(frame))])
-    entries = {address: _enter(_entry(ctx, frame, arguments), ctx.pc + 1) for address, frame in fitting.items()}
-    source = ctx.source(target, "u64")
+@dataclass(frozen=True)
+class _Candidates:
+    """What a call through a register may go to, by address, and what the call gives and asks for."""
+
+    target: Operand
+    fitting: Mapping[int, Frame]
+    results: Sequence[Operand]
+    arguments: Sequence[Operand]
+
+    @staticmethod
+    def of(ctx: Context) -> _Candidates:
+        """The functions whose address is taken that fit, whether `.callprototype` or `.calltargets` stands behind."""
+        operands = list(ctx.operands)
+        at = int(isinstance(operands[0], Vector))
+        if isinstance(operands[-1], Symbol) and len(operands) > at + 1:
+            operands.pop()
+        results, arguments = _parts(ctx, operands)
+        fitting = {
+            address: frame
+            for name, frame in ctx.frames.items()
+            if frame.passes and (address := _address(ctx, name)) is not None and _fits(ctx, frame, results, arguments)
+        }
+        return _Candidates(operands[at], fitting, results, arguments)
+
+
+def _results_through_register(ctx: Context) -> Action:
+    """The results of a call through a register, where any function that fits leaves them."""
+    called = _Candidates.of(ctx)
+    frame = next(iter(called.fitting.values()), None)
+    formals = frame.results if frame else ()
+    pairs = zip(formals, called.results, strict=bool(frame))
+    return _all([_out(ctx, _passed(ctx.layout, formal), o) for formal, o in pairs])
+
+
+def _through_register(ctx: Context) -> Action:
+    """A call of one of the functions whose address is taken."""
+    called = _Candidates.of(ctx)
+    fitting, following = called.fitting, ctx.pc + 1
+    entries = {at: _enter(_entry(ctx, frame, called.arguments), following) for at, frame in fitting.items()}
+    source = ctx.source(called.target, "u64")
 
     def bind(state: State) -> Step:
         values, flow = source(state), state.flow
@@ -329,12 +359,10 @@ def _load(formal: Formal, dest: Source) -> Move:
     return bind
 
 
-@opcode("brx")
-def jump(ctx: Context, m: Modifiers) -> Action:
+@meaning("brx")
+def jump(ctx: Context, bound: Bindings) -> Action:
     """To one of several labels."""
-    m.expect("idx")
-    m.drop("uni")
-    index, table = ctx.take(2)
+    index, table = ctx.operands
     names = ctx.names.table(table.name) if isinstance(table, Symbol) else None
     if not names:
         ctx.fail(f"expected a label of .branchtargets, got {describe(table)}")

@@ -10,32 +10,28 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..decode import Context, Slot, opcode
+from ....dialect.ptx.rows.grammar import Bindings
+from ..decode import Context, Slot, meaning
 from ..machine.state import Action, Array, Source, State
 from .actions import several
 from .integer import high, unsigned
-from .words import DTYPES, Modifiers
-
-_TYPES = ("u32", "s32", "u64", "s64")
+from .words import DTYPES
 
 
-@opcode("addc", "subc")
-def add_sub(ctx: Context, m: Modifiers) -> Action:
-    """`add.cc`, `addc`, `sub.cc`, `subc`: what is written goes by the bits alone."""
-    takes, gives = m.root[-1] == "c", m.flag("cc")
-    type = unsigned(m.type(*_TYPES))
-    d, a, b = ctx.take(3)
-    combine = _sum if m.root.startswith("add") else _difference
-    return _action(ctx, combine, type, takes, gives, [ctx.dest(d, type)], [ctx.source(a, type), ctx.source(b, type)])
+@meaning("add.cc", "addc", "sub.cc", "subc")
+def add_sub(ctx: Context, bound: Bindings) -> Action:
+    """Sum and difference: what is written goes by the bits alone."""
+    type = unsigned(bound["T"])
+    d, a, b = ctx.operands
+    combine = _sum if ctx.row.root.startswith("add") else _difference
+    return _action(ctx, combine, bound, [ctx.dest(d, type)], [ctx.source(a, type), ctx.source(b, type)])
 
 
-@opcode("madc")
-def multiply_add(ctx: Context, m: Modifiers) -> Action:
-    """`mad.cc`, `madc`: half of a product, and a sum."""
-    takes, gives = m.root[-1] == "c", m.flag("cc")
-    part = m.expect("lo", "hi")
-    type = m.type(*_TYPES)
-    d, a, b, c = ctx.take(4)
+@meaning("mad.cc", "madc")
+def multiply_add(ctx: Context, bound: Bindings) -> Action:
+    """Half of a product, and a sum."""
+    part, type = bound["PART"], bound["T"]
+    d, a, b, c = ctx.operands
     word = DTYPES[unsigned(type)]
 
     def combine(x: Array, y: Array, z: Array, carry: Array) -> tuple[Array, Array]:
@@ -43,21 +39,20 @@ def multiply_add(ctx: Context, m: Modifiers) -> Action:
         return _sum(product.view(word), z.view(word), carry)
 
     sources = [ctx.source(o, type) for o in (a, b, c)]
-    return _action(ctx, combine, type, takes, gives, [ctx.dest(d, unsigned(type))], sources)
+    return _action(ctx, combine, bound, [ctx.dest(d, unsigned(type))], sources)
 
 
 def _action(
     ctx: Context,
     combine: Callable[..., tuple[Array, Array]],
-    type: str,
-    takes: bool,
-    gives: bool,
+    bound: Bindings,
     dests: Sequence[Source],
     sources: Sequence[Source],
 ) -> Action:
     """`combine` takes the operands and a carry, and gives a word and a carry."""
+    takes, gives = ctx.row.root.endswith("c"), bool(bound["CC"])
     flag = _flag(ctx.carry())
-    word = DTYPES[unsigned(type)]
+    word = DTYPES[unsigned(bound["T"])]
     if takes:
         ctx.reads.append(ctx.carry())
     if gives:

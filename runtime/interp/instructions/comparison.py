@@ -8,17 +8,16 @@ from typing import TypeAlias
 import numpy as np
 
 from ....dialect.ptx.rows.comparison import COMPARISONS, UNSIGNED
-from ....dialect.ptx.text.syntax import Operand, Pair
+from ....dialect.ptx.rows.grammar import Bindings
 from ...numerics import floats
-from ..decode import Context, opcode
+from ..decode import Context, meaning
 from ..machine.state import Action, Array, Source
 from .actions import elementwise, several
-from .words import BITS, DTYPES, FLOATS, INTEGERS, Modifiers, width_of
+from .words import DTYPES, width_of
 
 Comparison: TypeAlias = Callable[[Array, Array], Array]
 
 _MERGE = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
-_COMPARED = (INTEGERS | BITS | FLOATS) - {"b8", "f32x2"}
 _SMALL = ("f16", "bf16", "f32", "f64")
 
 
@@ -26,15 +25,12 @@ def _numbers(a: Array, b: Array) -> Array:
     return (a == a) & (b == b)
 
 
-def _comparison(ctx: Context, word: str, type: str, ftz: bool) -> Comparison:
+def _comparison(word: str, type: str, ftz: bool) -> Comparison:
     """The comparison a word names, on values that a source of `type` (of one half, for pairs) has."""
     scalar = type.removesuffix("x2")
     if scalar not in _SMALL:
-        found = COMPARISONS.get(word) or (UNSIGNED.get(word) if type[0] in "ub" else None)
-        if found is None or ftz or (type[0] == "b" and word not in ("eq", "ne")):
-            ctx.fail(f"comparison .{word} is not defined for .{type}")
-        return found
-    compare = _float_comparison(ctx, word, type)
+        return COMPARISONS.get(word) or UNSIGNED[word]
+    compare = _float_comparison(word)
     if not ftz and type in ("f32", "f64", "f16"):
         return compare
 
@@ -45,29 +41,26 @@ def _comparison(ctx: Context, word: str, type: str, ftz: bool) -> Comparison:
     return on_values
 
 
-def _float_comparison(ctx: Context, word: str, type: str) -> Comparison:
+def _float_comparison(word: str) -> Comparison:
     if word in ("num", "nan"):
         return _numbers if word == "num" else lambda a, b: ~_numbers(a, b)
     if word == "ne":
         return lambda a, b: (a != b) & _numbers(a, b)
     if word in COMPARISONS:
         return COMPARISONS[word]
-    if word[-1:] == "u" and word[:-1] in COMPARISONS:
-        compare = COMPARISONS[word[:-1]]
-        return lambda a, b: compare(a, b) | ~_numbers(a, b)
-    ctx.fail(f"comparison .{word} is not defined for .{type}")
+    compare = COMPARISONS[word.removesuffix("u")]
+    return lambda a, b: compare(a, b) | ~_numbers(a, b)
 
 
 class _Question:
     """A comparison with its operands and the predicate it is combined with."""
 
-    def __init__(self, ctx: Context, m: Modifiers, type: str) -> None:
-        ftz = m.flag("ftz")
-        word, combine = (m.words.pop(0) if m.words else ""), m.one(*_MERGE)
-        self.compare = _comparison(ctx, word, type, ftz)
-        self.target, a, b, *rest = ctx.take(4 if combine else 3)
+    def __init__(self, ctx: Context, bound: Bindings) -> None:
+        type = bound["T"]
+        self.compare = _comparison(bound["IS"], type, bool(bound.get("FTZ")))
+        self.target, a, b, *rest = ctx.operands
         self.sources: list[Source] = [ctx.source(a, type), ctx.source(b, type)]
-        self.merge, self.negated = _MERGE.get(combine), False
+        self.merge, self.negated = _MERGE.get(bound.get("OP", "")), False
         if self.merge is not None:
             source, self.negated = ctx.predicate(rest[0])
             self.sources.append(source)
@@ -86,44 +79,32 @@ class _Question:
         return self.combined(low, other), self.combined(upper, other)
 
 
-@opcode("setp")
-def setp(ctx: Context, m: Modifiers) -> Action:
+@meaning("setp")
+def setp(ctx: Context, bound: Bindings) -> Action:
     """Compares; the result, and its complement, may be combined with a predicate. Of pairs, both results are given."""
-    type = m.last_type(_COMPARED)
-    question = _Question(ctx, m, type)
-    p, q = _targets(question.target)
-    dests = [ctx.dest(t, "pred") for t in (p, q) if t is not None]
-    if type.endswith("x2"):
-        if q is None:
-            ctx.fail(f"expected two predicates, written p|q, for .{type}")
+    question = _Question(ctx, bound)
+    dests = [ctx.dest(target, "pred") for target in ctx.pair(question.target)]
+    if bound["T"].endswith("x2"):
         return several(question.halves, dests, *question.sources)
-    if question.merge is None and q is None:
+    if question.merge is None and len(dests) == 1:
         return elementwise(question.compare, dests[0], *question.sources)
 
     def results(x: Array, y: Array, *other: Array) -> tuple[Array, ...]:
         holds = question.compare(x, y)
         both = question.combined(holds, other), question.combined(~holds, other)
-        return both if q is not None else both[:1]
+        return both[: len(dests)]
 
     return several(results, dests, *question.sources)
-
-
-def _targets(operand: Operand) -> tuple[Operand, Operand | None]:
-    return (operand.first, operand.second) if isinstance(operand, Pair) else (operand, None)
 
 
 _ONE = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000}
 
 
-@opcode("set")
-def set_(ctx: Context, m: Modifiers) -> Action:
+@meaning("set")
+def set_(ctx: Context, bound: Bindings) -> Action:
     """Compares; true is all ones or, for a floating-point result, 1."""
-    type = m.last_type(_COMPARED)
-    to = m.last_type(("u16", "s16", "u32", "s32", "f16", "bf16", "f32", "f16x2", "bf16x2"))
-    question = _Question(ctx, m, type)
-    pairs, word = type.endswith("x2"), DTYPES[f"u{width_of(to)}"]
-    if pairs and width_of(to) != 32:
-        ctx.fail(f"expected a result of 32 bits for .{type}, got .{to}")
+    to, question = bound["D"], _Question(ctx, bound)
+    pairs, word = bound["T"].endswith("x2"), DTYPES[f"u{width_of(to)}"]
     true: int = _ONE.get(to.removesuffix("x2"), (1 << (16 if pairs else width_of(to))) - 1)
 
     low_bits, upper_bits, no_bits = (np.array(bits, word) for bits in (true, true << 16 if pairs else 0, 0))
@@ -137,23 +118,21 @@ def set_(ctx: Context, m: Modifiers) -> Action:
     return elementwise(result, ctx.dest(question.target, f"b{width_of(to)}"), *question.sources)
 
 
-@opcode("selp")
-def selp(ctx: Context, m: Modifiers) -> Action:
+@meaning("selp")
+def selp(ctx: Context, bound: Bindings) -> Action:
     """a if the predicate holds, else b."""
-    type = m.type(*sorted(INTEGERS | (BITS - {"b8"})), "f32", "f64")
-    d, a, b, p = ctx.take(4)
+    type = bound["T"]
+    d, a, b, p = ctx.operands
     condition, negated = ctx.predicate(p)
     yes, no = (b, a) if negated else (a, b)
     return elementwise(np.where, ctx.dest(d, type), condition, ctx.source(yes, type), ctx.source(no, type))
 
 
-@opcode("slct")
-def slct(ctx: Context, m: Modifiers) -> Action:
+@meaning("slct")
+def slct(ctx: Context, bound: Bindings) -> Action:
     """a if c is at least 0 (-0 is, a NaN is not), else b."""
-    m.drop("ftz")
-    type = m.type(*sorted(INTEGERS | (BITS - {"b8"})), "f32", "f64")
-    by = m.type("s32", "f32")
-    d, a, b, c = ctx.take(4)
+    type, by = bound["T"], bound["C"]
+    d, a, b, c = ctx.operands
     sources = (ctx.source(c, by), ctx.source(a, type), ctx.source(b, type))
     return elementwise(lambda x, yes, no: np.where(x >= 0, yes, no), ctx.dest(d, type), *sources)
 
@@ -168,11 +147,10 @@ _TESTS: dict[str, Callable[[Array, float], Array]] = {
 }
 
 
-@opcode("testp")
-def testp(ctx: Context, m: Modifiers) -> Action:
+@meaning("testp.float")
+def testp(ctx: Context, bound: Bindings) -> Action:
     """What kind of number a is. Zeros count as normal."""
-    test = _TESTS[m.expect(*_TESTS)]
-    type = m.type("f32", "f64")
+    test, type = _TESTS[bound["TEST"]], bound["T"]
     least = floats.SMALLEST_NORMAL[type]
-    p, a = ctx.take(2)
+    p, a = ctx.operands
     return elementwise(lambda v: test(v, least), ctx.dest(p, "pred"), ctx.source(a, type))

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 from ....dialect.ptx.rows.grammar import Bindings
-from ..decode import Context, meaning, opcode
+from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.state import Action, Selection, State, Step
 from .calls import return_
-from .words import Modifiers
 
 
-@opcode("bra")
-def bra(ctx: Context, m: Modifiers) -> Action:
+@meaning("bra")
+def bra(ctx: Context, bound: Bindings) -> Action:
     """To a label. The machine splits the threads where a guard holds for some only."""
-    m.drop("uni")
-    (label,) = ctx.take(1)
+    (label,) = ctx.operands
     target = ctx.label(label)
     return lambda state: lambda sel: target
 
 
-@opcode("ret", "exit")
-def leave(ctx: Context, m: Modifiers) -> Action:
+@meaning("ret", "exit")
+def leave(ctx: Context, bound: Bindings) -> Action:
     """The end of these threads, or of a function."""
-    m.drop("uni")
-    ctx.take(0)
-    if ctx.frame is not None and m.root == "ret":
+    if ctx.frame is not None and ctx.row.root == "ret":
         return return_(ctx, ctx.frame)
     return lambda state: state.flow.exit
 
 
-@opcode("trap")
-def trap(ctx: Context, m: Modifiers) -> Action:
+@meaning("trap")
+def trap(ctx: Context, bound: Bindings) -> Action:
     """Ends the launch with an error."""
 
     def bind(state: State) -> Step:

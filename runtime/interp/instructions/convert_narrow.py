@@ -93,7 +93,7 @@ def to_four(ctx: Context, bound: Bindings) -> Action:
             word = word << np.uint32(width) | code.astype(np.uint32)
         return word
 
-    sources = [ctx.source(item, "f32") for item in ctx.vector(vector, 4)]
+    sources = [ctx.source(item, "f32") for item in ctx.items(vector)]
     return elementwise(together, ctx.dest(d, f"b{4 * width}"), ctx.source(random, "b32"), *sources)
 
 

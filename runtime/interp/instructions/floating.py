@@ -16,33 +16,24 @@ import numpy as np
 from ....dialect.ptx.rows.grammar import Bindings
 from ...numerics import directed, floats
 from ...numerics.floats import Function
-from ..decode import Context, meaning, opcode
+from ..decode import Context, meaning
 from ..machine.state import Action, Array, Source
 from .actions import elementwise
-from .words import Modifiers, width_of
-
-_SCALARS = ("f16", "bf16", "f32", "f64")
-_ALL = (*_SCALARS, "f16x2", "bf16x2", "f32x2")
+from .words import width_of
 
 
 class _Form:
     """The type and the common modifiers of a floating-point instruction."""
 
-    def __init__(self, m: Modifiers, *types: str) -> None:
-        self.type = m.last_type(types or _ALL)
-        self.ftz = m.flag("ftz")
-        self.saturate = m.flag("sat")
-        self.relu = m.flag("relu")
-        self.mode = m.one("rn", "rz", "rm", "rp") or "rn"
+    def __init__(self, bound: Bindings) -> None:
+        self.type = bound["T"]
+        self.ftz, self.saturate, self.relu = (bool(bound.get(name)) for name in ("FTZ", "SAT", "RELU"))
+        self.mode = bound.get("ROUND") or "rn"
 
     @property
     def scalar(self) -> str:
         """The type of one element."""
         return self.type.removesuffix("x2")
-
-    @property
-    def word(self) -> str:
-        return f"b{width_of(self.type)}"
 
     def plain(self) -> bool:
         """Whether numpy's own f32 or f64 arithmetic is all there is to it."""
@@ -77,9 +68,9 @@ class _Form:
 
         return floats.halves(on_words, width_of(self.scalar)) if self.type.endswith("x2") else on_words
 
-    def action(self, ctx: Context, function: Function, sources: int) -> Action:
+    def action(self, ctx: Context, function: Function) -> Action:
         """d = function(...) on values, whose results are exact or rounded to odd."""
-        d, *operands = ctx.take(1 + sources)
+        d, *operands = ctx.operands
         inputs = [ctx.source(o, self.type) for o in operands]
         if self.type in ("f32", "f64"):
             inputs = [_as_words(i, self.type) for i in inputs]
@@ -91,7 +82,7 @@ def _as_words(source: Source, type: str) -> Source:
     return lambda state: source(state).view(word)
 
 
-def _native(ctx: Context, form: _Form, function: Function, sources: int) -> Action:
+def _native(ctx: Context, form: _Form, function: Function) -> Action:
     """f32 and f64 to nearest, by numpy's own arithmetic."""
     type = form.type
     word, nan, native = floats.WORDS[type], floats.NAN.get(type), cast(Callable[..., Array], function)
@@ -104,13 +95,13 @@ def _native(ctx: Context, form: _Form, function: Function, sources: int) -> Acti
                 result.view(word)[bad] = nan
         return result
 
-    d, *operands = ctx.take(1 + sources)
+    d, *operands = ctx.operands
     return elementwise(compute, ctx.dest(d, type), *(ctx.source(o, type) for o in operands))
 
 
-def _directed(ctx: Context, form: _Form, function: Callable[..., Array], sources: int) -> Action:
+def _directed(ctx: Context, form: _Form, function: Callable[..., Array]) -> Action:
     """f64 rounded by the mode of the form, which `function` takes behind its operands."""
-    d, *operands = ctx.take(1 + sources)
+    d, *operands = ctx.operands
 
     def compute(*values: Array) -> Array:
         return function(*values, form.mode)
@@ -130,24 +121,25 @@ _BINARY: dict[str, tuple[Function, Callable[[str], Function]]] = {
 }
 
 
-def binary(ctx: Context, m: Modifiers) -> Action:
-    """`add`, `sub`, `mul`."""
-    form = _Form(m)
-    native, exact = _BINARY[m.root]
+@meaning("add.float", "sub.float", "mul.float")
+def binary(ctx: Context, bound: Bindings) -> Action:
+    """Sum, difference, product."""
+    form, root = _Form(bound), ctx.row.root
+    native, exact = _BINARY[root]
     if form.type == "f64" and form.mode != "rn":
-        return _directed(ctx, form, _DIRECTED[m.root], 2)
-    return _native(ctx, form, native, 2) if form.plain() else form.action(ctx, exact(form.mode), 2)
+        return _directed(ctx, form, _DIRECTED[root])
+    return _native(ctx, form, native) if form.plain() else form.action(ctx, exact(form.mode))
 
 
-@opcode("fma")
-def fma(ctx: Context, m: Modifiers) -> Action:
+@meaning("fma.float", "mad.float")
+def fma(ctx: Context, bound: Bindings) -> Action:
     """a * b + c, rounded once."""
-    form = _Form(m)
+    form = _Form(bound)
     if form.plain():
-        return _native(ctx, form, floats.fma32 if form.type == "f32" else floats.fma64, 3)
+        return _native(ctx, form, floats.fma32 if form.type == "f32" else floats.fma64)
     if form.type == "f64":
-        return _directed(ctx, form, directed.fma, 3)
-    return form.action(ctx, lambda a, b, c: floats.fma_odd(a, b, c, form.mode), 3)
+        return _directed(ctx, form, directed.fma)
+    return form.action(ctx, lambda a, b, c: floats.fma_odd(a, b, c, form.mode))
 
 
 def _difference(a: Array, b: Array, mode: str) -> Array:
@@ -190,18 +182,16 @@ def fma_out_of_bounds(ctx: Context, bound: Bindings) -> Action:
     ctx.fail("not supported: the word of the out-of-bounds NaN is not known")
 
 
-def divide(ctx: Context, m: Modifiers) -> Action:
-    """`div`: exact with a rounding; .approx and .full are computed like .rn."""
-    rough = m.one("approx", "full")
-    form = _Form(m, "f32", "f64")
+@meaning("div.float")
+def divide(ctx: Context, bound: Bindings) -> Action:
+    """Exact with a rounding; .approx and .full are computed like .rn."""
+    form = _Form(bound)
     if form.mode != "rn" and form.type == "f64":
-        return _directed(ctx, form, directed.divide, 2)
+        return _directed(ctx, form, directed.divide)
     if form.mode != "rn":
-        return form.action(ctx, directed.odd_quotient, 2)
-    function = _divide_roughly if rough == "approx" else np.divide
-    if form.plain():
-        return _native(ctx, form, function, 2)
-    return _flushed(ctx, form, function, 2) if form.ftz else ctx.fail("modifiers are not supported")
+        return form.action(ctx, directed.odd_quotient)
+    function = _divide_roughly if bound.get("MODE") == "approx" else np.divide
+    return _flushed(ctx, form, function) if form.ftz else _native(ctx, form, function)
 
 
 def _divide_roughly(a: Array, b: Array) -> Array:
@@ -211,7 +201,7 @@ def _divide_roughly(a: Array, b: Array) -> Array:
     return np.where(beyond & (a == a), zero, np.divide(a, b))
 
 
-def _flushed(ctx: Context, form: _Form, function: Function, sources: int) -> Action:
+def _flushed(ctx: Context, form: _Form, function: Function) -> Action:
     """A correctly rounded f32 operation whose operands and result are flushed."""
     type, native = form.type, cast(Callable[..., Array], function)
 
@@ -219,21 +209,19 @@ def _flushed(ctx: Context, form: _Form, function: Function, sources: int) -> Act
         result = native(*(floats.flush(v, type) for v in values))
         return floats.canonical(floats.flush(result, type).view(floats.WORDS[type]), result, type)
 
-    d, *operands = ctx.take(1 + sources)
+    d, *operands = ctx.operands
     return elementwise(compute, _as_words(ctx.dest(d, type), type), *(ctx.source(o, type) for o in operands))
 
 
-def minimum_maximum(ctx: Context, m: Modifiers) -> Action:
-    """`min`, `max` of two or three: of a number and a NaN, the number; with `.NaN`, a NaN.
+@meaning("min.float", "max.float")
+def minimum_maximum(ctx: Context, bound: Bindings) -> Action:
+    """The least or greatest of two or three: of a number and a NaN, the number; with `.NaN`, a NaN.
 
     `.abs` takes magnitudes, and `.xorsign` gives the result the sign that the product would have.
     """
-    form, nan = _Form(m), m.flag("NaN")
-    signed, magnitudes = m.flag("xorsign"), m.flag("abs")
-    pick = floats.smaller if m.root == "min" else floats.larger
-    count = 3 if len(ctx.operands) == 4 and form.type == "f32" and not signed else 2
-    if signed != magnitudes and count == 2:
-        ctx.fail("expected .xorsign and .abs together")
+    form = _Form(bound)
+    nan, signed, magnitudes = (bool(bound.get(name)) for name in ("NAN", "SIGN", "ABS"))
+    pick = floats.smaller if ctx.row.root == "min" else floats.larger
 
     def chosen(*values: Array) -> Array:
         given = [np.abs(v) for v in values] if magnitudes else values
@@ -245,22 +233,23 @@ def minimum_maximum(ctx: Context, m: Modifiers) -> Action:
             return np.copysign(result, np.where(np.signbit(values[0]) ^ np.signbit(values[1]), -1.0, 1.0))
         return result
 
-    return form.action(ctx, chosen, count)
+    return form.action(ctx, chosen)
 
 
-def absolute_negative(ctx: Context, m: Modifiers) -> Action:
-    """`abs`, `neg`: of the sign, but a NaN becomes the machine's own or, in f64, stays and is quiet."""
-    form, function = _Form(m), np.abs if m.root == "abs" else np.negative
+@meaning("abs.float", "neg.float")
+def absolute_negative(ctx: Context, bound: Bindings) -> Action:
+    """Of the sign, but a NaN becomes the machine's own or, in f64, stays and is quiet."""
+    form, function = _Form(bound), np.abs if ctx.row.root == "abs" else np.negative
     if form.type == "f64":
-        return form.action(ctx, lambda a: np.where(a == a, function(a), a + 0.0), 1)
-    return form.action(ctx, function, 1)
+        return form.action(ctx, lambda a: np.where(a == a, function(a), a + 0.0))
+    return form.action(ctx, function)
 
 
-@opcode("copysign")
-def copysign(ctx: Context, m: Modifiers) -> Action:
+@meaning("copysign.float")
+def copysign(ctx: Context, bound: Bindings) -> Action:
     """The sign of a with the magnitude of b."""
-    type = m.type("f32", "f64")
-    d, a, b = ctx.take(3)
+    type = bound["T"]
+    d, a, b = ctx.operands
     return elementwise(lambda x, y: np.copysign(y, x), ctx.dest(d, type), ctx.source(a, type), ctx.source(b, type))
 
 
@@ -268,22 +257,20 @@ def _log2(x: Array) -> Array:
     return np.log2(x)
 
 
-_FUNCTIONS: dict[str, tuple[Callable[[Array], Array], tuple[str, ...]]] = {
-    "ex2": (np.exp2, ("f32", "f16", "f16x2", "bf16", "bf16x2")),
-    "lg2": (_log2, ("f32",)),
-    "sin": (np.sin, ("f32",)),
-    "cos": (np.cos, ("f32",)),
-    "tanh": (np.tanh, ("f32", "f16", "f16x2", "bf16", "bf16x2")),
-    "rsqrt": (lambda x: 1.0 / np.sqrt(x), ("f32", "f64")),
+_FUNCTIONS: dict[str, Callable[[Array], Array]] = {
+    "ex2": np.exp2,
+    "lg2": _log2,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "rsqrt": lambda x: 1.0 / np.sqrt(x),
 }
 
 
-@opcode(*_FUNCTIONS)
-def approximate(ctx: Context, m: Modifiers) -> Action:
+@meaning(*(f"{root}.float" for root in _FUNCTIONS))
+def approximate(ctx: Context, bound: Bindings) -> Action:
     """Functions the ISA defines up to a bound."""
-    function, types = _FUNCTIONS[m.root]
-    m.expect("approx")
-    return _Form(m, *types).action(ctx, function, 1)
+    return _Form(bound).action(ctx, _FUNCTIONS[ctx.row.root])
 
 
 _ROOTS: dict[str, tuple[np.ufunc, Callable[[Array], Array], Callable[..., Array]]] = {
@@ -292,12 +279,11 @@ _ROOTS: dict[str, tuple[np.ufunc, Callable[[Array], Array], Callable[..., Array]
 }
 
 
-@opcode(*_ROOTS)
-def root(ctx: Context, m: Modifiers) -> Action:
-    """`rcp`, `sqrt`: exact with a rounding, and .approx is computed like .rn."""
-    m.one("approx")
-    form = _Form(m, "f32", "f64")
-    nearest, odd, other = _ROOTS[m.root]
+@meaning(*(f"{root}.float" for root in _ROOTS))
+def root(ctx: Context, bound: Bindings) -> Action:
+    """Exact with a rounding, and .approx is computed like .rn."""
+    form = _Form(bound)
+    nearest, odd, other = _ROOTS[ctx.row.root]
     if form.mode != "rn":
-        return _directed(ctx, form, other, 1) if form.type == "f64" else form.action(ctx, odd, 1)
-    return _native(ctx, form, nearest, 1) if form.plain() else _flushed(ctx, form, nearest, 1)
+        return _directed(ctx, form, other) if form.type == "f64" else form.action(ctx, odd)
+    return _native(ctx, form, nearest) if form.plain() else _flushed(ctx, form, nearest)

@@ -9,18 +9,13 @@ import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
 from ...numerics.floats import Function
-from ..decode import Context, meaning, opcode
+from ..decode import Context, meaning
 from ..machine.state import Action, Array
 from .actions import elementwise
-from .words import DTYPES, INTEGERS, PAIRS, Modifiers, width_of
+from .words import DTYPES, width_of
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
-
-
-def integer_type(m: Modifiers) -> str:
-    """The type of an integer instruction, removed from its modifiers."""
-    return m.last_type(INTEGERS)
 
 
 def unsigned(type: str) -> str:
@@ -30,7 +25,7 @@ def unsigned(type: str) -> str:
 
 def binary(ctx: Context, type: str, function: Function) -> Action:
     """d = function(a, b), all of one type."""
-    d, a, b = ctx.take(3)
+    d, a, b = ctx.operands
     return elementwise(function, ctx.dest(d, type), ctx.source(a, type), ctx.source(b, type))
 
 
@@ -47,16 +42,20 @@ def pairs(ctx: Context, type: str, function: Callable[[Array, Array], Array]) ->
 
 def unary(ctx: Context, type: str, function: Function) -> Action:
     """d = function(a), both of one type."""
-    d, a = ctx.take(2)
+    d, a = ctx.operands
     return elementwise(function, ctx.dest(d, type), ctx.source(a, type))
 
 
-def add_sub(ctx: Context, m: Modifiers, function: np.ufunc) -> Action:
-    """`add` and `sub` of integers; `.sat` exists for s32 only."""
-    if m.words[-1:] and m.words[-1] in PAIRS:
-        return pairs(ctx, m.words.pop(), function)
-    type = integer_type(m)
-    if type == "s32" and m.flag("sat"):
+_ADDED = {"add": np.add, "sub": np.subtract}
+
+
+@meaning(*_ADDED)
+def add_sub(ctx: Context, bound: Bindings) -> Action:
+    """Sum and difference; `.sat` clamps those of s32."""
+    type, function = bound["T"], _ADDED[ctx.row.root]
+    if type.endswith("x2"):
+        return pairs(ctx, type, function)
+    if bound.get("SAT"):
         return binary(ctx, type, lambda a, b: _saturate(function(a.astype(np.int64), b)))
     return binary(ctx, unsigned(type), function)
 
@@ -113,7 +112,7 @@ def mul24(ctx: Context, bound: Bindings) -> Action:
 def mad24(ctx: Context, bound: Bindings) -> Action:
     """Half of the product of 24-bit numbers, and a sum; with `.sat` it is clamped."""
     type, saturated = bound["T"], bound.get("SAT")
-    d, a, b, c = ctx.take(4)
+    d, a, b, c = ctx.operands
     product = _product24(bound["PART"], type)
 
     def fused(x: Array, y: Array, z: Array) -> Array:
@@ -123,38 +122,29 @@ def mad24(ctx: Context, bound: Bindings) -> Action:
     return elementwise(fused, ctx.dest(d, type), *(ctx.source(o, type) for o in (a, b, c)))
 
 
-def multiply(ctx: Context, m: Modifiers) -> Action:
-    """`mul.lo`, `mul.hi`, `mul.wide` of integers."""
-    type, part = integer_type(m), m.one("lo", "hi", "wide")
+def _product(part: str, type: str) -> tuple[str, str, Callable[[Array, Array], Array]]:
+    """The types of the factors and of a part of their product, and how it is computed."""
     if part == "lo":
-        return binary(ctx, unsigned(type), np.multiply)
-    if part == "hi":
-        return binary(ctx, type, high)
-    if part != "wide" or width_of(type) == 64:
-        ctx.fail("expected .lo, .hi or, for types of 16 and 32 bits, .wide")
-    result, product = wide(type)
-    d, a, b = ctx.take(3)
+        return unsigned(type), unsigned(type), np.multiply
+    return (type, type, high) if part == "hi" else (type, *wide(type))
+
+
+@meaning("mul")
+def multiply(ctx: Context, bound: Bindings) -> Action:
+    """`mul.lo`, `mul.hi`, `mul.wide` of integers."""
+    type, result, product = _product(bound["PART"], bound["T"])
+    d, a, b = ctx.operands
     return elementwise(product, ctx.dest(d, result), ctx.source(a, type), ctx.source(b, type))
 
 
-def multiply_add(ctx: Context, m: Modifiers) -> Action:
+@meaning("mad")
+def multiply_add(ctx: Context, bound: Bindings) -> Action:
     """`mad.lo`, `mad.hi`, `mad.wide` of integers."""
-    saturated = m.flag("sat")
-    type, part = integer_type(m), m.one("lo", "hi", "wide")
-    d, a, b, c = ctx.take(4)
-    result = type
-    if part == "lo" and not saturated:
-        type = result = unsigned(type)
-        product: Callable[[Array, Array], Array] = np.multiply
-    elif part == "hi":
-        product = high
-    elif part == "wide" and width_of(type) < 64 and not saturated:
-        result, product = wide(type)
-    else:
-        ctx.fail("expected .lo, .hi, .hi.sat or, for types of 16 and 32 bits, .wide")
+    type, result, product = _product(bound["PART"], bound["T"])
+    d, a, b, c = ctx.operands
 
     def fused(x: Array, y: Array, z: Array) -> Array:
-        if saturated:
+        if bound.get("SAT"):
             return _saturate(product(x, y).astype(np.int64) + z)
         return product(x, y) + z
 
@@ -174,10 +164,13 @@ def remainder(a: Array, b: Array) -> Array:
     return np.where(b == 0, ~b, np.fmod(a, np.where(b == 0, b.dtype.type(1), b)))
 
 
-@opcode("rem")
-def rem(ctx: Context, m: Modifiers) -> Action:
-    """Integer remainder."""
-    return binary(ctx, integer_type(m), remainder)
+_DIVIDED = {"div": quotient, "rem": remainder}
+
+
+@meaning(*_DIVIDED)
+def divide(ctx: Context, bound: Bindings) -> Action:
+    """Quotient and remainder."""
+    return binary(ctx, bound["T"], _DIVIDED[ctx.row.root])
 
 
 def _count_leading_zeros(value: Array) -> Array:
@@ -204,13 +197,14 @@ def _reverse(value: Array) -> Array:
     return value
 
 
-@opcode("popc", "clz")
-def count_bits(ctx: Context, m: Modifiers) -> Action:
+_COUNTED = {"popc": _count_ones, "clz": _count_leading_zeros}
+
+
+@meaning(*_COUNTED)
+def count_bits(ctx: Context, bound: Bindings) -> Action:
     """Counts of ones and of leading zeros: a 32-bit result."""
-    type = m.type("b32", "b64")
-    d, a = ctx.take(2)
-    function = _count_ones if m.root == "popc" else _count_leading_zeros
-    return elementwise(function, ctx.dest(d, "u32"), ctx.source(a, type))
+    d, a = ctx.operands
+    return elementwise(_COUNTED[ctx.row.root], ctx.dest(d, "u32"), ctx.source(a, bound["T"]))
 
 
 @meaning("fns")
@@ -230,25 +224,24 @@ def find_set(ctx: Context, bound: Bindings) -> Action:
             place = place + step
         return found
 
-    d, a, b, c = ctx.take(4)
+    d, a, b, c = ctx.operands
     sources = (ctx.source(a, "b32"), ctx.source(b, "b32"), ctx.source(c, "s32"))
     return elementwise(find, ctx.dest(d, "b32"), *sources)
 
 
-@opcode("brev")
-def brev(ctx: Context, m: Modifiers) -> Action:
+@meaning("brev")
+def brev(ctx: Context, bound: Bindings) -> Action:
     """Bits in reverse order."""
-    return unary(ctx, m.type("b32", "b64"), _reverse)
+    return unary(ctx, bound["T"], _reverse)
 
 
-@opcode("bfind")
-def bfind(ctx: Context, m: Modifiers) -> Action:
+@meaning("bfind")
+def bfind(ctx: Context, bound: Bindings) -> Action:
     """The position of the leading bit that is not a sign bit; all ones if there is none."""
-    as_shift = m.one("shiftamt")
-    type = m.type("u32", "s32", "u64", "s64")
+    as_shift, type = bound["SHIFT"], bound["T"]
     bits = width_of(type)
     word = np.uint32 if bits == 32 else np.uint64
-    d, a = ctx.take(2)
+    d, a = ctx.operands
 
     def find(value: Array) -> Array:
         plain = np.where(value < 0, ~value, value).astype(word)
@@ -272,12 +265,12 @@ def _ones(length: Array) -> Array:
     return (one << length) - one
 
 
-@opcode("bfe")
-def bfe(ctx: Context, m: Modifiers) -> Action:
+@meaning("bfe")
+def bfe(ctx: Context, bound: Bindings) -> Action:
     """Bit field extract: beyond the operand's top bit, the sign (or zero) goes on."""
-    type = m.type("u32", "s32", "u64", "s64")
+    type = bound["T"]
     bits = width_of(type)
-    d, a, b, c = ctx.take(4)
+    d, a, b, c = ctx.operands
 
     def extract(value: Array, start: Array, length: Array) -> Array:
         start, length = _field(start, length, bits)
@@ -292,12 +285,12 @@ def bfe(ctx: Context, m: Modifiers) -> Action:
     return elementwise(extract, ctx.dest(d, type), ctx.source(a, type), ctx.source(b, "u32"), ctx.source(c, "u32"))
 
 
-@opcode("bfi")
-def bfi(ctx: Context, m: Modifiers) -> Action:
+@meaning("bfi")
+def bfi(ctx: Context, bound: Bindings) -> Action:
     """Bit field insert: the low bits of a into b."""
-    type = m.type("b32", "b64")
+    type = bound["T"]
     bits = width_of(type)
-    f, a, b, c, d = ctx.take(5)
+    f, a, b, c, d = ctx.operands
 
     def insert(field: Array, into: Array, start: Array, length: Array) -> Array:
         start, length = _field(start, length, bits)
@@ -308,30 +301,34 @@ def bfi(ctx: Context, m: Modifiers) -> Action:
     return elementwise(insert, ctx.dest(f, type), *sources)
 
 
-def minimum_maximum(ctx: Context, m: Modifiers) -> Action:
-    """`min` and `max` of integers and of pairs of them; `.relu` makes negative results 0."""
-    function = np.minimum if m.root == "min" else np.maximum
-    relu = bool(m.one("relu"))
+_PICKED = {"min": np.minimum, "max": np.maximum}
+
+
+@meaning(*_PICKED)
+def minimum_maximum(ctx: Context, bound: Bindings) -> Action:
+    """The least or greatest integer, or pair of them; `.relu` makes negative results 0."""
+    type, function = bound["T"], _PICKED[ctx.row.root]
 
     def compute(a: Array, b: Array) -> Array:
         return np.maximum(function(a, b), 0)
 
-    if m.words[-1:] and m.words[-1] in PAIRS:
-        return pairs(ctx, m.type(*(("s16x2",) if relu else sorted(PAIRS))), compute if relu else function)
-    return binary(ctx, m.type("s32"), compute) if relu else binary(ctx, integer_type(m), function)
+    return (pairs if type.endswith("x2") else binary)(ctx, type, compute if bound.get("RELU") else function)
 
 
-def absolute_negative(ctx: Context, m: Modifiers) -> Action:
-    """`abs` and `neg` of signed integers; the least integer stays itself."""
-    function: Any = np.abs if m.root == "abs" else np.negative
-    return unary(ctx, m.type("s16", "s32", "s64"), function)
+_SIGNED: dict[str, Any] = {"abs": np.abs, "neg": np.negative}
+
+
+@meaning(*_SIGNED)
+def absolute_negative(ctx: Context, bound: Bindings) -> Action:
+    """Magnitude and negation of signed integers; the least integer stays itself."""
+    return unary(ctx, bound["T"], _SIGNED[ctx.row.root])
 
 
 @meaning("sad")
 def sum_of_differences(ctx: Context, bound: Bindings) -> Action:
     """c + |a - b|."""
     type = bound["T"]
-    d, a, b, c = ctx.take(4)
+    d, a, b, c = ctx.operands
     sources = (ctx.source(a, type), ctx.source(b, type), ctx.source(c, type))
     return elementwise(lambda x, y, z: np.where(x < y, y - x, x - y) + z, ctx.dest(d, type), *sources)
 
@@ -340,7 +337,7 @@ def sum_of_differences(ctx: Context, bound: Bindings) -> Action:
 def dot_product(ctx: Context, bound: Bindings) -> Action:
     """Products of the bytes of b with bytes of a, or with halves of a, summed with c."""
     upper = bound.get("HALF") == "hi"
-    d, a, b, c = ctx.take(4)
+    d, a, b, c = ctx.operands
     wide = np.dtype(f"{'i' if bound['A'] == 's32' else 'u'}{2 if 'HALF' in bound else 1}")
     narrow = np.dtype(f"{'i' if bound['B'] == 's32' else 'u'}1")
 
@@ -378,5 +375,5 @@ def sign_extend(ctx: Context, bound: Bindings) -> Action:
         sign = np.where(count > 0, 1 << np.maximum(count - 1, 0), 0)
         return (low ^ sign) - sign if type == "s32" else low
 
-    d, a, b = ctx.take(3)
+    d, a, b = ctx.operands
     return elementwise(extend, ctx.dest(d, type), ctx.source(a, type), ctx.source(b, "u32"))

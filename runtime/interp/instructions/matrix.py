@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from ....dialect.isa import families
 from ....dialect.isa.form import Form
 from ....dialect.isa.form import Operand as FormOperand
 from ....dialect.isa.mma import Mma
@@ -19,28 +18,31 @@ from ....dialect.isa.mma_sp import MmaSparse
 from ....dialect.isa.targets import TARGETS
 from ....dialect.isa.wgmma import Wgmma
 from ....dialect.isa.wmma import WmmaMma
-from ....dialect.ptx.rows.matrix import nearest
+from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.rows.matrix import MatrixRow
 from ....dialect.ptx.text.syntax import Immediate, Operand
 from ...numerics.block_scale import scales
 from ...numerics.product import Extras, MatrixProduct
 from ...numerics.sparse import columns
-from ..decode import Context, opcode
+from ..decode import Context, meaning
 from ..machine.state import LANES, Action, Array, Selection, Source, State, Step
 from .fragments import gather, scatter
-from .words import Modifiers
 
 F = TypeVar("F", bound=Form)
 
 
-def form(ctx: Context, m: Modifiers, kind: type[F] | tuple[type[F], ...]) -> F:
-    """The row of the instruction, which the target has."""
-    row = families.find(ctx.instruction.opcode)
-    if not isinstance(row, kind):
-        ctx.fail(f"there is no such instruction; the nearest are {', '.join(nearest(ctx.instruction.opcode))}")
-    if ctx.target in TARGETS and not row.runs_on(TARGETS[ctx.target]):
-        ctx.fail(f"it is not in {ctx.target}, it needs {row.requirement()}")
-    m.words.clear()
-    return row
+def form(ctx: Context, kind: type[F] | tuple[type[F], ...]) -> F:
+    """The form that the instruction's row stands for, which the target has.
+
+    Raises:
+        TypeError: if it is of another kind.
+    """
+    found = ctx.row.form if isinstance(ctx.row, MatrixRow) else None
+    if not isinstance(found, kind):
+        raise TypeError(f"{ctx.instruction.opcode} is no form of {kind}")
+    if ctx.target in TARGETS and not found.runs_on(TARGETS[ctx.target]):
+        ctx.fail(f"it is not in {ctx.target}, it needs {found.requirement()}")
+    return found
 
 
 def model(ctx: Context, row: Mma | MmaSparse | Wgmma | WmmaMma) -> MatrixProduct:
@@ -56,7 +58,7 @@ def words_of(ctx: Context, operand: Operand, wanted: FormOperand) -> list[Source
     type = "b64" if wanted.type == "f64" else "b32"
     literal = wanted.type if wanted.type in ("f32", "f64") else type
     found: list[Source] = []
-    for item in ctx.vector(operand, wanted.count):
+    for item in ctx.items(operand):
         if isinstance(item, Immediate) and wanted.name != "d":
             found.append(ctx.source(item, literal))
         else:
@@ -94,12 +96,8 @@ class _Scales:
 def _scale_operands(ctx: Context, row: Mma | MmaSparse, operands: dict[str, Operand]) -> list[_Scales]:
     found: list[_Scales] = []
     for role in "ab" if row.scale else "":
-        (word,) = ctx.vector(operands[f"scale_{role}"], 1)
-        byte_id, thread_id = (ctx.integer(i) for i in ctx.vector(operands[f"selector_{role}"], 2))
-        scale = row.scale
-        if scale is None or byte_id not in scale.byte_ids or thread_id not in scale.thread_ids(role):
-            legal = f"{scale.byte_ids}, thread-id {scale.thread_ids(role)}" if scale else "none"
-            ctx.fail(f"selector of scales {role}: expected byte-id {legal}, got {{{byte_id}, {thread_id}}}")
+        (word,) = ctx.items(operands[f"scale_{role}"])
+        byte_id, thread_id = (ctx.integer(i) for i in ctx.items(operands[f"selector_{role}"]))
         found.append(_Scales(role, ctx.source(word, "b32"), byte_id, thread_id))
     return found
 
@@ -108,19 +106,15 @@ def _selector(ctx: Context, row: Mma | MmaSparse, operands: dict[str, Operand]) 
     """The metadata and the sparsity selector."""
     if not isinstance(row, MmaSparse):
         return None
-    (word,) = ctx.vector(operands["e"], 1)
-    selector = ctx.integer(operands["f"])
-    if selector not in row.selectors:
-        ctx.fail(f"expected a sparsity selector from 0 to {row.selectors[-1]}, got {selector}")
-    return ctx.source(word, "b32"), selector
+    (word,) = ctx.items(operands["e"])
+    return ctx.source(word, "b32"), ctx.integer(operands["f"])
 
 
-@opcode("mma")
-def mma(ctx: Context, m: Modifiers) -> Action:
+@meaning("mma")
+def mma(ctx: Context, bound: Bindings) -> Action:
     """D = A * B + C in the arithmetic of the target."""
-    row = form(ctx, m, (Mma, MmaSparse))
-    taken = ctx.take(len(row.operands))
-    operands = {wanted.name: given for wanted, given in zip(row.operands, taken, strict=True)}
+    row = form(ctx, (Mma, MmaSparse))
+    operands = {wanted.name: given for wanted, given in zip(row.operands, ctx.operands, strict=True)}
     sources = {o.name: words_of(ctx, operands[o.name], o) for o in row.operands[:4]}
     sparse, scaled = _selector(ctx, row, operands), _scale_operands(ctx, row, operands)
     compute = model(ctx, row)

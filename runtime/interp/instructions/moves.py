@@ -10,13 +10,13 @@ from functools import cache
 import numpy as np
 
 from ....dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
-from ..decode import Context, opcode
+from ....dialect.ptx.rows.grammar import Bindings
+from ..decode import Context, meaning
 from ..machine.memory import check_writable
 from ..machine.state import LANES, Action, Array, Selection, State, Step
 from .access import Locate, locate
 from .fragments import gather, packed, scatter
 from .matrix import chosen, form, put, rows_of
-from .words import Modifiers
 
 _ROW_BYTES = 16
 
@@ -25,12 +25,12 @@ def _space(row: LoadMatrix | StoreMatrix) -> str:
     return "shared" if row.space else "generic"
 
 
-@opcode("ldmatrix")
-def ldmatrix(ctx: Context, m: Modifiers) -> Action:
+@meaning("ldmatrix")
+def ldmatrix(ctx: Context, bound: Bindings) -> Action:
     """Matrices of rows of 16 bytes, whose addresses the lanes give."""
-    row = form(ctx, m, LoadMatrix)
-    d, where = ctx.take(2)
-    dests = [ctx.dest(item, "b32") for item in ctx.vector(d, row.registers)]
+    row = form(ctx, LoadMatrix)
+    d, where = ctx.operands
+    dests = [ctx.dest(item, "b32") for item in ctx.items(d)]
     place = locate(ctx, where, _space(row), "load")
 
     def bind(state: State) -> Step:
@@ -91,12 +91,12 @@ def _load_order(row: LoadMatrix | StoreMatrix) -> Array:
     return (places[..., 0] * row.layout.columns + places[..., 1]).T.reshape(-1)
 
 
-@opcode("stmatrix")
-def stmatrix(ctx: Context, m: Modifiers) -> Action:
+@meaning("stmatrix")
+def stmatrix(ctx: Context, bound: Bindings) -> Action:
     """Matrices of rows of 16 bytes, to addresses that the lanes give."""
-    row = form(ctx, m, StoreMatrix)
-    where, r = ctx.take(2)
-    sources = [ctx.source(item, "b32") for item in ctx.vector(r, row.registers)]
+    row = form(ctx, StoreMatrix)
+    where, r = ctx.operands
+    sources = [ctx.source(item, "b32") for item in ctx.items(r)]
     place = locate(ctx, where, _space(row), "store")
 
     def bind(state: State) -> Step:
@@ -127,11 +127,11 @@ def _rows(registers: list[Array], row: StoreMatrix) -> Array:
     return np.ascontiguousarray(elements.transpose(0, 2, 1)).reshape(-1, layout.columns).view(np.uint64)
 
 
-@opcode("movmatrix")
-def movmatrix(ctx: Context, m: Modifiers) -> Action:
+@meaning("movmatrix")
+def movmatrix(ctx: Context, bound: Bindings) -> Action:
     """Transposes an 8x8 matrix of 16-bit elements."""
-    row = form(ctx, m, MoveMatrix)
-    d, a = ctx.take(2)
+    row = form(ctx, MoveMatrix)
+    d, a = ctx.operands
     dest, source = ctx.dest(d, "b32"), ctx.source(a, "b32")
 
     def bind(state: State) -> Step:

@@ -49,7 +49,7 @@ class _Box:
         base, where = operand.items
         if not isinstance(base, Register | Symbol | Immediate):
             ctx.fail("expected the address of a tensor map")
-        return _Box(ctx.source(base, "u64"), tuple(ctx.source(c, "b32") for c in ctx.vector(where, rank)))
+        return _Box(ctx.source(base, "u64"), tuple(ctx.source(c, "b32") for c in ctx.items(where)))
 
     def bind(self, state: State) -> Callable[[int], tuple[TensorMapFields, tuple[int, ...]]]:
         """Reads the map and the coordinates of a thread."""

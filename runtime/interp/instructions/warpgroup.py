@@ -12,10 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from ....dialect.isa import families
 from ....dialect.isa.descriptor import DescriptorError, MatrixDescriptor
 from ....dialect.isa.form import CONSTANT, DESCRIPTOR
-from ....dialect.isa.targets import TARGETS
 from ....dialect.isa.wgmma import WARPS, M, Wgmma
 from ....dialect.layouts.layout import Layout, accumulator
 from ....dialect.ptx.rows.grammar import Bindings
@@ -26,7 +24,7 @@ from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.state import LANES, Action, Array, Selection, Source, State, Step
 from .fragments import elements, gather, packed
-from .matrix import model, rows_of
+from .matrix import form, model, rows_of
 
 
 @dataclass
@@ -132,7 +130,7 @@ def commit_group(ctx: Context, bound: Bindings) -> Action:
 @meaning("wgmma.wait_group")
 def wait_group(ctx: Context, bound: Bindings) -> Action:
     """Waits until at most so many groups of products are on their way."""
-    what, keep = ctx.instruction.opcode, ctx.integer(ctx.take(1)[0])
+    what, keep = ctx.instruction.opcode, ctx.integer(ctx.operands[0])
     return lambda state: lambda sel: state.warpgroups.wait(_groups(state, sel, what), keep)
 
 
@@ -169,12 +167,12 @@ class _Instruction:
 
     @staticmethod
     def of(ctx: Context) -> _Instruction:
-        row = _form(ctx)
+        row = form(ctx, Wgmma)
         wanted = next(s for s in row.signatures if (s[1].kind == DESCRIPTOR) == _in_one_register(ctx))
-        operands = {o.name: given for o, given in zip(wanted, ctx.take(len(wanted)), strict=True)}
+        operands = {o.name: given for o, given in zip(wanted, ctx.operands, strict=True)}
         descriptors = {o.name: ctx.source(operands[o.name], "b64") for o in wanted if o.kind == DESCRIPTOR}
-        a = () if "a" in descriptors else tuple(ctx.source(i, "b32") for i in ctx.vector(operands["a"], 4))
-        d = ctx.vector(operands["d"], row.registers("d"))
+        a = () if "a" in descriptors else tuple(ctx.source(i, "b32") for i in ctx.items(operands["a"]))
+        d = ctx.items(operands["d"])
         for item in d:
             ctx.source(item, "b32")
         constants = {o.name: ctx.integer(operands[o.name]) for o in wanted if o.kind == CONSTANT}
@@ -277,23 +275,13 @@ class _Instruction:
         return matrix ^ matrix.dtype.type(1 << 8 * matrix.dtype.itemsize - 1)
 
 
-def _form(ctx: Context) -> Wgmma:
-    """The row of the instruction, which the target has."""
-    row = families.find(ctx.instruction.opcode)
-    if not isinstance(row, Wgmma):
-        ctx.fail("there is no such instruction")
-    if ctx.target in TARGETS and not row.runs_on(TARGETS[ctx.target]):
-        ctx.fail(f"it is not in {ctx.target}, it needs {row.requirement()}")
-    return row
-
-
 def _in_one_register(ctx: Context) -> bool:
     """Whether A is given by a descriptor."""
     return not isinstance(ctx.operands[1], Vector)
 
 
 def _single(ctx: Context, operand: Operand) -> Operand:
-    return ctx.vector(operand, 1)[0]
+    return ctx.items(operand)[0]
 
 
 def _uniform(state: State, register: Array, groups: Array, what: str) -> Array:

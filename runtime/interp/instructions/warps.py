@@ -12,11 +12,11 @@ from typing import TypeAlias
 import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
-from ....dialect.ptx.text.syntax import Immediate, Operand, Pair
+from ....dialect.ptx.text.syntax import Immediate, Operand
 from ...numerics import floats
-from ..decode import Context, meaning, opcode
+from ..decode import Context, meaning
 from ..machine.state import LANES, LEFT, Action, Array, Selection, State, Step
-from .words import Modifiers, integer_range
+from .words import integer_range
 
 _BIT = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))[:, None]
 
@@ -68,11 +68,10 @@ def _spread(per_warp: Array) -> Array:
     return np.tile(per_warp, LANES)
 
 
-@opcode("activemask")
-def activemask(ctx: Context, m: Modifiers) -> Action:
+@meaning("activemask")
+def activemask(ctx: Context, bound: Bindings) -> Action:
     """The lanes that execute this together."""
-    m.type("b32")
-    (d,) = ctx.take(1)
+    (d,) = ctx.operands
     dest = ctx.dest(d, "u32")
 
     def bind(state: State) -> Step:
@@ -117,7 +116,7 @@ def vote(ctx: Context, bound: Bindings) -> Action:
 def shfl(ctx: Context, bound: Bindings) -> Action:
     """A value of another lane, within segments of the warp."""
     first, a, b, c, *mask = ctx.operands
-    targets: tuple[Operand, ...] = (first.first, first.second) if isinstance(first, Pair) else (first,)
+    targets = ctx.pair(first)
     dest = ctx.dest(targets[0], "b32")
     valid = ctx.dest(targets[1], "pred") if len(targets) == 2 else None
     value, lane, clamp = (ctx.source(o, t) for o, t in ((a, "b32"), (b, "u32"), (c, "u32")))
@@ -221,19 +220,15 @@ def _floats(name: str, bound: Bindings) -> Reduction:
     return reduce
 
 
-@opcode("match")
-def match(ctx: Context, m: Modifiers) -> Action:
+@meaning("match")
+def match(ctx: Context, bound: Bindings) -> Action:
     """Which lanes hold the value of each lane, or whether all hold one."""
-    mode = m.expect("any", "all")
-    m.expect("sync")
-    type = m.type("b32", "b64")
-    first, a, mask = ctx.take(3)
-    if isinstance(first, Pair) and mode == "any":
-        ctx.fail("match.any has no second result")
-    targets: tuple[Operand, ...] = (first.first, first.second) if isinstance(first, Pair) else (first,)
+    mode = bound["MODE"]
+    first, a, mask = ctx.operands
+    targets = ctx.pair(first)
     dest = ctx.dest(targets[0], "b32")
     flag = ctx.dest(targets[1], "pred") if len(targets) == 2 else None
-    value = ctx.source(a, type)
+    value = ctx.source(a, bound["T"])
 
     def work(state: State) -> Callable[[Selection, Array], None]:
         values, out = value(state), dest(state)
@@ -252,14 +247,12 @@ def match(ctx: Context, m: Modifiers) -> Action:
     return _collective(ctx, mask, work)
 
 
-@opcode("elect")
-def elect(ctx: Context, m: Modifiers) -> Action:
+@meaning("elect")
+def elect(ctx: Context, bound: Bindings) -> Action:
     """One lane of the members, the lowest, and who it is."""
-    m.expect("sync")
-    first, mask = ctx.take(2)
-    if not isinstance(first, Pair):
-        ctx.fail("expected a destination and a predicate, written d|p")
-    dest, flag = ctx.dest(first.first, "b32"), ctx.dest(first.second, "pred")
+    both, mask = ctx.operands
+    lane_of, elected = ctx.pair(both)
+    dest, flag = ctx.dest(lane_of, "b32"), ctx.dest(elected, "pred")
 
     def work(state: State) -> Callable[[Selection, Array], None]:
         out, chosen, lane = dest(state), flag(state), state.geometry.lane()

@@ -19,15 +19,15 @@ import numpy as np
 
 from ....dialect.isa.types import ElementType
 from ....dialect.isa.wmma import Shape, WmmaLoad, WmmaMma, WmmaStore, alignment, default_stride, extent, registers
+from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Operand
-from ..decode import Context, opcode
+from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.memory import GlobalMemory, Part, Window, check_writable
 from ..machine.state import LANES, Action, Array, Selection, Source, State, Step
 from ..observers.observer import tell
 from .fragments import elements, packed
 from .matrix import chosen, form, model, put, rows_of, words_of
-from .words import Modifiers
 
 _WORDS: dict[int, type[np.generic]] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
@@ -102,18 +102,11 @@ def _nibbles(words: Array) -> Array:
     return found.reshape(-1, *words.shape[1:])
 
 
-@opcode("wmma")
-def wmma(ctx: Context, m: Modifiers) -> Action:
-    """One of the three."""
-    row = form(ctx, m, (WmmaLoad, WmmaStore, WmmaMma))
-    if isinstance(row, WmmaMma):
-        return _multiply(ctx, row)
-    return _load(ctx, row) if isinstance(row, WmmaLoad) else _store(ctx, row)
-
-
-def _multiply(ctx: Context, row: WmmaMma) -> Action:
-    taken = ctx.take(4)
-    sources = {o.name: words_of(ctx, given, o) for o, given in zip(row.operands, taken, strict=True)}
+@meaning("wmma.mma")
+def multiply(ctx: Context, bound: Bindings) -> Action:
+    """D = A * B + C in the arithmetic of the target."""
+    row = form(ctx, WmmaMma)
+    sources = {o.name: words_of(ctx, given, o) for o, given in zip(row.operands, ctx.operands, strict=True)}
     compute = model(ctx, row)
     fragments = {role: _Fragment(row.shape, role, row.element(role)) for role in "abcd"}
 
@@ -212,11 +205,13 @@ class _Bound:
         return sel.pick(self.stride).astype(np.int64) * row.type.bits // 8
 
 
-def _load(ctx: Context, row: WmmaLoad) -> Action:
-    operands = ctx.take(2, 3)
+@meaning("wmma.load")
+def load(ctx: Context, bound: Bindings) -> Action:
+    """A fragment from memory."""
+    row, operands = form(ctx, WmmaLoad), ctx.operands
     fragment = _Fragment(row.shape, row.role, row.type)
     register = "b64" if row.type.bits == 64 else "b32"
-    dests = [ctx.dest(item, register) for item in ctx.vector(operands[0], fragment.registers)]
+    dests = [ctx.dest(item, register) for item in ctx.items(operands[0])]
     walk = _addresses(ctx, row, row.role, operands)
 
     def bind(state: State) -> Step:
@@ -240,8 +235,10 @@ def _read(parts: tuple[Part, ...], count: int, bits: int) -> Array:
     return values
 
 
-def _store(ctx: Context, row: WmmaStore) -> Action:
-    operands = ctx.take(2, 3)
+@meaning("wmma.store")
+def store(ctx: Context, bound: Bindings) -> Action:
+    """A fragment to memory."""
+    row, operands = form(ctx, WmmaStore), ctx.operands
     fragment = _Fragment(row.shape, "d", row.type)
     (wanted,) = (o for o in row.operands if o.name == "r")
     sources = words_of(ctx, operands[1], wanted)

@@ -23,7 +23,7 @@ from ....dialect.ptx.text.syntax import (
 )
 from ..decode import Context, Formal, Frame, Layout, Names, Place, Slot, decode
 from ..errors import DecodeError, Finding, InterpreterError
-from ..instructions.calls import RESULT, RESULT_BYTES, RETURN
+from ..instructions.calls import RESULT, RESULT_BYTES, RETURN, finish
 from ..instructions.words import width_of
 from .clock import CLOCKS, reading
 from .functions import CallError, Functions, has_results
@@ -32,11 +32,11 @@ from .stacks import StackFrame
 from .state import Action, Dim3, Geometry
 
 _FAMILIES = (
-    "arithmetic", "atomics", "barriers", "bulk", "calls", "clusters", "comparison", "control", "convert",
-    "convert_narrow", "copies", "logic", "matrix", "mbarrier", "moves", "tensor_copies", "video", "warpgroup",
+    "atomics", "barriers", "bulk", "calls", "carry", "clusters", "comparison", "control", "convert", "convert_narrow",
+    "copies", "floating", "integer", "logic", "matrix", "mbarrier", "moves", "tensor_copies", "video", "warpgroup",
     "warps", "wmma",
 )  # fmt: skip
-for _family in _FAMILIES:  # each fills its part of the table of opcodes
+for _family in _FAMILIES:  # each enters its part of the meanings
     import_module(f"..instructions.{_family}", __package__)
 
 _POLLING = re.compile(r"(atom|nanosleep|ld[\w.:]*\.(volatile|relaxed|acquire))\b")
@@ -346,7 +346,7 @@ class KernelDecoder:
     def _instruction(self, instruction: Instruction, names: Names, frame: Frame | None, pc: int) -> Decoded:
         context = Context(instruction, names, self.layout, pc, self.target, self.frames, frame)
         try:
-            action = decode(context)
+            action = finish(context) if instruction.opcode == RETURN else decode(context)
             if any(isinstance(o, Register) and o.name in CLOCKS for o in instruction.operands):
                 action = reading(action)
             guard = instruction.guard

@@ -6,14 +6,13 @@ has them saved when it is called, and restored when it returns. Its local variab
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..decode import Context, Layout, Slot, opcode
+from ....dialect.ptx.rows.grammar import Bindings
+from ..decode import Context, Layout, Slot, meaning
 from ..errors import FaultError
-from ..instructions.words import Modifiers
 from .memory import STACK_BYTES
 from .state import Action, Array, Selection, State, Step
 
@@ -130,11 +129,10 @@ def grow(pointer: Array, lanes: Array, size: Array | int) -> Array:
     return before
 
 
-@opcode("alloca")
-def alloca(ctx: Context, m: Modifiers) -> Action:
+@meaning("alloca")
+def alloca(ctx: Context, bound: Bindings) -> Action:
     """Bytes of the stack, which the function gives back when it returns."""
-    type = m.type("u64", "u32")
-    operands = ctx.take(2, 3)
+    type, operands = bound["T"], ctx.operands
     alignment = ctx.integer(operands[2]) if len(operands) == 3 else 8
     if alignment <= 0 or alignment & (alignment - 1):
         ctx.fail(f"expected an alignment that is a power of two, got {alignment}")
@@ -157,11 +155,12 @@ def alloca(ctx: Context, m: Modifiers) -> Action:
     return bind
 
 
-def _moved(ctx: Context, m: Modifiers, saves: bool) -> Callable[[State], Step]:
-    type = m.type("u64", "u32")
-    (operand,) = ctx.take(1)
+@meaning("stacksave", "stackrestore")
+def stack_pointer_moved(ctx: Context, bound: Bindings) -> Action:
+    """How far the stack is used, and the stack as it was when that was saved."""
+    (operand,), type, layout = ctx.operands, bound["T"], ctx.layout
+    saves = ctx.row.root == "stacksave"
     place = ctx.dest(operand, type) if saves else ctx.source(operand, type)
-    layout = ctx.layout
     layout.stack()
 
     def bind(state: State) -> Step:
@@ -171,15 +170,3 @@ def _moved(ctx: Context, m: Modifiers, saves: bool) -> Callable[[State], Step]:
         return lambda sel: sel.put(pointer, sel.pick(values))
 
     return bind
-
-
-@opcode("stacksave")
-def stacksave(ctx: Context, m: Modifiers) -> Action:
-    """How far the stack is used."""
-    return _moved(ctx, m, True)
-
-
-@opcode("stackrestore")
-def stackrestore(ctx: Context, m: Modifiers) -> Action:
-    """The stack as it was when it was saved."""
-    return _moved(ctx, m, False)
