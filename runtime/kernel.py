@@ -26,11 +26,12 @@ from ..passes.diagnostics import describe, verify
 from ..passes.pipeline import lower, standard_pipeline
 from . import host
 from .arguments.aliasing import check_overlap
-from .arguments.arrays import Argument, Array, Parameter, borrow, check, packed_as
+from .arguments.arrays import Argument, Parameter, borrow, check, packed_as
 from .errors import ArgumentError, CompileError, HostError
 from .host import Plan, Signature
 from .launch import Launch, Scalar, Value
 from .module import Checks, Options, Place, Progress, PtxModule
+from .numerics.array import Array
 
 if TYPE_CHECKING:
     from .cuda.launch import Prepared

@@ -22,13 +22,14 @@ from ..passes.pipeline import lower, standard_pipeline
 from ..passes.schedule.choice import products
 from ..passes.schedule.search import candidates, spread
 from ..passes.schedule.tuned import AT, Tuned, key_of
-from .arguments.arrays import Argument, Array, borrow, describe
+from .arguments.arrays import Argument, borrow, describe
 from .cli import inputs
 from .cuda.driver import Gpu
 from .cuda.launch import Prepared, copy_in, copy_out
 from .cuda.timer import Timer
 from .errors import ArgumentError, CudaError, WarploomError
 from .kernel import Kernel, compile
+from .numerics.array import Array
 
 CLOSE = {2: 2.0**-6, 4: 2.0**-12, 8: 2.0**-40}
 """How far two right results may be apart, relative to their norm, by bytes of an element."""

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ArgumentError
+from ..numerics.array import Array
 from . import dlpack
 
-Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 DType = np.dtype[Any]
 

@@ -13,7 +13,8 @@ from typing import Any, TypeGuard, cast
 import numpy as np
 
 from ..errors import ArgumentError
-from .arrays import Array, is_array
+from ..numerics.array import Array
+from .arrays import is_array
 
 POINTER = 8
 """Bytes of a pointer, and what its address in a struct is a multiple of."""

@@ -10,9 +10,10 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
-from ..arguments.arrays import DTYPES, Array, DType, Parameter, describe, dtype_of, element_of, integer_limits
+from ..arguments.arrays import DTYPES, DType, Parameter, describe, dtype_of, element_of, integer_limits
 from ..errors import ArgumentError, WarploomError
 from ..launch import Scalar
+from ..numerics.array import Array
 from ..reference.functions import poison
 
 WORDS = ("random", "zeros", "ones", "nan")

@@ -10,11 +10,11 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
 from .. import host
-from ..arguments.arrays import Array
 from ..cuda import ptxas
 from ..errors import ArgumentError, AssemblerError, WarploomError
 from ..kernel import Kernel, compile, parse, without_tensors
 from ..module import Place, choose_place
+from ..numerics.array import Array
 from ..reference import functions as reference
 from . import inputs
 from .report import Report, progress_bar

@@ -9,12 +9,13 @@ from typing import cast
 
 import numpy as np
 
-from ..arguments.arrays import Array, Parameter, element_of
+from ..arguments.arrays import Parameter, element_of
 from ..check.contraction import contractions
 from ..errors import ArgumentError
 from ..launch import Launch, dim3
 from ..launch import values as check_values
 from ..module import PtxModule, choose_place
+from ..numerics.array import Array
 from ..problem import Problem
 from . import inputs
 from .report import Report, progress_bar

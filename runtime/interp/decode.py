@@ -29,12 +29,13 @@ from ...dialect.ptx.text.syntax import (
 )
 from ...dialect.ptx.unmodelled import family as unmodelled
 from ...dialect.ptx.verifier import resolve
+from ..numerics.array import Array
 from .errors import DecodeError
 from .instructions.specials import SPECIALS
 from .instructions.words import DTYPES, FLOATS, width_of
 from .machine.clock import CLOCKS
 from .machine.memory import STACK_BYTES
-from .machine.state import Action, Array, Selection, Source, State
+from .machine.state import Action, Selection, Source, State
 
 if TYPE_CHECKING:
     from .machine.stacks import StackFrame

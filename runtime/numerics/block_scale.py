@@ -10,18 +10,15 @@ largest exponent and rounded as in `numerics`. A ue4m3 scale has no sign; its wo
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...dialect.isa.block_scale import BlockScale
 from ...dialect.isa.types import ElementType
+from .array import Array
 from .fused_sum import addend_exponents, put_specials, rounded_sum
 from .operands import small_values
 from .parameters import Arithmetic
-
-Array: TypeAlias = NDArray[Any]
 
 _GROUP = 16
 

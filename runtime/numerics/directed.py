@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from . import floats
-
-Array: TypeAlias = NDArray[Any]
+from .array import Array
 
 _LOW, _HIGH = 2.0**-400, 2.0**400
 

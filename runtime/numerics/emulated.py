@@ -11,19 +11,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...dialect.isa.types import ElementType, element_type
 from . import floats
+from .array import Array
 from .fused_sum import F16_NAN, F32_NAN, fdp
 from .operands import Multiplicand, multiplicand, small_values
 from .parameters import Arithmetic
 from .sparse import spread
-
-Array: TypeAlias = NDArray[Any]
 
 _F16 = element_type("f16")
 

@@ -12,12 +12,9 @@ replays without a difference.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[Any]
+from .array import Array
 
 NAN = np.uint64(0xFFF8000000000000)
 _QUIET = np.uint64(1 << 51)

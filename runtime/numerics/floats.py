@@ -11,9 +11,9 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[Any]
+from .array import Array
+
 Function: TypeAlias = (
     Callable[[Array], Any]
     | Callable[[Array, Array], Any]

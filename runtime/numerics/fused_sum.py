@@ -17,15 +17,11 @@ sum in an int32.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
+from .array import Array
 from .operands import LEAST_NARROW, ZERO_WIDE, Multiplicand
 from .parameters import Arithmetic
-
-Array: TypeAlias = NDArray[Any]
 
 F32_NAN = np.uint32(0x7FFFFFFF)
 F16_NAN = np.uint16(0x7FFF)

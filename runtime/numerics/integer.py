@@ -7,14 +7,10 @@ instruction has more.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
 from ...dialect.isa.types import ElementType
-
-Array: TypeAlias = NDArray[Any]
+from .array import Array
 
 _LOW, _TOP = -(1 << 31), (1 << 31) - 1
 

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...dialect.isa.product import IN_BYTES
 from ...dialect.isa.types import ElementType
-
-Array: TypeAlias = NDArray[Any]
+from .array import Array
 
 ZERO_NARROW = -60
 """Stands for the exponent of a zero where sums must fit an int8: with the largest f16 exponent, 15, still below that of

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.mma_sp import MmaSparse
@@ -19,14 +17,13 @@ from ...dialect.isa.types import ElementType
 from ...dialect.isa.wmma import WmmaMma
 from . import f64 as numerics_f64
 from . import integer as numerics_integer
+from .array import Array
 from .block_scale import decoded, group_dots, grouped_sum
 from .emulated import as_halves, as_singles, scalar_product, spread_multiplicand, widened_product
 from .fused_sum import F32_NAN, fdp
 from .operands import multiplicand, small_codes, small_values
 from .parameters import BITS, CHAIN, FUSED, GROUPED, INTEGER, SCALAR, WIDENED, Arithmetic, Row, arithmetic
 from .sparse import spread
-
-Array: TypeAlias = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,14 @@ Source: PTX ISA 9.7.14.6.1 and .2; the layouts of metadata are those of the rows
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...dialect.isa.mma_sp import Granularity, MmaSparse
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Layout
 from ..interp.errors import FaultError
-
-Array: TypeAlias = NDArray[Any]
+from .array import Array
 
 
 @cache

@@ -34,8 +34,9 @@ from ...dialect.schedule import Schedule
 from ...dialect.warp.disjoint import DisjointOp
 from ...dialect.warp.matmul import MatmulOp
 from ...passes.linalg.views import View, Viewing, seen
-from ..arguments.arrays import DTYPES, Array, DType, Floats, integer_limits, rounded
+from ..arguments.arrays import DTYPES, DType, Floats, integer_limits, rounded
 from ..errors import HostError
+from ..numerics.array import Array
 from ..plan import place_of
 
 FP8 = {DTYPES["f8E4M3FN"], DTYPES["f8E5M2"]}

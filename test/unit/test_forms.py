@@ -11,7 +11,7 @@ from warploom.dialect.ptx.text.printer import print_ptx, ptx_module
 from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.pipeline import lower, standard_pipeline
 from warploom.runtime import ArgumentError, HostError, Kernel, compile, host
-from warploom.runtime.arguments.arrays import Array
+from warploom.runtime.numerics.array import Array
 from warploom.runtime.reference import functions as reference
 
 SIZES = ((33, 17, 45), (16, 8, 16), (1, 1, 1), (70, 40, 0), (5, 130, 7))

@@ -12,9 +12,10 @@ from xdsl.dialects.func import FuncOp
 
 from warploom.passes.context import make_context, parse_mlir
 from warploom.runtime import host
-from warploom.runtime.arguments.arrays import DTYPES, Array, integer_limits
+from warploom.runtime.arguments.arrays import DTYPES, integer_limits
 from warploom.runtime.cli.command import main
 from warploom.runtime.errors import HostError
+from warploom.runtime.numerics.array import Array
 from warploom.runtime.reference.functions import compare, evaluate, poison
 
 M, N, K = 5, 7, 9

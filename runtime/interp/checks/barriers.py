@@ -16,9 +16,10 @@ from ..machine.state import LANES
 from .findings import Check
 
 if TYPE_CHECKING:
+    from ...numerics.array import Array
     from ..machine.kernel import Kernel
     from ..machine.state import Selection, State
-    from ..observers.observer import Array, Look
+    from ..observers.observer import Look
 
 
 @dataclass

@@ -9,18 +9,16 @@ Barriers order by the warp: that one lane arrives counts for its warp, as where 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...numerics.array import Array
 from ..instructions.clusters import BARRIER as CLUSTER_BARRIER
 from ..machine.state import LANES
 
 if TYPE_CHECKING:
     from ..machine.state import State
-
-Array: TypeAlias = NDArray[Any]
 
 
 class Clocks:

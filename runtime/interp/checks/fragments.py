@@ -31,9 +31,10 @@ from .findings import Check, Findings
 from .kinds import computes
 
 if TYPE_CHECKING:
+    from ...numerics.array import Array
     from ..machine.kernel import Decoded, Kernel
     from ..machine.state import Selection, State
-    from ..observers.observer import Access, Array, Look
+    from ..observers.observer import Access, Look
 
 _OWN_ARRANGEMENT = ("mma", "stmatrix", "movmatrix", "ldmatrix")
 

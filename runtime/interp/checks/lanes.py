@@ -18,7 +18,7 @@ from ....dialect.ptx.text.syntax import Address, Immediate, Instruction, Operand
 from ..machine.state import LANES
 
 if TYPE_CHECKING:
-    from ..observers.observer import Array
+    from ...numerics.array import Array
 
 
 def lanes_read(instruction: Instruction) -> dict[str, Array]:

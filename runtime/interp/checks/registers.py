@@ -21,9 +21,10 @@ from .kinds import computes
 from .lanes import lanes_read
 
 if TYPE_CHECKING:
+    from ...numerics.array import Array
     from ..machine.kernel import Decoded, Kernel
     from ..machine.state import Selection, State
-    from ..observers.observer import Access, Array, Look
+    from ..observers.observer import Access, Look
 
 _TRUE = np.ones((), np.bool_)
 

@@ -5,12 +5,9 @@ Pieces are as small as the smallest access so far, and split when a smaller one 
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[Any]
+from ...numerics.array import Array
 
 UNWAITED = np.iinfo(np.int32).max
 """The time of a write by an asynchronous copy that nobody has waited for."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...numerics.array import Array
 from ..machine.phases import phase
 from .clocks import Clocks
 from .findings import Check, Findings
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ..machine.state import Selection, State
     from ..observers.observer import Access, Look
 
-Array: TypeAlias = NDArray[Any]
 
 STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
 _FENCES = ("membar", "fence")

@@ -9,11 +9,11 @@ memory alone is not told apart. Nothing is said of reads, nor of atomic operatio
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...numerics.array import Array
 from ..machine.state import LANES
 from .findings import Check, Findings
 from .shared import STRONG, SharedMemory, agreeing, unchanged
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..machine.kernel import Kernel
     from ..machine.state import State
     from ..observers.observer import Access
-
-Array: TypeAlias = NDArray[Any]
 
 
 class _Writers:

@@ -13,9 +13,10 @@ import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Address, Operand, Symbol
+from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..machine.memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_BITS, SHARED_WINDOW, Part, check_writable
-from ..machine.state import Action, Array, Selection, Source, State, Step
+from ..machine.state import Action, Selection, Source, State, Step
 from ..observers.observer import Kind, tell
 from .actions import elementwise, identity
 from .words import DTYPES, width_of

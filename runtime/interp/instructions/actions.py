@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from ...numerics.array import Array
 from ...numerics.floats import Function
-from ..machine.state import Action, Array, Selection, Source, State, Step
+from ..machine.state import Action, Selection, Source, State, Step
 
 
 def elementwise(function: Function, dest: Source, *sources: Source) -> Action:

@@ -13,9 +13,10 @@ import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
 from ...numerics import floats
+from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..machine.memory import Part, check_writable
-from ..machine.state import Action, Array, Selection, State, Step
+from ..machine.state import Action, Selection, State, Step
 from .access import locate, space_of, vector_of
 from .words import DTYPES, width_of
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Immediate, Operand
+from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.flow import Complete
-from ..machine.state import LANES, LEFT, Action, Array, Selection, Source, State, Step
+from ..machine.state import LANES, LEFT, Action, Selection, Source, State, Step
 
 _MOST = 15
 

@@ -13,10 +13,11 @@ from typing import TypeAlias
 import numpy as np
 
 from ....dialect.ptx.text.syntax import Operand, Symbol
+from ...numerics.array import Array
 from ..decode import Context
 from ..errors import FaultError
 from ..machine.memory import rows
-from ..machine.state import Action, Array, Selection, State, Step
+from ..machine.state import Action, Selection, State, Step
 from .prints import Value, arguments, parse, show
 
 Run: TypeAlias = Callable[[State, Selection, Sequence[Array]], "Array | None"]

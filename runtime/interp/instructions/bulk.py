@@ -11,11 +11,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
+from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.mbarriers import Combine
 from ..machine.memory import Buffer, check_writable
-from ..machine.state import Action, Array, Selection, Source, State, Step
+from ..machine.state import Action, Selection, Source, State, Step
 from ..observers.observer import Access, Kind
 from .access import Locate, locate, space_of, vector_of
 from .atomics import seen_as, updates

@@ -16,12 +16,13 @@ import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Operand, Symbol, Vector
+from ...numerics.array import Array
 from ..decode import Context, Formal, Frame, Layout, Place, Slot, describe, meaning
 from ..errors import FaultError
 from ..machine.functions import callee_name
 from ..machine.memory import ARGUMENTS, rows
 from ..machine.stacks import CallStack
-from ..machine.state import LEFT, Action, Array, Selection, Source, State, Step
+from ..machine.state import LEFT, Action, Selection, Source, State, Step
 from .builtins import BUILTINS
 from .builtins import call as builtin
 from .words import DTYPES

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
+from ...numerics.array import Array
 from ..decode import Context, Slot, meaning
-from ..machine.state import Action, Array, Source, State
+from ..machine.state import Action, Source, State
 from .actions import several
 from .integer import high, unsigned
 from .words import DTYPES

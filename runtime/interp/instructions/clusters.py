@@ -10,10 +10,11 @@ import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Symbol
+from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.flow import Flow
-from ..machine.memory import RANK_BITS, SHARED_WINDOW, Array, Buffer, Window
+from ..machine.memory import RANK_BITS, SHARED_WINDOW, Buffer, Window
 from ..machine.state import LEFT, Action, Geometry, Selection, State, Step
 from .words import width_of
 

@@ -10,8 +10,9 @@ import numpy as np
 from ....dialect.ptx.rows.comparison import COMPARISONS, UNSIGNED
 from ....dialect.ptx.rows.grammar import Bindings
 from ...numerics import floats
+from ...numerics.array import Array
 from ..decode import Context, meaning
-from ..machine.state import Action, Array, Source
+from ..machine.state import Action, Source
 from .actions import elementwise, several
 from .words import DTYPES, width_of
 

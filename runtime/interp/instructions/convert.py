@@ -9,8 +9,9 @@ import numpy as np
 from ....dialect.isa.types import ELEMENT_TYPES
 from ....dialect.ptx.rows.grammar import Bindings
 from ...numerics import directed, floats
+from ...numerics.array import Array
 from ..decode import Context, constant, meaning
-from ..machine.state import Action, Array
+from ..machine.state import Action
 from .actions import elementwise
 from .words import DTYPES, integer_range, width_of
 

@@ -10,9 +10,10 @@ import numpy as np
 from ....dialect.isa.types import ELEMENT_TYPES, ElementType
 from ....dialect.ptx.rows.grammar import Bindings
 from ...numerics import floats
+from ...numerics.array import Array
 from ...numerics.operands import small_values
 from ..decode import Context, meaning
-from ..machine.state import Action, Array
+from ..machine.state import Action
 from .actions import elementwise
 
 _TF32_BITS = np.uint32(13)

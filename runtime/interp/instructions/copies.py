@@ -13,10 +13,11 @@ import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Not, Operand, Register
+from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.memory import Buffer, Part
-from ..machine.state import Action, Array, Selection, State, Step
+from ..machine.state import Action, Selection, State, Step
 from ..observers.observer import Observer
 from .access import Locate, locate
 

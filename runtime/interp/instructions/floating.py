@@ -15,9 +15,10 @@ import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
 from ...numerics import directed, floats
+from ...numerics.array import Array
 from ...numerics.floats import Function
 from ..decode import Context, meaning
-from ..machine.state import Action, Array, Source
+from ..machine.state import Action, Source
 from .actions import elementwise
 from .words import width_of
 

@@ -8,14 +8,11 @@ B) in a word. Where a warp computes several products side by side, they count as
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....dialect.layouts.layout import LANES, Layout
-
-Array: TypeAlias = NDArray[Any]
+from ...numerics.array import Array
 
 
 @cache

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
+from ...numerics.array import Array
 from ...numerics.floats import Function
 from ..decode import Context, meaning
-from ..machine.state import Action, Array
+from ..machine.state import Action
 from .actions import elementwise
 from .words import DTYPES, width_of
 

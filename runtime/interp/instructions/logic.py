@@ -9,8 +9,9 @@ import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Immediate, Not, Operand, Vector
+from ...numerics.array import Array
 from ..decode import Context, constant, meaning
-from ..machine.state import Action, Array, Source
+from ..machine.state import Action, Source
 from .actions import elementwise, identity, several
 from .integer import binary, unary
 from .words import DTYPES, width_of

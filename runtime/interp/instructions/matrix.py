@@ -21,11 +21,12 @@ from ....dialect.isa.wmma import WmmaMma
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.rows.matrix import MatrixRow
 from ....dialect.ptx.text.syntax import Immediate, Operand
+from ...numerics.array import Array
 from ...numerics.block_scale import scales
 from ...numerics.product import Extras, MatrixProduct
 from ...numerics.sparse import columns
 from ..decode import Context, meaning
-from ..machine.state import LANES, Action, Array, Selection, Source, State, Step
+from ..machine.state import LANES, Action, Selection, Source, State, Step
 from .fragments import gather, scatter
 
 F = TypeVar("F", bound=Form)

@@ -9,11 +9,12 @@ import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Operand, Symbol
+from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine import phases
 from ..machine.memory import Buffer, Part
-from ..machine.state import Action, Array, Selection, Source, State, Step
+from ..machine.state import Action, Selection, Source, State, Step
 from ..observers.observer import Kind
 from .access import locate, space_of
 

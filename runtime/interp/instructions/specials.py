@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ...numerics.array import Array
 from ..machine.clock import CLOCKS
-from ..machine.state import LANES, Array, Geometry, State, unravel
+from ..machine.state import LANES, Geometry, State, unravel
 
 
 def _thread(axis: int) -> Callable[[State], Array]:

@@ -16,10 +16,11 @@ from ....dialect.isa.descriptor import UNIT, MatrixDescriptor
 from ....dialect.isa.tensor_map import SIZE, TensorMapError, TensorMapFields
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Immediate, Indexed, Operand, Register, Symbol
+from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.memory import check_writable
-from ..machine.state import Action, Array, Selection, Source, State, Step
+from ..machine.state import Action, Selection, Source, State, Step
 from ..observers.observer import Access
 from .access import locate
 from .atomics import seen_as, updates

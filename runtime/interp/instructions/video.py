@@ -10,8 +10,9 @@ import numpy as np
 from ....dialect.ptx.rows.comparison import COMPARISONS
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Operand, Register
+from ...numerics.array import Array
 from ..decode import Context, meaning
-from ..machine.state import Action, Array
+from ..machine.state import Action
 from .actions import elementwise
 from .words import integer_range
 

@@ -18,11 +18,12 @@ from ....dialect.isa.wgmma import WARPS, M, Wgmma
 from ....dialect.layouts.layout import Layout, accumulator
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Immediate, Operand, Vector
+from ...numerics.array import Array
 from ...numerics.product import Extras, MatrixProduct
 from ...numerics.sparse import columns
 from ..decode import Context, meaning
 from ..errors import FaultError
-from ..machine.state import LANES, Action, Array, Selection, Source, State, Step
+from ..machine.state import LANES, Action, Selection, Source, State, Step
 from .fragments import elements, gather, packed
 from .matrix import form, model, rows_of
 

@@ -21,10 +21,11 @@ from ....dialect.isa.types import ElementType
 from ....dialect.isa.wmma import Shape, WmmaLoad, WmmaMma, WmmaStore, alignment, default_stride, extent, registers
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Operand
+from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.memory import GlobalMemory, Part, Window, check_writable
-from ..machine.state import LANES, Action, Array, Selection, Source, State, Step
+from ..machine.state import LANES, Action, Selection, Source, State, Step
 from ..observers.observer import tell
 from .fragments import elements, packed
 from .matrix import chosen, form, model, put, rows_of, words_of

@@ -11,9 +11,10 @@ from ....dialect.ptx.text.syntax import Function, Variable
 from ...arguments.arrays import Argument
 from ...errors import ArgumentError
 from ...launch import Packed, pack, values
+from ...numerics.array import Array
 from ..errors import InterpreterError
 from .kernel import Kernel
-from .memory import Array, Buffer, GlobalMemory
+from .memory import Buffer, GlobalMemory
 
 
 def parameters(kernel: Kernel, function: Function, args: Sequence[object], memory: GlobalMemory) -> Array:

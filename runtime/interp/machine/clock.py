@@ -6,15 +6,15 @@ Source: PTX ISA 10.21 to 10.27 (%clock, %clock64, %globaltimer).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ...numerics.array import Array
 
 if TYPE_CHECKING:
     from .state import Action, Selection, State, Step
 
-Array: TypeAlias = NDArray[Any]
 
 EPOCH = 1_700_000_000_000_000_000
 """What %globaltimer shows at first, in nanoseconds."""

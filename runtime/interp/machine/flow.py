@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...numerics.array import Array
 from ..errors import FaultError
 from ..observers.observer import Observer
 from .state import LANES, LEFT, Geometry, Selection
-
-Array: TypeAlias = NDArray[Any]
-
 
 Complete: TypeAlias = Callable[[Array], None]
 

@@ -10,6 +10,7 @@ from typing import NoReturn, TypeAlias
 import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
+from ...numerics.array import Array
 from ..errors import FaultError, Finding, InterpreterError
 from ..instructions.clusters import ClusterBarrier, SharedWindow
 from ..instructions.copies import CopyQueue
@@ -20,7 +21,7 @@ from .flow import Flow, apart
 from .kernel import Decoded, Kernel, align, is_aligned
 from .mbarriers import Mbarriers
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Buffer, GlobalMemory, Memory, ParameterWindow, Window
-from .state import LEFT, Array, Dim3, Geometry, Selection, State, Step
+from .state import LEFT, Dim3, Geometry, Selection, State, Step
 
 IN_FLIGHT_BYTES = 200 << 20
 IN_FLIGHT_WARPS = 1024

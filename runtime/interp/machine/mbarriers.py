@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...numerics.array import Array
 from ..errors import FaultError
 from ..instructions.copies import CopyQueue
 from .flow import Flow
 from .memory import Buffer
 from .phases import MOST, Phases, fresh, live, phase
 from .state import LEFT, Selection
-
-Array: TypeAlias = NDArray[Any]
 
 PATIENCE = 256
 """How often sleepers are woken for nothing before the launch counts as stuck."""

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...numerics.array import Array
 from ..errors import FaultError
-
-Array: TypeAlias = NDArray[Any]
 
 SPAN_BITS = 36
 """Each allocation has an address range of 64 GiB to itself, far more than it fills."""

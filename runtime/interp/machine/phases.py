@@ -9,12 +9,10 @@ that may still be waited for.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[Any]
+from ...numerics.array import Array
 
 MOST = (1 << 20) - 1
 """The greatest number of arrivals, and the greatest distance of the transaction count from 0."""

@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
-
-from numpy.typing import NDArray
 
 from ....dialect.isa.targets import TARGETS
 from ....dialect.ptx.text.syntax import Module, Variable
@@ -22,8 +19,6 @@ from .machine import Launch, Progress, Stats, run
 from .memory import Buffer, GlobalMemory, Heap, static_addresses
 from .state import Dim3, State
 from .variables import initial
-
-Array = NDArray[Any]
 
 _THREADS = 1024
 _BLOCK = (1024, 1024, 64)

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
+from ...numerics.array import Array
 from ..decode import Context, Layout, Slot, meaning
 from ..errors import FaultError
 from .memory import STACK_BYTES
-from .state import Action, Array, Selection, State, Step
+from .state import Action, Selection, State, Step
 
 _LEAST = 16
 """Bytes of the stack that a call takes at least; sizes are multiples of it."""

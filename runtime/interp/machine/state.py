@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...numerics.array import Array
 from .clock import Clock
 from .memory import Memory
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from .mbarriers import Mbarriers
     from .stacks import CallStack
 
-Array: TypeAlias = NDArray[Any]
 Dim3: TypeAlias = tuple[int, int, int]
 
 LANES = 32

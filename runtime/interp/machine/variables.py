@@ -9,8 +9,8 @@ import numpy as np
 
 from ....dialect.ptx.text.constants import ConstantError, evaluate
 from ....dialect.ptx.text.syntax import Variable
+from ...numerics.array import Array
 from ..errors import DecodeError
-from .memory import Array
 
 Address = Callable[[str], int | None]
 """The generic address of a variable or a function by its name; None if there is none."""

@@ -7,17 +7,17 @@ tells it of every CTA batch, instruction, memory access and meeting of threads, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ...numerics.array import Array
 
 if TYPE_CHECKING:
     from ..machine.kernel import Kernel
     from ..machine.memory import Buffer, Part
     from ..machine.state import Selection, State
 
-Array: TypeAlias = NDArray[Any]
 
 Kind: TypeAlias = Literal["load", "store", "atomic", "copy"]
 """`copy` is the destination of an asynchronous copy; its source is a `load`."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....dialect.isa import families
 from ....dialect.isa.mma import Mma
 from ....dialect.isa.mma_sp import MmaSparse
 from ....dialect.isa.wmma import WmmaMma
 from ...launch_report import Executed, GlobalAccess, LaunchReport, MatrixProducts, SharedAccess
+from ...numerics.array import Array
 from ...problem import Problem
 from ..instructions.calls import RETURN
 from ..machine.kernel import Kernel
@@ -20,8 +19,6 @@ from ..machine.memory import SPAN_BITS
 from ..machine.state import LANES, Selection, State
 from .observer import Access, Look, Observer
 from .traffic import sectors, wavefronts
-
-Array = NDArray[Any]
 
 OPAQUE = "the ISA leaves open which lane accesses what"
 

@@ -11,14 +11,10 @@ fewer wavefronts on some GPUs than said here.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
+from ...numerics.array import Array
 from ..machine.state import LANES
-
-Array: TypeAlias = NDArray[Any]
 
 BANKS = 32
 BANK_BYTES = 4
