@@ -1,4 +1,4 @@
-"""From syntax records to actions: what names mean, how operands are read and written, and what rows mean.
+"""From syntax records to actions: how operands are read and written, and what rows mean.
 
 An instruction is decoded by the function that `MEANINGS` holds for its row, with what the row binds; what no row takes
 is refused, in the words of the dialect's verifier, before anything runs.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from ...dialect.ptx.text.syntax import (
     Pair,
     Register,
     Symbol,
-    Variable,
     Vector,
 )
 from ...dialect.ptx.unmodelled import family as unmodelled
@@ -34,130 +33,12 @@ from .errors import DecodeError
 from .instructions.specials import SPECIALS
 from .instructions.words import DTYPES, FLOATS, width_of
 from .machine.clock import CLOCKS
-from .machine.memory import STACK_BYTES
-from .machine.state import Action, Selection, Source, State
-
-if TYPE_CHECKING:
-    from .machine.stacks import StackFrame
+from .machine.layout import Layout, Slot
+from .machine.state import Action, Source, State
+from .machine.threads import Selection
+from .names import Frame, Names, Place
 
 WARP_SIZE = "WARP_SZ"
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A register: row `index` of the bank of registers of `bits` bits. `name` and `type` are those of the text."""
-
-    bits: int
-    index: int
-    name: str = field(default="", compare=False)
-    type: str = field(default="", compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A variable: its space, and its address once a state is known.
-
-    `size` is the bytes of a `.param` variable inside a function; 0 for all others. `extent` is the bytes of a shared or
-    local variable called `name`, 0 where they are not known. `stacked` is for variables whose address differs by
-    thread: it gives the register that holds it, some bytes further on. `code` is the address of a function.
-    """
-
-    space: str
-    address: Callable[[State], int]
-    size: int = 0
-    name: str = ""
-    extent: int = 0
-    stacked: Callable[[int], Slot] | None = None
-    code: int = 0
-
-
-@dataclass
-class Names:
-    """What the names of one scope mean; unknown ones are looked up outside."""
-
-    outer: Names | None = None
-    registers: dict[str, Slot] = field(default_factory=dict[str, Slot])
-    places: dict[str, Place] = field(default_factory=dict[str, Place])
-    labels: dict[str, int] = field(default_factory=dict[str, int])
-    tables: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-
-    def register(self, name: str) -> Slot | None:
-        return self.registers.get(name) or (self.outer.register(name) if self.outer else None)
-
-    def place(self, name: str) -> Place | None:
-        return self.places.get(name) or (self.outer.place(name) if self.outer else None)
-
-    def label(self, name: str) -> int | None:
-        found = self.labels.get(name)
-        return self.outer.label(name) if found is None and self.outer else found
-
-    def table(self, name: str) -> tuple[str, ...] | None:
-        """The labels of a `.branchtargets`."""
-        return self.tables.get(name) or (self.outer.table(name) if self.outer else None)
-
-
-@dataclass(frozen=True, slots=True)
-class Formal:
-    """A parameter of a function, or what it returns: `size` bytes of the arguments at `place`, or a register."""
-
-    variable: Variable
-    size: int
-    place: Place | None = None
-    slot: Slot | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A function in the code of a kernel: where it begins, where threads go back to, what goes in and out.
-
-    `stack` is what it keeps for each call, if it may be called while it runs. `passes` says that results go by way of
-    the places of `Layout.results`, as callers through registers find them there.
-    """
-
-    name: str
-    entry: int
-    back: Slot
-    parameters: tuple[Formal, ...]
-    results: tuple[Formal, ...]
-    stack: StackFrame | None = None
-    passes: bool = False
-
-
-@dataclass
-class Layout:
-    """What a kernel needs per thread, per CTA and per launch; grows while it is decoded. `arguments` are the parts of
-    local memory, each with its first byte and its size, that hold arguments of functions."""
-
-    slots: dict[int, int] = field(default_factory=dict[int, int])
-    shared: int = 0
-    local: int = 0
-    arguments: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    parameters: tuple[tuple[Variable, int], ...] = ()
-    parameter_bytes: int = 0
-    carry: Slot | None = None
-    pointer: Slot | None = None
-    results: int | None = None
-
-    def stack(self) -> Slot:
-        """The register that says how much of the stack is used; there is a stack from now on."""
-        if self.pointer is None:
-            self.pointer = self.slot(64, "%SP")
-        return self.pointer
-
-    @property
-    def stack_base(self) -> int:
-        """Where in local memory the stack begins."""
-        return -(-self.local // 16) * 16
-
-    @property
-    def local_bytes(self) -> int:
-        """Local memory of a thread, the stack included."""
-        return self.local if self.pointer is None else self.stack_base + STACK_BYTES
-
-    def slot(self, bits: int, name: str = "", type: str = "") -> Slot:
-        index = self.slots.get(bits, 0)
-        self.slots[bits] = index + 1
-        return Slot(bits, index, name, type)
 
 
 @dataclass

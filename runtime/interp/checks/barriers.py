@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..instructions.clusters import BARRIER as CLUSTER_BARRIER
-from ..machine.state import LANES
+from ..machine.clusters import BARRIER as CLUSTER_BARRIER
+from ..machine.threads import LANES
 from .findings import Check
 
 if TYPE_CHECKING:
     from ...numerics.array import Array
     from ..machine.kernel import Kernel
-    from ..machine.state import Selection, State
-    from ..observers.observer import Look
+    from ..machine.state import State
+    from ..machine.threads import Selection
+    from ..observers.events import Look
 
 
 @dataclass

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from ....dialect.ptx.text.syntax import Address, Register, Symbol
-from ..decode import Place, Slot
+from ..machine.layout import Slot
+from ..names import Place
 from .findings import Check
 from .kinds import computes
 
 if TYPE_CHECKING:
     from ..machine.kernel import Decoded, Kernel
     from ..machine.state import State
-    from ..observers.observer import Access
+    from ..observers.events import Access
 
 Origin: TypeAlias = "frozenset[Place] | None"
 """The variables that a value can be an address in: none of a number; None where nothing is known."""

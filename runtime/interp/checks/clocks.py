@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...numerics.array import Array
-from ..instructions.clusters import BARRIER as CLUSTER_BARRIER
-from ..machine.state import LANES
+from ..machine.clusters import BARRIER as CLUSTER_BARRIER
+from ..machine.threads import LANES
 
 if TYPE_CHECKING:
     from ..machine.state import State

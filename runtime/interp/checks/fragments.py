@@ -24,17 +24,18 @@ import numpy as np
 from ....dialect.isa import families
 from ....dialect.isa.wmma import WmmaLoad, WmmaMma, WmmaStore
 from ....dialect.ptx.text.syntax import Operand, Register, Vector
-from ..decode import Slot
 from ..instructions.specials import SPECIALS
-from ..machine.state import LANES
+from ..machine.layout import Slot
+from ..machine.threads import LANES
 from .findings import Check, Findings
 from .kinds import computes
 
 if TYPE_CHECKING:
     from ...numerics.array import Array
     from ..machine.kernel import Decoded, Kernel
-    from ..machine.state import Selection, State
-    from ..observers.observer import Access, Look
+    from ..machine.state import State
+    from ..machine.threads import Selection
+    from ..observers.events import Access, Look
 
 _OWN_ARRANGEMENT = ("mma", "stmatrix", "movmatrix", "ldmatrix")
 

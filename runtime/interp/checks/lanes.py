@@ -15,7 +15,7 @@ from ....dialect.isa.mma import Mma
 from ....dialect.isa.mma_sp import MmaSparse
 from ....dialect.isa.moves import LoadMatrix, StoreMatrix
 from ....dialect.ptx.text.syntax import Address, Immediate, Instruction, Operand, Register, Vector
-from ..machine.state import LANES
+from ..machine.threads import LANES
 
 if TYPE_CHECKING:
     from ...numerics.array import Array

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....dialect.ptx.text.syntax import Immediate, Operand, Register
-from ..decode import Slot
 from ..instructions.warps import shuffle_source
-from ..machine.state import LANES
+from ..machine.layout import Slot
+from ..machine.threads import LANES
 from .findings import Check, Findings
 from .kinds import computes
 from .lanes import lanes_read
@@ -23,8 +23,9 @@ from .lanes import lanes_read
 if TYPE_CHECKING:
     from ...numerics.array import Array
     from ..machine.kernel import Decoded, Kernel
-    from ..machine.state import Selection, State
-    from ..observers.observer import Access, Look
+    from ..machine.state import State
+    from ..machine.threads import Selection
+    from ..observers.events import Access, Look
 
 _TRUE = np.ones((), np.bool_)
 

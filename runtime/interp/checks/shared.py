@@ -24,8 +24,9 @@ from .shadow import MANY, UNWAITED, Shadow
 if TYPE_CHECKING:
     from ..machine.kernel import Kernel
     from ..machine.memory import Buffer
-    from ..machine.state import Selection, State
-    from ..observers.observer import Access, Look
+    from ..machine.state import State
+    from ..machine.threads import Selection
+    from ..observers.events import Access, Look
 
 
 STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))

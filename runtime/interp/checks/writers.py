@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...numerics.array import Array
-from ..machine.state import LANES
+from ..machine.threads import LANES
 from .findings import Check, Findings
 from .shared import STRONG, SharedMemory, agreeing, unchanged
 
 if TYPE_CHECKING:
     from ..machine.kernel import Kernel
     from ..machine.state import State
-    from ..observers.observer import Access
+    from ..observers.events import Access
 
 
 class _Writers:

@@ -16,8 +16,9 @@ from ....dialect.ptx.text.syntax import Address, Operand, Symbol
 from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..machine.memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_BITS, SHARED_WINDOW, Part, check_writable
-from ..machine.state import Action, Selection, Source, State, Step
-from ..observers.observer import Kind, tell
+from ..machine.state import Action, Source, State
+from ..machine.threads import Selection, Step
+from ..observers.events import Kind, tell
 from .actions import elementwise, identity
 from .words import DTYPES, width_of
 
@@ -70,7 +71,7 @@ def locate(ctx: Context, operand: Operand, space: str, kind: Kind | None) -> Cal
 def _told(find: Locate, state: State, pc: int, kind: Kind) -> Locate:
     def found(sel: Selection, width: int, shift: int = 0) -> tuple[Part, ...]:
         parts = find(sel, width, shift)
-        tell(state, pc, kind, parts, width, sel)
+        tell(state.observer, pc, kind, parts, width, sel)
         return parts
 
     return found
@@ -144,7 +145,7 @@ def store(ctx: Context, bound: Bindings) -> Action:
             picked = [sel.pick(v) for v in values]
             rows = picked[0] if count == 1 else np.stack(picked, axis=1)
             if watched:
-                tell(state, ctx.pc, "store", parts, width * count, sel, rows)
+                tell(state.observer, ctx.pc, "store", parts, width * count, sel, rows)
             for part in parts:
                 view = part.buffer.view(width, count)
                 view[part.index] = rows if part.chosen is None else rows[part.chosen]

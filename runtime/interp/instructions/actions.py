@@ -9,7 +9,8 @@ import numpy as np
 
 from ...numerics.array import Array
 from ...numerics.floats import Function
-from ..machine.state import Action, Selection, Source, State, Step
+from ..machine.state import Action, Source, State
+from ..machine.threads import Selection, Step
 
 
 def elementwise(function: Function, dest: Source, *sources: Source) -> Action:

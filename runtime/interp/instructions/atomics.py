@@ -16,7 +16,8 @@ from ...numerics import floats
 from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..machine.memory import Part, check_writable
-from ..machine.state import Action, Selection, State, Step
+from ..machine.state import Action, State
+from ..machine.threads import Selection, Step
 from .access import locate, space_of, vector_of
 from .words import DTYPES, width_of
 

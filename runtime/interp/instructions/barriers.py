@@ -14,7 +14,8 @@ from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.flow import Complete
-from ..machine.state import LANES, LEFT, Action, Selection, Source, State, Step
+from ..machine.state import Action, Source, State
+from ..machine.threads import LANES, LEFT, Selection, Step
 
 _MOST = 15
 

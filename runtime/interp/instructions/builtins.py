@@ -17,7 +17,8 @@ from ...numerics.array import Array
 from ..decode import Context
 from ..errors import FaultError
 from ..machine.memory import rows
-from ..machine.state import Action, Selection, State, Step
+from ..machine.state import Action, State
+from ..machine.threads import Selection, Step
 from .prints import Value, arguments, parse, show
 
 Run: TypeAlias = Callable[[State, Selection, Sequence[Array]], "Array | None"]

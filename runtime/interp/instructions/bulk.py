@@ -16,8 +16,9 @@ from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.mbarriers import Combine
 from ..machine.memory import Buffer, check_writable
-from ..machine.state import Action, Selection, Source, State, Step
-from ..observers.observer import Access, Kind
+from ..machine.state import Action, Source, State
+from ..machine.threads import Selection, Step
+from ..observers.events import Access, Kind
 from .access import Locate, locate, space_of, vector_of
 from .atomics import seen_as, updates
 from .mbarrier import in_shared, objects

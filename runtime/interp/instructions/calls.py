@@ -17,12 +17,15 @@ import numpy as np
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Operand, Symbol, Vector
 from ...numerics.array import Array
-from ..decode import Context, Formal, Frame, Layout, Place, Slot, describe, meaning
+from ..decode import Context, describe, meaning
 from ..errors import FaultError
 from ..machine.functions import callee_name
+from ..machine.layout import Layout, Slot
 from ..machine.memory import ARGUMENTS, rows
 from ..machine.stacks import CallStack
-from ..machine.state import LEFT, Action, Selection, Source, State, Step
+from ..machine.state import Action, Source, State
+from ..machine.threads import LEFT, Selection, Step
+from ..names import Formal, Frame, Place
 from .builtins import BUILTINS
 from .builtins import call as builtin
 from .words import DTYPES
@@ -132,7 +135,7 @@ def call_stack(state: State, frame: Frame) -> CallStack | None:
     if frame.stack is None:
         return None
     if frame.name not in state.stacks:
-        state.stacks[frame.name] = CallStack(frame.stack, state)
+        state.stacks[frame.name] = CallStack(frame.stack, state.banks, state.memory.local)
     return state.stacks[frame.name]
 
 

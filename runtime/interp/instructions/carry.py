@@ -12,7 +12,8 @@ import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
 from ...numerics.array import Array
-from ..decode import Context, Slot, meaning
+from ..decode import Context, meaning
+from ..machine.layout import Slot
 from ..machine.state import Action, Source, State
 from .actions import several
 from .integer import high, unsigned

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ....dialect.ptx.rows.grammar import Bindings
 from ..decode import Context, meaning
 from ..errors import FaultError
-from ..machine.state import Action, Selection, State, Step
+from ..machine.state import Action, State
+from ..machine.threads import Selection, Step
 from .calls import return_
 
 

@@ -26,7 +26,8 @@ from ...numerics.block_scale import scales
 from ...numerics.product import Extras, MatrixProduct
 from ...numerics.sparse import columns
 from ..decode import Context, meaning
-from ..machine.state import LANES, Action, Selection, Source, State, Step
+from ..machine.state import Action, Source, State
+from ..machine.threads import LANES, Selection, Step
 from .fragments import gather, scatter
 
 F = TypeVar("F", bound=Form)

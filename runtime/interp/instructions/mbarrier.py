@@ -14,8 +14,9 @@ from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine import phases
 from ..machine.memory import Buffer, Part
-from ..machine.state import Action, Selection, Source, State, Step
-from ..observers.observer import Kind
+from ..machine.state import Action, Source, State
+from ..machine.threads import Selection, Step
+from ..observers.events import Kind
 from .access import locate, space_of
 
 Find: TypeAlias = Callable[[Selection], Array]

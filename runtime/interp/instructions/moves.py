@@ -14,7 +14,8 @@ from ....dialect.ptx.rows.grammar import Bindings
 from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..machine.memory import check_writable
-from ..machine.state import LANES, Action, Selection, State, Step
+from ..machine.state import Action, State
+from ..machine.threads import LANES, Selection, Step
 from .access import Locate, locate
 from .fragments import gather, packed, scatter
 from .matrix import chosen, form, put, rows_of

@@ -12,7 +12,8 @@ import numpy as np
 
 from ...numerics.array import Array
 from ..machine.clock import CLOCKS
-from ..machine.state import LANES, Geometry, State, unravel
+from ..machine.state import State
+from ..machine.threads import LANES, Geometry, unravel
 
 
 def _thread(axis: int) -> Callable[[State], Array]:

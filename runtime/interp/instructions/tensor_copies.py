@@ -20,8 +20,9 @@ from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.memory import check_writable
-from ..machine.state import Action, Selection, Source, State, Step
-from ..observers.observer import Access
+from ..machine.state import Action, Source, State
+from ..machine.threads import Selection, Step
+from ..observers.events import Access
 from .access import locate
 from .atomics import seen_as, updates
 from .bulk import one_by_one, shifts

@@ -7,7 +7,7 @@ in shared memory then is what it takes, and until then its results are not there
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -23,55 +23,10 @@ from ...numerics.product import Extras, MatrixProduct
 from ...numerics.sparse import columns
 from ..decode import Context, meaning
 from ..errors import FaultError
-from ..machine.state import LANES, Action, Selection, Source, State, Step
+from ..machine.state import Action, Source, State
+from ..machine.threads import LANES, Selection, Step
 from .fragments import elements, gather, packed
 from .matrix import form, model, rows_of
-
-
-@dataclass
-class _Pending:
-    """A product on its way: of which warpgroups, in which group of products (-1: not committed), and what it does."""
-
-    groups: Array
-    committed: Array
-    execute: Callable[[Array], None]
-
-
-@dataclass
-class Warpgroups:
-    """The products in flight of all warpgroups; groups of products count from 0 in each."""
-
-    count: int
-    pending: list[_Pending] = field(default_factory=list[_Pending])
-
-    def __post_init__(self) -> None:
-        self.open = np.zeros(self.count, np.int64)
-
-    def issue(self, groups: Array, execute: Callable[[Array], None]) -> None:
-        """A product begins; `execute` is told for which of the warpgroups it is done."""
-        self.pending.append(_Pending(groups, np.full(groups.size, -1), execute))
-
-    def commit(self, groups: Array) -> None:
-        """The products that are in no group yet become one group, of each warpgroup."""
-        chosen = np.zeros(self.count, np.bool_)
-        chosen[groups] = True
-        for product in self.pending:
-            mine = chosen[product.groups] & (product.committed < 0)
-            product.committed[mine] = self.open[product.groups[mine]]
-        self.open[groups] += 1
-
-    def wait(self, groups: Array, keep: int) -> None:
-        """Completes all but the `keep` latest groups of products, in the order of issue."""
-        limit = np.full(self.count, -1, np.int64)
-        limit[groups] = self.open[groups] - keep
-        left: list[_Pending] = []
-        for product in self.pending:
-            done = (product.committed >= 0) & (product.committed < limit[product.groups])
-            if done.any():
-                product.execute(product.groups[done])
-            if not done.all():
-                left.append(_Pending(product.groups[~done], product.committed[~done], product.execute))
-        self.pending = left
 
 
 def together(opcode: str, warps_per_cta: int) -> int:

@@ -16,7 +16,8 @@ from ....dialect.ptx.text.syntax import Immediate, Operand
 from ...numerics import floats
 from ...numerics.array import Array
 from ..decode import Context, meaning
-from ..machine.state import LANES, LEFT, Action, Selection, State, Step
+from ..machine.state import Action, State
+from ..machine.threads import LANES, LEFT, Selection, Step
 from .words import integer_range
 
 _BIT = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))[:, None]

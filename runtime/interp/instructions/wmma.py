@@ -25,8 +25,9 @@ from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.memory import GlobalMemory, Part, Window, check_writable
-from ..machine.state import LANES, Action, Selection, Source, State, Step
-from ..observers.observer import tell
+from ..machine.state import Action, Source, State
+from ..machine.threads import LANES, Selection, Step
+from ..observers.events import tell
 from .fragments import elements, packed
 from .matrix import chosen, form, model, put, rows_of, words_of
 
@@ -179,11 +180,12 @@ class _Bound:
         along_rows = walk.row.layout == "row"
         major, minor = (place.rows, place.columns) if along_rows else (place.columns, place.rows)
         bytes_ = fragment.bits // 8
+        kind = "load" if isinstance(walk.row, WmmaLoad) else "store"
         found: list[tuple[Part, ...]] = []
         for i in range(len(major)):
             offset = major[i][lanes] * steps + minor[i][lanes] * bytes_
             parts = self.home.parts(base + offset.astype(base.dtype), bytes_, sel.lanes)
-            tell(self.state, walk.ctx.pc, "load" if isinstance(walk.row, WmmaLoad) else "store", parts, bytes_, sel)
+            tell(self.state.observer, walk.ctx.pc, kind, parts, bytes_, sel)
             found.append(parts)
         return found
 

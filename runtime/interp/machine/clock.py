@@ -6,15 +6,10 @@ Source: PTX ISA 10.21 to 10.27 (%clock, %clock64, %globaltimer).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...numerics.array import Array
-
-if TYPE_CHECKING:
-    from .state import Action, Selection, State, Step
-
 
 EPOCH = 1_700_000_000_000_000_000
 """What %globaltimer shows at first, in nanoseconds."""
@@ -53,18 +48,3 @@ class Clock:
         for (name, dtype), shown in self._shown.items():
             bits = 8 * np.dtype(dtype).itemsize
             shown[...] = np.uint64(CLOCKS[name](self.ticks) & (1 << bits) - 1).astype(dtype)
-
-
-def reading(action: Action) -> Action:
-    """An instruction that reads a clock."""
-
-    def bind(state: State) -> Step:
-        inner = action(state)
-
-        def step(sel: Selection) -> int | None:
-            state.clock.tick()
-            return inner(sel)
-
-        return step
-
-    return bind

@@ -14,8 +14,8 @@ import numpy as np
 
 from ...numerics.array import Array
 from ..errors import FaultError
-from ..observers.observer import Observer
-from .state import LANES, LEFT, Geometry, Selection
+from ..observers.events import Events
+from .threads import LANES, LEFT, Geometry, Selection
 
 Complete: TypeAlias = Callable[[Array], None]
 
@@ -75,7 +75,7 @@ class Flow:
         self.awaited: dict[int, Array | None] = {}
         self.anywhere: set[int] = set()
         """The instructions `bar.warp.sync`, at which lanes meet wherever they come to one."""
-        self.observer: Observer | None = None
+        self.observer: Events | None = None
         self.on_exit: list[Callable[[], None]] = []
         self._gave_way = False
         self._cta = geometry.cta()

@@ -21,20 +21,23 @@ from ....dialect.ptx.text.syntax import (
     Statement,
     Variable,
 )
-from ..decode import Context, Formal, Frame, Layout, Names, Place, Slot, decode
+from ..decode import Context, decode
 from ..errors import DecodeError, Finding, InterpreterError
 from ..instructions.calls import RESULT, RESULT_BYTES, RETURN, finish
 from ..instructions.words import width_of
-from .clock import CLOCKS, reading
+from ..names import Formal, Frame, Names, Place
+from .clock import CLOCKS
 from .functions import CallError, Functions, has_results
+from .layout import Layout, Slot
 from .memory import ARGUMENTS
 from .stacks import StackFrame
-from .state import Action, Dim3, Geometry
+from .state import Action, State
+from .threads import Dim3, Geometry, Selection, Step
 
 _FAMILIES = (
     "atomics", "barriers", "bulk", "calls", "carry", "clusters", "comparison", "control", "convert", "convert_narrow",
-    "copies", "floating", "integer", "logic", "matrix", "mbarrier", "moves", "tensor_copies", "video", "warpgroup",
-    "warps", "wmma",
+    "copies", "floating", "integer", "logic", "matrix", "mbarrier", "moves", "stack", "tensor_copies", "video",
+    "warpgroup", "warps", "wmma",
 )  # fmt: skip
 for _family in _FAMILIES:  # each enters its part of the meanings
     import_module(f"..instructions.{_family}", __package__)
@@ -348,7 +351,7 @@ class KernelDecoder:
         try:
             action = finish(context) if instruction.opcode == RETURN else decode(context)
             if any(isinstance(o, Register) and o.name in CLOCKS for o in instruction.operands):
-                action = reading(action)
+                action = _reading(action)
             guard = instruction.guard
             slot = context.slot(Register(guard.register)) if guard else None
             if slot is not None and slot.bits != 1:
@@ -370,3 +373,18 @@ class KernelDecoder:
 def _further(stack: StackFrame, offset: int, more: int) -> Slot:
     """The register for the address of a byte of a variable on the stack."""
     return stack.address(offset + more)
+
+
+def _reading(action: Action) -> Action:
+    """An instruction that reads a clock."""
+
+    def bind(state: State) -> Step:
+        inner = action(state)
+
+        def step(sel: Selection) -> int | None:
+            state.clock.tick()
+            return inner(sel)
+
+        return step
+
+    return bind

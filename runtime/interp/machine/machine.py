@@ -12,16 +12,19 @@ import numpy as np
 from ....dialect.isa.wgmma import WARPS
 from ...numerics.array import Array
 from ..errors import FaultError, Finding, InterpreterError
-from ..instructions.clusters import ClusterBarrier, SharedWindow
-from ..instructions.copies import CopyQueue
 from ..instructions.prints import Prints, Sink
-from ..instructions.warpgroup import Warpgroups, together
-from ..observers.observer import Look, Observer
+from ..instructions.warpgroup import together
+from ..observers.events import Look
+from ..observers.observer import Observer
+from .clusters import ClusterBarrier, SharedWindow
+from .copies import CopyQueue
 from .flow import Flow, apart
 from .kernel import Decoded, Kernel, align, is_aligned
 from .mbarriers import Mbarriers
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Buffer, GlobalMemory, Memory, ParameterWindow, Window
-from .state import LEFT, Dim3, Geometry, Selection, State, Step
+from .state import State
+from .threads import LEFT, Dim3, Geometry, Selection, Step
+from .warpgroups import Warpgroups
 
 IN_FLIGHT_BYTES = 200 << 20
 IN_FLIGHT_WARPS = 1024

@@ -15,11 +15,11 @@ import numpy as np
 
 from ...numerics.array import Array
 from ..errors import FaultError
-from ..instructions.copies import CopyQueue
+from .copies import CopyQueue
 from .flow import Flow
 from .memory import Buffer
 from .phases import MOST, Phases, fresh, live, phase
-from .state import LEFT, Selection
+from .threads import LEFT, Selection
 
 PATIENCE = 256
 """How often sleepers are woken for nothing before the launch counts as stuck."""

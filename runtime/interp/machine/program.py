@@ -8,16 +8,17 @@ from dataclasses import replace
 
 from ....dialect.isa.targets import TARGETS
 from ....dialect.ptx.text.syntax import Module, Variable
-from ..decode import Names, Place
 from ..errors import DecodeError, Finding, InterpreterError
 from ..instructions.prints import Sink
+from ..names import Names, Place
 from ..observers.observer import Observer, Observers
 from .arguments import parameters
 from .functions import Functions
 from .kernel import Kernel, KernelDecoder, size_of
 from .machine import Launch, Progress, Stats, run
 from .memory import Buffer, GlobalMemory, Heap, static_addresses
-from .state import Dim3, State
+from .state import State
+from .threads import Dim3
 from .variables import initial
 
 _THREADS = 1024

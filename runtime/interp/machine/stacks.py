@@ -6,24 +6,24 @@ has them saved when it is called, and restored when it returns. Its local variab
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from ....dialect.ptx.rows.grammar import Bindings
 from ...numerics.array import Array
-from ..decode import Context, Layout, Slot, meaning
 from ..errors import FaultError
-from .memory import STACK_BYTES
-from .state import Action, Selection, State, Step
+from .layout import Layout, Slot
+from .memory import STACK_BYTES, Window
+from .threads import Selection
 
-_LEAST = 16
+LEAST = 16
 """Bytes of the stack that a call takes at least; sizes are multiples of it."""
 
 
 def align(size: int) -> int:
     """The bytes that something of a size takes on the stack."""
-    return -(-size // _LEAST) * _LEAST
+    return -(-size // LEAST) * LEAST
 
 
 @dataclass
@@ -59,14 +59,13 @@ class StackFrame:
 class CallStack:
     """The calls that threads are in of one function that keeps a frame for each."""
 
-    def __init__(self, frame: StackFrame, state: State) -> None:
+    def __init__(self, frame: StackFrame, banks: Mapping[int, Array], local: Window) -> None:
         self._frame = frame
-        self._banks = [(state.banks[bits], _indices(frame, bits)) for bits in sorted({s.bits for s in frame.slots})]
-        local = state.memory.local
+        self._banks = [(banks[bits], _indices(frame, bits)) for bits in sorted({s.bits for s in frame.slots})]
         self._parameters = local.buffer.data.reshape(local.base.size, -1)[:, frame.start : frame.end]
-        self._pointer = stack_pointer(state, frame.layout)
-        self._addresses = [(state.banks[64][slot.index], offset) for slot, offset in frame.addresses]
-        self._depth = np.zeros(state.threads, np.int64)
+        self._pointer = stack_pointer(banks, frame.layout)
+        self._addresses = [(banks[64][slot.index], offset) for slot, offset in frame.addresses]
+        self._depth = np.zeros(local.base.size, np.int64)
         self._saved: list[tuple[list[Array], Array, Array]] = []
         self._base = frame.layout.stack_base
 
@@ -77,7 +76,7 @@ class CallStack:
             FaultError: if the stack is used up.
         """
         lanes = np.arange(sel.total) if sel.lanes is None else sel.lanes
-        pointer = grow(self._pointer, lanes, align(self._frame.size) + _LEAST)
+        pointer = grow(self._pointer, lanes, align(self._frame.size) + LEAST)
         for depth in map(int, np.unique(self._depth[lanes])):
             some = lanes[self._depth[lanes] == depth]
             if depth == len(self._saved):
@@ -109,9 +108,9 @@ def _indices(frame: StackFrame, bits: int) -> Array:
     return np.array([slot.index for slot in frame.slots if slot.bits == bits], np.int64)
 
 
-def stack_pointer(state: State, layout: Layout) -> Array:
+def stack_pointer(banks: Mapping[int, Array], layout: Layout) -> Array:
     """How many bytes of the stack each thread uses."""
-    return state.banks[64][layout.stack().index]
+    return banks[64][layout.stack().index]
 
 
 def grow(pointer: Array, lanes: Array, size: Array | int) -> Array:
@@ -128,46 +127,3 @@ def grow(pointer: Array, lanes: Array, size: Array | int) -> Array:
         raise FaultError(message, int(lanes[bad[0]]))
     pointer[lanes] = after
     return before
-
-
-@meaning("alloca")
-def alloca(ctx: Context, bound: Bindings) -> Action:
-    """Bytes of the stack, which the function gives back when it returns."""
-    type, operands = bound["T"], ctx.operands
-    alignment = ctx.integer(operands[2]) if len(operands) == 3 else 8
-    if alignment <= 0 or alignment & (alignment - 1):
-        ctx.fail(f"expected an alignment that is a power of two, got {alignment}")
-    dest, sizes, layout = ctx.dest(operands[0], type), ctx.source(operands[1], type), ctx.layout
-    layout.stack()
-
-    def bind(state: State) -> Step:
-        out, values, pointer = dest(state), sizes(state), stack_pointer(state, layout)
-
-        def step(sel: Selection) -> None:
-            lanes = np.arange(sel.total) if sel.lanes is None else sel.lanes
-            base = np.uint64(layout.stack_base)
-            begin = pointer[lanes] + base
-            gap = (np.uint64(0) - begin) % np.uint64(alignment)
-            wanted = gap + -(-sel.pick(values).astype(np.int64) // _LEAST * _LEAST).astype(np.uint64)
-            sel.put(out, grow(pointer, lanes, wanted) + base + gap)
-
-        return step
-
-    return bind
-
-
-@meaning("stacksave", "stackrestore")
-def stack_pointer_moved(ctx: Context, bound: Bindings) -> Action:
-    """How far the stack is used, and the stack as it was when that was saved."""
-    (operand,), type, layout = ctx.operands, bound["T"], ctx.layout
-    saves = ctx.row.root == "stacksave"
-    place = ctx.dest(operand, type) if saves else ctx.source(operand, type)
-    layout.stack()
-
-    def bind(state: State) -> Step:
-        values, pointer = place(state), stack_pointer(state, layout)
-        if saves:
-            return lambda sel: sel.put(values, sel.pick(pointer))
-        return lambda sel: sel.put(pointer, sel.pick(values))
-
-    return bind

@@ -16,8 +16,10 @@ from ...problem import Problem
 from ..instructions.calls import RETURN
 from ..machine.kernel import Kernel
 from ..machine.memory import SPAN_BITS
-from ..machine.state import LANES, Selection, State
-from .observer import Access, Look, Observer
+from ..machine.state import State
+from ..machine.threads import LANES, Selection
+from .events import Access, Look
+from .observer import Observer
 from .traffic import sectors, wavefronts
 
 OPAQUE = "the ISA leaves open which lane accesses what"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...numerics.array import Array
-from ..machine.state import LANES
+from ..machine.threads import LANES
 
 BANKS = 32
 BANK_BYTES = 4

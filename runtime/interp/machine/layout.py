@@ -1,0 +1,55 @@
+"""What a kernel needs of registers and memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ....dialect.ptx.text.syntax import Variable
+from .memory import STACK_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A register: row `index` of the bank of registers of `bits` bits. `name` and `type` are those of the text."""
+
+    bits: int
+    index: int
+    name: str = field(default="", compare=False)
+    type: str = field(default="", compare=False)
+
+
+@dataclass
+class Layout:
+    """What a kernel needs per thread, per CTA and per launch; grows while it is decoded. `arguments` are the parts of
+    local memory, each with its first byte and its size, that hold arguments of functions."""
+
+    slots: dict[int, int] = field(default_factory=dict[int, int])
+    shared: int = 0
+    local: int = 0
+    arguments: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    parameters: tuple[tuple[Variable, int], ...] = ()
+    parameter_bytes: int = 0
+    carry: Slot | None = None
+    pointer: Slot | None = None
+    results: int | None = None
+
+    def stack(self) -> Slot:
+        """The register that says how much of the stack is used; there is a stack from now on."""
+        if self.pointer is None:
+            self.pointer = self.slot(64, "%SP")
+        return self.pointer
+
+    @property
+    def stack_base(self) -> int:
+        """Where in local memory the stack begins."""
+        return -(-self.local // 16) * 16
+
+    @property
+    def local_bytes(self) -> int:
+        """Local memory of a thread, the stack included."""
+        return self.local if self.pointer is None else self.stack_base + STACK_BYTES
+
+    def slot(self, bits: int, name: str = "", type: str = "") -> Slot:
+        index = self.slots.get(bits, 0)
+        self.slots[bits] = index + 1
+        return Slot(bits, index, name, type)
