@@ -12,8 +12,15 @@ import numpy as np
 from ...dialect.isa.mma_sp import Granularity, MmaSparse
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Layout
-from ..interp.errors import FaultError
 from .array import Array
+
+
+class NibbleError(ValueError):
+    """A nibble of metadata that names no elements, or one element twice; `thread` has it, lane by lane."""
+
+    def __init__(self, message: str, thread: int) -> None:
+        super().__init__(message)
+        self.thread = thread
 
 
 @cache
@@ -31,7 +38,7 @@ def columns(row: MmaSparse | Wgmma, words: Array, selector: int) -> Array:
     warpgroups (128 threads, groups).
 
     Raises:
-        FaultError: for a nibble that names no elements, or one element twice.
+        NibbleError: for a nibble that names no elements, or one element twice.
         ValueError: if A is not sparse.
     """
     if row.metadata is None or row.granularity is None:
@@ -43,7 +50,7 @@ def columns(row: MmaSparse | Wgmma, words: Array, selector: int) -> Array:
     good = legal[codes]
     if not good.all():
         chunk, r, warp = (int(i[0]) for i in np.nonzero(~good))
-        raise FaultError(
+        raise NibbleError(
             f"metadata 0b{int(codes[chunk, r, warp]):04b} for chunk {chunk} of row {r} of A means nothing; "
             f"expected one of {', '.join(f'0b{code:04b}' for code in row.codes)}",
             int(lanes[chunk, r]) * words.shape[-1] + warp,

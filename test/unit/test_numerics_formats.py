@@ -18,11 +18,10 @@ from warploom.dialect.isa.mma_sp import MmaSparse
 from warploom.dialect.isa.types import ElementType, element_type
 from warploom.dialect.sparsity.operands import sparse_operand
 from warploom.runtime.interp import Arithmetic, arithmetic
-from warploom.runtime.interp.errors import FaultError
 from warploom.runtime.numerics.block_scale import scales
 from warploom.runtime.numerics.parameters import GROUPED, WIDENED
 from warploom.runtime.numerics.product import Extras, MatrixProduct
-from warploom.runtime.numerics.sparse import columns
+from warploom.runtime.numerics.sparse import NibbleError, columns
 
 Array = NDArray[Any]
 Row = Mma | MmaSparse
@@ -227,7 +226,7 @@ def test_metadata_is_checked() -> None:
     row = next(r for r in mma_sp.rows() if r.ordered and r.a.name == "f16" and r.shape.k == 32)
     words = np.full((32, 2), 0x44444444, np.uint32)
     words[9, 1] = 0x44144444
-    with pytest.raises(FaultError, match="metadata 0b0001 for chunk 5 of row 10 of A means nothing; expected one of"):
+    with pytest.raises(NibbleError, match="metadata 0b0001 for chunk 5 of row 10 of A means nothing; expected one of"):
         columns(row, words, 0)
     columns(row, words, 1)
     columns(replace(row, ordered=False), words, 0)

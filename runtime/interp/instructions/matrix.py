@@ -24,8 +24,9 @@ from ....dialect.ptx.text.syntax import Immediate, Operand
 from ...numerics.array import Array
 from ...numerics.block_scale import scales
 from ...numerics.product import Extras, MatrixProduct
-from ...numerics.sparse import columns
+from ...numerics.sparse import NibbleError, columns
 from ..decode import Context, meaning
+from ..errors import FaultError
 from ..machine.state import Action, Source, State
 from ..machine.threads import LANES, Selection, Step
 from .fragments import gather, scatter
@@ -83,6 +84,18 @@ def put(outs: list[Array], values: list[Array], warps: Array | None) -> None:
     """Writes the registers of a fragment."""
     for out, value in zip(outs, values, strict=True):
         out[... if warps is None else np.s_[:, warps]] = value
+
+
+def stored_columns(row: MmaSparse | Wgmma, words: Array, selector: int) -> Array:
+    """Which column of A each stored element belongs to: see `numerics.sparse.columns`.
+
+    Raises:
+        FaultError: for metadata that means nothing.
+    """
+    try:
+        return columns(row, words, selector)
+    except NibbleError as error:
+        raise FaultError(str(error), error.thread) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +164,7 @@ def _extras(
     def read(warps: Array | None) -> Extras:
         where = None
         if isinstance(row, MmaSparse) and metadata is not None and sparse is not None:
-            where = columns(row, chosen(metadata, warps), sparse[1])
+            where = stored_columns(row, chosen(metadata, warps), sparse[1])
         found = [None, None] if row.scale is None else [
             scales(row.scale, s.role, chosen(w, warps), s.byte_id, s.thread_id)
             for s, w in zip(scaled, words, strict=True)

@@ -20,13 +20,12 @@ from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Immediate, Operand, Vector
 from ...numerics.array import Array
 from ...numerics.product import Extras, MatrixProduct
-from ...numerics.sparse import columns
 from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.state import Action, Source, State
 from ..machine.threads import LANES, Selection, Step
 from .fragments import elements, gather, packed
-from .matrix import form, model, rows_of
+from .matrix import form, model, rows_of, stored_columns
 
 
 def together(opcode: str, warps_per_cta: int) -> int:
@@ -173,7 +172,7 @@ class _Instruction:
                 c[..., ~keep] = 0
                 extras = None
                 if metadata is not None:
-                    extras = Extras(columns(self.row, _of_threads(metadata, done), self.constants["f"]))
+                    extras = Extras(stored_columns(self.row, _of_threads(metadata, done), self.constants["f"]))
                 _put(d, self.row, self.compute(left, right, c, extras), done)
 
             return execute
