@@ -19,7 +19,8 @@ from ..dialect.warp.attributes import ScheduleAttr
 from ..dialect.warp.matmul import OPERAND_LOOPS, MatmulOp
 from ..passes.linalg.extents import promised
 from ..passes.linalg.views import root
-from .arguments.arrays import DTYPES, Parameter
+from .arguments.arrays import Parameter
+from .arguments.dtypes import DTYPES
 from .errors import HostError
 from .plan import Plan, place_of, plan
 from .problem import Problem

@@ -16,7 +16,8 @@ import numpy as np
 
 from ..dialect.isa.tensor_map import SIZE, TensorMapFields
 from ..dialect.ptx.text.syntax import Function, Variable
-from .arguments.arrays import Argument, DType, borrow, is_array
+from .arguments.arrays import Argument, borrow, is_array
+from .arguments.dtypes import DType
 from .arguments.structs import POINTER, Image, image, is_bytes, is_ctypes, is_record, is_struct
 from .arguments.tensor_map import TensorMap
 from .errors import ArgumentError

@@ -21,7 +21,8 @@ from ..dialect.warp.view import dynamic_parts, strides_of
 from ..passes.diagnostics import location_of
 from ..passes.linalg.overlap import overlap
 from ..passes.linalg.views import View, seen
-from .arguments.arrays import DTYPES, Argument, memory_bytes
+from .arguments.arrays import Argument
+from .arguments.dtypes import DTYPES, memory_bytes
 from .errors import ArgumentError, HostError
 from .launch import Buffer, Launch, Shifted, Value, Word
 

@@ -16,7 +16,7 @@ from ..dialect.sparsity import matrix
 from ..dialect.sparsity.metadata import metadata_codes, metadata_words, validate_words
 from ..dialect.sparsity.operands import ROWS, ROWS_PER_WARP, SparseOperand
 from ..dialect.sparsity.patterns import PatternError, pattern_of
-from .arguments.arrays import DType, element_of
+from .arguments.dtypes import DType, element_of
 from .errors import ArgumentError
 from .numerics.array import Array
 

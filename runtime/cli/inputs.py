@@ -10,7 +10,8 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
-from ..arguments.arrays import DTYPES, DType, Parameter, describe, dtype_of, element_of, integer_limits
+from ..arguments.arrays import Parameter, describe
+from ..arguments.dtypes import DTYPES, DType, dtype_of, element_of, integer_limits
 from ..errors import ArgumentError, WarploomError
 from ..launch import Scalar
 from ..numerics.array import Array

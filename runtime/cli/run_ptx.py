@@ -9,7 +9,8 @@ from typing import cast
 
 import numpy as np
 
-from ..arguments.arrays import Parameter, element_of
+from ..arguments.arrays import Parameter
+from ..arguments.dtypes import element_of
 from ..check.contraction import contractions
 from ..errors import ArgumentError
 from ..launch import Launch, dim3

@@ -22,7 +22,7 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialect.warp.elements import YieldOp as WarpYieldOp
-from ..arguments.arrays import DTYPES, DType, Floats, rounded
+from ..arguments.dtypes import DTYPES, DType, Floats, rounded
 from ..errors import HostError
 from ..plan import place_of
 

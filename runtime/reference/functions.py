@@ -34,54 +34,13 @@ from ...dialect.schedule import Schedule
 from ...dialect.warp.disjoint import DisjointOp
 from ...dialect.warp.matmul import MatmulOp
 from ...passes.linalg.views import View, Viewing, seen
-from ..arguments.arrays import DTYPES, DType, Floats, integer_limits, rounded
+from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..errors import HostError
 from ..numerics.array import Array
 from ..plan import place_of
-
-FP8 = {DTYPES["f8E4M3FN"], DTYPES["f8E5M2"]}
-
-
-@dataclass(frozen=True)
-class Accumulator:
-    """How a type of accumulator rounds: `unit` relative to the terms, `tiny` absolute; and whether f32 becomes tf32."""
-
-    unit: float
-    tiny: float
-    tf32: bool = False
-
-
-ACCUMULATORS: Mapping[str, Accumulator] = {
-    "f32": Accumulator(2.0**-23, 2.0**-149),
-    "f16": Accumulator(2.0**-10, 2.0**-24),
-    # The reference is computed in f64 too, so both err.
-    "f64": Accumulator(2.0**-52, 2.0**-1074),
-    "s32": Accumulator(0.0, 0.0),
-}
-
-FP8_UNIT = 2.0**-13
-"""Products of 8-bit floats are cut at 13 bits below the largest before they are added."""
-
-TF32_UNIT = 2.0**-10
-"""What a tf32 lacks of the f32 that it is made of, relative to it."""
-
-
-@dataclass(frozen=True)
-class Reference:
-    """An array in float64, a bound on the error of a computed one before it is rounded, and its type."""
-
-    value: Floats
-    error: Floats
-    dtype: DType
-
-    def interval(self) -> tuple[Floats, Floats]:
-        """The least and the greatest value of `dtype` that a correct evaluation may give."""
-        return rounded(self.value - self.error, self.dtype), rounded(self.value + self.error, self.dtype)
-
-    def stored_error(self) -> Floats:
-        """A bound on the error of the array as stored, rounded to its type."""
-        low, high = self.interval()
-        return np.where(self.error == 0, 0, np.maximum(np.abs(high - self.value), np.abs(self.value - low)))
+from .elements import Bounded, evaluate_body
+from .matmul import evaluate_matmul
+from .product import ACCUMULATORS, FP8_UNIT, TF32_UNIT, Accumulator, Reference, letters_of, product_of
 
 
 def accumulator_of(schedules: Sequence[Schedule | None]) -> str:
@@ -144,8 +103,6 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
         case LinalgStructuredOperation() if _is_elementwise(op):
             _store(op, _elementwise(op, scope), scope)
         case MatmulOp():
-            from .matmul import evaluate_matmul
-
             result = evaluate_matmul(op, scope, accumulator)
             scope[op.d].value[...], scope[op.d].error[...] = result.value, result.error
         case memref.AllocOp() if str(op.memref.type.element_type) in DTYPES:
@@ -207,40 +164,6 @@ def _read(operand: Reference, factor: Factor) -> Reference:
     return operand
 
 
-def product_of(
-    op: Operation, inputs: Sequence[Reference], c: Reference, maps: Sequence[str], accumulator: Accumulator
-) -> Reference:
-    """C + A * B; `maps` have a letter for each dimension of A, B and C: the loop that it runs along.
-
-    Raises:
-        HostError: if C has a dimension that neither A nor B has.
-    """
-    a, b = (_multiplied(operand, accumulator) for operand in inputs)
-    if {a.dtype, b.dtype} <= FP8:
-        accumulator = replace(accumulator, unit=max(accumulator.unit, FP8_UNIT))
-    a_map, b_map, c_map = maps
-    sizes = {loop: size for operand, map_ in ((a, a_map), (b, b_map)) for loop, size in zip(
-        map_, operand.value.shape, strict=True)}  # fmt: skip
-    if not set(c_map) <= sizes.keys():
-        raise HostError(f"no float64 reference for {op.name}: C has a dimension that neither A nor B has")
-
-    def multiply(x: Floats, y: Floats) -> Floats:
-        product: Floats = np.einsum(f"{a_map},{b_map}->{c_map}", x, y, optimize=True)
-        return product
-
-    value = c.value + multiply(a.value, b.value)
-    if c.dtype.kind in "iu":
-        return Reference(rounded(value, c.dtype), np.zeros_like(value), c.dtype)
-    terms = math.prod(size for loop, size in sizes.items() if loop not in c_map) + 2
-    magnitude = np.abs(c.value) + multiply(np.abs(a.value), np.abs(b.value))
-    error = terms * (accumulator.unit * magnitude + accumulator.tiny) + c.stored_error()
-    if a.error.any() or b.error.any():
-        error_a, error_b = a.stored_error(), b.stored_error()
-        error = error + multiply(np.abs(a.value), error_b) + multiply(error_a, np.abs(b.value))
-        error = error + multiply(error_a, error_b)
-    return Reference(value, error, c.dtype)
-
-
 def _is_elementwise(op: LinalgStructuredOperation) -> bool:
     """Whether each element of one output comes from one element of each input."""
     iterators, *_, last = (op.get_iterator_types(), *op.get_indexing_maps())
@@ -250,8 +173,6 @@ def _is_elementwise(op: LinalgStructuredOperation) -> bool:
 
 
 def _elementwise(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference]) -> Reference:
-    from .elements import Bounded, evaluate_body
-
     loops, out = len(op.get_iterator_types()), scope[op.outputs[0]]
     inputs: dict[SSAValue, Bounded] = {
         value: Bounded(found.value, found.stored_error()) for value, found in scope.items() if found.value.ndim == 0
@@ -279,28 +200,9 @@ def _along_loops(op: Operation, array: Floats, map_: AffineMap, loops: int) -> F
     return ordered[tuple(where)]
 
 
-def _multiplied(operand: Reference, accumulator: Accumulator) -> Reference:
-    """An operand with the error of the type that it is multiplied as."""
-    if not accumulator.tf32 or operand.dtype != np.float32:
-        return operand
-    return replace(operand, error=operand.error + TF32_UNIT * np.abs(operand.value))
-
-
 def _maps(op: LinalgStructuredOperation) -> list[str]:
     """The operation's indexing maps, each as a string with a letter for the loop of each dimension."""
     return [letters_of(op, attribute.data) for attribute in op.get_indexing_maps()]
-
-
-def letters_of(op: Operation, map_: AffineMap) -> str:
-    """A letter for the loop of each dimension.
-
-    Raises:
-        HostError: for dimensions that do not each run along a loop of their own.
-    """
-    positions = [e.position for e in map_.results if isinstance(e, AffineDimExpr)]
-    if len(positions) != len(map_.results) or len(set(positions)) != len(positions):
-        raise HostError(f"no float64 reference for {op.name} with the indexing map {map_}")
-    return "".join(chr(ord("a") + position) for position in positions)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from xdsl.ir import SSAValue
 from ...dialect.isa.mma import blocks
 from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.warp.matmul import OPERAND_LOOPS, K, MatmulOp
-from ..arguments.arrays import DTYPES
+from ..arguments.dtypes import DTYPES
 from ..errors import HostError
 from ..plan import place_of
 from .elements import Bounded, evaluate_body
-from .functions import Accumulator, Reference, letters_of, product_of
+from .product import Accumulator, Reference, letters_of, product_of
 
 
 def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Accumulator) -> Reference:

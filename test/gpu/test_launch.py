@@ -11,7 +11,7 @@ import pytest
 from bitwise import Case
 
 from warploom.runtime import CudaError, compile, load_ptx
-from warploom.runtime.arguments.arrays import DTYPES
+from warploom.runtime.arguments.dtypes import DTYPES
 from warploom.runtime.cuda.driver import Device
 
 pytestmark = pytest.mark.gpu

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from warploom.passes.context import make_context, parse_mlir
 from warploom.runtime import CompileError, Kernel, compile, host
-from warploom.runtime.arguments.arrays import DTYPES
+from warploom.runtime.arguments.dtypes import DTYPES
 from warploom.runtime.reference import functions as reference
 
 Array = NDArray[Any]

@@ -14,7 +14,7 @@ from warploom.dialect.ptx.text.printer import print_ptx, ptx_module
 from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.pipeline import lower
 from warploom.runtime import compile, load_ptx
-from warploom.runtime.arguments.arrays import DTYPES
+from warploom.runtime.arguments.dtypes import DTYPES
 
 THREADS = 32
 

@@ -10,7 +10,8 @@ import pytest
 
 from warploom.runtime.arguments import dlpack
 from warploom.runtime.arguments.aliasing import check_overlap
-from warploom.runtime.arguments.arrays import DTYPES, Argument, Parameter, borrow, check, dtype_of, element_of
+from warploom.runtime.arguments.arrays import Argument, Parameter, borrow, check
+from warploom.runtime.arguments.dtypes import DTYPES, dtype_of, element_of
 from warploom.runtime.errors import ArgumentError
 
 B = Parameter("B", "f16", (192, 320))

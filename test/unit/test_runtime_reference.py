@@ -12,7 +12,7 @@ from xdsl.dialects.func import FuncOp
 
 from warploom.passes.context import make_context, parse_mlir
 from warploom.runtime import host
-from warploom.runtime.arguments.arrays import DTYPES, integer_limits
+from warploom.runtime.arguments.dtypes import DTYPES, integer_limits
 from warploom.runtime.cli.command import main
 from warploom.runtime.errors import HostError
 from warploom.runtime.numerics.array import Array

@@ -10,7 +10,7 @@ from xdsl.dialects.func import FuncOp
 
 from warploom.passes.context import make_context, parse_mlir
 from warploom.runtime import compile, host
-from warploom.runtime.arguments.arrays import DTYPES
+from warploom.runtime.arguments.dtypes import DTYPES
 from warploom.runtime.errors import HostError
 from warploom.runtime.numerics.array import Array
 from warploom.runtime.reference.functions import compare, evaluate

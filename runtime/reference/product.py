@@ -1,0 +1,111 @@
+"""A product in float64, and how far from it a correct evaluation may be: the bound is that of `functions`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from xdsl.ir import Operation
+from xdsl.ir.affine import AffineDimExpr, AffineMap
+
+from ..arguments.dtypes import DTYPES, DType, Floats, rounded
+from ..errors import HostError
+
+FP8 = {DTYPES["f8E4M3FN"], DTYPES["f8E5M2"]}
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """How a type of accumulator rounds: `unit` relative to the terms, `tiny` absolute; and whether f32 becomes tf32."""
+
+    unit: float
+    tiny: float
+    tf32: bool = False
+
+
+ACCUMULATORS: Mapping[str, Accumulator] = {
+    "f32": Accumulator(2.0**-23, 2.0**-149),
+    "f16": Accumulator(2.0**-10, 2.0**-24),
+    # The reference is computed in f64 too, so both err.
+    "f64": Accumulator(2.0**-52, 2.0**-1074),
+    "s32": Accumulator(0.0, 0.0),
+}
+
+FP8_UNIT = 2.0**-13
+"""Products of 8-bit floats are cut at 13 bits below the largest before they are added."""
+
+TF32_UNIT = 2.0**-10
+"""What a tf32 lacks of the f32 that it is made of, relative to it."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An array in float64, a bound on the error of a computed one before it is rounded, and its type."""
+
+    value: Floats
+    error: Floats
+    dtype: DType
+
+    def interval(self) -> tuple[Floats, Floats]:
+        """The least and the greatest value of `dtype` that a correct evaluation may give."""
+        return rounded(self.value - self.error, self.dtype), rounded(self.value + self.error, self.dtype)
+
+    def stored_error(self) -> Floats:
+        """A bound on the error of the array as stored, rounded to its type."""
+        low, high = self.interval()
+        return np.where(self.error == 0, 0, np.maximum(np.abs(high - self.value), np.abs(self.value - low)))
+
+
+def product_of(
+    op: Operation, inputs: Sequence[Reference], c: Reference, maps: Sequence[str], accumulator: Accumulator
+) -> Reference:
+    """C + A * B; `maps` have a letter for each dimension of A, B and C: the loop that it runs along.
+
+    Raises:
+        HostError: if C has a dimension that neither A nor B has.
+    """
+    a, b = (_multiplied(operand, accumulator) for operand in inputs)
+    if {a.dtype, b.dtype} <= FP8:
+        accumulator = replace(accumulator, unit=max(accumulator.unit, FP8_UNIT))
+    a_map, b_map, c_map = maps
+    sizes = {loop: size for operand, map_ in ((a, a_map), (b, b_map)) for loop, size in zip(
+        map_, operand.value.shape, strict=True)}  # fmt: skip
+    if not set(c_map) <= sizes.keys():
+        raise HostError(f"no float64 reference for {op.name}: C has a dimension that neither A nor B has")
+
+    def multiply(x: Floats, y: Floats) -> Floats:
+        product: Floats = np.einsum(f"{a_map},{b_map}->{c_map}", x, y, optimize=True)
+        return product
+
+    value = c.value + multiply(a.value, b.value)
+    if c.dtype.kind in "iu":
+        return Reference(rounded(value, c.dtype), np.zeros_like(value), c.dtype)
+    terms = math.prod(size for loop, size in sizes.items() if loop not in c_map) + 2
+    magnitude = np.abs(c.value) + multiply(np.abs(a.value), np.abs(b.value))
+    error = terms * (accumulator.unit * magnitude + accumulator.tiny) + c.stored_error()
+    if a.error.any() or b.error.any():
+        error_a, error_b = a.stored_error(), b.stored_error()
+        error = error + multiply(np.abs(a.value), error_b) + multiply(error_a, np.abs(b.value))
+        error = error + multiply(error_a, error_b)
+    return Reference(value, error, c.dtype)
+
+
+def _multiplied(operand: Reference, accumulator: Accumulator) -> Reference:
+    """An operand with the error of the type that it is multiplied as."""
+    if not accumulator.tf32 or operand.dtype != np.float32:
+        return operand
+    return replace(operand, error=operand.error + TF32_UNIT * np.abs(operand.value))
+
+
+def letters_of(op: Operation, map_: AffineMap) -> str:
+    """A letter for the loop of each dimension.
+
+    Raises:
+        HostError: for dimensions that do not each run along a loop of their own.
+    """
+    positions = [e.position for e in map_.results if isinstance(e, AffineDimExpr)]
+    if len(positions) != len(map_.results) or len(set(positions)) != len(positions):
+        raise HostError(f"no float64 reference for {op.name} with the indexing map {map_}")
+    return "".join(chr(ord("a") + position) for position in positions)
