@@ -28,9 +28,10 @@ from . import host
 from .arguments.aliasing import check_overlap
 from .arguments.arrays import Argument, Parameter, borrow, check, packed_as
 from .errors import ArgumentError, CompileError, HostError
+from .grid import Progress
 from .host import Plan, Signature
 from .launch import Launch, Scalar, Value
-from .module import Checks, Options, Place, Progress, PtxModule
+from .module import Checks, Options, Place, PtxModule
 from .numerics.array import Array
 
 if TYPE_CHECKING:

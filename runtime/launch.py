@@ -21,9 +21,9 @@ from .arguments.dtypes import DType
 from .arguments.structs import POINTER, Image, image, is_bytes, is_ctypes, is_record, is_struct
 from .arguments.tensor_map import TensorMap
 from .errors import ArgumentError
+from .grid import BLOCK_LIMIT, GRID_LIMIT, THREADS_LIMIT, Dim3
 from .numerics.array import Array
 
-Dim3: TypeAlias = tuple[int, int, int]
 Scalar: TypeAlias = int | float | np.generic | bytes
 
 
@@ -60,10 +60,6 @@ class PackedMap(Packed):
 
 
 Value: TypeAlias = Argument | Scalar | Packed
-
-GRID_LIMIT: Dim3 = (2**31 - 1, 65535, 65535)
-BLOCK_LIMIT: Dim3 = (1024, 1024, 64)
-THREADS_LIMIT = 1024
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ..dialect.ptx.text.syntax import Function, Module
 from .arguments.arrays import Argument, borrow
 from .arguments.structs import Struct
 from .errors import ArgumentError, DeviceUnavailableError, WarploomError
+from .grid import Progress
 from .launch import Buffer, Launch, Packed, PackedMap, Scalar, Shifted, Value, Word, dim3, values, where
 from .written import may_write
 
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from .launch_report import LaunchReport
 
 DEVICES = ("auto", "interp", "cuda")
-
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called now and then during an interpreted launch with the units of work done and the units there are."""
 
 Output: TypeAlias = Callable[[str], object]
 """Takes the text that an interpreted kernel prints."""

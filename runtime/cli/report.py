@@ -17,9 +17,9 @@ from rich.text import Text
 from ..check.contraction import Contraction
 from ..cuda.driver import Kernel as LoadedKernel
 from ..cuda.ptxas import Resources
+from ..grid import Progress as OnProgress
 from ..kernel import Kernel
 from ..launch import Launch
-from ..module import Progress as OnProgress
 from ..reference.functions import Comparison
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from ....dialect.ptx.text.syntax import (
     Statement,
     Variable,
 )
+from ...grid import Dim3
 from ..decode import Context, decode
 from ..errors import DecodeError, Finding, InterpreterError
 from ..instructions.calls import RESULT, RESULT_BYTES, RETURN, finish
@@ -32,7 +33,7 @@ from .layout import Layout, Slot
 from .memory import ARGUMENTS
 from .stacks import StackFrame
 from .state import Action, State
-from .threads import Dim3, Geometry, Selection, Step
+from .threads import Geometry, Selection, Step
 
 _FAMILIES = (
     "atomics", "barriers", "bulk", "calls", "carry", "clusters", "comparison", "control", "convert", "convert_narrow",

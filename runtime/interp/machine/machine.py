@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NoReturn, TypeAlias
+from typing import NoReturn
 
 import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
+from ...grid import Dim3, Progress
 from ...numerics.array import Array
 from ..errors import FaultError, Finding, InterpreterError
 from ..instructions.prints import Prints, Sink
@@ -23,7 +23,7 @@ from .kernel import Decoded, Kernel, align, is_aligned
 from .mbarriers import Mbarriers
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Buffer, GlobalMemory, Memory, ParameterWindow, Window
 from .state import State
-from .threads import LEFT, Dim3, Geometry, Selection, Step
+from .threads import LEFT, Geometry, Selection, Step
 from .warpgroups import Warpgroups
 
 IN_FLIGHT_BYTES = 200 << 20
@@ -33,8 +33,6 @@ TURN = 1 << 14
 """Steps after which a group of threads gives way to others that can run."""
 POLLS = 32
 """Rounds of a loop that polls memory after which others that can run do."""
-
-Progress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ....dialect.isa.targets import TARGETS
 from ....dialect.ptx.text.syntax import Module, Variable
+from ...grid import BLOCK_LIMIT, GRID_LIMIT, THREADS_LIMIT, Dim3, Progress
 from ..errors import DecodeError, Finding, InterpreterError
 from ..instructions.prints import Sink
 from ..names import Names, Place
@@ -15,17 +16,13 @@ from ..observers.observer import Observer, Observers
 from .arguments import parameters
 from .functions import Functions
 from .kernel import Kernel, KernelDecoder, size_of
-from .machine import Launch, Progress, Stats, run
+from .machine import Launch, Stats, run
 from .memory import Buffer, GlobalMemory, Heap, static_addresses
 from .state import State
-from .threads import Dim3
 from .variables import initial
 
-_THREADS = 1024
-_BLOCK = (1024, 1024, 64)
 _CLUSTER = 16
 _CLUSTER_SM = 90
-_GRID = (2**31 - 1, 65535, 65535)
 
 
 def load(module: Module, name: str = "<ptx>", arch: str | None = None) -> Program:
@@ -174,11 +171,11 @@ class Program:
 
     def _check_sizes(self, kernel: Kernel, grid: Dim3, block: Dim3, shared: int) -> None:
         where = f"kernel {kernel.name}"
-        for what, sizes, limits in (("grid", grid, _GRID), ("block", block, _BLOCK)):
+        for what, sizes, limits in (("grid", grid, GRID_LIMIT), ("block", block, BLOCK_LIMIT)):
             if len(sizes) != 3 or any(not 1 <= size <= limit for size, limit in zip(sizes, limits, strict=True)):
                 raise InterpreterError(f"{where}: expected {what} from (1, 1, 1) to {limits}, got {sizes}")
         threads = block[0] * block[1] * block[2]
-        limit = min(kernel.block_limit or _THREADS, _THREADS)
+        limit = min(kernel.block_limit or THREADS_LIMIT, THREADS_LIMIT)
         if threads > limit:
             raise InterpreterError(f"{where}: a block has at most {limit} threads here, got {threads}")
         required = kernel.block_required

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ...grid import Dim3
 from ...numerics.array import Array
-
-Dim3: TypeAlias = tuple[int, int, int]
 
 LANES = 32
 
