@@ -30,8 +30,8 @@ from .arguments.arrays import Argument, Parameter, borrow, check, packed_as
 from .errors import ArgumentError, CompileError, HostError
 from .grid import Progress
 from .host import Plan, Signature
-from .launch import Launch, Scalar, Value
-from .module import Checks, Options, Place, PtxModule
+from .launch import Launch, LaunchValue, Scalar
+from .module import Checks, LaunchPlace, Options, PtxModule
 from .numerics.array import Array
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Kernel:
         checks: Checks = (),
         report: bool = False,
         max_steps: int | None = None,
-    ) -> Place:
+    ) -> LaunchPlace:
         """Run on arrays; the written ones are written in place.
 
         Arguments are numpy arrays (ml_dtypes.bfloat16 for bf16) or objects with `__cuda_array_interface__` or
@@ -137,11 +137,11 @@ class Kernel:
         plan = self.plan_for(values)
         return self.binary.prepare(plan.launches, values, plan.scratch)
 
-    def plan_for(self, values: Sequence[Value]) -> Plan:
+    def plan_for(self, values: Sequence[LaunchValue]) -> Plan:
         """What a call with these arguments does."""
         return host.plan(host.choose(self.module, self.function.name), values) if self.plan.dynamic else self.plan
 
-    def _values(self, args: Sequence[object]) -> list[Value]:
+    def _values(self, args: Sequence[object]) -> list[LaunchValue]:
         parameters = self.function.parameters
         if len(args) != len(parameters):
             raise ArgumentError(f"{self.function}: expected {len(parameters)} arguments, got {len(args)}")
@@ -183,7 +183,7 @@ def _check_metadata(position: int, element: str, given: Argument, parameters: Se
         raise ArgumentError(f"argument {position} (%{parameters[position].name}): {error}") from error
 
 
-def _value(parameter: Parameter, arg: object, position: int, written: bool) -> Value:
+def _value(parameter: Parameter, arg: object, position: int, written: bool) -> LaunchValue:
     if parameter.shape is None:
         return _scalar(parameter, arg, position)
     try:

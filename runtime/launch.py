@@ -59,7 +59,7 @@ class PackedMap(Packed):
         return self.map.fields(address(position))
 
 
-Value: TypeAlias = Argument | Scalar | Packed
+LaunchValue: TypeAlias = Argument | Scalar | Packed
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Word:
     value: int
 
 
-class Buffer(NamedTuple):
+class ScratchBuffer(NamedTuple):
     """Scratch memory that launches share: its size, and whether it is all zeros before the first of them."""
 
     bytes: int
@@ -156,7 +156,7 @@ def parameter_dtype(parameter: Variable) -> DType:
     return np.dtype(f"{_KINDS[match[1]]}{int(match[2]) // 8}")
 
 
-def values(function: Function, args: Sequence[object]) -> list[Value]:
+def values(function: Function, args: Sequence[object]) -> list[LaunchValue]:
     """The arguments as the parameters of `function` take them: arrays borrowed, the others as bytes. The arrays that
     structs point to stand behind all arguments.
 
@@ -166,7 +166,7 @@ def values(function: Function, args: Sequence[object]) -> list[Value]:
     parameters = function.parameters
     if len(args) != len(parameters):
         raise ArgumentError(_miscounted(function, args))
-    found: list[Value] = []
+    found: list[LaunchValue] = []
     behind: list[Argument] = []
     for i, (parameter, arg) in enumerate(zip(parameters, args, strict=True)):
         try:
@@ -218,7 +218,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float | np.generic)
 
 
-def _value(parameter: Variable, arg: object, first: int, behind: list[Argument]) -> Value:
+def _value(parameter: Variable, arg: object, first: int, behind: list[Argument]) -> LaunchValue:
     """One argument; arrays in it go to `behind`, of which the positions count from `first`."""
     if isinstance(arg, TensorMap):
         return _map(parameter, arg, first, behind)

@@ -15,7 +15,7 @@ from .arguments.arrays import Argument, borrow
 from .arguments.structs import Struct
 from .errors import ArgumentError, DeviceUnavailableError, WarploomError
 from .grid import Progress
-from .launch import Buffer, Launch, Packed, PackedMap, Scalar, Shifted, Value, Word, dim3, values, where
+from .launch import Launch, LaunchValue, Packed, PackedMap, Scalar, ScratchBuffer, Shifted, Word, dim3, values, where
 from .written import may_write
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ DEFAULT = Options()
 
 
 @dataclass(frozen=True)
-class Place:
+class LaunchPlace:
     """Where launches run: on `gpu`, or on the interpreter if it is None; `reason` says why the interpreter. `reports`
     are what launches on the interpreter did, one for each, where that was asked for; `notes` what checks found that is
     no error."""
@@ -94,7 +94,7 @@ class Place:
         return f"interp ({self.reason})" if self.reason else "interp"
 
 
-def choose_place(device: str, target: str, values: Sequence[Value] = ()) -> Place:
+def choose_place(device: str, target: str, values: Sequence[LaunchValue] = ()) -> LaunchPlace:
     """Where to run PTX for `target`: "interp", "cuda", or "auto", which is a GPU if there is one that runs it.
 
     Raises:
@@ -109,7 +109,7 @@ def choose_place(device: str, target: str, values: Sequence[Value] = ()) -> Plac
             raise ArgumentError(
                 f"argument {on_gpu[0]} lies in GPU memory, which device='interp' cannot read; pass a host copy"
             )
-        return Place(None)
+        return LaunchPlace(None)
     from .cuda.launch import gpu_of
 
     try:
@@ -122,8 +122,8 @@ def choose_place(device: str, target: str, values: Sequence[Value] = ()) -> Plac
     except DeviceUnavailableError as error:
         if device == "cuda" or on_gpu:
             raise
-        return Place(None, str(error).split(";")[0])
-    return Place(found)
+        return LaunchPlace(None, str(error).split(";")[0])
+    return LaunchPlace(found)
 
 
 class PtxModule:
@@ -189,10 +189,10 @@ class PtxModule:
         if name in self._legal:
             return
         from ..dialect.ptx.check.module import Checker
-        from ..dialect.ptx.verifier import Context
+        from ..dialect.ptx.verifier import TargetContext
         from .interp.errors import Finding, InterpreterError
 
-        checker = Checker(self.syntax, Context(self.syntax.version, self.syntax.targets), uses=False)
+        checker = Checker(self.syntax, TargetContext(self.syntax.version, self.syntax.targets), uses=False)
         first = min(checker.kernel(self.kernel(name)), default=None)
         if first is not None:
             found = Finding("load", first.message, self.name, first.line, first.column, name)
@@ -214,7 +214,7 @@ class PtxModule:
         report: bool = False,
         max_steps: int | None = None,
         output: Output | None = None,
-    ) -> Place:
+    ) -> LaunchPlace:
         """Launch a kernel. Arrays are passed as pointers to their elements and written back; scalars by value. A struct
         (`.param .align 8 .b8 p[16]`) is a tuple of its fields, bytes, a numpy record or a ctypes structure, and a
         `Struct` is one with pointers put into it; for one of 8 bytes an array will do.
@@ -248,14 +248,14 @@ class PtxModule:
     def run(
         self,
         launches: Sequence[Launch],
-        values: Sequence[Value],
+        values: Sequence[LaunchValue],
         *,
-        scratch: Sequence[Buffer] = (),
+        scratch: Sequence[ScratchBuffer] = (),
         device: str = "auto",
         written: frozenset[int] | None = None,
         progress: Progress | None = None,
         options: Options = DEFAULT,
-    ) -> Place:
+    ) -> LaunchPlace:
         """Run launches one after the other over the same borrowed arguments; `written` are the positions of arrays
         that are copied back from a GPU (all, if None). `scratch` are buffers that the launches pass after the
         arguments; they live as long as the call and start with any contents, or with zeros. See `launch`."""
@@ -271,7 +271,7 @@ class PtxModule:
         run(place.gpu, self.text, self.kernels, launches, values, copied_back, scratch)
         return place
 
-    def _written(self, launches: Sequence[Launch], values: Sequence[Value]) -> frozenset[int]:
+    def _written(self, launches: Sequence[Launch], values: Sequence[LaunchValue]) -> frozenset[int]:
         """The arrays to copy back: those that may be written.
 
         Raises:
@@ -292,7 +292,9 @@ class PtxModule:
                     )
         return frozenset(range(len(values))) - fixed
 
-    def prepare(self, launches: Sequence[Launch], values: Sequence[Value], scratch: Sequence[Buffer] = ()) -> Prepared:
+    def prepare(
+        self, launches: Sequence[Launch], values: Sequence[LaunchValue], scratch: Sequence[ScratchBuffer] = ()
+    ) -> Prepared:
         """Launches over arrays in GPU memory, ready to be enqueued many times; `scratch` as in `run`.
 
         Raises:
@@ -313,8 +315,8 @@ class PtxModule:
     def _interpret(
         self,
         launches: Sequence[Launch],
-        values: Sequence[Value],
-        scratch: Sequence[Buffer],
+        values: Sequence[LaunchValue],
+        scratch: Sequence[ScratchBuffer],
         progress: Progress | None,
         options: Options,
     ) -> tuple[tuple[LaunchReport, ...], tuple[Finding, ...]]:
@@ -359,7 +361,7 @@ def _passed(argument: int | Word | Shifted, everything: Sequence[object]) -> obj
     return value
 
 
-def _host(value: Value) -> object:
+def _host(value: LaunchValue) -> object:
     """What the interpreter takes: numpy arrays as they are, so that its messages can name their types."""
     if isinstance(value, Argument):
         plain = isinstance(value.owner, np.ndarray) and value.contiguous
@@ -376,4 +378,4 @@ def load_ptx(text: str, name: str = "<ptx>") -> PtxModule:
     return PtxModule(text, name)
 
 
-__all__ = ["DEVICES", "Checks", "Place", "Progress", "PtxModule", "Scalar", "choose_place", "load_ptx"]
+__all__ = ["DEVICES", "Checks", "LaunchPlace", "Progress", "PtxModule", "Scalar", "choose_place", "load_ptx"]

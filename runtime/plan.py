@@ -24,7 +24,7 @@ from ..passes.linalg.views import View, seen
 from .arguments.arrays import Argument
 from .arguments.dtypes import DTYPES, memory_bytes
 from .errors import ArgumentError, HostError
-from .launch import Buffer, Launch, Shifted, Value, Word
+from .launch import Launch, LaunchValue, ScratchBuffer, Shifted, Word
 
 INDEX_LIMIT = 1 << 31
 """Kernels compute with 32-bit sizes, and 32-bit distances of rows in bytes."""
@@ -50,11 +50,11 @@ class Plan:
     """
 
     launches: tuple[Launch, ...]
-    scratch: tuple[Buffer, ...] = ()
+    scratch: tuple[ScratchBuffer, ...] = ()
     dynamic: bool = False
 
 
-def plan(function: func.FuncOp, values: Sequence[Value] | None = None) -> Plan:
+def plan(function: func.FuncOp, values: Sequence[LaunchValue] | None = None) -> Plan:
     """The launches of a lowered host function, in order, and the scratch memory of its `memref.alloc`s.
 
     `values` are the arguments of the call, where launches depend on them. A launch of no CTAs is left out.
@@ -82,11 +82,11 @@ class _Reading:
     """What is known of the values of a host function: numbers, and memory."""
 
     function: func.FuncOp
-    values: Sequence[Value] | None
+    values: Sequence[LaunchValue] | None
     numbers: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     memories: dict[SSAValue, Held] = field(default_factory=dict[SSAValue, Held])
     launches: list[Launch] = field(default_factory=list[Launch])
-    scratch: list[Buffer] = field(default_factory=list[Buffer])
+    scratch: list[ScratchBuffer] = field(default_factory=list[ScratchBuffer])
     dynamic: bool = False
 
     def read(self, op: Operation) -> None:
@@ -101,7 +101,7 @@ class _Reading:
                 position = len(self.function.body.block.args) + len(self.scratch)
                 self.memories[op.memref] = Held(position, View(0, shape, row_major(shape)))
                 size = memory_bytes(str(op.memref.type.element_type), math.prod(shape))
-                self.scratch.append(Buffer(size, zeroed=ZEROED in op.attributes))
+                self.scratch.append(ScratchBuffer(size, zeroed=ZEROED in op.attributes))
             case memref.SubviewOp() | memref.CastOp() | memref.CollapseShapeOp() | memref.ExpandShapeOp():
                 held = self._held(op, op.operands[0])
                 view = seen(op, held.view, lambda value: self._number(op, value, "an offset, a size or a stride"))

@@ -25,7 +25,7 @@ from xdsl.utils.mlir_lexer import PunctuationSpelling
 from .text.operands import OperandError, OperandReader
 from .text.syntax import Register
 from .types import RegisterType
-from .verifier import Context, check
+from .verifier import TargetContext, check
 
 _BRACKETS: tuple[tuple[PunctuationSpelling, PunctuationSpelling], ...] = (
     ("{", "}"),
@@ -101,7 +101,7 @@ class InstOp(IRDLOperation):
         if problem is not None:
             raise VerifyException(problem)
 
-    def _context(self) -> Context | None:
+    def _context(self) -> TargetContext | None:
         module = self._module()
         if module is None:
             return None
@@ -109,7 +109,7 @@ class InstOp(IRDLOperation):
         major, _, minor = properties["version"].data.partition(".")
         if not (major.isdigit() and minor.isdigit()):
             return None
-        return Context((int(major), int(minor)), tuple(properties["target"].data.split(", ")))
+        return TargetContext((int(major), int(minor)), tuple(properties["target"].data.split(", ")))
 
     def _module(self) -> Operation | None:
         module = self.parent_op()
@@ -151,7 +151,7 @@ def _attribute(text: str) -> StringAttr:
     return StringAttr(text)
 
 
-def _problem(opcode: str, form: str, types: list[str], context: Context | None) -> str | None:
+def _problem(opcode: str, form: str, types: list[str], context: TargetContext | None) -> str | None:
     """What is wrong with an instruction whose n-th register has the n-th type."""
     numbers = count()
     text = re.sub(r"\?", lambda _: f"%{next(numbers)}", form)

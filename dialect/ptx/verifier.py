@@ -24,7 +24,7 @@ TypeOf = Callable[[Register], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class TargetContext:
     """What the module is for: its PTX version and its targets ("sm_90a"), of which options are left out."""
 
     version: Version
@@ -79,7 +79,9 @@ class _Miss(NamedTuple):
     fits: int
 
 
-def check(opcode: str, operands: Sequence[Operand], type_of: TypeOf, context: Context | None = None) -> str | None:
+def check(
+    opcode: str, operands: Sequence[Operand], type_of: TypeOf, context: TargetContext | None = None
+) -> str | None:
     """What is wrong with an instruction, or None; without a context its target is not looked at."""
     if not find(opcode) and family(opcode):
         return None
@@ -88,7 +90,7 @@ def check(opcode: str, operands: Sequence[Operand], type_of: TypeOf, context: Co
 
 
 def resolve(
-    opcode: str, operands: Sequence[Operand], type_of: TypeOf, context: Context | None = None
+    opcode: str, operands: Sequence[Operand], type_of: TypeOf, context: TargetContext | None = None
 ) -> tuple[Row, Bindings] | str:
     """The first row that spells an opcode and takes the operands, with what the qualifiers bind; or why none does.
 

@@ -15,7 +15,7 @@ TYPES = frozenset(("f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64"))
 
 
 @dataclass(frozen=True)
-class Contraction:
+class UnroundedSum:
     """A sum at a place, and the line of the product that it adds."""
 
     line: int
@@ -23,14 +23,14 @@ class Contraction:
     product: int
 
 
-def contractions(module: Module, kernel: str) -> tuple[Contraction, ...]:
+def contractions(module: Module, kernel: str) -> tuple[UnroundedSum, ...]:
     """The sums in a kernel, and in the functions of its module, that a GPU may round once, in the order of the text.
     Registers are told apart by name."""
     functions = (f for f in module.items if isinstance(f, Function) and (not f.entry or f.name == kernel))
     return tuple(found for function in functions for found in _in_function(list(instructions(function.body or ()))))
 
 
-def _in_function(body: Sequence[Instruction]) -> Iterator[Contraction]:
+def _in_function(body: Sequence[Instruction]) -> Iterator[UnroundedSum]:
     products: dict[tuple[str, str], int] = {}
     for instruction in body:
         type = _unrounded(instruction, ("mul",))
@@ -42,7 +42,7 @@ def _in_function(body: Sequence[Instruction]) -> Iterator[Contraction]:
         names = [o.name for o in instruction.operands[1:] if isinstance(o, Register)]
         product = next((products[type, name] for name in names if (type, name) in products), None)
         if product is not None:
-            yield Contraction(instruction.line, instruction.column, product)
+            yield UnroundedSum(instruction.line, instruction.column, product)
 
 
 def _unrounded(instruction: Instruction, roots: tuple[str, ...]) -> str:

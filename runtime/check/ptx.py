@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ...dialect.isa.targets import UnknownTargetError, named
 from ...dialect.ptx.check.module import Checker, Diagnostic
 from ...dialect.ptx.text.parser import read_ptx
-from ...dialect.ptx.verifier import Context
+from ...dialect.ptx.verifier import TargetContext
 from ..errors import WarploomError
 
 
@@ -57,7 +57,7 @@ def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Che
     found = [Diagnostic(error.line, error.column, error.message) for error in errors]
     if module is None:
         return Checked(found)
-    checker = Checker(module, Context(module.version, (target,) if target else module.targets))
+    checker = Checker(module, TargetContext(module.version, (target,) if target else module.targets))
     found.extend(checker.problems())
     return Checked(sorted(found, key=lambda diagnostic: (diagnostic.line, diagnostic.column)), checker.unmodelled)
 

@@ -14,8 +14,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
-from ..check.contraction import Contraction
-from ..cuda.driver import Kernel as LoadedKernel
+from ..check.contraction import UnroundedSum
+from ..cuda.driver import LoadedKernel as LoadedKernel
 from ..cuda.ptxas import Resources
 from ..grid import Progress as OnProgress
 from ..kernel import Kernel
@@ -88,7 +88,7 @@ class Report:
             found = f"{len(notes)} notes" if notes else "nothing found"
             self.line("checks", f"{', '.join(names)}: {found}", "green")
 
-    def contracted(self, file: str, sums: Sequence[Contraction]) -> None:
+    def contracted(self, file: str, sums: Sequence[UnroundedSum]) -> None:
         """Says, on standard error, where a GPU may round once what the interpreter has rounded twice."""
         if sums:
             first, rest = sums[0], f" ({len(sums)} such sums)" if len(sums) > 1 else ""

@@ -13,7 +13,7 @@ from .. import host
 from ..cuda import ptxas
 from ..errors import ArgumentError, AssemblerError, WarploomError
 from ..kernel import Kernel, compile, parse, without_tensors
-from ..module import Place, choose_place
+from ..module import LaunchPlace, choose_place
 from ..numerics.array import Array
 from ..reference import functions as reference
 from . import inputs
@@ -81,7 +81,7 @@ def schedule_options(texts: Sequence[str]) -> dict[str, str]:
     return options
 
 
-def report_resources(report: Report, ptx: str, target: str, place: Place, kernels: Sequence[str]) -> None:
+def report_resources(report: Report, ptx: str, target: str, place: LaunchPlace, kernels: Sequence[str]) -> None:
     """Ask ptxas what each kernel needs, without it the GPU's driver."""
     if ptxas.find() is None and place.gpu is not None:
         with report.timed("load"):
@@ -137,7 +137,7 @@ def report_device(args: argparse.Namespace) -> str:
 
 
 def _execute(
-    report: Report, kernel: Kernel, arrays: Sequence[Array], place: Place, args: argparse.Namespace
+    report: Report, kernel: Kernel, arrays: Sequence[Array], place: LaunchPlace, args: argparse.Namespace
 ) -> Sequence[LaunchReport]:
     if place.gpu is not None:
         with report.timed("load"):

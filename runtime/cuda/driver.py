@@ -47,7 +47,7 @@ _KERNEL_FAULTS = (
 
 
 @dataclass(frozen=True)
-class Device:
+class GpuDevice:
     """One GPU: `capability` (9, 0) is sm_90; `driver` is the CUDA version the driver speaks; `shared` the most
     bytes of shared memory one CTA can be given."""
 
@@ -165,15 +165,15 @@ class Gpu:
         self.driver = load_driver()
         self.handle = call("opening the GPU", self.driver.cuDeviceGet(ordinal))
         self.context = call("opening the GPU's context", self.driver.cuDevicePrimaryCtxRetain(self.handle))
-        self._modules: dict[bytes, Module] = {}
+        self._modules: dict[bytes, LoadedModule] = {}
         self._ordinal = ordinal
 
     @cached_property
-    def device(self) -> Device:
+    def device(self) -> GpuDevice:
         names = self.driver.CUdevice_attribute
         version = call("asking for the driver's version", self.driver.cuDriverGetVersion())
         name: bytes = call("asking for the GPU's name", self.driver.cuDeviceGetName(256, self.handle))
-        return Device(
+        return GpuDevice(
             ordinal=self._ordinal,
             name=name.split(b"\0")[0].decode(),
             capability=(
@@ -197,7 +197,7 @@ class Gpu:
         finally:
             self.driver.cuCtxPopCurrent()
 
-    def load(self, ptx: str) -> Module:
+    def load(self, ptx: str) -> LoadedModule:
         """The module of this PTX text, compiled by the driver once and kept for the life of the process.
 
         Raises:
@@ -205,16 +205,16 @@ class Gpu:
         """
         key = hashlib.sha256(ptx.encode()).digest()
         if key not in self._modules:
-            self._modules[key] = Module(self, ptx)
+            self._modules[key] = LoadedModule(self, ptx)
         return self._modules[key]
 
 
-class Module:
+class LoadedModule:
     """PTX loaded on a GPU. `log` is what the driver said about it."""
 
     def __init__(self, gpu: Gpu, ptx: str) -> None:
         self.gpu = gpu
-        self._kernels: dict[str, Kernel] = {}
+        self._kernels: dict[str, LoadedKernel] = {}
         option = gpu.driver.CUjit_option
         info, errors = bytearray(LOG_BYTES), bytearray(LOG_BYTES)
         options = {
@@ -233,12 +233,12 @@ class Module:
             raise CudaError(f"loading the PTX on {gpu.device} failed: {explain(result[0])}\n{details}".rstrip())
         self._handle = result[1]
 
-    def kernel(self, name: str) -> Kernel:
+    def kernel(self, name: str) -> LoadedKernel:
         """The kernel called `name`. Raises CudaError if the module has none."""
         if name not in self._kernels:
             with self.gpu.current():
                 found = self.gpu.driver.cuModuleGetFunction(self._handle, name.encode())
-            self._kernels[name] = Kernel(self.gpu, name, call(f"looking for kernel {name}", found))
+            self._kernels[name] = LoadedKernel(self.gpu, name, call(f"looking for kernel {name}", found))
         return self._kernels[name]
 
 
@@ -246,7 +246,7 @@ def _log(buffer: bytearray) -> str:
     return buffer.split(b"\0")[0].decode(errors="replace").strip()
 
 
-class Kernel:
+class LoadedKernel:
     """A kernel on a GPU, and what it needs there: registers a thread, spilled and shared bytes."""
 
     def __init__(self, gpu: Gpu, name: str, handle: Any) -> None:

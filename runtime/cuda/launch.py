@@ -15,8 +15,8 @@ import numpy as np
 from ...dialect.ptx.text.syntax import Function
 from ..arguments.arrays import Argument
 from ..errors import ArgumentError, CudaError
-from ..launch import Buffer, Launch, Packed, PackedMap, Shifted, Value, Word, check_alignment, pack
-from .driver import Gpu, Kernel, call, encode_tensor_map, explain, gpu
+from ..launch import Launch, LaunchValue, Packed, PackedMap, ScratchBuffer, Shifted, Word, check_alignment, pack
+from .driver import Gpu, LoadedKernel, call, encode_tensor_map, explain, gpu
 
 LEGACY_STREAM = 0
 
@@ -25,7 +25,7 @@ LEGACY_STREAM = 0
 class _Enqueue:
     """A launch ready to go. `parameters` is the address of the parameters' addresses; `storage` keeps them alive."""
 
-    kernel: Kernel
+    kernel: LoadedKernel
     launch: Launch
     parameters: int
     storage: object
@@ -48,8 +48,8 @@ class Prepared:
         ptx: str,
         functions: dict[str, Function],
         launches: Sequence[Launch],
-        values: Sequence[Value],
-        scratch: Sequence[Buffer] = (),
+        values: Sequence[LaunchValue],
+        scratch: Sequence[ScratchBuffer] = (),
     ) -> None:
         self.gpu = gpu
         self.stream = stream_of(gpu, values)
@@ -58,7 +58,7 @@ class Prepared:
         everything = [*values, *map(self._allocate, scratch)]
         self._queue = tuple(_enqueue(module.kernel(x.kernel), functions[x.kernel], x, everything) for x in launches)
 
-    def _allocate(self, buffer: Buffer) -> Argument:
+    def _allocate(self, buffer: ScratchBuffer) -> Argument:
         """Memory that lives as long as this object."""
         size = buffer.bytes
         with self.gpu.current():
@@ -70,7 +70,7 @@ class Prepared:
         return Argument(address, (size,), "ui8", 1, None, on_device=True, writable=True, owner=None)
 
     @property
-    def kernels(self) -> tuple[Kernel, ...]:
+    def kernels(self) -> tuple[LoadedKernel, ...]:
         """The loaded kernels in the order of their launches, with the registers they need."""
         return tuple(item.kernel for item in self._queue)
 
@@ -118,7 +118,7 @@ def _describe(item: _Enqueue) -> str:
     return f"kernel {launch.kernel} (grid {launch.grid}, block {launch.block}, {launch.shared} bytes shared)"
 
 
-def _enqueue(kernel: Kernel, function: Function, launch: Launch, values: Sequence[Value]) -> _Enqueue:
+def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: Sequence[LaunchValue]) -> _Enqueue:
     kernel.reserve(launch.block, launch.shared)
     _check_cluster(function, launch)
     words: list[bytes] = []
@@ -144,7 +144,7 @@ def _enqueue(kernel: Kernel, function: Function, launch: Launch, values: Sequenc
     return _Enqueue(kernel, launch, ctypes.addressof(pointers), (buffers, pointers))
 
 
-def _address(value: Value) -> int:
+def _address(value: LaunchValue) -> int:
     return value.address if isinstance(value, Argument) else 0
 
 
@@ -159,7 +159,7 @@ def _check_cluster(function: Function, launch: Launch) -> None:
         )
 
 
-def gpu_of(values: Sequence[Value]) -> Gpu:
+def gpu_of(values: Sequence[LaunchValue]) -> Gpu:
     """The GPU that the arrays in device memory lie on; the first GPU if there are none.
 
     Raises:
@@ -182,7 +182,7 @@ def _ordinal(any_gpu: Gpu, argument: Argument) -> int:
     return int(call(f"looking up GPU address {argument.address:#x}", result))
 
 
-def stream_of(gpu: Gpu, values: Sequence[Value]) -> int:
+def stream_of(gpu: Gpu, values: Sequence[LaunchValue]) -> int:
     """The stream the producers of the device arrays work on; where they work on several, the first, once the
     others are done."""
     streams = list(dict.fromkeys(v.stream for v in values if isinstance(v, Argument) and v.stream is not None))
@@ -199,9 +199,9 @@ def run(
     ptx: str,
     functions: dict[str, Function],
     launches: Sequence[Launch],
-    values: Sequence[Value],
+    values: Sequence[LaunchValue],
     written: frozenset[int],
-    scratch: Sequence[Buffer] = (),
+    scratch: Sequence[ScratchBuffer] = (),
 ) -> None:
     """Run the launches. Arrays on the GPU are used in place; host arrays are copied there, and the written ones back.
 

@@ -33,10 +33,10 @@ from .errors import DecodeError
 from .instructions.specials import SPECIALS
 from .instructions.words import DTYPES, FLOATS, width_of
 from .machine.clock import CLOCKS
-from .machine.layout import Layout, Slot
+from .machine.layout import RegisterSlot, StorageLayout
 from .machine.state import Action, Source, State
 from .machine.threads import Selection
-from .names import Frame, Names, Place
+from .names import Frame, NameScope, VariablePlace
 
 WARP_SIZE = "WARP_SZ"
 
@@ -50,15 +50,15 @@ class Context:
     """
 
     instruction: Instruction
-    names: Names
-    layout: Layout
+    names: NameScope
+    layout: StorageLayout
     pc: int
     target: str
     frames: Mapping[str, Frame] = field(default_factory=dict[str, Frame])
     frame: Frame | None = None
-    reads: list[Slot] = field(default_factory=list[Slot])
-    writes: list[Slot] = field(default_factory=list[Slot])
-    places: list[Place] = field(default_factory=list[Place])
+    reads: list[RegisterSlot] = field(default_factory=list[RegisterSlot])
+    writes: list[RegisterSlot] = field(default_factory=list[RegisterSlot])
+    places: list[VariablePlace] = field(default_factory=list[VariablePlace])
     row: Row = field(init=False)
 
     @property
@@ -80,13 +80,13 @@ class Context:
             self.fail(f"register {register.name} is not declared")
         return found.type if found else None
 
-    def carry(self) -> Slot:
+    def carry(self) -> RegisterSlot:
         """The carry flag, one register for all instructions."""
         if self.layout.carry is None:
             self.layout.carry = self.layout.slot(1, "CC.CF")
         return self.layout.carry
 
-    def slot(self, operand: Operand) -> Slot:
+    def slot(self, operand: Operand) -> RegisterSlot:
         """The declared register an operand names."""
         if not isinstance(operand, Register):
             self.fail(f"expected a register, got {describe(operand)}")
@@ -171,7 +171,7 @@ class Context:
             self.fail(f"{operand.text} does not fit .{type}")
         return np.float64(np.array(word, np.uint32).view(np.float32)[()])
 
-    def place(self, symbol: Symbol) -> Place:
+    def place(self, symbol: Symbol) -> VariablePlace:
         """The variable a symbol names."""
         found = self.names.place(symbol.name)
         if found is None:

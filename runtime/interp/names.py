@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ...dialect.ptx.text.syntax import Variable
-from .machine.layout import Slot
+from .machine.layout import RegisterSlot
 from .machine.stacks import StackFrame
 from .machine.state import State
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class VariablePlace:
     """A variable: its space, and its address once a state is known.
 
     `size` is the bytes of a `.param` variable inside a function; 0 for all others. `extent` is the bytes of a shared or
@@ -25,24 +25,24 @@ class Place:
     size: int = 0
     name: str = ""
     extent: int = 0
-    stacked: Callable[[int], Slot] | None = None
+    stacked: Callable[[int], RegisterSlot] | None = None
     code: int = 0
 
 
 @dataclass
-class Names:
+class NameScope:
     """What the names of one scope mean; unknown ones are looked up outside."""
 
-    outer: Names | None = None
-    registers: dict[str, Slot] = field(default_factory=dict[str, Slot])
-    places: dict[str, Place] = field(default_factory=dict[str, Place])
+    outer: NameScope | None = None
+    registers: dict[str, RegisterSlot] = field(default_factory=dict[str, RegisterSlot])
+    places: dict[str, VariablePlace] = field(default_factory=dict[str, VariablePlace])
     labels: dict[str, int] = field(default_factory=dict[str, int])
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
-    def register(self, name: str) -> Slot | None:
+    def register(self, name: str) -> RegisterSlot | None:
         return self.registers.get(name) or (self.outer.register(name) if self.outer else None)
 
-    def place(self, name: str) -> Place | None:
+    def place(self, name: str) -> VariablePlace | None:
         return self.places.get(name) or (self.outer.place(name) if self.outer else None)
 
     def label(self, name: str) -> int | None:
@@ -60,8 +60,8 @@ class Formal:
 
     variable: Variable
     size: int
-    place: Place | None = None
-    slot: Slot | None = None
+    place: VariablePlace | None = None
+    slot: RegisterSlot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,12 @@ class Frame:
     """A function in the code of a kernel: where it begins, where threads go back to, what goes in and out.
 
     `stack` is what it keeps for each call, if it may be called while it runs. `passes` says that results go by way of
-    the places of `Layout.results`, as callers through registers find them there.
+    the places of `StorageLayout.results`, as callers through registers find them there.
     """
 
     name: str
     entry: int
-    back: Slot
+    back: RegisterSlot
     parameters: tuple[Formal, ...]
     results: tuple[Formal, ...]
     stack: StackFrame | None = None

@@ -20,7 +20,7 @@ from .fragments import Fragment, short, shown
 
 
 @dataclass(frozen=True)
-class Held:
+class RegisterFormat:
     """How registers hold a fragment: elements of these types, `bits` of a register each, in `count` registers."""
 
     types: tuple[str, ...]
@@ -29,7 +29,7 @@ class Held:
     count: int
 
 
-def held(fragment: Fragment) -> tuple[Held, ...]:
+def held(fragment: Fragment) -> tuple[RegisterFormat, ...]:
     """How registers hold the fragment, for each width of its elements."""
     groups: dict[tuple[int, str, int], dict[str, None]] = {}
     for form in fragment.forms:
@@ -42,7 +42,7 @@ def held(fragment: Fragment) -> tuple[Held, ...]:
             element = form.element(fragment.operand)
             key = element.bits, register_type(element), fragment.layout.elements * element.bits // 32
             groups.setdefault(key, {})[element.name] = None
-    return tuple(Held(tuple(types), *key) for key, types in groups.items())
+    return tuple(RegisterFormat(tuple(types), *key) for key, types in groups.items())
 
 
 def picture(fragment: Fragment) -> Picture:
@@ -89,7 +89,7 @@ def _instruction(fragment: Fragment) -> str:
     return ".".join(words)
 
 
-def _packing(letter: str, how: Held) -> str:
+def _packing(letter: str, how: RegisterFormat) -> str:
     """How elements lie in registers, in words."""
     types, many = ", ".join(how.types), "s" if how.count > 1 else ""
     start = f"{types}: {how.count} .{how.register} register{many} per lane"

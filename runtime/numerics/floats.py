@@ -14,7 +14,7 @@ import numpy as np
 
 from .array import Array
 
-Function: TypeAlias = (
+ArrayFunction: TypeAlias = (
     Callable[[Array], Any]
     | Callable[[Array, Array], Any]
     | Callable[[Array, Array, Array], Any]
@@ -224,7 +224,7 @@ def larger(a: Array, b: Array) -> Array:
     return np.where((a == b) & ~np.signbit(a), a, np.fmax(a, b))
 
 
-def halves(function: Callable[..., Array], bits: int = 16) -> Function:
+def halves(function: Callable[..., Array], bits: int = 16) -> ArrayFunction:
     """A function of words of 16 (or 32) bits, on both halves of words twice as wide."""
     narrow, wide = (np.dtype(f"u{n // 8}").type for n in (bits, 2 * bits))
 

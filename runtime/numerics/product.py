@@ -27,7 +27,7 @@ from .sparse import spread
 
 
 @dataclass(frozen=True, slots=True)
-class Extras:
+class SideOperands:
     """What some instructions take besides A, B and C: where the stored elements of a sparse A belong (`columns`), and
     the scales of A and B, as words (vector, rows or columns, warps)."""
 
@@ -52,8 +52,8 @@ class MatrixProduct:
         """
         return MatrixProduct(row, arithmetic(target, row))
 
-    def __call__(self, a: Array, b: Array, c: Array, extras: Extras | None = None) -> Array:
-        d = _COMPUTE[self.core.algorithm](self, a, b, c, extras or Extras())
+    def __call__(self, a: Array, b: Array, c: Array, extras: SideOperands | None = None) -> Array:
+        d = _COMPUTE[self.core.algorithm](self, a, b, c, extras or SideOperands())
         row = self.row
         return _clamped(d, row.d) if isinstance(row, WmmaMma) and row.satfinite and row.d.is_float else d
 
@@ -71,7 +71,7 @@ def _clamped(words: Array, type: ElementType) -> Array:
     return np.where(size > infinity, words.dtype.type(0), finite)
 
 
-def _fused(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
+def _fused(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
     row, d = p.row, p.row.d.name
     if row.c.name == "f32" and d == "f16":
         # wmma alone has such forms: the sum is f32, and then rounded again.
@@ -79,7 +79,7 @@ def _fused(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Ar
     return _sum(p, a, b, c if row.c == row.d or p.core.half_addend else as_singles(c), d, extras)
 
 
-def _sum(p: MatrixProduct, a: Array, b: Array, c: Array, d: str, extras: Extras) -> Array:
+def _sum(p: MatrixProduct, a: Array, b: Array, c: Array, d: str, extras: SideOperands) -> Array:
     row = p.row
     if extras.columns is None:
         left = multiplicand(a, row.a, p.kind)
@@ -94,19 +94,19 @@ def _sum(p: MatrixProduct, a: Array, b: Array, c: Array, d: str, extras: Extras)
     return result
 
 
-def _widened(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
+def _widened(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
     return widened_product(p.core, a, b, c, (p.row.a, p.row.b, p.row.d.name), extras.columns)
 
 
-def _scalar(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
+def _scalar(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
     return scalar_product(a, b, c if p.row.c == p.row.d else as_singles(c), p.row.d.name)
 
 
-def _chain(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
+def _chain(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
     return numerics_f64.chain(a, b, c, getattr(p.row, "rounding", "") or "rn")
 
 
-def _grouped(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
+def _grouped(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
     row = p.row
     if extras.scale_a is None or extras.scale_b is None or not isinstance(row, Mma | MmaSparse) or row.scale is None:
         raise ValueError(f"{row.spelling} has no scales")
@@ -115,22 +115,22 @@ def _grouped(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> 
     return grouped_sum(p.core, dots, c, extras.scale_a, extras.scale_b, row.scale.type)
 
 
-def _integers(p: MatrixProduct, a: Array, b: Array, extras: Extras) -> tuple[Array, Array]:
+def _integers(p: MatrixProduct, a: Array, b: Array, extras: SideOperands) -> tuple[Array, Array]:
     """Values of A, dense, and B."""
     x = numerics_integer.values(a, p.row.a)
     return x if extras.columns is None else spread(x, extras.columns, len(b)), numerics_integer.values(b, p.row.b)
 
 
-def _integer(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
+def _integer(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
     x, y = _integers(p, a, b, extras)
     return numerics_integer.add(numerics_integer.dot(x, y), c, p.row.satfinite)
 
 
-def _bits(p: MatrixProduct, a: Array, b: Array, c: Array, extras: Extras) -> Array:
+def _bits(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
     return numerics_integer.bits(a, b, c, getattr(p.row, "bit_op", "") or "xor")
 
 
-_COMPUTE: dict[str, Callable[[MatrixProduct, Array, Array, Array, Extras], Array]] = {
+_COMPUTE: dict[str, Callable[[MatrixProduct, Array, Array, Array, SideOperands], Array]] = {
     FUSED: _fused,
     WIDENED: _widened,
     SCALAR: _scalar,

@@ -43,9 +43,9 @@ def _erf(values: Floats) -> Floats:
     return found
 
 
-Function = Callable[[Floats], Floats]
+FloatsFunction = Callable[[Floats], Floats]
 
-FUNCTIONS: Mapping[str, tuple[Function, float, float]] = {
+FUNCTIONS: Mapping[str, tuple[FloatsFunction, float, float]] = {
     "math.exp": (np.exp, 2e-7, 1e-5),
     "math.exp2": (np.exp2, 2e-7, 2.0**-20),
     "math.log": (np.log, 2e-7, 2.0**-19),

@@ -12,7 +12,7 @@ from test_ptx_rows import PTXAS, check_line, rejected
 
 from warploom.dialect.isa.targets import TARGETS
 from warploom.dialect.ptx.instructions import find
-from warploom.dialect.ptx.verifier import Context
+from warploom.dialect.ptx.verifier import TargetContext
 
 pytestmark = pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed (extra: test)")
 
@@ -143,7 +143,7 @@ def test_spellings_near_the_rows(family: str, name: str) -> None:
     target, version = TARGETS[name], (6, 3) if name == "sm_75" else (9, 0)
     order = random.Random(f"{family} {name}")
     lines = order.sample(LINES[family], min(SAMPLE, len(LINES[family])))
-    context = Context(version, (name,))
+    context = TargetContext(version, (name,))
     ours = [bool(find(line.partition(" ")[0])) and check_line(line, context) is None for line in lines]
     errors = rejected(lines, target, version)
     assert not [line for i, line in enumerate(lines) if ours[i] == (i in errors)]

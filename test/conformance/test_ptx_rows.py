@@ -19,7 +19,7 @@ from warploom.dialect.ptx.instructions import ROWS, find
 from warploom.dialect.ptx.rows.grammar import Row, pieces
 from warploom.dialect.ptx.text.operands import OperandReader
 from warploom.dialect.ptx.types import REGISTER_BITS, compatible
-from warploom.dialect.ptx.verifier import Context, check
+from warploom.dialect.ptx.verifier import TargetContext, check
 
 _WHEEL = Path(sysconfig.get_path("purelib")) / "nvidia/cu13/bin/ptxas"
 PTXAS = str(_WHEEL) if _WHEEL.exists() else shutil.which("ptxas")
@@ -97,7 +97,7 @@ def grouped() -> dict[tuple[Target, Version], list[tuple[Row, str]]]:
     return groups
 
 
-def check_line(line: str, context: Context | None) -> str | None:
+def check_line(line: str, context: TargetContext | None) -> str | None:
     """What our verifier says about a line where the context is."""
     opcode, _, rest = line.rstrip(";").partition(" ")
     type_of = {f"%{type}": type for type in REGISTER_BITS}
@@ -154,8 +154,8 @@ def test_rows_that_ptx_no_longer_has() -> None:
         lines = instructions(row, row.spellings())
         assert max(sm, LOWEST.sm) == LOWEST.sm
         assert len(rejected(lines, LOWEST, version)) == len(lines)
-        assert check_line(lines[0], Context(version, (LOWEST.name,))) is not None
-        assert check_line(lines[0], Context((6, 3), (LOWEST.name,))) is None
+        assert check_line(lines[0], TargetContext(version, (LOWEST.name,))) is not None
+        assert check_line(lines[0], TargetContext((6, 3), (LOWEST.name,))) is None
 
 
 def test_no_row_claims_a_version_too_high() -> None:
@@ -216,7 +216,7 @@ def test_verdicts_near_the_rows(root: str) -> None:
             near.append(f"{'.'.join((first, *changed))}{end}{rest};")
     target, version = TARGETS["sm_100a"], (9, 0)
     errors = rejected(near, target, version)
-    context = Context(version, (target.name,))
+    context = TargetContext(version, (target.name,))
     wrong = [line for i, line in enumerate(near) if (check_line(line, context) is None) == (i in errors)]
     assert not [line for line in wrong if not LAX.match(line)]
 

@@ -16,7 +16,7 @@ from warploom.dialect.isa.form import CONSTANT, DESCRIPTOR, PREDICATE, VECTOR, O
 from warploom.dialect.isa.targets import TARGETS, Version
 from warploom.dialect.ptx.text.operands import OperandReader
 from warploom.dialect.ptx.text.syntax import Register
-from warploom.dialect.ptx.verifier import Context, check
+from warploom.dialect.ptx.verifier import TargetContext, check
 
 pytestmark = pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed (extra: test)")
 
@@ -71,7 +71,7 @@ def problem(line: str, target: str = "sm_90a", version: Version = CURRENT) -> st
     def type_of(register: Register) -> str | None:
         return TYPES.get(register.name[1])
 
-    return check(opcode, OperandReader().read(rest), type_of, Context(version, (target,)))
+    return check(opcode, OperandReader().read(rest), type_of, TargetContext(version, (target,)))
 
 
 def test_every_form_assembles() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from warploom.runtime import DeviceUnavailableError, Kernel, compile
 from warploom.runtime.arguments.dtypes import DTYPES
-from warploom.runtime.cuda.driver import Device, gpu
+from warploom.runtime.cuda.driver import GpuDevice, gpu
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -112,7 +112,7 @@ def compare(case: Case, target: str) -> Outcome:
     return Outcome(ours.size, len(differing), first, interp_s, cuda_s)
 
 
-def find_device() -> Device:
+def find_device() -> GpuDevice:
     """The GPU. Raises DeviceUnavailableError if there is none."""
     return gpu().device
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from warploom.runtime import DeviceUnavailableError
-from warploom.runtime.cuda.driver import Device, gpu
+from warploom.runtime.cuda.driver import GpuDevice, gpu
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")
-def device() -> Device:
+def device() -> GpuDevice:
     """The GPU."""
     try:
         return gpu().device

@@ -5,13 +5,13 @@ from __future__ import annotations
 import bitwise
 import pytest
 
-from warploom.runtime.cuda.driver import Device
+from warploom.runtime.cuda.driver import GpuDevice
 
 pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("case", list(bitwise.cases()), ids=str)
-def test_interpreter_and_gpu_agree(case: bitwise.Case, device: Device) -> None:
+def test_interpreter_and_gpu_agree(case: bitwise.Case, device: GpuDevice) -> None:
     if device.sm != bitwise.SM_90:
         pytest.skip(f"the interpreter is held against sm_90 only, this is {device}")
     outcome = bitwise.compare(case, device.target)

@@ -7,13 +7,13 @@ import forms
 import numpy as np
 import pytest
 
-from warploom.runtime.cuda.driver import Device
+from warploom.runtime.cuda.driver import GpuDevice
 
 pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("form", list(forms.forms()), ids=str)
-def test_interpreter_and_gpu_agree(form: forms.Form | forms.OfProduct, device: Device) -> None:
+def test_interpreter_and_gpu_agree(form: forms.Form | forms.OfProduct, device: GpuDevice) -> None:
     if device.sm != bitwise.SM_90:
         pytest.skip(f"the interpreter is held against sm_90 only, this is {device}")
     kernel = form.compile(device.target)

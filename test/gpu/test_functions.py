@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from warploom.runtime import load_ptx
-from warploom.runtime.cuda.driver import Device
+from warploom.runtime.cuda.driver import GpuDevice
 
 pytestmark = pytest.mark.gpu
 
@@ -34,7 +34,7 @@ RECIPROCALS = """
 """
 
 
-def test_one_step_from_the_approximate_reciprocal_rounds_correctly(device: Device) -> None:
+def test_one_step_from_the_approximate_reciprocal_rounds_correctly(device: GpuDevice) -> None:
     """For every fraction of f32, that of all ones too."""
     differing = np.zeros(1, np.uint32)
     load_ptx(RECIPROCALS).launch("k", grid=(1 << 15, 1, 1), block=(256, 1, 1), args=[differing], device="cuda")

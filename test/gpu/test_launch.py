@@ -12,7 +12,7 @@ from bitwise import Case
 
 from warploom.runtime import CudaError, compile, load_ptx
 from warploom.runtime.arguments.dtypes import DTYPES
-from warploom.runtime.cuda.driver import Device
+from warploom.runtime.cuda.driver import GpuDevice
 
 pytestmark = pytest.mark.gpu
 
@@ -61,7 +61,7 @@ def test_any_ptx_with_scalars() -> None:
 
 
 @pytest.mark.parametrize("library", ["torch", "cupy"])
-def test_arrays_of_other_libraries_in_place(library: str, device: Device) -> None:
+def test_arrays_of_other_libraries_in_place(library: str, device: GpuDevice) -> None:
     module: Any = pytest.importorskip(library)
     kernel = compile(CASE.mlir, device.target)
     arrays = CASE.arrays()
@@ -74,7 +74,7 @@ def test_arrays_of_other_libraries_in_place(library: str, device: Device) -> Non
     np.testing.assert_allclose(result, expected(), rtol=1e-2, atol=1e-1)
 
 
-def test_torch_bf16_and_its_stream(device: Device) -> None:
+def test_torch_bf16_and_its_stream(device: GpuDevice) -> None:
     torch: Any = pytest.importorskip("torch")
     case = Case((64, 64, 64), "bf16", "bf16", filled=True)
     kernel = compile(case.mlir, device.target)

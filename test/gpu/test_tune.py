@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from warploom.runtime import compile
-from warploom.runtime.cuda.driver import Device, gpu
+from warploom.runtime.cuda.driver import GpuDevice, gpu
 from warploom.runtime.kernel import parse
 from warploom.runtime.tune import tune
 
@@ -18,7 +18,7 @@ TEXT = """func.func @f(%A: memref<1000x200xf16>, %B: memref<200x300xf16>, %C: me
 
 
 @pytest.mark.gpu
-def test_tune(device: Device, tmp_path: Path) -> None:
+def test_tune(device: GpuDevice, tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
     results = tune(parse(TEXT), gpu(), file, limit=6)
     assert all(r.problem == "" for r in results), results

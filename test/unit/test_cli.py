@@ -14,7 +14,7 @@ import pytest
 from warploom.runtime.cli.command import main
 from warploom.runtime.cuda import driver as cuda
 from warploom.runtime.cuda import ptxas
-from warploom.runtime.module import Place
+from warploom.runtime.module import LaunchPlace
 
 MATMUL = """\
 func.func @product(%A: memref<20x24x{ab}>, %B: memref<24x12x{ab}>, %C: memref<20x12x{c}>) {{
@@ -172,7 +172,7 @@ def test_the_same_seed_gives_the_same_words(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_result_outside_its_bound_fails(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warploom.runtime.kernel.Kernel.__call__", lambda *_, **__: Place(None))
+    monkeypatch.setattr("warploom.runtime.kernel.Kernel.__call__", lambda *_, **__: LaunchPlace(None))
     done = run(matmul(tmp_path), "--check")
     assert done.code == 1
     assert "elements outside the bound" in done.out

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from warploom.runtime import load_ptx
-from warploom.runtime.check.contraction import Contraction, contractions
+from warploom.runtime.check.contraction import UnroundedSum, contractions
 from warploom.runtime.cli.command import main
 
 KERNEL = """.version 8.0
@@ -36,7 +36,7 @@ KERNEL = """.version 8.0
 
 
 def test_unrounded_products_in_unrounded_sums() -> None:
-    assert contractions(load_ptx(KERNEL).syntax, "k") == (Contraction(11, 5, 9), Contraction(12, 5, 9))
+    assert contractions(load_ptx(KERNEL).syntax, "k") == (UnroundedSum(11, 5, 9), UnroundedSum(12, 5, 9))
 
 
 @pytest.mark.parametrize("rounded", [False, True])

@@ -17,7 +17,7 @@ from warploom.dialect.isa.mma_sp import MmaSparse
 from warploom.dialect.ptx.text.parser import PtxSyntaxError
 from warploom.runtime.interp import InterpreterError
 from warploom.runtime.numerics.block_scale import scales
-from warploom.runtime.numerics.product import Extras, MatrixProduct
+from warploom.runtime.numerics.product import MatrixProduct, SideOperands
 from warploom.runtime.numerics.sparse import columns
 
 Array = NDArray[Any]
@@ -71,16 +71,16 @@ def test_operands_through_registers(row: Row) -> None:
     if row.kind in ("f8f6f4", "mxf8f6f4"):
         drawn |= {role: drawn[role] << np.uint64(2) for role in "ab" if row.element(role).bits == 4}
     parts = [pack(case, role, drawn[role]) for role in "abc"]
-    extras = Extras()
+    extras = SideOperands()
     if isinstance(row, MmaSparse):
         parts.append(metadata(case, random, WARPS))
-        extras = Extras(columns(row, parts[-1][:, 0].T, 0))
+        extras = SideOperands(columns(row, parts[-1][:, 0].T, 0))
     if row.scale:
         of_a, of_b = (random.bits((WARPS, 1, 32), 32).astype(np.uint32) for _ in range(2))
         parts += [of_a, of_b]
         chosen = row.scale.byte_ids[-1]
         found = [scales(row.scale, role, w[:, 0].T, chosen, 1) for role, w in (("a", of_a), ("b", of_b))]
-        extras = Extras(extras.columns, *found)
+        extras = SideOperands(extras.columns, *found)
     selectors = f"{{{row.scale.byte_ids[-1]}, 1}}" if row.scale else ""
     got = executed(row, np.concatenate(parts, axis=1), selectors)
     a, b, c = (drawn[role][:, 0] for role in "abc")

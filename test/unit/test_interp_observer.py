@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 from interpreted import Array, program
 
-from warploom.runtime.interp.machine.kernel import Kernel
+from warploom.runtime.interp.machine.kernel import DecodedKernel
 from warploom.runtime.interp.machine.memory import Buffer
 from warploom.runtime.interp.machine.state import State
 from warploom.runtime.interp.machine.threads import Selection
-from warploom.runtime.interp.observers.events import Access, Look
+from warploom.runtime.interp.observers.events import Look, MemoryAccess
 from warploom.runtime.interp.observers.observer import Observer, Observers
 
 BODY = """.shared .align 16 .b8 tile[1024]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 4; mov.u32 %r3, tile;
@@ -26,7 +26,7 @@ class Recorder(Observer):
     def __init__(self) -> None:
         self.events: list[tuple[object, ...]] = []
 
-    def begin(self, state: State, kernel: Kernel) -> None:
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
         self.state, self.kernel = state, kernel
         self.events.append(("begin", state.geometry.ctas))
 
@@ -42,7 +42,7 @@ class Recorder(Observer):
     def issue(self, pc: int) -> Look | None:
         return self._counted("issue", pc) if self._opcode(pc) == "ld" else None
 
-    def access(self, access: Access) -> None:
+    def access(self, access: MemoryAccess) -> None:
         if access.buffer is self.state.memory.shared.buffer:
             own = access.start - self.state.memory.shared.base[access.threads]
             self.events.append((access.kind, access.width, own.tolist(), access.threads.tolist()))

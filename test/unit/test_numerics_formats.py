@@ -20,7 +20,7 @@ from warploom.dialect.sparsity.operands import sparse_operand
 from warploom.runtime.interp import Arithmetic, arithmetic
 from warploom.runtime.numerics.block_scale import scales
 from warploom.runtime.numerics.parameters import GROUPED, WIDENED
-from warploom.runtime.numerics.product import Extras, MatrixProduct
+from warploom.runtime.numerics.product import MatrixProduct, SideOperands
 from warploom.runtime.numerics.sparse import NibbleError, columns
 
 Array = NDArray[Any]
@@ -117,7 +117,7 @@ def stored_columns(random: np.random.Generator, row: MmaSparse) -> Array:
     return columns(row, np.bitwise_or.reduce(words, axis=1).astype(np.uint32), row.selectors[-1])
 
 
-def operands(row: Row, kind: str, seed: int) -> tuple[Array, Array, Array, Extras]:
+def operands(row: Row, kind: str, seed: int) -> tuple[Array, Array, Array, SideOperands]:
     """Words of A, B and C without noise, and the rest."""
     random = np.random.default_rng(seed)
     m, n, k = row.shape
@@ -126,12 +126,12 @@ def operands(row: Row, kind: str, seed: int) -> tuple[Array, Array, Array, Extra
     b, c = drawn(random, row.b, kind, (k, n, WARPS)), drawn(random, row.c, kind, (m, n, WARPS))
     where = stored_columns(random, row) if sparse else None
     if row.scale is None:
-        return a, b, c, Extras(where)
+        return a, b, c, SideOperands(where)
     low, high = (120, 134) if row.scale.type.name == "ue8m0" else (0, 256)
     sizes = ((row.scale.vector, m, WARPS), (row.scale.vector, n, WARPS))
     of_a, of_b = (random.integers(low, high, s).astype(np.uint8) for s in sizes)
     of_a[0, 0, 0] = 255
-    return a, b, c, Extras(where, of_a, of_b)
+    return a, b, c, SideOperands(where, of_a, of_b)
 
 
 def compared(target: str, row: Row, kind: str, seed: int = 0, elements: int = 12) -> None:
@@ -195,10 +195,10 @@ def test_what_a_sparse_operand_does_not_meet_leaves_no_trace() -> None:
     where = np.repeat(np.arange(0, row.shape.k, 2), 16).reshape(-1, 16, 1)
     compute = MatrixProduct.on("sm_90", row)
     expected = np.float32(row.shape.k // 2).view(np.uint32)
-    assert np.all(compute(a, b, c, Extras(where)) == expected)
+    assert np.all(compute(a, b, c, SideOperands(where)) == expected)
     a[0, 3] = 0
     b[0, 5] = 0x7C00
-    got = compute(a, b, c, Extras(where))
+    got = compute(a, b, c, SideOperands(where))
     assert got[3, 5, 0] == 0x7FFFFFFF
     assert got[2, 5, 0] == 0x7F800000
     assert got[3, 4, 0] == np.float32(row.shape.k // 2 - 1).view(np.uint32)

@@ -12,7 +12,7 @@ from warploom.dialect.isa import mma, mma_sp
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.mma_sp import MmaSparse
 from warploom.dialect.isa.types import ElementType
-from warploom.runtime.numerics.product import Extras, MatrixProduct
+from warploom.runtime.numerics.product import MatrixProduct, SideOperands
 from warploom.runtime.numerics.sparse import columns
 
 Array = NDArray[Any]
@@ -52,7 +52,7 @@ def test_products_of_integers(row: Mma | MmaSparse, target: str) -> None:
     if isinstance(row, MmaSparse):
         nibbles = random.choice(row.codes, (32, 8, WARPS)) << (4 * np.arange(8))[:, None]
         where = columns(row, np.bitwise_or.reduce(nibbles, axis=1).astype(np.uint32), 0)
-    got = MatrixProduct.on(target, row)(a, b, c, Extras(where))
+    got = MatrixProduct.on(target, row)(a, b, c, SideOperands(where))
     for i, j, w in [(0, 0, 0), (m - 1, n - 1, 2), (3, 5, 2), (7, 2, 1), (5, 1, 0)]:
         at = np.arange(k) if where is None else where[:, i, w]
         pairs = [(int(a[s, i, w]), int(b[column, j, w])) for s, column in enumerate(at)]

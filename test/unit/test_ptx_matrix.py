@@ -22,7 +22,7 @@ from warploom.dialect.ptx.text.operands import OperandReader
 from warploom.dialect.ptx.text.parser import parse_ptx
 from warploom.dialect.ptx.text.printer import print_ptx
 from warploom.dialect.ptx.text.syntax import Register
-from warploom.dialect.ptx.verifier import Context, check
+from warploom.dialect.ptx.verifier import TargetContext, check
 
 LETTERS = {"b32": "r", "f16x2": "r", "bf16x2": "r", "f32": "f", "f64": "d", "s32": "r", "u16": "h"}
 TYPES = {"r": "b32", "f": "f32", "d": "f64", "h": "u16", "p": "b64", "q": "pred"}
@@ -55,7 +55,7 @@ def operands(form: Form, *, last: bool = True, given: tuple[Operand, ...] | None
     return ", ".join(texts if last or not given[-1].optional else texts[:-1])
 
 
-def problem(opcode: str, text: str, context: Context | None = None) -> str | None:
+def problem(opcode: str, text: str, context: TargetContext | None = None) -> str | None:
     return check(opcode, OperandReader().read(text), type_of, context)
 
 
@@ -105,12 +105,12 @@ def test_every_form_begins_with_its_version_and_its_targets(name: str) -> None:
     for form in FAMILIES[name]():
         target, since = earliest(form)
         text = operands(form)
-        assert problem(form.spelling, text, Context(since, (target.name,))) is None
-        before = problem(form.spelling, text, Context(previous(since), (target.name,)))
+        assert problem(form.spelling, text, TargetContext(since, (target.name,))) is None
+        before = problem(form.spelling, text, TargetContext(previous(since), (target.name,)))
         assert before is not None
         assert f"needs PTX {since[0]}.{since[1]} or later, the module's version is" in before
         for other in (t for t in TARGETS.values() if form.since(t) is None):
-            refused = problem(form.spelling, text, Context((9, 9), (other.name,)))
+            refused = problem(form.spelling, text, TargetContext((9, 9), (other.name,)))
             assert refused is not None
             assert f"{form.available(other, (9, 9))}, the module's target is {other}" in refused
 
@@ -156,17 +156,17 @@ def test_what_words_there_are_for_targets() -> None:
     only = "needs sm_120a, or the sm_120f family from PTX 8.8, the module's target is"
     for context, words in (
         (
-            Context((9, 0), ("sm_120",)),
+            TargetContext((9, 0), ("sm_120",)),
             f"{only} sm_120",
         ),
-        (Context((8, 6), ("sm_120a",)), "needs PTX 8.7 or later, the module's version is 8.6"),
-        (Context((8, 7), ("sm_121f",)), "needs PTX 8.8 or later, the module's version is 8.7"),
+        (TargetContext((8, 6), ("sm_120a",)), "needs PTX 8.7 or later, the module's version is 8.6"),
+        (TargetContext((8, 7), ("sm_121f",)), "needs PTX 8.8 or later, the module's version is 8.7"),
         (
-            Context((9, 0), ("sm_52",)),
+            TargetContext((9, 0), ("sm_52",)),
             f"{only} sm_52",
         ),
-        (Context((9, 0), ("sm_120a", "debug")), None),
-        (Context((9, 0), ("texmode_unified",)), None),
+        (TargetContext((9, 0), ("sm_120a", "debug")), None),
+        (TargetContext((9, 0), ("texmode_unified",)), None),
     ):
         found = problem(form.spelling, operands(form), context)
         assert found is None if words is None else words in (found or "")

@@ -15,7 +15,7 @@ import pytest
 from warploom.runtime import load_ptx
 from warploom.runtime.cuda import driver as cuda
 from warploom.runtime.errors import ArgumentError, CudaError, DeviceUnavailableError, WarploomError
-from warploom.runtime.launch import Buffer, Launch, values
+from warploom.runtime.launch import Launch, ScratchBuffer, values
 
 PTX = """
 .version 8.0
@@ -261,7 +261,7 @@ def test_scratch_memory_lives_as_long_as_the_call(driver: Driver) -> None:
     a[:] = 3
     module = load_ptx(PTX)
     passed = values(module.kernel("double"), [OnGpu(a, stream=7), OnGpu(b), 8])
-    module.run(TWICE, passed, scratch=[Buffer(32)])
+    module.run(TWICE, passed, scratch=[ScratchBuffer(32)])
     assert b.tolist() == [12] * 8
     assert (driver.streams, driver.memory) == ([7, 7], {})
 
@@ -269,7 +269,7 @@ def test_scratch_memory_lives_as_long_as_the_call(driver: Driver) -> None:
 def test_host_arrays_with_scratch_memory(driver: Driver) -> None:
     a, b = np.ones(8, np.float32), np.zeros(8, np.float32)
     module = load_ptx(PTX)
-    module.run(TWICE, values(module.kernel("double"), [a, b, 8]), scratch=[Buffer(32)])
+    module.run(TWICE, values(module.kernel("double"), [a, b, 8]), scratch=[ScratchBuffer(32)])
     assert b.tolist() == [4] * 8
     assert not driver.memory
 
@@ -278,7 +278,7 @@ def test_prepared_launches_keep_their_scratch_memory(driver: Driver) -> None:
     a, b = floats(), floats()
     a[:] = 3
     module = load_ptx(PTX)
-    prepared = module.prepare(TWICE, values(module.kernel("double"), [OnGpu(a), OnGpu(b), 8]), [Buffer(32)])
+    prepared = module.prepare(TWICE, values(module.kernel("double"), [OnGpu(a), OnGpu(b), 8]), [ScratchBuffer(32)])
     assert len(driver.memory) == 1
     prepared()
     assert b.tolist() == [12] * 8
@@ -291,7 +291,7 @@ def test_scratch_memory_that_must_be_zero_is_cleared_once(driver: Driver) -> Non
     module = load_ptx(PTX)
     from_scratch = [Launch("double", (1, 1, 1), (32, 1, 1), 0, (2, 0, 1))]
     passed = values(module.kernel("double"), [OnGpu(floats()), OnGpu(b, stream=7), 8])[1:]
-    prepared = module.prepare(from_scratch, passed, [Buffer(32, zeroed=True)])
+    prepared = module.prepare(from_scratch, passed, [ScratchBuffer(32, zeroed=True)])
     prepared()
     assert b.tolist() == [0] * 8
     assert driver.streams == [7, 7]
@@ -370,14 +370,14 @@ def test_gpu_arrays_cannot_be_interpreted(driver: Driver) -> None:
     ],
 )
 def test_which_device_runs_which_target(capability: tuple[int, int], target: str, runs: bool) -> None:
-    assert cuda.Device(0, "x", capability, "13.0", 1, 1).runs(target) == runs
+    assert cuda.GpuDevice(0, "x", capability, "13.0", 1, 1).runs(target) == runs
 
 
 @pytest.mark.parametrize(
     ("capability", "target"), [((9, 0), "sm_90a"), ((8, 0), "sm_80"), ((12, 0), "sm_120a"), ((9, 9), "sm_90")]
 )
 def test_a_devices_own_target(capability: tuple[int, int], target: str) -> None:
-    assert cuda.Device(0, "x", capability, "13.0", 1, 1).target == target
+    assert cuda.GpuDevice(0, "x", capability, "13.0", 1, 1).target == target
 
 
 def bindings(monkeypatch: pytest.MonkeyPatch, **functions: Any) -> None:

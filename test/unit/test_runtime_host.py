@@ -9,7 +9,7 @@ from warploom.passes.context import make_context, parse_mlir
 from warploom.runtime import host
 from warploom.runtime.arguments.arrays import Parameter
 from warploom.runtime.errors import HostError
-from warploom.runtime.launch import Buffer, Launch
+from warploom.runtime.launch import Launch, ScratchBuffer
 from warploom.runtime.problem import Problem
 
 LOWERED = """
@@ -73,12 +73,15 @@ SCRATCH = """%w = memref.alloc() : memref<3x5xf32>
 
 def test_scratch_memory_may_have_to_be_zero() -> None:
     text = SCRATCH.replace("memref.alloc() : memref<7xbf16>", "memref.alloc() {warp.zeroed} : memref<7xbf16>")
-    assert host.plan(host.choose(lowered(extra=text), None)).scratch == (Buffer(60), Buffer(14, zeroed=True))
+    assert host.plan(host.choose(lowered(extra=text), None)).scratch == (
+        ScratchBuffer(60),
+        ScratchBuffer(14, zeroed=True),
+    )
 
 
 def test_scratch_memory_counts_on_after_the_parameters() -> None:
     found = host.plan(host.choose(lowered(extra=SCRATCH), None))
-    assert found.scratch == (Buffer(60), Buffer(14))
+    assert found.scratch == (ScratchBuffer(60), ScratchBuffer(14))
     assert found.launches[2].arguments == (4, 2)
 
 

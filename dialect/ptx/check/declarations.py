@@ -14,7 +14,7 @@ from ...isa.targets import UnknownTargetError, named
 from ..text.constants import ConstantError, evaluate
 from ..text.syntax import Function, Label, Module, RegDecl, Variable
 from ..types import REGISTER_BITS
-from ..verifier import Context
+from ..verifier import TargetContext
 
 Problem: TypeAlias = tuple[int, int, str]
 """Line, column, message."""
@@ -30,7 +30,7 @@ ATTRIBUTES = {".managed": ("global",), ".unified": ("global",)}
 B128_PTX, B128_SM = (8, 3), 70
 
 
-def module_problems(module: Module, context: Context) -> Iterator[Problem]:
+def module_problems(module: Module, context: TargetContext) -> Iterator[Problem]:
     """What is wrong with the header and the variables of a module, and the names of its functions."""
     if context.targets == module.targets:
         yield from ((*module.target_at, message) for message in _target_problems(module))
@@ -71,7 +71,7 @@ def _target_problems(module: Module) -> Iterator[str]:
             )
 
 
-def variable_problems(variable: Variable, context: Context) -> Iterator[str]:
+def variable_problems(variable: Variable, context: TargetContext) -> Iterator[str]:
     """What is wrong with a variable or parameter by itself."""
     start = f"variable '{variable.name}'"
     space, type = variable.space, variable.type
@@ -98,7 +98,7 @@ def variable_problems(variable: Variable, context: Context) -> Iterator[str]:
     yield from (f"{start}: {message}" for message in _initial(variable))
 
 
-def _wide(type: str, vector: int, context: Context) -> Iterator[str]:
+def _wide(type: str, vector: int, context: TargetContext) -> Iterator[str]:
     """What is wrong with the width of a type."""
     bits = REGISTER_BITS.get(type, 64)
     if vector > 1 and bits * vector > ACCESS_BITS:
@@ -151,7 +151,7 @@ def _value(text: str, type: str) -> str | None:
 class Declarations:
     """What has been declared in one scope."""
 
-    context: Context
+    context: TargetContext
     names: set[str] = field(default_factory=set[str])
     groups: set[str] = field(default_factory=set[str])
     labels: set[str] = field(default_factory=set[str])

@@ -18,7 +18,7 @@ from ..text.syntax import (
     instructions,
 )
 from ..unmodelled import family
-from ..verifier import Context, check
+from ..verifier import TargetContext, check
 from .declarations import Declarations, module_problems
 from .names import Names
 from .uses import Uses
@@ -47,7 +47,7 @@ class Checker:
     """
 
     module: Module
-    context: Context
+    context: TargetContext
     uses: bool = True
     unmodelled: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -132,7 +132,7 @@ def _called(body: Sequence[Statement]) -> Iterator[str]:
 
 def first_problem(module: Module) -> Diagnostic | None:
     """What `problems` begins with, in the order of the text; None if nothing is wrong with the module."""
-    return min(Checker(module, Context(module.version, module.targets)).problems(), default=None)
+    return min(Checker(module, TargetContext(module.version, module.targets)).problems(), default=None)
 
 
 def _placed(problems: Iterator[tuple[int, int, str]]) -> Iterator[Diagnostic]:

@@ -30,7 +30,7 @@ from ..text.syntax import (
     Vector,
     members,
 )
-from ..verifier import Context
+from ..verifier import TargetContext
 
 BRANCHES = ("bra", "brx")
 
@@ -62,7 +62,7 @@ class Names:
     """Special registers that the module's target or version does not have, and why."""
 
     @staticmethod
-    def of(module: Module, context: Context) -> Names:
+    def of(module: Module, context: TargetContext) -> Names:
         """What the whole module sees."""
         names = Names(unavailable=unavailable(context.rows, context.version))
         for item in module.items:

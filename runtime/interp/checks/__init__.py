@@ -14,7 +14,7 @@ from ..observers.observer import Observer, Observers
 from .barriers import Barriers
 from .bounds import Bounds
 from .findings import CheckError, Findings
-from .fragments import Fragments
+from .fragments import WmmaFragments
 from .registers import UninitialisedRegisters
 from .shared import SharedMemory
 from .writers import GlobalWriters
@@ -47,7 +47,7 @@ def chosen(names: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-class Checks(Observers):
+class CheckObserver(Observers):
     """An observer that makes the checks named, and keeps what they find."""
 
     def __init__(self, names: str | Sequence[str]) -> None:
@@ -66,8 +66,8 @@ class Checks(Observers):
         if "bounds" in wanted:
             members.append(Bounds(self.findings))
         if "wmma" in wanted:
-            members.append(Fragments(self.findings))
+            members.append(WmmaFragments(self.findings))
         super().__init__(members)
 
 
-__all__ = ["CHECKS", "CheckError", "Checks", "chosen"]
+__all__ = ["CHECKS", "CheckError", "CheckObserver", "chosen"]

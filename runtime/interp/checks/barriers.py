@@ -17,7 +17,7 @@ from .findings import Check
 
 if TYPE_CHECKING:
     from ...numerics.array import Array
-    from ..machine.kernel import Kernel
+    from ..machine.kernel import DecodedKernel
     from ..machine.state import State
     from ..machine.threads import Selection
     from ..observers.events import Look
@@ -37,7 +37,7 @@ class Barriers(Check):
 
     name = "barriers"
 
-    def begin(self, state: State, kernel: Kernel) -> None:
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         self.pc = 0
         self.cta = state.geometry.cta()

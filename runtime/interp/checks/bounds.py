@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from ....dialect.ptx.text.syntax import Address, Register, Symbol
-from ..machine.layout import Slot
-from ..names import Place
+from ..machine.layout import RegisterSlot
+from ..names import VariablePlace
 from .findings import Check
 from .kinds import computes
 
 if TYPE_CHECKING:
-    from ..machine.kernel import Decoded, Kernel
+    from ..machine.kernel import Decoded, DecodedKernel
     from ..machine.state import State
-    from ..observers.events import Access
+    from ..observers.events import MemoryAccess
 
-Origin: TypeAlias = "frozenset[Place] | None"
+Origin: TypeAlias = "frozenset[VariablePlace] | None"
 """The variables that a value can be an address in: none of a number; None where nothing is known."""
 
 _CHOICES = ("selp", "slct", "min", "max")
@@ -34,7 +34,7 @@ class Bounds(Check):
 
     name = "bounds"
 
-    def begin(self, state: State, kernel: Kernel) -> None:
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         known = _origins(kernel.code)
         self.variables = [_of_addresses(decoded, known) for decoded in kernel.code]
@@ -43,14 +43,14 @@ class Bounds(Check):
         per_thread = memory.local.buffer.size // state.threads
         self.windows = ((memory.shared.buffer, "shared", per_cta), (memory.local.buffer, "local", per_thread))
 
-    def access(self, access: Access) -> None:
+    def access(self, access: MemoryAccess) -> None:
         if not self.variables[access.pc] or not access.start.size:
             return
         for buffer, space, each in self.windows:
             if access.buffer is buffer:
                 self._compare(access, space, access.start % each)
 
-    def _compare(self, access: Access, space: str, start: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+    def _compare(self, access: MemoryAccess, space: str, start: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
         places = [p for p in self.variables[access.pc] if p.space == space]
         if not places or any(p.extent == 0 for p in places):
             return
@@ -69,9 +69,9 @@ class Bounds(Check):
         self.report(access.pc, text, int(access.threads[bad[0]]), at, count=bad.size)
 
 
-def _origins(code: Iterable[Decoded]) -> dict[Slot, Origin]:
+def _origins(code: Iterable[Decoded]) -> dict[RegisterSlot, Origin]:
     """What each register can be an address in, over all instructions that write it."""
-    known: dict[Slot, Origin] = {}
+    known: dict[RegisterSlot, Origin] = {}
     changed, steps = True, list(code)
     while changed:
         changed = False
@@ -86,17 +86,17 @@ def _origins(code: Iterable[Decoded]) -> dict[Slot, Origin]:
     return known
 
 
-def _result(decoded: Decoded, known: dict[Slot, Origin]) -> Origin:
+def _result(decoded: Decoded, known: dict[RegisterSlot, Origin]) -> Origin:
     root = decoded.source.opcode.partition(".")[0]
     if not computes(decoded.source.opcode):
         return None
     given = [known[slot] for slot in decoded.reads] + [frozenset([place]) for place in decoded.places]
     if root in _CHOICES:
-        result = given[0] if given else frozenset[Place]()
+        result = given[0] if given else frozenset[VariablePlace]()
         for one in given[1:]:
             result = _joined(result, one)
         return result
-    some = frozenset[Place]().union(*(origin for origin in given if origin))
+    some = frozenset[VariablePlace]().union(*(origin for origin in given if origin))
     return some if some or None not in given else None
 
 
@@ -107,9 +107,9 @@ def _joined(one: Origin, other: Origin) -> Origin:
     return one | other if one and other else None
 
 
-def _of_addresses(decoded: Decoded, known: dict[Slot, Origin]) -> frozenset[Place]:
+def _of_addresses(decoded: Decoded, known: dict[RegisterSlot, Origin]) -> frozenset[VariablePlace]:
     """The variables that the addresses of an instruction can come from; none where one is not known."""
-    found: set[Place] = set()
+    found: set[VariablePlace] = set()
     for operand in decoded.source.operands:
         if isinstance(operand, Address) and isinstance(operand.base, Register):
             name = operand.base.name

@@ -10,7 +10,7 @@ from ..errors import Finding, InterpreterError
 from ..observers.observer import Observer
 
 if TYPE_CHECKING:
-    from ..machine.kernel import Kernel
+    from ..machine.kernel import DecodedKernel
     from ..machine.state import State
 
 LISTED = 10
@@ -64,7 +64,7 @@ class Check(Observer):
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
 
-    def begin(self, state: State, kernel: Kernel) -> None:
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
         self.state = state
         self.kernel = kernel
 

@@ -25,17 +25,17 @@ from ....dialect.isa import families
 from ....dialect.isa.wmma import WmmaLoad, WmmaMma, WmmaStore
 from ....dialect.ptx.text.syntax import Operand, Register, Vector
 from ..instructions.specials import SPECIALS
-from ..machine.layout import Slot
+from ..machine.layout import RegisterSlot
 from ..machine.threads import LANES
 from .findings import Check, Findings
 from .kinds import computes
 
 if TYPE_CHECKING:
     from ...numerics.array import Array
-    from ..machine.kernel import Decoded, Kernel
+    from ..machine.kernel import Decoded, DecodedKernel
     from ..machine.state import State
     from ..machine.threads import Selection
-    from ..observers.events import Access, Look
+    from ..observers.events import Look, MemoryAccess
 
 _OWN_ARRANGEMENT = ("mma", "stmatrix", "movmatrix", "ldmatrix")
 
@@ -44,7 +44,7 @@ NOTHING, MIXED, PLACE = 0, 1, 2
 place of the thread. Those of parts are greater."""
 
 
-class Part(NamedTuple):
+class FragmentRegister(NamedTuple):
     """What a register holds: register `number` of a fragment. C and D are arranged alike and have no layout.
 
     Fragments of instructions other than `wmma` have their first word as the role.
@@ -63,40 +63,40 @@ class Part(NamedTuple):
         return " ".join(word for word in words if word)
 
 
-def parts(row: WmmaLoad | WmmaStore | WmmaMma, role: str, count: int) -> list[Part]:
+def parts(row: WmmaLoad | WmmaStore | WmmaMma, role: str, count: int) -> list[FragmentRegister]:
     """What the registers of an operand hold."""
     if isinstance(row, WmmaMma):
         type, layout = row.element(role).name, {"a": row.a_layout, "b": row.b_layout}.get(role, "")
     else:
         type, layout = row.type.name, row.layout if role in "ab" else ""
     own = role.upper() if role in "ab" else "C or D"
-    return [Part(own, str(row.shape), type, layout, i) for i in range(count)]
+    return [FragmentRegister(own, str(row.shape), type, layout, i) for i in range(count)]
 
 
-class Fragments(Check):
+class WmmaFragments(Check):
     """Follows what registers hold, a tag for each register and warp."""
 
     name = "wmma"
 
     def __init__(self, findings: Findings) -> None:
         super().__init__(findings)
-        self.parts: list[Part | None] = [None, None, None]
-        self._numbers: dict[Part, int] = {}
+        self.parts: list[FragmentRegister | None] = [None, None, None]
+        self._numbers: dict[FragmentRegister, int] = {}
 
-    def begin(self, state: State, kernel: Kernel) -> None:
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         self.tags = {bits: np.zeros((n, state.warps), np.int32) for bits, n in kernel.layout.slots.items()}
         self.used = any(d.source.opcode.startswith("wmma") for d in kernel.code)
         self.every = np.arange(state.warps)
 
-    def number(self, part: Part) -> int:
+    def number(self, part: FragmentRegister) -> int:
         """The tag of a part."""
         if part not in self._numbers:
             self._numbers[part] = len(self.parts)
             self.parts.append(part)
         return self._numbers[part]
 
-    def tag(self, slot: Slot) -> Array:
+    def tag(self, slot: RegisterSlot) -> Array:
         """The tags of a register, one for each warp."""
         return self.tags[slot.bits][slot.index]
 
@@ -113,7 +113,7 @@ class Fragments(Check):
             return _Arranged(self, pc, decoded, root).look
         return _Forgetting(self, decoded).look if decoded.writes else None
 
-    def access(self, access: Access) -> None:
+    def access(self, access: MemoryAccess) -> None:
         """Stores of elements, at addresses by lane."""
         opcode = self.kernel.code[access.pc].source.opcode
         if not self.used or access.kind != "store" or not opcode.startswith("st."):
@@ -135,10 +135,10 @@ class Fragments(Check):
                 text = f"stores {what} where lanes are not evenly spaced; which elements a lane holds is open"
                 self.report(access.pc, text, warp, int(starts[0, warp]), about=slot, count=int(bad.sum()))
 
-    def _what(self, slot: Slot, warp: int) -> str:
+    def _what(self, slot: RegisterSlot, warp: int) -> str:
         return f"{slot.name}, {self.parts[int(self.tag(slot)[warp])]},"
 
-    def tell(self, pc: int, slot: Slot, bad: Array, text: str) -> None:
+    def tell(self, pc: int, slot: RegisterSlot, bad: Array, text: str) -> None:
         """Reports a register in some warps (a mask). `{}` in the text stands for what it holds."""
         warp = int(np.flatnonzero(bad)[0])
         self.report(pc, text.format(self._what(slot, warp)), warp, about=slot, count=int(bad.sum()))
@@ -150,7 +150,7 @@ class Fragments(Check):
         return np.logical_or.reduce(sel.mask.reshape(LANES, -1), axis=0)
 
 
-def _slots(decoded: Decoded, operand: Operand) -> list[Slot]:
+def _slots(decoded: Decoded, operand: Operand) -> list[RegisterSlot]:
     """The registers of an operand; literals have none."""
     by_name = {slot.name: slot for slot in (*decoded.reads, *decoded.writes)}
     items = operand.items if isinstance(operand, Vector) else (operand,)
@@ -160,7 +160,7 @@ def _slots(decoded: Decoded, operand: Operand) -> list[Slot]:
 class _Forgetting:
     """An instruction whose results are nothing of interest."""
 
-    def __init__(self, check: Fragments, decoded: Decoded) -> None:
+    def __init__(self, check: WmmaFragments, decoded: Decoded) -> None:
         self.check = check
         self.writes = decoded.writes
 
@@ -173,11 +173,11 @@ class _Forgetting:
 class _Wmma:
     """`wmma.load` makes a fragment, `wmma.store` and `wmma.mma` take some."""
 
-    def __init__(self, check: Fragments, pc: int, decoded: Decoded) -> None:
+    def __init__(self, check: WmmaFragments, pc: int, decoded: Decoded) -> None:
         self.check = check
         self.pc = pc
-        self.takes: list[tuple[Slot, int]] = []
-        self.makes: list[tuple[Slot, int]] = []
+        self.takes: list[tuple[RegisterSlot, int]] = []
+        self.makes: list[tuple[RegisterSlot, int]] = []
         row = families.find(decoded.source.opcode)
         if not isinstance(row, WmmaLoad | WmmaStore | WmmaMma):
             return
@@ -211,13 +211,13 @@ def _role(row: WmmaLoad | WmmaStore | WmmaMma, name: str) -> str:
 class _Arranged:
     """An instruction that says which lane holds what, or moves values between lanes."""
 
-    def __init__(self, check: Fragments, pc: int, decoded: Decoded, root: str) -> None:
+    def __init__(self, check: WmmaFragments, pc: int, decoded: Decoded, root: str) -> None:
         self.check = check
         self.pc = pc
         self.root = root
         self.reads = decoded.reads
         self.writes = decoded.writes
-        self.made = NOTHING if root == "shfl" else check.number(Part(root))
+        self.made = NOTHING if root == "shfl" else check.number(FragmentRegister(root))
 
     def look(self, sel: Selection) -> None:
         warps = self.check.warps_of(sel)
@@ -235,7 +235,7 @@ class _Arranged:
 class _Computing:
     """An instruction that computes results of each thread from its operands."""
 
-    def __init__(self, check: Fragments, pc: int, decoded: Decoded) -> None:
+    def __init__(self, check: WmmaFragments, pc: int, decoded: Decoded) -> None:
         self.check = check
         self.pc = pc
         self.reads = tuple(dict.fromkeys(decoded.reads))

@@ -14,7 +14,7 @@ import numpy as np
 
 from ....dialect.ptx.text.syntax import Immediate, Operand, Register
 from ..instructions.warps import shuffle_source
-from ..machine.layout import Slot
+from ..machine.layout import RegisterSlot
 from ..machine.threads import LANES
 from .findings import Check, Findings
 from .kinds import computes
@@ -22,10 +22,10 @@ from .lanes import lanes_read
 
 if TYPE_CHECKING:
     from ...numerics.array import Array
-    from ..machine.kernel import Decoded, Kernel
+    from ..machine.kernel import Decoded, DecodedKernel
     from ..machine.state import State
     from ..machine.threads import Selection
-    from ..observers.events import Access, Look
+    from ..observers.events import Look, MemoryAccess
 
 _TRUE = np.ones((), np.bool_)
 
@@ -40,11 +40,11 @@ class UninitialisedRegisters(Check):
 
     def __init__(self, findings: Findings) -> None:
         super().__init__(findings)
-        self.full: set[Slot] = set()
+        self.full: set[RegisterSlot] = set()
         self.changes = 0
-        self.origin: dict[Slot, tuple[str, int]] = {}
+        self.origin: dict[RegisterSlot, tuple[str, int]] = {}
 
-    def begin(self, state: State, kernel: Kernel) -> None:
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         self.written = {bits: np.zeros((n, state.threads), np.bool_) for bits, n in kernel.layout.slots.items()}
         self.full = set()
@@ -74,7 +74,7 @@ class UninitialisedRegisters(Check):
         if pc in self._exchanges:
             self._exchanges[pc].look(threads, lanes)
 
-    def access(self, access: Access) -> None:
+    def access(self, access: MemoryAccess) -> None:
         """Local memory: a load of what nobody has written gives registers that count as unwritten."""
         if access.buffer is not self.state.memory.local.buffer or not access.start.size:
             return
@@ -95,17 +95,17 @@ class UninitialisedRegisters(Check):
                 self.changes += slot in self.full
                 self.full.discard(slot)
 
-    def lacking(self, slot: Slot) -> Array:
+    def lacking(self, slot: RegisterSlot) -> Array:
         """The threads whose register is not written."""
         return ~self.written[slot.bits][slot.index]
 
-    def use(self, pc: int, slot: Slot, bad: Array, sel: Selection) -> None:
+    def use(self, pc: int, slot: RegisterSlot, bad: Array, sel: Selection) -> None:
         """Some of the threads (a mask over those selected) use a register that is not written."""
         threads = np.flatnonzero(bad) if sel.lanes is None else sel.lanes[bad]
         self.report(pc, self._what(slot), int(threads[0]), about=slot, count=threads.size)
         self.written[slot.bits][slot.index][threads] = True
 
-    def _what(self, slot: Slot) -> str:
+    def _what(self, slot: RegisterSlot) -> str:
         if slot not in self.origin:
             return f"{slot.name} is read before it is written"
         name, line = self.origin[slot]
@@ -113,7 +113,9 @@ class UninitialisedRegisters(Check):
             return f"{slot.name} comes from the shfl at line {line}, of a lane that takes no part in it"
         return f"{slot.name} comes from {name}, which is read at line {line} before it is written"
 
-    def write(self, slots: tuple[Slot, ...], sel: Selection, bad: Array | None, origin: tuple[str, int] | None) -> None:
+    def write(
+        self, slots: tuple[RegisterSlot, ...], sel: Selection, bad: Array | None, origin: tuple[str, int] | None
+    ) -> None:
         """The selected threads write registers; for some of them (`bad`) with nothing that was written."""
         for slot in slots:
             sel.put(self.written[slot.bits][slot.index], _TRUE if bad is None else ~bad)
@@ -134,8 +136,8 @@ class _Registers:
         self,
         check: UninitialisedRegisters,
         pc: int,
-        reads: dict[Slot, Array | None],
-        writes: tuple[Slot, ...],
+        reads: dict[RegisterSlot, Array | None],
+        writes: tuple[RegisterSlot, ...],
         computes: bool,
     ) -> None:
         self.check = check
@@ -156,7 +158,7 @@ class _Registers:
             if bad is None and check.full.issuperset(self.writes) and not self.reads:
                 self.writes = ()
 
-    def counts(self, slot: Slot, sel: Selection) -> Array | None:
+    def counts(self, slot: RegisterSlot, sel: Selection) -> Array | None:
         """In which of the selected threads an operand matters (None: in all)."""
         lanes = self.all[0][slot]
         return None if lanes is None else sel.pick(np.repeat(lanes, sel.total // LANES))
@@ -186,7 +188,7 @@ class _Registers:
 class _Choice(_Registers):
     """`selp`: of two operands, the one that a predicate chooses."""
 
-    def counts(self, slot: Slot, sel: Selection) -> Array | None:
+    def counts(self, slot: RegisterSlot, sel: Selection) -> Array | None:
         decoded = self.check.kernel.code[self.pc]
         _, first, second, predicate = decoded.source.operands
         if slot.bits == 1 or first == second:

@@ -22,11 +22,11 @@ from .findings import Check, Findings
 from .shadow import MANY, UNWAITED, Shadow
 
 if TYPE_CHECKING:
-    from ..machine.kernel import Kernel
+    from ..machine.kernel import DecodedKernel
     from ..machine.memory import Buffer
     from ..machine.state import State
     from ..machine.threads import Selection
-    from ..observers.events import Access, Look
+    from ..observers.events import Look, MemoryAccess
 
 
 STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
@@ -99,7 +99,7 @@ class SharedMemory(Check):
         """For pieces of 4 bytes, the smallest that are common."""
         return shared // 4 * (_BYTES_PER_PIECE + _BYTES_PER_READER * warps)
 
-    def begin(self, state: State, kernel: Kernel) -> None:
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         self.buffer = state.memory.shared.buffer
         self.clocks = Clocks(state)
@@ -148,7 +148,7 @@ class SharedMemory(Check):
         shadow.write_time[mine] = now
         shadow.written[mine] = True
 
-    def access(self, access: Access) -> None:
+    def access(self, access: MemoryAccess) -> None:
         if access.buffer is not self.buffer or not access.start.size:
             return
         self.clocks.tick()

@@ -19,9 +19,9 @@ from .findings import Check, Findings
 from .shared import STRONG, SharedMemory, agreeing, unchanged
 
 if TYPE_CHECKING:
-    from ..machine.kernel import Kernel
+    from ..machine.kernel import DecodedKernel
     from ..machine.state import State
-    from ..observers.events import Access
+    from ..observers.events import MemoryAccess
 
 
 class _Writers:
@@ -85,7 +85,7 @@ class GlobalWriters(Check):
         self._stored: dict[int, _Writers] = {}
         self._flags: dict[int, _Writers] = {}
 
-    def begin(self, state: State, kernel: Kernel) -> None:
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         geometry = state.geometry
         self.each = geometry.warps_per_cta * LANES
@@ -101,7 +101,7 @@ class GlobalWriters(Check):
             x, y, z = geometry.grid
             self.known = np.zeros(x * y * z, np.int64)
 
-    def access(self, access: Access) -> None:
+    def access(self, access: MemoryAccess) -> None:
         if not access.start.size or any(access.buffer is own for own in self.own):
             return
         strong = access.kind == "atomic" or self.strong[access.pc]
@@ -115,7 +115,7 @@ class GlobalWriters(Check):
 
     # Words through which CTAs tell each other
 
-    def _flag(self, access: Access) -> None:
+    def _flag(self, access: MemoryAccess) -> None:
         """A strong access: what a read learns, and that a write tells."""
         flags = self._flags.setdefault(id(access.buffer), _Writers(access.buffer.size))
         piece, thread = flags.pieces(access.start, access.width)[:, 0], self.who[access.threads]
@@ -128,7 +128,14 @@ class GlobalWriters(Check):
             flags.who[piece], flags.time[piece] = thread, self.now
 
     def _hear(
-        self, access: Access, piece: Array, flags: _Writers, before: Array, mine: Array, known: Array, place: Array
+        self,
+        access: MemoryAccess,
+        piece: Array,
+        flags: _Writers,
+        before: Array,
+        mine: Array,
+        known: Array,
+        place: Array,
     ) -> None:
         """What those that read a word get to `know`, each at its `place`, from who wrote it `before` and is another."""
         others = (before >= 0) & (before != mine)
@@ -138,7 +145,7 @@ class GlobalWriters(Check):
 
     # Stores
 
-    def _store(self, access: Access, strong: bool) -> None:
+    def _store(self, access: MemoryAccess, strong: bool) -> None:
         known = self._stored.get(id(access.buffer))
         if known is None:
             known = self._stored[id(access.buffer)] = _Writers(access.buffer.size)
@@ -157,7 +164,7 @@ class GlobalWriters(Check):
         known.clock[store.piece] = clock
         known.strong[store.piece] = strong
 
-    def _after(self, access: Access, known: _Writers, store: _Store, strong: bool) -> None:
+    def _after(self, access: MemoryAccess, known: _Writers, store: _Store, strong: bool) -> None:
         """These stores against the last ones of their pieces."""
         before = known.who[store.piece]
         other = (before >= 0) & (before != store.who)
@@ -188,7 +195,7 @@ class GlobalWriters(Check):
 
     # Telling
 
-    def _tell(self, access: Access, known: _Writers, store: _Store, race: Array, same: Array) -> None:
+    def _tell(self, access: MemoryAccess, known: _Writers, store: _Store, race: Array, same: Array) -> None:
         for bad, note in ((race & ~same, False), (race & same, True)):
             if not bad.any():
                 continue

@@ -17,8 +17,8 @@ from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..machine.memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_BITS, SHARED_WINDOW, Part, check_writable
 from ..machine.state import Action, Source, State
-from ..machine.threads import Selection, Step
-from ..observers.events import Kind, tell
+from ..machine.threads import BoundStep, Selection
+from ..observers.events import AccessKind, tell
 from .actions import elementwise, identity
 from .words import DTYPES, width_of
 
@@ -48,7 +48,7 @@ def vector_of(bound: Bindings) -> int:
     return int(bound.get("V", "")[1:] or 1)
 
 
-def locate(ctx: Context, operand: Operand, space: str, kind: Kind | None) -> Callable[[State], Locate]:
+def locate(ctx: Context, operand: Operand, space: str, kind: AccessKind | None) -> Callable[[State], Locate]:
     """Where `[base+offset]` lies in a space; `kind` is what is done there, None if observers learn it otherwise."""
     if isinstance(operand, Address) and isinstance(operand.base, Symbol):
         space = _space_of_symbol(ctx, operand.base, space)
@@ -68,7 +68,7 @@ def locate(ctx: Context, operand: Operand, space: str, kind: Kind | None) -> Cal
     return bind
 
 
-def _told(find: Locate, state: State, pc: int, kind: Kind) -> Locate:
+def _told(find: Locate, state: State, pc: int, kind: AccessKind) -> Locate:
     def found(sel: Selection, width: int, shift: int = 0) -> tuple[Part, ...]:
         parts = find(sel, width, shift)
         tell(state.observer, pc, kind, parts, width, sel)
@@ -96,7 +96,7 @@ def load(ctx: Context, bound: Bindings) -> Action:
     place = locate(ctx, where, space, "load")
     width, dtype = width_of(type) // 8, DTYPES[type]
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         outs, find = [dest(state) for dest in dests], place(state)
 
         def step(sel: Selection) -> None:
@@ -135,7 +135,7 @@ def store(ctx: Context, bound: Bindings) -> Action:
     width = width_of(type) // 8
     word = DTYPES[f"b{width * 8}"]
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         values, find = [source(state).view(word) for source in sources], place(state)
         watched = state.observer is not None
 

@@ -8,15 +8,15 @@ from typing import Any, cast
 import numpy as np
 
 from ...numerics.array import Array
-from ...numerics.floats import Function
+from ...numerics.floats import ArrayFunction
 from ..machine.state import Action, Source, State
-from ..machine.threads import Selection, Step
+from ..machine.threads import BoundStep, Selection
 
 
-def elementwise(function: Function, dest: Source, *sources: Source) -> Action:
+def elementwise(function: ArrayFunction, dest: Source, *sources: Source) -> Action:
     """dest = function(*sources) for each selected thread. Others may be computed too, but are not written."""
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         out = dest(state)
         values = [source(state) for source in sources]
         compute = cast(Callable[..., Any], function)
@@ -47,10 +47,10 @@ def _whole(function: Callable[..., Any], out: Array, values: list[Array]) -> Cal
     return lambda: np.copyto(out, function(*values), casting="unsafe")
 
 
-def several(function: Function, dests: Sequence[Source], *sources: Source) -> Action:
+def several(function: ArrayFunction, dests: Sequence[Source], *sources: Source) -> Action:
     """The same with several results, all computed before any is written."""
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         outs = [dest(state) for dest in dests]
         values = [source(state) for source in sources]
         compute = cast(Callable[..., tuple[Any, ...]], function)

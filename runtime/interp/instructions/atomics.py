@@ -17,7 +17,7 @@ from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..machine.memory import Part, check_writable
 from ..machine.state import Action, State
-from ..machine.threads import Selection, Step
+from ..machine.threads import BoundStep, Selection
 from .access import locate, space_of, vector_of
 from .words import DTYPES, width_of
 
@@ -88,7 +88,7 @@ def atomic(ctx: Context, bound: Bindings) -> Action:
     sources = [[ctx.source(item, type) for item in ctx.items(o)] for o in given]
     seen, width, combine = seen_as(type), width_of(type) // 8, updates(bound["O"], type)
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         find = place(state)
         values = [[source(state).view(seen) for source in items] for items in sources]
         outs = [dest(state).view(seen) for dest in dests]

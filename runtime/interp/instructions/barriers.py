@@ -15,7 +15,7 @@ from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.flow import Complete
 from ..machine.state import Action, Source, State
-from ..machine.threads import LANES, LEFT, Selection, Step
+from ..machine.threads import LANES, LEFT, BoundStep, Selection
 
 _MOST = 15
 
@@ -70,7 +70,7 @@ def _arrival(ctx: Context, operands: Sequence[Operand], wait: bool, answer: _Ans
     count = ctx.source(operands[1], "u32") if len(operands) == 2 else None
     pc = ctx.pc
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         flow, numbers = state.flow, number(state)
         counts = None if count is None else count(state)
         complete = answer.bind(state) if answer else None
@@ -135,7 +135,7 @@ def cluster_wait(ctx: Context, bound: Bindings) -> Action:
     """These threads wait until all of the cluster have come."""
     pc = ctx.pc
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         barrier = state.cluster_barrier
         return lambda sel: barrier.wait(sel, pc)
 

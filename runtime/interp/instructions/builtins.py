@@ -18,8 +18,8 @@ from ..decode import Context
 from ..errors import FaultError
 from ..machine.memory import rows
 from ..machine.state import Action, State
-from ..machine.threads import Selection, Step
-from .prints import Value, arguments, parse, show
+from ..machine.threads import BoundStep, Selection
+from .prints import PrintValue, arguments, parse, show
 
 Run: TypeAlias = Callable[[State, Selection, Sequence[Array]], "Array | None"]
 """What a function does for the selected threads: arguments as uint64, one value for each; what it returns."""
@@ -47,7 +47,7 @@ def call(ctx: Context, name: str, results: Sequence[Operand], actuals: Sequence[
     reads = [_value(ctx, o, size) for o, size in zip(actuals, builtin.arguments, strict=True)]
     writes = [_result(ctx, o, builtin.result) for o in results]
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         sources, targets = [read(state) for read in reads], [write(state) for write in writes]
 
         def step(sel: Selection) -> None:
@@ -137,7 +137,7 @@ def _vprintf(state: State, sel: Selection, given: Sequence[Array]) -> Array:
     return counts
 
 
-def _column(state: State, words: Array, kind: str, lanes: Array) -> list[Value]:
+def _column(state: State, words: Array, kind: str, lanes: Array) -> list[PrintValue]:
     """One argument of every thread: floats, integers, or the text that a pointer leads to."""
     if kind in "eEfFgGaA":
         return words.view(np.float64).tolist()

@@ -17,8 +17,8 @@ from ..errors import FaultError
 from ..machine.mbarriers import Combine
 from ..machine.memory import Buffer, check_writable
 from ..machine.state import Action, Source, State
-from ..machine.threads import Selection, Step
-from ..observers.events import Access, Kind
+from ..machine.threads import BoundStep, Selection
+from ..observers.events import AccessKind, MemoryAccess
 from .access import Locate, locate, space_of, vector_of
 from .atomics import seen_as, updates
 from .mbarrier import in_shared, objects
@@ -69,7 +69,7 @@ class _Bulk:
             rest.pop(0)
         self.bytes = ctx.source(rest.pop(0), "u16") if bound.get("K") else None
 
-    def action(self, state: State) -> Step:
+    def action(self, state: State) -> BoundStep:
         """What the instruction does for the selected threads, one after the other."""
         destination, start, lengths = self.put(state), self.take(state), self.sizes(state)
         barrier = self.place(state) if self.place else None
@@ -95,14 +95,14 @@ class _Bulk:
 
         return step
 
-    def _span(self, find: Locate, one: Selection, length: int, state: State, kind: Kind) -> tuple[Buffer, int]:
+    def _span(self, find: Locate, one: Selection, length: int, state: State, kind: AccessKind) -> tuple[Buffer, int]:
         """Where the bytes of one thread begin; the last must be there as well as the first."""
         (first,), (last,) = find(one, _UNIT), find(one, _UNIT, length - _UNIT)
         start = int(first.index[0]) * _UNIT
         if state.observer is not None:
             starts = np.arange(start, start + length, _UNIT)
             threads: Array = np.full(starts.size, one.lanes)
-            state.observer.access(Access(self.pc, kind, last.buffer, starts, _UNIT, threads))
+            state.observer.access(MemoryAccess(self.pc, kind, last.buffer, starts, _UNIT, threads))
         return first.buffer, start
 
 
@@ -173,7 +173,7 @@ def _sent(ctx: Context, bound: Bindings, combine: Combine | None) -> Action:
     place, find = locate(ctx, where, space, "copy"), objects(ctx, barrier, space)
     width, word = width_of(type) // 8, np.dtype(f"u{width_of(type) // 8}")
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         target, objects_of, values = place(state), find(state), [source(state) for source in sources]
         buffer = state.memory.shared.buffer
         stride = buffer.size // state.geometry.ctas
@@ -200,7 +200,7 @@ def store_bulk(ctx: Context, bound: Bindings) -> Action:
     where, size, _ = ctx.operands
     place, sizes, pc = locate(ctx, where, space_of(bound), None), ctx.source(size, "u64"), ctx.pc
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         find, lengths = place(state), sizes(state)
         shared = state.memory.shared.buffer
 
@@ -213,7 +213,9 @@ def store_bulk(ctx: Context, bound: Bindings) -> Action:
                 find(one, _WORD, length - _WORD)
                 if state.observer is not None:
                     starts = np.arange(first, first + length, _WORD)
-                    state.observer.access(Access(pc, "store", shared, starts, _WORD, np.full(starts.size, thread)))
+                    state.observer.access(
+                        MemoryAccess(pc, "store", shared, starts, _WORD, np.full(starts.size, thread))
+                    )
                 shared.data[first : first + length] = 0
 
         return step

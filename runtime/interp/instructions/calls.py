@@ -20,12 +20,12 @@ from ...numerics.array import Array
 from ..decode import Context, describe, meaning
 from ..errors import FaultError
 from ..machine.functions import callee_name
-from ..machine.layout import Layout, Slot
+from ..machine.layout import RegisterSlot, StorageLayout
 from ..machine.memory import ARGUMENTS, rows
 from ..machine.stacks import CallStack
 from ..machine.state import Action, Source, State
-from ..machine.threads import LEFT, Selection, Step
-from ..names import Formal, Frame, Place
+from ..machine.threads import LEFT, BoundStep, Selection
+from ..names import Formal, Frame, VariablePlace
 from .builtins import BUILTINS
 from .builtins import call as builtin
 from .words import DTYPES
@@ -112,7 +112,7 @@ def _enter(entry: _Entry, following: int) -> Action:
     """Goes into a function, and leaves word where its threads go on. What is read for it is read before its frame is
     a new one, as the caller may be the function itself."""
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         frame, moves = entry.frame, [move(state) for move in entry.moves]
         back, stack = state.banks[32][frame.back.index], call_stack(state, frame)
 
@@ -140,7 +140,7 @@ def call_stack(state: State, frame: Frame) -> CallStack | None:
 
 
 def _all(moves: Sequence[Move]) -> Action:
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         bound = [move(state) for move in moves]
 
         def step(sel: Selection) -> None:
@@ -193,7 +193,7 @@ def _through_register(ctx: Context) -> Action:
     entries = {at: _enter(_entry(ctx, frame, called.arguments), following) for at, frame in fitting.items()}
     source = ctx.source(called.target, "u64")
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         values, flow = source(state), state.flow
         steps = {address: entry(state) for address, entry in entries.items()}
 
@@ -246,18 +246,18 @@ def _no_function(address: int, sel: Selection, fitting: Mapping[int, Frame]) -> 
     )
 
 
-def _passed(layout: Layout, formal: Formal) -> Formal:
+def _passed(layout: StorageLayout, formal: Formal) -> Formal:
     """A result where callers find it that do not know the function."""
     start = layout.results or 0
     size = formal.size or (1 if formal.slot is None else max(1, formal.slot.bits // 8))
-    return Formal(formal.variable, size, Place("param", lambda _: ARGUMENTS + start, size))
+    return Formal(formal.variable, size, VariablePlace("param", lambda _: ARGUMENTS + start, size))
 
 
 def return_(ctx: Context, frame: Frame) -> Action:
     """Back to the callers."""
     moves = [_result(frame, formal, ctx.layout) for formal in frame.results] if frame.passes else []
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         back, flow, stack = state.banks[32][frame.back.index], state.flow, call_stack(state, frame)
         bound = [move(state) for move in moves]
 
@@ -280,7 +280,7 @@ def return_(ctx: Context, frame: Frame) -> Action:
     return bind
 
 
-def _result(frame: Frame, formal: Formal, layout: Layout) -> Move:
+def _result(frame: Frame, formal: Formal, layout: StorageLayout) -> Move:
     """A result on its way to callers that do not know the function."""
     target = _passed(layout, formal)
     if formal.slot is None:
@@ -310,7 +310,7 @@ def _out(ctx: Context, formal: Formal, actual: Operand) -> Move:
     return _copy(formal.place, place, formal.size)
 
 
-def _argument(ctx: Context, formal: Formal, actual: Operand) -> Place | None:
+def _argument(ctx: Context, formal: Formal, actual: Operand) -> VariablePlace | None:
     """The `.param` variable that stands for a parameter; None for a register or a literal."""
     place = ctx.names.place(actual.name) if isinstance(actual, Symbol) and actual.name != "_" else None
     if place is not None and (not place.size or place.size != formal.size):
@@ -323,7 +323,7 @@ def _argument(ctx: Context, formal: Formal, actual: Operand) -> Place | None:
     return place
 
 
-def _register(slot: Slot, type: str) -> Source:
+def _register(slot: RegisterSlot, type: str) -> Source:
     return lambda state: state.banks[slot.bits][slot.index].view(DTYPES[type])
 
 
@@ -335,11 +335,11 @@ def _move_values(source: Source, dest: Source) -> Move:
     return bind
 
 
-def _rows(state: State, place: Place | None, size: int) -> Array:
+def _rows(state: State, place: VariablePlace | None, size: int) -> Array:
     return rows(state.memory.local, place.address(state) if place else 0, size)
 
 
-def _copy(origin: Place | None, target: Place | None, size: int) -> Move:
+def _copy(origin: VariablePlace | None, target: VariablePlace | None, size: int) -> Move:
     def bind(state: State) -> Callable[[Selection], Callable[[], None]]:
         source, out = _rows(state, origin, size), _rows(state, target, size)
         return lambda sel: partial(sel.put, out, sel.pick(source).copy())
@@ -373,7 +373,7 @@ def jump(ctx: Context, bound: Bindings) -> Action:
     targets = [ctx.label(Symbol(name)) for name in names]
     source = ctx.source(index, "u32")
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         values, flow = source(state), state.flow
 
         def step(sel: Selection) -> int:

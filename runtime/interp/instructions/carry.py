@@ -13,7 +13,7 @@ import numpy as np
 from ....dialect.ptx.rows.grammar import Bindings
 from ...numerics.array import Array
 from ..decode import Context, meaning
-from ..machine.layout import Slot
+from ..machine.layout import RegisterSlot
 from ..machine.state import Action, Source, State
 from .actions import several
 from .integer import high, unsigned
@@ -70,11 +70,11 @@ def _action(
     return several(compute, [*dests, flag] if gives else dests, *sources, *([flag] if takes else []))
 
 
-def _flag(slot: Slot) -> Source:
+def _flag(slot: RegisterSlot) -> Source:
     return lambda state: _row(state, slot)
 
 
-def _row(state: State, slot: Slot) -> Array:
+def _row(state: State, slot: RegisterSlot) -> Array:
     return state.banks[1][slot.index]
 
 

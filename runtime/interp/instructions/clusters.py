@@ -11,7 +11,7 @@ from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.memory import RANK_BITS, SHARED_WINDOW
 from ..machine.state import Action, State
-from ..machine.threads import Selection, Step
+from ..machine.threads import BoundStep, Selection
 from .words import width_of
 
 
@@ -25,7 +25,7 @@ def mapa(ctx: Context, bound: Bindings) -> Action:
     dest, source, ranks = ctx.dest(d, type), ctx.source(a, type), ctx.source(rank, "u32")
     word = np.dtype(f"u{width_of(type) // 8}")
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         out, values, numbers = dest(state), source(state), ranks(state)
         most = state.geometry.cluster_size
 
@@ -51,7 +51,7 @@ def getctarank(ctx: Context, bound: Bindings) -> Action:
     dest, source = ctx.dest(d, "u32"), ctx.source(a, type)
     word = np.dtype(f"u{width_of(type) // 8}")
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         out, values = dest(state), source(state)
         own = state.geometry.rank()
 

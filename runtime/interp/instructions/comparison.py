@@ -16,7 +16,7 @@ from ..machine.state import Action, Source
 from .actions import elementwise, several
 from .words import DTYPES, width_of
 
-Comparison: TypeAlias = Callable[[Array, Array], Array]
+Compare: TypeAlias = Callable[[Array, Array], Array]
 
 _MERGE = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 _SMALL = ("f16", "bf16", "f32", "f64")
@@ -26,7 +26,7 @@ def _numbers(a: Array, b: Array) -> Array:
     return (a == a) & (b == b)
 
 
-def _comparison(word: str, type: str, ftz: bool) -> Comparison:
+def _comparison(word: str, type: str, ftz: bool) -> Compare:
     """The comparison a word names, on values that a source of `type` (of one half, for pairs) has."""
     scalar = type.removesuffix("x2")
     if scalar not in _SMALL:
@@ -42,7 +42,7 @@ def _comparison(word: str, type: str, ftz: bool) -> Comparison:
     return on_values
 
 
-def _float_comparison(word: str) -> Comparison:
+def _float_comparison(word: str) -> Compare:
     if word in ("num", "nan"):
         return _numbers if word == "num" else lambda a, b: ~_numbers(a, b)
     if word == "ne":

@@ -6,7 +6,7 @@ from ....dialect.ptx.rows.grammar import Bindings
 from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.state import Action, State
-from ..machine.threads import Selection, Step
+from ..machine.threads import BoundStep, Selection
 from .calls import return_
 
 
@@ -30,7 +30,7 @@ def leave(ctx: Context, bound: Bindings) -> Action:
 def trap(ctx: Context, bound: Bindings) -> Action:
     """Ends the launch with an error."""
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         def step(sel: Selection) -> int | None:
             thread = _first(sel)
             raise FaultError(f"the kernel executed a trap, thread {state.geometry.thread_index(thread)}", thread)

@@ -17,7 +17,7 @@ from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.memory import Part
 from ..machine.state import Action, State
-from ..machine.threads import Selection, Step
+from ..machine.threads import BoundStep, Selection
 from .access import Locate, locate
 
 
@@ -49,7 +49,7 @@ def copy(ctx: Context, bound: Bindings) -> Action:
     target, origin = locate(ctx, operands[0], "shared", "copy"), locate(ctx, operands[1], "global", "load")
     width, count = (size, 1) if size < 16 else (8, 2)
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         to, take = target(state), origin(state)
         sizes = given(state) if given else None
 

@@ -16,7 +16,7 @@ import numpy as np
 from ....dialect.ptx.rows.grammar import Bindings
 from ...numerics import directed, floats
 from ...numerics.array import Array
-from ...numerics.floats import Function
+from ...numerics.floats import ArrayFunction
 from ..decode import Context, meaning
 from ..machine.state import Action, Source
 from .actions import elementwise
@@ -59,7 +59,7 @@ class _Form:
             values = floats.saturated(values)
         return floats.relu(values) if self.relu else values
 
-    def over_words(self, function: Function) -> Function:
+    def over_words(self, function: ArrayFunction) -> ArrayFunction:
         """A function of f64 values, exact or rounded to odd, as one of words."""
 
         compute = cast(Callable[..., Array], function)
@@ -69,7 +69,7 @@ class _Form:
 
         return floats.halves(on_words, width_of(self.scalar)) if self.type.endswith("x2") else on_words
 
-    def action(self, ctx: Context, function: Function) -> Action:
+    def action(self, ctx: Context, function: ArrayFunction) -> Action:
         """d = function(...) on values, whose results are exact or rounded to odd."""
         d, *operands = ctx.operands
         inputs = [ctx.source(o, self.type) for o in operands]
@@ -83,7 +83,7 @@ def _as_words(source: Source, type: str) -> Source:
     return lambda state: source(state).view(word)
 
 
-def _native(ctx: Context, form: _Form, function: Function) -> Action:
+def _native(ctx: Context, form: _Form, function: ArrayFunction) -> Action:
     """f32 and f64 to nearest, by numpy's own arithmetic."""
     type = form.type
     word, nan, native = floats.WORDS[type], floats.NAN.get(type), cast(Callable[..., Array], function)
@@ -115,7 +115,7 @@ _DIRECTED: dict[str, Callable[..., Array]] = {
     "sub": directed.subtract,
     "mul": directed.multiply,
 }
-_BINARY: dict[str, tuple[Function, Callable[[str], Function]]] = {
+_BINARY: dict[str, tuple[ArrayFunction, Callable[[str], ArrayFunction]]] = {
     "add": (np.add, lambda mode: lambda a, b: floats.sum_odd(a, b, mode)),
     "sub": (np.subtract, lambda mode: lambda a, b: floats.sum_odd(a, -b, mode)),
     "mul": (np.multiply, lambda mode: np.multiply),
@@ -202,7 +202,7 @@ def _divide_roughly(a: Array, b: Array) -> Array:
     return np.where(beyond & (a == a), zero, np.divide(a, b))
 
 
-def _flushed(ctx: Context, form: _Form, function: Function) -> Action:
+def _flushed(ctx: Context, form: _Form, function: ArrayFunction) -> Action:
     """A correctly rounded f32 operation whose operands and result are flushed."""
     type, native = form.type, cast(Callable[..., Array], function)
 

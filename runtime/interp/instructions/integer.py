@@ -9,7 +9,7 @@ import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
 from ...numerics.array import Array
-from ...numerics.floats import Function
+from ...numerics.floats import ArrayFunction
 from ..decode import Context, meaning
 from ..machine.state import Action
 from .actions import elementwise
@@ -24,7 +24,7 @@ def unsigned(type: str) -> str:
     return f"u{width_of(type)}"
 
 
-def binary(ctx: Context, type: str, function: Function) -> Action:
+def binary(ctx: Context, type: str, function: ArrayFunction) -> Action:
     """d = function(a, b), all of one type."""
     d, a, b = ctx.operands
     return elementwise(function, ctx.dest(d, type), ctx.source(a, type), ctx.source(b, type))
@@ -41,7 +41,7 @@ def pairs(ctx: Context, type: str, function: Callable[[Array, Array], Array]) ->
     return binary(ctx, type, on_halves)
 
 
-def unary(ctx: Context, type: str, function: Function) -> Action:
+def unary(ctx: Context, type: str, function: ArrayFunction) -> Action:
     """d = function(a), both of one type."""
     d, a = ctx.operands
     return elementwise(function, ctx.dest(d, type), ctx.source(a, type))

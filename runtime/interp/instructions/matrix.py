@@ -23,12 +23,12 @@ from ....dialect.ptx.rows.matrix import MatrixRow
 from ....dialect.ptx.text.syntax import Immediate, Operand
 from ...numerics.array import Array
 from ...numerics.block_scale import scales
-from ...numerics.product import Extras, MatrixProduct
+from ...numerics.product import MatrixProduct, SideOperands
 from ...numerics.sparse import NibbleError, columns
 from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.state import Action, Source, State
-from ..machine.threads import LANES, Selection, Step
+from ..machine.threads import LANES, BoundStep, Selection
 from .fragments import gather, scatter
 
 F = TypeVar("F", bound=Form)
@@ -134,7 +134,7 @@ def mma(ctx: Context, bound: Bindings) -> Action:
     sparse, scaled = _selector(ctx, row, operands), _scale_operands(ctx, row, operands)
     compute = model(ctx, row)
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         files = {role: [rows_of(s(state)) for s in items] for role, items in sources.items()}
         more = _extras(row, state, sparse, scaled)
 
@@ -154,14 +154,14 @@ def mma(ctx: Context, bound: Bindings) -> Action:
 
 def _extras(
     row: Mma | MmaSparse, state: State, sparse: tuple[Source, int] | None, scaled: list[_Scales]
-) -> Callable[[Array | None], Extras | None]:
+) -> Callable[[Array | None], SideOperands | None]:
     """Reads metadata and scales."""
     if sparse is None and not scaled:
         return lambda warps: None
     metadata = None if sparse is None else rows_of(sparse[0](state))
     words = [rows_of(s.words(state)) for s in scaled]
 
-    def read(warps: Array | None) -> Extras:
+    def read(warps: Array | None) -> SideOperands:
         where = None
         if isinstance(row, MmaSparse) and metadata is not None and sparse is not None:
             where = stored_columns(row, chosen(metadata, warps), sparse[1])
@@ -169,6 +169,6 @@ def _extras(
             scales(row.scale, s.role, chosen(w, warps), s.byte_id, s.thread_id)
             for s, w in zip(scaled, words, strict=True)
         ]  # fmt: skip
-        return Extras(where, *found)
+        return SideOperands(where, *found)
 
     return read

@@ -15,15 +15,15 @@ from ..errors import FaultError
 from ..machine import phases
 from ..machine.memory import Buffer, Part
 from ..machine.state import Action, Source, State
-from ..machine.threads import Selection, Step
-from ..observers.events import Kind
+from ..machine.threads import BoundStep, Selection
+from ..observers.events import AccessKind
 from .access import locate, space_of
 
 Find: TypeAlias = Callable[[Selection], Array]
 """The numbers of the 64-bit words of shared memory that some threads name."""
 
 
-def objects(ctx: Context, operand: Operand, space: str, kind: Kind = "atomic") -> Callable[[State], Find]:
+def objects(ctx: Context, operand: Operand, space: str, kind: AccessKind = "atomic") -> Callable[[State], Find]:
     """Where the objects of an address operand lie."""
     place = locate(ctx, operand, space, kind)
 
@@ -55,7 +55,7 @@ def init(ctx: Context, bound: Bindings) -> Action:
     where, n = ctx.operands
     place, count = objects(ctx, where, space_of(bound), "store"), ctx.source(n, "u32")
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         find, counts, barriers = place(state), count(state), state.mbarriers
         return lambda sel: barriers.init(find(sel), sel.pick(counts).astype(np.int64), sel)
 
@@ -67,7 +67,7 @@ def inval(ctx: Context, bound: Bindings) -> Action:
     """Ends an object."""
     place = objects(ctx, ctx.operands[0], space_of(bound), "store")
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         find, barriers = place(state), state.mbarriers
         return lambda sel: barriers.inval(find(sel), sel)
 
@@ -84,7 +84,7 @@ def arrive(ctx: Context, bound: Bindings) -> Action:
     place = objects(ctx, operands[1], space_of(bound))
     given = ctx.source(operands[2], "u32") if len(operands) == 3 else None
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         find, barriers = place(state), state.mbarriers
         out, numbers = dest(state) if dest else None, given(state) if given else None
 
@@ -108,7 +108,7 @@ def transact(ctx: Context, bound: Bindings) -> Action:
     place, count = objects(ctx, where, space_of(bound)), ctx.source(n, "u32")
     sign = 1 if bound["K"] == "expect_tx" else -1
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         find, counts, barriers = place(state), count(state), state.mbarriers
         return lambda sel: barriers.transact(find(sel), sel, sign * sel.pick(counts).astype(np.int64))
 
@@ -124,7 +124,7 @@ def wait(ctx: Context, bound: Bindings) -> Action:
     if len(operands) == 4:
         ctx.source(operands[3], "u32")
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         out, find, values, barriers = dest(state), place(state), given(state), state.mbarriers
 
         def step(sel: Selection) -> int | None:
@@ -141,7 +141,7 @@ def pending_count(ctx: Context, bound: Bindings) -> Action:
     d, a = ctx.operands
     dest, source = ctx.dest(d, "u32"), ctx.source(a, "b64")
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         out, states = dest(state), source(state)
         return lambda sel: sel.put(out, phases.pending(sel.pick(states)))
 
@@ -154,7 +154,7 @@ def arrive_later(ctx: Context, bound: Bindings) -> Action:
     more = not bound["F"]
     place = objects(ctx, ctx.operands[0], space_of(bound))
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         find, barriers = place(state), state.mbarriers
 
         def step(sel: Selection) -> None:

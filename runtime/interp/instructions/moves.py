@@ -15,7 +15,7 @@ from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..machine.memory import check_writable
 from ..machine.state import Action, State
-from ..machine.threads import LANES, Selection, Step
+from ..machine.threads import LANES, BoundStep, Selection
 from .access import Locate, locate
 from .fragments import gather, packed, scatter
 from .matrix import chosen, form, put, rows_of
@@ -35,7 +35,7 @@ def ldmatrix(ctx: Context, bound: Bindings) -> Action:
     dests = [ctx.dest(item, "b32") for item in ctx.items(d)]
     place = locate(ctx, where, _space(row), "load")
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         outs, find = [rows_of(dest(state)) for dest in dests], place(state)
         givers = np.arange(state.threads) < row.addresses * state.warps
 
@@ -101,7 +101,7 @@ def stmatrix(ctx: Context, bound: Bindings) -> Action:
     sources = [ctx.source(item, "b32") for item in ctx.items(r)]
     place = locate(ctx, where, _space(row), "store")
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         files, find = [rows_of(source(state)) for source in sources], place(state)
         givers = np.arange(state.threads) < row.addresses * state.warps
 
@@ -136,7 +136,7 @@ def movmatrix(ctx: Context, bound: Bindings) -> Action:
     d, a = ctx.operands
     dest, source = ctx.dest(d, "b32"), ctx.source(a, "b32")
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         out, register = rows_of(dest(state)), rows_of(source(state))
 
         def step(sel: Selection) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 Sink: TypeAlias = Callable[[str], object]
 """What takes the text that kernels print."""
 
-Value: TypeAlias = int | float | bytes
+PrintValue: TypeAlias = int | float | bytes
 
 _SPEC = re.compile(
     rb"%(?:%|(?P<flags>[-+ #0]*)(?P<width>\*|\d*)(?:\.(?P<precision>\*|\d*))?(?P<length>hh|h|ll|l|j|z|t|q|L)?"
@@ -47,7 +47,7 @@ class Spec:
             return 8
         return 4 if self.length in _BITS else 8
 
-    def show(self, value: Value, stars: Sequence[int]) -> str:
+    def show(self, value: PrintValue, stars: Sequence[int]) -> str:
         """The argument as text."""
         given = iter(stars)
         width = next(given) if self.width == "*" else int(self.width or "0")
@@ -63,7 +63,7 @@ class Spec:
             return text[:at] + text[at:].rjust(abs(width) - at, "0")
         return text.ljust(abs(width)) if "-" in flags else text.rjust(abs(width))
 
-    def _plain(self, value: Value, flags: str, precision: int | None) -> str:
+    def _plain(self, value: PrintValue, flags: str, precision: int | None) -> str:
         if isinstance(value, bytes):
             return value[:precision].decode("latin-1")
         sign = "+" if "+" in flags else " " if " " in flags else ""
@@ -139,7 +139,7 @@ def arguments(pieces: Sequence[bytes | Spec]) -> Iterator[tuple[int, int, str]]:
                 offset += size
 
 
-def show(pieces: Sequence[bytes | Spec], values: Sequence[Value]) -> str:
+def show(pieces: Sequence[bytes | Spec], values: Sequence[PrintValue]) -> str:
     """A format with its arguments put in."""
     given = iter(values)
     text: list[str] = []
@@ -152,7 +152,7 @@ def show(pieces: Sequence[bytes | Spec], values: Sequence[Value]) -> str:
     return "".join(text)
 
 
-def _signed(value: Value) -> int:
+def _signed(value: PrintValue) -> int:
     number = int(value)
     return number - (number >> 31 << 32)
 

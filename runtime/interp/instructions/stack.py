@@ -8,7 +8,7 @@ from ....dialect.ptx.rows.grammar import Bindings
 from ..decode import Context, meaning
 from ..machine.stacks import LEAST, grow, stack_pointer
 from ..machine.state import Action, State
-from ..machine.threads import Selection, Step
+from ..machine.threads import BoundStep, Selection
 
 
 @meaning("alloca")
@@ -21,7 +21,7 @@ def alloca(ctx: Context, bound: Bindings) -> Action:
     dest, sizes, layout = ctx.dest(operands[0], type), ctx.source(operands[1], type), ctx.layout
     layout.stack()
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         out, values, pointer = dest(state), sizes(state), stack_pointer(state.banks, layout)
 
         def step(sel: Selection) -> None:
@@ -45,7 +45,7 @@ def stack_pointer_moved(ctx: Context, bound: Bindings) -> Action:
     place = ctx.dest(operand, type) if saves else ctx.source(operand, type)
     layout.stack()
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         values, pointer = place(state), stack_pointer(state.banks, layout)
         if saves:
             return lambda sel: sel.put(values, sel.pick(pointer))

@@ -21,8 +21,8 @@ from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.memory import check_writable
 from ..machine.state import Action, Source, State
-from ..machine.threads import Selection, Step
-from ..observers.events import Access
+from ..machine.threads import BoundStep, Selection
+from ..observers.events import MemoryAccess
 from .access import locate
 from .atomics import seen_as, updates
 from .bulk import one_by_one, shifts
@@ -150,7 +150,7 @@ def load(ctx: Context, bound: Bindings) -> Action:
     space = "shared" if "shared::cta" in ctx.instruction.opcode else "cluster"
     put, arrive, pc = locate(ctx, target, space, None), objects(ctx, barrier, space), ctx.pc
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         read, place, find = box.bind(state), put(state), arrive(state)
         masks = mask(state) if mask else None
 
@@ -162,7 +162,9 @@ def load(ctx: Context, bound: Bindings) -> Action:
                 data = _read(state, fields, start, thread)
                 units = _swizzled(home.address, fields) + home.base
                 if state.observer is not None:
-                    state.observer.access(Access(pc, "copy", part.buffer, units, UNIT, np.full(units.size, thread)))
+                    state.observer.access(
+                        MemoryAccess(pc, "copy", part.buffer, units, UNIT, np.full(units.size, thread))
+                    )
                 wanted, index = None if masks is None else int(masks[thread]), find(one)
                 for shift in shifts(state, part.buffer, home.base, wanted, thread):
                     state.mbarriers.complete_later(index + shift // 8, one, part.buffer, units + shift, data)
@@ -204,7 +206,7 @@ def store(ctx: Context, bound: Bindings) -> Action:
     box = _Box.of(ctx, ctx.operands[0], int(bound["D"][0]))
     take, operation, pc = locate(ctx, ctx.operands[1], "shared", None), bound.get("OP", ""), ctx.pc
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         read, place = box.bind(state), take(state)
 
         def step(sel: Selection) -> None:
@@ -219,7 +221,9 @@ def store(ctx: Context, bound: Bindings) -> Action:
                 home = _Home(state, int(part.index[0]) * UNIT, thread, fields.extent)
                 units = _swizzled(home.address, fields) + home.base
                 if state.observer is not None:
-                    state.observer.access(Access(pc, "load", part.buffer, units, UNIT, np.full(units.size, thread)))
+                    state.observer.access(
+                        MemoryAccess(pc, "load", part.buffer, units, UNIT, np.full(units.size, thread))
+                    )
                 _write(state, fields, start, part.buffer.view(8, 2)[units // UNIT], operation, thread)
 
         return step
@@ -283,7 +287,7 @@ def prefetch(ctx: Context, bound: Bindings) -> Action:
     """A hint, of which the map is looked at."""
     box = _Box.of(ctx, ctx.operands[0], int(bound["D"][0]))
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         read = box.bind(state)
 
         def step(sel: Selection) -> None:

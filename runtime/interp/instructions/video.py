@@ -18,7 +18,7 @@ from .words import integer_range
 
 _WORD = (1 << 32) - 1
 
-Part: TypeAlias = tuple[int, int]
+BitField: TypeAlias = tuple[int, int]
 """The lowest bit and the number of bits."""
 Compute: TypeAlias = Callable[[Array, Array, Bindings], Array]
 
@@ -52,7 +52,7 @@ _OPERATIONS: dict[str, Compute] = {
 }
 
 
-def _extended(word: Array, part: Part, signed: bool) -> Array:
+def _extended(word: Array, part: BitField, signed: bool) -> Array:
     """A part of words as numbers."""
     low, bits = part
     value = word.astype(np.int64) >> low & (1 << bits) - 1
@@ -67,7 +67,7 @@ def _selector(operand: Operand) -> tuple[Operand, str]:
     return operand, ""
 
 
-def _place(selector: str) -> Part:
+def _place(selector: str) -> BitField:
     """The part that `b2` or `h1` names."""
     bits = {"": 32, "b": 8, "h": 16}[selector[:1]]
     return int(selector[1:] or 0) * bits, bits

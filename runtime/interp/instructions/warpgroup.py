@@ -19,11 +19,11 @@ from ....dialect.layouts.layout import Layout, accumulator
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Immediate, Operand, Vector
 from ...numerics.array import Array
-from ...numerics.product import Extras, MatrixProduct
+from ...numerics.product import MatrixProduct, SideOperands
 from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.state import Action, Source, State
-from ..machine.threads import LANES, Selection, Step
+from ..machine.threads import LANES, BoundStep, Selection
 from .fragments import elements, gather, packed
 from .matrix import form, model, rows_of, stored_columns
 
@@ -66,7 +66,7 @@ def fence(ctx: Context, bound: Bindings) -> Action:
     """Orders registers before the products that follow: there is nothing to do, as those take them later."""
     what = ctx.instruction.opcode
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         def step(sel: Selection) -> None:
             _groups(state, sel, what)
 
@@ -94,7 +94,7 @@ def mma_async(ctx: Context, bound: Bindings) -> Action:
     """D = A * B + D, later."""
     instruction = _Instruction.of(ctx)
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         run = instruction.bind(state)
 
         def step(sel: Selection) -> None:
@@ -172,7 +172,7 @@ class _Instruction:
                 c[..., ~keep] = 0
                 extras = None
                 if metadata is not None:
-                    extras = Extras(stored_columns(self.row, _of_threads(metadata, done), self.constants["f"]))
+                    extras = SideOperands(stored_columns(self.row, _of_threads(metadata, done), self.constants["f"]))
                 _put(d, self.row, self.compute(left, right, c, extras), done)
 
             return execute

@@ -17,7 +17,7 @@ from ...numerics import floats
 from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..machine.state import Action, State
-from ..machine.threads import LANES, LEFT, Selection, Step
+from ..machine.threads import LANES, LEFT, BoundStep, Selection
 from .words import integer_range
 
 _BIT = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))[:, None]
@@ -30,7 +30,7 @@ def _collective(ctx: Context, mask: Operand, work: Work) -> Action:
     """An instruction for which the member lanes of a warp wait for each other."""
     members, alike, pc = ctx.source(mask, "u32"), isinstance(mask, Immediate), ctx.pc
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         named, do, flow = members(state), work(state), state.flow
 
         def step(sel: Selection) -> int | None:
@@ -76,7 +76,7 @@ def activemask(ctx: Context, bound: Bindings) -> Action:
     (d,) = ctx.operands
     dest = ctx.dest(d, "u32")
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         out = dest(state)
         return lambda sel: sel.put(out, sel.pick(_spread(_lane_bits(state.flow.mask(sel)))))
 
@@ -86,7 +86,7 @@ def activemask(ctx: Context, bound: Bindings) -> Action:
 def _without_sync(work: Work) -> Action:
     """As the lanes that execute it together do it: nobody waits."""
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         do = work(state)
         return lambda sel: do(sel, _spread(_lane_bits(state.flow.mask(sel))))
 

@@ -26,7 +26,7 @@ from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.memory import GlobalMemory, Part, Window, check_writable
 from ..machine.state import Action, Source, State
-from ..machine.threads import LANES, Selection, Step
+from ..machine.threads import LANES, BoundStep, Selection
 from ..observers.events import tell
 from .fragments import elements, packed
 from .matrix import chosen, form, model, put, rows_of, words_of
@@ -112,7 +112,7 @@ def multiply(ctx: Context, bound: Bindings) -> Action:
     compute = model(ctx, row)
     fragments = {role: _Fragment(row.shape, role, row.element(role)) for role in "abcd"}
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         files = {role: [rows_of(s(state)) for s in items] for role, items in sources.items()}
 
         def step(sel: Selection) -> None:
@@ -217,7 +217,7 @@ def load(ctx: Context, bound: Bindings) -> Action:
     dests = [ctx.dest(item, register) for item in ctx.items(operands[0])]
     walk = _addresses(ctx, row, row.role, operands)
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         outs, bound = [rows_of(dest(state)) for dest in dests], walk.bind(state)
 
         def step(sel: Selection) -> None:
@@ -247,7 +247,7 @@ def store(ctx: Context, bound: Bindings) -> Action:
     sources = words_of(ctx, operands[1], wanted)
     walk = _addresses(ctx, row, "d", operands)
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         files, bound = [rows_of(source(state)) for source in sources], walk.bind(state)
 
         def step(sel: Selection) -> None:

@@ -13,11 +13,11 @@ from ...errors import ArgumentError
 from ...launch import Packed, pack, values
 from ...numerics.array import Array
 from ..errors import InterpreterError
-from .kernel import Kernel
+from .kernel import DecodedKernel
 from .memory import Buffer, GlobalMemory
 
 
-def parameters(kernel: Kernel, function: Function, args: Sequence[object], memory: GlobalMemory) -> Array:
+def parameters(kernel: DecodedKernel, function: Function, args: Sequence[object], memory: GlobalMemory) -> Array:
     """Puts arrays into memory, and all arguments where the kernel finds its parameters.
 
     Raises:

@@ -26,14 +26,14 @@ from ..decode import Context, decode
 from ..errors import DecodeError, Finding, InterpreterError
 from ..instructions.calls import RESULT, RESULT_BYTES, RETURN, finish
 from ..instructions.words import width_of
-from ..names import Formal, Frame, Names, Place
+from ..names import Formal, Frame, NameScope, VariablePlace
 from .clock import CLOCKS
 from .functions import CallError, Functions, has_results
-from .layout import Layout, Slot
+from .layout import RegisterSlot, StorageLayout
 from .memory import ARGUMENTS
 from .stacks import StackFrame
 from .state import Action, State
-from .threads import Geometry, Selection, Step
+from .threads import BoundStep, Geometry, Selection
 
 _FAMILIES = (
     "atomics", "barriers", "bulk", "calls", "carry", "clusters", "comparison", "control", "convert", "convert_narrow",
@@ -59,11 +59,11 @@ class Decoded:
 
     source: Instruction
     action: Action
-    guard: Slot | None
+    guard: RegisterSlot | None
     negated: bool
-    reads: tuple[Slot, ...]
-    writes: tuple[Slot, ...]
-    places: tuple[Place, ...]
+    reads: tuple[RegisterSlot, ...]
+    writes: tuple[RegisterSlot, ...]
+    places: tuple[VariablePlace, ...]
     polls: bool
 
 
@@ -76,7 +76,7 @@ class ClusterBounds(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Kernel:
+class DecodedKernel:
     """A decoded kernel, behind the functions it calls; it begins at `entry`.
 
     `block_limit` and `block_required` are what `.maxntid` and `.reqntid` say.
@@ -84,7 +84,7 @@ class Kernel:
 
     name: str
     file: str
-    layout: Layout
+    layout: StorageLayout
     code: tuple[Decoded, ...]
     entry: int
     block_limit: int | None
@@ -138,25 +138,25 @@ def is_aligned(opcode: str) -> bool:
 class KernelDecoder:
     """Decodes one kernel. Module-level shared variables take space when they are first declared to it."""
 
-    def __init__(self, function: Function, names: Names, file: str, target: str, functions: Functions) -> None:
+    def __init__(self, function: Function, names: NameScope, file: str, target: str, functions: Functions) -> None:
         self.function = function
         self.file = file
         self.target = target
-        self.layout = Layout()
+        self.layout = StorageLayout()
         self.module_names = names
         self.functions = functions
         self.frames: dict[str, Frame] = {}
         self.stack: StackFrame | None = None
-        self.flat: list[tuple[Instruction, Names, Frame | None]] = []
+        self.flat: list[tuple[Instruction, NameScope, Frame | None]] = []
 
-    def decode(self, module: Mapping[str, Variable]) -> Kernel:
+    def decode(self, module: Mapping[str, Variable]) -> DecodedKernel:
         """Raises:
         InterpreterError: at the first statement that cannot be run.
         """
         entry = self._lay_out(module)
         code = [self._instruction(*item, pc) for pc, item in enumerate(self.flat)]
         limit, required = (self._dimensions(word) for word in (".maxntid", ".reqntid"))
-        return Kernel(
+        return DecodedKernel(
             self.function.name,
             self.file,
             self.layout,
@@ -183,7 +183,7 @@ class KernelDecoder:
 
     def _lay_out(self, module: Mapping[str, Variable]) -> int:
         """Puts the kernel behind the functions it calls, and declares everything. Returns where it begins."""
-        function, shared = self.function, Names(self.module_names)
+        function, shared = self.function, NameScope(self.module_names)
         for variable in module.values():
             if variable.space.startswith("shared"):
                 self._variable(variable, shared)
@@ -192,8 +192,8 @@ class KernelDecoder:
             self.layout.results = align(self.layout.local, RESULT)
             self.layout.local = self.layout.results + RESULT_BYTES
         for callee in callees:
-            self._function(callee, Names(shared), callee.name in stacked)
-        entry, names = len(self.flat), Names(shared)
+            self._function(callee, NameScope(shared), callee.name in stacked)
+        entry, names = len(self.flat), NameScope(shared)
         self._parameters(names)
         self._body(function, names, None)
         return entry
@@ -216,14 +216,14 @@ class KernelDecoder:
 
     # Declarations
 
-    def _parameters(self, names: Names) -> None:
+    def _parameters(self, names: NameScope) -> None:
         placed: list[tuple[Variable, int]] = []
         end = 0
         for variable in self.function.parameters:
             size, alignment = self._size(variable)
             offset = align(end, alignment)
             placed.append((variable, offset))
-            names.places[variable.name] = Place("param", lambda _, at=offset: at)
+            names.places[variable.name] = VariablePlace("param", lambda _, at=offset: at)
             end = offset + size
         self.layout.parameters, self.layout.parameter_bytes = tuple(placed), end
 
@@ -233,35 +233,37 @@ class KernelDecoder:
         except DecodeError as error:
             raise self.error(str(error), variable.line) from error
 
-    def _variable(self, variable: Variable, names: Names) -> None:
+    def _variable(self, variable: Variable, names: NameScope) -> None:
         space = variable.space.partition("::")[0]
         size, alignment = self._size(variable)
         if space == "shared" and variable.linking == "extern":
-            names.places[variable.name] = Place("shared", lambda _: align(self.layout.shared, 128), name=variable.name)
+            names.places[variable.name] = VariablePlace(
+                "shared", lambda _: align(self.layout.shared, 128), name=variable.name
+            )
         elif space == "shared":
             offset = align(self.layout.shared, alignment)
             self.layout.shared = offset + size
-            names.places[variable.name] = Place("shared", lambda _: offset, name=variable.name, extent=size)
+            names.places[variable.name] = VariablePlace("shared", lambda _: offset, name=variable.name, extent=size)
         elif space == "local" and self.stack is not None:
             stack, offset = self.stack, self.stack.place(size, alignment)
             at = partial(_further, stack, offset)
-            names.places[variable.name] = Place("local", lambda _: 0, stacked=at)
+            names.places[variable.name] = VariablePlace("local", lambda _: 0, stacked=at)
         elif space == "local":
             offset = align(self.layout.local, alignment)
             self.layout.local = offset + size
-            names.places[variable.name] = Place("local", lambda _: offset, name=variable.name, extent=size)
+            names.places[variable.name] = VariablePlace("local", lambda _: offset, name=variable.name, extent=size)
         elif space == "param":
             names.places[variable.name] = self._argument(size, alignment)
         else:
             raise self.error(f"a .{space} variable inside a function is not supported", variable.line)
 
-    def _argument(self, size: int, alignment: int) -> Place:
+    def _argument(self, size: int, alignment: int) -> VariablePlace:
         offset = align(self.layout.local, alignment)
         self.layout.local = offset + size
         self.layout.arguments.append((offset, size))
-        return Place("param", lambda _: ARGUMENTS + offset, size)
+        return VariablePlace("param", lambda _: ARGUMENTS + offset, size)
 
-    def _registers(self, declared: RegDecl, names: Names) -> None:
+    def _registers(self, declared: RegDecl, names: NameScope) -> None:
         try:
             bits = 128 if declared.type == "b128" else width_of(declared.type)
         except DecodeError as error:
@@ -279,7 +281,7 @@ class KernelDecoder:
         except CallError as error:
             raise self.error(str(error), error.call.line, error.call.column) from error
 
-    def _function(self, function: Function, names: Names, stacked: bool) -> None:
+    def _function(self, function: Function, names: NameScope, stacked: bool) -> None:
         """Puts a function behind what there is."""
         layout = self.layout
         if stacked:
@@ -300,7 +302,7 @@ class KernelDecoder:
         self.frames[function.name] = frame
         self._body(function, names, frame)
         if self.stack is not None:
-            own = [Slot(bits, i) for bits, n in layout.slots.items() for i in range(before.get(bits, 0), n)]
+            own = [RegisterSlot(bits, i) for bits, n in layout.slots.items() for i in range(before.get(bits, 0), n)]
             self.stack.slots = [*dict.fromkeys([*own, *self.stack.slots])]
             self.stack.end, self.stack = layout.local, None
 
@@ -308,7 +310,7 @@ class KernelDecoder:
         """Whether callers find results where they need not know the function."""
         return function.name in stacked or function.name in self.functions.taken
 
-    def _formal(self, variable: Variable, names: Names) -> Formal:
+    def _formal(self, variable: Variable, names: NameScope) -> Formal:
         if variable.space == "reg":
             self._registers(RegDecl(variable.type, variable.name, line=variable.line), names)
             return Formal(variable, 0, slot=names.registers[variable.name])
@@ -318,11 +320,11 @@ class KernelDecoder:
 
     # Statements
 
-    def _body(self, function: Function, names: Names, frame: Frame | None) -> None:
+    def _body(self, function: Function, names: NameScope, frame: Frame | None) -> None:
         self._flatten(function.body or (), names, frame)
         self.flat.append((Instruction("ret", (), line=function.line, column=1), names, frame))
 
-    def _flatten(self, body: tuple[Statement, ...], names: Names, frame: Frame | None) -> None:
+    def _flatten(self, body: tuple[Statement, ...], names: NameScope, frame: Frame | None) -> None:
         """Instructions one after the other, each with its scope; labels as numbers among them."""
         label = ""
         for statement in body:
@@ -343,11 +345,11 @@ class KernelDecoder:
                 case Variable():
                     self._variable(statement, names)
                 case Scope():
-                    self._flatten(statement.body, Names(names), frame)
+                    self._flatten(statement.body, NameScope(names), frame)
                 case _:
                     pass
 
-    def _instruction(self, instruction: Instruction, names: Names, frame: Frame | None, pc: int) -> Decoded:
+    def _instruction(self, instruction: Instruction, names: NameScope, frame: Frame | None, pc: int) -> Decoded:
         context = Context(instruction, names, self.layout, pc, self.target, self.frames, frame)
         try:
             action = finish(context) if instruction.opcode == RETURN else decode(context)
@@ -371,7 +373,7 @@ class KernelDecoder:
         return any(_POLLING.match(instruction.opcode) for instruction, _, _ in self.flat[target : context.pc])
 
 
-def _further(stack: StackFrame, offset: int, more: int) -> Slot:
+def _further(stack: StackFrame, offset: int, more: int) -> RegisterSlot:
     """The register for the address of a byte of a variable on the stack."""
     return stack.address(offset + more)
 
@@ -379,7 +381,7 @@ def _further(stack: StackFrame, offset: int, more: int) -> Slot:
 def _reading(action: Action) -> Action:
     """An instruction that reads a clock."""
 
-    def bind(state: State) -> Step:
+    def bind(state: State) -> BoundStep:
         inner = action(state)
 
         def step(sel: Selection) -> int | None:

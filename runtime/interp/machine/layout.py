@@ -9,7 +9,7 @@ from .memory import STACK_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class RegisterSlot:
     """A register: row `index` of the bank of registers of `bits` bits. `name` and `type` are those of the text."""
 
     bits: int
@@ -19,7 +19,7 @@ class Slot:
 
 
 @dataclass
-class Layout:
+class StorageLayout:
     """What a kernel needs per thread, per CTA and per launch; grows while it is decoded. `arguments` are the parts of
     local memory, each with its first byte and its size, that hold arguments of functions."""
 
@@ -29,11 +29,11 @@ class Layout:
     arguments: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     parameters: tuple[tuple[Variable, int], ...] = ()
     parameter_bytes: int = 0
-    carry: Slot | None = None
-    pointer: Slot | None = None
+    carry: RegisterSlot | None = None
+    pointer: RegisterSlot | None = None
     results: int | None = None
 
-    def stack(self) -> Slot:
+    def stack(self) -> RegisterSlot:
         """The register that says how much of the stack is used; there is a stack from now on."""
         if self.pointer is None:
             self.pointer = self.slot(64, "%SP")
@@ -49,7 +49,7 @@ class Layout:
         """Local memory of a thread, the stack included."""
         return self.local if self.pointer is None else self.stack_base + STACK_BYTES
 
-    def slot(self, bits: int, name: str = "", type: str = "") -> Slot:
+    def slot(self, bits: int, name: str = "", type: str = "") -> RegisterSlot:
         index = self.slots.get(bits, 0)
         self.slots[bits] = index + 1
-        return Slot(bits, index, name, type)
+        return RegisterSlot(bits, index, name, type)

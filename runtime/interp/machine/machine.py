@@ -19,11 +19,20 @@ from ..observers.observer import Observer
 from .clusters import ClusterBarrier, SharedWindow
 from .copies import CopyQueue
 from .flow import Flow, apart
-from .kernel import Decoded, Kernel, align, is_aligned
-from .mbarriers import Mbarriers
-from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Buffer, GlobalMemory, Memory, ParameterWindow, Window
+from .kernel import Decoded, DecodedKernel, align, is_aligned
+from .mbarriers import MbarrierObjects
+from .memory import (
+    LOCAL_WINDOW,
+    PARAM_WINDOW,
+    SHARED_WINDOW,
+    Buffer,
+    GlobalMemory,
+    MemorySpaces,
+    ParameterWindow,
+    Window,
+)
 from .state import State
-from .threads import LEFT, Geometry, Selection, Step
+from .threads import LEFT, BoundStep, Geometry, Selection
 from .warpgroups import Warpgroups
 
 IN_FLIGHT_BYTES = 200 << 20
@@ -36,10 +45,10 @@ POLLS = 32
 
 
 @dataclass(frozen=True)
-class Launch:
+class KernelRun:
     """One kernel launch: where, how much, the memory it works on, and who looks on."""
 
-    kernel: Kernel
+    kernel: DecodedKernel
     grid: Dim3
     block: Dim3
     memory: GlobalMemory
@@ -63,7 +72,7 @@ class Stats:
     notes: tuple[Finding, ...] = ()
 
 
-def run(launch: Launch) -> Stats:
+def run(launch: KernelRun) -> Stats:
     """Runs all CTAs.
 
     Raises:
@@ -83,7 +92,7 @@ def run(launch: Launch) -> Stats:
     return stats
 
 
-def _ctas_in_flight(launch: Launch) -> int:
+def _ctas_in_flight(launch: KernelRun) -> int:
     layout = launch.kernel.layout
     one = _geometry(launch, 0, 1)
     per_thread = sum(max(bits // 8, 1) * n for bits, n in layout.slots.items()) + layout.local_bytes + 64
@@ -95,11 +104,11 @@ def _ctas_in_flight(launch: Launch) -> int:
     return max(1, clusters) * one.cluster_size
 
 
-def _geometry(launch: Launch, first: int, ctas: int) -> Geometry:
+def _geometry(launch: KernelRun, first: int, ctas: int) -> Geometry:
     return Geometry(launch.grid, launch.block, first, ctas, launch.cluster or (1, 1, 1))
 
 
-def _shared_bytes(launch: Launch) -> int:
+def _shared_bytes(launch: KernelRun) -> int:
     """Shared memory of a CTA: its variables, then the dynamic part."""
     static = launch.kernel.layout.shared
     return static if not launch.shared else align(static, 128) + launch.shared
@@ -108,7 +117,7 @@ def _shared_bytes(launch: Launch) -> int:
 class _Machine:
     """The CTAs in flight."""
 
-    def __init__(self, launch: Launch, geometry: Geometry, stats: Stats) -> None:
+    def __init__(self, launch: KernelRun, geometry: Geometry, stats: Stats) -> None:
         self.launch = launch
         self.geometry = geometry
         self.stats = stats
@@ -122,13 +131,13 @@ class _Machine:
         state.warpgroups = Warpgroups(-(-state.warps // WARPS))
         self.flow.observer = state.observer = launch.observer
         self.cluster_barrier = state.cluster_barrier = ClusterBarrier(self.flow)
-        self.mbarriers = state.mbarriers = Mbarriers(state.memory.shared.buffer.view(8), self.flow, state.copies)
+        self.mbarriers = state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)
         if launch.observer is not None:
             launch.observer.begin(state, self.kernel)
         self.state = state
         self.steps = [self._bind(pc, decoded) for pc, decoded in enumerate(self.kernel.code)]
 
-    def _memory(self) -> Memory:
+    def _memory(self) -> MemorySpaces:
         geometry, size = self.geometry, _shared_bytes(self.launch)
         stride = align(size, 128)
         data = Buffer("shared memory", np.zeros(geometry.ctas * stride, np.uint8))
@@ -142,9 +151,9 @@ class _Machine:
         param = ParameterWindow(parameters, zeros, self.kernel.layout.parameter_bytes, local)
         windows = self.launch.memory.windows
         windows.update({SHARED_WINDOW: cluster, LOCAL_WINDOW: local, PARAM_WINDOW: param})
-        return Memory(self.launch.memory, shared, cluster, local, param)
+        return MemorySpaces(self.launch.memory, shared, cluster, local, param)
 
-    def _bind(self, pc: int, decoded: Decoded) -> Step:
+    def _bind(self, pc: int, decoded: Decoded) -> BoundStep:
         inner, observer = decoded.action(self.state), self.state.observer
         if decoded.polls:
             inner = _patient(inner, self.flow)
@@ -287,7 +296,7 @@ def _ranges(numbers: Array) -> str:
     return ", ".join(str(low) if low == top else f"{low}-{top}" for low, top in runs)
 
 
-def _watched(inner: Step, look: Look | None) -> Step:
+def _watched(inner: BoundStep, look: Look | None) -> BoundStep:
     if look is None:
         return inner
 
@@ -298,7 +307,7 @@ def _watched(inner: Step, look: Look | None) -> Step:
     return step
 
 
-def _assembled(inner: Step, pc: int, flow: Flow, warps: int) -> Step:
+def _assembled(inner: BoundStep, pc: int, flow: Flow, warps: int) -> BoundStep:
     """The step for whole warps, or groups of `warps`: lanes wait for those that have not exited."""
 
     def step(sel: Selection) -> int | None:
@@ -315,7 +324,7 @@ def _assembled(inner: Step, pc: int, flow: Flow, warps: int) -> Step:
     return step
 
 
-def _patient(inner: Step, flow: Flow) -> Step:
+def _patient(inner: BoundStep, flow: Flow) -> BoundStep:
     """A jump back after which others run now and then, as threads may be waiting here for what those do."""
     rounds = 0
 
@@ -331,7 +340,7 @@ def _patient(inner: Step, flow: Flow) -> Step:
     return step
 
 
-def _guarded(inner: Step, predicate: Array, negated: bool, following: int, flow: Flow) -> Step:
+def _guarded(inner: BoundStep, predicate: Array, negated: bool, following: int, flow: Flow) -> BoundStep:
     """The step for those threads for which the predicate holds; the others go on."""
 
     def step(sel: Selection) -> int | None:

@@ -73,7 +73,7 @@ class BulkCopy:
     combine: Combine | None = None
 
 
-class Mbarriers:
+class MbarrierObjects:
     """Objects are named by their number among the 64-bit words of shared memory."""
 
     def __init__(self, words: Array, flow: Flow, copies: CopyQueue) -> None:

@@ -275,7 +275,7 @@ def rows(local: Window, address: int, size: int) -> Array:
     return local.buffer.data.reshape(local.base.size, -1)[:, start : start + size]
 
 
-class Memory(NamedTuple):
+class MemorySpaces(NamedTuple):
     """Every space of the CTAs in flight; `cluster` is shared memory, that of other CTAs of the cluster included."""
 
     memory: GlobalMemory

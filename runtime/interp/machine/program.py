@@ -11,12 +11,12 @@ from ....dialect.ptx.text.syntax import Module, Variable
 from ...grid import BLOCK_LIMIT, GRID_LIMIT, THREADS_LIMIT, Dim3, Progress
 from ..errors import DecodeError, Finding, InterpreterError
 from ..instructions.prints import Sink
-from ..names import Names, Place
+from ..names import NameScope, VariablePlace
 from ..observers.observer import Observer, Observers
 from .arguments import parameters
 from .functions import Functions
-from .kernel import Kernel, KernelDecoder, size_of
-from .machine import Launch, Stats, run
+from .kernel import DecodedKernel, KernelDecoder, size_of
+from .machine import KernelRun, Stats, run
 from .memory import Buffer, GlobalMemory, Heap, static_addresses
 from .state import State
 from .variables import initial
@@ -58,20 +58,20 @@ class Program:
         self.target = arch or (module.targets[0] if module.targets else "sm_90")
         self._check_target()
         variables = {v.name: v for v in module.items if isinstance(v, Variable)}
-        names = Names()
+        names = NameScope()
         self._variables: dict[str, Buffer] = {}
         self._heap = Heap()
         self._places = static_addresses([v.name for v in variables.values() if v.space in ("global", "const")])
         functions = Functions.of(module)
         self._known = functions.addresses | self._places
         for function, address in functions.addresses.items():
-            names.places[function] = Place("code", lambda _, at=address: at, code=address)
+            names.places[function] = VariablePlace("code", lambda _, at=address: at, code=address)
         for variable in variables.values():
             if variable.space in ("global", "const"):
                 self._declare(variable, names)
         self._callable, self._names, self._declared = functions, names, variables
         self._functions = {f.name: f for f in module.functions.values() if f.entry}
-        self._kernels: dict[str, Kernel] = {}
+        self._kernels: dict[str, DecodedKernel] = {}
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ class Program:
         decoder = KernelDecoder(self._functions[kernel], self._names, self.name, self.target, self._callable)
         return decoder.refused(self._declared)
 
-    def kernel(self, name: str) -> Kernel:
+    def kernel(self, name: str) -> DecodedKernel:
         """A kernel, decoded at its first use: others may hold what is not supported.
 
         Raises:
@@ -102,7 +102,7 @@ class Program:
         if not re.fullmatch(r"sm_\d+[af]?", self.target):
             raise InterpreterError(f"unknown target '{self.target}'; a target is written like sm_90a")
 
-    def _declare(self, variable: Variable, names: Names) -> None:
+    def _declare(self, variable: Variable, names: NameScope) -> None:
         try:
             size, _ = size_of(variable)
             data = initial(variable, size, self._known.get)
@@ -110,7 +110,7 @@ class Program:
             names.places[variable.name] = _unusable(InterpreterError(f"{self.name}:{variable.line}:1: error: {error}"))
             return
         self._variables[variable.name] = Buffer(f"variable {variable.name}", data)
-        names.places[variable.name] = Place("global", lambda state: state.addresses[variable.name])
+        names.places[variable.name] = VariablePlace("global", lambda state: state.addresses[variable.name])
 
     def launch(
         self,
@@ -147,10 +147,10 @@ class Program:
             memory.put(self._places[name], buffer)
         words = parameters(decoded, self._functions[kernel], args, memory)
         sizes = (decoded, grid, block, memory, words, self._places, shared)
-        launched = Launch(*sizes, max_steps, progress, observer, cluster, output)
+        launched = KernelRun(*sizes, max_steps, progress, observer, cluster, output)
         return _checked(launched, checks) if checks else run(launched)
 
-    def _cluster(self, kernel: Kernel, grid: Dim3, asked: Dim3 | None) -> Dim3 | None:
+    def _cluster(self, kernel: DecodedKernel, grid: Dim3, asked: Dim3 | None) -> Dim3 | None:
         """The clusters of a launch; None if it has none."""
         where, required = f"kernel {kernel.name}", kernel.cluster.required
         cluster = asked or required
@@ -169,7 +169,7 @@ class Program:
             raise InterpreterError(f"{where}: expected a grid that is a multiple of the cluster {cluster}, got {grid}")
         return cluster
 
-    def _check_sizes(self, kernel: Kernel, grid: Dim3, block: Dim3, shared: int) -> None:
+    def _check_sizes(self, kernel: DecodedKernel, grid: Dim3, block: Dim3, shared: int) -> None:
         where = f"kernel {kernel.name}"
         for what, sizes, limits in (("grid", grid, GRID_LIMIT), ("block", block, BLOCK_LIMIT)):
             if len(sizes) != 3 or any(not 1 <= size <= limit for size, limit in zip(sizes, limits, strict=True)):
@@ -188,10 +188,10 @@ class Program:
             raise InterpreterError(f"{where}: {total} bytes of shared memory are asked for{has}")
 
 
-def _checked(launch: Launch, names: str | Sequence[str]) -> Stats:
-    from ..checks import Checks
+def _checked(launch: KernelRun, names: str | Sequence[str]) -> Stats:
+    from ..checks import CheckObserver
 
-    checks = Checks(names)
+    checks = CheckObserver(names)
     others = () if launch.observer is None else (launch.observer,)
     try:
         stats = run(replace(launch, observer=Observers((checks, *others))))
@@ -203,10 +203,10 @@ def _checked(launch: Launch, names: str | Sequence[str]) -> Stats:
     return replace(stats, notes=checks.findings.notes())
 
 
-def _unusable(error: InterpreterError) -> Place:
+def _unusable(error: InterpreterError) -> VariablePlace:
     """A variable that a kernel is refused for when it comes to use it."""
 
     def address(state: State) -> int:
         raise error
 
-    return Place("global", address)
+    return VariablePlace("global", address)

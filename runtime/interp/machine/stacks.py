@@ -13,7 +13,7 @@ import numpy as np
 
 from ...numerics.array import Array
 from ..errors import FaultError
-from .layout import Layout, Slot
+from .layout import RegisterSlot, StorageLayout
 from .memory import STACK_BYTES, Window
 from .threads import Selection
 
@@ -33,12 +33,12 @@ class StackFrame:
     `addresses` are hidden registers that hold where variables lie, with the offsets of these.
     """
 
-    layout: Layout
-    slots: list[Slot] = field(default_factory=list[Slot])
+    layout: StorageLayout
+    slots: list[RegisterSlot] = field(default_factory=list[RegisterSlot])
     start: int = 0
     end: int = 0
     size: int = 0
-    addresses: list[tuple[Slot, int]] = field(default_factory=list[tuple[Slot, int]])
+    addresses: list[tuple[RegisterSlot, int]] = field(default_factory=list[tuple[RegisterSlot, int]])
 
     def place(self, size: int, alignment: int) -> int:
         """Room for a variable. Returns its offset."""
@@ -46,7 +46,7 @@ class StackFrame:
         self.size = offset + size
         return offset
 
-    def address(self, offset: int) -> Slot:
+    def address(self, offset: int) -> RegisterSlot:
         """A register that holds the address of a byte of the variables."""
         slot = next((slot for slot, known in self.addresses if known == offset), None)
         if slot is None:
@@ -108,7 +108,7 @@ def _indices(frame: StackFrame, bits: int) -> Array:
     return np.array([slot.index for slot in frame.slots if slot.bits == bits], np.int64)
 
 
-def stack_pointer(banks: Mapping[int, Array], layout: Layout) -> Array:
+def stack_pointer(banks: Mapping[int, Array], layout: StorageLayout) -> Array:
     """How many bytes of the stack each thread uses."""
     return banks[64][layout.stack().index]
 

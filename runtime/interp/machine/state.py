@@ -14,10 +14,10 @@ from .clock import Clock
 from .clusters import ClusterBarrier
 from .copies import CopyQueue
 from .flow import Flow
-from .mbarriers import Mbarriers
-from .memory import Memory
+from .mbarriers import MbarrierObjects
+from .memory import MemorySpaces
 from .stacks import CallStack
-from .threads import Geometry, Selection, Step
+from .threads import BoundStep, Geometry, Selection
 from .warpgroups import Warpgroups
 
 
@@ -30,12 +30,14 @@ class State:
     flow: Flow
     copies: CopyQueue
     warpgroups: Warpgroups
-    mbarriers: Mbarriers
+    mbarriers: MbarrierObjects
     cluster_barrier: ClusterBarrier
     prints: Prints
     observer: Events | None = None
 
-    def __init__(self, geometry: Geometry, slots: dict[int, int], memory: Memory, addresses: dict[str, int]) -> None:
+    def __init__(
+        self, geometry: Geometry, slots: dict[int, int], memory: MemorySpaces, addresses: dict[str, int]
+    ) -> None:
         self.geometry = geometry
         self.threads = geometry.threads
         self.warps = geometry.warps
@@ -64,5 +66,5 @@ _BANKS = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64,
 Source: TypeAlias = Callable[[State], Array]
 """An operand: given a state, one value for each of its threads. Registers are views of the state's own."""
 
-Action: TypeAlias = Callable[[State], Step]
+Action: TypeAlias = Callable[[State], BoundStep]
 """A decoded instruction: given a state, its step."""

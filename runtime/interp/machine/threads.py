@@ -150,7 +150,7 @@ def unravel(linear: Any, sizes: Dim3) -> tuple[Any, Any, Any]:
     return linear % x, linear // x % y, linear // (x * y)
 
 
-Step: TypeAlias = Callable[[Selection], "int | None"]
+BoundStep: TypeAlias = Callable[[Selection], "int | None"]
 """What an instruction does for some threads. It returns where they all go on: None for the next instruction, or a
 program counter, or LEFT."""
 

@@ -11,14 +11,14 @@ from ...numerics.array import Array
 from ..machine.memory import Buffer, Part
 from ..machine.threads import Selection
 
-Kind: TypeAlias = Literal["load", "store", "atomic", "copy"]
+AccessKind: TypeAlias = Literal["load", "store", "atomic", "copy"]
 """`copy` is the destination of an asynchronous copy; its source is a `load`."""
 
 Look: TypeAlias = Callable[[Selection], None]
 """Called with the threads that are about to execute an instruction."""
 
 
-class Access(NamedTuple):
+class MemoryAccess(NamedTuple):
     """Accesses of one instruction to one buffer.
 
     `start` is the first byte of each access in `buffer`, `threads` who makes it; each is `width` bytes long. Which
@@ -27,7 +27,7 @@ class Access(NamedTuple):
     """
 
     pc: int
-    kind: Kind
+    kind: AccessKind
     buffer: Buffer
     start: Array
     width: int
@@ -49,7 +49,7 @@ class Events:
         """What to call before the instruction at `pc` with all threads that come to it, whatever their guard."""
         return None
 
-    def access(self, access: Access) -> None:
+    def access(self, access: MemoryAccess) -> None:
         """Memory is about to be read or written."""
 
     def come(self, number: int, expected: int, threads: Array) -> None:
@@ -86,7 +86,7 @@ class Events:
 def tell(
     observer: Events | None,
     pc: int,
-    kind: Kind,
+    kind: AccessKind,
     parts: tuple[Part, ...],
     width: int,
     sel: Selection,
@@ -100,4 +100,4 @@ def tell(
     for part in parts:
         which = slice(None) if part.chosen is None else part.chosen
         stored = None if values is None else values[which]
-        observer.access(Access(pc, kind, part.buffer, part.index * width, width, threads[which], stored))
+        observer.access(MemoryAccess(pc, kind, part.buffer, part.index * width, width, threads[which], stored))

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...numerics.array import Array
-from ..machine.kernel import Kernel
+from ..machine.kernel import DecodedKernel
 from ..machine.memory import Buffer
 from ..machine.state import State
 from ..machine.threads import Selection
-from .events import Access, Events, Look
+from .events import Events, Look, MemoryAccess
 
 
 class Observer(Events):
     """Is told of every batch of CTAs too. Thread numbers and masks are those of the state begun last."""
 
-    def begin(self, state: State, kernel: Kernel) -> None:
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
         """A batch of CTAs starts, and the one before is done."""
 
 
@@ -29,7 +29,7 @@ class Observers(Observer):
     def __init__(self, members: Sequence[Observer]) -> None:
         self.members = tuple(members)
 
-    def begin(self, state: State, kernel: Kernel) -> None:
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
         for member in self.members:
             member.begin(state, kernel)
 
@@ -39,7 +39,7 @@ class Observers(Observer):
     def issue(self, pc: int) -> Look | None:
         return _all([member.issue(pc) for member in self.members])
 
-    def access(self, access: Access) -> None:
+    def access(self, access: MemoryAccess) -> None:
         for member in self.members:
             member.access(access)
 

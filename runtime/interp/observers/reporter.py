@@ -14,11 +14,11 @@ from ...launch_report import Executed, GlobalAccess, LaunchReport, MatrixProduct
 from ...numerics.array import Array
 from ...problem import Problem
 from ..instructions.calls import RETURN
-from ..machine.kernel import Kernel
+from ..machine.kernel import DecodedKernel
 from ..machine.memory import SPAN_BITS
 from ..machine.state import State
 from ..machine.threads import LANES, Selection
-from .events import Access, Look
+from .events import Look, MemoryAccess
 from .observer import Observer
 from .traffic import sectors, wavefronts
 
@@ -43,12 +43,12 @@ class Reporter(Observer):
     """Counts; `report` says what was found once the launch is over."""
 
     def __init__(self) -> None:
-        self.kernel: Kernel | None = None
-        self._pending: list[Access] = []
+        self.kernel: DecodedKernel | None = None
+        self._pending: list[MemoryAccess] = []
         self._shared: dict[tuple[int, str], _Cost] = {}
         self._global: dict[tuple[int, str], _Cost] = {}
 
-    def begin(self, state: State, kernel: Kernel) -> None:
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
         """Counts go on from one batch of CTAs to the next."""
         self._settle()
         if self.kernel is None:
@@ -87,7 +87,7 @@ class Reporter(Observer):
 
     # What is accessed
 
-    def access(self, access: Access) -> None:
+    def access(self, access: MemoryAccess) -> None:
         """Accesses of one instruction may come in several parts: they are looked at together."""
         self._pending.append(access)
 
@@ -99,7 +99,7 @@ class Reporter(Observer):
             if some and not self._opcode(some[0].pc).startswith("wmma"):
                 self._request(kind, some)
 
-    def _request(self, kind: str, accesses: list[Access]) -> None:
+    def _request(self, kind: str, accesses: list[MemoryAccess]) -> None:
         memory, pc = self.state.memory, accesses[0].pc
         for a in accesses:
             if a.buffer is memory.shared.buffer:
@@ -111,7 +111,7 @@ class Reporter(Observer):
         if outside and ".const" not in self._opcode(pc):
             self._global.setdefault((pc, kind), _Cost()).add(*self._sectors(outside))
 
-    def _sectors(self, accesses: list[Access]) -> tuple[Array, Array]:
+    def _sectors(self, accesses: list[MemoryAccess]) -> tuple[Array, Array]:
         """Those of accesses to several buffers, each of which has addresses of its own."""
         buffers = list({id(a.buffer): a.buffer for a in accesses}.values())
         start = np.concatenate([a.start + (buffers.index(a.buffer) << SPAN_BITS) for a in accesses])
@@ -151,7 +151,7 @@ class Reporter(Observer):
             tuple(f"line {d.line}: {d.opcode}: {OPAQUE}" for d in done if d.opcode.startswith(_OPAQUE)),
         )
 
-    def _executed(self, kernel: Kernel) -> Iterator[Executed]:
+    def _executed(self, kernel: DecodedKernel) -> Iterator[Executed]:
         # The last instruction is the `ret` that every kernel gets, written or not.
         for pc, decoded in enumerate(kernel.code[:-1]):
             warps, lanes = self._met[pc] if self._met[pc, 0] else (self._warps[pc], self._lanes[pc])
