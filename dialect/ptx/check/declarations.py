@@ -16,7 +16,7 @@ from ..text.syntax import Function, Label, Module, RegDecl, Variable
 from ..types import REGISTER_BITS
 from ..verifier import TargetContext
 
-Problem: TypeAlias = tuple[int, int, str]
+Complaint: TypeAlias = tuple[int, int, str]
 """Line, column, message."""
 
 OPAQUE_TYPES = ("texref", "samplerref", "surfref")
@@ -30,7 +30,7 @@ ATTRIBUTES = {".managed": ("global",), ".unified": ("global",)}
 B128_PTX, B128_SM = (8, 3), 70
 
 
-def module_problems(module: Module, context: TargetContext) -> Iterator[Problem]:
+def module_problems(module: Module, context: TargetContext) -> Iterator[Complaint]:
     """What is wrong with the header and the variables of a module, and the names of its functions."""
     if context.targets == module.targets:
         yield from ((*module.target_at, message) for message in _target_problems(module))
@@ -156,7 +156,7 @@ class Declarations:
     groups: set[str] = field(default_factory=set[str])
     labels: set[str] = field(default_factory=set[str])
 
-    def parameters(self, function: Function) -> Iterator[Problem]:
+    def parameters(self, function: Function) -> Iterator[Complaint]:
         """What is wrong with the parameters and results of a function."""
         for variable in (*function.returns, *function.parameters):
             yield from self._twice(variable.line, variable.column, (variable.name,))
@@ -167,7 +167,7 @@ class Declarations:
                 messages.append(f"parameter '{variable.name}': {variable.pointer} is for the parameters of kernels")
             yield from ((variable.line, variable.column, message) for message in messages)
 
-    def declaration(self, declared: RegDecl | Variable) -> Iterator[Problem]:
+    def declaration(self, declared: RegDecl | Variable) -> Iterator[Complaint]:
         """What is wrong with a declaration inside a function."""
         if isinstance(declared, Variable):
             yield from self._twice(declared.line, declared.column, (declared.name,))
@@ -181,7 +181,7 @@ class Declarations:
                 messages = (*messages, "predicates make no vectors")
         yield from ((declared.line, declared.column, message) for message in messages)
 
-    def _registers(self, declared: RegDecl) -> Iterator[Problem]:
+    def _registers(self, declared: RegDecl) -> Iterator[Complaint]:
         if declared.count is None:
             yield from self._twice(declared.line, declared.column, (declared.name,))
         elif declared.name in self.groups:
@@ -190,13 +190,13 @@ class Declarations:
             self.groups.add(declared.name)
             yield from self._twice(declared.line, declared.column, declared.names())
 
-    def label(self, label: Label) -> Iterator[Problem]:
+    def label(self, label: Label) -> Iterator[Complaint]:
         """Whether a label is defined twice."""
         if label.name in self.labels:
             yield label.line, 1, f"label '{label.name}' is defined twice"
         self.labels.add(label.name)
 
-    def _twice(self, line: int, column: int, names: tuple[str, ...]) -> Iterator[Problem]:
+    def _twice(self, line: int, column: int, names: tuple[str, ...]) -> Iterator[Complaint]:
         if not self.names.isdisjoint(names):
             again = next(name for name in names if name in self.names)
             if again != "_":

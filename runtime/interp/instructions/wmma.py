@@ -24,7 +24,7 @@ from ....dialect.ptx.text.syntax import Operand
 from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..errors import FaultError
-from ..machine.memory import GlobalMemory, Part, Window, check_writable
+from ..machine.memory import GlobalBuffers, Part, Window, check_writable
 from ..machine.state import Action, Source, State
 from ..machine.threads import LANES, BoundStep, Selection
 from ..observers.events import tell
@@ -162,7 +162,7 @@ class _Walk:
 class _Bound:
     walk: _Walk
     state: State
-    home: Window | GlobalMemory
+    home: Window | GlobalBuffers
     address: Any
     stride: Array | None
 

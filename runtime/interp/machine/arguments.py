@@ -14,10 +14,10 @@ from ...launch import Packed, pack, values
 from ...numerics.array import Array
 from ..errors import InterpreterError
 from .kernel import DecodedKernel
-from .memory import Buffer, GlobalMemory
+from .memory import Buffer, GlobalBuffers
 
 
-def parameters(kernel: DecodedKernel, function: Function, args: Sequence[object], memory: GlobalMemory) -> Array:
+def parameters(kernel: DecodedKernel, function: Function, args: Sequence[object], memory: GlobalBuffers) -> Array:
     """Puts arrays into memory, and all arguments where the kernel finds its parameters.
 
     Raises:

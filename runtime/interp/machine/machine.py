@@ -26,7 +26,7 @@ from .memory import (
     PARAM_WINDOW,
     SHARED_WINDOW,
     Buffer,
-    GlobalMemory,
+    GlobalBuffers,
     MemorySpaces,
     ParameterWindow,
     Window,
@@ -51,7 +51,7 @@ class KernelRun:
     kernel: DecodedKernel
     grid: Dim3
     block: Dim3
-    memory: GlobalMemory
+    memory: GlobalBuffers
     parameters: Array
     addresses: dict[str, int]
     shared: int

@@ -151,7 +151,7 @@ def static_addresses(names: Sequence[str]) -> dict[str, int]:
     return {name: number << SPAN_BITS for number, name in enumerate(names, 1)}
 
 
-class GlobalMemory:
+class GlobalBuffers:
     """Allocations by address range, and the windows that generic addresses reach."""
 
     def __init__(self, heap: Heap | None = None) -> None:
@@ -248,7 +248,7 @@ class Heap:
         self._next = HEAP
         self._used = 0
 
-    def allocate(self, memory: GlobalMemory, size: int) -> int:
+    def allocate(self, memory: GlobalBuffers, size: int) -> int:
         """The address of a new block; 0 if so much is not left. Its bytes are all ones, which is NaN in every type."""
         taken = max(16, -(-size // 16) * 16)
         if not size or self._used + taken > HEAP_BYTES or self._next << SPAN_BITS >= SHARED_WINDOW:
@@ -259,7 +259,7 @@ class Heap:
         memory.put(number << SPAN_BITS, self.blocks[number])
         return number << SPAN_BITS
 
-    def release(self, memory: GlobalMemory, address: int) -> bool:
+    def release(self, memory: GlobalBuffers, address: int) -> bool:
         """Frees a block; False if none begins there."""
         block = self.blocks.pop(address >> SPAN_BITS, None) if not address & ((1 << SPAN_BITS) - 1) else None
         if block is None:
@@ -278,7 +278,7 @@ def rows(local: Window, address: int, size: int) -> Array:
 class MemorySpaces(NamedTuple):
     """Every space of the CTAs in flight; `cluster` is shared memory, that of other CTAs of the cluster included."""
 
-    memory: GlobalMemory
+    memory: GlobalBuffers
     shared: Window
     cluster: Window
     local: Window

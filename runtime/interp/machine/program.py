@@ -17,7 +17,7 @@ from .arguments import parameters
 from .functions import Functions
 from .kernel import DecodedKernel, KernelDecoder, size_of
 from .machine import KernelRun, Stats, run
-from .memory import Buffer, GlobalMemory, Heap, static_addresses
+from .memory import Buffer, GlobalBuffers, Heap, static_addresses
 from .state import State
 from .variables import initial
 
@@ -142,7 +142,7 @@ class Program:
         decoded = self.kernel(kernel)
         self._check_sizes(decoded, grid, block, shared)
         cluster = self._cluster(decoded, grid, cluster)
-        memory = GlobalMemory(self._heap)
+        memory = GlobalBuffers(self._heap)
         for name, buffer in self._variables.items():
             memory.put(self._places[name], buffer)
         words = parameters(decoded, self._functions[kernel], args, memory)
