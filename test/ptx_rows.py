@@ -33,7 +33,7 @@ def operand(row: Row, slot: Slot, bindings: dict[str, str], number: int) -> str:
         return re.search(r"\d+", slot.kind)[0] if "(" in slot.kind else "1"  # pyright: ignore[reportOptionalSubscript]
     if slot.kind == "label":
         return "TARGETS" if row.root == "brx" else "LABEL"
-    text = re.split(r"[@(]", slot.kind)[0].strip("!+*")
+    text = re.split(r"[@(]", slot.kind)[0].strip("!+*_")
     count, _, type = text.rpartition("*")
     if text[0] == "2" and not count:
         narrow = bindings.get(text[1:], text[1:])

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ..isa.targets import NAMED, Target, Version
 from .instructions import find, nearest
+from .literals import immediate, outside
 from .rows.grammar import Bindings, Row, Slot
 from .text.syntax import Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
 from .types import REGISTER_BITS, bits_of, compatible
@@ -21,6 +22,10 @@ from .unmodelled import family
 
 TypeOf = Callable[[Register], str | None]
 """The declared type of a register; None for a special register."""
+
+
+_SINK = Symbol("_")
+"""What stands for a result that is discarded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ class _Kind:
     negatable: bool = False
     parts: int = 0
     span: str = ""
+    spare: bool = False
 
 
 class _Miss(NamedTuple):
@@ -147,16 +153,18 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
     if isinstance(operand, Pair):
         if not slot.pair:
             return "expected one register, got a pair"
-        problem = _check_predicate(operand.second, type_of)
-        return problem or _check_value(slot, operand.first, _kind(slot, bindings), type_of, discard=True)
+        if operand.first == operand.second == _SINK:
+            return "one of the two results must be kept"
+        problem = _check_predicate(slot, operand.second, type_of)
+        return problem or _check_value(slot, operand.first, _kind(slot, bindings), type_of)
     if slot.pair == "||":
         return "expected a destination and a predicate, written d|p"
     if slot.kind == "_":
-        return None if operand == Symbol("_") else f"expected _, got {_describe(operand, type_of)}"
+        return None if operand == _SINK else f"expected _, got {_describe(operand, type_of)}"
     if slot.kind == "[]":
         return _check_address(operand, type_of)
     if slot.kind.startswith("imm"):
-        return _check_immediate(slot.kind, operand)
+        return immediate(slot.kind, operand)
     if slot.kind.startswith("tensor"):
         return _check_box(operand, int(slot.kind[7:-1] or bindings["D"][0]), type_of)
     if slot.kind == "flag":
@@ -179,7 +187,8 @@ def _bound(text: str, bound: tuple[tuple[str, str], ...]) -> _Kind:
     bindings = dict(bound)
     text, _, parts = text.partition("@")
     text, _, span = text.removesuffix(")").partition("(")
-    negatable = text[0] == "!"
+    negatable, spare = text[0] == "!", text[-1] == "_"
+    text = text.rstrip("_")
     wider, anything = text[-1] == "+", text[-1] == "*"
     text = text.strip("!+*")
     count, star, type = text.rpartition("*")
@@ -189,15 +198,16 @@ def _bound(text: str, bound: tuple[tuple[str, str], ...]) -> _Kind:
     type = bindings.get(type, type)
     if doubled:
         type = f"{type[0]}{2 * int(type[1:])}"
-    return _Kind(type, int(count or 0), wider, anything, negatable, int(parts or 0), span)
+    return _Kind(type, int(count or 0), wider, anything, negatable, int(parts or 0), span, spare)
 
 
-def _check_value(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf, *, discard: bool = False) -> str | None:
+def _check_value(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf) -> str | None:
     if kind.count:
         return _check_vector(slot, operand, kind, type_of)
-    if operand == Symbol("_"):
-        allowed = discard or slot.written
-        return None if allowed else "'_' discards a result, it cannot be read"
+    if operand == _SINK:
+        if kind.spare:
+            return None
+        return "the result cannot be discarded" if slot.written else "'_' discards a result, it cannot be read"
     if isinstance(operand, Not):
         if kind.type != "pred" or slot.written:
             return "only a predicate that is read may be negated"
@@ -222,7 +232,9 @@ def _check_vector(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf) ->
         return f"expected a vector of {what}, got {_describe(operand, type_of)}"
     if len(operand.items) != kind.count:
         return f"expected {what}, got {len(operand.items)}"
-    scalar = _Kind(kind.type, 0, kind.wider, kind.anything)
+    if all(item == _SINK for item in operand.items):
+        return f"one of the {kind.count} elements must be kept"
+    scalar = _Kind(kind.type, 0, kind.wider, kind.anything, spare=slot.written or kind.spare)
     fitting = None
     for index, item in enumerate(operand.items):
         # Most vectors are registers of one type: what fits once fits again.
@@ -230,7 +242,7 @@ def _check_vector(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf) ->
             if declared == fitting:
                 continue
             fitting = declared if compatible(kind.type, declared, wider=kind.wider) else None
-        problem = _check_value(slot, item, scalar, type_of, discard=slot.written)
+        problem = _check_value(slot, item, scalar, type_of)
         if problem is not None:
             return f"element {index}: {problem}"
     return None
@@ -271,18 +283,22 @@ def _check_parts(slot: Slot, register: Register, kind: _Kind) -> str | None:
 def _check_literal(operand: Operand, kind: _Kind) -> str | None:
     floating = isinstance(operand, Immediate) and isinstance(operand.value, float)
     if kind.type in ("f32", "f64"):
-        return None if floating else f"expected a floating-point literal such as 0f3F800000 for .{kind.type}"
+        if not floating:
+            return f"expected a floating-point literal such as 0f3F800000 for .{kind.type}"
+        return outside(kind.span, operand) if kind.span else None
     if kind.type[0] in "us" or kind.type == "pred":
         if floating:
             return f"expected an integer literal for .{kind.type}"
-        return _outside(kind.span, operand) if kind.span and isinstance(operand, Immediate) else None
+        return outside(kind.span, operand) if kind.span and isinstance(operand, Immediate) else None
     if kind.type[0] == "b" and kind.type in REGISTER_BITS:
         return None
     return f"a .{kind.type} operand cannot be a literal: move it into a register first"
 
 
-def _check_predicate(operand: Operand, type_of: TypeOf) -> str | None:
-    if operand == Symbol("_") or (isinstance(operand, Register) and type_of(operand) == "pred"):
+def _check_predicate(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
+    if operand == _SINK:
+        return None if slot.spare else "the predicate after '|' cannot be discarded"
+    if isinstance(operand, Register) and type_of(operand) == "pred":
         return None
     return f"expected a predicate after '|', got {_describe(operand, type_of)}"
 
@@ -295,17 +311,6 @@ def _check_address(operand: Operand, type_of: TypeOf) -> str | None:
     declared = type_of(operand.base)
     if declared is None or declared[0] not in "bus" or REGISTER_BITS[declared] not in (32, 64):
         return f"expected an address in a 32 or 64-bit integer register, got {_describe(operand.base, type_of)}"
-    return None
-
-
-def _check_immediate(kind: str, operand: Operand) -> str | None:
-    if not isinstance(operand, Immediate) or isinstance(operand.value, float):
-        return "expected an integer literal"
-    text = kind[4:-1]
-    if ".." in text:
-        return _outside(text, operand)
-    if text and str(operand.value) not in (legal := text.split("/")):
-        return f"expected {' or '.join(legal)}, got {operand.text}"
     return None
 
 
@@ -323,19 +328,8 @@ def _check_box(operand: Operand, rank: int, type_of: TypeOf) -> str | None:
 
 def _check_flag(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
     if isinstance(operand, Immediate):
-        return _check_immediate("imm(0/1)", operand)
+        return immediate("imm(0/1)", operand)
     return _check_value(slot, operand, _Kind("pred", negatable=True), type_of)
-
-
-def _outside(span: str, operand: Immediate) -> str | None:
-    """Whether a literal is not in `low..top`, or not a multiple there: `low..top/step`, `low../step`."""
-    bounds, _, step = span.partition("/")
-    low, _, top = bounds.partition("..")
-    value = int(operand.value) % (1 << 64)
-    if int(low) <= value <= int(top or value) and value % int(step or 1) == 0:
-        return None
-    what = f"a multiple of {step}" if step else "a number"
-    return f"expected {what} {f'from {low} to {top}' if top else f'of at least {low}'}, got {operand.text}"
 
 
 def _check_selector(kind: str, operand: Operand, type_of: TypeOf) -> str | None:
@@ -346,7 +340,7 @@ def _check_selector(kind: str, operand: Operand, type_of: TypeOf) -> str | None:
         if isinstance(item, Register):
             problem = _check_register(Slot(what, "u16"), item, _Kind("u16"), type_of)
         else:
-            problem = _check_immediate(f"imm({legal})", item)
+            problem = immediate(f"imm({legal})", item)
         if problem is not None:
             return f"{what}: {problem}"
     return None

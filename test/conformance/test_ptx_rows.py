@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import shutil
@@ -25,6 +26,8 @@ _WHEEL = Path(sysconfig.get_path("purelib")) / "nvidia/cu13/bin/ptxas"
 PTXAS = str(_WHEEL) if _WHEEL.exists() else shutil.which("ptxas")
 
 pytestmark = pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed (extra: test)")
+
+FULL = os.environ.get("WARPLOOM_CONFORMANCE") == "full"
 
 LOWEST = TARGETS["sm_75"]
 """The lowest target CUDA 13 assembles for, and with it the lowest PTX version that can be tried."""
@@ -247,6 +250,18 @@ LITERALS = {
     "pmevent {};": (0, 15, 16),
     "pmevent.mask {};": (0, 65535, 65536),
     "discard.global.L2 [%b64_0], {};": (64, 128),
+    "createpolicy.fractional.L2::evict_last.b64 %b64_0, {};": (
+        "0.5",
+        "1.0",
+        "0.0",
+        "2.0",
+        "-0.5",
+        "1e-3",
+        "0f00000001",
+        "0f3F800001",
+        "0f7FC00000",
+        "0f80000000",
+    ),
 }
 """Statements, and literals to try."""
 
@@ -288,6 +303,58 @@ def test_register_types_are_compatible_where_ptxas_says() -> None:
     ]
     assert not wrong
     assert not [line for i, (line, *_) in enumerate(cases) if (problem(line) is None) == (i in errors)]
+
+
+DISCARDS = 1 if FULL else 12
+"""Of so many rows that write registers, one is tried with `_` in their place."""
+
+
+def discarded(row: Row, spelling: str) -> Iterator[str]:
+    """A spelling with results written as `_`: all of each, the first of a vector, one of a pair, both."""
+    slots = row.slots_of(row.match(spelling) or {})
+    for line in instructions(row, [spelling]):
+        opcode, _, rest = line.rstrip(";").partition(" ")
+        operands = re.split(r", (?![^{]*\})(?![^\[]*\])", rest)
+        for at, slot in enumerate(slots):
+            if slot.written and slot.kind != "_":
+                for other in sinks(operands[at], pair=bool(slot.pair)):
+                    yield f"{opcode} {', '.join((*operands[:at], other, *operands[at + 1 :]))};"
+
+
+def sinks(operand: str, *, pair: bool) -> tuple[str, ...]:
+    if operand[0] == "{":
+        first, *rest = operand[1:-1].split(", ")
+        return tuple("{" + ", ".join(items) + "}" for items in (["_", *rest], ["_"] * len([first, *rest])))
+    first, _, second = operand.partition("|")
+    second = second or "%pred_7"
+    return ("_", f"{first}|_", f"_|{second}", "_|_") if pair else ("_",)
+
+
+def test_results_are_discarded_where_ptxas_says() -> None:
+    groups: dict[tuple[Target, Version], list[str]] = defaultdict(list)
+    for row in [row for row in ROWS if any(slot.written for slot in row.slots)][::DISCARDS]:
+        for spelling in {row.samples()[0], row.samples()[-1]}:
+            groups[least(row.spelled(spelling))].extend(discarded(row, spelling))
+    groups[TARGETS["sm_80"], (7, 0)] += ["mbarrier.arrive.b64 _, [%b64_7];", "mbarrier.arrive_drop.b64 _, [%b64_7];"]
+    groups[TARGETS["sm_80"], (7, 1)] += ["mbarrier.arrive.noComplete.b64 _, [%b64_7], %u32_1;"]
+    groups[TARGETS["sm_75"], (6, 3)] += [
+        "setp.eq.f16x2 _|%pred_1, %f16x2_1, %f16x2_2;",
+        "match.all.sync.b32 _|_, 1, 1;",
+    ]
+    groups[TARGETS["sm_90a"], (8, 0)] += [
+        "elect.sync _|%pred_0, -1;", "elect.sync %b32_0|_, -1;", "movmatrix.sync.aligned.m8n8.trans.b16 _, %b32_0;",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {_, %f32_1, %f32_2, %f32_3}, %b64_1, %b64_2, 1, 1, 1, 0, 0;",
+        "lop3.and.b32 _|%pred_0, %b32_1, %b32_2, %b32_3, 1, %pred_5;", "add.s32 _, %s32_1, %s32_2;",
+    ]  # fmt: skip
+    groups[TARGETS["sm_100"], (8, 8)] += [
+        "st.global.v4.b64 [%b64_7], {_, %b64_1, _, _};", "st.global.v4.b64 [%b64_7], {_, _, _, _};",
+        "st.global.v4.b32 [%b64_7], {_, %b32_1, _, _};",
+    ]  # fmt: skip
+    wrong: list[str] = []
+    for where, lines in groups.items():
+        errors, context = rejected(lines, *where), Context(where[1], (where[0].name,))
+        wrong += [line for i, line in enumerate(lines) if (check_line(line, context) is None) == (i in errors)]
+    assert not [line for line in wrong if not line.startswith("setp") or ".bf16 _|" not in line]
 
 
 def test_every_row_is_found_by_its_spellings() -> None:

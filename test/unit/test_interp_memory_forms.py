@@ -46,6 +46,18 @@ def test_accesses_of_256_bits(load: str, store: str, type: str, count: int, guar
     np.testing.assert_array_equal(out[copied], data[copied])
 
 
+def test_elements_that_are_not_stored() -> None:
+    """Memory keeps what it has where a store has `_`."""
+    data, out = GENERATOR.integers(0, 256, (32, 32), np.uint8), outputs(1024, "u1").reshape(32, 32)
+    expected = out.copy()
+    expected[:, 4:8], expected[:, 24:] = data[:, 4:8], data[:, 24:]
+    body = f""".reg .b64 %q<4>; .reg .b32 %w<8>; {COPY}
+        ld.global.v8.b32 {{%w0, %w1, %w2, %w3, %w4, %w5, %w6, %w7}}, [%rd1]; ld.v4.b64 {{_, _, _, %q3}}, [%rd1];
+        st.v8.b32 [%rd2], {{_, %w1, _, _, _, _, _, _}}; st.global.v4.b64 [%rd2], {{_, _, _, %q3}};"""
+    program(body, POINTERS).launch("k", (1, 1, 1), (32, 1, 1), [data, out])
+    np.testing.assert_array_equal(out, expected)
+
+
 def test_accesses_of_128_bits_and_policies() -> None:
     """Words of 128 bits go through global, shared and local memory with every bit, those of NaNs too."""
     data, out = GENERATOR.integers(0, 256, (32, 32), np.uint8), outputs(1024, "u1").reshape(32, 32)

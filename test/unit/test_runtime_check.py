@@ -41,6 +41,17 @@ def test_correct_text_has_no_diagnostics() -> None:
         ),
         ("add.s32 %r0, %r1;\n    add.f32 %f0, %f1, %r2;", 7, 3, "expected 3 operands"),
         ("{ add.f32 %f0, %f1, %p; }", 7, 5, "got .pred"),
+        ("add.s32 _, %r1, %r2;", 7, 3, "operand d: the result cannot be discarded"),
+        ("add.s32 %r1, %r2, _;", 7, 3, "operand b: '_' discards a result, it cannot be read"),
+        ("setp.eq.s32 _|_, %r1, %r2;", 7, 3, "operand d: one of the two results must be kept"),
+        ("lop3.or.b32 %r0|_, %r1, %r2, %r3, 1, %p;", 7, 3, "the predicate after '|' cannot be discarded"),
+        ("ld.v2.u32 {_, _}, [%rd0];", 7, 3, "operand d: one of the 2 elements must be kept"),
+        (
+            "createpolicy.fractional.L2::evict_last.b64 %rd0, 0.0;",
+            7,
+            3,
+            "operand a: expected a number above 0 and at most 1, got 0.0",
+        ),
     ],
 )
 def test_errors_are_placed(body: str, line: int, column: int, message: str) -> None:

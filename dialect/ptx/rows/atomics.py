@@ -50,10 +50,12 @@ def _operations(root: str, order: str, result: str, section: str) -> Iterator[Ro
     for words, ptx, sm in _OPERATIONS + (_EXCHANGES if root == "atom" else ()):
         for space, hint in ((f"{{P=.global}}{HINT}", ", H?c:b64"), (f".P{_SHARED[1:]}", "")):
             spelling = f"{root}{order}{_SCOPES}{space}{words}"
-            yield row(spelling, f"{result}a:[], b:T{hint}", section, ptx=ptx, sm=sm, meaning="atomic", needs=LATER)
+            # ptxas 13.0 fails, without a message, on a discarded result of bf16.
+            found = result.replace("_", "") if "bf16" in words else result
+            yield row(spelling, f"{found}a:[], b:T{hint}", section, ptx=ptx, sm=sm, meaning="atomic", needs=LATER)
     for words in _VECTORS:
         spelling = f"{root}{order}{_SCOPES}{{P=.global}}{words}{HINT}"
-        operands = f"{result.replace('T', 'V*T')}a:[], b:V*T, H?c:b64"
+        operands = f"{result.replace('T_', 'V*T')}a:[], b:V*T, H?c:b64"
         yield row(spelling, operands, section, ptx=(8, 1), sm=90, meaning="atomic", needs=LATER)
 
 
@@ -63,7 +65,7 @@ def _exchanges() -> Iterator[Row]:
     for types, ptx, sm in (("b32,b64", (2, 0), 20), ("b16", (6, 3), 70), ("b128", (8, 3), 90)):
         yield row(
             f"atom{_SEMANTICS}{_SCOPES}{spaces}.O{{cas}}.T{{{types}}}",
-            "d:T, a:[], b:T, c:T",
+            "d:T_, a:[], b:T, c:T",
             "9.7.13.5",
             ptx=ptx,
             sm=sm,
@@ -76,7 +78,7 @@ _SEMANTICS = "{.relaxed,.acquire,.release,.acq_rel}"
 
 ROWS = (
     # 9.7.13.5  atom
-    *_operations("atom", _SEMANTICS, "d:T, ", "9.7.13.5"),
+    *_operations("atom", _SEMANTICS, "d:T_, ", "9.7.13.5"),
     *_exchanges(),
     # 9.7.13.6  red
     *_operations("red", "{.relaxed,.release}", "", "9.7.13.6"),

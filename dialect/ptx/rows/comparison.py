@@ -31,7 +31,7 @@ _BOOLEAN = ".OP{and,or,xor}"
 def _setp(comparisons: str, types: str, ftz: str, section: str, ptx: Version = (1, 0), sm: int = 0) -> tuple[Row, Row]:
     """`setp` plain, and combined with a third predicate."""
     plain, combined = f"setp.IS{{{comparisons}}}", f"setp.IS{{{comparisons}}}{_BOOLEAN}"
-    two = "d||q:pred" if types.endswith("x2") else "d|q:pred"
+    two = "d||q_:pred_" if types.endswith("x2") else "d|q_:pred_"
     return (
         row(f"{plain}{ftz}.T{{{types}}}", f"{two}, a:T, b:T", section, ptx=ptx, sm=sm),
         row(f"{combined}{ftz}.T{{{types}}}", f"{two}, a:T, b:T, c:!pred", section, ptx=ptx, sm=sm),

@@ -38,7 +38,7 @@ ROWS = (
     ),
     row("vote.MODE{ballot}.b32", "d:b32, a:!pred", "9.7.13.8", ptx=(2, 0), sm=20, gone=_WITHOUT_SYNC, meaning="vote"),
     row("match.MODE{any}.sync.T{b32,b64}", "d:b32, a:T, m:u32", "9.7.13.10", ptx=(6, 0), sm=70),
-    row("match.MODE{all}.sync.T{b32,b64}", "d|p:b32, a:T, m:u32", "9.7.13.10", ptx=(6, 0), sm=70),
+    row("match.MODE{all}.sync.T{b32,b64}", "d|p_:b32_, a:T, m:u32", "9.7.13.10", ptx=(6, 0), sm=70),
     row("activemask.b32", "d:b32", "9.7.13.11", ptx=(6, 2), sm=30),
     row("redux.sync.OP{add,min,max}.T{u32,s32}", "d:T, a:T, m:u32", "9.7.13.12", ptx=(7, 0), sm=80),
     row("redux.sync.OP{and,or,xor}.T{b32}", "d:T, a:T, m:u32", "9.7.13.12", ptx=(7, 0), sm=80),
@@ -50,7 +50,7 @@ ROWS = (
         sm=100,
         only=(("sm_100a", (8, 6)), ("sm_100f", (8, 8))),
     ),
-    row("elect.sync", "d||p:b32, m:u32", "9.7.13.14", ptx=(8, 0), sm=90),
+    row("elect.sync", "d||p:b32_, m:u32", "9.7.13.14", ptx=(8, 0), sm=90),
     # 9.7.13.13  griddepcontrol
     row("griddepcontrol.{wait,launch_dependents}", "", "9.7.13.13", ptx=(7, 8), sm=90, meaning="hint"),
     # 9.7.19.5  setmaxnreg

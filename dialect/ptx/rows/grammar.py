@@ -10,11 +10,13 @@ and state spaces, keep their order among themselves, and words of the opcode's n
 Operands are `name:kind`, separated by commas; a name that begins with `d` is written, others are read;
 `?name:kind` may be left out, `H?name:kind` is there where `H` is bound. Kinds:
 - a type, or a bound name: a register of that type or, if read, a literal; `2T` is twice as wide;
-- `u32(0..15)`: a literal has to be one of these, `u32(0../32)` a multiple of 32;
+- `u32(0..15)`: a literal has to be one of these, `u32(0../32)` a multiple of 32, `f32(0<..1)` above 0;
 - `T+`: the register may be wider (ISA 9.4.1); `T*`: anything `mov` reads; `!pred`: may be negated;
 - `4*b32`, `V*T`: a vector (`V*T` is a scalar where `V` is absent);
 - `T@1`: a part of the register may be chosen, as in `%r1.b0`; `T@2`, `T@4`: parts of its halves, bytes (9.7.18);
-- `d|p:T`: may be followed by `|p`; `d||p:T` must be;
+- `T_`: the result may be discarded, written `_`; of a vector, elements that are not stored. Of a vector that is
+  written, all elements but one always may;
+- `d|p:T`: may be followed by `|p`; `d||p:T` must be; `|p_` may be discarded;
 - `[]`: an address; `imm`, `imm(4/8/16)`, `imm(24..256/8)`: a literal; `label`; `_`: a result that must be discarded;
 - `...`: whatever follows;
 - `select(0/2;0/1)`: `{byte-id, thread-id}`, each a register or one of these literals.
@@ -76,7 +78,7 @@ class Slot:
     """One operand of a row, as its `name:kind` says.
 
     `destination` is for a result whose name does not begin with d; `braces` lets one register stand in braces;
-    `given` is the binding without which there is no such operand.
+    `given` is the binding without which there is no such operand; `spare`, whether what follows `|` may be discarded.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Slot:
     destination: bool = False
     braces: bool = False
     given: str = ""
+    spare: bool = False
 
     @property
     def written(self) -> bool:
@@ -98,12 +101,13 @@ class Slot:
         Raises:
             ValueError: if the text is not of that form.
         """
-        match = re.fullmatch(r"(?:(\w*)(\?))?(\w+)(?:(\|\|?)\w+)?:(\S+)", text.strip())
+        match = re.fullmatch(r"(?:(\w*)(\?))?(\w+)(?:(\|\|?)\w+?(_?))?:(\S+)", text.strip())
         if match is None:
             raise ValueError(f"expected an operand such as d:T, got '{text}'")
         # Where `.v2` may stand, a single register may too be written in braces, as Triton does.
-        given, optional, name, pair, kind = match.groups(default="")
-        return Slot(name, kind, bool(optional) and not given, pair, braces=kind.startswith("V*"), given=given)
+        given, optional, name, pair, spare, kind = match.groups(default="")
+        return Slot(name, kind, bool(optional) and not given, pair, braces=kind.startswith("V*"), given=given,
+                    spare=bool(spare))  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from ...isa.form import Operand as FormOperand
 from ...isa.product import Product
 from ...isa.targets import Target, Version
 from ...isa.types import ELEMENT_TYPES
-from ..text.syntax import Immediate, Operand
+from ..text.syntax import Immediate, Operand, Symbol, Vector
 from .grammar import Bindings, Row, Slot
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ class MatrixRow(Row):
         return next((i for i, o in enumerate(self.given) if o.name == "e"), None)
 
     def problem(self, operands: Sequence[Operand]) -> str | None:
-        """What is wrong with literals among operands that fit the slots: metadata that means nothing."""
+        """What is wrong with operands that fit the slots: a discarded accumulator, metadata without meaning."""
+        if self.root == "wgmma" and isinstance(operands[0], Vector) and Symbol("_") in operands[0].items:
+            return "operand d: a warpgroup's accumulator is read too, none of it can be discarded"
         word = None if self.metadata is None else operands[self.metadata]
         if not isinstance(word, Immediate) or isinstance(word.value, float):
             return None

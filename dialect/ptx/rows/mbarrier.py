@@ -26,19 +26,26 @@ def _spaces(head: str, operands: str, section: str, ptx: Version = (7, 0), sm: i
     return first, later
 
 
-def _arrivals(root: str, section: str) -> Iterator[Row]:
+_States = tuple[tuple[str, Version], ...]
+"""What receives the state that an object had, and since when."""
+
+
+def _arrivals(root: str, section: str, states: _States) -> Iterator[Row]:
     """`arrive` or `arrive_drop`: in the own CTA, which says what the state was, and in another of the cluster."""
-    yield from _spaces(root, "d:b64, a:[]", section)
-    yield from _spaces(root, "d:b64, a:[], n:u32", section, (7, 8), 90)
-    yield from _spaces(f"{root}.F{{noComplete}}", "d:b64, a:[], n:u32", section)
+    for state, since in states:
+        yield from _spaces(root, f"{state}, a:[]", section, since)
+        yield from _spaces(f"{root}.F{{noComplete}}", f"{state}, a:[], n:u32", section, since)
+    yield from _spaces(root, "d:b64_, a:[], n:u32", section, (7, 8), 90)
     own = "{P=.shared,.shared::cta}.b64"
-    yield _form(f"{root}.F{{noComplete}}.release.cta{own}", "d:b64, a:[], n:u32", section, ptx=(8, 0), sm=80)
-    yield _form(f"{root}.release.cta{own}", "d:b64, a:[]", section, ptx=(8, 0), sm=80)
-    yield _form(f"{root}.release.cta{own}", "d:b64, a:[], n:u32", section, ptx=(8, 0), sm=90)
-    yield _form(f"{root}.release.cluster{own}", "d:b64, a:[], ?n:u32", section, ptx=(8, 0), sm=90)
-    yield _form(f"{root}.relaxed.{{cta,cluster}}{own}", "d:b64, a:[], ?n:u32", section, ptx=(8, 6), sm=90)
-    yield _form(f"{root}.F{{expect_tx}}{_HERE}{own}", "d:b64, a:[], n:u32", section, ptx=(8, 0), sm=90)
-    yield _form(f"{root}.F{{expect_tx}}.relaxed.{{cta,cluster}}{own}", "d:b64, a:[], n:u32", section, ptx=(8, 6), sm=90)
+    yield _form(f"{root}.F{{noComplete}}.release.cta{own}", "d:b64_, a:[], n:u32", section, ptx=(8, 0), sm=80)
+    yield _form(f"{root}.release.cta{own}", "d:b64_, a:[]", section, ptx=(8, 0), sm=80)
+    yield _form(f"{root}.release.cta{own}", "d:b64_, a:[], n:u32", section, ptx=(8, 0), sm=90)
+    yield _form(f"{root}.release.cluster{own}", "d:b64_, a:[], ?n:u32", section, ptx=(8, 0), sm=90)
+    yield _form(f"{root}.relaxed.{{cta,cluster}}{own}", "d:b64_, a:[], ?n:u32", section, ptx=(8, 6), sm=90)
+    yield _form(f"{root}.F{{expect_tx}}{_HERE}{own}", "d:b64_, a:[], n:u32", section, ptx=(8, 0), sm=90)
+    yield _form(
+        f"{root}.F{{expect_tx}}.relaxed.{{cta,cluster}}{own}", "d:b64_, a:[], n:u32", section, ptx=(8, 6), sm=90
+    )
     away = ".P{shared::cluster}.b64"
     yield _form(f"{root}{_HERE}{away}", "d:_, a:[], ?n:u32", section, ptx=(8, 0), sm=90)
     yield _form(f"{root}.relaxed.{{cta,cluster}}{away}", "d:_, a:[], ?n:u32", section, ptx=(8, 6), sm=90)
@@ -70,8 +77,8 @@ ROWS = (
         sm=90,
     ),
     # 9.7.13.15.13, .14  mbarrier.arrive, mbarrier.arrive_drop
-    *_arrivals("mbarrier.K{arrive}", f"{_SECTION}.13"),
-    *_arrivals("mbarrier.K{arrive_drop}", f"{_SECTION}.14"),
+    *_arrivals("mbarrier.K{arrive}", f"{_SECTION}.13", (("d:b64", (7, 0)), ("d:_", (7, 1)))),
+    *_arrivals("mbarrier.K{arrive_drop}", f"{_SECTION}.14", (("d:b64_", (7, 0)),)),
     # 9.7.13.15.15  cp.async.mbarrier.arrive
     row(
         "cp.async.mbarrier.arrive{F=.noinc}{P=.shared,.shared::cta}.b64",

@@ -54,7 +54,8 @@ def _typed(
     hint = ", H?c:b64" if HINT in words else ""
     for type in types:
         vector = "V*" if "V" in type else ""
-        operands = f"a:[], b:{vector}T+" if meaning == "st" else f"d:{vector}T+, a:[]"
+        sinks = "_" if types is _WIDE_TYPES else ""
+        operands = f"a:[], b:{vector}T+{sinks}" if meaning == "st" else f"d:{vector}T+, a:[]"
         yield row(f"{words}{type}", operands + hint, section, ptx=ptx, sm=sm, meaning=meaning, needs=LATER)
 
 
@@ -117,7 +118,7 @@ ROWS = (
     row("applypriority{.global}.L2::evict_normal", "a:[], n:imm(128)", "9.7.9.16", ptx=(7, 4), sm=80, meaning="hint"),
     row("discard{.global}.L2", "a:[], n:imm(128)", "9.7.9.17", ptx=(7, 4), sm=80, meaning="hint"),
     # 9.7.9.18  createpolicy
-    row(f"createpolicy.fractional.{{{_POLICIES}}}{_SECOND}.b64", "d:b64, ?a:f32", "9.7.9.18", ptx=(7, 4), sm=80),
+    row(f"createpolicy.fractional.{{{_POLICIES}}}{_SECOND}.b64", "d:b64, ?a:f32(0<..1)", "9.7.9.18", ptx=(7, 4), sm=80),
     row(
         f"createpolicy.range{{.global}}.{{{_POLICIES}}}{_SECOND}.b64",
         "d:b64, a:[], n:u32, m:u32",

@@ -24,7 +24,7 @@ ROWS = (
     # 9.7.9.5  shfl
     row(
         "shfl.MODE{up,down,bfly,idx}.b32",
-        "d|p:b32, a:b32, b:u32, c:u32",
+        "d|p_:b32, a:b32, b:u32, c:u32",
         "9.7.9.5",
         ptx=(3, 0),
         sm=30,
@@ -32,7 +32,7 @@ ROWS = (
         meaning="shfl",
     ),
     # 9.7.9.6  shfl.sync
-    row("shfl.sync.MODE{up,down,bfly,idx}.b32", "d|p:b32, a:b32, b:u32, c:u32, m:u32", "9.7.9.6", ptx=(6, 0), sm=30),
+    row("shfl.sync.MODE{up,down,bfly,idx}.b32", "d|p_:b32, a:b32, b:u32, c:u32, m:u32", "9.7.9.6", ptx=(6, 0), sm=30),
     # 9.7.9.7  prmt
     row("prmt.b32{MODE=.f4e,.b4e,.rc8,.ecl,.ecr,.rc16}", "d:b32, a:b32, b:b32, c:b32", "9.7.9.7", ptx=(2, 0), sm=20),
 )

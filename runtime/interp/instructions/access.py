@@ -6,7 +6,7 @@ already holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -129,30 +129,40 @@ def store(ctx: Context, bound: Bindings) -> Action:
     named = where.base if isinstance(where, Address) and isinstance(where.base, Symbol) else None
     if space == "param" and named is not None and not ctx.place(named).size:
         ctx.fail("kernel parameters cannot be written")
-    sources = [ctx.source(item, f"b{width_of(type)}" if type[0] != "f" else type, wide=True)
-               for item in ctx.items(a)]  # fmt: skip
     place = locate(ctx, where, space, None)
     width = width_of(type) // 8
     word = DTYPES[f"b{width * 8}"]
+    read = f"b{width * 8}" if type[0] != "f" else type
+    pieces = [(shift, [ctx.source(item, read, wide=True) for item in items])
+              for shift, items in _stored(ctx.vector(a, count), width)]  # fmt: skip
 
     def bind(state: State) -> BoundStep:
-        values, find = [source(state).view(word) for source in sources], place(state)
+        found, find = [(shift, [s(state).view(word) for s in sources]) for shift, sources in pieces], place(state)
         watched = state.observer is not None
 
         def step(sel: Selection) -> None:
-            parts = find(sel, width * count)
-            check_writable(parts)
-            picked = [sel.pick(v) for v in values]
-            rows = picked[0] if count == 1 else np.stack(picked, axis=1)
-            if watched:
-                tell(state.observer, ctx.pc, "store", parts, width * count, sel, rows)
-            for part in parts:
-                view = part.buffer.view(width, count)
-                view[part.index] = rows if part.chosen is None else rows[part.chosen]
+            for shift, values in found:
+                size = len(values)
+                parts = find(sel, width * size, shift)
+                check_writable(parts)
+                picked = [sel.pick(v) for v in values]
+                rows = picked[0] if size == 1 else np.stack(picked, axis=1)
+                if watched:
+                    tell(state.observer, ctx.pc, "store", parts, width * size, sel, rows)
+                for part in parts:
+                    view = part.buffer.view(width, size)
+                    view[part.index] = rows if part.chosen is None else rows[part.chosen]
 
         return step
 
     return bind
+
+
+def _stored(items: Sequence[Operand], width: int) -> list[tuple[int, Sequence[Operand]]]:
+    """What a store writes together, so many bytes further on: all of it or, where some is `_`, each of the others."""
+    if Symbol("_") not in items:
+        return [(0, items)]
+    return [(i * width, (item,)) for i, item in enumerate(items) if item != Symbol("_")]
 
 
 @meaning("cvta")
