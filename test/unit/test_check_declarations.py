@@ -51,6 +51,8 @@ REFUSED_OUTSIDE = {
     ".visible .entry g(.reg .u32 x) { ret; }": "the parameters of a kernel are .param, got .reg",
     ".visible .entry g(.param .v4 .u32 x) { ret; }": "the parameters of a kernel are no vectors",
     ".func f(.param .u64 .ptr .global a) { ret; }": "is for the parameters of kernels",
+    ".func f(.param .b8 x[], .param .b32 y) { ret; }": "an array of open size",
+    ".func (.param .b8 x[]) f() { ret; }": "an array of open size",
 }
 TAKEN_OUTSIDE = (
     ".global .b128 x;", ".global .texref t;", ".global .attribute(.managed) .u32 x;", ".global .u32 x = (1<<4);",
@@ -60,6 +62,7 @@ TAKEN_OUTSIDE = (
     ".global .u32 x[2][2] = {{1,2},{3,4}};", ".shared .u32 x[WARP_SZ];", ".global .u32 x = 1, y = 2;",
     ".extern .shared .u32 x[];", ".func f(); .func f() { ret; }", ".extern .func f() .noreturn;",
     ".visible .entry g(.param .u64 .ptr .texref x, .param .texref t) { ret; }",
+    ".func f(.param .b32 x, .param .align 8 .b8 rest[]) { ret; }",
 )  # fmt: skip
 REFUSED_INSIDE = {
     ".reg .b32 %r1;": "'%r1' is declared twice in this scope",
@@ -77,6 +80,14 @@ REFUSED_INSIDE = {
 TAKEN_INSIDE = ("{ .reg .b32 %r1; mov.u32 %r1, 3; }", ".reg .b32 gv;", "{ L: } L: ret;",
                 ".shared .b32 x; { .shared .b32 x; }",
                 ".reg .b32 a<3>; .reg .b32 a;", ".reg .b128 q;", ".reg .v2 .b64 q;")  # fmt: skip
+
+
+def test_parameters_of_open_size_need_a_version_and_a_target() -> None:
+    text = ".version {}\n.target {}\n.address_size 64\n.func f(.param .b8 rest[]) {{ ret; }}\n"
+    assert messages(text.format("6.0", "sm_30")) == []
+    for version, target, needed in (("5.0", "sm_30", "PTX 6.0"), ("6.0", "sm_20", "sm_30")):
+        (message,) = messages(text.format(version, target))
+        assert f"an array of open size needs {needed} or later" in message
 
 
 @pytest.mark.parametrize("text", REFUSED_OUTSIDE)

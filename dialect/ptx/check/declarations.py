@@ -28,6 +28,8 @@ ACCESS_BITS = 128
 INITIALISED_SPACES = ("global", "const")
 ATTRIBUTES = {".managed": ("global",), ".unified": ("global",)}
 B128_PTX, B128_SM = (8, 3), 70
+OPEN_PTX, OPEN_SM = (6, 0), 30
+"""What has parameters of open size."""
 
 
 def module_problems(module: Module, context: TargetContext) -> Iterator[Complaint]:
@@ -71,8 +73,8 @@ def _target_problems(module: Module) -> Iterator[str]:
             )
 
 
-def variable_problems(variable: Variable, context: TargetContext) -> Iterator[str]:
-    """What is wrong with a variable or parameter by itself."""
+def variable_problems(variable: Variable, context: TargetContext, function: Function | None = None) -> Iterator[str]:
+    """What is wrong with a variable, or a parameter of a function, by itself."""
     start = f"variable '{variable.name}'"
     space, type = variable.space, variable.type
     if space == "reg":
@@ -95,7 +97,7 @@ def variable_problems(variable: Variable, context: TargetContext) -> Iterator[st
     attribute = re.match(r"\.\w+", variable.attribute)
     if attribute and space not in ATTRIBUTES.get(attribute[0], ()):
         yield f"{start}: '.attribute({variable.attribute})' is not for a .{space} variable"
-    yield from (f"{start}: {message}" for message in _initial(variable))
+    yield from (f"{start}: {message}" for message in (*_initial(variable), *_open(variable, function, context)))
 
 
 def _wide(type: str, vector: int, context: TargetContext) -> Iterator[str]:
@@ -113,8 +115,6 @@ def _wide(type: str, vector: int, context: TargetContext) -> Iterator[str]:
 def _initial(variable: Variable) -> Iterator[str]:
     """What is wrong with an initialiser, or with there being none."""
     if variable.init is None:
-        if variable.count == 0 and variable.linking != "extern":
-            yield "an array of open size needs .extern or an initialiser"
         return
     if variable.space not in INITIALISED_SPACES:
         yield f"a .{variable.space} variable has no initial value"
@@ -147,6 +147,20 @@ def _value(text: str, type: str) -> str | None:
     return f"expected {'floats' if floating else 'integers'} as initial values of .{type}, got {text}"
 
 
+def _open(variable: Variable, function: Function | None, context: TargetContext) -> Iterator[str]:
+    """What is wrong with an array of open size: it is declared elsewhere, or takes the other arguments of a call."""
+    if variable.count != 0 or variable.init is not None or variable.linking == "extern":
+        return
+    if function is None or function.entry or all(variable is not last for last in function.parameters[-1:]):
+        yield "an array of open size needs .extern or an initialiser"
+    elif context.version < OPEN_PTX:
+        yield "an array of open size needs PTX {}.{} or later, the module's version is {}.{}".format(
+            *OPEN_PTX, *context.version
+        )
+    elif any(target.sm < OPEN_SM for target in context.rows):
+        yield f"an array of open size needs sm_{OPEN_SM} or later, the module's target is {', '.join(context.targets)}"
+
+
 @dataclass
 class Declarations:
     """What has been declared in one scope."""
@@ -160,7 +174,7 @@ class Declarations:
         """What is wrong with the parameters and results of a function."""
         for variable in (*function.returns, *function.parameters):
             yield from self._twice(variable.line, variable.column, (variable.name,))
-            messages = list(variable_problems(variable, self.context))
+            messages = list(variable_problems(variable, self.context, function))
             if function.entry:
                 messages.extend(_entry_problems(variable))
             elif variable.pointer:
