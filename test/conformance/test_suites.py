@@ -79,3 +79,40 @@ def test_a_suite_without_its_source_is_unavailable(tmp_path: Path) -> None:
         cutlass_suite.headers(tmp_path)
     with pytest.raises(verdicts.UnavailableError, match="git clone of file"):
         llvm_suite.clone(f"file://{tmp_path}/none", "x", tmp_path / "to")
+
+
+def outcome(*refused: str) -> verdicts.Outcome:
+    """A file of 10,000 instructions, in which we refuse each opcode for its address."""
+    found = verdicts.Outcome("a", 10000)
+    for line, opcode in enumerate(refused):
+        message = f"{opcode}: expected an address that is a multiple of 4 bytes, got 1"
+        why = verdicts.reason(opcode, message, "sm_90")
+        (found.refused if why is None else found.listed).append((line, f"{opcode} %r1, [%r2];", why or message))
+    return found
+
+
+def test_a_refusal_needs_a_reason() -> None:
+    """A suite fails on a kind that is not listed, and on too many that are; it prints the reasons."""
+    listed = verdicts.Report([outcome("ld.global.b32")])
+    assert listed.passed
+    assert listed.refused == 1e-4
+    assert any("faults on every GPU" in line for line in listed.text())
+    assert not verdicts.Report([outcome("atom.global.add.u32")]).passed
+    assert not verdicts.Report([outcome(*["ld.global.b32"] * 6)]).passed
+    assert "0.0600% refused" in next(verdicts.Report([outcome(*["ld.global.b32"] * 6)]).text())
+
+
+def test_what_the_text_does_not_have_is_a_reason_on_its_targets() -> None:
+    opcode = "mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e4m3.e5m2.f32"
+    why = verdicts.reason(opcode, "needs sm_120a", "sm_100a")
+    assert why is not None
+    assert "9.7.14.5.14: Support for .kind" in why
+    assert verdicts.reason(opcode, "needs sm_120a", "sm_90") is None
+
+
+@pytest.mark.skipif(verdicts.PTXAS is None, reason="needs ptxas")
+def test_a_refused_statement_leaves_the_braces_of_its_block() -> None:
+    body = ".visible .entry k() {\n{\n.reg .b32 %r<4>;\nadd.u31 %r1, %r2, %r3;}\nadd.u32 x, y, z;\nret;\n}\n"
+    text = (HEAD + body).split("\n")
+    found, skipped = verdicts.verdict(text, verdicts.owners(text), "sm_90")
+    assert (sorted(found), skipped) == ([6, 7], "")

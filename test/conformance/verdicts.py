@@ -15,6 +15,7 @@ from multiprocessing import Pool
 from pathlib import Path
 
 from assembler import CURRENT, PTXAS
+from refused import reason
 
 from warploom.dialect.ptx.unmodelled import family
 from warploom.runtime.check.ptx import check_text
@@ -60,7 +61,9 @@ class Outcome:
     taken: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
     """Line, statement and ptxas's message, where we have no objection."""
     refused: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
-    """Line, statement and our message, where ptxas has none."""
+    """Line, statement and our message, where ptxas has none and nothing says why."""
+    listed: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
+    """Line, statement and the reason, where ptxas has no message and we refuse on purpose."""
     unmodelled: dict[str, int] = field(default_factory=dict[str, int])
     """Statements of families that we do not look at, by family."""
     skipped: str = ""
@@ -123,7 +126,10 @@ def compare(case: Case) -> Outcome:
         outcome.taken.append((line + 1, _statement(lines, first, line), theirs[line]))
     if not outcome.skipped:
         for line in sorted(ours.keys() - theirs.keys()):
-            outcome.refused.append((line + 1, _statement(lines, first, line), ours[line]))
+            statement = _statement(lines, first, line)
+            why = reason(_opcode(statement), ours[line], case.arch)
+            found = outcome.refused if why is None else outcome.listed
+            found.append((line + 1, statement, why or ours[line]))
     return outcome
 
 
@@ -159,8 +165,16 @@ def verdict(lines: Sequence[str], first: Sequence[int], arch: str) -> tuple[dict
                     break
                 if "{" in left[number] and ";" not in left[number]:
                     return found, f"ptxas refuses the header of a function: {blamed[start]}"
-                left[number] = ""
+                left[number] = _braces(left[number])
     return found, "ptxas goes on finding errors"
+
+
+def _braces(line: str) -> str:
+    """The braces of a line that have no partner on it: those of blocks."""
+    code = re.sub(r"//.*", "", line)
+    while (shorter := re.sub(r"\{[^{}]*\}", "", code)) != code:
+        code = shorter
+    return "".join(re.findall(r"[{}]", code))
 
 
 def ptxas(text: str, arch: str) -> tuple[str, bool]:
@@ -194,7 +208,8 @@ class Report:
         kinds: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for outcome in self.outcomes:
             for line, statement, message in getattr(outcome, which):
-                kinds[_opcode(statement), _kind(message)].append(f"{outcome.name}:{line}: {statement}")
+                opcode = "" if which == "listed" else _opcode(statement)
+                kinds[opcode, _kind(message)].append(f"{outcome.name}:{line}: {statement}")
         return dict(sorted(kinds.items(), key=lambda item: (-len(item[1]), item[0])))
 
     @property
@@ -205,22 +220,26 @@ class Report:
     @property
     def refused(self) -> float:
         """The part of all statements that we refuse and ptxas takes."""
-        return sum(len(outcome.refused) for outcome in self.judged) / max(1, self.instructions)
+        return sum(len(o.refused) + len(o.listed) for o in self.judged) / max(1, self.instructions)
 
     @property
     def passed(self) -> bool:
-        """Whether we take nothing that ptxas refuses, and refuse next to nothing that it takes."""
-        return not self.taken and self.refused <= MOST_REFUSED
+        """Whether we take nothing that ptxas refuses, and refuse next to nothing that it takes, with a reason each."""
+        return not self.taken and not any(o.refused for o in self.outcomes) and self.refused <= MOST_REFUSED
 
     def text(self) -> Iterator[str]:
         """The report, a line at a time."""
-        taken, refused = self.rows("taken"), self.rows("refused")
-        yield f"{len(self.judged)} files, {self.instructions} instructions judged"
-        for name, rows in (("taken by us, refused by ptxas", taken), ("refused by us, taken by ptxas", refused)):
-            count = sum(map(len, rows.values()))
-            yield f"\n== {name}: {count} in {len(rows)} kinds"
+        judged = f"{len(self.judged)} files, {self.instructions} instructions judged"
+        yield f"{judged}, {self.refused:.4%} refused that ptxas takes"
+        for name, which in (
+            ("taken by us, refused by ptxas", "taken"),
+            ("refused by us, taken by ptxas, without a reason", "refused"),
+            ("refused by us, taken by ptxas, with a reason", "listed"),
+        ):
+            rows = self.rows(which)
+            yield f"\n== {name}: {sum(map(len, rows.values()))} in {len(rows)} kinds"
             for (opcode, message), places in rows.items():
-                yield f"{len(places):5} {opcode}: {message}"
+                yield f"{len(places):5} {opcode}: {message}" if opcode else f"{len(places):5} {message}"
                 yield f"        e.g. {places[0][:200]}"
         families = sum((Counter(outcome.unmodelled) for outcome in self.judged), Counter[str]())
         listed = ", ".join(f"{count} {name}" for name, count in families.most_common())
@@ -249,7 +268,7 @@ def _opcode(statement: str) -> str:
 
 
 def _kind(message: str) -> str:
-    return re.sub(r"%\w+|'_*\$?\w*\$\w*'|\b0x\w+|\b\d{3,}\b", "#", message)[:160]
+    return re.sub(r"%\w+|'_*\$?\w*\$\w*'|\b0x\w+|\b\d{3,}\b", "#", message)[:200]
 
 
 def run(cases: Sequence[Case], jobs: int) -> Report:
