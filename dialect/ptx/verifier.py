@@ -283,7 +283,7 @@ def _check_parts(slot: Slot, register: Register, kind: _Kind) -> str | None:
 def _check_literal(operand: Operand, kind: _Kind) -> str | None:
     floating = isinstance(operand, Immediate) and isinstance(operand.value, float)
     if kind.type in ("f32", "f64"):
-        if not floating:
+        if not isinstance(operand, Immediate) or not floating:
             return f"expected a floating-point literal such as 0f3F800000 for .{kind.type}"
         return outside(kind.span, operand) if kind.span else None
     if kind.type[0] in "us" or kind.type == "pred":

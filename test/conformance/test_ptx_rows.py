@@ -352,7 +352,7 @@ def test_results_are_discarded_where_ptxas_says() -> None:
     ]  # fmt: skip
     wrong: list[str] = []
     for where, lines in groups.items():
-        errors, context = rejected(lines, *where), Context(where[1], (where[0].name,))
+        errors, context = rejected(lines, *where), TargetContext(where[1], (where[0].name,))
         wrong += [line for i, line in enumerate(lines) if (check_line(line, context) is None) == (i in errors)]
     assert not [line for line in wrong if not line.startswith("setp") or ".bf16 _|" not in line]
 

@@ -271,7 +271,7 @@ def t_quantize(random: Random) -> tuple[list[Any], Judge]:
     return [x, out, scale, 150], both(close((out, x / s), rtol=0, atol=0.5001), close((scale, s), rtol=1e-6))
 
 
-@case(1)
+@case(1, sample=True)
 def t_fp8(random: Random) -> tuple[list[Any], Judge]:
     x, out, back = _normal(random, 100), output(100, np.uint8), output(100, F32)
     narrow = x.astype(ml_dtypes.float8_e5m2)

@@ -3,7 +3,8 @@
 Reading such a register is no error by itself: compilers let lanes compute with what they loaded nothing into, and drop
 the result. What is computed from it counts as unwritten too; it is reported where it does something: as a value that
 is stored, an operand of a matrix instruction, an address, the guard of an instruction. `selp` passes on the state of
-the operand that it chooses, `shfl` that of the lane it reads, a load that of what it reads in local memory.
+the operand that it chooses, `shfl` that of the lane it reads, a load that of what it reads in local memory. It is known
+byte by byte: see `bytes`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ....dialect.ptx.text.syntax import Immediate, Operand, Register
 from ..instructions.warps import shuffle_source
 from ..machine.layout import RegisterSlot
 from ..machine.threads import LANES
+from .bytes import passed, stored, whole
 from .findings import Check, Findings
 from .kinds import computes
 from .lanes import lanes_read
@@ -27,11 +29,11 @@ if TYPE_CHECKING:
     from ..machine.threads import Selection
     from ..observers.events import Look, MemoryAccess
 
-_TRUE = np.ones((), np.bool_)
+_NOTHING = np.zeros((), np.uint16)
 
 
 class UninitialisedRegisters(Check):
-    """Keeps, for each register, which threads have written it, or computed it from what nobody has written.
+    """Keeps, for each register and thread, which bytes have not been written, or are computed from such.
 
     `full` are the registers that all threads have written; `changes` counts how often one ceased to be full.
     """
@@ -46,7 +48,8 @@ class UninitialisedRegisters(Check):
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
-        self.written = {bits: np.zeros((n, state.threads), np.bool_) for bits, n in kernel.layout.slots.items()}
+        slots = kernel.layout.slots.items()
+        self.lacks = {bits: np.full((n, state.threads), whole(bits), np.uint16) for bits, n in slots}
         self.full = set()
         self.origin = {}
         self.local = np.zeros((state.threads, state.memory.local.buffer.size // state.threads), np.bool_)
@@ -88,22 +91,24 @@ class UninitialisedRegisters(Check):
             return
         each = access.width // len(decoded.writes)
         for i, slot in enumerate(decoded.writes):
-            bad = ~np.logical_and.reduce(written[where[:, i * each : (i + 1) * each]], axis=1)
+            lacking = ~written[where[:, i * each : (i + 1) * each]] @ (1 << np.arange(each))
+            bad = lacking != 0
             if bad.any():
-                self.written[slot.bits][slot.index][access.threads[bad]] = False
+                given = lacking[bad] if slot.bits == 8 * each else whole(slot.bits)
+                self.lacks[slot.bits][slot.index][access.threads[bad]] = given
                 self.origin[slot] = ("local memory", decoded.source.line)
                 self.changes += slot in self.full
                 self.full.discard(slot)
 
     def lacking(self, slot: RegisterSlot) -> Array:
-        """The threads whose register is not written."""
-        return ~self.written[slot.bits][slot.index]
+        """The bytes of a register that each thread has not written."""
+        return self.lacks[slot.bits][slot.index]
 
     def use(self, pc: int, slot: RegisterSlot, bad: Array, sel: Selection) -> None:
         """Some of the threads (a mask over those selected) use a register that is not written."""
         threads = np.flatnonzero(bad) if sel.lanes is None else sel.lanes[bad]
         self.report(pc, self._what(slot), int(threads[0]), about=slot, count=threads.size)
-        self.written[slot.bits][slot.index][threads] = True
+        self.lacks[slot.bits][slot.index][threads] = 0
 
     def _what(self, slot: RegisterSlot) -> str:
         if slot not in self.origin:
@@ -114,12 +119,13 @@ class UninitialisedRegisters(Check):
         return f"{slot.name} comes from {name}, which is read at line {line} before it is written"
 
     def write(
-        self, slots: tuple[RegisterSlot, ...], sel: Selection, bad: Array | None, origin: tuple[str, int] | None
-    ) -> None:
-        """The selected threads write registers; for some of them (`bad`) with nothing that was written."""
-        for slot in slots:
-            sel.put(self.written[slot.bits][slot.index], _TRUE if bad is None else ~bad)
-            if bad is not None and origin is not None:
+        self, slots: tuple[RegisterSlot, ...], sel: Selection, bad: tuple[Array, ...] | None,
+        origin: tuple[str, int] | None,
+    ) -> None:  # fmt: skip
+        """The selected threads write registers; some bytes of each (`bad`) are made of nothing that was written."""
+        for i, slot in enumerate(slots):
+            sel.put(self.lacks[slot.bits][slot.index], _NOTHING if bad is None else bad[i])
+            if bad is not None and origin is not None and bad[i].any():
                 self.origin[slot] = origin
                 self.changes += slot in self.full
                 self.full.discard(slot)
@@ -145,6 +151,7 @@ class _Registers:
         self.all = (reads, writes)
         self.reads, self.writes = self.all
         self.computes = computes
+        self.stored, self.low = stored(check.kernel.code[pc].source)
         self._changes = 0
 
     def look(self, sel: Selection) -> None:
@@ -163,26 +170,31 @@ class _Registers:
         lanes = self.all[0][slot]
         return None if lanes is None else sel.pick(np.repeat(lanes, sel.total // LANES))
 
-    def _read(self, sel: Selection) -> tuple[Array | None, tuple[str, int] | None]:
-        """In which of the selected threads the result is made of what was not written, and where that began."""
-        check, found, origin = self.check, None, None
+    def _read(self, sel: Selection) -> tuple[tuple[Array, ...] | None, tuple[str, int] | None]:
+        """Which bytes of the results are made of what was not written, in the selected threads; where that began."""
+        check, origin = self.check, None
+        found: dict[str, Array] = {}
         for slot in self.reads:
             if slot in check.full:
                 continue
             bad = sel.pick(check.lacking(slot))
             counts = self.counts(slot, sel) if bad.any() else None
             if counts is not None:
-                bad = bad & counts
+                bad = np.where(counts, bad, _NOTHING)
+            if slot.name in self.stored:
+                bad = bad & np.uint16(self.low)
             if not bad.any():
                 continue
             if self.computes:
-                found = bad if found is None else found | bad
+                found[slot.name] = bad
                 origin = check.origin.get(slot, (slot.name, check.kernel.code[self.pc].source.line))
             else:
-                check.use(self.pc, slot, bad, sel)
+                check.use(self.pc, slot, bad != 0, sel)
         if not check.full.isdisjoint(self.reads):
             self.reads = {slot: lanes for slot, lanes in self.reads.items() if slot not in check.full}
-        return found, origin
+        if not found or not self.writes:
+            return None, None
+        return passed(check.kernel.code[self.pc].source, found, [slot.bits for slot in self.writes]), origin
 
 
 class _Choice(_Registers):
@@ -214,18 +226,19 @@ class _Exchange:
             if other != slot and other not in check.full:
                 bad = sel.pick(check.lacking(other))
                 if bad.any():
-                    check.use(self.pc, other, bad, sel)
+                    check.use(self.pc, other, bad != 0, sel)
         lanes, bounds = (_values(state, self.decoded, operand) for operand in (lane, clamp))
         source, _ = shuffle_source(self.mode, state.geometry.lane(), lanes, bounds)
         absent = sel.pick((met >> source.astype(np.uint32) & 1) == 0)
         line = self.decoded.source.line
-        if slot is None or slot in check.full:
-            check.write(self.decoded.writes, sel, absent if absent.any() else None, ("", line))
-            return
-        bad = sel.pick(check.lacking(slot)[source * state.warps + np.tile(np.arange(state.warps), LANES)]) & ~absent
-        origin = check.origin.get(slot, (slot.name, line)) if bad.any() else ("", line)
-        bad |= absent
-        check.write(self.decoded.writes, sel, bad if bad.any() else None, origin)
+        bad, origin = np.zeros(absent.shape, np.uint16), ("", line)
+        if slot is not None and slot not in check.full:
+            given = check.lacking(slot)[source * state.warps + np.tile(np.arange(state.warps), LANES)]
+            bad = np.where(absent, _NOTHING, sel.pick(given))
+            origin = check.origin.get(slot, (slot.name, line)) if bad.any() else origin
+        writes = self.decoded.writes
+        made = tuple(np.where(absent, np.uint16(whole(d.bits)), bad & np.uint16(whole(d.bits))) for d in writes)
+        check.write(writes, sel, made if any(m.any() for m in made) else None, origin)
 
 
 def _values(state: State, decoded: Decoded, operand: Operand) -> Array:

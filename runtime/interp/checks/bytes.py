@@ -1,0 +1,186 @@
+"""Which bytes of a result are made of bytes that nobody has written.
+
+Compilers pack narrow numbers into registers of which they fill a part, and drop the rest again: Triton converts four
+numbers to 8 bits where a thread has one. What moves bytes, or computes on packed numbers one by one, is followed byte
+by byte; of every other instruction any byte that was not written makes the whole result count as unwritten.
+
+A set of bytes is a number: bit i stands for byte i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from ....dialect.ptx.text.syntax import Immediate, Instruction, Operand, Register, Vector
+from ....dialect.ptx.types import PACKED_BITS, REGISTER_BITS
+from ...numerics.array import Array
+
+_INTEGERS = tuple(f"{kind}{bits}" for kind in "bsu" for bits in (16, 32, 64))
+
+
+def whole(bits: int) -> int:
+    """All bytes of a register."""
+    return (1 << max(1, bits // 8)) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """An instruction, what it reads, and which bytes of the registers, by name, nobody has written."""
+
+    words: Sequence[str]
+    operands: Sequence[Operand]
+    lacking: Mapping[str, Array]
+
+    @property
+    def types(self) -> list[str]:
+        return [word for word in self.words if word in REGISTER_BITS or word in PACKED_BITS]
+
+    def of(self, operand: Operand) -> Array:
+        name = operand.name if isinstance(operand, Register) else ""
+        return self.lacking.get(name, np.zeros((), np.uint16))
+
+    @property
+    def all(self) -> list[Array]:
+        return [self.of(operand) for operand in self.operands]
+
+    @property
+    def any(self) -> Array:
+        return reduce(np.bitwise_or, self.lacking.values())
+
+
+Rule = Callable[[_Made], "Array | None"]
+"""The bytes of the result, or None where it does not know."""
+
+
+def passed(source: Instruction, lacking: Mapping[str, Array], results: Sequence[int]) -> tuple[Array, ...]:
+    """The unwritten bytes of each result, of so many bits, where some bytes of the registers read are."""
+    words, (d, *operands) = source.opcode.split("."), source.operands
+    made = _Made(words, operands, lacking)
+    if words[0] == "mov" and isinstance(d, Vector):
+        each, parts = max(1, results[0] // 8), made.of(operands[0])
+        return tuple(parts >> np.uint16(i * each) & np.uint16(whole(bits)) for i, bits in enumerate(results))
+    rule = _RULES.get(words[0]) if len(results) == 1 else None
+    found = None if rule is None else rule(made)
+    if found is not None:
+        return (found & np.uint16(whole(results[0])),)
+    return tuple(np.where(made.any != 0, np.uint16(whole(bits)), np.uint16(0)) for bits in results)
+
+
+def stored(source: Instruction) -> tuple[frozenset[str], int]:
+    """The registers of which a store takes the low bytes alone, and these bytes."""
+    opcode, operands = source.opcode, source.operands
+    types = [word for word in opcode.split(".") if word in REGISTER_BITS]
+    if opcode.partition(".")[0] != "st" or len(operands) < 2 or not types:
+        return frozenset(), 0
+    value = operands[1]
+    items = value.items if isinstance(value, Vector) else (value,)
+    return frozenset(i.name for i in items if isinstance(i, Register)), whole(REGISTER_BITS[types[-1]])
+
+
+def _moved(made: _Made) -> Array | None:
+    """`mov`, and of narrow registers into one."""
+    (operand,) = made.operands
+    if not isinstance(operand, Vector):
+        return made.of(operand)
+    each = max(1, REGISTER_BITS[made.types[-1]] // (8 * len(operand.items)))
+    parts = [made.of(item) << np.uint16(i * each) for i, item in enumerate(operand.items)]
+    return reduce(np.bitwise_or, parts)
+
+
+def _bitwise(made: _Made) -> Array | None:
+    """Byte by byte; where a literal of `and` has none but zeros the result is known."""
+    found = reduce(np.bitwise_or, made.all)
+    if made.words[0] == "and":
+        for operand in made.operands:
+            if isinstance(operand, Immediate):
+                found = found & np.uint16(sum(1 << i for i in range(8) if int(operand.value) >> 8 * i & 0xFF))
+    return found
+
+
+def _shifted(made: _Made) -> Array | None:
+    amount = made.operands[1]
+    if not isinstance(amount, Immediate) or made.types[-1][0] == "s":
+        return None
+    by, rest = divmod(min(int(amount.value), 64), 8)
+    move = np.left_shift if made.words[0] == "shl" else np.right_shift
+    parts = made.of(made.operands[0])
+    return move(parts, np.uint16(by)) | (move(parts, np.uint16(by + 1)) if rest else np.uint16(0))
+
+
+def _carried(made: _Made) -> Array | None:
+    """Sums of integers depend on the bytes below; packed numbers on themselves."""
+    if "cc" in made.words or made.types[-1] not in _INTEGERS:
+        return _packed(made)
+    found = reduce(np.bitwise_or, made.all)
+    return found | np.negative(found)
+
+
+def _packed(made: _Made) -> Array | None:
+    """Two numbers of 16 bits."""
+    if not all(type.endswith("16x2") for type in made.types):
+        return None
+    found = made.any
+    low, high = (np.where(found & np.uint16(part), np.uint16(part), np.uint16(0)) for part in (3, 12))
+    return low | high
+
+
+def _permuted(made: _Made) -> Array | None:
+    first, second, selector = made.operands
+    if made.words[1:] != ["b32"] or not isinstance(selector, Immediate):
+        return None
+    given = made.of(first) | made.of(second) << np.uint16(4)
+    places = [int(selector.value) >> 4 * i & 7 for i in range(4)]
+    parts = [(given >> np.uint16(place) & np.uint16(1)) << np.uint16(i) for i, place in enumerate(places)]
+    return reduce(np.bitwise_or, parts)
+
+
+def _chosen(made: _Made) -> Array | None:
+    """`selp`: what is not chosen has been left out."""
+    first, second, predicate = made.all
+    return np.where(predicate != 0, np.uint16(0xFFFF), first | second)
+
+
+def _converted(made: _Made) -> Array | None:
+    """An integer that becomes narrower, or wider with zeros; two numbers that are packed, or converted each."""
+    if len(made.types) != 2:
+        return None
+    to, of = made.types
+    if to in _INTEGERS and of in _INTEGERS and "sat" not in made.words:
+        return made.of(made.operands[0]) & np.uint16(whole(REGISTER_BITS[of])) if "s" not in to + of else None
+    if not to.endswith("x2") or _size(to) < 2:
+        return None
+    if of == "f32" and len(made.operands) == 2:
+        high, low = made.all
+        return _pair(low, high, _size(to) // 2)
+    if of.endswith("x2") and len(made.operands) == 1 and _size(of) > 1:
+        parts, each = made.of(made.operands[0]), _size(of) // 2
+        return _pair(parts & np.uint16(whole(8 * each)), parts >> np.uint16(each), _size(to) // 2)
+    return None
+
+
+def _size(type: str) -> int:
+    """Bytes of a type."""
+    return (PACKED_BITS.get(type) or REGISTER_BITS[type]) // 8
+
+
+def _pair(low: Array, high: Array, each: int) -> Array:
+    """Two numbers of so many bytes, each unwritten as a whole where any byte of what it is made of is."""
+    one = np.uint16(whole(8 * each))
+    zero = np.uint16(0)
+    return np.where(low, one, zero) | np.where(high, one << np.uint16(each), zero)
+
+
+_RULES: dict[str, Rule] = {
+    "mov": _moved,
+    **dict.fromkeys(("and", "or", "xor", "not", "lop3"), _bitwise),
+    **dict.fromkeys(("shl", "shr"), _shifted),
+    **dict.fromkeys(("add", "sub"), _carried),
+    **dict.fromkeys(("mul", "fma", "min", "max", "abs", "neg", "set"), _packed),
+    "prmt": _permuted,
+    "selp": _chosen,
+    "cvt": _converted,
+}
