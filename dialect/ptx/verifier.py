@@ -159,6 +159,8 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
         return problem or _check_value(slot, operand.first, _kind(slot, bindings), type_of)
     if slot.pair == "||":
         return "expected a destination and a predicate, written d|p"
+    if not _named(slot.kind):
+        return _check_value(slot, _unbraced(slot, operand), _kind(slot, bindings), type_of)
     if slot.kind == "_":
         return None if operand == _SINK else f"expected _, got {_describe(operand, type_of)}"
     if slot.kind == "[]":
@@ -171,11 +173,18 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
         return _check_flag(slot, operand, type_of)
     if slot.kind.startswith("select"):
         return _check_selector(slot.kind, operand, type_of)
-    if slot.braces and isinstance(operand, Vector) and len(operand.items) == 1:
-        operand = operand.items[0]
-    if slot.kind == "label":
-        return None if isinstance(operand, Symbol) else f"expected a label, got {_describe(operand, type_of)}"
-    return _check_value(slot, operand, _kind(slot, bindings), type_of)
+    return None if isinstance(operand, Symbol) else f"expected a label, got {_describe(operand, type_of)}"
+
+
+@lru_cache(1024)
+def _named(kind: str) -> bool:
+    """Whether a kind is one with a name of its own, and not a type."""
+    return kind in ("_", "[]", "flag", "label") or kind.startswith(("imm", "tensor", "select"))
+
+
+def _unbraced(slot: Slot, operand: Operand) -> Operand:
+    """The register of `{%r1}` where a slot lets one stand in braces."""
+    return operand.items[0] if slot.braces and isinstance(operand, Vector) and len(operand.items) == 1 else operand
 
 
 def _kind(slot: Slot, bindings: Bindings) -> _Kind:
@@ -204,6 +213,8 @@ def _bound(text: str, bound: tuple[tuple[str, str], ...]) -> _Kind:
 def _check_value(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf) -> str | None:
     if kind.count:
         return _check_vector(slot, operand, kind, type_of)
+    if isinstance(operand, Register):
+        return _check_register(slot, operand, kind, type_of) or _check_parts(slot, operand, kind)
     if operand == _SINK:
         if kind.spare:
             return None
@@ -211,13 +222,10 @@ def _check_value(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf) -> 
     if isinstance(operand, Not):
         if kind.type != "pred" or slot.written:
             return "only a predicate that is read may be negated"
-        operand = operand.register
-    if isinstance(operand, Register):
-        return _check_register(slot, operand, kind, type_of) or _check_parts(slot, operand, kind)
+        return _check_value(slot, operand.register, kind, type_of)
     if slot.written or kind.parts > 1:
-        return (
-            f"expected a .{kind.type} register{' to write' if slot.written else ''}, got {_describe(operand, type_of)}"
-        )
+        write = " to write" if slot.written else ""
+        return f"expected a .{kind.type} register{write}, got {_describe(operand, type_of)}"
     if isinstance(operand, Immediate) or operand == Symbol("WARP_SZ"):
         return _check_literal(operand, kind)
     if isinstance(operand, Symbol) and kind.anything:
@@ -227,21 +235,23 @@ def _check_value(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf) -> 
 
 
 def _check_vector(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf) -> str | None:
-    what = f"{kind.count} x .{kind.type}"
     if not isinstance(operand, Vector):
-        return f"expected a vector of {what}, got {_describe(operand, type_of)}"
-    if len(operand.items) != kind.count:
-        return f"expected {what}, got {len(operand.items)}"
-    if all(item == _SINK for item in operand.items):
+        return f"expected a vector of {kind.count} x .{kind.type}, got {_describe(operand, type_of)}"
+    items = operand.items
+    if len(items) != kind.count:
+        return f"expected {kind.count} x .{kind.type}, got {len(items)}"
+    if isinstance(items[0], Symbol) and all(item == _SINK for item in items):
         return f"one of the {kind.count} elements must be kept"
-    scalar = _Kind(kind.type, 0, kind.wider, kind.anything, spare=slot.written or kind.spare)
-    fitting = None
-    for index, item in enumerate(operand.items):
+    scalar = fitting = None
+    for index, item in enumerate(items):
         # Most vectors are registers of one type: what fits once fits again.
         if isinstance(item, Register) and (declared := type_of(item)) is not None:
             if declared == fitting:
                 continue
-            fitting = declared if compatible(kind.type, declared, wider=kind.wider) else None
+            if "." not in item.name and compatible(kind.type, declared, wider=kind.wider):
+                fitting = declared
+                continue
+        scalar = scalar or _Kind(kind.type, 0, kind.wider, kind.anything, spare=slot.written or kind.spare)
         problem = _check_value(slot, item, scalar, type_of)
         if problem is not None:
             return f"element {index}: {problem}"
