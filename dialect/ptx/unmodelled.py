@@ -7,7 +7,7 @@ from .instructions import roots
 FAMILIES = (
     *("tex", "tld4", "txq", "istypep"),  # Texture Instructions
     *("suld", "sust", "sured", "suq"),  # Surface Instructions
-    *("multimem", "tensormap", "clusterlaunchcontrol"),  # Data Movement and Conversion Instructions
+    *("clusterlaunchcontrol",),  # Data Movement and Conversion Instructions
     *("wgmma",),  # Asynchronous Warpgroup Level Matrix Instructions
     *("tcgen05",),  # TensorCore 5th Generation Family Instructions
 )

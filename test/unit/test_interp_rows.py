@@ -18,6 +18,8 @@ HEAD += DECLARATIONS + WIDE + SYMBOLS
 REFUSED = {
     "fma.oob": "the word of the out-of-bounds NaN is not known",
     "tensor.unmodelled": "this mode it does not",
+    "tensor.map": "the interpreter does not replace their fields",
+    "carry.untold": "the text does not say what it computes",
     "multimem": "memory of several GPUs is not simulated",
 }
 """What the interpreter refuses, by the meaning of its rows, and why."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from .grammar import row
 
+_UNTOLD = "carry.untold"
+"""The meaning of what ptxas takes and the text does not have."""
+
 ROWS = (
     # 9.7.1  Integer arithmetic
     row("add.T{u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:T", "9.7.1.1"),
@@ -46,14 +49,21 @@ ROWS = (
     row("add.CC{cc}.T{u64,s64}", "d:T, a:T, b:T", "9.7.2.1", ptx=(4, 3), meaning="add.cc"),
     row("addc{CC=.cc}.T{u32,s32}", "d:T, a:T, b:T", "9.7.2.2", ptx=(1, 2)),
     row("addc{CC=.cc}.T{u64,s64}", "d:T, a:T, b:T", "9.7.2.2", ptx=(4, 3)),
+    # Taken by ptxas 13.0.88, and not in the text.
+    row("addc.T{u16,s16}", "d:T, a:T, b:T", "9.7.2.2", ptx=(1, 2), meaning=_UNTOLD),
+    row("addc.sat.s32", "d:s32, a:s32, b:s32", "9.7.2.2", ptx=(1, 2), meaning=_UNTOLD),
     row("sub.CC{cc}.T{u32,s32}", "d:T, a:T, b:T", "9.7.2.3", ptx=(3, 0), meaning="sub.cc"),
     row("sub.CC{cc}.T{u64,s64}", "d:T, a:T, b:T", "9.7.2.3", ptx=(4, 3), meaning="sub.cc"),
     row("subc{CC=.cc}.T{u32,s32}", "d:T, a:T, b:T", "9.7.2.4", ptx=(3, 0)),
     row("subc{CC=.cc}.T{u64,s64}", "d:T, a:T, b:T", "9.7.2.4", ptx=(4, 3)),
+    row("subc.T{u16,s16}", "d:T, a:T, b:T", "9.7.2.4", ptx=(3, 0), meaning=_UNTOLD),
+    row("subc.sat.s32", "d:s32, a:s32, b:s32", "9.7.2.4", ptx=(3, 0), meaning=_UNTOLD),
     row("mad.PART{lo,hi}.CC{cc}.T{u32,s32}", "d:T, a:T, b:T, c:T", "9.7.2.5", ptx=(3, 0), sm=20, meaning="mad.cc"),
     row("mad.PART{lo,hi}.CC{cc}.T{u64,s64}", "d:T, a:T, b:T, c:T", "9.7.2.5", ptx=(4, 3), sm=20, meaning="mad.cc"),
     row("madc.PART{lo,hi}{CC=.cc}.T{u32,s32}", "d:T, a:T, b:T, c:T", "9.7.2.6", ptx=(3, 0), sm=20),
     row("madc.PART{lo,hi}{CC=.cc}.T{u64,s64}", "d:T, a:T, b:T, c:T", "9.7.2.6", ptx=(4, 3), sm=20),
+    row("madc.PART{lo,hi}.T{u16,s16}", "d:T, a:T, b:T, c:T", "9.7.2.6", ptx=(3, 0), sm=20, meaning=_UNTOLD),
+    row("madc.PART{hi}.sat.s32", "d:s32, a:s32, b:s32, c:s32", "9.7.2.6", ptx=(3, 0), sm=20, meaning=_UNTOLD),
     # 9.7.8  Logic and shift
     row("and.T{b16,b32,b64,pred}", "d:T, a:T, b:T", "9.7.8.1"),
     row("or.T{b16,b32,b64,pred}", "d:T, a:T, b:T", "9.7.8.2"),

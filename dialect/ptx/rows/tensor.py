@@ -48,8 +48,44 @@ def _loads(
     yield row(f"{alone}{pairs}{HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED)
 
 
+_EDITED: Specific = (
+    ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_120a", (8, 7)), ("sm_100f", (8, 8)), ("sm_101f", (8, 8)),
+    ("sm_110f", (9, 0)), ("sm_120f", (8, 8)),
+)  # fmt: skip
+"""Where the fields of a tensor map can be replaced, sm_90a aside."""
+
+
+def _later(ptx: Version) -> Specific:
+    """These targets, from a version on."""
+    return tuple((name, max(since, ptx)) for name, since in _EDITED)
+
+
+def _replacements() -> Iterator[Row]:
+    """`tensormap.replace`: fields, what they take, and the targets that have them."""
+    anywhere: Specific = (("sm_90a", (8, 3)), *_EDITED)
+    for field, type, operands, only in (
+        ("global_address", "b64", "v:b64", anywhere),
+        ("rank", "b32", "v:b32", anywhere),
+        ("{box_dim,global_dim,element_stride}", "b32", "i:imm(0..4), v:b32", anywhere),
+        ("global_stride", "b64", "i:imm(0..4), v:b64", anywhere),
+        ("elemtype", "b32", "v:imm(0..12)", anywhere),
+        ("elemtype", "b32", "v:imm(13..15)", _later((8, 7))),
+        ("interleave_layout", "b32", "v:imm(0..2)", anywhere),
+        ("swizzle_mode", "b32", "v:imm(0..3)", anywhere),
+        ("swizzle_mode", "b32", "v:imm(4)", (("sm_103a", (8, 8)),)),
+        ("fill_mode", "b32", "v:imm(0/1)", anywhere),
+        ("swizzle_atomicity", "b32", "v:imm(0..3)", _EDITED),
+    ):
+        spelling = f"tensormap.replace.tile.{field}{{.global,.shared::cta}}.b1024.{type}"
+        least = 100 if only is not anywhere else 90
+        yield row(spelling, f"a:[], {operands}", "9.7.9.27", ptx=(8, 3), sm=least, only=only, meaning=MAP)
+
+
 OTHER = "tensor.unmodelled"
-"""The meaning of copies that the interpreter refuses: im2col, gathered rows, pairs of CTAs."""
+"""The meaning of what the interpreter refuses: im2col, gathered rows, pairs of CTAs."""
+
+MAP = "tensor.map"
+"""The meaning of what makes maps on the device, which it refuses too."""
 
 _OPERATIONS = "OP{add,min,max,inc,dec,and,or,xor}"
 _REDUCE = "cp.reduce.async.bulk.tensor"
@@ -99,4 +135,9 @@ ROWS: tuple[Row, ...] = (
             (".im2col::w::128", 2, (8, 6), _GROUPED),
         )
     ),
+    # 9.7.9.27  tensormap.replace
+    *_replacements(),
+    # 9.7.13.16.1  tensormap.cp_fenceproxy
+    row("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.{cta,cluster,gpu,sys}.sync.aligned",
+        "a:[], b:[], n:imm(128)", "9.7.13.16.1", ptx=(8, 3), sm=90, meaning=MAP),
 )  # fmt: skip

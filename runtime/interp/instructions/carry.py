@@ -44,6 +44,14 @@ def multiply_add(ctx: Context, bound: Bindings) -> Action:
     return _action(ctx, combine, bound, [ctx.dest(d, unsigned(type))], sources)
 
 
+@meaning("carry.untold")
+def untold(ctx: Context, bound: Bindings) -> Action:
+    """Raises:
+    DecodeError: always.
+    """
+    ctx.fail("ptxas takes this with a carry, and the text does not say what it computes")
+
+
 def _action(
     ctx: Context,
     combine: Callable[..., tuple[Array, Array]],

@@ -282,6 +282,14 @@ def unmodelled(ctx: Context, bound: Bindings) -> Action:
     ctx.fail("the interpreter copies boxes of tensors in tile mode, for one CTA or by multicast; this mode it does not")
 
 
+@meaning("tensor.map")
+def edited(ctx: Context, bound: Bindings) -> Action:
+    """Raises:
+    DecodeError: always.
+    """
+    ctx.fail("tensor maps are made by the host here: the interpreter does not replace their fields")
+
+
 @meaning("tensor.prefetch")
 def prefetch(ctx: Context, bound: Bindings) -> Action:
     """A hint, of which the map is looked at."""
