@@ -22,6 +22,12 @@ SCALED = (
     "{%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, {%r4, %r5}, {%f0, %f1, %f2, %f3}, %r6, {0, 0}, %r7, {0, 0};"
 )
 
+CUTLASS = (
+    "mma.sync.aligned.kind::f8f6f4.sp::ordered_metadata.m16n8k64.row.col.f32.e4m3.e5m2.f32 {%f0, %f1, %f2, %f3}, "
+    "{%r0, %r1, %r2, %r3}, {%r4, %r5, %r6, %r7}, {%f0, %f1, %f2, %f3}, %r8, 0x0;"
+)
+"""CUTLASS's order of the qualifiers."""
+
 
 @pytest.mark.parametrize(
     ("version", "target", "body", "message"),
@@ -32,6 +38,14 @@ SCALED = (
         ("6.4", "sm_60", "vote.ballot.b32 %r0, %p0;", ""),
         ("6.3", "sm_70", "shfl.up.b32 %r0|%p0, %r1, 1, 0;", ""),
         ("6.4", "sm_70", "shfl.up.b32 %r0, %r1, 1, 0;", "needs a version before PTX 6.4"),
+        ("5.0", "sm_60", "atom.cta.global.cas.b32 %r0, [%rd0], %r1, %r2;", ""),
+        ("5.0", "sm_53", "atom.cta.global.cas.b32 %r0, [%rd0], %r1, %r2;", "needs sm_60"),
+        ("6.0", "sm_60", "atom.relaxed.cta.global.cas.b32 %r0, [%rd0], %r1, %r2;", "needs sm_70"),
+        ("7.1", "sm_80", "mbarrier.arrive.b64 _, [%rd0];", ""),
+        ("7.0", "sm_80", "mbarrier.arrive.b64 _, [%rd0];", "needs PTX 7.1 or later"),
+        ("7.0", "sm_80", "mbarrier.arrive_drop.b64 _, [%rd0];", ""),
+        ("8.7", "sm_120a", CUTLASS, ""),
+        ("8.7", "sm_100a", CUTLASS, "needs sm_120a"),
         ("8.6", "sm_101a", "cvt.rn.satfinite.e2m1x2.f32 %c0, %f0, %f1;", ""),
         ("8.7", "sm_120", "cvt.rn.satfinite.e2m1x2.f32 %c0, %f0, %f1;", "needs sm_100a, the sm_100f family from"),
         ("8.7", "sm_100a", "cvt.rs.bf16x2.f32 %r0, %f0, %f1, %r1;", ""),
