@@ -8,6 +8,7 @@ from itertools import product
 
 import pytest
 from ptx_rows import held
+from samples import FULL
 from test_ptx_rows import PTXAS, check_line, rejected
 
 from warploom.dialect.isa.targets import TARGETS
@@ -16,7 +17,7 @@ from warploom.dialect.ptx.verifier import TargetContext
 
 pytestmark = pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed (extra: test)")
 
-SAMPLE = 2500
+SAMPLE = 20_000 if FULL else 500
 ROUNDINGS = ("", ".rn", ".rz", ".rm", ".rp")
 FTZ, SAT, RELU = ("", ".ftz"), ("", ".sat"), ("", ".relu")
 FLOATS = ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64", "f32x2")

@@ -1,8 +1,10 @@
-"""Every instruction row against ptxas: what a row claims assembles, and its register types are ptxas's."""
+"""Every instruction row against ptxas: what a row claims assembles, and its register types are ptxas's.
+
+`make test` takes each row with each of its qualifiers once, and one of so many further combinations; see `samples`.
+"""
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import shutil
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from ptx_rows import DECLARATIONS, SYMBOLS, WIDE, instructions, is_type, shuffled
+from samples import FULL, every
 
 from warploom.dialect.isa.targets import TARGETS, Target, Version
 from warploom.dialect.ptx.instructions import ROWS, find
@@ -26,8 +29,6 @@ _WHEEL = Path(sysconfig.get_path("purelib")) / "nvidia/cu13/bin/ptxas"
 PTXAS = str(_WHEEL) if _WHEEL.exists() else shutil.which("ptxas")
 
 pytestmark = pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed (extra: test)")
-
-FULL = os.environ.get("WARPLOOM_CONFORMANCE") == "full"
 
 LOWEST = TARGETS["sm_75"]
 """The lowest target CUDA 13 assembles for, and with it the lowest PTX version that can be tried."""
@@ -65,8 +66,8 @@ def blamed(lines: list[str], target: Target, version: Version) -> dict[int, str]
     return blamed(lines[:half], target, version) | {half + i: message for i, message in rest.items()}
 
 
-MOST = 500
-"""Of a row with more spellings, those are taken that have each qualifier once."""
+MOST, COMBINATIONS = 500, 11
+"""Of a row with more spellings, those are taken that have each qualifier once; of the others one of so many too."""
 
 
 def least(row: Row) -> tuple[Target, Version]:
@@ -95,7 +96,8 @@ def plainest() -> Iterator[tuple[Row, Row, str]]:
 def grouped() -> dict[tuple[Target, Version], list[tuple[Row, str]]]:
     groups: dict[tuple[Target, Version], list[tuple[Row, str]]] = defaultdict(list)
     for row in ROWS:
-        for spelling in row.spellings() if row.size <= MOST else row.samples():
+        more = every(row.spellings(), COMBINATIONS) if row.size <= MOST else []
+        for spelling in dict.fromkeys((*row.samples(), *more)):
             groups[least(row.spelled(spelling))].extend((row, line) for line in instructions(row, [spelling]))
     return groups
 
@@ -142,8 +144,8 @@ def test_rows_of_some_targets_alone() -> None:
     """A row for architecture-specific targets is legal on no other, and in no version before the one it names."""
     rows = [row for row in ROWS if row.only]
     lines = [line for row in rows for line in instructions(row, row.samples()[:1])]
-    for target in (t for t in TARGETS.values() if t.sm >= 90):
-        for version in sorted({max(t.ptx, target.ptx) for t in TARGETS.values()}):
+    for number, target in enumerate(t for t in TARGETS.values() if t.sm >= 90):
+        for version in every(sorted({max(t.ptx, target.ptx) for t in TARGETS.values()}), 3, number):
             errors = rejected(lines, target, version)
             for i, row in enumerate(rows):
                 since = row.since(target)
@@ -177,7 +179,7 @@ def test_qualifiers_in_any_order() -> None:
     """ptxas takes all of them, but for the words of the opcode's name: our verdict is its verdict there too."""
     order = random.Random(0)
     groups: dict[tuple[Target, Version], list[str]] = defaultdict(list)
-    for row in ROWS:
+    for row in every(ROWS, 3):
         choices = [piece.alternatives for piece in pieces(row.spelling)]
         spellings = {"".join(words[end] for words in choices) for end in (0, -1)}
         for line in instructions(row, spellings):
@@ -207,7 +209,7 @@ def test_verdicts_near_the_rows(root: str) -> None:
     lines = sorted({line for row in rows for line in instructions(row, row.samples())})
     order = random.Random(root)
     near: list[str] = []
-    for line in order.sample(lines, min(len(lines), 300)):
+    for line in order.sample(lines, min(len(lines), 300 if FULL else 80)):
         opcode, end, rest = line.rstrip(";").partition(" ")
         first, *words = opcode.split(".")
         at, other = order.randrange(len(words)), order.choice(vocabulary)
@@ -305,7 +307,7 @@ def test_register_types_are_compatible_where_ptxas_says() -> None:
     assert not [line for i, (line, *_) in enumerate(cases) if (problem(line) is None) == (i in errors)]
 
 
-DISCARDS = 1 if FULL else 12
+DISCARDS = 12
 """Of so many rows that write registers, one is tried with `_` in their place."""
 
 
@@ -332,7 +334,7 @@ def sinks(operand: str, *, pair: bool) -> tuple[str, ...]:
 
 def test_results_are_discarded_where_ptxas_says() -> None:
     groups: dict[tuple[Target, Version], list[str]] = defaultdict(list)
-    for row in [row for row in ROWS if any(slot.written for slot in row.slots)][::DISCARDS]:
+    for row in every([row for row in ROWS if any(slot.written for slot in row.slots)], DISCARDS):
         for spelling in {row.samples()[0], row.samples()[-1]}:
             groups[least(row.spelled(spelling))].extend(discarded(row, spelling))
     groups[TARGETS["sm_80"], (7, 0)] += ["mbarrier.arrive.b64 _, [%b64_7];", "mbarrier.arrive_drop.b64 _, [%b64_7];"]

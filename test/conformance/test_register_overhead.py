@@ -9,6 +9,7 @@ import os
 
 import pytest
 from products import LIES, Product, Types
+from samples import FULL
 
 from warploom.passes.schedule import register_overhead
 from warploom.passes.schedule.register_overhead import ROWS, Overhead
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 PROVEN = [row for row in ROWS if row.evidence]
-CHOSEN = PROVEN if os.environ.get("WARPLOOM_CONFORMANCE") == "full" else PROVEN[:1]
+CHOSEN = PROVEN if FULL else PROVEN[:1]
 
 
 def named(evidence: str) -> tuple[Product, str]:

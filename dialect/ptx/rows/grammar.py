@@ -55,6 +55,7 @@ _PARTS = {
     "createpolicy": "fractional range cvt",
     "multimem": "ld_reduce st red",
     "setmaxnreg": "inc dec",
+    "tensormap": "replace cp_fenceproxy",
     "mbarrier": "init inval arrive arrive_drop test_wait try_wait parity expect_tx complete_tx pending_count",
     "cp": "async reduce bulk tensor prefetch mbarrier arrive commit_group wait_group wait_all",
 }
