@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ ELEMENTS = {
 """Bits of exponent and mantissa, and the NaN."""
 
 
+@cache
 def values(name: str) -> list[Fraction]:
     """The magnitudes of a format, by their codes, from the definition of a binary format."""
     exponent, mantissa, nan = ELEMENTS[name]
@@ -45,7 +48,8 @@ def nearest(name: str, value: Fraction | float, sign: bool) -> int:
     if isinstance(value, float) and math.isnan(value):
         return len(table) - 1 if nan is None else nan
     size = table[-1] if isinstance(value, float) else min(abs(value), table[-1])
-    code = min(range(len(table)), key=lambda i: (abs(table[i] - size), i & 1))
+    above = bisect_left(table, size)
+    code = min({max(above - 1, 0), above}, key=lambda i: (abs(table[i] - size), i & 1))
     return code | sign << bits(name) - 1
 
 
@@ -111,9 +115,9 @@ def test_every_pair_of_narrow_floats_as_halves(name: str, relu: str) -> None:
 def scale(value: Fraction | float, mode: str, satfinite: bool) -> int:
     if isinstance(value, float):
         return 255 if math.isnan(value) or not satfinite else 254
-    size, code = abs(value), 0
-    while code < 255 and Fraction(2) ** (code + 1 - 127) <= size:
-        code += 1
+    size = abs(value)
+    power = size.numerator.bit_length() - size.denominator.bit_length() if size else -127
+    code = min(max(0, power - (Fraction(2) ** power > size) + 127), 255)
     if mode == "rp" and size > Fraction(2) ** (code - 127):
         code += 1
     return min(code, 254 if satfinite else 255)
