@@ -124,7 +124,7 @@ def _deliver(outs: list[Array], sel: Selection, part: Part, values: Array) -> No
 @meaning("st")
 def store(ctx: Context, bound: Bindings) -> Action:
     """One word or a vector; of a wider register, the low bits. A cache policy may follow."""
-    space, type, count = space_of(bound), bound["T"], vector_of(bound)
+    space, type = space_of(bound), bound["T"]
     where, a = ctx.operands[:2]
     named = where.base if isinstance(where, Address) and isinstance(where.base, Symbol) else None
     if space == "param" and named is not None and not ctx.place(named).size:
@@ -134,7 +134,7 @@ def store(ctx: Context, bound: Bindings) -> Action:
     word = DTYPES[f"b{width * 8}"]
     read = f"b{width * 8}" if type[0] != "f" else type
     pieces = [(shift, [ctx.source(item, read, wide=True) for item in items])
-              for shift, items in _stored(ctx.vector(a, count), width)]  # fmt: skip
+              for shift, items in _stored(ctx.items(a), width)]  # fmt: skip
 
     def bind(state: State) -> BoundStep:
         found, find = [(shift, [s(state).view(word) for s in sources]) for shift, sources in pieces], place(state)
