@@ -26,12 +26,13 @@ from ...dialect.ptx.text.syntax import (
     Symbol,
     Vector,
 )
+from ...dialect.ptx.types import bits_of
 from ...dialect.ptx.unmodelled import family as unmodelled
 from ...dialect.ptx.verifier import resolve
 from ..numerics.array import Array
 from .errors import DecodeError
 from .instructions.specials import SPECIALS
-from .instructions.words import DTYPES, FLOATS, width_of
+from .instructions.words import DTYPES, FLOATS
 from .machine.clock import CLOCKS
 from .machine.layout import RegisterSlot, StorageLayout
 from .machine.state import Action, Source, State
@@ -103,7 +104,7 @@ class Context:
             return self._symbol_value(operand, type)
         if isinstance(operand, Register) and operand.name in SPECIALS and self.names.register(operand.name) is None:
             return _special(operand.name, DTYPES[type])
-        slot, bits, dtype = self.slot(operand), width_of(type), DTYPES[type]
+        slot, bits, dtype = self.slot(operand), bits_of(type), DTYPES[type]
         if slot.bits != bits and not (wide and slot.bits > bits > 1):
             self.fail(f"expected a register of {bits} bits for .{type}, got {describe(operand)} of {slot.bits}")
         self.reads.append(slot)
@@ -112,7 +113,7 @@ class Context:
 
     def dest(self, operand: Operand, type: str, *, wide: bool = False) -> Source:
         """Where a result of `type` goes; a wider register gets it extended by the sign of the type. `_` drops it."""
-        bits = width_of(type)
+        bits = bits_of(type)
         dropped = isinstance(operand, Symbol) and operand.name == "_"
         slot = self.layout.slot(bits) if dropped else self.slot(operand)
         if slot.bits != bits and not (wide and slot.bits > bits > 1):
@@ -148,7 +149,7 @@ class Context:
 
     def immediate(self, operand: Immediate, type: str) -> Any:
         """A literal as a value of `type`."""
-        bits, dtype, text = width_of(type), DTYPES[type], operand.text
+        bits, dtype, text = bits_of(type), DTYPES[type], operand.text
         if text[:2].lower() in ("0f", "0d"):
             return self._float_bits(int(text[2:], 16), 32 if text[1] in "fF" else 64, type, operand)
         value = operand.value
@@ -165,7 +166,7 @@ class Context:
         return np.array(value & ((1 << bits) - 1), f"u{bits // 8}").view(dtype)[()]
 
     def _float_bits(self, word: int, bits: int, type: str, operand: Immediate) -> Any:
-        if width_of(type) == bits:
+        if bits_of(type) == bits:
             return np.array(word, f"u{bits // 8}").view(DTYPES[type])[()]
         if type != "f64":
             self.fail(f"{operand.text} does not fit .{type}")

@@ -13,6 +13,7 @@ import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Address, Operand, Symbol
+from ....dialect.ptx.types import bits_of
 from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..machine.memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_BITS, SHARED_WINDOW, Part, check_writable
@@ -20,7 +21,7 @@ from ..machine.state import Action, Source, State
 from ..machine.threads import BoundStep, Selection
 from ..observers.events import AccessKind, tell
 from .actions import elementwise, identity
-from .words import DTYPES, width_of
+from .words import DTYPES
 
 _OWN_NAMES = {"": "generic", "const": "global", "shared::cluster": "cluster"}
 _WINDOWS = {"cluster": SHARED_WINDOW, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
@@ -94,7 +95,7 @@ def load(ctx: Context, bound: Bindings) -> Action:
     d, where = ctx.operands[:2]
     dests = [ctx.dest(item, type, wide=True) for item in ctx.items(d)]
     place = locate(ctx, where, space, "load")
-    width, dtype = width_of(type) // 8, DTYPES[type]
+    width, dtype = bits_of(type) // 8, DTYPES[type]
 
     def bind(state: State) -> BoundStep:
         outs, find = [dest(state) for dest in dests], place(state)
@@ -130,7 +131,7 @@ def store(ctx: Context, bound: Bindings) -> Action:
     if space == "param" and named is not None and not ctx.place(named).size:
         ctx.fail("kernel parameters cannot be written")
     place = locate(ctx, where, space, None)
-    width = width_of(type) // 8
+    width = bits_of(type) // 8
     word = DTYPES[f"b{width * 8}"]
     read = f"b{width * 8}" if type[0] != "f" else type
     pieces = [(shift, [ctx.source(item, read, wide=True) for item in items])

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.types import bits_of
 from ...numerics import floats
 from ...numerics.array import Array
 from ..decode import Context, meaning
@@ -19,7 +20,7 @@ from ..machine.memory import Part, check_writable
 from ..machine.state import Action, State
 from ..machine.threads import BoundStep, Selection
 from .access import locate, space_of, vector_of
-from .words import DTYPES, width_of
+from .words import DTYPES
 
 Update: TypeAlias = Callable[[Array, Array, Array], Array]
 """The new words, of the old words and the one or two operands."""
@@ -86,7 +87,7 @@ def atomic(ctx: Context, bound: Bindings) -> Action:
     place = locate(ctx, operands.pop(0), space_of(bound), "atomic")
     given = operands[: 1 + (bound["O"] == "cas")]
     sources = [[ctx.source(item, type) for item in ctx.items(o)] for o in given]
-    seen, width, combine = seen_as(type), width_of(type) // 8, updates(bound["O"], type)
+    seen, width, combine = seen_as(type), bits_of(type) // 8, updates(bound["O"], type)
 
     def bind(state: State) -> BoundStep:
         find = place(state)
@@ -113,7 +114,7 @@ def atomic(ctx: Context, bound: Bindings) -> Action:
 
 def seen_as(type: str) -> np.dtype[Any]:
     """How an update takes words of a type: integers as such, all others as bits."""
-    return np.dtype(DTYPES[type] if type[0] in "us" or type == "b128" else f"u{width_of(type) // 8}")
+    return np.dtype(DTYPES[type] if type[0] in "us" or type == "b128" else f"u{bits_of(type) // 8}")
 
 
 def updates(operation: str, type: str) -> Callable[[bool], Update]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.types import bits_of
 from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..errors import FaultError
@@ -22,7 +23,6 @@ from ..observers.events import AccessKind, MemoryAccess
 from .access import Locate, locate, space_of, vector_of
 from .atomics import seen_as, updates
 from .mbarrier import in_shared, objects
-from .words import width_of
 
 _UNIT = 16
 """Addresses and sizes of bulk copies are multiples of it."""
@@ -171,7 +171,7 @@ def _sent(ctx: Context, bound: Bindings, combine: Combine | None) -> Action:
     # An own address is one of the cluster too, and the object may be another CTA's.
     space = "generic" if space_of(bound) == "generic" else "cluster"
     place, find = locate(ctx, where, space, "copy"), objects(ctx, barrier, space)
-    width, word = width_of(type) // 8, np.dtype(f"u{width_of(type) // 8}")
+    width, word = bits_of(type) // 8, np.dtype(f"u{bits_of(type) // 8}")
 
     def bind(state: State) -> BoundStep:
         target, objects_of, values = place(state), find(state), [source(state) for source in sources]

@@ -6,13 +6,13 @@ import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Symbol
+from ....dialect.ptx.types import bits_of
 from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.memory import RANK_BITS, SHARED_WINDOW
 from ..machine.state import Action, State
 from ..machine.threads import BoundStep, Selection
-from .words import width_of
 
 
 @meaning("mapa")
@@ -23,7 +23,7 @@ def mapa(ctx: Context, bound: Bindings) -> Action:
     if generic and isinstance(a, Symbol):
         ctx.fail("expected a generic address in a 64-bit register; others are for .shared::cluster")
     dest, source, ranks = ctx.dest(d, type), ctx.source(a, type), ctx.source(rank, "u32")
-    word = np.dtype(f"u{width_of(type) // 8}")
+    word = np.dtype(f"u{bits_of(type) // 8}")
 
     def bind(state: State) -> BoundStep:
         out, values, numbers = dest(state), source(state), ranks(state)
@@ -49,7 +49,7 @@ def getctarank(ctx: Context, bound: Bindings) -> Action:
     generic, type = not bound["P"], bound["T"]
     d, a = ctx.operands
     dest, source = ctx.dest(d, "u32"), ctx.source(a, type)
-    word = np.dtype(f"u{width_of(type) // 8}")
+    word = np.dtype(f"u{bits_of(type) // 8}")
 
     def bind(state: State) -> BoundStep:
         out, values = dest(state), source(state)

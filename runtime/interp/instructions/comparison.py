@@ -9,12 +9,13 @@ import numpy as np
 
 from ....dialect.ptx.rows.comparison import COMPARISONS, UNSIGNED
 from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.types import bits_of
 from ...numerics import floats
 from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..machine.state import Action, Source
 from .actions import elementwise, several
-from .words import DTYPES, width_of
+from .words import DTYPES
 
 Compare: TypeAlias = Callable[[Array, Array], Array]
 
@@ -105,8 +106,8 @@ _ONE = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000}
 def set_(ctx: Context, bound: Bindings) -> Action:
     """Compares; true is all ones or, for a floating-point result, 1."""
     to, question = bound["D"], _Question(ctx, bound)
-    pairs, word = bound["T"].endswith("x2"), DTYPES[f"u{width_of(to)}"]
-    true: int = _ONE.get(to.removesuffix("x2"), (1 << (16 if pairs else width_of(to))) - 1)
+    pairs, word = bound["T"].endswith("x2"), DTYPES[f"u{bits_of(to)}"]
+    true: int = _ONE.get(to.removesuffix("x2"), (1 << (16 if pairs else bits_of(to))) - 1)
 
     low_bits, upper_bits, no_bits = (np.array(bits, word) for bits in (true, true << 16 if pairs else 0, 0))
 
@@ -116,7 +117,7 @@ def set_(ctx: Context, bound: Bindings) -> Action:
         low, upper = question.halves(x, y, *other)
         return np.where(low, low_bits, no_bits) | np.where(upper, upper_bits, no_bits)
 
-    return elementwise(result, ctx.dest(question.target, f"b{width_of(to)}"), *question.sources)
+    return elementwise(result, ctx.dest(question.target, f"b{bits_of(to)}"), *question.sources)
 
 
 @meaning("selp")

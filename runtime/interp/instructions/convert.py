@@ -8,12 +8,13 @@ import numpy as np
 
 from ....dialect.isa.types import ELEMENT_TYPES
 from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.types import bits_of
 from ...numerics import directed, floats
 from ...numerics.array import Array
 from ..decode import Context, constant, meaning
 from ..machine.state import Action
 from .actions import elementwise
-from .words import DTYPES, integer_range, width_of
+from .words import DTYPES, integer_range
 
 _TO_INTEGER: dict[str, Callable[[Array], Array]] = {
     "rni": np.rint,
@@ -75,7 +76,7 @@ def _clip(origin: str, to: str) -> Callable[[Array], Array]:
 def _to_integer(origin: str, to: str, whole: Callable[[Array], Array], ftz: bool) -> Callable[[Array], Array]:
     """Out of range gives the nearest integer there is; NaN gives 0 or, where 64 bits take part, the top bit alone."""
     low, top = integer_range(to)
-    dtype, bits = np.dtype(DTYPES[to]), width_of(to)
+    dtype, bits = np.dtype(DTYPES[to]), bits_of(to)
     nan = np.uint64(0 if origin != "f64" and bits != 64 else 1 << (bits - 1)).astype(dtype)
 
     def convert(a: Array) -> Array:
@@ -100,11 +101,11 @@ def _from_integer(origin: str, to: str, mode: str, saturate: bool) -> Callable[[
     def convert(a: Array) -> Array:
         if to == "f64" and mode == "rn" and not saturate:
             return a.astype(np.float64)
-        if to == "f64" and width_of(origin) == 64:
+        if to == "f64" and bits_of(origin) == 64:
             total, error = floats.two_sum(*_parts(a))
             found = total if mode == "rn" else directed.rounded(total, np.sign(error), mode)
             return np.clip(found, 0.0, 1.0) if saturate else found
-        exact = _odd_double(a) if width_of(origin) == 64 else a.astype(np.float64)
+        exact = _odd_double(a) if bits_of(origin) == 64 else a.astype(np.float64)
         if saturate:
             exact = np.clip(exact, 0.0, 1.0)
         return floats.rounded(exact, to, mode).view(dtype)

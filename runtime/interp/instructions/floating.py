@@ -14,13 +14,13 @@ from typing import cast
 import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.types import bits_of
 from ...numerics import directed, floats
 from ...numerics.array import Array
 from ...numerics.floats import ArrayFunction
 from ..decode import Context, meaning
 from ..machine.state import Action, Source
 from .actions import elementwise
-from .words import width_of
 
 
 class _Form:
@@ -67,7 +67,7 @@ class _Form:
         def on_words(*words: Array) -> Array:
             return self.write(compute(*map(self.read, words)))
 
-        return floats.halves(on_words, width_of(self.scalar)) if self.type.endswith("x2") else on_words
+        return floats.halves(on_words, bits_of(self.scalar)) if self.type.endswith("x2") else on_words
 
     def action(self, ctx: Context, function: ArrayFunction) -> Action:
         """d = function(...) on values, whose results are exact or rounded to odd."""
@@ -79,7 +79,7 @@ class _Form:
 
 
 def _as_words(source: Source, type: str) -> Source:
-    word = np.dtype(f"u{width_of(type) // 8}")
+    word = np.dtype(f"u{bits_of(type) // 8}")
     return lambda state: source(state).view(word)
 
 

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.types import bits_of
 from ...numerics.array import Array
 from ...numerics.floats import ArrayFunction
 from ..decode import Context, meaning
 from ..machine.state import Action
 from .actions import elementwise
-from .words import DTYPES, width_of
+from .words import DTYPES
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -21,7 +22,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 def unsigned(type: str) -> str:
     """The unsigned type of the same width: wrapping arithmetic does not depend on the sign."""
-    return f"u{width_of(type)}"
+    return f"u{bits_of(type)}"
 
 
 def binary(ctx: Context, type: str, function: ArrayFunction) -> Action:
@@ -87,8 +88,8 @@ def _high64(a: Array, b: Array) -> Array:
 
 def wide(type: str) -> tuple[str, Callable[[Array, Array], Array]]:
     """The type twice as wide as `type`, and the exact product in it."""
-    result = f"{type[0]}{width_of(type) * 2}"
-    dtype = np.dtype(f"{'i' if type[0] == 's' else 'u'}{width_of(type) // 4}")
+    result = f"{type[0]}{bits_of(type) * 2}"
+    dtype = np.dtype(f"{'i' if type[0] == 's' else 'u'}{bits_of(type) // 4}")
     return result, lambda a, b: np.multiply(a, b, dtype=dtype)
 
 
@@ -240,7 +241,7 @@ def brev(ctx: Context, bound: Bindings) -> Action:
 def bfind(ctx: Context, bound: Bindings) -> Action:
     """The position of the leading bit that is not a sign bit; all ones if there is none."""
     as_shift, type = bound["SHIFT"], bound["T"]
-    bits = width_of(type)
+    bits = bits_of(type)
     word = np.uint32 if bits == 32 else np.uint64
     d, a = ctx.operands
 
@@ -270,7 +271,7 @@ def _ones(length: Array) -> Array:
 def bfe(ctx: Context, bound: Bindings) -> Action:
     """Bit field extract: beyond the operand's top bit, the sign (or zero) goes on."""
     type = bound["T"]
-    bits = width_of(type)
+    bits = bits_of(type)
     d, a, b, c = ctx.operands
 
     def extract(value: Array, start: Array, length: Array) -> Array:
@@ -290,7 +291,7 @@ def bfe(ctx: Context, bound: Bindings) -> Action:
 def bfi(ctx: Context, bound: Bindings) -> Action:
     """Bit field insert: the low bits of a into b."""
     type = bound["T"]
-    bits = width_of(type)
+    bits = bits_of(type)
     f, a, b, c, d = ctx.operands
 
     def insert(field: Array, into: Array, start: Array, length: Array) -> Array:

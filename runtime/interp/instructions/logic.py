@@ -9,12 +9,13 @@ import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Immediate, Not, Operand, Vector
+from ....dialect.ptx.types import bits_of
 from ...numerics.array import Array
 from ..decode import Context, constant, meaning
 from ..machine.state import Action, Source
 from .actions import elementwise, identity, several
 from .integer import binary, unary
-from .words import DTYPES, width_of
+from .words import DTYPES
 
 _LOGIC = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 
@@ -69,7 +70,7 @@ def shift(ctx: Context, bound: Bindings) -> Action:
     left, type = ctx.row.root == "shl", bound["T"]
     dtype, ufunc = DTYPES[type], np.left_shift if left else np.right_shift
     d, a, b = ctx.operands
-    if width_of(type) == 32 and type[0] != "s":
+    if bits_of(type) == 32 and type[0] != "s":
         return elementwise(ufunc, ctx.dest(d, type), ctx.source(a, type), ctx.source(b, "u32"))
 
     def moved(value: Array, amount: Array) -> Array:
@@ -159,7 +160,7 @@ def halves(ctx: Context, bound: Bindings) -> Action:
 def _parts(ctx: Context, operand: Operand, type: str) -> tuple[tuple[Operand, ...], str]:
     """The items of `{...}`, and the type of each, which together are as wide as `type`."""
     items = ctx.items(operand)
-    return items, f"b{width_of(type) // len(items)}"
+    return items, f"b{bits_of(type) // len(items)}"
 
 
 @meaning("mov.unpack")
@@ -181,7 +182,7 @@ def pack(ctx: Context, bound: Bindings) -> Action:
     """Registers as the parts of a wider one."""
     d, a = ctx.operands
     items, part = _parts(ctx, a, bound["T"])
-    bits, word = width_of(part), np.dtype(DTYPES[bound["T"]])
+    bits, word = bits_of(part), np.dtype(DTYPES[bound["T"]])
 
     def join(*parts: Array) -> Array:
         result = cast(Array, parts[0].astype(word))

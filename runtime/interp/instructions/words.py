@@ -1,12 +1,10 @@
-"""The types of instructions: their widths, and how numpy sees their bits."""
+"""The types of instructions: how numpy sees their bits."""
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
-from ..errors import DecodeError
+from ....dialect.ptx.types import bits_of
 
 DTYPES: dict[str, type[np.generic]] = {
     "pred": np.bool_,
@@ -28,24 +26,8 @@ DTYPES: dict[str, type[np.generic]] = {
 
 FLOATS = frozenset(("f16", "bf16", "f16x2", "bf16x2", "f32", "f64", "f32x2"))
 
-_WIDTH = re.compile(r"[a-z]+(\d+)(x2)?")
-
 
 def integer_range(type: str) -> tuple[int, int]:
     """The least and the greatest integer of a type."""
-    bits = width_of(type)
+    bits = bits_of(type)
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if type[0] == "s" else (0, (1 << bits) - 1)
-
-
-def width_of(type: str) -> int:
-    """Bits of a type; a predicate has 1.
-
-    Raises:
-        DecodeError: for a type registers cannot have here.
-    """
-    if type == "pred":
-        return 1
-    match = _WIDTH.fullmatch(type)
-    if match is None or type not in DTYPES:
-        raise DecodeError(f"type .{type} is not supported")
-    return int(match[1]) * (2 if match[2] else 1)

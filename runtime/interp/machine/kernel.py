@@ -21,11 +21,11 @@ from ....dialect.ptx.text.syntax import (
     Statement,
     Variable,
 )
+from ....dialect.ptx.types import REGISTER_BITS
 from ...grid import Dim3
 from ..decode import Context, decode
 from ..errors import DecodeError, Finding, InterpreterError
 from ..instructions.calls import RESULT, RESULT_BYTES, RETURN, finish
-from ..instructions.words import width_of
 from ..names import Formal, Frame, NameScope, VariablePlace
 from .clock import CLOCKS
 from .functions import CallError, Functions, has_results
@@ -45,8 +45,6 @@ for _family in _FAMILIES:  # each enters its part of the meanings
 
 _POLLING = re.compile(r"(atom|nanosleep|ld[\w.:]*\.(volatile|relaxed|acquire))\b")
 """What may see what another thread has done."""
-
-_BYTES = re.compile(r"[a-z]+(\d+)(x2)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +114,9 @@ def size_of(variable: Variable) -> tuple[int, int]:
     Raises:
         DecodeError: for a type whose size is not known.
     """
-    match = _BYTES.fullmatch(variable.type)
-    if match is None:
+    element = REGISTER_BITS.get(variable.type, 0) // 8 * variable.vector
+    if not element:
         raise DecodeError(f"variable '{variable.name}' has type .{variable.type}, which is not supported")
-    element = int(match[1]) * (2 if match[2] else 1) // 8 * variable.vector
     count = 1 if variable.count is None else variable.count
     return element * count, variable.align or element
 
@@ -264,10 +261,9 @@ class KernelDecoder:
         return VariablePlace("param", lambda _: ARGUMENTS + offset, size)
 
     def _registers(self, declared: RegDecl, names: NameScope) -> None:
-        try:
-            bits = 128 if declared.type == "b128" else width_of(declared.type)
-        except DecodeError as error:
-            raise self.error(str(error), declared.line) from error
+        bits = REGISTER_BITS.get(declared.type)
+        if bits is None:
+            raise self.error(f"type .{declared.type} is not supported", declared.line)
         for name in declared.names():
             parts = [name] if declared.vector == 1 else [f"{name}.{part}" for part in "xyzw"[: declared.vector]]
             for part in parts:
