@@ -36,7 +36,7 @@ from .instructions.words import DTYPES, FLOATS
 from .machine.clock import CLOCKS
 from .machine.layout import RegisterSlot, StorageLayout
 from .machine.state import Action, Source, State
-from .machine.threads import Selection
+from .machine.threads import BoundStep, Selection
 from .names import Frame, NameScope, VariablePlace
 
 WARP_SIZE = "WARP_SZ"
@@ -313,10 +313,27 @@ def decode(context: Context) -> Action:
     if isinstance(resolved, str):
         raise DecodeError(f"instruction {opcode} is not supported" if unmodelled(opcode) else resolved)
     context.row, bindings = resolved
-    return MEANINGS[context.row.means](context, bindings)
+    action = MEANINGS[context.row.means](context, bindings)
+    reads_clock = any(isinstance(o, Register) and o.name in CLOCKS for o in context.operands)
+    return _reading(action) if reads_clock else action
 
 
 def family(opcode: str) -> str:
     """The module that says what an opcode does; what has no row is a part of a call."""
     means = next((row.means for row, _ in find(opcode)), "call")
     return MEANINGS[means].__module__.rpartition(".")[2]
+
+
+def _reading(action: Action) -> Action:
+    """An instruction that reads a clock."""
+
+    def bind(state: State) -> BoundStep:
+        inner = action(state)
+
+        def step(sel: Selection) -> int | None:
+            state.clock.tick()
+            return inner(sel)
+
+        return step
+
+    return bind

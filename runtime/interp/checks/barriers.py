@@ -45,7 +45,7 @@ class Barriers(Check):
         self.pending: dict[int, _Pending] = {}
 
     def watch(self, pc: int) -> Look | None:
-        if self.kernel.code[pc].source.opcode.partition(".")[0] not in ("bar", "barrier"):
+        if self.kernel.code[pc].row.root not in ("bar", "barrier"):
             return None
 
         def look(sel: Selection) -> None:

@@ -87,7 +87,7 @@ def _origins(code: Iterable[Decoded]) -> dict[RegisterSlot, Origin]:
 
 
 def _result(decoded: Decoded, known: dict[RegisterSlot, Origin]) -> Origin:
-    root = decoded.source.opcode.partition(".")[0]
+    root = decoded.row.root
     if not computes(decoded.source.opcode):
         return None
     given = [known[slot] for slot in decoded.reads] + [frozenset([place]) for place in decoded.places]

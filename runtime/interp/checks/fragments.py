@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ....dialect.isa import families
 from ....dialect.isa.wmma import WmmaLoad, WmmaMma, WmmaStore
 from ....dialect.ptx.text.syntax import Operand, Register, Vector
 from ..instructions.specials import SPECIALS
@@ -86,7 +85,7 @@ class WmmaFragments(Check):
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         self.tags = {bits: np.zeros((n, state.warps), np.int32) for bits, n in kernel.layout.slots.items()}
-        self.used = any(d.source.opcode.startswith("wmma") for d in kernel.code)
+        self.used = any(d.row.root == "wmma" for d in kernel.code)
         self.every = np.arange(state.warps)
 
     def number(self, part: FragmentRegister) -> int:
@@ -104,7 +103,7 @@ class WmmaFragments(Check):
         if not self.used:
             return None
         decoded = self.kernel.code[pc]
-        root = decoded.source.opcode.partition(".")[0]
+        root = decoded.row.root
         if root == "wmma":
             return _Wmma(self, pc, decoded).look
         if computes(decoded.source.opcode):
@@ -178,7 +177,7 @@ class _Wmma:
         self.pc = pc
         self.takes: list[tuple[RegisterSlot, int]] = []
         self.makes: list[tuple[RegisterSlot, int]] = []
-        row = families.find(decoded.source.opcode)
+        row = decoded.form
         if not isinstance(row, WmmaLoad | WmmaStore | WmmaMma):
             return
         for wanted, given in zip(row.operands, decoded.source.operands, strict=False):

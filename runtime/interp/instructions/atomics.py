@@ -81,7 +81,7 @@ def _float_add(type: str, flush: bool) -> Update:
 @meaning("atomic")
 def atomic(ctx: Context, bound: Bindings) -> Action:
     """Reads, combines and writes back; `atom` returns what was there. Of a vector, each part by itself."""
-    type, count, returns = bound["T"], vector_of(bound), ctx.instruction.opcode.startswith("atom")
+    type, count, returns = bound["T"], vector_of(bound), ctx.row.root == "atom"
     operands = list(ctx.operands)
     dests = [ctx.dest(item, type) for item in ctx.items(operands.pop(0))] if returns else []
     place = locate(ctx, operands.pop(0), space_of(bound), "atomic")

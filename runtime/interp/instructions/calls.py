@@ -14,6 +14,7 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
+from ....dialect.ptx.instructions import find
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Operand, Symbol, Vector
 from ...numerics.array import Array
@@ -29,6 +30,9 @@ from ..names import Formal, Frame, VariablePlace
 from .builtins import BUILTINS
 from .builtins import call as builtin
 from .words import DTYPES
+
+CALL = find("call")[0][0]
+"""The row of all calls."""
 
 RETURN = "call.return"
 """The second part of a call: what the function returns is copied."""
@@ -85,6 +89,7 @@ def call(ctx: Context, bound: Bindings) -> Action:
 
 def finish(ctx: Context) -> Action:
     """The second part of a call: copies the results."""
+    ctx.row = CALL
     name = callee_name(ctx.instruction)
     if name is None:
         return _results_through_register(ctx)

@@ -10,6 +10,9 @@ from importlib import import_module
 from math import prod
 from typing import NamedTuple
 
+from ....dialect.isa.form import Form
+from ....dialect.ptx.rows.grammar import Row
+from ....dialect.ptx.rows.matrix import MatrixRow
 from ....dialect.ptx.text.syntax import (
     Directive,
     Function,
@@ -27,13 +30,12 @@ from ..decode import Context, decode
 from ..errors import DecodeError, Finding, InterpreterError
 from ..instructions.calls import RESULT, RESULT_BYTES, RETURN, finish
 from ..names import Formal, Frame, NameScope, VariablePlace
-from .clock import CLOCKS
 from .functions import CallError, Functions, has_results
 from .layout import RegisterSlot, StorageLayout
 from .memory import ARGUMENTS
 from .stacks import StackFrame
-from .state import Action, State
-from .threads import BoundStep, Geometry, Selection
+from .state import Action
+from .threads import Geometry
 
 _FAMILIES = (
     "atomics", "barriers", "bulk", "calls", "carry", "clusters", "comparison", "control", "convert", "convert_narrow",
@@ -49,7 +51,7 @@ _POLLING = re.compile(r"(atom|nanosleep|ld[\w.:]*\.(volatile|relaxed|acquire))\b
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """One instruction: what it does, under which predicate, and the registers of its operands.
+    """One instruction: what it does, under which predicate, and the registers of its operands; and its row.
 
     `places` are the variables that it names. `polls` says of a jump back that memory is read again on the way, as
     threads do that wait for others.
@@ -63,6 +65,12 @@ class Decoded:
     writes: tuple[RegisterSlot, ...]
     places: tuple[VariablePlace, ...]
     polls: bool
+    row: Row
+
+    @property
+    def form(self) -> Form | None:
+        """What a matrix instruction is."""
+        return self.row.form if isinstance(self.row, MatrixRow) else None
 
 
 class ClusterBounds(NamedTuple):
@@ -91,7 +99,7 @@ class DecodedKernel:
 
     @property
     def multiplies_matrices(self) -> bool:
-        return any(d.source.opcode.startswith(("mma", "wmma")) for d in self.code)
+        return any(d.row.root in ("mma", "wmma") for d in self.code)
 
     def finding(
         self,
@@ -349,8 +357,6 @@ class KernelDecoder:
         context = Context(instruction, names, self.layout, pc, self.target, self.frames, frame)
         try:
             action = finish(context) if instruction.opcode == RETURN else decode(context)
-            if any(isinstance(o, Register) and o.name in CLOCKS for o in instruction.operands):
-                action = _reading(action)
             guard = instruction.guard
             slot = context.slot(Register(guard.register)) if guard else None
             if slot is not None and slot.bits != 1:
@@ -358,12 +364,12 @@ class KernelDecoder:
             negated = bool(guard and guard.negated)
             polls = self._polls(context)
             used = (tuple(context.reads), tuple(context.writes), tuple(context.places))
-            return Decoded(instruction, action, slot, negated, *used, polls)
+            return Decoded(instruction, action, slot, negated, *used, polls, context.row)
         except DecodeError as error:
             raise self.error(str(error), instruction.line, instruction.column) from error
 
     def _polls(self, context: Context) -> bool:
-        if not context.instruction.opcode.startswith("bra"):
+        if context.row.root != "bra":
             return False
         target = context.label(context.operands[0])
         return any(_POLLING.match(instruction.opcode) for instruction, _, _ in self.flat[target : context.pc])
@@ -372,18 +378,3 @@ class KernelDecoder:
 def _further(stack: StackFrame, offset: int, more: int) -> RegisterSlot:
     """The register for the address of a byte of a variable on the stack."""
     return stack.address(offset + more)
-
-
-def _reading(action: Action) -> Action:
-    """An instruction that reads a clock."""
-
-    def bind(state: State) -> BoundStep:
-        inner = action(state)
-
-        def step(sel: Selection) -> int | None:
-            state.clock.tick()
-            return inner(sel)
-
-        return step
-
-    return bind
