@@ -44,7 +44,7 @@ from ..linalg.overlap import check_elementwise
 from ..linalg.product import VectorOperand
 from ..linalg.views import collapsed
 from .index_builder import Index, IndexBuilder
-from .outline import Outliner
+from .outliner import Outliner
 from .place import ACCESS_BITS, Place
 
 WARPS = 4

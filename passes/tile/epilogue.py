@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, f64, i64
@@ -19,11 +18,10 @@ from ..diagnostics import fail
 from ..linalg.product import Operand
 from ..schedule.staging import adds_last
 from .index_builder import Index, IndexBuilder
-from .store_epilogue import converted, load, store
+from .matrix_load import converted, load
+from .split import PartialTile
+from .store_epilogue import store
 from .tiling import Tiling
-
-if TYPE_CHECKING:
-    from .split import PartialTile
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.epilogue import LoadVectorOp, MapOp
 from ..linalg.product import Argument, Operand, Spread, VectorOperand
 from .index_builder import Index, IndexBuilder
-from .store_epilogue import held_type, load
+from .matrix_load import held_type, load
 from .tiling import Tiling
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.dialects import gpu, memref, scf
@@ -18,14 +18,11 @@ from ...dialect.warp.mma import MmaOp
 from . import raster
 from .epilogue import Epilogue
 from .index_builder import Index, IndexBuilder
+from .metadata import MetadataTiles
 from .operands import OperandTiles
+from .scales import ScaledSteps, ScaleTiles
+from .split import PartialTile, Workspace, share
 from .tiling import Tiling
-
-if TYPE_CHECKING:
-    from .metadata import MetadataTiles
-    from .scales import ScaleTiles
-    from .split import PartialTile, Workspace
-
 
 Multiply: TypeAlias = Callable[[IndexBuilder, SSAValue, SSAValue, SSAValue, dict[str, Index]], SSAValue]
 """One step of the instruction: A, B, the accumulators, and where in the tiles A and B are."""
@@ -66,8 +63,6 @@ class KernelBuilder:
         """What this CTA has of a tile whose K several share."""
         if self.workspace is None:
             return None
-        from .split import share
-
         (part,) = raster.batch_index(index, self.extents.batch)
         return share(index, self.workspace, self.tiling.schedule, tile, part)
 
@@ -134,8 +129,6 @@ class KernelBuilder:
         """How the steps of a K tile are multiplied."""
         metadata, shape, words = self.metadata, self.tiling.schedule.mma, self.tiling.product.op.variant.words
         if self.scales:
-            from .scales import ScaledSteps
-
             return ScaledSteps(self.tiling, self.scales, tiles[len(self.operands) :]).multiply
         if metadata is not None:
             return lambda index, a, b, c, at: metadata.multiply(index, a, b, c, tiles[-1], at)
@@ -143,19 +136,14 @@ class KernelBuilder:
 
 
 def _metadata(tiling: Tiling) -> MetadataTiles | None:
-    """The metadata's way, for a sparse A; plain products do not wait for its import."""
-    if tiling.product.metadata is None:
-        return None
-    from .metadata import MetadataTiles
-
-    return MetadataTiles(tiling, tiling.product.metadata)
+    """The metadata's way, for a sparse A."""
+    metadata = tiling.product.metadata
+    return None if metadata is None else MetadataTiles(tiling, metadata)
 
 
 def _scales(tiling: Tiling) -> list[ScaleTiles]:
     """The ways of the scales of A and B, for a product that has some."""
     if not tiling.product.scales:
         return []
-    from .scales import ScaleTiles
-
     of_a, of_b = tiling.product.scales
     return [ScaleTiles(tiling, of_a, "a", "m"), ScaleTiles(tiling, of_b, "b", "n")]

@@ -20,7 +20,7 @@ from ...dialect.schedule import Schedule
 from ...dialect.warp.copy import PackOp
 from ..linalg.product import Operand, Product
 from .index_builder import IndexBuilder
-from .outline import Outliner
+from .outliner import Outliner
 
 THREADS = 256
 

@@ -24,7 +24,7 @@ from ...dialect.warp.partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
 from ..linalg.product import Operand, Product, VectorOperand
 from ..linalg.views import expanded
 from .index_builder import Index, IndexBuilder
-from .outline import Outliner
+from .outliner import Outliner
 from .tiling import Tiling
 
 

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, f32, i64
-from xdsl.ir import SSAValue, TypeAttribute
+from xdsl.ir import SSAValue
 
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
-from ...dialect.warp.elementwise import ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.elementwise import ElementwiseOp, Kind
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.exchange import BANKS, ExchangeOp, in_lines
-from ...dialect.warp.memory import LoadOp, StoreOp, bounds_attribute
-from ..diagnostics import fail
-from ..linalg.product import Argument, Operand, Spread
+from ...dialect.warp.memory import StoreOp, bounds_attribute
 from ..schedule.staging import adds_last, exchanged_first, matrices
+from .epilogue_operands import EpilogueOperands
 from .index_builder import Index, IndexBuilder
+from .matrix_load import converted, load
 from .tiling import Tiling
-
-if TYPE_CHECKING:
-    from .epilogue_operands import EpilogueOperands
-
 
 MOST_BITS = 32
 """Bits of elements that lie beside each sum of a row of base tiles, 64 columns wide, without spills."""
@@ -31,30 +26,6 @@ MOST_BITS = 32
 
 EARLY_BITS = 16
 """Bits of elements for which there are registers before the strip before is stored."""
-
-
-def load(
-    tiling: Tiling, index: IndexBuilder, operand: Operand | Spread, kind: FragmentType, m: Index, n: Index
-) -> SSAValue:
-    """The elements of a matrix like D, those at (m, n) and behind, as a fragment lies."""
-    memory, where = tiling.argument(operand), index.values([m, n])
-    held = kind.with_element(held_type(tiling, operand))
-    return index.insert(LoadOp(memory, where, held, bounds_attribute(*map(tiling.inside, "mn")))).fragment
-
-
-def held_type(tiling: Tiling, operand: Argument) -> TypeAttribute:
-    """The type of the elements of memory."""
-    kind = memory_of(operand.value).element_type
-    if not isinstance(kind, TypeAttribute):
-        fail(tiling.product.op, f"expected elements of a type, got {kind}")
-    return kind
-
-
-def converted(index: IndexBuilder, fragment: SSAValue, wanted: TypeAttribute) -> SSAValue:
-    """The fragment's elements in a type."""
-    if fragment_of(fragment).element == element_row(wanted):
-        return fragment
-    return index.insert(ConvertOp(fragment, wanted)).fragment
 
 
 def store(tiling: Tiling, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index) -> None:
@@ -105,8 +76,6 @@ class Ending:
         """The product's epilogue, if it has one."""
         if self.tiling.product.op.epilogue is None:
             return None
-        from .epilogue_operands import EpilogueOperands
-
         return EpilogueOperands(self.tiling, self.index, self.part, self.m, self.n)
 
     def _scratch(self, part: FragmentType) -> SSAValue | None:
