@@ -16,7 +16,8 @@ from xdsl.ir.affine import AffineDimExpr, AffineMap
 from ..dialect.linalg.contraction import METADATA
 from ..dialect.schedule import Schedule
 from ..dialect.warp.attributes import ScheduleAttr
-from ..dialect.warp.matmul import OPERAND_LOOPS, MatmulOp
+from ..dialect.warp.loops import OPERAND_LOOPS
+from ..dialect.warp.matmul import MatmulOp
 from ..passes.linalg.extents import promised
 from ..passes.linalg.views import root
 from .arguments.arrays import Parameter

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, FloatAttr, IntegerAttr, MemRefType, StringAttr
 from xdsl.ir import Attribute, Region, SSAValue
-from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -34,15 +34,9 @@ from ..isa.product import KIND_F8F6F4
 from ..isa.types import ELEMENT_TYPES, ElementType
 from .attributes import BYTE, element_row, memory_of
 from .elements import parse_elements, print_elements, verify_elements
+from .loops import DEFAULT_MAPS, OPERAND_LOOPS, K, M, N, element_type, loops_of, scale_map, shape_of, verify_map
 from .product import WORDS, word_properties
 from .scaling import scale_type, verify_scale_shape, verify_scaling
-
-M, N, K = 0, 1, 2
-"""The loops of a product, by number."""
-
-OPERAND_LOOPS = ((M, K), (K, N), (M, N))
-"""The loops that the rows and the columns of A, B, and C or D run along, when nothing is transposed; the loops of a
-batch come before these."""
 
 SPARSITY = 2
 """Elements of a sparse A for each stored one, in every pattern of `mma.sp` (PTX ISA 9.7.14.6)."""
@@ -52,8 +46,6 @@ WORD_CHOICES = tuple(word for name in WORD_PROPERTIES for word in WORDS[name])
 """The properties that are words before the types, as those of `warp.mma` are, and what they may say."""
 
 Number: TypeAlias = FloatAttr | IntegerAttr
-
-DEFAULT_MAPS = tuple(AffineMap(3, 0, tuple(map(AffineDimExpr, loops))) for loops in OPERAND_LOOPS)
 
 
 @irdl_op_definition
@@ -162,12 +154,8 @@ class MatmulOp(IRDLOperation):
     @property
     def scale_maps(self) -> tuple[AffineMap, AffineMap]:
         """The loops that the dimensions of the scales of A and B run along, those of the blocks as k."""
-        found: list[AffineMap] = []
-        for map_, own in zip(self.maps, (M, N), strict=False):
-            outer = [loop for loop in loops_of(map_) if loop < self.batch]
-            loops = (*outer, self.batch + own, self.batch + K)
-            found.append(AffineMap(map_.num_dims, 0, tuple(map(AffineDimExpr, loops))))
-        return found[0], found[1]
+        a, b = self.maps[:2]
+        return scale_map(a, M, self.batch), scale_map(b, N, self.batch)
 
     @property
     def batch(self) -> int:
@@ -265,7 +253,7 @@ class MatmulOp(IRDLOperation):
         sizes: dict[int, tuple[str, int]] = {}
         for name, loops, map_, operand in zip("ABD", OPERAND_LOOPS, self.maps, operands, strict=False):
             shape, found = memory_of(operand).get_shape(), loops_of(map_)
-            self._verify_map(name, loops, map_)
+            verify_map(name, loops, map_, self.batch)
             if len(shape) != len(found):
                 raise VerifyException(f"expected {name} of rank {len(found)}, got {operand.type}")
             for loop, stored in zip(found, shape, strict=True):
@@ -281,15 +269,6 @@ class MatmulOp(IRDLOperation):
             verify_scale_shape(self.variant, name, scales, [sizes[loop][1] for loop in loops_of(map_)])
         for number, (map_, operand) in enumerate(zip(epilogue_operands, self.epilogue_operands, strict=True)):
             self._verify_extra(number, map_, operand, {loop: size for loop, (_, size) in sizes.items()})
-
-    def _verify_map(self, name: str, loops: tuple[int, int], map_: AffineMap) -> None:
-        found, own = loops_of(map_), [self.batch + loop for loop in loops]
-        before = [loop for loop in found if 0 <= loop < self.batch]
-        wrong = map_.num_dims != self.maps[0].num_dims or map_.num_symbols or self.batch < 0
-        if wrong or sorted(set(found)) != sorted([*before, *own]) or len(set(found)) != len(found):
-            raise VerifyException(f"expected {name} to be indexed by d{own[0]} and d{own[1]}, got {map_}")
-        if name == "D" and len(before) != self.batch:
-            raise VerifyException(f"expected D to be indexed by every loop of the batch, got {map_}")
 
     def _verify_extra(self, number: int, map_: AffineMap, operand: SSAValue, sizes: dict[int, int]) -> None:
         found, along = loops_of(map_), sorted(loops_of(self.maps[2]))
@@ -402,26 +381,9 @@ class MatmulOp(IRDLOperation):
             print_elements(printer, self.epilogue)
 
 
-def shape_of(operand: SSAValue) -> tuple[int, ...]:
-    """The shape of memory; none of a number."""
-    return memory_of(operand).get_shape() if isinstance(operand.type, MemRefType) else ()
-
-
-def element_type(operand: SSAValue) -> Attribute:
-    """The type of the elements of memory, or of a number."""
-    return memory_of(operand).element_type if isinstance(operand.type, MemRefType) else operand.type
-
-
-def loops_of(map_: AffineMap) -> tuple[int, ...]:
-    """The loops that a map's results run along; -1 for anything but a loop alone."""
-    return tuple(e.position if isinstance(e, AffineDimExpr) else -1 for e in map_.results)
-
-
 def _holds(stored: Attribute, multiplied: ElementType) -> bool:
     """Whether memory of an MLIR element type can be read as a type of the ISA: itself, or the same bits."""
     row = element_row(stored)
-    if row is None:
-        return False
-    if multiplied.name == "tf32":
-        return row.name == "f32"
+    if row is None or multiplied.name == "tf32":
+        return row is not None and row.name == "f32"
     return row == multiplied or (not (row.is_float or multiplied.is_float) and row.bits == multiplied.bits)

@@ -11,7 +11,7 @@ from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
 from ...dialect.linalg.body import Factor, factors
-from ...dialect.warp.matmul import loops_of
+from ...dialect.warp.loops import loops_of
 from ..diagnostics import fail
 
 

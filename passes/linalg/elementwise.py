@@ -14,7 +14,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
 from ...dialect.warp.elements import only_computes
-from ...dialect.warp.matmul import loops_of
+from ...dialect.warp.loops import loops_of
 
 FIXED = -1
 """Where `loops_of` has no loop: a dimension that is always at 0."""

@@ -33,7 +33,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.effects import is_pure
 from ...dialect.warp.disjoint import DisjointOp
 from ...dialect.warp.elements import YieldOp, yielded
-from ...dialect.warp.matmul import OPERAND_LOOPS, MatmulOp, element_type, loops_of
+from ...dialect.warp.loops import OPERAND_LOOPS, element_type, loops_of
+from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import remark
 from .elementwise import FIXED, Elementwise, read_elementwise
 from .raise_matmul import raise_products

@@ -21,7 +21,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.disjoint import DisjointOp
-from ...dialect.warp.matmul import OPERAND_LOOPS, MatmulOp
+from ...dialect.warp.loops import OPERAND_LOOPS
+from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.view import strides_of
 from ..diagnostics import fail
 from ..tile.index_builder import constant_value

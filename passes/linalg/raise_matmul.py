@@ -29,7 +29,8 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialect.isa.types import ElementType
 from ...dialect.linalg import CONTRACTIONS, METADATA, ContractionOp
 from ...dialect.warp.attributes import element_row, memory_of
-from ...dialect.warp.matmul import MatmulOp, loops_of
+from ...dialect.warp.loops import loops_of
+from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.view import strides_of
 from ..diagnostics import fail
 from ..tile.index_builder import constant_value

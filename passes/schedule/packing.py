@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...dialect.isa.targets import Target
-from ..linalg.product import Operand, Product
+from ..linalg.operand import Operand
+from ..linalg.product import Product
 from .h200 import NARROW_COPY, PACK_BYTES_PER_CYCLE, PACK_LATENCY, REGISTER_COPY
 
 WIDEST, WORD = 16, 4

@@ -15,7 +15,8 @@ from functools import cached_property
 from ...dialect.isa.product import Product as Row
 from ...dialect.isa.targets import KIB, Target
 from ...dialect.isa.types import FP8
-from ..linalg.product import Product, VectorOperand
+from ..linalg.operand import VectorOperand
+from ..linalg.product import Product
 from .h200 import LOOP_WARPS
 from .model import Tile, as_halves
 from .packing import WIDEST, access_bytes

@@ -7,7 +7,8 @@ from dataclasses import replace
 from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.exchange import BANKS
-from ..linalg.product import Operand, Product, Spread
+from ..linalg.operand import Operand, Spread
+from ..linalg.product import Product
 from .packing import WIDEST, access_bytes
 
 SECTOR, LINE = 32, 128

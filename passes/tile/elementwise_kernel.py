@@ -34,14 +34,14 @@ from ...dialect.warp.attributes import COMPUTES, FragmentType, element_row, frag
 from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.elementwise import ConstantOp
 from ...dialect.warp.epilogue import MapOp
-from ...dialect.warp.matmul import loops_of
+from ...dialect.warp.loops import loops_of
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds_attribute
 from ...dialect.warp.view import MatrixOp, strides_of
 from ..diagnostics import fail
 from ..linalg import extents
 from ..linalg.elementwise import Elementwise, read_elementwise, why_not_elementwise
+from ..linalg.operand import VectorOperand
 from ..linalg.overlap import check_elementwise
-from ..linalg.product import VectorOperand
 from ..linalg.views import collapsed
 from .index_builder import Index, IndexBuilder
 from .outliner import Outliner

@@ -15,7 +15,7 @@ from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, float_type, f
 from ...dialect.warp.elementwise import ConstantOp, ElementwiseOp, Kind, RegroupOp
 from ...dialect.warp.sliced_k import LANES, SumSlicedKOp, part_of
 from ..diagnostics import fail
-from ..linalg.product import Operand
+from ..linalg.operand import Operand
 from ..schedule.staging import adds_last
 from .index_builder import Index, IndexBuilder
 from .matrix_load import converted, load

@@ -8,7 +8,7 @@ from xdsl.ir import Region, SSAValue
 
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.epilogue import LoadVectorOp, MapOp
-from ..linalg.product import Argument, Operand, Spread, VectorOperand
+from ..linalg.operand import Argument, Operand, Spread, VectorOperand
 from .index_builder import Index, IndexBuilder
 from .matrix_load import held_type, load
 from .tiling import Tiling

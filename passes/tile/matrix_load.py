@@ -8,7 +8,7 @@ from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, m
 from ...dialect.warp.elementwise import ConvertOp
 from ...dialect.warp.memory import LoadOp, bounds_attribute
 from ..diagnostics import fail
-from ..linalg.product import Argument, Operand, Spread
+from ..linalg.operand import Argument, Operand, Spread
 from .index_builder import Index, IndexBuilder
 from .tiling import Tiling
 

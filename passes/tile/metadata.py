@@ -14,7 +14,8 @@ from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.mma_sp import MmaSparseOp, metadata_type
 from ...dialect.warp.words import LoadMetadataOp
-from ..linalg.product import METADATA_ROWS, Operand, metadata_span
+from ..linalg.operand import Operand
+from ..linalg.product import METADATA_ROWS, metadata_span
 from .index_builder import Index, IndexBuilder
 from .tiling import Tiling
 

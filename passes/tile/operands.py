@@ -11,7 +11,7 @@ from ...dialect.warp.attributes import SHARED_SPACE, SwizzleAttr
 from ...dialect.warp.copy import SPREAD, CopyOp
 from ...dialect.warp.elementwise import RegroupOp
 from ...dialect.warp.memory import LdmatrixOp, LoadOp, bounds_attribute
-from ..linalg.product import Operand
+from ..linalg.operand import Operand
 from .arrangement import LANES, PIECES, Way
 from .index_builder import Index, IndexBuilder
 from .tiling import Tiling

@@ -20,8 +20,9 @@ from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
+from ..linalg.operand import Operand, Place, Spread
 from ..linalg.overlap import check_product
-from ..linalg.product import Operand, Place, Product, Spread, read
+from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from . import elementwise_kernel, raster
 from .index_builder import Index, IndexBuilder

@@ -25,7 +25,8 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.partial_sums import ZEROED
 from ...dialect.warp.view import DIVISIBLE
 from ..diagnostics import fail
-from ..linalg.product import Argument, fresh_name
+from ..linalg.operand import Argument
+from ..linalg.product import fresh_name
 from .index_builder import Index, IndexBuilder
 
 KERNELS = "kernels"

@@ -18,7 +18,8 @@ from xdsl.rewriter import InsertPoint
 
 from ...dialect.schedule import Schedule
 from ...dialect.warp.copy import PackOp
-from ..linalg.product import Operand, Product
+from ..linalg.operand import Operand
+from ..linalg.product import Product
 from .index_builder import IndexBuilder
 from .outliner import Outliner
 

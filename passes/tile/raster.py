@@ -9,7 +9,8 @@ from xdsl.dialects import gpu
 from xdsl.ir import SSAValue
 
 from ...dialect.schedule import Schedule
-from ..linalg.product import Operand, Product
+from ..linalg.operand import Operand
+from ..linalg.product import Product
 from .index_builder import Index, IndexBuilder
 from .tiling import Tiling
 

@@ -20,7 +20,7 @@ from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.words import LoadScalesOp
-from ..linalg.product import Operand
+from ..linalg.operand import Operand
 from .index_builder import Index, IndexBuilder
 from .tiling import Tiling
 

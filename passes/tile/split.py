@@ -21,7 +21,8 @@ from ...dialect.isa.types import ElementType
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import type_of_element
 from ...dialect.warp.partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
-from ..linalg.product import Operand, Product, VectorOperand
+from ..linalg.operand import Operand, VectorOperand
+from ..linalg.product import Product
 from ..linalg.views import expanded
 from .index_builder import Index, IndexBuilder
 from .outliner import Outliner

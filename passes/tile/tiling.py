@@ -12,7 +12,8 @@ from ...dialect.isa.product import Product as Row
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import FragmentType, type_of_element
 from ..diagnostics import fail
-from ..linalg.product import Argument, Place, Product, VectorOperand
+from ..linalg.operand import Argument, Place, VectorOperand
+from ..linalg.product import Product
 from ..schedule.resources import arrangement, rows_of
 from .arrangement import Arrangement
 

@@ -10,7 +10,8 @@ from xdsl.ir import SSAValue
 
 from ...dialect.isa.mma import blocks
 from ...dialect.isa.types import ELEMENT_TYPES
-from ...dialect.warp.matmul import OPERAND_LOOPS, K, MatmulOp
+from ...dialect.warp.loops import OPERAND_LOOPS, K
+from ...dialect.warp.matmul import MatmulOp
 from ..arguments.dtypes import DTYPES
 from ..errors import HostError
 from ..plan import place_of
