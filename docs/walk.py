@@ -119,18 +119,31 @@ given instead, and `warploom tune` finds the fastest by measuring.
 A CTA computes a tile of C of 64x64, 32 of K at a time; each of its four warps 32x32 of it, with `mma`
 instructions of 16x8x16.
 
-## 4. A kernel over fragments: `warp-tile`
+## 4. One tile in each CTA: `warp-outline`
 
-The product becomes a `gpu.func`, and in its place a launch. What a warp holds in registers is a value of type
-`!warp.fragment`: its role, its size, its element type and its layout, which says for each bit of the lane and
-of the element's number which bit of the row or the column it is.
+The product becomes a `gpu.func`, and in its place a launch. In the kernel it is the same operation still, of which a
+CTA computes one `tile`; which one follows from the number of the CTA, so that CTAs that run at the same time share rows
+of A and columns of B. Of a batch, and of memory that lies otherwise than row by row, `warp.matrix` takes one matrix.
+""")
+    yield block(
+        "mlir",
+        quoted(
+            level("warp-outline"), ["gpu.launch_func", "gpu.func", "gpu.block_id", r"warp\.matmul", "gpu.return"], 200
+        ),
+    )
+    yield prose("""
+## 5. A kernel over fragments: `warp-tile`
+
+The tile becomes a loop over K. What a warp holds in registers is a value of type `!warp.fragment`: its role, its size,
+its element type and its layout, which says for each bit of the lane and of the element's number which bit of the row or
+the column it is.
 """)
     yield block(
         "mlir",
         quoted(
             level("warp-tile"),
             [
-                "gpu.launch_func", "memref.alloc", "memref.alloc", "warp.constant", "scf.for", "warp.copy", "warp.copy",
+                "memref.alloc", "memref.alloc", "warp.constant", "scf.for", "warp.copy", "warp.copy",
                 "gpu.barrier", "warp.ldmatrix", "warp.ldmatrix", r"warp\.mma ", "warp.ldmatrix", "warp.ldmatrix",
                 r"warp\.mma ", "gpu.barrier", "scf.yield", "warp.store",
             ],
@@ -142,7 +155,15 @@ a tile lies there: chunks of 16 bytes are permuted so that `ldmatrix` meets no b
 columns of memory, so its loads are `trans`. Stop here to run a kernel without overlap, or to write such kernels
 by hand.
 
-## 5. Overlap: `warp-pipeline`
+## 6. Other nests of loops: `warp-pack`, `warp-split-k`, `warp-persist`
+
+Three rewrites of the launch and of the loops around the products, for schedules that ask for them; this one does not.
+`warp-pack` has a kernel before this one copy A or B to whole tiles of aligned rows, `warp-split-k` cuts K into parts
+for CTAs of their own and has the last CTA of a tile add up what all of them leave in memory, and `warp-persist` has
+each CTA go from tile to tile. A kernel is right without them, and each tells by a remark where it cannot do what is
+asked. `warp-fp8-as-f16` then multiplies 8-bit floats as f16 where that is what the hardware does.
+
+## 7. Overlap: `warp-pipeline`
 
 The loop gets a ring of three buffers. While one tile is multiplied the next two are on their way (`async`,
 `commit`, `wait`), and the fragments of the next step load under the products of this one. The pass follows who makes
@@ -162,14 +183,14 @@ as it is, `warploom-opt --remarks` says where and why.
         ),
     )  # fmt: skip
     yield prose("""
-## 6. Where tiles lie: `warp-allocate`
+## 8. Where tiles lie: `warp-allocate`
 
 Each allocation gets its offset in the CTA's shared memory, and the launch says how much of it there is. An offset given
 by hand is kept, so that tiles which are never used at the same time can share memory.
 """)
     yield block("mlir", quoted(level("warp-allocate"), ["i32$", "gpu.launch_func", r"alloc\(\)", r"alloc\(\)"]))
     yield prose("""
-## 7. What each thread does: `convert-warp-to-ptx`
+## 9. What each thread does: `convert-warp-to-ptx`
 
 Fragments become registers and every operation its instructions, in the dialect `ptx`, whose verifier knows each
 instruction's operands, types and targets. Address arithmetic is numbered and hoisted as it is emitted, so the
@@ -195,7 +216,7 @@ loop has little beside loads, copies and products.
         ),
     )  # fmt: skip
     yield prose("""
-## 8. Running it
+## 10. Running it
 
 `warploom run` compiles, launches and compares: on a GPU through the driver, else on the interpreter, which
 reads the text above as any other. With `--check` the result is held against float64, with `--check=all` the

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, FloatAttr, IntegerAttr, MemRefType, StringAttr
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, FloatAttr, IndexType, IntegerAttr, MemRefType, StringAttr
 from xdsl.ir import Attribute, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
@@ -89,6 +89,9 @@ class MatmulOp(IRDLOperation):
 
     An epilogue operand is memory, whose map says which loops but k it runs along, or a number, whose map has no
     results. It may be D, if its map is D's.
+
+    In a kernel it is the product of one CTA, `... into %D tile [%m, %n] ...`: the tile of D, as large as the CTA tile
+    of the schedule, whose first element has these indices.
     """
 
     name = "warp.matmul"
@@ -100,6 +103,7 @@ class MatmulOp(IRDLOperation):
     c = opt_operand_def(MemRefType)
     d = operand_def(MemRefType)
     epilogue_operands = var_operand_def()
+    tile = var_operand_def(IndexType())
     types = prop_def(ArrayAttr[StringAttr])
     bit_op = opt_prop_def(StringAttr)
     kind = opt_prop_def(StringAttr)
@@ -125,18 +129,12 @@ class MatmulOp(IRDLOperation):
         epilogue: Region | None = None,
         scales: Sequence[SSAValue] = (),
         words: Sequence[str] = (),
+        tile: Sequence[SSAValue] = (),
     ):
         """`words` are those of the text before the types."""
+        only_e, only_c = ([] if given is None else [given] for given in (e, c))
         super().__init__(
-            operands=[
-                a,
-                [] if e is None else [e],
-                b,
-                list(scales),
-                [] if c is None else [c],
-                d,
-                list(epilogue_operands),
-            ],
+            operands=[a, only_e, b, list(scales), only_c, d, list(epilogue_operands), list(tile)],
             properties={
                 "types": ArrayAttr([StringAttr(t) for t in types]),
                 "init": init,
@@ -200,6 +198,8 @@ class MatmulOp(IRDLOperation):
     def verify_(self) -> None:
         if (self.c is None) == (self.init is None):
             raise VerifyException("expected the product to start either from C or from a constant")
+        if len(self.tile) not in (0, 2):
+            raise VerifyException(f"expected the row and the column of a tile of D, got {len(self.tile)} indices")
         self._verify_epilogue()
         self._verify_types()
         self._verify_maps()
@@ -317,6 +317,9 @@ class MatmulOp(IRDLOperation):
         fixed = len(operands)
         if parser.parse_optional_keyword("with"):
             operands += parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
+        square = parser.Delimiter.SQUARE
+        has_tile = parser.parse_optional_keyword("tile") is not None
+        tile = parser.parse_comma_separated_list(square, parser.parse_unresolved_operand) if has_tile else []
         maps: Attribute = ArrayAttr([AffineMapAttr(m) for m in DEFAULT_MAPS])
         if parser.parse_optional_keyword("maps"):
             maps = parser.parse_attribute()
@@ -344,6 +347,7 @@ class MatmulOp(IRDLOperation):
             epilogue=epilogue,
             scales=values[2 + sparse :][: len(scaled)],
             words=words,
+            tile=parser.resolve_operands(tile, [IndexType()] * len(tile), position),
         )
         op.attributes |= attributes
         return op
@@ -370,12 +374,16 @@ class MatmulOp(IRDLOperation):
         if self.epilogue_operands:
             printer.print_string(" with ")
             printer.print_list(self.epilogue_operands, printer.print_ssa_value)
+        if self.tile:
+            printer.print_string(" tile ")
+            with printer.in_square_brackets():
+                printer.print_list(self.tile, printer.print_ssa_value)
         if self.maps != DEFAULT_MAPS:
             printer.print_string(" maps ")
             printer.print_attribute(self.indexing_maps)
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
-        printer.print_list(self.operand_types, printer.print_attribute)
+        printer.print_list(self.operand_types[: len(self.operands) - len(self.tile)], printer.print_attribute)
         if self.epilogue is not None:
             printer.print_string(" epilogue")
             print_elements(printer, self.epilogue)

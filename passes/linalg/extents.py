@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 
-from xdsl.dialects import func
+from xdsl.dialects import func, gpu
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, NoneAttr
 from xdsl.ir import BlockArgument, SSAValue
+from xdsl.utils.hints import isa
 
 from ...dialect.warp.attributes import Memory
-from ...dialect.warp.view import DIVISIBLE, strides_of
+from ...dialect.warp.view import DIVISIBLE, MatrixOp, strides_of
 
 USUAL = 4095
 """About how large a dynamic size is taken to be when a schedule is chosen."""
@@ -28,7 +29,12 @@ def sample(divisor: int) -> int:
 def divisor_of(value: SSAValue) -> int:
     """What the function promises of an argument: a number that divides every dynamic size of the dimension along which
     its elements are neighbours, every dynamic stride, and a dynamic offset."""
+    if isinstance(value.owner, MatrixOp):
+        return divisor_of(value.owner.memory)
     function = value.block.parent_op() if isinstance(value, BlockArgument) else None
+    if isinstance(value, BlockArgument) and isinstance(function, gpu.FuncOp):
+        found = function.attributes.get(DIVISIBLE)
+        return found.data[value.index].value.data if isa(found, ArrayAttr[IntegerAttr]) else 1
     if not isinstance(value, BlockArgument) or not isinstance(function, func.FuncOp) or function.arg_attrs is None:
         return 1
     return promised(function.arg_attrs, value.index)

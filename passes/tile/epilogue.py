@@ -19,7 +19,6 @@ from ..linalg.operand import Operand
 from ..schedule.staging import adds_last
 from .index_builder import Index, IndexBuilder
 from .matrix_load import converted, load
-from .split import PartialTile
 from .store_epilogue import store
 from .tiling import Tiling
 
@@ -31,9 +30,9 @@ class Epilogue:
     tiling: Tiling
 
     def initial(self, index: IndexBuilder, m: Index, n: Index) -> SSAValue:
-        """The accumulators at the start: a constant, or what C holds; zero where it, slices or parts come later."""
+        """The accumulators at the start: a constant, or what C holds; zero where it or slices come later."""
         acc, schedule = self.tiling.fragment("acc"), self.tiling.schedule
-        if schedule.sliced_k > 1 or schedule.split_k > 1 or adds_last(self.tiling.product, schedule):
+        if schedule.sliced_k > 1 or adds_last(self.tiling.product, schedule):
             return self._constant(index, acc, 0.0)
         return self._start(index, acc, m, n)
 
@@ -72,18 +71,10 @@ class Epilogue:
         if abs(value) > largest and math.isfinite(value):
             fail(op, f"C starts from {value:g}, accumulators in {acc.element.name} hold up to {largest:g}")
 
-    def finish(
-        self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index, place: Index = 0,
-        share: PartialTile | None = None
-    ) -> None:  # fmt: skip
-        """Stores the slice with the number `place` of D. Of a tile that several CTAs share, the last of them does."""
+    def finish(self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index, place: Index = 0) -> None:
+        """Stores the slice with the number `place` of D."""
         if self.tiling.schedule.sliced_k > 1:
             accumulator, m, n = self._sum(index, accumulator, m, n, place)
-        if share is not None:
-            with share.last(index, accumulator) as inside:
-                start = self._start(inside, fragment_of(accumulator), m, n)
-                self._end(inside, share.total(inside, start), m, n)
-            return
         started = self.tiling.product.c is not None or self.tiling.product.initial
         if self.tiling.schedule.sliced_k > 1 and started:
             start = self._start(index, fragment_of(accumulator), m, n)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from xdsl.ir import Region, SSAValue
 
-from ...dialect.warp.attributes import FragmentType, fragment_of
+from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
 from ...dialect.warp.epilogue import LoadVectorOp, MapOp
+from ...dialect.warp.view import strides_of
 from ..linalg.operand import Argument, Operand, Spread, VectorOperand
 from .index_builder import Index, IndexBuilder
 from .matrix_load import held_type, load
@@ -28,7 +29,7 @@ class EpilogueOperands:
         self._same_rows = {
             extra: self._matrix(extra, m)
             for extra in tiling.product.epilogue_operands
-            if isinstance(extra, Spread) and extra.dimensions[0] is None
+            if isinstance(extra, Operand | Spread) and _repeats(extra.value)
         }
 
     def load(self, row: int) -> list[SSAValue]:
@@ -44,11 +45,9 @@ class EpilogueOperands:
 
     def _load(self, extra: Argument, m: Index) -> SSAValue:
         if isinstance(extra, VectorOperand):
-            known = self._along_columns.get(extra.value) if extra.axis else self.tiling.argument(extra)
+            known = self._along_columns.get(extra.value) if extra.axis else extra.value
             return known or self._vector(extra, m)
-        if isinstance(extra, Spread) and extra in self._same_rows:
-            return self._same_rows[extra]
-        return self._matrix(extra, m)
+        return self._same_rows.get(extra) or self._matrix(extra, m)
 
     def _matrix(self, extra: Operand | Spread, m: Index) -> SSAValue:
         return load(self.tiling, self.index, extra, self.part, m, self.n)
@@ -56,5 +55,10 @@ class EpilogueOperands:
     def _vector(self, extra: VectorOperand, start: Index) -> SSAValue:
         kind, inside = self.part.with_element(held_type(self.tiling, extra)), self.tiling.inside(extra.axis)
         along = {"m": "rows", "n": "columns"}[extra.axis]
-        memory, where = self.tiling.argument(extra), self.index.value(start)
+        memory, where = extra.value, self.index.value(start)
         return self.index.insert(LoadVectorOp(memory, where, along, kind, in_bounds=inside)).fragment
+
+
+def _repeats(memory: SSAValue) -> bool:
+    """Whether all rows of a matrix are the same."""
+    return (strides_of(memory_of(memory)) or (None,))[0] == 0

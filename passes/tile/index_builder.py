@@ -11,6 +11,8 @@ from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.hints import isa
 
+from ...dialect.warp.view import MatrixOp
+
 Index = int | SSAValue
 OpT = TypeVar("OpT", bound=Operation)
 
@@ -51,6 +53,12 @@ class IndexBuilder:
         """Several indices as SSA values."""
         return [self.value(index) for index in indices]
 
+    @staticmethod
+    def known(value: SSAValue) -> Index:
+        """A value as an index: a number where it is a constant."""
+        number = constant_value(value)
+        return value if number is None else number
+
     def add(self, a: Index, b: Index) -> Index:
         if isinstance(a, int) and isinstance(b, int):
             return a + b
@@ -75,7 +83,9 @@ class IndexBuilder:
         return self.div(self.add(a, by - 1), by)
 
     def dim(self, memory: SSAValue, dimension: int) -> Index:
-        """The size of a dimension of memory."""
+        """The size of a dimension of memory, or of a matrix of it."""
+        if isinstance(memory.owner, MatrixOp):
+            memory, dimension = memory.owner.memory, memory.owner.dimensions[dimension] or 0
         size = memory.type.get_shape()[dimension] if isa(memory.type, MemRefType[Attribute]) else -1
         return size if size >= 0 else self.insert(memref.DimOp(memory, self.value(dimension))).result
 

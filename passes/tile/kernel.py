@@ -1,4 +1,5 @@
-"""The kernel of one product in its plain form: per K tile it copies A and B to shared memory, waits, multiplies, waits.
+"""`warp-tile`: the tile of a product that a CTA computes becomes a loop over K, in its plain form: per K tile it copies
+A and B to shared memory, waits, multiplies fragments, waits.
 
 `warp-pipeline` overlaps the two.
 """
@@ -6,36 +7,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from xdsl.builder import Builder
+from xdsl.context import Context
 from xdsl.dialects import gpu, memref, scf
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects.builtin import IndexType, ModuleOp
 from xdsl.ir import Block, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
+from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.mma import MmaOp
+from ..linalg.product import read
 from . import raster
 from .epilogue import Epilogue
 from .index_builder import Index, IndexBuilder
 from .metadata import MetadataTiles
 from .operands import OperandTiles
 from .scales import ScaledSteps, ScaleTiles
-from .split import PartialTile, Workspace, share
-from .tiling import Tiling
+from .tiling import Tiling, schedule_of
 
 Multiply: TypeAlias = Callable[[IndexBuilder, SSAValue, SSAValue, SSAValue, dict[str, Index]], SSAValue]
 """One step of the instruction: A, B, the accumulators, and where in the tiles A and B are."""
 
 
-class KernelBuilder:
-    """Builds the body of the kernel of one product."""
+class TileBuilder:
+    """Builds what the warps of a CTA do for its tile of a product."""
 
-    def __init__(
-        self, tiling: Tiling, body: Block, extents: raster.Extents, workspace: Workspace | None = None
-    ) -> None:
-        self.tiling, self.extents, self.workspace = tiling, extents, workspace
-        self.index = IndexBuilder(Builder(InsertPoint.at_end(body)))
+    def __init__(self, tiling: Tiling, index: IndexBuilder) -> None:
+        self.tiling, self.index = tiling, index
         product = tiling.product
         self.operands = (OperandTiles(tiling, product.a, "a", "mk"), OperandTiles(tiling, product.b, "b", "kn"))
         self.metadata = _metadata(tiling)
@@ -43,61 +46,35 @@ class KernelBuilder:
         self.epilogue = Epilogue(tiling)
 
     def build(self) -> None:
-        index, schedule, extents = self.index, self.tiling.schedule, self.extents
-        cta = raster.cta_number(index)
-        if schedule.ctas:
-            warp, shared, body = self._warp(index), self._shared_tiles(index), Block(arg_types=[IndexType()])
-            inside = index.at(Builder(InsertPoint.at_end(body)))
-            tile = body.args[0]
-            self._tile(inside, self._origin(inside, tile), warp, shared, self._share(inside, tile))
-            inside.insert(scf.YieldOp())
-            tiles = index.mul(*raster.grid(index, extents, schedule))
-            end, step = index.values([tiles, raster.ctas(index, extents, schedule)])
-            index.insert(scf.ForOp(cta, end, step, [], body))
-        else:
-            share = self._share(index, cta)
-            self._tile(index, self._origin(index, cta), self._warp(index), self._shared_tiles(index), share)
-        index.insert(gpu.ReturnOp([]))
-
-    def _share(self, index: IndexBuilder, tile: Index) -> PartialTile | None:
-        """What this CTA has of a tile whose K several share."""
-        if self.workspace is None:
-            return None
-        (part,) = raster.batch_index(index, self.extents.batch)
-        return share(index, self.workspace, self.tiling.schedule, tile, part)
-
-    def _shared_tiles(self, index: IndexBuilder) -> list[SSAValue]:
-        return [index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in self._copied()]
-
-    def _origin(self, index: IndexBuilder, tile: Index) -> dict[str, Index]:
-        """Where a CTA tile starts."""
-        m, n = raster.cta_origin(index, self.extents, self.tiling.schedule, tile)
-        starts = {axis: raster.moved_inside(index, self.tiling, axis, at) for axis, at in (("m", m), ("n", n))}
-        return starts if self.metadata is None else self.metadata.counted(index, starts)
-
-    def _warp(self, index: IndexBuilder) -> tuple[dict[str, Index], Index]:
-        """Where this warp's part of a CTA tile starts, and the number of its slice."""
-        schedule = self.tiling.schedule
-        m, n = raster.warp_origin(index, schedule)
-        place = raster.slice_number(index, schedule)
-        starts = {"m": m, "n": n, "k": index.mul(place, schedule.cta[2] // schedule.sliced_k)}
-        return starts if self.metadata is None else self.metadata.counted(index, starts), place
-
-    def _tile(
-        self, index: IndexBuilder, cta: dict[str, Index], in_cta: tuple[dict[str, Index], Index],
-        shared: Sequence[SSAValue], share: PartialTile | None = None
-    ) -> None:  # fmt: skip
-        """One CTA tile: the accumulators' start, all of K, the way to memory."""
-        schedule, (warp, place) = self.tiling.schedule, in_cta
+        """The accumulators' start, all of K, the way to memory."""
+        index, schedule, product = self.index, self.tiling.schedule, self.tiling.product
+        cta, (warp, place) = self._origin(), self._warp()
+        shared = [index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in self._copied()]
         m, n = (index.add(cta[axis], warp[axis]) for axis in "mn")
         accumulator = self.epilogue.initial(index, m, n)
         loop_body = Block(arg_types=[IndexType(), accumulator.type])
-        start, end, step = index.values([0, self.extents.k, schedule.cta[2]])
+        k = product.k if product.is_known("k") else index.dim(product.a.value, product.a.loops[1])
+        start, end, step = index.values([0, k, schedule.cta[2]])
         loop = scf.ForOp(start, end, step, [accumulator], loop_body)
         inside = index.at(Builder(InsertPoint.at_end(loop_body)))
         self.step(index, inside, loop_body, shared, cta, warp)
         index.insert(loop)
-        self.epilogue.finish(index, loop.results[0], m, n, place, share)
+        self.epilogue.finish(index, loop.results[0], m, n, place)
+
+    def _origin(self) -> dict[str, Index]:
+        """Where the CTA's tile starts."""
+        at = self.tiling.product.op.tile
+        return self._counted({axis: self.index.known(start) for axis, start in zip("mn", at, strict=True)})
+
+    def _warp(self) -> tuple[dict[str, Index], Index]:
+        """Where this warp's part of a CTA tile starts, and the number of its slice."""
+        index, schedule = self.index, self.tiling.schedule
+        m, n = raster.warp_origin(index, schedule)
+        place = raster.slice_number(index, schedule)
+        return self._counted({"m": m, "n": n, "k": index.mul(place, schedule.cta[2] // schedule.sliced_k)}), place
+
+    def _counted(self, starts: dict[str, Index]) -> dict[str, Index]:
+        return starts if self.metadata is None else self.metadata.counted(self.index, starts)
 
     def _copied(self) -> list[OperandTiles | MetadataTiles | ScaleTiles]:
         """What is copied to shared memory."""
@@ -147,3 +124,24 @@ def _scales(tiling: Tiling) -> list[ScaleTiles]:
         return []
     of_a, of_b = tiling.product.scales
     return [ScaleTiles(tiling, of_a, "a", "m"), ScaleTiles(tiling, of_b, "b", "n")]
+
+
+class TileOfProduct(RewritePattern):
+    """`warp.matmul` of one tile: a loop over K of copies and of products of fragments."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
+        if op.tile:
+            TileBuilder(Tiling(read(op), schedule_of(op)), IndexBuilder(Builder(InsertPoint.before(op)))).build()
+            rewriter.erase(op)
+
+
+@dataclass(frozen=True)
+class TilePass(ModulePass):
+    """Distributes the tile of a CTA to its warps: operands go to shared memory a K tile at a time, and from there to
+    fragments in registers, whose products are added up and stored."""
+
+    name = "warp-tile"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        PatternRewriteWalker(TileOfProduct(), apply_recursively=False).rewrite_module(op)

@@ -17,7 +17,7 @@ def load(
     tiling: Tiling, index: IndexBuilder, operand: Operand | Spread, kind: FragmentType, m: Index, n: Index
 ) -> SSAValue:
     """The elements of a matrix like D, those at (m, n) and behind, as a fragment lies."""
-    memory, where = tiling.argument(operand), index.values([m, n])
+    memory, where = operand.value, index.values([m, n])
     held = kind.with_element(held_type(tiling, operand))
     return index.insert(LoadOp(memory, where, held, bounds_attribute(*map(tiling.inside, "mn")))).fragment
 

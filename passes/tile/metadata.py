@@ -49,7 +49,7 @@ class MetadataTiles:
         (rows, columns), (held, words) = self.operand.shape, self.shared_type().get_shape()
         where = index.values(self._words(index, at))
         inside = bounds_attribute(rows % held == 0, columns % words == 0)
-        index.insert(CopyOp(self.tiling.argument(self.operand), where, tile, in_bounds=inside))
+        index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside))
 
     def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index]) -> tuple[SSAValue, int]:
         """The metadata of a warp's fragment of A at `at` in the tile, and the selector that picks its part."""

@@ -82,9 +82,7 @@ class OperandTiles:
         )
         at = self._places(index, at)
         where = index.values([at[axis] for axis in self.in_memory])
-        index.insert(
-            CopyOp(self.tiling.argument(self.operand), where, tile, in_bounds=inside, packed=SPREAD * self._spread)
-        )
+        index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside, packed=SPREAD * self._spread))
 
     def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index]) -> SSAValue:
         """Loads the fragment whose first element lies at `at` in the tile.

@@ -1,108 +1,134 @@
-"""`warp-tile`: a matrix product becomes a kernel of CTA tiles, warp tiles and instructions, and its launch."""
+"""`warp-outline`: a matrix product becomes a kernel that multiplies one tile of it in each CTA, and its launch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import func
+from xdsl.dialects import func, gpu
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr
+from ...dialect.warp.loops import K, M, N
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
-from ..linalg.operand import Operand, Place, Spread
+from ..linalg.operand import Argument, Operand, Place, Spread, VectorOperand
 from ..linalg.overlap import check_product
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from . import elementwise_kernel, raster
 from .index_builder import Index, IndexBuilder
-from .kernel import KernelBuilder
 from .outliner import Outliner
-from .pack import pack
-from .split import Workspace, split, workspace
-from .tiling import Tiling
-
-
-def views_of(
-    index: IndexBuilder, product: Product, batch: Sequence[Index], arguments: Mapping[SSAValue, SSAValue]
-) -> dict[Place, SSAValue]:
-    """The matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row."""
-    given = (product.a, product.b, *product.scales, product.c, product.d, *product.epilogue_operands)
-    operands = [o for o in given if isinstance(o, Operand | Spread) and not o.is_whole]
-    if not operands:
-        return {}
-    at, views = raster.batch_index(index, batch), dict[Place, SSAValue]()
-    for operand in operands:
-        if operand.place not in views:
-            indices = index.values([at[loop] for loop in operand.batch])
-            view = index.insert(MatrixOp(arguments[operand.value], indices, *operand.dimensions)).matrix
-            views[operand.place] = view
-    return views
-
-
-def _tile(matmul: MatmulOp, module: ModuleOp) -> None:
-    attribute = matmul.attributes.get(ScheduleAttr.name)
-    if not isinstance(attribute, ScheduleAttr):
-        fail(matmul, "expected a schedule on the product; run warp-schedule first")
-    check_product(matmul, matmul)
-    schedule, product = attribute.data, read(matmul)
-    outliner = Outliner(matmul, module)
-    if schedule.pack != "none":
-        product = pack(product, schedule, outliner)
-    if schedule.split_k > 1:
-        shared = workspace(product, schedule, outliner)
-        _outline(split(product, schedule, outliner), schedule, outliner, shared)
-    else:
-        _outline(product, schedule, outliner)
-    outliner.finish()
-
-
-def _outline(product: Product, schedule: Schedule, outliner: Outliner, workspace: Workspace | None = None) -> None:
-    """The kernel that multiplies, and its launch; with room for sums that CTAs share, if they do."""
-    operands = [*product.memories, *(() if workspace is None else workspace.arguments)]
-    body = Block(arg_types=[operand.value.type for operand in operands])
-    arguments = {operand.value: argument for operand, argument in zip(operands, body.args, strict=True)}
-    inside, index = IndexBuilder(Builder(InsertPoint.at_end(body))), outliner.index
-    extents = raster.Extents.of(inside, product, arguments)
-    views = views_of(inside, product, extents.batch, arguments)
-    held = (
-        None
-        if workspace is None
-        else replace(workspace, parts=arguments[workspace.parts], counters=arguments[workspace.counters])
-    )
-    KernelBuilder(Tiling(product, schedule, arguments, views), body, extents, held).build()
-    extents = raster.Extents.of(index, product, {memory.value: memory.value for memory in product.memories})
-    ctas = raster.ctas(index, extents, schedule)
-    batch = reduce(index.mul, extents.batch, 1)
-    kernel = outliner.launch("", operands, body, ctas, schedule.threads, batch)
-    kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
+from .tiling import Tiling, schedule_of
 
 
 @dataclass(frozen=True)
-class TilePass(ModulePass):
-    """Outlines every scheduled product into a `gpu.func` over warp fragments, and launches it; so every elementwise
-    operation of `linalg` that is left, `linalg.fill` and `linalg.copy` among them.
+class Inside:
+    """A product as its kernel sees it: the kernel's arguments by what they are on the host, and matrices of them."""
+
+    product: Product
+    arguments: Mapping[SSAValue, SSAValue]
+    views: Mapping[Place, SSAValue]
+
+    @staticmethod
+    def of(
+        index: IndexBuilder, product: Product, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index]
+    ) -> Inside:
+        """With the matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row."""
+        given = (product.a, product.b, *product.scales, product.c, product.d, *product.epilogue_operands)
+        operands = [o for o in given if isinstance(o, Operand | Spread) and not o.is_whole]
+        at, views = raster.batch_index(index, batch) if operands else [], dict[Place, SSAValue]()
+        for operand in operands:
+            if operand.place not in views:
+                indices = index.values([at[loop] for loop in operand.batch])
+                view = index.insert(MatrixOp(arguments[operand.value], indices, *operand.dimensions)).matrix
+                views[operand.place] = view
+        return Inside(product, arguments, views)
+
+    def seen(self, operand: Argument) -> SSAValue:
+        """What stands for an operand."""
+        view = None if isinstance(operand, VectorOperand) else self.views.get(operand.place)
+        return view or self.arguments[operand.value]
+
+    def tile(self, at: Sequence[SSAValue]) -> MatmulOp:
+        """The product of the tile of D at these indices."""
+        product, op = self.product, self.product.op
+        a, b = (K, M) if product.a.transposed else (M, K), (N, K) if product.b.transposed else (K, N)
+        found = MatmulOp(
+            self.seen(product.a),
+            self.seen(product.b),
+            self.seen(product.d),
+            op.multiplied,
+            e=None if product.metadata is None else self.seen(product.metadata),
+            c=None if product.c is None else self.seen(product.c),
+            init=op.init,
+            maps=[_map(loops) for loops in (a, b, (M, N), *map(_loops, product.epilogue_operands))],
+            epilogue_operands=list(map(self.seen, product.epilogue_operands)),
+            epilogue=None if op.epilogue is None else op.epilogue.clone(),
+            scales=list(map(self.seen, product.scales)),
+            words=op.words,
+            tile=at,
+        )
+        found.attributes |= op.attributes
+        found.location = op.location
+        return found
+
+
+def _loops(operand: Argument) -> tuple[int, ...]:
+    """The loops that an epilogue operand runs along in the kernel."""
+    return tuple({"m": M, "n": N}[axis] for axis in operand.axis) if isinstance(operand, VectorOperand) else (M, N)
+
+
+def _map(loops: Sequence[int]) -> AffineMap:
+    return AffineMap(3, 0, tuple(map(AffineDimExpr, loops)))
+
+
+def _outline(matmul: MatmulOp, module: ModuleOp) -> None:
+    """Puts a kernel and its launch in the place of a product."""
+    schedule = schedule_of(matmul)
+    check_product(matmul, matmul)
+    product, outliner = read(matmul), Outliner(matmul, module)
+    body = Block(arg_types=[operand.value.type for operand in product.memories])
+    arguments = {operand.value: argument for operand, argument in zip(product.memories, body.args, strict=True)}
+    index = IndexBuilder(Builder(InsertPoint.at_end(body)))
+    extents, tiling = raster.Extents.of(index, product, arguments), Tiling(product, schedule)
+    inside = Inside.of(index, product, arguments, extents.batch)
+    starts = raster.cta_origin(index, extents, schedule, raster.cta_number(index))
+    starts = [raster.moved_inside(index, tiling, axis, start) for axis, start in zip("mn", starts, strict=True)]
+    index.insert(inside.tile(index.values(starts)))
+    index.insert(gpu.ReturnOp([]))
+    extents = raster.Extents.of(outliner.index, product, {memory.value: memory.value for memory in product.memories})
+    ctas = outliner.index.mul(*raster.grid(outliner.index, extents, schedule))
+    batch = reduce(outliner.index.mul, extents.batch, 1)
+    kernel = outliner.launch("", product.memories, body, ctas, schedule.threads, batch)
+    kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
+    outliner.finish()
+
+
+@dataclass(frozen=True)
+class OutlinePass(ModulePass):
+    """Makes a kernel of every scheduled product, in which each CTA multiplies one tile of D, and launches it; so of
+    every elementwise operation of `linalg` that is left, `linalg.fill` and `linalg.copy` among them.
 
     Products still in `linalg` are raised first.
     """
 
-    name = "warp-tile"
+    name = "warp-outline"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
         for found in list(op.walk()):
-            if isinstance(found, MatmulOp):
-                _tile(found, op)
+            if isinstance(found, MatmulOp) and not found.tile:
+                _outline(found, op)
             elif isinstance(found, LinalgStructuredOperation):
                 elementwise_kernel.tile(found, op)
             elif found.name.startswith("linalg.") and isinstance(found.parent_op(), func.FuncOp):

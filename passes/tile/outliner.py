@@ -47,6 +47,12 @@ def _module_for_kernels(module: ModuleOp) -> gpu.ModuleOp:
     return kernels
 
 
+def promise(kernel: gpu.FuncOp, divisors: Sequence[int]) -> None:
+    """Says of a kernel's arguments what divides their dynamic sizes and strides, if there is anything to say."""
+    if any(divisor > 1 for divisor in divisors):
+        kernel.attributes[DIVISIBLE] = ArrayAttr([IntegerAttr(divisor, i64) for divisor in divisors])
+
+
 class Outliner:
     """Puts the kernels of one operation into the module of kernels, and their launches in its place."""
 
@@ -84,9 +90,7 @@ class Outliner:
         types = list(body.arg_types)
         kernel = gpu.FuncOp(name, (types, []), Region(body), kernel=True, known_block_size=[threads, 1, 1])
         kernel.location = self.op.location
-        divisors = [operand.divisor for operand in operands]
-        if any(divisor > 1 for divisor in divisors):
-            kernel.attributes[DIVISIBLE] = ArrayAttr([IntegerAttr(divisor, i64) for divisor in divisors])
+        promise(kernel, [operand.divisor for operand in operands])
         self.kernels.body.block.add_op(kernel)
         self._builder.insert(
             gpu.LaunchFuncOp(

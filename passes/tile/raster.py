@@ -22,7 +22,6 @@ class Extents:
 
     m: Index
     n: Index
-    k: Index
     batch: tuple[Index, ...]
 
     @staticmethod
@@ -35,26 +34,19 @@ class Extents:
         a, b, d = product.a, product.b, product.d
         m = size("m", product.m, a, a.loops[0])
         n = size("n", product.n, b, b.loops[1])
-        k = size("k", product.k, a, a.loops[1])
         others = [i for i in range(len(d.sizes)) if i not in d.dimensions]
         where = dict(zip(d.batch, others, strict=True))
         batch = tuple(
             index.dim(memory[d.value], where[loop]) if loop in product.dynamic else known
             for loop, known in enumerate(product.batch)
         )
-        return Extents(m, n, k, batch)
+        return Extents(m, n, batch)
 
 
 def grid(index: IndexBuilder, extents: Extents, schedule: Schedule) -> tuple[Index, Index]:
     """CTA tiles along M and N."""
     rows, columns, _ = schedule.cta
     return index.ceildiv(extents.m, rows), index.ceildiv(extents.n, columns)
-
-
-def ctas(index: IndexBuilder, extents: Extents, schedule: Schedule) -> Index:
-    """CTAs to launch for one matrix."""
-    tiles = index.mul(*grid(index, extents, schedule))
-    return index.minimum(tiles, schedule.ctas) if schedule.ctas else tiles
 
 
 def cta_number(index: IndexBuilder) -> SSAValue:

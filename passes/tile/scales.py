@@ -52,7 +52,7 @@ class ScaleTiles:
         where = index.values([at[self.axis], index.div(at["k"], self.tiling.product.block)])
         within = rows % held == 0 or self.tiling.last_start(self.axis) is not None
         inside = bounds_attribute(within, columns % deep == 0)
-        index.insert(CopyOp(self.tiling.argument(self.operand), where, tile, in_bounds=inside))
+        index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside))
 
     def fragment(self) -> FragmentType:
         """A warp's scales for one step: as many of the instruction's tiles share a register as the warp tile allows."""

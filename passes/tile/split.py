@@ -1,114 +1,173 @@
-"""Products of few tiles and a long K: the `split_k` of a schedule.
+"""`warp-split-k`: products of few tiles and a long K, the `split_k` of a schedule.
 
-K is cut into equal parts, and the product of each part is one of a batch, so that there are `split_k` times as many
-CTAs. Each leaves its sums in scratch memory; the last one of a tile adds them up, in the order of the parts, so that
-every run gives the same bits, and goes on as if it had multiplied all of K.
+K is cut into equal parts, each one of a batch, so that there are `split_k` times as many CTAs. Each leaves its sums in
+scratch memory; the last one of a tile adds them up, in the order of the parts, so that every run gives the same bits,
+and goes on as if it had multiplied all of K.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from xdsl.builder import Builder
-from xdsl.dialects import scf
-from xdsl.dialects.builtin import MemRefType, i32
-from xdsl.ir import Block, Region, SSAValue
-from xdsl.rewriter import InsertPoint
+from xdsl.context import Context
+from xdsl.dialects import arith, gpu, scf
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, ModuleOp, i32
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.isa.types import ElementType
-from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import type_of_element
+from ...dialect.warp.attributes import FragmentType, float_type, fragment_of, memory_of
+from ...dialect.warp.copy import CopyOp
+from ...dialect.warp.elementwise import ConstantOp, ElementwiseOp
+from ...dialect.warp.memory import bounds, bounds_attribute
 from ...dialect.warp.partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
-from ..linalg.operand import Operand, VectorOperand
-from ..linalg.product import Product
+from ...dialect.warp.sliced_k import SumSlicedKOp
+from ...dialect.warp.view import MatrixOp
+from ..diagnostics import fail, remark
 from ..linalg.views import expanded
-from .index_builder import Index, IndexBuilder
-from .outliner import Outliner
-from .tiling import Tiling
+from .index_builder import IndexBuilder, constant_value
+from .launches import LaunchedKernel, launches
 
 
-@dataclass(frozen=True)
-class Workspace:
-    """Where the CTAs of a tile leave their sums: a row of `parts` for each part of each tile, and a counter for each
-    tile; memory of the host's function, or a kernel's arguments."""
+@dataclass
+class Split:
+    """One kernel whose loop over K is cut; `tile` is the number of the CTA's tile."""
 
-    parts: SSAValue
-    counters: SSAValue
+    launch: LaunchedKernel
+    tile: SSAValue
+    loop: scf.ForOp
+    tiles: int
+    k: int
 
-    @staticmethod
-    def of(outliner: Outliner, element: ElementType, slots: int, size: int, tiles: int) -> Workspace:
-        """Scratch memory for `slots` parts of `size` elements."""
-        parts = outliner.scratch(MemRefType(type_of_element(element), [slots, size]))
-        return Workspace(parts, outliner.scratch(MemRefType(i32, [tiles]), zeroed=True))
+    def rewrite(self) -> None:
+        """Each CTA multiplies a part of K, and the last one of a tile goes on."""
+        schedule, element = self.launch.schedule, fragment_of(self.loop.results[0]).element_type
+        slots, size = self.tiles * schedule.split_k, schedule.cta[0] * schedule.cta[1]
+        parts = self.launch.host.scratch(MemRefType(element, [slots, size]))
+        counters = self.launch.host.scratch(MemRefType(i32, [self.tiles]), zeroed=True)
+        part = self._cut_operands()
+        count = len(self.launch.operands)
+        self._share_sums(
+            self.launch.insert(count, parts, "parts"), self.launch.insert(count + 1, counters, "counters"), part
+        )
+        self.launch.grid[2] = schedule.split_k
+        self.launch.finish()
 
-    @property
-    def arguments(self) -> tuple[VectorOperand, ...]:
-        """What a kernel is given of it."""
-        return VectorOperand("parts", self.parts), VectorOperand("counters", self.counters)
+    def _cut_operands(self) -> SSAValue:
+        """Lets copies read this CTA's part of A and B; gives its number."""
+        launch, parts = self.launch, self.launch.schedule.split_k
+        start = IndexBuilder(Builder(InsertPoint.at_start(launch.body)))
+        part = start.insert(gpu.BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.Z))).result
+        for copy in [op for op in self.loop.body.block.ops if isinstance(op, CopyOp)]:
+            along = list(copy.indices).index(self.loop.body.block.args[0])
+            view = start.insert(MatrixOp(self._cut(copy, along), [part], *((1, 2) if along == 0 else (0, 2))))
+            copy.operands[0] = view.matrix
+            inside, sizes = list(bounds(copy.in_bounds)), memory_of(copy.destination).get_shape()
+            inside[along] = self.k // parts % sizes[along] == 0
+            copy.in_bounds = bounds_attribute(*inside)
+        self.loop.operands[1] = IndexBuilder(Builder(InsertPoint.before(self.loop))).value(self.k // parts)
+        return part
 
+    def _cut(self, copy: CopyOp, along: int) -> SSAValue:
+        """An argument for the source of a copy with K, its dimension `along`, as two: the part, and the place in it."""
+        source, launch = copy.source, self.launch
+        if not isinstance(source, BlockArgument):
+            fail(copy, f"expected K to be cut of an argument of the kernel, got {source.type}")
+        shape, parts = list(memory_of(source).get_shape()), launch.schedule.split_k
+        shape[along : along + 1] = [parts, shape[along] // parts]
+        groups = [[0, 1], [2]] if along == 0 else [[0], [1, 2]]
+        kind = MemRefType(memory_of(source).element_type, shape)
+        held = launch.host.insert(expanded(launch.operands[source.index], kind, groups))
+        return launch.replace(source, [copy], held, source.name_hint or "")
 
-@dataclass(frozen=True)
-class PartialTile:
-    """One CTA's share of a tile: the tile's number among those that are shared, where the sums of this CTA and those of
-    the tile's first part lie, and how many parts there are."""
-
-    workspace: Workspace
-    tile: Index
-    slot: Index
-    first: Index
-    parts: Index
-
-    @contextmanager
-    def last(self, index: IndexBuilder, accumulator: SSAValue) -> Generator[IndexBuilder]:
-        """Leaves the accumulators; what is built with the builder it gives, only the last CTA of the tile does."""
-        index.insert(StorePartOp(accumulator, self.workspace.parts, index.value(self.slot)))
-        last = index.insert(ArriveLastOp(self.workspace.counters, *index.values([self.tile, self.parts]))).last
+    def _share_sums(self, memory: SSAValue, counters: SSAValue, part: SSAValue) -> None:
+        """Leaves the sums of this part; the last CTA adds what the product starts from and the parts, and goes on."""
+        index, parts = IndexBuilder(Builder(InsertPoint.after(self.tile.owner))), self.launch.schedule.split_k  # pyright: ignore[reportArgumentType]
+        first = index.mul(self.tile, parts)
+        slot = index.add(first, part)
+        sums, total, start = self._sums()
         body = Block()
+        rest = self._behind(total)
+        index = IndexBuilder(Builder(InsertPoint.before(rest[0])))
         inside = index.at(Builder(InsertPoint.at_end(body)))
-        yield inside
-        inside.insert(scf.YieldOp())
+        for op in start:
+            if op.parent is not None:
+                op.detach()
+            inside.insert(op)
+        added = inside.insert(AddPartsOp(start[-1].results[0], memory, *inside.values([first, parts]))).fragment
+        total.replace_all_uses_with(added)
+        if total is not sums and isinstance(total.owner, Operation):
+            Rewriter.erase_op(total.owner)
+        index.insert(StorePartOp(sums, memory, index.value(slot)))
+        last = index.insert(ArriveLastOp(counters, *index.values([self.tile, parts]))).last
         index.insert(scf.IfOp(last, [], Region(body)))
+        for op in rest:
+            op.detach()
+            inside.insert(op)
+        inside.insert(scf.YieldOp())
 
-    def total(self, index: IndexBuilder, start: SSAValue) -> SSAValue:
-        """The sum of all parts and of what the product starts from."""
-        where = index.values([self.first, self.parts])
-        return index.insert(AddPartsOp(start, self.workspace.parts, *where)).fragment
+    def _sums(self) -> tuple[SSAValue, SSAValue, list[Operation]]:
+        """The sums of this part, what is to be the sum of all, and the operations that make what these start from."""
+        sums, initial = self.loop.results[0], self.loop.iter_args[0]
+        user = sums.get_user_of_unique_use()
+        if isinstance(user, SumSlicedKOp):
+            sums = user.part
+            user = sums.get_user_of_unique_use()
+            if isinstance(user, ElementwiseOp):
+                return sums, user.fragment, self._made(user.inputs[0])
+            return sums, sums, [_zero(fragment_of(sums))]
+        start = self._made(initial)
+        zero = _zero(fragment_of(initial))
+        self.launch.body.insert_op_before(zero, self.loop)
+        self.loop.operands[3] = zero.fragment
+        return sums, sums, start
+
+    def _made(self, fragment: SSAValue) -> list[Operation]:
+        """The operations that make a fragment, from its load or constant on."""
+        op = fragment.owner
+        if not isinstance(op, Operation):
+            fail(self.loop, f"expected sums that start from what the kernel makes, got {fragment.type}")
+        given = [operand for operand in op.operands if isinstance(operand.type, FragmentType)]
+        return [*(self._made(given[0]) if given else []), op]
+
+    def _behind(self, total: SSAValue) -> list[Operation]:
+        """What is done with the sum of all, from the first operation that is no index on."""
+        ops = list(self.launch.body.ops)[:-1]
+        behind = ops[ops.index(total.owner) + 1 :]  # pyright: ignore[reportArgumentType]
+        while isinstance(behind[0], arith.ConstantOp | arith.AddiOp | arith.MuliOp):
+            behind.pop(0)
+        return behind
 
 
-def workspace(product: Product, schedule: Schedule, outliner: Outliner) -> Workspace:
-    """Scratch memory for the parts of all tiles."""
-    rows, columns, _ = schedule.cta
-    tiles = -(-product.m // rows) * -(-product.n // columns)
-    element = Tiling(product, schedule, {}).row.element("c")
-    return Workspace.of(outliner, element, tiles * schedule.split_k, rows * columns, tiles)
+def _copies_arguments(loop: scf.ForOp) -> bool:
+    """Whether what a loop over K copies are matrices that are arguments of the kernel, at the loop's own K."""
+    copies = [op for op in loop.body.block.ops if isinstance(op, CopyOp)]
+    return all(isinstance(c.source, BlockArgument) and loop.body.block.args[0] in c.indices for c in copies)
 
 
-def share(index: IndexBuilder, workspace: Workspace, schedule: Schedule, tile: Index, part: Index) -> PartialTile:
-    """A CTA's share of a tile whose parts all CTAs of the same number in a batch have."""
-    first = index.mul(tile, schedule.split_k)
-    return PartialTile(workspace, tile, index.add(first, part), first, schedule.split_k)
+def _zero(kind: FragmentType) -> ConstantOp:
+    element = kind.element
+    return ConstantOp(FloatAttr(0.0, float_type(element)) if element.is_float else IntegerAttr(0, element.bits), kind)
 
 
-def split(product: Product, schedule: Schedule, outliner: Outliner) -> Product:
-    """The product of each part of K, as one of a batch with the same result."""
-    parts = schedule.split_k
-    return replace(
-        product,
-        a=_cut(product.a, 0 if product.a.transposed else 1, parts, outliner),
-        b=_cut(product.b, 1 if product.b.transposed else 0, parts, outliner),
-        k=product.k // parts,
-        batch=(parts,),
-    )
+@dataclass(frozen=True)
+class SplitKPass(ModulePass):
+    """Cuts K into as many parts as a schedule's `split_k` says, for CTAs of their own, whose sums the last one adds up.
 
+    It follows `warp-tile`. Without it a CTA multiplies all of K.
+    """
 
-def _cut(operand: Operand, along: int, parts: int, outliner: Outliner) -> Operand:
-    """The operand with K, its dimension `along`, as two: the part, and the place in it."""
-    shape = list(operand.shape)
-    shape[along : along + 1] = [parts, shape[along] // parts]
-    kind = MemRefType(operand.element_type, shape)
-    groups = [[0, 1], [2]] if along == 0 else [[0], [1, 2]]
-    dimensions = (1, 2) if along == 0 else (0, 2)
-    held = outliner.insert(expanded(operand.value, kind, groups))
-    return replace(operand, value=held, type=kind, dimensions=dimensions, batch=(0,))
+    name = "warp-split-k"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for launch in launches(op):
+            if launch.schedule.split_k > 1:
+                tile, loop, tiles = launch.block_id(), launch.loop(), constant_value(launch.op.gridSizeX)
+                k = None if loop is None else constant_value(loop.ub)
+                uncut = not k or k % launch.schedule.split_k
+                if tile is None or loop is None or not tiles or not k or uncut or not _copies_arguments(loop):
+                    reason = "it takes a known grid and a loop over a K that the parts divide, of single matrices"
+                    remark(launch.kernel, self.name, f"K is not cut: {reason}")
+                else:
+                    Split(launch, tile, loop, tiles, k).rewrite()

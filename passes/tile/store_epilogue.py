@@ -89,7 +89,7 @@ class Ending:
     def store(self, accumulator: SSAValue) -> None:
         """Stores what becomes of the accumulators."""
         index, product, last = self.index, self.tiling.product, fragment_of(accumulator).shape[0] - self.rows
-        memory, inside = self.tiling.argument(product.d), bounds_attribute(*map(self.tiling.inside, "mn"))
+        memory, inside = product.d.value, bounds_attribute(*map(self.tiling.inside, "mn"))
         upcoming = self._load(0)
         for part, row in self._parts(accumulator):
             c, loaded = upcoming

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.product import Product as Row
 from ...dialect.schedule import Schedule, ScheduleError
-from ...dialect.warp.attributes import FragmentType, type_of_element
+from ...dialect.warp.attributes import FragmentType, ScheduleAttr, type_of_element
+from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
-from ..linalg.operand import Argument, Place, VectorOperand
 from ..linalg.product import Product
+from ..schedule.packing import roles
 from ..schedule.resources import arrangement, rows_of
 from .arrangement import Arrangement
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """One product to be cut up as its schedule says. `memory` holds the kernel's argument for each host memory, and
-    `views` the matrix for each place where the argument is not that itself."""
+    """One product to be cut up as its schedule says."""
 
     product: Product
     schedule: Schedule
-    memory: Mapping[SSAValue, SSAValue]
-    views: Mapping[Place, SSAValue] = field(default_factory=dict[Place, SSAValue])
 
     @cached_property
     def row(self) -> Row:
@@ -45,11 +43,6 @@ class Tiling:
             return arrangement(self.product, self.row, self.schedule.warp)
         except ScheduleError as error:
             fail(self.product.op, f"schedule: {error}")
-
-    def argument(self, operand: Argument) -> SSAValue:
-        """What is behind an operand: the kernel's argument, or a view of it."""
-        view = None if isinstance(operand, VectorOperand) else self.views.get(operand.place)
-        return view or self.memory[operand.value]
 
     def fragment(self, role: str) -> FragmentType:
         """The type of a warp's fragment "a", "b" or "acc" for one step of the instruction."""
@@ -78,8 +71,12 @@ class Tiling:
         product, (size, step) = self.product, self._extents(axis)
         operand = product.a if axis == "m" else product.b
         along_rows = operand.transposed == (axis == "m")
-        read = [o.value for o in (product.a, product.b, product.c, *product.epilogue_operands) if o is not None]
-        if size < step or size % step == 0 or product.d.value in read or (along_rows and operand.shape[1] != size):
+        read = [
+            _memory(o.value) for o in (product.a, product.b, product.c, *product.epilogue_operands) if o is not None
+        ]
+        if along_rows and (operand.shape[1] != size or ("a" if axis == "m" else "b") in roles(self.schedule.pack)):
+            return None
+        if size < step or size % step == 0 or _memory(product.d.value) in read:
             return None
         return size - step
 
@@ -88,3 +85,16 @@ class Tiling:
         product = self.product
         sizes = {"m": product.m, "n": product.n, "k": product.k}
         return sizes[axis], dict(zip("mnk", self.schedule.cta, strict=True))[axis]
+
+
+def _memory(value: SSAValue) -> SSAValue:
+    """The memory that a matrix is of."""
+    return value.owner.memory if isinstance(value.owner, MatrixOp) else value
+
+
+def schedule_of(matmul: MatmulOp) -> Schedule:
+    """The schedule that a product has. Raises a located diagnostic if it has none."""
+    attribute = matmul.attributes.get(ScheduleAttr.name)
+    if not isinstance(attribute, ScheduleAttr):
+        fail(matmul, "expected a schedule on the product; run warp-schedule first")
+    return attribute.data

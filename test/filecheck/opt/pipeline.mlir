@@ -10,7 +10,11 @@
 // STAGES: IR after warp-fold-fill:
 // STAGES: IR after warp-fuse-epilogue:
 // STAGES: IR after warp-schedule:
+// STAGES: IR after warp-outline:
 // STAGES: IR after warp-tile:
+// STAGES: IR after warp-pack:
+// STAGES: IR after warp-split-k:
+// STAGES: IR after warp-persist:
 // STAGES: IR after warp-fp8-as-f16:
 // STAGES: IR after warp-pipeline:
 // STAGES: IR after warp-allocate:

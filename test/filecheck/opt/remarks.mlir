@@ -1,5 +1,5 @@
 // What passes leave as it is, they say on stderr when asked: where, and why.
-// RUN: warploom-opt %s --remarks -p warp-fold-fill,warp-fuse-epilogue,warp-schedule{stages=1},warp-tile,warp-pipeline -o /dev/null 2>&1 | filecheck %s
+// RUN: warploom-opt %s --remarks -p warp-fold-fill,warp-fuse-epilogue,warp-schedule{stages=1},warp-outline,warp-tile,warp-pipeline -o /dev/null 2>&1 | filecheck %s
 // RUN: warploom-opt %s -p warp-fold-fill,warp-fuse-epilogue -o /dev/null 2>&1 | filecheck %s --check-prefix=SILENT --allow-empty
 // SILENT-NOT: remark
 

@@ -1,7 +1,7 @@
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-raise-matmul" | filecheck %s --check-prefix=RAISED
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=16,8,16 stages=1},warp-tile" | filecheck %s
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=16,8,16 stages=1},warp-tile" | warploom-opt | filecheck %s
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=16,8,16 stages=1},warp-tile,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix=PTX
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=16,8,16 stages=1},warp-outline,warp-tile" | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=16,8,16 stages=1},warp-outline,warp-tile" | warploom-opt | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=16,8,16 stages=1},warp-outline,warp-tile,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix=PTX
 
 // A batch is the z of the grid; one B for all of it.
 // RAISED-LABEL: func.func @batch

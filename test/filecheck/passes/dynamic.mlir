@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,16 stages=1},warp-tile" | filecheck %s
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,16 stages=1},warp-tile" | warploom-opt | filecheck %s
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,16 stages=1},warp-tile,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix=PTX
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,16 stages=1},warp-outline,warp-tile" | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,16 stages=1},warp-outline,warp-tile" | warploom-opt | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,16 stages=1},warp-outline,warp-tile,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix=PTX
 
 // The host computes the grid; the kernel takes what it needs from its arguments.
 // CHECK-LABEL: func.func @f

@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-tile" | filecheck %s
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-tile" | warploom-opt | filecheck %s
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-tile,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix=PTX
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-outline,warp-tile" | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-outline,warp-tile" | warploom-opt | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-outline,warp-tile,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix=PTX
 
 // A matrix without gaps is a row; four warps of 512 elements take a CTA's part.
 // CHECK-LABEL: func.func @cleared(

@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s -p 'warp-set-target{arch=sm_90a},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1},warp-tile,warp-fp8-as-f16' | filecheck %s
-// RUN: warploom-opt %s -p 'warp-set-target{arch=sm_90a},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1},warp-tile,warp-fp8-as-f16,convert-warp-to-ptx' -t ptx | filecheck %s --check-prefix=PTX
-// RUN: warploom-opt %s -p 'warp-set-target{arch=sm_89},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1},warp-tile,warp-fp8-as-f16' | filecheck %s --check-prefix=SM89
+// RUN: warploom-opt %s -p 'warp-set-target{arch=sm_90a},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1},warp-outline,warp-tile,warp-fp8-as-f16' | filecheck %s
+// RUN: warploom-opt %s -p 'warp-set-target{arch=sm_90a},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1},warp-outline,warp-tile,warp-fp8-as-f16,convert-warp-to-ptx' -t ptx | filecheck %s --check-prefix=PTX
+// RUN: warploom-opt %s -p 'warp-set-target{arch=sm_89},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1},warp-outline,warp-tile,warp-fp8-as-f16' | filecheck %s --check-prefix=SM89
 
 // sm_90 multiplies no 8-bit floats: two f16 products of each step, of the first two and of the last two of every four
 // neighbours along k. Operands are widened where a product first reads them.
@@ -40,6 +40,6 @@ func.func @f(%A: memref<16x32xf8E4M3FN>, %B: memref<16x32xf8E5M2>, %C: memref<16
 // SM89:     warp.mma m16n8k32
 
 // Left out, the step multiplies 8-bit floats as they are; ptxas emulates that.
-// RUN: warploom-opt %s -p 'warp-set-target{arch=sm_90a},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1},warp-tile,convert-warp-to-ptx' -t ptx | filecheck %s --check-prefix=LEFT
+// RUN: warploom-opt %s -p 'warp-set-target{arch=sm_90a},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1},warp-outline,warp-tile,convert-warp-to-ptx' -t ptx | filecheck %s --check-prefix=LEFT
 // LEFT-NOT: cvt.rn
 // LEFT:     mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32

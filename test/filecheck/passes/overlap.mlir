@@ -1,4 +1,4 @@
-// RUN: warploom-opt %s -p warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-fuse-epilogue,warp-schedule,warp-tile | filecheck %s
+// RUN: warploom-opt %s -p warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-fuse-epilogue,warp-schedule,warp-outline,warp-tile | filecheck %s
 
 // Parts that share nothing: side by side, and every other row.
 // CHECK-LABEL: func.func @apart

@@ -1,4 +1,4 @@
-// RUN: warploom-opt %s -p warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule,warp-tile --split-input-file --verify-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s -p warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule,warp-outline,warp-tile --split-input-file --verify-diagnostics 2>&1 | filecheck %s
 
 // Shifted by one row.
 // CHECK: overlap_errors_tile.mlir:8:3: error: linalg.copy: an input (%x) and the output (%y) share elements, which some threads would write before others have read them; write to other memory

@@ -1,5 +1,5 @@
-// RUN: warploom-opt %s -p warp-tile | filecheck %s
-// RUN: warploom-opt %s -p warp-tile | warploom-opt | filecheck %s
+// RUN: warploom-opt %s -p warp-outline,warp-tile | filecheck %s
+// RUN: warploom-opt %s -p warp-outline,warp-tile | warploom-opt | filecheck %s
 
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 

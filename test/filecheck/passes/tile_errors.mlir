@@ -1,4 +1,4 @@
-// RUN: warploom-opt %s -p warp-tile --split-input-file --verify-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s -p warp-outline,warp-tile --split-input-file --verify-diagnostics 2>&1 | filecheck %s
 
 // CHECK: tile_errors.mlir:5:3: error: expected a schedule on the product; run warp-schedule first
 func.func @no_schedule(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {

@@ -1,5 +1,8 @@
-// RUN: warploom-opt %s -p warp-tile | filecheck %s
-// RUN: warploom-opt %s -p warp-tile,warp-pipeline,convert-warp-to-ptx | filecheck %s --check-prefix=PTX
+// RUN: warploom-opt %s -p warp-outline,warp-tile,warp-pack | filecheck %s
+// RUN: warploom-opt %s -p warp-outline,warp-tile,warp-pack,warp-pipeline,convert-warp-to-ptx | filecheck %s --check-prefix=PTX
+// RUN: warploom-opt %s --remarks -p warp-outline,warp-pack -o /dev/null 2>&1 | filecheck %s --check-prefix=REMARK
+
+// REMARK: tile_pack.mlir:{{[0-9]+}}:3: remark: warp-pack: operands stay as they lie: packing takes tiles that are copied
 
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 

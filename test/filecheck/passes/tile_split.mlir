@@ -1,4 +1,7 @@
-// RUN: warploom-opt %s -p warp-tile | filecheck %s
+// RUN: warploom-opt %s -p warp-outline,warp-tile,warp-split-k | filecheck %s
+// RUN: warploom-opt %s --remarks -p warp-outline,warp-split-k -o /dev/null 2>&1 | filecheck %s --check-prefix=REMARK
+
+// REMARK: tile_split.mlir:{{[0-9]+}}:3: remark: warp-split-k: K is not cut: it takes a known grid and a loop over a K
 
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 
