@@ -114,6 +114,13 @@ class SharedTile:
         return 8 << self.skip if self.chunks > 1 else 1
 
 
+@dataclass(frozen=True, eq=False)
+class SharedBarriers:
+    """Mbarriers one after another, `offset` bytes from the start of the CTA's dynamic shared memory."""
+
+    offset: int
+
+
 @dataclass(frozen=True)
 class Position:
     """A coordinate in three parts: of the lane or thread, of the program, and known while compiling."""

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.targets import Version
 from ...dialect.warp.barriers import BARRIER_BYTES, BARRIER_SM, ArriveCopiesOp, ArriveOp, AwaitOp, MakeBarriersOp
 from ..allocate import offset_of
 from ..diagnostics import fail
+from .addressing import SharedBarriers
 from .emitter import Register
-from .matrix_ops import Handler, handler
+from .kernel import KernelLowering
+from .registry import lowers
 from .scalars import at
-
-if TYPE_CHECKING:
-    from .kernel import KernelLowering
 
 SLEEPING_SM = 90
 """The first target where a wait may sleep until the phase ends, `try_wait` (PTX ISA 9.7.13.15.16)."""
 
 PARITY_VERSION: Version = (7, 1)
 SLEEPING_VERSION: Version = (7, 8)
-
-
-@dataclass(frozen=True, eq=False)
-class SharedBarriers:
-    """Mbarriers one after another, `offset` bytes from the start of the CTA's dynamic shared memory."""
-
-    offset: int
 
 
 def _address(lowering: KernelLowering, op: Operation, barriers: SSAValue, number: SSAValue) -> tuple[Register, int]:
@@ -41,6 +29,7 @@ def _address(lowering: KernelLowering, op: Operation, barriers: SSAValue, number
     return lowering.addressing.shared_bytes_at(held.offset, along)
 
 
+@lowers(MakeBarriersOp)
 def _make(lowering: KernelLowering, op: MakeBarriersOp) -> None:
     if lowering.target.sm < BARRIER_SM:
         fail(op, f"{lowering.target} has no mbarrier; sm_{BARRIER_SM} and later have it")
@@ -57,6 +46,7 @@ def _make(lowering: KernelLowering, op: MakeBarriersOp) -> None:
     lowering.emitter.emit("mbarrier.init.shared.b64", form, base, guard=guard)
 
 
+@lowers(ArriveOp)
 def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
     base, offset = _address(lowering, op, op.barriers, op.number)
     first = lowering.scalars.compare("eq", lowering.lane, 0)
@@ -65,11 +55,13 @@ def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
     lowering.emitter.emit("mbarrier.arrive.shared.b64", f"_, {at('?', offset)}", base, guard=guard)
 
 
+@lowers(ArriveCopiesOp)
 def _arrive_copies(lowering: KernelLowering, op: ArriveCopiesOp) -> None:
     base, offset = _address(lowering, op, op.barriers, op.number)
     lowering.emitter.emit("cp.async.mbarrier.arrive.noinc.shared.b64", at("?", offset), base)
 
 
+@lowers(AwaitOp)
 def _await(lowering: KernelLowering, op: AwaitOp) -> None:
     base, offset = _address(lowering, op, op.barriers, op.number)
     emitter, parity = lowering.emitter, lowering.scalar(op.parity)
@@ -81,14 +73,3 @@ def _await(lowering: KernelLowering, op: AwaitOp) -> None:
     operands = [ended, base, *([parity] if isinstance(parity, Register) else [])]
     emitter.emit(f"mbarrier.{'try' if sleeping else 'test'}_wait.parity.shared.b64", form, *operands)
     emitter.emit("bra", label, unless=ended)
-
-
-HANDLERS: Mapping[type[Operation], Handler] = dict(
-    (
-        handler(MakeBarriersOp, _make),
-        handler(ArriveOp, _arrive),
-        handler(ArriveCopiesOp, _arrive_copies),
-        handler(AwaitOp, _await),
-    )
-)
-"""What each operation becomes."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from xdsl.dialects.builtin import IntegerType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from ...dialect.isa.targets import Target
 from ...dialect.layouts.layout import Layout, column
@@ -21,11 +20,9 @@ from .elements import LAST, NARROW, Element, Elements, held_as
 from .emitter import Emitter, Register, Value, common_divisor, divisor_of
 from .fragments import PAIRED, Fragment, per_register, register_type
 from .functions import Operand
-from .matrix_ops import Handler, handler
+from .kernel import KernelLowering
 from .memory import offsets
-
-if TYPE_CHECKING:
-    from .kernel import KernelLowering
+from .registry import lowers
 
 FP8_SM = 89
 """The first with conversions to 8-bit floats (PTX ISA 9.7.9.21)."""
@@ -43,6 +40,7 @@ def own(lowering: KernelLowering, value: SSAValue, registers: Fragment) -> Fragm
     return fresh
 
 
+@lowers(SubfragmentOp)
 def _subfragment(lowering: KernelLowering, op: SubfragmentOp) -> None:
     source, part, registers = fragment_of(op.source), op.fragment.type, lowering.fragment(op.source)
     layout, size = source.layout.data, source.tile_registers
@@ -55,6 +53,7 @@ def _subfragment(lowering: KernelLowering, op: SubfragmentOp) -> None:
 # Vectors
 
 
+@lowers(LoadVectorOp)
 def _load_vector(lowering: KernelLowering, op: LoadVectorOp) -> None:
     kind, matrix = op.fragment.type, lowering.matrix(op, op.memory)
     if kind.bits not in (16, 32, 64):
@@ -184,6 +183,7 @@ class _Packing:
         self.emitter.emit(opcode, f"?, {form}", register, *(o for o in operands if isinstance(o, Register)))
 
 
+@lowers(MapOp)
 def _map(lowering: KernelLowering, op: MapOp) -> None:
     kind, block = op.fragment.type, op.body.block
     elements = Elements(lowering.emitter, lowering.target)
@@ -216,9 +216,3 @@ def _check(op: MapOp, kind: Attribute) -> None:
     """Refuses results that no fragment in registers holds."""
     if held_as(kind) in ("", "pred"):
         fail(op, f"{op.name} to elements of {kind} is not lowered")
-
-
-HANDLERS: Mapping[type[Operation], Handler] = dict(
-    (handler(SubfragmentOp, _subfragment), handler(LoadVectorOp, _load_vector), handler(MapOp, _map))
-)
-"""What each operation becomes."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.warp.attributes import FragmentType, fragment_of
@@ -19,11 +18,10 @@ from ...dialect.warp.exchange import BANKS, WIDEST, ExchangeOp
 from .addressing import SharedTile
 from .emitter import Register, Value
 from .fragments import Fragment, vector
+from .kernel import KernelLowering
 from .memory import offsets, side_by_side
+from .registry import lowers
 from .scalars import at
-
-if TYPE_CHECKING:
-    from .kernel import KernelLowering
 
 WARP_BITS = 5
 BANK_BITS = BANKS.bit_length() - 1
@@ -134,6 +132,7 @@ def _runs(places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         start += count
 
 
+@lowers(ExchangeOp)
 def lower(lowering: KernelLowering, op: ExchangeOp) -> None:
     """Emits a `warp.exchange`."""
     source, result, tile = fragment_of(op.input), op.fragment.type, lowering.tile(op, op.scratch)

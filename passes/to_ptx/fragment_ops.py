@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 from xdsl.ir import Operation
 
 from ...dialect.isa.types import FP8, ElementType
@@ -13,16 +10,16 @@ from ...dialect.warp.attributes import fragment_of
 from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp
 from ..diagnostics import fail
 from .fragments import elementwise_opcode, widening
-from .matrix_ops import Handler, handler
-
-if TYPE_CHECKING:
-    from .kernel import KernelLowering
+from .kernel import KernelLowering
+from .registry import lowers
 
 
+@lowers(ConstantOp)
 def _constant(lowering: KernelLowering, op: ConstantOp) -> None:
     lowering.values[op.fragment] = lowering.fragments.constant(op.fragment.type, op.value.value.data)
 
 
+@lowers(ElementwiseOp)
 def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
     inputs = [lowering.fragment(v) for v in op.inputs]
     kind, element = op.kind.data, op.fragment.type.element
@@ -31,6 +28,7 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
     lowering.values[op.fragment] = lowering.fragments.elementwise(kind, op.fragment.type, inputs)
 
 
+@lowers(ConvertOp)
 def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
     given, to = fragment_of(op.input), op.fragment.type
     if given.element.name in FP8 and to.element.name == "f16":
@@ -57,9 +55,3 @@ def _require(lowering: KernelLowering, op: Operation, opcode: str, what: str) ->
     lowest = min((row.sm for row in rows), default=0)
     if lowest > lowering.target.sm:
         fail(op, f"{what} takes {opcode}, which needs sm_{lowest} or later; the target is {lowering.target}")
-
-
-HANDLERS: Mapping[type[Operation], Handler] = dict(
-    (handler(ConstantOp, _constant), handler(ElementwiseOp, _elementwise), handler(ConvertOp, _convert))
-)
-"""What each operation becomes."""

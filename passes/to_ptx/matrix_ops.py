@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
 
@@ -16,17 +16,15 @@ from ..diagnostics import fail
 from .addressing import CHUNK, SharedTile
 from .emitter import Value
 from .fragments import Extra, Fragment
+from .kernel import KernelLowering
 from .loops import only_use_is_here
+from .registry import lowers
 
 if TYPE_CHECKING:
     from ...dialect.warp.moves import StmatrixOp
-    from .kernel import KernelLowering
 
 STAGED = 3
 """Indices of a tile that has stages: the stage, the row, the column."""
-
-OpT = TypeVar("OpT", bound=Operation)
-Handler = Callable[["KernelLowering", Operation], None]
 
 
 def result_registers(lowering: KernelLowering, op: Operation, c: SSAValue, d: SSAValue) -> tuple[Fragment, Fragment]:
@@ -58,10 +56,12 @@ def product(lowering: KernelLowering, op: ProductOp, extras: Sequence[Extra]) ->
     lowering.values[op.d] = result
 
 
+@lowers(MmaOp)
 def _mma(lowering: KernelLowering, op: MmaOp) -> None:
     product(lowering, op, ())
 
 
+@lowers(LdmatrixOp)
 def _ldmatrix(lowering: KernelLowering, op: LdmatrixOp) -> None:
     kind, into = op.fragment.type, lowering.result(op.fragment)
     move_shared(lowering, op, op.memory, op.indices, "load", kind, into)
@@ -95,6 +95,7 @@ def load_shared(lowering: KernelLowering, op: LoadOp, into: Fragment) -> None:
     lowering.values[op.fragment] = into
 
 
+@lowers(RegroupOp)
 def _regroup(lowering: KernelLowering, op: RegroupOp) -> None:
     from .regroup import regroup
 
@@ -135,17 +136,3 @@ def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: Value, way: s
     """What a comment says of a fragment that moves."""
     place = stage_text(stage if len(indices) == STAGED else None, "the stage to multiply")
     return f"fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]} {way} {place}"
-
-
-def handler(kind: type[OpT], handle: Callable[[KernelLowering, OpT], None]) -> tuple[type[Operation], Handler]:
-    def checked(lowering: KernelLowering, op: Operation) -> None:
-        if isinstance(op, kind):
-            handle(lowering, op)
-
-    return kind, checked
-
-
-HANDLERS: Mapping[type[Operation], Handler] = dict(
-    (handler(MmaOp, _mma), handler(LdmatrixOp, _ldmatrix), handler(RegroupOp, _regroup))
-)
-"""What each operation becomes; `rare_ops` has the others."""

@@ -11,6 +11,7 @@ from ...dialect.layouts.layout import Layout, column
 from ...dialect.layouts.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import Matrix, MatrixRow, matrices, unit
+from . import odd_rows
 from .addressing import Addressing, GlobalMatrix, Position, SharedTile
 from .emitter import Emitter, Register, Value, common_divisor
 from .fragments import Fragment, register_type, vector
@@ -124,8 +125,6 @@ class GlobalFragments:
     def store(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value],
               in_bounds: tuple[bool, bool], source: Fragment) -> None:  # fmt: skip
         """Writes a fragment; elements outside the matrix are dropped."""
-        from . import odd_rows
-
         if not odd_rows.fits(type, matrix):
             self._store(type, matrix, at_, in_bounds, source)
             return
@@ -136,13 +135,11 @@ class GlobalFragments:
         elif beyond:
             self._store(type, matrix, at_, in_bounds, source)
         else:
-            odd_rows.OddRows(self, type, matrix, at_, in_bounds[0]).store(source)
+            odd_rows.OddRows(self.addressing, self.lane, type, matrix, at_, in_bounds[0]).store(source)
 
     def _store_either(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value],
                       in_bounds: tuple[bool, bool], source: Fragment) -> None:  # fmt: skip
         """Writes a fragment one way if all of its columns are inside the matrix, else another."""
-        from . import odd_rows
-
         emitter, stem = self.emitter, self.emitter.fresh_label("store")
         # What each way computes stays in its part, but for addresses, which go out: those of the second way must not
         # come to stand behind the first one's branch.
@@ -151,7 +148,7 @@ class GlobalFragments:
             limit = self.scalars.subtract(matrix.columns, type.shape[1])
             beyond = self.scalars.compare("gt", at_[1], limit)
             emitter.emit("bra", f"{stem}_edge", guard=beyond if isinstance(beyond, Register) else None)
-            odd_rows.OddRows(self, type, matrix, at_, in_bounds[0]).store(source)
+            odd_rows.OddRows(self.addressing, self.lane, type, matrix, at_, in_bounds[0]).store(source)
             emitter.emit("bra", f"{stem}_end")
         with emitter.loop():
             emitter.label(f"{stem}_edge")

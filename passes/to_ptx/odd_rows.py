@@ -9,17 +9,13 @@ stores. The first and the last element of such a row of the fragment go alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ...dialect.layouts.layout import Layout, column, row
 from ...dialect.warp.attributes import FragmentType
-from .addressing import GlobalMatrix, Position
+from .addressing import Addressing, GlobalMatrix, Position
 from .emitter import Register, Value
 from .fragments import Fragment
 from .scalars import at
-
-if TYPE_CHECKING:
-    from .memory import GlobalFragments
 
 QUADS = Layout((column(1), column(2), row(0), row(1), row(2)), (column(0), row(3)))
 """The accumulators this is about: four lanes to eight columns, rows 8 apart in a lane."""
@@ -47,15 +43,16 @@ def fits(type: FragmentType, matrix: GlobalMatrix) -> bool:
 class OddRows:
     """Emits the stores of one fragment, all of whose columns are inside the matrix."""
 
-    to: GlobalFragments
+    addressing: Addressing
+    lane: Register
     type: FragmentType
     matrix: GlobalMatrix
     at_: tuple[Value, Value]
     rows_inside: bool
 
     def __post_init__(self) -> None:
-        s, lane = self.to.scalars, self.to.lane
-        self.row, self.along = self.to.addressing.lane_position(self.type.layout.data, lane)
+        s, lane = self.addressing.scalars, self.lane
+        self.row, self.along = self.addressing.lane_position(self.type.layout.data, lane)
         self.shift = s.mask(s.sum(self.row, *self.at_), 1)
         """1 for lanes whose pairs are misaligned."""
         self.odd = s.compare("eq", self.shift, 1)
@@ -74,7 +71,7 @@ class OddRows:
                 self._row(16 * i + 8 * half, tiles)
 
     def _row(self, down: int, tiles: list[Fragment]) -> None:
-        s, a = self.to.scalars, self.to.addressing
+        s, a = self.addressing.scalars, self.addressing
         inside = True
         if not self.rows_inside:
             inside = a.inside(Position.of(self.row, self.at_[0], down), self.type.layout.data.rows, self.matrix.rows)
@@ -89,44 +86,44 @@ class OddRows:
 
     def _aligned(self, held: Fragment, following: Fragment) -> Fragment:
         """The pair that starts at an even place: the lane's own, or its second element and the next lane's first."""
-        emit, type = self.to.emitter.emit, held[0].type
-        given, taken = self.to.emitter.registers(type, 2)
+        emit, type = self.addressing.emitter.emit, held[0].type
+        given, taken = self.addressing.emitter.registers(type, 2)
         self._select(given, following[0], held[0], self.leftmost)
         neighbour = self.neighbour
         if isinstance(neighbour, Register):
             emit("shfl.sync.idx.b32", "?, ?, ?, 31, -1", taken, given, neighbour)
-        result = self.to.emitter.registers(type, len(held))
+        result = self.addressing.emitter.registers(type, len(held))
         if len(held) == 2:
             self._select(result[0], held[1], held[0], self.odd)
             self._select(result[1], taken, held[1], self.odd)
         else:
-            shifted = self.to.emitter.register(type)
+            shifted = self.addressing.emitter.register(type)
             emit("prmt.b32", "?, ?, ?, 0x5432", shifted, held[0], taken)
             self._select(result[0], shifted, held[0], self.odd)
         return result
 
     def _select(self, result: Register, yes: Register, no: Register, condition: Register | bool) -> None:
         if isinstance(condition, Register):
-            self.to.emitter.emit(f"selp.{result.type}", "?, ?, ?, ?", result, yes, no, condition)
+            self.addressing.emitter.emit(f"selp.{result.type}", "?, ?, ?, ?", result, yes, no, condition)
         else:
-            self.to.emitter.emit(f"mov.{result.type}", "?, ?", result, yes if condition else no)
+            self.addressing.emitter.emit(f"mov.{result.type}", "?, ?", result, yes if condition else no)
 
     def _one(self, held: Fragment, which: int) -> Fragment:
         """One element of a pair."""
         if len(held) == 2:
             return [held[which]]
-        halves = self.to.emitter.registers("b16", 2)
-        self.to.emitter.emit("mov.b32", "{?, ?}, ?", *halves, held[0])
+        halves = self.addressing.emitter.registers("b16", 2)
+        self.addressing.emitter.emit("mov.b32", "{?, ?}, ?", *halves, held[0])
         return [halves[which]]
 
     def _store(self, held: Fragment, down: int, lane: Value, along: int, inside: Register | bool) -> None:
         if inside is False:
             return
         size, pitch = self.matrix.element_bytes, self.matrix.row_bytes
-        base, offset = self.to.scalars.address(
+        base, offset = self.addressing.scalars.address(
             self.matrix.base,
             [(self.row, pitch), (self.at_[0], pitch), (down, pitch), (lane, size), (self.at_[1], size), (along, size)],
         )
         wide, form = (".v2", "{?, ?}") if len(held) == 2 else ("", "?")
-        self.to.emitter.emit(f"st.global{wide}.{held[0].type}", f"{at('?', offset)}, {form}", base, *held,
+        self.addressing.emitter.emit(f"st.global{wide}.{held[0].type}", f"{at('?', offset)}, {form}", base, *held,
                              guard=inside if isinstance(inside, Register) else None)  # fmt: skip

@@ -9,7 +9,7 @@ more, however odd the rows are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
@@ -18,10 +18,9 @@ from ..diagnostics import fail
 from .addressing import CHUNK
 from .emitter import Register, Value
 from .fragments import vector
+from .kernel import KernelLowering
+from .registry import lowers
 from .scalars import at
-
-if TYPE_CHECKING:
-    from .kernel import KernelLowering
 
 WORD = 4
 """Bytes of a register."""
@@ -164,6 +163,7 @@ def _guard(inside: Register | bool) -> Register | None:
     return inside if isinstance(inside, Register) else None
 
 
+@lowers(PackOp)
 def lower(lowering: KernelLowering, op: PackOp) -> None:
     """Emits a `warp.pack`.
 

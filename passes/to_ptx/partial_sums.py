@@ -6,24 +6,21 @@ warp is one of whole lines.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
 from ..diagnostics import fail
 from .addressing import CHUNK, GlobalMatrix
-from .emitter import Register, Value
+from .emitter import Value
 from .fragments import Fragment, vector
-from .matrix_ops import Handler, handler, result_registers
+from .kernel import KernelLowering
+from .matrix_ops import result_registers
+from .registry import lowers
 from .scalars import at
 from .sliced_k import ADD
-
-if TYPE_CHECKING:
-    from .kernel import KernelLowering
 
 MOST_UNROLLED = 64
 """Accesses of a lane that stand one after another; more of them, for further parts, are a loop."""
@@ -58,12 +55,14 @@ class _Access(NamedTuple):
             lowering.emitter.emit(f"{opcode}.global{wide}.{some[0].type}", form, *operands)
 
 
+@lowers(StorePartOp)
 def _store_part(lowering: KernelLowering, op: StorePartOp) -> None:
     kind, held = fragment_of(op.fragment), lowering.fragment(op.fragment)
     lowering.emitter.comment(f"{op.name}: what this CTA has of the sum")
     _Access.of(lowering, op, op.memory, kind).emit(lowering, "st", held, lowering.scalar(op.slot))
 
 
+@lowers(ArriveLastOp)
 def _arrive_last(lowering: KernelLowering, op: ArriveLastOp) -> None:
     emitter, scalars = lowering.emitter, lowering.scalars
     counters, of = lowering.matrix(op, op.counters), lowering.scalar(op.of)
@@ -85,6 +84,7 @@ def _arrive_last(lowering: KernelLowering, op: ArriveLastOp) -> None:
     lowering.values[op.last] = last
 
 
+@lowers(AddPartsOp)
 def _add_parts(lowering: KernelLowering, op: AddPartsOp) -> None:
     kind = op.fragment.type
     if kind.element.name not in ADD:
@@ -110,30 +110,3 @@ def _add(lowering: KernelLowering, access: _Access, total: Fragment, slot: Value
     access.emit(lowering, "ld", got, slot)
     for result, part in zip(total, got, strict=True):
         lowering.emitter.emit(add, "?, ?, ?", result, result, part)
-
-
-def _if(lowering: KernelLowering, op: scf.IfOp) -> None:
-    """A branch that all threads of a CTA take, or none."""
-    if op.output or op.false_region.blocks:
-        fail(op, "expected scf.if without results and without else")
-    taken = lowering.predicate(op.cond)
-    if not isinstance(taken, Register):
-        if taken:
-            lowering.block(op.true_region.block)
-        return
-    end = lowering.emitter.fresh_label("skipped")
-    with lowering.emitter.loop():
-        lowering.emitter.emit("bra", end, unless=taken)
-        lowering.block(op.true_region.block)
-        lowering.emitter.label(end)
-
-
-HANDLERS: Mapping[type[Operation], Handler] = dict(
-    (
-        handler(StorePartOp, _store_part),
-        handler(ArriveLastOp, _arrive_last),
-        handler(AddPartsOp, _add_parts),
-        handler(scf.IfOp, _if),
-    )
-)
-"""What each operation becomes."""

@@ -7,7 +7,6 @@ two lanes meet in a bank, and after a barrier adds to its own part what they wro
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ...dialect.warp.attributes import fragment_of
 from ...dialect.warp.sliced_k import LANES, SumSlicedKOp
@@ -15,10 +14,9 @@ from ..diagnostics import fail
 from .addressing import CHUNK, SharedTile
 from .emitter import Register, Value
 from .fragments import Fragment, vector
+from .kernel import KernelLowering
+from .registry import lowers
 from .scalars import at
-
-if TYPE_CHECKING:
-    from .kernel import KernelLowering
 
 ADD = {"f32": "add.rn.f32", "f64": "add.rn.f64", "f16": "add.rn.f16x2", "s32": "add.s32"}
 """How two registers of accumulators are added."""
@@ -100,6 +98,7 @@ class Exchange:
             self.lowering.emitter.emit(f"{opcode}.shared{wide}.{some[0].type}", form, *operands, guard=guard)
 
 
+@lowers(SumSlicedKOp)
 def lower(lowering: KernelLowering, op: SumSlicedKOp) -> None:
     """Emits a `warp.sum_sliced_k`.
 

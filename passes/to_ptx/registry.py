@@ -1,0 +1,59 @@
+"""Which function lowers which operation.
+
+A module registers the functions it has, each for one type of operation, and is imported when the first of these
+operations comes up: a kernel waits only for what it contains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, TypeVar
+
+from xdsl.ir import Operation
+
+LoweringT = TypeVar("LoweringT")
+OpT = TypeVar("OpT", bound=Operation)
+Handler = Callable[[Any, Any], None]
+"""Takes the lowering of a kernel and an operation of it."""
+
+_OF_MODULES = {
+    "barriers": "warp.make_barriers warp.arrive warp.arrive_copies warp.await",
+    "control_flow": "scf.for scf.if scf.yield gpu.barrier gpu.return",
+    "epilogue": "warp.subfragment warp.load_vector warp.map",
+    "exchange": "warp.exchange",
+    "fragment_ops": "warp.constant warp.elementwise warp.convert",
+    "index_ops": "arith.constant arith.addi arith.subi arith.muli arith.divui arith.remui arith.minui arith.cmpi "
+    "arith.select gpu.block_id gpu.subgroup_id gpu.thread_id gpu.lane_id",
+    "matrix_ops": "warp.mma warp.ldmatrix warp.regroup",
+    "memory_ops": "memref.alloc memref.dim warp.matrix warp.load warp.store warp.copy warp.commit warp.wait",
+    "move_ops": "warp.stmatrix warp.movmatrix",
+    "pack": "warp.pack",
+    "partial_sums": "warp.store_part warp.arrive_last warp.add_parts",
+    "sliced_k": "warp.sum_sliced_k",
+    "sparse_ops": "warp.mma_sp warp.load_metadata",
+    "wmma_ops": "warp.wmma.load warp.wmma.store warp.wmma.mma",
+    "word_ops": "warp.load_words warp.store_words warp.load_scales",
+}
+MODULES: Mapping[str, str] = {name: module for module, names in _OF_MODULES.items() for name in names.split()}
+"""The module that registers the function of each operation."""
+
+HANDLERS: dict[type[Operation], Handler] = {}
+"""The functions that are registered so far."""
+
+
+def lowers(kind: type[OpT]) -> Callable[[Callable[[LoweringT, OpT], None]], Callable[[LoweringT, OpT], None]]:
+    """Registers a function as what lowers the operations of a type."""
+
+    def register(handle: Callable[[LoweringT, OpT], None]) -> Callable[[LoweringT, OpT], None]:
+        HANDLERS[kind] = handle
+        return handle
+
+    return register
+
+
+def handler_of(op: Operation) -> Handler | None:
+    """What lowers an operation; None if nothing does."""
+    if type(op) not in HANDLERS and op.name in MODULES:
+        import_module(f".{MODULES[op.name]}", __package__)
+    return HANDLERS.get(type(op))

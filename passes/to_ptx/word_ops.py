@@ -1,0 +1,80 @@
+"""Words of packed elements and of scales: `warp.load_words`, `warp.store_words`, `warp.load_scales`."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from ...dialect.isa.block_scale import SCALES_OF_WORD
+from ...dialect.warp.attributes import FragmentType, fragment_of
+from ...dialect.warp.words import LoadScalesOp, LoadWordsOp, StoreWordsOp, words_of
+from ..diagnostics import fail
+from .addressing import CHUNK, Position
+from .emitter import Register, common_divisor, divisor_of
+from .fragments import vector
+from .kernel import KernelLowering
+from .matrix_ops import STAGED, stage_text
+from .registry import lowers
+from .scalars import at
+
+WORD_BYTES = 4
+
+
+def _words(
+    lowering: KernelLowering, op: LoadWordsOp | StoreWordsOp, kind: FragmentType
+) -> tuple[int, int, tuple[Register, int]]:
+    """Registers that one access moves, the bytes of one, and the address of a lane's first."""
+    matrix, (row, column) = lowering.matrix(op, op.memory), lowering.indices(op.indices)
+    size = WORD_BYTES * words_of(kind) // kind.registers
+    address = lowering.scalars.address(
+        matrix.base,
+        [(lowering.lane, WORD_BYTES * words_of(kind)), (row, matrix.row_bytes), (column, WORD_BYTES)],
+    )
+    words = gcd(divisor_of(matrix.row_bytes), matrix.alignment) // WORD_BYTES
+    aligned = common_divisor((column, words, words_of(kind))) * WORD_BYTES
+    together = CHUNK // size
+    while aligned % (together * size) or kind.registers % together:
+        together //= 2
+    return max(1, together), size, address
+
+
+def _access(opcode: str, together: int, size: int) -> str:
+    return f"{opcode}{f'.v{together}' if together > 1 else ''}.b{8 * size}"
+
+
+@lowers(LoadWordsOp)
+def _load_words(lowering: KernelLowering, op: LoadWordsOp) -> None:
+    kind, into = op.fragment.type, lowering.result(op.fragment)
+    together, size, (base, offset) = _words(lowering, op, kind)
+    form = vector(together) if together > 1 else "?"
+    for start in range(0, len(into), together):
+        text = f"{form}, {at('?', offset + start * size)}"
+        lowering.emitter.emit(_access("ld.global", together, size), text, *into[start : start + together], base)
+    lowering.values[op.fragment] = into
+
+
+@lowers(StoreWordsOp)
+def _store_words(lowering: KernelLowering, op: StoreWordsOp) -> None:
+    kind, held = fragment_of(op.fragment), lowering.fragment(op.fragment)
+    together, size, (base, offset) = _words(lowering, op, kind)
+    form = vector(together) if together > 1 else "?"
+    for start in range(0, len(held), together):
+        text = f"{at('?', offset + start * size)}, {form}"
+        lowering.emitter.emit(_access("st.global", together, size), text, base, *held[start : start + together])
+
+
+@lowers(LoadScalesOp)
+def _load_scales(lowering: KernelLowering, op: LoadScalesOp) -> None:
+    into, tile, layout = lowering.result(op.fragment), lowering.tile(op, op.memory), op.fragment.type.layout.data
+    found = lowering.indices(op.indices)
+    stage, row, column = found if len(found) == STAGED else (0, *found)
+    if divisor_of(column) % SCALES_OF_WORD:
+        fail(op, f"expected a column that is a multiple of {SCALES_OF_WORD}, the scales of a word, got {column}")
+    place = stage_text(stage if len(found) == STAGED else None, "the stage to multiply")
+    size = layout.extent(op.axis)
+    lowering.emitter.comment(f"{op.name}: scales of {size * len(into)} {op.what} from {place}")
+    lane_row = lowering.addressing.from_bits(lowering.lane, layout.lane, op.axis)
+    for i, register in enumerate(into):
+        where = Position.of(lane_row, row, i * size), Position.of(0, column, 0)
+        base, offset = lowering.addressing.shared(tile, stage, *where)
+        lowering.emitter.emit("ld.shared.b32", f"?, {at('?', offset)}", register, base)
+    lowering.values[op.fragment] = into
