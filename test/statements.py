@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from warploom.dialect.ptx.instruction import InstOp
-from warploom.passes.to_ptx.emitter import Emitter, Register
+from warploom.passes.to_ptx.emitter import Emitter, VirtualRegister
 
 Lanes = NDArray[np.int64]
 WORD = 0xFFFFFFFF
@@ -54,7 +54,7 @@ OPERATIONS: dict[str, Callable[..., Lanes]] = {
 }
 
 
-def keep(emitter: Emitter, *registers: Register) -> None:
+def keep(emitter: Emitter, *registers: VirtualRegister) -> None:
     """Marks registers whose values `run` should give."""
     for register in registers:
         emitter.emit("keep", "?", register)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from ...dialect.layouts.layout import Bit, Layout
-from .emitter import Emitter, Register, Value, divisor_of, split
+from .emitter import Emitter, IndexValue, VirtualRegister, divisor_of, split
 from .scalars import Scalars
 
 ALIGNMENT = 16
@@ -25,17 +25,17 @@ class GlobalMatrix:
     Of elements of less than a byte, columns and sizes count bytes, each of `packed` elements.
     """
 
-    base: Register
-    rows: Value
-    columns: Value
+    base: VirtualRegister
+    rows: IndexValue
+    columns: IndexValue
     element_bytes: int
     packed: int = 1
-    pitch: Value | None = None
+    pitch: IndexValue | None = None
     alignment: int = ALIGNMENT
-    step: Value | None = None
+    step: IndexValue | None = None
 
     @property
-    def column_bytes(self) -> Value:
+    def column_bytes(self) -> IndexValue:
         """Bytes from one column to the next."""
         return self.element_bytes if self.step is None else self.step
 
@@ -45,7 +45,7 @@ class GlobalMatrix:
         return 0 in (self.row_bytes, self.column_bytes)
 
     @property
-    def row_bytes(self) -> Value:
+    def row_bytes(self) -> IndexValue:
         """Bytes from one row to the next."""
         if self.pitch is None and isinstance(self.columns, int):
             return self.columns * self.element_bytes
@@ -64,12 +64,12 @@ class GlobalMatrix:
 
 
 @dataclass(frozen=True, eq=False)
-class GlobalMemory:
+class MemoryArgument:
     """An argument of any rank. `strides` count elements: numbers, or 64-bit registers."""
 
-    base: Register
-    shape: tuple[Value, ...]
-    strides: tuple[Value, ...]
+    base: VirtualRegister
+    shape: tuple[IndexValue, ...]
+    strides: tuple[IndexValue, ...]
     element_bits: int
     alignment: int = ALIGNMENT
 
@@ -125,12 +125,12 @@ class SharedBarriers:
 class Position:
     """A coordinate in three parts: of the lane or thread, of the program, and known while compiling."""
 
-    lane: Value = 0
-    program: Value = 0
+    lane: IndexValue = 0
+    program: IndexValue = 0
     constant: int = 0
 
     @staticmethod
-    def of(lane: Value, program: Value, constant: int) -> Position:
+    def of(lane: IndexValue, program: IndexValue, constant: int) -> Position:
         """The position with the constant part of `program` moved where it belongs."""
         register, offset = split(program)
         return Position(lane, register if register is not None else 0, constant + offset)
@@ -142,9 +142,9 @@ class Addressing:
     def __init__(self, emitter: Emitter, scalars: Scalars, shared: str) -> None:
         self.emitter, self.scalars, self.shared_symbol = emitter, scalars, shared
 
-    def from_bits(self, source: Value, bits: tuple[Bit, ...], axis: str) -> Value:
+    def from_bits(self, source: IndexValue, bits: tuple[Bit, ...], axis: str) -> IndexValue:
         """The coordinate along an axis that the bits of `source` carry; runs of bits move together."""
-        parts: list[Value] = []
+        parts: list[IndexValue] = []
         start = 0
         while start < len(bits):
             count = 1
@@ -157,11 +157,13 @@ class Addressing:
             start += count
         return self.scalars.sum(*parts) if parts else 0
 
-    def lane_position(self, layout: Layout, lane: Value) -> tuple[Value, Value]:
+    def lane_position(self, layout: Layout, lane: IndexValue) -> tuple[IndexValue, IndexValue]:
         """(row, column) of a lane's first element."""
         return self.from_bits(lane, layout.lane, "r"), self.from_bits(lane, layout.lane, "c")
 
-    def shared(self, tile: SharedTile, stage: Value, row: Position, column: Position) -> tuple[Register, int]:
+    def shared(
+        self, tile: SharedTile, stage: IndexValue, row: Position, column: Position
+    ) -> tuple[VirtualRegister, int]:
         """The shared address of an element whose column is a whole number of accesses, as (register, offset)."""
         s, width = self.scalars, tile.swizzle
         start = s.add(self._shared_base(), tile.offset)
@@ -183,22 +185,24 @@ class Addressing:
             return self._settle(s.xor(base, within), fixed + stage_offset)
         return self._settle(s.xor(s.sum(base, stage_offset), within), fixed)
 
-    def plain(self, tile: SharedTile, offset: Value) -> tuple[Register, int]:
+    def plain(self, tile: SharedTile, offset: IndexValue) -> tuple[VirtualRegister, int]:
         """The shared address of a byte of a tile that nothing permutes, as (register, offset)."""
         return self.shared_bytes_at(tile.offset, offset)
 
-    def shared_bytes_at(self, offset: int, along: Value) -> tuple[Register, int]:
+    def shared_bytes_at(self, offset: int, along: IndexValue) -> tuple[VirtualRegister, int]:
         """The address `offset` + `along` bytes into the CTA's shared memory, as (register, offset)."""
         return self._settle(self.scalars.sum(self._shared_base(), along), offset)
 
-    def _general(self, tile: SharedTile, start: Value, line: Value, column: Value, offset: int) -> tuple[Register, int]:
+    def _general(
+        self, tile: SharedTile, start: IndexValue, line: IndexValue, column: IndexValue, offset: int
+    ) -> tuple[VirtualRegister, int]:
         """The address with nothing known of the alignment of its parts; `column` is in bytes."""
         s = self.scalars
         whole_panels, rest = self._panels(tile, column)
         inside = s.xor(s.add(s.multiply(line, tile.swizzle), rest), self._permutation(tile, line))
         return self._settle(s.sum(start, whole_panels, inside), offset)
 
-    def _panels(self, tile: SharedTile, column_bytes: Value) -> tuple[Value, Value]:
+    def _panels(self, tile: SharedTile, column_bytes: IndexValue) -> tuple[IndexValue, IndexValue]:
         """The offset of a column's panel, and the bytes into its line."""
         s, width = self.scalars, tile.swizzle
         if divisor_of(column_bytes) % width == 0:
@@ -208,11 +212,11 @@ class Addressing:
         panel = s.quotient(column_bytes, width)
         return s.multiply(panel, tile.panel_bytes), s.mask(column_bytes, width - 1)
 
-    def _scaled(self, column_bytes: Value, panel_bytes: int, width: int) -> Value:
+    def _scaled(self, column_bytes: IndexValue, panel_bytes: int, width: int) -> IndexValue:
         """column_bytes / width * panel_bytes, for a multiple of the width."""
         return self.scalars.multiply(column_bytes, panel_bytes // width)
 
-    def _permutation(self, tile: SharedTile, row: Value) -> Value:
+    def _permutation(self, tile: SharedTile, row: IndexValue) -> IndexValue:
         """What is XORed into the byte offset of a line: the line's number in units of 128 bytes (after a skip, of
         twice or four times that), times 16."""
         s = self.scalars
@@ -222,13 +226,13 @@ class Addressing:
         return s.multiply(s.mask(s.quotient(row, lines_per_unit), tile.chunks - 1), CHUNK)
 
     @staticmethod
-    def _disjoint(lane: Value, program: Value, within: int, width: int) -> bool:
+    def _disjoint(lane: IndexValue, program: IndexValue, within: int, width: int) -> bool:
         """Whether the parts of a column never share a bit below `width`, so that adding them is XORing them."""
-        if isinstance(lane, Register) and (lane.bound is None or lane.bound > width):
+        if isinstance(lane, VirtualRegister) and (lane.bound is None or lane.bound > width):
             return False
         spans: list[tuple[int, int]] = []
         for part in (lane, program, within):
-            if isinstance(part, Register):
+            if isinstance(part, VirtualRegister):
                 spans.append((part.divisor & -part.divisor, part.bound or width))
             elif part:
                 spans.append((part & -part, 1 << part.bit_length()))
@@ -239,16 +243,16 @@ class Addressing:
             top = max(top, high)
         return True
 
-    def _shared_base(self) -> Register:
+    def _shared_base(self) -> VirtualRegister:
         return self.emitter.pure("b32", "mov.u32", self.shared_symbol)
 
-    def _settle(self, address: Value, offset: int) -> tuple[Register, int]:
+    def _settle(self, address: IndexValue, offset: int) -> tuple[VirtualRegister, int]:
         base, constant = split(address)
         if base is None:
             return self.emitter.pure("b32", "mov.u32", str(address)), offset
         return base, constant + offset
 
-    def inside(self, position: Position, extent: int, size: Value) -> Register | bool:
+    def inside(self, position: Position, extent: int, size: IndexValue) -> VirtualRegister | bool:
         """Whether a coordinate lies below `size`. The lane's part and the constant's remainder stay below `extent`.
 
         When size and program are multiples of the extent, such a block is inside as a whole or not at all.

@@ -14,8 +14,8 @@ from ...dialect.warp.attributes import Memory, element_row, memory_of, memory_sp
 from ...dialect.warp.view import DIVISIBLE, Dimensions, dynamic_parts, strides_of
 from ..diagnostics import fail
 from ..linalg.product import GLOBAL_SPACE
-from .addressing import ALIGNMENT, GlobalMatrix, GlobalMemory
-from .emitter import Emitter, Register, Value, divisor_of
+from .addressing import ALIGNMENT, GlobalMatrix, MemoryArgument
+from .emitter import Emitter, IndexValue, VirtualRegister, divisor_of
 from .scalars import Scalars
 
 INDEX_LIMIT = 1 << 31
@@ -63,7 +63,7 @@ def alignment(kind: Attribute, divisor: int = 1) -> int:
 
 def argument(
     kernel: gpu.FuncOp, emitter: Emitter, scalars: Scalars, value: SSAValue, name: str
-) -> GlobalMemory | Register:
+) -> MemoryArgument | VirtualRegister:
     """What stands for an argument of the kernel: memory, of one row if it is a vector, or a number's register.
 
     Raises a located diagnostic for what is no strided memory, or too large for 32-bit indices.
@@ -85,14 +85,14 @@ def argument(
     by = divisor(kernel, value)
     aligned = alignment(kind, by)
     if dynamic_parts(kind) == ([], []):
-        return GlobalMemory(base, shape, tuple(known), element.memory_bits, aligned)
+        return MemoryArgument(base, shape, tuple(known), element.memory_bits, aligned)
     sizes = _sizes(emitter, kind, name, by)
-    return GlobalMemory(base, sizes, _strides(emitter, scalars, kind, sizes, name, by), element.memory_bits, aligned)
+    return MemoryArgument(base, sizes, _strides(emitter, scalars, kind, sizes, name, by), element.memory_bits, aligned)
 
 
-def _sizes(emitter: Emitter, kind: Memory, name: str, divisor: int) -> tuple[Value, ...]:
+def _sizes(emitter: Emitter, kind: Memory, name: str, divisor: int) -> tuple[IndexValue, ...]:
     """The sizes of memory; those that are passed are registers."""
-    found: list[Value] = []
+    found: list[IndexValue] = []
     for i, (size, stride) in enumerate(zip(kind.get_shape(), strides_of(kind) or (), strict=True)):
         if size < 0:
             register = emitter.pure("b32", "ld.param.u32", f"[{name}_size{i}]")
@@ -104,10 +104,10 @@ def _sizes(emitter: Emitter, kind: Memory, name: str, divisor: int) -> tuple[Val
 
 
 def _strides(
-    emitter: Emitter, scalars: Scalars, kind: Memory, sizes: tuple[Value, ...], name: str, divisor: int
-) -> tuple[Value, ...]:
+    emitter: Emitter, scalars: Scalars, kind: Memory, sizes: tuple[IndexValue, ...], name: str, divisor: int
+) -> tuple[IndexValue, ...]:
     """The strides of memory in elements; those that are not known are 64-bit registers."""
-    found: list[Value] = []
+    found: list[IndexValue] = []
     _, passed = dynamic_parts(kind)
     for i, stride in enumerate(strides_of(kind) or ()):
         if stride is not None:
@@ -121,7 +121,7 @@ def _strides(
     return tuple(found)
 
 
-def _number(kernel: gpu.FuncOp, emitter: Emitter, value: SSAValue, name: str) -> Register:
+def _number(kernel: gpu.FuncOp, emitter: Emitter, value: SSAValue, name: str) -> VirtualRegister:
     kind = str(value.type)
     if kind not in NUMBERS:
         fail(kernel, f"expected kernel arguments to be memrefs or numbers of {', '.join(NUMBERS)}, got {kind}")
@@ -137,7 +137,7 @@ def _number(kernel: gpu.FuncOp, emitter: Emitter, value: SSAValue, name: str) ->
 
 
 def matrix(
-    kernel: gpu.FuncOp, scalars: Scalars, memory: GlobalMemory, dimensions: Dimensions, at: list[Value]
+    kernel: gpu.FuncOp, scalars: Scalars, memory: MemoryArgument, dimensions: Dimensions, at: list[IndexValue]
 ) -> GlobalMatrix:
     """The matrix of memory whose rows and columns are two of its dimensions, or repeated, at an index of each other.
 
@@ -154,7 +154,7 @@ def matrix(
     rows, pitch = (1, 0) if row is None else (memory.shape[row], memory.strides[row])
     length, step = (1, 0) if column is None else (memory.shape[column], memory.strides[column])
     whole = all(divisor_of(v) % packed == 0 for v in (pitch, *others))
-    if packed > 1 and (step != 1 or not whole or (isinstance(length, Register) and length.divisor % packed)):
+    if packed > 1 and (step != 1 or not whole or (isinstance(length, VirtualRegister) and length.divisor % packed)):
         hint = f"; warp.divisible = {packed} promises them where sizes are not known"
         if isinstance(length, int):
             hint = f", got {length} {bits}-bit elements; strided<[{-(-length // packed) * packed}, 1]> pads them"

@@ -9,7 +9,7 @@ from ...dialect.warp.barriers import BARRIER_BYTES, BARRIER_SM, ArriveCopiesOp, 
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import SharedBarriers
-from .emitter import Register
+from .emitter import VirtualRegister
 from .kernel import KernelLowering
 from .registry import lowers
 from .scalars import at
@@ -21,7 +21,9 @@ PARITY_VERSION: Version = (7, 1)
 SLEEPING_VERSION: Version = (7, 8)
 
 
-def _address(lowering: KernelLowering, op: Operation, barriers: SSAValue, number: SSAValue) -> tuple[Register, int]:
+def _address(
+    lowering: KernelLowering, op: Operation, barriers: SSAValue, number: SSAValue
+) -> tuple[VirtualRegister, int]:
     held = lowering.values[barriers]
     if not isinstance(held, SharedBarriers):
         fail(op, f"expected barriers made in this kernel, got {barriers.type}")
@@ -42,7 +44,7 @@ def _make(lowering: KernelLowering, op: MakeBarriersOp) -> None:
     mine = lowering.scalars.compare("lt", lowering.thread, kind.count.data)
     base, offset = lowering.addressing.shared_bytes_at(start, lowering.scalars.multiply(lowering.thread, BARRIER_BYTES))
     form = f"{at('?', offset)}, {op.arrivals.value.data}"
-    guard = mine if isinstance(mine, Register) else None
+    guard = mine if isinstance(mine, VirtualRegister) else None
     lowering.emitter.emit("mbarrier.init.shared.b64", form, base, guard=guard)
 
 
@@ -50,7 +52,7 @@ def _make(lowering: KernelLowering, op: MakeBarriersOp) -> None:
 def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
     base, offset = _address(lowering, op, op.barriers, op.number)
     first = lowering.scalars.compare("eq", lowering.lane, 0)
-    guard = first if isinstance(first, Register) else None
+    guard = first if isinstance(first, VirtualRegister) else None
     lowering.emitter.require(PARITY_VERSION)
     lowering.emitter.emit("mbarrier.arrive.shared.b64", f"_, {at('?', offset)}", base, guard=guard)
 
@@ -69,7 +71,7 @@ def _await(lowering: KernelLowering, op: AwaitOp) -> None:
     emitter.require(SLEEPING_VERSION if sleeping else PARITY_VERSION)
     label, ended = emitter.fresh_label("wait"), emitter.register("pred")
     emitter.label(label)
-    form = f"?, {at('?', offset)}, {'?' if isinstance(parity, Register) else parity}"
-    operands = [ended, base, *([parity] if isinstance(parity, Register) else [])]
+    form = f"?, {at('?', offset)}, {'?' if isinstance(parity, VirtualRegister) else parity}"
+    operands = [ended, base, *([parity] if isinstance(parity, VirtualRegister) else [])]
     emitter.emit(f"mbarrier.{'try' if sleeping else 'test'}_wait.parity.shared.b64", form, *operands)
     emitter.emit("bra", label, unless=ended)

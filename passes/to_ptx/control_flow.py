@@ -6,7 +6,7 @@ from xdsl.dialects import gpu, scf
 from xdsl.ir import SSAValue
 
 from ..diagnostics import fail
-from .emitter import Register, Value
+from .emitter import IndexValue, VirtualRegister
 from .fragments import Fragment
 from .kernel import KernelLowering
 from .loops import only_use_is_here
@@ -41,12 +41,12 @@ def _loop(lowering: KernelLowering, op: scf.ForOp) -> None:
     lowering.values |= dict(zip(op.results, loops.after(variables), strict=True))
 
 
-def _yielded(lowering: KernelLowering, value: SSAValue) -> Fragment | Value:
+def _yielded(lowering: KernelLowering, value: SSAValue) -> Fragment | IndexValue:
     held = lowering.values[value]
     return held if isinstance(held, list) else lowering.scalar(value)
 
 
-def _loop_variable(lowering: KernelLowering, value: SSAValue, loop: scf.ForOp) -> Fragment | Value:
+def _loop_variable(lowering: KernelLowering, value: SSAValue, loop: scf.ForOp) -> Fragment | IndexValue:
     """The initial value; of a fragment, registers that the loop may overwrite."""
     held = _yielded(lowering, value)
     if isinstance(held, list) and not only_use_is_here(value, loop):
@@ -67,7 +67,7 @@ def _if(lowering: KernelLowering, op: scf.IfOp) -> None:
     if op.output or op.false_region.blocks:
         fail(op, "expected scf.if without results and without else")
     taken = lowering.predicate(op.cond)
-    if not isinstance(taken, Register):
+    if not isinstance(taken, VirtualRegister):
         if taken:
             lowering.block(op.true_region.block)
         return

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...dialect.isa.targets import Target
 from .addressing import CHUNK, Addressing, GlobalMatrix, Position, SharedTile
-from .emitter import Emitter, Register, Value
+from .emitter import Emitter, IndexValue, VirtualRegister
 from .fragments import vector
 from .scalars import Scalars, at
 
@@ -19,7 +19,7 @@ ASYNC_SM = 80
 
 
 @dataclass(frozen=True)
-class Piece:
+class CopyPiece:
     """What one thread copies at once: where in the tile, and for which threads (None: for all).
 
     In shared memory panels stand below one another, and elements may be spread: there it is the piece at `line` and
@@ -28,7 +28,7 @@ class Piece:
 
     row: Position
     column: Position
-    taken: Register | None
+    taken: VirtualRegister | None
     line: Position
     along: Position
 
@@ -37,11 +37,11 @@ class TileCopies:
     """Emits one CTA-wide copy."""
 
     def __init__(self, emitter: Emitter, scalars: Scalars, addressing: Addressing, target: Target,
-                 thread: Register, threads: int) -> None:  # fmt: skip
+                 thread: VirtualRegister, threads: int) -> None:  # fmt: skip
         self.emitter, self.scalars, self.addressing = emitter, scalars, addressing
         self.target, self.thread, self.threads = target, thread, threads
 
-    def copy(self, source: GlobalMatrix, at_: tuple[Value, Value], tile: SharedTile, stage: Value,
+    def copy(self, source: GlobalMatrix, at_: tuple[IndexValue, IndexValue], tile: SharedTile, stage: IndexValue,
              in_bounds: tuple[bool, bool], *, asynchronous: bool, spread: bool = False) -> None:  # fmt: skip
         """Copies the tile at (row, column) of the source to a stage; what lies outside is zero.
 
@@ -62,17 +62,17 @@ class TileCopies:
             (self._async if use_async else self._through_registers)(size, origin, target, inside, piece.taken)
 
     @staticmethod
-    def _misaligned(column: Value, elements: int) -> bool:
+    def _misaligned(column: IndexValue, elements: int) -> bool:
         return bool((column if isinstance(column, int) else column.divisor) % elements)
 
-    def _pieces(self, tile: SharedTile, size: int, *, spread: bool) -> list[Piece]:
+    def _pieces(self, tile: SharedTile, size: int, *, spread: bool) -> list[CopyPiece]:
         """The pieces of each thread: panel by panel, `threads` pieces further down each time."""
         s, width = self.scalars, tile.swizzle // (1 + spread)
         per_line = width // size
         in_panel, elements = tile.rows * per_line, size // tile.element_bytes
         if tile.panels > 1 and self.threads % (2 * in_panel) == 0 and tile.rows % tile.period == 0:
             return self._of_several_panels(tile, per_line, size, spread=spread)
-        pieces: list[Piece] = []
+        pieces: list[CopyPiece] = []
         for start in range(0, in_panel, self.threads):
             taken = s.compare("lt", self.thread, in_panel - start) if start + self.threads > in_panel else None
             if self.threads % per_line == 0:
@@ -84,14 +84,14 @@ class TileCopies:
             column = s.multiply(lane_column, elements)
             along = self._spread(lane_column, size) if spread else column
             pieces += [
-                Piece(row, Position(column, 0, panel * width // tile.element_bytes),
-                      taken if isinstance(taken, Register) else None,
+                CopyPiece(row, Position(column, 0, panel * width // tile.element_bytes),
+                      taken if isinstance(taken, VirtualRegister) else None,
                       row, Position(along, 0, panel * tile.swizzle // tile.element_bytes))
                 for panel in range(tile.panels)
             ]  # fmt: skip
         return pieces
 
-    def _of_several_panels(self, tile: SharedTile, per_line: int, size: int, *, spread: bool) -> list[Piece]:
+    def _of_several_panels(self, tile: SharedTile, per_line: int, size: int, *, spread: bool) -> list[CopyPiece]:
         """The pieces where a panel has so few that threads fill several at once."""
         s, in_panel, width = self.scalars, tile.rows * per_line, tile.swizzle // tile.element_bytes
         line, group, read = Position(s.quotient(self.thread, per_line)), self.threads // in_panel, width // (1 + spread)
@@ -100,54 +100,56 @@ class TileCopies:
         within = s.multiply(number, size // tile.element_bytes)
         along = self._spread(number, size) if spread else within
         column = s.add(s.multiply(s.quotient(self.thread, in_panel), read), within)
-        pieces: list[Piece] = []
+        pieces: list[CopyPiece] = []
         for panel in range(0, tile.panels, group):
             left = (tile.panels - panel) * in_panel
             taken = s.compare("lt", self.thread, left) if left < self.threads else None
-            pieces.append(Piece(row, Position(column, 0, panel * read), taken if isinstance(taken, Register) else None,
-                                line, Position(along, 0, panel * width)))  # fmt: skip
+            guard = taken if isinstance(taken, VirtualRegister) else None
+            pieces.append(
+                CopyPiece(row, Position(column, 0, panel * read), guard, line, Position(along, 0, panel * width))
+            )
         return pieces
 
-    def _spread(self, number: Value, size: int) -> Value:
+    def _spread(self, number: IndexValue, size: int) -> IndexValue:
         """The byte of a line of the tile that a piece of `size` bytes goes to, that number of them into its source."""
         s, each = self.scalars, CHUNK // 2 // size
         return s.add(s.multiply(s.quotient(number, each), CHUNK), s.multiply(s.remainder(number, each), size))
 
-    def _inside(self, source: GlobalMatrix, at_: tuple[Value, Value], tile: SharedTile, piece: Piece,
-                in_bounds: tuple[bool, bool], *, spread: bool) -> Register | bool:  # fmt: skip
+    def _inside(self, source: GlobalMatrix, at_: tuple[IndexValue, IndexValue], tile: SharedTile, piece: CopyPiece,
+                in_bounds: tuple[bool, bool], *, spread: bool) -> VirtualRegister | bool:  # fmt: skip
         """Whether a piece lies in the source; pieces never straddle its edge, for their size divides a row."""
         columns = tile.columns // (1 + spread)
         extents = ((piece.row, at_[0], tile.rows, source.rows), (piece.column, at_[1], columns, source.columns))
-        result: Register | bool = True
+        result: VirtualRegister | bool = True
         for (position, start, extent, size), known in zip(extents, in_bounds, strict=True):
             if not known:
                 whole = Position.of(position.lane, start, position.constant)
                 result = self.scalars.both(result, self.addressing.inside(whole, extent, size))
         return result
 
-    def _async(self, size: int, origin: tuple[Register, int], target: tuple[Register, int],
-               inside: Register | bool, taken: Register | None) -> None:  # fmt: skip
+    def _async(self, size: int, origin: tuple[VirtualRegister, int], target: tuple[VirtualRegister, int],
+               inside: VirtualRegister | bool, taken: VirtualRegister | None) -> None:  # fmt: skip
         # .cg keeps the data out of L1, which it would only pass through; it exists for 16 bytes only.
         opcode = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global"
         form = f"{at('?', target[1])}, {at('?', origin[1])}, {size}"
         registers = [target[0], origin[0]]
         if inside is not True:
             count = self.scalars.select(inside, size, 0)
-            form += ", ?" if isinstance(count, Register) else f", {count}"
-            registers += [count] if isinstance(count, Register) else []
+            form += ", ?" if isinstance(count, VirtualRegister) else f", {count}"
+            registers += [count] if isinstance(count, VirtualRegister) else []
         self.emitter.emit(opcode, form, *registers, guard=taken)
 
-    def _through_registers(self, size: int, origin: tuple[Register, int], target: tuple[Register, int],
-                           inside: Register | bool, taken: Register | None) -> None:  # fmt: skip
+    def _through_registers(self, size: int, origin: tuple[VirtualRegister, int], target: tuple[VirtualRegister, int],
+                           inside: VirtualRegister | bool, taken: VirtualRegister | None) -> None:  # fmt: skip
         type, count = (f"b{size * 8}", 1) if size < 4 else ("b32", size // 4)
         registers = self.emitter.registers("b16" if size < 4 else "b32", count)
         if inside is not True:
             for register in registers:
                 self.emitter.emit(f"mov.{register.type}", "?, 0", register)
-        guard = inside if isinstance(inside, Register) else None
+        guard = inside if isinstance(inside, VirtualRegister) else None
         if taken is not None:
             both = self.scalars.both(taken, True if guard is None else guard)
-            guard = both if isinstance(both, Register) else None
+            guard = both if isinstance(both, VirtualRegister) else None
         wide = "" if count == 1 else f".v{count}"
         form = "?" if count == 1 else vector(count)
         if inside is not False:

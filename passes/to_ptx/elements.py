@@ -24,7 +24,7 @@ from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import YieldOp
 from ..diagnostics import fail
-from .emitter import Emitter, Register
+from .emitter import Emitter, VirtualRegister
 from .fragments import element_bits
 from .functions import ACCURATE, APPROXIMATE, Instructions, Operand, number
 
@@ -40,7 +40,7 @@ WIDTH = 32
 
 
 @dataclass(frozen=True)
-class Element:
+class HeldElement:
     """One element: a register, or a literal's text. `pending` is the 16-bit type that it has yet to be rounded to."""
 
     held: Operand
@@ -69,7 +69,7 @@ class Elements:
     def __init__(self, emitter: Emitter, target: Target) -> None:
         self.emit, self.target = Instructions(emitter), target
 
-    def apply(self, region: Region, arguments: Mapping[SSAValue, Element]) -> Element:
+    def apply(self, region: Region, arguments: Mapping[SSAValue, HeldElement]) -> HeldElement:
         """The element that a region yields for these arguments; those it does not use may be missing."""
         known = dict(arguments)
         for op in _needed(region):
@@ -78,7 +78,7 @@ class Elements:
             known[op.results[0]] = self._lower(op, [known[value] for value in op.operands])
         fail(region.block.ops.first or YieldOp(region.block.args[0]), "expected warp.yield")
 
-    def _lower(self, op: Operation, operands: Sequence[Element]) -> Element:
+    def _lower(self, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
         for value in (*op.operands, *op.results):
             if not held_as(value.type):
                 fail(op, f"{op.name} on elements of {value.type} is not lowered; "
@@ -93,26 +93,26 @@ class Elements:
             return handler(self, op, operands)
         return handler(self, op, [self.rounded(element) for element in operands])
 
-    def rounded(self, element: Element) -> Element:
+    def rounded(self, element: HeldElement) -> HeldElement:
         """The element with its value final."""
         if not element.pending:
             return element
         i, value = self.emit, element.held
         if element.pending == "bf16":
             # The pair (value, 0) of bf16 has the bits of the same f32.
-            return Element(i.of_bits(i("b32", "cvt.rn.bf16x2.f32", value, number(0.0))))
-        return Element(i("f32", "cvt.f32.f16", i("b16", "cvt.rn.f16.f32", value)))
+            return HeldElement(i.of_bits(i("b32", "cvt.rn.bf16x2.f32", value, number(0.0))))
+        return HeldElement(i("f32", "cvt.f32.f16", i("b16", "cvt.rn.f16.f32", value)))
 
-    def final(self, value: Register, kind: Attribute) -> Element:
+    def final(self, value: VirtualRegister, kind: Attribute) -> HeldElement:
         """What an instruction in f32 or f64 gave, as an element of a type."""
-        return Element(value, str(kind) if str(kind) in NARROW else "")
+        return HeldElement(value, str(kind) if str(kind) in NARROW else "")
 
-    def normal(self, value: Register, kind: Attribute) -> Element:
+    def normal(self, value: VirtualRegister, kind: Attribute) -> HeldElement:
         """What an instruction on 32-bit integers gave, as an element of a type: its low bits, sign-extended."""
         width = width_of(kind)
-        return Element(value if width == WIDTH else self.extended(value, width))
+        return HeldElement(value if width == WIDTH else self.extended(value, width))
 
-    def extended(self, value: Operand, width: int, sign: str = "s") -> Register:
+    def extended(self, value: Operand, width: int, sign: str = "s") -> VirtualRegister:
         """The low bits of an integer, extended."""
         if width in (8, 16):
             return self.emit("b32", f"cvt.{sign}32.{sign}{width}", value)
@@ -130,7 +130,7 @@ def _needed(region: Region) -> list[Operation]:
     return found[::-1]
 
 
-Handler = Callable[[Elements, Operation, Sequence[Element]], Element]
+Handler = Callable[[Elements, Operation, Sequence[HeldElement]], HeldElement]
 
 
 def _type(op: Operation) -> str:
@@ -151,17 +151,17 @@ def literal(kind: Attribute, value: float) -> str:
     return f"0f{bits << 16 if element.name == 'bf16' else bits:08X}"
 
 
-def _constant(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+def _constant(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     value = op.properties["value"]
     if not isinstance(value, FloatAttr | IntegerAttr):
         fail(op, f"expected a number, got {value}")
     kind = op.results[0].type
     if held_as(kind) == "pred":
         # A comparison that is always so, for there is no literal predicate.
-        return Element(e.emit("pred", f"setp.{'eq' if value.value.data else 'ne'}.s32", "0", "0"))
+        return HeldElement(e.emit("pred", f"setp.{'eq' if value.value.data else 'ne'}.s32", "0", "0"))
     if str(kind) in LAST:
-        return Element(number(value.value.data), str(kind))
-    return Element(literal(kind, value.value.data))
+        return HeldElement(number(value.value.data), str(kind))
+    return HeldElement(literal(kind, value.value.data))
 
 
 def _approximate(op: Operation) -> bool:
@@ -172,7 +172,7 @@ def _approximate(op: Operation) -> bool:
 def _float(opcode: str, types: Sequence[str] = FLOATS, *, exact: bool = False) -> Handler:
     """An instruction for elements of some types; an `exact` one gives what the type of its operands holds."""
 
-    def handle(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+    def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
         type, kind = _type(op), str(op.operands[0].type)
         if kind not in types:
             fail(op, f"{op.name} on elements of {kind} is not lowered; on {' and '.join(types)} it is")
@@ -180,33 +180,33 @@ def _float(opcode: str, types: Sequence[str] = FLOATS, *, exact: bool = False) -
         if ".NaN" in opcode and e.target.sm < 80:
             fail(op, f"{op.name} takes {spelling}, which needs sm_80 or later; the target is {e.target}")
         result = e.emit(type, spelling, *(o.held for o in operands))
-        return Element(result) if exact else e.final(result, op.results[0].type)
+        return HeldElement(result) if exact else e.final(result, op.results[0].type)
 
     return handle
 
 
-def _divide(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+def _divide(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     type = _type(op)
     opcode = "div.approx.ftz.f32" if type == "f32" and _approximate(op) else f"div.rn.{type}"
     return e.final(e.emit(type, opcode, *(o.held for o in operands)), op.results[0].type)
 
 
-def _function(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+def _function(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     (x,), kind = operands, op.results[0].type
     if _type(op) == "f64":
         if op.name != "math.sqrt":
             fail(op, f"{op.name} on elements of f64 is not lowered; on f32, f16 and bf16 it is")
-        return Element(e.emit("f64", "sqrt.rn.f64", x.held))
+        return HeldElement(e.emit("f64", "sqrt.rn.f64", x.held))
     table = APPROXIMATE if _approximate(op) else ACCURATE
     return e.final(table[op.name](e.emit, x.held, e.target.sm), kind)
 
 
 def _integer(opcode: str) -> Handler:
-    def handle(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+    def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
         if _type(op) == "pred":
             if opcode not in ("and.b32", "or.b32", "xor.b32"):
                 fail(op, f"{op.name} on elements of i1 is not lowered")
-            return Element(e.emit("pred", opcode.replace("b32", "pred"), *(o.held for o in operands)))
+            return HeldElement(e.emit("pred", opcode.replace("b32", "pred"), *(o.held for o in operands)))
         return e.normal(e.emit("b32", opcode, *(o.held for o in operands)), op.results[0].type)
 
     return handle
@@ -215,7 +215,7 @@ def _integer(opcode: str) -> Handler:
 def _unsigned(opcode: str) -> Handler:
     """An instruction whose operands must be zero-extended first."""
 
-    def handle(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+    def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
         kind = op.operands[0].type
         width = width_of(kind)
         sources = [o.held if width == WIDTH else e.extended(o.held, width, "u") for o in operands]
@@ -234,54 +234,54 @@ _ORDERED = {
 """PTX's comparisons by MLIR's."""
 
 
-def _compare_floats(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+def _compare_floats(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     names = arith.CMPF_COMPARISON_OPERATIONS
     predicate = op.properties["predicate"]
     name = names[predicate.value.data] if isinstance(predicate, IntegerAttr) else ""
     if name not in _ORDERED:
-        return Element(e.emit("pred", f"setp.{'eq' if name == 'true' else 'ne'}.s32", "0", "0"))
-    return Element(e.emit("pred", f"setp.{_ORDERED[name]}.{_type(op)}", *(o.held for o in operands)))
+        return HeldElement(e.emit("pred", f"setp.{'eq' if name == 'true' else 'ne'}.s32", "0", "0"))
+    return HeldElement(e.emit("pred", f"setp.{_ORDERED[name]}.{_type(op)}", *(o.held for o in operands)))
 
 
-def _compare_integers(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+def _compare_integers(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     predicate = op.properties["predicate"]
     name = arith.CMPI_COMPARISON_OPERATIONS[predicate.value.data] if isinstance(predicate, IntegerAttr) else ""
     if _type(op) == "pred":
         fail(op, f"{op.name} on elements of i1 is not lowered")
     # Sign-extended numbers compare as unsigned ones in the same order that they have before.
     sign = "u" if name.startswith("u") else "s"
-    return Element(e.emit("pred", f"setp.{name.removeprefix(sign)}.{sign}32", *(o.held for o in operands)))
+    return HeldElement(e.emit("pred", f"setp.{name.removeprefix(sign)}.{sign}32", *(o.held for o in operands)))
 
 
-def _select(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+def _select(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     condition, yes, no = operands
     if yes.pending != no.pending:
         yes, no = e.rounded(yes), e.rounded(no)
     type = held_as(op.results[0].type)
     if type == "pred":
         fail(op, f"{op.name} of elements of i1 is not lowered")
-    return Element(e.emit(type, f"selp.{type}", yes.held, no.held, condition.held), yes.pending)
+    return HeldElement(e.emit(type, f"selp.{type}", yes.held, no.held, condition.held), yes.pending)
 
 
-def _truncate(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+def _truncate(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     source, kind = op.operands[0].type, str(op.results[0].type)
     (x,) = (e.rounded(element) for element in operands)
     if str(source) != "f64":
         return replace(x, pending=kind) if kind in (*NARROW, *LAST) else x
     if kind == "f32":
-        return Element(e.emit("f32", "cvt.rn.f32.f64", x.held))
+        return HeldElement(e.emit("f32", "cvt.rn.f32.f64", x.held))
     if kind != "f16":
         fail(op, f"{op.name} from f64 to {kind} is not lowered; go by way of f32, which rounds twice")
-    return Element(e.emit("f32", "cvt.f32.f16", e.emit("b16", "cvt.rn.f16.f64", x.held)))
+    return HeldElement(e.emit("f32", "cvt.f32.f16", e.emit("b16", "cvt.rn.f16.f64", x.held)))
 
 
-def _extend(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+def _extend(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     (x,) = operands
-    return Element(e.emit("f64", "cvt.f64.f32", x.held)) if held_as(op.results[0].type) == "f64" else x
+    return HeldElement(e.emit("f64", "cvt.f64.f32", x.held)) if held_as(op.results[0].type) == "f64" else x
 
 
 def _from_integer(sign: str) -> Handler:
-    def handle(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+    def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
         (x,), kind, source = operands, op.results[0].type, op.operands[0].type
         width = width_of(source)
         if width == 1:
@@ -296,7 +296,7 @@ def _from_integer(sign: str) -> Handler:
 
 
 def _to_integer(sign: str) -> Handler:
-    def handle(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+    def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
         (x,), kind = operands, op.results[0].type
         if held_as(kind) == "pred":
             fail(op, f"{op.name} to i1 is not lowered; arith.cmpf is")
@@ -306,21 +306,21 @@ def _to_integer(sign: str) -> Handler:
 
 
 def _extend_integer(sign: str) -> Handler:
-    def handle(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+    def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
         (x,), source = operands, op.operands[0].type
         width = width_of(source)
         if width == 1:
-            return Element(e.emit("b32", "selp.b32", "-1" if sign == "s" else "1", "0", x.held))
-        return x if sign == "s" else Element(e.extended(x.held, width, "u"))
+            return HeldElement(e.emit("b32", "selp.b32", "-1" if sign == "s" else "1", "0", x.held))
+        return x if sign == "s" else HeldElement(e.extended(x.held, width, "u"))
 
     return handle
 
 
-def _truncate_integer(e: Elements, op: Operation, operands: Sequence[Element]) -> Element:
+def _truncate_integer(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     (x,), kind = operands, op.results[0].type
     if held_as(kind) == "pred":
         low = e.emit("b32", "and.b32", x.held, "1")
-        return Element(e.emit("pred", "setp.ne.s32", low, "0"))
+        return HeldElement(e.emit("pred", "setp.ne.s32", low, "0"))
     return e.normal(e.emit("b32", "mov.b32", x.held), kind)
 
 

@@ -24,7 +24,7 @@ PREFIXES = {"pred": "%p", "b16": "%h", "b32": "%r", "f32": "%f", "f64": "%d", "b
 
 
 @dataclass(eq=False, slots=True)
-class Register:
+class VirtualRegister:
     """One register. `level` is the loop level it is set at; -1 while nothing is known of it.
 
     `divisor` divides its value; `bound`, if known, is larger than its value as an unsigned number.
@@ -35,20 +35,20 @@ class Register:
     level: int = 0
     divisor: int = 1
     bound: int | None = None
-    base: Register | None = None
+    base: VirtualRegister | None = None
     offset: int = 0
 
 
-Value: TypeAlias = Register | int
+IndexValue: TypeAlias = VirtualRegister | int
 """What an index is at this level: a register, or a number known while compiling."""
 
 
-class Statement(NamedTuple):
+class BodyStatement(NamedTuple):
     """An instruction; or with no opcode a label, or with opcode "//" a comment, both spelled by `form`."""
 
     opcode: str
     form: str
-    registers: tuple[Register, ...] = ()
+    registers: tuple[VirtualRegister, ...] = ()
     guard: str = ""
     pure: bool = False
 
@@ -60,8 +60,8 @@ Key = tuple[str, str, tuple[int, ...]]
 class Level:
     """The statements emitted at one loop level so far, and the pure values they hold."""
 
-    statements: list[Statement] = field(default_factory=list[Statement])
-    values: dict[Key, Register] = field(default_factory=dict[Key, Register])
+    statements: list[BodyStatement] = field(default_factory=list[BodyStatement])
+    values: dict[Key, VirtualRegister] = field(default_factory=dict[Key, VirtualRegister])
 
 
 class Emitter:
@@ -70,7 +70,7 @@ class Emitter:
     def __init__(self) -> None:
         self._levels = [Level()]
         self._labels = 0
-        self._deferred: dict[Register, Sequence[Statement]] = {}
+        self._deferred: dict[VirtualRegister, Sequence[BodyStatement]] = {}
         self.version: Version = (1, 0)
         """The oldest PTX version with all the instructions that said what they need."""
 
@@ -83,32 +83,32 @@ class Emitter:
         """The current loop level; 0 outside all loops."""
         return len(self._levels) - 1
 
-    def register(self, type: str, *, divisor: int = 1, bound: int | None = None) -> Register:
+    def register(self, type: str, *, divisor: int = 1, bound: int | None = None) -> VirtualRegister:
         """A fresh register that statements at this level set."""
-        return Register(type, self.level, divisor, bound)
+        return VirtualRegister(type, self.level, divisor, bound)
 
-    def registers(self, type: str, count: int) -> list[Register]:
-        return [Register(type, self.level) for _ in range(count)]
+    def registers(self, type: str, count: int) -> list[VirtualRegister]:
+        return [VirtualRegister(type, self.level) for _ in range(count)]
 
     def emit(
         self,
         opcode: str,
         form: str,
-        *registers: Register,
-        guard: Register | None = None,
-        unless: Register | None = None,
+        *registers: VirtualRegister,
+        guard: VirtualRegister | None = None,
+        unless: VirtualRegister | None = None,
     ) -> None:
         """Appends an instruction here, done if `guard`, or `unless`; `form` has a `?` for each register."""
         if self._deferred:
             self._emit_deferred(registers)
         if unless is not None:
-            self._levels[-1].statements.append(Statement(opcode, form, (unless, *registers), "@!"))
+            self._levels[-1].statements.append(BodyStatement(opcode, form, (unless, *registers), "@!"))
         elif guard is None:
-            self._levels[-1].statements.append(Statement(opcode, form, registers))
+            self._levels[-1].statements.append(BodyStatement(opcode, form, registers))
         else:
-            self._levels[-1].statements.append(Statement(opcode, form, (guard, *registers), "@"))
+            self._levels[-1].statements.append(BodyStatement(opcode, form, (guard, *registers), "@"))
 
-    def defer(self, result: Register, *statements: Statement) -> None:
+    def defer(self, result: VirtualRegister, *statements: BodyStatement) -> None:
         """Sets a register where an instruction first reads it, so that it is held no longer than needed.
 
         `statements` set it from registers that must keep their values until then, or until `settle`.
@@ -120,13 +120,13 @@ class Emitter:
         if self._deferred:
             self._emit_deferred(list(self._deferred))
 
-    def _emit_deferred(self, registers: Iterable[Register]) -> None:
+    def _emit_deferred(self, registers: Iterable[VirtualRegister]) -> None:
         for register in registers:
             for statement in self._deferred.pop(register, ()):
                 self._emit_deferred(statement.registers)
                 self._levels[-1].statements.append(statement)
 
-    def pure(self, type: str, opcode: str, form: str, *sources: Register) -> Register:
+    def pure(self, type: str, opcode: str, form: str, *sources: VirtualRegister) -> VirtualRegister:
         """The result of an instruction without effects; `form` spells the operands after the destination.
 
         Predicates stay at their level: there are seven, and one that lives through a loop costs more than a `setp`.
@@ -136,16 +136,16 @@ class Emitter:
         key = (opcode, form, tuple(map(id, sources)))
         known = place.values.get(key)
         if known is None:
-            known = place.values[key] = Register(type, level)
-            place.statements.append(Statement(opcode, f"?, {form}", (known, *sources), pure=True))
+            known = place.values[key] = VirtualRegister(type, level)
+            place.statements.append(BodyStatement(opcode, f"?, {form}", (known, *sources), pure=True))
         return known
 
     def comment(self, text: str) -> None:
         """A comment on a line of its own, at this level."""
-        self._levels[-1].statements.append(Statement("//", f" {text}"))
+        self._levels[-1].statements.append(BodyStatement("//", f" {text}"))
 
     def label(self, name: str) -> None:
-        self._levels[-1].statements.append(Statement("", name))
+        self._levels[-1].statements.append(BodyStatement("", name))
 
     def fresh_label(self, stem: str) -> str:
         """A label name not used yet in the function."""
@@ -167,10 +167,10 @@ class Emitter:
         return [*declared, *(_operation(s, values) for s in statements)]
 
 
-def _without_unused(statements: Sequence[Statement]) -> list[Statement]:
+def _without_unused(statements: Sequence[BodyStatement]) -> list[BodyStatement]:
     """The statements less the pure ones whose results nothing reads."""
-    kept: list[Statement] = []
-    read: set[Register] = set()
+    kept: list[BodyStatement] = []
+    read: set[VirtualRegister] = set()
     for statement in reversed(statements):
         if not statement.pure or statement.registers[0] in read:
             kept.append(statement)
@@ -178,9 +178,9 @@ def _without_unused(statements: Sequence[Statement]) -> list[Statement]:
     return kept[::-1]
 
 
-def _declare(uses: Iterable[Sequence[Register]]) -> tuple[list[RegOp], Mapping[Register, SSAValue]]:
+def _declare(uses: Iterable[Sequence[VirtualRegister]]) -> tuple[list[RegOp], Mapping[VirtualRegister, SSAValue]]:
     """One `.reg` for each type of register, numbered by first appearance."""
-    groups: dict[str, dict[Register, None]] = {type: {} for type in PREFIXES}
+    groups: dict[str, dict[VirtualRegister, None]] = {type: {} for type in PREFIXES}
     for registers in uses:
         for register in registers:
             groups[register.type].setdefault(register)
@@ -189,7 +189,7 @@ def _declare(uses: Iterable[Sequence[Register]]) -> tuple[list[RegOp], Mapping[R
     return list(declared.values()), values
 
 
-def _operation(statement: Statement, values: Mapping[Register, SSAValue]) -> Operation:
+def _operation(statement: BodyStatement, values: Mapping[VirtualRegister, SSAValue]) -> Operation:
     opcode, form, registers, guard, _ = statement
     if opcode == "//":
         return CommentOp(form)
@@ -198,17 +198,17 @@ def _operation(statement: Statement, values: Mapping[Register, SSAValue]) -> Ope
     return InstOp.of(opcode, form, [values[r] for r in registers], guard)
 
 
-def divisor_of(value: Value) -> int:
+def divisor_of(value: IndexValue) -> int:
     """A number that divides the value; 0 for zero, which everything divides."""
     return abs(value) if isinstance(value, int) else value.divisor
 
 
-def common_divisor(values: Iterable[Value]) -> int:
+def common_divisor(values: Iterable[IndexValue]) -> int:
     """A number that divides each of the values, and so their sum."""
     return gcd(*map(divisor_of, values))
 
 
-def split(value: Value) -> tuple[Register | None, int]:
+def split(value: IndexValue) -> tuple[VirtualRegister | None, int]:
     """The value as register + constant."""
     if isinstance(value, int):
         return None, value

@@ -16,8 +16,8 @@ from ...dialect.warp.exchange import ExchangeOp
 from ...dialect.warp.memory import StoreOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position
-from .elements import LAST, NARROW, Element, Elements, held_as
-from .emitter import Emitter, Register, Value, common_divisor, divisor_of
+from .elements import LAST, NARROW, Elements, HeldElement, held_as
+from .emitter import Emitter, IndexValue, VirtualRegister, common_divisor, divisor_of
 from .fragments import PAIRED, Fragment, per_register, register_type
 from .functions import Operand
 from .kernel import KernelLowering
@@ -69,7 +69,13 @@ class _Vector:
     """Loads elements of a vector in memory, each once, by their offset from the lane's own position."""
 
     def __init__(
-        self, lowering: KernelLowering, layout: Layout, matrix: GlobalMatrix, axis: str, start: Value, is_inside: bool
+        self,
+        lowering: KernelLowering,
+        layout: Layout,
+        matrix: GlobalMatrix,
+        axis: str,
+        start: IndexValue,
+        is_inside: bool,
     ) -> None:
         self.lowering, self.matrix, self.start, self.is_inside = lowering, matrix, start, is_inside
         self.extent = layout.extent(axis)
@@ -82,7 +88,7 @@ class _Vector:
     def words(self, along: Sequence[int], type: str) -> Fragment:
         """A register for each offset; the same one for the same offset."""
         step = 2 if self.pairs else 1
-        known: dict[int, Register] = {}
+        known: dict[int, VirtualRegister] = {}
         for first in dict.fromkeys(offset - offset % step for offset in along):
             registers = self.lowering.emitter.registers(type, step)
             self._load(registers, first, type)
@@ -92,7 +98,7 @@ class _Vector:
     def halves(self, along: Sequence[int]) -> Fragment:
         """A register for two offsets of 16-bit elements each; the same one for the same two."""
         emitter, twos = self.lowering.emitter, list(zip(along[::2], along[1::2], strict=True))
-        known: dict[tuple[int, int], Register] = {}
+        known: dict[tuple[int, int], VirtualRegister] = {}
         single = {} if self.pairs else dict(zip(along, self.words(along, "b16"), strict=True))
         for two in dict.fromkeys(twos):
             known[two] = emitter.register("b32")
@@ -121,30 +127,30 @@ class _Packing:
 
     def __init__(self, emitter: Emitter, elements: Elements, target: Target) -> None:
         self.emitter, self.elements, self.target = emitter, elements, target
-        self._halves: dict[Register, tuple[Register, Register]] = {}
+        self._halves: dict[VirtualRegister, tuple[VirtualRegister, VirtualRegister]] = {}
 
-    def element(self, kind: FragmentType, registers: Fragment, number: int) -> Element:
+    def element(self, kind: FragmentType, registers: Fragment, number: int) -> HeldElement:
         """Element number `number` of a fragment."""
         each, i = per_register(kind), self.elements.emit
         register, place = registers[number // each], number % each
         if each == 1:
-            return Element(register)
+            return HeldElement(register)
         if not kind.element.is_float:
-            return Element(i("b32", "bfe.s32", register, str(place * kind.bits), str(kind.bits)))
+            return HeldElement(i("b32", "bfe.s32", register, str(place * kind.bits), str(kind.bits)))
         if kind.element.name == "bf16":
             # The bits of a bf16 are the upper half of the same f32.
             word = i("b32", "and.b32", register, "0xFFFF0000") if place else i("b32", "shl.b32", register, "16")
-            return Element(i.of_bits(word))
-        return Element(i("f32", "cvt.f32.f16", self._half(register, place)))
+            return HeldElement(i.of_bits(word))
+        return HeldElement(i("f32", "cvt.f32.f16", self._half(register, place)))
 
-    def _half(self, register: Register, place: int) -> Register:
+    def _half(self, register: VirtualRegister, place: int) -> VirtualRegister:
         if register not in self._halves:
             low, high = self.emitter.registers("b16", 2)
             self.emitter.emit("mov.b32", "{?, ?}, ?", low, high, register)
             self._halves[register] = low, high
         return self._halves[register][place]
 
-    def pack(self, op: MapOp, kind: Attribute, held: Sequence[Operand]) -> Register:
+    def pack(self, op: MapOp, kind: Attribute, held: Sequence[Operand]) -> VirtualRegister:
         """A register full of elements, the first lowest."""
         i, name = self.elements.emit, str(kind)
         if len(held) == 1:
@@ -167,7 +173,7 @@ class _Packing:
             self._emit(register, "mov.b32", "{", *halves, "}")
         return register
 
-    def _bytes(self, op: MapOp, name: str, held: Sequence[Operand]) -> Register:
+    def _bytes(self, op: MapOp, name: str, held: Sequence[Operand]) -> VirtualRegister:
         if self.target.sm < FP8_SM:
             fail(op, f"conversion to {name} needs sm_{FP8_SM} or later; the target is {self.target}")
         short = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}[name]
@@ -177,10 +183,10 @@ class _Packing:
         self.emitter.emit("mov.b32", "?, {?, ?}", register, *halves)
         return register
 
-    def _emit(self, register: Register, opcode: str, *operands: Operand) -> None:
-        form = ", ".join("?" if isinstance(o, Register) else o for o in operands)
+    def _emit(self, register: VirtualRegister, opcode: str, *operands: Operand) -> None:
+        form = ", ".join("?" if isinstance(o, VirtualRegister) else o for o in operands)
         form = form.replace("{, ", "{").replace(", }", "}")
-        self.emitter.emit(opcode, f"?, {form}", register, *(o for o in operands if isinstance(o, Register)))
+        self.emitter.emit(opcode, f"?, {form}", register, *(o for o in operands if isinstance(o, VirtualRegister)))
 
 
 @lowers(MapOp)
@@ -190,14 +196,14 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
     packing = _Packing(lowering.emitter, elements, lowering.target)
     used = [(value, argument) for value, argument in zip(op.inputs, block.args, strict=True) if argument.uses]
     _check(op, kind.element_type)
-    each, result, held = per_register(kind), list[Register](), list[Operand]()
+    each, result, held = per_register(kind), list[VirtualRegister](), list[Operand]()
     for number in range(each * kind.registers):
-        arguments: dict[SSAValue, Element] = {}
+        arguments: dict[SSAValue, HeldElement] = {}
         for value, argument in used:
             if isinstance(value.type, FragmentType):
                 arguments[argument] = packing.element(value.type, lowering.fragment(value), number)
             else:
-                arguments[argument] = Element(lowering.number(value))
+                arguments[argument] = HeldElement(lowering.number(value))
         element = elements.apply(op.body, arguments)
         if len(held) == each:
             held.clear()
@@ -207,7 +213,7 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
     lowering.values[op.fragment] = result
 
 
-def _final(elements: Elements, element: Element, kind: str) -> Operand:
+def _final(elements: Elements, element: HeldElement, kind: str) -> Operand:
     """What an element is packed from: the instruction that packs 8- and 16-bit floats rounds."""
     return element.held if kind in (*NARROW, *LAST) else elements.rounded(element).held
 

@@ -16,7 +16,7 @@ from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.exchange import BANKS, WIDEST, ExchangeOp
 from .addressing import SharedTile
-from .emitter import Register, Value
+from .emitter import IndexValue, VirtualRegister
 from .fragments import Fragment, vector
 from .kernel import KernelLowering
 from .memory import offsets, side_by_side
@@ -85,10 +85,10 @@ class Exchange:
 
     lowering: KernelLowering
     places: Places
-    base: Value
+    base: IndexValue
     """The offset of this warp's part of the scratch memory."""
     tile: SharedTile
-    lane: Register
+    lane: VirtualRegister
 
     def move(self, opcode: str, kind: FragmentType, registers: Fragment) -> None:
         """Stores or loads all registers of a fragment."""
@@ -112,7 +112,7 @@ class Exchange:
         for number, place in enumerate(found):
             yield registers[number * each :][:each], place
 
-    def _lane(self, layout: Layout) -> Value:
+    def _lane(self, layout: Layout) -> IndexValue:
         """The offset of a lane's first element."""
         s, places = self.lowering.scalars, self.places
         plain = s.sum(*(s.bits(self.lane, *run) for run in _runs([places.natural(bit) for bit in layout.lane])))

@@ -17,9 +17,9 @@ from ...dialect.isa.types import ElementType
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elementwise import Kind
 from ...dialect.warp.product import ProductOp
-from .emitter import Emitter, Register, Statement
+from .emitter import BodyStatement, Emitter, VirtualRegister
 
-Fragment = list[Register]
+Fragment = list[VirtualRegister]
 
 PAIRED = "x2"
 """In an opcode: it works on two 16-bit elements at once."""
@@ -40,15 +40,15 @@ def vector(count: int) -> str:
     return "{" + ", ".join("?" * count) + "}"
 
 
-class Extra(NamedTuple):
+class TrailingOperand(NamedTuple):
     """What a product takes after A, B and C: for each of the instruction's tiles of A or of B a word, and how it is
     spelled."""
 
-    words: Sequence[tuple[Register, str]]
+    words: Sequence[tuple[VirtualRegister, str]]
     of_b: bool = False
 
 
-class Fragments:
+class FragmentEmitter:
     """Emits what `warp.mma`, `warp.constant`, `warp.elementwise` and `warp.convert` mean for one lane."""
 
     def __init__(self, emitter: Emitter, target: Target) -> None:
@@ -70,7 +70,7 @@ class Fragments:
                 self.emitter.emit(f"mov.{b.type}", "?, ?", b, a)
 
     def multiply(
-        self, op: ProductOp, a: Fragment, b: Fragment, c: Fragment, d: Fragment, extras: Sequence[Extra] = ()
+        self, op: ProductOp, a: Fragment, b: Fragment, c: Fragment, d: Fragment, extras: Sequence[TrailingOperand] = ()
     ) -> None:
         """D = A * B + C, one instruction for each triple of base tiles; D and C may be the same registers."""
         row = op.row
@@ -147,8 +147,8 @@ class Fragments:
         for packed in source:
             pairs = self.emitter.registers("b16", 2)
             for i, into in enumerate(wide := self.emitter.registers("b32", 2)):
-                both = Statement("mov.b32", "{?, ?}, ?", (*pairs, packed))
-                self.emitter.defer(into, both, Statement(widening(element), "?, ?", (into, pairs[i])))
+                both = BodyStatement("mov.b32", "{?, ?}, ?", (*pairs, packed))
+                self.emitter.defer(into, both, BodyStatement(widening(element), "?, ?", (into, pairs[i])))
             result += wide
         return result
 

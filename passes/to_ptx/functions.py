@@ -28,9 +28,9 @@ from functools import cache
 
 from ...dialect.isa.targets import Version
 from ...dialect.ptx.instructions import find
-from .emitter import Emitter, Register
+from .emitter import Emitter, VirtualRegister
 
-Operand = Register | str
+Operand = VirtualRegister | str
 """A register, or the text of a literal."""
 
 LOG2_E = 1.4426950408889634
@@ -79,56 +79,56 @@ class Instructions:
 
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
-        self._known: dict[tuple[str, tuple[int | str, ...]], Register] = {}
+        self._known: dict[tuple[str, tuple[int | str, ...]], VirtualRegister] = {}
 
-    def __call__(self, type: str, opcode: str, *operands: Operand) -> Register:
+    def __call__(self, type: str, opcode: str, *operands: Operand) -> VirtualRegister:
         """The register, of a PTX type, that an instruction without effects sets."""
         key = opcode, tuple(o if isinstance(o, str) else id(o) for o in operands)
         if key not in self._known:
             result = self.emitter.register(type)
             form = ", ".join(["?", *(o if isinstance(o, str) else "?" for o in operands)])
-            self.emitter.emit(opcode, form, result, *(o for o in operands if isinstance(o, Register)))
+            self.emitter.emit(opcode, form, result, *(o for o in operands if isinstance(o, VirtualRegister)))
             self.emitter.require(_since(opcode))
             self._known[key] = result
         return self._known[key]
 
     # f32
 
-    def add(self, a: Operand, b: Operand) -> Register:
+    def add(self, a: Operand, b: Operand) -> VirtualRegister:
         return self("f32", "add.rn.f32", a, b)
 
-    def mul(self, a: Operand, b: Operand) -> Register:
+    def mul(self, a: Operand, b: Operand) -> VirtualRegister:
         return self("f32", "mul.rn.f32", a, b)
 
-    def fma(self, a: Operand, b: Operand, c: Operand) -> Register:
+    def fma(self, a: Operand, b: Operand, c: Operand) -> VirtualRegister:
         return self("f32", "fma.rn.f32", a, b, c)
 
-    def neg(self, a: Operand) -> Register:
+    def neg(self, a: Operand) -> VirtualRegister:
         return self("f32", "neg.f32", a)
 
-    def polynomial(self, x: Operand, coefficients: Sequence[float]) -> Register:
+    def polynomial(self, x: Operand, coefficients: Sequence[float]) -> VirtualRegister:
         """Horner's scheme; coefficients from the constant one on."""
         *rest, last = coefficients
         result: Operand = number(last)
         for coefficient in reversed(rest):
             result = self.fma(result, x, number(coefficient))
-        return result if isinstance(result, Register) else self("f32", "mov.f32", result)
+        return result if isinstance(result, VirtualRegister) else self("f32", "mov.f32", result)
 
-    def clamp(self, x: Operand, low: float, high: float, sm: int) -> Register:
+    def clamp(self, x: Operand, low: float, high: float, sm: int) -> VirtualRegister:
         """x between two bounds; NaN stays NaN."""
         if sm >= 80:
             return self("f32", "min.NaN.f32", self("f32", "max.NaN.f32", x, number(low)), number(high))
         bounded = self("f32", "min.f32", self("f32", "max.f32", x, number(low)), number(high))
         return self("f32", "selp.f32", x, bounded, self("pred", "setp.nan.f32", x, x))
 
-    def within(self, x: Operand, limit: float, sm: int) -> Register:
+    def within(self, x: Operand, limit: float, sm: int) -> VirtualRegister:
         """x between -limit and limit; NaN stays NaN."""
         if sm < XORSIGN_SM:
             return self.clamp(x, -limit, limit, sm)
         # The smaller of both magnitudes, with the sign of x.
         return self("f32", "min.NaN.xorsign.abs.f32", x, number(limit))
 
-    def reciprocal(self, q: Operand) -> Register:
+    def reciprocal(self, q: Operand) -> VirtualRegister:
         """1 / q, correctly rounded, for a normal q whose reciprocal is one.
 
         One step of Newton's from a guess within a unit in the last place, which PTX ISA 9.7.3.13 promises of the
@@ -141,14 +141,14 @@ class Instructions:
 
     # Bits
 
-    def bits(self, a: Operand) -> Register:
+    def bits(self, a: Operand) -> VirtualRegister:
         return self("b32", "mov.b32", a)
 
-    def of_bits(self, a: Operand) -> Register:
+    def of_bits(self, a: Operand) -> VirtualRegister:
         return self("f32", "mov.b32", a)
 
 
-def _power(i: Instructions, whole: Operand, fraction: Register) -> Register:
+def _power(i: Instructions, whole: Operand, fraction: VirtualRegister) -> VirtualRegister:
     """fraction * 2^n, n being in the low bits of `whole`; in two steps, so that the ends of the range are right."""
     n = i("b32", "sub.s32", i.bits(whole), str(ROUNDER_BITS))
     half = i("b32", "shr.s32", n, "1")
@@ -159,7 +159,7 @@ def _power(i: Instructions, whole: Operand, fraction: Register) -> Register:
     return fraction
 
 
-def exp(i: Instructions, x: Operand, sm: int) -> Register:
+def exp(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
     """e^x = 2^n e^r: n the whole number nearest to x log2(e), r what is left."""
     x = i.clamp(x, -104.0, 89.0, sm)
     whole = i.fma(x, number(LOG2_E), number(ROUNDER))
@@ -168,7 +168,7 @@ def exp(i: Instructions, x: Operand, sm: int) -> Register:
     return _power(i, whole, i.polynomial(r, EXP))
 
 
-def exp2(i: Instructions, x: Operand, sm: int) -> Register:
+def exp2(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
     """2^x = 2^n 2^r."""
     x = i.clamp(x, -151.0, 129.0, sm)
     whole = i.add(x, number(ROUNDER))
@@ -176,7 +176,7 @@ def exp2(i: Instructions, x: Operand, sm: int) -> Register:
     return _power(i, whole, i.polynomial(r, EXP2))
 
 
-def log(i: Instructions, x: Operand, sm: int) -> Register:
+def log(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
     """log(2^n m) = n ln2 + log(m), m from sqrt(1/2) to sqrt(2); subnormals are scaled first."""
     small = i("pred", "setp.lt.f32", x, number(2.0**-126))
     bits = i.bits(i("f32", "selp.f32", i.mul(x, number(2.0**23)), x, small))
@@ -194,30 +194,32 @@ def log(i: Instructions, x: Operand, sm: int) -> Register:
     return i("f32", "selp.f32", number(float("-inf")), result, i("pred", "setp.eq.f32", x, number(0.0)))
 
 
-def _odd(i: Instructions, x: Register, t: Sequence[float], p: Sequence[float], q: Sequence[float]) -> Register:
+def _odd(
+    i: Instructions, x: VirtualRegister, t: Sequence[float], p: Sequence[float], q: Sequence[float]
+) -> VirtualRegister:
     """x (T(x^2) + P(x^2) / Q(x^2)): an instruction less than x P / Q with as many coefficients."""
     square = i.mul(x, x)
     quotient = i.reciprocal(i.polynomial(square, q))
     return i.mul(x, i.fma(i.polynomial(square, p), quotient, i.polynomial(square, t)))
 
 
-def tanh(i: Instructions, x: Operand, sm: int) -> Register:
+def tanh(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
     return _odd(i, i.within(x, TANH_LIMIT, sm), TANH_T, TANH_P, TANH_Q)
 
 
-def erf(i: Instructions, x: Operand, sm: int) -> Register:
+def erf(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
     return _odd(i, i.within(x, ERF_LIMIT, sm), ERF_T, ERF_P, ERF_Q)
 
 
-def sqrt(i: Instructions, x: Operand, sm: int) -> Register:
+def sqrt(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
     return i("f32", "sqrt.rn.f32", x)
 
 
-def rsqrt(i: Instructions, x: Operand, sm: int) -> Register:
+def rsqrt(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
     return i("f32", "rcp.rn.f32", sqrt(i, x, sm))
 
 
-Function = Callable[[Instructions, Operand, int], Register]
+Function = Callable[[Instructions, Operand, int], VirtualRegister]
 
 ACCURATE: Mapping[str, Function] = {
     "math.exp": exp,
@@ -231,7 +233,7 @@ ACCURATE: Mapping[str, Function] = {
 """Functions by the operation that asks for them."""
 
 
-def _fast_erf(i: Instructions, x: Operand, sm: int) -> Register:
+def _fast_erf(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
     inner = i.fma(i.mul(x, x), number(0.1), number(1.1295))
     return i("f32", "tanh.approx.f32", i.mul(x, inner))
 

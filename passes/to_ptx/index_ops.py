@@ -11,7 +11,7 @@ from xdsl.ir import Operation
 from ...dialect.layouts.layout import LANES
 from ..diagnostics import fail
 from .arguments import INDEX_LIMIT
-from .emitter import Value
+from .emitter import IndexValue
 from .kernel import KernelLowering
 from .registry import lowers
 from .scalars import Scalars
@@ -66,7 +66,7 @@ def _lane_id(lowering: KernelLowering, op: gpu.LaneIdOp) -> None:
     lowering.values[op.result] = lowering.lane
 
 
-Binary = Callable[[Scalars, Value, Value], Value]
+Binary = Callable[[Scalars, IndexValue, IndexValue], IndexValue]
 
 
 def _binary(kind: type[Operation], compute: Binary) -> None:

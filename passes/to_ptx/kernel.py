@@ -12,11 +12,11 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import FragmentType
 from ..allocate import allocate
 from ..diagnostics import fail
-from .addressing import Addressing, GlobalMatrix, GlobalMemory, SharedBarriers, SharedTile
+from .addressing import Addressing, GlobalMatrix, MemoryArgument, SharedBarriers, SharedTile
 from .arguments import argument, matrix
 from .copies import TileCopies
-from .emitter import Emitter, Register, Value, divisor_of
-from .fragments import Fragment, Fragments, register_type
+from .emitter import Emitter, IndexValue, VirtualRegister, divisor_of
+from .fragments import Fragment, FragmentEmitter, register_type
 from .loops import Loops, carried_into
 from .memory import GlobalFragments, MatrixMoves
 from .registry import handler_of
@@ -25,7 +25,7 @@ from .scalars import Scalars
 PATIENT = {"warp.mma", "warp.mma_sp", "warp.regroup", "warp.convert"}
 """Operations that write over no register that a fragment is yet to be made from: those may wait for their readers."""
 
-KernelValue = Fragment | Register | int | bool | GlobalMatrix | GlobalMemory | SharedTile | SharedBarriers
+KernelValue = Fragment | VirtualRegister | int | bool | GlobalMatrix | MemoryArgument | SharedTile | SharedBarriers
 
 
 class KernelLowering:
@@ -39,14 +39,14 @@ class KernelLowering:
         self.threads = self._threads()
         self.thread = self.scalars.special("%tid.x", self.threads)
         lane = self.scalars.mask(self.thread, LANES - 1)
-        self.lane = lane if isinstance(lane, Register) else self.thread
-        self.fragments = Fragments(self.emitter, target)
+        self.lane = lane if isinstance(lane, VirtualRegister) else self.thread
+        self.fragments = FragmentEmitter(self.emitter, target)
         self.loops = Loops(self.emitter, self.scalars)
         self.globals = GlobalFragments(self.emitter, self.scalars, self.addressing, self.lane)
         self.matrices = MatrixMoves(self.emitter, self.scalars, self.addressing, target, self.lane)
         self.copies = TileCopies(self.emitter, self.scalars, self.addressing, target, self.thread, self.threads)
         self.values: dict[SSAValue, KernelValue] = {}
-        self.memories: dict[SSAValue, GlobalMemory] = {}
+        self.memories: dict[SSAValue, MemoryArgument] = {}
         self.shared_bytes = allocate(kernel)
 
     def lower(self, parameters: Sequence[str]) -> None:
@@ -69,9 +69,9 @@ class KernelLowering:
             fail(self.kernel, f"expected a block of whole warps along x, at most 1024 threads, got {got}")
         return extents[0]
 
-    def _take(self, value: SSAValue, memory: GlobalMemory | Register) -> None:
+    def _take(self, value: SSAValue, memory: MemoryArgument | VirtualRegister) -> None:
         """Makes an argument known: as a matrix, if it is one, row by row."""
-        if isinstance(memory, Register):
+        if isinstance(memory, VirtualRegister):
             self.values[value] = memory
             return
         self.memories[value] = memory
@@ -91,21 +91,21 @@ class KernelLowering:
 
     # Values
 
-    def scalar(self, value: SSAValue) -> Value:
+    def scalar(self, value: SSAValue) -> IndexValue:
         """The register or number behind an index."""
         found = self.values[value]
-        if isinstance(found, (Register, int)):
+        if isinstance(found, (VirtualRegister, int)):
             return found
         owner = value.owner
         fail(owner if isinstance(owner, Operation) else self.kernel, f"expected an index, got {value.type}")
 
-    def indices(self, values: Sequence[SSAValue]) -> tuple[Value, ...]:
+    def indices(self, values: Sequence[SSAValue]) -> tuple[IndexValue, ...]:
         return tuple(self.scalar(v) for v in values)
 
-    def number(self, value: SSAValue) -> Register:
+    def number(self, value: SSAValue) -> VirtualRegister:
         """The register of a number that the kernel was given."""
         found = self.values[value]
-        if isinstance(found, Register):
+        if isinstance(found, VirtualRegister):
             return found
         fail(self.kernel, f"expected a number that is an argument of the kernel, got {value.type}")
 
@@ -113,14 +113,14 @@ class KernelLowering:
         found = self.values[value]
         return found if isinstance(found, list) else []
 
-    def predicate(self, value: SSAValue) -> Register | bool:
+    def predicate(self, value: SSAValue) -> VirtualRegister | bool:
         found = self.values[value]
-        return found if isinstance(found, (Register, bool)) else bool(found)
+        return found if isinstance(found, (VirtualRegister, bool)) else bool(found)
 
     def matrix(self, op: Operation, value: SSAValue, *, bits: bool = False, steps: bool = False) -> GlobalMatrix:
         """An argument; its elements may be of less than a byte only if `bits`, and apart in a row only if `steps`."""
         found = self.values[value]
-        if isinstance(found, GlobalMemory):
+        if isinstance(found, MemoryArgument):
             fail(op, f"expected one matrix, row by row, got {value.type}; warp.matrix takes one from memory")
         if not isinstance(found, GlobalMatrix):
             fail(op, f"expected memory that is an argument of the kernel, got {value.type}; fragments come from "
@@ -131,7 +131,7 @@ class KernelLowering:
             fail(op, f"{op.name} moves whole bytes, got {value.type}; warp.load_words moves packed elements")
         return found
 
-    def whole_bytes(self, op: Operation, column: Value, packed: int) -> Value:
+    def whole_bytes(self, op: Operation, column: IndexValue, packed: int) -> IndexValue:
         """A column of elements that share bytes, in bytes."""
         if divisor_of(column) % packed:
             got = column if isinstance(column, int) else f"one that is known to be a multiple of {column.divisor}"

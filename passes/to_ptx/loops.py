@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
-from .emitter import Emitter, Register, Value, common_divisor
+from .emitter import Emitter, IndexValue, VirtualRegister, common_divisor
 from .fragments import Fragment
 from .scalars import Scalars
 
-Variable = Fragment | Register
+Variable = Fragment | VirtualRegister
 
 
 class Loops:
@@ -25,25 +25,29 @@ class Loops:
     def __init__(self, emitter: Emitter, scalars: Scalars) -> None:
         self.emitter, self.scalars = emitter, scalars
 
-    def enter(self, lower: Value, step: Value, initial: Sequence[Fragment | Value]) -> tuple[Register, list[Variable]]:
+    def enter(
+        self, lower: IndexValue, step: IndexValue, initial: Sequence[Fragment | IndexValue]
+    ) -> tuple[VirtualRegister, list[Variable]]:
         """The counter and the loop variables, set for the first turn; fragments keep their registers."""
         counter = self.emitter.register("b32", divisor=common_divisor((lower, step)))
         self._set(counter, lower)
         return counter, [value if isinstance(value, list) else self._variable(value) for value in initial]
 
     @contextmanager
-    def turns(self, counter: Register, lower: Value, upper: Value, step: Value, name: str = "K") -> Generator[None]:
+    def turns(
+        self, counter: VirtualRegister, lower: IndexValue, upper: IndexValue, step: IndexValue, name: str = "K"
+    ) -> Generator[None]:
         """What is emitted inside is repeated while the counter is below `upper`."""
         stem = self.emitter.fresh_label("loop")
         entered = self.scalars.compare("ge", lower, upper)
         if entered is not False:
-            self.emitter.emit("bra", f"{stem}_end", guard=entered if isinstance(entered, Register) else None)
+            self.emitter.emit("bra", f"{stem}_end", guard=entered if isinstance(entered, VirtualRegister) else None)
         self.emitter.label(stem)
         self.emitter.comment(f"{name} loop, step {step}" if isinstance(step, int) else f"{name} loop")
         yield
         self._add(counter, step)
         again = self.emitter.register("pred")
-        if isinstance(upper, Register):
+        if isinstance(upper, VirtualRegister):
             self.emitter.emit("setp.lt.s32", "?, ?, ?", again, counter, upper)
         else:
             self.emitter.emit("setp.lt.s32", f"?, ?, {upper}", again, counter)
@@ -55,41 +59,41 @@ class Loops:
         stays behind the loop."""
         results: list[Variable] = []
         for variable in variables:
-            if isinstance(variable, Register):
+            if isinstance(variable, VirtualRegister):
                 variable = self._variable(variable)
             results.append(variable)
         return results
 
-    def next_turn(self, variables: Sequence[Variable], values: Sequence[Fragment | Value]) -> None:
+    def next_turn(self, variables: Sequence[Variable], values: Sequence[Fragment | IndexValue]) -> None:
         """Moves the values of the next turn into the loop variables, all at once."""
-        moves: list[tuple[Register, Value]] = []
+        moves: list[tuple[VirtualRegister, IndexValue]] = []
         for variable, value in zip(variables, values, strict=True):
             if isinstance(variable, list) and isinstance(value, list):
                 moves += [(v, h) for v, h in zip(variable, value, strict=True) if v is not h]
-            elif isinstance(variable, Register) and not isinstance(value, list) and value is not variable:
+            elif isinstance(variable, VirtualRegister) and not isinstance(value, list) and value is not variable:
                 moves.append((variable, value))
         written = {id(variable) for variable, _ in moves}
         for i, (variable, value) in enumerate(moves):
-            if isinstance(value, Register) and id(value) in written:
+            if isinstance(value, VirtualRegister) and id(value) in written:
                 saved = self.emitter.register(value.type)
                 self._set(saved, value)
                 moves[i] = (variable, saved)
         for variable, value in moves:
             self._set(variable, value)
 
-    def _variable(self, initial: Value) -> Register:
+    def _variable(self, initial: IndexValue) -> VirtualRegister:
         variable = self.emitter.register("b32")
         self._set(variable, initial)
         return variable
 
-    def _set(self, register: Register, value: Value) -> None:
-        if isinstance(value, Register):
+    def _set(self, register: VirtualRegister, value: IndexValue) -> None:
+        if isinstance(value, VirtualRegister):
             self.emitter.emit(f"mov.{register.type}", "?, ?", register, value)
         else:
             self.emitter.emit("mov.b32", f"?, {value}", register)
 
-    def _add(self, register: Register, value: Value) -> None:
-        if isinstance(value, Register):
+    def _add(self, register: VirtualRegister, value: IndexValue) -> None:
+        if isinstance(value, VirtualRegister):
             self.emitter.emit("add.s32", "?, ?, ?", register, register, value)
         else:
             self.emitter.emit("add.s32", f"?, ?, {value}", register, register)

@@ -14,8 +14,8 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.product import ProductOp
 from ..diagnostics import fail
 from .addressing import CHUNK, SharedTile
-from .emitter import Value
-from .fragments import Extra, Fragment
+from .emitter import IndexValue
+from .fragments import Fragment, TrailingOperand
 from .kernel import KernelLowering
 from .loops import only_use_is_here
 from .registry import lowers
@@ -39,17 +39,17 @@ def result_registers(lowering: KernelLowering, op: Operation, c: SSAValue, d: SS
     return held, fresh
 
 
-def product(lowering: KernelLowering, op: ProductOp, extras: Sequence[Extra]) -> None:
+def product(lowering: KernelLowering, op: ProductOp, extras: Sequence[TrailingOperand]) -> None:
     a, b, c = op.operands[:3]
     of_a, _, of_c = op.fragments
     held, result = result_registers(lowering, op, c, op.d)
     (m, n), k = of_c.shape, of_a.shape[1] * op.SPARSITY
     lowering.emitter.comment(f"{op.name}: multiply {m}x{n}x{k} with {op.row.shape}")
-    scaled: list[Extra] = []
+    scaled: list[TrailingOperand] = []
     for role, scale in zip("ab", op.scaling, strict=False):
         of_lane = lowering.fragment(scale)
         words = [(of_lane[register], f"?, {{{byte}, {thread}}}") for register, byte, thread in op.scale_places(role)]
-        scaled.append(Extra(words, of_b=role == "b"))
+        scaled.append(TrailingOperand(words, of_b=role == "b"))
     lowering.fragments.multiply(
         op, lowering.fragment(a), lowering.fragment(b), held, result, (*extras, *scaled)
     )  # fmt: skip
@@ -74,7 +74,7 @@ def _ldmatrix(lowering: KernelLowering, op: LdmatrixOp) -> None:
 
 def shared_place(
     lowering: KernelLowering, op: Operation, memory: SSAValue, indices: Sequence[SSAValue]
-) -> tuple[SharedTile, tuple[Value, Value, Value]]:
+) -> tuple[SharedTile, tuple[IndexValue, IndexValue, IndexValue]]:
     """A tile, and the (stage, row, column) in it that indices name; a column of packed elements in bytes."""
     tile, found = lowering.tile(op, memory), lowering.indices(indices)
     stage, row, column = found if len(found) == 3 else (0, *found)
@@ -125,14 +125,14 @@ def move_shared(
     lowering.matrices.move(op.rows(), kind, op.swapped is not None, tile, (stage, row, column), registers)
 
 
-def stage_text(stage: Value | None, moving: str) -> str:
+def stage_text(stage: IndexValue | None, moving: str) -> str:
     """A stage in a comment, None for memory without stages; `moving` is what one is called that the loop counts."""
     if stage is None:
         return "shared memory"
     return f"stage {stage}" if isinstance(stage, int) else moving
 
 
-def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: Value, way: str) -> str:
+def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: IndexValue, way: str) -> str:
     """What a comment says of a fragment that moves."""
     place = stage_text(stage if len(indices) == STAGED else None, "the stage to multiply")
     return f"fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]} {way} {place}"

@@ -13,29 +13,29 @@ from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import Matrix, MatrixRow, matrices, unit
 from . import odd_rows
 from .addressing import Addressing, GlobalMatrix, Position, SharedTile
-from .emitter import Emitter, Register, Value, common_divisor
+from .emitter import Emitter, IndexValue, VirtualRegister, common_divisor
 from .fragments import Fragment, register_type, vector
 from .scalars import Scalars, at
 
 
 @dataclass(frozen=True)
-class Access:
+class ElementAccess:
     """One register's worth of elements in global memory: the address, and when it may be touched."""
 
     register: int
-    address: tuple[Register, int]
-    inside: Register | bool
+    address: tuple[VirtualRegister, int]
+    inside: VirtualRegister | bool
 
 
 class GlobalFragments:
     """Loads and stores fragments of matrices in global memory, each lane its own elements."""
 
-    def __init__(self, emitter: Emitter, scalars: Scalars, addressing: Addressing, lane: Register) -> None:
+    def __init__(self, emitter: Emitter, scalars: Scalars, addressing: Addressing, lane: VirtualRegister) -> None:
         self.emitter, self.scalars, self.addressing, self.lane = emitter, scalars, addressing, lane
 
     def accesses(
-        self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value], in_bounds: tuple[bool, bool]
-    ) -> Iterator[Access]:
+        self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue], in_bounds: tuple[bool, bool]
+    ) -> Iterator[ElementAccess]:
         """The groups of elements of a lane that lie side by side in a row, with their addresses."""
         layout, size = type.layout.data, matrix.column_bytes
         row, along = self.addressing.lane_position(layout, self.lane)
@@ -52,9 +52,9 @@ class GlobalFragments:
             columns_inside = (in_bounds[1] or matrix.column_bytes == 0) or self.addressing.inside(
                 Position.of(along, at_[1], j), layout.columns, matrix.columns
             )
-            yield Access(number, address, self.scalars.both(rows_inside, columns_inside))
+            yield ElementAccess(number, address, self.scalars.both(rows_inside, columns_inside))
 
-    def _together(self, type: FragmentType, matrix: GlobalMatrix, column: Value, program: Value) -> int:
+    def _together(self, type: FragmentType, matrix: GlobalMatrix, column: IndexValue, program: IndexValue) -> int:
         """Elements that one access takes: as many as lie side by side and aligned, up to 16 bytes."""
         aligned = common_divisor((column, program))
         wanted = min(side_by_side(type.layout.data), matrix.widest_access() // matrix.element_bytes)
@@ -62,7 +62,7 @@ class GlobalFragments:
             wanted //= 2
         return wanted
 
-    def load(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value],
+    def load(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue],
              in_bounds: tuple[bool, bool], into: Fragment) -> None:  # fmt: skip
         """Reads a fragment; elements outside the matrix are zero."""
         accesses = list(self.accesses(type, matrix, at_, in_bounds))
@@ -74,13 +74,13 @@ class GlobalFragments:
             self.load_one(moved, access.address, access.inside, register_type(type.element))
 
     def load_repeated(
-        self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value], in_bounds: tuple[bool, bool]
+        self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue], in_bounds: tuple[bool, bool]
     ) -> Fragment:
         """Reads a fragment of a matrix that repeats itself: what has one address once, into the same registers."""
         accesses, kind = list(self.accesses(type, matrix, at_, in_bounds)), register_type(type.element)
         each = max(1, len(accesses) // type.registers)
         together = max(1, type.registers // len(accesses))
-        known: dict[tuple[tuple[Register, int], ...], Fragment] = {}
+        known: dict[tuple[tuple[VirtualRegister, int], ...], Fragment] = {}
         result: Fragment = []
         for start in range(0, len(accesses), each):
             group = accesses[start : start + each]
@@ -94,7 +94,7 @@ class GlobalFragments:
             result += known[places]
         return result
 
-    def _load_parts(self, into: Fragment, accesses: list[Access]) -> None:
+    def _load_parts(self, into: Fragment, accesses: list[ElementAccess]) -> None:
         """Puts registers together from halves, or from bytes."""
         each = len(accesses) // len(into)
         for number, register in enumerate(into):
@@ -105,14 +105,16 @@ class GlobalFragments:
                 parts = [self._joined(low, high) for low, high in zip(parts[::2], parts[1::2], strict=True)]
             self.emitter.emit("mov.b32", "?, {?, ?}", register, *parts)
 
-    def _joined(self, low: Register, high: Register) -> Register:
+    def _joined(self, low: VirtualRegister, high: VirtualRegister) -> VirtualRegister:
         """Two bytes as a half."""
         shifted, joined = self.emitter.registers("b16", 2)
         self.emitter.emit("shl.b16", "?, ?, 8", shifted, high)
         self.emitter.emit("or.b16", "?, ?, ?", joined, low, shifted)
         return joined
 
-    def load_one(self, registers: Fragment, address: tuple[Register, int], inside: Register | bool, type: str) -> None:
+    def load_one(
+        self, registers: Fragment, address: tuple[VirtualRegister, int], inside: VirtualRegister | bool, type: str
+    ) -> None:
         """Reads registers side by side in memory, or zero where that is not inside."""
         base, offset = address
         for register in registers:
@@ -122,7 +124,7 @@ class GlobalFragments:
         for guard, opcode, form, moved in _moves("ld.global", registers, inside, type):
             self.emitter.emit(opcode, f"{form}, {at('?', offset)}", *moved, base, guard=guard)
 
-    def store(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value],
+    def store(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue],
               in_bounds: tuple[bool, bool], source: Fragment) -> None:  # fmt: skip
         """Writes a fragment; elements outside the matrix are dropped."""
         if not odd_rows.fits(type, matrix):
@@ -130,14 +132,14 @@ class GlobalFragments:
             return
         columns, width = matrix.columns, type.shape[1]
         beyond = False if in_bounds[1] else self.scalars.compare("gt", at_[1], self.scalars.subtract(columns, width))
-        if isinstance(beyond, Register):
+        if isinstance(beyond, VirtualRegister):
             self._store_either(type, matrix, at_, in_bounds, source)
         elif beyond:
             self._store(type, matrix, at_, in_bounds, source)
         else:
             odd_rows.OddRows(self.addressing, self.lane, type, matrix, at_, in_bounds[0]).store(source)
 
-    def _store_either(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value],
+    def _store_either(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue],
                       in_bounds: tuple[bool, bool], source: Fragment) -> None:  # fmt: skip
         """Writes a fragment one way if all of its columns are inside the matrix, else another."""
         emitter, stem = self.emitter, self.emitter.fresh_label("store")
@@ -147,7 +149,7 @@ class GlobalFragments:
         with emitter.loop():
             limit = self.scalars.subtract(matrix.columns, type.shape[1])
             beyond = self.scalars.compare("gt", at_[1], limit)
-            emitter.emit("bra", f"{stem}_edge", guard=beyond if isinstance(beyond, Register) else None)
+            emitter.emit("bra", f"{stem}_edge", guard=beyond if isinstance(beyond, VirtualRegister) else None)
             odd_rows.OddRows(self.addressing, self.lane, type, matrix, at_, in_bounds[0]).store(source)
             emitter.emit("bra", f"{stem}_end")
         with emitter.loop():
@@ -155,7 +157,7 @@ class GlobalFragments:
             self._store(type, matrix, at_, in_bounds, source)
             emitter.label(f"{stem}_end")
 
-    def _store(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[Value, Value],
+    def _store(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue],
                in_bounds: tuple[bool, bool], source: Fragment) -> None:  # fmt: skip
         """Writes a fragment, each lane what it holds."""
         accesses = list(self.accesses(type, matrix, at_, in_bounds))
@@ -171,7 +173,7 @@ class GlobalFragments:
             for guard, opcode, form, moved in _moves("st.global", registers, access.inside, kind):
                 self.emitter.emit(opcode, f"{at('?', offset)}, {form}", base, *moved, guard=guard)
 
-    def _upper(self, half: Register) -> Register:
+    def _upper(self, half: VirtualRegister) -> VirtualRegister:
         """The upper byte of a half, as the lower one."""
         upper = self.emitter.register("b16")
         self.emitter.emit("shr.u16", "?, ?, 8", upper, half)
@@ -186,10 +188,10 @@ class GlobalFragments:
         return halves
 
 
-Move = tuple[Register | None, str, str, Fragment]
+Move = tuple[VirtualRegister | None, str, str, Fragment]
 
 
-def _moves(opcode: str, registers: Fragment, inside: Register | bool, type: str) -> Iterator[Move]:
+def _moves(opcode: str, registers: Fragment, inside: VirtualRegister | bool, type: str) -> Iterator[Move]:
     """The (guard, opcode, operand form, registers) of an access; nothing where it is never inside."""
     if inside is False:
         return
@@ -223,7 +225,7 @@ class MatrixMoves:
     """Moves fragments from and to shared memory with `ldmatrix` and `stmatrix`."""
 
     def __init__(
-        self, emitter: Emitter, scalars: Scalars, addressing: Addressing, target: Target, lane: Register
+        self, emitter: Emitter, scalars: Scalars, addressing: Addressing, target: Target, lane: VirtualRegister
     ) -> None:
         self.emitter, self.scalars, self.addressing, self.target = emitter, scalars, addressing, target
         self.lane = lane
@@ -234,7 +236,7 @@ class MatrixMoves:
         type: FragmentType,
         swapped: bool,
         tile: SharedTile,
-        at_: tuple[Value, Value, Value],
+        at_: tuple[IndexValue, IndexValue, IndexValue],
         registers: Fragment,
     ) -> None:
         """Loads or stores a fragment whose first element lies at (stage, row, column) of a tile."""
@@ -248,11 +250,11 @@ class MatrixMoves:
             start += row.count
 
     def _move(self, row: MatrixRow, height: int, together: list[Matrix], tile: SharedTile,
-              at_: tuple[Value, Value, Value], held: Fragment) -> None:  # fmt: skip
+              at_: tuple[IndexValue, IndexValue, IndexValue], held: Fragment) -> None:  # fmt: skip
         stage, row_start, column_start = at_
         first, s, height_bits = together[0], self.scalars, height.bit_length() - 1
         lane_row = self.addressing.from_bits(self.lane, tuple(map(row_bit, first.rows)), "r")
-        lane_column: Value = 0
+        lane_column: IndexValue = 0
         # Lane height*j + i gives the address of row i of matrix j; each bit of j moves by one step.
         for bit in range(row.count.bit_length() - 1):
             other = together[1 << bit]
@@ -270,10 +272,14 @@ class MatrixMoves:
         else:
             self.emitter.emit(row.spelling, f"{at('?', offset)}, {vector(len(held))}", base, *held)
 
-    def _plus(self, value: Value, chosen: Value, step: int) -> Value:
+    def _plus(self, value: IndexValue, chosen: IndexValue, step: int) -> IndexValue:
         moved = self.scalars.multiply(chosen, step)
         total = self.scalars.add(value, moved)
-        if isinstance(total, Register) and isinstance(value, Register) and isinstance(moved, Register):
+        if (
+            isinstance(total, VirtualRegister)
+            and isinstance(value, VirtualRegister)
+            and isinstance(moved, VirtualRegister)
+        ):
             known = value.bound is not None and moved.bound is not None
             total.bound = (value.bound or 0) + (moved.bound or 0) - 1 if known else None
         return total

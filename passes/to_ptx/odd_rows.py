@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ...dialect.layouts.layout import Layout, column, row
 from ...dialect.warp.attributes import FragmentType
 from .addressing import Addressing, GlobalMatrix, Position
-from .emitter import Register, Value
+from .emitter import IndexValue, VirtualRegister
 from .fragments import Fragment
 from .scalars import at
 
@@ -44,10 +44,10 @@ class OddRows:
     """Emits the stores of one fragment, all of whose columns are inside the matrix."""
 
     addressing: Addressing
-    lane: Register
+    lane: VirtualRegister
     type: FragmentType
     matrix: GlobalMatrix
-    at_: tuple[Value, Value]
+    at_: tuple[IndexValue, IndexValue]
     rows_inside: bool
 
     def __post_init__(self) -> None:
@@ -90,7 +90,7 @@ class OddRows:
         given, taken = self.addressing.emitter.registers(type, 2)
         self._select(given, following[0], held[0], self.leftmost)
         neighbour = self.neighbour
-        if isinstance(neighbour, Register):
+        if isinstance(neighbour, VirtualRegister):
             emit("shfl.sync.idx.b32", "?, ?, ?, 31, -1", taken, given, neighbour)
         result = self.addressing.emitter.registers(type, len(held))
         if len(held) == 2:
@@ -102,8 +102,10 @@ class OddRows:
             self._select(result[0], shifted, held[0], self.odd)
         return result
 
-    def _select(self, result: Register, yes: Register, no: Register, condition: Register | bool) -> None:
-        if isinstance(condition, Register):
+    def _select(
+        self, result: VirtualRegister, yes: VirtualRegister, no: VirtualRegister, condition: VirtualRegister | bool
+    ) -> None:
+        if isinstance(condition, VirtualRegister):
             self.addressing.emitter.emit(f"selp.{result.type}", "?, ?, ?, ?", result, yes, no, condition)
         else:
             self.addressing.emitter.emit(f"mov.{result.type}", "?, ?", result, yes if condition else no)
@@ -116,7 +118,7 @@ class OddRows:
         self.addressing.emitter.emit("mov.b32", "{?, ?}, ?", *halves, held[0])
         return [halves[which]]
 
-    def _store(self, held: Fragment, down: int, lane: Value, along: int, inside: Register | bool) -> None:
+    def _store(self, held: Fragment, down: int, lane: IndexValue, along: int, inside: VirtualRegister | bool) -> None:
         if inside is False:
             return
         size, pitch = self.matrix.element_bytes, self.matrix.row_bytes
@@ -126,4 +128,4 @@ class OddRows:
         )
         wide, form = (".v2", "{?, ?}") if len(held) == 2 else ("", "?")
         self.addressing.emitter.emit(f"st.global{wide}.{held[0].type}", f"{at('?', offset)}, {form}", base, *held,
-                             guard=inside if isinstance(inside, Register) else None)  # fmt: skip
+                             guard=inside if isinstance(inside, VirtualRegister) else None)  # fmt: skip

@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 from ...dialect.warp.copy import PackOp
 from ..diagnostics import fail
 from .addressing import CHUNK
-from .emitter import Register, Value
+from .emitter import IndexValue, VirtualRegister
 from .fragments import vector
 from .kernel import KernelLowering
 from .registry import lowers
@@ -29,7 +29,7 @@ WORD = 4
 class Rows(NamedTuple):
     """A matrix of known size without gaps between its rows; of packed elements each byte counts as one."""
 
-    base: Register
+    base: VirtualRegister
     rows: int
     row_bytes: int
     element_bytes: int
@@ -52,9 +52,9 @@ class Rows(NamedTuple):
 class Chunk:
     """Sixteen bytes of the destination: their number, and the row and the chunk of the row they are."""
 
-    number: Value
-    row: Value
-    column: Value
+    number: IndexValue
+    row: IndexValue
+    column: IndexValue
 
 
 class Packing:
@@ -71,7 +71,7 @@ class Packing:
         self.rest = source.rows * source.row_bytes % WORD
         """Bytes of the source behind its last whole word."""
 
-    def share(self, share: Value, shares: int) -> None:
+    def share(self, share: IndexValue, shares: int) -> None:
         """Copies the part of the CTA whose number is `share`; threads take neighbouring chunks."""
         s = self.scalars
         turns = -(-self.total // (shares * self.threads))
@@ -82,18 +82,18 @@ class Packing:
             exact = self.total == turns * shares * self.threads
             self._chunk(Chunk(number, row, column), True if exact else s.compare("lt", number, self.total))
 
-    def _chunk(self, chunk: Chunk, taken: Register | bool) -> None:
+    def _chunk(self, chunk: Chunk, taken: VirtualRegister | bool) -> None:
         words = self._cut(chunk, self._shifted(chunk, self._words(chunk, taken)))
         base, offset = self.scalars.address(self.destination.base, [(chunk.number, CHUNK)])
         self.emitter.emit("st.global.v4.b32", f"{at('?', offset)}, {vector(len(words))}", base, *words,
                           guard=_guard(taken))  # fmt: skip
         self._last_elements(chunk)
 
-    def _excess(self, chunk: Chunk) -> Value:
+    def _excess(self, chunk: Chunk) -> IndexValue:
         """Bytes from the start of a word to the chunk's first byte: 0 to 3."""
         return self.scalars.mask(self.scalars.multiply(chunk.row, self.source.row_bytes % WORD), WORD - 1)
 
-    def _words(self, chunk: Chunk, taken: Register | bool) -> list[Register]:
+    def _words(self, chunk: Chunk, taken: VirtualRegister | bool) -> list[VirtualRegister]:
         """The words of the source that cover the chunk; zeros for those outside its row, or of which a part is
         outside the matrix."""
         s, pitch, excess = self.scalars, self.source.row_bytes, self._excess(chunk)
@@ -116,18 +116,18 @@ class Packing:
                 self.emitter.emit("ld.global.b32", form, word, base, guard=_guard(inside))
         return words
 
-    def _shifted(self, chunk: Chunk, words: list[Register]) -> list[Register]:
+    def _shifted(self, chunk: Chunk, words: list[VirtualRegister]) -> list[VirtualRegister]:
         """The chunk's own four words."""
         if len(words) == CHUNK // WORD:
             return words
         bits = self.scalars.multiply(self._excess(chunk), 8)
         shifted = self.emitter.registers("b32", CHUNK // WORD)
         for low, high, word in zip(words, words[1:], shifted, strict=False):
-            amount = (bits,) if isinstance(bits, Register) else ()
+            amount = (bits,) if isinstance(bits, VirtualRegister) else ()
             self.emitter.emit("shf.r.wrap.b32", f"?, ?, ?, {'?' if amount else bits}", word, low, high, *amount)
         return shifted
 
-    def _cut(self, chunk: Chunk, words: list[Register]) -> list[Register]:
+    def _cut(self, chunk: Chunk, words: list[VirtualRegister]) -> list[VirtualRegister]:
         """The words with zeros in place of what belongs to the source's next row."""
         whole, part = divmod(self.source.row_bytes % CHUNK, WORD)
         if not (whole or part):
@@ -137,7 +137,7 @@ class Packing:
         for i, word in enumerate(words[whole:]):
             mask = self.scalars.select(last, (1 << 8 * part) - 1 if i == 0 else 0, -1)
             kept.append(self.emitter.register("b32"))
-            operand = (mask,) if isinstance(mask, Register) else ()
+            operand = (mask,) if isinstance(mask, VirtualRegister) else ()
             self.emitter.emit("and.b32", f"?, ?, {'?' if operand else mask}", kept[-1], word, *operand)
         return kept
 
@@ -158,9 +158,9 @@ class Packing:
                 self.emitter.emit(f"{opcode}.b{8 * size}", form, *operands, guard=_guard(mine))
 
 
-def _guard(inside: Register | bool) -> Register | None:
+def _guard(inside: VirtualRegister | bool) -> VirtualRegister | None:
     """The predicate to execute under; None for always."""
-    return inside if isinstance(inside, Register) else None
+    return inside if isinstance(inside, VirtualRegister) else None
 
 
 @lowers(PackOp)

@@ -14,7 +14,7 @@ from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
 from ..diagnostics import fail
 from .addressing import CHUNK, GlobalMatrix
-from .emitter import Value
+from .emitter import IndexValue
 from .fragments import Fragment, vector
 from .kernel import KernelLowering
 from .matrix_ops import result_registers
@@ -43,7 +43,7 @@ class _Access(NamedTuple):
         together = next(n for n in (CHUNK // width, 2, 1) if kind.registers % n == 0)
         return _Access(matrix, together, together * width, together * width * lowering.threads)
 
-    def emit(self, lowering: KernelLowering, opcode: str, registers: Fragment, slot: Value) -> None:
+    def emit(self, lowering: KernelLowering, opcode: str, registers: Fragment, slot: IndexValue) -> None:
         """Moves all registers from or to a part."""
         terms = [(slot, self.matrix.row_bytes), (lowering.thread, self.lane_bytes)]
         base, offset = lowering.scalars.address(self.matrix.base, terms)
@@ -104,7 +104,7 @@ def _add_parts(lowering: KernelLowering, op: AddPartsOp) -> None:
     lowering.values[op.fragment] = total
 
 
-def _add(lowering: KernelLowering, access: _Access, total: Fragment, slot: Value, add: str) -> None:
+def _add(lowering: KernelLowering, access: _Access, total: Fragment, slot: IndexValue, add: str) -> None:
     """Adds one part."""
     got = lowering.emitter.registers(total[0].type, len(total))
     access.emit(lowering, "ld", got, slot)

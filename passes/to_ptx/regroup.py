@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...dialect.warp.elementwise import RegroupOp
-from .emitter import Emitter, Register
+from .emitter import Emitter, VirtualRegister
 from .fragments import Fragment, per_register
 
 REGISTER_BITS = 32
@@ -24,7 +24,7 @@ def regroup(emitter: Emitter, op: RegroupOp, source: Fragment) -> Fragment:
     return result
 
 
-def _register(emitter: Emitter, tile: Fragment, places: Sequence[tuple[int, int]], bits: int) -> Register:
+def _register(emitter: Emitter, tile: Fragment, places: Sequence[tuple[int, int]], bits: int) -> VirtualRegister:
     """A register of the elements at (register, number within it)."""
     registers = {register for register, _ in places}
     if len(registers) == 1 and [number for _, number in places] == [*range(len(places))]:
@@ -36,7 +36,7 @@ def _register(emitter: Emitter, tile: Fragment, places: Sequence[tuple[int, int]
     return _bits(emitter, [(tile[register], number * bits) for register, number in places], bits)
 
 
-def _bytes(emitter: Emitter, wanted: Sequence[tuple[Register, int]]) -> Register:
+def _bytes(emitter: Emitter, wanted: Sequence[tuple[VirtualRegister, int]]) -> VirtualRegister:
     """Four bytes gathered by `prmt`, one for each source after the first."""
     first, *others = dict.fromkeys(register for register, _ in wanted)
     gathered = first
@@ -52,13 +52,13 @@ def _bytes(emitter: Emitter, wanted: Sequence[tuple[Register, int]]) -> Register
     return gathered
 
 
-def _bits(emitter: Emitter, wanted: Sequence[tuple[Register, int]], bits: int) -> Register:
+def _bits(emitter: Emitter, wanted: Sequence[tuple[VirtualRegister, int]], bits: int) -> VirtualRegister:
     """Elements gathered by shifts and masks: those that come from one register by one distance move together."""
-    masks: dict[tuple[Register, int], int] = {}
+    masks: dict[tuple[VirtualRegister, int], int] = {}
     for i, (register, at) in enumerate(wanted):
         shift = i * bits - at
         masks[register, shift] = masks.get((register, shift), 0) | ((1 << bits) - 1) << i * bits
-    gathered: Register | None = None
+    gathered: VirtualRegister | None = None
     for (register, shift), mask in masks.items():
         moved = register
         if shift:

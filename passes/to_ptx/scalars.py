@@ -12,7 +12,7 @@ from functools import reduce
 from math import gcd
 
 from ...dialect.ptx.rows.comparison import COMPARISONS
-from .emitter import Emitter, Register, Value, divisor_of, split
+from .emitter import Emitter, IndexValue, VirtualRegister, divisor_of, split
 
 WIDE_OFFSET = 1 << 23
 """Byte offsets from here on are added to the address; smaller ones go into the instruction, in 24 bits."""
@@ -24,17 +24,17 @@ class Scalars:
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
 
-    def _pure(self, opcode: str, *operands: Value, type: str = "b32") -> Register:
-        form = ", ".join("?" if isinstance(o, Register) else str(o) for o in operands)
-        return self.emitter.pure(type, opcode, form, *(o for o in operands if isinstance(o, Register)))
+    def _pure(self, opcode: str, *operands: IndexValue, type: str = "b32") -> VirtualRegister:
+        form = ", ".join("?" if isinstance(o, VirtualRegister) else str(o) for o in operands)
+        return self.emitter.pure(type, opcode, form, *(o for o in operands if isinstance(o, VirtualRegister)))
 
-    def special(self, name: str, bound: int) -> Register:
+    def special(self, name: str, bound: int) -> VirtualRegister:
         """A special register such as %tid.x, smaller than `bound`."""
         register = self.emitter.pure("b32", "mov.u32", name)
         register.bound = bound
         return register
 
-    def add(self, a: Value, b: Value) -> Value:
+    def add(self, a: IndexValue, b: IndexValue) -> IndexValue:
         if isinstance(a, int):
             a, b = b, a
         if isinstance(a, int) and isinstance(b, int):
@@ -46,20 +46,20 @@ class Scalars:
             return self.add(base, b + offset)
         result = self._pure("add.s32", a, b)
         result.divisor = gcd(divisor_of(a), divisor_of(b))
-        if isinstance(b, int) and isinstance(a, Register):
+        if isinstance(b, int) and isinstance(a, VirtualRegister):
             result.base, result.offset = a, b
         return result
 
-    def sum(self, *values: Value) -> Value:
+    def sum(self, *values: IndexValue) -> IndexValue:
         """The sum, what changes in inner loops added last."""
-        return reduce(self.add, sorted(values, key=lambda v: v.level if isinstance(v, Register) else -1))
+        return reduce(self.add, sorted(values, key=lambda v: v.level if isinstance(v, VirtualRegister) else -1))
 
-    def subtract(self, a: Value, b: Value) -> Value:
+    def subtract(self, a: IndexValue, b: IndexValue) -> IndexValue:
         if isinstance(b, int):
             return self.add(a, -b)
         return self._pure("sub.s32", a, b)
 
-    def multiply(self, a: Value, factor: Value) -> Value:
+    def multiply(self, a: IndexValue, factor: IndexValue) -> IndexValue:
         if isinstance(a, int):
             a, factor = factor, a
         if isinstance(a, int) or factor == 0:
@@ -75,27 +75,27 @@ class Scalars:
             result.bound = None if a.bound is None or factor < 0 else (a.bound - 1) * factor + 1
         return result
 
-    def quotient(self, a: Value, by: Value) -> Value:
+    def quotient(self, a: IndexValue, by: IndexValue) -> IndexValue:
         """Unsigned a / by."""
         if isinstance(a, int) and isinstance(by, int):
             return a // by
         if by == 1:
             return a
-        if isinstance(by, int) and by.bit_count() == 1 and isinstance(a, Register):
+        if isinstance(by, int) and by.bit_count() == 1 and isinstance(a, VirtualRegister):
             return self.shift_right(a, by.bit_length() - 1)
         return self._pure("div.u32", a, by)
 
-    def remainder(self, a: Value, by: Value) -> Value:
+    def remainder(self, a: IndexValue, by: IndexValue) -> IndexValue:
         """Unsigned a % by."""
         if isinstance(a, int) and isinstance(by, int):
             return a % by
-        if isinstance(by, int) and by.bit_count() == 1 and isinstance(a, Register):
+        if isinstance(by, int) and by.bit_count() == 1 and isinstance(a, VirtualRegister):
             return self.mask(a, by - 1)
         result = self._pure("rem.u32", a, by)
         result.bound = by if isinstance(by, int) else None
         return result
 
-    def shift_right(self, a: Register, count: int) -> Value:
+    def shift_right(self, a: VirtualRegister, count: int) -> IndexValue:
         if count == 0:
             return a
         result = self._pure("shr.u32", a, count)
@@ -103,7 +103,7 @@ class Scalars:
         result.divisor = a.divisor >> count if a.divisor % (1 << count) == 0 else 1
         return 0 if result.bound == 1 else result
 
-    def mask(self, a: Value, bits: int) -> Value:
+    def mask(self, a: IndexValue, bits: int) -> IndexValue:
         """a & bits, for a mask of low bits."""
         if isinstance(a, int):
             return a & bits
@@ -115,20 +115,20 @@ class Scalars:
         result.bound, result.divisor = bits + 1, gcd(a.divisor, bits + 1)
         return result
 
-    def bits(self, a: Value, start: int, count: int, to: int) -> Value:
+    def bits(self, a: IndexValue, start: int, count: int, to: int) -> IndexValue:
         """Bits start .. start+count-1 of `a`, moved to bit `to`."""
         if isinstance(a, int):
             return (a >> start & ((1 << count) - 1)) << to
         return self.multiply(self.mask(self.shift_right(a, start), (1 << count) - 1), 1 << to)
 
-    def xor(self, a: Value, b: Value) -> Value:
+    def xor(self, a: IndexValue, b: IndexValue) -> IndexValue:
         if isinstance(a, int):
             a, b = b, a
         if isinstance(a, int) and isinstance(b, int):
             return a ^ b
         return a if b == 0 else self._pure("xor.b32", a, b)
 
-    def minimum(self, a: Value, b: Value) -> Value:
+    def minimum(self, a: IndexValue, b: IndexValue) -> IndexValue:
         """The smaller, as unsigned numbers."""
         if isinstance(a, int) and isinstance(b, int):
             return min(a, b)
@@ -136,7 +136,7 @@ class Scalars:
         result.divisor = gcd(divisor_of(a), divisor_of(b))
         return result
 
-    def compare(self, predicate: str, a: Value, b: Value) -> Register | bool:
+    def compare(self, predicate: str, a: IndexValue, b: IndexValue) -> VirtualRegister | bool:
         """A predicate register for a signed comparison such as "lt", or its value where it is known."""
         if isinstance(a, int) and isinstance(b, int):
             return COMPARISONS[predicate](a, b)
@@ -145,7 +145,7 @@ class Scalars:
             return self._pure(f"setp.{mirrored.get(predicate, predicate)}.s32", b, a, type="pred")
         return self._pure(f"setp.{predicate}.s32", a, b, type="pred")
 
-    def both(self, a: Register | bool, b: Register | bool) -> Register | bool:
+    def both(self, a: VirtualRegister | bool, b: VirtualRegister | bool) -> VirtualRegister | bool:
         """The conjunction of two predicates."""
         if isinstance(a, bool):
             return b if a else False
@@ -153,14 +153,14 @@ class Scalars:
             return a if b else False
         return a if a is b else self._pure("and.pred", a, b, type="pred")
 
-    def select(self, condition: Register | bool, yes: Value, no: Value) -> Value:
+    def select(self, condition: VirtualRegister | bool, yes: IndexValue, no: IndexValue) -> IndexValue:
         if isinstance(condition, bool):
             return yes if condition else no
-        form = ", ".join("?" if isinstance(o, Register) else str(o) for o in (yes, no, condition))
-        sources = [o for o in (yes, no, condition) if isinstance(o, Register)]
+        form = ", ".join("?" if isinstance(o, VirtualRegister) else str(o) for o in (yes, no, condition))
+        sources = [o for o in (yes, no, condition) if isinstance(o, VirtualRegister)]
         return self.emitter.pure("b32", "selp.b32", form, *sources)
 
-    def offset64(self, base: Register, index: Value, scale: Value) -> Register:
+    def offset64(self, base: VirtualRegister, index: IndexValue, scale: IndexValue) -> VirtualRegister:
         """base + index * scale, as a 64-bit address; both factors are signed."""
         if isinstance(index, int):
             index, scale = scale, index
@@ -168,7 +168,7 @@ class Scalars:
             return base if index * scale == 0 else self._pure("add.s64", base, index * scale, type="b64")
         return self._pure("add.s64", base, self._pure("mul.wide.s32", index, scale, type="b64"), type="b64")
 
-    def offset_far(self, base: Register, index: Value, stride: Value, bits: int) -> Register:
+    def offset_far(self, base: VirtualRegister, index: IndexValue, stride: IndexValue, bits: int) -> VirtualRegister:
         """base + index * stride elements of `bits` bits, where the offset may be beyond 32 bits; a stride that is a
         register is of 64."""
         if isinstance(index, int) and isinstance(stride, int):
@@ -181,10 +181,10 @@ class Scalars:
             return base
         return self._pure("add.s64", base, self._pure("mul.lo.s64", scale, wide, type="b64"), type="b64")
 
-    def product64(self, factors: Sequence[Value]) -> Value:
+    def product64(self, factors: Sequence[IndexValue]) -> IndexValue:
         """The product of 32-bit factors in 64 bits; one register at least is among them."""
-        total: Value = math.prod(f for f in factors if isinstance(f, int))
-        for factor in (f for f in factors if isinstance(f, Register)):
+        total: IndexValue = math.prod(f for f in factors if isinstance(f, int))
+        for factor in (f for f in factors if isinstance(f, VirtualRegister)):
             divisor = divisor_of(total) * factor.divisor
             wide = self._pure("cvt.u64.u32", factor, type="b64")
             wide = wide if total == 1 else self._pure("mul.lo.s64", wide, total, type="b64")
@@ -192,13 +192,13 @@ class Scalars:
             total = wide
         return total
 
-    def _scaled64(self, elements: Register, bits: int) -> Register:
+    def _scaled64(self, elements: VirtualRegister, bits: int) -> VirtualRegister:
         """Elements of `bits` bits in bytes; of less than a byte there must be whole bytes."""
         if bits < 8:
             return self._pure("shr.u64", elements, (8 // bits).bit_length() - 1, type="b64")
         return elements if bits == 8 else self._pure("mul.lo.s64", elements, bits // 8, type="b64")
 
-    def bytes_of(self, elements: Value, bits: int) -> Value:
+    def bytes_of(self, elements: IndexValue, bits: int) -> IndexValue:
         """Elements of `bits` bits in bytes, in 32 bits."""
         if isinstance(elements, int):
             return elements * bits // 8
@@ -206,14 +206,16 @@ class Scalars:
         narrow.divisor = elements.divisor
         return self.multiply(narrow, bits // 8) if bits >= 8 else self.quotient(narrow, 8 // bits)
 
-    def address(self, base: Register, terms: Sequence[tuple[Value, Value]]) -> tuple[Register, int]:
+    def address(
+        self, base: VirtualRegister, terms: Sequence[tuple[IndexValue, IndexValue]]
+    ) -> tuple[VirtualRegister, int]:
         """base + the sum of index * scale over the terms, as (register, byte offset).
 
         What does not change in the loop is added first, so that it is added outside; constants stay apart. Wide ones
         are added last, where the address is used: outside they would hold a register each for as long as the loop runs.
         """
         offset = 0
-        parts: list[tuple[Register, Value]] = []
+        parts: list[tuple[VirtualRegister, IndexValue]] = []
         for index, scale in terms:
             register, constant = split(index)
             if isinstance(scale, int):
@@ -222,7 +224,7 @@ class Scalars:
                 parts.append((scale, constant))
             if register is not None:
                 parts.append((register, scale))
-        parts.sort(key=lambda part: max(p.level for p in part if isinstance(p, Register)))
+        parts.sort(key=lambda part: max(p.level for p in part if isinstance(p, VirtualRegister)))
         address = reduce(lambda at, part: self.offset64(at, *part), parts, base)
         return (self.offset64(address, offset, 1), 0) if abs(offset) >= WIDE_OFFSET else (address, offset)
 

@@ -10,7 +10,7 @@ from ...dialect.layouts.layout import column
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import in_memory
 from .addressing import CHUNK, Addressing, Position, SharedTile
-from .emitter import Emitter, Register, Value, divisor_of
+from .emitter import Emitter, IndexValue, VirtualRegister, divisor_of
 from .fragments import Fragment, per_register, vector
 from .scalars import at
 
@@ -18,11 +18,16 @@ from .scalars import at
 class SharedLoads:
     """Emits loads of the widest vectors that a fragment's layout has."""
 
-    def __init__(self, emitter: Emitter, addressing: Addressing, lane: Register) -> None:
+    def __init__(self, emitter: Emitter, addressing: Addressing, lane: VirtualRegister) -> None:
         self.emitter, self.addressing, self.lane = emitter, addressing, lane
 
     def load(
-        self, type: FragmentType, swapped: bool, tile: SharedTile, at_: tuple[Value, Value, Value], into: Fragment
+        self,
+        type: FragmentType,
+        swapped: bool,
+        tile: SharedTile,
+        at_: tuple[IndexValue, IndexValue, IndexValue],
+        into: Fragment,
     ) -> None:
         """Reads a fragment whose first element lies at (stage, row, column) of a tile."""
         stage, row_start, column_start = at_

@@ -12,7 +12,7 @@ from ...dialect.warp.attributes import fragment_of
 from ...dialect.warp.sliced_k import LANES, SumSlicedKOp
 from ..diagnostics import fail
 from .addressing import CHUNK, SharedTile
-from .emitter import Register, Value
+from .emitter import IndexValue, VirtualRegister
 from .fragments import Fragment, vector
 from .kernel import KernelLowering
 from .registry import lowers
@@ -25,7 +25,7 @@ WARP_BITS = 5
 
 
 @dataclass
-class Exchange:
+class SlicedSum:
     """The parts of `slices` slices of `positions` warps each, in rows of scratch memory."""
 
     lowering: KernelLowering
@@ -43,7 +43,7 @@ class Exchange:
         self.slice, self.position = s.quotient(warp, self.positions), s.remainder(warp, self.positions)
         self.together = next(n for n in (CHUNK // self.width, 2, 1) if self.registers % n == 0)
 
-    def place(self, receiver: Value, slot: Value) -> tuple[Register, int]:
+    def place(self, receiver: IndexValue, slot: IndexValue) -> tuple[VirtualRegister, int]:
         """Where this lane's first registers of a part lie, in the row of the warp of slice `receiver`."""
         s, part = self.lowering.scalars, self.registers * LANES * self.width
         warp = s.add(s.multiply(receiver, self.positions), self.position)
@@ -78,7 +78,7 @@ class Exchange:
         chosen, emitter = held[: self.registers], self.lowering.emitter
         for number in range(1, self.slices):
             here = self.lowering.scalars.compare("eq", self.slice, number)
-            if not isinstance(here, Register):
+            if not isinstance(here, VirtualRegister):
                 continue
             other, result = held[number * self.registers :], emitter.registers(held[0].type, self.registers)
             for to, yes, no in zip(result, other, chosen, strict=False):
@@ -86,9 +86,11 @@ class Exchange:
             chosen = result
         return chosen
 
-    def _move(self, opcode: str, registers: Fragment, place: tuple[Register, int], taken: Register | bool) -> None:
+    def _move(
+        self, opcode: str, registers: Fragment, place: tuple[VirtualRegister, int], taken: VirtualRegister | bool
+    ) -> None:
         base, offset = place
-        count, guard = self.together, taken if isinstance(taken, Register) else None
+        count, guard = self.together, taken if isinstance(taken, VirtualRegister) else None
         wide = f".v{count}" if count > 1 else ""
         for start in range(0, len(registers), count):
             address = at("?", offset + start // count * LANES * count * self.width)
@@ -111,7 +113,7 @@ def lower(lowering: KernelLowering, op: SumSlicedKOp) -> None:
         fail(op, f"expected a row of memory for each of {lowering.threads // LANES} warps, got {op.scratch.type}")
     lowering.emitter.comment(f"sum over {op.slices} slices")
     held = lowering.fragment(op.input)
-    exchange = Exchange(lowering, tile, op.slices, part.registers, max(4, whole.bits // 8))
+    exchange = SlicedSum(lowering, tile, op.slices, part.registers, max(4, whole.bits // 8))
     exchange.send(held)
     lowering.emitter.emit("bar.sync", "0")
     lowering.values[op.part] = exchange.receive(exchange.own(held), ADD[whole.element.name])

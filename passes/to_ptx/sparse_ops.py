@@ -6,7 +6,7 @@ from ...dialect.warp.mma_sp import MmaSparseOp
 from ...dialect.warp.words import LoadMetadataOp
 from ..linalg.product import METADATA_ROWS
 from .addressing import Position
-from .fragments import Extra
+from .fragments import TrailingOperand
 from .kernel import KernelLowering
 from .matrix_ops import STAGED, product, stage_text
 from .registry import lowers
@@ -19,7 +19,7 @@ FIRST_TWO = "0x44444444"
 @lowers(MmaSparseOp)
 def _mma_sp(lowering: KernelLowering, op: MmaSparseOp) -> None:
     words = [(word, f"?, {op.selector.value.data}") for word in lowering.fragment(op.e)]
-    product(lowering, op, (Extra(words),))
+    product(lowering, op, (TrailingOperand(words),))
 
 
 @lowers(LoadMetadataOp)

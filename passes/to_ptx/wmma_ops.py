@@ -6,7 +6,7 @@ from ...dialect.isa import wmma
 from ...dialect.warp.opaque import OpaqueType, opaque_of
 from ...dialect.warp.wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from ..diagnostics import fail
-from .emitter import Register, divisor_of
+from .emitter import VirtualRegister, divisor_of
 from .fragments import vector
 from .kernel import KernelLowering
 from .matrix_ops import result_registers
@@ -16,7 +16,7 @@ from .scalars import at
 
 def _opaque_address(
     lowering: KernelLowering, op: WmmaLoadOp | WmmaStoreOp, kind: OpaqueType
-) -> tuple[tuple[Register, int], int]:
+) -> tuple[tuple[VirtualRegister, int], int]:
     """The address of the first element, and the stride."""
     matrix, (row, column) = lowering.matrix(op, op.memory, bits=True), lowering.indices(op.indices)
     bits, pitch = kind.element.bits, matrix.row_bytes

@@ -9,7 +9,7 @@ from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.words import LoadScalesOp, LoadWordsOp, StoreWordsOp, words_of
 from ..diagnostics import fail
 from .addressing import CHUNK, Position
-from .emitter import Register, common_divisor, divisor_of
+from .emitter import VirtualRegister, common_divisor, divisor_of
 from .fragments import vector
 from .kernel import KernelLowering
 from .matrix_ops import STAGED, stage_text
@@ -21,7 +21,7 @@ WORD_BYTES = 4
 
 def _words(
     lowering: KernelLowering, op: LoadWordsOp | StoreWordsOp, kind: FragmentType
-) -> tuple[int, int, tuple[Register, int]]:
+) -> tuple[int, int, tuple[VirtualRegister, int]]:
     """Registers that one access moves, the bytes of one, and the address of a lane's first."""
     matrix, (row, column) = lowering.matrix(op, op.memory), lowering.indices(op.indices)
     size = WORD_BYTES * words_of(kind) // kind.registers

@@ -7,7 +7,7 @@ from statements import keep
 
 from warploom.dialect.ptx.instruction import InstOp
 from warploom.dialect.ptx.ops import CommentOp, LabelOp, RegOp
-from warploom.passes.to_ptx.emitter import Emitter, Register, common_divisor, divisor_of, split
+from warploom.passes.to_ptx.emitter import Emitter, VirtualRegister, common_divisor, divisor_of, split
 
 
 def opcodes(emitter: Emitter) -> list[str]:
@@ -21,11 +21,11 @@ def emitter() -> Emitter:
 
 
 @pytest.fixture
-def thread(emitter: Emitter) -> Register:
+def thread(emitter: Emitter) -> VirtualRegister:
     return emitter.pure("b32", "mov.u32", "%tid.x")
 
 
-def test_a_pure_value_is_emitted_once(emitter: Emitter, thread: Register) -> None:
+def test_a_pure_value_is_emitted_once(emitter: Emitter, thread: VirtualRegister) -> None:
     first = emitter.pure("b32", "shr.u32", "?, 5", thread)
     assert emitter.pure("b32", "shr.u32", "?, 5", thread) is first
     assert emitter.pure("b32", "mov.u32", "%tid.x") is thread
@@ -33,7 +33,7 @@ def test_a_pure_value_is_emitted_once(emitter: Emitter, thread: Register) -> Non
     assert opcodes(emitter) == ["mov.u32", "shr.u32", "keep"]
 
 
-def test_values_differ_by_opcode_form_and_sources(emitter: Emitter, thread: Register) -> None:
+def test_values_differ_by_opcode_form_and_sources(emitter: Emitter, thread: VirtualRegister) -> None:
     shifts = [
         emitter.pure("b32", "shr.u32", "?, 5", thread),
         emitter.pure("b32", "shl.b32", "?, 5", thread),
@@ -49,7 +49,7 @@ def test_an_instruction_with_effects_is_emitted_each_time(emitter: Emitter) -> N
     assert opcodes(emitter) == ["bar.sync", "bar.sync"]
 
 
-def test_a_pure_value_leaves_the_loops_that_do_not_change_it(emitter: Emitter, thread: Register) -> None:
+def test_a_pure_value_leaves_the_loops_that_do_not_change_it(emitter: Emitter, thread: VirtualRegister) -> None:
     with emitter.loop():
         assert emitter.level == 1
         counter = emitter.register("b32")
@@ -69,13 +69,13 @@ def test_a_pure_value_leaves_the_loops_that_do_not_change_it(emitter: Emitter, t
     ]
 
 
-def test_a_value_known_outside_is_used_inside(emitter: Emitter, thread: Register) -> None:
+def test_a_value_known_outside_is_used_inside(emitter: Emitter, thread: VirtualRegister) -> None:
     outside = emitter.pure("b32", "shr.u32", "?, 5", thread)
     with emitter.loop():
         assert emitter.pure("b32", "shr.u32", "?, 5", thread) is outside
 
 
-def test_a_value_first_needed_inside_is_known_after_the_loop(emitter: Emitter, thread: Register) -> None:
+def test_a_value_first_needed_inside_is_known_after_the_loop(emitter: Emitter, thread: VirtualRegister) -> None:
     with emitter.loop():
         inside = emitter.pure("b32", "shr.u32", "?, 5", thread)
     assert emitter.pure("b32", "shr.u32", "?, 5", thread) is inside
@@ -92,7 +92,7 @@ def test_values_of_one_loop_are_not_those_of_the_next(emitter: Emitter) -> None:
     assert opcodes(emitter) == ["mov.b32", "shr.u32", "keep"]
 
 
-def test_predicates_stay_where_they_are_used(emitter: Emitter, thread: Register) -> None:
+def test_predicates_stay_where_they_are_used(emitter: Emitter, thread: VirtualRegister) -> None:
     outside = emitter.pure("pred", "setp.lt.s32", "?, 5", thread)
     with emitter.loop():
         inside = emitter.pure("pred", "setp.lt.s32", "?, 5", thread)
@@ -103,13 +103,15 @@ def test_predicates_stay_where_they_are_used(emitter: Emitter, thread: Register)
     assert opcodes(emitter) == ["mov.u32", "setp.lt.s32", "bar.sync"]
 
 
-def test_values_of_predicates_stay_with_them(emitter: Emitter, thread: Register) -> None:
+def test_values_of_predicates_stay_with_them(emitter: Emitter, thread: VirtualRegister) -> None:
     with emitter.loop():
         predicate = emitter.pure("pred", "setp.lt.s32", "?, 5", thread)
         assert emitter.pure("b32", "selp.b32", "16, 0, ?", predicate).level == 1
 
 
-def test_pure_statements_nothing_reads_are_dropped_with_their_sources(emitter: Emitter, thread: Register) -> None:
+def test_pure_statements_nothing_reads_are_dropped_with_their_sources(
+    emitter: Emitter, thread: VirtualRegister
+) -> None:
     used = emitter.pure("b32", "shr.u32", "?, 5", thread)
     unused = emitter.pure("b32", "shl.b32", "?, 2", used)
     emitter.pure("b32", "add.s32", "?, 1", unused)
@@ -117,7 +119,7 @@ def test_pure_statements_nothing_reads_are_dropped_with_their_sources(emitter: E
     assert opcodes(emitter) == ["ld.shared.b32"]
 
 
-def test_what_a_guard_or_an_address_reads_is_kept(emitter: Emitter, thread: Register) -> None:
+def test_what_a_guard_or_an_address_reads_is_kept(emitter: Emitter, thread: VirtualRegister) -> None:
     guard = emitter.pure("pred", "setp.lt.s32", "?, 5", thread)
     emitter.emit("st.shared.b32", "[?], ?", thread, thread, guard=guard)
     assert opcodes(emitter) == ["mov.u32", "setp.lt.s32", "st.shared.b32"]
@@ -127,7 +129,7 @@ def test_what_a_guard_or_an_address_reads_is_kept(emitter: Emitter, thread: Regi
     assert len(store.operands) == 3
 
 
-def test_registers_are_declared_by_type_and_numbered_by_appearance(emitter: Emitter, thread: Register) -> None:
+def test_registers_are_declared_by_type_and_numbered_by_appearance(emitter: Emitter, thread: VirtualRegister) -> None:
     halves, wide, single = emitter.registers("b16", 2), emitter.register("b64"), emitter.register("f32")
     emitter.emit("mov.b32", "{?, ?}, ?", *halves, thread)
     emitter.emit("mov.f32", "?, 0f00000000", single)
@@ -156,7 +158,7 @@ def test_an_empty_function() -> None:
 
 
 def test_divisors() -> None:
-    register = Register("b32", divisor=12)
+    register = VirtualRegister("b32", divisor=12)
     assert [divisor_of(v) for v in (register, 8, -8, 0)] == [12, 8, 8, 0]
     assert common_divisor((register, 8)) == common_divisor((8, register, 0)) == 4
     assert common_divisor((0, register)) == 12
@@ -164,7 +166,7 @@ def test_divisors() -> None:
 
 
 def test_split() -> None:
-    base = Register("b32")
+    base = VirtualRegister("b32")
     assert split(7) == (None, 7)
     assert split(base) == (base, 0)
-    assert split(Register("b32", base=base, offset=-3)) == (base, -3)
+    assert split(VirtualRegister("b32", base=base, offset=-3)) == (base, -3)

@@ -13,7 +13,7 @@ from statements import Lanes, keep, run
 from warploom.dialect.layouts.layout import LANES, Layout, column, row
 from warploom.dialect.schedule import SHARED_ALIGNMENT, SWIZZLES
 from warploom.passes.to_ptx.addressing import Addressing, GlobalMatrix, Position, SharedTile
-from warploom.passes.to_ptx.emitter import Emitter, Register, Value
+from warploom.passes.to_ptx.emitter import Emitter, IndexValue, VirtualRegister
 from warploom.passes.to_ptx.scalars import Scalars
 
 SYMBOL = "tiles"
@@ -56,13 +56,13 @@ class Thread:
         self.lane = self.scalars.special("%tid.x", LANES)
         self.lanes = np.arange(LANES, dtype=np.int64)
 
-    def register(self, divisor: int, turns: int, bound: int | None = None) -> tuple[Register, int]:
+    def register(self, divisor: int, turns: int, bound: int | None = None) -> tuple[VirtualRegister, int]:
         """A value of the program: a multiple of what is known to divide it."""
         register = self.emitter.register("b32", divisor=divisor, bound=bound)
         self.emitter.emit("mov.b32", f"?, {divisor * turns}", register)
         return register, divisor * turns
 
-    def lane_part(self, size: int, step: int) -> tuple[Value, Lanes]:
+    def lane_part(self, size: int, step: int) -> tuple[IndexValue, Lanes]:
         """Some run of the lane's bits, moved to a multiple of `step`, below `size`."""
         start, count = self.draw(st.integers(0, 4)), self.draw(st.integers(0, 3))
         value, expected = self.scalars.bits(self.lane, start, count, 0), self.lanes >> start & ((1 << count) - 1)
@@ -74,7 +74,7 @@ class Thread:
         lane, expected = self.lane_part(min(size, lane_size), step)
         divisor = step * self.draw(st.sampled_from([1, 2, 4, 8, 16]))
         turns = self.draw(st.integers(0, max(0, (size - 1) // divisor)))
-        program: Value = 0
+        program: IndexValue = 0
         if self.draw(st.booleans()):
             program, more = self.register(divisor, turns)
             expected = expected + more
@@ -130,9 +130,9 @@ def test_lanes_start_where_the_layout_says(bits: list[tuple[str, int]]) -> None:
     emitter = Emitter()
     scalars = Scalars(emitter)
     place = Addressing(emitter, scalars, SYMBOL).lane_position(layout, scalars.special("%tid.x", LANES))
-    keep(emitter, *(v for v in place if isinstance(v, Register)))
+    keep(emitter, *(v for v in place if isinstance(v, VirtualRegister)))
     values = iter(run(emitter, LANES, {"%tid.x": np.arange(LANES)}))
-    got = [next(values) if isinstance(v, Register) else np.full(LANES, v) for v in place]
+    got = [next(values) if isinstance(v, VirtualRegister) else np.full(LANES, v) for v in place]
     assert np.array_equal(np.stack(got, axis=1), [layout.position(lane, 0) for lane in range(LANES)])
 
 
@@ -142,7 +142,7 @@ def test_bounds(data: st.DataObject, extent: int, size: int) -> None:
     thread = Thread(data)
     constant = data.draw(st.integers(0, 4)) * extent + data.draw(st.integers(0, extent - 1))
     lane, expected = thread.lane_part(extent - constant % extent, 1)
-    program: Value = 0
+    program: IndexValue = 0
     if data.draw(st.booleans()):
         program, more = thread.register(
             data.draw(st.sampled_from([1, 3, extent, 4 * extent])), data.draw(st.integers(0, 40))
@@ -159,7 +159,7 @@ def test_bounds(data: st.DataObject, extent: int, size: int) -> None:
 
 @given(st.integers(1, 5000), st.sampled_from([2, 4]), st.sampled_from([2, 4, 8, 16]))
 def test_the_widest_access_divides_every_row(columns: int, size: int, limit: int) -> None:
-    matrix = GlobalMatrix(Register("b64"), 1, columns, size)
+    matrix = GlobalMatrix(VirtualRegister("b64"), 1, columns, size)
     widest = matrix.widest_access(limit)
     assert widest == max(
         [w for w in (2, 4, 8, 16) if w <= limit and columns * size % w == 0 and w >= size], default=size
@@ -167,7 +167,7 @@ def test_the_widest_access_divides_every_row(columns: int, size: int, limit: int
 
 
 def test_positions_collect_their_constants() -> None:
-    base = Register("b32")
-    moved = Register("b32", base=base, offset=24)
+    base = VirtualRegister("b32")
+    moved = VirtualRegister("b32", base=base, offset=24)
     assert Position.of(1, moved, 8) == Position(1, base, 32)
     assert Position.of(1, 16, 8) == Position(1, 0, 24)

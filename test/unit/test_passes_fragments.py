@@ -14,7 +14,7 @@ from warploom.dialect.layouts.layout import accumulator
 from warploom.dialect.ptx.instruction import InstOp
 from warploom.dialect.warp.attributes import FragmentType, float_type
 from warploom.passes.to_ptx.emitter import Emitter
-from warploom.passes.to_ptx.fragments import Fragments, vector
+from warploom.passes.to_ptx.fragments import FragmentEmitter, vector
 
 WORDS = {"f16": (np.float16, "<u2"), "bf16": (ml_dtypes.bfloat16, "<u2"), "f32": (np.float32, "<u4")}
 
@@ -23,7 +23,7 @@ def literals(element: str, value: float) -> list[str]:
     """What each register of a 16x8 fragment of the constant is set to."""
     emitter = Emitter()
     kind = FragmentType.of("acc", 16, 8, float_type(element_type(element)), accumulator(16, 8))
-    registers = Fragments(emitter, target("sm_90")).constant(kind, value)
+    registers = FragmentEmitter(emitter, target("sm_90")).constant(kind, value)
     assert len(registers) == kind.registers
     ops = [op for op in emitter.finish() if isinstance(op, InstOp)]
     assert {op.spelling()[0] for op in ops} == {"mov.f32" if element == "f32" else "mov.b32"}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statements import Lanes, instructions, keep, run
 
-from warploom.passes.to_ptx.emitter import Emitter, Register, Value
+from warploom.passes.to_ptx.emitter import Emitter, IndexValue, VirtualRegister
 from warploom.passes.to_ptx.scalars import WIDE_OFFSET, Scalars, at
 
 THREADS = 256
@@ -31,7 +31,7 @@ COMPARISONS: dict[str, Callable[[Lanes, Lanes], Lanes]] = {
 class Node:
     """What the emitter has for an expression, and what it is for each thread."""
 
-    value: Value
+    value: IndexValue
     expected: Lanes
 
 
@@ -125,7 +125,7 @@ class Expressions:
         a, b = self.pick(), self.pick()
         return Node(self.scalars.minimum(a.value, b.value), np.minimum(a.expected, b.expected))
 
-    def compare(self) -> tuple[Register | bool, Lanes]:
+    def compare(self) -> tuple[VirtualRegister | bool, Lanes]:
         name = self.draw(st.sampled_from([*COMPARISONS]))
         a, b = self.pick(), self.pick()
         return self.scalars.compare(name, a.value, b.value), COMPARISONS[name](a.expected, b.expected)
@@ -138,11 +138,11 @@ class Expressions:
 
     def check(self) -> None:
         """Every expression against its statements, and what its register claims against its values."""
-        registers = [n for n in self.nodes if isinstance(n.value, Register)]
-        keep(self.emitter, *(n.value for n in registers if isinstance(n.value, Register)))
+        registers = [n for n in self.nodes if isinstance(n.value, VirtualRegister)]
+        keep(self.emitter, *(n.value for n in registers if isinstance(n.value, VirtualRegister)))
         for node, got in zip(registers, run(self.emitter, THREADS, self.names), strict=True):
             assert np.array_equal(got, node.expected)
-            assert isinstance(node.value, Register)
+            assert isinstance(node.value, VirtualRegister)
             assert not np.any(node.expected % node.value.divisor)
             assert node.value.bound is None or node.expected.max() < node.value.bound
         for node in self.nodes:
@@ -181,9 +181,9 @@ def scalars() -> Scalars:
     return Scalars(Emitter())
 
 
-def emitted(scalars: Scalars, *values: Value) -> list[str]:
+def emitted(scalars: Scalars, *values: IndexValue) -> list[str]:
     """The opcodes it took."""
-    keep(scalars.emitter, *(v for v in values if isinstance(v, Register)))
+    keep(scalars.emitter, *(v for v in values if isinstance(v, VirtualRegister)))
     return [op.spelling()[0] for op in instructions(scalars.emitter) if op.spelling()[0] != "keep"]
 
 
@@ -214,7 +214,7 @@ def test_nothing_is_emitted_for_what_changes_nothing(scalars: Scalars) -> None:
 def test_sums_with_constants_collapse(scalars: Scalars) -> None:
     tid = scalars.special("%tid.x", THREADS)
     far = scalars.add(scalars.add(tid, 5), 7)
-    assert isinstance(far, Register)
+    assert isinstance(far, VirtualRegister)
     assert (far.base, far.offset) == (tid, 12)
     assert scalars.add(far, -12) is tid
     assert emitted(scalars, far) == ["mov.u32", "add.s32"]
@@ -245,7 +245,7 @@ def test_what_changes_in_inner_loops_is_added_last(scalars: Scalars) -> None:
         counter = emitter.register("b32")
         emitter.emit("mov.b32", "?, 0", counter)
         total = scalars.sum(counter, tid, cta)
-        keep(emitter, *([total] if isinstance(total, Register) else []))
+        keep(emitter, *([total] if isinstance(total, VirtualRegister) else []))
     assert [op.spelling()[0] for op in instructions(emitter)] == [
         *("mov.u32", "mov.u32", "add.s32"),
         *("mov.b32", "add.s32", "keep"),
