@@ -183,14 +183,19 @@ as it is, `warploom-opt --remarks` says where and why.
         ),
     )  # fmt: skip
     yield prose("""
-## 8. Where tiles lie: `warp-allocate`
+## 8. What macro-operations do: `warp-expand`
+
+Operations that stand for more than a few instructions (sums over slices of K or over CTAs) become loads, stores,
+barriers and arithmetic. This kernel has none.
+
+## 9. Where tiles lie: `warp-allocate`
 
 Each allocation gets its offset in the CTA's shared memory, and the launch says how much of it there is. An offset given
 by hand is kept, so that tiles which are never used at the same time can share memory.
 """)
     yield block("mlir", quoted(level("warp-allocate"), ["i32$", "gpu.launch_func", r"alloc\(\)", r"alloc\(\)"]))
     yield prose("""
-## 9. What each thread does: `convert-warp-to-ptx`
+## 10. What each thread does: `convert-warp-to-ptx`
 
 Fragments become registers and every operation its instructions, in the dialect `ptx`, whose verifier knows each
 instruction's operands, types and targets. Address arithmetic is numbered and hoisted as it is emitted, so the

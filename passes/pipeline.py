@@ -48,6 +48,7 @@ def standard_pipeline(
             "warp-persist",
             "warp-fp8-as-f16",
             "warp-pipeline",
+            "warp-expand",
             "warp-allocate",
             "convert-warp-to-ptx",
         )

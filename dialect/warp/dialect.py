@@ -17,6 +17,7 @@ from .mma_sp import MmaSparseOp
 from .moves import MovmatrixOp, StmatrixOp
 from .opaque import OpaqueType
 from .partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
+from .registers import LoadRegistersOp, StoreRegistersOp
 from .sliced_k import SumSlicedKOp
 from .view import MatrixOp
 from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
@@ -27,6 +28,8 @@ _MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, ExchangeOp
 _MEMORY: list[type[Operation]] = [
     LoadOp,
     StoreOp,
+    LoadRegistersOp,
+    StoreRegistersOp,
     LoadWordsOp,
     StoreWordsOp,
     LoadMetadataOp,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, SSAValue
 
@@ -14,6 +15,7 @@ from ...dialect.warp.elementwise import ConvertOp, ElementwiseOp
 from ...dialect.warp.epilogue import LoadVectorOp, MapOp, SubfragmentOp
 from ...dialect.warp.exchange import ExchangeOp
 from ...dialect.warp.memory import StoreOp
+from ...dialect.warp.registers import StoreRegistersOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position
 from .elements import LAST, NARROW, Elements, HeldElement, held_as
@@ -27,7 +29,7 @@ from .registry import lowers
 FP8_SM = 89
 """The first with conversions to 8-bit floats (PTX ISA 9.7.9.21)."""
 
-READERS = (MapOp, StoreOp, ConvertOp, ExchangeOp, ElementwiseOp, SubfragmentOp)
+READERS = (MapOp, StoreOp, StoreRegistersOp, ConvertOp, ExchangeOp, ElementwiseOp, SubfragmentOp, arith.SelectOp)
 """Operations that leave the registers of their operands as they are."""
 
 

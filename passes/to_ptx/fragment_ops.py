@@ -7,7 +7,7 @@ from xdsl.ir import Operation
 from ...dialect.isa.types import FP8, ElementType
 from ...dialect.ptx.instructions import find
 from ...dialect.warp.attributes import fragment_of
-from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp
+from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp, Kind
 from ..diagnostics import fail
 from .fragments import elementwise_opcode, widening
 from .kernel import KernelLowering
@@ -23,7 +23,8 @@ def _constant(lowering: KernelLowering, op: ConstantOp) -> None:
 def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
     inputs = [lowering.fragment(v) for v in op.inputs]
     kind, element = op.kind.data, op.fragment.type.element
-    _computes(op, element)
+    if not (kind is Kind.Add and element.name in ("f64", "s32")):
+        _computes(op, element)
     _require(lowering, op, elementwise_opcode(kind, element), f"{kind} of {element.name}")
     lowering.values[op.fragment] = lowering.fragments.elementwise(kind, op.fragment.type, inputs)
 

@@ -69,6 +69,15 @@ class FragmentEmitter:
             if a is not b:
                 self.emitter.emit(f"mov.{b.type}", "?, ?", b, a)
 
+    def select(self, condition: VirtualRegister | bool, yes: Fragment, no: Fragment) -> Fragment:
+        """One fragment or the other; registers of its own where it is not known which."""
+        if isinstance(condition, bool):
+            return yes if condition else no
+        result = self.emitter.registers(yes[0].type, len(yes))
+        for into, a, b in zip(result, yes, no, strict=True):
+            self.emitter.emit(f"selp.{into.type}", "?, ?, ?, ?", into, a, b, condition)
+        return result
+
     def multiply(
         self, op: ProductOp, a: Fragment, b: Fragment, c: Fragment, d: Fragment, extras: Sequence[TrailingOperand] = ()
     ) -> None:
@@ -174,8 +183,8 @@ def widening(element: ElementType) -> str:
 
 def elementwise_opcode(kind: Kind, element: ElementType) -> str:
     """The instruction that does an operation on one register of elements."""
-    type = "f32" if element.name == "f32" else f"{element.name}x2"
-    rounded = "rn." if kind in (Kind.Add, Kind.Sub, Kind.Mul) else ""
+    type = element.name if element.bits >= 32 else f"{element.name}x2"
+    rounded = "rn." if element.is_float and kind in (Kind.Add, Kind.Sub, Kind.Mul) else ""
     return f"{kind}.{rounded}{type}"
 
 

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation
 
 from ...dialect.layouts.layout import LANES
+from ...dialect.warp.attributes import FragmentType
 from ..diagnostics import fail
 from .arguments import INDEX_LIMIT
 from .emitter import IndexValue
@@ -41,8 +42,12 @@ def _compare(lowering: KernelLowering, op: arith.CmpiOp) -> None:
 
 @lowers(arith.SelectOp)
 def _select(lowering: KernelLowering, op: arith.SelectOp) -> None:
-    yes, no = lowering.scalar(op.lhs), lowering.scalar(op.rhs)
-    lowering.values[op.result] = lowering.scalars.select(lowering.predicate(op.cond), yes, no)
+    condition = lowering.predicate(op.cond)
+    if isinstance(op.result.type, FragmentType):
+        yes, no = lowering.fragment(op.lhs), lowering.fragment(op.rhs)
+        lowering.values[op.result] = lowering.fragments.select(condition, yes, no)
+        return
+    lowering.values[op.result] = lowering.scalars.select(condition, lowering.scalar(op.lhs), lowering.scalar(op.rhs))
 
 
 @lowers(gpu.BlockIdOp)

@@ -20,7 +20,9 @@ from .kernel import KernelLowering
 from .matrix_ops import result_registers
 from .registry import lowers
 from .scalars import at
-from .sliced_k import ADD
+
+ADD = {"f32": "add.rn.f32", "f64": "add.rn.f64", "f16": "add.rn.f16x2", "s32": "add.s32"}
+"""How two registers of accumulators are added."""
 
 MOST_UNROLLED = 64
 """Accesses of a lane that stand one after another; more of them, for further parts, are a loop."""

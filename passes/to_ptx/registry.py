@@ -30,7 +30,7 @@ _OF_MODULES = {
     "move_ops": "warp.stmatrix warp.movmatrix",
     "pack": "warp.pack",
     "partial_sums": "warp.store_part warp.arrive_last warp.add_parts",
-    "sliced_k": "warp.sum_sliced_k",
+    "register_ops": "warp.store_registers warp.load_registers",
     "sparse_ops": "warp.mma_sp warp.load_metadata",
     "wmma_ops": "warp.wmma.load warp.wmma.store warp.wmma.mma",
     "word_ops": "warp.load_words warp.store_words warp.load_scales",

@@ -17,6 +17,7 @@
 // STAGES: IR after warp-persist:
 // STAGES: IR after warp-fp8-as-f16:
 // STAGES: IR after warp-pipeline:
+// STAGES: IR after warp-expand:
 // STAGES: IR after warp-allocate:
 // STAGES: ptx.module
 // PTX: .target sm_80

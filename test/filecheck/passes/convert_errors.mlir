@@ -229,17 +229,17 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected an index, got !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+// CHECK: error: expected an index, got !warp.barriers<2>
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
   ^bb0(%C: memref<64x64xf32>):
     %c0 = arith.constant 0 : index
-    %x = warp.constant 0.0 : f32 : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+    %x = warp.make_barriers {arrivals = 4 : i64} : !warp.barriers<2>
     %p = arith.cmpi eq, %c0, %c0 : index
-    %y = arith.select %p, %x, %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+    %y = arith.select %p, %x, %x : !warp.barriers<2>
     "gpu.return"() : () -> ()
-  }) {sym_name = "select_of_fragments", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+  }) {sym_name = "select_of_barriers", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()
 }
 

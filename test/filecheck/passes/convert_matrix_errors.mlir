@@ -38,7 +38,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   ^bb0(%C: memref<1x128xi32>):
     %c0 = arith.constant 0 : index
     %x = warp.load_words %C[%c0, %c0] : memref<1x128xi32> -> !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
-    %y = warp.elementwise add %x, %x : !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
+    %y = warp.elementwise mul %x, %x : !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
     "gpu.return"() : () -> ()
   }) {sym_name = "integer_arithmetic", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()

@@ -1,0 +1,1 @@
+"""What macro-operations do, as loads, stores, barriers and arithmetic."""

@@ -1,0 +1,97 @@
+"""Sums over warps that share a tile: what `warp.sum_sliced_k` does.
+
+Every warp writes to shared memory the parts of its fragment that other slices get, each to the row of the warp that
+gets it, and after a barrier adds to its own part what they wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, gpu
+from xdsl.ir import SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+
+from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
+from ...dialect.warp.elementwise import ElementwiseOp, Kind
+from ...dialect.warp.epilogue import SubfragmentOp
+from ...dialect.warp.registers import LoadRegistersOp, StoreRegistersOp, fragment_bytes
+from ...dialect.warp.sliced_k import SumSlicedKOp
+from ..diagnostics import fail
+from ..tile.index_builder import Index, IndexBuilder
+from .sums import check_added, warps_around
+
+
+class ExpandSumSlicedK(RewritePattern):
+    """`warp.sum_sliced_k`: stores of the others' parts, a barrier, and loads that are added in the slices' order."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: SumSlicedKOp, rewriter: PatternRewriter) -> None:
+        whole, warps, rows = fragment_of(op.input), warps_around(op), memory_of(op.scratch).get_shape()[0]
+        check_added(op, whole, whole.element.name)
+        if rows != warps:
+            fail(op, f"expected a row of memory for each of {warps} warps, got {op.scratch.type}")
+        index = IndexBuilder(rewriter)
+        warp, positions = index.insert(gpu.SubgroupIdOp()).result, warps // op.slices
+        parts = _Parts(index, op, positions, index.div(warp, positions), index.rem(warp, positions))
+        parts.send()
+        index.insert(gpu.BarrierOp())
+        rewriter.replace(op, [], [parts.received(parts.own())])
+
+
+@dataclass
+class _Parts:
+    """A warp's parts of a sum: it is at `position` of the `positions` warps of its slice."""
+
+    index: IndexBuilder
+    op: SumSlicedKOp
+    positions: int
+    slice: Index
+    position: Index
+
+    def __post_init__(self) -> None:
+        kind = self.kind
+        down = kind.shape[0] < fragment_of(self.op.input).shape[0]
+        step = (kind.shape[0], 0) if down else (0, kind.shape[1])
+        insert, count = self.index.insert, self.op.slices
+        cut = [SubfragmentOp(self.op.input, (i * step[0], i * step[1]), kind.shape) for i in range(count)]
+        self.parts: list[SSAValue] = [insert(one).fragment for one in cut]
+
+    @property
+    def kind(self) -> FragmentType:
+        """The type of a part."""
+        return fragment_of(self.op.part)
+
+    def send(self) -> None:
+        """Writes the parts of the other slices, each to the row of the warp that gets it."""
+        index, of_slice = self.index, self.index.value(self.slice)
+        for receiver, part in enumerate(self.parts):
+            others = index.insert(arith.CmpiOp(of_slice, index.value(receiver), "ne")).result
+            # The receiver leaves out its own place among the slices.
+            slot = index.sub(self.slice, index.where_below(receiver, self.slice, 1, 0)) if len(self.parts) > 2 else 0
+            row, column = self._place(receiver, slot)
+            index.insert(StoreRegistersOp(part, self.op.scratch, row, column, others))
+
+    def own(self) -> SSAValue:
+        """The part that this slice gets."""
+        index, chosen = self.index, self.parts[0]
+        for number, part in enumerate(self.parts[1:], 1):
+            here = index.insert(arith.CmpiOp(index.value(self.slice), index.value(number), "eq")).result
+            chosen = index.insert(arith.SelectOp(here, part, chosen)).result
+        return chosen
+
+    def received(self, total: SSAValue) -> SSAValue:
+        """The sum of this slice's part over all slices."""
+        index = self.index
+        for slot in range(len(self.parts) - 1):
+            row, column = self._place(self.slice, slot)
+            got = index.insert(LoadRegistersOp(self.op.scratch, row, column, self.kind)).fragment
+            total = index.insert(ElementwiseOp(Kind.Add, total, got)).fragment
+        return total
+
+    def _place(self, receiver: Index, slot: Index) -> tuple[SSAValue, SSAValue]:
+        """The row of the warp of slice `receiver`, and where part number `slot` lies in it."""
+        index, element = self.index, element_row(memory_of(self.op.scratch).element_type)
+        size = fragment_bytes(self.kind) * 8 // element.memory_bits if element is not None else 0
+        row = index.add(index.mul(receiver, self.positions), self.position)
+        return index.value(row), index.value(index.mul(slot, size))
