@@ -19,6 +19,7 @@ from .opaque import OpaqueType
 from .partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
 from .registers import LoadRegistersOp, StoreRegistersOp
 from .sliced_k import SumSlicedKOp
+from .synchronisation import AtomicIncOp, BarrierAnyOp
 from .view import MatrixOp
 from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from .words import LoadMetadataOp, LoadScalesOp, LoadWordsOp, StoreWordsOp
@@ -44,7 +45,7 @@ _MEMORY: list[type[Operation]] = [
 _MEETING: list[type[Operation]] = [MakeBarriersOp, ArriveOp, ArriveCopiesOp, AwaitOp]
 _ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, RegroupOp, SumSlicedKOp, YieldOp]
 _EPILOGUE: list[type[Operation]] = [LoadVectorOp, MapOp, SubfragmentOp]
-_PARTS: list[type[Operation]] = [StorePartOp, ArriveLastOp, AddPartsOp]
+_PARTS: list[type[Operation]] = [StorePartOp, ArriveLastOp, AddPartsOp, AtomicIncOp, BarrierAnyOp]
 _ATTRIBUTES: list[type[Attribute]] = [
     BarriersType,
     FragmentType,

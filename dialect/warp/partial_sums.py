@@ -7,29 +7,25 @@ last.
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import IndexType, MemRefType, i1, i32
+from xdsl.dialects.builtin import IndexType, MemRefType, i1
 from xdsl.ir import SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import SHARED_SPACE, FragmentType, Memory, fragment_of, memory_of, memory_space
+from .synchronisation import verify_counters
 
 ZEROED = "warp.zeroed"
 """The attribute of a `memref.alloc` of memory that is all zeros at first, and once more when all launches are done."""
 
 
-def _verify_global(what: str, memory: Memory, rank: int) -> None:
-    shape = memory.get_shape()
-    if memory_space(memory) == SHARED_SPACE or len(shape) != rank or min(shape) < 1:
-        raise VerifyException(f"expected {what} in global memory, of {rank} known dimension{'s'[: rank > 1]}, "
-                              f"got {memory}")  # fmt: skip
-
-
 def _verify_parts(memory: Memory, fragment: FragmentType) -> None:
     """Checks that rows of memory can hold a CTA's fragments: those of whole warps."""
-    _verify_global("a row for each part", memory, 2)
-    elements, (rows, columns) = memory.get_shape()[1], fragment.shape
+    shape = memory.get_shape()
+    if memory_space(memory) == SHARED_SPACE or len(shape) != 2 or min(shape) < 1:
+        raise VerifyException(f"expected a row for each part in global memory, of 2 known dimensions, got {memory}")
+    elements, (rows, columns) = shape[1], fragment.shape
     if memory.element_type != fragment.element_type or elements % (rows * columns):
         raise VerifyException(
             f"expected rows of memory that hold a {rows}x{columns} fragment of {fragment.element_type} for each warp, "
@@ -84,10 +80,7 @@ class ArriveLastOp(IRDLOperation):
         super().__init__(operands=[counters, number, of], result_types=[i1])
 
     def verify_(self) -> None:
-        counters = memory_of(self.counters)
-        _verify_global("counters", counters, 1)
-        if counters.element_type != i32:
-            raise VerifyException(f"expected counters of i32, got {counters}")
+        verify_counters(memory_of(self.counters))
 
 
 @irdl_op_definition

@@ -7,20 +7,24 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriteWalker
+from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriteWalker, RewritePattern
 
+from .partial_sums import ExpandAddParts, ExpandArriveLast, ExpandStorePart
 from .sliced_k import ExpandSumSlicedK
+
+PATTERNS: list[RewritePattern] = [ExpandSumSlicedK(), ExpandStorePart(), ExpandArriveLast(), ExpandAddParts()]
 
 
 @dataclass(frozen=True)
 class ExpandPass(ModulePass):
     """Writes out what a macro-operation does.
 
-    `warp.sum_sliced_k` becomes stores to and loads from shared memory, a barrier and additions.
+    Sums over slices of K (`warp.sum_sliced_k`) and over CTAs (`warp.store_part`, `warp.arrive_last`, `warp.add_parts`)
+    become stores, loads, barriers, counters and additions.
     """
 
     name = "warp-expand"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        patterns = GreedyRewritePatternApplier([ExpandSumSlicedK()], dce_enabled=False)
+        patterns = GreedyRewritePatternApplier(PATTERNS, dce_enabled=False)
         PatternRewriteWalker(patterns, apply_recursively=False).rewrite_module(op)

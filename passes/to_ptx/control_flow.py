@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from xdsl.dialects import gpu, scf
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
+from ...dialect.warp.registers import LoadRegistersOp
 from ..diagnostics import fail
 from .emitter import IndexValue, VirtualRegister
 from .fragments import Fragment
@@ -31,8 +32,7 @@ def _loop(lowering: KernelLowering, op: scf.ForOp) -> None:
     initial = [_loop_variable(lowering, value, op) for value in op.iter_args]
     with lowering.emitter.loop():
         counter, variables = loops.enter(lower, step, initial)
-        name = "tile" if any(isinstance(inner, scf.ForOp) for inner in block.ops) else "K"
-        with loops.turns(counter, lower, upper, step, name):
+        with loops.turns(counter, lower, upper, step, _what(block)):
             lowering.values |= dict(zip(block.args, (counter, *variables), strict=True))
             lowering.block(block)
             loops.next_turn(
@@ -54,6 +54,13 @@ def _loop_variable(lowering: KernelLowering, value: SSAValue, loop: scf.ForOp) -
         lowering.fragments.copy(held, fresh)
         return fresh
     return held
+
+
+def _what(body: Block) -> str:
+    """What a loop counts, for a comment."""
+    if any(isinstance(op, scf.ForOp) for op in body.ops):
+        return "tile"
+    return "part" if any(isinstance(op, LoadRegistersOp) for op in body.ops) else "K"
 
 
 @lowers(scf.YieldOp)

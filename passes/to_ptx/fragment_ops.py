@@ -26,7 +26,9 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
     if not (kind is Kind.Add and element.name in ("f64", "s32")):
         _computes(op, element)
     _require(lowering, op, elementwise_opcode(kind, element), f"{kind} of {element.name}")
-    lowering.values[op.fragment] = lowering.fragments.elementwise(kind, op.fragment.type, inputs)
+    into = lowering.result(op.fragment, in_place=True)
+    lowering.fragments.elementwise(kind, element, inputs, into)
+    lowering.values[op.fragment] = into
 
 
 @lowers(ConvertOp)

@@ -113,12 +113,12 @@ class FragmentEmitter:
         """The instruction that rounds f32 to a 16-bit type on this target: of two numbers at once from sm_80 on."""
         return f"cvt.rn.{element.name}{PAIRED if self.target.sm >= 80 else ''}.f32"
 
-    def elementwise(self, kind: Kind, type: FragmentType, inputs: list[Fragment]) -> Fragment:
-        result, opcode = self.fresh(type), elementwise_opcode(kind, type.element)
+    def elementwise(self, kind: Kind, element: ElementType, inputs: list[Fragment], into: Fragment) -> None:
+        """Computes into registers, which may be those of an input."""
+        opcode = elementwise_opcode(kind, element)
         form = ", ".join("?" * (1 + len(inputs)))
-        for registers in zip(result, *inputs, strict=True):
+        for registers in zip(into, *inputs, strict=True):
             self.emitter.emit(opcode, form, *registers)
-        return result
 
     def convert(self, source: Fragment, type: FragmentType, to: FragmentType) -> Fragment:
         """Converts by way of f32, which holds every 16-bit type exactly; 8-bit floats to f16, exactly too."""

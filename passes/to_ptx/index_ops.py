@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from xdsl.dialects import arith, gpu
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.builtin import IntegerAttr, i1
 from xdsl.ir import Operation
 
 from ...dialect.layouts.layout import LANES
@@ -38,6 +38,14 @@ def _compare(lowering: KernelLowering, op: arith.CmpiOp) -> None:
         fail(op, "expected a signed comparison of indices")
     lhs, rhs = lowering.scalar(op.lhs), lowering.scalar(op.rhs)
     lowering.values[op.result] = lowering.scalars.compare(COMPARISONS[kind], lhs, rhs)
+
+
+@lowers(arith.AndIOp)
+def _and(lowering: KernelLowering, op: arith.AndIOp) -> None:
+    if op.result.type != i1:
+        fail(op, f"{op.name} is lowered for i1, got {op.result.type}")
+    lhs, rhs = lowering.predicate(op.lhs), lowering.predicate(op.rhs)
+    lowering.values[op.result] = lowering.scalars.both(lhs, rhs)
 
 
 @lowers(arith.SelectOp)

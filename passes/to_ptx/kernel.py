@@ -144,9 +144,10 @@ class KernelLowering:
             fail(op, f"expected a tile allocated in shared memory, got {value.type}")
         return found
 
-    def result(self, value: SSAValue) -> Fragment:
-        """Registers for a new fragment: those of the loop variable it becomes in the next turn, if they are free."""
-        carried = carried_into(value)
+    def result(self, value: SSAValue, *, in_place: bool = False) -> Fragment:
+        """Registers for a new fragment: those of the loop variable it becomes in the next turn, if they are free, or
+        read by what makes it `in_place`."""
+        carried = carried_into(value, in_place=in_place)
         if carried is not None and isinstance(held := self.values.get(carried), list):
             return held
         return self.fresh(value.type)

@@ -106,10 +106,11 @@ def only_use_is_here(value: SSAValue, op: Operation) -> bool:
     return value.has_one_use() and block is op.parent
 
 
-def carried_into(value: SSAValue) -> SSAValue | None:
+def carried_into(value: SSAValue, *, in_place: bool = False) -> SSAValue | None:
     """The loop variable that a value becomes in the next turn, if its registers can be written at the definition.
 
-    That is so when the value is only yielded, and every use of the variable comes earlier in the body.
+    That is so when the value is only yielded, and every use of the variable comes earlier in the body, or is the
+    definition, if that works `in_place`: reads each register before it writes the same one.
     """
     use, op = value.get_user_of_unique_use(), value.owner
     if not isinstance(use, scf.YieldOp) or not isinstance(op, Operation) or op.parent is not use.parent:
@@ -119,6 +120,6 @@ def carried_into(value: SSAValue) -> SSAValue | None:
         return None
     variable = loop.body.block.args[1 + list(use.operands).index(value)]
     users = [u.operation for u in variable.uses]
-    if all(u.parent is op.parent and u.is_before_in_block(op) for u in users):
+    if all((in_place and u is op) or (u.parent is op.parent and u.is_before_in_block(op)) for u in users):
         return variable
     return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from xdsl.ir import BlockArgument, SSAValue
+
 from ...dialect.isa.moves import LoadMatrix
 from ...dialect.isa.targets import Target
 from ...dialect.layouts.layout import Layout, column
@@ -211,6 +213,12 @@ def offsets(type: FragmentType, together: int) -> Iterator[tuple[int, int]]:
             for element in range(0, layout.elements, together):
                 row, column = layout.element_offset(element)
                 yield row + i * layout.rows, column + j * layout.columns
+
+
+def memory_name(memory: SSAValue) -> str:
+    """What a memref is called in comments."""
+    number = f"argument {memory.index}" if isinstance(memory, BlockArgument) else "memory"
+    return memory.name_hint or number
 
 
 def side_by_side(layout: Layout) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from xdsl.dialects import memref
-from xdsl.ir import BlockArgument, SSAValue
 
 from ...dialect.warp.attributes import (
     SHARED_SPACE,
@@ -23,6 +22,7 @@ from .arguments import matrix
 from .copies import ASYNC_SM
 from .kernel import KernelLowering
 from .matrix_ops import load_shared, stage_text
+from .memory import memory_name
 from .registry import lowers
 
 
@@ -68,7 +68,7 @@ def _store(lowering: KernelLowering, op: StoreOp) -> None:
     kind, matrix = fragment_of(op.fragment), lowering.matrix(op, op.memory, steps=True)
     row, column = lowering.indices(op.indices)
     shown = f"{kind.role.data} {kind.shape[0]}x{kind.shape[1]}"
-    lowering.emitter.comment(f"{op.name}: fragment {shown} to {_name(op.memory)}")
+    lowering.emitter.comment(f"{op.name}: fragment {shown} to {memory_name(op.memory)}")
     lowering.globals.store(kind, matrix, (row, column), bounds(op.in_bounds), lowering.fragment(op.fragment))
 
 
@@ -79,7 +79,7 @@ def _copy(lowering: KernelLowering, op: CopyOp) -> None:
     tile, stages = lowering.tile(op, op.destination), lowering.indices(op.stage)
     place = stage_text(stages[0] if stages else None, "the stage to fill")
     lowering.emitter.comment(
-        f"{op.name}: a {tile.rows}x{tile.columns * tile.packed} tile of {_name(op.source)} to {place}"
+        f"{op.name}: a {tile.rows}x{tile.columns * tile.packed} tile of {memory_name(op.source)} to {place}"
     )
     lowering.copies.copy(
         source,
@@ -120,9 +120,3 @@ def _commit(lowering: KernelLowering, op: CommitOp) -> None:
 def _wait(lowering: KernelLowering, op: WaitOp) -> None:
     if lowering.target.sm >= ASYNC_SM:
         lowering.emitter.emit("cp.async.wait_group", str(op.pending.value.data))
-
-
-def _name(memory: SSAValue) -> str:
-    """What a memref is called in comments."""
-    number = f"argument {memory.index}" if isinstance(memory, BlockArgument) else "memory"
-    return memory.name_hint or number

@@ -10,6 +10,7 @@ from ...dialect.warp.registers import LoadRegistersOp, StoreRegistersOp, registe
 from .emitter import VirtualRegister
 from .fragments import Fragment, vector
 from .kernel import KernelLowering
+from .memory import memory_name
 from .registry import lowers
 from .scalars import at
 
@@ -50,14 +51,21 @@ class _Vectors(NamedTuple):
             lowering.emitter.emit(f"{opcode}.{self.space}{wide}.{some[0].type}", form, *operands, guard=guard)
 
 
+def _comment(lowering: KernelLowering, op: StoreRegistersOp | LoadRegistersOp, kind: FragmentType, way: str) -> None:
+    place = "shared memory" if memory_space(memory_of(op.memory)) == SHARED_SPACE else memory_name(op.memory)
+    lowering.emitter.comment(f"{op.name}: registers of {kind.role.data} {kind.shape[0]}x{kind.shape[1]} {way} {place}")
+
+
 @lowers(StoreRegistersOp)
 def _store(lowering: KernelLowering, op: StoreRegistersOp) -> None:
+    _comment(lowering, op, fragment_of(op.fragment), "to")
     taken = True if op.taken is None else lowering.predicate(op.taken)
     _Vectors.of(lowering, op, fragment_of(op.fragment)).emit(lowering, "st", lowering.fragment(op.fragment), taken)
 
 
 @lowers(LoadRegistersOp)
 def _load(lowering: KernelLowering, op: LoadRegistersOp) -> None:
+    _comment(lowering, op, op.fragment.type, "from")
     into = lowering.result(op.fragment)
     _Vectors.of(lowering, op, op.fragment.type).emit(lowering, "ld", into)
     lowering.values[op.fragment] = into

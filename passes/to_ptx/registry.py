@@ -24,14 +24,14 @@ _OF_MODULES = {
     "exchange": "warp.exchange",
     "fragment_ops": "warp.constant warp.elementwise warp.convert",
     "index_ops": "arith.constant arith.addi arith.subi arith.muli arith.divui arith.remui arith.minui arith.cmpi "
-    "arith.select gpu.block_id gpu.subgroup_id gpu.thread_id gpu.lane_id",
+    "arith.andi arith.select gpu.block_id gpu.subgroup_id gpu.thread_id gpu.lane_id",
     "matrix_ops": "warp.mma warp.ldmatrix warp.regroup",
     "memory_ops": "memref.alloc memref.dim warp.matrix warp.load warp.store warp.copy warp.commit warp.wait",
     "move_ops": "warp.stmatrix warp.movmatrix",
     "pack": "warp.pack",
-    "partial_sums": "warp.store_part warp.arrive_last warp.add_parts",
     "register_ops": "warp.store_registers warp.load_registers",
     "sparse_ops": "warp.mma_sp warp.load_metadata",
+    "synchronisation_ops": "warp.atomic_inc warp.barrier_any",
     "wmma_ops": "warp.wmma.load warp.wmma.store warp.wmma.mma",
     "word_ops": "warp.load_words warp.store_words warp.load_scales",
 }

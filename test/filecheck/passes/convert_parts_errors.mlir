@@ -1,4 +1,4 @@
-// RUN: warploom-opt %s -p convert-warp-to-ptx --split-input-file --verify-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s -p warp-expand,convert-warp-to-ptx --split-input-file --verify-diagnostics 2>&1 | filecheck %s
 
 !acc = !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 

@@ -1,0 +1,69 @@
+"""What the threads of a CTA tell each other and other CTAs: `warp.atomic_inc`, `warp.barrier_any`."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import IndexType, MemRefType, i1, i32
+from xdsl.ir import SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
+from xdsl.utils.exceptions import VerifyException
+
+from .attributes import SHARED_SPACE, Memory, memory_of, memory_space
+
+
+def verify_counters(counters: Memory) -> None:
+    """Checks that memory is a row of counters that all CTAs see."""
+    shape = counters.get_shape()
+    if memory_space(counters) == SHARED_SPACE or len(shape) != 1 or min(shape) < 1:
+        raise VerifyException(f"expected counters in global memory, of 1 known dimension, got {counters}")
+    if counters.element_type != i32:
+        raise VerifyException(f"expected counters of i32, got {counters}")
+
+
+@irdl_op_definition
+class AtomicIncOp(IRDLOperation):
+    """Counts a thread in where `if` is true, and gives what the counter was; it wraps to zero after `limit`::
+
+        %seen = warp.atomic_inc %counters[%tile] to %limit if %first : memref<64xi32>
+
+    Where `if` is false nothing happens and the result is 0. The access is a release and an acquire for the whole GPU:
+    who sees the count sees what was written before it. Source: PTX ISA 9.7.13.5, `atom.inc`.
+    """
+
+    name = "warp.atomic_inc"
+
+    counters = operand_def(MemRefType)
+    number = operand_def(IndexType())
+    limit = operand_def(IndexType())
+    taken = operand_def(i1)
+    seen = result_def(IndexType())
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "$counters `[` $number `]` `to` $limit `if` $taken attr-dict `:` type($counters)"
+
+    def __init__(self, counters: SSAValue, number: SSAValue, limit: SSAValue, taken: SSAValue):
+        super().__init__(operands=[counters, number, limit, taken], result_types=[IndexType()])
+
+    def verify_(self) -> None:
+        verify_counters(memory_of(self.counters))
+
+
+@irdl_op_definition
+class BarrierAnyOp(IRDLOperation):
+    """A barrier of all threads of a CTA, which tells each whether the operand is true for any of them::
+
+        %any = warp.barrier_any %mine
+
+    Source: PTX ISA 9.7.13.1, `bar.red.or`.
+    """
+
+    name = "warp.barrier_any"
+
+    value = operand_def(i1)
+    any = result_def(i1)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "$value attr-dict"
+
+    def __init__(self, value: SSAValue):
+        super().__init__(operands=[value], result_types=[i1])

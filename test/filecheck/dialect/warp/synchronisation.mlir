@@ -1,0 +1,13 @@
+// RUN: warploom-opt %s | warploom-opt | filecheck %s
+// RUN: warploom-opt %s --print-op-generic | warploom-opt | filecheck %s
+// RUN: warploom-opt %s --print-op-generic | filecheck %s --check-prefix=GENERIC
+
+func.func @count(%counters: memref<3xi32>, %i: index, %p: i1) {
+  // CHECK: %seen = warp.atomic_inc %counters[%i] to %i if %p : memref<3xi32>
+  // GENERIC: %seen = "warp.atomic_inc"(%counters, %i, %i, %p)
+  %seen = warp.atomic_inc %counters[%i] to %i if %p : memref<3xi32>
+  // CHECK-NEXT: %any = warp.barrier_any %p
+  // GENERIC: %any = "warp.barrier_any"(%p)
+  %any = warp.barrier_any %p
+  return
+}
