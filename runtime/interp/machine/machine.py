@@ -19,6 +19,7 @@ from ..observers.observer import Observer
 from .clusters import ClusterBarrier, SharedWindow
 from .copies import CopyQueue
 from .flow import Flow, apart
+from .groups import OperationGroups
 from .kernel import Decoded, DecodedKernel, align, is_aligned
 from .mbarriers import MbarrierObjects
 from .memory import (
@@ -33,7 +34,6 @@ from .memory import (
 )
 from .state import State
 from .threads import LEFT, BoundStep, Geometry, Selection
-from .warpgroups import Warpgroups
 
 IN_FLIGHT_BYTES = 200 << 20
 IN_FLIGHT_WARPS = 1024
@@ -128,7 +128,7 @@ class _Machine:
         self.flow = state.flow = Flow(geometry, state.live, self.kernel.entry)
         state.prints = Prints()
         state.copies = CopyQueue(state.threads, launch.observer)
-        state.warpgroups = Warpgroups(-(-state.warps // WARPS))
+        state.warpgroups = OperationGroups(-(-state.warps // WARPS))
         self.flow.observer = state.observer = launch.observer
         self.cluster_barrier = state.cluster_barrier = ClusterBarrier(self.flow)
         self.mbarriers = state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)

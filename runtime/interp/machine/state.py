@@ -14,11 +14,11 @@ from .clock import Clock
 from .clusters import ClusterBarrier
 from .copies import CopyQueue
 from .flow import Flow
+from .groups import OperationGroups
 from .mbarriers import MbarrierObjects
 from .memory import MemorySpaces
 from .stacks import CallStack
 from .threads import BoundStep, Geometry, Selection
-from .warpgroups import Warpgroups
 
 
 class State:
@@ -29,7 +29,7 @@ class State:
 
     flow: Flow
     copies: CopyQueue
-    warpgroups: Warpgroups
+    warpgroups: OperationGroups
     mbarriers: MbarrierObjects
     cluster_barrier: ClusterBarrier
     prints: Prints
