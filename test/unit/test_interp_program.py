@@ -101,12 +101,14 @@ def test_clocks_advance() -> None:
 
 def test_numbers_of_registers_are_taken_and_not_counted() -> None:
     body = "mov.u32 %r0, 5; setmaxnreg.{}.sync.aligned.u32 {}; add.u32 %r0, %r0, 1;"
-    assert set(per_thread(body.format("inc", 232)).tolist()) == {6}
+    assert set(per_thread(body.format("inc", 232), 128).tolist()) == {6}
     with pytest.raises(InterpreterError, match="multiple of 8 from 24 to 256, got 100"):
         per_thread(body.format("dec", 100))
     some = "mov.u32 %r0, 5; mov.u32 %r1, %laneid; setp.eq.u32 %p1, %r1, 3; @%p1 bra OUT;"
     with pytest.raises(InterpreterError, match="must be executed by all lanes of a warp together"):
-        per_thread(f"{some} setmaxnreg.dec.sync.aligned.u32 40; OUT: bar.sync 0;")
+        per_thread(f"{some} setmaxnreg.dec.sync.aligned.u32 40; OUT: bar.sync 0;", 128)
+    with pytest.raises(InterpreterError, match="takes warpgroups of 4 warps; the CTA has 2 warps"):
+        per_thread(body.format("inc", 232), 64)
 
 
 def test_initialisers_with_addresses() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..decode import family
 
 _ACTING = frozenset((
-    "access", "atomics", "barriers", "bulk", "calls", "control", "copies", "matrix", "mbarrier", "moves", "warps",
-    "wmma",
+    "access", "atomics", "barriers", "bulk", "calls", "control", "copies", "matrix", "mbarrier", "moves",
+    "tensor_copies", "warpgroup", "warps", "wmma",
 ))  # fmt: skip
 """The modules of the instructions that touch memory, order or move threads, or join the lanes of a warp."""
 

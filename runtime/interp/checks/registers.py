@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....dialect.ptx.text.syntax import Immediate, Operand, Register
+from ....dialect.ptx.text.syntax import Immediate, Not, Operand, Register
 from ..instructions.warps import shuffle_source
 from ..machine.layout import RegisterSlot
 from ..machine.threads import LANES
@@ -70,7 +70,7 @@ class UninitialisedRegisters(Check):
             return None
         some = lanes_read(decoded.source)
         reads = {slot: some.get(slot.name) for slot in decoded.reads}
-        kind = _Choice if root == "selp" else _Registers
+        kind = {"selp": _Choice, "wgmma": _Product}.get(root, _Registers)
         return kind(self, pc, reads, decoded.writes, computes(decoded.source.opcode)).look
 
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
@@ -207,6 +207,19 @@ class _Choice(_Registers):
             return None
         taken = sel.pick(_values(self.check.state, decoded, predicate)) != 0
         return taken if first == Register(slot.name) else ~taken
+
+
+class _Product(_Registers):
+    """`wgmma.mma_async`: accumulators matter where they are added to, which an integer or a predicate says."""
+
+    def counts(self, slot: RegisterSlot, sel: Selection) -> Array | None:
+        decoded = self.check.kernel.code[self.pc]
+        if slot not in decoded.writes:
+            return None
+        scale = decoded.source.operands[5 if ".sp." in decoded.source.opcode else 3]
+        negated = isinstance(scale, Not)
+        taken = _values(self.check.state, decoded, scale.register if negated else scale) != 0
+        return sel.pick(taken ^ negated)
 
 
 class _Exchange:

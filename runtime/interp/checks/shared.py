@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 
 STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
+WRITING = ("store", "atomic", "copy")
+"""The kinds of accesses that write."""
+
 _FENCES = ("membar", "fence")
 _COLLECTIVE = ("bar", "barrier")
 _DATA = {"b6x16_p32": 12, "b4x16_p64": 8}
@@ -159,9 +162,9 @@ class SharedMemory(Check):
         values = None if access.values is None else access.values.reshape(-1, self.shadow.width)
         touch = _Touch(access.pc, piece, thread, thread % warps, thread // warps, strong, words, values)
         self._after_write(touch, access.kind)
-        if access.kind in ("load", "atomic"):
+        if access.kind not in WRITING or access.kind == "atomic":
             self._initialised(touch)
-        if access.kind != "load":
+        if access.kind in WRITING:
             self._after_reads(touch, access.kind)
         if strong and access.kind != "store" and "mbarrier" not in words:
             self._learn(touch)
@@ -169,7 +172,7 @@ class SharedMemory(Check):
                 self._learn_in_turn(touch)
         if access.kind in ("load", "atomic"):
             self._mark_read(touch)
-        if access.kind != "load":
+        if access.kind in WRITING:
             self._mark_write(touch, access.kind)
 
     def _initialised(self, touch: _Touch) -> None:
@@ -204,11 +207,12 @@ class SharedMemory(Check):
 
     def _tell_unwaited(self, touch: _Touch, bad: Array, kind: str) -> None:
         """Reads of data on their way are found by either check, writes over them are races."""
-        if not bad.any() or not (self.races or (self.uninitialised and kind in ("load", "atomic"))):
+        if not bad.any() or not (self.races or (self.uninitialised and kind not in ("store", "copy"))):
             return
         line = self._line(self.shadow.write_pc, touch, bad)
         name = "races" if self.races else "uninitialised"
-        text = f"{_DEED[kind]} where the cp.async at line {line} writes, which has not been waited for"
+        copy = _copy_of(self.words[int(self.shadow.write_pc[touch.piece[bad][0]])])
+        text = f"{_DEED[kind]} where the {copy} at line {line} writes, which has not been waited for"
         self._tell(touch, bad, name, text, line)
 
     def _after_reads(self, touch: _Touch, kind: str) -> None:
@@ -350,4 +354,9 @@ def agreeing(touch: Stored) -> Array:
     return (touch.values == touch.values[last[number]]).all(axis=1)
 
 
-_DEED = {"load": "reads", "store": "writes", "atomic": "updates", "copy": "copies over"}
+def _copy_of(words: frozenset[str]) -> str:
+    """What a copy is called: by the first words of its opcode."""
+    return "cp.async" + "".join(f".{word}" for word in ("bulk", "tensor") if word in words)
+
+
+_DEED = {"load": "reads", "fetch": "reads", "store": "writes", "atomic": "updates", "copy": "copies over"}

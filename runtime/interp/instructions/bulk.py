@@ -81,29 +81,33 @@ class _Bulk:
                 length = _length(int(lengths[thread]), _UNIT, thread)
                 if not length:
                     continue
-                data, at = self._span(start, one, length, state, "load")
+                data, at = self._span(start, one, length)
+                self._tell(state, "load", data, at, length, thread)
                 rows = data.data[at : at + length].copy()
-                buffer, first = self._span(destination, one, length, state, "copy" if barrier else "store")
+                buffer, first = self._span(destination, one, length)
                 if barrier is None:
+                    self._tell(state, "store", buffer, first, length, thread)
                     check_writable(destination(one, _UNIT))
                     _write(buffer, first, rows, self.combine, None if masks is None else int(masks[thread]))
                     continue
                 wanted = None if ctas is None else int(ctas[thread])
                 for shift in shifts(state, buffer, first, wanted, thread):
+                    self._tell(state, "copy", buffer, first + shift, length, thread)
                     index = barrier(one) + shift // 8
                     state.mbarriers.complete_later(index, one, buffer, first + shift, rows, self.combine)
 
         return step
 
-    def _span(self, find: Locate, one: Selection, length: int, state: State, kind: AccessKind) -> tuple[Buffer, int]:
+    def _span(self, find: Locate, one: Selection, length: int) -> tuple[Buffer, int]:
         """Where the bytes of one thread begin; the last must be there as well as the first."""
-        (first,), (last,) = find(one, _UNIT), find(one, _UNIT, length - _UNIT)
-        start = int(first.index[0]) * _UNIT
+        (first,), _ = find(one, _UNIT), find(one, _UNIT, length - _UNIT)
+        return first.buffer, int(first.index[0]) * _UNIT
+
+    def _tell(self, state: State, kind: AccessKind, buffer: Buffer, start: int, length: int, thread: int) -> None:
         if state.observer is not None:
             starts = np.arange(start, start + length, _UNIT)
-            threads: Array = np.full(starts.size, one.lanes)
-            state.observer.access(MemoryAccess(self.pc, kind, last.buffer, starts, _UNIT, threads))
-        return first.buffer, start
+            threads: Array = np.full(starts.size, thread)
+            state.observer.access(MemoryAccess(self.pc, kind, buffer, starts, _UNIT, threads))
 
 
 def one_by_one(sel: Selection) -> Iterator[tuple[Selection, int]]:

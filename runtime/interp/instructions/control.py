@@ -46,12 +46,6 @@ def in_order_already(ctx: Context, bound: Bindings) -> Action:
     return lambda state: lambda sel: None
 
 
-@meaning("setmaxnreg")
-def setmaxnreg(ctx: Context, bound: Bindings) -> Action:
-    """How many registers a warp may have, which are not counted here."""
-    return lambda state: lambda sel: None
-
-
 def _first(sel: Selection) -> int:
     lanes = sel.lanes
     return 0 if lanes is None else int(lanes[0])

@@ -161,12 +161,11 @@ def load(ctx: Context, bound: Bindings) -> Action:
                 home = _Home(state, int(part.index[0]) * UNIT, thread, fields.extent)
                 data = _read(state, fields, start, thread)
                 units = _swizzled(home.address, fields) + home.base
-                if state.observer is not None:
-                    state.observer.access(
-                        MemoryAccess(pc, "copy", part.buffer, units, UNIT, np.full(units.size, thread))
-                    )
                 wanted, index = None if masks is None else int(masks[thread]), find(one)
                 for shift in shifts(state, part.buffer, home.base, wanted, thread):
+                    if state.observer is not None:
+                        by = np.full(units.size, thread)
+                        state.observer.access(MemoryAccess(pc, "copy", part.buffer, units + shift, UNIT, by))
                     state.mbarriers.complete_later(index + shift // 8, one, part.buffer, units + shift, data)
 
         return step

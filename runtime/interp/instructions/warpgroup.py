@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ....dialect.isa.descriptor import DescriptorError, MatrixDescriptor
+from ....dialect.isa.descriptor import UNIT, DescriptorError, MatrixDescriptor
 from ....dialect.isa.form import CONSTANT, DESCRIPTOR
 from ....dialect.isa.wgmma import WARPS, M, Wgmma
 from ....dialect.layouts.layout import Layout, accumulator
@@ -24,13 +24,19 @@ from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.state import Action, Source, State
 from ..machine.threads import LANES, BoundStep, Selection
+from ..observers.events import MemoryAccess
 from .fragments import elements, gather, packed
 from .matrix import form, model, rows_of, stored_columns
 
 
 def together(opcode: str, warps_per_cta: int) -> int:
     """How many warps execute an `.aligned` instruction together."""
-    return WARPS if opcode.startswith("wgmma.") and warps_per_cta % WARPS == 0 else 1
+    return WARPS if opcode.startswith(("wgmma.", "setmaxnreg.")) and warps_per_cta % WARPS == 0 else 1
+
+
+def parted(what: str, warp: int) -> str:
+    """What is wrong with an instruction of a warpgroup to which a warp does not come."""
+    return f"{what} must be executed by all {WARPS} warps of a warpgroup; warp {warp} takes no part"
 
 
 def _groups(state: State, sel: Selection, what: str) -> Array:
@@ -46,13 +52,11 @@ def _groups(state: State, sel: Selection, what: str) -> Array:
         last = state.geometry.ctas * per_cta - 1 if chosen.all() else int(np.flatnonzero(chosen)[0])
         raise FaultError(f"{what} takes warpgroups of {WARPS} warps; the CTA has {per_cta} warps", last)
     some = chosen.reshape(-1, WARPS)
-    parted = some.any(axis=1) & ~some.all(axis=1)
-    if parted.any():
-        group = int(np.flatnonzero(parted)[0])
+    apart = some.any(axis=1) & ~some.all(axis=1)
+    if apart.any():
+        group = int(np.flatnonzero(apart)[0])
         warp = WARPS * group + int(np.flatnonzero(~some[group])[0])
-        raise FaultError(
-            f"{what} must be executed by all {WARPS} warps of a warpgroup; warp {warp % per_cta} takes no part", warp
-        )
+        raise FaultError(parted(what, warp % per_cta), warp)
     return np.flatnonzero(some[:, 0])
 
 
@@ -64,6 +68,20 @@ def _warps(groups: Array) -> Array:
 @meaning("wgmma.fence")
 def fence(ctx: Context, bound: Bindings) -> Action:
     """Orders registers before the products that follow: there is nothing to do, as those take them later."""
+    what = ctx.instruction.opcode
+
+    def bind(state: State) -> BoundStep:
+        def step(sel: Selection) -> None:
+            _groups(state, sel, what)
+
+        return step
+
+    return bind
+
+
+@meaning("setmaxnreg")
+def setmaxnreg(ctx: Context, bound: Bindings) -> Action:
+    """How many registers a warp may have, which are not counted here."""
     what = ctx.instruction.opcode
 
     def bind(state: State) -> BoundStep:
@@ -111,6 +129,7 @@ class _Instruction:
     """One `wgmma.mma_async` decoded: its operands by name."""
 
     opcode: str
+    pc: int
     row: Wgmma
     compute: MatrixProduct
     d: tuple[Source, ...]
@@ -136,6 +155,7 @@ class _Instruction:
             constants["scale_d"] = ctx.integer(scale)
         return _Instruction(
             ctx.instruction.opcode,
+            ctx.pc,
             row,
             model(ctx, row),
             tuple(ctx.dest(item, "b32") for item in d),
@@ -161,7 +181,10 @@ class _Instruction:
             place[groups] = np.arange(groups.size)
             for role, given in operands.items():
                 for word in np.unique(given):
-                    self._places(shared, role, int(word), int(groups[np.argmax(given == word)]))
+                    mine = groups[given == word]
+                    places = self._places(shared, role, int(word), int(mine[0]))
+                    if state.observer is not None:
+                        state.observer.access(shared.fetch(self.pc, places, self._size(role), mine))
 
             def execute(done: Array) -> None:
                 own = {role: word[place[done]] for role, word in operands.items()}
@@ -260,6 +283,7 @@ class _Shared:
 
     def __init__(self, state: State) -> None:
         self.window = state.memory.shared
+        self.warps = state.warps
 
     def places(self, word: int, shape: tuple[int, int], size: int, along_mn: bool, group: int) -> Array:
         """Where the elements of `size` bytes of a matrix (k, mn) lie, by its descriptor, in units of an element."""
@@ -275,6 +299,13 @@ class _Shared:
             )
             raise FaultError(message, group * WARPS, last)
         return found
+
+    def fetch(self, pc: int, places: Array, size: int, groups: Array) -> MemoryAccess:
+        """What an observer is told of elements that warpgroups will read: by lane 0 of each warp, 16 bytes each."""
+        units = np.unique(places * size // UNIT) * UNIT
+        warps = _warps(groups)
+        start = units[None] + self.window.base[warps][:, None]
+        return MemoryAccess(pc, "fetch", self.window.buffer, start.reshape(-1), UNIT, np.repeat(warps, units.size))
 
     def read(self, places: Array, size: int, groups: Array) -> Array:
         """The elements of `size` bytes at some places, for warpgroups: (k, mn, groups)."""

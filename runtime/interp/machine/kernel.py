@@ -85,7 +85,8 @@ class ClusterBounds(NamedTuple):
 class DecodedKernel:
     """A decoded kernel, behind the functions it calls; it begins at `entry`.
 
-    `block_limit` and `block_required` are what `.maxntid` and `.reqntid` say.
+    `block_limit` and `block_required` are what `.maxntid` and `.reqntid` say, `register_limit` and `ctas_required` what
+    `.maxnreg` and `.minnctapersm` do.
     """
 
     name: str
@@ -96,6 +97,8 @@ class DecodedKernel:
     block_limit: int | None
     block_required: tuple[int, ...] | None
     cluster: ClusterBounds
+    register_limit: int | None = None
+    ctas_required: int | None = None
 
     @property
     def multiplies_matrices(self) -> bool:
@@ -161,6 +164,7 @@ class KernelDecoder:
         entry = self._lay_out(module)
         code = [self._instruction(*item, pc) for pc, item in enumerate(self.flat)]
         limit, required = (self._dimensions(word) for word in (".maxntid", ".reqntid"))
+        registers, ctas = (self._dimensions(word) for word in (".maxnreg", ".minnctapersm"))
         return DecodedKernel(
             self.function.name,
             self.file,
@@ -170,6 +174,8 @@ class KernelDecoder:
             prod(limit) if limit else None,
             required,
             self._cluster(),
+            registers[0] if registers else None,
+            ctas[0] if ctas else None,
         )
 
     def refused(self, module: Mapping[str, Variable]) -> list[Finding]:

@@ -13,7 +13,7 @@ from ...grid import Dim3, Progress
 from ...numerics.array import Array
 from ..errors import FaultError, Finding, InterpreterError
 from ..instructions.prints import Prints, Sink
-from ..instructions.warpgroup import together
+from ..instructions.warpgroup import parted, together
 from ..observers.events import Look
 from ..observers.observer import Observer
 from .clusters import ClusterBarrier, SharedWindow
@@ -261,9 +261,13 @@ class _Machine:
 
     def _never_together(self, pc: int) -> NoReturn:
         """Lanes of a warp came to an `.aligned` instruction, and others wait elsewhere."""
-        _, gone = self.flow.missing(pc)
+        thread, gone = self.flow.missing(pc)
+        lanes, opcode = bool(gone.any()), self.kernel.code[pc].source.opcode
+        if not lanes:  # Of its warpgroup, whole warps.
+            group = np.arange(self.state.threads) % self.state.warps // WARPS
+            gone = self.flow.live & ~self.flow.parked[pc] & (group == group[thread])
         first = int(np.flatnonzero(gone)[0])
-        message = apart(self.kernel.code[pc].source.opcode, first // self.state.warps)
+        message = apart(opcode, first // self.state.warps) if lanes else parted(opcode, self.geometry.place(first)[1])
         for other, mask in self._all_waiting():
             if mask[first]:
                 source = self.kernel.code[other].source
@@ -272,7 +276,9 @@ class _Machine:
 
     def _waiting(self, pc: int, mask: Array) -> str:
         source = self.kernel.code[pc].source
-        text = f"warps {self._warps(mask)} wait at line {source.line} ({source.opcode})"
+        text = (
+            f"warps {self._warps(mask)} wait at line {source.line} ({source.opcode}){self.mbarriers.lacking(pc, mask)}"
+        )
         if pc not in self.flow.parked:
             return text
         thread, gone = self.flow.missing(pc)

@@ -314,6 +314,17 @@ class MbarrierObjects:
             places.append((sleepers.pc, mask))
         return places
 
+    def lacking(self, pc: int, mask: Array) -> str:
+        """What the first object lacks for which masked threads sleep at `pc`; nothing where none do."""
+        for sleepers in self.sleepers:
+            mine = np.flatnonzero(mask[sleepers.threads])
+            if sleepers.pc == pc and mine.size:
+                state = Phases.of(self.words[sleepers.index[mine[:1]]])
+                arrivals, missing = int(state.pending[0]), int(state.transactions[0])
+                size = f"{abs(missing)} bytes {'are missing' if missing > 0 else 'too many have arrived'}"
+                return f" for {arrivals} more arrivals" + (f", and {size}" if missing else "")
+        return ""
+
     # Checks
 
     def _objects(self, index: Array, sel: Selection) -> Array:

@@ -11,8 +11,9 @@ from ...numerics.array import Array
 from ..machine.memory import Buffer, Part
 from ..machine.threads import Selection
 
-AccessKind: TypeAlias = Literal["load", "store", "atomic", "copy"]
-"""`copy` is the destination of an asynchronous copy; its source is a `load`."""
+AccessKind: TypeAlias = Literal["load", "store", "atomic", "copy", "fetch"]
+"""`copy` is the destination of an asynchronous copy, whose source is a `load`; `fetch` is what an asynchronous product
+will read, until it is waited for."""
 
 Look: TypeAlias = Callable[[Selection], None]
 """Called with the threads that are about to execute an instruction."""
