@@ -87,6 +87,11 @@ class MatrixDescriptor:
         """Bytes of a row that lie side by side before the next row."""
         return self.swizzle or UNIT
 
+    @property
+    def row_of_pattern(self) -> int:
+        """In which row of 128 bytes of the swizzle's pattern the matrix begins, which the base offset is to say."""
+        return self.address // 128 % max(self.swizzle // 16, 1)
+
     def offset(self, mn: Place, k: Place, size: int, *, along_mn: bool) -> Place:
         """How far from the start, before the swizzle, the element of `size` bytes lies that is number `mn` along M or N
         and number `k` along K."""

@@ -71,3 +71,25 @@ def test_copies_that_arrive_at_an_mbarrier() -> None:
 )
 def test_copies_that_do_not_arrive(arrive: str, wait: str, message: str) -> None:
     check_found(run(COPY.format(arrive=arrive, wait=wait), 2, 64), "races", FIRST_LINE + 4, message)
+
+
+def test_a_cta_that_ends_while_another_reaches_for_its_memory() -> None:
+    """The CTA of rank 0 reads the word of rank 1, which does not wait for that."""
+    body = f"""st.shared.u32 [%r3], %r4; {SYNC}
+setp.eq.u32 %p1, %r4, 1; @%p1 exit;
+mapa.shared::cluster.u32 %r6, %r3, %r5;
+ld.shared::cluster.u32 %r7, [%r6];"""
+    message = "accesses the shared memory of CTA (1, 0, 0), which may be gone"
+    check_found(run(body, 2, 64, 2), "races", FIRST_LINE + 3, message)
+    meets = body.replace("@%p1 exit;", "@%p1 bra LAST;") + f"\nLAST: {SYNC}"
+    assert run(meets, 2, 64, 2) == ()
+
+
+def test_a_cta_that_ends_before_the_other_arrives_at_its_barrier() -> None:
+    """Nothing orders the arrival before the end, whichever of the two the interpreter runs first."""
+    body = f"""mov.u32 %r8, 1; setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [bar], %r8;
+{SYNC}
+mov.u32 %r9, bar; setp.eq.u32 %p2, %r4, 0; and.pred %p2, %p1, %p2; mapa.shared::cluster.u32 %r6, %r9, %r5;
+@%p2 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];"""
+    check_found(run(body, 2, 32, 2), "races", FIRST_LINE + 3, "accesses the shared memory of CTA (1, 0, 0)")
+    assert run(f"{body}\n{SYNC}", 2, 32, 2) == ()

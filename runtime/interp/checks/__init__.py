@@ -13,19 +13,27 @@ from ...errors import ArgumentError
 from ..observers.observer import Observer, Observers
 from .barriers import Barriers
 from .bounds import Bounds
+from .departures import Departures
 from .findings import CheckError, Findings
 from .fragments import WmmaFragments
+from .pending_reads import PendingReads
+from .proxies import Proxies
+from .register_pool import RegisterPool
 from .registers import UninitialisedRegisters
 from .shared import SharedMemory
+from .transactions import Transactions
+from .warpgroups import WarpgroupRegisters
 from .writers import GlobalWriters
 
 CHECKS = {
     "races": "accesses to shared memory, and different values stored to one place in global memory, that nothing "
-    "orders; data of cp.async that nobody has waited for",
+    "orders; data of copies that nobody has waited for; what wgmma and stores of copies still read, or cannot see yet",
     "uninitialised": "registers, shared and local memory that are read before they are written",
-    "barriers": "threads that do not agree on a barrier or a member mask: counts, repeated arrivals, lanes outside",
+    "barriers": "threads that do not agree on a barrier or a member mask: counts, repeated arrivals, lanes outside; "
+    "bytes that no mbarrier expects; setmaxnreg that waits for ever",
     "bounds": "accesses to shared or local memory beyond the variable that their address is computed from",
     "wmma": "fragments of wmma used as if their arrangement were known",
+    "wgmma": "registers of wgmma that are touched while it runs, or before a wgmma.fence; products never waited for",
 }
 """What each check looks for."""
 
@@ -60,13 +68,17 @@ class CheckObserver(Observers):
             shared = SharedMemory(self.findings, "races" in wanted, "uninitialised" in wanted)
             members.append(shared)
             if "races" in wanted:
-                members.append(GlobalWriters(self.findings, shared))
+                members += (
+                    member(self.findings, shared) for member in (GlobalWriters, Proxies, PendingReads, Departures)
+                )
         if "barriers" in wanted:
-            members.append(Barriers(self.findings))
+            members += (member(self.findings) for member in (Barriers, Transactions, RegisterPool))
         if "bounds" in wanted:
             members.append(Bounds(self.findings))
         if "wmma" in wanted:
             members.append(WmmaFragments(self.findings))
+        if "wgmma" in wanted:
+            members.append(WarpgroupRegisters(self.findings))
         super().__init__(members)
 
 

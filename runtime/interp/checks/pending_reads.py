@@ -1,0 +1,154 @@
+"""Shared memory that asynchronous operations still read: `wgmma`, and the stores of bulk and tensor copies.
+
+A product reads its operands until a `wgmma.wait_group` covers it, a store its source until a
+`cp.async.bulk.wait_group` (`.read` will do) covers it. Before that nobody may write there; afterwards who writes must
+be ordered behind one of those that waited. A product's operands are read by its warpgroup: any of its warps will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....dialect.isa.wgmma import WARPS
+from ....dialect.ptx.text.syntax import Immediate
+from ..machine.groups import OperationGroups
+from .findings import Check, Findings
+from .proxies import UNIT, is_asynchronous, units_of
+from .shared import WRITING, SharedMemory
+
+if TYPE_CHECKING:
+    from ...numerics.array import Array
+    from ..machine.kernel import DecodedKernel
+    from ..machine.state import State
+    from ..machine.threads import Selection
+    from ..observers.events import Look, MemoryAccess
+
+
+@dataclass(eq=False)
+class _Read:
+    """Units that one operation reads, and its instruction and thread."""
+
+    pc: int
+    units: Array
+    thread: int
+
+
+class _Readers:
+    """Those that read asynchronously in one way: warpgroups, of `warps` each, or threads."""
+
+    def __init__(self, agents: int, warps: int, units: int, each: int) -> None:
+        self.queue = OperationGroups(agents)
+        self.warps = warps
+        self.done = np.zeros((units, -(-each // warps)), np.int32)
+        """When each warpgroup, or warp, of a cluster last was done with a unit."""
+
+
+class PendingReads(Check):
+    """Follows what is being read. `shared` has the clocks, and is told of every event before this."""
+
+    name = "races"
+
+    def __init__(self, findings: Findings, shared: SharedMemory) -> None:
+        super().__init__(findings)
+        self.shared = shared
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        super().begin(state, kernel)
+        self.buffer = state.memory.shared.buffer
+        self.asynchronous = [is_asynchronous(d.source.opcode) for d in kernel.code]
+        units = self.buffer.size // UNIT if any(self.asynchronous) else 0
+        each = self.shared.clocks.each
+        self.pending = np.zeros(units, np.int16)
+        self.pc = np.zeros(units, np.int32)
+        self.reads: list[_Read] = []
+        self.products = _Readers(-(-state.warps // WARPS), WARPS, units, each)
+        self.stores = _Readers(state.threads, 1, units, each)
+
+    # Groups of operations
+
+    def watch(self, pc: int) -> Look | None:
+        source = self.kernel.code[pc].source
+        root, _, name = source.opcode.rpartition("_group")[0].rpartition(".")
+        if root not in ("wgmma", "cp.async.bulk") or name not in ("commit", "wait"):
+            return None
+        queue = (self.products if root == "wgmma" else self.stores).queue
+        agents = self._warpgroups if root == "wgmma" else self._threads
+        if name == "commit":
+            return lambda sel: queue.commit(agents(sel))
+        (keep,) = (int(o.value) for o in source.operands if isinstance(o, Immediate))
+        return lambda sel: queue.wait(agents(sel), keep)
+
+    def _threads(self, sel: Selection) -> Array:
+        return np.arange(sel.total) if sel.lanes is None else sel.lanes
+
+    def _warpgroups(self, sel: Selection) -> Array:
+        return np.unique(self._threads(sel) % self.state.warps // WARPS)
+
+    def access(self, access: MemoryAccess) -> None:
+        if access.buffer is not self.buffer or not self.pending.size or not access.start.size:
+            return
+        units, threads = units_of(access)
+        if access.kind in WRITING:
+            self._written(access, units, threads)
+        elif access.kind == "fetch":
+            groups = threads % self.state.warps // WARPS
+            for group in np.unique(groups).tolist():
+                mine = groups == group
+                self._begin(self.products, group, _Read(access.pc, np.unique(units[mine]), int(threads[mine][0])))
+        elif self.asynchronous[access.pc] and self._is_grouped(access.pc):
+            for thread in np.unique(threads).tolist():
+                self._begin(self.stores, thread, _Read(access.pc, np.unique(units[threads == thread]), thread))
+
+    def _is_grouped(self, pc: int) -> bool:
+        return "bulk_group" in self.kernel.code[pc].source.opcode
+
+    def _begin(self, readers: _Readers, agent: int, read: _Read) -> None:
+        self.pending[read.units] += 1
+        self.pc[read.units] = read.pc
+        self.reads.append(read)
+        readers.queue.issue(np.array([agent]), self._finish(readers, read))
+
+    def _finish(self, readers: _Readers, read: _Read) -> Callable[[Array], None]:
+        def finish(_: Array) -> None:
+            clocks = self.shared.clocks
+            self.pending[read.units] -= 1
+            self.reads.remove(read)
+            column = read.thread % clocks.warps % clocks.each // readers.warps
+            readers.done[read.units, column] = clocks.tick()
+
+        return finish
+
+    # Writes
+
+    def _written(self, access: MemoryAccess, units: Array, threads: Array) -> None:
+        pending = self.pending[units] > 0
+        late = np.zeros_like(pending)
+        for readers in (self.products, self.stores):
+            late |= ~pending & self._unordered(readers, units, threads)
+        for bad, end in ((pending, "which has not been waited for"), (late, "and nothing orders it behind the wait")):
+            if bad.any():
+                self._tell(access.pc, units[bad], threads[bad], end)
+
+    def _unordered(self, readers: _Readers, units: Array, threads: Array) -> Array:
+        """Whether writers do not know that reads of units are done."""
+        clocks = self.shared.clocks
+        done = readers.done[units]
+        if int(done.max()) <= clocks.floor:
+            return np.zeros(units.size, np.bool_)
+        warps = threads % clocks.warps
+        known = clocks.seen[warps]
+        known[np.arange(warps.size), warps % clocks.each] = clocks.now
+        unknown: Array = done > known.reshape(warps.size, -1, readers.warps).max(axis=2)
+        return np.logical_or.reduce(unknown, axis=1)
+
+    def _tell(self, pc: int, units: Array, threads: Array, end: str) -> None:
+        unit = int(units[0])
+        read = next((r for r in reversed(self.reads) if unit in r.units), None)
+        source = self.kernel.code[int(self.pc[unit]) if read is None else read.pc].source
+        text = f"overwrites what the {source.opcode} at line {source.line} reads, {end}"
+        address = unit * UNIT % self.shared.stride
+        self.report(pc, text, int(threads[0]), address, about=("read", source.line, end), count=units.size)

@@ -1,0 +1,85 @@
+"""`setmaxnreg`: a warpgroup that asks for more registers than its CTA will ever have waits for ever. PTX ISA 9.7.19.5.
+
+How many a thread has at entry is known where `.maxnreg` says so, or the number of threads together with
+`.minnctapersm`; elsewhere the assembler drops the instruction, and nothing is told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....dialect.ptx.text.syntax import Immediate
+from ..machine.threads import LANES
+from .findings import Check
+
+if TYPE_CHECKING:
+    from ..machine.kernel import DecodedKernel
+    from ..machine.state import State
+    from ..machine.threads import Selection
+    from ..observers.events import Look
+
+REGISTERS = 65536
+"""Registers of 32 bits that a multiprocessor has."""
+
+
+def at_entry(kernel: DecodedKernel, threads: int) -> int | None:
+    """Registers of a thread at entry, by the directives of the kernel: as many as fit, in eights, and not more than it
+    asks for later. None where the directives do not say."""
+    if kernel.register_limit is not None:
+        return kernel.register_limit
+    if kernel.ctas_required is None or (kernel.block_required is None and kernel.block_limit is None):
+        return None
+    asked = [_count(d.source.operands[0]) for d in kernel.code if d.source.opcode.startswith("setmaxnreg.inc")]
+    return min(REGISTERS // (threads * max(kernel.ctas_required, 1)) // 8 * 8, max(asked, default=REGISTERS))
+
+
+class RegisterPool(Check):
+    """Follows how many registers each warp has; whether all fit is looked at when the CTAs are done."""
+
+    name = "barriers"
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        self._too_many()
+        super().begin(state, kernel)
+        self.entry = at_entry(kernel, state.geometry.threads_per_cta)
+        self.has = np.full(state.warps, self.entry or 0)
+        self.asked: dict[int, tuple[int, int]] = {}
+
+    def end(self) -> None:
+        self._too_many()
+
+    def watch(self, pc: int) -> Look | None:
+        source = self.kernel.code[pc].source
+        if self.entry is None or not source.opcode.startswith("setmaxnreg"):
+            return None
+        grows, count = source.opcode.startswith("setmaxnreg.inc"), _count(source.operands[0])
+
+        def look(sel: Selection) -> None:
+            threads = np.arange(sel.total) if sel.lanes is None else sel.lanes
+            warps = np.unique(threads % self.state.warps)
+            wrong = warps[self.has[warps] > count if grows else self.has[warps] < count]
+            if wrong.size:
+                has = int(self.has[wrong[0]])
+                text = f"the warp has {has} registers a thread, {'more' if grows else 'fewer'} than {count}"
+                self.report(pc, text, int(wrong[0]), about="count", count=int(wrong.size))
+            self.has[warps] = count
+            if grows:
+                self.asked.update({w // self.state.geometry.warps_per_cta: (pc, w) for w in warps.tolist()})
+
+        return look
+
+    def _too_many(self) -> None:
+        """Once all have let go what they do, the CTA must not have more than it began with."""
+        for cta, (pc, warp) in getattr(self, "asked", {}).items():
+            each = self.state.geometry.warps_per_cta
+            total, pool = int(self.has[cta * each : (cta + 1) * each].sum()), (self.entry or 0) * each
+            if total > pool:
+                text = f"waits for ever: the warps ask for {total * LANES} registers, the CTA has {pool * LANES}"
+                self.report(pc, text, warp, about="pool")
+        self.asked = {}
+
+
+def _count(operand: object) -> int:
+    return int(operand.value) if isinstance(operand, Immediate) else 0

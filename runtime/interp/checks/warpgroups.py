@@ -1,0 +1,243 @@
+"""Registers of `wgmma.mma_async`: accumulators and fragments of A. PTX ISA 9.7.15.7.
+
+From the instruction to the `wgmma.wait_group` that covers it nobody may read or write them. Between an access of a
+thread and a product that takes the register there must be a `wgmma.fence`, as before the first product of a
+warpgroup; products of one shape may follow each other on the same accumulators without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....dialect.isa import families
+from ....dialect.isa.descriptor import DescriptorError, MatrixDescriptor
+from ....dialect.isa.wgmma import WARPS, Wgmma
+from ....dialect.ptx.text.syntax import Instruction, Operand, Register, Vector
+from ..machine.groups import OperationGroups
+from ..machine.layout import RegisterSlot
+from .findings import Check
+
+if TYPE_CHECKING:
+    from ...numerics.array import Array
+    from ..machine.kernel import Decoded, DecodedKernel
+    from ..machine.state import State
+    from ..machine.threads import Selection
+    from ..observers.events import Look
+
+_FENCED, _NEVER = 0, -1
+
+
+@dataclass(frozen=True)
+class _Product:
+    """The registers of a product, by their numbers among those that are followed, and its shape."""
+
+    accumulators: Array
+    fragments: Array
+    columns: int
+    descriptors: tuple[RegisterSlot, ...]
+
+
+class WarpgroupRegisters(Check):
+    """For each register and warpgroup: the products in flight that write and that read it, who touched it since the
+    last fence (`_FENCED`: nobody, `_NEVER`: there was no fence, else the instruction after it), and the shape of the
+    products that have it as accumulator since then."""
+
+    name = "wgmma"
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        self._unfinished()
+        super().begin(state, kernel)
+        products = {pc: d for pc, d in enumerate(kernel.code) if d.source.opcode.startswith("wgmma.mma_async")}
+        self.slots = {slot: i for i, slot in enumerate(dict.fromkeys(s for d in products.values() for s in _taken(d)))}
+        self.names = [slot.name for slot in self.slots]
+        self.products = {pc: self._product(d) for pc, d in products.items()}
+        shape = (len(self.slots), -(-state.warps // WARPS))
+        self.queue = OperationGroups(shape[1])
+        self.writing, self.reading = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        self.holder = np.zeros(shape, np.int32)
+        self.touched = np.full(shape, _NEVER, np.int32)
+        self.columns = np.zeros(shape, np.int32)
+        self.flying: list[tuple[int, int]] = []
+
+    def end(self) -> None:
+        self._unfinished()
+
+    def _product(self, decoded: Decoded) -> _Product:
+        row = families.find(decoded.source.opcode)
+        number = {slot.name: self.slots[slot] for slot in _taken(decoded)}
+        d, a = (np.array([number[n] for n in names], np.intp) for names in _operands(decoded.source))
+        words = tuple(slot for slot in decoded.reads if slot.bits == 64)
+        return _Product(d, a, row.shape.n if isinstance(row, Wgmma) else 0, words)
+
+    def watch(self, pc: int) -> Look | None:
+        decoded = self.kernel.code[pc]
+        opcode = decoded.source.opcode
+        if not self.products:
+            return None
+        if pc in self.products:
+            return lambda sel: self._issue(pc, self._groups(sel))
+        if opcode.startswith("wgmma.fence"):
+            return lambda sel: self._fence(self._groups(sel))
+        if opcode.startswith("wgmma.commit_group"):
+            return lambda sel: self.queue.commit(self._groups(sel))
+        if opcode.startswith("wgmma.wait_group"):
+            keep = int(getattr(decoded.source.operands[0], "value", 0))
+            return lambda sel: self.queue.wait(self._groups(sel), keep)
+        return self._accesses(pc, decoded)
+
+    def _threads(self, sel: Selection) -> Array:
+        return np.arange(sel.total) if sel.lanes is None else sel.lanes
+
+    def _groups(self, sel: Selection) -> Array:
+        return np.unique(self._threads(sel) % self.state.warps // WARPS)
+
+    # Products
+
+    def _fence(self, groups: Array) -> None:
+        self.touched[:, groups] = _FENCED
+        self.columns[:, groups] = 0
+
+    def _issue(self, pc: int, groups: Array) -> None:
+        product = self.products[pc]
+        for group in groups.tolist():
+            self._fenced(pc, product, group)
+            self._in_flight(pc, product, group)
+            self._aligned(pc, product, group)
+            self._begin(pc, product, group)
+
+    def _fenced(self, pc: int, product: _Product, group: int) -> None:
+        both = np.concatenate([product.accumulators, product.fragments])
+        bad = both[self.touched[both, group] != _FENCED]
+        if bad.size:
+            by = int(self.touched[bad[0], group])
+            what = "its warpgroup has executed no wgmma.fence yet"
+            if by != _NEVER:
+                what = (
+                    f"takes {self.names[bad[0]]}, which line {self._line(by - 1)} touches, with no wgmma.fence between"
+                )
+            self._tell(pc, what, group, ("fence", by))
+        seen = self.columns[product.accumulators, group]
+        other = np.flatnonzero((seen != 0) & (seen != product.columns))
+        if other.size:
+            name, n = self.names[product.accumulators[other[0]]], int(seen[other[0]])
+            what = f"adds to {name}, which a product of another shape (N = {n}) has, with no wgmma.fence between"
+            self._tell(pc, what, group, "shape")
+
+    def _in_flight(self, pc: int, product: _Product, group: int) -> None:
+        """One product's accumulators are not another's A while either runs."""
+        for mine, others, deed, other in (
+            (product.accumulators, self.reading, "writes", "reads"),
+            (product.fragments, self.writing, "reads", "writes"),
+        ):
+            bad = mine[others[mine, group] > 0]
+            if bad.size:
+                line = self._line(int(self.holder[bad[0], group]))
+                what = f"{deed} {self.names[bad[0]]}, which the product at line {line} {other} and is not waited for"
+                self._tell(pc, what, group, ("product", line))
+
+    def _aligned(self, pc: int, product: _Product, group: int) -> None:
+        """A matrix with a swizzle begins in the first row of its pattern, unless the base offset says in which."""
+        for slot in product.descriptors:
+            word = int(self.state.banks[64][slot.index][group * WARPS])
+            try:
+                found = MatrixDescriptor.decode(word)
+            except DescriptorError:  # The instruction says so.
+                return
+            row = found.row_of_pattern
+            if row != found.base_offset:
+                what = (
+                    f"{slot.name} says that a matrix begins at {found.address:#x}, {128 * row} bytes behind a multiple "
+                    f"of {8 * found.swizzle}, as its swizzle wants it, and that its base offset is {found.base_offset}"
+                )
+                self._tell(pc, what, group, ("align", slot.name))
+
+    def _begin(self, pc: int, product: _Product, group: int) -> None:
+        self.writing[product.accumulators, group] += 1
+        self.reading[product.fragments, group] += 1
+        for some in (product.accumulators, product.fragments):
+            self.holder[some, group] = pc
+        self.columns[product.accumulators, group] = product.columns
+        self.flying.append((pc, group))
+        self.queue.issue(np.array([group]), self._finish(pc, product, group))
+
+    def _finish(self, pc: int, product: _Product, group: int) -> Callable[[Array], None]:
+        def finish(_: Array) -> None:
+            self.writing[product.accumulators, group] -= 1
+            self.reading[product.fragments, group] -= 1
+            self.flying.remove((pc, group))
+
+        return finish
+
+    def _unfinished(self) -> None:
+        """Products that the CTAs did not wait for before they ended."""
+        for pc, group in getattr(self, "flying", ()):
+            self._tell(pc, "no wgmma.wait_group waits for it before the kernel ends", group, "end")
+        self.flying = []
+
+    # Accesses
+
+    def _accesses(self, pc: int, decoded: Decoded) -> Look | None:
+        some = [
+            np.array([self.slots[s] for s in slots if s in self.slots]) for slots in (decoded.writes, decoded.reads)
+        ]
+        if not any(numbers.size for numbers in some):
+            return None
+        writes, reads = (numbers.astype(np.intp) for numbers in some)
+
+        def look(sel: Selection) -> None:
+            groups = self._groups(sel)
+            self._touch(pc, writes, "writes", sel, groups)
+            self._touch(pc, reads, "reads", sel, groups)
+
+        return look
+
+    def _touch(self, pc: int, numbers: Array, deed: str, sel: Selection, groups: Array) -> None:
+        if not numbers.size:
+            return
+        at = np.ix_(numbers, groups)
+        self.touched[at] = np.where(self.touched[at] == _NEVER, _NEVER, pc + 1)
+        bad = self.writing[at] + self.reading[at] > 0
+        if not bad.any():
+            return
+        number, place = (int(i[0]) for i in np.nonzero(bad))
+        register, group = int(numbers[number]), int(groups[place])
+        threads = self._threads(sel)
+        mine = threads[threads % self.state.warps // WARPS == group]
+        line = self._line(int(self.holder[register, group]))
+        other = "writes" if self.writing[register, group] else "reads"
+        what = f"{deed} {self.names[register]}, which the product at line {line} {other} and is not waited for"
+        self.report(pc, what, int(mine[0]), about=("flight", line, deed), count=int(mine.size))
+
+    # Telling
+
+    def _line(self, pc: int) -> int:
+        return self.kernel.code[pc].source.line
+
+    def _tell(self, pc: int, what: str, group: int, about: object) -> None:
+        """A finding of a warpgroup, at the first thread of its first warp."""
+        self.report(pc, what, group * WARPS, about=str(about))
+
+
+def _operands(instruction: Instruction) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the registers of D, and of A where it is in registers."""
+    d, a = instruction.operands[:2]
+    return tuple(_names([d])), tuple(_names([a])) if isinstance(a, Vector) else ()
+
+
+def _names(operands: Iterable[Operand]) -> Iterable[str]:
+    for operand in operands:
+        if isinstance(operand, Vector):
+            yield from _names(operand.items)
+        elif isinstance(operand, Register):
+            yield operand.name
+
+
+def _taken(decoded: Decoded) -> list[RegisterSlot]:
+    """The registers of D and of A."""
+    d, a = _operands(decoded.source)
+    names = {*d, *a}
+    return [slot for slot in (*decoded.writes, *decoded.reads) if slot.name in names]

@@ -1,0 +1,129 @@
+"""A whole matrix kernel of Hopper, to plant bugs in: tensor copies by a producer warp, `wgmma`, a tensor store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from warploom.runtime import TensorMap, load_ptx
+from warploom.runtime.interp import InterpreterError
+from warploom.runtime.interp.errors import Finding
+
+TILE, DEPTH, STEPS = 64, 64, 4
+STAGE = TILE * DEPTH * 2
+K = DEPTH * STEPS
+D = ", ".join(f"%f{i}" for i in range(32))
+DESCRIPTOR = 1 << 62 | 64 << 32 | 1 << 16
+"""128-byte swizzle, 1024 bytes from eight rows to the next; the address is to be added."""
+
+
+def _product(step: int) -> str:
+    operands = "%da, %db" if not step else "%da1, %db1"
+    advance = f"add.s64 %da1, %da, {2 * step}; add.s64 %db1, %db, {2 * step};\n    " if step else ""
+    opcode = "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16"
+    return f"    {advance}{opcode} {{{D}}}, {operands}, %add, 1, 1, 0, 0;\n    mov.pred %add, 1;"
+
+
+def _staged(i: int) -> str:
+    """Stores element number i of D of a thread; %at is the address of its first one."""
+    row, column = 8 * (i // 2 % 2), 8 * (i // 4) + i % 2
+    return f"    st.shared.f32 [%at+{(row * TILE + column) * 4}], %f{i};"
+
+
+def text() -> str:
+    """C = A B^T for 64 x 256 halves each, in two stages: a warpgroup of consumers, and a thread that copies."""
+    products = "\n".join(_product(i) for i in range(DEPTH // 16))
+    stores = "\n".join(_staged(i) for i in range(32))
+    return f""".version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry gemm(.param .align 64 .b8 map_a[128], .param .align 64 .b8 map_b[128], .param .align 64 .b8 map_c[128])
+    .reqntid 256 .minnctapersm 1
+{{
+    .reg .f32 %f<32>; .reg .b64 %ma, %mb, %mc, %da, %db, %da1, %db1, %wide;
+    .reg .b32 %t, %w, %lane, %stage, %parity, %i, %at, %full, %empty, %sa, %sb, %x, %y, %k;
+    .reg .pred %first, %producer, %p, %add, %more, %one;
+    .shared .align 1024 .b8 as[{2 * STAGE}]; .shared .align 1024 .b8 bs[{2 * STAGE}];
+    .shared .align 1024 .b8 cs[{TILE * TILE * 4}]; .shared .align 8 .b64 full[2]; .shared .align 8 .b64 empty[2];
+    mov.u32 %t, %tid.x; setp.eq.u32 %first, %t, 0; shr.u32 %w, %t, 5; and.b32 %lane, %t, 31;
+    mov.b64 %ma, map_a; cvta.param.u64 %ma, %ma; mov.b64 %mb, map_b; cvta.param.u64 %mb, %mb;
+    mov.b64 %mc, map_c; cvta.param.u64 %mc, %mc;
+    @%first mbarrier.init.shared::cta.b64 [full], 1; @%first mbarrier.init.shared::cta.b64 [full+8], 1;
+    @%first mbarrier.init.shared::cta.b64 [empty], 1; @%first mbarrier.init.shared::cta.b64 [empty+8], 1;
+    @%first fence.mbarrier_init.release.cluster;
+    bar.sync 0;
+    mov.u32 %i, 0; mov.u32 %stage, 0; mov.u32 %parity, 0;
+    setp.ge.u32 %producer, %t, 128;
+    @%producer bra PRODUCER;
+    setmaxnreg.inc.sync.aligned.u32 232;
+    mov.pred %add, 0;
+CONSUME:
+    mov.u32 %full, full; shl.b32 %x, %stage, 3; add.u32 %full, %full, %x;
+    mov.u32 %empty, empty; add.u32 %empty, %empty, %x;
+    mov.u32 %sa, as; mad.lo.u32 %sa, %stage, {STAGE}, %sa; mov.u32 %sb, bs; mad.lo.u32 %sb, %stage, {STAGE}, %sb;
+ARRIVED:
+    mbarrier.try_wait.parity.shared::cta.b64 %p, [%full], %parity;
+    @!%p bra ARRIVED;
+    shr.u32 %x, %sa, 4; cvt.u64.u32 %da, %x; add.s64 %da, %da, {DESCRIPTOR};
+    shr.u32 %x, %sb, 4; cvt.u64.u32 %db, %x; add.s64 %db, %db, {DESCRIPTOR};
+    wgmma.fence.sync.aligned;
+{products}
+    wgmma.commit_group.sync.aligned;
+    wgmma.wait_group.sync.aligned 0;
+    @%first mbarrier.arrive.shared::cta.b64 _, [%empty];
+    add.u32 %i, %i, 1; xor.b32 %stage, %stage, 1;
+    setp.eq.u32 %p, %stage, 0; selp.u32 %x, 1, 0, %p; xor.b32 %parity, %parity, %x;
+    setp.lt.u32 %more, %i, {STEPS};
+    @%more bra CONSUME;
+    shr.u32 %x, %lane, 2; shl.b32 %y, %w, 4; add.u32 %x, %x, %y; mul.lo.u32 %x, %x, {TILE * 4};
+    and.b32 %y, %lane, 3; mad.lo.u32 %x, %y, 8, %x; mov.u32 %at, cs; add.u32 %at, %at, %x;
+{stores}
+    fence.proxy.async.shared::cta;
+    bar.sync 1, 128;
+    @%first cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%mc, {{0, 0}}], [cs];
+    @%first cp.async.bulk.commit_group;
+    @%first cp.async.bulk.wait_group.read 0;
+    bra END;
+PRODUCER:
+    setmaxnreg.dec.sync.aligned.u32 40;
+    setp.ne.u32 %p, %t, 128;
+    @%p bra END;
+PRODUCE:
+    mov.u32 %full, full; shl.b32 %x, %stage, 3; add.u32 %full, %full, %x;
+    mov.u32 %empty, empty; add.u32 %empty, %empty, %x;
+    mov.u32 %sa, as; mad.lo.u32 %sa, %stage, {STAGE}, %sa; mov.u32 %sb, bs; mad.lo.u32 %sb, %stage, {STAGE}, %sb;
+    xor.b32 %y, %parity, 1; mul.lo.u32 %k, %i, {DEPTH};
+FREE:
+    mbarrier.try_wait.parity.shared::cta.b64 %p, [%empty], %y;
+    @!%p bra FREE;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full], {2 * STAGE};
+    cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%sa], [%ma, {{%k, 0}}], [%full];
+    cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%sb], [%mb, {{%k, 0}}], [%full];
+    add.u32 %i, %i, 1; xor.b32 %stage, %stage, 1;
+    setp.eq.u32 %p, %stage, 0; selp.u32 %x, 1, 0, %p; xor.b32 %parity, %parity, %x;
+    setp.lt.u32 %more, %i, {STEPS};
+    @%more bra PRODUCE;
+END:
+    ret;
+}}
+"""
+
+
+def run(ptx: str, **options: Any) -> tuple[Finding, ...]:
+    """Runs a variant of `text()` under all checks, or those of `checks`; what it finds, and else whether C is right."""
+    random = np.random.default_rng(5)
+    a, b = (random.standard_normal((TILE, K)).astype(np.float16) for _ in range(2))
+    c = np.zeros((TILE, TILE), np.float32)
+    maps = [TensorMap(m, (TILE, DEPTH), swizzle=128) for m in (a, b)]
+    options.setdefault("checks", "all")
+    try:
+        module = load_ptx(ptx, "k.ptx")
+        notes = module.launch(
+            "gemm", (1, 1, 1), (256, 1, 1), [*maps, TensorMap(c, (TILE, TILE))], device="interp", **options
+        )
+    except InterpreterError as error:
+        return error.findings
+    expected = a.astype(np.float64) @ b.astype(np.float64).T
+    assert np.abs(c - expected).max() < 1e-3
+    return tuple(getattr(notes, "notes", ()) or ())

@@ -1,0 +1,108 @@
+"""Bugs planted in a Hopper matrix kernel are found and named at their line; the right kernel is silent."""
+
+from __future__ import annotations
+
+import pytest
+from hopper_kernel import STAGE, run, text
+from planted import check_found, edited, line_of
+
+from warploom.dialect.isa.descriptor import MatrixDescriptor
+from warploom.runtime import WarploomError
+
+PRODUCT = "wgmma.mma_async"
+WAIT, COMMIT, FENCE = (
+    "wgmma.wait_group.sync.aligned 0;",
+    "wgmma.commit_group.sync.aligned;",
+    "wgmma.fence.sync.aligned;",
+)
+LOAD_A, LOAD_B = ("complete_tx::bytes [%sa]", "complete_tx::bytes [%sb]")
+STORE, STAGED = "cp.async.bulk.tensor.2d.global", "st.shared.f32 [%at+0], %f0;"
+ARRIVED = "mbarrier.try_wait.parity.shared::cta.b64 %p, [%full], %parity;"
+EXPECTED = f"[%full], {2 * STAGE};"
+
+
+def test_the_right_kernel_is_silent() -> None:
+    assert run(text()) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "check", "at", "nth", "message"),
+    [
+        # Registers in flight.
+        (WAIT, "", "wgmma", STAGED, 0, "reads %f0, which the product at line"),
+        (WAIT, "wgmma.wait_group.sync.aligned 1;", "wgmma", STAGED, 0, "reads %f0, which the product at line"),
+        (COMMIT, "", "wgmma", STAGED, 0, "reads %f0, which the product at line"),
+        (COMMIT, f"{COMMIT} mov.f32 %f3, 0f00000000;", "wgmma", COMMIT, 0, "writes %f3, which the product at line"),
+        # Fences.
+        (FENCE, "", "wgmma", PRODUCT, 0, "its warpgroup has executed no wgmma.fence yet"),
+        (FENCE, f"{FENCE} mov.f32 %f5, %f6;", "wgmma", PRODUCT, 0, "takes %f5, which line"),
+        # Shared memory that products read.
+        (WAIT, "", "races", LOAD_A, 0, "overwrites what the wgmma.mma_async"),
+        (WAIT, "wgmma.wait_group.sync.aligned 1;", "races", LOAD_B, 0, "overwrites what the wgmma.mma_async"),
+        # Proxies, and the source of a store.
+        ("fence.proxy.async.shared::cta;", "", "races", STORE, 0, "and no fence.proxy.async is between them"),
+        ("fence.proxy.async.shared::cta;", "fence.proxy.async.global;", "races", STORE, 0, "no fence.proxy.async"),
+        ("bar.sync 1, 128;", "", "races", STORE, 0, "race in shared memory: reads what warp"),
+        ("@%first cp.async.bulk.wait_group.read 0;", "st.shared.f32 [%at], %f0;", "races", "st.shared.f32 [%at], ", 0,
+            "overwrites what the cp.async.bulk.tensor"),
+        # Data that has not arrived.
+        (EXPECTED, f"[%full], {STAGE};", "races", PRODUCT, 0, "reads where the cp.async.bulk.tensor at line"),
+        (ARRIVED, "mov.pred %p, 1;", "uninitialised", PRODUCT, 0, "shared memory is read before anything is"),
+        # Bytes that nobody expects, or that never come.
+        (EXPECTED, f"[%full], {STAGE};", "barriers", LOAD_B, 0, f"{2 * STAGE} bytes more than were expected"),
+        # Registers of warps.
+        (".minnctapersm 1", ".maxnreg 128", "barriers", "setmaxnreg.inc", 0,
+            "waits for ever: the warps ask for 34816 registers, the CTA has 32768"),
+        ("setmaxnreg.dec.sync.aligned.u32 40;", "setmaxnreg.dec.sync.aligned.u32 240;", "barriers", "setmaxnreg.dec", 0,
+            "has 232 registers a thread, fewer than 240"),
+    ],
+)  # fmt: skip
+def test_planted_bugs(old: str, new: str, check: str, at: str, nth: int, message: str) -> None:
+    ptx = edited(text(), old, new)
+    check_found(run(ptx, max_steps=200_000), check, line_of(ptx, at, nth), message)
+
+
+def test_bytes_that_never_come_are_counted_in_the_deadlock() -> None:
+    ptx = edited(text(), EXPECTED, f"[%full], {2 * STAGE + 16};")
+    found = check_found(
+        run(ptx, checks="barriers"), "fault", line_of(ptx, "mbarrier.try_wait"), "deadlock", thread=False
+    )
+    assert "for 0 more arrivals, and 16 bytes are missing" in found.message
+
+
+def test_a_product_that_nobody_waits_for() -> None:
+    ptx = edited(text(), "fence.proxy.async.shared::cta;", f"{FENCE} {PRODUCT}.sync.aligned.m64n8k16.f32.f16.f16 "
+                 "{%f0, %f1, %f2, %f3}, %da, %db, 1, 1, 1, 0, 0; fence.proxy.async.shared::cta;")  # fmt: skip
+    message = "no wgmma.wait_group waits for it before the kernel ends"
+    check_found(run(ptx), "wgmma", line_of(ptx, "m64n8k16"), message)
+
+
+def test_another_shape_on_the_same_accumulators() -> None:
+    wide = f"{PRODUCT}.sync.aligned.m64n64k16.f32.f16.f16"
+    small = f"{PRODUCT}.sync.aligned.m64n8k16.f32.f16.f16 {{%f0, %f1, %f2, %f3}}, %da, %db, 1, 1, 1, 0, 0; {COMMIT}"
+    ptx = edited(text(), COMMIT, small)
+    assert wide in ptx
+    check_found(run(ptx), "wgmma", line_of(ptx, "m64n8k16"), "adds to %f0, which a product of another shape (N = 64)")
+
+
+def test_a_descriptor_beside_the_pattern_of_its_swizzle() -> None:
+    ptx = edited(text(), "shr.u32 %x, %sb, 4;", "add.u32 %x, %sb, 128; shr.u32 %x, %x, 4;")
+    message = "%db says that a matrix begins at 0x4080, 128 bytes behind a multiple of 1024"
+    check_found(run(ptx), "wgmma", line_of(ptx, PRODUCT), message)
+    assert MatrixDescriptor(0x4080, 16, 1024, 128).row_of_pattern == 1
+    assert MatrixDescriptor(0x4060, 16, 1024, 128).row_of_pattern == 0
+    assert MatrixDescriptor(0x4080, 16, 256, 0).row_of_pattern == 0
+
+
+@pytest.mark.parametrize("instruction", [FENCE, "setmaxnreg.inc.sync.aligned.u32 232;"])
+def test_part_of_a_warpgroup(instruction: str) -> None:
+    ptx = edited(text(), instruction, f"setp.lt.u32 %p, %t, 96; @%p {instruction}")
+    message = "must be executed by all 4 warps of a warpgroup; warp 3 takes no part"
+    check_found(run(ptx, checks="wgmma"), "fault", line_of(ptx, instruction), message)
+
+
+def test_checks_that_are_not_asked_for_cost_no_result() -> None:
+    ptx = edited(text(), "fence.proxy.async.shared::cta;", "")
+    assert run(ptx, checks="bounds") == ()
+    with pytest.raises(WarploomError, match="expected checks among"):
+        run(ptx, checks="w")
