@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ..dialect.isa.descriptor import MatrixDescriptor
+    from ..dialect.isa.tensor_map import TensorMapFields
     from .arguments.structs import Struct
     from .arguments.tensor_map import TensorMap
     from .check.ptx import Diagnostic, check_ptx
@@ -25,9 +27,10 @@ if TYPE_CHECKING:
     )
     from .kernel import Kernel, compile
     from .launch_report import LaunchReport
+    from .lookup.explain import explain
     from .module import PtxModule, load_ptx
     from .problem import Problem
-    from .sparse import compress, prune
+    from .sparse import check_metadata, compress, expand, prune
 
 _HOMES = {
     "ArgumentError": ".errors",
@@ -38,15 +41,20 @@ _HOMES = {
     "Diagnostic": ".check.ptx",
     "HostError": ".errors",
     "Kernel": ".kernel",
+    "MatrixDescriptor": "..dialect.isa.descriptor",
     "LaunchReport": ".launch_report",
     "Problem": ".problem",
     "PtxModule": ".module",
     "TensorMap": ".arguments.tensor_map",
+    "TensorMapFields": "..dialect.isa.tensor_map",
     "Struct": ".arguments.structs",
     "WarploomError": ".errors",
+    "check_metadata": ".sparse",
     "check_ptx": ".check.ptx",
     "compress": ".sparse",
     "compile": ".kernel",
+    "expand": ".sparse",
+    "explain": ".lookup.explain",
     "load_ptx": ".module",
     "prune": ".sparse",
 }
@@ -61,14 +69,19 @@ __all__ = (
     "HostError",
     "Kernel",
     "LaunchReport",
+    "MatrixDescriptor",
     "Problem",
     "PtxModule",
     "Struct",
     "TensorMap",
+    "TensorMapFields",
     "WarploomError",
+    "check_metadata",
     "check_ptx",
     "compile",
     "compress",
+    "expand",
+    "explain",
     "load_ptx",
     "prune",
 )

@@ -4,7 +4,8 @@
     values, metadata = compress(a)        # what a kernel with a sparse A takes
     kernel(values, metadata, b, c)
 
-Source: PTX ISA 9.7.14.6.1 (patterns and metadata); the places of the words are those of `mma.sp`.
+The places of the words of metadata are those of `mma.sp`, or those of `wgmma.mma_async.sp` where `instruction` says so.
+Source: PTX ISA 9.7.14.6.1 and 9.7.15.6.1 (patterns and metadata).
 """
 
 from __future__ import annotations
@@ -14,17 +15,30 @@ import numpy as np
 from ..dialect.isa.types import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
 from ..dialect.sparsity import matrix
 from ..dialect.sparsity.metadata import metadata_codes, metadata_words, validate_words
-from ..dialect.sparsity.operands import ROWS, ROWS_PER_WARP, SparseOperand
+from ..dialect.sparsity.operands import ROWS, SparseOperand
 from ..dialect.sparsity.patterns import PatternError, pattern_of
 from .arguments.dtypes import DType, element_of
 from .errors import ArgumentError
 from .numerics.array import Array
 
+MMA_SP, WGMMA_SP = "mma.sp", "wgmma.mma_async.sp"
+"""The instructions that take a sparse A."""
 
-def operand_of(element: str) -> SparseOperand:
-    """The sparse A of the deepest `mma.sp` for elements of an ISA type."""
-    rows = [row for row in ROWS if row.m == ROWS_PER_WARP and row.element == element and not row.kind]
-    return max(rows, key=lambda row: row.k)
+
+def operand_of(element: str, instruction: str = MMA_SP) -> SparseOperand:
+    """The sparse A of the deepest form of an instruction for elements of an ISA type.
+
+    Raises:
+        ArgumentError: if there is no such instruction, or it does not take them.
+    """
+    if instruction not in (MMA_SP, WGMMA_SP):
+        raise ArgumentError(f"expected the instruction {MMA_SP} or {WGMMA_SP}, got {instruction!r}")
+    rows = [row for row in ROWS if row.instruction == instruction and not row.kind]
+    found = [row for row in rows if row.element == element]
+    if not found:
+        known = ", ".join(dict.fromkeys(row.element for row in rows))
+        raise ArgumentError(f"{instruction} takes no sparse matrix of {element}; it takes {known}")
+    return max(found, key=lambda row: row.k)
 
 
 def prune(dense: Array) -> Array:
@@ -41,36 +55,37 @@ def prune(dense: Array) -> Array:
         raise ArgumentError(f"cannot prune: {error}") from error
 
 
-def compress(dense: Array) -> tuple[Array, Array]:
+def compress(dense: Array, instruction: str = MMA_SP) -> tuple[Array, Array]:
     """The stored elements, (rows, columns / 2), and the metadata, (rows / 16, words) of int32, of a sparse matrix.
 
     Rows of metadata have 32 words, one for each lane, for 64 columns of f16, bf16 and 8-bit types, 32 of f32 and
-    128 of i4; both sizes are rounded up.
+    128 of i4; both sizes are rounded up. For `wgmma.mma_async.sp` each is of 64 rows of the matrix, (rows / 64, words),
+    and has 128 words, one for each thread of a warpgroup, for as many columns.
 
     Raises:
         ArgumentError: for an array that is no matrix of such a type, has columns that are no whole chunks, or breaks
             the pattern, naming the first place.
     """
     element = _element(dense.dtype)
-    pattern = pattern_of(element.name)
+    pattern, operand = pattern_of(element.name), operand_of(element.name, instruction)
     if dense.ndim == 2 and dense.shape[1] % pattern.chunk:
         raise ArgumentError(f"cannot compress: {dense.shape[1]} columns are no whole chunks of {pattern.chunk}")
     try:
         values, codes = matrix.compress(dense, pattern)
     except PatternError as error:
         raise ArgumentError(f"cannot compress: {error}") from error
-    words = metadata_words(codes, operand_of(element.name))
+    words = metadata_words(codes, operand)
     return values, words.reshape(len(words), -1).view(np.int32)
 
 
-def expand(values: Array, metadata: Array) -> Array:
-    """The dense matrix that `compress` made values and metadata of.
+def expand(values: Array, metadata: Array, instruction: str = MMA_SP) -> Array:
+    """The dense matrix that `compress` made values and metadata of, for the same instruction.
 
     Raises:
         ArgumentError: for arrays that do not belong together, or codes that mean nothing.
     """
     element = _element(values.dtype)
-    pattern, operand = pattern_of(element.name), operand_of(element.name)
+    pattern, operand = pattern_of(element.name), operand_of(element.name, instruction)
     try:
         words = np.ascontiguousarray(metadata).view(np.uint32).reshape(len(metadata), -1, operand.threads)
         codes = metadata_codes(words, operand, len(values), values.shape[1] // pattern.stored)
@@ -79,14 +94,14 @@ def expand(values: Array, metadata: Array) -> Array:
         raise ArgumentError(f"cannot expand: {error}") from error
 
 
-def check_metadata(words: Array, element: str) -> None:
-    """Looks at metadata as a kernel takes it, (rows / 16, words) of int32, for a sparse A of elements of an MLIR type.
+def check_metadata(words: Array, element: str, instruction: str = MMA_SP) -> None:
+    """Looks at metadata as `compress` makes it, (rows / 16 or 64, words) of int32, for elements of an MLIR type.
 
     Raises:
         ArgumentError: naming the first word that means nothing, such as one that was never filled.
     """
     row = ELEMENT_TYPES["tf32"] if element == "f32" else BY_MLIR_NAME[element]
-    operand = operand_of(row.name)
+    operand = operand_of(row.name, instruction)
     try:
         validate_words(words.view(np.uint32).reshape(len(words), -1, operand.threads), operand, ordered=True)
     except ValueError as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..errors import WarploomError
 from ..module import DEVICES
+from .explain import add_explain
 from .isa import add_isa
 from .layout import add_layout
 from .tune import add_tune
@@ -186,6 +187,7 @@ def _parser() -> argparse.ArgumentParser:
         "--runnable", action="store_true", help="say, too, what `warploom run --device interp` would refuse"
     )
     check.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
+    add_explain(commands)
     add_isa(commands)
     add_layout(commands)
     add_tune(commands)

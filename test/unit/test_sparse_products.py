@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from warploom.runtime import ArgumentError, CompileError, compile, compress, prune
+from warploom.runtime import ArgumentError, CompileError, check_metadata, compile, compress, expand, prune
 from warploom.runtime.interp.errors import InterpreterError
-from warploom.runtime.sparse import expand
+from warploom.runtime.sparse import WGMMA_SP
 
 Array = np.ndarray[Any, np.dtype[Any]]
 DTYPES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
@@ -139,3 +139,34 @@ def test_metadata_that_was_never_filled_is_an_error(m: int, k: int) -> None:
     assert np.isnan(c).all()
     kernel(values, metadata, b, c, device="interp")
     check(c, a, b)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.int8, ml_dtypes.float8_e4m3fn])
+@pytest.mark.parametrize(("rows", "columns"), [(64, 64), (100, 200), (1, 4)])
+def test_storage_for_warpgroups_and_back(dtype: Any, rows: int, columns: int) -> None:
+    dense = prune(np.random.default_rng(2).integers(-9, 9, (rows, columns)).astype(dtype))
+    values, metadata = compress(dense, WGMMA_SP)
+    groups = -(-columns // (32 if dtype is np.float32 else 64))
+    assert values.shape == (rows, columns // 2)
+    assert metadata.shape == (-(-rows // 64), 128 * groups)
+    element = {np.float32: "f32", np.int8: "i8", np.float16: "f16"}.get(
+        dtype, "bf16" if values.itemsize == 2 else "f8E4M3FN"
+    )
+    check_metadata(metadata, element, WGMMA_SP)
+    assert np.array_equal(expand(values, metadata, WGMMA_SP), dense)
+
+
+def test_the_words_of_a_warpgroup_are_where_its_instruction_looks() -> None:
+    """Warp w has rows 16w to 16w + 15; with selector f the pair 4g + 2f, 4g + 2f + 1 of lanes those of row g."""
+    dense = np.zeros((64, 64), np.float16)
+    dense[16 * 2 + 8 + 3, 32 + 4 * 5 + 1] = dense[16 * 2 + 8 + 3, 32 + 4 * 5 + 3] = 1
+    _, metadata = compress(dense, WGMMA_SP)
+    word = int(metadata.view(np.uint32)[0, 32 * 2 + 4 * 3 + 2 + 1])
+    assert word >> 4 * (4 + 1) & 15 == 0b1101
+
+
+def test_what_instructions_take_no_sparse_matrix_of() -> None:
+    with pytest.raises(ArgumentError, match=r"takes no sparse matrix of s4; it takes f16, bf16, tf32"):
+        compress(np.zeros((64, 128), ml_dtypes.int4), WGMMA_SP)
+    with pytest.raises(ArgumentError, match=r"expected the instruction mma.sp or wgmma.mma_async.sp, got 'wgmma'"):
+        compress(np.zeros((64, 128), np.float16), "wgmma")

@@ -1,0 +1,142 @@
+"""What the bits of a matrix descriptor and of a tensor map say, field by field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...dialect.isa.descriptor import UNIT, DescriptorError, MatrixDescriptor
+from ...dialect.isa.tensor_map import SIZE, TensorMapError, TensorMapFields
+from ..errors import ArgumentError
+
+_HEX = re.compile(r"(0x)?[0-9a-fA-F_]+")
+_DESCRIPTOR_BYTES = 8
+
+
+def explain(value: int | bytes | str) -> str:
+    """Lines that tell the fields of a matrix descriptor of `wgmma` (a number, 8 bytes) or of a tensor map (128 bytes).
+
+    A string is a number as in `0x4000004000010000`; 256 hexadecimal digits, byte by byte as in memory; 32 words of 32
+    bits with spaces between; or the name of a file of 8 or 128 bytes.
+
+    Raises:
+        ArgumentError: for anything else, and for bits that mean nothing.
+    """
+    if isinstance(value, str):
+        value = _read(value)
+    try:
+        if isinstance(value, bytes) and len(value) == SIZE:
+            return "\n".join(_map(value))
+        if isinstance(value, bytes) and len(value) != _DESCRIPTOR_BYTES:
+            raise ArgumentError(f"expected {_DESCRIPTOR_BYTES} bytes of a matrix descriptor or {SIZE} of a tensor map, "
+                                f"got {len(value)}")  # fmt: skip
+        word = value if isinstance(value, int) else int.from_bytes(value, "little")
+        if not 0 <= word < 1 << 64:
+            raise ArgumentError(f"expected a matrix descriptor of 64 bits, got {word:#x}")
+        return "\n".join(_descriptor(word))
+    except (DescriptorError, TensorMapError) as error:
+        raise ArgumentError(str(error)) from None
+
+
+def _read(text: str) -> int | bytes:
+    """The number or the bytes that a text stands for."""
+    words = text.replace(",", " ").split()
+    if words and all(_HEX.fullmatch(word) for word in words):
+        if len(words) == SIZE // 4:
+            return b"".join((int(word, 16) & 0xFFFFFFFF).to_bytes(4, "little") for word in words)
+        digits = "".join(words).removeprefix("0x").replace("_", "")
+        if len(digits) == 2 * SIZE:
+            return bytes.fromhex(digits)
+        if len(words) == 1 and not Path(text).is_file():
+            return int(text, 10 if text.isdecimal() else 16)
+    path = Path(text)
+    if not path.is_file():
+        raise ArgumentError(f"expected a number, {2 * SIZE} hexadecimal digits or a file, got {text[:80]!r}")
+    data = path.read_bytes()
+    if len(data) in (_DESCRIPTOR_BYTES, SIZE):
+        return data
+    try:
+        return _read_digits(data.decode("ascii"))
+    except UnicodeDecodeError:
+        return data
+
+
+def _read_digits(text: str) -> int | bytes:
+    """A number or bytes that a file has as text."""
+    if not all(_HEX.fullmatch(word) for word in text.split()):
+        raise ArgumentError("the file has neither 8 nor 128 bytes, nor hexadecimal digits")
+    return _read(text.strip())
+
+
+# Matrix descriptors
+
+
+def _descriptor(word: int) -> Iterator[str]:
+    how = MatrixDescriptor.decode(word)
+    yield f"matrix descriptor {word:#018x}"
+    for bits, name, what in (
+        ("13:0", "start address", f"{how.address:#x}"),
+        ("29:16", "leading offset", f"{how.leading} bytes"),
+        ("45:32", "stride offset", f"{how.stride} bytes"),
+        ("51:49", "base offset", f"{how.base_offset}"),
+        ("63:62", "swizzle", f"{how.swizzle} bytes" if how.swizzle else "none"),
+    ):
+        yield f"  {bits:>5}  {name:<14} {what}"
+    yield from (f"  {line}" for line in _meaning(how))
+
+
+def _meaning(how: MatrixDescriptor) -> Iterator[str]:
+    """Where the rows of a matrix lie, by which way they go."""
+    atom = f"8 rows of {how.span} bytes, {8 * how.span} bytes in all"
+    if how.swizzle:
+        units = how.swizzle // UNIT
+        yield f"{atom}; bits {6 + units.bit_length() - 1}:7 of the address change bits {2 + units.bit_length()}:4"
+        yield f"K-major: the next 8 rows of M or N after {how.stride} bytes; the leading offset is not used"
+        yield (
+            f"MN-major: the next {how.swizzle} bytes along M or N after {how.leading} bytes, the next 8 of K after "
+            f"{how.stride}"
+        )
+    else:
+        yield f"core matrices: {atom}"
+        yield (
+            f"K-major: the next {UNIT} bytes along K after {how.leading} bytes, the next 8 rows of M or N after "
+            f"{how.stride}"
+        )
+        yield f"MN-major: the next {UNIT} bytes along M or N after {how.stride}, the next 8 of K after {how.leading}"
+    if how.row_of_pattern != how.base_offset:
+        yield (
+            f"beside the pattern of the swizzle: the matrix begins in row {how.row_of_pattern} of it, and the base "
+            f"offset is {how.base_offset}; expected an address that is a multiple of {8 * how.span}"
+        )
+
+
+# Tensor maps
+
+
+def _map(data: bytes) -> Iterator[str]:
+    found = TensorMapFields.decode(data)
+    rank = len(found.sizes)
+    yield f"tensor map of {rank} dimension{'s' if rank > 1 else ''}, fastest first"
+    for name, what in (
+        ("address", f"{found.address:#x}"),
+        ("elements", f"{found.element.name}, {found.element.size} bytes"),
+        ("sizes", _listed(found.sizes)),
+        ("strides", f"{_listed(found.strides)} bytes" if found.strides else "none"),
+        ("box", _listed(found.box)),
+        ("steps", _listed(found.steps)),
+        ("swizzle", f"{found.swizzle} bytes" if found.swizzle else "none"),
+        ("interleave", f"{found.interleave} bytes" if found.interleave else "none"),
+        ("fill", "NaN" if found.nan_fill else "zero"),
+        ("moves", f"{found.moved_bytes} bytes: what an mbarrier is to expect"),
+    ):
+        yield f"  {name:<10} {what}"
+    known = found.encode()
+    other = [i for i in range(0, SIZE, 4) if data[i : i + 4] != known[i : i + 4]]
+    if other:
+        words = (f"{i // 4} ({int.from_bytes(data[i : i + 4], 'little'):#010x})" for i in other)
+        yield f"  words with bits that are not known here: {', '.join(words)}"
+
+
+def _listed(values: tuple[int, ...]) -> str:
+    return " x ".join(map(str, values))
