@@ -20,6 +20,7 @@ from warploom.runtime.lookup.draw import svg
 from warploom.runtime.lookup.fragments import Fragment, layout, operands, short, shown
 from warploom.runtime.lookup.isa_table import NOTATION, Query, by_section, forms, lines
 from warploom.runtime.lookup.pictures import picture
+from warploom.runtime.lookup.shared_layouts import shared_operands, shared_picture
 from warploom.runtime.numerics.parameters import ALGORITHMS, ROWS
 
 HERE = Path(__file__).parent
@@ -172,7 +173,8 @@ def gallery() -> dict[str, str]:
     """The pictures, and the page that shows them."""
     found = {file(fragment): fragment for fragment in fragments()}
     pictures = {f"fragments/{name}": svg(picture(fragment)) for name, fragment in found.items()}
-    return {"fragments/index.md": "".join(_index(found)), **pictures}
+    pictures |= {f"fragments/{what.name}.svg": svg(shared_picture(what)) for what in shared_operands()}
+    return {"fragments/index.md": "".join((*_index(found), *_index_of_shared())), **pictures}
 
 
 def fragments() -> Iterator[Fragment]:
@@ -213,6 +215,21 @@ def _index(found: dict[str, Fragment]) -> Iterator[str]:
             heading = family
             yield f"\n## {family}\n"
         yield f"\n### {fragment.name}\n\n![{picture(fragment).title}]({name})\n"
+
+
+SHARED = """
+## Operands in shared memory
+
+What a matrix descriptor of `wgmma` names, which `warploom explain` tells field by field. A matrix is made of the
+pattern drawn, A as B (with m for n). `warploom layout INSTRUCTION B --swizzle 128 --svg FILE` draws any of these.
+"""
+
+
+def _index_of_shared() -> Iterator[str]:
+    yield SHARED
+    for what in shared_operands():
+        title = shared_picture(what).title.partition(": ")[2]
+        yield f"\n### {title}\n\n![{title}]({what.name}.svg)\n"
 
 
 def write() -> None:

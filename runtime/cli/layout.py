@@ -5,14 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import WarploomError
+
+if TYPE_CHECKING:
+    from ..lookup.draw import Picture
 
 LAYOUT_TEXT = """\
 Show which lane of a warp holds which elements of an operand of a matrix instruction.
 
 INSTRUCTION is a full spelling, part of one such as mma.m16n8k16.f16, or a shape that says all. OPERAND is A, B, C or D;
 E, the metadata of mma.sp; scale_a or scale_b, the scales of block-scaled products; D of ldmatrix, R of stmatrix.
+
+With --swizzle, show instead how operand A or B of wgmma lies in shared memory, as a matrix descriptor with that swizzle
+has it: elements along K side by side or, with --mn-major, those along M or N.
 
 With --to, show instead what turns that operand into another one of the same matrix: every way there is, by lane-local
 permutes, shuffles, matrix moves or shared memory, the cheapest first, with its cost in issue slots of a warp.
@@ -26,6 +33,7 @@ examples:
   warploom layout mma.m16n8k64.kind::mxf4nvf4.4X scale_a
   warploom layout ldmatrix.m8n8.x4.trans D
   warploom layout mma.m16n8k16.f32 C --to mma.m16n8k16.f16 A
+  warploom layout wgmma.mma_async.m64n64k16.f16 B --swizzle 128
 """
 
 
@@ -42,19 +50,20 @@ def add_layout(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     layout.add_argument("instruction", metavar="INSTRUCTION", help="such as mma.m16n8k16.f16")
     layout.add_argument("operand", metavar="OPERAND", help="A, B, C, D, E, scale_a, ...")
     layout.add_argument("--to", nargs=2, metavar=("INSTRUCTION", "OPERAND"), help="show the ways to this operand")
+    layout.add_argument("--swizzle", type=int, metavar="BYTES", help="of an operand in shared memory: 0, 32, 64 or 128")
+    layout.add_argument("--mn-major", action="store_true", help="with --swizzle: rows of M or N side by side")
     layout.add_argument("--svg", metavar="FILE", help="write the picture to a file instead of the terminal")
     layout.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
 
 def _run(args: argparse.Namespace) -> int:
-    from ..lookup.fragments import find
-
+    if args.mn_major and args.swizzle is None:
+        raise WarploomError("--mn-major is of operands in shared memory; give --swizzle as well")
     if args.to:
         return _show_ways(args)
     from ..lookup.draw import svg, terminal
-    from ..lookup.pictures import picture
 
-    drawn = picture(find(args.instruction, args.operand))
+    drawn = _picture(args)
     if args.svg:
         Path(args.svg).write_text(svg(drawn), encoding="utf-8")
     elif sys.stdout.isatty():
@@ -67,11 +76,23 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _picture(args: argparse.Namespace) -> Picture:
+    if args.swizzle is not None:
+        from ..lookup.shared_layouts import find_shared, shared_picture
+
+        return shared_picture(find_shared(args.instruction, args.operand, args.swizzle, args.mn_major))
+    from ..lookup.fragments import find
+    from ..lookup.pictures import picture
+
+    return picture(find(args.instruction, args.operand))
+
+
 def _show_ways(args: argparse.Namespace) -> int:
     from ..lookup.conversion_report import lines
     from ..lookup.fragments import find
 
-    if args.svg:
-        raise WarploomError("--svg draws one operand; leave out --to")
+    for option in ("svg", "swizzle"):
+        if getattr(args, option) is not None:
+            raise WarploomError(f"--{option} draws one operand; leave out --to")
     print(*lines(find(args.instruction, args.operand), find(*args.to)), sep="\n")
     return 0

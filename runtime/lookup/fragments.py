@@ -124,7 +124,7 @@ def find(instruction: str, operand: str) -> Fragment:
     """
     wanted = OPERANDS.get(operand.lower(), operand.lower())
     exact = families.find(instruction)
-    forms = (exact,) if exact else _matching(instruction)
+    forms = forms_of(instruction)
     having = tuple(form for form in forms if wanted in operands(form))
     if not having:
         raise WarploomError(_no_operand(instruction, operand, forms))
@@ -138,6 +138,16 @@ def find(instruction: str, operand: str) -> Fragment:
     return Fragment(wanted, found[0], tuple(found[1]))
 
 
+def forms_of(instruction: str) -> tuple[Form, ...]:
+    """The forms that a name means: one by its full spelling, or all that have its words.
+
+    Raises:
+        WarploomError: if there is none; it names the nearest.
+    """
+    exact = families.find(instruction)
+    return (exact,) if exact else _matching(instruction)
+
+
 def _some(names: Iterable[str]) -> str:
     names = list(names)
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
@@ -148,7 +158,10 @@ def _no_operand(instruction: str, operand: str, forms: Sequence[Form]) -> str:
     names = dict.fromkeys(name for form in forms for name in operands(form))
     if not names:
         return f"fragments of '{instruction}' are opaque: the ISA does not say which lane holds what (9.7.14.4.1)"
-    return f"'{instruction}' has no operand '{operand}'; it has {', '.join(map(shown, names))}"
+    where = ""
+    if operand.lower() == "b" and all(isinstance(form, Wgmma) for form in forms):
+        where = "; B is in shared memory, which --swizzle 0, 32, 64 or 128 shows"
+    return f"'{instruction}' has no operand '{operand}'; it has {', '.join(map(shown, names))}{where}"
 
 
 def _by_layout(forms: Iterable[Form], operand: str) -> dict[Layout, list[Form]]:

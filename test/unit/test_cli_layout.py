@@ -12,6 +12,7 @@ from warploom.dialect.isa.families import BY_SPELLING, FAMILIES
 from warploom.runtime.cli.command import main
 from warploom.runtime.errors import WarploomError
 from warploom.runtime.lookup.fragments import find, layout, operands, short
+from warploom.runtime.lookup.shared_layouts import shared_operands, shared_picture
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
@@ -188,4 +189,55 @@ def test_ways_that_are_not_to_be_had(capsys: pytest.CaptureFixture[str], words: 
     code, out, err = run(capsys, *words.split())
     assert (code, out) == (1, "")
     assert err.startswith("error: ")
+    assert message in err
+
+
+def test_operands_in_shared_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "wgmma.mma_async.m64n64k16.f16", "B", "--swizzle", "64")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "wgmma.mma_async, B in shared memory: K-major, 16 bits, swizzle of 64 bytes"
+    assert lines[4].split()[1:5] == ["n2:k8-15", "n2:k0-7", "n2:k24-31", "n2:k16-23"]
+    assert "The next 8 rows along N: the stride offset further." in lines
+    _, out, _ = run(capsys, "wgmma.mma_async.m64n64k16.bf16", "a", "--swizzle", "0", "--mn-major")
+    assert out.splitlines()[3].split()[:3] == ["0", "k0:m0-7", "k1:m0-7"]
+    assert "The next 8 elements along M: the stride offset further; 8 along K: the leading offset." in out
+
+
+def test_every_picture_of_shared_memory_has_each_element_once() -> None:
+    found = list(shared_operands())
+    assert len(found) == 4 * (4 + 1)
+    for what in found:
+        (panel,) = shared_picture(what).panels
+        assert len({(cell.row, cell.column) for cell in panel.cells}) == len({cell.label for cell in panel.cells})
+        assert len(panel.cells) * 16 == panel.rows * panel.columns
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("wgmma.mma_async.m64n64k32.s8", "B"), "B is in shared memory, which --swizzle 0, 32, 64 or 128 shows"),
+        (
+            ("wgmma.mma_async.m64n64k32.s8", "B", "--swizzle", "48"),
+            "expected a swizzle of 0, 32, 64 or 128 bytes, got 48",
+        ),
+        (
+            ("wgmma.mma_async.m64n64k32.s8", "B", "--swizzle", "0", "--mn-major"),
+            "only those of 16 bits may lie along M",
+        ),
+        (("wgmma.mma_async.m64n64k16.f16", "D", "--swizzle", "0"), "operands A and B of wgmma can be in shared memory"),
+        (
+            ("wgmma.mma_async", "B", "--swizzle", "0"),
+            "elements of several sizes; say which, as in wgmma.mma_async.m64n8k16",
+        ),
+        (("mma.m16n8k16.f16", "B", "--swizzle", "0"), "only operands of wgmma.mma_async are described by a swizzle"),
+        (("wgmma.mma_async.m64n64k16.f16", "A", "--mn-major"), "give --swizzle as well"),
+        (("mma.m16n8k16.f16", "B", "--swizzle", "0", "--to", "mma.m16n8k16.f16", "A"), "leave out --to"),
+    ],
+)
+def test_what_does_not_lie_in_shared_memory_so(
+    argv: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, *argv)
+    assert code == 1
     assert message in err
