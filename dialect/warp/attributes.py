@@ -144,11 +144,11 @@ def _words(parser: AttrParser) -> str:
 def parse_layout(parser: AttrParser) -> Layout:
     """Reads layout bits up to the closing delimiter."""
     position = parser.pos
-    lane, element = _words(parser), ""
-    if parser.parse_optional_punctuation("|"):
-        element = _words(parser)
+    parts = [_words(parser)]
+    while parser.parse_optional_punctuation("|"):
+        parts.append(_words(parser))
     try:
-        return Layout.parse(f"{lane} | {element}", "".join(AXES))
+        return Layout.parse(" | ".join(parts if len(parts) > 1 else [*parts, ""]), "".join(AXES))
     except ValueError as e:
         parser.raise_error(str(e), position)
 
@@ -158,7 +158,8 @@ BYTE = 8
 
 @irdl_attr_definition
 class FragmentType(ParametrizedAttribute, TypeAttribute):
-    """A matrix held by a warp in registers: `!warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>`.
+    """A matrix held by a warp in registers: `!warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>`; or by the
+    warps of a warpgroup: `!warp.fragment<acc, 64x8xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>`.
 
     The role says which operand of a product it is (`ROLES`); rows x columns is the whole matrix, B being k x n, of a
     sparse A the stored elements. The layout covers its base tile and repeats, tile after tile, row by row.

@@ -20,7 +20,18 @@ from .partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
 from .registers import LoadRegistersOp, StoreRegistersOp
 from .sliced_k import SumSlicedKOp
 from .synchronisation import AtomicIncOp, BarrierAnyOp
+from .tensor_copies import (
+    BulkCommitOp,
+    BulkWaitOp,
+    ClusterBarrierOp,
+    ExpectOp,
+    ProxyFenceOp,
+    TensorLoadOp,
+    TensorMapType,
+    TensorStoreOp,
+)
 from .view import MatrixOp
+from .warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from .words import LoadMetadataOp, LoadScalesOp, LoadWordsOp, StoreWordsOp
 
@@ -46,6 +57,16 @@ _MEETING: list[type[Operation]] = [MakeBarriersOp, ArriveOp, ArriveCopiesOp, Awa
 _ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, RegroupOp, SumSlicedKOp, YieldOp]
 _EPILOGUE: list[type[Operation]] = [LoadVectorOp, MapOp, SubfragmentOp]
 _PARTS: list[type[Operation]] = [StorePartOp, ArriveLastOp, AddPartsOp, AtomicIncOp, BarrierAnyOp]
+_WARPGROUPS: list[type[Operation]] = [WgmmaOp, WgmmaFenceOp, WgmmaCommitOp, WgmmaWaitOp, SetRegistersOp]
+_TENSORS: list[type[Operation]] = [
+    TensorLoadOp,
+    TensorStoreOp,
+    ExpectOp,
+    BulkCommitOp,
+    BulkWaitOp,
+    ProxyFenceOp,
+    ClusterBarrierOp,
+]
 _ATTRIBUTES: list[type[Attribute]] = [
     BarriersType,
     FragmentType,
@@ -55,6 +76,12 @@ _ATTRIBUTES: list[type[Attribute]] = [
     ScheduleAttr,
     SwizzleAttr,
     TargetAttr,
+    TensorMapType,
 ]
 
-WARP = Dialect("warp", [*_PRODUCTS, *_MOVES, *_MEMORY, *_MEETING, *_ARITHMETIC, *_EPILOGUE, *_PARTS], _ATTRIBUTES)
+_OPERATIONS = [
+    *(*_PRODUCTS, *_MOVES, *_MEMORY, *_MEETING),
+    *(*_ARITHMETIC, *_EPILOGUE, *_PARTS, *_WARPGROUPS, *_TENSORS),
+]
+
+WARP = Dialect("warp", _OPERATIONS, _ATTRIBUTES)

@@ -1,0 +1,269 @@
+"""Copies of boxes between tensors in global memory and tiles in shared memory, and what they arrive at.
+
+`!warp.tensor_map`, `warp.tensor_load`, `warp.tensor_store`; `warp.expect`, `warp.bulk_commit`, `warp.bulk_wait`,
+`warp.proxy_fence`; `warp.cluster_barrier`. One thread of the CTA issues a copy, the first unless `by` names another.
+Source: PTX ISA 9.7.9.25.5, 9.7.13.15 and 9.7.13.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from xdsl.dialects.builtin import ArrayAttr, IndexType, IntAttr, IntegerAttr, MemRefType, UnitAttr
+from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
+from xdsl.utils.exceptions import VerifyException
+
+from ..isa.descriptor import UNIT
+from ..isa.tensor_map import ELEMENTS, TensorMapError, TensorMapFields
+from ..isa.types import ElementType
+from .attributes import Memory, element_row, memory_of, same_words
+from .barriers import MOST_ARRIVALS, BarriersType
+from .warpgroup import panel_of, verify_tile
+
+MOST_BYTES = MOST_ARRIVALS
+"""Bytes that a phase of a mbarrier can expect. Source: PTX ISA 9.7.13.15.5."""
+
+
+@irdl_attr_definition
+class TensorMapType(ParametrizedAttribute, TypeAttribute):
+    """A tensor map, by the box that one copy moves, slowest dimension first, and its swizzle in bytes:
+    `!warp.tensor_map<64x64xf16, swizzle 128>`. An argument of a kernel, 128 bytes."""
+
+    name = "warp.tensor_map"
+
+    box: ArrayAttr[IntAttr]
+    element_type: Attribute
+    swizzle: IntAttr
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The box."""
+        return tuple(size.data for size in self.box)
+
+    @property
+    def element(self) -> ElementType:
+        """The ISA's row of the element type.
+
+        Raises:
+            VerifyException: if it has none of whole bytes.
+        """
+        row = element_row(self.element_type)
+        if row is None or row.memory_bits < UNIT // 2:
+            raise VerifyException(f"expected a tensor map of elements of whole bytes, got {self.element_type}")
+        return row
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a box: what a mbarrier is to expect of a copy."""
+        return prod(self.shape) * self.element.memory_bits // 8
+
+    def verify(self) -> None:
+        size = self.element.memory_bits // 8
+        words = next(e for e in ELEMENTS if e.name == f"u{8 * size}")
+        box = self.shape[::-1]
+        try:
+            TensorMapFields(0, words, box, (UNIT,) * (len(box) - 1), box, (1,) * len(box), self.swizzle.data)
+        except TensorMapError as error:
+            raise VerifyException(f"{error} (dimensions count from the fastest)") from None
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        with parser.in_angle_brackets():
+            shape, element_type = parser.parse_ranked_shape()
+            swizzle = 0
+            if parser.parse_optional_punctuation(","):
+                parser.parse_keyword("swizzle", ": the word before the bytes of the swizzle")
+                swizzle = parser.parse_integer(allow_negative=False, allow_boolean=False)
+        return [ArrayAttr(IntAttr(size) for size in shape), element_type, IntAttr(swizzle)]
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string("".join(f"{size}x" for size in self.shape))
+            printer.print_attribute(self.element_type)
+            if self.swizzle.data:
+                printer.print_string(f", swizzle {self.swizzle.data}")
+
+
+def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memory, at: Sequence[SSAValue]) -> None:
+    """Whether a box fits where it is to go, or come from.
+
+    Raises:
+        VerifyException: saying which would.
+    """
+    element = verify_tile(tile, at, "the tile")
+    if len(coordinates) != len(kind.shape):
+        raise VerifyException(f"expected {len(kind.shape)} coordinates for a box of {kind}, got {len(coordinates)}")
+    if not same_words(kind.element_type, tile.element_type):
+        raise VerifyException(f"expected a tile of elements of {kind.element_type}, got {tile}")
+    width, size, swizzle = panel_of(tile, "the tile"), element.memory_bits // 8, kind.swizzle.data
+    if (swizzle or UNIT) != width:
+        nearest = f"#warp.swizzle<{swizzle or UNIT}>"
+        raise VerifyException(f"a copy of {kind} writes {nearest}, which is not the layout of {tile}")
+    *others, along = kind.shape
+    if along * size != width:
+        raise VerifyException(
+            f"a box of {along} elements ({along * size} bytes) along the fastest dimension does not fit panels of "
+            f"{width} bytes; {width // size} elements do"
+        )
+    lines, has = prod(others), tile.get_shape()[-2]
+    if lines > has:
+        raise VerifyException(f"a box of {lines} rows does not fit a tile of {has} rows")
+
+
+@irdl_op_definition
+class TensorLoadOp(IRDLOperation):
+    """Copies the box that begins at some coordinates, slowest first, to a tile, and tells a mbarrier its bytes::
+
+        warp.tensor_load %map[%m, %k] to %As[%s, %zero, %zero], %full[%s] {by = 128 : i64} :
+            !warp.tensor_map<64x64xf16, swizzle 128> to memref<2x64x64xf16, #warp.swizzle<128>, 3>, !warp.barriers<2>
+
+    A box is one panel of the tile wide, and begins where the indices say. Source: PTX ISA 9.7.9.25.5.2.
+    """
+
+    name = "warp.tensor_load"
+
+    map = operand_def(TensorMapType)
+    coordinates = var_operand_def(IndexType())
+    tile = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    barriers = operand_def(BarriersType)
+    number = operand_def(IndexType())
+    by = opt_prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    assembly_format = (
+        "$map `[` $coordinates `]` `to` $tile `[` $indices `]` `,` $barriers `[` $number `]` attr-dict `:` "
+        "type($map) `to` type($tile) `,` type($barriers)"
+    )
+
+    def verify_(self) -> None:
+        if isinstance(kind := self.map.type, TensorMapType):
+            _verify_box(kind, self.coordinates, memory_of(self.tile), self.indices)
+
+
+@irdl_op_definition
+class TensorStoreOp(IRDLOperation):
+    """Copies a tile, or the part of it that the indices begin, to a box; done when `warp.bulk_wait` says so::
+
+        warp.tensor_store %Cs[%zero, %zero] to %map[%m, %n] :
+            memref<64x32xf32, #warp.swizzle<128>, 3> to !warp.tensor_map<64x32xf32, swizzle 128>
+
+    What ordinary stores wrote there needs a `warp.proxy_fence` and a barrier before. Source: PTX ISA 9.7.9.25.5.2.
+    """
+
+    name = "warp.tensor_store"
+
+    tile = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    map = operand_def(TensorMapType)
+    coordinates = var_operand_def(IndexType())
+    by = opt_prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    assembly_format = "$tile `[` $indices `]` `to` $map `[` $coordinates `]` attr-dict `:` type($tile) `to` type($map)"
+
+    def verify_(self) -> None:
+        if isinstance(kind := self.map.type, TensorMapType):
+            _verify_box(kind, self.coordinates, memory_of(self.tile), self.indices)
+
+
+@irdl_op_definition
+class ExpectOp(IRDLOperation):
+    """One thread arrives, and lets the phase end only when so many bytes of copies have come as well::
+
+        warp.expect %full[%s] {bytes = 16384 : i64, by = 128 : i64} : !warp.barriers<2>
+
+    Source: PTX ISA 9.7.13.15.13.
+    """
+
+    name = "warp.expect"
+
+    barriers = operand_def(BarriersType)
+    number = operand_def(IndexType())
+    bytes = prop_def(IntegerAttr)
+    by = opt_prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$barriers `[` $number `]` attr-dict `:` type($barriers)"
+
+    def verify_(self) -> None:
+        if not 0 <= self.bytes.value.data <= MOST_BYTES:
+            raise VerifyException(f"expected 0 to {MOST_BYTES} bytes, got {self.bytes.value.data}")
+
+
+@irdl_op_definition
+class BulkCommitOp(IRDLOperation):
+    """Makes a group of the tensor stores that a thread issued since the last one. Source: PTX ISA 9.7.9.25.3.2."""
+
+    name = "warp.bulk_commit"
+
+    by = opt_prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryWriteEffect())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "attr-dict"
+
+
+@irdl_op_definition
+class BulkWaitOp(IRDLOperation):
+    """Waits until at most `pending` groups of stores are on their way; with `read`, until those have read their tiles::
+
+        warp.bulk_wait {pending = 0 : i64, read}
+
+    Source: PTX ISA 9.7.9.25.3.3.
+    """
+
+    name = "warp.bulk_wait"
+
+    pending = prop_def(IntegerAttr)
+    read = opt_prop_def(UnitAttr)
+    by = opt_prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "attr-dict"
+
+    def verify_(self) -> None:
+        if self.pending.value.data < 0:
+            raise VerifyException(
+                f"expected a number of groups that may be on their way, got {self.pending.value.data}"
+            )
+
+
+@irdl_op_definition
+class ProxyFenceOp(IRDLOperation):
+    """What the executing threads wrote in shared memory, products and copies see afterwards. PTX ISA 9.7.13.4."""
+
+    name = "warp.proxy_fence"
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "attr-dict"
+
+
+@irdl_op_definition
+class ClusterBarrierOp(IRDLOperation):
+    """All threads of all CTAs of a cluster meet, and know what each other did. Source: PTX ISA 9.7.13.3."""
+
+    name = "warp.cluster_barrier"
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "attr-dict"

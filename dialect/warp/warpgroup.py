@@ -1,0 +1,303 @@
+"""Products of warpgroups: `warp.wgmma`, with operands in shared memory, its fence and its groups; `warp.set_registers`.
+
+Operands are tiles in shared memory with their layout; the matrix descriptor follows from that.
+Source: PTX ISA 9.7.15.5 and 9.7.15.7, 9.7.19.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, NoneAttr, UnitAttr, i64
+from xdsl.ir import SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    BaseAttr,
+    IRDLOperation,
+    ParsePropInAttrDict,
+    VarConstraint,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
+from xdsl.utils.exceptions import VerifyException
+
+from ..isa.descriptor import SWIZZLES, UNIT, DescriptorError, MatrixDescriptor
+from ..isa.types import ELEMENT_TYPES, ElementType
+from ..isa.wgmma import M, Wgmma, rows
+from .attributes import (
+    SHARED_SPACE,
+    FragmentType,
+    Memory,
+    SwizzleAttr,
+    element_row,
+    fragment_of,
+    memory_of,
+    memory_space,
+)
+from .memory import verify_indices
+
+ROWS = 8
+"""Rows of the pattern of a swizzle, which a descriptor can begin at multiples of."""
+
+PANELS = tuple(sorted(size or UNIT for size in SWIZZLES))
+"""Widths of the panels of `#warp.swizzle` that a matrix descriptor expresses."""
+
+
+@cache
+def _by_types() -> Mapping[tuple[str, str, str, bool], dict[int, Wgmma]]:
+    """The dense rows by the types of A, B and D and by `.satfinite`, then by N."""
+    found: dict[tuple[str, str, str, bool], dict[int, Wgmma]] = {}
+    for row in rows():
+        if not row.granularity and row.a.bits >= UNIT // 2:
+            found.setdefault((row.a.name, row.b.name, row.d.name, row.satfinite), {})[row.shape.n] = row
+    return found
+
+
+def find_row(a: ElementType, b: ElementType, d: ElementType, n: int, *, satfinite: bool = False) -> Wgmma:
+    """The row that multiplies such elements to `n` columns.
+
+    Raises:
+        VerifyException: if there is none, with the types or the N that come nearest.
+    """
+    by_n = _by_types().get((a.name, b.name, d.name, satfinite))
+    if by_n is None:
+        known = dict.fromkeys(f"{x} x {y} -> {z}" for x, y, z, _ in _by_types() if a.name in (x, y) or b.name in (x, y))
+        asked = f"{a.name} x {b.name} -> {d.name}{' with satfinite' if satfinite else ''}"
+        raise VerifyException(f"no wgmma multiplies {asked}; there are {', '.join(known) or 'none of these'}")
+    if n not in by_n:
+        near = sorted(sorted(by_n, key=lambda known: abs(known - n))[:2])
+        raise VerifyException(
+            f"wgmma of {a.name} x {b.name} -> {d.name} has no N of {n}; the nearest are {' and '.join(map(str, near))}"
+        )
+    return by_n[n]
+
+
+def panel_of(memory: Memory, what: str) -> int:
+    """Bytes of a panel of a tile that a matrix descriptor and a tensor copy understand: those of its swizzle, or 16.
+
+    Raises:
+        VerifyException: for another layout, naming the nearest that they do.
+    """
+    layout = SwizzleAttr(UNIT) if isinstance(memory.layout, NoneAttr) else memory.layout
+    if not isinstance(layout, SwizzleAttr):
+        raise VerifyException(f"no matrix descriptor expresses the layout of {what}, {memory}; expected #warp.swizzle")
+    if layout.skip or layout.bytes not in PANELS:
+        near = min(PANELS, key=lambda known: abs(known - layout.bytes))
+        raise VerifyException(
+            f"no matrix descriptor expresses the layout of {what}, {memory}; the nearest is #warp.swizzle<{near}>"
+        )
+    return layout.bytes
+
+
+def verify_tile(memory: Memory, indices: Sequence[SSAValue], what: str) -> ElementType:
+    """Looks at a tile in shared memory that asynchronous operations reach; returns its element type.
+
+    Raises:
+        VerifyException: for memory elsewhere, elements that share a byte, or a layout that no descriptor expresses.
+    """
+    verify_indices(what, memory, indices)
+    if memory_space(memory) != SHARED_SPACE or memory.get_num_dims() not in (2, 3):
+        raise VerifyException(f"expected {what} to be a tile in shared memory (space {SHARED_SPACE}), got {memory}")
+    element = element_row(memory.element_type)
+    if element is None or element.memory_bits < UNIT // 2:
+        raise VerifyException(f"expected {what} to have elements of whole bytes, got {memory}")
+    width, line = panel_of(memory, what), memory.get_shape()[-1] * element.memory_bits // 8
+    if line % width:
+        raise VerifyException(
+            f"expected {what} to have lines of whole {width}-byte panels, got {line} bytes in {memory}"
+        )
+    return element
+
+
+def descriptor_of(memory: Memory, *, mn_major: bool) -> MatrixDescriptor:
+    """How a matrix lies in a tile, beginning at address 0; with `mn_major` the tile's rows go along K.
+
+    Raises:
+        VerifyException: if no descriptor can say that.
+    """
+    width, lines = panel_of(memory, "the operand"), memory.get_shape()[-2]
+    panel, eight = lines * width, ROWS * width
+    swizzle = width if width > UNIT else 0
+    if mn_major:
+        leading, stride = (panel, eight) if swizzle else (eight, panel)
+    else:
+        leading, stride = (UNIT, eight) if swizzle else (panel, eight)
+    try:
+        return MatrixDescriptor(0, leading, stride, swizzle)
+    except DescriptorError as error:
+        raise VerifyException(f"no matrix descriptor expresses {memory}: {error}") from None
+
+
+@irdl_op_definition
+class WgmmaOp(IRDLOperation):
+    """D = A * B + C by the four warps of a warpgroup, of tiles in shared memory; D is there after `warp.wgmma_wait`.
+
+    One instruction: 64 rows, as many columns as C has, 32 bytes of K. The indices say where in their tiles the operands
+    begin. Tiles are A m x k and B n x k; with `mn_major_a` and `mn_major_b` k x m and k x n, of 16-bit elements.
+    With `overwrite` D = A * B; `negate_a` and `negate_b` change signs; `satfinite` clamps integers::
+
+        %d = warp.wgmma %As[%s, %zero, %k], %Bs[%s, %zero, %k], %c {overwrite} :
+            memref<2x64x64xf16, #warp.swizzle<128>, 3>, memref<2x128x64xf16, #warp.swizzle<128>, 3>,
+            !warp.fragment<acc, 64x128xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+
+    C and D are the same registers: nothing else may use C. Source: PTX ISA 9.7.15.5.2.
+    """
+
+    name = "warp.wgmma"
+
+    T: ClassVar = VarConstraint("T", BaseAttr(FragmentType))
+
+    a = operand_def(MemRefType)
+    a_indices = var_operand_def(IndexType())
+    b = operand_def(MemRefType)
+    b_indices = var_operand_def(IndexType())
+    c = operand_def(T)
+    d = result_def(T)
+    overwrite = opt_prop_def(UnitAttr)
+    satfinite = opt_prop_def(UnitAttr)
+    negate_a = opt_prop_def(UnitAttr)
+    negate_b = opt_prop_def(UnitAttr)
+    mn_major_a = opt_prop_def(UnitAttr)
+    mn_major_b = opt_prop_def(UnitAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    assembly_format = (
+        "$a `[` $a_indices `]` `,` $b `[` $b_indices `]` `,` $c attr-dict `:` type($a) `,` type($b) `,` type($c)"
+    )
+
+    @property
+    def row(self) -> Wgmma:
+        """The instruction."""
+        a, b = (element_row(memory_of(value).element_type) for value in (self.a, self.b))
+        kind = fragment_of(self.c)
+        if a is None or b is None:
+            raise VerifyException("expected operands of element types of the ISA")
+        return find_row(
+            _multiplied(a), _multiplied(b), kind.element, kind.shape[1], satfinite=self.satfinite is not None
+        )
+
+    def major(self, role: str) -> bool:
+        """Whether operand "a" or "b" lies along M or N."""
+        return (self.mn_major_a if role == "a" else self.mn_major_b) is not None
+
+    def verify_(self) -> None:
+        for role, value, indices in (("a", self.a, self.a_indices), ("b", self.b, self.b_indices)):
+            verify_tile(memory_of(value), indices, f"operand {role.upper()}")
+        row, kind = self.row, fragment_of(self.c)
+        if kind.role.data != "acc" or kind.shape[0] != M or kind.layout.data != row.layout("d"):
+            wanted = f"!warp.fragment<acc, {M}x{kind.shape[1]}x{kind.element_type}, [{row.layout('d')}]>"
+            raise VerifyException(f"expected C to be {wanted}, got {kind}")
+        for role, extent in (("a", M), ("b", row.shape.n)):
+            self._verify_operand(role, row, extent)
+        if not row.a.is_float and (self.negate_a is not None or self.negate_b is not None):
+            raise VerifyException("only floating-point operands can be negated")
+
+    def _verify_operand(self, role: str, row: Wgmma, extent: int) -> None:
+        memory, along = memory_of(self.a if role == "a" else self.b), self.major(role)
+        if along and role not in row.transposable(a_shared=True):
+            raise VerifyException(
+                f"operand {role.upper()} of {row.element(role).name} lies along K; only 16 bits do not"
+            )
+        has, wanted = tuple(memory.get_shape()[-2:]), (row.shape.k, extent) if along else (extent, row.shape.k)
+        if any(size < least for size, least in zip(has, wanted, strict=True)):
+            raise VerifyException(
+                f"operand {role.upper()} of {row.shape} takes {wanted[0]}x{wanted[1]} of a tile, got {has[0]}x{has[1]}"
+            )
+        descriptor_of(memory, mn_major=along)
+
+
+def _multiplied(element: ElementType) -> ElementType:
+    """What elements are multiplied as: f32 in memory is tf32."""
+    return ELEMENT_TYPES["tf32"] if element.name == "f32" else element
+
+
+class _Plain(IRDLOperation):
+    """An operation of a whole warpgroup without operands."""
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "attr-dict"
+
+
+@irdl_op_definition
+class WgmmaFenceOp(_Plain):
+    """Orders registers before the products that follow: needed before the first one, and after registers of theirs were
+    touched. Source: PTX ISA 9.7.15.7.1."""
+
+    name = "warp.wgmma_fence"
+
+
+@irdl_op_definition
+class WgmmaCommitOp(_Plain):
+    """Makes a group of the products issued since the last one. Source: PTX ISA 9.7.15.7.2."""
+
+    name = "warp.wgmma_commit"
+
+
+@irdl_op_definition
+class WgmmaWaitOp(IRDLOperation):
+    """Waits until at most `pending` groups of products are on their way: `warp.wgmma_wait {pending = 0 : i64}`.
+
+    Source: PTX ISA 9.7.15.7.3.
+    """
+
+    name = "warp.wgmma_wait"
+
+    pending = prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "attr-dict"
+
+    def __init__(self, pending: int):
+        super().__init__(properties={"pending": IntegerAttr(pending, i64)})
+
+    def verify_(self) -> None:
+        if not 0 <= self.pending.value.data <= MOST_PENDING:
+            raise VerifyException(
+                f"expected 0 to {MOST_PENDING} groups that may be on their way, got {self.pending.value.data}"
+            )
+
+
+MOST_PENDING = 7
+"""`ptxas` takes more, and waits for 7 then."""
+
+FEWEST_REGISTERS, MOST_REGISTERS, REGISTER_STEP = 24, 256, 8
+"""Source: PTX ISA 9.7.19.5."""
+
+
+@irdl_op_definition
+class SetRegistersOp(IRDLOperation):
+    """The warps of a warpgroup let registers go, or with `grow` wait until they can have more::
+
+        warp.set_registers {count = 40 : i64}
+        warp.set_registers {count = 232 : i64, grow}
+
+    Source: PTX ISA 9.7.19.5.
+    """
+
+    name = "warp.set_registers"
+
+    count = prop_def(IntegerAttr)
+    grow = opt_prop_def(UnitAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "attr-dict"
+
+    def verify_(self) -> None:
+        count = self.count.value.data
+        near = min(max(round(count / REGISTER_STEP) * REGISTER_STEP, FEWEST_REGISTERS), MOST_REGISTERS)
+        if count != near:
+            raise VerifyException(
+                f"expected a multiple of {REGISTER_STEP} from {FEWEST_REGISTERS} to {MOST_REGISTERS} registers, got "
+                f"{count}; {near} is the nearest"
+            )

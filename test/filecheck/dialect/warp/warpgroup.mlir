@@ -1,0 +1,65 @@
+// RUN: warploom-opt %s | warploom-opt | filecheck %s
+// RUN: warploom-opt %s --print-op-generic | warploom-opt | filecheck %s
+
+!acc = !warp.fragment<acc, 64x128xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+!half = !warp.fragment<acc, 64x8xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+!sum = !warp.fragment<acc, 64x24xi32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+!a = memref<2x64x64xf16, #warp.swizzle<128>, 3>
+!b = memref<2x128x64xf16, #warp.swizzle<128>, 3>
+!map = !warp.tensor_map<64x64xf16, swizzle 128>
+
+// CHECK-LABEL: @products
+func.func @products(%As: !a, %Bs: !b, %c: !acc, %i: index) {
+  // CHECK: warp.wgmma_fence
+  warp.wgmma_fence
+  // CHECK-NEXT: %d = warp.wgmma %As[%i, %i, %i], %Bs[%i, %i, %i], %c {overwrite} : memref<2x64x64xf16, #warp.swizzle<128>, 3 : i64>, memref<2x128x64xf16, #warp.swizzle<128>, 3 : i64>, !warp.fragment<acc, 64x128xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+  %d = warp.wgmma %As[%i, %i, %i], %Bs[%i, %i, %i], %c {overwrite} : !a, !b, !acc
+  // CHECK-NEXT: warp.wgmma_commit
+  warp.wgmma_commit
+  // CHECK-NEXT: warp.wgmma_wait {pending = 1 : i64}
+  warp.wgmma_wait {pending = 1 : i64}
+  // CHECK-NEXT: warp.set_registers {count = 232 : i64, grow}
+  warp.set_registers {count = 232 : i64, grow}
+  return
+}
+
+// CHECK-LABEL: @other_products
+func.func @other_products(%A: memref<16x64xbf16, #warp.swizzle<64>, 3>, %B: memref<16x32xbf16, #warp.swizzle<32>, 3>,
+    %c: !warp.fragment<acc, 64x32xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %F: memref<64x8xf32, 3>,
+    %E: memref<64x32xf8E4M3FN, #warp.swizzle<32>, 3>, %h: !half, %I: memref<64x128xi8, 3>, %s: !sum, %i: index) {
+  // CHECK: {mn_major_a, mn_major_b}
+  %0 = warp.wgmma %A[%i, %i], %B[%i, %i], %c {mn_major_a, mn_major_b} : memref<16x64xbf16, #warp.swizzle<64>, 3>,
+    memref<16x32xbf16, #warp.swizzle<32>, 3>, !warp.fragment<acc, 64x32xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+  // CHECK: {negate_a, negate_b}
+  %1 = warp.wgmma %F[%i, %i], %F[%i, %i], %c {negate_a, negate_b} : memref<64x8xf32, 3>, memref<64x8xf32, 3>,
+    !warp.fragment<acc, 64x32xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+  // CHECK: memref<64x32xf8E4M3FN, #warp.swizzle<32>, 3 : i64>
+  %2 = warp.wgmma %E[%i, %i], %E[%i, %i], %h : memref<64x32xf8E4M3FN, #warp.swizzle<32>, 3>,
+    memref<64x32xf8E4M3FN, #warp.swizzle<32>, 3>, !half
+  // CHECK: {satfinite}
+  %3 = warp.wgmma %I[%i, %i], %I[%i, %i], %s {satfinite} : memref<64x128xi8, 3>, memref<64x128xi8, 3>, !sum
+  return
+}
+
+// CHECK-LABEL: @copies
+func.func @copies(%map: !map, %plain: !warp.tensor_map<4x2x8x16xi8>, %As: !a, %T: memref<64x16xi8, 3>,
+    %full: !warp.barriers<2>, %i: index) {
+  // CHECK: warp.expect %full[%i] {bytes = 8192 : i64, by = 128 : i64} : !warp.barriers<2>
+  warp.expect %full[%i] {bytes = 8192 : i64, by = 128 : i64} : !warp.barriers<2>
+  // CHECK-NEXT: warp.tensor_load %map[%i, %i] to %As[%i, %i, %i], %full[%i] {by = 128 : i64} : !warp.tensor_map<64x64xf16, swizzle 128> to memref<2x64x64xf16, #warp.swizzle<128>, 3 : i64>, !warp.barriers<2>
+  warp.tensor_load %map[%i, %i] to %As[%i, %i, %i], %full[%i] {by = 128 : i64} : !map to !a, !warp.barriers<2>
+  // CHECK-NEXT: warp.tensor_load %plain[%i, %i, %i, %i] to %T[%i, %i], %full[%i] : !warp.tensor_map<4x2x8x16xi8> to
+  warp.tensor_load %plain[%i, %i, %i, %i] to %T[%i, %i], %full[%i] :
+    !warp.tensor_map<4x2x8x16xi8> to memref<64x16xi8, 3>, !warp.barriers<2>
+  // CHECK-NEXT: warp.proxy_fence
+  warp.proxy_fence
+  // CHECK-NEXT: warp.tensor_store %As[%i, %i, %i] to %map[%i, %i] : memref<2x64x64xf16, #warp.swizzle<128>, 3 : i64> to !warp.tensor_map<64x64xf16, swizzle 128>
+  warp.tensor_store %As[%i, %i, %i] to %map[%i, %i] : !a to !map
+  // CHECK-NEXT: warp.bulk_commit
+  warp.bulk_commit
+  // CHECK-NEXT: warp.bulk_wait {pending = 0 : i64, read}
+  warp.bulk_wait {pending = 0 : i64, read}
+  // CHECK-NEXT: warp.cluster_barrier
+  warp.cluster_barrier
+  return
+}
