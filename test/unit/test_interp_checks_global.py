@@ -167,3 +167,29 @@ ret; }"""
     assert launch_text(text, (4,), (32,), [x, np.zeros_like(x)]) == ()
     wrong = text.replace("mad.wide.u32 %rd4, %r3,", "mad.wide.u32 %rd4, %r1,")
     check_found(launch_text(wrong, (4,), (32,), [x, np.zeros_like(x)]), "races", 10, "race in global memory")
+
+
+@pytest.mark.parametrize(
+    ("meet", "other"),
+    [("", "64"), ("bar.sync 0;", "64"), ("", "32"), ("", "1"), ("membar.gl;", "64")],
+)
+def test_reads_of_what_nothing_orders_are_found(meet: str, other: str) -> None:
+    """Of another CTA, warp or lane."""
+    body = f"st.global.u32 [%rd2], %r0; {meet}\nxor.b32 %r5, %r0, {other}; mad.wide.u32 %rd4, %r5, 4, %rd1;\n"
+    found = run(f"{body}ld.global.u32 %r6, [%rd4];", grid=4)
+    check_found(found, "races", FIRST + 2, "race in global memory: reads what CTA")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "st.global.u32 [%rd2], %r0; ld.global.u32 %r6, [%rd2];",
+        "ld.global.u32 %r6, [%rd1]; ld.global.u32 %r7, [%rd2]; st.global.u32 [%rd2+2048], %r7;",
+        "st.global.u32 [%rd2], %r0; bar.sync 0; xor.b32 %r5, %r0, 32; mad.wide.u32 %rd4, %r5, 4, %rd1; "
+        "ld.global.u32 %r6, [%rd4];",
+        "st.global.u32 [%rd2], %r0; bar.warp.sync -1; xor.b32 %r5, %r0, 1; mad.wide.u32 %rd4, %r5, 4, %rd1; "
+        "ld.global.u32 %r6, [%rd4];",
+    ],
+)
+def test_ordered_and_own_reads_are_silent(body: str) -> None:
+    assert run(body) == ()

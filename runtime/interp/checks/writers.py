@@ -3,7 +3,8 @@
 Threads of a cluster are ordered as they are for shared memory. Besides, a thread that reads a word which another one
 wrote with a strong write (atomic, volatile, relaxed, release), as through a lock or a counter, is taken to know all
 that was done up to then: its warp knows, and its CTA where the other is of another CTA. What it could know through
-memory alone is not told apart. Nothing is said of reads, nor of atomic operations.
+memory alone is not told apart. A read is looked at when it follows the store in the run; a store over what others read
+is not, nor are atomic operations.
 """
 
 from __future__ import annotations
@@ -106,6 +107,7 @@ class GlobalWriters(Check):
             return
         strong = access.kind == "atomic" or self.strong[access.pc]
         if access.kind == "load" and not strong:
+            self._read(access)
             return
         self.now += 1
         if strong:
@@ -142,6 +144,33 @@ class GlobalWriters(Check):
         np.maximum.at(known, place[others], flags.time[piece[others]])
         if access.kind == "atomic":  # Threads take turns: those at one word know of those before them.
             known[place[_shared_by_several(piece, mine)]] = self.now
+
+    # Reads
+
+    def _read(self, access: MemoryAccess) -> None:
+        """A weak read of what another thread stored in this launch."""
+        known = self._stored.get(id(access.buffer))
+        if known is None:
+            return
+        pieces = known.pieces(access.start, access.width)
+        piece, thread = pieces.reshape(-1), np.repeat(access.threads, pieces.shape[1])
+        before, mine = known.who[piece], self.who[thread]
+        at = np.flatnonzero((before >= 0) & (before != mine))
+        if not at.size:
+            return
+        bad = at[~self._ordered(known, piece[at], thread[at], before[at])]
+        if bad.size:
+            first = int(piece[bad[0]])
+            line, where = self._writer(known, first)
+            text = f"race in global memory: reads what {where} writes at line {line}, and nothing orders them"
+            text += f"; byte {first * known.width} of {access.buffer.name}"
+            self.report(access.pc, text, int(thread[bad[0]]), about=("global read", line), count=int(bad.size))
+
+    def _writer(self, known: _Writers, piece: int) -> tuple[int, str]:
+        """At which line, and by which thread, a piece was stored last."""
+        number, inside = divmod(int(known.who[piece]), self.each)
+        where = f"CTA {self.state.geometry.cta_index(number)}, warp {inside // LANES}, lane {inside % LANES}"
+        return self.kernel.code[int(known.pc[piece])].source.line, where
 
     # Stores
 
@@ -201,9 +230,7 @@ class GlobalWriters(Check):
                 continue
             first = int(np.flatnonzero(bad)[0])
             piece = int(store.piece[first])
-            line = self.kernel.code[int(known.pc[piece])].source.line
-            number, inside = divmod(int(known.who[piece]), self.each)
-            where = f"CTA {self.state.geometry.cta_index(number)}, warp {inside // LANES}, lane {inside % LANES}"
+            line, where = self._writer(known, piece)
             end = "; the value is the same" if note else ""
             values = "writes what" if store.values is None or note else "writes another value than"
             text = f"race in global memory: {values} {where} writes at line {line}, and nothing orders them{end}"
