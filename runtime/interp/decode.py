@@ -103,6 +103,7 @@ class Context:
         if isinstance(operand, Symbol):
             return self._symbol_value(operand, type)
         if isinstance(operand, Register) and operand.name in SPECIALS and self.names.register(operand.name) is None:
+            self.layout.reserves |= operand.name.startswith("%reserved_smem")
             return _special(operand.name, DTYPES[type])
         slot, bits, dtype = self.slot(operand), bits_of(type), DTYPES[type]
         if slot.bits != bits and not (wide and slot.bits > bits > 1):

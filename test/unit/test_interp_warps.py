@@ -293,3 +293,21 @@ def test_lanes_leave_a_loop_whose_members_become_fewer(end: str) -> None:
     )  # fmt: skip
     seen = [[sum(int((warp > turn).sum()) for turn in range(own)) for own in warp] for warp in turns]
     np.testing.assert_array_equal(found.reshape(4, LANES), np.array(seen))
+
+
+def test_the_ctas_of_a_grid_meet_where_the_driver_says() -> None:
+    """As cooperative groups do it: `%envreg1` and `%envreg2` are the address of a word that counts arrivals."""
+    body = """mov.u32 %r1, %envreg1; mov.u32 %r2, %envreg2; mov.b64 %rd1, {%r2, %r1}; mov.u32 %r3, %ctaid.x;
+        mov.u32 %r4, %tid.x; setp.ne.u32 %p1, %r4, 0; @%p1 bra MET;
+        atom.add.release.gpu.u32 %r5, [%rd1+4], 1;
+        AGAIN: ld.acquire.gpu.u32 %r5, [%rd1+4]; setp.lt.u32 %p2, %r5, 3; @%p2 bra AGAIN;
+        MET: bar.sync 0; ld.acquire.gpu.u32 %r0, [%rd1+4]; mov.u32 %r6, %nctaid.x; sub.u32 %r0, %r0, %r6;"""
+    assert not per_thread(body, 96, grid=(3, 1, 1), block=(32, 1, 1)).any()
+
+
+def test_shared_memory_that_is_reserved_lies_behind_the_own() -> None:
+    body = """.shared .align 4 .b32 own[40]; mov.u32 %r1, %reserved_smem_offset_begin;
+        mov.u32 %r2, %reserved_smem_offset_1;
+        mov.u32 %r3, %reserved_smem_offset_end; ld.shared.u32 %r4, [%r2]; sub.u32 %r5, %r3, %r1; add.u32 %r0, %r5, %r4;
+        mov.u32 %r6, %total_smem_size; setp.lt.u32 %p1, %r1, %r6; @%p1 mov.u32 %r0, 0;"""
+    assert per_thread(body).tolist() == [1024] * 32

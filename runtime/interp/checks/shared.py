@@ -108,6 +108,9 @@ class SharedMemory(Check):
         self.clocks = Clocks(state)
         self.shadow = Shadow(self.buffer.size, self.clocks.each)
         self.stride = self.buffer.size // state.geometry.ctas
+        if kernel.layout.reserves:  # The system fills its part with zeros.
+            ctas = self.shadow.written.reshape(state.geometry.ctas, -1)
+            ctas[:, state.reserved // self.shadow.width :] = True
         self.updates = np.array([d.source.opcode.startswith(("atom.", "red.")) for d in kernel.code])
         self.words = [frozenset(d.source.opcode.split(".")) for d in kernel.code]
 

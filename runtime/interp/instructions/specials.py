@@ -1,7 +1,9 @@
 """Special registers, by name: one value for each thread in flight.
 
 Source: PTX ISA, chapter 10 (Special Registers). CTAs are spread over the multiprocessors in turn, of which there are as
-many as an H100 has.
+many as an H100 has. What the driver says in `%envreg1` and `%envreg2`, and what the reserved part of shared memory is
+for, CUDA's header of cooperative groups shows: the address where the CTAs of a grid meet, and room for the warps of a
+tile that is wider than one.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import numpy as np
 
 from ...numerics.array import Array
 from ..machine.clock import CLOCKS
+from ..machine.layout import RESERVED_BYTES, WORKSPACE
 from ..machine.state import State
 from ..machine.threads import LANES, Geometry, unravel
 
@@ -92,6 +95,13 @@ SPECIALS: dict[str, Callable[[State], Array]] = {
     "%dynamic_smem_size": _constant(lambda s: s.dynamic_bytes),
     "%total_smem_size": _constant(lambda s: s.shared_bytes),
     "%aggr_smem_size": _constant(lambda s: s.shared_bytes),
+    "%reserved_smem_offset_begin": _constant(lambda s: s.reserved),
+    "%reserved_smem_offset_end": _constant(lambda s: s.reserved + RESERVED_BYTES),
+    "%reserved_smem_offset_cap": _constant(lambda s: s.reserved + RESERVED_BYTES),
+    "%reserved_smem_offset_0": _constant(lambda s: s.reserved),
+    "%reserved_smem_offset_1": _constant(lambda s: s.reserved),
+    "%envreg1": _constant(lambda s: s.addresses[WORKSPACE] >> 32),
+    "%envreg2": _constant(lambda s: s.addresses[WORKSPACE] & 0xFFFFFFFF),
     "%smid": _multiprocessor,
     "%nsmid": _constant(lambda s: MULTIPROCESSORS),
     "%gridid": _constant(lambda s: 1),

@@ -7,6 +7,12 @@ from dataclasses import dataclass, field
 from ....dialect.ptx.text.syntax import Variable
 from .memory import STACK_BYTES
 
+WORKSPACE, WORKSPACE_BYTES = "%envreg", 16
+"""The name and the size of what the driver gives a cooperative launch; every launch is one here."""
+
+RESERVED_BYTES = 1024
+"""Shared memory that a kernel has beyond its own where it asks for the place."""
+
 
 @dataclass(frozen=True, slots=True)
 class RegisterSlot:
@@ -21,7 +27,8 @@ class RegisterSlot:
 @dataclass
 class StorageLayout:
     """What a kernel needs per thread, per CTA and per launch; grows while it is decoded. `arguments` are the parts of
-    local memory, each with its first byte and its size, that hold arguments of functions."""
+    local memory, each with its first byte and its size, that hold arguments of functions; `reserves` says whether a CTA
+    has the part of shared memory that is reserved for the system."""
 
     slots: dict[int, int] = field(default_factory=dict[int, int])
     shared: int = 0
@@ -32,6 +39,7 @@ class StorageLayout:
     carry: RegisterSlot | None = None
     pointer: RegisterSlot | None = None
     results: int | None = None
+    reserves: bool = False
 
     def stack(self) -> RegisterSlot:
         """The register that says how much of the stack is used; there is a stack from now on."""

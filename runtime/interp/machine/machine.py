@@ -21,6 +21,7 @@ from .copies import CopyQueue
 from .flow import Flow, apart
 from .groups import OperationGroups
 from .kernel import Decoded, DecodedKernel, align, is_aligned
+from .layout import RESERVED_BYTES
 from .mbarriers import MbarrierObjects
 from .memory import (
     LOCAL_WINDOW,
@@ -108,10 +109,16 @@ def _geometry(launch: KernelRun, first: int, ctas: int) -> Geometry:
     return Geometry(launch.grid, launch.block, first, ctas, launch.cluster or (1, 1, 1))
 
 
-def _shared_bytes(launch: KernelRun) -> int:
-    """Shared memory of a CTA: its variables, then the dynamic part."""
+def _own_bytes(launch: KernelRun) -> int:
+    """Shared memory that a kernel asks for: its variables, then the dynamic part."""
     static = launch.kernel.layout.shared
     return static if not launch.shared else align(static, 128) + launch.shared
+
+
+def _shared_bytes(launch: KernelRun) -> int:
+    """Shared memory of a CTA: its own, then what is reserved."""
+    own = _own_bytes(launch)
+    return align(own, 128) + RESERVED_BYTES if launch.kernel.layout.reserves else own
 
 
 class _Machine:
@@ -124,7 +131,7 @@ class _Machine:
         self.kernel = launch.kernel
         state = State(geometry, self.kernel.layout.slots, self._memory(), launch.addresses)
         state.dynamic_bytes, state.explicit_cluster = launch.shared, launch.cluster is not None
-        state.shared_bytes = _shared_bytes(launch)
+        state.shared_bytes, state.reserved = _own_bytes(launch), align(_own_bytes(launch), 128)
         self.flow = state.flow = Flow(geometry, state.live, self.kernel.entry)
         state.prints = Prints()
         state.copies = CopyQueue(state.threads, launch.observer)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from ....dialect.isa.targets import TARGETS
 from ....dialect.ptx.text.syntax import Module, Variable
 from ...grid import BLOCK_LIMIT, GRID_LIMIT, THREADS_LIMIT, Dim3, Progress
@@ -16,6 +18,7 @@ from ..observers.observer import Observer, Observers
 from .arguments import parameters
 from .functions import Functions
 from .kernel import DecodedKernel, KernelDecoder, size_of
+from .layout import WORKSPACE, WORKSPACE_BYTES
 from .machine import KernelRun, Stats, run
 from .memory import Buffer, GlobalBuffers, Heap, static_addresses
 from .state import State
@@ -146,7 +149,8 @@ class Program:
         for name, buffer in self._variables.items():
             memory.put(self._places[name], buffer)
         words = parameters(decoded, self._functions[kernel], args, memory)
-        sizes = (decoded, grid, block, memory, words, self._places, shared)
+        meeting = memory.add(Buffer("where the CTAs of a cooperative launch meet", np.zeros(WORKSPACE_BYTES, np.uint8)))
+        sizes = (decoded, grid, block, memory, words, {**self._places, WORKSPACE: meeting}, shared)
         launched = KernelRun(*sizes, max_steps, progress, observer, cluster, output)
         return _checked(launched, checks) if checks else run(launched)
 

@@ -45,6 +45,7 @@ class State:
         self.addresses = addresses
         self.dynamic_bytes = 0
         self.shared_bytes = 0
+        self.reserved = 0
         self.explicit_cluster = False
         self.all = Selection(None, self.threads)
         self.live = geometry.thread_in_cta() < geometry.threads_per_cta
