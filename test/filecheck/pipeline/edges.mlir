@@ -1,5 +1,5 @@
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-fold-fill,warp-schedule,warp-outline,warp-tile,warp-pipeline,convert-warp-to-ptx" -t ptx | filecheck %s
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-fold-fill,warp-schedule,warp-outline,warp-tile" | warploom-opt -p warp-pipeline,convert-warp-to-ptx -t ptx | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-fold-fill,warp-schedule,warp-outline,warp-tile,warp-pipeline,warp-expand,convert-warp-to-ptx" -t ptx | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-fold-fill,warp-schedule,warp-outline,warp-tile" | warploom-opt -p warp-pipeline,warp-expand,convert-warp-to-ptx -t ptx | filecheck %s
 
 // Sizes that are multiples of nothing: C is read and written element by element, each predicated.
 // CHECK-LABEL: .visible .entry odd(
