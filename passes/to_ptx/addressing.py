@@ -139,8 +139,8 @@ class Position:
 class Addressing:
     """Computes addresses and bounds over an emitter."""
 
-    def __init__(self, emitter: Emitter, scalars: Scalars, shared: str) -> None:
-        self.emitter, self.scalars, self.shared_symbol = emitter, scalars, shared
+    def __init__(self, emitter: Emitter, scalars: Scalars, shared: str, thread: IndexValue) -> None:
+        self.emitter, self.scalars, self.shared_symbol, self.thread = emitter, scalars, shared, thread
 
     def from_bits(self, source: IndexValue, bits: tuple[Bit, ...], axis: str) -> IndexValue:
         """The coordinate along an axis that the bits of `source` carry; runs of bits move together."""
@@ -158,7 +158,11 @@ class Addressing:
         return self.scalars.sum(*parts) if parts else 0
 
     def lane_position(self, layout: Layout, lane: IndexValue) -> tuple[IndexValue, IndexValue]:
-        """(row, column) of a lane's first element."""
+        """(row, column) of a lane's first element; of a thread's, where several warps hold the matrix."""
+        if layout.warp:
+            thread = self.scalars.mask(self.thread, layout.threads - 1)
+            bits = layout.lane + layout.warp
+            return self.from_bits(thread, bits, "r"), self.from_bits(thread, bits, "c")
         return self.from_bits(lane, layout.lane, "r"), self.from_bits(lane, layout.lane, "c")
 
     def shared(
@@ -184,6 +188,16 @@ class Addressing:
             # Stages are whole lines, so what is XORed into a line may be before a known one is added.
             return self._settle(s.xor(base, within), fixed + stage_offset)
         return self._settle(s.xor(s.sum(base, stage_offset), within), fixed)
+
+    def origin(
+        self, tile: SharedTile, stage: IndexValue, row: IndexValue, column: IndexValue
+    ) -> tuple[VirtualRegister, int]:
+        """The shared address of an element whose line nothing permutes, as (register, offset): the first of eight, as
+        of what a matrix descriptor or a tensor copy begins with."""
+        s = self.scalars
+        panels, rest = self._panels(tile, s.multiply(column, tile.element_bytes))
+        along = s.sum(s.multiply(stage, tile.stage_bytes), panels, s.multiply(row, tile.swizzle), rest)
+        return self.shared_bytes_at(tile.offset, along)
 
     def plain(self, tile: SharedTile, offset: IndexValue) -> tuple[VirtualRegister, int]:
         """The shared address of a byte of a tile that nothing permutes, as (register, offset)."""

@@ -9,8 +9,11 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, MemRefType
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 from xdsl.utils.hints import isa
 
+from ...dialect.isa.targets import Version
+from ...dialect.isa.tensor_map import SIZE as MAP_BYTES
 from ...dialect.ptx.types import ParamAttr
 from ...dialect.warp.attributes import Memory, element_row, memory_of, memory_space
+from ...dialect.warp.tensor_copies import TensorMapType
 from ...dialect.warp.view import DIVISIBLE, Dimensions, dynamic_parts, strides_of
 from ..diagnostics import fail
 from ..linalg.product import GLOBAL_SPACE
@@ -20,6 +23,10 @@ from .scalars import Scalars
 
 INDEX_LIMIT = 1 << 31
 
+MAP_ALIGNMENT = 64
+MAP_VERSION: Version = (7, 7)
+"""Of `cvta.param`. Source: PTX ISA 9.7.9.22."""
+
 
 NUMBERS = {"f32": "f32", "f64": "f64", "f16": "b16", "bf16": "b16", "i8": "b8", "i16": "b16", "i32": "b32"}
 """How a number is declared, by its MLIR type."""
@@ -28,6 +35,8 @@ NUMBERS = {"f32": "f32", "f64": "f64", "f16": "b16", "bf16": "b16", "i8": "b8", 
 def parameters(kernel: gpu.FuncOp, value: SSAValue, name: str) -> list[ParamAttr]:
     """The declarations of what an argument of a kernel is passed as: a number, or the address of the first element,
     the sizes of dynamic dimensions and then dynamic strides, in elements."""
+    if isinstance(value.type, TensorMapType):
+        return [ParamAttr.of("b8", name, count=MAP_BYTES, align=MAP_ALIGNMENT)]
     if str(value.type) in NUMBERS:
         return [ParamAttr.of(NUMBERS[str(value.type)], name)]
     pointer = ParamAttr.of("u64", name, pointer=f".ptr .global .align {alignment(value.type, divisor(kernel, value))}")
@@ -64,10 +73,14 @@ def alignment(kind: Attribute, divisor: int = 1) -> int:
 def argument(
     kernel: gpu.FuncOp, emitter: Emitter, scalars: Scalars, value: SSAValue, name: str
 ) -> MemoryArgument | VirtualRegister:
-    """What stands for an argument of the kernel: memory, of one row if it is a vector, or a number's register.
+    """What stands for an argument of the kernel: memory, of one row if it is a vector, a number's register, or that of
+    the address of a tensor map.
 
     Raises a located diagnostic for what is no strided memory, or too large for 32-bit indices.
     """
+    if isinstance(value.type, TensorMapType):
+        emitter.require(MAP_VERSION)
+        return emitter.pure("b64", "cvta.param.u64", "?", emitter.pure("b64", "mov.b64", name))
     if not isinstance(value.type, MemRefType):
         return _number(kernel, emitter, value, name)
     kind = memory_of(value)

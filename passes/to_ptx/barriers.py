@@ -21,9 +21,10 @@ PARITY_VERSION: Version = (7, 1)
 SLEEPING_VERSION: Version = (7, 8)
 
 
-def _address(
+def barrier_address(
     lowering: KernelLowering, op: Operation, barriers: SSAValue, number: SSAValue
 ) -> tuple[VirtualRegister, int]:
+    """The address of one of several barriers, as (register, offset)."""
     held = lowering.values[barriers]
     if not isinstance(held, SharedBarriers):
         fail(op, f"expected barriers made in this kernel, got {barriers.type}")
@@ -50,7 +51,7 @@ def _make(lowering: KernelLowering, op: MakeBarriersOp) -> None:
 
 @lowers(ArriveOp)
 def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
-    base, offset = _address(lowering, op, op.barriers, op.number)
+    base, offset = barrier_address(lowering, op, op.barriers, op.number)
     first = lowering.scalars.compare("eq", lowering.lane, 0)
     guard = first if isinstance(first, VirtualRegister) else None
     lowering.emitter.require(PARITY_VERSION)
@@ -59,13 +60,13 @@ def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
 
 @lowers(ArriveCopiesOp)
 def _arrive_copies(lowering: KernelLowering, op: ArriveCopiesOp) -> None:
-    base, offset = _address(lowering, op, op.barriers, op.number)
+    base, offset = barrier_address(lowering, op, op.barriers, op.number)
     lowering.emitter.emit("cp.async.mbarrier.arrive.noinc.shared.b64", at("?", offset), base)
 
 
 @lowers(AwaitOp)
 def _await(lowering: KernelLowering, op: AwaitOp) -> None:
-    base, offset = _address(lowering, op, op.barriers, op.number)
+    base, offset = barrier_address(lowering, op, op.barriers, op.number)
     emitter, parity = lowering.emitter, lowering.scalar(op.parity)
     sleeping = lowering.target.sm >= SLEEPING_SM
     emitter.require(SLEEPING_VERSION if sleeping else PARITY_VERSION)

@@ -15,6 +15,7 @@ from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.text.syntax import Variable
 from ...dialect.schedule import SHARED_ALIGNMENT
 from ...dialect.warp.attributes import COMPUTES, ScheduleAttr, target_of
+from ...dialect.warp.warpgroup import SetRegistersOp
 from ..allocate import allocate_all
 from ..diagnostics import fail
 from ..linalg.product import PTX_NAME, fresh_name
@@ -67,12 +68,18 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tup
         name,
         [*chosen, *lowering.emitter.finish()],
         parameters=[p for a, name in zip(arguments, names, strict=True) for p in parameters(kernel, a, name)],
-        directives=[f".reqntid {lowering.threads}, 1, 1"],
+        directives=[f".reqntid {lowering.threads}, 1, 1", *_register_directives(kernel)],
     )
     func.location = kernel.location
     if schedule is not None:
         func.attributes[ScheduleAttr.name] = schedule
     return func, lowering.emitter.version
+
+
+def _register_directives(kernel: gpu.FuncOp) -> list[str]:
+    """What lets the assembler know how many registers a thread has at entry, without which it drops `setmaxnreg`."""
+    moves = any(isinstance(op, SetRegistersOp) for op in kernel.walk())
+    return [".minnctapersm 1"] if moves else []
 
 
 def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:

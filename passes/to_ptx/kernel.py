@@ -35,9 +35,9 @@ class KernelLowering:
         self.kernel, self.target = kernel, target
         self.emitter = Emitter()
         self.scalars = Scalars(self.emitter)
-        self.addressing = Addressing(self.emitter, self.scalars, shared_symbol)
         self.threads = self._threads()
         self.thread = self.scalars.special("%tid.x", self.threads)
+        self.addressing = Addressing(self.emitter, self.scalars, shared_symbol, self.thread)
         lane = self.scalars.mask(self.thread, LANES - 1)
         self.lane = lane if isinstance(lane, VirtualRegister) else self.thread
         self.fragments = FragmentEmitter(self.emitter, target)

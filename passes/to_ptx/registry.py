@@ -32,6 +32,9 @@ _OF_MODULES = {
     "register_ops": "warp.store_registers warp.load_registers",
     "sparse_ops": "warp.mma_sp warp.load_metadata",
     "synchronisation_ops": "warp.atomic_inc warp.barrier_any",
+    "tensor_copies": "warp.tensor_load warp.tensor_store warp.expect warp.bulk_commit warp.bulk_wait warp.proxy_fence "
+    "warp.cluster_barrier",
+    "warpgroups": "warp.wgmma warp.wgmma_fence warp.wgmma_commit warp.wgmma_wait warp.set_registers",
     "wmma_ops": "warp.wmma.load warp.wmma.store warp.wmma.mma",
     "word_ops": "warp.load_words warp.store_words warp.load_scales",
 }

@@ -52,7 +52,7 @@ class Thread:
     def __init__(self, data: st.DataObject) -> None:
         self.draw, self.emitter = data.draw, Emitter()
         self.scalars = Scalars(self.emitter)
-        self.addressing = Addressing(self.emitter, self.scalars, SYMBOL)
+        self.addressing = Addressing(self.emitter, self.scalars, SYMBOL, 0)
         self.lane = self.scalars.special("%tid.x", LANES)
         self.lanes = np.arange(LANES, dtype=np.int64)
 
@@ -129,7 +129,7 @@ def test_lanes_start_where_the_layout_says(bits: list[tuple[str, int]]) -> None:
     layout = Layout(tuple(bits[:5]), tuple(bits[5:]))  # pyright: ignore[reportArgumentType]
     emitter = Emitter()
     scalars = Scalars(emitter)
-    place = Addressing(emitter, scalars, SYMBOL).lane_position(layout, scalars.special("%tid.x", LANES))
+    place = Addressing(emitter, scalars, SYMBOL, 0).lane_position(layout, scalars.special("%tid.x", LANES))
     keep(emitter, *(v for v in place if isinstance(v, VirtualRegister)))
     values = iter(run(emitter, LANES, {"%tid.x": np.arange(LANES)}))
     got = [next(values) if isinstance(v, VirtualRegister) else np.full(LANES, v) for v in place]

@@ -1,0 +1,133 @@
+"""Tensor copies: `warp.tensor_load`, `warp.tensor_store`, what they arrive at, proxies and the cluster's barrier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Operation, SSAValue
+
+from ...dialect.isa.targets import Version
+from ...dialect.warp.tensor_copies import (
+    BulkCommitOp,
+    BulkWaitOp,
+    ClusterBarrierOp,
+    ExpectOp,
+    ProxyFenceOp,
+    TensorLoadOp,
+    TensorMapType,
+    TensorStoreOp,
+)
+from ...dialect.warp.warpgroup import ROWS
+from ..diagnostics import fail
+from .barriers import barrier_address
+from .emitter import IndexValue, VirtualRegister, divisor_of
+from .matrix_ops import shared_place
+from .registry import lowers
+from .scalars import at
+
+if TYPE_CHECKING:
+    from .kernel import KernelLowering
+
+SM = 90
+"""The first target with tensor copies and clusters. Source: PTX ISA 9.7.9.25.5."""
+
+VERSION: Version = (8, 0)
+
+COMPLETES = "mbarrier::complete_tx::bytes"
+
+
+def _require(lowering: KernelLowering, op: Operation) -> None:
+    if lowering.target.sm < SM:
+        fail(op, f"{lowering.target} has no {op.name.removeprefix('warp.')}; sm_{SM} and later have it")
+    lowering.emitter.require(VERSION)
+
+
+def _one(lowering: KernelLowering, op: Operation, by: IntegerAttr | None) -> VirtualRegister | None:
+    """The guard of the one thread of the CTA that does it; None if there is no other."""
+    number = by.value.data if by is not None else 0
+    if not 0 <= number < lowering.threads:
+        fail(op, f"expected one of the {lowering.threads} threads of the kernel, got thread {number}")
+    mine = lowering.scalars.compare("eq", lowering.thread, number)
+    return mine if isinstance(mine, VirtualRegister) else None
+
+
+def _box(
+    lowering: KernelLowering, op: Operation, map: SSAValue, coordinates: Sequence[SSAValue]
+) -> tuple[str, list[VirtualRegister]]:
+    """The operand `[map, {c0, ...}]`, fastest coordinate first: how it is spelled, and its registers."""
+    held = lowering.values.get(map)
+    if not isinstance(held, VirtualRegister) or not isinstance(map.type, TensorMapType):
+        fail(op, "expected a tensor map that is an argument of the kernel")
+    along = lowering.indices(coordinates)[::-1]
+    spelled = ", ".join("?" if isinstance(value, VirtualRegister) else str(value) for value in along)
+    return f"[?, {{{spelled}}}]", [held, *(value for value in along if isinstance(value, VirtualRegister))]
+
+
+def _place(lowering: KernelLowering, op: TensorLoadOp | TensorStoreOp) -> tuple[VirtualRegister, int]:
+    """Where the box lies in shared memory."""
+    tile, (stage, row, column) = shared_place(lowering, op, op.tile, op.indices)
+    places: tuple[tuple[str, IndexValue, int], ...] = (
+        ("row", row, ROWS), ("column", column, tile.swizzle // tile.element_bytes)
+    )  # fmt: skip
+    for name, value, unit in places:
+        if divisor_of(value) % unit:
+            got = value if isinstance(value, int) else f"one that is known to be a multiple of {value.divisor}"
+            fail(op, f"a box begins at a {name} of the tile that is a multiple of {unit}, got {got}")
+    return lowering.addressing.origin(tile, stage, row, column)
+
+
+@lowers(TensorLoadOp)
+def _load(lowering: KernelLowering, op: TensorLoadOp) -> None:
+    _require(lowering, op)
+    (base, offset), (box, registers) = _place(lowering, op), _box(lowering, op, op.map, op.coordinates)
+    barrier, behind = barrier_address(lowering, op, op.barriers, op.number)
+    opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.shared::cluster.global.tile.{COMPLETES}"
+    form = f"{at('?', offset)}, {box}, {at('?', behind)}"
+    lowering.emitter.comment(f"{op.name}: {op.map.type}")
+    lowering.emitter.emit(opcode, form, base, *registers, barrier, guard=_one(lowering, op, op.by))
+
+
+@lowers(TensorStoreOp)
+def _store(lowering: KernelLowering, op: TensorStoreOp) -> None:
+    _require(lowering, op)
+    (base, offset), (box, registers) = _place(lowering, op), _box(lowering, op, op.map, op.coordinates)
+    opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.global.shared::cta.tile.bulk_group"
+    lowering.emitter.comment(f"{op.name}: {op.map.type}")
+    lowering.emitter.emit(opcode, f"{box}, {at('?', offset)}", *registers, base, guard=_one(lowering, op, op.by))
+
+
+@lowers(ExpectOp)
+def _expect(lowering: KernelLowering, op: ExpectOp) -> None:
+    _require(lowering, op)
+    base, offset = barrier_address(lowering, op, op.barriers, op.number)
+    form = f"_, {at('?', offset)}, {op.bytes.value.data}"
+    guard = _one(lowering, op, op.by)
+    lowering.emitter.emit("mbarrier.arrive.expect_tx.shared::cta.b64", form, base, guard=guard)
+
+
+@lowers(BulkCommitOp)
+def _bulk_commit(lowering: KernelLowering, op: BulkCommitOp) -> None:
+    _require(lowering, op)
+    lowering.emitter.emit("cp.async.bulk.commit_group", "", guard=_one(lowering, op, op.by))
+
+
+@lowers(BulkWaitOp)
+def _bulk_wait(lowering: KernelLowering, op: BulkWaitOp) -> None:
+    _require(lowering, op)
+    opcode = f"cp.async.bulk.wait_group{'' if op.read is None else '.read'}"
+    lowering.emitter.emit(opcode, str(op.pending.value.data), guard=_one(lowering, op, op.by))
+
+
+@lowers(ProxyFenceOp)
+def _proxy_fence(lowering: KernelLowering, op: ProxyFenceOp) -> None:
+    _require(lowering, op)
+    lowering.emitter.emit("fence.proxy.async.shared::cta", "")
+
+
+@lowers(ClusterBarrierOp)
+def _cluster_barrier(lowering: KernelLowering, op: ClusterBarrierOp) -> None:
+    _require(lowering, op)
+    lowering.emitter.emit("barrier.cluster.arrive.aligned", "")
+    lowering.emitter.emit("barrier.cluster.wait.aligned", "")

@@ -1,0 +1,116 @@
+"""Warpgroups: `warp.wgmma`, its fence and groups, `warp.set_registers`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Operation, SSAValue
+
+from ...dialect.isa.descriptor import UNIT
+from ...dialect.isa.targets import Version
+from ...dialect.isa.wgmma import WARPS
+from ...dialect.layouts.layout import LANES
+from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.warpgroup import (
+    ROWS,
+    SetRegistersOp,
+    WgmmaCommitOp,
+    WgmmaFenceOp,
+    WgmmaOp,
+    WgmmaWaitOp,
+    descriptor_of,
+)
+from ..diagnostics import fail
+from .emitter import VirtualRegister, divisor_of
+from .fragments import vector
+from .loops import only_use_is_here
+from .matrix_ops import shared_place
+from .registry import lowers
+
+if TYPE_CHECKING:
+    from .kernel import KernelLowering
+
+HOPPER = "sm_90a"
+"""The target that has all of this."""
+
+VERSION: Version = (8, 0)
+
+STEP = 32
+"""Bytes along K that one instruction takes."""
+
+
+def require_hopper(lowering: KernelLowering, op: Operation) -> None:
+    """Raises a located diagnostic on targets that lack warpgroups."""
+    if lowering.target.name != HOPPER:
+        fail(op, f"{lowering.target} has no {op.name.removeprefix('warp.')}; {HOPPER} has it")
+    lowering.emitter.require(VERSION)
+
+
+def _warpgroups(lowering: KernelLowering, op: Operation) -> None:
+    require_hopper(lowering, op)
+    if lowering.threads % (WARPS * LANES):
+        fail(op, f"expected whole warpgroups of {WARPS * LANES} threads, the kernel has {lowering.threads} threads")
+
+
+@lowers(WgmmaOp)
+def _wgmma(lowering: KernelLowering, op: WgmmaOp) -> None:
+    _warpgroups(lowering, op)
+    row, held = op.row, lowering.fragment(op.c)
+    if not only_use_is_here(op.c, op):
+        fail(op, "C of warp.wgmma is written while the product runs: nothing else may use it")
+    words = [
+        _descriptor(lowering, op, value, indices, along_mn=op.major(role))
+        for role, value, indices in (("a", op.a, op.a_indices), ("b", op.b, op.b_indices))
+    ]
+    constants = ["0" if op.overwrite is not None else "1"]
+    if row.a.is_float:
+        constants += ["1" if word is None else "-1" for word in (op.negate_a, op.negate_b)]
+    constants += [str(int(op.major(role))) for role in row.transposable(a_shared=True)]
+    lowering.emitter.comment(f"{op.name}: {row.shape} of shared memory")
+    lowering.emitter.require(row.since(lowering.target))
+    form = ", ".join((vector(len(held)), "?, ?", *constants))
+    lowering.emitter.emit(row.spelling, form, *held, *words)
+    lowering.values[op.d] = held
+
+
+def _descriptor(
+    lowering: KernelLowering, op: WgmmaOp, memory: SSAValue, indices: Sequence[SSAValue], *, along_mn: bool
+) -> VirtualRegister:
+    """The matrix descriptor of the operand that begins where indices say."""
+    tile, (stage, row, column) = shared_place(lowering, op, memory, indices)
+    how = descriptor_of(memory_of(memory), mn_major=along_mn)
+    step = tile.swizzle if along_mn else min(STEP, tile.swizzle)
+    for name, value, unit in (("row", row, ROWS), ("column", column, step // tile.element_bytes)):
+        if divisor_of(value) % unit:
+            got = value if isinstance(value, int) else f"one that is known to be a multiple of {value.divisor}"
+            fail(op, f"an operand of warp.wgmma begins at a {name} that is a multiple of {unit}, got {got}")
+    base, offset = lowering.addressing.origin(tile, stage, row, column)
+    emitter = lowering.emitter
+    place = emitter.pure("b64", "cvt.u64.u32", "?", emitter.pure("b32", "shr.u32", "?, 4", base))
+    return emitter.pure("b64", "add.s64", f"?, {how.encode() + offset // UNIT:#x}", place)
+
+
+@lowers(WgmmaFenceOp)
+def _fence(lowering: KernelLowering, op: WgmmaFenceOp) -> None:
+    _warpgroups(lowering, op)
+    lowering.emitter.emit("wgmma.fence.sync.aligned", "")
+
+
+@lowers(WgmmaCommitOp)
+def _commit(lowering: KernelLowering, op: WgmmaCommitOp) -> None:
+    _warpgroups(lowering, op)
+    lowering.emitter.emit("wgmma.commit_group.sync.aligned", "")
+
+
+@lowers(WgmmaWaitOp)
+def _wait(lowering: KernelLowering, op: WgmmaWaitOp) -> None:
+    _warpgroups(lowering, op)
+    lowering.emitter.emit("wgmma.wait_group.sync.aligned", str(op.pending.value.data))
+
+
+@lowers(SetRegistersOp)
+def _set_registers(lowering: KernelLowering, op: SetRegistersOp) -> None:
+    _warpgroups(lowering, op)
+    way = "dec" if op.grow is None else "inc"
+    lowering.emitter.emit(f"setmaxnreg.{way}.sync.aligned.u32", str(op.count.value.data))
