@@ -97,3 +97,13 @@ def pattern(form: Form, constants: dict[str, str] | None = None) -> str:
 def packed(kinds: Iterable[FragmentType]) -> list[MemRefType]:
     """Memory that holds each fragment as registers do."""
     return [MemRefType(i32, [1, 32 * words_of(kind)]) for kind in kinds]
+
+
+def lowered_text(text: str) -> str:
+    """The PTX of a module's kernels, given as MLIR."""
+    context = make_context()
+    module = parse_mlir(context, text)
+    module.verify()
+    ConvertWarpToPtxPass().apply(context, module)
+    (found,) = (op for op in module.walk() if isinstance(op, PtxModule))
+    return print_ptx(found)

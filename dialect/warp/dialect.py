@@ -19,7 +19,7 @@ from .opaque import OpaqueType
 from .partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
 from .registers import LoadRegistersOp, StoreRegistersOp
 from .sliced_k import SumSlicedKOp
-from .synchronisation import AtomicIncOp, BarrierAnyOp
+from .synchronisation import AtomicIncOp, BarrierAnyOp, ElectOp
 from .tensor_copies import (
     BulkCommitOp,
     BulkWaitOp,
@@ -56,7 +56,7 @@ _MEMORY: list[type[Operation]] = [
 _MEETING: list[type[Operation]] = [MakeBarriersOp, ArriveOp, ArriveCopiesOp, AwaitOp]
 _ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, RegroupOp, SumSlicedKOp, YieldOp]
 _EPILOGUE: list[type[Operation]] = [LoadVectorOp, MapOp, SubfragmentOp]
-_PARTS: list[type[Operation]] = [StorePartOp, ArriveLastOp, AddPartsOp, AtomicIncOp, BarrierAnyOp]
+_PARTS: list[type[Operation]] = [StorePartOp, ArriveLastOp, AddPartsOp, AtomicIncOp, BarrierAnyOp, ElectOp]
 _WARPGROUPS: list[type[Operation]] = [WgmmaOp, WgmmaFenceOp, WgmmaCommitOp, WgmmaWaitOp, SetRegistersOp]
 _TENSORS: list[type[Operation]] = [
     TensorLoadOp,

@@ -1,4 +1,4 @@
-"""What the threads of a CTA tell each other and other CTAs: `warp.atomic_inc`, `warp.barrier_any`."""
+"""What the threads of a CTA tell each other and other CTAs: `warp.atomic_inc`, `warp.barrier_any`, `warp.elect`."""
 
 from __future__ import annotations
 
@@ -67,3 +67,26 @@ class BarrierAnyOp(IRDLOperation):
 
     def __init__(self, value: SSAValue):
         super().__init__(operands=[value], result_types=[i1])
+
+
+@irdl_op_definition
+class ElectOp(IRDLOperation):
+    """Chooses a lane of each warp that comes here, all of whose lanes do; true for that lane alone::
+
+        %chosen = warp.elect
+        scf.if %chosen {
+          warp.expect %full[%s] {bytes = 16384 : i64} : !warp.barriers<2>
+        }
+
+    Below such a condition one lane arrives, copies and waits alone. Source: PTX ISA 9.7.13.14, `elect.sync`.
+    """
+
+    name = "warp.elect"
+
+    chosen = result_def(i1)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "attr-dict"
+
+    def __init__(self):
+        super().__init__(result_types=[i1])

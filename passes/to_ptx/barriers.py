@@ -9,6 +9,7 @@ from ...dialect.warp.barriers import BARRIER_BYTES, BARRIER_SM, ArriveCopiesOp, 
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import SharedBarriers
+from .branches import is_alone
 from .emitter import VirtualRegister
 from .kernel import KernelLowering
 from .registry import lowers
@@ -52,7 +53,7 @@ def _make(lowering: KernelLowering, op: MakeBarriersOp) -> None:
 @lowers(ArriveOp)
 def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
     base, offset = barrier_address(lowering, op, op.barriers, op.number)
-    first = lowering.scalars.compare("eq", lowering.lane, 0)
+    first = True if is_alone(op) else lowering.scalars.compare("eq", lowering.lane, 0)
     guard = first if isinstance(first, VirtualRegister) else None
     lowering.emitter.require(PARITY_VERSION)
     lowering.emitter.emit("mbarrier.arrive.shared.b64", f"_, {at('?', offset)}", base, guard=guard)

@@ -1,4 +1,4 @@
-"""Loops, branches and barriers: `scf.for`, `scf.if`, `gpu.barrier`, and the end of a kernel."""
+"""Loops and barriers: `scf.for`, `gpu.barrier`, and the end of a kernel."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from xdsl.dialects import gpu, scf
 from xdsl.ir import Block, SSAValue
 
 from ...dialect.warp.registers import LoadRegistersOp
-from ..diagnostics import fail
-from .emitter import IndexValue, VirtualRegister
+from .emitter import IndexValue
 from .fragments import Fragment
 from .kernel import KernelLowering
 from .loops import only_use_is_here
@@ -66,20 +65,3 @@ def _what(body: Block) -> str:
 @lowers(scf.YieldOp)
 def _yield(lowering: KernelLowering, op: scf.YieldOp) -> None:
     """The loop or branch around it says what becomes of it."""
-
-
-@lowers(scf.IfOp)
-def _if(lowering: KernelLowering, op: scf.IfOp) -> None:
-    """A branch that all threads of a CTA take, or none."""
-    if op.output or op.false_region.blocks:
-        fail(op, "expected scf.if without results and without else")
-    taken = lowering.predicate(op.cond)
-    if not isinstance(taken, VirtualRegister):
-        if taken:
-            lowering.block(op.true_region.block)
-        return
-    end = lowering.emitter.fresh_label("skipped")
-    with lowering.emitter.loop():
-        lowering.emitter.emit("bra", end, unless=taken)
-        lowering.block(op.true_region.block)
-        lowering.emitter.label(end)

@@ -12,13 +12,15 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import FragmentType
 from ..diagnostics import fail
 from .arguments import INDEX_LIMIT
-from .emitter import IndexValue
+from .emitter import IndexValue, VirtualRegister
 from .kernel import KernelLowering
 from .registry import lowers
 from .scalars import Scalars
 
+Condition = VirtualRegister | bool
+
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-"""What `arith.cmpi` calls its first predicates, which are those of signed numbers."""
+"""The first predicates of `arith.cmpi`, those of signed numbers; the last four come again for unsigned ones."""
 
 
 @lowers(arith.ConstantOp)
@@ -33,19 +35,30 @@ def _constant(lowering: KernelLowering, op: arith.ConstantOp) -> None:
 
 @lowers(arith.CmpiOp)
 def _compare(lowering: KernelLowering, op: arith.CmpiOp) -> None:
-    kind = op.predicate.value.data
-    if kind >= len(COMPARISONS):
-        fail(op, "expected a signed comparison of indices")
+    kind, signed = op.predicate.value.data, len(COMPARISONS)
+    if op.lhs.type == i1:
+        fail(op, f"{op.name} is lowered for indices, got i1; arith.xori compares conditions")
     lhs, rhs = lowering.scalar(op.lhs), lowering.scalar(op.rhs)
-    lowering.values[op.result] = lowering.scalars.compare(COMPARISONS[kind], lhs, rhs)
+    name = COMPARISONS[kind] if kind < signed else COMPARISONS[kind - 4]
+    lowering.values[op.result] = lowering.scalars.compare(name, lhs, rhs, signed=kind < signed)
 
 
-@lowers(arith.AndIOp)
-def _and(lowering: KernelLowering, op: arith.AndIOp) -> None:
-    if op.result.type != i1:
-        fail(op, f"{op.name} is lowered for i1, got {op.result.type}")
-    lhs, rhs = lowering.predicate(op.lhs), lowering.predicate(op.rhs)
-    lowering.values[op.result] = lowering.scalars.both(lhs, rhs)
+def _logic(kind: type[Operation], compute: Callable[[Scalars, Condition, Condition], Condition]) -> None:
+    """Registers an operation on two conditions."""
+
+    def handle(lowering: KernelLowering, op: Operation) -> None:
+        (result,) = op.results
+        if result.type != i1:
+            fail(op, f"{op.name} is lowered for i1, got {result.type}")
+        lhs, rhs = map(lowering.predicate, op.operands)
+        lowering.values[result] = compute(lowering.scalars, lhs, rhs)
+
+    lowers(kind)(handle)
+
+
+_logic(arith.AndIOp, Scalars.both)
+_logic(arith.OrIOp, Scalars.either)
+_logic(arith.XOrIOp, Scalars.differ)
 
 
 @lowers(arith.SelectOp)

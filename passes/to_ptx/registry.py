@@ -19,12 +19,13 @@ Handler = Callable[[Any, Any], None]
 
 _OF_MODULES = {
     "barriers": "warp.make_barriers warp.arrive warp.arrive_copies warp.await",
-    "control_flow": "scf.for scf.if scf.yield gpu.barrier gpu.return",
+    "branches": "scf.if warp.elect",
+    "control_flow": "scf.for scf.yield gpu.barrier gpu.return",
     "epilogue": "warp.subfragment warp.load_vector warp.map",
     "exchange": "warp.exchange",
     "fragment_ops": "warp.constant warp.elementwise warp.convert",
     "index_ops": "arith.constant arith.addi arith.subi arith.muli arith.divui arith.remui arith.minui arith.cmpi "
-    "arith.andi arith.select gpu.block_id gpu.subgroup_id gpu.thread_id gpu.lane_id",
+    "arith.andi arith.ori arith.xori arith.select gpu.block_id gpu.subgroup_id gpu.thread_id gpu.lane_id",
     "matrix_ops": "warp.mma warp.ldmatrix warp.regroup",
     "memory_ops": "memref.alloc memref.dim warp.matrix warp.load warp.store warp.copy warp.commit warp.wait",
     "move_ops": "warp.stmatrix warp.movmatrix",

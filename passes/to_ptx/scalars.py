@@ -14,6 +14,8 @@ from math import gcd
 from ...dialect.ptx.rows.comparison import COMPARISONS
 from .emitter import Emitter, IndexValue, VirtualRegister, divisor_of, split
 
+WORD = (1 << 32) - 1
+
 WIDE_OFFSET = 1 << 23
 """Byte offsets from here on are added to the address; smaller ones go into the instruction, in 24 bits."""
 
@@ -136,14 +138,15 @@ class Scalars:
         result.divisor = gcd(divisor_of(a), divisor_of(b))
         return result
 
-    def compare(self, predicate: str, a: IndexValue, b: IndexValue) -> VirtualRegister | bool:
-        """A predicate register for a signed comparison such as "lt", or its value where it is known."""
+    def compare(self, predicate: str, a: IndexValue, b: IndexValue, *, signed: bool = True) -> VirtualRegister | bool:
+        """A predicate register for a comparison such as "lt", or its value where it is known."""
         if isinstance(a, int) and isinstance(b, int):
-            return COMPARISONS[predicate](a, b)
+            return COMPARISONS[predicate](*((a, b) if signed else (a & WORD, b & WORD)))
+        kind = "s32" if signed else "u32"
         if isinstance(a, int):
             mirrored = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-            return self._pure(f"setp.{mirrored.get(predicate, predicate)}.s32", b, a, type="pred")
-        return self._pure(f"setp.{predicate}.s32", a, b, type="pred")
+            return self._pure(f"setp.{mirrored.get(predicate, predicate)}.{kind}", b, a, type="pred")
+        return self._pure(f"setp.{predicate}.{kind}", a, b, type="pred")
 
     def both(self, a: VirtualRegister | bool, b: VirtualRegister | bool) -> VirtualRegister | bool:
         """The conjunction of two predicates."""
@@ -152,6 +155,23 @@ class Scalars:
         if isinstance(b, bool):
             return a if b else False
         return a if a is b else self._pure("and.pred", a, b, type="pred")
+
+    def either(self, a: VirtualRegister | bool, b: VirtualRegister | bool) -> VirtualRegister | bool:
+        """The disjunction of two predicates."""
+        if isinstance(a, bool) or isinstance(b, bool):
+            known, other = (a, b) if isinstance(a, bool) else (b, a)
+            return True if known else other
+        return a if a is b else self._pure("or.pred", a, b, type="pred")
+
+    def differ(self, a: VirtualRegister | bool, b: VirtualRegister | bool) -> VirtualRegister | bool:
+        """Whether one of two predicates holds and the other does not."""
+        if isinstance(a, bool) and isinstance(b, bool):
+            return a != b
+        if isinstance(a, bool):
+            a, b = b, a
+        if isinstance(a, VirtualRegister) and isinstance(b, bool):
+            return self._pure("not.pred", a, type="pred") if b else a
+        return False if a is b else self._pure("xor.pred", a, b, type="pred")
 
     def select(self, condition: VirtualRegister | bool, yes: IndexValue, no: IndexValue) -> IndexValue:
         if isinstance(condition, bool):

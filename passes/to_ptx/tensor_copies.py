@@ -22,6 +22,7 @@ from ...dialect.warp.tensor_copies import (
 from ...dialect.warp.warpgroup import ROWS
 from ..diagnostics import fail
 from .barriers import barrier_address
+from .branches import is_alone
 from .emitter import IndexValue, VirtualRegister, divisor_of
 from .matrix_ops import shared_place
 from .registry import lowers
@@ -45,7 +46,11 @@ def _require(lowering: KernelLowering, op: Operation) -> None:
 
 
 def _one(lowering: KernelLowering, op: Operation, by: IntegerAttr | None) -> VirtualRegister | None:
-    """The guard of the one thread of the CTA that does it; None if there is no other."""
+    """The guard of the one thread of the CTA that does it; None if no other comes here."""
+    if is_alone(op):
+        if by is not None:
+            fail(op, f"the elected lane does {op.name} here; leave 'by' out")
+        return None
     number = by.value.data if by is not None else 0
     if not 0 <= number < lowering.threads:
         fail(op, f"expected one of the {lowering.threads} threads of the kernel, got thread {number}")

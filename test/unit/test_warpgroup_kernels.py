@@ -7,11 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from lowered import lowered_text
 
-from warploom.dialect.ptx.ops import ModuleOp
-from warploom.dialect.ptx.text.printer import print_ptx
-from warploom.passes.context import make_context, parse_mlir
-from warploom.passes.to_ptx.convert_warp_to_ptx import ConvertWarpToPtxPass
 from warploom.runtime import TensorMap, check_ptx, load_ptx
 
 N = 48
@@ -76,14 +73,6 @@ def kernel(element: str, size: int, result: str, width: int, majors: str) -> str
     )  # fmt: skip
 
 
-def lowered(text: str) -> str:
-    module, context = parse_mlir(make_context(), text), make_context()
-    module.verify()
-    ConvertWarpToPtxPass().apply(context, module)
-    (found,) = (op for op in module.walk() if isinstance(op, ModuleOp))
-    return print_ptx(found)
-
-
 CASES = [
     *(
         (element, width, majors)
@@ -105,7 +94,7 @@ DTYPES: dict[str, Any] = {
 def test_products_of_every_layout(element: str, width: int, majors: str) -> None:
     dtype = np.dtype(DTYPES[element])
     result = "i32" if element == "i8" else "f32"
-    ptx = lowered(kernel(element, dtype.itemsize, result, width, majors))
+    ptx = lowered_text(kernel(element, dtype.itemsize, result, width, majors))
     assert check_ptx(ptx) == []
     random = np.random.default_rng(7)
     a, b = (random.integers(-4, 5, shape).astype(dtype) for shape in ((64, 64), (64, 64 if "b" in majors else N)))

@@ -184,20 +184,6 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected a signed comparison of indices
-builtin.module attributes {warp.target = #warp.target<sm_90a>} {
-"gpu.module"() <{sym_name = "kernels"}> ({
-  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
-  ^bb0(%C: memref<64x64xf32>):
-    %c0 = arith.constant 0 : index
-    %x = arith.cmpi ult, %c0, %c0 : index
-    "gpu.return"() : () -> ()
-  }) {sym_name = "unsigned_comparison", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
-}) : () -> ()
-}
-
-// -----
-
 // CHECK: error: gpu.block_dim is not lowered to PTX inside a kernel
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
@@ -207,23 +193,6 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     %x = "gpu.block_dim"() <{dimension = #gpu<dim x>}> : () -> index
     "gpu.return"() : () -> ()
   }) {sym_name = "operation", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
-}) : () -> ()
-}
-
-// -----
-
-// CHECK: error: expected scf.if without results and without else
-builtin.module attributes {warp.target = #warp.target<sm_90a>} {
-"gpu.module"() <{sym_name = "kernels"}> ({
-  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
-  ^bb0(%C: memref<64x64xf32>):
-    %c0 = arith.constant 0 : index
-    %p = arith.cmpi eq, %c0, %c0 : index
-    scf.if %p {
-    } else {
-    }
-    "gpu.return"() : () -> ()
-  }) {sym_name = "condition", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()
 }
 

@@ -1,0 +1,146 @@
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics -p convert-warp-to-ptx | filecheck %s
+
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = () -> (), kernel}> ({
+^bb0():
+  %zero = arith.constant 0 : index
+  %warp = "gpu.subgroup_id"() : () -> index
+  %p = arith.cmpi eq, %warp, %zero : index
+  // CHECK: expected scf.if with results to have an else, which yields them too
+  %x = scf.if %p -> (index) {
+    scf.yield %zero : index
+  }
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 64, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = () -> (), kernel}> ({
+^bb0():
+  %zero = arith.constant 0 : index
+  %warp = "gpu.subgroup_id"() : () -> index
+  %p = arith.cmpi eq, %warp, %zero : index
+  // CHECK: expected a yield of (index), got (i1)
+  %x = scf.if %p -> (index) {
+    scf.yield %zero : index
+  } else {
+    scf.yield %p : i1
+  }
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 64, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = () -> (), kernel}> ({
+^bb0():
+  %zero = arith.constant 0 : index
+  %warp = "gpu.subgroup_id"() : () -> index
+  %p = arith.cmpi eq, %warp, %zero : index
+  // CHECK: gpu.barrier takes whole warps; below warp.elect one lane is alone
+  %chosen = warp.elect
+  %both = arith.andi %p, %chosen : i1
+  scf.if %both {
+    "gpu.barrier"() : () -> ()
+  }
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 64, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = () -> (), kernel}> ({
+^bb0():
+  %zero = arith.constant 0 : index
+  %warp = "gpu.subgroup_id"() : () -> index
+  %p = arith.cmpi eq, %warp, %zero : index
+  // CHECK: warp.constant takes whole warps; below warp.elect one lane is alone
+  %chosen = warp.elect
+  scf.if %chosen {
+    scf.if %p {
+      %c = warp.constant 0.0 : f32 : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+    }
+  }
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 64, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = () -> (), kernel}> ({
+^bb0():
+  %zero = arith.constant 0 : index
+  %warp = "gpu.subgroup_id"() : () -> index
+  %p = arith.cmpi eq, %warp, %zero : index
+  // CHECK: the elected lane does warp.expect here; leave 'by' out
+  %full = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<1>
+  %chosen = warp.elect
+  scf.if %chosen {
+    warp.expect %full[%zero] {bytes = 16 : i64, by = 32 : i64} : !warp.barriers<1>
+  }
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 64, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+builtin.module attributes {warp.target = #warp.target<sm_80>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = () -> (), kernel}> ({
+^bb0():
+  %zero = arith.constant 0 : index
+  %warp = "gpu.subgroup_id"() : () -> index
+  %p = arith.cmpi eq, %warp, %zero : index
+  // CHECK: sm_80 has no elect.sync; sm_90 and later have it
+  %chosen = warp.elect
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 64, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = () -> (), kernel}> ({
+^bb0():
+  %zero = arith.constant 0 : index
+  %warp = "gpu.subgroup_id"() : () -> index
+  %p = arith.cmpi eq, %warp, %zero : index
+  // CHECK: arith.cmpi is lowered for indices, got i1; arith.xori compares conditions
+  %same = arith.cmpi eq, %p, %p : i1
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 64, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = () -> (), kernel}> ({
+^bb0():
+  %zero = arith.constant 0 : index
+  %warp = "gpu.subgroup_id"() : () -> index
+  %p = arith.cmpi eq, %warp, %zero : index
+  // CHECK: arith.ori is lowered for i1, got index
+  %both = arith.ori %zero, %zero : index
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 64, 1, 1>} : () -> ()
+}) : () -> ()
+}

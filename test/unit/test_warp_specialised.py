@@ -1,0 +1,109 @@
+"""Warp specialisation in `warp`: branches by role and elected lanes, lowered and run under all checks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lowered import lowered_text
+
+from warploom.runtime import TensorMap, check_ptx, load_ptx
+from warploom.runtime.interp.checks.findings import CheckError
+
+STAGES, STEPS, N = 2, 5, 40
+KERNEL = """
+!acc = !warp.fragment<acc, 64x40xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+!a = memref<2x64x64xf16, #warp.swizzle<128>, 3>
+!b = memref<2x40x64xf16, #warp.swizzle<128>, 3>
+!map_a = !warp.tensor_map<64x64xf16, swizzle 128>
+!map_b = !warp.tensor_map<40x64xf16, swizzle 128>
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = (!map_a, !map_b, memref<64x40xf32>) -> (), kernel}> ({
+^bb0(%A: !map_a, %B: !map_b, %C: memref<64x40xf32>):
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %c16 = arith.constant 16 : index
+  %c32 = arith.constant 32 : index
+  %c48 = arith.constant 48 : index
+  %c64 = arith.constant 64 : index
+  %steps = arith.constant 5 : index
+  %As = memref.alloc() : !a
+  %Bs = memref.alloc() : !b
+  %full = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<2>
+  %empty = warp.make_barriers {arrivals = 4 : i64} : !warp.barriers<2>
+  warp.proxy_fence
+  "gpu.barrier"() : () -> ()
+  %warp = "gpu.subgroup_id"() : () -> index
+  %producer = arith.cmpi uge, %warp, %c4 : index
+  scf.if %producer {
+    warp.set_registers {count = 24 : i64}
+    %first = arith.cmpi eq, %warp, %c4 : index
+    scf.if %first {
+      %chosen = warp.elect
+      scf.if %chosen {
+        scf.for %i = %c0 to %steps step %c1 {
+          %s = arith.remui %i, %c2 : index
+          %turn = arith.divui %i, %c2 : index
+          %phase = arith.addi %turn, %c1 : index
+          %parity = arith.remui %phase, %c2 : index
+          %k = arith.muli %i, %c64 : index
+          %wait = arith.cmpi uge, %i, %c2 : index
+          scf.if %wait {
+            warp.await %empty[%s] parity %parity : !warp.barriers<2>
+          }
+          warp.expect %full[%s] {bytes = 13312 : i64} : !warp.barriers<2>
+          warp.tensor_load %A[%c0, %k] to %As[%s, %c0, %c0], %full[%s] : !map_a to !a, !warp.barriers<2>
+          warp.tensor_load %B[%c0, %k] to %Bs[%s, %c0, %c0], %full[%s] : !map_b to !b, !warp.barriers<2>
+        }
+      }
+    }
+  } else {
+    warp.set_registers {count = 240 : i64, grow}
+    %zero = warp.constant 0.0 : f32 : !acc
+    %sum = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero) -> (!acc) {
+      %s = arith.remui %i, %c2 : index
+      %turn = arith.divui %i, %c2 : index
+      %parity = arith.remui %turn, %c2 : index
+      warp.await %full[%s] parity %parity : !warp.barriers<2>
+      warp.wgmma_fence
+      %d0 = warp.wgmma %As[%s, %c0, %c0], %Bs[%s, %c0, %c0], %c : !a, !b, !acc
+      %d1 = warp.wgmma %As[%s, %c0, %c16], %Bs[%s, %c0, %c16], %d0 : !a, !b, !acc
+      %d2 = warp.wgmma %As[%s, %c0, %c32], %Bs[%s, %c0, %c32], %d1 : !a, !b, !acc
+      %d3 = warp.wgmma %As[%s, %c0, %c48], %Bs[%s, %c0, %c48], %d2 : !a, !b, !acc
+      warp.wgmma_commit
+      RELEASE
+      scf.yield %d3 : !acc
+    }
+    warp.store %sum, %C[%c0, %c0] {in_bounds = [true, true]} : !acc, memref<64x40xf32>
+  }
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 256, 1, 1>} : () -> ()
+}) : () -> ()
+}
+"""
+WAIT, ARRIVE = "warp.wgmma_wait {pending = 0 : i64}", "warp.arrive %empty[%s] : !warp.barriers<2>"
+
+
+def run(*release: str) -> tuple[np.ndarray, np.ndarray]:
+    """What the kernel computes, and what it should."""
+    ptx = lowered_text(KERNEL.replace("RELEASE", "\n".join(release)))
+    assert check_ptx(ptx) == []
+    random = np.random.default_rng(11)
+    a, b = (random.standard_normal((rows, 64 * STEPS)).astype(np.float16) for rows in (64, N))
+    c = np.full((64, N), np.nan, np.float32)
+    maps = [TensorMap(m, (len(m), 64), swizzle=128) for m in (a, b)]
+    load_ptx(ptx, "k.ptx").launch("k", 1, 256, [*maps, c], shared=40000, device="interp", checks="all")
+    return c, a.astype(np.float64) @ b.astype(np.float64).T
+
+
+def test_producer_and_consumers() -> None:
+    computed, expected = run(WAIT, ARRIVE)
+    # 320 products below 16 in magnitude, each sum rounded to 24 bits
+    assert np.max(np.abs(computed - expected)) < 320 * 16 * 2**-23
+
+
+def test_a_stage_that_is_released_too_early_is_found() -> None:
+    with pytest.raises(CheckError, match="wgmma"):
+        run(ARRIVE, WAIT)
