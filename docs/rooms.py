@@ -47,7 +47,7 @@ ADDITIONS = (
     ("how an instruction computes", "`runtime/numerics/`, which knows nothing of the interpreter"),
     ("an operation between `linalg` and PTX", "`dialect/warp/`, and what it becomes in `passes/to_ptx/`"),
     ("a form of product that `linalg` writes otherwise", "`passes/linalg/`: it becomes `warp.matmul`"),
-    ("a choice of the lowering", "a field of the schedule, its default in `passes/schedule/`, a rewrite"),
+    ("a choice of the lowering", "a field in `dialect/schedule/`, its default in `passes/schedule/`, a rewrite"),
     ("a constant measured on a GPU", "`passes/schedule/h200.py`, or a file like it for another GPU"),
     ("a check of a running kernel", "an observer in `runtime/interp/checks/`"),
     ("a check of PTX text", "`dialect/ptx/check/`"),

@@ -12,6 +12,11 @@ from ...dialect.isa.block_scale import SCALES_OF_WORD
 from ...dialect.isa.product import Product as Row
 from ...dialect.isa.targets import Target
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
+from ...dialect.schedule.arithmetic import ArithmeticSchedule
+from ...dialect.schedule.grid import GridSchedule
+from ...dialect.schedule.loop import LoopSchedule
+from ...dialect.schedule.operands import OperandSchedule
+from ...dialect.schedule.tile import TileSchedule
 from ...dialect.warp.matmul import MatmulOp
 from ..linalg.product import Product, metadata_span
 from ..tile.arrangement import LANES as LANES_LOAD
@@ -89,8 +94,12 @@ def depth(
 
 def _stage(product: Product, tile: Tile, row: Row, cta_k: int) -> tuple[int, int]:
     """Bytes of a stage of a tile, and of the sums of its slices."""
-    schedule = Schedule((*tile.cta, cta_k), tile.warp, row.shape, 1, sliced_k=tile.sliced_k)
+    schedule = Schedule(_tiles(tile, cta_k, row), LoopSchedule(stages=1))
     return shared_bytes(product, schedule) - schedule.slice_bytes, schedule.slice_bytes
+
+
+def _tiles(tile: Tile, cta_k: int, row: Row) -> TileSchedule:
+    return TileSchedule((*tile.cta, cta_k), tile.warp, row.shape, tile.sliced_k)
 
 
 def _alone(product: Product, tile: Tile, target: Target) -> bool:
@@ -147,14 +156,17 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
     parts, product, tile = _parts(product, tiles, cost, tile, row, target)
     cta_k, stages = depth(product, tile, row, target, odd=through_registers(product, pack), parts=parts)
     schedule = Schedule(
-        (*tile.cta, cta_k), tile.warp, row.shape, stages, accumulate=accumulate, pack=pack, sliced_k=tile.sliced_k,
-        split_k=parts, fp8_as="f16" if as_halves(row, target) and product.sparsity == 1 else "none",
-    )  # fmt: skip
+        _tiles(tile, cta_k, row),
+        LoopSchedule(stages),
+        grid=GridSchedule(split_k=parts),
+        operands=OperandSchedule(pack, "f16" if as_halves(row, target) and product.sparsity == 1 else "none"),
+        arithmetic=ArithmeticSchedule(accumulate),
+    )
     needed = lane_registers(tile.warp, row) + overhead(product, tile, row, target)
     schedule = decoupled(schedule, product, row, target, needed, partial(shared_bytes, product))
     if product.sparsity > 1 and needed > ROOMY:
         return schedule  # which has no registers left for what changes lanes
-    rows = arrangement(product, row, schedule.warp).accumulator.rows
+    rows = arrangement(product, row, schedule.tile.warp).accumulator.rows
     return in_strips(schedule, product, rows, _room(product, schedule, tile, row, target))
 
 

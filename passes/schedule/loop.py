@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from ...dialect.isa.product import Product as Row
 from ...dialect.isa.targets import Target
@@ -36,28 +35,29 @@ def decoupled(
     time that nothing fills. With warp tiles of `LONG_STEP` a step is long enough for waits at mbarriers. A lane takes
     about `registers`, a CTA of a schedule `shared` bytes of shared memory.
     """
-    tiles = -(-product.m // schedule.cta[0]) * -(-product.n // schedule.cta[1])
+    tiles = -(-product.m // schedule.tile.cta[0]) * -(-product.n // schedule.tile.cta[1])
     # A CTA that is alone on its SM keeps its depth: more bytes on the way for each wait.
-    deep = schedule if tiles <= target.sms else replace(schedule, cta=(*schedule.cta[:2], _tile_depth(product, row)))
-    needed = -(-product.k // deep.cta[2])
-    stage = shared(replace(deep, stages=1))
+    own_depth = (*schedule.tile.cta[:2], _tile_depth(product, row))
+    deep = schedule if tiles <= target.sms else schedule.with_fields(cta=own_depth)
+    needed = -(-product.k // deep.tile.cta[2])
+    stage = shared(deep.with_fields(stages=1))
     limit = min(MOST_STAGES, target.shared // (stage + 2 * BARRIER_BYTES))
     known = registers <= ROOMY and product.is_known("k")
     # Known stages are worth more than many, where there are registers for them.
     stages = next((s for s in range(limit, SLACK, -1) if known and needed % s == 0), limit)
-    pays = schedule.warp[0] * schedule.warp[1] >= LONG_STEP and schedule.warps >= LOOP_WARPS
-    pays = pays and schedule.sliced_k == schedule.split_k == 1
-    if not pays or not 3 <= stages < needed or target.sm < BARRIER_SM or narrow(product, schedule.pack):
+    pays = schedule.tile.warp[0] * schedule.tile.warp[1] >= LONG_STEP and schedule.tile.warps >= LOOP_WARPS
+    pays = pays and schedule.tile.sliced_k == schedule.grid.split_k == 1
+    if not pays or not 3 <= stages < needed or target.sm < BARRIER_SM or narrow(product, schedule.operands.pack):
         return schedule
     prefetch = min(stages - 1, max(stages - SLACK, -(-LEAST_AHEAD // stage)))
-    schedule = replace(deep, stages=stages, sync="mbarrier", prefetch=prefetch)
+    schedule = deep.with_fields(stages=stages, sync="mbarrier", prefetch=prefetch)
     if not known:
         return schedule
     # Rows an unknown distance apart have an address each, and those of the next tile beside them spill (552 bytes).
     on = tiles > target.sms and all(o.pitch is not None for o in (product.a, product.b, product.c, product.d) if o)
     # No more CTAs than whole turns of tiles take: others would only compete for memory and power.
     ctas = -(-tiles // -(-tiles // target.sms)) if on else 0
-    return replace(schedule, unroll=0 if needed % stages else stages, ctas=ctas)
+    return schedule.with_fields(unroll=0 if needed % stages else stages, ctas=ctas)
 
 
 def _tile_depth(product: Product, row: Row) -> int:
@@ -71,17 +71,17 @@ def check_loop(schedule: Schedule, product: Product, target: Target) -> None:
     Raises:
         ScheduleError: if turns do not divide the loop, or copies cannot arrive at mbarriers.
     """
-    tiles = -(-product.k // (schedule.split_k * schedule.cta[2]))
-    if (schedule.unroll or schedule.ctas) and not product.is_known("k"):
+    tiles = -(-product.k // (schedule.grid.split_k * schedule.tile.cta[2]))
+    if (schedule.loop.unroll or schedule.grid.ctas) and not product.is_known("k"):
         raise ScheduleError(f"unroll and ctas take a K that is known, got A of {product.a.type}")
-    if schedule.unroll and (tiles % schedule.unroll or not tiles):
-        raise ScheduleError(f"unroll: turns of {schedule.unroll} K tiles must divide all of them, got {tiles}")
-    if schedule.sync == "barrier":
+    if schedule.loop.unroll and (tiles % schedule.loop.unroll or not tiles):
+        raise ScheduleError(f"unroll: turns of {schedule.loop.unroll} K tiles must divide all of them, got {tiles}")
+    if schedule.loop.sync == "barrier":
         return
     if target.sm < BARRIER_SM:
         raise ScheduleError(f"sync = mbarrier: {target} has none, sm_{BARRIER_SM} and later do")
     for role, operand in (("a", product.a), ("b", product.b)):
-        if product.k and operand.aligned_bits % 32 and role not in roles(schedule.pack):
+        if product.k and operand.aligned_bits % 32 and role not in roles(schedule.operands.pack):
             raise ScheduleError(
                 f"sync = mbarrier: rows of {operand.name} are no multiple of 4 bytes, so that no asynchronous copy "
                 f"moves them; pack = {role} aligns them"

@@ -7,11 +7,10 @@ fields only move those that they contradict: of all ways to resolve that, the on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
 from itertools import combinations, product
 
 from ...dialect.isa.targets import Target
-from ...dialect.schedule import Schedule, ScheduleError
+from ...dialect.schedule import NAMES, Schedule, ScheduleError
 from ..linalg.product import Product
 from .loop import UNPIPELINED
 from .model import TILES
@@ -29,7 +28,7 @@ def override(chosen: Schedule, given: Mapping[str, object], asked: Product, targ
     Raises:
         ScheduleError: if they fit neither each other nor the product, whatever follows from them.
     """
-    changed = {name: value for name, value in given.items() if value != getattr(chosen, name)}
+    changed = {name: value for name, value in given.items() if value != chosen[name]}
     if any(name in changed for name in TILE):
         return _checked(chosen, _around_tile(given, chosen), asked, target)
     for following in _following(chosen, given):
@@ -42,25 +41,24 @@ def override(chosen: Schedule, given: Mapping[str, object], asked: Product, targ
 
 def followed(chosen: Schedule, given: Mapping[str, object], schedule: Schedule) -> list[str]:
     """The fields that are others than chosen without being given: `prefetch = 3 (5)`."""
-    names = [f.name for f in fields(Schedule) if f.name not in given]
-    pairs = {name: (getattr(schedule, name), getattr(chosen, name)) for name in names}
+    pairs = {name: (schedule[name], chosen[name]) for name in NAMES if name not in given}
     return [f"{name} = {now} ({before})" for name, (now, before) in pairs.items() if now != before]
 
 
 def _checked(chosen: Schedule, changes: Mapping[str, object], asked: Product, target: Target) -> Schedule:
-    schedule = replace(chosen, **changes)  # pyright: ignore[reportArgumentType]
+    schedule = chosen.with_fields(**changes)
     check(schedule, asked, target)
     return schedule
 
 
 def _following(chosen: Schedule, given: Mapping[str, object]) -> Iterator[dict[str, object]]:
     """What other fields may become, the fewest first; each as near to what it is as can be."""
-    stages = given.get("stages", chosen.stages)
+    stages = given.get("stages", chosen.loop.stages)
     choices: dict[str, tuple[object, ...]] = {
         "prefetch": (0,), "unroll": (stages, 0), "ctas": (0,), "staging": (0,), "sync": ("barrier",),
-        "stages": tuple(range(chosen.stages - 1, 0, -1)),
+        "stages": tuple(range(chosen.loop.stages - 1, 0, -1)),
     }  # fmt: skip
-    free = [name for name in choices if name not in given and getattr(chosen, name) != choices[name][-1]]
+    free = [name for name in choices if name not in given and chosen[name] != choices[name][-1]]
     for count in range(len(free) + 1):
         for names in combinations(free, count):
             for values in product(*(choices[name] for name in names)):
@@ -69,7 +67,7 @@ def _following(chosen: Schedule, given: Mapping[str, object]) -> Iterator[dict[s
 
 def _around_tile(given: Mapping[str, object], chosen: Schedule) -> dict[str, object]:
     """The fields given with what goes with another tile: its warp tile, a plain loop, no slices or parts of K."""
-    options = {**UNPIPELINED, "sliced_k": 1, "split_k": 1, "stages": min(MOST_STAGES, chosen.stages), **given}
+    options = {**UNPIPELINED, "sliced_k": 1, "split_k": 1, "stages": min(MOST_STAGES, chosen.loop.stages), **given}
     cta = given.get("cta")
     if isinstance(cta, tuple) and "warp" not in given:
         m, n = int(cta[0]), int(cta[1])  # pyright: ignore[reportUnknownArgumentType]

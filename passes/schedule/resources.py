@@ -72,18 +72,18 @@ def arrangement(product: Product, row: Row, warp: tuple[int, int]) -> Arrangemen
 
 def shared_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory of a CTA: the stages of each operand's tile, the sums of slices, the strips of D."""
-    m, n, k = schedule.cta
+    m, n, k = schedule.tile.cta
     sides = [(m * k // product.sparsity, product.shared_bits(product.a)), (n * k, product.shared_bits(product.b))]
     if product.metadata is not None:
         words = m // METADATA_ROWS * k // metadata_span(product.a.element) * LANES
         sides.append((words, product.metadata.element.bits))
     sides += [(side * k // product.block, BYTE) for side in (m, n) if product.scales]
-    parts = [schedule.stages * elements * bits // 8 for elements, bits in sides]
-    if schedule.sync == "mbarrier":
-        parts.append(2 * schedule.stages * BARRIER_BYTES)
-    if schedule.sliced_k > 1:
+    parts = [schedule.loop.stages * elements * bits // 8 for elements, bits in sides]
+    if schedule.loop.sync == "mbarrier":
+        parts.append(2 * schedule.loop.stages * BARRIER_BYTES)
+    if schedule.tile.sliced_k > 1:
         parts.append(schedule.slice_bytes)
-    if schedule.staging:
+    if schedule.epilogue.staging:
         parts.append(strip_bytes(product, schedule))
     end = 0
     for part in parts:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product as combinations
 
 from ...dialect.isa.targets import Target
@@ -29,7 +28,7 @@ def candidates(product: Product, target: Target, accumulate: str = "") -> list[S
         ScheduleError: if the target has no instruction for the product.
     """
     default = default_schedule(product, target, accumulate)
-    row = instruction(product, default.accumulate, target)
+    row = instruction(product, default.arithmetic.accumulate, target)
     found: dict[Schedule, tuple[float, ...]] = {}
     if row is None:
         return [default]
@@ -44,15 +43,15 @@ def candidates(product: Product, target: Target, accumulate: str = "") -> list[S
             for loop in (UNPIPELINED, {}):
                 tried = _schedule(default, tile, k, loop | {"stages": stages, "group": group, "split_k": parts})
                 if tried is not None and tried not in found and _fits(tried, product, target):
-                    near = abs(k - tile.k), abs(stages - default.stages), abs(group - default.group)
+                    near = abs(k - tile.k), abs(stages - default.loop.stages), abs(group - default.grid.group)
                     found[tried] = (cost_of(product, tile, target, row, parts), *near)
-    return list(dict.fromkeys((default, replace(default, staging=0), *sorted(found, key=lambda s: found[s]))))
+    return list(dict.fromkeys((default, default.with_fields(staging=0), *sorted(found, key=lambda s: found[s]))))
 
 
 def _schedule(default: Schedule, tile: Tile, k: int, options: dict[str, object]) -> Schedule | None:
     try:
-        tried = replace(default, cta=(*tile.cta, k), warp=tile.warp, sliced_k=tile.sliced_k)
-        return replace(tried, **options)  # pyright: ignore[reportArgumentType]
+        tried = default.with_fields(cta=(*tile.cta, k), warp=tile.warp, sliced_k=tile.sliced_k)
+        return tried.with_fields(**options)
     except ScheduleError:
         return None
 
@@ -69,7 +68,7 @@ def spread(schedules: list[Schedule], limit: int) -> list[Schedule]:
     """At most `limit` of the schedules: the first, and of each kind of tile as many as of the others, best first."""
     kinds: dict[object, list[Schedule]] = {}
     for schedule in schedules[1:]:
-        kinds.setdefault((schedule.cta[:2], schedule.warp), []).append(schedule)
+        kinds.setdefault((schedule.tile.cta[:2], schedule.tile.warp), []).append(schedule)
     return [*schedules[:1], *_in_turn(list(kinds.values()))][:limit]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.exchange import BANKS
@@ -28,8 +26,9 @@ def adds_last(product: Product, schedule: Schedule) -> bool:
     than as lanes hold it, before the first K tile. Neither a sparse product nor one of 8-bit floats, which are
     widened, has registers for it then, nor an epilogue with matrices of its own."""
     roomy = product.sparsity == 1 and not (product.a.element.is_float and product.a.element.bits < NARROWEST)
-    alone = schedule.sliced_k == schedule.split_k == 1 and roomy and not matrices(product)
-    return bool(schedule.staging) and product.c is not None and alone and schedule.accumulate in ADDED
+    alone = schedule.tile.sliced_k == schedule.grid.split_k == 1 and roomy and not matrices(product)
+    staged = bool(schedule.epilogue.staging) and schedule.arithmetic.accumulate in ADDED
+    return staged and product.c is not None and alone
 
 
 def matrices(product: Product) -> list[Operand | Spread]:
@@ -41,14 +40,14 @@ def exchanged_first(product: Product, schedule: Schedule) -> bool:
     """Whether the sums change lanes, before the epilogue, so that it loads matrices in whole lines too, or makes bytes
     of them; otherwise what it makes of them does, which may be narrower."""
     loads = adds_last(product, schedule) or bool(matrices(product))
-    return bool(schedule.staging) and (loads or product.d.element.bits < NARROWEST)
+    return bool(schedule.epilogue.staging) and (loads or product.d.element.bits < NARROWEST)
 
 
 def strip_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory in which a CTA's warps have room for a strip each."""
-    sums = ELEMENT_TYPES[schedule.accumulate]
+    sums = ELEMENT_TYPES[schedule.arithmetic.accumulate]
     bits = sums.bits if exchanged_first(product, schedule) else product.d.element.bits
-    return schedule.warps * max(BANKS, schedule.staging * schedule.warp[1] * bits // 8)
+    return schedule.tile.warps * max(BANKS, schedule.epilogue.staging * schedule.tile.warp[1] * bits // 8)
 
 
 def in_strips(schedule: Schedule, product: Product, rows: int, room: int) -> Schedule:
@@ -60,9 +59,9 @@ def in_strips(schedule: Schedule, product: Product, rows: int, room: int) -> Sch
     that only in the `room` bytes of shared memory that are left, for a stage less would cost more; and not beside
     several matrices of an epilogue, which leave no registers.
     """
-    strips, bits = replace(schedule, staging=rows), product.d.element.bits
+    strips, bits = schedule.with_fields(staging=rows), product.d.element.bits
     # Lanes go along as many columns as a power of two in them says.
-    together = schedule.warp[1] & -schedule.warp[1]
+    together = schedule.tile.warp[1] & -schedule.tile.warp[1]
     pays = together * bits // 8 >= (SECTOR if bits <= NARROWEST else LINE)
     fits = access_bytes(product.d) == WIDEST and strip_bytes(product, strips) <= room and len(matrices(product)) <= 1
     return strips if pays and fits else schedule
@@ -74,5 +73,5 @@ def check_strip(schedule: Schedule, rows: int) -> None:
     Raises:
         ScheduleError: if they are no multiples of those.
     """
-    if schedule.staging % rows:
-        raise ScheduleError(f"strips consist of base tiles of {rows} rows, got staging = {schedule.staging}")
+    if schedule.epilogue.staging % rows:
+        raise ScheduleError(f"strips consist of base tiles of {rows} rows, got staging = {schedule.epilogue.staging}")

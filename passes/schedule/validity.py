@@ -32,28 +32,27 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
     Raises:
         ScheduleError: if the instruction does not exist there, or shared memory or registers do not suffice.
     """
-    acc = schedule.accumulate
+    tile, acc = schedule.tile, schedule.arithmetic.accumulate
     rows = [r for r in rows_of(product) if r.d.name == acc and r.runs_on(target)]
-    row = next((r for r in rows if r.shape == schedule.mma), None)
+    row = next((r for r in rows if r.shape == tile.mma), None)
     if row is None:
         have = ", ".join(str(r.shape) for r in rows)
         raise ScheduleError(
-            f"{target} has no mma {schedule.mma} for {multiplied(product)} accumulated in {acc}; "
-            f"it has {have or 'none'}"
+            f"{target} has no mma {tile.mma} for {multiplied(product)} accumulated in {acc}; it has {have or 'none'}"
         )
-    ways = arrangement(product, row, schedule.warp)
-    if schedule.cta[2] % (whole := schedule.sliced_k * max(row.shape.k, CHUNK_BITS // row.operand_bits)):
-        cut = f" for {schedule.sliced_k} slices" if schedule.sliced_k > 1 else ""
-        raise ScheduleError(f"{multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {schedule.cta[2]}")
+    ways = arrangement(product, row, tile.warp)
+    if tile.cta[2] % (whole := tile.sliced_k * max(row.shape.k, CHUNK_BITS // row.operand_bits)):
+        cut = f" for {tile.sliced_k} slices" if tile.sliced_k > 1 else ""
+        raise ScheduleError(f"{multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {tile.cta[2]}")
     _check_kind(schedule, product, row)
-    if schedule.split_k > 1 and (reason := unsplit(product, schedule.split_k, row)):
-        raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
-    if schedule.split_k > 1 and schedule.pack != "none":
-        raise ScheduleError(f"split_k takes operands as they lie, not with pack = {schedule.pack}")
+    if schedule.grid.split_k > 1 and (reason := unsplit(product, schedule.grid.split_k, row)):
+        raise ScheduleError(f"split_k = {schedule.grid.split_k}: {reason}")
+    if schedule.grid.split_k > 1 and schedule.operands.pack != "none":
+        raise ScheduleError(f"split_k takes operands as they lie, not with pack = {schedule.operands.pack}")
     needed = shared_bytes(product, schedule)
     if needed > target.shared:
         raise ScheduleError(
-            f"{schedule.stages} stages of {schedule.cta} take {needed / KIB:g} KiB of shared memory, "
+            f"{schedule.loop.stages} stages of {tile.cta} take {needed / KIB:g} KiB of shared memory, "
             f"{target} has {target.shared / KIB:g} KiB for a CTA; use fewer stages or a smaller tile"
         )
     _check_registers(schedule, row, target)
@@ -64,30 +63,30 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
 
 def _check_kind(schedule: Schedule, product: Product, row: Row) -> None:
     """What sparse and scaled products and 8-bit floats ask of a schedule."""
-    if product.metadata is not None and schedule.cta[2] % (span := metadata_span(row.a)):
-        raise ScheduleError(f"metadata comes for {span} columns of A at a time, got a CTA tile of {schedule.cta}")
-    if product.metadata is not None and schedule.sliced_k > 1:
-        raise ScheduleError(f"a sparse product is not cut into slices, got {schedule.sliced_k}")
-    if schedule.fp8_as != "none" and (product.sparsity > 1 or row.a.name not in FP8):
+    cta, slices, fp8_as = schedule.tile.cta, schedule.tile.sliced_k, schedule.operands.fp8_as
+    if product.metadata is not None and cta[2] % (span := metadata_span(row.a)):
+        raise ScheduleError(f"metadata comes for {span} columns of A at a time, got a CTA tile of {cta}")
+    if product.metadata is not None and slices > 1:
+        raise ScheduleError(f"a sparse product is not cut into slices, got {slices}")
+    if fp8_as != "none" and (product.sparsity > 1 or row.a.name not in FP8):
         what = "of a sparse product" if product.sparsity > 1 else f"of {multiplied(product)}"
-        raise ScheduleError(
-            f"fp8_as = {schedule.fp8_as}: operands that are dense 8-bit floats are widened, not those {what}"
-        )
-    if product.scales and schedule.cta[2] % (words := product.block * SCALES_OF_WORD):
-        raise ScheduleError(f"scales come for {words} elements along k at a time, got a CTA tile of {schedule.cta}")
-    if product.scales and schedule.sliced_k > 1:
-        raise ScheduleError(f"a scaled product is not cut into slices, got {schedule.sliced_k}")
+        raise ScheduleError(f"fp8_as = {fp8_as}: operands that are dense 8-bit floats are widened, not those {what}")
+    if product.scales and cta[2] % (words := product.block * SCALES_OF_WORD):
+        raise ScheduleError(f"scales come for {words} elements along k at a time, got a CTA tile of {cta}")
+    if product.scales and slices > 1:
+        raise ScheduleError(f"a scaled product is not cut into slices, got {slices}")
 
 
 def _check_packing(schedule: Schedule, product: Product) -> None:
+    pack = schedule.operands.pack
     for role, operand in (("a", product.a), ("b", product.b)):
-        if role in roles(schedule.pack) and not operand.is_compact:
+        if role in roles(pack) and not operand.is_compact:
             raise ScheduleError(
-                f"pack = {schedule.pack}: packing takes a single matrix of static size without gaps, got {operand.type}"
+                f"pack = {pack}: packing takes a single matrix of static size without gaps, got {operand.type}"
             )
-        if role in roles(schedule.pack) and (length := row_bytes(operand)) < SHORTEST_PACKED_ROW:
+        if role in roles(pack) and (length := row_bytes(operand)) < SHORTEST_PACKED_ROW:
             raise ScheduleError(
-                f"pack = {schedule.pack}: rows of {operand.name} have {length} bytes, packing takes rows of at "
+                f"pack = {pack}: rows of {operand.name} have {length} bytes, packing takes rows of at "
                 f"least {SHORTEST_PACKED_ROW}"
             )
 
@@ -108,17 +107,18 @@ def unsplit(product: Product, parts: int, row: Row) -> str:
 
 
 def _check_registers(schedule: Schedule, row: Row, target: Target) -> None:
-    (m, n), buffers = schedule.warp, 1 if schedule.stages == 1 else 2
-    emulated = (as_halves(row, target) and schedule.fp8_as == "none") or bits_twice(row, target)
-    lane = lane_registers(schedule.warp, row, buffers, emulated=emulated)
+    tile = schedule.tile
+    (m, n), buffers = tile.warp, 1 if schedule.loop.stages == 1 else 2
+    emulated = (as_halves(row, target) and schedule.operands.fp8_as == "none") or bits_twice(row, target)
+    lane = lane_registers(tile.warp, row, buffers, emulated=emulated)
     lane -= ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS
     if lane > MAX_REGISTERS:
         raise ScheduleError(
             f"a warp tile of {m}x{n} takes about {lane} registers a lane, there are {MAX_REGISTERS}; "
             f"use a smaller warp tile"
         )
-    if lane * schedule.threads > target.registers:
+    if lane * tile.threads > target.registers:
         raise ScheduleError(
-            f"{schedule.warps} warps of {m}x{n} take about {lane * schedule.threads} registers, an SM of {target} "
+            f"{tile.warps} warps of {m}x{n} take about {lane * tile.threads} registers, an SM of {target} "
             f"has {target.registers}; use fewer warps or a smaller warp tile"
         )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ...dialect.isa.targets import Target
-from ...dialect.schedule import NAMES, Schedule, ScheduleError, parse_options
+from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError, parse_options
+from ...dialect.schedule.fields import ScheduleField
 from ...dialect.warp.attributes import ScheduleAttr, target_of
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import fail, remark
@@ -19,8 +20,20 @@ from .choice import default_schedule, products
 from .override import followed, override
 
 
+def _option(one: ScheduleField) -> tuple[str, str, None]:
+    """The option for a field of a schedule: name, type as text, default."""
+    kind = "tuple[int, ...]" if one.count > 1 else "int" if one.kind is int else "str"
+    return one.name, f"{kind} | None", None
+
+
+ScheduleOptions: type[ModulePass] = make_dataclass(
+    "ScheduleOptions", map(_option, FIELDS.values()), bases=(ModulePass,), frozen=True
+)
+"""A pass with an option for each field of a schedule."""
+
+
 @dataclass(frozen=True)
-class SchedulePass(ModulePass):
+class SchedulePass(ScheduleOptions):
     """Attaches `warp.schedule` to every product that has none; products still in `linalg` are raised first.
 
     Options replace single choices of the default: `warp-schedule{cta=128,128,64 warp=64,64 stages=3}`. Others change
@@ -30,22 +43,6 @@ class SchedulePass(ModulePass):
 
     name = "warp-schedule"
 
-    cta: tuple[int, ...] | None = None
-    warp: tuple[int, ...] | None = None
-    mma: str | None = None
-    stages: int | None = None
-    swizzle: int | None = None
-    group: int | None = None
-    accumulate: str | None = None
-    pack: str | None = None
-    sliced_k: int | None = None
-    split_k: int | None = None
-    sync: str | None = None
-    prefetch: int | None = None
-    unroll: int | None = None
-    ctas: int | None = None
-    staging: int | None = None
-    fp8_as: str | None = None
     tuned: str | None = None
 
     def options(self) -> dict[str, str | int | tuple[int, ...]]:

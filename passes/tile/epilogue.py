@@ -32,7 +32,7 @@ class Epilogue:
     def initial(self, index: IndexBuilder, m: Index, n: Index) -> SSAValue:
         """The accumulators at the start: a constant, or what C holds; zero where it or slices come later."""
         acc, schedule = self.tiling.fragment("acc"), self.tiling.schedule
-        if schedule.sliced_k > 1 or adds_last(self.tiling.product, schedule):
+        if schedule.tile.sliced_k > 1 or adds_last(self.tiling.product, schedule):
             return self._constant(index, acc, 0.0)
         return self._start(index, acc, m, n)
 
@@ -73,10 +73,10 @@ class Epilogue:
 
     def finish(self, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index, place: Index = 0) -> None:
         """Stores the slice with the number `place` of D."""
-        if self.tiling.schedule.sliced_k > 1:
+        if self.tiling.schedule.tile.sliced_k > 1:
             accumulator, m, n = self._sum(index, accumulator, m, n, place)
         started = self.tiling.product.c is not None or self.tiling.product.initial
-        if self.tiling.schedule.sliced_k > 1 and started:
+        if self.tiling.schedule.tile.sliced_k > 1 and started:
             start = self._start(index, fragment_of(accumulator), m, n)
             accumulator = index.insert(ElementwiseOp(Kind.Add, start, accumulator)).fragment
         self._end(index, accumulator, m, n)
@@ -92,13 +92,13 @@ class Epilogue:
         """This slice's part of the sum over all slices, and where it lies."""
         schedule, whole = self.tiling.schedule, fragment_of(accumulator)
         try:
-            part = part_of(whole, schedule.sliced_k)
+            part = part_of(whole, schedule.tile.sliced_k)
         except VerifyException as error:
             fail(self.tiling.product.op, f"schedule: {error}")
-        room = part.registers * LANES * (schedule.sliced_k - 1)
+        room = part.registers * LANES * (schedule.tile.sliced_k - 1)
         word = f64 if whole.bits == 64 else f32
-        kind = MemRefType(word, [schedule.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
+        kind = MemRefType(word, [schedule.tile.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
         scratch = index.insert(memref.AllocOp([], [], kind)).memref
-        total = index.insert(SumSlicedKOp(accumulator, scratch, schedule.sliced_k)).part
+        total = index.insert(SumSlicedKOp(accumulator, scratch, schedule.tile.sliced_k)).part
         down, across = (size if size < all_ else 0 for size, all_ in zip(part.shape, whole.shape, strict=True))
         return total, index.add(m, index.mul(place, down)), index.add(n, index.mul(place, across))

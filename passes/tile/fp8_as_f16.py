@@ -68,6 +68,6 @@ class Fp8AsF16Pass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in [o for o in op.walk() if isinstance(o, gpu.FuncOp)]:
             schedule = kernel.attributes.get(ScheduleAttr.name)
-            if isinstance(schedule, ScheduleAttr) and schedule.data.fp8_as != "none":
+            if isinstance(schedule, ScheduleAttr) and schedule.data.operands.fp8_as != "none":
                 patterns = GreedyRewritePatternApplier([Fp8ProductAsF16()])
                 PatternRewriteWalker(patterns, apply_recursively=False).rewrite_region(kernel.body)

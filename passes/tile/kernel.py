@@ -54,7 +54,7 @@ class TileBuilder:
         accumulator = self.epilogue.initial(index, m, n)
         loop_body = Block(arg_types=[IndexType(), accumulator.type])
         k = product.k if product.is_known("k") else index.dim(product.a.value, product.a.loops[1])
-        start, end, step = index.values([0, k, schedule.cta[2]])
+        start, end, step = index.values([0, k, schedule.tile.cta[2]])
         loop = scf.ForOp(start, end, step, [accumulator], loop_body)
         inside = index.at(Builder(InsertPoint.at_end(loop_body)))
         self.step(index, inside, loop_body, shared, cta, warp)
@@ -71,7 +71,8 @@ class TileBuilder:
         index, schedule = self.index, self.tiling.schedule
         m, n = raster.warp_origin(index, schedule)
         place = raster.slice_number(index, schedule)
-        return self._counted({"m": m, "n": n, "k": index.mul(place, schedule.cta[2] // schedule.sliced_k)}), place
+        depth = schedule.tile.cta[2] // schedule.tile.sliced_k
+        return self._counted({"m": m, "n": n, "k": index.mul(place, depth)}), place
 
     def _counted(self, starts: dict[str, Index]) -> dict[str, Index]:
         return starts if self.metadata is None else self.metadata.counted(self.index, starts)
@@ -95,7 +96,7 @@ class TileBuilder:
             operand.copy(index, cta | {"k": k}, tile)
         index.insert(gpu.BarrierOp())
         schedule, multiply = self.tiling.schedule, self._multiply(tiles)
-        for inner in range(0, schedule.cta[2] // schedule.sliced_k, schedule.mma.k):
+        for inner in range(0, schedule.tile.cta[2] // schedule.tile.sliced_k, schedule.tile.mma.k):
             at = warp | {"k": outside.add(warp["k"], inner)}
             a, b = (o.load(index, tile, at) for o, tile in zip(self.operands, tiles, strict=False))
             accumulator = multiply(index, a, b, accumulator, at)
@@ -104,7 +105,7 @@ class TileBuilder:
 
     def _multiply(self, tiles: Sequence[SSAValue]) -> Multiply:
         """How the steps of a K tile are multiplied."""
-        metadata, shape, words = self.metadata, self.tiling.schedule.mma, self.tiling.product.op.variant.words
+        metadata, shape, words = self.metadata, self.tiling.schedule.tile.mma, self.tiling.product.op.variant.words
         if self.scales:
             return ScaledSteps(self.tiling, self.scales, tiles[len(self.operands) :]).multiply
         if metadata is not None:

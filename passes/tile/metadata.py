@@ -39,7 +39,7 @@ class MetadataTiles:
         return at | {ROW_TILES: index.div(at["m"], METADATA_ROWS)}
 
     def shared_type(self) -> MemRefType:
-        m, _, k = self.tiling.schedule.cta
+        m, _, k = self.tiling.schedule.tile.cta
         shape = [m // METADATA_ROWS, k // self._span * LANES]
         line = SwizzleAttr(LANES * self.operand.element.bits // 8)
         return MemRefType(self.operand.element_type, shape, line, IntegerAttr(SHARED_SPACE, i64))
@@ -53,13 +53,13 @@ class MetadataTiles:
 
     def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index]) -> tuple[SSAValue, int]:
         """The metadata of a warp's fragment of A at `at` in the tile, and the selector that picks its part."""
-        row, step, (m, _) = self.tiling.row, at["k"], self.tiling.schedule.warp
+        row, step, (m, _) = self.tiling.row, at["k"], self.tiling.schedule.tile.warp
         if not isinstance(row, MmaSparse) or not isinstance(step, int):
             raise ValueError("metadata is loaded for a sparse instruction, at a known step along k")
         span = self._span
         where = index.values(self._words(index, at | {"k": step // span * span}))
         product, schedule = self.tiling.product, self.tiling.schedule
-        padded = bool(product.m % schedule.cta[0] or product.k % schedule.cta[2])
+        padded = bool(product.m % schedule.tile.cta[0] or product.k % schedule.tile.cta[2])
         kind = metadata_type(row, m // METADATA_ROWS)
         loaded = index.insert(LoadMetadataOp(tile, where, kind, padded=padded)).fragment
         return loaded, step % span // row.shape.k
@@ -72,5 +72,5 @@ class MetadataTiles:
     ) -> SSAValue:
         """One step of the instruction, with the metadata of A at `at` in the tile."""
         metadata, selector = self.load(index, tile, at)
-        shape = self.tiling.schedule.mma
+        shape = self.tiling.schedule.tile.mma
         return index.insert(MmaSparseOp(shape, a, b, accumulator, metadata, selector, "ordered")).d

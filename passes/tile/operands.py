@@ -63,17 +63,17 @@ class OperandTiles:
         Its elements are of the type that they are multiplied as, or bytes that these are spread over.
         """
         schedule = self.tiling.schedule
-        sizes = self._stored(schedule.cta)
+        sizes = self._stored(schedule.tile.cta)
         rows, columns = (sizes[axis] for axis in self.in_memory)
         line = columns * self.tiling.product.shared_bits(self.operand) // 8
-        width = max(CHUNK, min(schedule.swizzle, line & -line))
+        width = max(CHUNK, min(schedule.shared.swizzle, line & -line))
         element = i8 if self._spread else self.tiling.fragment(self.role).element_type
         swizzle = SwizzleAttr(width, self.way.skip if width > CHUNK else 0)
         return MemRefType(element, [rows, columns], swizzle, IntegerAttr(SHARED_SPACE, i64))
 
     def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies the tile whose first element lies at `at`, by axis, to shared memory."""
-        steps = self._stored(self.tiling.schedule.cta)
+        steps = self._stored(self.tiling.schedule.tile.cta)
         inside = bounds_attribute(
             *(
                 size % steps[axis] == 0 or self.tiling.last_start(axis) is not None

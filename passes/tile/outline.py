@@ -109,7 +109,7 @@ def _outline(matmul: MatmulOp, module: ModuleOp) -> None:
     extents = raster.Extents.of(outliner.index, product, {memory.value: memory.value for memory in product.memories})
     ctas = outliner.index.mul(*raster.grid(outliner.index, extents, schedule))
     batch = reduce(outliner.index.mul, extents.batch, 1)
-    kernel = outliner.launch("", product.memories, body, ctas, schedule.threads, batch)
+    kernel = outliner.launch("", product.memories, body, ctas, schedule.tile.threads, batch)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
     outliner.finish()
 

@@ -94,7 +94,7 @@ class PackPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for launch in launches(op):
-            if wanted := roles(launch.schedule.pack):
+            if wanted := roles(launch.schedule.operands.pack):
                 found = _copies(launch)
                 copies = [found[role] for role in wanted if role in found]
                 sources = {copy: copy.source for copy in copies if isinstance(copy.source, BlockArgument)}

@@ -39,7 +39,7 @@ def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
             changing.update(op.results)
     tile.replace_all_uses_with(body.args[0])
     body.add_op(scf.YieldOp())
-    index, host, ctas = IndexBuilder(Builder(InsertPoint.before(end))), launch.host.index, launch.schedule.ctas
+    index, host, ctas = IndexBuilder(Builder(InsertPoint.before(end))), launch.host.index, launch.schedule.grid.ctas
     tiles = launch.inside(index, launch.op.gridSizeX)
     end, step = index.values([tiles, index.minimum(tiles, ctas)])
     index.insert(scf.ForOp(tile, end, step, [], body))
@@ -58,7 +58,7 @@ class PersistPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for launch in launches(op):
-            if launch.schedule.ctas:
+            if launch.schedule.grid.ctas:
                 tile, loop = launch.block_id(), launch.loop()
                 if tile is None or loop is None:
                     remark(launch.kernel, self.name, "there is a CTA for each tile: the kernel has no loop over K")

@@ -45,7 +45,7 @@ class Extents:
 
 def grid(index: IndexBuilder, extents: Extents, schedule: Schedule) -> tuple[Index, Index]:
     """CTA tiles along M and N."""
-    rows, columns, _ = schedule.cta
+    rows, columns, _ = schedule.tile.cta
     return index.ceildiv(extents.m, rows), index.ceildiv(extents.n, columns)
 
 
@@ -61,7 +61,7 @@ def cta_origin(index: IndexBuilder, extents: Extents, schedule: Schedule, tile: 
     rows of tiles together, column by column.
     """
     down, across = grid(index, extents, schedule)
-    group = index.minimum(down, schedule.group)
+    group = index.minimum(down, schedule.grid.group)
     together = index.mul(group, across)
     within = index.rem(tile, together)
     first = index.mul(index.div(tile, together), group)
@@ -69,7 +69,7 @@ def cta_origin(index: IndexBuilder, extents: Extents, schedule: Schedule, tile: 
     if not isinstance(down, int) or not isinstance(group, int) or down % group:
         height = index.minimum(index.sub(index.value(down), first), group)
     row, column = index.add(first, index.rem(within, height)), index.div(within, height)
-    return index.mul(row, schedule.cta[0]), index.mul(column, schedule.cta[1])
+    return index.mul(row, schedule.tile.cta[0]), index.mul(column, schedule.tile.cta[1])
 
 
 def moved_inside(index: IndexBuilder, tiling: Tiling, axis: str, start: Index) -> Index:
@@ -92,19 +92,19 @@ def batch_index(index: IndexBuilder, sizes: Sequence[Index]) -> list[Index]:
 
 def warp_origin(index: IndexBuilder, schedule: Schedule) -> tuple[Index, Index]:
     """The first row and column of this warp's tile within the CTA's."""
-    rows, columns = schedule.warp
-    across = schedule.cta[1] // columns
-    if schedule.warps == schedule.sliced_k:
+    rows, columns = schedule.tile.warp
+    across = schedule.tile.cta[1] // columns
+    if schedule.tile.warps == schedule.tile.sliced_k:
         return 0, 0
     warp: Index = index.insert(gpu.SubgroupIdOp()).result
-    if schedule.sliced_k > 1:
-        warp = index.rem(warp, schedule.warps // schedule.sliced_k)
-    down: Index = index.div(warp, across) if schedule.cta[0] > rows else 0
+    if schedule.tile.sliced_k > 1:
+        warp = index.rem(warp, schedule.tile.warps // schedule.tile.sliced_k)
+    down: Index = index.div(warp, across) if schedule.tile.cta[0] > rows else 0
     return index.mul(down, rows), index.mul(index.rem(warp, across) if across > 1 else 0, columns)
 
 
 def slice_number(index: IndexBuilder, schedule: Schedule) -> Index:
     """Which slice this warp belongs to."""
-    if schedule.sliced_k == 1:
+    if schedule.tile.sliced_k == 1:
         return 0
-    return index.div(index.insert(gpu.SubgroupIdOp()).result, schedule.warps // schedule.sliced_k)
+    return index.div(index.insert(gpu.SubgroupIdOp()).result, schedule.tile.warps // schedule.tile.sliced_k)

@@ -42,7 +42,7 @@ class ScaleTiles:
         return scale
 
     def shared_type(self) -> MemRefType:
-        m, n, k = self.tiling.schedule.cta
+        m, n, k = self.tiling.schedule.tile.cta
         shape = [m if self.axis == "m" else n, k // self.tiling.product.block]
         return MemRefType(self.operand.element_type, shape, SwizzleAttr(WORD_PANEL), IntegerAttr(SHARED_SPACE, i64))
 
@@ -56,7 +56,7 @@ class ScaleTiles:
 
     def fragment(self) -> FragmentType:
         """A warp's scales for one step: as many of the instruction's tiles share a register as the warp tile allows."""
-        (m, n), scale = self.tiling.schedule.warp, self._scale
+        (m, n), scale = self.tiling.schedule.tile.warp, self._scale
         layouts = (scale.layout(self.role, tiles) for tiles in range(THREAD_BITS[self.role], -1, -1))
         if self.role == "a":
             layout = next(found for found in layouts if m % found.rows == 0)
@@ -91,5 +91,5 @@ class ScaledSteps:
             pairs = zip(self.ways, self.tiles, strict=True)
             self.loaded[word] = [way.load(index, tile, at, word * SCALES_OF_WORD) for way, tile in pairs]
         scales, words = self.loaded[word], product.op.variant.words
-        op = MmaOp(schedule.mma, a, b, accumulator, *words, scales=scales, selectors=(byte, 0) * len(scales))
+        op = MmaOp(schedule.tile.mma, a, b, accumulator, *words, scales=scales, selectors=(byte, 0) * len(scales))
         return index.insert(op).d

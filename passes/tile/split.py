@@ -43,7 +43,7 @@ class Split:
     def rewrite(self) -> None:
         """Each CTA multiplies a part of K, and the last one of a tile goes on."""
         schedule, element = self.launch.schedule, fragment_of(self.loop.results[0]).element_type
-        slots, size = self.tiles * schedule.split_k, schedule.cta[0] * schedule.cta[1]
+        slots, size = self.tiles * schedule.grid.split_k, schedule.tile.cta[0] * schedule.tile.cta[1]
         parts = self.launch.host.scratch(MemRefType(element, [slots, size]))
         counters = self.launch.host.scratch(MemRefType(i32, [self.tiles]), zeroed=True)
         part = self._cut_operands()
@@ -51,12 +51,12 @@ class Split:
         self._share_sums(
             self.launch.insert(count, parts, "parts"), self.launch.insert(count + 1, counters, "counters"), part
         )
-        self.launch.grid[2] = schedule.split_k
+        self.launch.grid[2] = schedule.grid.split_k
         self.launch.finish()
 
     def _cut_operands(self) -> SSAValue:
         """Lets copies read this CTA's part of A and B; gives its number."""
-        launch, parts = self.launch, self.launch.schedule.split_k
+        launch, parts = self.launch, self.launch.schedule.grid.split_k
         start = IndexBuilder(Builder(InsertPoint.at_start(launch.body)))
         part = start.insert(gpu.BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.Z))).result
         for copy in [op for op in self.loop.body.block.ops if isinstance(op, CopyOp)]:
@@ -74,7 +74,7 @@ class Split:
         source, launch = copy.source, self.launch
         if not isinstance(source, BlockArgument):
             fail(copy, f"expected K to be cut of an argument of the kernel, got {source.type}")
-        shape, parts = list(memory_of(source).get_shape()), launch.schedule.split_k
+        shape, parts = list(memory_of(source).get_shape()), launch.schedule.grid.split_k
         shape[along : along + 1] = [parts, shape[along] // parts]
         groups = [[0, 1], [2]] if along == 0 else [[0], [1, 2]]
         kind = MemRefType(memory_of(source).element_type, shape)
@@ -83,7 +83,7 @@ class Split:
 
     def _share_sums(self, memory: SSAValue, counters: SSAValue, part: SSAValue) -> None:
         """Leaves the sums of this part; the last CTA adds what the product starts from and the parts, and goes on."""
-        index, parts = IndexBuilder(Builder(InsertPoint.after(self.tile.owner))), self.launch.schedule.split_k  # pyright: ignore[reportArgumentType]
+        index, parts = IndexBuilder(Builder(InsertPoint.after(self.tile.owner))), self.launch.schedule.grid.split_k  # pyright: ignore[reportArgumentType]
         first = index.mul(self.tile, parts)
         slot = index.add(first, part)
         sums, total, start = self._sums()
@@ -162,10 +162,10 @@ class SplitKPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for launch in launches(op):
-            if launch.schedule.split_k > 1:
+            if launch.schedule.grid.split_k > 1:
                 tile, loop, tiles = launch.block_id(), launch.loop(), constant_value(launch.op.gridSizeX)
                 k = None if loop is None else constant_value(loop.ub)
-                uncut = not k or k % launch.schedule.split_k
+                uncut = not k or k % launch.schedule.grid.split_k
                 if tile is None or loop is None or not tiles or not k or uncut or not _copies_arguments(loop):
                     reason = "it takes a known grid and a loop over a K that the parts divide, of single matrices"
                     remark(launch.kernel, self.name, f"K is not cut: {reason}")

@@ -62,7 +62,7 @@ class Ending:
     def __init__(self, tiling: Tiling, index: IndexBuilder, whole: FragmentType, m: Index, n: Index) -> None:
         self.tiling, self.index, self.m, self.n = tiling, index, m, n
         product, schedule = tiling.product, tiling.schedule
-        rows = schedule.staging or (whole.shape[0] if product.op.epilogue is None else whole.layout.data.rows)
+        rows = schedule.epilogue.staging or (whole.shape[0] if product.op.epilogue is None else whole.layout.data.rows)
         self.rows = min(rows, whole.shape[0])
         part = FragmentType.of("acc", self.rows, whole.shape[1], whole.element_type, whole.layout.data)
         self.first = exchanged_first(product, schedule)
@@ -80,10 +80,10 @@ class Ending:
 
     def _scratch(self, part: FragmentType) -> SSAValue | None:
         """Shared memory in which each warp has room for a part, if elements change lanes."""
-        if not self.tiling.schedule.staging:
+        if not self.tiling.schedule.epilogue.staging:
             return None
         room = max(BANKS, math.prod(part.shape) * part.bits // 8) // (f32.bitwidth // 8)
-        kind = MemRefType(f32, [self.tiling.schedule.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
+        kind = MemRefType(f32, [self.tiling.schedule.tile.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
         return self.index.insert(memref.AllocOp([], [], kind)).memref
 
     def store(self, accumulator: SSAValue) -> None:

@@ -29,24 +29,24 @@ class Tiling:
     @cached_property
     def row(self) -> Row:
         """The instruction. Raises a located diagnostic if there is none of the schedule's shape and types."""
-        accumulate = self.schedule.accumulate
-        rows = (r for r in rows_of(self.product) if r.shape == self.schedule.mma and r.d.name == accumulate)
+        accumulate = self.schedule.arithmetic.accumulate
+        rows = (r for r in rows_of(self.product) if r.shape == self.schedule.tile.mma and r.d.name == accumulate)
         row = next(rows, None)
         if row is None:
-            fail(self.product.op, f"the ISA has no mma {self.schedule.mma} for {self.product.a.element.name}")
+            fail(self.product.op, f"the ISA has no mma {self.schedule.tile.mma} for {self.product.a.element.name}")
         return row
 
     @cached_property
     def arrangement(self) -> Arrangement:
         """How operands lie in registers. Raises a located diagnostic if the warp tile is too small for it."""
         try:
-            return arrangement(self.product, self.row, self.schedule.warp)
+            return arrangement(self.product, self.row, self.schedule.tile.warp)
         except ScheduleError as error:
             fail(self.product.op, f"schedule: {error}")
 
     def fragment(self, role: str) -> FragmentType:
         """The type of a warp's fragment "a", "b" or "acc" for one step of the instruction."""
-        (m, n), k, found = self.schedule.warp, self.schedule.mma.k, self.arrangement
+        (m, n), k, found = self.schedule.tile.warp, self.schedule.tile.mma.k, self.arrangement
         rows, columns = {"a": (m, k // self.product.sparsity), "b": (k, n), "acc": (m, n)}[role]
         layout = {"a": found.a.layout, "b": found.b.layout, "acc": found.accumulator}[role]
         element = self.row.element("c" if role == "acc" else role)
@@ -74,7 +74,8 @@ class Tiling:
         read = [
             _memory(o.value) for o in (product.a, product.b, product.c, *product.epilogue_operands) if o is not None
         ]
-        if along_rows and (operand.shape[1] != size or ("a" if axis == "m" else "b") in roles(self.schedule.pack)):
+        packed = ("a" if axis == "m" else "b") in roles(self.schedule.operands.pack)
+        if along_rows and (operand.shape[1] != size or packed):
             return None
         if size < step or size % step == 0 or _memory(product.d.value) in read:
             return None
@@ -84,7 +85,7 @@ class Tiling:
         """The sizes of the product and of a CTA tile along an axis."""
         product = self.product
         sizes = {"m": product.m, "n": product.n, "k": product.k}
-        return sizes[axis], dict(zip("mnk", self.schedule.cta, strict=True))[axis]
+        return sizes[axis], dict(zip("mnk", self.schedule.tile.cta, strict=True))[axis]
 
 
 def _memory(value: SSAValue) -> SSAValue:

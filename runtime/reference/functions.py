@@ -45,7 +45,7 @@ from .product import ACCUMULATORS, FP8_UNIT, TF32_UNIT, Accumulator, Reference, 
 
 def accumulator_of(schedules: Sequence[Schedule | None]) -> str:
     """The least exact type that one of the launches accumulates in; f32 where none says."""
-    used = {schedule.accumulate for schedule in schedules if schedule is not None}
+    used = {schedule.arithmetic.accumulate for schedule in schedules if schedule is not None}
     return next((kind for kind in ("f16", "f32", "f64", "s32") if kind in used), "f32")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -14,11 +13,13 @@ from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError
 
 from warploom.dialect.isa.mma import ROWS, Shape
-from warploom.dialect.schedule import ALWAYS, NAMES, PACKS, SWIZZLES, Schedule, ScheduleError, parse_options
+from warploom.dialect.schedule import ALWAYS, FIELDS, NAMES, SWIZZLES, Schedule, ScheduleError, parse_options
+from warploom.dialect.schedule.loop import LoopSchedule
+from warploom.dialect.schedule.tile import TileSchedule
 from warploom.dialect.warp.attributes import ScheduleAttr
 from warploom.passes.context import make_context
 
-PLAIN = Schedule((128, 128, 64), (64, 64), Shape(16, 8, 16), 3)
+PLAIN = Schedule(TileSchedule((128, 128, 64), (64, 64), Shape(16, 8, 16)), LoopSchedule(stages=3))
 
 
 @st.composite
@@ -28,15 +29,12 @@ def schedules(draw: st.DrawFn) -> Schedule:
     warps = draw(st.tuples(st.integers(1, 8), st.integers(1, 4)))
     tiles = draw(st.tuples(*[st.integers(1, 6)] * 3))
     m, n, k = (step * count for step, count in zip(shape, tiles, strict=True))
-    return Schedule(
-        (m * warps[0], n * warps[1], k),
-        (m, n),
-        shape,
-        draw(st.integers(1, 9)),
-        draw(st.sampled_from(SWIZZLES)),
-        draw(st.integers(1, 100)),
-        draw(st.sampled_from(["f16", "f32"])),
-        draw(st.sampled_from(PACKS)),
+    tile = TileSchedule((m * warps[0], n * warps[1], k), (m, n), shape)
+    return Schedule(tile, LoopSchedule(draw(st.integers(1, 9)))).with_fields(
+        swizzle=draw(st.sampled_from(SWIZZLES)),
+        group=draw(st.integers(1, 100)),
+        accumulate=draw(st.sampled_from(["f16", "f32"])),
+        pack=draw(st.sampled_from(FIELDS["pack"].one_of)),
     )
 
 
@@ -69,7 +67,7 @@ def test_fields_may_come_in_any_order(schedule: Schedule, random: Any) -> None:
 @given(schedules())
 def test_options_read_what_is_printed(schedule: Schedule) -> None:
     text = dict(word.split(" = ") for word in str(schedule).split(", "))
-    values = {name: getattr(schedule, name) for name in NAMES}
+    values = {name: schedule[name] for name in NAMES}
     assert parse_options(values) == values
     assert parse_options(text) == {name: values[name] for name in text}
     assert Schedule.of(text) == Schedule.parse(str(schedule)) == PLAIN.with_options(values) == schedule
@@ -87,19 +85,35 @@ def test_text() -> None:
     assert str(PLAIN) == (
         "cta = 128x128x64, warp = 64x64, mma = m16n8k16, stages = 3, swizzle = 128, group = 8, accumulate = f32"
     )
-    assert [f.name for f in fields(PLAIN)] == list(NAMES)
 
 
 def test_rare_fields_are_printed_where_they_differ_from_their_default() -> None:
     assert [word.split(" = ")[0] for word in str(PLAIN).split(", ")] == list(ALWAYS)
-    assert str(replace(PLAIN, pack="b")) == f"{PLAIN}, pack = b"
-    assert parse_attribute(f"#warp.schedule<{PLAIN}, sliced_k = 2>") == replace(PLAIN, sliced_k=2)
+    assert str(PLAIN.with_fields(pack="b")) == f"{PLAIN}, pack = b"
+    assert parse_attribute(f"#warp.schedule<{PLAIN}, sliced_k = 2>") == PLAIN.with_fields(sliced_k=2)
+
+
+def test_fields_are_found_and_replaced_whichever_record_holds_them() -> None:
+    changed = PLAIN.with_fields(stages=4, prefetch=2, group=3, cta=(64, 64, 32), warp=(32, 32))
+    assert (changed.loop.stages, changed.loop.prefetch, changed.grid.group) == (4, 2, 3)
+    assert (changed.tile.cta, changed["warp"], changed["swizzle"]) == ((64, 64, 32), (32, 32), 128)
+    assert (changed.shared, changed.operands) == (PLAIN.shared, PLAIN.operands)
+    for find in (lambda: PLAIN["depth"], lambda: PLAIN.with_fields(depth=3)):
+        with pytest.raises(ScheduleError, match=r"^unknown schedule option 'depth'; known: cta, "):
+            find()
+
+
+def test_a_record_checks_itself() -> None:
+    with pytest.raises(ScheduleError, match=r"^sync must be one of barrier, mbarrier, got none$"):
+        LoopSchedule(stages=3, sync="none")
+    with pytest.raises(ScheduleError, match=r"^unroll must be a multiple of the 3 stages, got 4$"):
+        LoopSchedule(stages=3, unroll=4)
 
 
 def test_slices_multiply_warps_and_add_shared_memory() -> None:
-    sliced = replace(PLAIN, sliced_k=2)
-    assert (PLAIN.warps, PLAIN.threads, PLAIN.slice_bytes) == (4, 128, 0)
-    assert (sliced.warps, sliced.threads, sliced.slice_bytes) == (8, 256, 128 * 128 * 4)
+    sliced = PLAIN.with_fields(sliced_k=2)
+    assert (PLAIN.tile.warps, PLAIN.tile.threads, PLAIN.slice_bytes) == (4, 128, 0)
+    assert (sliced.tile.warps, sliced.tile.threads, sliced.slice_bytes) == (8, 256, 128 * 128 * 4)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +134,7 @@ def test_slices_multiply_warps_and_add_shared_memory() -> None:
 def test_options(given: Mapping[str, object], expected: Mapping[str, object]) -> None:
     assert parse_options(given) == expected
     if "cta" not in given and "warp" not in given:
-        assert PLAIN.with_options(given) == replace(PLAIN, **expected)  # pyright: ignore[reportArgumentType]
+        assert PLAIN.with_options(given) == PLAIN.with_fields(**expected)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +179,7 @@ CONTRADICTIONS: list[tuple[dict[str, object], str]] = [
 @pytest.mark.parametrize(("change", "message"), CONTRADICTIONS)
 def test_contradictions(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ScheduleError, match=f"^{re.escape(message)}$"):
-        replace(PLAIN, **change)
+        PLAIN.with_fields(**change)
     with pytest.raises(ScheduleError, match=f"^{re.escape(message)}$"):
         PLAIN.with_options(change)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields, replace
 from functools import cache
 
 import pytest
@@ -42,8 +41,8 @@ def given(size: tuple[int, int, int], **options: object) -> set[str]:
     default = chosen(size)
     schedule = override(default, options, product(*size, "bf16"), WHERE)
     check(schedule, product(*size, "bf16"), WHERE)
-    assert all(getattr(schedule, name) == value for name, value in options.items())
-    differing = {f.name for f in fields(Schedule) if getattr(schedule, f.name) != getattr(default, f.name)}
+    assert all(schedule[name] == value for name, value in options.items())
+    differing = {name for name in NAMES if schedule[name] != default[name]}
     assert {line.split(" = ")[0] for line in followed(default, options, schedule)} == differing - options.keys()
     return differing
 
@@ -51,7 +50,7 @@ def given(size: tuple[int, int, int], **options: object) -> set[str]:
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_a_field_given_as_it_is_chosen_changes_nothing(size: tuple[int, int, int]) -> None:
     for name in NAMES:
-        assert given(size, **{name: getattr(chosen(size), name)}) == set()
+        assert given(size, **{name: chosen(size)[name]}) == set()
 
 
 @pytest.mark.parametrize(
@@ -80,19 +79,19 @@ def test_a_field_given_as_it_is_chosen_changes_nothing(size: tuple[int, int, int
 def test_what_follows_from_one_field(field: str, value: object, following: set[str]) -> None:
     """bf16 at 4096: 8 stages of 128x256x32, mbarriers, copies 5 ahead, turns of 8 K tiles, 128 CTAs, strips of 16."""
     default = chosen(SIZES[0])
-    assert given(SIZES[0], **{field: value}) == following | ({field} if value != getattr(default, field) else set())
+    assert given(SIZES[0], **{field: value}) == following | ({field} if value != default[field] else set())
 
 
 def test_rows_that_are_not_packed_take_other_copies() -> None:
     """At 4095 rows end at odd bytes: no asynchronous copy, so no mbarrier, where they are not packed."""
-    assert chosen(SIZES[3]).pack == "ab"
+    assert chosen(SIZES[3]).operands.pack == "ab"
     assert given(SIZES[3], pack="none") == {"pack", "sync"}
 
 
 def test_a_tile_brings_its_own_loop() -> None:
     schedule = override(chosen(SIZES[0]), {"cta": (128, 128, 64)}, product(*SIZES[0], "bf16"), WHERE)
-    assert schedule == replace(
-        chosen(SIZES[0]), cta=(128, 128, 64), stages=4, sync="barrier", prefetch=0, unroll=0, ctas=0, staging=0
+    assert schedule == chosen(SIZES[0]).with_fields(
+        cta=(128, 128, 64), stages=4, sync="barrier", prefetch=0, unroll=0, ctas=0, staging=0
     )
 
 

@@ -1,0 +1,30 @@
+"""Which CTA computes which tiles, and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .fields import ScheduleError, ScheduleRecord, always, rare
+
+MOST_PARTS = 64
+"""Parts of K: the last CTA of a tile reads what all have, alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class GridSchedule(ScheduleRecord):
+    """The CTAs of a launch."""
+
+    group: int = always(5, "how many rows of CTA tiles are walked together, for reuse in L2", 8)
+    split_k: int = rare(9, "into how many parts K is cut for CTAs of their own, whose sums the last of them adds up", 1)
+    ctas: int = rare(
+        13,
+        "how many CTAs share all tiles, each starting the copies of its next tile under the last steps of the one "
+        "before (0: one CTA for each tile)",
+        0,
+    )
+
+    def check(self) -> None:
+        if self.group < 1:
+            raise ScheduleError(f"group must be at least 1, got {self.group}")
+        if not 1 <= self.split_k <= MOST_PARTS:
+            raise ScheduleError(f"split_k must be 1 to {MOST_PARTS}, got {self.split_k}")

@@ -1,0 +1,69 @@
+"""How a product is cut into tiles: for CTAs, for their warps, for instructions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..isa.mma import Shape
+from .fields import ScheduleError, ScheduleRecord, always, rare
+
+MOST_THREADS = 1024
+"""Threads of a CTA, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileSchedule(ScheduleRecord):
+    """The tiles of a product: each is a multiple of the next smaller one."""
+
+    cta: tuple[int, int, int] = always(0, "M x N x K of the tile that a CTA computes per step")
+    warp: tuple[int, int] = always(1, "M x N of a warp's part of it")
+    mma: Shape = always(2, "the instruction")
+    sliced_k: int = rare(
+        8, "how many groups of warps share the steps of a K tile; their sums are added up in shared memory", 1
+    )
+
+    def check(self) -> None:
+        if min(*self.cta, *self.warp) <= 0:
+            raise ScheduleError(f"tile sizes must be positive, got cta = {self.cta}, warp = {self.warp}")
+        if min(self.mma) <= 0:
+            raise ScheduleError(f"the sizes of an instruction must be positive, got {self.mma}")
+        self._check_multiples()
+        self._check_slices()
+        if self.threads > MOST_THREADS:
+            raise ScheduleError(
+                f"a CTA has at most {MOST_THREADS} threads, {self.warps} warps take {self.threads}; "
+                f"use larger warp tiles"
+            )
+
+    def _check_multiples(self) -> None:
+        for axis, tile, step in zip("MN", self.cta, self.warp, strict=False):
+            if tile % step:
+                raise ScheduleError(f"the warp tile must divide the CTA tile, got {step} against {tile} along {axis}")
+        for axis, tile, step in zip("MNK", (*self.warp, self.cta[2]), self.mma, strict=True):
+            if tile % step:
+                raise ScheduleError(
+                    f"tiles must be multiples of the instruction {self.mma}, got {tile} along {axis} "
+                    f"(the next multiple is {-(-tile // step) * step})"
+                )
+
+    def _check_slices(self) -> None:
+        if self.sliced_k < 1 or self.cta[2] % (self.sliced_k * self.mma.k):
+            raise ScheduleError(
+                f"each slice needs as many steps of {self.mma}, got {self.sliced_k} slices of a K tile of {self.cta[2]}"
+            )
+        down, across = (size // step for size, step in zip(self.warp, self.mma, strict=False))
+        if across % self.sliced_k if down == 1 else down % self.sliced_k:
+            raise ScheduleError(
+                f"{self.sliced_k} slices divide the base tiles of a warp tile down, or across if it is one high; "
+                f"got {self.warp[0]}x{self.warp[1]}"
+            )
+
+    @property
+    def warps(self) -> int:
+        """Warps of a CTA."""
+        return self.sliced_k * (self.cta[0] // self.warp[0]) * (self.cta[1] // self.warp[1])
+
+    @property
+    def threads(self) -> int:
+        """Threads of a CTA."""
+        return 32 * self.warps
