@@ -35,6 +35,7 @@ from .instructions.specials import SPECIALS
 from .instructions.words import DTYPES, FLOATS
 from .machine.clock import CLOCKS
 from .machine.layout import RegisterSlot, StorageLayout
+from .machine.memory import RANK_BITS
 from .machine.state import Action, Source, State
 from .machine.threads import BoundStep, Selection
 from .names import Frame, NameScope, VariablePlace
@@ -188,7 +189,8 @@ class Context:
         if place.stacked is not None:
             slot = place.stacked(symbol.offset)
             return lambda state: state.banks[64][slot.index].view(dtype)[:: 8 // np.dtype(dtype).itemsize]
-        return lambda state: _fill(dtype(place.address(state) + symbol.offset), state)
+        ranked = place.space == "shared"
+        return lambda state: _ranked(place.address(state) + symbol.offset, dtype, state, ranked)
 
     def label(self, operand: Operand) -> int:
         """The program counter a label stands for."""
@@ -252,6 +254,13 @@ def _special(name: str, dtype: type[np.generic]) -> Source:
 
 def _fill(value: Any, state: State) -> Array:
     return np.broadcast_to(np.array([value]), (state.threads,))
+
+
+def _ranked(address: int, dtype: type[np.generic], state: State, ranked: bool) -> Array:
+    """An address of a variable in all threads; one in shared memory of a cluster has the rank of its CTA."""
+    if not ranked or state.geometry.cluster_size == 1:
+        return _fill(dtype(address), state)
+    return (address + (state.geometry.rank() << RANK_BITS)).astype(dtype)
 
 
 def constant(value: Any) -> Source:

@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from warploom.runtime.interp.checks.findings import CheckError
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hopper_matmul.py"
 
 
@@ -36,3 +38,17 @@ def example() -> ModuleType:
 def test_products(example: ModuleType, structure: dict[str, int], size: tuple[int, int, int], ctas: int) -> None:
     """The right kernel is silent under all checks; sums in f32 are far more exact than bf16, of 8 bits."""
     assert example.run(example.Structure(**structure), size, "interp", ctas, checks="all") < 2**-8
+
+
+def test_descriptors_of_whole_addresses_are_found(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    structure = example.Structure(cluster=2, n=128, stages=3)
+    right = example.text(structure)
+    mask = "and.b32 %r33, %r33, 0x3FFFF;"
+    assert right.count(mask) == 1
+    wrong = right.replace(mask, "")
+    monkeypatch.setattr(example, "text", lambda _: wrong)
+    line = 1 + next(i for i, text in enumerate(wrong.splitlines()) if text.startswith("wgmma.mma_async"))
+    with pytest.raises(CheckError) as caught:
+        example.run(structure, (512, 128, 64), "interp", 2, checks="wgmma")
+    found = [f for f in caught.value.findings if "has the rank of its CTA in the cluster, 1" in f.message]
+    assert {f.line for f in found} >= {line}

@@ -140,6 +140,18 @@ def test_a_warp_may_work_between_arriving_and_waiting() -> None:
     assert got[1::2].tolist() == [[77] * 64] * 2
 
 
+def test_addresses_have_the_rank_of_their_cta() -> None:
+    """As on an H200: the own variable's too; without a rank, an address for the cluster is of CTA 0."""
+    body = f"""mov.u32 %r1, word; shr.u32 %r2, %r1, 24; add.u32 %r3, %r21, 5; st.shared.u32 [word], %r3; {SYNC}
+        and.b32 %r4, %r1, 0xFFFFFF; ld.shared::cluster.u32 %r5, [%r4]; ld.shared.u32 %r6, [%r4];
+        ld.shared::cluster.u32 %r7, [%r1]; ld.shared::cluster.u32 %r8, [word];
+        mad.lo.u32 %r0, %r5, 100, %r6; mad.lo.u32 %r0, %r7, 10000, %r0; mad.lo.u32 %r0, %r8, 1000000, %r0;
+        mad.lo.u32 %r0, %r2, 100000000, %r0; {SYNC}"""
+    got = run(body, 4, 1, 2).ravel()
+    own, first = np.arange(4) + 5, np.array([5, 5, 7, 7])
+    assert got.tolist() == (own * 1010001 + first * 100 + np.arange(4) % 2 * 10**8).tolist()
+
+
 def test_spaces_of_addresses() -> None:
     body = """mov.u64 %rd1, word; cvta.shared.u64 %rd1, %rd1; xor.b32 %r1, %r24, 1; mapa.u64 %rd2, %rd1, %r1;
         mapa.u64 %rd3, %rd1, %r24; isspacep.shared %p1, %rd1; isspacep.shared %p2, %rd2; isspacep.shared::cta %p3, %rd3;
@@ -172,7 +184,7 @@ def test_spaces_of_addresses() -> None:
         ),
         (
             "mov.u32 %r1, word; mapa.shared::cluster.u32 %r2, %r1, 1; ld.shared::cluster.u32 %r3, [%r2+256];",
-            "shared access out of bounds: 4 bytes at address 0x2000110",
+            "shared access out of bounds: 4 bytes at address 0x1000110",
         ),
         ("mov.u64 %rd1, 64; mapa.u64 %rd2, %rd1, 1;", "expected an address of shared memory"),
         ("ld.shared::cluster.u32 %r3, [0x4000000];", "shared access out of bounds"),

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....dialect.isa import families
-from ....dialect.isa.descriptor import DescriptorError, MatrixDescriptor
 from ....dialect.isa.wgmma import WARPS, Wgmma
 from ....dialect.ptx.text.syntax import Instruction, Operand, Register, Vector
 from ..machine.groups import OperationGroups
 from ..machine.layout import RegisterSlot
+from .descriptors import Descriptors
 from .findings import Check
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class WarpgroupRegisters(Check):
         self.touched = np.full(shape, _NEVER, np.int32)
         self.columns = np.zeros(shape, np.int32)
         self.flying: list[tuple[int, int]] = []
+        self.descriptors = Descriptors(state.geometry)
 
     def end(self) -> None:
         self._unfinished()
@@ -106,7 +107,7 @@ class WarpgroupRegisters(Check):
         for group in groups.tolist():
             self._fenced(pc, product, group)
             self._in_flight(pc, product, group)
-            self._aligned(pc, product, group)
+            self._described(pc, product, group)
             self._begin(pc, product, group)
 
     def _fenced(self, pc: int, product: _Product, group: int) -> None:
@@ -139,21 +140,14 @@ class WarpgroupRegisters(Check):
                 what = f"{deed} {self.names[bad[0]]}, which the product at line {line} {other} and is not waited for"
                 self._tell(pc, what, group, ("product", line))
 
-    def _aligned(self, pc: int, product: _Product, group: int) -> None:
-        """A matrix with a swizzle begins in the first row of its pattern, unless the base offset says in which."""
+    def _described(self, pc: int, product: _Product, group: int) -> None:
+        """What the words of its descriptors say of themselves."""
+        per_cta = self.state.geometry.warps_per_cta
+        rank = group * WARPS // per_cta % self.state.geometry.cluster_size
         for slot in product.descriptors:
             word = int(self.state.banks[64][slot.index][group * WARPS])
-            try:
-                found = MatrixDescriptor.decode(word)
-            except DescriptorError:  # The instruction says so.
-                return
-            row = found.row_of_pattern
-            if row != found.base_offset:
-                what = (
-                    f"{slot.name} says that a matrix begins at {found.address:#x}, {128 * row} bytes behind a multiple "
-                    f"of {8 * found.swizzle}, as its swizzle wants it, and that its base offset is {found.base_offset}"
-                )
-                self._tell(pc, what, group, ("align", slot.name))
+            for kind, at, what in self.descriptors.wrong(pc, slot.name, word, group, rank):
+                self._tell(pc, what, at, (kind, slot.name))
 
     def _begin(self, pc: int, product: _Product, group: int) -> None:
         self.writing[product.accumulators, group] += 1

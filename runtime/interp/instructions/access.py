@@ -203,7 +203,7 @@ def isspacep(ctx: Context, bound: Bindings) -> Action:
 
     def own(address: Array, rank: Array) -> Array:
         named = (address - window) >> np.uint64(RANK_BITS)
-        return inside(address) & ((named == 0) | (named == rank + 1))
+        return inside(address) & (named == rank)
 
     dest, source = ctx.dest(p, "pred"), ctx.source(a, "u64")
     if space != "shared":

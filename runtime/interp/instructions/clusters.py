@@ -36,7 +36,7 @@ def mapa(ctx: Context, bound: Bindings) -> Action:
             if generic and not np.all(_in_shared(address)):
                 _fail_first(~_in_shared(address), sel, "expected an address of shared memory, got {:#x}", address)
             plain = address - window & np.uint64((1 << RANK_BITS) - 1)
-            sel.put(out, window + plain + (number + np.uint64(1) << np.uint64(RANK_BITS)))
+            sel.put(out, window + plain + (number << np.uint64(RANK_BITS)))
 
         return step
 
@@ -53,14 +53,12 @@ def getctarank(ctx: Context, bound: Bindings) -> Action:
 
     def bind(state: State) -> BoundStep:
         out, values = dest(state), source(state)
-        own = state.geometry.rank()
 
         def step(sel: Selection) -> None:
             address = sel.pick(values).view(word).astype(np.uint64)
             if generic and not np.all(_in_shared(address)):
                 _fail_first(~_in_shared(address), sel, "expected an address of shared memory, got {:#x}", address)
-            named = (address - np.uint64(SHARED_WINDOW if generic else 0) >> np.uint64(RANK_BITS)).view(np.int64)
-            sel.put(out, np.where(named > 0, named - 1, sel.pick(own)))
+            sel.put(out, address - np.uint64(SHARED_WINDOW if generic else 0) >> np.uint64(RANK_BITS))
 
         return step
 

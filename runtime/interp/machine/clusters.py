@@ -1,7 +1,7 @@
 """Clusters of CTAs: shared memory of each other, and their barrier. PTX ISA 9.7.13.3.
 
-The shared memory of a CTA of a cluster has addresses of its own: the rank of the CTA, counted from 1, stands above the
-lowest 24 bits. A CTA reaches its own memory by the plain addresses as well.
+An address of shared memory in a cluster has the rank of its CTA above the lowest 24 bits, that of an own variable too.
+Without a rank it is of CTA 0; but what is not for the cluster takes it as an offset in the own CTA's memory.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ BARRIER = 16
 
 
 class SharedWindow(Window):
-    """Shared memory, by plain addresses and by those of the cluster; without `remote` only the own CTA's."""
+    """Shared memory by addresses with the rank of a CTA; without `remote` only the own CTA's, and plain offsets."""
 
     def __init__(self, buffer: Buffer, geometry: Geometry, stride: int, size: int, remote: bool) -> None:
         super().__init__("shared", buffer, geometry.cta() * stride, size)
         self.remote = remote
         self._rank = geometry.rank()
         self._ranks = geometry.cluster_size
+        self.plain = 0 if remote and self._ranks > 1 else size
         self._stride = stride
 
     def beyond(self, addresses: Array, base: Array, width: int, lanes: Array | None) -> tuple[Array, Array]:
         """Addresses of the cluster are taken apart."""
         own = self._rank if lanes is None else self._rank[lanes]
         named, plain = addresses >> RANK_BITS, addresses & ((1 << RANK_BITS) - 1)
-        away = np.where(named > 0, named - 1 - own, 0)
-        outside = (addresses < 0) | (named > self._ranks) | (plain > self.size - width)
+        away = named - own if self.remote else np.where(named > 0, named - own, 0)
+        outside = (addresses < 0) | (named >= self._ranks) | (plain > self.size - width)
         if outside.any():
             super().beyond(np.where(outside, addresses, 0), base, width, lanes)
         if not self.remote and away.any():
             first = int(np.flatnonzero(away)[0])
             raise FaultError(
-                f"address {int(addresses[first]):#x} is of CTA {int(named[first]) - 1} of the cluster, this is CTA "
+                f"address {int(addresses[first]):#x} is of CTA {int(named[first])} of the cluster, this is CTA "
                 f"{int(own[first])}; the memory of others needs .shared::cluster or a generic address",
                 first if lanes is None else int(lanes[first]),
             )

@@ -27,7 +27,8 @@ ARGUMENTS = 1 << 32
 """Where in the parameter space those of functions begin; they lie in local memory."""
 
 RANK_BITS = 24
-"""In shared memory of a cluster, the bits of an address below the rank of the CTA."""
+"""In shared memory of a cluster, the bits of an address below the rank of the CTA, which its own variables have too.
+Source: an H200; CUTLASS clears bit 24 for the even one of two CTAs (`Sm100MmaPeerBitMask`)."""
 
 HEAP = 1 << 19
 """The first of the numbers of allocations that are blocks of the heap of kernels."""
@@ -76,7 +77,8 @@ def _misaligned(addresses: Array, width: int) -> int:
 class Window:
     """A space of which each thread sees its own part: shared (one part per CTA) or local memory, or parameters.
 
-    `base` is the byte where each thread's part begins. Addresses count from 0 to `size`.
+    `base` is the byte where each thread's part begins. Addresses count from 0 to `size`; below `plain`, which is that
+    unless a subclass takes it down, they are of the own part.
     """
 
     def __init__(self, name: str, buffer: Buffer, base: Array, size: int) -> None:
@@ -84,6 +86,7 @@ class Window:
         self.buffer = buffer
         self.base = base
         self.size = size
+        self.plain = size
 
     def locate(self, addresses: Array, width: int, lanes: Array | None) -> Array:
         """Element numbers of `width` bytes in the buffer, for int64 addresses of the threads `lanes` (None: all).
@@ -94,7 +97,7 @@ class Window:
         if not addresses.size:
             return addresses
         base = self.base if lanes is None else self.base[lanes]
-        if int(addresses.view(np.uint64).max()) > self.size - width:
+        if int(addresses.view(np.uint64).max()) > self.plain - width:
             addresses, base = self.beyond(addresses, base, width, lanes)
         if width > 1 and int(np.bitwise_or.reduce(addresses)) & (width - 1):
             first = _misaligned(addresses, width)
