@@ -272,7 +272,7 @@ def arguments(s: Structure, a: object, b: object, d: object, size: tuple[int, in
     """What the kernel is launched with, for whole tiles."""
     m, n, k = size
     maps = ((a, (s.m, s.k)), (b, (s.k, BOX)), (d, (64, BOX)))
-    return [*(TensorMap(x, box=box, swizzle=128, type="bf16") for x, box in maps), m // s.m, n // s.n, k // s.k]
+    return [*(TensorMap(x, box=box, swizzle=128) for x, box in maps), m // s.m, n // s.n, k // s.k]
 
 
 def run(s: Structure, size: tuple[int, int, int], device: str, ctas: int, checks: str = "") -> float:

@@ -19,9 +19,12 @@ import numpy as np
 from ..errors import ArgumentError
 from ..numerics.array import Array
 from . import dlpack
-from .dtypes import PACKED, DType, dtype_of, element_of
+from .dtypes import DTYPES, PACKED, DType, dtype_of, element_of
 
 _DLPACK_FLOATS = {"float": "f", "bfloat": "bf"}
+
+_NO_STREAM = -1
+"""Of an export that nobody reads: it need not wait for what its producer does."""
 
 
 @dataclass(frozen=True)
@@ -287,7 +290,7 @@ def _cuda_array_interface(value: object) -> Mapping[str, Any] | None:
     """The interface where the object has a usable one: torch raises for host tensors."""
     try:
         interface = getattr(value, "__cuda_array_interface__", None)
-    except (AttributeError, RuntimeError, TypeError):
+    except (AttributeError, KeyError, RuntimeError, TypeError):
         return None
     return cast("Mapping[str, Any] | None", interface)
 
@@ -298,7 +301,7 @@ def _from_cuda(value: object, interface: Mapping[str, Any]) -> Argument:
     return Argument(
         address=address,
         shape=tuple(interface["shape"]),
-        element=_element(dtype),
+        element=(_type_of_words(value) if dtype.kind == "V" else "") or _element(dtype),
         itemsize=dtype.itemsize,
         strides=interface.get("strides"),
         on_device=True,
@@ -306,6 +309,18 @@ def _from_cuda(value: object, interface: Mapping[str, Any]) -> Argument:
         owner=value,
         stream=interface.get("stream") or _torch_stream(value),
     )
+
+
+def _type_of_words(value: object) -> str:
+    """What words are whose type the CUDA array interface cannot name: as DLPack says, or the maker's own type is called
+    (`torch.float8_e5m2`); empty if neither is known."""
+    if isinstance(value, dlpack.SupportsDLPack):
+        try:
+            return _dlpack_element(dlpack.read(value, stream=_NO_STREAM))
+        except ArgumentError:  # older torch exports no 8-bit floats
+            pass
+    name = str(getattr(value, "dtype", "")).rpartition(".")[2]
+    return next((element for element, known in DTYPES.items() if str(known) == name), "")
 
 
 def _torch_stream(value: object) -> int | None:

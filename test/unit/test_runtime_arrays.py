@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from warploom.runtime import TensorMap
 from warploom.runtime.arguments import dlpack
 from warploom.runtime.arguments.aliasing import check_overlap
 from warploom.runtime.arguments.arrays import Argument, Parameter, borrow, check
@@ -105,6 +107,56 @@ def test_cuda_arrays_tell_their_stream() -> None:
 
 def test_cuda_bf16_is_raw_words() -> None:
     check(borrow(OnGpu((2, 2), "<V2")), Parameter("A", "bf16", (2, 2)), 0, written=True)
+
+
+class TypedOnGpu(OnGpu):
+    """What torch shows of a type that the CUDA array interface has no letter for: raw words, and DLPack beside it."""
+
+    code, bits = 4, 16
+
+    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None) -> object:
+        capsule = np.zeros(self.__cuda_array_interface__["shape"], np.uint8).__dlpack__()
+        get = ctypes.pythonapi.PyCapsule_GetPointer
+        get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        type_at = get(capsule, b"dltensor") + 20  # behind data, device and rank
+        ctypes.memmove(type_at, bytes([self.code, self.bits]), 2)
+        return capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (dlpack.DEVICE_KINDS[0], 0)
+
+
+class EightBits(TypedOnGpu):
+    code, bits = 12, 8
+
+
+class Unexported(OnGpu):
+    """As torch has 8-bit floats that it does not export."""
+
+    dtype = "torch.float8_e4m3fn"
+
+    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None) -> object:
+        raise BufferError("float8 types are not supported by dlpack")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (dlpack.DEVICE_KINDS[0], 0)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "element", "in_map"),
+    [
+        (TypedOnGpu((64, 64), "<V2"), "bf16", "bf16"),
+        (EightBits((64, 64), "|V1"), "f8E5M2", "u8"),
+        (Unexported((64, 64), "|V1"), "f8E4M3FN", "u8"),
+    ],
+    ids=["bf16", "fp8", "fp8 by name"],
+)
+def test_types_that_cuda_arrays_cannot_name(tensor: OnGpu, element: str, in_map: str) -> None:
+    found = borrow(tensor)
+    assert (found.element, found.address, found.on_device) == (element, 4096, True)
+    check(found, Parameter("A", element, (64, 64)), 0, written=True)
+    assert TensorMap(tensor, (8, 16)).element().name == in_map
+    assert "expected 64x64xf16" in refused(found, Parameter("B", "f16", (64, 64)))
 
 
 def test_gpu_memory_is_no_host_array() -> None:
