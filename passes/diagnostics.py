@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import UNKNOWN_LOC, FileLineColLoc, IntAttr, ModuleOp
 from xdsl.ir import Operation
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError, VerifyException
+from xdsl.utils.lexer import Span
 
 
 class LocatedError(DiagnosticException):
@@ -62,9 +63,23 @@ def remarks() -> Generator[list[str]]:
 
 def remark(op: Operation, by: str, message: str) -> None:
     """Says where and why the pass `by` declines; heard by `remarks`."""
+    _say(op, "remark", by, message)
+
+
+def warn(op: Operation, by: str, message: str) -> None:
+    """Says what the pass `by` left that was hardly meant to be left; heard by `remarks`, shown unasked by commands."""
+    _say(op, "warning", by, message)
+
+
+def is_warning(said: str) -> bool:
+    """Whether a line that `remarks` collected is one of `warn`."""
+    return re.match(r"(\S.*?: )?warning: ", said) is not None
+
+
+def _say(op: Operation, kind: str, by: str, message: str) -> None:
     if (collected := _REMARKS.get()) is not None:
         location = location_of(op)
-        collected.append(f"{'' if location is None else f'{location}: '}remark: {by}: {message}")
+        collected.append(f"{'' if location is None else f'{location}: '}{kind}: {by}: {message}")
 
 
 def culprit(root: Operation) -> Operation | None:
@@ -143,7 +158,13 @@ class LocatingParser(Parser):
 
     def parse_operation(self) -> Operation:
         start = self.pos
-        op = super().parse_operation()
+        try:
+            op = super().parse_operation()
+        except (ParseError, DiagnosticException, ImportError, RecursionError):
+            raise
+        except Exception as error:
+            # xDSL checks some of what it reads by assertion or by the exception of a helper
+            raise self._unreadable(start, error) from error
         if op.location is UNKNOWN_LOC:
             op.location = self.location_at(start)
         return op
@@ -158,9 +179,15 @@ class LocatingParser(Parser):
             where = f"{self._file.data}:{place.line.data}:{place.column.data}"
             raise _with_notes(LocatedError(where, str(error)), error) from error
         except Exception as error:
-            # xDSL checks some of what it reads by assertion or by the exception of a helper
-            detail = str(error) or "this is not something the operation accepts here"
-            try:
-                self.raise_error(f"cannot read this: {detail}")
-            except ParseError as located_error:
-                raise located_error from error
+            raise self._unreadable(self.pos, error) from error
+
+    def _unreadable(self, start: int, error: Exception) -> ParseError:
+        """An error at the current token; where that is on a line behind an operation, at the start of that."""
+        text = self.lexer.input.content
+        whole = "\n" in text[len(text[: self.pos].rstrip()) : self.pos] and start < self.pos
+        detail = str(error) or "this is not something the operation accepts here"
+        if whole and not str(error):
+            detail = "its types or attributes are not those that this operation is known with"
+        token = re.compile(r"\S*").match(text, start if whole else self.pos)
+        span = Span(start, token.end(), self.lexer.input) if whole and token else self._current_token.span
+        return ParseError(span, f"cannot read this: {detail}")

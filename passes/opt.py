@@ -25,7 +25,9 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 
 from . import collector
 from .context import known_universe, parse_mlir
-from .diagnostics import describe, located, remarks
+from .diagnostics import describe, is_warning, located, remarks
+from .source import InputError, decode
+from .start import INTERRUPTED
 from .universe import WARPLOOM_UNIVERSE
 
 DEBUG_VARIABLE = "WARPLOOM_DEBUG"
@@ -40,10 +42,6 @@ _Factories: TypeAlias = Mapping[str, Callable[[], type[ArgSpecConvertible]]]
 
 class UsageError(Exception):
     """The command line asks for something that does not exist; exit code 2."""
-
-
-class InputError(Exception):
-    """The input cannot be read as what it claims to be; exit code 1."""
 
 
 class WarploomOptMain(xDSLOptMain):
@@ -110,8 +108,9 @@ class WarploomOptMain(xDSLOptMain):
         self._stage = f"running the passes '{self.args.passes}'" if self.args.passes else "verifying"
         with located(prog), collector.paused(), remarks() as said:
             super().apply_passes(prog)
-        if self.args.remarks:
-            print(*said, sep="\n", end="\n" if said else "", file=sys.stderr)
+        for line in said:
+            if self.args.remarks or is_warning(line):
+                print(line, file=sys.stderr)
 
     def output_resulting_program(self, prog: ModuleOp) -> str:
         self._stage = f"writing the target '{self.args.target}'"
@@ -122,8 +121,8 @@ class WarploomOptMain(xDSLOptMain):
         match error:
             case ParseError() | DiagnosticException() | InputError():
                 return describe(error)
-            case OSError(filename=str() as path):
-                return f"error: {path}: {error.strerror or error}"
+            case OSError():
+                return f"error: {error.filename or 'writing the output'}: {error.strerror or error}"
             case RecursionError():
                 return f"error: {self.get_input_name()}: nested too deeply while {self._stage}"
             case _:
@@ -155,14 +154,7 @@ class WarploomOptMain(xDSLOptMain):
             raise ParseError(_span(text, name, error.line, error.column), error.message) from error
 
     def _text(self, stream: IO[bytes], language: str) -> str:
-        data = stream.read()
-        try:
-            return data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{self.get_input_name()}: expected {language} text, got byte 0x{data[error.start]:02x}"
-                f" at offset {error.start}, which is not UTF-8"
-            ) from error
+        return decode(stream.read(), self.get_input_name(), language)
 
 
 class _OutputFile(StringIO):
@@ -266,14 +258,15 @@ def _run(arguments: list[str], debug: bool) -> None:
         driver.run()
         sys.stdout.flush()
     except KeyboardInterrupt:
-        _exit("error: interrupted", 130)
+        _exit("error: interrupted", INTERRUPTED)
     except (UsageError, ArgSpecParseError) as error:
         _exit(f"error: {error}".rstrip(), 2)
     except Exception as error:
         if debug:
             raise
-        if isinstance(error, BrokenPipeError):
+        if isinstance(error, OSError) and error.filename is None:
             _drop_output()
+        if isinstance(error, BrokenPipeError):
             _exit("error: the output was closed before everything was written", 1)
         _exit(describe(error) if driver is None else driver.explain(error), 1)
 

@@ -14,12 +14,13 @@ from .diagnostics import verify
 from .universe import WARPLOOM_UNIVERSE
 
 DEFAULT_TARGET = "sm_90a"
+"""What a module that has no target is compiled for."""
 
 Option = str | int | Sequence[int]
 
 
 def standard_pipeline(
-    target: str = DEFAULT_TARGET,
+    target: str | None = None,
     schedule: Mapping[str, Option] | None = None,
     *,
     tf32: bool = False,
@@ -27,6 +28,7 @@ def standard_pipeline(
 ) -> str:
     """The pipeline as `warploom-opt -p` takes it.
 
+    `target` is the module's own by default, or DEFAULT_TARGET where it has none.
     `schedule` replaces choices of the default schedule: {"cta": (128, 128, 64), "stages": 3}. `tf32` lets products of
     f32 be computed on operands with 10 bits of fraction. `tuned` is a file of schedules that were measured, which come
     before the default.
@@ -35,7 +37,7 @@ def standard_pipeline(
     options = " ".join([*given, *([f'tuned="{tuned}"'] if tuned else [])])
     return ",".join(
         (
-            f"warp-set-target{{arch={target}}}",
+            f"warp-set-target{{arch={target}}}" if target else "warp-set-target",
             "warp-bufferize",
             "warp-raise-matmul{tf32=true}" if tf32 else "warp-raise-matmul",
             "warp-fold-fill",

@@ -1,5 +1,7 @@
 """`warp-set-target`: records the GPU that a module is compiled for."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -8,19 +10,30 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from ..dialect.isa.targets import UnknownTargetError, target
-from ..dialect.warp.attributes import TargetAttr
+from ..dialect.warp.attributes import TargetAttr, target_of
+from .diagnostics import remark
+from .pipeline import DEFAULT_TARGET
 
 
 @dataclass(frozen=True)
 class SetTargetPass(ModulePass):
-    """Sets `warp.target` on the module; later passes and verifiers read it there."""
+    """Sets `warp.target` on the module; later passes and verifiers read it there.
+
+    Without `arch` a module that has a target keeps it, and one that has none is compiled for sm_90a.
+    """
 
     name = "warp-set-target"
 
-    arch: str
+    arch: str | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        held = target_of(op)
+        if self.arch is None and held is not None:
+            return
         try:
-            TargetAttr(target(self.arch)).set_on(op)
+            asked = target(self.arch or DEFAULT_TARGET)
         except UnknownTargetError as e:
             raise PassFailedException(str(e)) from None
+        if held not in (None, asked):
+            remark(op, self.name, f"the module says {held}; it is compiled for {asked}, which was asked for")
+        TargetAttr(asked).set_on(op)

@@ -8,7 +8,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
 
-from .pipeline import DEFAULT_TARGET, run, standard_pipeline
+from .pipeline import run, standard_pipeline
 from .schedule.warp_schedule import SchedulePass
 from .universe import WARPLOOM_UNIVERSE
 
@@ -17,13 +17,14 @@ from .universe import WARPLOOM_UNIVERSE
 class StandardPipeline(SchedulePass):
     """Runs every stage of the standard pipeline, from `linalg` to the dialect `ptx`.
 
-    It takes a target, `tf32` as `warp-raise-matmul` does, and the options of `warp-schedule`. Each stage is a pass of
-    its own; `warploom-opt` prints, times and verifies them as if they were named.
+    It takes a target (by default the module's own), `tf32` as `warp-raise-matmul` does, and the options of
+    `warp-schedule`. Each stage is a pass of its own; `warploom-opt` prints, times and verifies them as if they were
+    named.
     """
 
     name = "warploom"
 
-    target: str = DEFAULT_TARGET
+    target: str | None = None
     tf32: bool = False
 
     def passes(self) -> tuple[ModulePass, ...]:

@@ -20,7 +20,14 @@ class ArgumentError(WarploomError):
 
 
 class DeviceUnavailableError(WarploomError):
-    """There is no usable GPU: no package, no driver, no device, or one that cannot run the target."""
+    """There is no usable GPU: no package, no driver, no device, or one that cannot run the target.
+
+    `reason` is the message without `hint`, which says what to do instead.
+    """
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(f"{reason}; {hint}" if hint else reason)
+        self.reason = reason
 
 
 class CudaError(WarploomError):

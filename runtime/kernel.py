@@ -21,9 +21,10 @@ from ..dialect.ptx.ops import FuncOp as PtxFuncOp
 from ..dialect.ptx.ops import ModuleOp as PtxModuleOp
 from ..dialect.ptx.text.printer import print_ptx
 from ..dialect.schedule import Schedule, ScheduleError, parse_options
+from ..dialect.warp.attributes import target_of
 from ..passes.context import make_context, parse_mlir
 from ..passes.diagnostics import describe, verify
-from ..passes.pipeline import lower, standard_pipeline
+from ..passes.pipeline import DEFAULT_TARGET, lower, standard_pipeline
 from . import host
 from .arguments.aliasing import check_overlap
 from .arguments.arrays import Argument, Parameter, borrow, check, packed_as
@@ -204,7 +205,7 @@ def _scalar(parameter: Parameter, arg: object, position: int) -> Scalar:
 
 def compile(
     mlir: str | ModuleOp,
-    target: str = "sm_90a",
+    target: str | None = None,
     name: str | None = None,
     *,
     file: str = "<mlir>",
@@ -215,7 +216,8 @@ def compile(
 ) -> Kernel:
     """Compile one function of an MLIR module down to PTX.
 
-    `mlir` is text, or a module, which is left as it is. `name` chooses the function where there are several;
+    `mlir` is text, or a module, which is left as it is. `target` is by default the module's `warp.target`, or sm_90a
+    where it has none. `name` chooses the function where there are several;
     `file` stands in error messages. `tf32` lets products of f32 drop 13 of the 23 bits of each operand's fraction;
     without it they are refused. `schedule` overrides parts of the schedule: `cta=(128, 256, 64), stages=3`.
     `tuned` is a file of measured schedules, which `warploom tune` writes. A function on tensors is called with its
@@ -227,6 +229,7 @@ def compile(
         HostError: if there is no such function, or it does something other than launch kernels.
     """
     module = mlir.clone() if isinstance(mlir, ModuleOp) else parse(mlir, file, on_phase)
+    target = target or target_name(module)
     with _errors():
         target_row(target)
         parse_options(schedule)
@@ -235,6 +238,12 @@ def compile(
         pipeline = standard_pipeline(target, schedule, tf32=tf32, tuned=None if tuned is None else str(tuned))
         lower(module, make_context(), pipeline, on_phase)
         return _kernel_of(module, function, target, file, on_phase)
+
+
+def target_name(module: ModuleOp, otherwise: str = DEFAULT_TARGET) -> str:
+    """The target that a module says it is for, or another where it says none."""
+    own = target_of(module)
+    return otherwise if own is None else own.name
 
 
 def without_tensors(module: ModuleOp) -> None:

@@ -116,13 +116,13 @@ def choose_place(device: str, target: str, values: Sequence[LaunchValue] = ()) -
         found = gpu_of(values)
         if not found.device.runs(target):
             raise DeviceUnavailableError(
-                f"{found.device} does not run PTX for {target}; "
-                f"compile for {found.device.target}, or use device='interp'"
+                f"{found.device} does not run PTX for {target}",
+                f"compile for {found.device.target}, or use device='interp'",
             )
     except DeviceUnavailableError as error:
         if device == "cuda" or on_gpu:
             raise
-        return LaunchPlace(None, str(error).split(";")[0])
+        return LaunchPlace(None, error.reason)
     return LaunchPlace(found)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from ..dialect.isa.types import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
 from ..dialect.sparsity import matrix
 from ..dialect.sparsity.metadata import metadata_codes, metadata_words, validate_words
-from ..dialect.sparsity.operands import ROWS, SparseOperand
+from ..dialect.sparsity.operands import NIBBLES, ROWS, SparseOperand
 from ..dialect.sparsity.patterns import PatternError, pattern_of
 from .arguments.dtypes import DType, element_of
 from .errors import ArgumentError
@@ -100,12 +100,28 @@ def check_metadata(words: Array, element: str, instruction: str = MMA_SP) -> Non
     Raises:
         ArgumentError: naming the first word that means nothing, such as one that was never filled.
     """
-    row = ELEMENT_TYPES["tf32"] if element == "f32" else BY_MLIR_NAME[element]
-    operand = operand_of(row.name, instruction)
+    operand = _row(element, instruction)
     try:
         validate_words(words.view(np.uint32).reshape(len(words), -1, operand.threads), operand, ordered=True)
     except ValueError as error:
         raise ArgumentError(f"metadata that means nothing: {error}; runtime.compress makes metadata") from error
+
+
+def random_metadata(shape: tuple[int, ...], element: str, generator: np.random.Generator) -> Array:
+    """Metadata for `mma.sp`, (rows / 16, words) of int32, for elements of an MLIR type: each code one with a meaning.
+
+    Raises:
+        ArgumentError: for a type that `mma.sp` does not take.
+    """
+    legal = _row(element).pattern.legal(ordered=True)
+    nibbles = generator.choice(np.array(legal, np.uint32), (*shape, NIBBLES))
+    return np.bitwise_or.reduce(nibbles << (4 * np.arange(NIBBLES, dtype=np.uint32)), axis=-1).view(np.int32)
+
+
+def _row(element: str, instruction: str = MMA_SP) -> SparseOperand:
+    """The sparse A with elements of an MLIR type; f32 are multiplied as tf32."""
+    row = ELEMENT_TYPES["tf32"] if element == "f32" else BY_MLIR_NAME[element]
+    return operand_of(row.name, instruction)
 
 
 def _element(dtype: DType) -> ElementType:

@@ -86,12 +86,12 @@ def tune(
     function = compile(module, target, tf32=tf32).function
     if any(p.shape is None for p in function.parameters):
         raise ArgumentError("tuning takes functions of arrays alone")
-    arrays = inputs.arrays(function.parameters, (), function.ties, given, seed)
+    arrays = inputs.arrays(function, given, seed, poisoned=False)
     if any(min(p.shape or (), default=0) < 0 for p in function.parameters):
         key += AT + " ".join(
             describe(array.shape, p.element) for array, p in zip(arrays, function.parameters, strict=True)
         )
-    chosen, tuned = spread(every, limit), Tuned.read(file)
+    chosen, tuned = spread(every, limit), Tuned.read(file) if file.exists() else Tuned(file)
     entry = tuned.entry(gpu.device.name, target, key)
     results: list[Measured] = []
     with ExitStack() as stack:

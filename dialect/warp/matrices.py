@@ -175,13 +175,17 @@ def verify_matrices(row: MatrixRow, verb: str, fragment: FragmentType, swapped: 
     """Checks that a fragment consists of the instruction's matrices.
 
     Raises:
-        VerifyException: with both layouts, and whether `trans` would help.
+        VerifyException: with both layouts, and whether `trans` or `swapped` would help.
     """
     piece, layout = unit(row, fragment.bits), in_memory(fragment, swapped)
     if matrices(fragment, swapped, piece) is not None:
         return
     other = "without" if row.transpose else "with"
-    hint = f"; try {other} trans" if layout.lane == piece.transposed().lane else ""
+    swap = "without" if swapped else "with"
+    holds = "the fragment" if swapped else "the transpose of the fragment"
+    hint = f"; try {other} trans, or {swap} swapped if memory holds {holds}"
+    if layout.lane != piece.transposed().lane:
+        hint = ""
     raise VerifyException(
         f"{row.spelling} {verb} {piece.rows}x{piece.columns} matrices in layout [{piece}], the fragment over memory is "
         f"[{layout}]{hint}"

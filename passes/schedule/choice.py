@@ -8,6 +8,7 @@ from functools import partial
 
 from xdsl.ir import Operation
 
+from ...dialect.isa import mma
 from ...dialect.isa.block_scale import SCALES_OF_WORD
 from ...dialect.isa.product import Product as Row
 from ...dialect.isa.targets import Target
@@ -137,9 +138,8 @@ def default_schedule(product: Product, target: Target, accumulate: str = "") -> 
     accumulate = accumulate or default_accumulator(product)
     row = instruction(product, accumulate, target)
     if row is None:
-        raise ScheduleError(
-            f"{target} has no mma for {multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
-        )
+        what = f"{multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
+        raise ScheduleError(f"{target} has {_lowered_to(product, target, accumulate)} {what}")
     m, n = product.m, product.n
     every = SPARSE_TILES if product.sparsity > 1 else (*TILES, *BETWEEN_TILES)
     tiles = [t for t in every if _fits(t, product, row, target)]
@@ -239,6 +239,14 @@ def _apart(product: Product, row: Row) -> bool:
     """Whether rows lie an unknown distance apart of elements that each lane loads by itself: addresses of both take the
     registers that warp tiles of 64x64 leave."""
     return row.operand_bits >= 32 and None in (product.a.pitch, product.b.pitch)
+
+
+def _lowered_to(product: Product, target: Target, accumulate: str) -> str:
+    """What a target without a row for the product has of `mma`: nothing, or what nothing is lowered to."""
+    kinds = (product.a.element.name, product.b.element.name, accumulate)
+    rows = (r for r in mma.rows() if r.products > 1 and target.sm >= r.sm)
+    small = {str(r.shape) for r in rows if (r.a.name, r.b.name, r.d.name) == kinds}
+    return f"only mma {', '.join(small)}, which nothing is lowered to, for" if small else "no mma for"
 
 
 def _instead(product: Product, accumulate: str) -> str:

@@ -37,7 +37,7 @@ class Device(TypedDict):
 
 @dataclass
 class Tuned:
-    """The contents of a file. A file that is not there is empty."""
+    """The contents of a file."""
 
     path: Path
     devices: dict[str, Device] = field(default_factory=dict[str, Device])
@@ -47,11 +47,9 @@ class Tuned:
         """Reads a file.
 
         Raises:
-            ScheduleError: for a file that is no such JSON.
+            ScheduleError: for a file that is not there, or no such JSON.
         """
         place = Path(path)
-        if not place.exists():
-            return Tuned(place)
         try:
             held = json.loads(place.read_text(encoding="utf-8"))
             if held["format"] != FORMAT:
@@ -61,7 +59,9 @@ class Tuned:
                 Schedule.parse(entry["best"])
         except ScheduleError:
             raise
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except OSError as error:
+            raise ScheduleError(f"{path}: {error.strerror or error}; `warploom tune` writes such files") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ScheduleError(f"{path}: no file of tuned schedules: {type(error).__name__}: {error}") from error
         return Tuned(place, devices)
 

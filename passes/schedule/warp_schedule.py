@@ -8,16 +8,16 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ...dialect.isa.targets import Target
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError, parse_options
 from ...dialect.schedule.fields import ScheduleField
 from ...dialect.warp.attributes import ScheduleAttr, target_of
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import fail, remark
-from ..linalg.product import Product, read
+from ..linalg.product import read
 from ..linalg.raise_matmul import raise_products
 from .choice import default_schedule, products
 from .override import followed, override
+from .tuned import Tuned, key_of
 
 
 def _option(one: ScheduleField) -> tuple[str, str, None]:
@@ -51,19 +51,20 @@ class SchedulePass(ScheduleOptions):
         return {name: value for name, value in given.items() if value is not None}
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        tuned = self._read_tuned(op)
         raise_products(op)
         for matmul in list(products(op)):
             if ScheduleAttr.name not in matmul.attributes:
-                matmul.attributes[ScheduleAttr.name] = ScheduleAttr(self._choose(matmul))
+                matmul.attributes[ScheduleAttr.name] = ScheduleAttr(self._choose(matmul, tuned))
 
-    def _choose(self, matmul: MatmulOp) -> Schedule:
+    def _choose(self, matmul: MatmulOp, tuned: Tuned | None) -> Schedule:
         target = target_of(matmul)
         if target is None:
             fail(matmul, "expected a target on the module; run warp-set-target{arch=sm_90a} first")
         product = read(matmul)
         try:
             options = parse_options(self.options())
-            chosen = self._tuned(product, target)
+            chosen = None if tuned is None else tuned.best(target.name, key_of(product))
             if chosen is None:
                 chosen = default_schedule(product, target, str(options.get("accumulate", "")))
             schedule = override(chosen, options, product, target)
@@ -73,10 +74,11 @@ class SchedulePass(ScheduleOptions):
             remark(matmul, self.name, f"other fields follow from those given (before): {', '.join(following)}")
         return schedule
 
-    def _tuned(self, product: Product, target: Target) -> Schedule | None:
-        """The schedule that was measured to be the fastest, if one was."""
+    def _read_tuned(self, op: ModuleOp) -> Tuned | None:
+        """The file of measured schedules, where one is given."""
         if self.tuned is None:
             return None
-        from .tuned import Tuned, key_of
-
-        return Tuned.read(self.tuned).best(target.name, key_of(product))
+        try:
+            return Tuned.read(self.tuned)
+        except ScheduleError as e:
+            fail(op, f"tuned: {e}")

@@ -15,9 +15,10 @@ from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.text.syntax import Variable
 from ...dialect.schedule import SHARED_ALIGNMENT
 from ...dialect.warp.attributes import COMPUTES, ScheduleAttr, target_of
+from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.warpgroup import SetRegistersOp
 from ..allocate import allocate_all
-from ..diagnostics import fail
+from ..diagnostics import fail, warn
 from ..linalg.product import PTX_NAME, fresh_name
 from ..tile.index_builder import constant_value
 from .arguments import parameters
@@ -115,7 +116,13 @@ class ConvertWarpToPtxPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         allocate_all(op)
-        for module in [o for o in op.body.block.ops if isinstance(o, gpu.ModuleOp)]:
+        modules = [o for o in op.body.block.ops if isinstance(o, gpu.ModuleOp)]
+        left = next((o for o in op.walk() if o.name.startswith("linalg.") or isinstance(o, MatmulOp)), None)
+        if not modules and left is not None:
+            warn(
+                left, self.name, f"nothing is converted: {left.name} is in no gpu.module; -p warploom runs every stage"
+            )
+        for module in modules:
             block = module.parent_block()
             if block is not None:
                 block.insert_op_before(_module(module), module)

@@ -185,6 +185,8 @@ def borrow(value: object, element: str = "") -> Argument:
         return value
     if isinstance(value, np.ndarray):
         return _from_numpy(cast(Array, value), element)
+    if (words := _torch_words(value)) is not None:
+        return words
     interface = _cuda_array_interface(value)
     if interface is not None:
         return _from_cuda(value, interface)
@@ -330,6 +332,20 @@ def _torch_stream(value: object) -> int | None:
         return None
     tensor = cast(Any, value)
     return int(torch.cuda.current_stream(tensor.device).cuda_stream)
+
+
+_TORCH_BYTES = {"float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2", "float8_e8m0fnu": "f8E8M0FNU"}
+"""Element types of torch that neither of its two interfaces can name."""
+
+
+def _torch_words(value: object) -> Argument | None:
+    """A tensor of torch's 8-bit floats, seen through its bytes; None for anything else."""
+    torch = cast(Any, sys.modules.get("torch"))
+    if torch is None or not isinstance(value, torch.Tensor):
+        return None
+    tensor = cast(Any, value)
+    element = _TORCH_BYTES.get(str(tensor.dtype).removeprefix("torch."))
+    return None if element is None else replace(borrow(tensor.view(torch.uint8)), element=element)
 
 
 def _from_dlpack(value: dlpack.SupportsDLPack) -> Argument:

@@ -8,11 +8,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...passes.start import INTERRUPTED
 from ..errors import WarploomError
 from ..module import DEVICES
+from ..source import read_source
 from .explain import add_explain
 from .isa import add_isa
 from .layout import add_layout
+from .options import add_seed, natural
 from .tune import add_tune
 
 RUN_TEXT = """\
@@ -44,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(args.command(args))
     except KeyboardInterrupt:
-        return _fail("interrupted", 130)
+        return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -78,7 +81,7 @@ def _run(args: argparse.Namespace) -> int:
     path = Path(args.file)
     if path.suffix not in (".mlir", ".ptx"):
         raise WarploomError(f"{path}: expected a file ending in .mlir or .ptx")
-    text = _read(path)
+    text = read_source(path)
     _read_checks(args)
     _refuse_options(args, path.suffix)
     if path.suffix == ".mlir":
@@ -91,7 +94,7 @@ def _run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     from ..check.ptx import check_runnable, check_text
 
-    text = _read(Path(args.file))
+    text = read_source(args.file)
     found = check_text(text, args.target, args.file)
     diagnostics = list(found.diagnostics)
     if args.runnable:
@@ -103,16 +106,6 @@ def _check(args: argparse.Namespace) -> int:
     if found.note:
         print(f"{args.file}: note: {found.note}")
     return 1 if diagnostics else 0
-
-
-def _read(path: Path) -> str:
-    """The text of a file. Raises WarploomError if it is not there or no text."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise WarploomError(f"{path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise WarploomError(f"{path}: expected text, got a byte that is no UTF-8 at offset {error.start}") from error
 
 
 def _read_checks(args: argparse.Namespace) -> None:
@@ -224,7 +217,7 @@ def _add_common(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--json", action="store_true", help="with --report: print it as JSON, and everything else on standard error"
     )
-    run.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random arrays (default 0)")
+    add_seed(run)
     run.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
 
@@ -256,4 +249,4 @@ def _add_ptx(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportP
     group.add_argument(
         "--problem", metavar="MxNxK", help="with --report: the product the kernel computes, to compare with"
     )
-    group.add_argument("--shared", type=int, default=0, metavar="BYTES", help="dynamic shared memory of a block")
+    group.add_argument("--shared", type=natural, default=0, metavar="BYTES", help="dynamic shared memory of a block")

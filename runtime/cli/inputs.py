@@ -13,6 +13,7 @@ import numpy as np
 from ..arguments.arrays import Parameter, describe
 from ..arguments.dtypes import DTYPES, DType, dtype_of, element_of, integer_limits
 from ..errors import ArgumentError, WarploomError
+from ..host import Signature
 from ..launch import Scalar
 from ..numerics.array import Array
 from ..reference.functions import poison
@@ -67,9 +68,18 @@ def make(word: str, shape: tuple[int, ...], dtype: DType, seed: int, position: i
 
 
 def sized(value: str) -> tuple[str, tuple[int, ...] | None]:
-    """A word with the extents behind it, as in `random:256x192`."""
+    """A word with the extents behind it, as in `random:256x192`; any other value, such as a file, with none.
+
+    Raises:
+        ArgumentError: for extents that are none.
+    """
     match = _SIZED.fullmatch(value)
-    return (value, None) if match is None else (match[1], tuple(map(int, match[2].split("x"))))
+    if match is None:
+        word, colon, extents = value.partition(":")
+        if colon and word in WORDS:
+            raise ArgumentError(f"--in: expected extents such as {word}:256x192, got '{extents}' in '{value}'")
+        return value, None
+    return match[1], tuple(map(int, match[2].split("x")))
 
 
 def extents(
@@ -95,18 +105,15 @@ def extents(
     return [tuple(shape) for shape in known]
 
 
-def arrays(
-    parameters: Sequence[Parameter],
-    filled: Collection[int],
-    ties: Sequence[frozenset[tuple[int, int]]],
-    texts: Sequence[str],
-    seed: int,
-) -> list[Array]:
-    """The arguments of a function: those given as `NAME=VALUE`, poison where it fills first, else drawn from the seed.
+def arrays(function: Signature, texts: Sequence[str], seed: int, *, poisoned: bool = True) -> list[Array]:
+    """The arguments of a function: those given as `NAME=VALUE`, others drawn from the seed; `poisoned` ones that it
+    fills before it reads them start as no value.
 
     Raises:
         ArgumentError: for a name or file that does not fit, or an extent that nothing tells.
     """
+    parameters, sparse = function.parameters, dict(function.sparse)
+    filled: Collection[int] = function.filled if poisoned else ()
     given: dict[int, str] = {}
     for text in texts:
         bound = binding(text)
@@ -117,11 +124,21 @@ def arrays(
     loaded = {i: load(w, p) for i, (w, p) in enumerate(zip(words, parameters, strict=True)) if sized(w)[0] not in WORDS}
     shapes = {i: array.shape for i, array in loaded.items()}
     shapes |= {i: shape for i, word in enumerate(words) if (shape := sized(word)[1]) is not None}
-    found = extents(parameters, ties, shapes)
+    found = extents(parameters, function.ties, shapes)
     return [
-        loaded[i] if i in loaded else laid_out(make(sized(words[i])[0], found[i], p.dtype, seed, i), p)
+        loaded[i] if i in loaded else laid_out(_made(words[i], found[i], p, seed, i, sparse.get(i)), p)
         for i, p in enumerate(parameters)
     ]
+
+
+def _made(word: str, shape: tuple[int, ...], parameter: Parameter, seed: int, i: int, sparse: str | None) -> Array:
+    """An array by a word; random metadata of a sparse A with these elements means something."""
+    word, _ = sized(word)
+    if sparse is None or word != "random":
+        return make(word, shape, parameter.dtype, seed, i)
+    from ..sparse import random_metadata
+
+    return random_metadata(shape, sparse, np.random.default_rng([seed, i]))
 
 
 def load(path: str, parameter: Parameter) -> Array:
@@ -159,11 +176,15 @@ def laid_out(array: Array, parameter: Parameter) -> Array:
 def read_npy(path: str) -> Array:
     """The array in a `.npy` file. Raises ArgumentError if there is none."""
     try:
-        return cast(Array, np.load(path, allow_pickle=False))
+        found: object = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise ArgumentError(f"{path}: expected a .npy file of numbers: {error}") from error
     except OSError as error:
         raise ArgumentError(f"{path}: {error.strerror or error}") from error
+    if isinstance(found, np.lib.npyio.NpzFile):
+        names = ", ".join(found.files) or "none"
+        raise ArgumentError(f"{path}: expected a .npy file of one array, got a .npz archive of several ({names})")
+    return cast(Array, found)
 
 
 def check_writable(path: str) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
+from ...passes.pipeline import DEFAULT_TARGET
 from .. import host
 from ..cuda import ptxas
 from ..errors import ArgumentError, AssemblerError, WarploomError
-from ..kernel import Kernel, compile, parse, without_tensors
+from ..kernel import Kernel, compile, parse, target_name, without_tensors
 from ..module import LaunchPlace, choose_place
 from ..numerics.array import Array
 from ..reference import functions as reference
@@ -21,8 +23,6 @@ from .report import Report, progress_bar
 
 if TYPE_CHECKING:
     from ..launch_report import LaunchReport
-
-DEFAULT_TARGET = "sm_90a"
 
 
 def run(args: argparse.Namespace, text: str) -> int:
@@ -33,8 +33,10 @@ def run(args: argparse.Namespace, text: str) -> int:
     """
     report = Report(stderr=args.json)
     place = choose_place(report_device(args), args.target or "")
-    target = args.target or (place.gpu.device.target if place.gpu else DEFAULT_TARGET)
     module = parse(text, args.file, report.phase)
+    target = args.target or target_name(module, place.gpu.device.target if place.gpu else DEFAULT_TARGET)
+    if (own := target_name(module, target)) != target:
+        print(f"{args.file}: note: the module says {own}; --target compiles it for {target}", file=sys.stderr)
     without_tensors(module)
     kernel = compile(
         module,
@@ -51,8 +53,7 @@ def run(args: argparse.Namespace, text: str) -> int:
     report.compiled(kernel)
     report_resources(report, kernel.ptx, target, place, tuple(launch.kernel for launch in kernel.launches))
     function = host.choose(module, kernel.function.name)
-    called = kernel.function
-    arrays = inputs.arrays(called.parameters, called.filled, called.ties, args.inputs, args.seed)
+    arrays = inputs.arrays(kernel.function, args.inputs, args.seed)
     outputs = resolve_outputs(kernel, args.outputs)
     before = [array.copy() for array in arrays] if args.check else []
     reports = _execute(report, kernel, arrays, place, args)

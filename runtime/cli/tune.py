@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from .options import add_seed
+
 TUNE_TEXT = """\
 Measure schedules of the one product of FILE.mlir on the GPU and keep the times in a JSON file.
 
@@ -41,7 +43,7 @@ def add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     tune.add_argument("--limit", type=int, default=60, metavar="N", help="schedules to measure (default 60)")
     tune.add_argument("--top", type=int, default=5, metavar="N", help="how many to show (default 5)")
     tune.add_argument("--tf32", action="store_true", help="multiply f32 operands with 10 bits of fraction")
-    tune.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random arrays (default 0)")
+    add_seed(tune)
     tune.add_argument("--in", dest="inputs", action="append", default=[], metavar="NAME=random:MxN",
                       help="the size of an argument, where the file does not say it; or a .npy file")  # fmt: skip
     tune.add_argument(

@@ -14,12 +14,11 @@ from rich.table import Table
 
 from ...passes.schedule.search import spread
 from ..cuda.driver import gpu
-from ..errors import ArgumentError, WarploomError
-from ..kernel import parse
+from ..errors import ArgumentError, DeviceUnavailableError, WarploomError
+from ..kernel import parse, target_name
+from ..source import read_source
 from ..tune import Measured, OnMeasured, schedules
 from ..tune import tune as measure_all
-
-DEFAULT_TARGET = "sm_90a"
 
 
 def _text(args: argparse.Namespace) -> str:
@@ -28,15 +27,13 @@ def _text(args: argparse.Namespace) -> str:
     path = Path(args.file)
     if path.suffix != ".mlir":
         raise WarploomError(f"{path}: expected a file ending in .mlir")
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise WarploomError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    return read_source(path)
 
 
 def list_schedules(args: argparse.Namespace) -> int:
     """Prints the schedules that would be measured, the default first."""
-    key, found = schedules(parse(_text(args), args.file), args.target or DEFAULT_TARGET, tf32=args.tf32)
+    module = parse(_text(args), args.file)
+    key, found = schedules(module, args.target or target_name(module), tf32=args.tf32)
     print(f"{key}: {len(found)} schedules fit")
     for schedule in spread(found, args.limit):
         print(f"  {schedule}")
@@ -46,7 +43,10 @@ def list_schedules(args: argparse.Namespace) -> int:
 def tune(args: argparse.Namespace) -> int:
     """Measures, and prints the fastest schedules beside the default."""
     module = parse(_text(args), args.file)
-    device = gpu()
+    try:
+        device = gpu()
+    except DeviceUnavailableError as error:
+        raise DeviceUnavailableError(f"{error.reason}; --list shows, without one, what would be measured") from error
     with _progress() as on_measured:
         results = measure_all(
             module, device, args.cache, target=args.target or "", tf32=args.tf32, limit=args.limit, seed=args.seed,

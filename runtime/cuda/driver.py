@@ -141,7 +141,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _unavailable(reason: str) -> DeviceUnavailableError:
-    return DeviceUnavailableError(f"no GPU: {reason}; device='interp' runs without one")
+    return DeviceUnavailableError(f"no GPU: {reason}", "device='interp' runs without one")
 
 
 @cache

@@ -18,7 +18,7 @@ func.func @bf16_on_sm_75(%a: memref<4x5xbf16>, %b: memref<5x6xbf16>, %c: memref<
 
 // -----
 
-// CHECK: error: schedule: sm_70 has no mma for f16 x f16 accumulated in f32; sm_75 and later have one
+// CHECK: error: schedule: sm_70 has only mma m8n8k4, which nothing is lowered to, for f16 x f16 accumulated in f32; sm_75 and later have one
 builtin.module attributes {warp.target = #warp.target<sm_70>} {
 func.func @sm_70(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   linalg.matmul ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf32>)

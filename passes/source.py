@@ -1,0 +1,34 @@
+"""The text of a source file, or what its bytes are instead."""
+
+from __future__ import annotations
+
+BYTECODE = b"ML\xefR"
+"""How MLIR's bytecode starts. Source: MLIR Bytecode Format, Magic Number."""
+
+_MARKS = {b"\xef\xbb\xbf": "UTF-8", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+
+
+class InputError(Exception):
+    """The input cannot be read as what it claims to be."""
+
+
+def decode(data: bytes, name: str, language: str) -> str:
+    """The text of a file called `name`; `language` is what it should be: "MLIR" or "PTX".
+
+    Raises:
+        InputError: for MLIR's bytecode, a byte-order mark, or a byte that is not UTF-8.
+    """
+    if data.startswith(BYTECODE):
+        raise InputError(
+            f"{name}: expected {language} text, got MLIR bytecode; mlir-opt without --emit-bytecode writes text"
+        )
+    for mark, encoding in _MARKS.items():
+        if data.startswith(mark):
+            raise InputError(f"{name}: expected {language} text without a byte-order mark, got one of {encoding}")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{name}: expected {language} text, got byte 0x{data[error.start]:02x} at offset {error.start}, "
+            "which is not UTF-8"
+        ) from error

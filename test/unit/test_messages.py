@@ -1,0 +1,256 @@
+"""Misuse of the commands and of the Python API: each gets one message that says what is wrong and what to do."""
+
+from __future__ import annotations
+
+import importlib.abc
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from warploom.passes import opt, start
+from warploom.runtime import ArgumentError, CompileError, check_metadata, compile
+from warploom.runtime.arguments.arrays import borrow
+from warploom.runtime.cli import start as cli_start
+from warploom.runtime.cli.command import main
+from warploom.runtime.cuda import driver as cuda
+from warploom.runtime.cuda import ptxas
+from warploom.runtime.sparse import random_metadata
+
+PRODUCT = """\
+func.func @product(%A: memref<20x24xf16>, %B: memref<24x12xf16>, %C: memref<20x12xf32>) {
+  linalg.matmul ins(%A, %B : memref<20x24xf16>, memref<24x12xf16>) outs(%C : memref<20x12xf32>)
+  return
+}
+"""
+FOR_SM_80 = f"builtin.module attributes {{warp.target = #warp.target<sm_80>}} {{\n{PRODUCT}}}\n"
+SPARSE = """\
+func.func @sparse(%A: memref<20x32xf16>, %E: memref<2x32xi32>, %B: memref<64x12xf16>, %C: memref<20x12xf32>) {
+  linalg.matmul {warp.metadata = 1} ins(%A, %B : memref<20x32xf16>, memref<64x12xf16>) outs(%C : memref<20x12xf32>)
+  return
+}
+"""
+
+Warploom = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def nothing_but_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU and no ptxas."""
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
+    monkeypatch.setattr(ptxas, "find", lambda: None)
+    cuda.load_driver.cache_clear()
+    cuda.gpu.cache_clear()
+
+
+@pytest.fixture
+def warploom(capsys: pytest.CaptureFixture[str]) -> Warploom:
+    def call(*arguments: object) -> tuple[int, str, str]:
+        try:
+            code = main([*map(str, arguments)])
+        except SystemExit as stop:
+            code = int(str(stop.code))
+        out, error = capsys.readouterr()
+        return code, out, error
+
+    return call
+
+
+def write(folder: Path, text: str | bytes, name: str = "a.mlir") -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def optimise(*arguments: object) -> int:
+    try:
+        opt.main([*map(str, arguments)])
+    except SystemExit as stop:
+        return int(str(stop.code))
+    return 0
+
+
+class TestTunedFile:
+    def test_of_the_command(self, warploom: Warploom, tmp_path: Path) -> None:
+        code, _, error = warploom("run", write(tmp_path, PRODUCT), "--tuned", "/nope.json")
+        assert code == 1
+        assert "error: tuned: /nope.json: No such file or directory; `warploom tune` writes such files" in error
+
+    @pytest.mark.parametrize("text", [PRODUCT, "func.func @f(%A: memref<4xf32>) {\n return\n}"])
+    def test_of_the_api(self, text: str) -> None:
+        with pytest.raises(CompileError, match=r"tuned: /nope\.json: No such file"):
+            compile(text, tuned="/nope.json")
+
+
+class TestTarget:
+    def test_the_module_s_own_is_kept(self) -> None:
+        assert compile(FOR_SM_80).target == "sm_80"
+        assert ".target sm_80\n" in compile(FOR_SM_80).ptx
+        assert compile(PRODUCT).target == "sm_90a"
+
+    def test_another_one_is_taken_when_asked_for_and_said(self, warploom: Warploom, tmp_path: Path) -> None:
+        path = write(tmp_path, FOR_SM_80)
+        code, out, error = warploom("run", path, "--target", "sm_86", "--device", "interp")
+        assert (code, error) == (0, f"{path}: note: the module says sm_80; --target compiles it for sm_86\n")
+        assert "target   sm_86" in out
+
+    def test_the_driver_remarks_it(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        path = write(tmp_path, FOR_SM_80)
+        assert optimise(path, "--remarks", "-p", "warp-set-target{arch=sm_89}") == 0
+        out, error = capsys.readouterr()
+        assert "#warp.target<sm_89>" in out
+        assert "a.mlir:1:1: remark: warp-set-target: the module says sm_80; it is compiled for sm_89" in error
+        assert optimise(path, "--remarks", "-p", "warp-set-target") == 0
+        out, error = capsys.readouterr()
+        assert ("#warp.target<sm_80>" in out, error) == (True, "")
+
+    def test_small_mma_of_sm_70_is_named(self) -> None:
+        with pytest.raises(CompileError, match="sm_70 has only mma m8n8k4, which nothing is lowered to, for f16 x f16"):
+            compile(PRODUCT, target="sm_70")
+
+
+class TestArguments:
+    def test_archive(self, warploom: Warploom, tmp_path: Path) -> None:
+        np.savez(tmp_path / "z.npz", a=np.zeros(3), b=np.ones(2))
+        code, _, error = warploom("run", write(tmp_path, PRODUCT), "--in", f"0={tmp_path}/z.npz")
+        wanted = "z.npz: expected a .npy file of one array, got a .npz archive of several (a, b)\n"
+        assert (code, error.endswith(wanted)) == (1, True)
+
+    @pytest.mark.parametrize("seed", ["-1", "x", "1.5"])
+    def test_seed(self, warploom: Warploom, tmp_path: Path, seed: str) -> None:
+        code, _, error = warploom("run", write(tmp_path, PRODUCT), f"--seed={seed}")
+        assert (code, f"argument --seed: expected a number from 0 on, got '{seed}'" in error) == (2, True)
+
+    @pytest.mark.parametrize("extents", ["-20x16", "20x", "", "axb"])
+    def test_extents(self, warploom: Warploom, tmp_path: Path, extents: str) -> None:
+        code, _, error = warploom("run", write(tmp_path, PRODUCT), "--in", f"A=random:{extents}")
+        wanted = f"--in: expected extents such as random:256x192, got '{extents}' in 'random:{extents}'\n"
+        assert (code, error.endswith(wanted)) == (1, True)
+
+    def test_random_metadata_means_something(self, warploom: Warploom, tmp_path: Path) -> None:
+        code, _, error = warploom("run", write(tmp_path, SPARSE), "--device", "interp")
+        assert (code, error) == (0, "")
+
+    @pytest.mark.parametrize("element", ["f16", "bf16", "i8", "i4", "f32", "f8E4M3FN"])
+    def test_random_metadata_of_every_type(self, element: str) -> None:
+        drawn = random_metadata((4, 96), element, np.random.default_rng(1))
+        check_metadata(drawn, element)
+        assert len(np.unique(drawn)) > 4
+
+    def test_random_metadata_of_another_type(self) -> None:
+        with pytest.raises(ArgumentError, match=r"mma\.sp takes no sparse matrix of f64"):
+            random_metadata((1, 32), "f64", np.random.default_rng(1))
+
+    @pytest.mark.parametrize(("name", "element"), [("float8_e4m3fn", "f8E4M3FN"), ("float8_e5m2", "f8E5M2")])
+    def test_torch_s_8_bit_floats(self, monkeypatch: pytest.MonkeyPatch, name: str, element: str) -> None:
+        """torch's own `__cuda_array_interface__` is a KeyError for them."""
+
+        class Tensor:
+            dtype = f"torch.{name}"
+
+            @property
+            def __cuda_array_interface__(self) -> object:
+                raise KeyError(self.dtype)
+
+            def view(self, dtype: object) -> np.ndarray[Any, Any]:
+                assert dtype == "bytes"
+                return np.zeros((3, 8), np.uint8)[:, ::2]
+
+        monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor, uint8="bytes"))  # pyright: ignore[reportArgumentType]
+        found = borrow(Tensor())
+        assert (found.element, found.shape, found.byte_strides, found.itemsize) == (element, (3, 4), (8, 2), 1)
+
+
+class TestFiles:
+    @pytest.mark.parametrize(
+        ("data", "got"),
+        [
+            (b"ML\xefR\x0dMLIR", "expected MLIR text, got MLIR bytecode; mlir-opt without --emit-bytecode writes text"),
+            (b"\xef\xbb\xbf" + PRODUCT.encode(), "expected MLIR text without a byte-order mark, got one of UTF-8"),
+            (PRODUCT.encode("utf-16"), "expected MLIR text without a byte-order mark, got one of UTF-16"),
+        ],
+    )
+    def test_kinds_are_named(
+        self, warploom: Warploom, capsys: pytest.CaptureFixture[str], tmp_path: Path, data: bytes, got: str
+    ) -> None:
+        path = write(tmp_path, data)
+        assert warploom("run", path) == (1, "", f"error: {path}: {got}\n")
+        assert warploom("tune", path, "--list") == (1, "", f"error: {path}: {got}\n")
+        assert optimise(path) == 1
+        assert capsys.readouterr().err == f"error: {path}: {got}\n"
+
+    def test_a_full_disk(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        dropped: list[None] = []
+        monkeypatch.setattr(opt, "_drop_output", lambda: dropped.append(None))
+
+        def full(_: str) -> int:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(sys, "stdout", SimpleNamespace(write=full, flush=lambda: None))
+        assert optimise(write(tmp_path, PRODUCT)) == 1
+        assert dropped == [None]
+        assert capsys.readouterr().err == "error: writing the output: No space left on device\n"
+
+    def test_an_operation_that_xdsl_cannot_read_is_pointed_at(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        # its body is made by a helper that asserts one type
+        i, k, o = "memref<1x8x8x16xf16>", "memref<3x3x16x16xf16>", "memref<1x6x6x16xf32>"
+        path = write(
+            tmp_path,
+            f"func.func @f(%i: {i}, %k: {k}, %o: {o}) {{\n"
+            f"  linalg.conv_2d_nhwc_hwcf ins(%i, %k : {i}, {k}) outs(%o : {o})\n  return\n}}\n",
+        )
+        assert optimise(path) == 1
+        assert capsys.readouterr().err.startswith(f"{path}:2:3: error: cannot read this: its types or attributes")
+
+
+def test_conversion_without_kernels_warns(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = write(tmp_path, PRODUCT)
+    assert optimise(path, "-p", "convert-warp-to-ptx") == 0
+    out, error = capsys.readouterr()
+    assert "linalg.matmul" in out
+    assert error == (
+        f"{path}:2:3: warning: convert-warp-to-ptx: nothing is converted: linalg.matmul is in no gpu.module; "
+        "-p warploom runs every stage\n"
+    )
+    assert optimise(path, "-p", "warploom") == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_tuning_without_a_gpu_hints_at_what_needs_none(warploom: Warploom, tmp_path: Path) -> None:
+    code, _, error = warploom("tune", write(tmp_path, PRODUCT))
+    assert (code, "interp" in error) == (1, False)
+    assert error.startswith("error: no GPU: ")
+    assert error.endswith("; --list shows, without one, what would be measured\n")
+
+
+class TestInterrupt:
+    """Ctrl-C while modules are imported, which takes longer than anything else of a short run."""
+
+    @pytest.mark.parametrize(
+        ("entry", "imported"),
+        [(cli_start.main, "warploom.runtime.cli.command"), (start.main, "warploom.passes.opt")],
+    )
+    def test_while_importing(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        entry: Callable[[], int],
+        imported: str,
+    ) -> None:
+        class Interrupt(importlib.abc.MetaPathFinder):
+            def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+                if fullname == imported:
+                    raise KeyboardInterrupt
+
+        monkeypatch.delitem(sys.modules, imported)
+        monkeypatch.setattr(sys, "meta_path", [Interrupt(), *sys.meta_path])
+        assert entry() == 130
+        assert capsys.readouterr().err == "error: interrupted\n"
