@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .module import PtxModule, load_ptx
     from .problem import Problem
     from .sparse import check_metadata, compress, expand, prune
+    from .torch_frontend.export import torch_to_linalg
 
 _HOMES = {
     "ArgumentError": ".errors",
@@ -57,6 +58,7 @@ _HOMES = {
     "explain": ".lookup.explain",
     "load_ptx": ".module",
     "prune": ".sparse",
+    "torch_to_linalg": ".torch_frontend.export",
 }
 
 __all__ = (
@@ -84,6 +86,7 @@ __all__ = (
     "explain",
     "load_ptx",
     "prune",
+    "torch_to_linalg",
 )
 
 

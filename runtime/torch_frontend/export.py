@@ -1,0 +1,125 @@
+"""`torch_to_linalg`: what a function or a module computes, as `linalg` on tensors."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from ..errors import CompileError
+from .importer import Importer
+from .torch_api import aten, decompositions, leaves
+from .types import UnsupportedError
+
+COMPOSITE = (
+    aten.native_layer_norm.default,
+    aten._softmax.default,
+    aten._log_softmax.default,
+    aten.var_mean.correction,
+    aten.var.correction,
+)
+"""Operations that are taken apart before, beside those that torch takes apart for export."""
+
+WHOLE = (aten.matmul.default, aten.mv.default, aten.dot.default, aten.addmv.default)
+"""Products that torch would write as copies and others, or as sums."""
+
+
+def torch_to_linalg(
+    function: Callable[..., object], *examples: torch.Tensor, dynamic: Sequence[Mapping[int, str] | None] = ()
+) -> str:
+    """The graph of a function, or a `torch.nn.Module`, as MLIR text: one `func.func` of `linalg` on tensors, which
+    upstream's `mlir-opt` reads too. Its arguments are parameters and buffers of the module, then the tensors that it is
+    called with, all in row-major order; truth values have a byte each.
+
+    `examples` are tensors that the function can be called with; their shapes and types are the function's. `dynamic`
+    names, for each of them, dimensions whose size only the caller knows: `dynamic=({0: "batch"},)`.
+
+    Raises:
+        CompileError: naming the line of the function and the operation, if one has no form in `linalg` here, or if
+            torch cannot export the function.
+    """
+    program = _exported(function, examples, dynamic)
+    importer, names = Importer(), _names(function, program)
+    name = getattr(function, "__name__", type(function).__name__)
+    for node in program.graph.nodes:
+        if node.op != "output":
+            _run(importer, node, names)
+    return _text(importer, name, program.graph.output_node())
+
+
+def _names(function: Callable[..., object], program: ExportedProgram) -> dict[str, str]:
+    """What the function calls its arguments, by the names of the graph's."""
+    if isinstance(function, torch.nn.Module):
+        return {}
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # what is built in need not tell
+        return {}
+    names = [p.name for p in parameters if p.kind in kinds]
+    return dict(zip(map(str, program.graph_signature.user_inputs), names, strict=False))
+
+
+def _run(importer: Importer, node: Node, names: Mapping[str, str]) -> None:
+    try:
+        if node.op == "placeholder":
+            importer.argument(node, names.get(node.name) or node.name)
+        else:
+            importer.run(node)
+    except UnsupportedError as error:
+        raise CompileError(f"{_place(node)}{error}") from error
+
+
+def _text(importer: Importer, name: str, output: Node) -> str:
+    returned = [x for x in leaves(output.args) if isinstance(x, Node)]
+    if not returned or len(returned) != len(leaves(output.args)):
+        raise CompileError(f"@{name}: expected a function that returns tensors")
+    try:
+        return importer.builder.text(re.sub(r"\W", "_", name), importer.results(returned))
+    except UnsupportedError as error:
+        raise CompileError(f"@{name}: {error}") from error
+
+
+def _place(node: Node) -> str:
+    """`file:line: ` of the innermost line of the traced function that a node comes from."""
+    found: list[tuple[str, str]] = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    outside = [f"{file}:{line}: " for file, line in found if file != __file__]
+    return outside[-1] if outside else ""
+
+
+def _exported(
+    function: Callable[..., object], examples: Sequence[torch.Tensor], dynamic: Sequence[Mapping[int, str] | None]
+) -> ExportedProgram:
+    module = function if isinstance(function, torch.nn.Module) else _Wrapped(function)
+    names = {n for sizes in dynamic for n in (sizes or {}).values()}
+    known = {n: torch.export.Dim(n, min=2) for n in names}
+    shapes = tuple({d: known[n] for d, n in (s or {}).items()} for s in (*dynamic, *[None] * len(examples)))
+    try:
+        program = torch.export.export(
+            module,
+            tuple(examples),
+            dynamic_shapes=(shapes[: len(examples)],) if isinstance(module, _Wrapped) else shapes[: len(examples)],
+        )
+        table: dict[Any, Any] = dict(torch.export.default_decompositions())
+        table |= decompositions(COMPOSITE)
+        for operator in WHOLE:
+            table.pop(operator, None)
+        return cast("Any", program).run_decompositions(table)
+    except Exception as error:
+        raise CompileError(f"torch.export: {str(error).strip() or type(error).__name__}") from error
+
+
+class _Wrapped(torch.nn.Module):
+    """A function as the module that `torch.export` takes."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__()
+        self._function = function
+
+    def forward(self, *examples: torch.Tensor) -> object:
+        return self._function(*examples)

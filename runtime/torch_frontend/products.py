@@ -1,0 +1,186 @@
+"""Products of matrices: `linalg.contract` with what ATen's operations add, scale and round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from .builder import Builder, plain
+from .scalars import RULES, Body, ElementValue
+from .torch_api import aten
+from .types import SCALARS, Lowering, Size, UnsupportedError, Value
+
+ACCUMULATORS = {
+    torch.float64: torch.float64,
+    torch.int8: torch.int32,
+    torch.uint8: torch.int32,
+}
+"""The type in which products are summed, by that of the operands; f32 for the other floats."""
+
+
+def _accumulator(a: Value, b: Value) -> torch.dtype:
+    for value in (a, b):
+        if not value.dtype.is_floating_point and value.dtype not in ACCUMULATORS:
+            raise UnsupportedError(f"products of {value.dtype} are not lowered")
+    return ACCUMULATORS.get(a.dtype, torch.float32)
+
+
+def multiply(builder: Builder, a: Value, b: Value) -> Value:
+    """The product of the last two dimensions of each, (..., m, k) and (..., k, n), with sums that are not rounded;
+    dimensions before these are broadcast. A vector is a matrix of one row or column that the result lacks."""
+    row, column = len(a.shape) == 1, len(b.shape) == 1
+    batch = _broadcast(a.shape[:-2], b.shape[:-2])
+    count = len(batch)
+    m, n = () if row else (a.shape[-2],), () if column else (b.shape[-1],)
+    extents: tuple[Size, ...] = (*batch, *m, *n, a.shape[-1])
+    k = len(extents) - 1
+    loops_a = [*range(count - len(a.shape[:-2]), count), *([] if row else [count]), k]
+    loops_b = [*range(count - len(b.shape[:-2]), count), k, *([] if column else [count + len(m)])]
+    dtype = _accumulator(a, b)
+    if not row and a.dims[-2] is None:
+        a = plain(builder.dense(a), a.dtype)
+    if not column and b.dims[-1] is None:
+        b = plain(builder.dense(b), b.dtype)
+    covered = {loop for value, loops in ((a, loops_a), (b, loops_b)) for loop in _covered(value, loops, extents)}
+    if not covered.issuperset(range(count)):
+        a = builder.copied(_expanded(a, batch))
+        loops_a = list(range(count)) + loops_a[-2:]
+    return plain(builder.contract([a, b], [loops_a, loops_b], extents, SCALARS[dtype]), dtype)
+
+
+def _covered(value: Value, loops: Sequence[int], extents: Sequence[Size]) -> list[int]:
+    """The loops that a factor has elements of its own along."""
+    return [
+        loop
+        for dimension, loop, size in zip(value.dims, loops, value.shape, strict=True)
+        if dimension is not None and (size != 1 or extents[loop] == 1)
+    ]
+
+
+def _expanded(value: Value, batch: tuple[Size, ...]) -> Value:
+    more = len(batch) + 2 - len(value.shape)
+    return replace(value, dims=(None,) * more + value.dims, shape=(*batch, *value.shape[-2:]))
+
+
+def _broadcast(a: tuple[Size, ...], b: tuple[Size, ...]) -> tuple[Size, ...]:
+    length = max(len(a), len(b))
+    first, second = ((1,) * (length - len(x)) + x for x in (a, b))
+    return tuple(y if x == 1 else x for x, y in zip(first, second, strict=True))
+
+
+def _rounded(builder: Builder, value: Value, dtype: torch.dtype) -> Value:
+    """The value as elements of a type."""
+    if value.dtype == dtype:
+        return value
+    return builder.generic([value], value.shape, dtype, lambda body, elements: body.convert(elements[0], dtype))
+
+
+def _matmul(builder: Builder, like: torch.Tensor, a: Value, b: Value, out_dtype: object = None) -> Value:
+    return _rounded(builder, multiply(builder, a, b), like.dtype)
+
+
+def _int_matmul(builder: Builder, like: torch.Tensor, a: Value, b: Value) -> Value:
+    return multiply(builder, a, b)
+
+
+def _add_matmul(
+    builder: Builder,
+    like: torch.Tensor,
+    c: Value,
+    a: Value,
+    b: Value,
+    out_dtype: object = None,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+) -> Value:
+    """beta * C + alpha * A B, rounded once."""
+    return _plus(builder, like.dtype, multiply(builder, a, b), c, beta, alpha)
+
+
+def _plus(
+    builder: Builder, dtype: torch.dtype, product: Value, c: Value | None, beta: float = 1, alpha: float = 1
+) -> Value:
+    """alpha times the product plus beta times C, rounded to a type."""
+
+    def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
+        total, *others = elements
+        if alpha != 1:
+            total = RULES["mul"](inside, [total, alpha])
+        for other in others:
+            added = inside.convert(other, product.dtype)
+            if beta != 1:
+                added = RULES["mul"](inside, [added, beta])
+            total = RULES["add"](inside, [total, added])
+        return inside.convert(total, dtype)
+
+    given = [product] if c is None or beta == 0 else [product, c]
+    return builder.generic(given, product.shape, dtype, body)
+
+
+def _linear(builder: Builder, like: torch.Tensor, x: Value, weight: Value, bias: Value | None = None) -> Value:
+    turned = replace(weight, dims=weight.dims[::-1], shape=weight.shape[::-1])
+    return _plus(builder, like.dtype, multiply(builder, x, turned), bias)
+
+
+def _scaled_matmul(
+    builder: Builder,
+    like: torch.Tensor,
+    a: Value,
+    b: Value,
+    scale_a: Value,
+    scale_b: Value,
+    bias: Value | None = None,
+    scale_result: Value | None = None,
+    out_dtype: object = None,
+    use_fast_accum: bool = False,
+) -> Value:
+    """A B * scale_a * scale_b + bias: scales of f32, one for each matrix, or for each row of A and column of B."""
+    if scale_result is not None:
+        raise UnsupportedError("a scale of the result is not lowered")
+    for scale in (scale_a, scale_b):
+        if scale.dtype != torch.float32 or not _fits(scale, a, b):
+            raise UnsupportedError("expected scales of f32, one for a matrix or one for each row of A and column of B")
+    given = [multiply(builder, a, b), scale_a, scale_b, *([] if bias is None else [bias])]
+
+    def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
+        total, first, second, *added = elements
+        for factor in (first, second):
+            total = RULES["mul"](inside, [total, factor])
+        for other in added:
+            total = RULES["add"](inside, [total, inside.convert(other, torch.float32)])
+        return inside.convert(total, like.dtype)
+
+    return builder.generic([_number(x) for x in given], given[0].shape, like.dtype, body)
+
+
+def _number(value: Value) -> Value:
+    """A matrix of one element as a number."""
+    if len(value.shape) <= 2 and all(n == 1 for n in value.shape):
+        return replace(value, dims=(), shape=())
+    return value
+
+
+def _fits(scale: Value, a: Value, b: Value) -> bool:
+    return _number(scale).shape == () or scale.shape in ((a.shape[0], 1), (1, b.shape[1]))
+
+
+PRODUCTS: Mapping[object, Lowering] = {
+    aten.mm.default: _matmul,
+    aten.bmm.default: _matmul,
+    aten.mm.dtype: _matmul,
+    aten.bmm.dtype: _matmul,
+    aten.mv.default: _matmul,
+    aten.dot.default: _matmul,
+    aten.matmul.default: _matmul,
+    aten.addmm.default: _add_matmul,
+    aten.addmm.dtype: _add_matmul,
+    aten.addmv.default: _add_matmul,
+    aten.baddbmm.default: _add_matmul,
+    aten.linear.default: _linear,
+    aten._int_mm.default: _int_matmul,
+    aten._scaled_mm.default: _scaled_matmul,
+}
+"""Operations that multiply matrices."""

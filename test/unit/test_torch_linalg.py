@@ -1,0 +1,186 @@
+"""`torch_to_linalg`: graphs of torch as `linalg`, compiled, interpreted, and compared with torch in float64."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import pytest
+
+from warploom.runtime import CompileError, compile, torch_to_linalg
+
+torch = pytest.importorskip("torch")
+functional: Any = torch.nn.functional
+
+MLIR_OPT = next((path for n in ("mlir-opt", "mlir-opt-22") if (path := shutil.which(n))), None)
+
+
+def words(tensor: Any) -> Any:
+    """A tensor as a numpy array that shares its memory."""
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.view(torch.uint8).numpy() if tensor.dtype == torch.bool else tensor.numpy()
+
+
+def drawn(*shape: int, dtype: Any = torch.bfloat16) -> Any:
+    return torch.randn(*shape).to(dtype)
+
+
+def interpreted(function: Callable[..., Any], *examples: Any) -> Any:
+    """What the compiled graph computes, in a tensor whose elements were NaN."""
+    expected = function(*examples)
+    out = torch.full(expected.shape, torch.nan).to(expected.dtype)
+    kernel = compile(torch_to_linalg(function, *examples))
+    kernel(*(words(x) for x in examples), words(out), device="interp")
+    return out
+
+
+def assert_close(function: Callable[..., Any], *examples: Any, ulps: float = 1.0) -> None:
+    """Within so many units in the last place of bf16 or f32 of the function in float64, and half a unit of sums."""
+    found = interpreted(function, *examples)
+    exact = function(*(x.double() if x.is_floating_point() else x for x in examples))
+    unit = torch.finfo(found.dtype).eps
+    assert torch.all((found.double() - exact).abs() <= ulps * unit * (1 + exact.abs()))
+
+
+def test_a_layer_of_unknown_batch() -> None:
+    def layer(x: Any, w: Any, b: Any) -> Any:
+        return functional.gelu(functional.linear(x, w, b))
+
+    x, w, b = drawn(5, 3, 24), drawn(20, 24), drawn(20)
+    text = torch_to_linalg(layer, x, w, b, dynamic=({0: "batch"},))
+    assert "func.func @layer(%x: tensor<?x3x24xbf16>, %w: tensor<20x24xbf16>, %b: tensor<20xbf16>)" in text
+    kernel = compile(text)
+    for batch in (5, 2):
+        out = torch.full((batch, 3, 20), torch.nan, dtype=torch.bfloat16)
+        kernel(words(x[:batch]), words(w), words(b), words(out), device="interp")
+        exact = layer(x[:batch].double(), w.double(), b.double())
+        # two roundings to bf16: of the layer, and of gelu, whose slope is at most 1.13
+        assert torch.all((out.double() - exact).abs() <= 2.2 * 2**-8 * (1 + exact.abs()))
+
+
+def batched(a: Any, b: Any) -> Any:
+    return torch.matmul(a, b)
+
+
+def turned(a: Any, b: Any) -> Any:
+    return (a.t() @ b.t()).t()
+
+
+def vector(a: Any, b: Any) -> Any:
+    return a @ b
+
+
+def by_rows(a: Any, b: Any, c: Any) -> Any:
+    return torch.relu((a @ b) * c[:, None])
+
+
+def shifted(a: Any, b: Any, c: Any) -> Any:
+    return torch.addmm(c, a, b, beta=0.5, alpha=2)
+
+
+def halves(a: Any, b: Any) -> Any:
+    return a[:, 3:9] @ b[1].unsqueeze(1).squeeze()
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (batched, ((3, 1, 5, 10), (2, 10, 7))),
+        (turned, ((16, 9), (11, 16))),
+        (vector, ((12,), (12, 7))),
+        (vector, ((7, 12), (12,))),
+        (by_rows, ((9, 16), (16, 11), (9,))),
+        (shifted, ((9, 16), (16, 11), (1, 11))),
+        (halves, ((5, 12), (2, 6, 5))),
+    ],
+)
+def test_products(function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]) -> None:
+    # one rounding, and one before what follows
+    assert_close(function, *(drawn(*shape) for shape in shapes), ulps=2.0)
+
+
+def test_products_of_integers() -> None:
+    a, b = (torch.randint(-128, 128, shape, dtype=torch.int8) for shape in ((18, 24), (24, 16)))
+    found = interpreted(lambda a, b: torch._int_mm(a, b), a, b)
+    assert torch.equal(found.long(), a.long() @ b.long())
+
+
+def test_products_with_scales() -> None:
+    a = drawn(17, 32, dtype=torch.float8_e4m3fn)
+    b = drawn(16, 32, dtype=torch.float8_e4m3fn)
+    scale_a, scale_b = torch.rand(17, 1), torch.rand(1, 16)
+
+    def scaled(a: Any, b: Any, scale_a: Any, scale_b: Any) -> Any:
+        return torch._scaled_mm(a, b.t(), scale_a, scale_b, out_dtype=torch.bfloat16)
+
+    out = torch.full((17, 16), torch.nan, dtype=torch.bfloat16)
+    kernel = compile(torch_to_linalg(scaled, a, b, scale_a, scale_b))
+    types = ml_dtypes.float8_e4m3fn
+    kernel(a.view(torch.uint8).numpy().view(types), b.view(torch.uint8).numpy().view(types), scale_a.numpy(),
+           scale_b.numpy(), words(out), device="interp")  # fmt: skip
+    exact = (a.double() @ b.double().t()) * scale_a.double() * scale_b.double()
+    assert torch.all((out.double() - exact).abs() <= 2**-8 * exact.abs() + 1e-4)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: functional.hardswish(x) + functional.leaky_relu(x),
+        lambda x: functional.softplus(x),
+        lambda x: torch.expm1(x) * torch.where(x > 0, x, x * 0.2),
+        lambda x: functional.gelu(x, approximate="tanh"),
+        lambda x: torch.sigmoid(x) / (x.clamp(-1, 0.5) ** 2 + 1),
+        lambda x: (x.round() + x.floor()).abs(),
+    ],
+)
+def test_pointwise(function: Callable[..., Any]) -> None:
+    assert_close(function, drawn(5, 7, dtype=torch.float32), ulps=16.0)
+
+
+def test_truth_values() -> None:
+    x = torch.randn(5, 7)
+    found = interpreted(lambda x: (x > 0) & ~(x > 1), x)
+    assert torch.equal(found, (x > 0) & ~(x > 1))
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(16)
+        self.attention = torch.nn.Linear(16, 48)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (y.unflatten(2, (2, 8)).transpose(1, 2) for y in self.attention(self.norm(x)).split(16, dim=-1))
+        return x + functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
+@pytest.mark.skipif(MLIR_OPT is None, reason="no mlir-opt (Debian: mlir-22-tools)")
+def test_upstream_reads_it() -> None:
+    texts = [
+        torch_to_linalg(Block(), torch.randn(3, 5, 16)),
+        torch_to_linalg(Block(), torch.randn(3, 5, 16), dynamic=({0: "batch"},)),
+        torch_to_linalg(lambda x, y: ((x @ y).sum(0) > 0, x.amax(1), x * torch.inf), drawn(3, 4), drawn(4, 5)),
+    ]
+    for text in texts:
+        done = subprocess.run([MLIR_OPT or "", "-"], input=text, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_what_has_no_form() -> None:
+    def sorted_rows(x: Any) -> Any:
+        return x.sin() + 1
+
+    with pytest.raises(CompileError, match=r"aten\.sin\.default: prims\.sin\.default is not lowered"):
+        torch_to_linalg(sorted_rows, torch.randn(3))
+    with pytest.raises(CompileError, match=r"aten\.cumsum\.default: there is no form of it in linalg here"):
+        torch_to_linalg(lambda x: x.cumsum(0), torch.randn(3))
+    with pytest.raises(CompileError, match=r"torch\.export: .*data-dependent|torch\.export: "):
+        torch_to_linalg(lambda x: x if x.sum() > 0 else -x, torch.randn(3))
+    with pytest.raises(CompileError, match="expected a function that returns tensors"):
+        torch_to_linalg(lambda x: 3, torch.randn(3))
+    with pytest.raises(CompileError, match=r"elements of torch\.complex64 are not lowered"):
+        torch_to_linalg(lambda x: x + 1, torch.randn(3, dtype=torch.complex64))
