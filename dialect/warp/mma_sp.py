@@ -16,6 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa import mma_sp
 from ..isa.product import Shape
+from ..layouts.layout import Layout
 from .attributes import FragmentType
 from .product import Key, ProductOp, key_of, parse_scales, parse_selected, parse_types, selection, word_properties
 
@@ -29,9 +30,8 @@ def _rows() -> Mapping[Key, mma_sp.MmaSparse]:
     return {key_of(row)._replace(ordered=row.ordered): row for row in mma_sp.rows()}
 
 
-def metadata_type(row: mma_sp.MmaSparse, down: int = 1, deep: int = 1) -> FragmentType:
+def metadata_type(layout: Layout, down: int = 1, deep: int = 1) -> FragmentType:
     """The type of the metadata of `down` by `deep` instructions' A: a nibble for each row and chunk."""
-    layout = row.metadata
     return FragmentType.of("meta", down * layout.rows, deep * layout.columns, NIBBLE, layout)
 
 
@@ -103,7 +103,7 @@ class MmaSparseOp(ProductOp):
         row = self.find(self.key)
         if row is None:
             return
-        expected = metadata_type(row, *self.fragments[0].tiles)
+        expected = metadata_type(row.metadata, *self.fragments[0].tiles)
         if self.e.type != expected:
             raise VerifyException(f"expected the metadata to be {expected}, got {self.e.type}")
         selector, legal = self.selector.value.data, row.selectors

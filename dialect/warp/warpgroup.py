@@ -1,12 +1,12 @@
-"""Products of warpgroups: `warp.wgmma`, with operands in shared memory, its fence and its groups; `warp.set_registers`.
+"""Products of warpgroups: `warp.wgmma`, its fence and its groups; `warp.set_registers`.
 
-Operands are tiles in shared memory with their layout; the matrix descriptor follows from that.
-Source: PTX ISA 9.7.15.5 and 9.7.15.7, 9.7.19.5.
+Operands are tiles in shared memory with their layout, from which the matrix descriptor follows; A may be a fragment.
+Source: PTX ISA 9.7.15.5 to 9.7.15.7, 9.7.19.5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import ClassVar
 
@@ -20,6 +20,7 @@ from xdsl.irdl import (
     VarConstraint,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     result_def,
@@ -43,6 +44,7 @@ from .attributes import (
     memory_space,
 )
 from .memory import verify_indices
+from .mma_sp import metadata_type
 
 ROWS = 8
 """Rows of the pattern of a swizzle, which a descriptor can begin at multiples of."""
@@ -52,24 +54,27 @@ PANELS = tuple(sorted(size or UNIT for size in SWIZZLES))
 
 
 @cache
-def _by_types() -> Mapping[tuple[str, str, str, bool], dict[int, Wgmma]]:
-    """The dense rows by the types of A, B and D and by `.satfinite`, then by N."""
+def _by_types(sparse: bool) -> Mapping[tuple[str, str, str, bool], dict[int, Wgmma]]:
+    """The rows of a dense or a sparse A by the types of A, B and D and by `.satfinite`, then by N."""
     found: dict[tuple[str, str, str, bool], dict[int, Wgmma]] = {}
     for row in rows():
-        if not row.granularity and row.a.bits >= UNIT // 2:
+        if (row.granularity is not None) == sparse and row.a.bits >= UNIT // 2:
             found.setdefault((row.a.name, row.b.name, row.d.name, row.satfinite), {})[row.shape.n] = row
     return found
 
 
-def find_row(a: ElementType, b: ElementType, d: ElementType, n: int, *, satfinite: bool = False) -> Wgmma:
+def find_row(
+    a: ElementType, b: ElementType, d: ElementType, n: int, *, satfinite: bool = False, sparse: bool = False
+) -> Wgmma:
     """The row that multiplies such elements to `n` columns.
 
     Raises:
         VerifyException: if there is none, with the types or the N that come nearest.
     """
-    by_n = _by_types().get((a.name, b.name, d.name, satfinite))
+    by_types = _by_types(sparse)
+    by_n = by_types.get((a.name, b.name, d.name, satfinite))
     if by_n is None:
-        known = dict.fromkeys(f"{x} x {y} -> {z}" for x, y, z, _ in _by_types() if a.name in (x, y) or b.name in (x, y))
+        known = dict.fromkeys(f"{x} x {y} -> {z}" for x, y, z, _ in by_types if a.name in (x, y) or b.name in (x, y))
         asked = f"{a.name} x {b.name} -> {d.name}{' with satfinite' if satfinite else ''}"
         raise VerifyException(f"no wgmma multiplies {asked}; there are {', '.join(known) or 'none of these'}")
     if n not in by_n:
@@ -148,19 +153,32 @@ class WgmmaOp(IRDLOperation):
             memref<2x64x64xf16, #warp.swizzle<128>, 3>, memref<2x128x64xf16, #warp.swizzle<128>, 3>,
             !warp.fragment<acc, 64x128xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
 
-    C and D are the same registers: nothing else may use C. Source: PTX ISA 9.7.15.5.2.
+    A may be a fragment, whose registers nothing may write until the product has been waited for::
+
+        %d = warp.wgmma %a, %Bs[%s, %zero, %k], %c :
+            !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, ...
+
+    Of a sparse A the tile or the fragment has the stored elements, and 64 bytes of K are multiplied; `sparse` names the
+    metadata, and `selector` which of its threads hold that of this product::
+
+        %d = warp.wgmma %As[%s, %zero, %k], %Bs[%s, %zero, %k], %c sparse %e {selector = 0 : i64} : ...,
+            !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
+
+    C and D are the same registers: nothing else may use C. Source: PTX ISA 9.7.15.5.2 and 9.7.15.6.
     """
 
     name = "warp.wgmma"
 
     T: ClassVar = VarConstraint("T", BaseAttr(FragmentType))
 
-    a = operand_def(MemRefType)
+    a = operand_def(BaseAttr(MemRefType) | BaseAttr(FragmentType))
     a_indices = var_operand_def(IndexType())
     b = operand_def(MemRefType)
     b_indices = var_operand_def(IndexType())
     c = operand_def(T)
+    e = opt_operand_def(FragmentType)
     d = result_def(T)
+    selector = opt_prop_def(IntegerAttr)
     overwrite = opt_prop_def(UnitAttr)
     satfinite = opt_prop_def(UnitAttr)
     negate_a = opt_prop_def(UnitAttr)
@@ -171,43 +189,85 @@ class WgmmaOp(IRDLOperation):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
-        "$a `[` $a_indices `]` `,` $b `[` $b_indices `]` `,` $c attr-dict `:` type($a) `,` type($b) `,` type($c)"
+        "$a (`[` $a_indices^ `]`)? `,` $b `[` $b_indices `]` `,` $c (`sparse` $e^)? attr-dict `:` "
+        "type($a) `,` type($b) `,` type($c) (`,` type($e)^)?"
     )
 
     @property
     def row(self) -> Wgmma:
         """The instruction."""
-        a, b = (element_row(memory_of(value).element_type) for value in (self.a, self.b))
+        a, b = self._element_a(), element_row(memory_of(self.b).element_type)
         kind = fragment_of(self.c)
         if a is None or b is None:
             raise VerifyException("expected operands of element types of the ISA")
-        return find_row(
-            _multiplied(a), _multiplied(b), kind.element, kind.shape[1], satfinite=self.satfinite is not None
-        )
+        types = a if self.a_in_registers else _multiplied(a), _multiplied(b), kind.element
+        return find_row(*types, kind.shape[1], satfinite=self.satfinite is not None, sparse=self.e is not None)
+
+    @property
+    def a_in_registers(self) -> bool:
+        """Whether A is a fragment."""
+        return isinstance(self.a.type, FragmentType)
 
     def major(self, role: str) -> bool:
         """Whether operand "a" or "b" lies along M or N."""
         return (self.mn_major_a if role == "a" else self.mn_major_b) is not None
 
+    def tiles(self) -> Iterator[tuple[str, SSAValue, Sequence[SSAValue]]]:
+        """The operands in shared memory: "a" or "b", the tile, where in it they begin."""
+        if not self.a_in_registers:
+            yield "a", self.a, self.a_indices
+        yield "b", self.b, self.b_indices
+
+    def _element_a(self) -> ElementType | None:
+        if isinstance(self.a.type, FragmentType):
+            return self.a.type.element
+        return element_row(memory_of(self.a).element_type)
+
     def verify_(self) -> None:
-        for role, value, indices in (("a", self.a, self.a_indices), ("b", self.b, self.b_indices)):
+        for role, value, indices in self.tiles():
             verify_tile(memory_of(value), indices, f"operand {role.upper()}")
         row, kind = self.row, fragment_of(self.c)
         if kind.role.data != "acc" or kind.shape[0] != M or kind.layout.data != row.layout("d"):
             wanted = f"!warp.fragment<acc, {M}x{kind.shape[1]}x{kind.element_type}, [{row.layout('d')}]>"
             raise VerifyException(f"expected C to be {wanted}, got {kind}")
-        for role, extent in (("a", M), ("b", row.shape.n)):
-            self._verify_operand(role, row, extent)
+        if isinstance(self.a.type, FragmentType):
+            self._verify_fragment(row, self.a.type)
+        for role, value, _ in self.tiles():
+            self._verify_operand(role, row, memory_of(value))
+        self._verify_metadata(row)
         if not row.a.is_float and (self.negate_a is not None or self.negate_b is not None):
             raise VerifyException("only floating-point operands can be negated")
 
-    def _verify_operand(self, role: str, row: Wgmma, extent: int) -> None:
-        memory, along = memory_of(self.a if role == "a" else self.b), self.major(role)
+    def _verify_fragment(self, row: Wgmma, kind: FragmentType) -> None:
+        if self.a_indices:
+            raise VerifyException("A in registers begins nowhere: expected no indices behind it")
+        if self.mn_major_a is not None:
+            raise VerifyException("A in registers lies along K; only a tile does not")
+        wanted = FragmentType.of("a", M, row.stored_k, kind.element_type, row.layout("a"))
+        if kind != wanted:
+            raise VerifyException(f"expected A in registers to be {wanted}, got {kind}")
+
+    def _verify_metadata(self, row: Wgmma) -> None:
+        if self.e is None or row.metadata is None:
+            if self.selector is not None:
+                raise VerifyException("a selector is of the metadata of a sparse A, which is not given")
+            return
+        wanted = metadata_type(row.metadata)
+        if self.e.type != wanted:
+            raise VerifyException(f"expected the metadata to be {wanted}, got {self.e.type}")
+        selector = None if self.selector is None else self.selector.value.data
+        if selector not in row.selectors:
+            legal, got = " or ".join(map(str, row.selectors)), "none" if selector is None else selector
+            raise VerifyException(f"expected a sparsity selector of {legal} for {row.spelling}, got {got}")
+
+    def _verify_operand(self, role: str, row: Wgmma, memory: Memory) -> None:
+        along = self.major(role)
+        extent, depth = (M, row.stored_k) if role == "a" else (row.shape.n, row.shape.k)
         if along and role not in row.transposable(a_shared=True):
             raise VerifyException(
                 f"operand {role.upper()} of {row.element(role).name} lies along K; only 16 bits do not"
             )
-        has, wanted = tuple(memory.get_shape()[-2:]), (row.shape.k, extent) if along else (extent, row.shape.k)
+        has, wanted = tuple(memory.get_shape()[-2:]), (depth, extent) if along else (extent, depth)
         if any(size < least for size, least in zip(has, wanted, strict=True)):
             raise VerifyException(
                 f"operand {role.upper()} of {row.shape} takes {wanted[0]}x{wanted[1]} of a tile, got {has[0]}x{has[1]}"

@@ -37,14 +37,16 @@ def words_of(fragment: FragmentType) -> int:
 
 
 def _verify(memory: Memory, indices: Sequence[SSAValue], fragment: FragmentType, words: int) -> None:
-    """Checks that rows of memory hold `words` words for each lane."""
+    """Checks that rows of memory hold `words` words for each lane, or thread of a warpgroup."""
     verify_indices("the memref", memory, indices)
     element = element_row(memory.element_type)
     if element is None or element.bits != WORD:
         raise VerifyException(f"expected memory of 32-bit words, got {memory}")
-    needed, given = LANES * words, memory.get_shape()[-1]
+    holders = fragment.layout.data.threads
+    needed, given = holders * words, memory.get_shape()[-1]
     if given < needed:
-        raise VerifyException(f"expected rows of at least {needed} words in memory, {LANES} lanes' {fragment}, "
+        whose = "lanes" if holders == LANES else "threads"
+        raise VerifyException(f"expected rows of at least {needed} words in memory, {holders} {whose}' {fragment}, "
                               f"got {given}")  # fmt: skip
 
 
@@ -64,7 +66,8 @@ class WordsLoad(IRDLOperation, ABC):
 
 @irdl_op_definition
 class LoadWordsOp(WordsLoad):
-    """Reads a fragment whose registers lie in memory, those of lane 0 first, from the indices on along the row::
+    """Reads a fragment whose registers lie in memory, those of lane 0 (of a warpgroup's, of thread 0) first, from the
+    indices on along the row::
 
         %e = warp.load_words %E[%tile, %c0] : memref<64x32xi32> -> !warp.fragment<meta, 16x8xi4, [...]>
 

@@ -60,7 +60,7 @@ class MetadataTiles:
         where = index.values(self._words(index, at | {"k": step // span * span}))
         product, schedule = self.tiling.product, self.tiling.schedule
         padded = bool(product.m % schedule.tile.cta[0] or product.k % schedule.tile.cta[2])
-        kind = metadata_type(row, m // METADATA_ROWS)
+        kind = metadata_type(row.metadata, m // METADATA_ROWS)
         loaded = index.insert(LoadMetadataOp(tile, where, kind, padded=padded)).fragment
         return loaded, step % span // row.shape.k
 

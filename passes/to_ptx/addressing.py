@@ -157,13 +157,14 @@ class Addressing:
             start += count
         return self.scalars.sum(*parts) if parts else 0
 
+    def holder(self, layout: Layout, lane: IndexValue) -> IndexValue:
+        """The number of a lane among the threads that hold a fragment, several warps perhaps."""
+        return self.scalars.mask(self.thread, layout.threads - 1) if layout.warp else lane
+
     def lane_position(self, layout: Layout, lane: IndexValue) -> tuple[IndexValue, IndexValue]:
         """(row, column) of a lane's first element; of a thread's, where several warps hold the matrix."""
-        if layout.warp:
-            thread = self.scalars.mask(self.thread, layout.threads - 1)
-            bits = layout.lane + layout.warp
-            return self.from_bits(thread, bits, "r"), self.from_bits(thread, bits, "c")
-        return self.from_bits(lane, layout.lane, "r"), self.from_bits(lane, layout.lane, "c")
+        holder, bits = self.holder(layout, lane), layout.lane + layout.warp
+        return self.from_bits(holder, bits, "r"), self.from_bits(holder, bits, "c")
 
     def shared(
         self, tile: SharedTile, stage: IndexValue, row: Position, column: Position

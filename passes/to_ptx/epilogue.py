@@ -81,7 +81,8 @@ class _Vector:
     ) -> None:
         self.lowering, self.matrix, self.start, self.is_inside = lowering, matrix, start, is_inside
         self.extent = layout.extent(axis)
-        self.lane = lowering.addressing.from_bits(lowering.lane, layout.lane, axis)
+        holder = lowering.addressing.holder(layout, lowering.lane)
+        self.lane = lowering.addressing.from_bits(holder, layout.lane + layout.warp, axis)
         even = axis == "c" and layout.element[:1] == (column(0),) and common_divisor((self.lane, start)) % 2 == 0
         aligned = matrix.alignment % (2 * matrix.element_bytes) == 0
         self.pairs = even and aligned and (is_inside or divisor_of(matrix.columns) % 2 == 0)

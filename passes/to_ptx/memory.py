@@ -9,10 +9,10 @@ from xdsl.ir import BlockArgument, SSAValue
 
 from ...dialect.isa.moves import LoadMatrix
 from ...dialect.isa.targets import Target
-from ...dialect.layouts.layout import Layout, column
+from ...dialect.layouts.layout import LANES, Layout, column
 from ...dialect.layouts.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType
-from ...dialect.warp.matrices import Matrix, MatrixRow, matrices, unit
+from ...dialect.warp.matrices import Matrix, MatrixRow, in_memory, matrices, unit
 from . import odd_rows
 from .addressing import Addressing, GlobalMatrix, Position, SharedTile
 from .emitter import Emitter, IndexValue, VirtualRegister, common_divisor
@@ -254,11 +254,21 @@ class MatrixMoves:
             row = next(r for r in rows if _fits(found[start : start + r.count], r.count))
             together = found[start : start + row.count]
             held = [registers[number] for matrix in together for number in matrix.registers]
-            self._move(row, unit(row, type.bits).rows, together, tile, at_, held)
+            of_warp = self._of_warp(in_memory(type, swapped))
+            self._move(row, unit(row, type.bits).rows, together, tile, at_, held, of_warp)
             start += row.count
 
+    def _of_warp(self, layout: Layout) -> tuple[IndexValue, IndexValue]:
+        """The row and the column at which a warp's part of a fragment begins that several hold."""
+        if not layout.warp:
+            return 0, 0
+        holder = self.addressing.holder(layout, self.lane)
+        warp = self.scalars.quotient(holder, LANES)
+        return self.addressing.from_bits(warp, layout.warp, "r"), self.addressing.from_bits(warp, layout.warp, "c")
+
     def _move(self, row: MatrixRow, height: int, together: list[Matrix], tile: SharedTile,
-              at_: tuple[IndexValue, IndexValue, IndexValue], held: Fragment) -> None:  # fmt: skip
+              at_: tuple[IndexValue, IndexValue, IndexValue], held: Fragment,
+              of_warp: tuple[IndexValue, IndexValue]) -> None:  # fmt: skip
         stage, row_start, column_start = at_
         first, s, height_bits = together[0], self.scalars, height.bit_length() - 1
         lane_row = self.addressing.from_bits(self.lane, tuple(map(row_bit, first.rows)), "r")
@@ -269,6 +279,7 @@ class MatrixMoves:
             chosen = s.bits(self.lane, height_bits + bit, 1, 0)
             lane_row = self._plus(lane_row, chosen, other.row - first.row)
             lane_column = self._plus(lane_column, chosen, (other.column - first.column) // tile.packed)
+        lane_row, lane_column = self._sum(lane_row, of_warp[0]), self._sum(lane_column, of_warp[1])
         where = (
             Position.of(lane_row, row_start, first.row),
             Position.of(lane_column, column_start, first.column // tile.packed),
@@ -281,7 +292,10 @@ class MatrixMoves:
             self.emitter.emit(row.spelling, f"{at('?', offset)}, {vector(len(held))}", base, *held)
 
     def _plus(self, value: IndexValue, chosen: IndexValue, step: int) -> IndexValue:
-        moved = self.scalars.multiply(chosen, step)
+        return self._sum(value, self.scalars.multiply(chosen, step))
+
+    def _sum(self, value: IndexValue, moved: IndexValue) -> IndexValue:
+        """A sum of parts, of which it is known how large it can be."""
         total = self.scalars.add(value, moved)
         if (
             isinstance(total, VirtualRegister)

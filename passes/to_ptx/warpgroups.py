@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.descriptor import UNIT
 from ...dialect.isa.targets import Version
-from ...dialect.isa.wgmma import WARPS
+from ...dialect.isa.wgmma import WARPS, Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.warpgroup import (
@@ -36,6 +36,9 @@ HOPPER = "sm_90a"
 
 VERSION: Version = (8, 0)
 
+ADDRESS_BITS, UNIT_BITS = 18, UNIT.bit_length() - 1
+"""Of an address in shared memory, the bits that a descriptor holds. Source: PTX ISA 9.7.15.5.1.2.2."""
+
 STEP = 32
 """Bytes along K that one instruction takes."""
 
@@ -59,19 +62,28 @@ def _wgmma(lowering: KernelLowering, op: WgmmaOp) -> None:
     row, held = op.row, lowering.fragment(op.c)
     if not only_use_is_here(op.c, op):
         fail(op, "C of warp.wgmma is written while the product runs: nothing else may use it")
-    words = [
-        _descriptor(lowering, op, value, indices, along_mn=op.major(role))
-        for role, value, indices in (("a", op.a, op.a_indices), ("b", op.b, op.b_indices))
-    ]
-    constants = ["0" if op.overwrite is not None else "1"]
-    if row.a.is_float:
-        constants += ["1" if word is None else "-1" for word in (op.negate_a, op.negate_b)]
-    constants += [str(int(op.major(role))) for role in row.transposable(a_shared=True)]
-    lowering.emitter.comment(f"{op.name}: {row.shape} of shared memory")
+    words = {
+        role: _descriptor(lowering, op, memory, indices, along_mn=op.major(role))
+        for role, memory, indices in op.tiles()
+    }
+    a = lowering.fragment(op.a) if op.a_in_registers else [words["a"]]
+    metadata = [] if op.e is None else lowering.fragment(op.e)
+    operands = [vector(len(held)), vector(len(a)) if op.a_in_registers else "?", "?"]
+    if op.selector is not None:
+        operands += ["?", str(op.selector.value.data)]
+    lowering.emitter.comment(f"{op.name}: {row.shape} of {'registers and ' if op.a_in_registers else ''}shared memory")
     lowering.emitter.require(row.since(lowering.target))
-    form = ", ".join((vector(len(held)), "?, ?", *constants))
-    lowering.emitter.emit(row.spelling, form, *held, *words)
+    form = ", ".join((*operands, *_constants(op, row)))
+    lowering.emitter.emit(row.spelling, form, *held, *a, words["b"], *metadata)
     lowering.values[op.d] = held
+
+
+def _constants(op: WgmmaOp, row: Wgmma) -> Iterator[str]:
+    """Whether D is added to, the signs of A and B, and how they lie."""
+    yield "0" if op.overwrite is not None else "1"
+    if row.a.is_float:
+        yield from ("1" if word is None else "-1" for word in (op.negate_a, op.negate_b))
+    yield from (str(int(op.major(role))) for role in row.transposable(a_shared=not op.a_in_registers))
 
 
 def _descriptor(
@@ -87,7 +99,9 @@ def _descriptor(
             fail(op, f"an operand of warp.wgmma begins at a {name} that is a multiple of {unit}, got {got}")
     base, offset = lowering.addressing.origin(tile, stage, row, column)
     emitter = lowering.emitter
-    place = emitter.pure("b64", "cvt.u64.u32", "?", emitter.pure("b32", "shr.u32", "?, 4", base))
+    # In a cluster the rank of the CTA stands above the address.
+    units = emitter.pure("b32", "bfe.u32", f"?, {UNIT_BITS}, {ADDRESS_BITS - UNIT_BITS}", base)
+    place = emitter.pure("b64", "cvt.u64.u32", "?", units)
     return emitter.pure("b64", "add.s64", f"?, {how.encode() + offset // UNIT:#x}", place)
 
 

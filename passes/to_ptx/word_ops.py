@@ -25,9 +25,10 @@ def _words(
     """Registers that one access moves, the bytes of one, and the address of a lane's first."""
     matrix, (row, column) = lowering.matrix(op, op.memory), lowering.indices(op.indices)
     size = WORD_BYTES * words_of(kind) // kind.registers
+    holder = lowering.addressing.holder(kind.layout.data, lowering.lane)
     address = lowering.scalars.address(
         matrix.base,
-        [(lowering.lane, WORD_BYTES * words_of(kind)), (row, matrix.row_bytes), (column, WORD_BYTES)],
+        [(holder, WORD_BYTES * words_of(kind)), (row, matrix.row_bytes), (column, WORD_BYTES)],
     )
     words = gcd(divisor_of(matrix.row_bytes), matrix.alignment) // WORD_BYTES
     aligned = common_divisor((column, words, words_of(kind))) * WORD_BYTES

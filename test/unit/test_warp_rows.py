@@ -52,7 +52,7 @@ def scales(row: Product) -> tuple[FragmentType, ...]:
 
 def operand_types(row: Product) -> tuple[FragmentType, ...]:
     """A, B, C, metadata, scales."""
-    sparse = (metadata_type(row),) if isinstance(row, MmaSparse) else ()
+    sparse = (metadata_type(row.metadata),) if isinstance(row, MmaSparse) else ()
     return (*(fragment(row, role) for role in "abc"), *sparse, *scales(row))
 
 

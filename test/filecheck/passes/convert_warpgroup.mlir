@@ -25,7 +25,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   // CHECK: mbarrier.init.shared.b64
   // CHECK-NEXT: fence.proxy.async.shared::cta;
   // CHECK-NEXT: bar.sync 0;
-  // CHECK: shr.u32 [[UNITS:%r[0-9]+]], [[BASE:%r[0-9]+]], 4;
+  // CHECK: bfe.u32 [[UNITS:%r[0-9]+]], [[BASE:%r[0-9]+]], 4, 14;
   // CHECK-NEXT: cvt.u64.u32 [[WIDE:%rd[0-9]+]], [[UNITS]];
   // CHECK-NEXT: add.s64 [[A0:%rd[0-9]+]], [[WIDE]], 0x4000004000010000;
   // CHECK-NEXT: add.s64 [[B0:%rd[0-9]+]], [[WIDE]], 0x4000004000010400;
@@ -61,8 +61,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   warp.store %sum, %C[%zero, %zero] {in_bounds = [true, true]} : !acc, memref<64x64xf32>
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
-"gpu.func"() <{function_type = (!map3) -> (), kernel}> ({
-^bb0(%M: !map3):
+"gpu.func"() <{function_type = (!map3, memref<64x16xbf16>, memref<1x128xi32>) -> (), kernel}> ({
+^bb0(%M: !map3, %G: memref<64x16xbf16>, %E: memref<1x128xi32>):
   %zero = arith.constant 0 : index
   %n64 = arith.constant 64 : index
   %k16 = arith.constant 16 : index
@@ -82,6 +82,13 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %d = warp.wgmma %A[%k16, %n64], %B[%zero, %k16], %c {overwrite, negate_a, mn_major_a} :
     memref<32x128xbf16, #warp.swizzle<128>, 3>, memref<64x32xbf16, 3>,
     !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+  %a = warp.load %G[%zero, %zero] {in_bounds = [true, true]} : memref<64x16xbf16> -> !warp.fragment<a, 64x16xbf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>
+  %e = warp.load_words %E[%zero, %zero] : memref<1x128xi32> -> !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
+  // CHECK: // warp.wgmma: m64n64k32 of registers and shared memory
+  // CHECK-NEXT: wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.bf16.bf16 {{.*}}, {%r{{[0-9]+}}, %r{{[0-9]+}}, %r{{[0-9]+}}, %r{{[0-9]+}}}, %rd{{[0-9]+}}, {{%r[0-9]+}}, 1, 1, 1, 1, 0;
+  %d2 = warp.wgmma %a, %B[%zero, %zero], %d sparse %e {selector = 1 : i64} :
+    !warp.fragment<a, 64x16xbf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<64x32xbf16, 3>,
+    !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
   // CHECK: @%p{{[0-9]+}} cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%rd{{[0-9]+}}, {64, 16, 0}], [%r{{[0-9]+}}+4096];
   warp.tensor_store %A[%zero, %n64] to %M[%zero, %k16, %n64] {by = 32 : i64} :
     memref<32x128xbf16, #warp.swizzle<128>, 3> to !map3

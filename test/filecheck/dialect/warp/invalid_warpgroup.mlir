@@ -233,3 +233,83 @@ func.func @f(%m: !warp.tensor_map<64x4xf16>) {
 func.func @f(%m: !warp.tensor_map<64x64xf4E2M1FN>) {
   return
 }
+
+// -----
+
+func.func @f(%a: !warp.fragment<a, 64x8xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
+  // CHECK: expected A in registers to be !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, got !warp.fragment<a, 64x8xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+  %d = warp.wgmma %a, %B[%i, %i], %c : !warp.fragment<a, 64x8xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+  return
+}
+
+// -----
+
+func.func @f(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
+  // CHECK: expected A in registers to be !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, got !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+  %d = warp.wgmma %a, %B[%i, %i], %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+  return
+}
+
+// -----
+
+func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
+  // CHECK: A in registers begins nowhere: expected no indices behind it
+  %d = warp.wgmma %a[%i, %i], %B[%i, %i], %c : !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+  return
+}
+
+// -----
+
+func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
+  // CHECK: A in registers lies along K; only a tile does not
+  %d = warp.wgmma %a, %B[%i, %i], %c {mn_major_a} : !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+  return
+}
+
+// -----
+
+func.func @f(%a: !warp.fragment<a, 64x8xf32, [c0 c1 r0 r1 r2 | r3 c2 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
+  // CHECK: no wgmma multiplies f32 x f16 -> f32
+  %d = warp.wgmma %a, %B[%i, %i], %c : !warp.fragment<a, 64x8xf32, [c0 c1 r0 r1 r2 | r3 c2 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+  return
+}
+
+// -----
+
+func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
+  // CHECK: a selector is of the metadata of a sparse A, which is not given
+  %d = warp.wgmma %a, %B[%i, %i], %c {selector = 0 : i64} : !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+  return
+}
+
+// -----
+
+func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, %e: !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
+  // CHECK: expected a sparsity selector of 0 or 1 for wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.f16.f16, got 2
+  %d = warp.wgmma %a, %B[%i, %i], %c sparse %e {selector = 2 : i64} : !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
+  return
+}
+
+// -----
+
+func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, %e: !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
+  // CHECK: expected a sparsity selector of 0 or 1 for wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.f16.f16, got none
+  %d = warp.wgmma %a, %B[%i, %i], %c sparse %e : !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
+  return
+}
+
+// -----
+
+func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, %e: !warp.fragment<meta, 64x16xi4, [r3 c3 r0 r1 r2 | c0 c1 c2 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
+  // CHECK: expected the metadata to be !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>, got !warp.fragment<meta, 64x16xi4, [r3 c3 r0 r1 r2 | c0 c1 c2 | r4 r5]>
+  %d = warp.wgmma %a, %B[%i, %i], %c sparse %e {selector = 0 : i64} : !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, !warp.fragment<meta, 64x16xi4, [r3 c3 r0 r1 r2 | c0 c1 c2 | r4 r5]>
+  return
+}
+
+// -----
+
+func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, %e: !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>, %B: memref<64x16xf16, #warp.swizzle<32>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
+  // CHECK: operand B of m64n64k32 takes 64x32 of a tile, got 64x16
+  %d = warp.wgmma %a, %B[%i, %i], %c sparse %e {selector = 0 : i64} : !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<64x16xf16, #warp.swizzle<32>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
+  return
+}

@@ -41,6 +41,18 @@ func.func @other_products(%A: memref<16x64xbf16, #warp.swizzle<64>, 3>, %B: memr
   return
 }
 
+// CHECK-LABEL: @operands
+func.func @operands(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, %As: !a, %Bs: !b, %c: !acc,
+    %e: !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>, %i: index) {
+  // CHECK: %0 = warp.wgmma %a, %Bs[%i, %i, %i], %c {negate_a} : !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<2x128x64xf16, #warp.swizzle<128>, 3 : i64>, !warp.fragment<acc, 64x128xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+  %0 = warp.wgmma %a, %Bs[%i, %i, %i], %c {negate_a} :
+    !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, !b, !acc
+  // CHECK-NEXT: %1 = warp.wgmma %As[%i, %i, %i], %Bs[%i, %i, %i], %c sparse %e {selector = 1 : i64} : memref<2x64x64xf16, #warp.swizzle<128>, 3 : i64>, memref<2x128x64xf16, #warp.swizzle<128>, 3 : i64>, !warp.fragment<acc, 64x128xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
+  %1 = warp.wgmma %As[%i, %i, %i], %Bs[%i, %i, %i], %c sparse %e {selector = 1 : i64} : !a, !b, !acc,
+    !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
+  return
+}
+
 // CHECK-LABEL: @copies
 func.func @copies(%map: !map, %plain: !warp.tensor_map<4x2x8x16xi8>, %As: !a, %T: memref<64x16xi8, 3>,
     %full: !warp.barriers<2>, %i: index) {
