@@ -17,3 +17,10 @@ class EpilogueSchedule(ScheduleRecord):
         "whole lines of it (0: each lane stores what it holds)",
         0,
     )
+    add_c: str = rare(
+        18,
+        "when C is added: `first`, as accumulators that the loop starts from, or `last`, to what a warp is about to "
+        "store (`auto`: last where elements change lanes anyway and registers suffice)",
+        "auto",
+        ("auto", "first", "last"),
+    )

@@ -22,6 +22,13 @@ class GridSchedule(ScheduleRecord):
         "before (0: one CTA for each tile)",
         0,
     )
+    edges: str = rare(
+        17,
+        "what becomes of CTA tiles that pass the end of D: they are moved back `inside`, where that is possible, so "
+        "that no access needs a bound, or stay where they are, with accesses `predicated`",
+        "inside",
+        ("inside", "predicated"),
+    )
 
     def check(self) -> None:
         if self.group < 1:

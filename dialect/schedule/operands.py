@@ -24,3 +24,6 @@ class OperandSchedule(ScheduleRecord):
         "none",
         ("none", "f16"),
     )
+    access: int = rare(
+        19, "the widest copy of a thread to shared memory, in bytes; rows may allow only narrower ones", 16, (16, 8, 4)
+    )

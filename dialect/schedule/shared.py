@@ -16,7 +16,9 @@ SHARED_ALIGNMENT = 1024
 class SharedSchedule(ScheduleRecord):
     """The layout of tiles in shared memory."""
 
-    swizzle: int = always(4, "the widest line, in bytes, within which 16-byte chunks are permuted (16: none)", 128)
+    swizzle: int = always(
+        4, "the widest line, in bytes, within which 16-byte chunks are permuted: 32, 64, 128 or 16 (none)", 128
+    )
 
     def check(self) -> None:
         if self.swizzle not in SWIZZLES:

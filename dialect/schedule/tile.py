@@ -21,6 +21,13 @@ class TileSchedule(ScheduleRecord):
     sliced_k: int = rare(
         8, "how many groups of warps share the steps of a K tile; their sums are added up in shared memory", 1
     )
+    order: str = rare(
+        16,
+        "the order of a warp tile's instructions in a step: by rows of base tiles, every second one backwards, so that "
+        "its first instruction reads the B that was read last (`serpentine`), or all `rows` forwards",
+        "serpentine",
+        ("serpentine", "rows"),
+    )
 
     def check(self) -> None:
         if min(*self.cta, *self.warp) <= 0:

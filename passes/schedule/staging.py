@@ -24,11 +24,14 @@ ADDED = ("f16", "f32")
 def adds_last(product: Product, schedule: Schedule) -> bool:
     """Whether C is added to the sums strip by strip: loaded in whole lines, and under the strip before, it costs less
     than as lanes hold it, before the first K tile. Neither a sparse product nor one of 8-bit floats, which are
-    widened, has registers for it then, nor an epilogue with matrices of its own."""
+    widened, has registers for it then, nor an epilogue with matrices of its own. `add_c` may say otherwise. Partial
+    sums meet before C is added."""
+    whole, add_c = schedule.tile.sliced_k == schedule.grid.split_k == 1, schedule.epilogue.add_c
+    if product.c is None or not whole or add_c != "auto":
+        return product.c is not None and whole and add_c == "last"
     roomy = product.sparsity == 1 and not (product.a.element.is_float and product.a.element.bits < NARROWEST)
-    alone = schedule.tile.sliced_k == schedule.grid.split_k == 1 and roomy and not matrices(product)
     staged = bool(schedule.epilogue.staging) and schedule.arithmetic.accumulate in ADDED
-    return staged and product.c is not None and alone
+    return staged and roomy and not matrices(product)
 
 
 def matrices(product: Product) -> list[Operand | Spread]:
@@ -67,11 +70,14 @@ def in_strips(schedule: Schedule, product: Product, rows: int, room: int) -> Sch
     return strips if pays and fits else schedule
 
 
-def check_strip(schedule: Schedule, rows: int) -> None:
-    """Checks a schedule's strips against base tiles of accumulators of `rows` rows.
+def check_epilogue(schedule: Schedule, product: Product, rows: int) -> None:
+    """Checks a schedule's way to D against the product and base tiles of accumulators of `rows` rows.
 
     Raises:
-        ScheduleError: if they are no multiples of those.
+        ScheduleError: if strips are no multiples of those, or C is added where partial sums meet.
     """
+    add_c, partial = schedule.epilogue.add_c, max(schedule.tile.sliced_k, schedule.grid.split_k) > 1
+    if add_c != "auto" and partial and product.c is not None:
+        raise ScheduleError(f"add_c = {add_c}: of a K that is sliced or split, C is added where partial sums meet")
     if schedule.epilogue.staging % rows:
         raise ScheduleError(f"strips consist of base tiles of {rows} rows, got staging = {schedule.epilogue.staging}")

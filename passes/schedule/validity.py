@@ -23,7 +23,7 @@ from .resources import (
     rows_of,
     shared_bytes,
 )
-from .staging import check_strip
+from .staging import check_epilogue
 
 
 def check(schedule: Schedule, product: Product, target: Target) -> None:
@@ -57,13 +57,16 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
         )
     _check_registers(schedule, row, target)
     check_loop(schedule, product, target)
-    check_strip(schedule, ways.accumulator.rows)
+    check_epilogue(schedule, product, ways.accumulator.rows)
     _check_packing(schedule, product)
 
 
 def _check_kind(schedule: Schedule, product: Product, row: Row) -> None:
-    """What sparse and scaled products and 8-bit floats ask of a schedule."""
+    """What element types, sparse and scaled products ask of a schedule."""
     cta, slices, fp8_as = schedule.tile.cta, schedule.tile.sliced_k, schedule.operands.fp8_as
+    access, element = schedule.operands.access, max((row.a, row.b), key=lambda e: e.memory_bits)
+    if (size := element.memory_bits // BYTE) > access:
+        raise ScheduleError(f"access = {access}: an element of {element.name} takes {size} bytes")
     if product.metadata is not None and cta[2] % (span := metadata_span(row.a)):
         raise ScheduleError(f"metadata comes for {span} columns of A at a time, got a CTA tile of {cta}")
     if product.metadata is not None and slices > 1:

@@ -64,12 +64,14 @@ class Tiling:
         It then covers rows or columns that its neighbour computes too. Both store the same numbers there, and no
         access of either needs a bound. That takes a matrix of more than one tile, no D that is read as well, and, along
         the rows of A or B in memory, a start that is as aligned as the rows are. The metadata of a sparse A comes
-        for whole tiles of rows.
+        for whole tiles of rows. With `edges = predicated` no tile is moved.
         """
         if axis == "k" or not self.product.is_known(axis) or (axis == "m" and self.product.metadata is not None):
             return None
         product, (size, step) = self.product, self._extents(axis)
         operand = product.a if axis == "m" else product.b
+        if self.schedule.grid.edges != "inside":
+            return None
         along_rows = operand.transposed == (axis == "m")
         read = [
             _memory(o.value) for o in (product.a, product.b, product.c, *product.epilogue_operands) if o is not None

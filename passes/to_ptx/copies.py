@@ -37,7 +37,9 @@ class TileCopies:
     """Emits one CTA-wide copy."""
 
     def __init__(self, emitter: Emitter, scalars: Scalars, addressing: Addressing, target: Target,
-                 thread: VirtualRegister, threads: int) -> None:  # fmt: skip
+                 thread: VirtualRegister, threads: int, widest: int = CHUNK) -> None:  # fmt: skip
+        """A thread copies at most `widest` bytes at once."""
+        self.widest = widest
         self.emitter, self.scalars, self.addressing = emitter, scalars, addressing
         self.target, self.thread, self.threads = target, thread, threads
 
@@ -47,7 +49,7 @@ class TileCopies:
 
         With `spread` each 8 bytes of the source are the first half of a chunk of the tile.
         """
-        size = source.widest_access(CHUNK // 2 if spread else min(CHUNK, tile.swizzle))
+        size = source.widest_access(min(self.widest, CHUNK // 2 if spread else tile.swizzle))
         while self._misaligned(at_[1], size // source.element_bytes):
             size //= 2
         use_async = asynchronous and size >= 4 and self.target.sm >= ASYNC_SM

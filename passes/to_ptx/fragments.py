@@ -51,8 +51,9 @@ class TrailingOperand(NamedTuple):
 class FragmentEmitter:
     """Emits what `warp.mma`, `warp.constant`, `warp.elementwise` and `warp.convert` mean for one lane."""
 
-    def __init__(self, emitter: Emitter, target: Target) -> None:
-        self.emitter, self.target = emitter, target
+    def __init__(self, emitter: Emitter, target: Target, *, serpentine: bool = True) -> None:
+        """`serpentine`: products go back and forth along the rows of base tiles."""
+        self.emitter, self.target, self.serpentine = emitter, target, serpentine
 
     def fresh(self, type: FragmentType) -> Fragment:
         """Registers for a fragment."""
@@ -95,8 +96,7 @@ class FragmentEmitter:
             source, n = (c, nc) if step == 0 else (d, nd)
             for i, m in enumerate(down):
                 held_a = first[m, k]
-                # Going back and forth lets the next instruction reuse the B fragment of the last one.
-                for j in across if i % 2 == 0 else reversed(across):
+                for j in reversed(across) if self.serpentine and i % 2 else across:
                     held_b, tile = second[k * op.SPARSITY, j], third[m, j]
                     words = [extra.words[held_b if extra.of_b else held_a] for extra in extras]
                     self.emitter.emit(

@@ -9,10 +9,10 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialect.isa.targets import KIB, Target
 from ...dialect.layouts.layout import LANES
-from ...dialect.warp.attributes import FragmentType
+from ...dialect.warp.attributes import FragmentType, ScheduleAttr
 from ..allocate import allocate
 from ..diagnostics import fail
-from .addressing import Addressing, GlobalMatrix, MemoryArgument, SharedBarriers, SharedTile
+from .addressing import CHUNK, Addressing, GlobalMatrix, MemoryArgument, SharedBarriers, SharedTile
 from .arguments import argument, matrix
 from .copies import TileCopies
 from .emitter import Emitter, IndexValue, VirtualRegister, divisor_of
@@ -40,11 +40,15 @@ class KernelLowering:
         self.addressing = Addressing(self.emitter, self.scalars, shared_symbol, self.thread)
         lane = self.scalars.mask(self.thread, LANES - 1)
         self.lane = lane if isinstance(lane, VirtualRegister) else self.thread
-        self.fragments = FragmentEmitter(self.emitter, target)
+        schedule = kernel.attributes.get(ScheduleAttr.name)
+        chosen = schedule.data if isinstance(schedule, ScheduleAttr) else None
+        serpentine = chosen is None or chosen.tile.order == "serpentine"
+        self.fragments = FragmentEmitter(self.emitter, target, serpentine=serpentine)
         self.loops = Loops(self.emitter, self.scalars)
         self.globals = GlobalFragments(self.emitter, self.scalars, self.addressing, self.lane)
         self.matrices = MatrixMoves(self.emitter, self.scalars, self.addressing, target, self.lane)
-        self.copies = TileCopies(self.emitter, self.scalars, self.addressing, target, self.thread, self.threads)
+        widest = CHUNK if chosen is None else chosen.operands.access
+        self.copies = TileCopies(self.emitter, self.scalars, self.addressing, target, self.thread, self.threads, widest)
         self.values: dict[SSAValue, KernelValue] = {}
         self.memories: dict[SSAValue, MemoryArgument] = {}
         self.shared_bytes = allocate(kernel)

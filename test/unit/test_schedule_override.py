@@ -74,6 +74,10 @@ def test_a_field_given_as_it_is_chosen_changes_nothing(size: tuple[int, int, int
         ("split_k", 2, set[str]()),
         ("split_k", 32, {"unroll"}),
         ("pack", "b", set[str]()),
+        ("order", "rows", set[str]()),
+        ("edges", "predicated", set[str]()),
+        ("add_c", "first", set[str]()),
+        ("access", 8, set[str]()),
     ],
 )
 def test_what_follows_from_one_field(field: str, value: object, following: set[str]) -> None:

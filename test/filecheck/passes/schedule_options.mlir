@@ -15,6 +15,11 @@
 // RUN: not warploom-opt %s -p "warp-schedule{pack=c}" 2>&1 | filecheck %s --check-prefix=PACK
 // RUN: not warploom-opt %s -p "warp-schedule{fp8_as=f32}" 2>&1 | filecheck %s --check-prefix=WIDEN
 // RUN: not warploom-opt %s -p "warp-schedule{fp8_as=f16}" 2>&1 | filecheck %s --check-prefix=HALVES
+// RUN: not warploom-opt %s -p "warp-schedule{order=columns}" 2>&1 | filecheck %s --check-prefix=ORDER
+// RUN: not warploom-opt %s -p "warp-schedule{edges=outside}" 2>&1 | filecheck %s --check-prefix=EDGES
+// RUN: not warploom-opt %s -p "warp-schedule{add_c=never}" 2>&1 | filecheck %s --check-prefix=ADD
+// RUN: not warploom-opt %s -p "warp-schedule{split_k=2 add_c=last}" 2>&1 | filecheck %s --check-prefix=PARTS
+// RUN: not warploom-opt %s -p "warp-schedule{access=2}" 2>&1 | filecheck %s --check-prefix=ACCESS
 // RUN: not warploom-opt %s -p "warp-schedule{cta=0,64,64}" 2>&1 | filecheck %s --check-prefix=POSITIVE
 // RUN: not warploom-opt %s -p "warp-schedule{accumulate=f64}" 2>&1 | filecheck %s --check-prefix=ACCUMULATE
 // RUN: not warploom-opt %s -p "warp-schedule{mma=m16n8k32 cta=64,64,64}" 2>&1 | filecheck %s --check-prefix=SHAPE
@@ -42,6 +47,11 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 // PACK: error: schedule: pack must be one of none, a, b, ab, got c
 // WIDEN: error: schedule: fp8_as must be one of none, f16, got f32
 // HALVES: error: schedule: fp8_as = f16: operands that are dense 8-bit floats are widened, not those of f16 x f16
+// ORDER: error: schedule: order must be one of serpentine, rows, got columns
+// EDGES: error: schedule: edges must be one of inside, predicated, got outside
+// ADD: error: schedule: add_c must be one of auto, first, last, got never
+// PARTS: error: schedule: add_c = last: of a K that is sliced or split, C is added where partial sums meet
+// ACCESS: error: schedule: access must be one of 16, 8, 4, got 2
 // POSITIVE: error: schedule: tile sizes must be positive, got cta = (0, 64, 64), warp = (64, 64)
 // ACCUMULATE: error: schedule: sm_90a has no mma for f16 x f16 accumulated in f64
 // SHAPE: error: schedule: sm_90a has no mma m16n8k32 for f16 x f16 accumulated in f32; it has m16n8k8, m16n8k16
