@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .arguments.structs import Struct
     from .arguments.tensor_map import TensorMap
     from .check.ptx import Diagnostic, check_ptx
+    from .compiler import compile
     from .errors import (
         ArgumentError,
         AssemblerError,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
         HostError,
         WarploomError,
     )
-    from .kernel import Kernel, compile
+    from .kernel import Kernel
     from .launch_report import LaunchReport
     from .lookup.explain import explain
     from .module import PtxModule, load_ptx
@@ -53,7 +54,7 @@ _HOMES = {
     "check_metadata": ".sparse",
     "check_ptx": ".check.ptx",
     "compress": ".sparse",
-    "compile": ".kernel",
+    "compile": ".compiler",
     "expand": ".sparse",
     "explain": ".lookup.explain",
     "load_ptx": ".module",
@@ -88,6 +89,10 @@ __all__ = (
     "prune",
     "torch_to_linalg",
 )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> object:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from io import StringIO
 from math import prod
 from typing import Any, TypeAlias, TypeGuard
 
@@ -12,43 +12,38 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, NoneAttr, T
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.printer import Printer
 
 from ..dialect.linalg.contraction import METADATA
 from ..dialect.schedule import Schedule
 from ..dialect.warp.attributes import ScheduleAttr
 from ..dialect.warp.loops import OPERAND_LOOPS
 from ..dialect.warp.matmul import MatmulOp
+from ..passes.context import make_context, parse_mlir
 from ..passes.linalg.extents import promised
 from ..passes.linalg.views import root
 from .arguments.arrays import Parameter
 from .arguments.dtypes import DTYPES
 from .errors import HostError
-from .plan import Plan, place_of, plan
+from .launch import LaunchValue, Plan
+from .plan import place_of, plan
 from .problem import Problem
+from .signature import Signature
 
 Structured: TypeAlias = LinalgStructuredOperation | MatmulOp
 
 
-@dataclass(frozen=True)
-class Signature:
-    """A host function as its caller sees it.
+def text_of(function: func.FuncOp) -> str:
+    """A lowered host function as text, with the places of its operations."""
+    out = StringIO()
+    Printer(out, print_generic_format=True, print_debuginfo=True).print_op(function)
+    return out.getvalue()
 
-    `written` are the positions of arguments the function writes, `filled` of those it overwrites
-    before it reads them. `products` are the matrix products among its operations, in order; those of unknown size are
-    not among them. `ties` are sets of (position, dimension) whose extents must agree. `sparse` are the positions of
-    metadata, each with the element type of the sparse A that it belongs to.
-    """
 
-    name: str
-    parameters: tuple[Parameter, ...]
-    written: frozenset[int]
-    filled: frozenset[int]
-    products: tuple[Problem, ...] = ()
-    ties: tuple[frozenset[tuple[int, int]], ...] = ()
-    sparse: tuple[tuple[int, str], ...] = ()
-
-    def __str__(self) -> str:
-        return f"@{self.name}({', '.join(f'%{p.name}: {p}' for p in self.parameters)})"
+def planner(text: str, name: str) -> Callable[[Sequence[LaunchValue]], Plan]:
+    """What a call does with its arguments, by the lowered host function that `text_of` printed."""
+    function = choose(parse_mlir(make_context(), text, name), name)
+    return lambda values: plan(function, values)
 
 
 def functions(module: ModuleOp) -> dict[str, func.FuncOp]:
@@ -220,4 +215,4 @@ def schedule_of(kernel: Operation) -> Schedule | None:
     return attribute.data if isinstance(attribute, ScheduleAttr) else None
 
 
-__all__ = ["Plan", "Signature", "choose", "functions", "plan", "schedule_of", "signature"]
+__all__ = ["Plan", "Signature", "choose", "functions", "plan", "planner", "schedule_of", "signature", "text_of"]

@@ -24,7 +24,7 @@ from ..passes.linalg.views import View, seen
 from .arguments.arrays import Argument
 from .arguments.dtypes import DTYPES, memory_bytes
 from .errors import ArgumentError, HostError
-from .launch import Launch, LaunchValue, ScratchBuffer, Shifted, Word
+from .launch import Launch, LaunchValue, Plan, ScratchBuffer, Shifted, Word
 
 INDEX_LIMIT = 1 << 31
 """Kernels compute with 32-bit sizes, and 32-bit distances of rows in bytes."""
@@ -39,19 +39,6 @@ _ARITHMETIC: Mapping[type[Operation], Callable[[int, int], int]] = {
     arith.MinUIOp: min,
     arith.MaxUIOp: max,
 }
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a call does: its launches in order, and each buffer of scratch memory they share.
-
-    In a launch's arguments the buffers count on after the function's parameters. `dynamic` says that launches depend
-    on the sizes of the arguments; a plan made without arguments is then one for sizes of 1.
-    """
-
-    launches: tuple[Launch, ...]
-    scratch: tuple[ScratchBuffer, ...] = ()
-    dynamic: bool = False
 
 
 def plan(function: func.FuncOp, values: Sequence[LaunchValue] | None = None) -> Plan:

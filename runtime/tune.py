@@ -24,11 +24,12 @@ from ..passes.schedule.search import candidates, spread
 from ..passes.schedule.tuned import AT, Tuned, key_of
 from .arguments.arrays import Argument, borrow, describe
 from .cli import inputs
+from .compiler import compile
 from .cuda.driver import Gpu
 from .cuda.launch import Prepared, copy_in, copy_out
 from .cuda.timer import Timer
 from .errors import ArgumentError, CudaError, WarploomError
-from .kernel import Kernel, compile
+from .kernel import Kernel
 from .numerics.array import Array
 
 CLOSE = {2: 2.0**-6, 4: 2.0**-12, 8: 2.0**-40}

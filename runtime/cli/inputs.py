@@ -10,13 +10,14 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
+from ..arguments.allocate import laid_out
 from ..arguments.arrays import Parameter, describe
 from ..arguments.dtypes import DTYPES, DType, dtype_of, element_of, integer_limits
 from ..errors import ArgumentError, WarploomError
-from ..host import Signature
 from ..launch import Scalar
 from ..numerics.array import Array
 from ..reference.functions import poison
+from ..signature import Signature, extents, position_of
 
 WORDS = ("random", "zeros", "ones", "nan")
 """What may stand where a file is expected: N(0, 1) from the seed (integers: -8 to 7; powers of two: 2^-4 to 2^4), 0, 1,
@@ -35,21 +36,6 @@ def binding(text: str) -> Binding:
     """Read `0=a.npy`, `%A=random` or `c.npy`."""
     name, equals, value = text.partition("=")
     return Binding(name.strip(), value) if equals else Binding(None, text)
-
-
-def position_of(name: str, parameters: Sequence[Parameter]) -> int:
-    """The position of the parameter that a user calls `name`: a number, `%A` or `A`.
-
-    Raises:
-        ArgumentError: naming the parameters there are.
-    """
-    if name.isdecimal() and int(name) < len(parameters):
-        return int(name)
-    for i, parameter in enumerate(parameters):
-        if name.removeprefix("%") == parameter.name:
-            return i
-    known = ", ".join(f"{i} or %{p.name}" for i, p in enumerate(parameters)) or "none"
-    raise ArgumentError(f"no argument '{name}'; there are {known}")
 
 
 def make(word: str, shape: tuple[int, ...], dtype: DType, seed: int, position: int) -> Array:
@@ -82,27 +68,22 @@ def sized(value: str) -> tuple[str, tuple[int, ...] | None]:
     return match[1], tuple(map(int, match[2].split("x")))
 
 
-def extents(
-    parameters: Sequence[Parameter], ties: Sequence[frozenset[tuple[int, int]]], given: Mapping[int, tuple[int, ...]]
-) -> list[tuple[int, ...]]:
-    """The shape of every parameter: as its type says, as given, or as that of another which `ties` it to.
+def _shapes(function: Signature, given: Mapping[int, tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """The shape of every parameter, where its type, what is given, or another that it is tied to tells it.
 
     Raises:
         ArgumentError: for an extent that nothing tells, or a given shape that the parameter does not take.
     """
+    parameters = function.parameters
     for i, shape in given.items():
         if not parameters[i].takes_shape(shape):
             raise ArgumentError(f"--in: expected {parameters[i]} for %{parameters[i].name}, got {shape}")
-    known = [list(given.get(i, p.shape or ())) for i, p in enumerate(parameters)]
-    for tie in ties:
-        told = next((known[i][d] for i, d in sorted(tie) if known[i][d] >= 0), -1)
-        for i, d in tie:
-            known[i][d] = max(known[i][d], told)
+    known = extents(function, given)
     for parameter, shape in zip(parameters, known, strict=True):
         if min(shape, default=0) < 0:
             hint = f"--in {parameter.name}=random:{'x'.join('256' for _ in shape)}"
             raise ArgumentError(f"%{parameter.name} is {parameter}: say how large it is, as in {hint}, or give a file")
-    return [tuple(shape) for shape in known]
+    return known
 
 
 def arrays(function: Signature, texts: Sequence[str], seed: int, *, poisoned: bool = True) -> list[Array]:
@@ -124,7 +105,7 @@ def arrays(function: Signature, texts: Sequence[str], seed: int, *, poisoned: bo
     loaded = {i: load(w, p) for i, (w, p) in enumerate(zip(words, parameters, strict=True)) if sized(w)[0] not in WORDS}
     shapes = {i: array.shape for i, array in loaded.items()}
     shapes |= {i: shape for i, word in enumerate(words) if (shape := sized(word)[1]) is not None}
-    found = extents(parameters, function.ties, shapes)
+    found = _shapes(function, shapes)
     return [
         loaded[i] if i in loaded else laid_out(_made(words[i], found[i], p, seed, i, sparse.get(i)), p)
         for i, p in enumerate(parameters)
@@ -159,18 +140,6 @@ def load(path: str, parameter: Parameter) -> Array:
         got = describe(array.shape, element_of(array.dtype))
         raise ArgumentError(f"{path}: expected {parameter} for %{parameter.name}, got {got}")
     return laid_out(array, parameter)
-
-
-def laid_out(array: Array, parameter: Parameter) -> Array:
-    """A copy of an array as `parameter` wants it to lie in memory."""
-    if parameter.strides is None:
-        return np.array(array, order="C")
-    elements = [array.strides[i] // array.itemsize if s is None else s for i, s in enumerate(parameter.strides)]
-    room = 1 + sum(max(0, n - 1) * stride for n, stride in zip(array.shape, elements, strict=True))
-    strides = [array.itemsize * stride for stride in elements]
-    copy: Array = np.ndarray(array.shape, array.dtype, np.zeros(room, array.dtype).data, 0, strides)
-    copy[...] = array
-    return copy
 
 
 def read_npy(path: str) -> Array:

@@ -12,12 +12,15 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ...passes.pipeline import DEFAULT_TARGET
 from .. import host
+from ..compiler import compile
 from ..cuda import ptxas
 from ..errors import ArgumentError, AssemblerError, WarploomError
-from ..kernel import Kernel, compile, parse, target_name, without_tensors
+from ..kernel import Kernel
+from ..lowering import parse, target_name, without_tensors
 from ..module import LaunchPlace, choose_place
 from ..numerics.array import Array
 from ..reference import functions as reference
+from ..signature import position_of
 from . import inputs
 from .report import Report, progress_bar
 
@@ -118,7 +121,7 @@ def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:
         if bound.name is None:
             outputs[max(kernel.function.written)] = bound.value
         else:
-            outputs[inputs.position_of(bound.name, kernel.function.parameters)] = bound.value
+            outputs[position_of(bound.name, kernel.function.parameters)] = bound.value
     return outputs
 
 

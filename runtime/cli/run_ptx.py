@@ -18,6 +18,7 @@ from ..launch import values as check_values
 from ..module import PtxModule, choose_place
 from ..numerics.array import Array
 from ..problem import Problem
+from ..signature import position_of
 from . import inputs
 from .report import Report, progress_bar
 from .run_mlir import report_device, report_resources
@@ -121,7 +122,7 @@ def _output(text: str, parameters: tuple[Parameter, ...]) -> tuple[tuple[int, ..
     name, *fields = bound.name.split(".")
     if not all(field.isdecimal() for field in fields):
         raise ArgumentError(f"--out: expected the number of a field, such as 0.1=c.npy, got '{text}'")
-    return (inputs.position_of(name, parameters), *map(int, fields)), bound.value
+    return (position_of(name, parameters), *map(int, fields)), bound.value
 
 
 def _dim3(text: str, what: str) -> tuple[int, int, int]:

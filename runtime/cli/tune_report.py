@@ -15,7 +15,7 @@ from rich.table import Table
 from ...passes.schedule.search import spread
 from ..cuda.driver import gpu
 from ..errors import ArgumentError, DeviceUnavailableError, WarploomError
-from ..kernel import parse, target_name
+from ..lowering import parse, target_name
 from ..source import read_source
 from ..tune import Measured, OnMeasured, schedules
 from ..tune import tune as measure_all

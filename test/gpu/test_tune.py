@@ -8,7 +8,7 @@ import pytest
 
 from warploom.runtime import compile
 from warploom.runtime.cuda.driver import GpuDevice, gpu
-from warploom.runtime.kernel import parse
+from warploom.runtime.lowering import parse
 from warploom.runtime.tune import tune
 
 TEXT = """func.func @f(%A: memref<1000x200xf16>, %B: memref<200x300xf16>, %C: memref<1000x300xf32>) {

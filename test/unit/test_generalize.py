@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.runtime import CompileError, HostError, compile, host
-from warploom.runtime.kernel import parse, without_tensors
+from warploom.runtime.lowering import parse, without_tensors
 from warploom.runtime.reference import functions as reference
 
 Array = NDArray[Any]

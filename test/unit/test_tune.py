@@ -18,7 +18,7 @@ from warploom.passes.schedule.tuned import Tuned
 from warploom.passes.schedule.validity import check
 from warploom.runtime import ArgumentError, CompileError, WarploomError, compile, tune
 from warploom.runtime.cli.command import main
-from warploom.runtime.kernel import parse
+from warploom.runtime.lowering import parse
 from warploom.runtime.tune import Measured
 
 TEXT = """func.func @f(%A: memref<100x200xf16>, %B: memref<200x300xf16>, %C: memref<100x300xf32>) {

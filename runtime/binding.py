@@ -1,0 +1,160 @@
+"""The arguments of a call, by position or by name, with the outputs that it did not bring; and what they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from .arguments.aliasing import check_overlap
+from .arguments.allocate import allocate, finished, model_of
+from .arguments.arrays import Argument, Parameter, borrow, check, is_array, packed_as
+from .errors import ArgumentError
+from .launch import LaunchValue, Scalar
+from .numerics.array import Array
+from .signature import Signature, extents, position_of
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a call runs on. `results` are the positions of what it returns: outputs made for it, and those of `out`."""
+
+    arguments: tuple[object, ...]
+    results: tuple[int, ...]
+    model: object | None = None
+
+    def returned(self) -> object:
+        """The outputs that the call returns: one, or several as a tuple."""
+        found = tuple(finished(self.arguments[i], self.model) for i in self.results)
+        return found[0] if len(found) == 1 else found
+
+
+def bind(function: Signature, args: Sequence[object], named: Mapping[str, object], out: object = None) -> Bound:
+    """Every argument of a call. Outputs that are not given are made; one that the function reads before it writes it,
+    as C in C += A B, starts as zeros.
+
+    Raises:
+        ArgumentError: naming the argument that is missing, unknown or given twice, or cannot be made.
+    """
+    if len(args) > len(function.parameters):
+        raise ArgumentError(f"{function}: expected {len(function.parameters)} arguments, got {len(args)}")
+    given = dict(enumerate(args))
+    for name, value in named.items():
+        _give(function, given, position_of(name, function.parameters), value)
+    outputs = [i for i in sorted(function.written) if i not in given]
+    for i, value in _out(function, out, outputs).items():
+        _give(function, given, i, value)
+    missing = [i for i in range(len(function.parameters)) if i not in given and i not in function.written]
+    if missing:
+        raise ArgumentError(
+            f"{function}: expected {len(function.parameters)} arguments, got {len(given)}; "
+            f"missing: {', '.join(map(function.argument, missing))}"
+        )
+    model = model_of(given.values())
+    made = _made(function, given, model)
+    return Bound(tuple(made[i] for i in range(len(function.parameters))), tuple(outputs), model)
+
+
+def _give(function: Signature, given: dict[int, object], position: int, value: object) -> None:
+    if position in given:
+        raise ArgumentError(f"{function}: {function.argument(position)} is given twice")
+    given[position] = value
+
+
+def _out(function: Signature, out: object, outputs: Sequence[int]) -> dict[int, object]:
+    """The outputs that `out` brings, by position: one array, a sequence of them, or a mapping by name."""
+    if out is None:
+        return {}
+    if isinstance(out, Mapping):
+        named = cast("Mapping[str, object]", out)
+        found = {position_of(name, function.parameters): value for name, value in named.items()}
+        if foreign := [i for i in found if i not in function.written]:
+            raise ArgumentError(f"out: {function.argument(foreign[0])} of {function} is no output")
+        return found
+    several = cast("Sequence[object]", out) if isinstance(out, tuple | list) else (out,)
+    if len(several) != len(outputs):
+        names = ", ".join(map(function.argument, outputs)) or "none"
+        raise ArgumentError(f"out: expected an array for each output that is not given ({names}), got {len(several)}")
+    return dict(zip(outputs, several, strict=True))
+
+
+def _made(function: Signature, given: Mapping[int, object], model: object | None) -> dict[int, object]:
+    """What is given, with what is made of the rest."""
+    absent = [i for i in range(len(function.parameters)) if i not in given]
+    if not absent:
+        return dict(given)
+    shapes = {i: borrow(value).shape for i, value in given.items() if is_array(value)}
+    known, made = extents(function, shapes), dict(given)
+    for i in absent:
+        if min(known[i], default=0) < 0:
+            raise ArgumentError(
+                f"{function.argument(i)}: nothing tells the extents of {function.parameters[i]}; pass the array"
+            )
+        try:
+            made[i] = allocate(function.parameters[i], known[i], model, zeros=i not in function.filled)
+        except ArgumentError as error:
+            raise ArgumentError(f"{function.argument(i)}: {error}") from error
+    return made
+
+
+def launch_values(function: Signature, args: Sequence[object]) -> list[LaunchValue]:
+    """The arguments as launches take them: arrays borrowed, numbers of their parameters' types.
+
+    Raises:
+        ArgumentError: naming the argument that does not fit its parameter, or the others.
+    """
+    parameters, written = function.parameters, function.written
+    values = [_value(p, arg, i, i in written) for i, (p, arg) in enumerate(zip(parameters, args, strict=True))]
+    arrays = {i: v for i, v in enumerate(values) if isinstance(v, Argument)}
+    check_overlap(arrays, parameters, written)
+    for tie in function.ties:
+        _check_tie(tie, arrays, function)
+    for position, element in function.sparse:
+        _check_metadata(function.argument(position), element, arrays[position])
+    return values
+
+
+def _check_tie(tie: frozenset[tuple[int, int]], arrays: Mapping[int, Argument], function: Signature) -> None:
+    """Refuses arguments whose extents along one loop of the function differ."""
+    (first, along), *others = sorted(tie)
+    extent = arrays[first].shape[along]
+    for i, dimension in others:
+        if arrays[i].shape[dimension] != extent:
+            raise ArgumentError(
+                f"{function.argument(i)}: expected {extent} along dimension {dimension}, as "
+                f"{function.argument(first)} has along dimension {along}, got {arrays[i]}"
+            )
+
+
+def _check_metadata(where: str, element: str, given: Argument) -> None:
+    """Refuses metadata of a sparse A that means nothing, where it lies in host memory."""
+    if given.on_device:
+        return
+    from .sparse import check_metadata
+
+    whole = given.array() if given.contiguous else np.ascontiguousarray(cast("Array", given.owner)).view(np.uint8)
+    try:
+        check_metadata(whole.view(np.uint32).reshape(given.shape), element)
+    except ArgumentError as error:
+        raise ArgumentError(f"{where}: {error}") from error
+
+
+def _value(parameter: Parameter, arg: object, position: int, written: bool) -> LaunchValue:
+    if parameter.shape is None:
+        return _scalar(parameter, arg, position)
+    try:
+        argument = packed_as(borrow(arg, parameter.element), parameter)
+    except ArgumentError as error:
+        raise ArgumentError(f"argument {position} (%{parameter.name}): expected {parameter}: {error}") from error
+    check(argument, parameter, position, written=written)
+    return argument
+
+
+def _scalar(parameter: Parameter, arg: object, position: int) -> Scalar:
+    try:
+        return cast(Scalar, np.asarray(arg).astype(parameter.dtype)[()])
+    except (TypeError, ValueError) as error:
+        where = f"argument {position} (%{parameter.name})"
+        raise ArgumentError(f"{where}: expected a number for {parameter.element}, got {arg!r}") from error

@@ -1,0 +1,132 @@
+"""From MLIR text to a kernel: parsing, the standard pipeline, and what comes out of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.utils.exceptions import DiagnosticException, ParseError
+
+from ..dialect.isa.targets import UnknownTargetError
+from ..dialect.isa.targets import target as target_row
+from ..dialect.ptx.ops import FuncOp as PtxFuncOp
+from ..dialect.ptx.ops import ModuleOp as PtxModuleOp
+from ..dialect.ptx.text.printer import print_ptx
+from ..dialect.schedule import ScheduleError, parse_options
+from ..dialect.warp.attributes import target_of
+from ..passes.context import make_context, parse_mlir
+from ..passes.diagnostics import describe, verify
+from ..passes.pipeline import DEFAULT_TARGET, lower, standard_pipeline
+from . import host
+from .errors import CompileError, HostError
+from .kernel import Kernel, OnPhase, ScheduleOption
+from .launch import Launch
+from .signature import Signature
+
+
+def lowered(
+    module: ModuleOp,
+    target: str | None,
+    name: str | None,
+    file: str,
+    on_phase: OnPhase | None,
+    tf32: bool,
+    tuned: str | None,
+    schedule: Mapping[str, ScheduleOption],
+) -> Kernel:
+    """The kernel of one function of a module, which is lowered in place; arguments and errors as those of `compile`."""
+    target = target or target_name(module)
+    with _errors():
+        target_row(target)
+        parse_options(schedule)
+        without_tensors(module)
+        function = host.signature(host.choose(module, name))
+        pipeline = standard_pipeline(target, schedule, tf32=tf32, tuned=tuned)
+        lower(module, make_context(), pipeline, on_phase)
+        return _kernel_of(module, function, target, file, on_phase)
+
+
+def target_name(module: ModuleOp, otherwise: str = DEFAULT_TARGET) -> str:
+    """The target that a module says it is for, or another where it says none."""
+    own = target_of(module)
+    return otherwise if own is None else own.name
+
+
+def without_tensors(module: ModuleOp) -> None:
+    """Makes functions on tensors functions on memory, in place: a result becomes an argument behind the others. Calls
+    are replaced by what they call.
+
+    Raises:
+        CompileError: for an operation on tensors that is not bufferised, or a call that cannot be replaced.
+    """
+    from ..passes.linalg.generalize import generalize, is_generalized
+
+    if any(map(is_generalized, module.walk())):
+        with _errors():
+            verify(module)
+            generalize(module)
+    inputs = (t for f in module.ops if isinstance(f, func.FuncOp) for t in f.function_type.inputs)
+    if any(isinstance(t, TensorType) for t in inputs):
+        from ..passes.linalg.bufferize import bufferize
+
+        with _errors():
+            verify(module)
+            bufferize(module)
+
+
+def parse(mlir: str, file: str = "<mlir>", on_phase: OnPhase | None = None) -> ModuleOp:
+    """The module that MLIR text describes, not yet verified.
+
+    Raises:
+        CompileError: with file, line and column, if the text is no MLIR.
+    """
+    start = time.perf_counter()
+    with _errors():
+        module = parse_mlir(make_context(), mlir, file)
+    _report(on_phase, "parse", start)
+    return module
+
+
+def _report(on_phase: OnPhase | None, name: str, start: float) -> None:
+    if on_phase is not None:
+        on_phase(name, time.perf_counter() - start)
+
+
+def _kernel_of(module: ModuleOp, function: Signature, target: str, file: str, on_phase: OnPhase | None) -> Kernel:
+    lowered = host.choose(module, function.name)
+    plan = host.plan(lowered)
+    device_modules = {op.sym_name.data: op for op in module.ops if isinstance(op, PtxModuleOp)}
+    used = {launch.module for launch in plan.launches}
+    if len(used) != 1 or not used <= device_modules.keys():
+        found = ", ".join(f"@{n}" for n in device_modules) or "none"
+        raise HostError(
+            f"@{function.name}: expected launches from one ptx.module of the module ({found}), got {sorted(used)}"
+        )
+    device = device_modules[used.pop()]
+    start = time.perf_counter()
+    text = print_ptx(device)
+    _report(on_phase, "print", start)
+    kernels = {op.sym_name.data: op for op in device.body.block.ops if isinstance(op, PtxFuncOp)}
+    schedules = tuple(host.schedule_of(_kernel(kernels, x)) for x in plan.launches)
+    launching = host.text_of(lowered) if plan.dynamic else ""
+    return Kernel(function, plan, schedules, text, target, file, launching)
+
+
+def _kernel(kernels: dict[str, PtxFuncOp], launch: Launch) -> PtxFuncOp:
+    if launch.kernel not in kernels:
+        raise HostError(
+            f"gpu.launch_func: @{launch.module} has no kernel @{launch.kernel}; it has {', '.join(kernels)}"
+        )
+    return kernels[launch.kernel]
+
+
+@contextmanager
+def _errors() -> Generator[None]:
+    """Turn what the compiler raises for bad input into CompileError."""
+    try:
+        yield
+    except (ParseError, DiagnosticException, ScheduleError, UnknownTargetError) as error:
+        raise CompileError(describe(error).removeprefix("error: ")) from error
