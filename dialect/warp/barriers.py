@@ -15,6 +15,7 @@ from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     prop_def,
     result_def,
     traits_def,
@@ -87,18 +88,23 @@ class ArriveOp(IRDLOperation):
     """Each warp that comes here arrives once; what its lanes read before, others may overwrite after the phase::
 
     warp.arrive %empty[%stage] : !warp.barriers<8>
+
+    With `at` it arrives at the barrier of the same place in another CTA of the cluster, by its rank::
+
+    warp.arrive %empty[%stage] at %rank : !warp.barriers<8>
     """
 
     name = "warp.arrive"
 
     barriers = operand_def(BarriersType)
     number = operand_def(IndexType())
+    cta = opt_operand_def(IndexType())
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = "$barriers `[` $number `]` attr-dict `:` type($barriers)"
+    assembly_format = "$barriers `[` $number `]` (`at` $cta^)? attr-dict `:` type($barriers)"
 
-    def __init__(self, barriers: SSAValue, number: SSAValue):
-        super().__init__(operands=[barriers, number])
+    def __init__(self, barriers: SSAValue, number: SSAValue, cta: SSAValue | None = None):
+        super().__init__(operands=[barriers, number, cta])
 
 
 @irdl_op_definition

@@ -4,6 +4,7 @@ from xdsl.ir import Attribute, Dialect, Operation
 
 from .attributes import FragmentType, LayoutAttr, ScheduleAttr, SwizzleAttr, TargetAttr
 from .barriers import ArriveCopiesOp, ArriveOp, AwaitOp, BarriersType, MakeBarriersOp
+from .clusters import ClusterArriveOp, ClusterBarrierOp, ClusterRankOp, ClusterWaitOp, NamedBarrierOp
 from .copy import CommitOp, CopyOp, PackOp, WaitOp
 from .disjoint import DisjointOp
 from .elements import YieldOp
@@ -23,7 +24,6 @@ from .synchronisation import AtomicIncOp, BarrierAnyOp, ElectOp
 from .tensor_copies import (
     BulkCommitOp,
     BulkWaitOp,
-    ClusterBarrierOp,
     ExpectOp,
     ProxyFenceOp,
     TensorLoadOp,
@@ -65,8 +65,8 @@ _TENSORS: list[type[Operation]] = [
     BulkCommitOp,
     BulkWaitOp,
     ProxyFenceOp,
-    ClusterBarrierOp,
 ]
+_CLUSTERS: list[type[Operation]] = [ClusterRankOp, ClusterBarrierOp, ClusterArriveOp, ClusterWaitOp, NamedBarrierOp]
 _ATTRIBUTES: list[type[Attribute]] = [
     BarriersType,
     FragmentType,
@@ -81,7 +81,7 @@ _ATTRIBUTES: list[type[Attribute]] = [
 
 _OPERATIONS = [
     *(*_PRODUCTS, *_MOVES, *_MEMORY, *_MEETING),
-    *(*_ARITHMETIC, *_EPILOGUE, *_PARTS, *_WARPGROUPS, *_TENSORS),
+    *(*_ARITHMETIC, *_EPILOGUE, *_PARTS, *_WARPGROUPS, *_TENSORS, *_CLUSTERS),
 ]
 
 WARP = Dialect("warp", _OPERATIONS, _ATTRIBUTES)

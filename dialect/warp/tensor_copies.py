@@ -1,8 +1,8 @@
 """Copies of boxes between tensors in global memory and tiles in shared memory, and what they arrive at.
 
 `!warp.tensor_map`, `warp.tensor_load`, `warp.tensor_store`; `warp.expect`, `warp.bulk_commit`, `warp.bulk_wait`,
-`warp.proxy_fence`; `warp.cluster_barrier`. One thread of the CTA issues a copy, the first unless `by` names another.
-Source: PTX ISA 9.7.9.25.5, 9.7.13.15 and 9.7.13.3.
+`warp.proxy_fence`. One thread of the CTA issues a copy, the first unless `by` names another.
+Source: PTX ISA 9.7.9.25.5 and 9.7.13.15.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     traits_def,
@@ -133,7 +134,12 @@ class TensorLoadOp(IRDLOperation):
         warp.tensor_load %map[%m, %k] to %As[%s, %zero, %zero], %full[%s] {by = 128 : i64} :
             !warp.tensor_map<64x64xf16, swizzle 128> to memref<2x64x64xf16, #warp.swizzle<128>, 3>, !warp.barriers<2>
 
-    A box is one panel of the tile wide, and begins where the indices say. Source: PTX ISA 9.7.9.25.5.2.
+    A box is one panel of the tile wide, and begins where the indices say. With `multicast` it goes to the same place,
+    and tells the same mbarrier, in each CTA of the cluster whose bit a mask has::
+
+        warp.tensor_load %map[%m, %k] to %As[%s, %zero, %zero], %full[%s] multicast %mask : ...
+
+    Source: PTX ISA 9.7.9.25.5.2.
     """
 
     name = "warp.tensor_load"
@@ -144,13 +150,14 @@ class TensorLoadOp(IRDLOperation):
     indices = var_operand_def(IndexType())
     barriers = operand_def(BarriersType)
     number = operand_def(IndexType())
+    mask = opt_operand_def(IndexType())
     by = opt_prop_def(IntegerAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
-        "$map `[` $coordinates `]` `to` $tile `[` $indices `]` `,` $barriers `[` $number `]` attr-dict `:` "
-        "type($map) `to` type($tile) `,` type($barriers)"
+        "$map `[` $coordinates `]` `to` $tile `[` $indices `]` `,` $barriers `[` $number `]` (`multicast` $mask^)? "
+        "attr-dict `:` type($map) `to` type($tile) `,` type($barriers)"
     )
 
     def verify_(self) -> None:
@@ -254,16 +261,6 @@ class ProxyFenceOp(IRDLOperation):
     """What the executing threads wrote in shared memory, products and copies see afterwards. PTX ISA 9.7.13.4."""
 
     name = "warp.proxy_fence"
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = "attr-dict"
-
-
-@irdl_op_definition
-class ClusterBarrierOp(IRDLOperation):
-    """All threads of all CTAs of a cluster meet, and know what each other did. Source: PTX ISA 9.7.13.3."""
-
-    name = "warp.cluster_barrier"
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     assembly_format = "attr-dict"

@@ -10,6 +10,7 @@ from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import SharedBarriers
 from .branches import is_alone
+from .clusters import require
 from .emitter import VirtualRegister
 from .kernel import KernelLowering
 from .registry import lowers
@@ -19,6 +20,7 @@ SLEEPING_SM = 90
 """The first target where a wait may sleep until the phase ends, `try_wait` (PTX ISA 9.7.13.15.16)."""
 
 PARITY_VERSION: Version = (7, 1)
+REMOTE_VERSION: Version = (8, 0)
 SLEEPING_VERSION: Version = (7, 8)
 
 
@@ -55,8 +57,18 @@ def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
     base, offset = barrier_address(lowering, op, op.barriers, op.number)
     first = True if is_alone(op) else lowering.scalars.compare("eq", lowering.lane, 0)
     guard = first if isinstance(first, VirtualRegister) else None
-    lowering.emitter.require(PARITY_VERSION)
-    lowering.emitter.emit("mbarrier.arrive.shared.b64", f"_, {at('?', offset)}", base, guard=guard)
+    if op.cta is None:
+        lowering.emitter.require(PARITY_VERSION)
+        lowering.emitter.emit("mbarrier.arrive.shared.b64", f"_, {at('?', offset)}", base, guard=guard)
+        return
+    require(lowering, op, "barriers of other CTAs")
+    lowering.emitter.require(REMOTE_VERSION)
+    rank, emitter = lowering.scalar(op.cta), lowering.emitter
+    named = "?" if isinstance(rank, VirtualRegister) else str(rank)
+    held = [rank] if isinstance(rank, VirtualRegister) else []
+    there = emitter.pure("b32", "mapa.shared::cluster.u32", f"?, {named}", base, *held)
+    opcode = "mbarrier.arrive.release.cluster.shared::cluster.b64"
+    emitter.emit(opcode, f"_, {at('?', offset)}", there, guard=guard)
 
 
 @lowers(ArriveCopiesOp)

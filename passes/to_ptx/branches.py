@@ -32,7 +32,7 @@ WARP = "0xFFFFFFFF"
 
 ALONE = frozenset(
     ("warp.expect", "warp.arrive", "warp.await", "warp.tensor_load", "warp.tensor_store", "warp.bulk_commit")
-) | {"warp.bulk_wait", "warp.proxy_fence"}
+) | {"warp.bulk_wait", "warp.proxy_fence", "warp.cluster_rank"}
 """Operations of the dialect that one lane can do alone."""
 
 

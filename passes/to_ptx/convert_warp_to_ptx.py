@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.context import Context
 from xdsl.dialects import gpu
-from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
@@ -15,6 +17,7 @@ from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.text.syntax import Variable
 from ...dialect.schedule import SHARED_ALIGNMENT
 from ...dialect.warp.attributes import COMPUTES, ScheduleAttr, target_of
+from ...dialect.warp.clusters import CLUSTER_SIZE, CLUSTER_SM, MOST_CTAS
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.warpgroup import SetRegistersOp
 from ..allocate import allocate_all
@@ -69,7 +72,7 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tup
         name,
         [*chosen, *lowering.emitter.finish()],
         parameters=[p for a, name in zip(arguments, names, strict=True) for p in parameters(kernel, a, name)],
-        directives=[f".reqntid {lowering.threads}, 1, 1", *_register_directives(kernel)],
+        directives=[f".reqntid {lowering.threads}, 1, 1", *_directives(kernel, target)],
     )
     func.location = kernel.location
     if schedule is not None:
@@ -77,10 +80,24 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tup
     return func, lowering.emitter.version
 
 
-def _register_directives(kernel: gpu.FuncOp) -> list[str]:
-    """What lets the assembler know how many registers a thread has at entry, without which it drops `setmaxnreg`."""
-    moves = any(isinstance(op, SetRegistersOp) for op in kernel.walk())
-    return [".minnctapersm 1"] if moves else []
+def _directives(kernel: gpu.FuncOp, target: Target) -> Iterator[str]:
+    """The size of clusters; and what lets the assembler know how many registers a thread has at entry, without which it
+    drops `setmaxnreg`."""
+    if CLUSTER_SIZE in kernel.attributes:
+        yield f".reqnctapercluster {', '.join(map(str, _cluster(kernel, target)))}"
+    if any(isinstance(op, SetRegistersOp) for op in kernel.walk()):
+        yield ".minnctapersm 1"
+
+
+def _cluster(kernel: gpu.FuncOp, target: Target) -> Sequence[int]:
+    """The CTAs of a cluster along x, y and z."""
+    given = kernel.attributes[CLUSTER_SIZE]
+    sizes = [int(n) for n in given.iter_values()] if isinstance(given, DenseArrayBase) else []
+    if len(sizes) != 3 or min(sizes) < 1 or prod(sizes) > MOST_CTAS:
+        fail(kernel, f"expected {CLUSTER_SIZE} to be array<i32: x, y, z> of 1 to {MOST_CTAS} CTAs, got {given}")
+    if target.sm < CLUSTER_SM:
+        fail(kernel, f"{target} has no clusters; sm_{CLUSTER_SM} and later have them")
+    return sizes
 
 
 def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:

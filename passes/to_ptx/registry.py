@@ -20,6 +20,7 @@ Handler = Callable[[Any, Any], None]
 _OF_MODULES = {
     "barriers": "warp.make_barriers warp.arrive warp.arrive_copies warp.await",
     "branches": "scf.if warp.elect",
+    "clusters": "warp.cluster_rank warp.cluster_barrier warp.cluster_arrive warp.cluster_wait warp.named_barrier",
     "control_flow": "scf.for scf.yield gpu.barrier gpu.return",
     "epilogue": "warp.subfragment warp.load_vector warp.map",
     "exchange": "warp.exchange",
@@ -33,8 +34,7 @@ _OF_MODULES = {
     "register_ops": "warp.store_registers warp.load_registers",
     "sparse_ops": "warp.mma_sp warp.load_metadata",
     "synchronisation_ops": "warp.atomic_inc warp.barrier_any",
-    "tensor_copies": "warp.tensor_load warp.tensor_store warp.expect warp.bulk_commit warp.bulk_wait warp.proxy_fence "
-    "warp.cluster_barrier",
+    "tensor_copies": "warp.tensor_load warp.tensor_store warp.expect warp.bulk_commit warp.bulk_wait warp.proxy_fence",
     "warpgroups": "warp.wgmma warp.wgmma_fence warp.wgmma_commit warp.wgmma_wait warp.set_registers",
     "wmma_ops": "warp.wmma.load warp.wmma.store warp.wmma.mma",
     "word_ops": "warp.load_words warp.store_words warp.load_scales",

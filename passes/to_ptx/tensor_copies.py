@@ -1,4 +1,4 @@
-"""Tensor copies: `warp.tensor_load`, `warp.tensor_store`, what they arrive at, proxies and the cluster's barrier."""
+"""Tensor copies: `warp.tensor_load`, `warp.tensor_store`, what they arrive at, and proxies."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.targets import Version
+from ...dialect.warp.clusters import MOST_CTAS
 from ...dialect.warp.tensor_copies import (
     BulkCommitOp,
     BulkWaitOp,
-    ClusterBarrierOp,
     ExpectOp,
     ProxyFenceOp,
     TensorLoadOp,
@@ -90,8 +90,20 @@ def _load(lowering: KernelLowering, op: TensorLoadOp) -> None:
     barrier, behind = barrier_address(lowering, op, op.barriers, op.number)
     opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.shared::cluster.global.tile.{COMPLETES}"
     form = f"{at('?', offset)}, {box}, {at('?', behind)}"
+    ctas = [] if op.mask is None else [_mask(lowering, op, lowering.scalar(op.mask))]
+    if ctas:
+        opcode, form = f"{opcode}.multicast::cluster", f"{form}, ?"
     lowering.emitter.comment(f"{op.name}: {op.map.type}")
-    lowering.emitter.emit(opcode, form, base, *registers, barrier, guard=_one(lowering, op, op.by))
+    lowering.emitter.emit(opcode, form, base, *registers, barrier, *ctas, guard=_one(lowering, op, op.by))
+
+
+def _mask(lowering: KernelLowering, op: TensorLoadOp, ctas: IndexValue) -> VirtualRegister:
+    """The CTAs of a cluster that a copy goes to, a bit for each."""
+    if isinstance(ctas, VirtualRegister):
+        return lowering.emitter.pure("b16", "cvt.u16.u32", "?", ctas)
+    if not 0 < ctas < 1 << MOST_CTAS:
+        fail(op, f"expected a bit for each of 1 to {MOST_CTAS} CTAs of a cluster, got {ctas:#x}")
+    return lowering.emitter.pure("b16", "mov.b16", str(ctas))
 
 
 @lowers(TensorStoreOp)
@@ -129,10 +141,3 @@ def _bulk_wait(lowering: KernelLowering, op: BulkWaitOp) -> None:
 def _proxy_fence(lowering: KernelLowering, op: ProxyFenceOp) -> None:
     _require(lowering, op)
     lowering.emitter.emit("fence.proxy.async.shared::cta", "")
-
-
-@lowers(ClusterBarrierOp)
-def _cluster_barrier(lowering: KernelLowering, op: ClusterBarrierOp) -> None:
-    _require(lowering, op)
-    lowering.emitter.emit("barrier.cluster.arrive.aligned", "")
-    lowering.emitter.emit("barrier.cluster.wait.aligned", "")

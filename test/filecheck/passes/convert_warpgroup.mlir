@@ -68,6 +68,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %k16 = arith.constant 16 : index
   %A = memref.alloc() : memref<32x128xbf16, #warp.swizzle<128>, 3>
   %B = memref.alloc() : memref<64x32xbf16, 3>
+  // CHECK: .reqnctapercluster 2, 1, 1
   // CHECK: .minnctapersm 1
   // CHECK: setmaxnreg.inc.sync.aligned.u32 240;
   warp.set_registers {count = 240 : i64, grow}
@@ -99,7 +100,28 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   // CHECK: barrier.cluster.arrive.aligned;
   // CHECK-NEXT: barrier.cluster.wait.aligned;
   warp.cluster_barrier
+  // CHECK-NEXT: mov.u32 [[RANK:%r[0-9]+]], %cluster_ctarank;
+  %rank = warp.cluster_rank
+  %one = arith.constant 1 : index
+  %three = arith.constant 3 : index
+  %empty = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<2>
+  // CHECK: barrier.cluster.arrive.aligned;
+  warp.cluster_arrive
+  // CHECK-NEXT: barrier.cluster.wait.aligned;
+  warp.cluster_wait
+  // CHECK-NEXT: bar.sync 3, 128;
+  warp.named_barrier %three {threads = 128 : i64}
+  // CHECK-NEXT: bar.sync [[RANK]], 64;
+  warp.named_barrier %rank {threads = 64 : i64}
+  // CHECK: mapa.shared::cluster.u32 [[THERE:%r[0-9]+]], [[BASE:%r[0-9]+]], [[RANK]];
+  // CHECK: @%p{{[0-9]+}} mbarrier.arrive.release.cluster.shared::cluster.b64 _, [[[THERE]]+{{[0-9]+}}];
+  warp.arrive %empty[%one] at %rank : !warp.barriers<2>
+  // CHECK: mov.b16 [[MASK:%h[0-9]+]], 3;
+  // CHECK: cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [{{.*}}], [%rd{{[0-9]+}}, {0, 0, 0}], [{{.*}}], [[MASK]];
+  warp.tensor_load %M[%zero, %zero, %zero] to %A[%zero, %zero], %empty[%zero] multicast %three :
+    !map3 to memref<32x128xbf16, #warp.swizzle<128>, 3>, !warp.barriers<2>
   "gpu.return"() : () -> ()
-}) {sym_name = "others", gpu.known_block_size = array<i32: 256, 1, 1>} : () -> ()
+}) {sym_name = "others", gpu.known_block_size = array<i32: 256, 1, 1>, gpu.known_cluster_size = array<i32: 2, 1, 1>} :
+  () -> ()
 }) : () -> ()
 }

@@ -126,3 +126,110 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
 }) : () -> ()
 }
+
+// -----
+
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = () -> (), kernel}> ({
+^bb0():
+  %i = arith.constant 0 : index
+  %many = arith.constant 65536 : index
+  // CHECK: expected a barrier from 1 to 15, got 0; gpu.barrier is the first
+  warp.named_barrier %i {threads = 64 : i64}
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = () -> (), kernel}> ({
+^bb0():
+  %i = arith.constant 0 : index
+  %many = arith.constant 65536 : index
+  // CHECK: expected at most the 128 threads of the kernel, got 256
+  %n = arith.constant 1 : index
+  warp.named_barrier %n {threads = 256 : i64}
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+builtin.module attributes {warp.target = #warp.target<sm_80>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = () -> (), kernel}> ({
+^bb0():
+  %i = arith.constant 0 : index
+  %many = arith.constant 65536 : index
+  // CHECK: sm_80 has no barriers of other CTAs; sm_90 and later have it
+  %b = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<1>
+  warp.arrive %b[%i] at %i : !warp.barriers<1>
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+builtin.module attributes {warp.target = #warp.target<sm_80>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = () -> (), kernel}> ({
+^bb0():
+  %i = arith.constant 0 : index
+  %many = arith.constant 65536 : index
+  // CHECK: sm_80 has no cluster_rank; sm_90 and later have it
+  %r = warp.cluster_rank
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = (!warp.tensor_map<64x64xf16, swizzle 128>) -> (), kernel}> ({
+^bb0(%m: !warp.tensor_map<64x64xf16, swizzle 128>):
+  %i = arith.constant 0 : index
+  %many = arith.constant 65536 : index
+  // CHECK: expected a bit for each of 1 to 16 CTAs of a cluster, got 0x10000
+  %b = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<1>
+  %A = memref.alloc() : memref<64x64xf16, #warp.swizzle<128>, 3>
+  warp.tensor_load %m[%i, %i] to %A[%i, %i], %b[%i] multicast %many : !warp.tensor_map<64x64xf16, swizzle 128> to memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.barriers<1>
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = () -> (), kernel}> ({
+^bb0():
+  %i = arith.constant 0 : index
+  %many = arith.constant 65536 : index
+  // CHECK: expected gpu.known_cluster_size to be array<i32: x, y, z> of 1 to 16 CTAs, got array<i32: 2, 0, 1>
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>, gpu.known_cluster_size = array<i32: 2, 0, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+builtin.module attributes {warp.target = #warp.target<sm_80>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = () -> (), kernel}> ({
+^bb0():
+  %i = arith.constant 0 : index
+  %many = arith.constant 65536 : index
+  // CHECK: sm_80 has no clusters; sm_90 and later have them
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>, gpu.known_cluster_size = array<i32: 2, 1, 1>} : () -> ()
+}) : () -> ()
+}

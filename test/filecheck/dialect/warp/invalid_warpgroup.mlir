@@ -313,3 +313,11 @@ func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5
   %d = warp.wgmma %a, %B[%i, %i], %c sparse %e {selector = 0 : i64} : !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<64x16xf16, #warp.swizzle<32>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
   return
 }
+
+// -----
+
+func.func @f(%i: index) {
+  // CHECK: expected whole warps, 32 to 1024 threads, got 48
+  warp.named_barrier %i {threads = 48 : i64}
+  return
+}

@@ -71,6 +71,23 @@ func.func @copies(%map: !map, %plain: !warp.tensor_map<4x2x8x16xi8>, %As: !a, %T
   warp.bulk_commit
   // CHECK-NEXT: warp.bulk_wait {pending = 0 : i64, read}
   warp.bulk_wait {pending = 0 : i64, read}
+  // CHECK-NEXT: warp.tensor_load %map[%i, %i] to %As[%i, %i, %i], %full[%i] multicast %i {by = 128 : i64} : !warp.tensor_map
+  warp.tensor_load %map[%i, %i] to %As[%i, %i, %i], %full[%i] multicast %i {by = 128 : i64} : !map to !a, !warp.barriers<2>
+  return
+}
+
+// CHECK-LABEL: @clusters
+func.func @clusters(%empty: !warp.barriers<2>, %i: index) {
+  // CHECK-NEXT: warp.cluster_arrive
+  warp.cluster_arrive
+  // CHECK-NEXT: warp.cluster_wait
+  warp.cluster_wait
+  // CHECK-NEXT: %rank = warp.cluster_rank
+  %rank = warp.cluster_rank
+  // CHECK-NEXT: warp.arrive %empty[%i] at %rank : !warp.barriers<2>
+  warp.arrive %empty[%i] at %rank : !warp.barriers<2>
+  // CHECK-NEXT: warp.named_barrier %i {threads = 128 : i64}
+  warp.named_barrier %i {threads = 128 : i64}
   // CHECK-NEXT: warp.cluster_barrier
   warp.cluster_barrier
   return

@@ -1,0 +1,106 @@
+"""Clusters of CTAs: `warp.cluster_rank`, `warp.cluster_barrier` and its halves; and barriers of some warps of a CTA.
+
+Source: PTX ISA 9.7.13.1 and 9.7.13.3.
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import IndexType, IntegerAttr, i64
+from xdsl.ir import SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from ..layouts.layout import LANES
+
+CLUSTER_SIZE = "gpu.known_cluster_size"
+"""The attribute of a kernel that says how many CTAs along x, y and z a cluster has: `array<i32: 2, 1, 1>`."""
+
+
+CLUSTER_SM = 90
+"""The first target with clusters. Source: PTX ISA 9.7.13.3."""
+
+MOST_CTAS = 16
+"""CTAs of a cluster; more than 8 need a launch that says so. Source: CUDA programming guide, Thread Block Clusters."""
+
+
+@irdl_op_definition
+class ClusterRankOp(IRDLOperation):
+    """The number of the CTA in its cluster: `%rank = warp.cluster_rank`. Source: PTX ISA 10.14, `%cluster_ctarank`."""
+
+    name = "warp.cluster_rank"
+
+    rank = result_def(IndexType())
+
+    traits = traits_def(Pure())
+    assembly_format = "attr-dict"
+
+    def __init__(self):
+        super().__init__(result_types=[IndexType()])
+
+
+class _Meeting(IRDLOperation):
+    """An operation of all threads of a cluster, without operands."""
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "attr-dict"
+
+
+@irdl_op_definition
+class ClusterBarrierOp(_Meeting):
+    """All threads of all CTAs of a cluster meet, and know what each other did. Source: PTX ISA 9.7.13.3."""
+
+    name = "warp.cluster_barrier"
+
+
+@irdl_op_definition
+class ClusterArriveOp(_Meeting):
+    """The first half of `warp.cluster_barrier`: tells what the threads did so far, and waits for nobody."""
+
+    name = "warp.cluster_arrive"
+
+
+@irdl_op_definition
+class ClusterWaitOp(_Meeting):
+    """The second half of `warp.cluster_barrier`: waits until all threads of the cluster have arrived."""
+
+    name = "warp.cluster_wait"
+
+
+MOST_BARRIERS = 16
+"""Barriers of a CTA; the first is that of `gpu.barrier`. Source: PTX ISA 9.7.13.1."""
+
+
+@irdl_op_definition
+class NamedBarrierOp(IRDLOperation):
+    """Some warps of a CTA meet at one of its barriers, 1 to 15: as many as have `threads` threads::
+
+        warp.named_barrier %number {threads = 128 : i64}
+
+    Source: PTX ISA 9.7.13.1, `bar.sync`.
+    """
+
+    name = "warp.named_barrier"
+
+    number = operand_def(IndexType())
+    threads = prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$number attr-dict"
+
+    def __init__(self, number: SSAValue, threads: int):
+        super().__init__(operands=[number], properties={"threads": IntegerAttr(threads, i64)})
+
+    def verify_(self) -> None:
+        threads = self.threads.value.data
+        if threads < LANES or threads % LANES or threads > 1024:
+            raise VerifyException(f"expected whole warps, {LANES} to 1024 threads, got {threads}")
