@@ -193,3 +193,42 @@ def test_reads_of_what_nothing_orders_are_found(meet: str, other: str) -> None:
 )
 def test_ordered_and_own_reads_are_silent(body: str) -> None:
     assert run(body) == ()
+
+
+READ = "xor.b32 %r5, %r0, {other}; mad.wide.u32 %rd4, %r5, 4, %rd1; ld.global.u32 %r6, [%rd4];"
+
+
+@pytest.mark.parametrize(("meet", "other"), [("", 64), ("bar.sync 0;", 64), ("", 32), ("", 1), ("membar.gl;", 64)])
+@pytest.mark.parametrize("own", ["", "ld.global.u32 %r7, [%rd2];"])
+def test_stores_over_what_others_read_are_found(meet: str, other: int, own: str) -> None:
+    """Of another CTA, warp or lane; that the thread itself reads the place too hides nothing."""
+    found = run(f"{READ.format(other=other)} {own}\n{meet}\nst.global.u32 [%rd2], %r9;", grid=4)
+    check_found(found, "races", FIRST + 2, "race in global memory: writes over what CTA")
+    assert all("reads at line 8" in f.message for f in found)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"{READ.format(other=32)} bar.sync 0; st.global.u32 [%rd2], %r9;",
+        f"{READ.format(other=1)} bar.warp.sync -1; st.global.u32 [%rd2], %r9;",
+        "ld.global.u32 %r6, [%rd2]; st.global.u32 [%rd2], %r9;",
+        # What a store brings in order, earlier reads do not take out of it again.
+        f"{READ.format(other=32)} bar.sync 0; st.global.u32 [%rd2], %r9; bar.sync 0; {READ.format(other=32)}",
+        # The last CTA to come writes over what the others read before they came.
+        "ld.global.u32 %r6, [%rd1]; membar.gl; bar.sync 0; setp.eq.u32 %p2, %r1, 0; .shared .align 4 .u32 last;"
+        "@%p2 atom.global.add.u32 %r5, [%rd3], 1; @%p2 st.shared.u32 [last], %r5; bar.sync 0;"
+        "ld.shared.u32 %r5, [last]; setp.eq.and.u32 %p3, %r5, 2, %p2; @%p3 st.global.u32 [%rd1], %r9;",
+        "ld.volatile.global.u32 %r6, [%rd1]; st.volatile.global.u32 [%rd1], %r0;",
+    ],
+)
+def test_stores_over_reads_in_order_are_silent(body: str) -> None:
+    assert run(body) == ()
+
+
+def test_a_store_of_what_was_there_is_a_note() -> None:
+    body = "ld.global.u32 %r6, [%rd1]; mov.u32 %r7, 0; setp.eq.u32 %p1, %r0, 64;\n@%p1 st.global.u32 [%rd1], %r7;"
+    (note,) = run(body, grid=2)
+    assert (note.severity, note.line) == ("note", FIRST + 1)
+    assert "writes over what CTA" in note.message
+    assert "the value is the same" in note.message

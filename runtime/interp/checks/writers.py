@@ -1,10 +1,11 @@
-"""Global memory: threads of one launch that store different values to one address, when nothing orders them.
+"""Global memory: threads of one launch that store different values to one address, read what another stores, or store
+over what another reads, when nothing orders them.
 
 Threads of a cluster are ordered as they are for shared memory. Besides, a thread that reads a word which another one
 wrote with a strong write (atomic, volatile, relaxed, release), as through a lock or a counter, is taken to know all
 that was done up to then: its warp knows, and its CTA where the other is of another CTA. What it could know through
-memory alone is not told apart. A read is looked at when it follows the store in the run; a store over what others read
-is not, nor are atomic operations.
+memory alone is not told apart. Of the threads that read a piece since it was stored the last two are known. Atomic
+operations are not looked at.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from ...numerics.array import Array
 from ..machine.threads import LANES
+from .accesses import BufferHistory, LastAccesses
 from .findings import Check, Findings
 from .shared import STRONG, SharedMemory, agreeing, unchanged
 
@@ -25,37 +27,16 @@ if TYPE_CHECKING:
     from ..observers.events import MemoryAccess
 
 
-class _Writers:
-    """Of each piece of a buffer: who wrote it last (-1: nobody), when, by the launch's time and by the clocks of the
-    CTAs in flight, by which instruction, and whether strongly. Pieces split when a smaller access comes."""
-
-    def __init__(self, size: int) -> None:
-        self.width = 16
-        n = -(-size // self.width)
-        self.who = np.full(n, -1, np.int64)
-        self.time = np.zeros(n, np.int64)
-        self.clock = np.zeros(n, np.int32)
-        self.pc = np.zeros(n, np.int32)
-        self.strong = np.zeros(n, np.bool_)
-
-    def pieces(self, start: Array, width: int) -> Array:
-        """The pieces of accesses: (accesses, pieces of each)."""
-        smallest = width & -width
-        if smallest < self.width:
-            for name in ("who", "time", "clock", "pc", "strong"):
-                setattr(self, name, np.repeat(getattr(self, name), self.width // smallest))
-            self.width = smallest
-        return (start // self.width)[:, None] + np.arange(width // self.width)
-
-
 @dataclass
 class _Store:
-    """Pieces that one instruction stores: which, by which thread of those in flight and of the grid, and the bytes."""
+    """Pieces that one instruction stores: which, by which thread of those in flight and of the grid, the bytes, and how
+    many a piece has."""
 
     piece: Array
     thread: Array
     who: Array
     values: Array | None
+    width: int
 
 
 def _is_strong(opcode: str) -> bool:
@@ -83,8 +64,8 @@ class GlobalWriters(Check):
         self.shared = shared
         self.now = 0
         self.known: Array = np.zeros(0, np.int64)
-        self._stored: dict[int, _Writers] = {}
-        self._flags: dict[int, _Writers] = {}
+        self._known: dict[int, BufferHistory] = {}
+        self._flags: dict[int, BufferHistory] = {}
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
@@ -106,10 +87,9 @@ class GlobalWriters(Check):
         if not access.start.size or any(access.buffer is own for own in self.own):
             return
         strong = access.kind == "atomic" or self.strong[access.pc]
-        if access.kind == "load" and not strong:
-            self._read(access)
-            return
         self.now += 1
+        if access.kind == "load":
+            self._load(access, strong)
         if strong:
             self._flag(access)
         if access.kind in ("store", "copy"):
@@ -119,21 +99,22 @@ class GlobalWriters(Check):
 
     def _flag(self, access: MemoryAccess) -> None:
         """A strong access: what a read learns, and that a write tells."""
-        flags = self._flags.setdefault(id(access.buffer), _Writers(access.buffer.size))
-        piece, thread = flags.pieces(access.start, access.width)[:, 0], self.who[access.threads]
+        told = self._flags.setdefault(id(access.buffer), BufferHistory(access.buffer.size))
+        piece, thread = told.pieces(access.start, access.width)[:, 0], self.who[access.threads]
+        flags = told.stored
         if access.kind != "store":
             warp = access.threads % self.state.warps
-            before = flags.who[piece]
+            before = flags.who(piece)
             self._hear(access, piece, flags, before, thread, self.heard, warp)
             self._hear(access, piece, flags, before // self.each, thread // self.each, self.known, thread // self.each)
         if access.kind != "load":
-            flags.who[piece], flags.time[piece] = thread, self.now
+            flags.put(piece, thread, self.now, 0, access.pc, True)
 
     def _hear(
         self,
         access: MemoryAccess,
         piece: Array,
-        flags: _Writers,
+        flags: LastAccesses,
         before: Array,
         mine: Array,
         known: Array,
@@ -141,20 +122,33 @@ class GlobalWriters(Check):
     ) -> None:
         """What those that read a word get to `know`, each at its `place`, from who wrote it `before` and is another."""
         others = (before >= 0) & (before != mine)
-        np.maximum.at(known, place[others], flags.time[piece[others]])
+        np.maximum.at(known, place[others], flags.time(piece[others]))
         if access.kind == "atomic":  # Threads take turns: those at one word know of those before them.
             known[place[_shared_by_several(piece, mine)]] = self.now
 
     # Reads
 
-    def _read(self, access: MemoryAccess) -> None:
-        """A weak read of what another thread stored in this launch."""
-        known = self._stored.get(id(access.buffer))
-        if known is None:
+    def _load(self, access: MemoryAccess, strong: bool) -> None:
+        """A read; where it is weak, of what another thread stored in this launch."""
+        if not access.buffer.writable:
             return
-        pieces = known.pieces(access.start, access.width)
+        history = self._history(access)
+        pieces = history.pieces(access.start, access.width)
         piece, thread = pieces.reshape(-1), np.repeat(access.threads, pieces.shape[1])
-        before, mine = known.who[piece], self.who[thread]
+        if not strong:
+            self._after_store(access, history, piece, thread)
+        history.put_read(piece, self.who[thread], self.now, self.shared.clocks.tick(), access.pc, strong)
+
+    def _history(self, access: MemoryAccess) -> BufferHistory:
+        key = id(access.buffer)
+        if key not in self._known:
+            self._known[key] = BufferHistory(access.buffer.size)
+        return self._known[key]
+
+    def _after_store(self, access: MemoryAccess, history: BufferHistory, piece: Array, thread: Array) -> None:
+        """These reads against the last stores of their pieces."""
+        known = history.stored
+        before, mine = known.who(piece), self.who[thread]
         at = np.flatnonzero((before >= 0) & (before != mine))
         if not at.size:
             return
@@ -163,55 +157,50 @@ class GlobalWriters(Check):
             first = int(piece[bad[0]])
             line, where = self._writer(known, first)
             text = f"race in global memory: reads what {where} writes at line {line}, and nothing orders them"
-            text += f"; byte {first * known.width} of {access.buffer.name}"
+            text += f"; byte {first * history.width} of {access.buffer.name}"
             self.report(access.pc, text, int(thread[bad[0]]), about=("global read", line), count=int(bad.size))
 
-    def _writer(self, known: _Writers, piece: int) -> tuple[int, str]:
-        """At which line, and by which thread, a piece was stored last."""
-        number, inside = divmod(int(known.who[piece]), self.each)
+    def _writer(self, known: LastAccesses, piece: int) -> tuple[int, str]:
+        """At which line, and by which thread, a piece was accessed last."""
+        number, inside = divmod(int(known.who(np.array(piece))), self.each)
         where = f"CTA {self.state.geometry.cta_index(number)}, warp {inside // LANES}, lane {inside % LANES}"
-        return self.kernel.code[int(known.pc[piece])].source.line, where
+        return self.kernel.code[int(known.pc(np.array(piece)))].source.line, where
 
     # Stores
 
     def _store(self, access: MemoryAccess, strong: bool) -> None:
-        known = self._stored.get(id(access.buffer))
-        if known is None:
-            known = self._stored[id(access.buffer)] = _Writers(access.buffer.size)
-        pieces = known.pieces(access.start, access.width)
+        history = self._history(access)
+        pieces = history.pieces(access.start, access.width)
         thread = np.repeat(access.threads, pieces.shape[1])
-        values = None if access.values is None else access.values.reshape(-1, known.width)
-        store = _Store(pieces.reshape(-1), thread, self.who[thread], values)
+        values = None if access.values is None else access.values.reshape(-1, history.width)
+        store = _Store(pieces.reshape(-1), thread, self.who[thread], values, history.width)
         clock = self.shared.clocks.tick()
-        self._after(access, known, store, strong)
-        known.who[store.piece] = store.who
-        known.pc[store.piece] = access.pc
-        twice = known.who[store.piece] != store.who
+        for known in (history.stored, history.read, history.other):
+            race = self._races(known, store, strong)
+            if race.any():
+                same = unchanged(access.buffer, store.piece, store.values)
+                self._tell(access, known, store, race, same, over=known is not history.stored)
+        history.put_store(store.piece, store.who, self.now, clock, access.pc, strong)
+        twice = history.stored.who(store.piece) != store.who
         if not strong and twice.any():
-            self._tell(access, known, store, twice, agreeing(store))
-        known.time[store.piece] = self.now
-        known.clock[store.piece] = clock
-        known.strong[store.piece] = strong
+            self._tell(access, history.stored, store, twice, agreeing(store))
 
-    def _after(self, access: MemoryAccess, known: _Writers, store: _Store, strong: bool) -> None:
-        """These stores against the last ones of their pieces."""
-        before = known.who[store.piece]
-        other = (before >= 0) & (before != store.who)
+    def _races(self, known: LastAccesses, store: _Store, strong: bool) -> Array:
+        """Which of these stores nothing orders behind the last accesses to their pieces."""
+        before = known.who(store.piece)
+        race: Array = (before >= 0) & (before != store.who)
         if strong:
-            other &= ~known.strong[store.piece]
-        if not other.any():
-            return
-        at = np.flatnonzero(other)
-        race = np.zeros_like(other)
-        race[at] = ~self._ordered(known, store.piece[at], store.thread[at], before[at])
-        if race.any():
-            self._tell(access, known, store, race, unchanged(access.buffer, store.piece, store.values))
+            race &= ~known.strong(store.piece)
+        at = np.flatnonzero(race)
+        if at.size:
+            race[at] = ~self._ordered(known, store.piece[at], store.thread[at], before[at])
+        return race
 
-    def _ordered(self, known: _Writers, piece: Array, thread: Array, before: Array) -> Array:
+    def _ordered(self, known: LastAccesses, piece: Array, thread: Array, before: Array) -> Array:
         """Whether what `before` stored is ordered before what `thread` does."""
         mine = self.who[thread]
         told = np.maximum(self.known[mine // self.each], self.heard[thread % self.state.warps])
-        ordered = known.time[piece] <= told
+        ordered = known.time(piece) <= told
         near = np.flatnonzero(mine // self.cluster == before // self.cluster)
         if near.size:
             clocks, state = self.shared.clocks, self.state
@@ -219,12 +208,15 @@ class GlobalWriters(Check):
             inside = before[near] - state.geometry.first * self.each
             other, other_lane = inside // LANES, inside % LANES
             between, within = clocks.before(warp, other), clocks.before_lanes(lane, warp, other_lane)
-            ordered[near] |= known.clock[piece[near]] <= np.where(other == warp, within, between)
+            ordered[near] |= known.clock(piece[near]) <= np.where(other == warp, within, between)
         return ordered
 
     # Telling
 
-    def _tell(self, access: MemoryAccess, known: _Writers, store: _Store, race: Array, same: Array) -> None:
+    def _tell(
+        self, access: MemoryAccess, known: LastAccesses, store: _Store, race: Array, same: Array, *, over: bool = False
+    ) -> None:
+        """Of stores that race with others, or with reads that they are `over`."""
         for bad, note in ((race & ~same, False), (race & same, True)):
             if not bad.any():
                 continue
@@ -232,8 +224,10 @@ class GlobalWriters(Check):
             piece = int(store.piece[first])
             line, where = self._writer(known, piece)
             end = "; the value is the same" if note else ""
-            values = "writes what" if store.values is None or note else "writes another value than"
-            text = f"race in global memory: {values} {where} writes at line {line}, and nothing orders them{end}"
-            text += f"; byte {piece * known.width} of {access.buffer.name}"
+            writes = "writes what" if store.values is None or note else "writes another value than"
+            deed = f"writes over what {where} reads" if over else f"{writes} {where} writes"
+            text = f"race in global memory: {deed} at line {line}, and nothing orders them{end}"
+            text += f"; byte {piece * store.width} of {access.buffer.name}"
+            about = ("global", line, over)
             count = int(np.count_nonzero(bad))
-            self.report(access.pc, text, int(store.thread[first]), about=("global", line), count=count, note=note)
+            self.report(access.pc, text, int(store.thread[first]), about=about, count=count, note=note)

@@ -1,0 +1,104 @@
+"""Who accessed each piece of a buffer last: what the check of global memory remembers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...numerics.array import Array
+
+NOBODY = -1
+
+
+class LastAccesses:
+    """Of each piece of a buffer: who accessed it last, when, by the launch's time and by the clocks of the CTAs in
+    flight, by which instruction, and whether strongly. Takes memory from the first access on."""
+
+    def __init__(self, pieces: int) -> None:
+        self._pieces = pieces
+        self._rows: Array | None = None
+
+    def split(self, parts: int) -> None:
+        """Makes so many pieces of each."""
+        self._pieces *= parts
+        if self._rows is not None:
+            self._rows = np.repeat(self._rows, parts, axis=0)
+
+    def who(self, piece: Array) -> Array:
+        """The threads by their numbers in the grid, `NOBODY` where there was no access."""
+        return self._column(piece, 0)
+
+    def time(self, piece: Array) -> Array:
+        """When, by the launch's time."""
+        return self._column(piece, 1)
+
+    def clock(self, piece: Array) -> Array:
+        """When, by the clocks of the CTAs in flight."""
+        return self._column(piece, 2)
+
+    def pc(self, piece: Array) -> Array:
+        """The instructions."""
+        return self._column(piece, 3) >> 1
+
+    def strong(self, piece: Array) -> Array:
+        """Whether the accesses were strong."""
+        return (self._column(piece, 3) & 1).astype(np.bool_)
+
+    def _column(self, piece: Array, number: int) -> Array:
+        return np.full(piece.shape, NOBODY, np.int32) if self._rows is None else self._rows[piece, number]
+
+    def put(self, piece: Array, who: Array, time: int, clock: int, pc: int, strong: bool) -> None:
+        """Accesses of one instruction; of several to one piece, the last is remembered."""
+        rows = np.empty((piece.size, 4), np.int32)
+        rows[:, 0] = who
+        rows[:, 1:] = time, clock, 2 * pc + strong
+        self._written()[piece] = rows
+
+    def take(self, piece: Array, other: LastAccesses) -> None:
+        """Remembers of pieces what another does."""
+        if piece.size and other._rows is not None:
+            self._written()[piece] = other._rows[piece]
+
+    def forget(self, piece: Array) -> None:
+        """Nobody accessed these pieces."""
+        if self._rows is not None:
+            self._rows[piece, 0] = NOBODY
+
+    def _written(self) -> Array:
+        if self._rows is None:
+            self._rows = np.full((self._pieces, 4), NOBODY, np.int32)
+        return self._rows
+
+
+class BufferHistory:
+    """Who stored each piece of a buffer last, and the last two threads that read it since: so that one that reads and
+    then stores does not hide another. Of more, the earlier ones are forgotten. Pieces split when a smaller access
+    comes."""
+
+    def __init__(self, size: int) -> None:
+        self.width = 16
+        pieces = -(-size // self.width)
+        self.stored, self.read, self.other = (LastAccesses(pieces) for _ in range(3))
+
+    def pieces(self, start: Array, width: int) -> Array:
+        """The pieces of accesses: (accesses, pieces of each)."""
+        smallest = width & -width
+        if smallest < self.width:
+            for known in (self.stored, self.read, self.other):
+                known.split(self.width // smallest)
+            self.width = smallest
+        return (start // self.width)[:, None] + np.arange(width // self.width)
+
+    def put_read(self, piece: Array, who: Array, time: int, clock: int, pc: int, strong: bool) -> None:
+        """Reads of one instruction."""
+        before = self.read.who(piece)
+        self.other.take(piece[(before != who) & (before != NOBODY)], self.read)
+        self.read.put(piece, who, time, clock, pc, strong)
+        beside = self.read.who(piece) != who
+        if beside.any():
+            self.other.put(piece[beside], who[beside], time, clock, pc, strong)
+
+    def put_store(self, piece: Array, who: Array, time: int, clock: int, pc: int, strong: bool) -> None:
+        """Stores of one instruction. Who read before them does not race with what comes after."""
+        self.stored.put(piece, who, time, clock, pc, strong)
+        self.read.forget(piece)
+        self.other.forget(piece)
