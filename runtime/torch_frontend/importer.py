@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,7 @@ from . import pointwise
 from .builder import Builder
 from .products import PRODUCTS
 from .reductions import CONSTANTS, REDUCTIONS
-from .scalars import Body, ElementValue
-from .torch_api import leaves
-from .types import Lowering, TensorValue, UnsupportedError, Value, element_of, shape_of
+from .types import Expression, Lowering, TensorValue, UnsupportedError, Value, element_of, shape_of
 from .views import SPLITS, VIEWS, part_of_split
 
 HANDLERS: Mapping[object, Lowering] = {**VIEWS, **PRODUCTS, **REDUCTIONS, **CONSTANTS}
@@ -30,10 +28,13 @@ def is_size(node: Node) -> bool:
 
 @dataclass
 class Importer:
-    """Nodes of a graph as operations of a function. `values` are what they compute."""
+    """Nodes of a graph as operations of a function. `values` are what they compute; pointwise nodes that are `inlined`
+    are computed where they are used, by a pointwise node of the same shape."""
 
     builder: Builder = field(default_factory=Builder)
     values: dict[Node, Value] = field(default_factory=dict[Node, Value])
+    inlined: frozenset[Node] = frozenset()
+    expressions: dict[Node, Expression] = field(default_factory=dict[Node, Expression])
 
     def argument(self, node: Node, name: str) -> None:
         """Makes what a node computes an argument of the function."""
@@ -55,7 +56,7 @@ class Importer:
             return
         args, kwargs = map_arg((node.args, node.kwargs), self._resolved)
         try:
-            self.values[node] = self._lowered(node, args, kwargs)
+            self._lower(node, args, kwargs)
         except UnsupportedError as error:
             raise UnsupportedError(f"{node.target}: {error}") from error
 
@@ -67,23 +68,25 @@ class Importer:
         return part_of_split(self.builder, self.values[value], source.meta["val"], index, *dim, **source.kwargs)
 
     def _resolved(self, node: Node) -> Any:
+        if node in self.expressions:
+            return self.expressions[node]
         return self.values[node] if node in self.values else node.meta.get("val")
 
-    def _lowered(self, node: Node, args: Any, kwargs: dict[str, Any]) -> Value:
+    def _lower(self, node: Node, args: Any, kwargs: dict[str, Any]) -> None:
         like = node.meta["val"]
         element_of(like.dtype)
         handler = HANDLERS.get(node.target)
         if handler is not None:
-            return handler(self.builder, like, *args, **{k: v for k, v in kwargs.items() if k not in PLACES})
-        if not pointwise.is_pointwise(node.target):
+            given = {k: v for k, v in kwargs.items() if k not in pointwise.PLACES}
+            self.values[node] = handler(self.builder, like, *args, **given)
+        elif pointwise.is_pointwise(node.target):
+            found = pointwise.expression(node.target, args, kwargs, shape_of(like), like.dtype)
+            if node in self.inlined:
+                self.expressions[node] = found
+            else:
+                self.values[node] = self.builder.generic(found.values, found.shape, found.dtype, found.body)
+        else:
             raise UnsupportedError("there is no form of it in linalg here")
-        tensors = [x for x in leaves((args, kwargs)) if isinstance(x, Value)]
-        placed = {k: v for k, v in kwargs.items() if k not in PLACES or v is None}
-
-        def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
-            return pointwise.compute(node.target, args, placed, inside, elements, like.dtype)
-
-        return self.builder.generic(tensors, shape_of(like), like.dtype, body)
 
     def results(self, nodes: Iterable[Node]) -> list[TensorValue]:
         """The tensors that a function returns: each once, and none of its own arguments."""
@@ -96,7 +99,3 @@ class Importer:
             taken.add(tensor.name)
             found.append(tensor)
         return found
-
-
-PLACES = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
-"""Arguments of operations that say where tensors lie, which `linalg` on tensors does not."""

@@ -8,13 +8,17 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 from torch.fx import Graph, Node
+from torch.fx.node import map_arg
 
 from .scalars import RULES, Body, ElementOrNumber, ElementValue
 from .torch_api import aten, decompositions, flatten, is_operator, leaves, prims, traced, unflatten
-from .types import SCALARS, UnsupportedError, Value
+from .types import SCALARS, Expression, Size, TensorValue, UnsupportedError, Value, element_of, shape_of
 
 CONVERSIONS = frozenset({aten._to_copy.default, prims.convert_element_type.default})
 """Conversions of elements, which torch does not tag as pointwise."""
+
+PLACES = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
+"""Arguments of operations that say where tensors lie, which `linalg` on tensors does not."""
 
 EXAMPLE_SIZE = 7
 """How many elements the tensors have that an operation is decomposed with."""
@@ -34,7 +38,7 @@ Given: TypeAlias = Any
 
 def is_pointwise(target: Any) -> bool:
     """Whether an operation computes each element from those of its operands in the same place."""
-    if not is_operator(target):
+    if not is_operator(target) or target._schema.is_mutable:
         return False
     return (
         torch.Tag.pointwise in target.tags
@@ -48,6 +52,26 @@ def name_of(target: object) -> str:
     return str(target).split(".")[1]
 
 
+def expression(
+    target: Any, args: Sequence[Given], kwargs: dict[str, Given], shape: tuple[Size, ...], dtype: torch.dtype
+) -> Expression:
+    """A pointwise operation as what it computes of the elements of values."""
+    parts = [x for x in leaves((args, kwargs)) if isinstance(x, Value | Expression)]
+    values = [v for x in parts for v in (x.values if isinstance(x, Expression) else [x])]
+    placed = {k: v for k, v in kwargs.items() if k not in PLACES or v is None}
+
+    def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
+        left = list(elements)
+        computed: list[ElementValue] = []
+        for part in parts:
+            count = len(part.values) if isinstance(part, Expression) else 1
+            own, left = left[:count], left[count:]
+            computed.append(part.body(inside, own) if isinstance(part, Expression) else own[0])
+        return compute(target, args, placed, inside, computed, dtype)
+
+    return Expression(tuple(values), body, shape, dtype)
+
+
 def compute(
     target: Any,
     args: Sequence[Given],
@@ -56,8 +80,8 @@ def compute(
     elements: Sequence[ElementValue],
     dtype: torch.dtype,
 ) -> ElementValue:
-    """Appends what a pointwise operation does to elements, those of the values among its arguments in order; the
-    result is of `dtype`.
+    """Appends what a pointwise operation does to elements, those of the values and expressions among its arguments in
+    order; the result is of `dtype`.
 
     Raises:
         UnsupportedError: naming what is not lowered.
@@ -65,7 +89,7 @@ def compute(
     if target in CONVERSIONS:
         return body.convert(elements[0], dtype)
     flat, spec = flatten((tuple(args), kwargs))
-    key = tuple(TensorLike(x.dtype, not x.shape) if isinstance(x, Value) else x for x in flat)
+    key = tuple(TensorLike(x.dtype, not x.shape) if isinstance(x, Value | Expression) else x for x in flat)
     graph = _decomposed(target, key, tuple(map(type, key)), spec)
     known: dict[Node, ElementOrNumber] = {}
     inputs = iter(elements)
@@ -100,6 +124,26 @@ def _primitive(node: Node, known: dict[Node, ElementOrNumber], body: Body) -> El
     if not any(isinstance(x, ElementValue) for x in operands):
         raise UnsupportedError(f"{node.target} of constants is not lowered")
     return RULES[name](body, operands)
+
+
+def obstacle(node: Node) -> str:
+    """Why a pointwise node has no form here, "" if it has one."""
+    args, kwargs = map_arg((node.args, node.kwargs), _stood_for)
+    try:
+        found = expression(node.target, cast("Any", args), cast("Any", kwargs), (), node.meta["val"].dtype)
+        body = Body()
+        found.body(body, [body.loaded(f"%{i}", value.dtype) for i, value in enumerate(found.values)])
+    except UnsupportedError as error:
+        return str(error)
+    return ""
+
+
+def _stood_for(node: Node) -> Any:
+    example = node.meta["val"]
+    if not isinstance(example, torch.Tensor):
+        return example
+    element = element_of(example.dtype)
+    return Value(TensorValue("%", (), element), (None,) * example.ndim, shape_of(example), example.dtype)
 
 
 @cache

@@ -101,6 +101,17 @@ class Value:
         return self.dims == tuple(range(len(self.tensor.shape)))
 
 
+@dataclass(frozen=True)
+class Expression:
+    """What is computed of the elements of some values, in each place of a shape: `body` takes a region's `Body` and an
+    element of each value."""
+
+    values: tuple[Value, ...]
+    body: Callable[..., Any]
+    shape: tuple[Size, ...]
+    dtype: torch.dtype
+
+
 Lowering: TypeAlias = Callable[..., Value]
 """How an operation of ATen is written: takes a `Builder`, a tensor like the result, and the operation's arguments with
 values in the place of tensors."""

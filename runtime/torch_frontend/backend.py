@@ -1,0 +1,135 @@
+"""The backend `warploom` of `torch.compile`.
+
+torch captures graphs of ATen operations, forward and backward; of these, products of matrices with the pointwise
+operations behind them become kernels, and the rest stays with torch: eager, or inductor.
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from typing import Any, TypeAlias
+
+import torch
+from torch.fx import GraphModule, Node
+
+from ..errors import WarploomError
+from ..kernel import Kernel
+from .clusters import Cluster, clusters, why_left
+from .options import BackendOptions, read
+from .region import Region, RegionText, kernel_for, write
+from .report import CompiledPart, Explanation, LeftPart
+from .rest import hand_over
+from .sinking import is_tensor, sink_views
+from .types import UnsupportedError
+from .views import SPLITS, VIEWS
+
+log = logging.getLogger(__name__)
+
+Callee: TypeAlias = Callable[..., Any]
+
+WHOLE_F32 = (
+    "tensor cores multiply f32 as tf32, without 13 bits of each operand; to allow that, "
+    "torch.set_float32_matmul_precision('high') or options={'tf32': True}"
+)
+
+
+def warploom(module: GraphModule, examples: Sequence[Any], *, options: Mapping[str, Any] | None = None) -> Callee:
+    """What `torch.compile(..., backend="warploom", options={...})` calls with each graph; see `BackendOptions`.
+
+    Raises:
+        ArgumentError: for an option that there is not.
+    """
+    chosen = read(options)
+    common: Any = import_module("torch._dynamo.backends.common")
+    compilers = {
+        f"{short}_compiler": partial(compile_graph, name=name, options=chosen)
+        for short, name in (("fw", "forward"), ("bw", "backward"), ("inference", "inference"))
+    }
+    return common.aot_autograd(**compilers)(module, examples)
+
+
+def compile_graph(module: GraphModule, examples: Sequence[Any], *, name: str, options: BackendOptions) -> Callee:
+    """A graph of ATen operations as a function that takes a list of its inputs."""
+    guards: Any = import_module("torch._guards")
+    aot: Any = import_module("torch._functorch.aot_autograd")
+    mode = guards.detect_fake_mode(examples)
+    if mode is not None:
+        sink_views(module.graph, mode)
+    explanation = replace_clusters(module, name, options)
+    _report(explanation, options)
+    module.recompile()
+    if options.rest == "inductor":
+        hand_over(module)
+    return aot.make_boxed_func(module.forward)
+
+
+def replace_clusters(module: GraphModule, name: str, options: BackendOptions) -> Explanation:
+    """Puts a call of a kernel in the place of each cluster that can be compiled, in place."""
+    compiled: list[CompiledPart] = []
+    reasons: dict[Node, str] = {}
+    for number, cluster in enumerate(list(clusters(module.graph))):
+        for part in dict.fromkeys((cluster, cluster.product)):
+            try:
+                written, kernel = _compiled(part, options)
+            except (UnsupportedError, WarploomError) as error:
+                reasons |= dict.fromkeys(part.nodes, str(error))
+                continue
+            compiled.append(_part(part, written, kernel))
+            _replace(module, part, Region(written, kernel), f"warploom_{number}")
+            break
+    module.graph.eliminate_dead_code()
+    left = [_left(node, reasons) for node in module.graph.nodes if _computes(node)]
+    return Explanation(name, tuple(compiled), tuple(left), options.rest)
+
+
+def _compiled(cluster: Cluster, options: BackendOptions) -> tuple[RegionText, Kernel]:
+    examples: list[torch.Tensor] = [node.meta["val"] for node in cluster.product.inputs]
+    if not options.drops_bits and all(x.dtype == torch.float32 for x in examples):
+        raise UnsupportedError(WHOLE_F32)
+    written = write(cluster.nodes, cluster.inputs)
+    return written, kernel_for(written.text, cluster.last.meta["val"].device, options)
+
+
+def _replace(module: GraphModule, cluster: Cluster, region: Region, name: str) -> None:
+    module.add_submodule(name, region)
+    with module.graph.inserting_before(cluster.last):
+        call = module.graph.call_module(name, cluster.inputs)
+    call.meta = dict(cluster.last.meta)
+    cluster.last.replace_all_uses_with(call)
+    for node in reversed(cluster.nodes):
+        module.graph.erase_node(node)
+
+
+def _part(cluster: Cluster, written: RegionText, kernel: Kernel) -> CompiledPart:
+    launches = zip(kernel.launches, kernel.schedule, strict=True)
+    described = tuple(f"@{launch.kernel}: {schedule or 'elementwise'}" for launch, schedule in launches)
+    names = tuple(node.name for node in cluster.nodes)
+    return CompiledPart(names, tuple(str(node.target) for node in cluster.nodes), written.text, described)
+
+
+def _computes(node: Node) -> bool:
+    several = isinstance(node.meta.get("val"), tuple | list) and node.target not in SPLITS
+    one = is_tensor(node) and node.target not in (*VIEWS, operator.getitem)
+    return node.op == "call_function" and (one or several)
+
+
+def _left(node: Node, reasons: Mapping[Node, str]) -> LeftPart:
+    reason = reasons[node] if node in reasons else why_left(node)
+    return LeftPart(node.name, str(node.target), reason)
+
+
+def _report(explanation: Explanation, options: BackendOptions) -> None:
+    log.info("%s", explanation)
+    for part in explanation.compiled:
+        log.debug("%s:\n%s", ", ".join(part.nodes), part.mlir)
+    if callable(options.explain):
+        options.explain(explanation)
+    elif options.explain:
+        print(explanation)
+
+
+__all__ = ["compile_graph", "warploom"]

@@ -1,0 +1,72 @@
+"""BackendOptions of the backend."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, cast
+
+import torch
+
+from ...dialect.isa.targets import UnknownTargetError, target
+from ..errors import ArgumentError
+from .report import Explanation
+
+RESTS = ("eager", "inductor")
+
+
+@dataclass(frozen=True)
+class BackendOptions:
+    """What `torch.compile(..., options={...})` takes.
+
+    `explain` prints what was compiled of each graph and why the rest was not, or is called with an `Explanation`.
+    `rest` is who runs what is not compiled: "eager" or "inductor". `target` is the target of kernels, by default that
+    of the GPU that tensors lie on, and sm_90a on the CPU. `tf32` lets products of f32 drop 13 bits of each operand; by
+    default as `torch.set_float32_matmul_precision` says. `tuned` and `schedule` are those of `runtime.compile`.
+
+    Raises:
+        ArgumentError: for a value that an option does not take.
+    """
+
+    explain: bool | Callable[[Explanation], object] = False
+    rest: str = "eager"
+    target: str | None = None
+    tf32: bool | None = None
+    tuned: str | None = None
+    schedule: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        if self.rest not in RESTS:
+            raise ArgumentError(f"option 'rest': expected {' or '.join(RESTS)}, got {self.rest!r}")
+        if self.target is not None:
+            try:
+                target(self.target)
+            except UnknownTargetError as error:
+                raise ArgumentError(f"option 'target': {error}") from error
+        if not isinstance(cast("object", self.schedule), Mapping):
+            raise ArgumentError(
+                f"option 'schedule': expected a dictionary such as {{'stages': 3}}, got {self.schedule!r}"
+            )
+        if not isinstance(self.explain, bool) and not callable(cast("object", self.explain)):
+            raise ArgumentError(f"option 'explain': expected True, False or a function, got {self.explain!r}")
+
+    @property
+    def drops_bits(self) -> bool:
+        """Whether products of f32 may be multiplied as tf32."""
+        return torch.get_float32_matmul_precision() != "highest" if self.tf32 is None else self.tf32
+
+
+def read(given: Mapping[str, Any] | None) -> BackendOptions:
+    """BackendOptions as torch passes them on.
+
+    Raises:
+        ArgumentError: naming one that there is not, or a value that one does not take.
+    """
+    known = [f.name for f in fields(BackendOptions)]
+    for name in given or {}:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ArgumentError(f"no option {name!r} of the backend warploom; there are {', '.join(known)}{hint}")
+    return BackendOptions(**(given or {}))

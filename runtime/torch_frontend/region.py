@@ -1,0 +1,205 @@
+"""Parts of a graph as kernels that are called with tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch.fx import Node
+
+from ..arguments.arrays import Argument
+from ..errors import CompileError
+from ..kernel import Kernel, compile
+from ..launch import ScratchBuffer
+from ..plan import Plan
+from .importer import Importer
+from .layouts import MemoryOrder, order_of
+from .options import BackendOptions
+from .types import ELEMENTS, Size, UnsupportedError, Value, shape_of
+
+DEFAULT_TARGET = "sm_90a"
+ALIGNMENT = 16
+"""Bytes that divide the addresses of what kernels read and write."""
+
+SizeSource: TypeAlias = int | tuple[int, int]
+"""A size: a number, or a dimension of an input."""
+
+
+@dataclass(frozen=True)
+class RegionText:
+    """A part of a graph as MLIR: the memory order of each input, where the sizes of the result come from, and the type
+    of its elements."""
+
+    text: str
+    orders: tuple[MemoryOrder, ...]
+    shape: tuple[SizeSource, ...]
+    dtype: torch.dtype
+
+
+def write(nodes: Sequence[Node], inputs: Sequence[Node]) -> RegionText:
+    """Nodes of a graph, in order, as a function of the values of others; it returns the last one's.
+
+    Raises:
+        UnsupportedError: if one has no form in `linalg` here.
+    """
+    importer = Importer(inlined=frozenset(inlined(nodes)))
+    examples = [node.meta["val"] for node in inputs]
+    orders = tuple(map(order_of, examples))
+    for number, (node, example, order) in enumerate(zip(inputs, examples, orders, strict=True)):
+        sizes = shape_of(example)
+        value = importer.builder.argument(f"arg{number}", order.shape(sizes), example.dtype)
+        importer.values[node] = Value(value.tensor, order.dims, sizes, example.dtype)
+    for node in nodes:
+        importer.run(node)
+    result = nodes[-1].meta["val"]
+    text = importer.builder.text("region", importer.results([nodes[-1]]))
+    shape = tuple(_place(size, examples) for size in shape_of(result))
+    return RegionText(text, orders, shape, result.dtype)
+
+
+def inlined(nodes: Sequence[Node]) -> list[Node]:
+    """Pointwise nodes that are computed where the next one is."""
+    from .pointwise import is_pointwise
+
+    members = set(nodes)
+    return [
+        n
+        for n in nodes
+        if is_pointwise(n.target)
+        and len(n.users) == 1
+        and (user := next(iter(n.users))) in members
+        and is_pointwise(user.target)
+        and shape_of(user.meta["val"]) == shape_of(n.meta["val"])
+    ]
+
+
+def _place(size: Size, examples: Sequence[torch.Tensor]) -> SizeSource:
+    if isinstance(size, int):
+        return size
+    for number, example in enumerate(examples):
+        for dimension, other in enumerate(shape_of(example)):
+            if other == size:
+                return number, dimension
+    raise UnsupportedError(f"the size {size} of the result is none of an operand")
+
+
+@cache
+def _compiled(text: str, target: str, tf32: bool, tuned: str | None, schedule: tuple[tuple[str, Any], ...]) -> Kernel:
+    """Equal parts of graphs share a kernel."""
+    return compile(text, target, file="<region>", tf32=tf32, tuned=tuned, **dict(schedule))
+
+
+def kernel_for(text: str, device: torch.device, options: BackendOptions) -> Kernel:
+    """The kernel of a region for a device.
+
+    Raises:
+        CompileError: if it is not lowered, or there is no kernel for tensors there.
+    """
+    settings = tuple((key, _frozen(value)) for key, value in sorted(options.schedule.items()))
+    return _compiled(text, target_of(device, options), options.drops_bits, options.tuned, settings)
+
+
+def _frozen(value: object) -> object:
+    return tuple(cast("list[int]", value)) if isinstance(value, list) else value
+
+
+def target_of(device: torch.device, options: BackendOptions) -> str:
+    """The target of kernels for tensors on a device.
+
+    Raises:
+        CompileError: for a device that is neither the CPU nor a GPU of CUDA.
+    """
+    if device.type not in ("cpu", "cuda"):
+        raise CompileError(f"there are kernels for tensors on cpu and cuda, not on {device.type}")
+    if options.target is not None or device.type == "cpu":
+        return options.target or DEFAULT_TARGET
+    from ..cuda.driver import gpu
+
+    return gpu(device.index or 0).device.target
+
+
+class Region(torch.nn.Module):
+    """A compiled part of a graph, called with its inputs. On the CPU it runs on the interpreter, on a GPU on torch's
+    current stream. All memory that a call takes is torch's, so that it can be captured in a CUDA graph."""
+
+    def __init__(self, written: RegionText, kernel: Kernel) -> None:
+        super().__init__()
+        self.written, self.kernel = written, kernel
+        self._plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        device = inputs[0].device
+        placed = [_placed(t, order) for t, order in zip(inputs, self.written.orders, strict=True)]
+        sizes = (p if isinstance(p, int) else inputs[p[0]].shape[p[1]] for p in self.written.shape)
+        out = torch.empty(tuple(sizes), dtype=self.written.dtype, device=device)
+        if out.numel():
+            values = [*(_argument(t, shape) for t, shape in placed), _argument(out, tuple(out.shape))]
+            run(self.kernel, self._plan(values), values, device)
+        return out
+
+    def _plan(self, values: Sequence[Argument]) -> Plan:
+        if not self.kernel.plan.dynamic:
+            return self.kernel.plan
+        key = tuple(value.shape for value in values)
+        if key not in self._plans:
+            self._plans[key] = self.kernel.plan_for(values)
+        return self._plans[key]
+
+
+def _placed(tensor: torch.Tensor, order: MemoryOrder) -> tuple[torch.Tensor, tuple[int, ...]]:
+    """A tensor whose memory is as a kernel takes it, and the sizes of that memory."""
+    sizes = order.shape(tuple(tensor.shape))
+    if not order.holds(tensor):
+        tensor = order.made(tensor)
+    if tensor.data_ptr() % ALIGNMENT:
+        tensor = order.made(tensor).clone()
+    return tensor, sizes
+
+
+def _argument(tensor: torch.Tensor, shape: tuple[int, ...]) -> Argument:
+    """Memory as an argument of a kernel: without gaps, in row-major order."""
+    return Argument(
+        address=tensor.data_ptr(),
+        shape=shape,
+        element=ELEMENTS[tensor.dtype],
+        itemsize=tensor.element_size(),
+        strides=None,
+        on_device=tensor.is_cuda,
+        writable=True,
+        owner=tensor,
+    )
+
+
+def run(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:
+    """Runs a kernel on memory of a device."""
+    RUNNERS[device.type](kernel, plan, values, device)
+
+
+def _interpret(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:
+    written = kernel.function.written
+    kernel.binary.run(plan.launches, values, scratch=plan.scratch, device="interp", written=written)
+
+
+def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:
+    """Enqueues the launches on the current stream of the tensors' device; nothing is waited for."""
+    from ..cuda.driver import gpu
+    from ..cuda.launch import Prepared
+
+    scratch = [_scratch(buffer, device) for buffer in plan.scratch]
+    everything = [*values, *(_argument(t, tuple(t.shape)) for t in scratch)]
+    stream = int(torch.cuda.current_stream(device).cuda_stream)
+    Prepared(gpu(device.index or 0), kernel.ptx, kernel.binary.kernels, plan.launches, everything)(stream)
+
+
+def _scratch(buffer: ScratchBuffer, device: torch.device) -> torch.Tensor:
+    make = torch.zeros if buffer.zeroed else torch.empty
+    return make(max(1, buffer.bytes), dtype=torch.uint8, device=device)
+
+
+RUNNERS: Mapping[str, Callable[[Kernel, Plan, Sequence[Argument], torch.device], None]] = {
+    "cpu": _interpret,
+    "cuda": _enqueue,
+}

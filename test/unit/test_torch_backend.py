@@ -1,0 +1,233 @@
+"""The backend of `torch.compile`, on the interpreter: results against float64, and what it says it compiled."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from warploom.runtime import ArgumentError
+
+torch = pytest.importorskip("torch")
+functional: Any = torch.nn.functional
+BF16 = 2.0**-8
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    """Nothing compiled before."""
+    torch._dynamo.reset()
+
+
+class Compiled:
+    """A function compiled by the backend, and what it said."""
+
+    def __init__(self, function: Callable[..., Any], dynamic: bool | None = None, **options: Any) -> None:
+        self.explanations: list[Any] = []
+        options = {"explain": self.explanations.append, **options}
+        self.call = torch.compile(function, backend="warploom", dynamic=dynamic, options=options)
+
+    @property
+    def operators(self) -> list[tuple[str, ...]]:
+        """Of each compiled part the operators."""
+        return [tuple(o.split(".")[1] for o in part.operators) for e in self.explanations for part in e.compiled]
+
+    @property
+    def reasons(self) -> list[str]:
+        return [left.reason for e in self.explanations for left in e.left]
+
+
+def drawn(*shape: int, dtype: Any = torch.bfloat16) -> Any:
+    return torch.randn(*shape).to(dtype)
+
+
+def close(found: Any, exact: Any, roundings: float) -> bool:
+    """Within so many roundings to bf16 of values of the size of the largest one."""
+    return bool(torch.all((found.double() - exact).abs() <= roundings * BF16 * (1 + exact.abs().max())))
+
+
+def assert_compiled(
+    function: Callable[..., Any], *inputs: Any, parts: list[tuple[str, ...]], **options: Any
+) -> Compiled:
+    """The function's value, with these parts compiled."""
+    compiled = Compiled(function, **options)
+    exact = function(*(x.double() for x in inputs))
+    assert close(compiled.call(*inputs), exact, 2.0)
+    assert compiled.operators == parts
+    return compiled
+
+
+class Mlp(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = torch.nn.LayerNorm(24), torch.nn.Linear(24, 40), torch.nn.Linear(40, 24)
+
+    def forward(self, x: Any) -> Any:
+        return x + self.down(functional.gelu(self.up(self.norm(x))))
+
+
+def test_forward_and_backward() -> None:
+    model = Mlp().bfloat16()
+    exact = Mlp().double()
+    exact.load_state_dict(model.state_dict())
+    compiled = Compiled(model)
+    x, grad = drawn(2, 3, 24).requires_grad_(), drawn(2, 3, 24)
+    wide = x.detach().double().requires_grad_()
+    compiled.call(x).backward(grad)
+    found = compiled.call(x)
+    expected = exact(wide)
+    expected.backward(grad.double())
+    assert close(found, expected, 4.0)
+    assert close(x.grad, wide.grad, 6.0)
+    for mine, theirs in zip(model.parameters(), exact.parameters(), strict=True):
+        assert close(mine.grad, theirs.grad, 6.0)
+    assert [e.graph for e in compiled.explanations] == ["forward", "backward"]
+    assert compiled.operators == [
+        ("addmm",), ("addmm", "add"), ("mm", "gelu_backward"), ("mm",), ("mm",), ("mm",),
+    ]  # fmt: skip
+
+
+def test_a_gate_is_computed_behind_one_of_two_products() -> None:
+    def gated(x: Any, w: Any, v: Any) -> Any:
+        return functional.silu(x @ w) * (x @ v)
+
+    with torch.inference_mode():
+        compiled = assert_compiled(
+            gated, drawn(5, 16), drawn(16, 8), drawn(16, 8), parts=[("mm", "silu", "mul"), ("mm",)]
+        )
+    (explanation,) = compiled.explanations
+    assert explanation.graph == "inference"
+    assert not explanation.left
+
+
+def test_one_kernel_for_every_batch() -> None:
+    layer = torch.nn.Linear(16, 8).bfloat16()
+    compiled = Compiled(lambda x: functional.relu(layer(x)), dynamic=True)
+    exact = torch.nn.Linear(16, 8).double()
+    exact.load_state_dict(layer.state_dict())
+    with torch.no_grad():
+        for batch in (3, 5, 2):
+            x = drawn(batch, 7, 16)
+            assert close(compiled.call(x), functional.relu(exact(x.double())), 1.5)
+    assert compiled.operators == [("addmm", "relu")]
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "part"),
+    [
+        (lambda a, b: torch.relu(a @ b), ((2, 1, 5, 16), (3, 16, 8)), ("matmul", "relu")),
+        (lambda a, b: a.transpose(1, 2) @ b.transpose(1, 2), ((2, 16, 5), (2, 8, 16)), ("bmm",)),
+        (lambda a, b: a[:, ::2] @ b[1:].t(), ((5, 16), (9, 8)), ("mm",)),
+        (lambda a, b: a[0] @ b, ((2, 3, 9), (9, 8)), ("mm",)),
+        (lambda a, b: torch.baddbmm(a, b, a), ((2, 8, 8), (2, 8, 8)), ("baddbmm",)),
+        (lambda a, b: a.expand(3, 5, 16) @ b, ((5, 16), (3, 16, 8)), ("bmm",)),
+        (lambda a, b: (a @ b) / a[:, :1] ** 2, ((5, 16), (16, 8)), ("mm", "div")),
+    ],
+)
+def test_operands_in_any_order(function: Callable[..., Any], shapes: Any, part: tuple[str, ...]) -> None:
+    inputs = [drawn(*shape).clamp(0.5, 2.0) for shape in shapes]
+    compiled = Compiled(function)
+    assert close(compiled.call(*inputs), function(*(x.double() for x in inputs)), 4.0)
+    assert compiled.operators == [part]
+
+
+def test_memory_that_no_kernel_reads_is_copied() -> None:
+    whole, b = drawn(81), drawn(16, 8)
+    compiled = Compiled(lambda a, b: a @ b)
+    for a in (whole[1:].view(5, 16), whole[:80].view(16, 5).t(), whole[:1].expand(5, 16)):
+        assert close(compiled.call(a, b), a.double() @ b.double(), 1.0)
+
+
+def test_autocast() -> None:
+    def layer(x: Any, w: Any) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return functional.relu(functional.linear(x, w))
+
+    x, w = drawn(5, 16), drawn(8, 16)
+    assert_compiled(layer, x.float(), w.float(), parts=[("mm", "relu")])
+
+
+def test_f32_is_multiplied_as_tf32_where_that_is_allowed() -> None:
+    a, b = torch.randn(5, 16), torch.randn(16, 8)
+    whole = Compiled(lambda a, b: a @ b)
+    assert torch.equal(whole.call(a, b), a @ b)
+    assert not whole.operators
+    assert "torch.set_float32_matmul_precision('high') or options={'tf32': True}" in whole.reasons[0]
+    assert_compiled(lambda a, b: a @ b, a, b, parts=[("mm",)], tf32=True)
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert_compiled(lambda a, b: a @ b + 0, a, b, parts=[("mm", "add")])
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_integers_and_scales() -> None:
+    a, b = (torch.randint(-128, 128, shape, dtype=torch.int8) for shape in ((17, 16), (16, 8)))
+    integers = Compiled(lambda a, b: torch._int_mm(a, b) * 2)
+    assert torch.equal(integers.call(a, b).long(), 2 * (a.long() @ b.long()))
+    assert integers.operators == [("_int_mm", "mul")]
+
+    x, y = drawn(17, 16, dtype=torch.float8_e4m3fn), drawn(16, 16, dtype=torch.float8_e4m3fn)
+    first, second = torch.tensor(0.5), torch.tensor(2.0)
+    scaled = Compiled(lambda x, y, s, t: torch._scaled_mm(x, y.t(), s, t, out_dtype=torch.bfloat16))
+    assert close(scaled.call(x, y, first, second), x.double() @ y.double().t(), 1.0)
+    assert scaled.operators == [("_scaled_mm",)]
+
+
+def test_what_is_left_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    def function(a: Any, b: Any) -> Any:
+        product = a @ b
+        return product.sin(), product.cumsum(0), (a @ b).to(torch.float8_e4m3fn)
+
+    with caplog.at_level(logging.DEBUG, "warploom"):
+        compiled = Compiled(function)
+        compiled.call(drawn(5, 16), drawn(16, 8))
+    reasons = {left.operator: left.reason for left in compiled.explanations[0].left}
+    assert "no product of matrices" in reasons["aten.cumsum.default"]
+    assert "prims.sin.default is not lowered" in reasons["aten.sin.default"]
+    assert "saturate" in reasons["aten._to_copy.default"]
+    assert "2 compiled, 3 left to eager" in caplog.text
+    assert "linalg.contract" in caplog.text
+
+
+def test_explanations_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    torch.compile(lambda a, b: a @ b, backend="warploom", options={"explain": True})(drawn(5, 16), drawn(16, 8))
+    assert "compiled mm: aten.mm.default\n    @region: cta = " in capsys.readouterr().out
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor compiles C++ on the CPU")
+def test_the_rest_goes_to_inductor() -> None:
+    def function(a: Any, b: Any) -> Any:
+        return torch.relu(torch.softmax(a, -1) @ b)
+
+    compiled = assert_compiled(function, drawn(5, 16), drawn(16, 8), parts=[("mm", "relu")], rest="inductor")
+    assert "left to inductor" in str(compiled.explanations[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tf23": True}, "no option 'tf23' of the backend warploom; .* did you mean 'tf32'"),
+        ({"rest": "jax"}, "option 'rest': expected eager or inductor, got 'jax'"),
+        ({"schedule": "stages=3"}, "option 'schedule': expected a dictionary"),
+        ({"explain": "yes"}, "option 'explain': expected True, False or a function"),
+        ({"target": "sm_1"}, "option 'target': .*sm_1"),
+    ],
+)
+def test_options(options: dict[str, Any], message: str) -> None:
+    from warploom.runtime.torch_frontend.options import read
+
+    with pytest.raises(ArgumentError, match=message):
+        read(options)
+    with pytest.raises(Exception, match=message):
+        torch.compile(lambda a, b: a @ b, backend="warploom", options=options)(drawn(5, 16), drawn(16, 8))
+
+
+def test_a_schedule_is_followed() -> None:
+    compiled = assert_compiled(
+        lambda a, b: a @ b, drawn(5, 64), drawn(64, 8), parts=[("mm",)], schedule={"cta": [16, 8, 32], "stages": 1}
+    )
+    assert "cta = 16x8x32, warp = 16x8, mma = m16n8k16, stages = 1" in str(compiled.explanations[0])
