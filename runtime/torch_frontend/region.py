@@ -11,8 +11,9 @@ import torch
 from torch.fx import Node
 
 from ..arguments.arrays import Argument
+from ..compiler import compile
 from ..errors import CompileError
-from ..kernel import Kernel, compile
+from ..kernel import Kernel
 from ..launch import ScratchBuffer
 from ..plan import Plan
 from .importer import Importer
