@@ -8,6 +8,22 @@ from __future__ import annotations
 
 from ...dialect.isa.targets import KIB
 
+RATES = {"tf32": 0.5, "f64": 0.1, "s8": 2.0, "u8": 2.0, "e4m3": 2.0, "e5m2": 2.0, "b1": 16.0}
+"""How many times as fast as f16 a type is multiplied, for those that differ."""
+
+SPARSE_RATE = 1.5
+"""How many times as fast as a dense product, zeros counted, one with a sparse A is: 941 and 625 TFLOP/s."""
+
+WIDENING = 0.09
+"""What an instruction that widens operands costs, of what a product of f16 does (`fp8_as`)."""
+
+NOT_OVERLAPPED = 0.1
+"""The part of the shorter of two things that go on at once, products and reads of memory, that the longer one does not
+cover. Not measured by itself."""
+
+COST_STEP = 40
+"""Cycles by which tiles must differ for one of them to be better."""
+
 BETWEEN_MARGIN = 1.03
 """By how much tiles of `BETWEEN_TILES` must be better, for their edges rarely come out even."""
 

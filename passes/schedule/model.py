@@ -1,7 +1,6 @@
 """What a product takes in tiles of some size, as a model has it: the default of a schedule is what this likes best.
 
-It counts cycles, of which an H200, where all numbers were measured (`bench/NOTES.md`), does 3.7 in a nanosecond. Only
-ratios matter.
+It counts cycles; only ratios matter. What was measured on a GPU is in `h200.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from ...dialect.isa.types import FP8
 from ..linalg.product import Product
 from .h200 import (
     BYTES_PER_CYCLE,
+    COST_STEP,
     CTA_LATENCY,
     DRIFTING,
     LEAST_PER_STEP,
@@ -26,10 +26,14 @@ from .h200 import (
     MEMORY_PIECE,
     MOST_STAGES,
     MULTIPLY_ADDS_PER_CYCLE,
+    NOT_OVERLAPPED,
     PARTIAL_SUMS_LATENCY,
+    RATES,
     READ_BYTES_PER_CYCLE,
     SHARED_BYTES_PER_CYCLE,
     SLICES_BYTES_PER_CYCLE,
+    SPARSE_RATE,
+    WIDENING,
     WRITTEN_BYTES_PER_CYCLE,
 )
 
@@ -99,18 +103,6 @@ STEP = 16
 
 PARTS = (2, 4, 8, 16, 32)
 """Into how many parts K may be cut."""
-
-COST_STEP = 40
-"""Cycles by which tiles must differ for one of them to be better."""
-
-RATES = {"tf32": 0.5, "f64": 0.1, "s8": 2.0, "u8": 2.0, "e4m3": 2.0, "e5m2": 2.0, "b1": 16.0}
-"""How many times as fast as f16 a type is multiplied, for those that differ (H200, `bench/NOTES.md`)."""
-
-SPARSE_RATE = 1.5
-"""How many times as fast as a dense product, zeros counted, one with a sparse A is (H200: 941 and 625 TFLOP/s)."""
-
-WIDENING = 0.09
-"""What an instruction that widens operands costs, of what a product of f16 does."""
 
 FP8_AS_HALVES = range(90, 104)
 """Targets on which ptxas makes two f16 products of one of 8-bit floats, on operands widened in registers, and adds the
@@ -189,8 +181,8 @@ def rounded(cost: float) -> float:
 
 
 def _together(multiplying: float, reading: float) -> float:
-    """Cycles of two things that go on at once, but for a tenth."""
-    return max(multiplying, reading) + 0.1 * min(multiplying, reading)
+    """Cycles of two things that go on at once, most of the time."""
+    return max(multiplying, reading) + NOT_OVERLAPPED * min(multiplying, reading)
 
 
 def _partial_sums(tile: Tile, parts: int, row: Row) -> float:

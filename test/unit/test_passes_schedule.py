@@ -15,7 +15,8 @@ from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower
 from warploom.passes.schedule.choice import default_schedule, products
-from warploom.passes.schedule.model import BETWEEN_TILES, COST_STEP, TILES, Tile, cost_of
+from warploom.passes.schedule.h200 import COST_STEP
+from warploom.passes.schedule.model import BETWEEN_TILES, TILES, Tile, cost_of
 from warploom.passes.schedule.resources import instruction, shared_bytes
 from warploom.passes.schedule.validity import check
 
