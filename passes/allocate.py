@@ -12,6 +12,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
+from ..dialect.gpu import LaunchFuncOp
 from ..dialect.schedule import SHARED_ALIGNMENT
 from ..dialect.warp.attributes import BYTE, SHARED_SPACE, element_row, memory_space
 from ..dialect.warp.barriers import BARRIER_BYTES, MakeBarriersOp
@@ -72,7 +73,7 @@ def _give(launch: gpu.LaunchFuncOp, size: int) -> None:
     """Puts a launch in place of another that gives `size` bytes of shared memory."""
     given = arith.ConstantOp(IntegerAttr(size, i32))
     clusters = (launch.clusterSizeX, launch.clusterSizeY, launch.clusterSizeZ)
-    new = gpu.LaunchFuncOp(
+    new = LaunchFuncOp(
         launch.kernel,
         (launch.gridSizeX, launch.gridSizeY, launch.gridSizeZ),
         (launch.blockSizeX, launch.blockSizeY, launch.blockSizeZ),

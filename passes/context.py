@@ -9,19 +9,22 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.universe import Universe
 
 from .diagnostics import LocatingParser
-from .universe import LINALG, MEMREF, WARPLOOM_UNIVERSE
+from .universe import GPU, LINALG, MEMREF, WARPLOOM_UNIVERSE
+
+OWN = {"gpu": GPU, "linalg": LINALG, "memref": MEMREF}
+"""The dialects that stand in place of xDSL's of these names."""
 
 
 @cache
 def known_universe() -> Universe:
     """xDSL's dialects, passes and targets, those of installed plugins, and ours.
 
-    Ours are there whether or not the package's entry points are installed, and our `linalg` and
-    `memref` stand in place of xDSL's.
+    Ours are there whether or not the package's entry points are installed, and those of
+    `OWN` stand in place of xDSL's.
     """
     found = Universe.get_multiverse()
     return Universe(
-        all_dialects=found.all_dialects | WARPLOOM_UNIVERSE.all_dialects | {"linalg": LINALG, "memref": MEMREF},
+        all_dialects=found.all_dialects | WARPLOOM_UNIVERSE.all_dialects | OWN,
         all_passes=found.all_passes | WARPLOOM_UNIVERSE.all_passes,
         all_targets=found.all_targets | WARPLOOM_UNIVERSE.all_targets,
     )

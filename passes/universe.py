@@ -56,5 +56,8 @@ LINALG: Callable[[], Dialect] = _lazy("..dialect.linalg", "LINALG")
 """xDSL's `linalg` with a matmul that takes what MLIR takes. Not in the universe, where two dialects
 of one name are an error: the project's own driver puts it in place of xDSL's."""
 
+GPU: Callable[[], Dialect] = _lazy("..dialect.gpu", "GPU")
+"""xDSL's `gpu` with the text that MLIR has for kernels and launches; as for `linalg`."""
+
 MEMREF: Callable[[], Dialect] = _lazy("..dialect.memref", "MEMREF")
 """xDSL's `memref` with the text that MLIR has for `memref.copy` and `memref.cast`; as for `linalg`."""

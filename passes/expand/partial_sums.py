@@ -12,6 +12,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
+from ...dialect.gpu import BarrierOp, SubgroupIdOp, ThreadIdOp
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.elementwise import ElementwiseOp, Kind
@@ -43,8 +44,8 @@ class ExpandArriveLast(RewritePattern):
         index = IndexBuilder(rewriter)
         known = constant_value(op.of)
         limit = index.value(index.sub(op.of if known is None else known, 1))
-        thread, zero = index.insert(gpu.ThreadIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result, index.value(0)
-        index.insert(gpu.BarrierOp())
+        thread, zero = index.insert(ThreadIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result, index.value(0)
+        index.insert(BarrierOp())
         first = index.insert(arith.CmpiOp(thread, zero, "eq")).result
         seen = index.insert(AtomicIncOp(op.counters, op.number, limit, first)).seen
         was_last = index.insert(arith.CmpiOp(seen, limit, "eq")).result
@@ -93,5 +94,5 @@ def _own_column(index: IndexBuilder, op: Operation, memory: SSAValue, kind: Frag
     if held.get_shape()[1] * width != warps * size:
         threads = warps * LANES
         fail(op, f"expected rows of {warps * size} bytes, the fragments of {threads} threads, got {held}")
-    warp = 0 if warps == 1 else index.insert(gpu.SubgroupIdOp()).result
+    warp = 0 if warps == 1 else index.insert(SubgroupIdOp()).result
     return index.value(index.mul(warp, size // width))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects import arith, gpu
+from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
+from ...dialect.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.elementwise import ElementwiseOp, Kind
 from ...dialect.warp.epilogue import SubfragmentOp
@@ -32,10 +33,10 @@ class ExpandSumSlicedK(RewritePattern):
         if rows != warps:
             fail(op, f"expected a row of memory for each of {warps} warps, got {op.scratch.type}")
         index = IndexBuilder(rewriter)
-        warp, positions = index.insert(gpu.SubgroupIdOp()).result, warps // op.slices
+        warp, positions = index.insert(SubgroupIdOp()).result, warps // op.slices
         parts = _Parts(index, op, positions, index.div(warp, positions), index.rem(warp, positions))
         parts.send()
-        index.insert(gpu.BarrierOp())
+        index.insert(BarrierOp())
         rewriter.replace(op, [], [parts.received(parts.own())])
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from xdsl.dialects import gpu
 from xdsl.ir import SSAValue
 
+from ...dialect.gpu import BarrierOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.barriers import ArriveCopiesOp, ArriveOp, AwaitOp, MakeBarriersOp
 from ...dialect.warp.copy import CommitOp, WaitOp
@@ -73,7 +73,7 @@ class CtaBarrier:
 
     def first(self, index: IndexBuilder) -> None:
         index.insert(WaitOp(self.prefetch - 1))
-        index.insert(gpu.BarrierOp())
+        index.insert(BarrierOp())
 
     def writable(self, index: IndexBuilder, state: State) -> Index:
         return state[1]
@@ -107,7 +107,7 @@ class Mbarriers:
         self._full = index.insert(MakeBarriersOp(self.stages, self.schedule.tile.threads)).barriers
         self._empty = index.insert(MakeBarriersOp(self.stages, self.schedule.tile.warps)).barriers
         self._full.name_hint, self._empty.name_hint = "full", "empty"
-        index.insert(gpu.BarrierOp())
+        index.insert(BarrierOp())
         return [0, 0, self.prefetch, 1]
 
     @property

@@ -29,6 +29,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue, TypeAttribute
 from xdsl.rewriter import InsertPoint
 
+from ...dialect.gpu import BlockIdOp, ReturnOp, SubgroupIdOp
 from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.warp.attributes import COMPUTES, FragmentType, element_row, fragment_of
 from ...dialect.warp.elements import YieldOp
@@ -178,13 +179,13 @@ class StreamBuilder:
         kind = self._fragment(stream.output)
         where = self._where(at)
         index.insert(StoreOp(self._computed(loaded, kind), output, where, self._bounds()))
-        index.insert(gpu.ReturnOp([]))
+        index.insert(ReturnOp([]))
 
     def _origin(self) -> dict[int, Index]:
         """Where this warp's tile starts, by loop."""
         index, stream = self.index, self.stream
-        rest: Index = index.insert(gpu.BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
-        warp: Index = index.insert(gpu.SubgroupIdOp()).result
+        rest: Index = index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
+        warp: Index = index.insert(SubgroupIdOp()).result
         (rows, columns), (down, across) = stream.warp, stream.warps
         inside = {
             stream.rows: (rows * down, index.mul(index.div(warp, across) if down > 1 else 0, rows)),

@@ -12,13 +12,14 @@ from typing import TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import gpu, memref, scf
+from xdsl.dialects import memref, scf
 from xdsl.dialects.builtin import IndexType, ModuleOp
 from xdsl.ir import Block, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
+from ...dialect.gpu import BarrierOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.mma import MmaOp
 from ..linalg.product import read
@@ -94,13 +95,13 @@ class TileBuilder:
         k, accumulator = body.args
         for operand, tile in zip(self._copied(), tiles, strict=True):
             operand.copy(index, cta | {"k": k}, tile)
-        index.insert(gpu.BarrierOp())
+        index.insert(BarrierOp())
         schedule, multiply = self.tiling.schedule, self._multiply(tiles)
         for inner in range(0, schedule.tile.cta[2] // schedule.tile.sliced_k, schedule.tile.mma.k):
             at = warp | {"k": outside.add(warp["k"], inner)}
             a, b = (o.load(index, tile, at) for o, tile in zip(self.operands, tiles, strict=False))
             accumulator = multiply(index, a, b, accumulator, at)
-        index.insert(gpu.BarrierOp())
+        index.insert(BarrierOp())
         index.insert(scf.YieldOp(accumulator))
 
     def _multiply(self, tiles: Sequence[SSAValue]) -> Multiply:

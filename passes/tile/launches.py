@@ -8,6 +8,7 @@ from xdsl.dialects import gpu, scf
 from xdsl.dialects.builtin import FunctionType, ModuleOp, SymbolRefAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from ...dialect.gpu import LaunchFuncOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.copy import CopyOp
@@ -78,7 +79,7 @@ class LaunchedKernel:
         promise(self.kernel, self.divisors)
         threads = (self.op.blockSizeX, self.op.blockSizeY, self.op.blockSizeZ)
         grid = self.host.index.values(self.grid)
-        new = gpu.LaunchFuncOp(self.op.kernel, grid, threads, kernelOperands=self.operands)
+        new = LaunchFuncOp(self.op.kernel, grid, threads, kernelOperands=self.operands)
         new.location = self.op.location
         self.host.index.insert(new)
         self.host.finish()

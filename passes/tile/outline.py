@@ -8,7 +8,7 @@ from functools import reduce
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import func, gpu
+from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, SSAValue
@@ -16,6 +16,7 @@ from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
+from ...dialect.gpu import ReturnOp
 from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.loops import K, M, N
 from ...dialect.warp.matmul import MatmulOp
@@ -105,7 +106,7 @@ def _outline(matmul: MatmulOp, module: ModuleOp) -> None:
     starts = raster.cta_origin(index, extents, schedule, raster.cta_number(index))
     starts = [raster.moved_inside(index, tiling, axis, start) for axis, start in zip("mn", starts, strict=True)]
     index.insert(inside.tile(index.values(starts)))
-    index.insert(gpu.ReturnOp([]))
+    index.insert(ReturnOp([]))
     extents = raster.Extents.of(outliner.index, product, {memory.value: memory.value for memory in product.memories})
     ctas = outliner.index.mul(*raster.grid(outliner.index, extents, schedule))
     batch = reduce(outliner.index.mul, extents.batch, 1)

@@ -21,6 +21,8 @@ from xdsl.dialects.memref import CollapseShapeOp, ExpandShapeOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.gpu import FuncOp, LaunchFuncOp
+from ...dialect.gpu import ModuleOp as GpuModuleOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.partial_sums import ZEROED
 from ...dialect.warp.view import DIVISIBLE
@@ -40,7 +42,7 @@ def _module_for_kernels(module: ModuleOp) -> gpu.ModuleOp:
             return op
     taken = {name.data for op in module.body.block.ops if isinstance(name := op.properties.get("sym_name"), StringAttr)}
     name = fresh_name(KERNELS, taken)
-    kernels = gpu.ModuleOp(SymbolRefAttr(name), Region(Block()))
+    kernels = GpuModuleOp(SymbolRefAttr(name), Region(Block()))
     kernels.properties["sym_name"] = StringAttr(name)
     module.body.block.add_op(kernels)
     module.attributes["gpu.container_module"] = UnitAttr()
@@ -88,12 +90,12 @@ class Outliner:
         for argument, operand in zip(body.args, operands, strict=True):
             argument.name_hint = operand.name
         types = list(body.arg_types)
-        kernel = gpu.FuncOp(name, (types, []), Region(body), kernel=True, known_block_size=[threads, 1, 1])
+        kernel = FuncOp(name, (types, []), Region(body), kernel=True, known_block_size=[threads, 1, 1])
         kernel.location = self.op.location
         promise(kernel, [operand.divisor for operand in operands])
         self.kernels.body.block.add_op(kernel)
         self._builder.insert(
-            gpu.LaunchFuncOp(
+            LaunchFuncOp(
                 SymbolRefAttr(self.kernels.sym_name.data, [name]),
                 self.index.values([ctas, 1, batch]),
                 self.index.values([threads, 1, 1]),

@@ -18,6 +18,7 @@ from xdsl.ir import Block, BlockArgument, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
+from ...dialect.gpu import BlockIdOp, ReturnOp
 from ...dialect.warp.attributes import element_row, fragment_of, memory_of
 from ...dialect.warp.copy import CopyOp, PackOp
 from ...dialect.warp.memory import bounds_attribute
@@ -76,10 +77,10 @@ def _launch(launch: LaunchedKernel, pairs: Sequence[tuple[VectorOperand, VectorO
     operands = [operand for pair in pairs for operand in pair]
     body = Block(arg_types=[operand.value.type for operand in operands])
     index = IndexBuilder(Builder(InsertPoint.at_end(body)))
-    share = index.insert(gpu.BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
+    share = index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
     for source, destination in zip(body.args[::2], body.args[1::2], strict=True):
         index.insert(PackOp(source, destination, share, shares))
-    index.insert(gpu.ReturnOp([]))
+    index.insert(ReturnOp([]))
     return launch.host.launch("pack", operands, body, shares, THREADS)
 
 

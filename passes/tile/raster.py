@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from xdsl.dialects import gpu
 from xdsl.ir import SSAValue
 
+from ...dialect.gpu import BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ..linalg.operand import Operand
 from ..linalg.product import Product
@@ -51,7 +52,7 @@ def grid(index: IndexBuilder, extents: Extents, schedule: Schedule) -> tuple[Ind
 
 def cta_number(index: IndexBuilder) -> SSAValue:
     """The number of this CTA."""
-    return index.insert(gpu.BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
+    return index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
 
 
 def cta_origin(index: IndexBuilder, extents: Extents, schedule: Schedule, tile: Index) -> tuple[Index, Index]:
@@ -82,7 +83,7 @@ def batch_index(index: IndexBuilder, sizes: Sequence[Index]) -> list[Index]:
     """Which matrices of a batch this CTA multiplies: an index for each loop around the product."""
     if not sizes:
         return []
-    rest: Index = index.insert(gpu.BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.Z))).result
+    rest: Index = index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.Z))).result
     found: list[Index] = []
     for size in reversed(sizes[1:]):
         found.insert(0, index.rem(rest, size))
@@ -96,7 +97,7 @@ def warp_origin(index: IndexBuilder, schedule: Schedule) -> tuple[Index, Index]:
     across = schedule.tile.cta[1] // columns
     if schedule.tile.warps == schedule.tile.sliced_k:
         return 0, 0
-    warp: Index = index.insert(gpu.SubgroupIdOp()).result
+    warp: Index = index.insert(SubgroupIdOp()).result
     if schedule.tile.sliced_k > 1:
         warp = index.rem(warp, schedule.tile.warps // schedule.tile.sliced_k)
     down: Index = index.div(warp, across) if schedule.tile.cta[0] > rows else 0
@@ -107,4 +108,4 @@ def slice_number(index: IndexBuilder, schedule: Schedule) -> Index:
     """Which slice this warp belongs to."""
     if schedule.tile.sliced_k == 1:
         return 0
-    return index.div(index.insert(gpu.SubgroupIdOp()).result, schedule.tile.warps // schedule.tile.sliced_k)
+    return index.div(index.insert(SubgroupIdOp()).result, schedule.tile.warps // schedule.tile.sliced_k)

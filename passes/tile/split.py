@@ -17,6 +17,7 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.gpu import BlockIdOp
 from ...dialect.warp.attributes import FragmentType, float_type, fragment_of, memory_of
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.elementwise import ConstantOp, ElementwiseOp
@@ -58,7 +59,7 @@ class Split:
         """Lets copies read this CTA's part of A and B; gives its number."""
         launch, parts = self.launch, self.launch.schedule.grid.split_k
         start = IndexBuilder(Builder(InsertPoint.at_start(launch.body)))
-        part = start.insert(gpu.BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.Z))).result
+        part = start.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.Z))).result
         for copy in [op for op in self.loop.body.block.ops if isinstance(op, CopyOp)]:
             along = list(copy.indices).index(self.loop.body.block.args[0])
             view = start.insert(MatrixOp(self._cut(copy, along), [part], *((1, 2) if along == 0 else (0, 2))))

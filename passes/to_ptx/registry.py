@@ -42,15 +42,15 @@ _OF_MODULES = {
 MODULES: Mapping[str, str] = {name: module for module, names in _OF_MODULES.items() for name in names.split()}
 """The module that registers the function of each operation."""
 
-HANDLERS: dict[type[Operation], Handler] = {}
-"""The functions that are registered so far."""
+HANDLERS: dict[str, Handler] = {}
+"""The functions that are registered so far, by the names of operations."""
 
 
 def lowers(kind: type[OpT]) -> Callable[[Callable[[LoweringT, OpT], None]], Callable[[LoweringT, OpT], None]]:
     """Registers a function as what lowers the operations of a type."""
 
     def register(handle: Callable[[LoweringT, OpT], None]) -> Callable[[LoweringT, OpT], None]:
-        HANDLERS[kind] = handle
+        HANDLERS[kind.name] = handle
         return handle
 
     return register
@@ -58,6 +58,6 @@ def lowers(kind: type[OpT]) -> Callable[[Callable[[LoweringT, OpT], None]], Call
 
 def handler_of(op: Operation) -> Handler | None:
     """What lowers an operation; None if nothing does."""
-    if type(op) not in HANDLERS and op.name in MODULES:
+    if op.name not in HANDLERS and op.name in MODULES:
         import_module(f".{MODULES[op.name]}", __package__)
-    return HANDLERS.get(type(op))
+    return HANDLERS.get(op.name)

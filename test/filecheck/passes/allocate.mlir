@@ -8,9 +8,9 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>, gpu.container_mod
 
 // CHECK-LABEL: func.func @host
 // CHECK:         %[[BYTES:\w+]] = arith.constant 5168 : i32
-// CHECK-NEXT:    "gpu.launch_func"(%one, %one, %one, %threads, %one, %one, %[[BYTES]], %c)
+// CHECK-NEXT:    gpu.launch_func @kernels::@k blocks in (%one, %one, %one) threads in (%threads, %one, %one) dynamic_shared_memory_size %[[BYTES]] args(%c : {{.*}})
 // A launch that gives more keeps it.
-// CHECK-NEXT:    "gpu.launch_func"(%one, %one, %one, %threads, %one, %one, %more, %c)
+// CHECK-NEXT:    gpu.launch_func @kernels::@k blocks in (%one, %one, %one) threads in (%threads, %one, %one) dynamic_shared_memory_size %more args(%c : {{.*}})
 // CHECK-NEXT:    return
 func.func @host(%c: memref<64x64xf32>) {
   %one = arith.constant 1 : index

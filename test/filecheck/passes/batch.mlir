@@ -9,7 +9,7 @@
 // CHECK-LABEL: func.func @batch
 // CHECK-DAG:     %[[CTAS:\w+]] = arith.constant 4 : index
 // CHECK-DAG:     %[[BATCH:\w+]] = arith.constant 6 : index
-// CHECK:         "gpu.launch_func"(%[[CTAS]], %{{\w+}}, %[[BATCH]],
+// CHECK:         gpu.launch_func @{{.*}} blocks in (%[[CTAS]], %{{\w+}}, %[[BATCH]])
 func.func @batch(%A: memref<6x32x24xf16>, %B: memref<24x16xf16>, %C: memref<6x32x16xf32>) {
   linalg.batch_matmul
       indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (k, n)>, affine_map<(b, m, n, k) -> (b, m, n)>]
@@ -25,15 +25,15 @@ func.func @columns(%A: memref<32x24xf16, strided<[40, 1], offset: 8>>, %B: memre
   return
 }
 
-// CHECK:      "gpu.func"() <{function_type = (memref<6x32x24xf16>, memref<24x16xf16>, memref<6x32x16xf32>) -> (), kernel}>
-// CHECK:        %[[Z:\w+]] = "gpu.block_id"() <{dimension = #gpu<dim z>}>
+// CHECK:      gpu.func @{{.*}}: memref<6x32x24xf16>, %{{.*}}: memref<24x16xf16>, %{{.*}}: memref<6x32x16xf32>) kernel
+// CHECK:        %[[Z:\w+]] = gpu.block_id z
 // CHECK-NEXT:   %[[A:\w+]] = warp.matrix %A[%[[Z]], row, column] : memref<6x32x24xf16> -> memref<32x24xf16, strided<[24, 1], offset: ?>>
 // CHECK-NEXT:   %[[C:\w+]] = warp.matrix %C[%[[Z]], row, column] : memref<6x32x16xf32> -> memref<32x16xf32, strided<[16, 1], offset: ?>>
 // CHECK:        warp.copy %[[A]][
 // CHECK:        warp.copy %B[
 // CHECK:        warp.store %{{\w+}}, %[[C]][
-// CHECK:      "gpu.func"() <{function_type = (memref<24x16xf16>, memref<32x24xf16, strided<[40, 1], offset: 8>>, memref<32x16xf32, strided<[1, 32]>>) -> (), kernel}>
-// CHECK-NOT:    "gpu.block_id"() <{dimension = #gpu<dim z>}>
+// CHECK:      gpu.func @{{.*}}: memref<24x16xf16>, %{{.*}}: memref<32x24xf16, strided<[40, 1], offset: 8>>, %{{.*}}: memref<32x16xf32, strided<[1, 32]>>) kernel
+// CHECK-NOT:    gpu.block_id z
 // CHECK:        warp.matrix %C[column, row] : memref<32x16xf32, strided<[1, 32]>> -> memref<16x32xf32, strided<[32, 1], offset: ?>>
 
 // The address of a matrix is computed in 64 bits; the offset of a layout says how the argument is aligned.

@@ -7,18 +7,17 @@
 // CHECK-DAG:     %[[M:\w+]] = memref.dim %A
 // CHECK-DAG:     %[[N:\w+]] = memref.dim %B
 // CHECK:         %[[CTAS:\w+]] = arith.muli
-// CHECK:         "gpu.launch_func"(%[[CTAS]],
+// CHECK:         gpu.launch_func @{{.*}} blocks in (%[[CTAS]],
 func.func @f(%A: memref<?x64xf16>, %B: memref<64x?xf16> {warp.divisible = 8 : i64}, %C: memref<?x?xf32, strided<[?, 1], offset: ?>>) {
   linalg.matmul ins(%A, %B : memref<?x64xf16>, memref<64x?xf16>) outs(%C : memref<?x?xf32, strided<[?, 1], offset: ?>>)
   return
 }
 
 // What the sizes are divisible by decides what needs a bound: rows of B are whole, columns are not known to be.
-// CHECK:        ^{{.*}}(%A: memref<?x64xf16>, %B: memref<64x?xf16>, %C:
+// CHECK:        gpu.func @{{.*}}(%A: memref<?x64xf16>, %B: memref<64x?xf16>, %C: {{.*}}) kernel attributes {{{.*}} warp.divisible = [1 : i64, 8 : i64, 1 : i64]
 // CHECK:          memref.dim %A
 // CHECK:          warp.copy %A[{{.*}}] to {{.*}} {in_bounds = [false, true]}
 // CHECK:          warp.copy %B[{{.*}}] to {{.*}} {in_bounds = [true, false]}
-// CHECK:        warp.divisible = [1 : i64, 8 : i64, 1 : i64]
 
 // Sizes, then strides, come after the address. Rows of B are copied in chunks of 16 bytes.
 // PTX:      .param .u64 .ptr .global .align 16 f_A,

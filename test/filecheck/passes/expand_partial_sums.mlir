@@ -12,12 +12,12 @@ builtin.module {
   %two = arith.constant 2 : index
   // CHECK:      %acc = warp.constant
   %acc = warp.constant 1.0 : f32 : !acc
-  // CHECK-NEXT: %[[WARP:\w+]] = "gpu.subgroup_id"
+  // CHECK-NEXT: %[[WARP:\w+]] = gpu.subgroup_id
   // CHECK:      %[[OWN:\w+]] = arith.muli %[[WARP]], %{{.*}} : index
   // CHECK-NEXT: warp.store_registers %acc, %parts[%part, %[[OWN]]] :
   warp.store_part %acc, %parts[%part] : !acc, memref<6x256xf32>
   // CHECK:      %[[LIMIT:\w+]] = arith.constant 1 : index
-  // CHECK:      "gpu.barrier"
+  // CHECK:      gpu.barrier
   // CHECK-NEXT: %[[FIRST:\w+]] = arith.cmpi eq
   // CHECK-NEXT: %[[SEEN:\w+]] = warp.atomic_inc %counters[%tile] to %[[LIMIT]] if %[[FIRST]] : memref<3xi32>
   // CHECK-NEXT: %[[FULL:\w+]] = arith.cmpi eq, %[[SEEN]], %[[LIMIT]] : index

@@ -9,7 +9,7 @@
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
 // Two slices of two warps each.
-// CHECK-LABEL: memref<32x8xf32>) -> ()
+// CHECK-LABEL: memref<32x8xf32>) kernel
 "gpu.func"() <{function_type = (memref<32x8xf32>) -> (), kernel}> ({
 ^bb0(%D: memref<32x8xf32>):
   %zero = arith.constant 0 : index
@@ -17,7 +17,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
   // CHECK: %[[S:\w+]] = memref.alloc
   %acc = warp.constant 1.0 : f32 : !whole
   %s = memref.alloc() : memref<4x128xf32, 3>
-  // CHECK-NEXT: %[[WARP:\w+]] = "gpu.subgroup_id"
+  // CHECK-NEXT: %[[WARP:\w+]] = gpu.subgroup_id
   // CHECK:      %[[SLICE:\w+]] = arith.divui %[[WARP]], %{{.*}} : index
   // CHECK-NEXT: %[[POSITION:\w+]] = arith.remui %[[WARP]], %{{.*}} : index
   // CHECK-NEXT: %[[UPPER:\w+]] = warp.subfragment %[[ACC]][0, 0]
@@ -25,7 +25,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
   // CHECK:      %[[SENT:\w+]] = arith.cmpi ne, %[[SLICE]], %{{.*}} : index
   // CHECK-NEXT: warp.store_registers %[[UPPER]], %[[S]][%[[POSITION]], %{{.*}}] if %[[SENT]] :
   // CHECK:      warp.store_registers %[[LOWER]], %[[S]][%{{.*}}, %{{.*}}] if %
-  // CHECK-NEXT: "gpu.barrier"
+  // CHECK-NEXT: gpu.barrier
   // CHECK-NEXT: %[[SECOND:\w+]] = arith.cmpi eq, %[[SLICE]], %{{.*}} : index
   // CHECK-NEXT: %[[OWN:\w+]] = arith.select %[[SECOND]], %[[LOWER]], %[[UPPER]] : !warp.fragment
   // CHECK:      %[[GOT:\w+]] = warp.load_registers %[[S]]
@@ -45,7 +45,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
 
 // Of three slices a receiver leaves out its own place.
-// CHECK-LABEL: memref<16x8xf64>) -> ()
+// CHECK-LABEL: memref<16x8xf64>) kernel
 "gpu.func"() <{function_type = (memref<16x8xf64>) -> (), kernel}> ({
 ^bb0(%D: memref<16x8xf64>):
   %zero = arith.constant 0 : index

@@ -3,7 +3,7 @@
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_120a},warp-schedule{cta=32,16,512 warp=16,16 stages=3},warp-outline,warp-tile,warp-pipeline,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix PTX
 
 // Bits go the way of every other type whose neighbours along k are neighbours in memory.
-// CHECK: "gpu.func"
+// CHECK: gpu.func
 // CHECK: warp.copy %A[%{{.*}}, %{{.*}}] to %[[A:.*]][%{{.*}}] {async, in_bounds = [true, true]} : memref<64x1024xi1> to memref<3x32x512xi1, #warp.swizzle<64>, 3 : i64>
 // CHECK: warp.ldmatrix x4 %[[A]][{{.*}}] : {{.*}} -> !warp.fragment<a, 16x256xi1, [c5 c6 r0 r1 r2 | c0 c1 c2 c3 c4 r3 c7]>
 // CHECK: warp.mma m16n8k256 and %{{.*}} : !warp.fragment<a, 16x256xi1, {{.*}}>, !warp.fragment<b, 256x16xi1, {{.*}}>, !warp.fragment<acc, 16x16xi32, {{.*}}>
@@ -19,7 +19,7 @@ func.func @bits(%A: memref<64x1024xi1>, %B: memref<32x1024xi1>, %C: memref<64x32
 }
 
 // Elements of 4 bits are spread over bytes on the way to shared memory, those of 6 bits have one each in memory.
-// CHECK: "gpu.func"
+// CHECK: gpu.func
 // CHECK: warp.copy %A[%{{.*}}, %{{.*}}] to %[[A:.*]][%{{.*}}] {async, in_bounds = [true, true], packed = "b4x16_p64"} : memref<64x1024xf4E2M1FN> to memref<3x32x512xi8, #warp.swizzle<128>, 3 : i64>
 // CHECK: warp.copy %B[%{{.*}}, %{{.*}}] to %[[B:.*]][%{{.*}}] {async, in_bounds = [true, true]} : memref<32x1024xf6E3M2FN> to memref<3x16x512xf6E3M2FN, #warp.swizzle<128>, 3 : i64>
 // CHECK: warp.ldmatrix x4 b4x16_p64 %[[A]][{{.*}}] : {{.*}} -> !warp.fragment<a, 16x32xf4E2M1FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
@@ -36,7 +36,7 @@ func.func @floats(%A: memref<64x1024xf4E2M1FN>, %B: memref<32x1024xf6E3M2FN>, %C
 }
 
 // Words of four scales, copied beside A and B, serve two steps of the instruction; its tiles share them.
-// CHECK: "gpu.func"
+// CHECK: gpu.func
 // CHECK: warp.copy %SA[%{{.*}}, %{{.*}}] to %[[SA:.*]][%{{.*}}] {async, in_bounds = [true, true]} : memref<64x32xf8E8M0FNU> to memref<3x32x16xf8E8M0FNU, #warp.swizzle<4>, 3 : i64>
 // CHECK: warp.copy %SB[%{{.*}}, %{{.*}}] to %[[SB:.*]][%{{.*}}] {async, in_bounds = [true, true]} : memref<32x32xf8E8M0FNU> to memref<3x16x16xf8E8M0FNU, #warp.swizzle<4>, 3 : i64>
 // CHECK: warp.load_scales %[[SA]][{{.*}}] : {{.*}} -> !warp.fragment<scale, 16x2xf8E8M0FNU, [r3 t0 r0 r1 r2 | c0 b0]>

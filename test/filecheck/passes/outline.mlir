@@ -9,7 +9,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 // stands around it, such as an epilogue, goes along.
 // CHECK-LABEL: func.func @edges(%A: memref<270x70xf16>, %B: memref<70x80xf16>, %C: memref<270x80xf32>, %x: memref<80xf32>)
 // CHECK-DAG:     %[[CTAS:\w+]] = arith.constant 27 : index
-// CHECK:         "gpu.launch_func"(%[[CTAS]], {{.*}}, %A, %B, %C, %x) <{kernel = @kernels::@edges,
+// CHECK:         gpu.launch_func @kernels::@edges blocks in (%[[CTAS]], {{.*}}) args(%A : {{.*}}, %B : {{.*}}, %C : {{.*}}, %x : {{.*}})
 // CHECK-NOT:     warp.matmul
 // CHECK:         return
 func.func @edges(%A: memref<270x70xf16>, %B: memref<70x80xf16>, %C: memref<270x80xf32>, %x: memref<80xf32>) {
@@ -28,7 +28,7 @@ func.func @edges(%A: memref<270x70xf16>, %B: memref<70x80xf16>, %C: memref<270x8
 // CHECK-LABEL: func.func @batch
 // CHECK-DAG:     %[[CTAS:\w+]] = arith.constant 2 : index
 // CHECK-DAG:     %[[BATCH:\w+]] = arith.constant 6 : index
-// CHECK:         "gpu.launch_func"(%[[CTAS]], %{{.*}}, %[[BATCH]],
+// CHECK:         gpu.launch_func @{{.*}} blocks in (%[[CTAS]], %{{.*}}, %[[BATCH]])
 func.func @batch(%A: memref<6x24x32xf16>, %B: memref<6x32x8xf16, strided<[256, 1, 32]>>, %C: memref<6x24x8xf32>) {
   warp.matmul f16 x f16 %A, %B init 0.0 : f32 into %C
       maps [affine_map<(d, m, n, k) -> (d, m, k)>, affine_map<(d, m, n, k) -> (d, k, n)>, affine_map<(d, m, n, k) -> (d, m, n)>]
@@ -37,8 +37,8 @@ func.func @batch(%A: memref<6x24x32xf16>, %B: memref<6x32x8xf16, strided<[256, 1
   return
 }
 
-// CHECK:      ^{{.*}}(%A: memref<270x70xf16>, %B: memref<70x80xf16>, %C: memref<270x80xf32>, %X0: memref<80xf32>):
-// CHECK-NEXT:   "gpu.block_id"() <{dimension = #gpu<dim x>}>
+// CHECK:      gpu.func @edges(%A: memref<270x70xf16>, %B: memref<70x80xf16>, %C: memref<270x80xf32>, %X0: memref<80xf32>) kernel
+// CHECK-NEXT:   gpu.block_id x
 // CHECK:        %[[LAST_M:\w+]] = arith.constant 238 : index
 // CHECK-NEXT:   %[[M:\w+]] = arith.minui %{{\w+}}, %[[LAST_M]]
 // CHECK:        %[[LAST_N:\w+]] = arith.constant 48 : index
@@ -47,15 +47,14 @@ func.func @batch(%A: memref<6x24x32xf16>, %B: memref<6x32x8xf16, strided<[256, 1
 // CHECK-NEXT:     arith.addf
 // CHECK-NEXT:     warp.yield
 // CHECK-NEXT:   }
-// CHECK-NEXT:   "gpu.return"()
-// CHECK:      sym_name = "edges"
+// CHECK-NEXT:   gpu.return
 
-// CHECK:        %[[Z:\w+]] = "gpu.block_id"() <{dimension = #gpu<dim z>}>
+// CHECK:      gpu.func @batch(
+// CHECK:        %[[Z:\w+]] = gpu.block_id z
 // CHECK-NEXT:   %[[A:\w+]] = warp.matrix %A[%[[Z]], row, column]
 // CHECK-NEXT:   %[[B:\w+]] = warp.matrix %B[%[[Z]], column, row] : {{.*}} -> memref<8x32xf16, strided<[32, 1], offset: ?>>
 // CHECK-NEXT:   %[[C:\w+]] = warp.matrix %C[%[[Z]], row, column]
 // CHECK:        %[[LAST:\w+]] = arith.constant 8 : index
 // CHECK:        %[[M:\w+]] = arith.minui %{{\w+}}, %[[LAST]]
 // CHECK:        warp.matmul f16 x f16 %[[A]], %[[B]] init {{.*}} into %[[C]] tile [%[[M]], %{{\w+}}] maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1)>]
-// CHECK:      sym_name = "batch"
 }

@@ -21,6 +21,7 @@ func.func @plain(%A: memref<32x64xf16>, %B: memref<64x32xf16>, %C: memref<32x32x
   return
 }
 
+// CHECK:      gpu.func @three(
 // Three stages: two tiles are on their way before the loop; those that lie inside K are not predicated along it.
 // CHECK:      %[[A:\w+]] = memref.alloc() : memref<3x32x32xf16, #warp.swizzle<64>, 3 : i64>
 // CHECK-NEXT: %[[B:\w+]] = memref.alloc() : memref<3x32x32xf16, #warp.swizzle<64>, 3 : i64>
@@ -31,7 +32,7 @@ func.func @plain(%A: memref<32x64xf16>, %B: memref<64x32xf16>, %C: memref<32x32x
 // CHECK:      warp.copy %B
 // CHECK-NEXT: warp.commit
 // CHECK-NEXT: warp.wait 1
-// CHECK-NEXT: "gpu.barrier"
+// CHECK-NEXT: gpu.barrier
 // CHECK-NEXT: %[[A0:\w+]] = warp.ldmatrix x4 %[[A]]
 // CHECK-NEXT: %[[B0:\w+]] = warp.ldmatrix x4 trans %[[B]]
 // CHECK:      scf.for %[[K:\w+]] = {{.*}} iter_args(%[[ACC:\w+]] = {{.*}}, %[[FA:\w+]] = %[[A0]], %[[FB:\w+]] = %[[B0]], %[[READ:\w+]] = {{.*}}, %[[WRITE:\w+]] = {{.*}})
@@ -43,7 +44,7 @@ func.func @plain(%A: memref<32x64xf16>, %B: memref<64x32xf16>, %C: memref<32x32x
 // CHECK-NEXT:   warp.commit
 // CHECK-NEXT:   %[[D0:\w+]] = warp.mma m16n8k16 %[[FA]], %[[FB]], %[[ACC]]
 // CHECK-NEXT:   warp.wait 1
-// CHECK-NEXT:   "gpu.barrier"
+// CHECK-NEXT:   gpu.barrier
 // CHECK-NEXT:   %[[NEXT:\w+]] = arith.addi %[[READ]],
 // CHECK-NEXT:   %[[END:\w+]] = arith.cmpi eq, %[[NEXT]],
 // CHECK-NEXT:   %[[STAGE:\w+]] = arith.select %[[END]], {{.*}}, %[[NEXT]]
@@ -51,30 +52,29 @@ func.func @plain(%A: memref<32x64xf16>, %B: memref<64x32xf16>, %C: memref<32x32x
 // CHECK-NEXT:   %[[B2:\w+]] = warp.ldmatrix x4 trans %[[B]][%[[STAGE]],
 // CHECK-NEXT:   %[[D1:\w+]] = warp.mma m16n8k16 %[[A1]], %[[B1]], %[[D0]]
 // CHECK-NEXT:   scf.yield %[[D1]], %[[A2]], %[[B2]], %[[STAGE]], %[[READ]]
-// CHECK:      sym_name = "three"
 
 // One step per tile: copies go out first, and the next tile's fragments arrive before this one's product.
+// CHECK:      gpu.func @one_step(
 // CHECK:      warp.wait 0
 // CHECK:      scf.for
 // CHECK:        warp.copy %A
 // CHECK-NEXT:   warp.copy %B
 // CHECK-NEXT:   warp.commit
 // CHECK-NEXT:   warp.wait 0
-// CHECK-NEXT:   "gpu.barrier"
+// CHECK-NEXT:   gpu.barrier
 // CHECK:        warp.ldmatrix
 // CHECK-NEXT:   warp.ldmatrix
 // CHECK-NEXT:   warp.mma
 // CHECK-NEXT:   scf.yield
-// CHECK:      sym_name = "one_step"
 
 // One stage overlaps nothing and is left alone.
+// CHECK:      gpu.func @plain(
 // CHECK:      memref.alloc() : memref<32x32xf16, #warp.swizzle<64>, 3 : i64>
 // CHECK-NOT:  async
 // CHECK:      scf.for
 // CHECK-NEXT:   warp.copy
 // CHECK-NEXT:   warp.copy
-// CHECK-NEXT:   "gpu.barrier"
-// CHECK:        "gpu.barrier"
+// CHECK-NEXT:   gpu.barrier
+// CHECK:        gpu.barrier
 // CHECK-NEXT:   scf.yield
-// CHECK:      sym_name = "plain"
 }

@@ -18,7 +18,7 @@ func.func @unrolled(%A: memref<32x192xf16>, %B: memref<192x32xf16>, %C: memref<3
 // CHECK-LABEL: @kernels
 // CHECK:      %full = warp.make_barriers {arrivals = 32 : i64} : !warp.barriers<3>
 // CHECK-NEXT: %empty = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<3>
-// CHECK-NEXT: "gpu.barrier"() : () -> ()
+// CHECK-NEXT: gpu.barrier
 // CHECK:      warp.copy %A
 // CHECK-NEXT: warp.copy %B
 // CHECK-NEXT: warp.arrive_copies %full
@@ -32,7 +32,7 @@ func.func @unrolled(%A: memref<32x192xf16>, %B: memref<192x32xf16>, %C: memref<3
 // The last K tile but two copies the last one; nothing of it is predicated.
 // CHECK:        warp.load %C
 // CHECK-NEXT:   scf.for
-// CHECK-NOT:    "gpu.barrier"
+// CHECK-NOT:    gpu.barrier
 // CHECK:          warp.mma
 // CHECK:          warp.await %empty[
 // CHECK:          warp.copy %A{{.*}} {async, in_bounds = [true, true]}
@@ -53,7 +53,7 @@ func.func @unrolled(%A: memref<32x192xf16>, %B: memref<192x32xf16>, %C: memref<3
 // CHECK-NEXT:   scf.yield
 // CHECK:      warp.commit
 // CHECK-NEXT: warp.wait 0
-// CHECK-NEXT: "gpu.return"
+// CHECK-NEXT: gpu.return
 
 // Two turns of three K tiles: one in the loop, the other behind it, whose last two K tiles copy nothing.
 // CHECK:      warp.make_barriers

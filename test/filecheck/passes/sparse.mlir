@@ -5,7 +5,7 @@
 // RAISED: warp.matmul f16 x f16 %A sparse %E, %B plus %C into %C : memref<100x96xf16>, memref<7x96xi32>, memref<192x320xf16>, memref<100x320xf32>, memref<100x320xf32>
 
 // The metadata of 32 rows and 64 columns is 2 x 32 words; each step takes it with the next selector.
-// TILED:      "gpu.launch_func"({{.*}}, %A, %E, %B, %C)
+// TILED:      gpu.launch_func {{.*}} args(%A : {{.*}}, %E : {{.*}}, %B : {{.*}}, %C : {{.*}})
 // TILED:      memref.alloc() : memref<32x32xf16, #warp.swizzle<64>, 3 : i64>
 // TILED:      %[[E:\w+]] = memref.alloc() : memref<2x32xi32, #warp.swizzle<128>, 3 : i64>
 // TILED:      scf.for

@@ -10,8 +10,8 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 // CHECK-LABEL: func.func @odd(%A: memref<53x33xf16>, %B: memref<53x77xf16>, %C: memref<33x77xf32>)
 // CHECK:         %[[A:\w+]] = memref.alloc() : memref<64x64xf16>
 // CHECK:         %[[B:\w+]] = memref.alloc() : memref<64x96xf16>
-// CHECK:         "gpu.launch_func"({{.*}}, %A, %[[A]], %B, %[[B]]) <{kernel = @kernels::@odd_pack,
-// CHECK:         "gpu.launch_func"({{.*}}, %[[A]], %[[B]], %C) <{kernel = @kernels::@odd,
+// CHECK:         gpu.launch_func @kernels::@odd_pack blocks in ({{.*}}) args(%A : {{.*}}, %[[A]] : {{.*}}, %B : {{.*}}, %[[B]] : {{.*}})
+// CHECK:         gpu.launch_func @kernels::@odd blocks in ({{.*}}) args(%[[A]] : {{.*}}, %[[B]] : {{.*}}, %C : {{.*}})
 // CHECK-DAG:     memref.dealloc %[[A]]
 // CHECK-DAG:     memref.dealloc %[[B]]
 // CHECK:         return
@@ -23,10 +23,10 @@ func.func @odd(%A: memref<53x33xf16>, %B: memref<53x77xf16>, %C: memref<33x77xf3
   return
 }
 
-// CHECK:         %[[CTA:\w+]] = "gpu.block_id"()
+// CHECK:         gpu.func @odd_pack(
+// CHECK:         %[[CTA:\w+]] = gpu.block_id
 // CHECK-NEXT:    warp.pack %A to %A_packed share %[[CTA]] {shares = 2 : i64} : memref<53x33xf16> to memref<64x64xf16>
 // CHECK-NEXT:    warp.pack %B to %B_packed share %[[CTA]] {shares = 2 : i64} : memref<53x77xf16> to memref<64x96xf16>
-// CHECK:         sym_name = "odd_pack"
 // What is packed needs no bounds.
 // CHECK:         warp.copy %A_packed{{.*}} {in_bounds = [true, true]} : memref<64x64xf16> to
 // CHECK:         warp.copy %B_packed{{.*}} {in_bounds = [true, true]} : memref<64x96xf16> to

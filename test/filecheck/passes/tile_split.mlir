@@ -12,7 +12,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 // CHECK:         %[[COUNTERS:\w+]] = memref.alloc() {warp.zeroed} : memref<2xi32>
 // CHECK:         %[[A:\w+]] = memref.expand_shape %A {{.*}} : memref<32x256xf16> into memref<32x4x64xf16>
 // CHECK:         %[[B:\w+]] = memref.expand_shape %B {{.*}} : memref<256x64xf16> into memref<4x64x64xf16>
-// CHECK:         "gpu.launch_func"({{.*}}, %[[A]], %[[B]], %C, %[[PARTS]], %[[COUNTERS]]) <{kernel = @kernels::@few,
+// CHECK:         gpu.launch_func @kernels::@few blocks in ({{.*}}) args(%[[A]] : {{.*}}, %[[B]] : {{.*}}, %C : {{.*}}, %[[PARTS]] : {{.*}}, %[[COUNTERS]] : {{.*}})
 // CHECK:         memref.dealloc %[[PARTS]]
 // CHECK:         memref.dealloc %[[COUNTERS]]
 func.func @few(%A: memref<32x256xf16>, %B: memref<256x64xf16>, %C: memref<32x64xf32>) {
@@ -22,10 +22,11 @@ func.func @few(%A: memref<32x256xf16>, %B: memref<256x64xf16>, %C: memref<32x64x
   return
 }
 
-// CHECK:         %[[PART:\w+]] = "gpu.block_id"() <{dimension = #gpu<dim z>}>
+// CHECK:         gpu.func @few(
+// CHECK:         %[[PART:\w+]] = gpu.block_id z
 // CHECK:         warp.matrix %A[row, %[[PART]], column] : memref<32x4x64xf16>
 // CHECK:         warp.matrix %B[%[[PART]], row, column] : memref<4x64x64xf16>
-// CHECK:         %[[TILE:\w+]] = "gpu.block_id"() <{dimension = #gpu<dim x>}>
+// CHECK:         %[[TILE:\w+]] = gpu.block_id x
 // CHECK:         %[[FIRST:\w+]] = arith.muli %[[TILE]], %{{.*}}
 // CHECK:         %[[SLOT:\w+]] = arith.addi %[[FIRST]], %{{.*}}
 // CHECK:         warp.constant 0.000000e+00
@@ -38,5 +39,4 @@ func.func @few(%A: memref<32x256xf16>, %B: memref<256x64xf16>, %C: memref<32x64x
 // CHECK:           %[[TOTAL:\w+]] = warp.add_parts %[[ONE]], %parts[%[[FIRST]]] x %{{.*}} : {{.*}}, memref<8x1024xf32> -> {{.*}}
 // CHECK:           warp.store %[[TOTAL]], %C
 // CHECK:         }
-// CHECK:         sym_name = "few"
 }

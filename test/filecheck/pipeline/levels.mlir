@@ -21,20 +21,20 @@
 
 // TILED:       gpu.container_module
 // TILED:       func.func @matmul
-// TILED:         "gpu.launch_func"({{.*}}, %A, %B, %C) <{kernel = @kernels::@matmul,
+// TILED:         gpu.launch_func @kernels::@matmul blocks in ({{.*}}) args(%A : {{.*}}, %B : {{.*}}, %C : {{.*}})
 // TILED-NOT:   linalg
-// TILED:       "gpu.module"() <{sym_name = "kernels"}>
+// TILED:       gpu.module @kernels {
+// TILED:         gpu.func @matmul({{.*}}) kernel attributes {gpu.known_block_size = array<i32: {{[0-9]+}}, 1, 1>, warp.schedule =
 // TILED:       warp.constant 0.000000e+00 : f32
 // TILED:       scf.for
 // TILED:         warp.copy %A
 // TILED:         warp.copy %B
-// TILED:         "gpu.barrier"
+// TILED:         gpu.barrier
 // TILED:         warp.ldmatrix x4
 // TILED:         warp.ldmatrix x4 trans
 // TILED:         warp.mma m16n8k16
 // TILED:         scf.yield
 // TILED:       warp.store
-// TILED:       sym_name = "matmul", gpu.known_block_size = array<i32: {{[0-9]+}}, 1, 1>, warp.schedule =
 
 // PIPELINED:     warp.copy %A[{{.*}} {async
 // PIPELINED:     warp.commit
@@ -44,12 +44,12 @@
 // PIPELINED:       warp.copy %A[{{.*}} {async
 // PIPELINED:       warp.commit
 // PIPELINED:       warp.wait
-// PIPELINED:       "gpu.barrier"
+// PIPELINED:       gpu.barrier
 // PIPELINED:       warp.mma
 // PIPELINED:       scf.yield
 // PIPELINED:     warp.store
 
-// PTX:         "gpu.launch_func"
+// PTX:         gpu.launch_func
 // PTX:         ptx.module @kernels version "8.0" target "sm_90a" address_size 64 {
 // PTX-NEXT:      ptx.var extern shared b8 "shared_tiles" dims [0] align 1024
 // PTX-NEXT:      ptx.func entry visible @matmul(u64 "matmul_A"
