@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from .module import PtxModule, load_ptx
     from .problem import Problem
     from .sparse import check_metadata, compress, expand, prune
+    from .torch_frontend.backend import warploom as torch_backend
     from .torch_frontend.export import torch_to_linalg
+    from .torch_frontend.operators import torch_operators
+    from .torch_frontend.sharding import register_torch_sharding
 
 _HOMES = {
     "ArgumentError": ".errors",
@@ -59,6 +62,9 @@ _HOMES = {
     "explain": ".lookup.explain",
     "load_ptx": ".module",
     "prune": ".sparse",
+    "register_torch_sharding": ".torch_frontend.sharding",
+    "torch_backend": ".torch_frontend.backend",
+    "torch_operators": ".torch_frontend.operators",
     "torch_to_linalg": ".torch_frontend.export",
 }
 
@@ -87,6 +93,9 @@ __all__ = (
     "explain",
     "load_ptx",
     "prune",
+    "register_torch_sharding",
+    "torch_backend",
+    "torch_operators",
     "torch_to_linalg",
 )
 

@@ -20,7 +20,7 @@ from ..errors import WarploomError
 from ..kernel import Kernel
 from .clusters import Cluster, clusters, why_left
 from .options import BackendOptions, read
-from .region import Region, RegionText, kernel_for, write
+from .region import Region, RegionText, check_precision, kernel_for, write
 from .report import CompiledPart, Explanation, LeftPart
 from .rest import hand_over
 from .sinking import is_tensor, sink_views
@@ -30,11 +30,6 @@ from .views import SPLITS, VIEWS
 log = logging.getLogger(__name__)
 
 Callee: TypeAlias = Callable[..., Any]
-
-WHOLE_F32 = (
-    "tensor cores multiply f32 as tf32, without 13 bits of each operand; to allow that, "
-    "torch.set_float32_matmul_precision('high') or options={'tf32': True}"
-)
 
 
 def warploom(module: GraphModule, examples: Sequence[Any], *, options: Mapping[str, Any] | None = None) -> Callee:
@@ -88,8 +83,7 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions) ->
 
 def _compiled(cluster: Cluster, options: BackendOptions) -> tuple[RegionText, Kernel]:
     examples: list[torch.Tensor] = [node.meta["val"] for node in cluster.product.inputs]
-    if not options.drops_bits and all(x.dtype == torch.float32 for x in examples):
-        raise UnsupportedError(WHOLE_F32)
+    check_precision(examples, drops_bits=options.drops_bits)
     written = write(cluster.nodes, cluster.inputs)
     return written, kernel_for(written.text, cluster.last.meta["val"].device, options)
 
@@ -132,4 +126,6 @@ def _report(explanation: Explanation, options: BackendOptions) -> None:
         print(explanation)
 
 
-__all__ = ["compile_graph", "warploom"]
+torch_backend = warploom
+
+__all__ = ["compile_graph", "torch_backend", "warploom"]

@@ -3,6 +3,7 @@ dimensions, and the same ones again along dimensions of stride 0."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,12 +62,19 @@ def order_of(tensor: torch.Tensor) -> MemoryOrder:
     strides = tuple(map(size_of, tensor.stride()))
     moving = [d for d in range(len(sizes)) if sizes[d] != 1 and strides[d] != 0]
     order = tuple(sorted(moving, key=lambda d: -_hint(tensor.stride()[d])))
+    in_order = order == tuple(d for d in range(len(sizes)) if sizes[d] != 1)
+    if in_order or not _without_gaps(order, sizes, strides):
+        return row_major(len(sizes))
+    return MemoryOrder(order, len(sizes))
+
+
+def _without_gaps(order: Sequence[int], sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
     expected: Size = 1
     for d in reversed(order):
         if strides[d] != expected:
-            return row_major(len(sizes))
+            return False
         expected = expected * sizes[d]
-    return MemoryOrder(order, len(sizes))
+    return True
 
 
 def _hint(size: Any) -> int:

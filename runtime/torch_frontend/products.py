@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
-from .builder import Builder, plain
+from .builder import Builder, inputs, map_of, plain
+from .definitions import warploom
+from .pointwise import expression
 from .scalars import RULES, Body, ElementValue
 from .torch_api import aten
-from .types import SCALARS, Lowering, Size, UnsupportedError, Value
+from .types import SCALARS, Lowering, Size, UnsupportedError, Value, shape_of
+from .views import reshape
 
 ACCUMULATORS = {
     torch.float64: torch.float64,
@@ -39,9 +44,9 @@ def multiply(builder: Builder, a: Value, b: Value) -> Value:
     loops_a = [*range(count - len(a.shape[:-2]), count), *([] if row else [count]), k]
     loops_b = [*range(count - len(b.shape[:-2]), count), k, *([] if column else [count + len(m)])]
     dtype = _accumulator(a, b)
-    if not row and a.dims[-2] is None:
+    if a.dims[-1] is None or (not row and a.dims[-2] is None):
         a = plain(builder.dense(a), a.dtype)
-    if not column and b.dims[-1] is None:
+    if b.dims[-1 if column else -2] is None or (not column and b.dims[-1] is None):
         b = plain(builder.dense(b), b.dtype)
     covered = {loop for value, loops in ((a, loops_a), (b, loops_b)) for loop in _covered(value, loops, extents)}
     if not covered.issuperset(range(count)):
@@ -121,8 +126,26 @@ def _plus(
 
 
 def _linear(builder: Builder, like: torch.Tensor, x: Value, weight: Value, bias: Value | None = None) -> Value:
+    return _activated_linear(builder, like, x, weight, bias, "none")
+
+
+def _activated_linear(
+    builder: Builder,
+    like: torch.Tensor,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    activation: str = "none",
+) -> Value:
+    """activation(x W^T + bias), rounded before the activation and behind it, on rows of x."""
     turned = replace(weight, dims=weight.dims[::-1], shape=weight.shape[::-1])
-    return _plus(builder, like.dtype, multiply(builder, x, turned), bias)
+    rows = reshape(builder, x, (math.prod(x.shape[:-1]), x.shape[-1])) if len(x.shape) > 2 else x
+    found = _plus(builder, like.dtype, multiply(builder, rows, turned), bias)
+    if ACTIVATIONS[activation] is not None:
+        target, kwargs = ACTIVATIONS[activation]
+        computed = expression(target, (found,), kwargs, found.shape, like.dtype)
+        found = builder.generic(computed.values, computed.shape, like.dtype, computed.body)
+    return reshape(builder, found, shape_of(like))
 
 
 def _scaled_matmul(
@@ -167,6 +190,44 @@ def _fits(scale: Value, a: Value, b: Value) -> bool:
     return _number(scale).shape == () or scale.shape in ((a.shape[0], 1), (1, b.shape[1]))
 
 
+def _scaled(
+    builder: Builder,
+    like: torch.Tensor,
+    a: Value,
+    b: Value,
+    scale_a: Value,
+    scale_b: Value,
+    bias: Value | None = None,
+    out_dtype: object = None,
+) -> Value:
+    return _scaled_matmul(builder, like, a, b, scale_a, scale_b, bias)
+
+
+def _sparse_matmul(builder: Builder, like: torch.Tensor, values: Value, metadata: Value, b: Value) -> Value:
+    """A product whose A is sparse: the metadata is named by its place among the function's arguments."""
+    if metadata.tensor not in builder.arguments or not values.plain:
+        raise UnsupportedError("expected values and metadata row by row, as they were compressed")
+    number, extents = builder.arguments.index(metadata.tensor), (values.shape[0], b.shape[1])
+    tensor, loops = builder.operand(b, (2, 1), (*extents, b.shape[0]))
+    maps = ", ".join(map_of(3, along) for along in ((0, 2), loops, (0, 1)))
+    dtype = _accumulator(values, b)
+    start = f"linalg.matmul indexing_maps = [{maps}] {{warp.metadata = {number}}}"
+    out = builder.filled(extents, SCALARS[dtype], 0)
+    found = plain(builder.structured(start, inputs([values.tensor, tensor]), out), dtype)
+    return _rounded(builder, found, like.dtype)
+
+
+ACTIVATIONS: Mapping[str, Any] = {
+    "none": None,
+    "relu": (aten.relu.default, {}),
+    "gelu": (aten.gelu.default, {}),
+    "gelu_tanh": (aten.gelu.default, {"approximate": "tanh"}),
+    "silu": (aten.silu.default, {}),
+    "sigmoid": (aten.sigmoid.default, {}),
+    "tanh": (aten.tanh.default, {}),
+}
+"""What can follow `torch.ops.warploom.linear` in its kernel, by name: an operation of ATen and its options."""
+
 PRODUCTS: Mapping[object, Lowering] = {
     aten.mm.default: _matmul,
     aten.bmm.default: _matmul,
@@ -182,5 +243,9 @@ PRODUCTS: Mapping[object, Lowering] = {
     aten.linear.default: _linear,
     aten._int_mm.default: _int_matmul,
     aten._scaled_mm.default: _scaled_matmul,
+    warploom.matmul.default: _matmul,
+    warploom.linear.default: _activated_linear,
+    warploom.scaled_matmul.default: _scaled,
+    warploom.sparse_matmul.default: _sparse_matmul,
 }
 """Operations that multiply matrices."""

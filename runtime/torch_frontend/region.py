@@ -88,9 +88,25 @@ def _place(size: Size, examples: Sequence[torch.Tensor]) -> SizeSource:
 
 
 @cache
-def _compiled(text: str, target: str, tf32: bool, tuned: str | None, schedule: tuple[tuple[str, Any], ...]) -> Kernel:
+def compiled(text: str, target: str, tf32: bool, tuned: str | None, schedule: tuple[tuple[str, Any], ...]) -> Kernel:
     """Equal parts of graphs share a kernel."""
     return compile(text, target, file="<region>", tf32=tf32, tuned=tuned, **dict(schedule))
+
+
+WHOLE_F32 = (
+    "tensor cores multiply f32 as tf32, without 13 bits of each operand; to allow that, "
+    "torch.set_float32_matmul_precision('high') or options={'tf32': True}"
+)
+
+
+def check_precision(operands: Sequence[torch.Tensor], *, drops_bits: bool) -> None:
+    """Refuses products of f32 that may not drop bits.
+
+    Raises:
+        UnsupportedError: saying how to allow it.
+    """
+    if not drops_bits and all(x.dtype == torch.float32 for x in operands):
+        raise UnsupportedError(WHOLE_F32)
 
 
 def kernel_for(text: str, device: torch.device, options: BackendOptions) -> Kernel:
@@ -100,7 +116,7 @@ def kernel_for(text: str, device: torch.device, options: BackendOptions) -> Kern
         CompileError: if it is not lowered, or there is no kernel for tensors there.
     """
     settings = tuple((key, _frozen(value)) for key, value in sorted(options.schedule.items()))
-    return _compiled(text, target_of(device, options), options.drops_bits, options.tuned, settings)
+    return compiled(text, target_of(device, options), options.drops_bits, options.tuned, settings)
 
 
 def _frozen(value: object) -> object:

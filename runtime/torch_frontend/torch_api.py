@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import Graph, GraphModule
+
+from ..numerics.array import Array
 
 _pytree: Any = import_module("torch.utils._pytree")
 _ops: Any = import_module("torch._ops")
 sympy: Any = import_module("sympy")
 
+library: Any = torch.library
 aten: Any = torch.ops.aten
 prims: Any = torch.ops.prims
+
+
+def from_numpy(array: Array) -> torch.Tensor:
+    """A tensor that shares an array's memory."""
+    return cast("Any", torch).from_numpy(array)
 
 
 def leaves(tree: object) -> list[Any]:

@@ -1,0 +1,146 @@
+"""The operators `torch.ops.warploom` on the interpreter: values and derivatives against float64, and torch's checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from warploom.runtime import ArgumentError, CompileError, prune
+
+torch = pytest.importorskip("torch")
+functional: Any = torch.nn.functional
+
+from warploom.runtime import torch_operators  # noqa: E402
+
+BF16 = 2.0**-8
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "none": lambda x: x,
+    "relu": functional.relu,
+    "gelu": functional.gelu,
+    "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+    "silu": functional.silu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+}
+
+
+def drawn(*shape: int, dtype: Any = torch.bfloat16) -> Any:
+    return torch.randn(*shape).to(dtype).requires_grad_(dtype == torch.bfloat16)
+
+
+def pattern(rows: int, columns: int, dtype: Any = torch.float16) -> Any:
+    """A matrix of which half is zero, two of each four."""
+    return torch.from_numpy(prune(torch.randn(rows, columns).half().numpy())).to(dtype)
+
+
+def assert_same(operator: Any, exact: Callable[..., Any], *tensors: Any, roundings: float = 4.0) -> None:
+    """Value and derivatives are within so many roundings of the largest one's of those in float64."""
+    wide = [x.detach().double().requires_grad_(x.requires_grad) for x in tensors]
+    found, expected = operator(*tensors), exact(*wide)
+    grad = torch.randn(expected.shape).to(found.dtype)
+    pairs = [(found, expected)]
+    if expected.requires_grad:
+        found.backward(grad)
+        expected.backward(grad.double())
+        pairs += [(x.grad, y.grad) for x, y in zip(tensors, wide, strict=True)]
+    for mine, theirs in pairs:
+        assert (mine.double() - theirs).abs().max() <= roundings * BF16 * (1 + theirs.abs().max())
+
+
+@pytest.mark.parametrize("shapes", [((5, 16), (16, 8)), ((2, 1, 5, 16), (3, 16, 8)), ((1, 16), (16, 3))])
+def test_matmul(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    assert_same(torch_operators.matmul, torch.matmul, drawn(*shapes[0]), drawn(*shapes[1]))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_linear(activation: str) -> None:
+    def exact(x: Any, w: Any, b: Any) -> Any:
+        return ACTIVATIONS[activation](functional.linear(x, w, b))
+
+    assert_same(
+        lambda *given: torch_operators.linear(*given, activation), exact, drawn(2, 3, 16), drawn(8, 16), drawn(8)
+    )
+
+
+def test_one_kernel_for_many_rows() -> None:
+    from warploom.runtime.torch_frontend import region
+
+    w = drawn(8, 16).detach()
+    before = region.compiled.cache_info().misses
+    for rows in (65, 70, 131):
+        assert_same(torch_operators.linear, functional.linear, drawn(rows, 16).detach(), w)
+    assert region.compiled.cache_info().misses == before + 1
+
+
+def test_scaled_matmul() -> None:
+    a, b = (torch.randn(17, 32).to(torch.float8_e4m3fn) for _ in range(2))
+    row, column, bias = torch.rand(17, 1), torch.rand(1, 17), drawn(17).detach()
+
+    def exact(*given: Any) -> Any:
+        x, y, row, column, bias = given
+        return x @ y.t() * row * column + bias
+
+    assert_same(lambda x, y, *rest: torch_operators.scaled_matmul(x, y.t(), *rest), exact, a, b, row, column, bias)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sparse_matmul(dtype: Any) -> None:
+    a, b = pattern(24, 64, dtype), torch.randn(9, 64).to(dtype).t()
+    values, metadata = torch_operators.compress(a)
+    assert values.shape == (24, 32)
+    found = torch_operators.sparse_matmul(values, metadata, b)
+    exact = a.double() @ b.double()
+    assert (found.double() - exact).abs().max() <= BF16 * (1 + exact.abs().max())
+
+
+def scaled_operands() -> tuple[Any, ...]:
+    a, b = (torch.randn(16, 32).to(torch.float8_e4m3fn) for _ in range(2))
+    return a, b.t(), torch.tensor(0.5), torch.tensor(2.0)
+
+
+CHECKED: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "matmul": lambda: (drawn(2, 5, 16), drawn(16, 8)),
+    "linear": lambda: (drawn(2, 5, 16), drawn(8, 16), drawn(8), "gelu"),
+    "scaled_matmul": scaled_operands,
+    "sparse_matmul": lambda: (*torch_operators.compress(pattern(16, 32)), torch.randn(32, 8).half()),
+    "compress": lambda: (pattern(16, 32),),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_torch_finds_nothing_wrong(name: str) -> None:
+    # torch cannot compare 8-bit floats, with which its check of the signature starts
+    skipped = {"test_schema"} if name == "scaled_matmul" else set[str]()
+    every = {"test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"}
+    operator = getattr(torch_operators, name).default
+    found = torch.library.opcheck(operator, CHECKED[name](), test_utils=sorted(every - skipped))
+    assert set(found.values()) == {"SUCCESS"}
+
+
+def test_the_backend_fuses_what_follows_an_operator() -> None:
+    said: list[Any] = []
+
+    def function(x: Any, w: Any) -> Any:
+        return torch_operators.linear(x, w, None, "relu") * 2
+
+    compiled = torch.compile(function, backend="warploom", options={"explain": said.append})
+    x, w = drawn(5, 16).detach(), drawn(8, 16).detach()
+    assert_same(compiled, lambda x, w: functional.relu(x @ w.t()) * 2, x, w)
+    assert said[0].compiled[0].operators == ("warploom.linear.default", "aten.mul.Tensor")
+
+
+def test_errors() -> None:
+    with pytest.raises(ArgumentError, match=r"expected an activation of none, relu, .*, got 'rely'"):
+        torch_operators.linear(drawn(5, 16), drawn(8, 16), None, "rely")
+    with pytest.raises(ArgumentError, match="expected matrices, got tensors of 1 and 2 dimensions"):
+        torch_operators.matmul(drawn(16), drawn(16, 8))
+    with pytest.raises(CompileError, match=r"f32 .* torch\.set_float32_matmul_precision\('high'\)"):
+        torch_operators.matmul(torch.randn(5, 16), torch.randn(16, 8))
+    with pytest.raises(CompileError, match=r"products of torch\.int64 are not lowered"):
+        torch_operators.matmul(torch.ones(5, 16, dtype=torch.int64), torch.ones(16, 8, dtype=torch.int64))
+    with pytest.raises(ArgumentError, match="cannot compress: "):
+        torch_operators.compress(torch.ones(16, 32, dtype=torch.float16))
+    with pytest.raises(ArgumentError, match=r"mma\.sp takes no sparse matrix of f64"):
+        torch_operators.compress(torch.ones(16, 32, dtype=torch.float64))
