@@ -203,7 +203,13 @@ def _scaled(
     return _scaled_matmul(builder, like, a, b, scale_a, scale_b, bias)
 
 
-def _sparse_matmul(builder: Builder, like: torch.Tensor, values: Value, metadata: Value, b: Value) -> Value:
+def _sparse_matmul(
+    builder: Builder, like: torch.Tensor, values: Value, metadata: Value, b: Value, out_dtype: object = None
+) -> Value:
+    return _rounded(builder, _sparse_product(builder, values, metadata, b), like.dtype)
+
+
+def _sparse_product(builder: Builder, values: Value, metadata: Value, b: Value) -> Value:
     """A product whose A is sparse: the metadata is named by its place among the function's arguments."""
     if metadata.tensor not in builder.arguments or not values.plain:
         raise UnsupportedError("expected values and metadata row by row, as they were compressed")
@@ -213,8 +219,24 @@ def _sparse_matmul(builder: Builder, like: torch.Tensor, values: Value, metadata
     dtype = _accumulator(values, b)
     start = f"linalg.matmul indexing_maps = [{maps}] {{warp.metadata = {number}}}"
     out = builder.filled(extents, SCALARS[dtype], 0)
-    found = plain(builder.structured(start, inputs([values.tensor, tensor]), out), dtype)
-    return _rounded(builder, found, like.dtype)
+    return plain(builder.structured(start, inputs([values.tensor, tensor]), out), dtype)
+
+
+def _sparse_add_matmul(
+    builder: Builder,
+    like: torch.Tensor,
+    bias: Value,
+    values: Value,
+    metadata: Value,
+    b: Value,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+    out_dtype: object = None,
+) -> Value:
+    """A product whose A is sparse, with a number for each row added, rounded once."""
+    column = replace(bias, dims=(*bias.dims, None), shape=(*bias.shape, 1))
+    return _plus(builder, like.dtype, _sparse_product(builder, values, metadata, b), column, beta, alpha)
 
 
 ACTIVATIONS: Mapping[str, Any] = {
@@ -247,5 +269,7 @@ PRODUCTS: Mapping[object, Lowering] = {
     warploom.linear.default: _activated_linear,
     warploom.scaled_matmul.default: _scaled,
     warploom.sparse_matmul.default: _sparse_matmul,
+    aten._sparse_semi_structured_mm.default: _sparse_matmul,
+    aten._sparse_semi_structured_addmm.default: _sparse_add_matmul,
 }
 """Operations that multiply matrices."""

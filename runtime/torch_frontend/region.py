@@ -16,6 +16,7 @@ from ..errors import CompileError
 from ..kernel import Kernel
 from ..launch import ScratchBuffer
 from ..plan import Plan
+from .cutlass import CutlassMetadata, metadata_of, words_shape
 from .importer import Importer
 from .layouts import MemoryOrder, order_of
 from .options import BackendOptions
@@ -32,12 +33,13 @@ SizeSource: TypeAlias = int | tuple[int, int]
 @dataclass(frozen=True)
 class RegionText:
     """A part of a graph as MLIR: the memory order of each input, where the sizes of the result come from, and the type
-    of its elements."""
+    of its elements. `metadata` are the inputs that lie as CUTLASS has them, with the type of the sparse matrix."""
 
     text: str
     orders: tuple[MemoryOrder, ...]
     shape: tuple[SizeSource, ...]
     dtype: torch.dtype
+    metadata: Mapping[int, torch.dtype]
 
 
 def write(nodes: Sequence[Node], inputs: Sequence[Node]) -> RegionText:
@@ -49,7 +51,14 @@ def write(nodes: Sequence[Node], inputs: Sequence[Node]) -> RegionText:
     importer = Importer(inlined=frozenset(inlined(nodes)))
     examples = [node.meta["val"] for node in inputs]
     orders = tuple(map(order_of, examples))
+    sparse = dict(pair for node in nodes if (pair := metadata_of(node)))
+    metadata: dict[int, torch.dtype] = {}
     for number, (node, example, order) in enumerate(zip(inputs, examples, orders, strict=True)):
+        if node in sparse:
+            values = sparse[node].meta["val"]
+            metadata[number] = values.dtype
+            importer.values[node] = importer.builder.argument(f"arg{number}", words_shape(values), torch.int32)
+            continue
         sizes = shape_of(example)
         value = importer.builder.argument(f"arg{number}", order.shape(sizes), example.dtype)
         importer.values[node] = Value(value.tensor, order.dims, sizes, example.dtype)
@@ -58,7 +67,7 @@ def write(nodes: Sequence[Node], inputs: Sequence[Node]) -> RegionText:
     result = nodes[-1].meta["val"]
     text = importer.builder.text("region", importer.results([nodes[-1]]))
     shape = tuple(_place(size, examples) for size in shape_of(result))
-    return RegionText(text, orders, shape, result.dtype)
+    return RegionText(text, orders, shape, result.dtype, metadata)
 
 
 def inlined(nodes: Sequence[Node]) -> list[Node]:
@@ -145,11 +154,15 @@ class Region(torch.nn.Module):
     def __init__(self, written: RegionText, kernel: Kernel) -> None:
         super().__init__()
         self.written, self.kernel = written, kernel
+        self._metadata = CutlassMetadata()
         self._plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         device = inputs[0].device
-        placed = [_placed(t, order) for t, order in zip(inputs, self.written.orders, strict=True)]
+        given = list(inputs)
+        for number, dtype in self.written.metadata.items():
+            given[number] = self._metadata.words(inputs[number], dtype)
+        placed = [_placed(t, order) for t, order in zip(given, self.written.orders, strict=True)]
         sizes = (p if isinstance(p, int) else inputs[p[0]].shape[p[1]] for p in self.written.shape)
         out = torch.empty(tuple(sizes), dtype=self.written.dtype, device=device)
         if out.numel():
