@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.fx import GraphModule, Node
 
-from ..errors import WarploomError
+from ..errors import ArgumentError, WarploomError
 from ..kernel import Kernel
 from .clusters import Cluster, clusters, why_left
 from .options import BackendOptions, read
@@ -32,12 +32,20 @@ log = logging.getLogger(__name__)
 Callee: TypeAlias = Callable[..., Any]
 
 
-def warploom(module: GraphModule, examples: Sequence[Any], *, options: Mapping[str, Any] | None = None) -> Callee:
+def warploom(
+    module: GraphModule,
+    examples: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callee:
     """What `torch.compile(..., backend="warploom", options={...})` calls with each graph; see `BackendOptions`.
 
     Raises:
-        ArgumentError: for an option that there is not.
+        ArgumentError: for an option that there is not, or a mode.
     """
+    if mode is not None:
+        raise ArgumentError(f"the backend warploom has no modes, got {mode!r}; it takes options")
     chosen = read(options)
     common: Any = import_module("torch._dynamo.backends.common")
     compilers = {

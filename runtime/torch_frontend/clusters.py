@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch.fx import Graph, Node
 
+from .layouts import is_row_major
 from .pointwise import is_pointwise, obstacle
 from .products import PRODUCTS
 from .sinking import is_tensor
@@ -73,7 +74,7 @@ def follows(node: Node, product: Node) -> bool:
         return False
     if shape_of(result) != shape_of(other) or result.dtype not in ELEMENTS or result.dtype in NARROW:
         return False
-    place = result.device == other.device and result.is_contiguous()
+    place = result.device == other.device and is_row_major(result)
     return place and _known(node, other.device) and not obstacle(node)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .types import Size, shape_of, size_of
+from .types import Size, UnsupportedError, shape_of, size_of
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,13 @@ def order_of(tensor: torch.Tensor) -> MemoryOrder:
     return MemoryOrder(order, len(sizes))
 
 
+def is_row_major(tensor: torch.Tensor) -> bool:
+    """Whether a tensor of a graph is contiguous."""
+    sizes = shape_of(tensor)
+    moving = [d for d in range(len(sizes)) if sizes[d] != 1]
+    return _without_gaps(moving, sizes, tuple(map(size_of, tensor.stride())))
+
+
 def _without_gaps(order: Sequence[int], sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
     expected: Size = 1
     for d in reversed(order):
@@ -78,5 +85,12 @@ def _without_gaps(order: Sequence[int], sizes: Sequence[Size], strides: Sequence
 
 
 def _hint(size: Any) -> int:
-    """A size, or an example of it."""
-    return size if isinstance(size, int) else int(size.node.hint)
+    """A size, or an example of it.
+
+    Raises:
+        UnsupportedError: for one that depends on data.
+    """
+    hint = size if isinstance(size, int) else size.node.hint
+    if hint is None:
+        raise UnsupportedError(f"the size {size} depends on data")
+    return int(hint)

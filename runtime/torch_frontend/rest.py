@@ -45,7 +45,7 @@ def hand_over(module: GraphModule) -> None:
         if node.op == "call_module":
             part = parts.get_submodule(node.target)
             if any(n.op == "call_function" and is_tensor(n) and n.target not in VIEWS for n in part.graph.nodes):
-                examples = [x.meta["val"] for x in node.args]
+                examples = [n.meta["val"] for n in part.graph.nodes if n.op == "placeholder"]
                 parts.set_submodule(node.target, _Compiled(inductor.compile(part, examples)))
     for name, part in parts.named_children():
         module.add_submodule(name, part)

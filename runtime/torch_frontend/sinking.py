@@ -13,6 +13,7 @@ from typing import Any, cast
 import torch
 from torch.fx import Graph, Node
 
+from .layouts import is_row_major
 from .pointwise import is_pointwise
 from .torch_api import aten
 from .types import Size, shape_of
@@ -93,7 +94,7 @@ def _moves(node: Node, outer: tuple[Size, ...], common: int) -> bool:
     """Whether an operand can take the place of itself among dimensions that are one."""
     shape = _shape(node)
     if shape == outer:
-        return node.target in RESHAPES or node.meta["val"].is_contiguous()
+        return node.target in RESHAPES or is_row_major(node.meta["val"])
     return len(shape) <= common
 
 

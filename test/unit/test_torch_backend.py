@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
-import shutil
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from warploom.runtime import ArgumentError
+from warploom.runtime import ArgumentError, prune
 
 torch = pytest.importorskip("torch")
 functional: Any = torch.nn.functional
 BF16 = 2.0**-8
+EXAMPLE = Path(__file__).parents[2] / "examples" / "torch_mlp.py"
 
 
 @pytest.fixture(autouse=True)
@@ -198,13 +201,44 @@ def test_explanations_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "compiled mm: aten.mm.default\n    @region: cta = " in capsys.readouterr().out
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor compiles C++ on the CPU")
-def test_the_rest_goes_to_inductor() -> None:
+def test_the_rest_goes_to_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[list[str]] = []
+
+    def compile_part(part: Any, examples: Any) -> Any:
+        given.append([str(n.target) for n in part.graph.nodes if n.op == "call_function"])
+        return part
+
+    monkeypatch.setattr(torch._inductor, "compile", compile_part)
+
     def function(a: Any, b: Any) -> Any:
-        return torch.relu(torch.softmax(a, -1) @ b)
+        return torch.softmax(torch.relu(torch.softmax(a, -1) @ b).t(), 0).cumsum(0)
 
     compiled = assert_compiled(function, drawn(5, 16), drawn(16, 8), parts=[("mm", "relu")], rest="inductor")
     assert "left to inductor" in str(compiled.explanations[0])
+    assert [operators[-1] for operators in given] == ["aten._softmax.default", "aten.cumsum.default"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_semi_structured_tensors_of_torch(dtype: Any) -> None:
+    conversions: Any = import_module("torch.sparse._semi_structured_conversions")
+    dense = torch.from_numpy(prune(torch.randn(96, 128).half().numpy())).to(dtype)
+    values, metadata = conversions.sparse_semi_structured_from_dense_cutlass(dense)
+    x, bias = torch.randn(9, 128).to(dtype), torch.randn(96).to(dtype)
+
+    def layer(x: Any, values: Any, metadata: Any, bias: Any) -> Any:
+        # what a linear layer with such a weight calls
+        return functional.relu(torch.ops.aten._sparse_semi_structured_addmm(bias, values, metadata, x.t())).t()
+
+    compiled = Compiled(layer)
+    exact = functional.relu(functional.linear(x.double(), dense.double(), bias.double()))
+    assert close(compiled.call(x, values, metadata, bias), exact, 1.0)
+    assert compiled.operators == [("_sparse_semi_structured_addmm", "relu")]
+
+    integers = Compiled(lambda v, m, b: torch.ops.aten._sparse_semi_structured_mm(v, m, b, out_dtype=torch.int32))
+    whole = (dense * 9).to(torch.int8)
+    values, metadata = conversions.sparse_semi_structured_from_dense_cutlass(whole)
+    b = torch.randint(-128, 128, (128, 24), dtype=torch.int8)
+    assert torch.equal(integers.call(values, metadata, b).long(), whole.long() @ b.long())
 
 
 @pytest.mark.parametrize(
@@ -224,6 +258,21 @@ def test_options(options: dict[str, Any], message: str) -> None:
         read(options)
     with pytest.raises(Exception, match=message):
         torch.compile(lambda a, b: a @ b, backend="warploom", options=options)(drawn(5, 16), drawn(16, 8))
+
+
+def test_the_example(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = importlib.util.spec_from_file_location("torch_mlp", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    example.main()
+    assert "backward graph: 4 compiled" in capsys.readouterr().out
+
+
+def test_modes() -> None:
+    with pytest.raises(Exception, match="the backend warploom has no modes, got 'max-autotune'"):
+        torch.compile(lambda a, b: a @ b, backend="warploom", mode="max-autotune")(drawn(5, 16), drawn(16, 8))
 
 
 def test_a_schedule_is_followed() -> None:
