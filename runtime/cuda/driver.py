@@ -8,7 +8,6 @@ Source: CUDA Driver API, sections Primary Context, Module, Memory, Execution Con
 from __future__ import annotations
 
 import ctypes
-import hashlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -165,7 +164,7 @@ class Gpu:
         self.driver = load_driver()
         self.handle = call("opening the GPU", self.driver.cuDeviceGet(ordinal))
         self.context = call("opening the GPU's context", self.driver.cuDevicePrimaryCtxRetain(self.handle))
-        self._modules: dict[bytes, LoadedModule] = {}
+        self._modules: dict[str, LoadedModule] = {}
         self._ordinal = ordinal
 
     @cached_property
@@ -203,10 +202,9 @@ class Gpu:
         Raises:
             CudaError: with the driver's log, if it rejects the text.
         """
-        key = hashlib.sha256(ptx.encode()).digest()
-        if key not in self._modules:
-            self._modules[key] = LoadedModule(self, ptx)
-        return self._modules[key]
+        if ptx not in self._modules:
+            self._modules[ptx] = LoadedModule(self, ptx)
+        return self._modules[ptx]
 
 
 class LoadedModule:
