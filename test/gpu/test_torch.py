@@ -1,0 +1,193 @@
+"""PyTorch on a real GPU: the backend and the operators, on any stream and device, and in CUDA graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from warploom.runtime.cuda.driver import GpuDevice
+
+torch = pytest.importorskip("torch")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch was built without CUDA"),
+    pytest.mark.usefixtures("device"),
+]
+functional: Any = torch.nn.functional
+BF16 = 2.0**-8
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    """Nothing compiled before."""
+    torch._dynamo.reset()
+
+
+def backend(function: Callable[..., Any], **options: Any) -> Any:
+    from warploom.runtime import torch_backend
+
+    dynamic = options.pop("dynamic", None)
+    return torch.compile(function, backend=torch_backend, dynamic=dynamic, options=options)
+
+
+def drawn(*shape: int, device: str = "cuda", dtype: Any = torch.bfloat16) -> Any:
+    return torch.randn(*shape, device=device).to(dtype)
+
+
+def close(found: Any, exact: Any, roundings: float) -> bool:
+    return bool(torch.all((found.double() - exact).abs() <= roundings * BF16 * (1 + exact.abs().max())))
+
+
+class Mlp(torch.nn.Module):
+    def __init__(self, width: int = 200) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(width)
+        self.up, self.down = torch.nn.Linear(width, 328), torch.nn.Linear(328, width)
+
+    def forward(self, x: Any) -> Any:
+        return x + self.down(functional.gelu(self.up(self.norm(x))))
+
+
+def pair() -> tuple[Any, Any]:
+    """A perceptron in bf16, and the same in float64."""
+    model, exact = Mlp().cuda().bfloat16(), Mlp().cuda().double()
+    exact.load_state_dict(model.state_dict())
+    return model, exact
+
+
+def test_forward_and_backward(device: GpuDevice) -> None:
+    model, exact = pair()
+    said: list[Any] = []
+    call = backend(model, explain=said.append)
+    x, grad = drawn(3, 37, 200).requires_grad_(), drawn(3, 37, 200)
+    wide = x.detach().double().requires_grad_()
+    found, expected = call(x), exact(wide)
+    found.backward(grad)
+    expected.backward(grad.double())
+    assert close(found, expected, 4.0)
+    assert close(x.grad, wide.grad, 6.0)
+    for mine, theirs in zip(model.parameters(), exact.parameters(), strict=True):
+        assert close(mine.grad, theirs.grad, 8.0)
+    assert [len(e.compiled) for e in said] == [2, 4]
+
+
+def test_the_words_of_the_interpreter(device: GpuDevice) -> None:
+    def function(x: Any, w: Any) -> Any:
+        return functional.relu(functional.linear(x, w))
+
+    x, w = drawn(70, 200, device="cpu"), drawn(72, 200, device="cpu")
+    target = {"target": device.target}
+    on_cpu = backend(function, **target)(x, w)
+    on_gpu = backend(function, **target)(x.cuda(), w.cuda())
+    assert torch.equal(on_cpu.view(torch.int16), on_gpu.cpu().view(torch.int16))
+
+
+def test_one_kernel_for_every_batch(device: GpuDevice) -> None:
+    model, exact = pair()
+    said: list[Any] = []
+    call = backend(model, dynamic=True, explain=said.append)
+    with torch.no_grad():
+        for batch in (3, 130, 2):
+            x = drawn(batch, 37, 200)
+            assert close(call(x), exact(x.double()), 4.0)
+    assert len(said) == 1
+
+
+def test_a_captured_graph_is_replayed(device: GpuDevice) -> None:
+    model, exact = pair()
+    call, x = backend(model), drawn(3, 37, 200)
+    with torch.no_grad():
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            call(x)
+        side.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = call(x)
+        for _ in range(3):
+            x.copy_(drawn(3, 37, 200))
+            out.fill_(torch.nan)
+            graph.replay()
+            assert close(out, exact(x.double()), 4.0)
+
+
+def test_a_captured_step_of_split_k(device: GpuDevice) -> None:
+    """Partial sums take scratch memory, of which some starts with zeros at every replay."""
+    call = backend(lambda a, b: a @ b, schedule={"split_k": 4})
+    a, b = drawn(64, 2048), drawn(2048, 64)
+    call(a, b)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = call(a, b)
+    for _ in range(3):
+        a.copy_(drawn(64, 2048))
+        graph.replay()
+        assert close(out, a.double() @ b.double(), 1.0)
+
+
+def test_the_current_stream(device: GpuDevice) -> None:
+    call, a, b = backend(lambda a, b: a @ b), drawn(256, 256), drawn(256, 256)
+    call(a, b)
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(50_000_000)
+        a.copy_(drawn(256, 256))
+        out = call(a, b)
+    side.synchronize()
+    assert close(out, a.double() @ b.double(), 1.0)
+
+
+def test_another_device(device: GpuDevice) -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    call = backend(lambda a, b: a @ b)
+    for name in ("cuda:1", "cuda:0"):
+        a, b = drawn(70, 200, device=name), drawn(200, 72, device=name)
+        found = call(a, b)
+        assert found.device == torch.device(name)
+        assert close(found, a.double() @ b.double(), 1.0)
+
+
+def test_memory_that_no_kernel_reads_is_copied(device: GpuDevice) -> None:
+    whole, b = drawn(70 * 200 + 1), drawn(200, 72)
+    call = backend(lambda a, b: a @ b)
+    for a in (whole[1:].view(70, 200), whole[:-1].view(200, 70).t(), drawn(70, 400)[:, ::2]):
+        assert close(call(a, b), a.double() @ b.double(), 1.0)
+
+
+def test_autocast(device: GpuDevice) -> None:
+    def layer(x: Any, w: Any) -> Any:
+        with torch.autocast("cuda", torch.bfloat16):
+            return functional.relu(functional.linear(x, w))
+
+    said: list[Any] = []
+    x, w = drawn(70, 200), drawn(72, 200)
+    found = backend(layer, explain=said.append)(x.float(), w.float())
+    assert close(found, functional.relu(x.double() @ w.double().t()), 1.0)
+    assert len(said[0].compiled) == 1
+
+
+def test_operators(device: GpuDevice) -> None:
+    from warploom.runtime import prune, torch_operators
+
+    a, b = drawn(70, 200).requires_grad_(), drawn(200, 72).requires_grad_()
+    wide = [x.detach().double().requires_grad_() for x in (a, b)]
+    found, exact = torch_operators.matmul(a, b), torch.matmul(*wide)
+    assert close(found, exact, 1.0)
+    found.backward(found.detach())
+    exact.backward(found.detach().double())
+    assert close(a.grad, wide[0].grad, 1.0)
+    assert close(b.grad, wide[1].grad, 1.0)
+
+    x, y = (drawn(80, 96, dtype=torch.float8_e4m3fn) for _ in range(2))
+    scales = torch.tensor(0.5, device="cuda"), torch.tensor(2.0, device="cuda")
+    assert close(torch_operators.scaled_matmul(x, y.t(), *scales), x.double() @ y.double().t(), 1.0)
+
+    dense = torch.from_numpy(prune(torch.randn(80, 128).half().numpy())).cuda()
+    values, metadata = torch_operators.compress(dense)
+    right = drawn(128, 72, dtype=torch.float16)
+    assert close(torch_operators.sparse_matmul(values, metadata, right), dense.double() @ right.double(), 1.0)
