@@ -52,6 +52,7 @@ ADDITIONS = (
     ("a check of a running kernel", "an observer in `runtime/interp/checks/`"),
     ("a check of PTX text", "`dialect/ptx/check/`"),
     ("a kind of argument", "`runtime/arguments/`"),
+    ("an operation of PyTorch", "`runtime/torch_frontend/`: `scalars.py`, `views.py`, `products.py`, `reductions.py`"),
     ("a command", "`runtime/cli/`"),
 )  # fmt: skip
 
