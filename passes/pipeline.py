@@ -49,6 +49,7 @@ def standard_pipeline(
             "warp-split-k",
             "warp-persist",
             "warp-fp8-as-f16",
+            "warp-specialise",
             "warp-pipeline",
             "warp-expand",
             "warp-allocate",

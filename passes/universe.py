@@ -38,6 +38,7 @@ _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-split-k": _lazy(".tile.split", "SplitKPass"),
     "warp-persist": _lazy(".tile.persist", "PersistPass"),
     "warp-fp8-as-f16": _lazy(".tile.fp8_as_f16", "Fp8AsF16Pass"),
+    "warp-specialise": _lazy(".pipelining.specialise", "SpecialisePass"),
     "warp-pipeline": _lazy(".pipelining.copies", "PipelinePass"),
     "warp-expand": _lazy(".expand.warp_expand", "ExpandPass"),
     "warp-allocate": _lazy(".allocate", "AllocatePass"),

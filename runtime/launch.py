@@ -19,7 +19,7 @@ from ..dialect.ptx.text.syntax import Function, Variable
 from .arguments.arrays import Argument, borrow, is_array
 from .arguments.dtypes import DType
 from .arguments.structs import POINTER, Image, image, is_bytes, is_ctypes, is_record, is_struct
-from .arguments.tensor_map import TensorMap
+from .arguments.tensor_map import EncodedMap, TensorMap
 from .errors import ArgumentError
 from .grid import BLOCK_LIMIT, GRID_LIMIT, THREADS_LIMIT, Dim3
 from .numerics.array import Array
@@ -47,7 +47,7 @@ class Packed:
 class PackedMap(Packed):
     """A tensor map, whose bytes follow from the address of its array."""
 
-    map: TensorMap
+    map: TensorMap | EncodedMap
 
     def filled(self, address: Callable[[int], int]) -> bytes:
         """The bytes for an array of this address, as far as their fields are known."""
@@ -85,6 +85,20 @@ class Shifted:
 
 
 @dataclass(frozen=True)
+class Mapped:
+    """A tensor map of memory that starts so many bytes behind the start of the array at a position; its fields, for an
+    array at address 0 that starts there."""
+
+    position: int
+    bytes: int
+    fields: TensorMapFields
+
+
+Passed: TypeAlias = int | Word | Shifted | Mapped
+"""What a launch gives a parameter: the array or number at a position, a place in it, a number, a tensor map."""
+
+
+@dataclass(frozen=True)
 class Launch:
     """One kernel launch. `arguments` are positions in the caller's arguments, places in those arrays, or numbers;
     `shared` is bytes of dynamic memory.
@@ -96,7 +110,7 @@ class Launch:
     grid: Dim3
     block: Dim3
     shared: int
-    arguments: tuple[int | Word | Shifted, ...]
+    arguments: tuple[Passed, ...]
     module: str = ""
     cluster: Dim3 | None = None
 
@@ -233,7 +247,7 @@ def _is_number(value: object) -> bool:
 
 def _value(parameter: Variable, arg: object, first: int, behind: list[Argument]) -> LaunchValue:
     """One argument; arrays in it go to `behind`, of which the positions count from `first`."""
-    if isinstance(arg, TensorMap):
+    if isinstance(arg, TensorMap | EncodedMap):
         return _map(parameter, arg, first, behind)
     if parameter.count is None:
         return _pointer(parameter, arg) if is_array(arg) else _number(parameter, arg)
@@ -247,7 +261,7 @@ def _value(parameter: Variable, arg: object, first: int, behind: list[Argument])
     return Packed(found.data, tuple(places))
 
 
-def _map(parameter: Variable, arg: TensorMap, first: int, behind: list[Argument]) -> PackedMap:
+def _map(parameter: Variable, arg: TensorMap | EncodedMap, first: int, behind: list[Argument]) -> PackedMap:
     size = (parameter.count or 1) * parameter_dtype(parameter).itemsize
     if size != SIZE or (parameter.align or 1) % 64:
         raise ArgumentError(

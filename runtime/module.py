@@ -13,9 +13,24 @@ import numpy as np
 from ..dialect.ptx.text.syntax import Function, Module
 from .arguments.arrays import Argument, borrow
 from .arguments.structs import Struct
+from .arguments.tensor_map import EncodedMap
 from .errors import ArgumentError, DeviceUnavailableError, WarploomError
 from .grid import Progress
-from .launch import Launch, LaunchValue, Packed, PackedMap, Scalar, ScratchBuffer, Shifted, Word, dim3, values, where
+from .launch import (
+    Launch,
+    LaunchValue,
+    Mapped,
+    Packed,
+    PackedMap,
+    Passed,
+    Scalar,
+    ScratchBuffer,
+    Shifted,
+    Word,
+    dim3,
+    values,
+    where,
+)
 from .written import may_write
 
 if TYPE_CHECKING:
@@ -283,7 +298,7 @@ class PtxModule:
             written = may_write(function)
             for i, (parameter, argument) in enumerate(zip(function.parameters, launch.arguments, strict=True)):
                 value = values[argument] if isinstance(argument, int) and argument < len(values) else None
-                position = argument.position if isinstance(argument, Shifted) else argument
+                position = argument.position if isinstance(argument, Shifted | Mapped) else argument
                 places = {at for _, at in value.pointers} if isinstance(value, Packed) else {position}
                 if parameter.name in written and places & fixed:
                     raise ArgumentError(
@@ -347,12 +362,14 @@ def _reporters(count: int) -> list[Reporter]:
     return [Reporter() for _ in range(count)]
 
 
-def _passed(argument: int | Word | Shifted, everything: Sequence[object]) -> object:
+def _passed(argument: Passed, everything: Sequence[object]) -> object:
     """What an argument of a launch is to the interpreter: a number, an array, or the rest of one as bytes."""
     if isinstance(argument, Word):
         return argument.value
     if isinstance(argument, Shifted):
         return borrow(everything[argument.position]).array()[argument.bytes :]
+    if isinstance(argument, Mapped):
+        return EncodedMap(everything[argument.position], argument.bytes, argument.fields)
     value = everything[argument]
     if isinstance(value, PackedMap):
         return replace(value.map, memory=everything[value.pointers[0][1]])

@@ -15,16 +15,21 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.utils.hints import isa
 
+from ..dialect.isa.descriptor import UNIT
+from ..dialect.isa.tensor_map import TensorMapError, TensorMapFields
+from ..dialect.warp.attributes import memory_of
 from ..dialect.warp.disjoint import DisjointOp
 from ..dialect.warp.partial_sums import ZEROED
+from ..dialect.warp.tensor_maps import EncodeTensorMapOp
 from ..dialect.warp.view import dynamic_parts, strides_of
 from ..passes.diagnostics import location_of
 from ..passes.linalg.overlap import overlap
 from ..passes.linalg.views import View, seen
 from .arguments.arrays import Argument
 from .arguments.dtypes import DTYPES, memory_bytes
+from .arguments.tensor_map import element_of
 from .errors import ArgumentError, HostError
-from .launch import Launch, LaunchValue, Plan, ScratchBuffer, Shifted, Word
+from .launch import Launch, LaunchValue, Mapped, Passed, Plan, ScratchBuffer, Shifted, Word
 
 INDEX_LIMIT = 1 << 31
 """Kernels compute with 32-bit sizes, and 32-bit distances of rows in bytes."""
@@ -72,6 +77,7 @@ class _Reading:
     values: Sequence[LaunchValue] | None
     numbers: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     memories: dict[SSAValue, Held] = field(default_factory=dict[SSAValue, Held])
+    maps: dict[SSAValue, Mapped] = field(default_factory=dict[SSAValue, Mapped])
     launches: list[Launch] = field(default_factory=list[Launch])
     scratch: list[ScratchBuffer] = field(default_factory=list[ScratchBuffer])
     dynamic: bool = False
@@ -97,6 +103,8 @@ class _Reading:
                 self._disjoint(op)
             case memref.DeallocOp():
                 self.memories.pop(op.memref, None)
+            case EncodeTensorMapOp():
+                self.maps[op.map] = self._map(op)
             case gpu.LaunchFuncOp():
                 self._launch(op)
             case func.ReturnOp() if not op.operands:
@@ -192,8 +200,30 @@ class _Reading:
             raise HostError(f"{place_of(op)}{op.name}: expected {what} to be an arith.constant, or computed, above it")
         return self.numbers[value]
 
-    def _passed(self, op: Operation, value: SSAValue, number: int) -> list[int | Word | Shifted]:
+    def _map(self, op: EncodeTensorMapOp) -> Mapped:
+        """The tensor map of memory as it is in this call."""
+        held, kind = self._held(op, op.memory), memory_of(op.memory)
+        element = element_of(str(kind.element_type))
+        if element is None:
+            raise HostError(f"{place_of(op)}{op.name}: a tensor map has no elements of type {kind.element_type}")
+        sizes = tuple(held.view.shape[d] for d in reversed(op.order))
+        strides = tuple(held.view.strides[d] * element.size for d in reversed(op.order))
+        # Of a dimension of one index no stride is known, and none is needed; nor of arguments that are not there yet.
+        given = self.values is not None or dynamic_parts(kind) == ([], [])
+        strides = tuple(s if given and n > 1 else UNIT for s, n in zip(strides, sizes, strict=True))
+        box = op.map.type.shape[::-1]
+        try:
+            fields = TensorMapFields(
+                0, element, sizes, strides[1:], box, (1,) * len(box), op.map.type.swizzle.data
+            )  # fmt: skip
+        except TensorMapError as error:
+            raise ArgumentError(f"{place_of(op)}tensor map of {held.view}: {error}") from None
+        return Mapped(held.position, memory_bytes(str(kind.element_type), held.view.offset), fields)
+
+    def _passed(self, op: Operation, value: SSAValue, number: int) -> list[Passed]:
         """What an operand of a launch is passed as: its address, its dynamic sizes, its dynamic strides."""
+        if value in self.maps:
+            return [self.maps[value]]
         if not isa(value.type, MemRefType[Attribute]):
             if not isinstance(value, BlockArgument):
                 raise HostError(

@@ -126,6 +126,15 @@ class Wgmma(Form):
         """The element type of operand "a", "b", "c" or "d"; C is D."""
         return {"a": self.a, "b": self.b}.get(role, self.d)
 
+    def container_bits(self, role: str) -> int:
+        """How many bits of a register an element of operand "a", "b", "c" or "d" takes."""
+        return self.element(role).bits
+
+    @property
+    def operand_bits(self) -> int:
+        """How many bits an element of A or B takes: of both the same."""
+        return self.a.bits
+
     def layout(self, role: str) -> Layout:
         """The fragment layout of operand "a", the stored elements, or "d" (9.7.15.5.1.1); of D for eight columns.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..isa.mma import Shape
+from ..isa.wgmma import WARPS as WARPGROUP
+from ..isa.wgmma import M as WARPGROUP_ROWS
 from .fields import ScheduleError, ScheduleRecord, always, rare
 
 MOST_THREADS = 1024
@@ -66,11 +68,16 @@ class TileSchedule(ScheduleRecord):
             )
 
     @property
+    def together(self) -> int:
+        """Warps that compute a warp tile: four where the instruction is one of warpgroups."""
+        return WARPGROUP if self.mma.m == WARPGROUP_ROWS else 1
+
+    @property
     def warps(self) -> int:
-        """Warps of a CTA."""
-        return self.sliced_k * (self.cta[0] // self.warp[0]) * (self.cta[1] // self.warp[1])
+        """Warps of a CTA that multiply."""
+        return self.together * self.sliced_k * (self.cta[0] // self.warp[0]) * (self.cta[1] // self.warp[1])
 
     @property
     def threads(self) -> int:
-        """Threads of a CTA."""
+        """Threads of a CTA that multiply."""
         return 32 * self.warps

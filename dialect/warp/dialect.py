@@ -27,9 +27,9 @@ from .tensor_copies import (
     ExpectOp,
     ProxyFenceOp,
     TensorLoadOp,
-    TensorMapType,
     TensorStoreOp,
 )
+from .tensor_maps import EncodeTensorMapOp, TensorMapType
 from .view import MatrixOp
 from .warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
@@ -59,6 +59,7 @@ _EPILOGUE: list[type[Operation]] = [LoadVectorOp, MapOp, SubfragmentOp]
 _PARTS: list[type[Operation]] = [StorePartOp, ArriveLastOp, AddPartsOp, AtomicIncOp, BarrierAnyOp, ElectOp]
 _WARPGROUPS: list[type[Operation]] = [WgmmaOp, WgmmaFenceOp, WgmmaCommitOp, WgmmaWaitOp, SetRegistersOp]
 _TENSORS: list[type[Operation]] = [
+    EncodeTensorMapOp,
     TensorLoadOp,
     TensorStoreOp,
     ExpectOp,

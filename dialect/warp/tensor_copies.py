@@ -1,7 +1,7 @@
 """Copies of boxes between tensors in global memory and tiles in shared memory, and what they arrive at.
 
-`!warp.tensor_map`, `warp.tensor_load`, `warp.tensor_store`; `warp.expect`, `warp.bulk_commit`, `warp.bulk_wait`,
-`warp.proxy_fence`. One thread of the CTA issues a copy, the first unless `by` names another.
+`warp.tensor_load`, `warp.tensor_store`; `warp.expect`, `warp.bulk_commit`, `warp.bulk_wait`, `warp.proxy_fence`. One
+thread of the CTA issues a copy, the first unless `by` names another; with `each_warpgroup`, that thread of each warpgroup.
 Source: PTX ISA 9.7.9.25.5 and 9.7.13.15.
 """
 
@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from xdsl.dialects.builtin import ArrayAttr, IndexType, IntAttr, IntegerAttr, MemRefType, UnitAttr
-from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.dialects.builtin import (
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    UnitAttr,
+    i64,
+)
+from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
-    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -25,80 +30,17 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.descriptor import UNIT
-from ..isa.tensor_map import ELEMENTS, TensorMapError, TensorMapFields
-from ..isa.types import ElementType
-from .attributes import Memory, element_row, memory_of, same_words
+from .attributes import Memory, memory_of, same_words
 from .barriers import MOST_ARRIVALS, BarriersType
+from .tensor_maps import TensorMapType
 from .warpgroup import panel_of, verify_tile
 
 MOST_BYTES = MOST_ARRIVALS
 """Bytes that a phase of a mbarrier can expect. Source: PTX ISA 9.7.13.15.5."""
-
-
-@irdl_attr_definition
-class TensorMapType(ParametrizedAttribute, TypeAttribute):
-    """A tensor map, by the box that one copy moves, slowest dimension first, and its swizzle in bytes:
-    `!warp.tensor_map<64x64xf16, swizzle 128>`. An argument of a kernel, 128 bytes."""
-
-    name = "warp.tensor_map"
-
-    box: ArrayAttr[IntAttr]
-    element_type: Attribute
-    swizzle: IntAttr
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The box."""
-        return tuple(size.data for size in self.box)
-
-    @property
-    def element(self) -> ElementType:
-        """The ISA's row of the element type.
-
-        Raises:
-            VerifyException: if it has none of whole bytes.
-        """
-        row = element_row(self.element_type)
-        if row is None or row.memory_bits < UNIT // 2:
-            raise VerifyException(f"expected a tensor map of elements of whole bytes, got {self.element_type}")
-        return row
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of a box: what a mbarrier is to expect of a copy."""
-        return prod(self.shape) * self.element.memory_bits // 8
-
-    def verify(self) -> None:
-        size = self.element.memory_bits // 8
-        words = next(e for e in ELEMENTS if e.name == f"u{8 * size}")
-        box = self.shape[::-1]
-        try:
-            TensorMapFields(0, words, box, (UNIT,) * (len(box) - 1), box, (1,) * len(box), self.swizzle.data)
-        except TensorMapError as error:
-            raise VerifyException(f"{error} (dimensions count from the fastest)") from None
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
-        with parser.in_angle_brackets():
-            shape, element_type = parser.parse_ranked_shape()
-            swizzle = 0
-            if parser.parse_optional_punctuation(","):
-                parser.parse_keyword("swizzle", ": the word before the bytes of the swizzle")
-                swizzle = parser.parse_integer(allow_negative=False, allow_boolean=False)
-        return [ArrayAttr(IntAttr(size) for size in shape), element_type, IntAttr(swizzle)]
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string("".join(f"{size}x" for size in self.shape))
-            printer.print_attribute(self.element_type)
-            if self.swizzle.data:
-                printer.print_string(f", swizzle {self.swizzle.data}")
 
 
 def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memory, at: Sequence[SSAValue]) -> None:
@@ -155,6 +97,22 @@ class TensorLoadOp(IRDLOperation):
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+
+    def __init__(
+        self,
+        map: SSAValue,
+        coordinates: Sequence[SSAValue],
+        tile: SSAValue,
+        indices: Sequence[SSAValue],
+        barriers: SSAValue,
+        number: SSAValue,
+        by: int = 0,
+    ):
+        super().__init__(
+            operands=[map, list(coordinates), tile, list(indices), barriers, number, []],
+            properties={"by": IntegerAttr(by, i64) if by else None},
+        )
+
     assembly_format = (
         "$map `[` $coordinates `]` `to` $tile `[` $indices `]` `,` $barriers `[` $number `]` (`multicast` $mask^)? "
         "attr-dict `:` type($map) `to` type($tile) `,` type($barriers)"
@@ -182,10 +140,25 @@ class TensorStoreOp(IRDLOperation):
     map = operand_def(TensorMapType)
     coordinates = var_operand_def(IndexType())
     by = opt_prop_def(IntegerAttr)
+    each_warpgroup = opt_prop_def(UnitAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = "$tile `[` $indices `]` `to` $map `[` $coordinates `]` attr-dict `:` type($tile) `to` type($map)"
+
+    def __init__(
+        self,
+        tile: SSAValue,
+        indices: Sequence[SSAValue],
+        map: SSAValue,
+        coordinates: Sequence[SSAValue],
+        *,
+        each_warpgroup: bool = False,
+    ):
+        super().__init__(
+            operands=[tile, list(indices), map, list(coordinates)],
+            properties={"each_warpgroup": UnitAttr() if each_warpgroup else None},
+        )
 
     def verify_(self) -> None:
         if isinstance(kind := self.map.type, TensorMapType):
@@ -212,6 +185,12 @@ class ExpectOp(IRDLOperation):
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$barriers `[` $number `]` attr-dict `:` type($barriers)"
 
+    def __init__(self, barriers: SSAValue, number: SSAValue, bytes: int, by: int = 0):
+        super().__init__(
+            operands=[barriers, number],
+            properties={"bytes": IntegerAttr(bytes, i64), "by": IntegerAttr(by, i64) if by else None},
+        )
+
     def verify_(self) -> None:
         if not 0 <= self.bytes.value.data <= MOST_BYTES:
             raise VerifyException(f"expected 0 to {MOST_BYTES} bytes, got {self.bytes.value.data}")
@@ -224,10 +203,14 @@ class BulkCommitOp(IRDLOperation):
     name = "warp.bulk_commit"
 
     by = opt_prop_def(IntegerAttr)
+    each_warpgroup = opt_prop_def(UnitAttr)
 
     traits = traits_def(MemoryWriteEffect())
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "attr-dict"
+
+    def __init__(self, *, each_warpgroup: bool = False):
+        super().__init__(properties={"each_warpgroup": UnitAttr() if each_warpgroup else None})
 
 
 @irdl_op_definition
@@ -244,10 +227,20 @@ class BulkWaitOp(IRDLOperation):
     pending = prop_def(IntegerAttr)
     read = opt_prop_def(UnitAttr)
     by = opt_prop_def(IntegerAttr)
+    each_warpgroup = opt_prop_def(UnitAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "attr-dict"
+
+    def __init__(self, pending: int, *, read: bool = False, each_warpgroup: bool = False):
+        flags = {"read": read, "each_warpgroup": each_warpgroup}
+        super().__init__(
+            properties={
+                "pending": IntegerAttr(pending, i64),
+                **{name: UnitAttr() if on else None for name, on in flags.items()},
+            }
+        )
 
     def verify_(self) -> None:
         if self.pending.value.data < 0:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, NoneAttr, UnitAttr, i64
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, MemRefType, NoneAttr, UnitAttr, i32, i64
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -193,6 +193,30 @@ class WgmmaOp(IRDLOperation):
         "type($a) `,` type($b) `,` type($c) (`,` type($e)^)?"
     )
 
+    def __init__(
+        self,
+        a: SSAValue,
+        a_indices: Sequence[SSAValue],
+        b: SSAValue,
+        b_indices: Sequence[SSAValue],
+        c: SSAValue,
+        *,
+        mn_major_a: bool = False,
+        mn_major_b: bool = False,
+    ):
+        flags = {"mn_major_a": mn_major_a, "mn_major_b": mn_major_b}
+        super().__init__(
+            operands=[a, list(a_indices), b, list(b_indices), c],
+            properties={name: UnitAttr() if given else None for name, given in flags.items()},
+            result_types=[c.type],
+        )
+
+    def move_to_stage(self, stage: SSAValue) -> None:
+        """Lets it read tiles in a stage of a ring."""
+        self.operands = [self.a, stage, *self.a_indices, self.b, stage, *self.b_indices, self.c]
+        sizes = (1, 1 + len(self.a_indices), 1, 1 + len(self.b_indices), 1)
+        self.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, sizes)
+
     @property
     def row(self) -> Wgmma:
         """The instruction."""
@@ -352,6 +376,9 @@ class SetRegistersOp(IRDLOperation):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "attr-dict"
+
+    def __init__(self, count: int, *, grow: bool = False):
+        super().__init__(properties={"count": IntegerAttr(count, i64), "grow": UnitAttr() if grow else None})
 
     def verify_(self) -> None:
         count = self.count.value.data

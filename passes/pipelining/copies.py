@@ -51,7 +51,7 @@ Moved: TypeAlias = Mapping[SSAValue, SSAValue]
 """Indices of one tile of the result, and what they are for another."""
 
 
-def _with_stages(alloc: SSAValue, stages: int) -> None:
+def with_stages(alloc: SSAValue, stages: int) -> None:
     """Gives a shared-memory tile a leading dimension of stages, in place."""
     op, kind = alloc.owner, memory_of(alloc)
     if isinstance(op, memref.AllocOp):
@@ -184,7 +184,7 @@ class Pipeliner:
         """Fills the ring, waits for its first tile and loads the first fragments of it."""
         index = self.index
         for tile in dict.fromkeys(copy.destination for copy in self.source.copies):
-            _with_stages(tile, self.schedule.loop.stages)
+            with_stages(tile, self.schedule.loop.stages)
         state = self.barriers.begin(index)
         for stage in range(self.prefetch):
             k = stage * self.k_step

@@ -53,6 +53,7 @@ from .resources import (
 )
 from .staging import in_strips
 from .validity import unsplit
+from .warpgroup import pays, warpgroup_schedule, why_not
 
 
 def depth(
@@ -129,13 +130,20 @@ def _deepest(product: Product, tile: Tile, row: Row, target: Target, *, odd: boo
     return max(deepest, WIDE_K) if row.operand_bits > 16 else deepest
 
 
-def default_schedule(product: Product, target: Target, accumulate: str = "") -> Schedule:
+def default_schedule(product: Product, target: Target, accumulate: str = "", by: str = "") -> Schedule:
     """The schedule the model likes best; `accumulate` is the widest type there is unless given.
+
+    `by` says who multiplies, "fragments" or "warpgroups"; otherwise warpgroups do where they can and it pays.
 
     Raises:
         ScheduleError: if the target has no instruction for the product's element types.
     """
     accumulate = accumulate or default_accumulator(product)
+    if by == "warpgroups" or (by != "fragments" and pays(product)):
+        if (found := warpgroup_schedule(product, target, accumulate)) is not None:
+            return found
+        if by:
+            raise ScheduleError(f"warpgroups cannot multiply this product: {why_not(product, target)}")
     row = instruction(product, accumulate, target)
     if row is None:
         what = f"{multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"

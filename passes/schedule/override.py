@@ -15,6 +15,7 @@ from ..linalg.product import Product
 from .loop import UNPIPELINED
 from .model import TILES
 from .validity import check
+from .warpgroup import around_given
 
 TILE = ("cta", "warp", "mma")
 
@@ -28,6 +29,8 @@ def override(chosen: Schedule, given: Mapping[str, object], asked: Product, targ
     Raises:
         ScheduleError: if they fit neither each other nor the product, whatever follows from them.
     """
+    if chosen.tile.together > 1:
+        return _checked(chosen, around_given(chosen, given, asked, target), asked, target)
     changed = {name: value for name, value in given.items() if value != chosen[name]}
     if any(name in changed for name in TILE):
         return _checked(chosen, _around_tile(given, chosen), asked, target)

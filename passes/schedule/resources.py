@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...dialect.isa import mma
+from ...dialect.isa import mma, wgmma
 from ...dialect.isa.product import Product as Row
 from ...dialect.isa.targets import Target
+from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule
 from ...dialect.warp.attributes import BYTE
@@ -49,6 +50,15 @@ def rows_of(product: Product) -> Sequence[Row]:
 
     found = (r for r in mma_sp.rows() if r.ordered and not (r.satfinite or r.kind))
     return [r for r in found if (r.a, r.b) == (product.a.element, product.b.element)]
+
+
+def warpgroup_rows(product: Product) -> Sequence[Wgmma]:
+    """The rows of warpgroups that multiply the product's element types with a dense A, scaled by nothing."""
+    if product.sparsity > 1 or product.scales:
+        return ()
+    types = (product.a.element, product.b.element)
+    same = (r for r in wgmma.rows() if (r.a, r.b) == types and not r.satfinite and r.granularity is None)
+    return [r for r in same if r.bit_op == product.op.variant.bit_op]
 
 
 def default_accumulator(product: Product) -> str:

@@ -21,6 +21,11 @@ ADDED = ("f16", "f32")
 """Types of sums that C can be added to at the end."""
 
 
+def exchanged_rows(schedule: Schedule) -> int:
+    """Rows of a warp tile at a time that change lanes; none of a warpgroup's, which tensor copies store."""
+    return schedule.epilogue.staging if schedule.tile.together == 1 else 0
+
+
 def adds_last(product: Product, schedule: Schedule) -> bool:
     """Whether C is added to the sums strip by strip: loaded in whole lines, and under the strip before, it costs less
     than as lanes hold it, before the first K tile. Neither a sparse product nor one of 8-bit floats, which are
@@ -30,7 +35,7 @@ def adds_last(product: Product, schedule: Schedule) -> bool:
     if product.c is None or not whole or add_c != "auto":
         return product.c is not None and whole and add_c == "last"
     roomy = product.sparsity == 1 and not (product.a.element.is_float and product.a.element.bits < NARROWEST)
-    staged = bool(schedule.epilogue.staging) and schedule.arithmetic.accumulate in ADDED
+    staged = bool(exchanged_rows(schedule)) and schedule.arithmetic.accumulate in ADDED
     return staged and roomy and not matrices(product)
 
 
@@ -43,7 +48,7 @@ def exchanged_first(product: Product, schedule: Schedule) -> bool:
     """Whether the sums change lanes, before the epilogue, so that it loads matrices in whole lines too, or makes bytes
     of them; otherwise what it makes of them does, which may be narrower."""
     loads = adds_last(product, schedule) or bool(matrices(product))
-    return bool(schedule.epilogue.staging) and (loads or product.d.element.bits < NARROWEST)
+    return bool(exchanged_rows(schedule)) and (loads or product.d.element.bits < NARROWEST)
 
 
 def strip_bytes(product: Product, schedule: Schedule) -> int:

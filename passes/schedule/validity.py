@@ -24,6 +24,7 @@ from .resources import (
     shared_bytes,
 )
 from .staging import check_epilogue
+from .warpgroup import check_warpgroup
 
 
 def check(schedule: Schedule, product: Product, target: Target) -> None:
@@ -32,6 +33,9 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
     Raises:
         ScheduleError: if the instruction does not exist there, or shared memory or registers do not suffice.
     """
+    if schedule.tile.together > 1:
+        check_warpgroup(schedule, product, target)
+        return
     tile, acc = schedule.tile, schedule.arithmetic.accumulate
     rows = [r for r in rows_of(product) if r.d.name == acc and r.runs_on(target)]
     row = next((r for r in rows if r.shape == tile.mma), None)

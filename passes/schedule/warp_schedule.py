@@ -18,6 +18,7 @@ from ..linalg.raise_matmul import raise_products
 from .choice import default_schedule, products
 from .override import followed, override
 from .tuned import Tuned, key_of
+from .warpgroup import asked_of
 
 
 def _option(one: ScheduleField) -> tuple[str, str, None]:
@@ -66,7 +67,8 @@ class SchedulePass(ScheduleOptions):
             options = parse_options(self.options())
             chosen = None if tuned is None else tuned.best(target.name, key_of(product))
             if chosen is None:
-                chosen = default_schedule(product, target, str(options.get("accumulate", "")))
+                accumulate = str(options.get("accumulate", ""))
+                chosen = default_schedule(product, target, accumulate, asked_of(options))
             schedule = override(chosen, options, product, target)
         except ScheduleError as e:
             fail(matmul, f"schedule: {e}")

@@ -26,12 +26,14 @@ from functools import cache
 from typing import NamedTuple
 
 from ...dialect.isa.product import Product as Row
+from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Bit, Layout, column, row
 from ...dialect.layouts.permutation import relabelled
 from ...dialect.schedule import ScheduleError
 
-LDMATRIX, PIECES, LANES = "ldmatrix", "pieces", "lanes"
-"""Ways from shared memory: as the instruction wants it; in 16-bit pieces, then regrouped; each lane its elements."""
+LDMATRIX, PIECES, LANES, NONE = "ldmatrix", "pieces", "lanes", "none"
+"""Ways from shared memory: as the instruction wants it; in 16-bit pieces, then regrouped; each lane its elements; none,
+where the instruction reads shared memory."""
 
 
 class Numbers(NamedTuple):
@@ -66,7 +68,14 @@ class Arrangement:
     def stored(self) -> Layout:
         """The accumulators in the order of memory: neighbours of a row follow each other. A change of names only."""
         across = sorted(bit for bit in self.accumulator.element if bit.axis == "c")
-        return Layout(self.accumulator.lane, (*across, *sorted({*self.accumulator.element} - {*across})))
+        element = (*across, *sorted({*self.accumulator.element} - {*across}))
+        return Layout(self.accumulator.lane, element, self.accumulator.warp)
+
+
+def arrange_warpgroup(instruction: Wgmma) -> Arrangement:
+    """The arrangement for warpgroups, which read A and B in shared memory."""
+    stays = Way(NONE, instruction.layout("a"), instruction.layout("a"))
+    return Arrangement(stays, stays, instruction.layout("d"))
 
 
 @cache

@@ -6,9 +6,8 @@ A and B to shared memory, waits, multiplies fragments, waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -21,18 +20,18 @@ from xdsl.rewriter import InsertPoint
 
 from ...dialect.gpu import BarrierOp
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.mma import MmaOp
 from ..linalg.product import read
 from . import raster
 from .epilogue import Epilogue
 from .index_builder import Index, IndexBuilder
-from .metadata import MetadataTiles
-from .operands import OperandTiles
-from .scales import ScaledSteps, ScaleTiles
+from .metadata import SparseProduct
+from .multiplication import DenseProduct, Multiplication
+from .scales import ScaledProduct
 from .tiling import Tiling, schedule_of
+from .warpgroup import WarpgroupProduct
 
-Multiply: TypeAlias = Callable[[IndexBuilder, SSAValue, SSAValue, SSAValue, dict[str, Index]], SSAValue]
-"""One step of the instruction: A, B, the accumulators, and where in the tiles A and B are."""
+MULTIPLICATIONS: Sequence[type[Multiplication]] = (WarpgroupProduct, ScaledProduct, SparseProduct, DenseProduct)
+"""Ways to multiply the tiles of a CTA; the first one that is for a product multiplies it."""
 
 
 class TileBuilder:
@@ -40,17 +39,14 @@ class TileBuilder:
 
     def __init__(self, tiling: Tiling, index: IndexBuilder) -> None:
         self.tiling, self.index = tiling, index
-        product = tiling.product
-        self.operands = (OperandTiles(tiling, product.a, "a", "mk"), OperandTiles(tiling, product.b, "b", "kn"))
-        self.metadata = _metadata(tiling)
-        self.scales = _scales(tiling)
+        self.multiplication = next(way for way in MULTIPLICATIONS if way.multiplies(tiling))(tiling)
         self.epilogue = Epilogue(tiling)
 
     def build(self) -> None:
         """The accumulators' start, all of K, the way to memory."""
         index, schedule, product = self.index, self.tiling.schedule, self.tiling.product
         cta, (warp, place) = self._origin(), self._warp()
-        shared = [index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in self._copied()]
+        shared = [index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in self.multiplication.copied]
         m, n = (index.add(cta[axis], warp[axis]) for axis in "mn")
         accumulator = self.epilogue.initial(index, m, n)
         loop_body = Block(arg_types=[IndexType(), accumulator.type])
@@ -65,22 +61,16 @@ class TileBuilder:
     def _origin(self) -> dict[str, Index]:
         """Where the CTA's tile starts."""
         at = self.tiling.product.op.tile
-        return self._counted({axis: self.index.known(start) for axis, start in zip("mn", at, strict=True)})
+        starts = {axis: self.index.known(start) for axis, start in zip("mn", at, strict=True)}
+        return self.multiplication.counted(self.index, starts)
 
     def _warp(self) -> tuple[dict[str, Index], Index]:
         """Where this warp's part of a CTA tile starts, and the number of its slice."""
         index, schedule = self.index, self.tiling.schedule
         m, n = raster.warp_origin(index, schedule)
         place = raster.slice_number(index, schedule)
-        depth = schedule.tile.cta[2] // schedule.tile.sliced_k
-        return self._counted({"m": m, "n": n, "k": index.mul(place, depth)}), place
-
-    def _counted(self, starts: dict[str, Index]) -> dict[str, Index]:
-        return starts if self.metadata is None else self.metadata.counted(self.index, starts)
-
-    def _copied(self) -> list[OperandTiles | MetadataTiles | ScaleTiles]:
-        """What is copied to shared memory."""
-        return [*self.operands, *([] if self.metadata is None else [self.metadata]), *self.scales]
+        start = {"m": m, "n": n, "k": index.mul(place, schedule.tile.cta[2] // schedule.tile.sliced_k)}
+        return self.multiplication.counted(index, start), place
 
     def step(
         self,
@@ -93,39 +83,13 @@ class TileBuilder:
     ) -> None:
         """One K tile: copy, barrier, multiply, barrier; what does not change from one to the next is said `outside`."""
         k, accumulator = body.args
-        for operand, tile in zip(self._copied(), tiles, strict=True):
+        for operand, tile in zip(self.multiplication.copied, tiles, strict=True):
             operand.copy(index, cta | {"k": k}, tile)
+        self.multiplication.copies_done(index)
         index.insert(BarrierOp())
-        schedule, multiply = self.tiling.schedule, self._multiply(tiles)
-        for inner in range(0, schedule.tile.cta[2] // schedule.tile.sliced_k, schedule.tile.mma.k):
-            at = warp | {"k": outside.add(warp["k"], inner)}
-            a, b = (o.load(index, tile, at) for o, tile in zip(self.operands, tiles, strict=False))
-            accumulator = multiply(index, a, b, accumulator, at)
+        accumulator = self.multiplication.multiply(outside, index, tiles, warp, accumulator)
         index.insert(BarrierOp())
         index.insert(scf.YieldOp(accumulator))
-
-    def _multiply(self, tiles: Sequence[SSAValue]) -> Multiply:
-        """How the steps of a K tile are multiplied."""
-        metadata, shape, words = self.metadata, self.tiling.schedule.tile.mma, self.tiling.product.op.variant.words
-        if self.scales:
-            return ScaledSteps(self.tiling, self.scales, tiles[len(self.operands) :]).multiply
-        if metadata is not None:
-            return lambda index, a, b, c, at: metadata.multiply(index, a, b, c, tiles[-1], at)
-        return lambda index, a, b, c, _: index.insert(MmaOp(shape, a, b, c, *words)).d
-
-
-def _metadata(tiling: Tiling) -> MetadataTiles | None:
-    """The metadata's way, for a sparse A."""
-    metadata = tiling.product.metadata
-    return None if metadata is None else MetadataTiles(tiling, metadata)
-
-
-def _scales(tiling: Tiling) -> list[ScaleTiles]:
-    """The ways of the scales of A and B, for a product that has some."""
-    if not tiling.product.scales:
-        return []
-    of_a, of_b = tiling.product.scales
-    return [ScaleTiles(tiling, of_a, "a", "m"), ScaleTiles(tiling, of_b, "b", "n")]
 
 
 class TileOfProduct(RewritePattern):

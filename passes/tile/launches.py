@@ -12,6 +12,7 @@ from ...dialect.gpu import LaunchFuncOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.copy import CopyOp
+from ...dialect.warp.tensor_maps import EncodeTensorMapOp, TensorMapType
 from ..diagnostics import fail
 from ..linalg.extents import divisor_of
 from .index_builder import Index, IndexBuilder, constant_value
@@ -26,6 +27,7 @@ class LaunchedKernel:
         self.host = Outliner(op, module)
         self.grid: list[Index] = [op.gridSizeX, op.gridSizeY, op.gridSizeZ]
         self.operands = list(op.kernelOperands)
+        self.threads: Index = self.host.index.known(op.blockSizeX)
         self.divisors = list(map(divisor_of, kernel.body.block.args))
 
     @property
@@ -56,10 +58,19 @@ class LaunchedKernel:
         new = self.insert(argument.index, value, name)
         for copy in copies:
             copy.operands[0] = new
+        self.drop_unused(argument)
+        return new
+
+    def tensor_map(self, memory: BlockArgument, order: Sequence[int], kind: TensorMapType) -> BlockArgument:
+        """A further argument: the tensor map of the memory of another one, which the host encodes before the launch."""
+        encoded = self.host.index.insert(EncodeTensorMapOp(self.operands[memory.index], order, kind)).map
+        return self.insert(len(self.operands), encoded, f"{memory.name_hint or 'memory'}_map")
+
+    def drop_unused(self, argument: BlockArgument) -> None:
+        """Takes an argument away that nobody needs any more."""
         if not argument.uses:
             del self.operands[argument.index], self.divisors[argument.index]
             self.body.erase_arg(argument)
-        return new
 
     def inside(self, index: IndexBuilder, value: SSAValue) -> Index:
         """A number of the host, which follows from operands of the launch, computed in the kernel."""
@@ -77,7 +88,7 @@ class LaunchedKernel:
         """Puts the launch as it is now in place of the old one."""
         self.kernel.function_type = FunctionType.from_lists([argument.type for argument in self.body.args], [])
         promise(self.kernel, self.divisors)
-        threads = (self.op.blockSizeX, self.op.blockSizeY, self.op.blockSizeZ)
+        threads = (self.host.index.value(self.threads), self.op.blockSizeY, self.op.blockSizeZ)
         grid = self.host.index.values(self.grid)
         new = LaunchFuncOp(self.op.kernel, grid, threads, kernelOperands=self.operands)
         new.location = self.op.location

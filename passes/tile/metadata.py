@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
@@ -17,6 +18,7 @@ from ...dialect.warp.words import LoadMetadataOp
 from ..linalg.operand import Operand
 from ..linalg.product import METADATA_ROWS, metadata_span
 from .index_builder import Index, IndexBuilder
+from .multiplication import CopiedTiles, FragmentProduct, Place
 from .tiling import Tiling
 
 ROW_TILES = "m16"
@@ -67,10 +69,30 @@ class MetadataTiles:
     def _words(self, index: IndexBuilder, at: dict[str, Index]) -> tuple[Index, Index]:
         return at[ROW_TILES], index.mul(index.div(at["k"], self._span), LANES)
 
-    def multiply(
-        self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, tile: SSAValue, at: dict[str, Index]
+
+class SparseProduct(FragmentProduct):
+    """`warp.mma_sp`: A is sparse, with metadata that is copied and loaded beside it."""
+
+    def __init__(self, tiling: Tiling) -> None:
+        super().__init__(tiling)
+        if (metadata := tiling.product.metadata) is None:
+            raise ValueError("expected a product with a sparse A")
+        self.metadata = MetadataTiles(tiling, metadata)
+
+    @staticmethod
+    def multiplies(tiling: Tiling) -> bool:
+        return tiling.product.metadata is not None
+
+    @property
+    def copied(self) -> Sequence[CopiedTiles]:
+        return (*self.operands, self.metadata)
+
+    def counted(self, index: IndexBuilder, at: Place) -> Place:
+        return self.metadata.counted(index, at)
+
+    def step(
+        self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, tiles: Sequence[SSAValue], at: Place
     ) -> SSAValue:
-        """One step of the instruction, with the metadata of A at `at` in the tile."""
-        metadata, selector = self.load(index, tile, at)
+        metadata, selector = self.metadata.load(index, tiles[-1], at)
         shape = self.tiling.schedule.tile.mma
         return index.insert(MmaSparseOp(shape, a, b, accumulator, metadata, selector, "ordered")).d

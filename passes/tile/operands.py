@@ -67,7 +67,7 @@ class OperandTiles:
         rows, columns = (sizes[axis] for axis in self.in_memory)
         line = columns * self.tiling.product.shared_bits(self.operand) // 8
         width = max(CHUNK, min(schedule.shared.swizzle, line & -line))
-        element = i8 if self._spread else self.tiling.fragment(self.role).element_type
+        element = i8 if self._spread else self.tiling.element_type(self.role)
         swizzle = SwizzleAttr(width, self.way.skip if width > CHUNK else 0)
         return MemRefType(element, [rows, columns], swizzle, IntegerAttr(SHARED_SPACE, i64))
 

@@ -95,9 +95,9 @@ def warp_origin(index: IndexBuilder, schedule: Schedule) -> tuple[Index, Index]:
     """The first row and column of this warp's tile within the CTA's."""
     rows, columns = schedule.tile.warp
     across = schedule.tile.cta[1] // columns
-    if schedule.tile.warps == schedule.tile.sliced_k:
+    if schedule.tile.warps == schedule.tile.sliced_k * schedule.tile.together:
         return 0, 0
-    warp: Index = index.insert(SubgroupIdOp()).result
+    warp: Index = index.div(index.insert(SubgroupIdOp()).result, schedule.tile.together)
     if schedule.tile.sliced_k > 1:
         warp = index.rem(warp, schedule.tile.warps // schedule.tile.sliced_k)
     down: Index = index.div(warp, across) if schedule.tile.cta[0] > rows else 0

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.block_scale import SCALES_OF_WORD, THREAD_BITS, BlockScale
+from ...dialect.isa.wgmma import Wgmma
 from ...dialect.warp.attributes import SHARED_SPACE, WORD_PANEL, FragmentType, SwizzleAttr, type_of_element
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import bounds_attribute
@@ -22,6 +23,7 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.words import LoadScalesOp
 from ..linalg.operand import Operand
 from .index_builder import Index, IndexBuilder
+from .multiplication import CopiedTiles, FragmentProduct, Place
 from .tiling import Tiling
 
 
@@ -36,7 +38,8 @@ class ScaleTiles:
 
     @property
     def _scale(self) -> BlockScale:
-        scale = self.tiling.row.scale
+        row = self.tiling.row
+        scale = None if isinstance(row, Wgmma) else row.scale
         if scale is None:
             raise ValueError("scales are loaded for an instruction that takes some")
         return scale
@@ -72,24 +75,33 @@ class ScaleTiles:
         return index.insert(LoadScalesOp(tile, where, self.fragment())).fragment
 
 
-class ScaledSteps:
-    """The steps of one K tile, which load scales when they come to the next words."""
+class ScaledProduct(FragmentProduct):
+    """`warp.mma` with scales: a step loads the next words of them when it comes to their first."""
 
-    def __init__(self, tiling: Tiling, ways: Sequence[ScaleTiles], tiles: Sequence[SSAValue]) -> None:
-        self.tiling, self.ways, self.tiles = tiling, ways, tiles
-        self.loaded: dict[int, list[SSAValue]] = {}
+    def __init__(self, tiling: Tiling) -> None:
+        super().__init__(tiling)
+        of_a, of_b = tiling.product.scales
+        self.scales = (ScaleTiles(tiling, of_a, "a", "m"), ScaleTiles(tiling, of_b, "b", "n"))
+        self._loaded: dict[int, list[SSAValue]] = {}
 
-    def multiply(
-        self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: dict[str, Index]
+    @staticmethod
+    def multiplies(tiling: Tiling) -> bool:
+        return bool(tiling.product.scales)
+
+    @property
+    def copied(self) -> Sequence[CopiedTiles]:
+        return (*self.operands, *self.scales)
+
+    def step(
+        self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, tiles: Sequence[SSAValue], at: Place
     ) -> SSAValue:
-        """One step of the instruction at `at` in the tiles."""
         step, schedule, product = at["k"], self.tiling.schedule, self.tiling.product
         if not isinstance(step, int):
             raise ValueError("scales are loaded at a known step along k")
         word, byte = divmod(step // product.block, SCALES_OF_WORD)
-        if word not in self.loaded:
-            pairs = zip(self.ways, self.tiles, strict=True)
-            self.loaded[word] = [way.load(index, tile, at, word * SCALES_OF_WORD) for way, tile in pairs]
-        scales, words = self.loaded[word], product.op.variant.words
+        if word not in self._loaded:
+            pairs = zip(self.scales, tiles[len(self.operands) :], strict=True)
+            self._loaded[word] = [way.load(index, tile, at, word * SCALES_OF_WORD) for way, tile in pairs]
+        scales, words = self._loaded[word], product.op.variant.words
         op = MmaOp(schedule.tile.mma, a, b, accumulator, *words, scales=scales, selectors=(byte, 0) * len(scales))
         return index.insert(op).d

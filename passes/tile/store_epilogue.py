@@ -14,7 +14,8 @@ from ...dialect.warp.elementwise import ElementwiseOp, Kind
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.exchange import BANKS, ExchangeOp, in_lines
 from ...dialect.warp.memory import StoreOp, bounds_attribute
-from ..schedule.staging import adds_last, exchanged_first, matrices
+from ..schedule.staging import adds_last, exchanged_first, exchanged_rows, matrices
+from ..schedule.warpgroup import panel_columns
 from .epilogue_operands import EpilogueOperands
 from .index_builder import Index, IndexBuilder
 from .matrix_load import converted, load
@@ -23,6 +24,9 @@ from .tiling import Tiling
 MOST_BITS = 32
 """Bits of elements that lie beside each sum of a row of base tiles, 64 columns wide, without spills."""
 
+
+GROUP_COLUMNS = 32
+"""Columns of a warpgroup's sums that an epilogue is computed for at a time: all 256 of them would spill."""
 
 EARLY_BITS = 16
 """Bits of elements for which there are registers before the strip before is stored."""
@@ -39,6 +43,9 @@ def store(tiling: Tiling, index: IndexBuilder, accumulator: SSAValue, m: Index, 
     most = MOST_BITS if len(matrices(tiling.product)) == 1 else MOST_BITS // 2
     while bits > most and width % (2 * whole.layout.data.columns) == 0:
         bits, width = bits // 2, width // 2
+    if tiling.schedule.tile.together > 1 and tiling.product.op.epilogue is not None:
+        least = panel_columns(tiling.product.d.element.bits) if tiling.schedule.epilogue.staging else GROUP_COLUMNS
+        width = next((n for n in range(least, width, 8) if width % n == 0), width)
     for left in range(0, whole.shape[1], width):
         held = accumulator
         if width < whole.shape[1]:
@@ -62,7 +69,7 @@ class Ending:
     def __init__(self, tiling: Tiling, index: IndexBuilder, whole: FragmentType, m: Index, n: Index) -> None:
         self.tiling, self.index, self.m, self.n = tiling, index, m, n
         product, schedule = tiling.product, tiling.schedule
-        rows = schedule.epilogue.staging or (whole.shape[0] if product.op.epilogue is None else whole.layout.data.rows)
+        rows = exchanged_rows(schedule) or (whole.shape[0] if product.op.epilogue is None else whole.layout.data.rows)
         self.rows = min(rows, whole.shape[0])
         part = FragmentType.of("acc", self.rows, whole.shape[1], whole.element_type, whole.layout.data)
         self.first = exchanged_first(product, schedule)
@@ -80,7 +87,7 @@ class Ending:
 
     def _scratch(self, part: FragmentType) -> SSAValue | None:
         """Shared memory in which each warp has room for a part, if elements change lanes."""
-        if not self.tiling.schedule.epilogue.staging:
+        if not exchanged_rows(self.tiling.schedule):
             return None
         room = max(BANKS, math.prod(part.shape) * part.bits // 8) // (f32.bitwidth // 8)
         kind = MemRefType(f32, [self.tiling.schedule.tile.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))

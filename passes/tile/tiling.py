@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from xdsl.ir import SSAValue
+from xdsl.ir import SSAValue, TypeAttribute
 
 from ...dialect.isa.product import Product as Row
+from ...dialect.isa.wgmma import Wgmma
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import FragmentType, ScheduleAttr, type_of_element
 from ...dialect.warp.matmul import MatmulOp
@@ -15,8 +16,8 @@ from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
 from ..linalg.product import Product
 from ..schedule.packing import roles
-from ..schedule.resources import arrangement, rows_of
-from .arrangement import Arrangement
+from ..schedule.resources import arrangement, rows_of, warpgroup_rows
+from .arrangement import Arrangement, arrange_warpgroup
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,11 @@ class Tiling:
     schedule: Schedule
 
     @cached_property
-    def row(self) -> Row:
+    def row(self) -> Row | Wgmma:
         """The instruction. Raises a located diagnostic if there is none of the schedule's shape and types."""
         accumulate = self.schedule.arithmetic.accumulate
-        rows = (r for r in rows_of(self.product) if r.shape == self.schedule.tile.mma and r.d.name == accumulate)
-        row = next(rows, None)
+        every = rows_of(self.product) if self.schedule.tile.together == 1 else warpgroup_rows(self.product)
+        row = next((r for r in every if r.shape == self.schedule.tile.mma and r.d.name == accumulate), None)
         if row is None:
             fail(self.product.op, f"the ISA has no mma {self.schedule.tile.mma} for {self.product.a.element.name}")
         return row
@@ -39,6 +40,8 @@ class Tiling:
     @cached_property
     def arrangement(self) -> Arrangement:
         """How operands lie in registers. Raises a located diagnostic if the warp tile is too small for it."""
+        if isinstance(self.row, Wgmma):
+            return arrange_warpgroup(self.row)
         try:
             return arrangement(self.product, self.row, self.schedule.tile.warp)
         except ScheduleError as error:
@@ -49,9 +52,12 @@ class Tiling:
         (m, n), k, found = self.schedule.tile.warp, self.schedule.tile.mma.k, self.arrangement
         rows, columns = {"a": (m, k // self.product.sparsity), "b": (k, n), "acc": (m, n)}[role]
         layout = {"a": found.a.layout, "b": found.b.layout, "acc": found.accumulator}[role]
-        element = self.row.element("c" if role == "acc" else role)
         bits = self.row.container_bits("c" if role == "acc" else role)
-        return FragmentType.of(role, rows, columns, type_of_element(element), layout, bits)
+        return FragmentType.of(role, rows, columns, self.element_type(role), layout, bits)
+
+    def element_type(self, role: str) -> TypeAttribute:
+        """The element type of the instruction's operand "a", "b" or "acc"."""
+        return type_of_element(self.row.element("c" if role == "acc" else role))
 
     def inside(self, axis: str) -> bool:
         """Whether no tile of D passes its end along an axis."""

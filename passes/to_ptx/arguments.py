@@ -13,7 +13,7 @@ from ...dialect.isa.targets import Version
 from ...dialect.isa.tensor_map import SIZE as MAP_BYTES
 from ...dialect.ptx.types import ParamAttr
 from ...dialect.warp.attributes import Memory, element_row, memory_of, memory_space
-from ...dialect.warp.tensor_copies import TensorMapType
+from ...dialect.warp.tensor_maps import TensorMapType
 from ...dialect.warp.view import DIVISIBLE, Dimensions, dynamic_parts, strides_of
 from ..diagnostics import fail
 from ..linalg.product import GLOBAL_SPACE

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.targets import Version
+from ...dialect.isa.wgmma import WARPS
+from ...dialect.layouts.layout import LANES
 from ...dialect.warp.clusters import MOST_CTAS
 from ...dialect.warp.tensor_copies import (
     BulkCommitOp,
@@ -16,9 +18,9 @@ from ...dialect.warp.tensor_copies import (
     ExpectOp,
     ProxyFenceOp,
     TensorLoadOp,
-    TensorMapType,
     TensorStoreOp,
 )
+from ...dialect.warp.tensor_maps import TensorMapType
 from ...dialect.warp.warpgroup import ROWS
 from ..diagnostics import fail
 from .barriers import barrier_address
@@ -36,6 +38,9 @@ SM = 90
 
 VERSION: Version = (8, 0)
 
+WARPGROUP = WARPS * LANES
+"""Threads of a warpgroup."""
+
 COMPLETES = "mbarrier::complete_tx::bytes"
 
 
@@ -45,16 +50,22 @@ def _require(lowering: KernelLowering, op: Operation) -> None:
     lowering.emitter.require(VERSION)
 
 
-def _one(lowering: KernelLowering, op: Operation, by: IntegerAttr | None) -> VirtualRegister | None:
-    """The guard of the one thread of the CTA that does it; None if no other comes here."""
+def _one(
+    lowering: KernelLowering, op: Operation, by: IntegerAttr | None, each_warpgroup: UnitAttr | None = None
+) -> VirtualRegister | None:
+    """The guard of the one thread of the CTA, or of each warpgroup, that does it; None if no other comes here."""
     if is_alone(op):
         if by is not None:
             fail(op, f"the elected lane does {op.name} here; leave 'by' out")
         return None
-    number = by.value.data if by is not None else 0
-    if not 0 <= number < lowering.threads:
-        fail(op, f"expected one of the {lowering.threads} threads of the kernel, got thread {number}")
-    mine = lowering.scalars.compare("eq", lowering.thread, number)
+    number, threads = by.value.data if by is not None else 0, lowering.threads
+    among: IndexValue = lowering.thread
+    if each_warpgroup is not None:
+        threads, among = WARPGROUP, lowering.scalars.mask(among, WARPGROUP - 1)
+    if not 0 <= number < threads:
+        whose = "a warpgroup" if each_warpgroup else "the kernel"
+        fail(op, f"expected one of the {threads} threads of {whose}, got thread {number}")
+    mine = lowering.scalars.compare("eq", among, number)
     return mine if isinstance(mine, VirtualRegister) else None
 
 
@@ -112,7 +123,8 @@ def _store(lowering: KernelLowering, op: TensorStoreOp) -> None:
     (base, offset), (box, registers) = _place(lowering, op), _box(lowering, op, op.map, op.coordinates)
     opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.global.shared::cta.tile.bulk_group"
     lowering.emitter.comment(f"{op.name}: {op.map.type}")
-    lowering.emitter.emit(opcode, f"{box}, {at('?', offset)}", *registers, base, guard=_one(lowering, op, op.by))
+    guard = _one(lowering, op, op.by, op.each_warpgroup)
+    lowering.emitter.emit(opcode, f"{box}, {at('?', offset)}", *registers, base, guard=guard)
 
 
 @lowers(ExpectOp)
@@ -127,14 +139,15 @@ def _expect(lowering: KernelLowering, op: ExpectOp) -> None:
 @lowers(BulkCommitOp)
 def _bulk_commit(lowering: KernelLowering, op: BulkCommitOp) -> None:
     _require(lowering, op)
-    lowering.emitter.emit("cp.async.bulk.commit_group", "", guard=_one(lowering, op, op.by))
+    lowering.emitter.emit("cp.async.bulk.commit_group", "", guard=_one(lowering, op, op.by, op.each_warpgroup))
 
 
 @lowers(BulkWaitOp)
 def _bulk_wait(lowering: KernelLowering, op: BulkWaitOp) -> None:
     _require(lowering, op)
     opcode = f"cp.async.bulk.wait_group{'' if op.read is None else '.read'}"
-    lowering.emitter.emit(opcode, str(op.pending.value.data), guard=_one(lowering, op, op.by))
+    guard = _one(lowering, op, op.by, op.each_warpgroup)
+    lowering.emitter.emit(opcode, str(op.pending.value.data), guard=guard)
 
 
 @lowers(ProxyFenceOp)

@@ -6,7 +6,7 @@ Names and limits are those of the driver's `cuTensorMapEncodeTiled`; dimensions 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...dialect.isa.tensor_map import ELEMENTS, Element, TensorMapError, TensorMapFields
 from ..errors import ArgumentError
@@ -20,6 +20,40 @@ _BY_ELEMENT = {
 """What the map calls an array's elements: 8-bit floats are bytes to it."""
 
 PROMOTIONS = (0, 64, 128, 256)
+
+
+def element_of(kind: str) -> Element | None:
+    """What a map calls elements of an MLIR type; None if it has none such."""
+    return next((e for e in ELEMENTS if e.name == _BY_ELEMENT.get(kind)), None)
+
+
+@dataclass(frozen=True)
+class EncodedMap:
+    """The tensor map of the part of an array that begins `offset` bytes behind its start: all of its fields are known
+    but the address."""
+
+    array: object
+    offset: int
+    known: TensorMapFields
+    l2_promotion: int = 0
+    memory: object = None
+
+    def borrowed(self) -> Argument:
+        """The array."""
+        return borrow(self.array)
+
+    def fields(self, address: int) -> TensorMapFields:
+        """What the map says, for an array that begins at an address.
+
+        Raises:
+            ArgumentError: for an address that no map has.
+        """
+        try:
+            return replace(self.known, address=address + self.offset)
+        except TensorMapError as error:
+            raise ArgumentError(
+                f"tensor map of {self.borrowed()}: {error} (dimensions count from the fastest)"
+            ) from None
 
 
 @dataclass(frozen=True)

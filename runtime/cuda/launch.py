@@ -7,7 +7,7 @@ import re
 import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,14 @@ import numpy as np
 from ...dialect.ptx.text.syntax import Function
 from ..arguments.arrays import Argument
 from ..errors import ArgumentError, CudaError
-from ..launch import Launch, LaunchValue, Packed, PackedMap, ScratchBuffer, Shifted, Word, check_alignment, pack
+from ..launch import Launch, LaunchValue, Mapped, Packed, PackedMap, ScratchBuffer, Shifted, Word, check_alignment, pack
 from .driver import Gpu, LoadedKernel, call, encode_tensor_map, explain, gpu
 
 LEGACY_STREAM = 0
+
+
+PROMOTION = 128
+"""Bytes that L2 reads at once for the tensor maps of our own launches."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,10 @@ def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: S
     for parameter, position in zip(function.parameters, launch.arguments, strict=True):
         if isinstance(position, Word):
             words.append(pack(parameter, position.value))
+            continue
+        if isinstance(position, Mapped):
+            fields = replace(position.fields, address=_address(values[position.position]) + position.bytes)
+            words.append(encode_tensor_map(kernel.gpu, fields, PROMOTION))
             continue
         place = position if isinstance(position, Shifted) else Shifted(position, 0)
         value = values[place.position]

@@ -21,7 +21,7 @@ def text(a: str, b: str, c: str, kinds: str = "bf16 bf16 f32", divisor: int = 8)
 
 
 def chosen(a: str, b: str, c: str, kinds: str = "bf16 bf16 f32", divisor: int = 8) -> Schedule:
-    (schedule,) = compile(text(a, b, c, kinds, divisor)).schedule
+    (schedule,) = compile(text(a, b, c, kinds, divisor), target="sm_90").schedule
     assert schedule is not None
     return schedule
 

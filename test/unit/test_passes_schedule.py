@@ -83,12 +83,12 @@ def test_tiles_are_schedules(tile: Tile) -> None:
 @pytest.mark.parametrize(
     ("element", "result", "size", "arch", "depth"),
     [
-        ("bf16", "f32", 4096, "sm_90a", 32),
-        ("i8", "i32", 4096, "sm_90a", 64),
+        ("bf16", "f32", 4096, "sm_90", 32),
+        ("i8", "i32", 4096, "sm_90", 64),
         ("i8", "i32", 4096, "sm_80", 64),
-        ("f32", "f32", 4096, "sm_90a", 16),
-        ("f64", "f64", 4096, "sm_90a", 0),
-        ("i8", "i32", 4104, "sm_90a", 0),
+        ("f32", "f32", 4096, "sm_90", 16),
+        ("f64", "f64", 4096, "sm_90", 0),
+        ("i8", "i32", 4104, "sm_90", 0),
         ("f16", "f32", 4096, "sm_75", 0),
     ],
 )
@@ -112,14 +112,14 @@ def test_warps_of_large_tiles_meet_at_mbarriers(element: str, result: str, size:
 @pytest.mark.parametrize(("size", "waves"), [(1536, 1), (1920, 1), (2560, 2), (3328, 3), (4096, 4), (8192, 16)])
 def test_tiles_fill_their_waves(size: int, waves: int) -> None:
     """No size takes a wave for a few tiles where others fill the waves better."""
-    where, schedule = target("sm_90a"), default_schedule(product(size, size, size), target("sm_90a"))
+    where, schedule = target("sm_90"), default_schedule(product(size, size, size), target("sm_90"))
     tiles = -(-size // schedule.tile.cta[0]) * -(-size // schedule.tile.cta[1])
     assert -(-tiles // where.sms) == waves
     assert size * size / (schedule.tile.cta[0] * schedule.tile.cta[1] * where.sms) > 0.7 * waves
 
 
 def test_small_products_take_small_tiles() -> None:
-    schedules = [default_schedule(product(size, size, size), target("sm_90a")) for size in (16, 256, 1024, 8192)]
+    schedules = [default_schedule(product(size, size, size), target("sm_90")) for size in (16, 256, 1024, 8192)]
     areas = [s.tile.cta[0] * s.tile.cta[1] for s in schedules]
     assert areas == sorted(areas)
     assert areas[0] < areas[-1] == 128 * 256
@@ -138,7 +138,7 @@ def test_small_products_take_small_tiles() -> None:
     ],
 )
 def test_operands_are_packed_where_many_tiles_read_them(size: tuple[int, int, int], pack: str) -> None:
-    assert default_schedule(product(*size), target("sm_90a")).operands.pack == pack
+    assert default_schedule(product(*size), target("sm_90")).operands.pack == pack
 
 
 @pytest.mark.parametrize(
@@ -152,14 +152,14 @@ def test_operands_are_packed_where_many_tiles_read_them(size: tuple[int, int, in
     ],
 )
 def test_k_is_cut_where_it_is_long_and_tiles_are_few(size: tuple[int, int, int], split: bool) -> None:
-    schedule, m, n = default_schedule(product(*size), target("sm_90a")), size[0], size[1]
+    schedule, m, n = default_schedule(product(*size), target("sm_90")), size[0], size[1]
     assert (schedule.grid.split_k > 1) == split
     assert schedule.grid.split_k * -(-m // schedule.tile.cta[0]) * -(-n // schedule.tile.cta[1]) <= 132
 
 
 def test_where_memory_binds_a_cta_keeps_more_on_the_way() -> None:
     def in_flight(size: tuple[int, int, int]) -> int:
-        schedule = default_schedule(product(*size), target("sm_90a"))
+        schedule = default_schedule(product(*size), target("sm_90"))
         m, n, k = schedule.tile.cta
         return (schedule.loop.stages - 1) * (m + n) * k * 2
 
@@ -168,7 +168,7 @@ def test_where_memory_binds_a_cta_keeps_more_on_the_way() -> None:
 
 
 def test_a_tile_other_than_chosen_comes_without_slices() -> None:
-    text = """builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+    text = """builtin.module attributes {warp.target = #warp.target<sm_90>} {
       func.func @f(%A: memref<1024x1024xf16>, %B: memref<1024x1024xf16>, %C: memref<1024x1024xf32>) {
         linalg.matmul ins(%A, %B : memref<1024x1024xf16>, memref<1024x1024xf16>) outs(%C : memref<1024x1024xf32>)
         return

@@ -127,11 +127,11 @@ def default(target: str, types: str, size: int, *, filled: bool = False) -> int:
 
 def test_strips_by_default_where_they_pay() -> None:
     """Where lines are not filled, rows of D are odd or stages leave no room, lanes store what they hold."""
-    assert default("sm_90a", "bf16 f32", 4096) == default("sm_90a", "bf16 bf16", 4096) == 16
+    assert default("sm_90", "bf16 f32", 4096) == default("sm_90", "bf16 bf16", 4096) == 16
     assert default("sm_80", "bf16 bf16", 4096, filled=True) == default("sm_80", "bf16 f32", 4096) == 16
     assert default("sm_120a", "bf16 bf16", 4096) == 0
-    assert default("sm_90a", "f16 f32", 64) == 0
-    assert default("sm_90a", "bf16 bf16", 516) == 0
+    assert default("sm_90", "f16 f32", 64) == 0
+    assert default("sm_90", "bf16 bf16", 516) == 0
 
 
 ERRORS = (

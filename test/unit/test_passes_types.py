@@ -157,7 +157,7 @@ def test_floats(size: tuple[int, int, int], types: str, operand: float, sum: flo
 def test_widened(schedule: dict[str, Any], types: str, lies: str) -> None:
     """8-bit floats multiplied as f16: sums as exact as those of f16, where the instruction's own keep 13 bits."""
     size = (100, 72, 132)
-    a, b, c, result = run(size, types, lies, target="sm_90a", **schedule)
+    a, b, c, result = run(size, types, lies, target="sm_90", **schedule)
     x, y, z = (m.astype(np.float64) for m in (a, b, c))
     bound = (np.abs(z) + np.abs(x) @ np.abs(y)) * (size[2] + 2) * 2.0**-23
     assert (np.abs(result - (z + x @ y)) <= bound).all()
@@ -165,12 +165,12 @@ def test_widened(schedule: dict[str, Any], types: str, lies: str) -> None:
 
 def test_what_is_widened_where() -> None:
     text = matmul((64, 64, 64), "f8E4M3FN f8E4M3FN f32", "A Bt")
-    chosen = [compile(text, target=target).schedule[0] for target in ("sm_89", "sm_90a", "sm_100a", "sm_120a")]
+    chosen = [compile(text, target=target).schedule[0] for target in ("sm_89", "sm_90", "sm_100a", "sm_120a")]
     assert [s and s.operands.fp8_as for s in chosen] == ["none", "f16", "f16", "none"]
     asked = compile(text, target="sm_89", fp8_as="f16").ptx
     assert "cvt.rn.f16x2.e4m3x2" in asked
     assert "e4m3.e4m3" not in asked
-    assert "e4m3.e4m3" in compile(text, target="sm_90a", fp8_as="none").ptx
+    assert "e4m3.e4m3" in compile(text, target="sm_90", fp8_as="none").ptx
     with pytest.raises(CompileError, match=r"fp8_as = f16: operands that are dense 8-bit floats.*not those of s8 x s8"):
         compile(matmul((64, 64, 64), "i8 i8 i32", "A B"), fp8_as="f16")
     with pytest.raises(CompileError, match="sm_80 has no mma for e4m3 x e4m3 accumulated in f32; sm_89 and later"):
@@ -184,8 +184,8 @@ TILES = [
     ("f32 f32 f32", "sm_80", (64, 64, 32), (32, 32), "m16n8k8"),
     ("f32 f32 f32", "sm_80", (32, 32, 8), (16, 16), "m16n8k4"),
     ("f64 f64 f64", "sm_80", (32, 64, 16), (32, 32), "m8n8k4"),
-    ("f64 f64 f64", "sm_90a", (32, 64, 32), (16, 32), "m16n8k4"),
-    ("f64 f64 f64", "sm_90a", (32, 64, 16), (32, 16), "m16n8k8"),
+    ("f64 f64 f64", "sm_90", (32, 64, 32), (16, 32), "m16n8k4"),
+    ("f64 f64 f64", "sm_90", (32, 64, 16), (32, 16), "m16n8k8"),
 ]
 
 

@@ -18,7 +18,7 @@ from warploom.passes.schedule.override import followed, override
 from warploom.passes.schedule.validity import check
 
 SIZES = ((4096, 4096, 4096), (1000, 1000, 1000), (1024, 1024, 1024), (4095, 4095, 4095), (64, 64, 16384))
-WHERE = target("sm_90a")
+WHERE = target("sm_90")
 
 
 @cache
@@ -123,7 +123,7 @@ def test_what_follows_is_a_remark() -> None:
     for option, expected in (("stages=8", []), ("stages=4", ["prefetch = 0 (5)"])):
         module = parse_mlir(make_context(), text)
         with remarks() as said:
-            lower(module, make_context(), f"warp-set-target{{arch=sm_90a}},warp-schedule{{{option}}}")
+            lower(module, make_context(), f"warp-set-target{{arch=sm_90}},warp-schedule{{{option}}}")
         found = [re.sub(r"^\S+: remark: warp-schedule: .*\(before\): ", "", line) for line in said]
         assert found == expected
         assert "sync = mbarrier" in str(module)

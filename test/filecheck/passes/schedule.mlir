@@ -1,10 +1,10 @@
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-schedule" | filecheck %s --check-prefix=CHECK
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90},warp-schedule" | filecheck %s --check-prefix=CHECK
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule" | filecheck %s --check-prefix=SM80
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_120a},warp-schedule{cta=64,64,32 warp=32,16 mma=m16n8k8 stages=2 swizzle=32 group=4 accumulate=f32}" | filecheck %s --check-prefix=ALL
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-schedule{cta=128,64,32}" | filecheck %s --check-prefix=WARP
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-schedule{cta=48,40,16}" | filecheck %s --check-prefix=FITTING
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-schedule{stages=1}" | filecheck %s --check-prefix=STAGES
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-schedule{stages=2},warp-schedule{stages=3}" | filecheck %s --check-prefix=ONCE
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90},warp-schedule{cta=128,64,32}" | filecheck %s --check-prefix=WARP
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90},warp-schedule{cta=48,40,16}" | filecheck %s --check-prefix=FITTING
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90},warp-schedule{stages=1}" | filecheck %s --check-prefix=STAGES
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90},warp-schedule{stages=2},warp-schedule{stages=3}" | filecheck %s --check-prefix=ONCE
 
 // Big tiles where there are enough of them, small ones where there are not.
 // CHECK-LABEL: func.func @large

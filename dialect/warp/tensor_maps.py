@@ -1,0 +1,155 @@
+"""Tensor maps: `!warp.tensor_map`, an argument of kernels, and `warp.encode_tensor_map`, which makes one on the host.
+
+Source: PTX ISA 5.5 and 9.7.9.25.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntAttr, IntegerType, MemRefType, i64
+from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.irdl import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.parser import AttrParser, Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from ..isa.descriptor import UNIT
+from ..isa.tensor_map import ELEMENTS, TensorMapError, TensorMapFields
+from ..isa.types import ElementType
+from .attributes import element_row, memory_of, same_words
+
+
+@irdl_attr_definition
+class TensorMapType(ParametrizedAttribute, TypeAttribute):
+    """A tensor map, by the box that one copy moves, slowest dimension first, and its swizzle in bytes:
+    `!warp.tensor_map<64x64xf16, swizzle 128>`. An argument of a kernel, 128 bytes."""
+
+    name = "warp.tensor_map"
+
+    box: ArrayAttr[IntAttr]
+    element_type: Attribute
+    swizzle: IntAttr
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The box."""
+        return tuple(size.data for size in self.box)
+
+    @property
+    def element(self) -> ElementType:
+        """The ISA's row of the element type.
+
+        Raises:
+            VerifyException: if it has none of whole bytes.
+        """
+        row = element_row(self.element_type)
+        if row is None or row.memory_bits < UNIT // 2:
+            raise VerifyException(f"expected a tensor map of elements of whole bytes, got {self.element_type}")
+        return row
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a box: what a mbarrier is to expect of a copy."""
+        return prod(self.shape) * self.element.memory_bits // 8
+
+    def verify(self) -> None:
+        size = self.element.memory_bits // 8
+        words = next(e for e in ELEMENTS if e.name == f"u{8 * size}")
+        box = self.shape[::-1]
+        try:
+            TensorMapFields(0, words, box, (UNIT,) * (len(box) - 1), box, (1,) * len(box), self.swizzle.data)
+        except TensorMapError as error:
+            raise VerifyException(f"{error} (dimensions count from the fastest)") from None
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        with parser.in_angle_brackets():
+            shape, element_type = parser.parse_ranked_shape()
+            swizzle = 0
+            if parser.parse_optional_punctuation(","):
+                parser.parse_keyword("swizzle", ": the word before the bytes of the swizzle")
+                swizzle = parser.parse_integer(allow_negative=False, allow_boolean=False)
+        return [ArrayAttr(IntAttr(size) for size in shape), element_type, IntAttr(swizzle)]
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string("".join(f"{size}x" for size in self.shape))
+            printer.print_attribute(self.element_type)
+            if self.swizzle.data:
+                printer.print_string(f", swizzle {self.swizzle.data}")
+
+
+@irdl_op_definition
+class EncodeTensorMapOp(IRDLOperation):
+    """On the host: the tensor map of memory, an argument of launches that follow. Its dimensions are those of memory in
+    the order given, slowest first; the last one's elements are neighbours in memory::
+
+        %map = warp.encode_tensor_map %A [0, 1] : memref<4096x4096xf16> to !warp.tensor_map<128x64xf16, swizzle 128>
+    """
+
+    name = "warp.encode_tensor_map"
+
+    memory = operand_def(MemRefType)
+    dimensions = prop_def(DenseArrayBase[IntegerType])
+    map = result_def(TensorMapType)
+
+    traits = traits_def(Pure())
+    irdl_options = (ParsePropInAttrDict(),)
+
+    def __init__(self, memory: SSAValue, dimensions: Sequence[int], kind: TensorMapType):
+        super().__init__(
+            operands=[memory], properties={"dimensions": DenseArrayBase.from_list(i64, dimensions)}, result_types=[kind]
+        )
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The dimensions of memory, slowest first."""
+        return tuple(int(dimension) for dimension in self.dimensions.iter_values())
+
+    def verify_(self) -> None:
+        memory, kind = memory_of(self.memory), self.map.type
+        if sorted(self.order) != list(range(memory.get_num_dims())) or len(self.order) != len(kind.shape):
+            raise VerifyException(f"expected the dimensions of {memory}, each once, for a box of {kind}")
+        if not same_words(kind.element_type, memory.element_type):
+            raise VerifyException(f"expected a tensor map of elements of {memory.element_type}, got {kind}")
+        strides = memory.get_strides()
+        if strides is None or [*strides][self.order[-1]] != 1:
+            raise VerifyException(f"expected neighbours along dimension {self.order[-1]} of {memory}, the fastest")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> EncodeTensorMapOp:
+        position = parser.pos
+        memory = parser.parse_unresolved_operand()
+        order = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        kind = parser.parse_type()
+        parser.parse_keyword("to")
+        return cls.create(
+            operands=parser.resolve_operands([memory], [kind], position),
+            properties={"dimensions": DenseArrayBase.from_list(i64, order)},
+            attributes=attributes,
+            result_types=[parser.parse_type()],
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.memory)
+        printer.print_string(f" [{', '.join(map(str, self.order))}]")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.memory.type)
+        printer.print_string(" to ")
+        printer.print_attribute(self.map.type)

@@ -1,0 +1,361 @@
+"""`warp-specialise`: one warpgroup copies, the others multiply.
+
+The loop over K of a kernel of `warp.wgmma` becomes two. The producer waits until a stage of a ring has been read, and
+starts tensor copies to it. The consumers wait until a stage is full, and start its products; when those of the stage
+before have finished, they say that it has been read. Where CTAs go from tile to tile, the producer copies stages of the
+next tile under the epilogue of this one::
+
+    producer                                consumers
+      for each tile of this CTA:              for each tile of this CTA:
+        for each K tile:                        for each K tile:
+          wait: stage is empty                    wait: stage is full
+          start copies, which arrive there        start products; wait for those of the stage before
+                                                  that stage is empty
+                                                wait for products; that stage is empty; store accumulators
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects import arith, gpu, scf
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, ModuleOp, i32
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...dialect.effects import is_pure
+from ...dialect.isa.wgmma import WARPS
+from ...dialect.layouts.layout import LANES
+from ...dialect.warp.barriers import ArriveOp, AwaitOp, MakeBarriersOp
+from ...dialect.warp.copy import CopyOp
+from ...dialect.warp.memory import StoreOp
+from ...dialect.warp.synchronisation import ElectOp
+from ...dialect.warp.tensor_copies import BulkWaitOp, ExpectOp, ProxyFenceOp
+from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
+from ..diagnostics import remark
+from ..tile.index_builder import Index, IndexBuilder
+from ..tile.launches import LaunchedKernel, launches
+from .copies import with_stages
+from .loop import DeclinedError, copies_of, decline
+from .tensor_copies import TensorCopy, TensorView
+from .tensor_stores import StagedStores
+
+REGISTERS = {2: (40, 232), 3: (32, 160)}
+"""Registers of a thread of the producer and of the consumers, by how many of these there are; one needs no more than it
+has. 128 threads of each share 65,536."""
+
+
+Clones: TypeAlias = dict[SSAValue, SSAValue]
+"""Values of the consumers' loops, and what they are in the producer's."""
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The stages: which are full, and which have been read; one more of the latter, which nobody waits for, stands for
+    the stage before the first."""
+
+    stages: int
+    full: SSAValue
+    empty: SSAValue
+
+    @staticmethod
+    def make(index: IndexBuilder, stages: int, consumers: int) -> Ring:
+        """A ring for `consumers` warps that read."""
+        full = index.insert(MakeBarriersOp(stages, 1)).barriers
+        empty = index.insert(MakeBarriersOp(stages + 1, consumers)).barriers
+        full.name_hint, empty.name_hint = "full", "empty"
+        index.insert(ProxyFenceOp())  # by which tensor copies know the barriers as well
+        index.insert(gpu.BarrierOp())
+        return Ring(stages, full, empty)
+
+    def next(self, index: IndexBuilder, stage: Index, parity: Index) -> list[Index]:
+        """The next stage, and the parity of the phase that it is in: the other one each time around."""
+        following = index.wrap(index.add(stage, 1), self.stages)
+        return [following, index.where_equal(following, 0, index.sub(1, parity), parity)]
+
+
+class Specialiser:
+    """Rewrites one kernel, whose loop over K is `loop`, in a loop over tiles or not."""
+
+    def __init__(self, launch: LaunchedKernel, loop: scf.ForOp) -> None:
+        self.launch, self.loop = launch, loop
+        around = loop.parent_op()
+        self.tiles = around if isinstance(around, scf.ForOp) else None
+        self.outer: Operation = self.tiles or loop
+        self.consumers = launch.schedule.tile.warps
+        self.copies = [op for op in loop.body.block.ops if isinstance(op, CopyOp)]
+        self._check()
+        start, end = launch.body.first_op, launch.body.last_op
+        if start is None or end is None:
+            decline(loop, "the kernel does not end")
+        self.index = IndexBuilder(Builder(InsertPoint.before(end)), Builder(InsertPoint.before(start)))
+
+    def _check(self) -> None:
+        """What the loop has beside copies and products of warpgroups, would be done by nobody."""
+        block = self.loop.body.block
+        products = (WgmmaOp, WgmmaFenceOp, WgmmaCommitOp, WgmmaWaitOp)
+        for op in block.ops:
+            if not (isinstance(op, (CopyOp, ProxyFenceOp, gpu.BarrierOp, scf.YieldOp, *products)) or is_pure(op)):
+                decline(op, f"{op.name} in the loop is neither a copy nor a product of warpgroups")
+        for copy in self.copies:
+            TensorView.of(copy, copy.source)
+        if len(self.loop.iter_args) != 1:
+            decline(self.loop, "it hands on more than the accumulators of one product")
+
+    def _first(self) -> Operation:
+        """The first operation that only those who multiply execute: none before it depends on the tile's data."""
+        if self.tiles is not None:
+            return self.tiles
+        block = self.loop.parent_block()
+        ops = [] if block is None else list(block.ops)
+        before = ops[: ops.index(self.loop)]
+        shared = [op for op in before if self._is_shared(op)]
+        return next(op for op in ops if op not in shared)
+
+    @staticmethod
+    def _is_shared(op: Operation) -> bool:
+        index = is_pure(op) and all(isinstance(result.type, IndexType) for result in op.results)
+        return index or op.name in ("memref.alloc", "gpu.subgroup_id", "gpu.block_id", "memref.dim", "warp.matrix")
+
+    def rewrite(self) -> None:
+        """Puts a producer and consumers in place of the loop."""
+        index, kernel = self.index, self.launch.kernel
+        first = self._first()
+        block = first.parent_block()
+        if block is None:
+            return
+        copies = [TensorCopy.of(copy, self.launch) for copy in self.copies]
+        stores = self._stage_stores()
+        mine = self._from(block, first)
+        ring = Ring.make(index, self.launch.schedule.loop.stages, self.consumers)
+        warp = index.insert(gpu.SubgroupIdOp()).result
+        registers = REGISTERS.get(self.consumers // WARPS)
+        produce, consume = Block(), Block()
+        sources = [copy.tensor.memory for copy in copies]
+        self._produce(index.at(Builder(InsertPoint.at_end(produce))), warp, copies, ring, registers)
+        self._consume(consume, mine, ring, registers)
+        if stores and consume.last_op is not None:
+            index.at(Builder(InsertPoint.before(consume.last_op))).insert(BulkWaitOp(0, each_warpgroup=True))
+        for predicate, body in (("sge", produce), ("slt", consume)):
+            mine_is = index.insert(arith.CmpiOp(warp, index.value(self.consumers), predicate)).result
+            index.insert(scf.IfOp(mine_is, [], Region(body)))
+        threads = (self.consumers + WARPS) * LANES
+        self.launch.threads = threads
+        for memory in dict.fromkeys((*sources, *(found.view.memory for found in stores))):
+            self.launch.drop_unused(memory)
+        kernel.attributes["gpu.known_block_size"] = DenseArrayBase.from_list(i32, [threads, 1, 1])
+        self.launch.finish()
+
+    def _from(self, block: Block, first: Operation) -> list[Operation]:
+        """The operations that are the consumers'; indices among them that others need stay."""
+        ops = list(block.ops)
+        return [op for op in ops[ops.index(first) : -1] if not self._is_shared(op)]
+
+    def _stage_stores(self) -> list[StagedStores]:
+        """Lets tensor copies store what the schedule stages, where they can."""
+        found: dict[SSAValue, list[StoreOp]] = {}
+        if self.launch.schedule.epilogue.staging:
+            for op in self.launch.kernel.walk():
+                if isinstance(op, StoreOp):
+                    found.setdefault(op.memory, []).append(op)
+        staged: list[StagedStores] = []
+        for stores in found.values():
+            try:
+                staged.append(StagedStores(stores, self.launch, self.index))
+                staged[-1].replace()
+            except DeclinedError as declined:
+                remark(declined.op, SpecialisePass.name, f"lanes store what they hold: {declined.reason}")
+        return staged
+
+    # The producer
+
+    def _produce(
+        self,
+        index: IndexBuilder,
+        warp: SSAValue,
+        copies: list[TensorCopy],
+        ring: Ring,
+        registers: tuple[int, int] | None,
+    ) -> None:
+        """One lane of the producer starts copies; the others have nothing to do."""
+        if registers is not None:
+            index.insert(SetRegistersOp(registers[0]))
+        first = index.insert(arith.CmpiOp(warp, index.value(self.consumers), "eq")).result
+        one = index.insert(arith.AndIOp(first, index.insert(ElectOp()).chosen)).result
+        body = Block()
+        inside = index.at(Builder(InsertPoint.at_end(body)))
+        if self.tiles is None:
+            self._copy_all(inside, copies, ring, [0, 1], {})
+        else:
+            initial = inside.values([0, 1])
+            turn = Block(arg_types=[IndexType()] * 3)
+            tile, *state = turn.args
+            here = index.at(Builder(InsertPoint.at_end(turn)))
+            moved: Clones = {self.tiles.body.block.args[0]: tile}
+            after = self._copy_all(here, copies, ring, list(state), moved)
+            here.insert(scf.YieldOp(*here.values(after)))
+            inside.insert(scf.ForOp(self.tiles.lb, self.tiles.ub, self.tiles.step, initial, turn))
+        inside.insert(scf.YieldOp())
+        index.insert(scf.IfOp(one, [], Region(body)))
+        index.insert(scf.YieldOp())
+
+    def _copy_all(
+        self,
+        index: IndexBuilder,
+        copies: list[TensorCopy],
+        ring: Ring,
+        state: list[Index],
+        moved: Clones,
+    ) -> list[Index]:
+        """The copies of all K tiles of a tile; `moved` says what values of its turn are in the producer's."""
+        body = Block(arg_types=[IndexType()] * 3)
+        k, stage, parity = body.args
+        for value in self._indices():
+            self._cloned(index, value, moved, self.loop.body.block)
+        inside = index.at(Builder(InsertPoint.at_end(body)))
+        moved = moved | {self.loop.body.block.args[0]: k}
+        inside.insert(AwaitOp(ring.empty, stage, parity))
+        inside.insert(ExpectOp(ring.full, stage, sum(copy.bytes for copy in copies)))
+        for copy in copies:
+            at = [self._cloned(inside, i, moved, None) for i in copy.copy.indices]
+            copy.start(inside, at, lambda v: self._cloned(inside, v, moved, None), stage, ring.full)
+        inside.insert(scf.YieldOp(*inside.values(ring.next(inside, stage, parity))))
+        lower, upper, step = (
+            self._cloned(index, value, moved, None) for value in (self.loop.lb, self.loop.ub, self.loop.step)
+        )
+        loop = scf.ForOp(lower, upper, step, index.values(state), body)
+        return list(index.insert(loop).results)
+
+    def _indices(self) -> list[SSAValue]:
+        """What the coordinates of copies are made of."""
+        found = [i for copy in self.copies for i in copy.indices]
+        for copy in self.copies:
+            if isinstance(copy.source.owner, Operation):
+                found += list(copy.source.owner.operands)[1:]
+        return found
+
+    def _cloned(self, index: IndexBuilder, value: SSAValue, moved: Clones, without: Block | None) -> SSAValue:
+        """A value of the consumers' tile, computed for the producer as well, unless it depends on `without`."""
+        op = value.owner
+        if value in moved or not isinstance(op, Operation) or not self._is_inside(op):
+            return moved.get(value, value)
+        if without is not None and self._depends(value, without):
+            return value
+        given = {operand: self._cloned(index, operand, moved, without) for operand in op.operands}
+        new = index.insert(op.clone(given))
+        moved.update(zip(op.results, new.results, strict=True))
+        return moved[value]
+
+    def _is_inside(self, op: Operation) -> bool:
+        """Whether an operation is in a loop that the producer has its own of."""
+        blocks = {self.loop.body.block, *([] if self.tiles is None else [self.tiles.body.block])}
+        return op.parent in blocks
+
+    def _depends(self, value: SSAValue, block: Block) -> bool:
+        op = value.owner
+        if not isinstance(op, Operation):
+            return op is block
+        return op.parent is block or any(self._depends(operand, block) for operand in op.operands)
+
+    # The consumers
+
+    def _consume(self, body: Block, mine: list[Operation], ring: Ring, registers: tuple[int, int] | None) -> None:
+        """What follows in the kernel, with a loop over K that waits for copies instead of making them."""
+        if registers is not None:
+            body.add_op(SetRegistersOp(registers[1], grow=True))
+        for op in mine:
+            op.detach()
+            body.add_op(op)
+        body.add_op(scf.YieldOp())
+        self._remove_copies()
+        if self.tiles is None:
+            index = self.index.at(Builder(InsertPoint.before(self.loop)))
+            self._multiply(index, ring, [0, 0])
+            return
+        index = self.index.at(Builder(InsertPoint.before(self.loop)))
+        block = self.tiles.body.block
+        state = [block.insert_arg(IndexType(), 1 + i) for i in range(2)]
+        after = self._multiply(index, ring, list(state))
+        end = block.last_op
+        if end is not None:
+            Rewriter.replace_op(end, scf.YieldOp(*index.values(after)))
+        around = self.index.at(Builder(InsertPoint.before(self.tiles)))
+        region = self.tiles.detach_region(0)
+        new = scf.ForOp(self.tiles.lb, self.tiles.ub, self.tiles.step, around.values([0, 0]), region)
+        around.insert(new)
+        Rewriter.erase_op(self.tiles)
+
+    def _remove_copies(self) -> None:
+        for op in list(self.loop.body.block.ops):
+            if isinstance(op, (CopyOp, ProxyFenceOp, gpu.BarrierOp)):
+                Rewriter.erase_op(op)
+
+    def _multiply(self, index: IndexBuilder, ring: Ring, state: list[Index]) -> list[Index]:
+        """The loop over K: waits for a stage, and for the products of the one before."""
+        old = self.loop.body.block
+        body = Block(arg_types=[*(arg.type for arg in old.args), *[IndexType()] * 3])
+        k, accumulator, stage, parity, before = body.args
+        inside = index.at(Builder(InsertPoint.at_end(body)))
+        inside.insert(AwaitOp(ring.full, stage, parity))
+        now: dict[SSAValue, SSAValue] = dict(zip(old.args, (k, accumulator), strict=True))
+        for op in old.ops:
+            if isinstance(op, scf.YieldOp):
+                continue
+            if isinstance(op, WgmmaWaitOp):
+                inside.insert(WgmmaWaitOp(1))
+                inside.insert(ArriveOp(ring.empty, before))
+                continue
+            new = op.clone(now)
+            if isinstance(new, WgmmaOp):
+                new.move_to_stage(stage)
+            inside.insert(new)
+            now.update(zip(op.results, new.results, strict=True))
+        sums = now[self._yielded(old)]
+        inside.insert(scf.YieldOp(sums, *inside.values(ring.next(inside, stage, parity)), stage))
+        initial = [self.loop.iter_args[0], *index.values([*state, ring.stages])]
+        new = index.insert(scf.ForOp(self.loop.lb, self.loop.ub, self.loop.step, initial, body))
+        index.insert(WgmmaWaitOp(0))
+        index.insert(ArriveOp(ring.empty, new.results[3]))
+        self.loop.results[0].replace_all_uses_with(new.results[0])
+        Rewriter.erase_op(self.loop)
+        return [new.results[1], new.results[2]]
+
+    @staticmethod
+    def _yielded(block: Block) -> SSAValue:
+        last = block.last_op
+        if last is None:
+            raise ValueError("expected a loop that yields its accumulators")
+        return last.operands[0]
+
+
+def _specialise(launch: LaunchedKernel, loop: scf.ForOp) -> None:
+    tiles = {copy.destination for copy in copies_of(loop)}
+    Specialiser(launch, loop).rewrite()
+    for tile in tiles:
+        with_stages(tile, launch.schedule.loop.stages)
+
+
+@dataclass(frozen=True)
+class SpecialisePass(ModulePass):
+    """Gives kernels of warpgroups a warpgroup that copies tiles by tensor maps, in a ring of the stages that their
+    schedule asks for, while the others multiply.
+
+    It follows `warp-persist`. A kernel is right without it; what cannot be done so stays as it is, and
+    `warploom-opt --remarks` says why.
+    """
+
+    name = "warp-specialise"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for launch in list(launches(op)):
+            if launch.schedule.tile.together == 1:
+                continue
+            for loop in [o for o in launch.kernel.walk() if isinstance(o, scf.ForOp) and copies_of(o)]:
+                try:
+                    _specialise(launch, loop)
+                except DeclinedError as declined:
+                    remark(declined.op, self.name, f"nobody copies ahead: {declined.reason}")

@@ -1,0 +1,235 @@
+"""Schedules of products of warpgroups, whose operands tensor copies bring to shared memory (sm_90a).
+
+One warpgroup copies, the others multiply; so a schedule says what a tile is and how many stages there are, and little
+of the loop. What `bench/hopper.py` found on an H200: tiles of 128x256 by two warpgroups are as fast as cuBLAS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from ...dialect.isa.descriptor import UNIT
+from ...dialect.isa.product import Shape
+from ...dialect.isa.targets import Target
+from ...dialect.isa.tensor_map import MOST_BOX, MOST_RANK
+from ...dialect.isa.wgmma import M as ROWS
+from ...dialect.isa.wgmma import Wgmma
+from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
+from ...dialect.schedule.arithmetic import ArithmeticSchedule
+from ...dialect.schedule.epilogue import EpilogueSchedule
+from ...dialect.schedule.loop import LoopSchedule
+from ...dialect.schedule.tile import TileSchedule
+from ...dialect.warp.barriers import BARRIER_BYTES
+from ..linalg.operand import Operand
+from ..linalg.product import Product
+from .resources import multiplied, warpgroup_rows
+
+LINE = 128
+"""Bytes of K of a tile: the widest swizzle, a line of shared memory."""
+
+
+@dataclass(frozen=True)
+class GroupTile:
+    """A tile of a CTA, (M, N), each 64 rows of which a warpgroup multiplies."""
+
+    m: int
+    n: int
+
+
+LEAST_PRODUCTS = 1 << 29
+"""Multiply-adds below which fragments in registers, and K in parts, are as fast (H200: 512 is, 1000 is not)."""
+
+MULTIPLIED_BYTES = 4096
+"""Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
+
+LEAST_STEP, STEP_OVERHEAD, TILE_LATENCY = 350, 40, 1500
+"""Cycles that a K tile takes however small it is; beside its products; and what a tile does before and after."""
+
+STORED_PER_CYCLE = 16
+"""Elements of D that an SM stores in a cycle."""
+
+MOST_STAGES, BARRIERS, GROUP = 8, 256, 16
+"""Stages beyond which more were no faster; bytes kept for mbarriers; rows of tiles walked together (H200, 8192: 785
+TFLOP/s with 16, 700 with 8)."""
+
+TILES = (GroupTile(128, 256), GroupTile(128, 192), GroupTile(128, 128), GroupTile(64, 256), GroupTile(64, 128))
+
+
+OF_FRAGMENTS = ("cta", "warp", "sliced_k", "split_k", "pack", "sync", "prefetch", "unroll", "fp8_as", "swizzle")
+"""Fields that, given without an instruction, ask for fragments in registers (`mma.sync`)."""
+
+
+def asked_of(given: Mapping[str, object]) -> str:
+    """Who is to multiply, of fields that are given: "fragments", "warpgroups", or "" if they leave it open."""
+    mma = given.get("mma")
+    if isinstance(mma, Shape):
+        return "warpgroups" if mma.m == ROWS else "fragments"
+    return "fragments" if any(name in given for name in OF_FRAGMENTS) else ""
+
+
+def around_given(chosen: Schedule, given: Mapping[str, object], product: Product, target: Target) -> dict[str, object]:
+    """The fields given with what goes with another tile of warpgroups: its stages, and how D is staged."""
+    mma = given.get("mma", chosen.tile.mma)
+    if not isinstance(mma, Shape) or all(given.get(name, chosen[name]) == chosen[name] for name in ("mma", "cta")):
+        return dict(given)
+    cta = given.get("cta", (chosen.tile.cta[0], mma.n, chosen.tile.cta[2]))
+    around = {"cta": cta, "warp": (ROWS, mma.n), "mma": mma, "staging": staged_rows(product, mma.n), "stages": 3}
+    tried = chosen.with_fields(**{**around, **given})
+    return {**around, "stages": fitting_stages(product, tried, target), **given}
+
+
+def why_not(product: Product, target: Target) -> str:
+    """Why warpgroups cannot multiply a product; empty if they can."""
+    rows = warpgroup_rows(product)
+    if not any(row.runs_on(target) for row in rows):
+        return f"{target} has no wgmma for {multiplied(product)}"
+    for operand, along_k in ((product.a, not product.a.transposed), (product.b, product.b.transposed)):
+        if not along_k and operand.element.bits != 16:
+            return f"{operand.name} of {operand.element.name} must lie along k"
+        if reason := _not_copied(operand):
+            return f"{operand.name} {reason}"
+    return ""
+
+
+def _not_copied(operand: Operand) -> str:
+    """Why tensor copies cannot move an operand."""
+    if operand.aligned_bits % (8 * UNIT):
+        return f"must have rows that are multiples of {UNIT} bytes, got {operand.type}"
+    if operand.type.get_num_dims() > MOST_RANK:
+        return f"must have at most {MOST_RANK} dimensions, got {operand.type}"
+    if operand.element.memory_bits < 8:
+        return f"must have elements of whole bytes, got {operand.type}"
+    return ""
+
+
+def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
+    """The instruction of a schedule.
+
+    Raises:
+        ScheduleError: if there is none.
+    """
+    rows = [r for r in warpgroup_rows(product) if r.d.name == schedule.arithmetic.accumulate and r.runs_on(target)]
+    for row in rows:
+        if row.shape == schedule.tile.mma:
+            return row
+    near = sorted({r.shape for r in rows}, key=lambda shape: abs(shape.n - schedule.tile.mma.n))[:3]
+    raise ScheduleError(
+        f"{target} has no wgmma {schedule.tile.mma} for {multiplied(product)} accumulated in "
+        f"{schedule.arithmetic.accumulate}; the nearest are {', '.join(map(str, sorted(near))) or 'none'}"
+    )
+
+
+def stage_bytes(product: Product, schedule: Schedule) -> int:
+    """Shared memory of one stage."""
+    m, n, k = schedule.tile.cta
+    tiles = (m * k * product.a.element.memory_bits // 8, n * k * product.b.element.memory_bits // 8)
+    return sum(-(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in tiles)
+
+
+def shared_bytes(product: Product, schedule: Schedule) -> int:
+    """Shared memory of a CTA: stages, their mbarriers, and D on its way."""
+    barriers = (2 * schedule.loop.stages + 1) * BARRIER_BYTES
+    return schedule.loop.stages * stage_bytes(product, schedule) + staging_bytes(product, schedule) + barriers
+
+
+def staging_bytes(product: Product, schedule: Schedule) -> int:
+    """Shared memory in which each warpgroup stages rows of D."""
+    if not schedule.epilogue.staging:
+        return 0
+    return schedule.tile.warps // schedule.tile.together * 2 * ROWS * LINE
+
+
+def panel_columns(bits: int) -> int:
+    """Columns of D that a warpgroup stages at a time, of results of so many bits: a panel."""
+    return 8 * LINE // bits
+
+
+def _panel(product: Product, columns: int) -> int:
+    """Columns of a panel of a tile of B by rows: the widest swizzle whose lines divide the tile's."""
+    size = product.b.element.memory_bits // 8
+    line = columns * size
+    return min(LINE, line & -line) // size
+
+
+def staged_rows(product: Product, columns: int) -> int:
+    """The rows of D that are staged: those of a warpgroup where tensor copies can store them, else none."""
+    bits = product.d.element.bits
+    return ROWS if bits == 16 and columns % panel_columns(bits) == 0 and not _not_copied(product.d) else 0
+
+
+def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> None:
+    """Checks a schedule of warpgroups against product and target.
+
+    Raises:
+        ScheduleError: naming the field that does not fit.
+    """
+    if reason := why_not(product, target):
+        raise ScheduleError(f"mma = {schedule.tile.mma}: {reason}")
+    row_of(product, schedule, target)
+    if schedule.tile.warp != (ROWS, schedule.tile.mma.n):
+        raise ScheduleError(
+            f"a warpgroup multiplies tiles of {ROWS}x{schedule.tile.mma.n}, got warp = {schedule.tile.warp}"
+        )
+    if schedule.tile.cta[2] * product.a.element.memory_bits // 8 % LINE:
+        raise ScheduleError(f"K tiles of warpgroups are multiples of {LINE} bytes, got {schedule.tile.cta[2]} elements")
+    panel = _panel(product, schedule.tile.cta[1])
+    if not product.b.transposed and schedule.tile.cta[1] > schedule.tile.mma.n and schedule.tile.mma.n % panel:
+        raise ScheduleError(
+            f"with B by rows warpgroups side by side take multiples of {panel} columns, got {schedule.tile.mma}"
+        )
+    if max(schedule.tile.cta) > MOST_BOX:
+        raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {schedule.tile.cta}")
+    for name, plain in (("sliced_k", 1), ("split_k", 1), ("pack", "none"), ("prefetch", 0), ("unroll", 0),
+                        ("fp8_as", "none"), ("sync", "mbarrier"), ("swizzle", LINE)):  # fmt: skip
+        if (given := schedule[name]) != plain:
+            raise ScheduleError(f"products of warpgroups take {name} = {plain}, got {given}")
+    if (needed := shared_bytes(product, schedule)) > target.shared:
+        raise ScheduleError(
+            f"{schedule.loop.stages} stages of {schedule.tile.cta} take {needed} bytes of shared memory, {target} has "
+            f"{target.shared} for a CTA; use fewer stages or a smaller tile"
+        )
+
+
+def pays(product: Product) -> bool:
+    """Whether warpgroups are worth their start: there is enough to multiply, and a tile's rows are not mostly empty."""
+    return product.m > ROWS and product.m * product.n * product.k * prod(product.batch) >= LEAST_PRODUCTS
+
+
+def warpgroup_schedule(product: Product, target: Target, accumulate: str) -> Schedule | None:
+    """The schedule for warpgroups that the model likes best; None if they cannot multiply the product."""
+    if why_not(product, target):
+        return None
+    rows = {r.shape.n: r for r in warpgroup_rows(product) if r.d.name == accumulate and r.runs_on(target)}
+    if not rows:
+        return None
+    tile = min(TILES, key=lambda tile: _cost(product, tile, target))
+    row, k = rows[tile.n], LINE * 8 // product.a.element.memory_bits
+    schedule = Schedule(
+        TileSchedule((tile.m, tile.n, k), (ROWS, tile.n), row.shape),
+        LoopSchedule(3, sync="mbarrier"),
+        epilogue=EpilogueSchedule(staged_rows(product, tile.n)),
+        arithmetic=ArithmeticSchedule(accumulate),
+    )
+    whole = _tiles(product, tile) > target.sms and not product.batch
+    stages = fitting_stages(product, schedule, target)
+    return schedule.with_fields(stages=stages, ctas=target.sms if whole else 0, group=GROUP)
+
+
+def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
+    """As many stages as shared memory holds, and pay."""
+    room = target.shared - staging_bytes(product, schedule) - BARRIERS
+    return max(3, min(MOST_STAGES, room // stage_bytes(product, schedule)))
+
+
+def _tiles(product: Product, tile: GroupTile) -> int:
+    return -(-product.m // tile.m) * -(-product.n // tile.n)
+
+
+def _cost(product: Product, tile: GroupTile, target: Target) -> float:
+    """The model's time in cycles for a product in tiles of a size."""
+    waves = -(-_tiles(product, tile) * prod(product.batch) // target.sms)
+    k = LINE * 8 // product.a.element.memory_bits
+    step = max(tile.m * tile.n * LINE / MULTIPLIED_BYTES, LEAST_STEP) + STEP_OVERHEAD
+    return waves * (-(-product.k // k) * step + TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE)
