@@ -1,7 +1,7 @@
 """Copies of boxes between tensors in global memory and tiles in shared memory, and what they arrive at.
 
 `warp.tensor_load`, `warp.tensor_store`; `warp.expect`, `warp.bulk_commit`, `warp.bulk_wait`, `warp.proxy_fence`. One
-thread of the CTA issues a copy, the first unless `by` names another; with `each_warpgroup`, that thread of each warpgroup.
+thread of the CTA issues a copy, the first unless `by` names another, or that thread of each warpgroup.
 Source: PTX ISA 9.7.9.25.5 and 9.7.13.15.
 """
 

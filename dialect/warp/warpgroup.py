@@ -206,15 +206,17 @@ class WgmmaOp(IRDLOperation):
     ):
         flags = {"mn_major_a": mn_major_a, "mn_major_b": mn_major_b}
         super().__init__(
-            operands=[a, list(a_indices), b, list(b_indices), c],
+            operands=[a, list(a_indices), b, list(b_indices), c, []],
             properties={name: UnitAttr() if given else None for name, given in flags.items()},
             result_types=[c.type],
         )
 
     def move_to_stage(self, stage: SSAValue) -> None:
         """Lets it read tiles in a stage of a ring."""
-        self.operands = [self.a, stage, *self.a_indices, self.b, stage, *self.b_indices, self.c]
-        sizes = (1, 1 + len(self.a_indices), 1, 1 + len(self.b_indices), 1)
+        a = [] if self.a_in_registers else [stage, *self.a_indices]
+        b, more = [stage, *self.b_indices], [] if self.e is None else [self.e]
+        self.operands = [self.a, *a, self.b, *b, self.c, *more]
+        sizes = (1, len(a), 1, len(b), 1, len(more))
         self.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, sizes)
 
     @property

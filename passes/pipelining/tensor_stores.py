@@ -33,6 +33,9 @@ from ..tile.launches import LaunchedKernel
 from .loop import decline
 from .tensor_copies import TensorView, box_type
 
+MATRIX_BITS = 16
+"""Bits of elements that `stmatrix` moves whole; each lane stores wider ones that it holds."""
+
 BUFFERS = 2
 """Panels of a warpgroup that are on their way at a time: one is filled while the other is read."""
 
@@ -82,7 +85,8 @@ class StagedStores:
             part = index.insert(SubfragmentOp(part, (0, left), (rows, self.columns))).fragment
         index.insert(BulkWaitOp(pending, read=True, each_warpgroup=True))
         index.insert(NamedBarrierOp(self.barrier, WARPS * LANES))
-        index.insert(StmatrixOp(part, self.scratch, at))
+        moved = StmatrixOp if fragment_of(part).bits == MATRIX_BITS else StoreOp
+        index.insert(moved(part, self.scratch, at))
         index.insert(ProxyFenceOp())
         index.insert(NamedBarrierOp(self.barrier, WARPS * LANES))
         where = self.view.coordinates(row, index.add(column, left), lambda value: value)

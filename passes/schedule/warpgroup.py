@@ -156,7 +156,7 @@ def _panel(product: Product, columns: int) -> int:
 def staged_rows(product: Product, columns: int) -> int:
     """The rows of D that are staged: those of a warpgroup where tensor copies can store them, else none."""
     bits = product.d.element.bits
-    return ROWS if bits == 16 and columns % panel_columns(bits) == 0 and not _not_copied(product.d) else 0
+    return ROWS if bits in (16, 32) and columns % panel_columns(bits) == 0 and not _not_copied(product.d) else 0
 
 
 def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
 
-from ...dialect.warp.attributes import FragmentType
+from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.elementwise import RegroupOp
-from ...dialect.warp.memory import LdmatrixOp, LoadOp
+from ...dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.product import ProductOp
 from ..diagnostics import fail
@@ -83,16 +83,29 @@ def shared_place(
 
 def load_shared(lowering: KernelLowering, op: LoadOp, into: Fragment) -> None:
     """Reads a fragment from a tile without `ldmatrix`."""
-    from .shared_loads import SharedLoads
+    from .shared_fragments import SharedFragments
 
     tile, place = shared_place(lowering, op, op.memory, op.indices)
     kind = op.fragment.type
     if tile.packed > 1:
         fail(op, f"warp.load reads whole bytes, got elements of {kind.element.name}; use warp.ldmatrix")
     lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'from')}")
-    loads = SharedLoads(lowering.emitter, lowering.addressing, lowering.lane)
+    loads = SharedFragments(lowering.emitter, lowering.addressing, lowering.lane)
     loads.load(kind, op.swapped is not None, tile, place, into)
     lowering.values[op.fragment] = into
+
+
+def store_shared(lowering: KernelLowering, op: StoreOp) -> None:
+    """Writes a fragment to a tile without `stmatrix`."""
+    from .shared_fragments import SharedFragments
+
+    tile, place = shared_place(lowering, op, op.memory, op.indices)
+    kind = fragment_of(op.fragment)
+    if tile.packed > 1:
+        fail(op, f"warp.store writes whole bytes, got elements of {kind.element.name}")
+    lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'to')}")
+    stores = SharedFragments(lowering.emitter, lowering.addressing, lowering.lane)
+    stores.store(kind, tile, place, lowering.fragment(op.fragment))
 
 
 @lowers(RegroupOp)

@@ -21,7 +21,7 @@ from .addressing import CHUNK, SharedTile
 from .arguments import matrix
 from .copies import ASYNC_SM
 from .kernel import KernelLowering
-from .matrix_ops import load_shared, stage_text
+from .matrix_ops import load_shared, stage_text, store_shared
 from .memory import memory_name
 from .registry import lowers
 
@@ -65,6 +65,9 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
 
 @lowers(StoreOp)
 def _store(lowering: KernelLowering, op: StoreOp) -> None:
+    if isinstance(lowering.values.get(op.memory), SharedTile):
+        store_shared(lowering, op)
+        return
     kind, matrix = fragment_of(op.fragment), lowering.matrix(op, op.memory, steps=True)
     row, column = lowering.indices(op.indices)
     shown = f"{kind.role.data} {kind.shape[0]}x{kind.shape[1]}"

@@ -1,10 +1,12 @@
-"""Fragments from shared memory, each lane its own elements: `warp.load` from a tile.
+"""Fragments from and to shared memory, each lane its own elements: `warp.load` and `warp.store` of a tile.
 
 `ldmatrix` moves rows of 16 bytes among lanes in pieces of 16 bits, and so cannot transpose wider elements. For those
 each lane reads neighbours of a row of memory at once, and the fragment's layout sends them to different registers.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from ...dialect.layouts.layout import column
 from ...dialect.warp.attributes import FragmentType
@@ -15,8 +17,8 @@ from .fragments import Fragment, per_register, vector
 from .scalars import at
 
 
-class SharedLoads:
-    """Emits loads of the widest vectors that a fragment's layout has."""
+class SharedFragments:
+    """Emits loads and stores of the widest vectors that a fragment's layout has."""
 
     def __init__(self, emitter: Emitter, addressing: Addressing, lane: VirtualRegister) -> None:
         self.emitter, self.addressing, self.lane = emitter, addressing, lane
@@ -30,6 +32,29 @@ class SharedLoads:
         into: Fragment,
     ) -> None:
         """Reads a fragment whose first element lies at (stage, row, column) of a tile."""
+        for registers, (base, offset) in self._accesses(type, swapped, tile, at_, into):
+            form, wide = _form(registers)
+            opcode = f"ld.shared{wide}.{registers[0].type}"
+            self.emitter.emit(opcode, f"{form}, {at('?', offset)}", *registers, base)
+
+    def store(
+        self, type: FragmentType, tile: SharedTile, at_: tuple[IndexValue, IndexValue, IndexValue], source: Fragment
+    ) -> None:
+        """Writes a fragment whose first element lies at (stage, row, column) of a tile."""
+        for registers, (base, offset) in self._accesses(type, False, tile, at_, source):
+            form, wide = _form(registers)
+            opcode = f"st.shared{wide}.{registers[0].type}"
+            self.emitter.emit(opcode, f"{at('?', offset)}, {form}", base, *registers)
+
+    def _accesses(
+        self,
+        type: FragmentType,
+        swapped: bool,
+        tile: SharedTile,
+        at_: tuple[IndexValue, IndexValue, IndexValue],
+        held: Fragment,
+    ) -> Iterator[tuple[Fragment, tuple[VirtualRegister, int]]]:
+        """The registers that lie side by side in memory, with the address of the first."""
         stage, row_start, column_start = at_
         layout, per = in_memory(type, swapped), per_register(type)
         down, across = type.tiles[::-1] if swapped else type.tiles
@@ -45,13 +70,13 @@ class SharedLoads:
                     Position.of(lane_row, row_start, i * layout.rows + row),
                     Position.of(lane_column, column_start, j * layout.columns + along),
                 )
-                base, offset = self.addressing.shared(tile, stage, *where)
-                registers = [into[number * count + register] for register in group]
-                wide = f".v{len(group)}" if len(group) > 1 else ""
-                form = vector(len(group)) if len(group) > 1 else "?"
-                self.emitter.emit(
-                    f"ld.shared{wide}.{registers[0].type}", f"{form}, {at('?', offset)}", *registers, base
-                )
+                registers = [held[number * count + register] for register in group]
+                yield registers, self.addressing.shared(tile, stage, *where)
+
+
+def _form(registers: Fragment) -> tuple[str, str]:
+    """How the registers of an access are written, and the qualifier that goes with it."""
+    return (vector(len(registers)), f".v{len(registers)}") if len(registers) > 1 else ("?", "")
 
 
 def _groups(type: FragmentType, swapped: bool, aligned: int) -> list[list[int]]:

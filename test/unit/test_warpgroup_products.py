@@ -1,0 +1,116 @@
+"""Products by warpgroups, from `linalg` to PTX: right in every form, silent under the checks, chosen where they pay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from problems import problem
+from products import FORMS, LIES, TYPES, Product, fitted
+
+from warploom.dialect.schedule import Schedule
+from warploom.runtime import CompileError, compile
+from warploom.runtime.cuda import ptxas
+
+CHECKS = "races,uninitialised,barriers,bounds,wgmma"
+SIZE = (144, 208, 80)
+"""Rows of whole 16 bytes in every type; multiples of no tile."""
+
+EACH = 47
+"""Of how many cases one is tested: a prime, so that all types, forms and ways to lie come up."""
+
+
+def cases() -> list[Product]:
+    """Types that warpgroups multiply in every form, however A and B may lie; tiles and CTAs go round."""
+    found: list[Product] = []
+    for types in TYPES:
+        for form in FORMS:
+            for lies in LIES:
+                product, depth = fitted(types, form, lies, SIZE), 32 * 8 // types.bits
+                along_k = types.bits == 16 or lies == "A Bt"
+                rows = form in ("dynamic", "quantized") or (types.bits == 8 and form in ("divisible", "strided"))
+                if types.bits in (4, 64) or product.sparse or not product.legal or not along_k or rows:
+                    continue
+                if len(set(types.a + types.b) & set("u")) == 0:
+                    n, m = ((128, 128), (64, 64), (256, 128))[len(found) % 3]
+                    tile = {"cta": (m, n, 4 * depth), "mma": f"m64n{n}k{depth}"}
+                    ctas = {"ctas": 3} if len(found) % 2 and form != "batch" else {}
+                    found.append(replace(product, schedule=tile | ctas))
+    return found
+
+
+@pytest.mark.parametrize("product", cases()[::EACH], ids=str)
+def test_products_are_right_and_silent(product: Product) -> None:
+    kernel, given = product.compile("sm_90a"), problem(product, 3)
+    assert all(schedule is None or schedule.tile.together == 4 for schedule in kernel.schedule)
+    kernel(*given.arguments, device="interp", checks=CHECKS)
+    assert given.wrong() == ""
+
+
+def text(m: int, n: int, k: int, kind: str = "bf16", out: str = "f32") -> str:
+    a, b, c = f"memref<{m}x{k}x{kind}>", f"memref<{k}x{n}x{kind}>", f"memref<{m}x{n}x{out}>"
+    return f"""func.func @f(%A: {a}, %B: {b}, %C: {c}) {{
+      linalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c}) return }}"""
+
+
+def chosen(mlir: str, **options: object) -> Schedule:
+    kernel = compile(mlir, "sm_90a", tf32=True, **options)  # pyright: ignore[reportArgumentType]
+    return next(schedule for schedule in kernel.schedule if schedule is not None)
+
+
+@pytest.mark.parametrize(
+    ("mlir", "together"),
+    [
+        (text(4096, 4096, 4096), 4),
+        (text(1000, 1000, 1000), 4),
+        (text(512, 512, 512), 1),  # too little to multiply
+        (text(4095, 4095, 4095), 1),  # rows that no tensor copy moves
+        (text(16, 8192, 8192), 1),  # fewer rows than an instruction has
+        (text(4096, 4096, 4096, "f32"), 1),  # B of 32 bits does not lie along k
+        (text(4096, 4096, 4096, "f64", "f64"), 1),  # no such instruction
+    ],
+)
+def test_warpgroups_multiply_where_they_can_and_it_pays(mlir: str, together: int) -> None:
+    assert chosen(mlir).tile.together == together
+
+
+def test_a_tile_of_fragments_asks_for_fragments() -> None:
+    assert chosen(text(4096, 4096, 4096), mma="m16n8k16").tile.together == 1
+    assert chosen(text(4096, 4096, 4096), cta=(128, 128, 32), warp=(64, 64)).tile.together == 1
+
+
+def test_fields_that_leave_the_instruction_open_keep_it() -> None:
+    schedule = chosen(text(4096, 4096, 4096), stages=3, group=4)
+    assert (schedule.tile.together, schedule.loop.stages, schedule.grid.group) == (4, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("mlir", "options", "message"),
+    [
+        (text(64, 68, 64), {"mma": "m64n64k16"}, "B must have rows that are multiples of 16 bytes"),
+        (text(64, 64, 64, "f32"), {"mma": "m64n64k8"}, "B of tf32 must lie along k"),
+        (text(64, 64, 64), {"mma": "m64n60k16"}, "has no wgmma m64n60k16 .* nearest are m64n48k16, m64n56k16"),
+        (text(64, 64, 64), {"mma": "m64n64k16", "stages": 40}, "40 stages of .* use fewer stages or a smaller tile"),
+        (text(64, 64, 64), {"mma": "m64n64k16", "cta": (64, 64, 32)}, "K tiles of warpgroups are multiples of 128 b"),
+        (text(64, 64, 64), {"mma": "m64n64k16", "split_k": 2}, "products of warpgroups take split_k = 1, got 2"),
+        (
+            text(64, 64, 64),
+            {"mma": "m64n64k16", "warp": (64, 32)},
+            "multiples of the instruction m64n64k16, got 32",
+        ),
+        (text(64, 96, 64), {"mma": "m64n32k16", "cta": (64, 64, 64)}, "side by side take multiples of 64 columns"),
+    ],
+)
+def test_what_does_not_fit_is_refused(mlir: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        chosen(mlir, **options)
+
+
+@pytest.mark.skipif(ptxas.find() is None, reason="ptxas is not installed (extra: test)")
+def test_the_assembler_repairs_nothing() -> None:
+    """Neither serialised products (C7510 and on) nor spills, with registers that change hands."""
+    kernel = compile(text(4096, 4096, 4096, "bf16", "bf16"), "sm_90a")
+    (used,) = ptxas.assemble(kernel.ptx, "sm_90a").values()
+    assert (used.spills, used.stack, used.registers) == (0, 0, 168)
+    assert "setmaxnreg.dec.sync.aligned.u32 40" in kernel.ptx
+    assert "setmaxnreg.inc.sync.aligned.u32 232" in kernel.ptx
