@@ -161,7 +161,8 @@ Three rewrites of the launch and of the loops around the products, for schedules
 `warp-pack` has a kernel before this one copy A or B to whole tiles of aligned rows, `warp-split-k` cuts K into parts
 for CTAs of their own and has the last CTA of a tile add up what all of them leave in memory, and `warp-persist` has
 each CTA go from tile to tile. A kernel is right without them, and each tells by a remark where it cannot do what is
-asked. `warp-fp8-as-f16` then multiplies 8-bit floats as f16 where that is what the hardware does.
+asked. `warp-fp8-as-f16` then multiplies 8-bit floats as f16 where that is what the hardware does. `warp-specialise` is
+for kernels of warpgroups, which larger products on sm_90a get: [hopper.md](hopper.md) shows what it makes of them.
 
 ## 7. Overlap: `warp-pipeline`
 
