@@ -28,6 +28,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.effects import is_pure
+from ...dialect.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.barriers import ArriveOp, AwaitOp, MakeBarriersOp
@@ -69,7 +70,7 @@ class Ring:
         empty = index.insert(MakeBarriersOp(stages + 1, consumers)).barriers
         full.name_hint, empty.name_hint = "full", "empty"
         index.insert(ProxyFenceOp())  # by which tensor copies know the barriers as well
-        index.insert(gpu.BarrierOp())
+        index.insert(BarrierOp())
         return Ring(stages, full, empty)
 
     def next(self, index: IndexBuilder, stage: Index, parity: Index) -> list[Index]:
@@ -132,7 +133,7 @@ class Specialiser:
         stores = self._stage_stores()
         mine = self._from(block, first)
         ring = Ring.make(index, self.launch.schedule.loop.stages, self.consumers)
-        warp = index.insert(gpu.SubgroupIdOp()).result
+        warp = index.insert(SubgroupIdOp()).result
         registers = REGISTERS.get(self.consumers // WARPS)
         produce, consume = Block(), Block()
         sources = [copy.tensor.memory for copy in copies]

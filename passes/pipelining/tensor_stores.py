@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.builder import Builder
-from xdsl.dialects import gpu, memref
+from xdsl.dialects import memref
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.gpu import SubgroupIdOp
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import SHARED_SPACE, SwizzleAttr, fragment_of
@@ -61,7 +62,7 @@ class StagedStores:
         tile = MemRefType(fragment.element_type, shape, SwizzleAttr(PANEL), IntegerAttr(SHARED_SPACE, i64))
         self.map = launch.tensor_map(self.view.memory, self.view.order, box_type(self.view, tile))
         self.scratch = index.insert(memref.AllocOp([], [], tile)).memref
-        group = index.div(index.insert(gpu.SubgroupIdOp()).result, WARPS)
+        group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
         first, self.barrier = index.mul(group, BUFFERS), index.value(index.add(group, 1))
         self.buffers = [index.add(first, number) for number in range(BUFFERS)]
 
