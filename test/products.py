@@ -7,7 +7,7 @@ against ptxas, `gpu/forms.py` on a GPU.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from warploom.dialect.isa import mma, mma_sp
@@ -353,3 +353,26 @@ def fitted(types: Types, form: str, lies: str, size: Size) -> Product:
     m, n, k = (x if x < step else x - x % step for x in size)
     product = Product(types, form, lies, (m, n, k))
     return Product(types, form, lies, (m, n, k - k % product.chunk)) if product.sparse else product
+
+
+GROUPS_SIZE: Size = (144, 208, 80)
+"""For products of warpgroups: rows of whole 16 bytes in every type, multiples of no tile."""
+
+
+def of_warpgroups() -> list[Product]:
+    """Types that warpgroups multiply in every form, however A and B may lie; tiles and CTAs go round."""
+    found: list[Product] = []
+    for types in TYPES:
+        for form in FORMS:
+            for lies in LIES:
+                product, depth = fitted(types, form, lies, GROUPS_SIZE), 32 * 8 // types.bits
+                along_k = types.bits == 16 or lies == "A Bt"
+                rows = form in ("dynamic", "quantized") or (types.bits == 8 and form in ("divisible", "strided"))
+                if types.bits in (4, 64) or product.sparse or not product.legal or not along_k or rows:
+                    continue
+                if len(set(types.a + types.b) & set("u")) == 0:
+                    n, m = ((128, 128), (64, 64), (256, 128))[len(found) % 3]
+                    tile = {"cta": (m, n, 4 * depth), "mma": f"m64n{n}k{depth}"}
+                    ctas = {"ctas": 3} if len(found) % 2 and form != "batch" else {}
+                    found.append(replace(product, schedule=tile | ctas))
+    return found

@@ -44,7 +44,7 @@ LEAST_PRODUCTS = 1 << 29
 MULTIPLIED_BYTES = 4096
 """Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
 
-LEAST_STEP, STEP_OVERHEAD, TILE_LATENCY = 350, 40, 1500
+LEAST_STEP, STEP_OVERHEAD, TILE_LATENCY = 350, 120, 1500
 """Cycles that a K tile takes however small it is; beside its products; and what a tile does before and after."""
 
 STORED_PER_CYCLE = 16

@@ -18,7 +18,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from problems import problem
-from products import FORMS, LIES, TYPES, Product, Size, Types, fitted
+from products import FORMS, LIES, TYPES, Product, Size, Types, fitted, of_warpgroups
 from streams import CHAIN, STREAMS, VIEWS
 
 from warploom.runtime import Kernel, compile
@@ -128,8 +128,8 @@ LOOPS: tuple[dict[str, Any], ...] = (
 LARGE: Mapping[int, Size] = {4096: (200, 264, 1), 4095: (150, 201, 1), 1000: (200, 264, 1)}
 """Sizes whose default schedules are tried, and the M and N to try them with: several tiles for each CTA."""
 
-TARGET = "sm_90a"
-"""The target whose default schedules are meant."""
+TARGET = "sm_90"
+"""The target whose default schedules are meant, all of them of fragments in registers."""
 
 
 def products() -> Iterator[OfProduct]:
@@ -183,6 +183,7 @@ def forms() -> Iterator[Form | OfProduct]:
         "staging": 16,
     }
     yield OfProduct(Product(Types("f16", "f16", "f32"), "added", "A B", (300, 520, 512), large))
+    yield from map(OfProduct, of_warpgroups()[::5])
     for name, text in STREAMS:
         yield Form(f"elementwise: {name}", text)
     yield Form("products and elementwise operations in turn", CHAIN)

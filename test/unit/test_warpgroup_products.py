@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from problems import problem
-from products import FORMS, LIES, TYPES, Product, fitted
+from products import Product, of_warpgroups
 
 from warploom.dialect.schedule import Schedule
 from warploom.runtime import CompileError, compile
 from warploom.runtime.cuda import ptxas
 
 CHECKS = "races,uninitialised,barriers,bounds,wgmma"
-SIZE = (144, 208, 80)
-"""Rows of whole 16 bytes in every type; multiples of no tile."""
-
 EACH = 47
 """Of how many cases one is tested: a prime, so that all types, forms and ways to lie come up."""
 
 
-def cases() -> list[Product]:
-    """Types that warpgroups multiply in every form, however A and B may lie; tiles and CTAs go round."""
-    found: list[Product] = []
-    for types in TYPES:
-        for form in FORMS:
-            for lies in LIES:
-                product, depth = fitted(types, form, lies, SIZE), 32 * 8 // types.bits
-                along_k = types.bits == 16 or lies == "A Bt"
-                rows = form in ("dynamic", "quantized") or (types.bits == 8 and form in ("divisible", "strided"))
-                if types.bits in (4, 64) or product.sparse or not product.legal or not along_k or rows:
-                    continue
-                if len(set(types.a + types.b) & set("u")) == 0:
-                    n, m = ((128, 128), (64, 64), (256, 128))[len(found) % 3]
-                    tile = {"cta": (m, n, 4 * depth), "mma": f"m64n{n}k{depth}"}
-                    ctas = {"ctas": 3} if len(found) % 2 and form != "batch" else {}
-                    found.append(replace(product, schedule=tile | ctas))
-    return found
-
-
-@pytest.mark.parametrize("product", cases()[::EACH], ids=str)
+@pytest.mark.parametrize("product", of_warpgroups()[::EACH], ids=str)
 def test_products_are_right_and_silent(product: Product) -> None:
     kernel, given = product.compile("sm_90a"), problem(product, 3)
     assert all(schedule is None or schedule.tile.together == 4 for schedule in kernel.schedule)
