@@ -27,7 +27,6 @@ from ...dialect.warp.tensor_copies import (
     ProxyFenceOp,
     TensorStoreOp,
 )
-from ..schedule.warpgroup import LINE as PANEL
 from ..schedule.warpgroup import panel_columns
 from ..tile.index_builder import IndexBuilder
 from ..tile.launches import LaunchedKernel
@@ -54,12 +53,13 @@ class StagedStores:
         self.stores, self.index = stores, index
         fragment = fragment_of(stores[0].fragment)
         self.view = TensorView.of(stores[0], stores[0].memory)
-        self.columns = panel_columns(fragment.bits)
+        self.columns = panel_columns(fragment.shape[1], fragment.bits)
         if odd := next((op for op in stores if fragment_of(op.fragment).shape[1] % self.columns), None):
             decline(odd, f"it writes no whole panels of {self.columns} columns")
         rows, groups = fragment.shape[0], launch.schedule.tile.warps // WARPS
         shape = [groups * BUFFERS, rows, self.columns]
-        tile = MemRefType(fragment.element_type, shape, SwizzleAttr(PANEL), IntegerAttr(SHARED_SPACE, i64))
+        swizzle = SwizzleAttr(self.columns * fragment.bits // 8)
+        tile = MemRefType(fragment.element_type, shape, swizzle, IntegerAttr(SHARED_SPACE, i64))
         self.map = launch.tensor_map(self.view.memory, self.view.order, box_type(self.view, tile))
         self.scratch = index.insert(memref.AllocOp([], [], tile)).memref
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)

@@ -54,7 +54,10 @@ MOST_STAGES, BARRIERS, GROUP = 8, 256, 16
 """Stages beyond which more were no faster; bytes kept for mbarriers; rows of tiles walked together (H200, 8192: 785
 TFLOP/s with 16, 700 with 8)."""
 
-TILES = (GroupTile(128, 256), GroupTile(128, 192), GroupTile(128, 128), GroupTile(64, 256), GroupTile(64, 128))
+TILES = tuple(
+    GroupTile(m, n) for m, columns in ((128, (256, 192, 128, 224, 160, 96)), (64, (256, 128, 192, 96))) for n in columns
+)
+"""Tiles that are tried, in order: of two that cost the same the first is taken."""
 
 
 OF_FRAGMENTS = ("cta", "warp", "sliced_k", "split_k", "pack", "sync", "prefetch", "unroll", "fp8_as", "swizzle")
@@ -141,9 +144,10 @@ def staging_bytes(product: Product, schedule: Schedule) -> int:
     return schedule.tile.warps // schedule.tile.together * 2 * ROWS * LINE
 
 
-def panel_columns(bits: int) -> int:
-    """Columns of D that a warpgroup stages at a time, of results of so many bits: a panel."""
-    return 8 * LINE // bits
+def panel_columns(columns: int, bits: int) -> int:
+    """Columns of D that a warpgroup stages at a time, of so many of results of so many bits: the widest panel of a
+    swizzle that divides them; 0 if none does."""
+    return next((8 * width // bits for width in (128, 64, 32) if columns * bits % (8 * width) == 0), 0)
 
 
 def _panel(product: Product, columns: int) -> int:
@@ -156,7 +160,7 @@ def _panel(product: Product, columns: int) -> int:
 def staged_rows(product: Product, columns: int) -> int:
     """The rows of D that are staged: those of a warpgroup where tensor copies can store them, else none."""
     bits = product.d.element.bits
-    return ROWS if bits in (16, 32) and columns % panel_columns(bits) == 0 and not _not_copied(product.d) else 0
+    return ROWS if bits in (16, 32) and panel_columns(columns, bits) and not _not_copied(product.d) else 0
 
 
 def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> None:

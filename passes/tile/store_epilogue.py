@@ -44,7 +44,8 @@ def store(tiling: Tiling, index: IndexBuilder, accumulator: SSAValue, m: Index, 
     while bits > most and width % (2 * whole.layout.data.columns) == 0:
         bits, width = bits // 2, width // 2
     if tiling.schedule.tile.together > 1 and tiling.product.op.epilogue is not None:
-        least = panel_columns(tiling.product.d.element.bits) if tiling.schedule.epilogue.staging else GROUP_COLUMNS
+        staged = panel_columns(width, tiling.product.d.element.bits) if tiling.schedule.epilogue.staging else 0
+        least = staged or GROUP_COLUMNS
         width = next((n for n in range(least, width, 8) if width % n == 0), width)
     for left in range(0, whole.shape[1], width):
         held = accumulator
