@@ -13,6 +13,7 @@ from .loop import UNPIPELINED
 from .model import BETWEEN_TILES, PARTS, SPARSE_TILES, TILES, Tile, cost_of
 from .resources import instruction
 from .validity import check
+from .warpgroup import warpgroup_candidates
 
 DEPTHS = (1, 2, 4, 8)
 """K of a CTA tile, in steps of the instruction."""
@@ -27,11 +28,19 @@ def candidates(product: Product, target: Target, accumulate: str = "") -> list[S
     Raises:
         ScheduleError: if the target has no instruction for the product.
     """
-    default = default_schedule(product, target, accumulate)
+    first = default_schedule(product, target, accumulate)
+    accumulate = first.arithmetic.accumulate
+    groups = warpgroup_candidates(product, target, accumulate)
+    return list(dict.fromkeys((first, *groups, *_of_fragments(product, target, accumulate))))
+
+
+def _of_fragments(product: Product, target: Target, accumulate: str) -> list[Schedule]:
+    """Schedules that multiply fragments in registers; none if no instruction does."""
+    default = default_schedule(product, target, accumulate, "fragments")
     row = instruction(product, default.arithmetic.accumulate, target)
     found: dict[Schedule, tuple[float, ...]] = {}
     if row is None:
-        return [default]
+        return []
     for tile in dict.fromkeys((*TILES, *(SPARSE_TILES if product.sparsity > 1 else BETWEEN_TILES))):
         down = -(-product.m // tile.cta[0])
         few = down * -(-product.n // tile.cta[1])

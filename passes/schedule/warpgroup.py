@@ -6,8 +6,9 @@ of the loop. What `bench/hopper.py` found on an H200: tiles of 128x256 by two wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product as combinations
 from math import prod
 
 from ...dialect.isa.descriptor import UNIT
@@ -203,18 +204,32 @@ def pays(product: Product) -> bool:
 
 def warpgroup_schedule(product: Product, target: Target, accumulate: str) -> Schedule | None:
     """The schedule for warpgroups that the model likes best; None if they cannot multiply the product."""
-    if why_not(product, target):
-        return None
+    return next(iter(_by_cost(product, target, accumulate)), None)
+
+
+def warpgroup_candidates(product: Product, target: Target, accumulate: str) -> Iterator[Schedule]:
+    """Schedules for warpgroups that are worth trying, those that the model likes best first."""
+    for schedule in _by_cost(product, target, accumulate):
+        for group, staging in combinations((GROUP, 8, 4), dict.fromkeys((schedule.epilogue.staging, 0))):
+            yield schedule.with_fields(group=group, staging=staging)
+
+
+def _by_cost(product: Product, target: Target, accumulate: str) -> list[Schedule]:
+    """A schedule for each tile of warpgroups, the cheapest first."""
     rows = {r.shape.n: r for r in warpgroup_rows(product) if r.d.name == accumulate and r.runs_on(target)}
-    if not rows:
-        return None
-    tile = min(TILES, key=lambda tile: _cost(product, tile, target))
-    row, k = rows[tile.n], LINE * 8 // product.a.element.memory_bits
+    if why_not(product, target):
+        return []
+    tiles = sorted((tile for tile in TILES if tile.n in rows), key=lambda tile: _cost(product, tile, target))
+    return [_schedule(product, tile, rows[tile.n], target) for tile in tiles]
+
+
+def _schedule(product: Product, tile: GroupTile, row: Wgmma, target: Target) -> Schedule:
+    k = LINE * 8 // product.a.element.memory_bits
     schedule = Schedule(
         TileSchedule((tile.m, tile.n, k), (ROWS, tile.n), row.shape),
         LoopSchedule(3, sync="mbarrier"),
         epilogue=EpilogueSchedule(staged_rows(product, tile.n)),
-        arithmetic=ArithmeticSchedule(accumulate),
+        arithmetic=ArithmeticSchedule(row.d.name),
     )
     whole = _tiles(product, tile) > target.sms and not product.batch
     stages = fitting_stages(product, schedule, target)
