@@ -312,22 +312,6 @@ builtin.module attributes {warp.target = #warp.target<sm_120a>} {
 
 // -----
 
-// CHECK: error: expected memory that is an argument of the kernel, got memref<32x32xf32, 3 : i64>; fragments come from shared memory by warp.ldmatrix
-builtin.module attributes {warp.target = #warp.target<sm_90a>} {
-"gpu.module"() <{sym_name = "kernels"}> ({
-  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
-  ^bb0(%C: memref<64x64xf32>):
-    %c0 = arith.constant 0 : index
-    %s = memref.alloc() : memref<32x32xf32, 3>
-    %x = warp.constant 0.0 : f32 : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
-    warp.store %x, %s[%c0, %c0] : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x32xf32, 3>
-    "gpu.return"() : () -> ()
-  }) {sym_name = "store_to_a_tile", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
-}) : () -> ()
-}
-
-// -----
-
 // CHECK: error: expected kernel arguments in global memory, strided, got memref<32x32xf16, 3 : i64>
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
