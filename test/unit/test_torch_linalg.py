@@ -161,7 +161,6 @@ class Block(torch.nn.Module):
 @pytest.mark.skipif(MLIR_OPT is None, reason="no mlir-opt (Debian: mlir-22-tools)")
 def test_upstream_reads_it() -> None:
     texts = [
-        torch_to_linalg(Block(), torch.randn(3, 5, 16)),
         torch_to_linalg(Block(), torch.randn(3, 5, 16), dynamic=({0: "batch"},)),
         torch_to_linalg(lambda x, y: ((x @ y).sum(0) > 0, x.amax(1), x * torch.inf), drawn(3, 4), drawn(4, 5)),
     ]
@@ -178,9 +177,9 @@ def test_what_has_no_form() -> None:
         torch_to_linalg(sorted_rows, torch.randn(3))
     with pytest.raises(CompileError, match=r"aten\.cumsum\.default: there is no form of it in linalg here"):
         torch_to_linalg(lambda x: x.cumsum(0), torch.randn(3))
-    with pytest.raises(CompileError, match=r"torch\.export: .*data-dependent|torch\.export: "):
+    with pytest.raises(CompileError, match=r"torch\.export: "):
         torch_to_linalg(lambda x: x if x.sum() > 0 else -x, torch.randn(3))
     with pytest.raises(CompileError, match="expected a function that returns tensors"):
         torch_to_linalg(lambda x: 3, torch.randn(3))
     with pytest.raises(CompileError, match=r"elements of torch\.complex64 are not lowered"):
-        torch_to_linalg(lambda x: x + 1, torch.randn(3, dtype=torch.complex64))
+        torch_to_linalg(lambda x: x, torch.randn(3, dtype=torch.complex64))
