@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -280,3 +281,31 @@ def test_a_schedule_is_followed() -> None:
         lambda a, b: a @ b, drawn(5, 64), drawn(64, 8), parts=[("mm",)], schedule={"cta": [16, 8, 32], "stages": 1}
     )
     assert "cta = 16x8x32, warp = 16x8, mma = m16n8k16, stages = 1" in str(compiled.explanations[0])
+
+
+def test_launches_take_their_memory_and_stream_from_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU is given, in place of which a record is kept: partial sums are scratch memory, some of it zeros."""
+    region: Any = import_module("warploom.runtime.torch_frontend.region")
+    enqueued: list[Any] = []
+
+    class Recorded:
+        def __init__(self, gpu: Any, ptx: str, functions: Any, launches: Any, values: Any) -> None:
+            self.gpu, self.launches, self.values = gpu, launches, values
+
+        def __call__(self, stream: int) -> None:
+            enqueued.append((self, stream))
+
+    monkeypatch.setattr("warploom.runtime.cuda.launch.Prepared", Recorded)
+    monkeypatch.setattr("warploom.runtime.cuda.driver.gpu", lambda ordinal: ordinal)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=42))
+    monkeypatch.setattr(region, "RUNNERS", {"cpu": region.RUNNERS["cuda"]})
+    Compiled(lambda a, b: a @ b, schedule={"split_k": 2}).call(drawn(16, 128), drawn(128, 8))
+    ((prepared, stream),) = enqueued
+    assert (prepared.gpu, stream) == (0, 42)
+    scratch = [value.owner for value in prepared.values[3:]]
+    assert scratch
+    assert all(tensor.dtype == torch.uint8 for tensor in scratch)
+    assert any(not tensor.any() for tensor in scratch)
+    assert {a for launch in prepared.launches for a in launch.arguments if isinstance(a, int)} == set(
+        range(len(prepared.values))
+    )
