@@ -1,5 +1,6 @@
 """What every test shares: hypothesis without deadlines, and tests of the GPU only where there is one."""
 
+import os
 from functools import cache
 from pathlib import Path
 
@@ -8,6 +9,9 @@ from hypothesis import HealthCheck, settings
 
 from warploom.runtime.cuda.driver import gpu
 from warploom.runtime.errors import DeviceUnavailableError
+
+# Tests run beside each other already; those of launches in several processes say how many.
+os.environ.setdefault("WARPLOOM_CORES", "1")
 
 settings.register_profile("warploom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("warploom")

@@ -86,7 +86,7 @@ def test_different_values_at_one_address_are_found(body: str, line: int, message
 @pytest.mark.parametrize("in_flight", [None, 1])
 def test_batches_of_ctas_are_followed(in_flight: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if in_flight:
-        monkeypatch.setattr("warploom.runtime.interp.machine.machine.IN_FLIGHT_WARPS", 2 * in_flight)
+        monkeypatch.setattr("warploom.runtime.interp.machine.batches.IN_FLIGHT_WARPS", 2 * in_flight)
     found = run("mad.wide.u32 %rd4, %r1, 4, %rd1;\nst.global.u32 [%rd4], %r2;", grid=5)
     check_found(found, "races", FIRST + 1, "another value than CTA")
     (note,) = run("mad.wide.u32 %rd4, %r1, 4, %rd1;\nst.global.u32 [%rd4], %r1;", grid=5)

@@ -102,7 +102,13 @@ class DecodedKernel:
 
     @property
     def multiplies_matrices(self) -> bool:
+        """Whether warps multiply matrices."""
         return any(d.row.root in ("mma", "wmma") for d in self.code)
+
+    @property
+    def multiplies_by_warpgroups(self) -> bool:
+        """Whether warpgroups do."""
+        return any(d.source.opcode.startswith("wgmma.mma_async") for d in self.code)
 
     def finding(
         self,

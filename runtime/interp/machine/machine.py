@@ -1,4 +1,4 @@
-"""Runs a decoded kernel over a grid, some CTAs at a time."""
+"""Runs some CTAs of a decoded kernel, all of them in flight at once."""
 
 from __future__ import annotations
 
@@ -36,9 +36,6 @@ from .memory import (
 from .state import State
 from .threads import LEFT, BoundStep, Geometry, Selection
 
-IN_FLIGHT_BYTES = 200 << 20
-IN_FLIGHT_WARPS = 1024
-IN_FLIGHT_WARPS_MATRIX = 128
 TURN = 1 << 14
 """Steps after which a group of threads gives way to others that can run."""
 POLLS = 32
@@ -73,39 +70,7 @@ class Stats:
     notes: tuple[Finding, ...] = ()
 
 
-def run(launch: KernelRun) -> Stats:
-    """Runs all CTAs.
-
-    Raises:
-        InterpreterError: if a thread does something wrong, waits for ever, or the steps run out.
-    """
-    total = launch.grid[0] * launch.grid[1] * launch.grid[2]
-    at_once = min(total, _ctas_in_flight(launch))
-    stats = Stats()
-    with np.errstate(all="ignore"):
-        for first in range(0, total, at_once):
-            geometry = _geometry(launch, first, min(at_once, total - first))
-            _Machine(launch, geometry, stats).run()
-            if launch.progress:
-                launch.progress(first + geometry.ctas, total)
-    if launch.observer is not None:
-        launch.observer.end()
-    return stats
-
-
-def _ctas_in_flight(launch: KernelRun) -> int:
-    layout = launch.kernel.layout
-    one = _geometry(launch, 0, 1)
-    per_thread = sum(max(bits // 8, 1) * n for bits, n in layout.slots.items()) + layout.local_bytes + 64
-    per_cta = one.threads * per_thread + _shared_bytes(launch)
-    if launch.observer is not None:
-        per_cta += launch.observer.weight(_shared_bytes(launch), one.warps * one.cluster_size)
-    warps = IN_FLIGHT_WARPS_MATRIX if launch.kernel.multiplies_matrices else IN_FLIGHT_WARPS
-    clusters = min(IN_FLIGHT_BYTES // per_cta, warps // one.warps) // one.cluster_size
-    return max(1, clusters) * one.cluster_size
-
-
-def _geometry(launch: KernelRun, first: int, ctas: int) -> Geometry:
+def geometry_of(launch: KernelRun, first: int, ctas: int) -> Geometry:
     return Geometry(launch.grid, launch.block, first, ctas, launch.cluster or (1, 1, 1))
 
 
@@ -115,13 +80,13 @@ def _own_bytes(launch: KernelRun) -> int:
     return static if not launch.shared else align(static, 128) + launch.shared
 
 
-def _shared_bytes(launch: KernelRun) -> int:
+def shared_bytes(launch: KernelRun) -> int:
     """Shared memory of a CTA: its own, then what is reserved."""
     own = _own_bytes(launch)
     return align(own, 128) + RESERVED_BYTES if launch.kernel.layout.reserves else own
 
 
-class _Machine:
+class Machine:
     """The CTAs in flight."""
 
     def __init__(self, launch: KernelRun, geometry: Geometry, stats: Stats) -> None:
@@ -145,7 +110,7 @@ class _Machine:
         self.steps = [self._bind(pc, decoded) for pc, decoded in enumerate(self.kernel.code)]
 
     def _memory(self) -> MemorySpaces:
-        geometry, size = self.geometry, _shared_bytes(self.launch)
+        geometry, size = self.geometry, shared_bytes(self.launch)
         stride = align(size, 128)
         data = Buffer("shared memory", np.zeros(geometry.ctas * stride, np.uint8))
         shared, cluster = (SharedWindow(data, geometry, stride, size, remote) for remote in (False, True))

@@ -52,6 +52,11 @@ class Buffer:
         self.writable = writable
         self._views: dict[tuple[int, int], Array] = {}
 
+    def move(self, data: Array) -> None:
+        """Puts as many other bytes in the place of these."""
+        self.data = data
+        self._views.clear()
+
     def view(self, width: int, count: int = 1) -> Array:
         """The bytes as words of `width` bytes, or as rows of `count` such words."""
         found = self._views.get((width, count))
@@ -172,6 +177,10 @@ class GlobalBuffers:
         number = 1 + max((n for n in self._allocations if n < HEAP), default=0)
         self._allocations[number] = buffer
         return number << SPAN_BITS
+
+    def buffers(self) -> list[Buffer]:
+        """Everything that is allocated, once each."""
+        return list({id(buffer): buffer for buffer in self._allocations.values()}.values())
 
     def put(self, address: int, buffer: Buffer) -> None:
         """Gives a buffer an address of `static_addresses` or of the heap."""

@@ -16,10 +16,11 @@ from ..instructions.prints import Sink
 from ..names import NameScope, VariablePlace
 from ..observers.observer import Observer, Observers
 from .arguments import parameters
+from .batches import run
 from .functions import Functions
 from .kernel import DecodedKernel, KernelDecoder, size_of
 from .layout import WORKSPACE, WORKSPACE_BYTES
-from .machine import KernelRun, Stats, run
+from .machine import KernelRun, Stats
 from .memory import Buffer, GlobalBuffers, Heap, static_addresses
 from .state import State
 from .variables import initial

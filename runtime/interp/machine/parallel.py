@@ -1,0 +1,185 @@
+"""CTAs side by side: batches of a launch in processes of their own, when no CTA can see what another does.
+
+The processes are forked, and work on copies of the writable arrays in shared memory, which are copied back at the end.
+So results are the same words whatever their number. Where one batch goes wrong, those before it end, and the first
+error is raised, as when one batch follows the other.
+"""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import numpy as np
+
+from ..errors import InterpreterError
+from .kernel import DecodedKernel
+from .memory import Buffer, GlobalBuffers
+
+CORES = "WARPLOOM_CORES"
+"""The environment variable with the number of processes; 1 for none beside this one."""
+
+_MEETING = re.compile(
+    r"(atom|red|multimem|call)\b(?!\.async)|membar\.(gl|sys)|fence\.(?!proxy|mbarrier).*(gpu|sys)|"
+    r"(ld|st)[\w.:]*\.(volatile|relaxed|acquire|release|mmio)\b|cp\.reduce\."
+)
+"""Instructions by which CTAs can tell each other something, or do something in an order."""
+
+_IN_SHARED = re.compile(r"\.shared(::cta|::cluster)?\b")
+_CLOCKS = re.compile(r"%(clock|clock_hi|clock64|globaltimer\w*)$")
+
+
+def cores() -> int:
+    """How many processes a launch may take: one where they cannot be forked."""
+    if not hasattr(os, "fork") or sys.platform == "darwin" or multiprocessing.current_process().daemon:
+        return 1
+    given = os.environ.get(CORES, "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def independent(kernel: DecodedKernel) -> bool:
+    """Whether nothing in a kernel lets a CTA see what another does, or counts time."""
+    return not any(_meets(d.source.opcode, d.source.operands) for d in kernel.code)
+
+
+def _meets(opcode: str, operands: Sequence[object]) -> bool:
+    if _MEETING.match(opcode) and not (opcode.startswith(("atom", "red", "ld", "st")) and _IN_SHARED.search(opcode)):
+        return True
+    return any(_CLOCKS.match(getattr(operand, "name", "")) for operand in operands)
+
+
+Work = Callable[[int], Any]
+"""Runs the batch of a number; what it returns goes to the launching process."""
+
+
+@dataclass
+class _Worker:
+    """A process, where it tells how far it is, and the batch it works on."""
+
+    process: Any
+    told: Connection
+    batch: int = -1
+
+
+def run_batches(work: Work, count: int, memory: GlobalBuffers, done: Callable[[Any], None]) -> bool:
+    """Runs batches 0 to `count` - 1 side by side; `done` is called with what each returned. False if they cannot be.
+
+    Raises:
+        InterpreterError: what the first batch raised that went wrong.
+    """
+    buffers = [b for b in memory.buffers() if b.writable and b.size]
+    if _overlap(buffers):
+        return False
+    context = multiprocessing.get_context("fork")
+    following = context.Value("q", 0)
+    with _in_shared_memory(buffers):
+        workers = [_start(context, work, following, count) for _ in range(min(cores(), count))]
+        try:
+            _gather(workers, following, count, done)
+        finally:
+            for worker in workers:
+                worker.process.kill()
+                worker.process.join()
+                worker.told.close()
+    return True
+
+
+def _overlap(buffers: Sequence[Buffer]) -> bool:
+    """Whether some of them are partly the same memory: copies of them would not be."""
+    spans = sorted((b.data.ctypes.data, b.data.ctypes.data + b.size) for b in buffers)
+    return any(end > start for (_, end), (start, _) in pairwise(spans))
+
+
+@contextmanager
+def _in_shared_memory(buffers: Sequence[Buffer]) -> Generator[None]:
+    """Within, the bytes of buffers are those that all processes see; behind, their owners have them."""
+    owned = [buffer.data for buffer in buffers]
+    for buffer in buffers:
+        place = np.frombuffer(mmap.mmap(-1, buffer.size), np.uint8)
+        place[...] = buffer.data
+        buffer.move(place)
+    try:
+        yield
+    finally:
+        for buffer, data in zip(buffers, owned, strict=True):
+            if not np.array_equal(data, buffer.data):
+                data[...] = buffer.data
+            buffer.move(data)
+
+
+def _start(context: Any, work: Work, following: Any, count: int) -> _Worker:
+    told, tell = context.Pipe(duplex=False)
+    process = context.Process(target=_serve, args=(work, following, count, tell), daemon=True)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # who launched stops the process
+    try:
+        with warnings.catch_warnings():  # of threads that may hold locks, of which the process takes none
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        tell.close()
+    return _Worker(process, told)
+
+
+def _serve(work: Work, following: Any, count: int, tell: Connection) -> None:
+    """In a process of its own: takes batch after batch."""
+    gc.freeze()  # what is there is the launching process's too, and copied where it is touched
+    while True:
+        with following.get_lock():
+            batch = following.value
+            following.value += 1
+        if batch >= count:
+            return
+        tell.send((batch, None, None))
+        try:
+            tell.send((batch, work(batch), None))
+        except InterpreterError as error:
+            tell.send((batch, None, error))
+        except BaseException:
+            tell.send((batch, None, RuntimeError(traceback.format_exc())))
+
+
+def _gather(workers: Sequence[_Worker], following: Any, count: int, done: Callable[[Any], None]) -> None:
+    """Waits for all batches; once one went wrong, for those before it."""
+    wrong: dict[int, BaseException] = {}
+    by_pipe = {worker.told: worker for worker in workers}
+    while by_pipe:
+        first = min(wrong, default=count)
+        for pipe in [pipe for pipe, worker in by_pipe.items() if worker.batch > first]:
+            del by_pipe[pipe]
+        for ready in wait(list(by_pipe)):
+            worker = by_pipe[ready]  # pyright: ignore[reportArgumentType]
+            try:
+                worker.batch, result, error = worker.told.recv()
+            except EOFError:
+                del by_pipe[worker.told]
+                worker.process.join()
+                if worker.process.exitcode:
+                    raise InterpreterError(
+                        f"a process that ran CTAs of the launch ended with {worker.process.exitcode}; {CORES}=1 runs "
+                        "them in this one"
+                    ) from None
+                continue
+            if error is not None:
+                wrong[worker.batch] = error
+                with following.get_lock():
+                    following.value = count
+            elif result is not None:
+                done(result)
+    if wrong:
+        raise wrong[min(wrong)]
