@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...dialect.ptx.text.syntax import Function
+from ...dialect.ptx.text.syntax import Function, instructions
 from ..arguments.arrays import Argument
 from ..errors import ArgumentError, CudaError
 from ..launch import Launch, LaunchValue, Mapped, Packed, PackedMap, ScratchBuffer, Shifted, Word, check_alignment, pack
@@ -27,12 +27,23 @@ PROMOTION = 128
 
 @dataclass(frozen=True)
 class _Enqueue:
-    """A launch ready to go. `parameters` is the address of the parameters' addresses; `storage` keeps them alive."""
+    """A launch ready to go. `parameters` is the address of the parameters' addresses; `storage` keeps them alive. A
+    kernel that waits for the launches before it by itself has a `config` that lets it start before they end."""
 
     kernel: LoadedKernel
     launch: Launch
     parameters: int
     storage: object
+    config: Any = None
+
+    def __call__(self, driver: Any, stream: int) -> Any:
+        """Enqueues it; what the driver says."""
+        launch, handle = self.launch, self.kernel.handle
+        if self.config is None:
+            grid, block = launch.grid, launch.block
+            return driver.cuLaunchKernel(handle, *grid, *block, launch.shared, stream, self.parameters, 0)[0]
+        self.config.hStream = stream
+        return driver.cuLaunchKernelEx(self.config, handle, self.parameters, 0)[0]
 
 
 class Prepared:
@@ -89,10 +100,7 @@ class Prepared:
         driver.cuCtxPushCurrent(self.gpu.context)
         try:
             for item in self._queue:
-                launch = item.launch
-                (code,) = driver.cuLaunchKernel(
-                    item.kernel.handle, *launch.grid, *launch.block, launch.shared, target, item.parameters, 0
-                )
+                code = item(driver, target)
                 if int(code) != 0:
                     raise CudaError(f"launching {_describe(item)} failed: {explain(code)}")
         finally:
@@ -149,7 +157,25 @@ def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: S
             words.append(pack(parameter, value))
     buffers = [ctypes.create_string_buffer(word, len(word)) for word in words]
     pointers = (ctypes.c_void_p * max(1, len(buffers)))(*(ctypes.addressof(b) for b in buffers))
-    return _Enqueue(kernel, launch, ctypes.addressof(pointers), (buffers, pointers))
+    config = _overlapping(kernel.gpu.driver, launch) if _waits(function) else None
+    return _Enqueue(kernel, launch, ctypes.addressof(pointers), (buffers, pointers), config)
+
+
+def _waits(function: Function) -> bool:
+    """Whether a kernel waits by itself for what was launched before it, as it then may start before that ends."""
+    return any(found.opcode == "griddepcontrol.wait" for found in instructions(function.body or ()))
+
+
+def _overlapping(driver: Any, launch: Launch) -> Any:
+    """The configuration of a launch that may start before those before it in its stream end: CUDA driver API,
+    `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`."""
+    config, attribute = driver.CUlaunchConfig(), driver.CUlaunchAttribute()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute.value.programmaticStreamSerializationAllowed = 1
+    config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
+    config.sharedMemBytes, config.attrs, config.numAttrs = launch.shared, [attribute], 1
+    return config
 
 
 def _address(value: LaunchValue) -> int:

@@ -6,7 +6,7 @@ import ctypes
 import sys
 from collections.abc import Iterator
 from enum import IntEnum
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,7 @@ class Driver:
         self.reject = False
         self.granted = 0
         self.launches: list[tuple[Any, ...]] = []
+        self.configs: list[Any] = []
         self.loads = 0
         self.memory: dict[int, Any] = {}
         self.streams: list[int] = []
@@ -132,6 +133,19 @@ class Driver:
         source, target = ((ctypes.c_float * count).from_address(x) for x in (a, b))
         target[:] = [2 * x for x in source]
         return (Result.CUDA_SUCCESS,)
+
+    CUlaunchConfig = SimpleNamespace
+    CUlaunchAttributeID = Names()
+
+    @staticmethod
+    def CUlaunchAttribute() -> SimpleNamespace:  # noqa: N802
+        return SimpleNamespace(value=SimpleNamespace())
+
+    def cuLaunchKernelEx(self, config: Any, *call: Any) -> tuple[Result]:  # noqa: N802
+        self.configs.append(config)
+        grid = [getattr(config, f"{what}Dim{axis}") for what in ("grid", "block") for axis in "XYZ"]
+        handle, parameters, extra = call
+        return self.cuLaunchKernel(handle, *grid, config.sharedMemBytes, config.hStream, parameters, extra)
 
 
 @pytest.fixture
@@ -315,6 +329,19 @@ def test_clusters_are_those_of_the_kernel(driver: Driver) -> None:
     for wrong in (text, PTX):
         with pytest.raises(ArgumentError, match=r"the clusters that \.reqnctapercluster asks for .*, got \(4, 1, 1\)"):
             load_ptx(wrong).launch("double", 4, 32, args, cluster=4)
+
+
+def test_a_kernel_that_waits_by_itself_may_start_early(driver: Driver) -> None:
+    """Programmatic dependent launch, asked for where the kernel has the wait."""
+    a, b = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    for control in ("griddepcontrol.launch_dependents;", "{ griddepcontrol.wait; }"):
+        load_ptx(PTX.replace("  ret;", f"  {control} ret;")).launch("double", (2, 3), 32, [a, b, 8], shared=64)
+        np.testing.assert_array_equal(b, 2 * a)
+    (config,) = driver.configs
+    assert [launch[1:8] for launch in driver.launches] == [(2, 3, 1, 32, 1, 1, 64)] * 2
+    (attribute,) = config.attrs
+    assert (attribute.id, config.numAttrs) == ("CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION", 1)
+    assert attribute.value.programmaticStreamSerializationAllowed == 1
 
 
 def test_rejected_ptx_brings_the_drivers_log(driver: Driver) -> None:
