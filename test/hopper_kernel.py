@@ -127,3 +127,87 @@ def run(ptx: str, **options: Any) -> tuple[Finding, ...]:
     expected = a.astype(np.float64) @ b.astype(np.float64).T
     assert np.abs(c - expected).max() < 1e-3
     return tuple(getattr(notes, "notes", ()) or ())
+
+
+SEND = "mbarrier::complete_tx::bytes"
+
+
+def cluster_text() -> str:
+    """Two CTAs of a cluster: a box for both by multicast, words sent to each other, dense and sparse products of what
+    came, and bulk copies of what was sent."""
+    load = f"cp.async.bulk.tensor.2d.shared::cluster.global.tile.{SEND}.multicast::cluster"
+    return f""".version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry meet(.param .align 64 .b8 map[128], .param .u64 out) .reqntid 128 .reqnctapercluster 2, 1, 1
+{{
+    .reg .f32 %f<32>; .reg .b64 %map, %out, %at, %da; .reg .b32 %t, %rank, %other, %x, %y, %there, %bar, %a<4>;
+    .reg .pred %first, %leader, %p, %one; .reg .b16 %mask;
+    .shared .align 1024 .b8 as[8192]; .shared .align 16 .b8 words[512]; .shared .align 16 .b8 sums[16];
+    .shared .align 8 .b64 bars[2];
+    mov.u32 %t, %tid.x; mov.u32 %rank, %cluster_ctarank; xor.b32 %other, %rank, 1;
+    setp.eq.u32 %first, %t, 0; setp.eq.and.u32 %leader, %rank, 0, %first;
+    mov.b64 %map, map; cvta.param.u64 %map, %map; ld.param.u64 %out, [out]; cvta.to.global.u64 %out, %out;
+    setp.lt.u32 %p, %t, 4; mov.u32 %x, sums; mad.lo.u32 %x, %t, 4, %x; mov.u32 %y, 0; @%p st.shared.u32 [%x], %y;
+    @%first mbarrier.init.shared::cta.b64 [bars], 1; @%first mbarrier.init.shared::cta.b64 [bars+8], 1;
+    @%first fence.mbarrier_init.release.cluster;
+    @%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [bars], 8192;
+    @%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [bars+8], 528;
+    barrier.cluster.arrive.release.aligned;
+    barrier.cluster.wait.acquire.aligned;
+    mov.b16 %mask, 3;
+    @%leader {load} [as], [%map, {{0, 0}}], [bars], %mask;
+    mov.u32 %x, bars; mapa.shared::cluster.u32 %bar, %x, %other; getctarank.shared::cluster.u32 %y, %bar;
+    mov.u32 %x, words; mapa.shared::cluster.u32 %there, %x, %other; mad.lo.u32 %there, %t, 4, %there;
+    mad.lo.u32 %y, %y, 1000, %t;
+    st.async.weak.shared::cluster.{SEND}.u32 [%there], %y, [%bar+8];
+    mov.u32 %x, sums; mapa.shared::cluster.u32 %there, %x, %other; mad.lo.u32 %there, %t, 4, %there;
+    @%p red.async.relaxed.cluster.shared::cluster.{SEND}.add.u32 [%there], %y, [%bar+8];
+BOX:
+    mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p, [bars], 0;
+    @!%p bra BOX;
+SENT:
+    mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p, [bars+8], 0;
+    @!%p bra SENT;
+    mov.u32 %x, as; and.b32 %x, %x, 0x3FFFF; shr.u32 %x, %x, 4; cvt.u64.u32 %da, %x; add.s64 %da, %da, {DESCRIPTOR};
+    mov.b32 %a0, 0x3C003C00; mov.b32 %a1, 0; mov.b32 %a2, %a0; mov.b32 %a3, %a1; mov.b32 %y, 0x44444444;
+    wgmma.fence.sync.aligned;
+    wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {{{D}}}, %da, %da, 0, 1, 1, 0, 0;
+    wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {{{D}}}, {{%a0, %a1, %a2, %a3}}, %da, 1, -1, 1, 0;
+    wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.f16.f16 {{{D}}}, {{%a0, %a1, %a2, %a3}}, %da, %y, 1, 1, 1, 1, 0;
+    wgmma.commit_group.sync.aligned;
+    wgmma.wait_group.sync.aligned 0;
+    elect.sync %x|%one, 0xFFFFFFFF;
+    mov.u32 %x, words; mad.lo.u32 %x, %t, 4, %x; ld.shared.u32 %y, [%x]; mov.u32 %x, %ctaid.x;
+    mul.wide.u32 %at, %x, 512; add.u64 %out, %out, %at; mul.wide.u32 %at, %t, 4; add.u64 %at, %out, %at;
+    cvt.rzi.u32.f32 %x, %f0; add.u32 %y, %y, %x; @%one add.u32 %y, %y, 1; st.global.u32 [%at], %y;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    @!%first bra END;
+    cp.async.bulk.global.shared::cta.bulk_group [%out+1024], [words], 512;
+    mov.u32 %x, %ctaid.x; mul.wide.u32 %at, %x, 512; sub.u64 %out, %out, %at;
+    cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%out+2048], [words], 512;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+END:
+    bar.warp.sync 0xFFFFFFFF;
+    barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned;
+    ret;
+}}
+"""
+
+
+def run_clusters(ptx: str) -> tuple[Finding, ...]:
+    """Runs a variant of `cluster_text()` under all checks; what it finds, and else whether the words are right."""
+    a = np.random.default_rng(6).integers(0, 4, (TILE, K)).astype(np.float16)
+    out = np.zeros(768, np.uint32)
+    arguments = [TensorMap(a, (TILE, DEPTH), swizzle=128), out]
+    try:
+        load_ptx(ptx, "k.ptx").launch("meet", 2, 128, arguments, device="interp", checks="all")
+    except InterpreterError as error:
+        return error.findings
+    sent = np.arange(128) + 1000 * np.arange(2)[:, None]
+    assert np.array_equal(out[256:512], sent.reshape(-1))
+    assert np.array_equal(out[512:640], sent.sum(axis=0))
+    return ()

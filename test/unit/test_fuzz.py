@@ -12,10 +12,13 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+import hopper_kernel
 import numpy as np
 import pytest
 
 from warploom.dialect.ptx.text.parser import PtxSyntaxError, parse_ptx
+from warploom.dialect.ptx.text.syntax import Function, Variable
+from warploom.runtime import TensorMap
 from warploom.runtime.errors import WarploomError
 from warploom.runtime.interp import load
 
@@ -29,8 +32,9 @@ STEPS = 3000
 
 @cache
 def kernels() -> list[list[str]]:
-    """The words of each kernel's text."""
-    return [WORD.findall(path.read_text()) for path in sorted(FOLDER.glob("*.ptx"))]
+    """The words of each kernel's text; tensor copies, warpgroups and clusters come often enough."""
+    texts = [path.read_text() for path in sorted(FOLDER.glob("*.ptx"))]
+    return [WORD.findall(text) for text in (*texts, *[hopper_kernel.text(), hopper_kernel.cluster_text()] * 3)]
 
 
 @cache
@@ -91,20 +95,27 @@ def outcome(text: str) -> str:
         program = load(module)
         for name, function in module.functions.items():
             if function.entry:
-                args = [_argument(p.type) for p in function.parameters]
-                program.launch(
-                    name, (1, 1, 1), (32, 1, 1), args, shared=32768, max_steps=STEPS, output=lambda text: None
-                )
+                args = [_argument(p) for p in function.parameters]
+                sizes = (2, 1, 1), (_threads(function), 1, 1)
+                program.launch(name, *sizes, args, shared=32768, max_steps=STEPS, output=lambda text: None)
     except (WarploomError, PtxSyntaxError) as error:
         one_line = re.fullmatch(r"\S.*", str(error))
         return type(error).__name__ if one_line else f"a message of several lines: {error}"
     return "ran"
 
 
-def _argument(type: str) -> np.ndarray | float | int:
-    if type in ("u64", "b64"):
+def _argument(parameter: Variable) -> TensorMap | np.ndarray | float | int:
+    if parameter.count == 128:
+        return TensorMap(np.ones((64, 256), np.float16), (64, 64), swizzle=128)
+    if parameter.type in ("u64", "b64"):
         return np.zeros(4096, np.uint8)
-    return 1.0 if type[0] == "f" else 16
+    return 1.0 if parameter.type[0] == "f" else 16
+
+
+def _threads(function: Function) -> int:
+    """As many as the kernel asks for, a warp if it does not."""
+    found = re.search(r"\.reqntid\s+(\d+)", " ".join(function.directives))
+    return min(int(found[1]), 512) if found else 32
 
 
 @pytest.mark.parametrize("block", range(8))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hopper_kernel import STAGE, run, text
+from hopper_kernel import STAGE, cluster_text, run, run_clusters, text
 from planted import check_found, edited, line_of
 
 from warploom.dialect.isa.descriptor import MatrixDescriptor
@@ -106,3 +106,23 @@ def test_checks_that_are_not_asked_for_cost_no_result() -> None:
     assert run(ptx, checks="bounds") == ()
     with pytest.raises(WarploomError, match="expected checks among"):
         run(ptx, checks="w")
+
+
+def test_the_right_cluster_is_silent() -> None:
+    assert run_clusters(cluster_text()) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "check", "message"),
+    [
+        (" and.b32 %x, %x, 0x3FFFF;", "", "wgmma", "%da has the rank of its CTA in the cluster, 1"),
+        ("[bars+8], 528", "[bars+8], 512", "barriers", "16 bytes more than were expected"),
+        ("fence.proxy.async.shared::cta;", "", "races", "reads through the asynchronous proxy what warp 0, lane 3"),
+        ("barrier.cluster.wait.acquire.aligned;", "", "races", "copies over what warp 0, lane 0 writes at line"),
+    ],
+    ids=["descriptor", "bytes", "proxy", "barrier"],
+)
+def test_planted_bugs_of_a_cluster(old: str, new: str, check: str, message: str) -> None:
+    assert old in cluster_text()
+    found = run_clusters(cluster_text().replace(old, new))
+    assert any(f.check == check and message in f.message for f in found)
