@@ -98,7 +98,7 @@ class Barriers(Check):
 
     def _expectations(self, number: int, expected: int, known: _Pending, threads: Array) -> None:
         """Whether those that wait there want as many, and whether there can be so many."""
-        most = self.state.geometry.warps_per_cta * LANES
+        most = self.state.geometry.warps_with_threads * LANES
         first = int(np.flatnonzero(threads)[0])
         if expected > most:
             text = f"barrier {number} expects {expected} threads, the CTA has {int(self._per_cta(self.there)[0])}"

@@ -86,7 +86,7 @@ SPECIALS: dict[str, Callable[[State], Array]] = {
     "%is_explicit_cluster": _constant(lambda s: s.explicit_cluster),
     "%laneid": lambda state: state.geometry.lane(),
     "%warpid": _warp,
-    "%nwarpid": _constant(lambda s: s.geometry.warps_per_cta),
+    "%nwarpid": _constant(lambda s: s.geometry.warps_with_threads),
     "%lanemask_eq": _lane_mask(lambda n: 1 << n),
     "%lanemask_lt": _lane_mask(lambda n: (1 << n) - 1),
     "%lanemask_le": _lane_mask(lambda n: (2 << n) - 1),

@@ -28,10 +28,13 @@ from ..observers.events import MemoryAccess
 from .fragments import elements, gather, packed
 from .matrix import form, model, rows_of, stored_columns
 
+OF_WARPGROUPS = ("wgmma.", "setmaxnreg.")
+"""How the opcodes begin that the warps of a warpgroup execute together."""
 
-def together(opcode: str, warps_per_cta: int) -> int:
+
+def together(opcode: str) -> int:
     """How many warps execute an `.aligned` instruction together."""
-    return WARPS if opcode.startswith(("wgmma.", "setmaxnreg.")) and warps_per_cta % WARPS == 0 else 1
+    return WARPS if opcode.startswith(OF_WARPGROUPS) else 1
 
 
 def parted(what: str, warp: int) -> str:
@@ -48,15 +51,15 @@ def _groups(state: State, sel: Selection, what: str) -> Array:
     warps = state.flow.check_whole_warps(sel, what)
     per_cta = state.geometry.warps_per_cta
     chosen = np.ones(state.warps, np.bool_) if warps is None else np.isin(np.arange(state.warps), warps)
-    if per_cta % WARPS:
-        last = state.geometry.ctas * per_cta - 1 if chosen.all() else int(np.flatnonzero(chosen)[0])
-        raise FaultError(f"{what} takes warpgroups of {WARPS} warps; the CTA has {per_cta} warps", last)
     some = chosen.reshape(-1, WARPS)
     apart = some.any(axis=1) & ~some.all(axis=1)
     if apart.any():
         group = int(np.flatnonzero(apart)[0])
-        warp = WARPS * group + int(np.flatnonzero(~some[group])[0])
-        raise FaultError(parted(what, warp % per_cta), warp)
+        missing, has = WARPS * group + int(np.flatnonzero(~some[group])[0]), state.geometry.warps_with_threads
+        if missing % per_cta >= has:
+            first = WARPS * group + int(np.flatnonzero(some[group])[0])
+            raise FaultError(f"{what} takes warpgroups of {WARPS} warps; the CTA has {has} warps", first)
+        raise FaultError(parted(what, missing % per_cta), missing)
     return np.flatnonzero(some[:, 0])
 
 

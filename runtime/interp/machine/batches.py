@@ -65,7 +65,7 @@ def _ctas_of_batch(launch: KernelRun, total: int, at_once: int, processes: int) 
     """How many CTAs a process runs at a time: alike many for each, but not so few that steps cost more than threads."""
     one = geometry_of(launch, 0, 1)
     size, least = one.cluster_size, at_once
-    if launch.kernel.multiplies_matrices or launch.kernel.multiplies_by_warpgroups:
+    if launch.kernel.multiplies_matrices or launch.kernel.has_warpgroups:
         least = align(-(-WARPS_OF_BATCH // one.warps), size)
     batches = -(-total // min(at_once, max(least, -(-total // processes))))
     batches = min(align(batches, processes), max(1, total // least))

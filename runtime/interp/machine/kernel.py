@@ -29,6 +29,7 @@ from ...grid import Dim3
 from ..decode import Context, decode
 from ..errors import DecodeError, Finding, InterpreterError
 from ..instructions.calls import RESULT, RESULT_BYTES, RETURN, finish
+from ..instructions.warpgroup import OF_WARPGROUPS
 from ..names import Formal, Frame, NameScope, VariablePlace
 from .functions import CallError, Functions, has_results
 from .layout import RegisterSlot, StorageLayout
@@ -106,9 +107,9 @@ class DecodedKernel:
         return any(d.row.root in ("mma", "wmma") for d in self.code)
 
     @property
-    def multiplies_by_warpgroups(self) -> bool:
-        """Whether warpgroups do."""
-        return any(d.source.opcode.startswith("wgmma.mma_async") for d in self.code)
+    def has_warpgroups(self) -> bool:
+        """Whether there are instructions of warpgroups."""
+        return any(d.source.opcode.startswith(OF_WARPGROUPS) for d in self.code)
 
     def finding(
         self,

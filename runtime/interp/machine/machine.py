@@ -71,7 +71,8 @@ class Stats:
 
 
 def geometry_of(launch: KernelRun, first: int, ctas: int) -> Geometry:
-    return Geometry(launch.grid, launch.block, first, ctas, launch.cluster or (1, 1, 1))
+    together = WARPS if launch.kernel.has_warpgroups else 1
+    return Geometry(launch.grid, launch.block, first, ctas, launch.cluster or (1, 1, 1), together)
 
 
 def _own_bytes(launch: KernelRun) -> int:
@@ -132,7 +133,7 @@ class Machine:
         if observer is not None:
             inner = _watched(inner, observer.watch(pc))
         if is_aligned(decoded.source.opcode):
-            inner = _assembled(inner, pc, self.flow, together(decoded.source.opcode, self.geometry.warps_per_cta))
+            inner = _assembled(inner, pc, self.flow, together(decoded.source.opcode))
         if decoded.guard is not None:
             predicate = self.state.banks[1][decoded.guard.index]
             inner = _guarded(inner, predicate, decoded.negated, pc + 1, self.flow)

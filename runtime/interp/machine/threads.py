@@ -59,7 +59,7 @@ class Geometry(NamedTuple):
     """The grid, and which of its CTAs are in flight.
 
     CTAs are numbered cluster after cluster, those of a cluster by their rank; a `cluster` is 1x1x1 where none is
-    asked for.
+    asked for. Where warps work in groups of `together`, each CTA has whole groups, the last with warps of no threads.
     """
 
     grid: Dim3
@@ -67,6 +67,7 @@ class Geometry(NamedTuple):
     first: int
     ctas: int
     cluster: Dim3 = (1, 1, 1)
+    together: int = 1
 
     @property
     def cluster_size(self) -> int:
@@ -83,8 +84,14 @@ class Geometry(NamedTuple):
         return self.block[0] * self.block[1] * self.block[2]
 
     @property
-    def warps_per_cta(self) -> int:
+    def warps_with_threads(self) -> int:
+        """The warps of a CTA, the last one perhaps of fewer threads."""
         return -(-self.threads_per_cta // LANES)
+
+    @property
+    def warps_per_cta(self) -> int:
+        """Those, and what fills up the last group of warps."""
+        return -(-self.warps_with_threads // self.together) * self.together
 
     @property
     def warps(self) -> int:
