@@ -16,6 +16,7 @@ for _file in (
     "managed",
     "async",
     "hopper",
+    "warpgroups",
     "triton",
 ):
     import_module(f"corpus.cases_{_file}")

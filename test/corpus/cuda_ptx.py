@@ -23,7 +23,10 @@ TARGETS = ("sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 
 
 def targets_of(source: Path) -> Iterator[str]:
-    """The targets a source compiles for: all, from the first that its first line names (`// from sm_90`)."""
+    """The targets a source compiles for: all, from the first that its first line names (`// from sm_90`), or the one
+    that it does (`// only sm_90a`)."""
+    if alone := re.match(r"// only (sm_\w+)", source.read_text()):
+        return iter(alone.groups())
     found = re.match(r"// from sm_(\d+)", source.read_text())
     least = int(found[1]) if found else 80
     return (name for name in TARGETS if int(re.sub(r"\D", "", name)) >= least)
