@@ -18,6 +18,7 @@ for _file in (
     "hopper",
     "warpgroups",
     "triton",
+    "triton_hopper",
 ):
     import_module(f"corpus.cases_{_file}")
 

@@ -10,13 +10,23 @@ PROGRAMS: dict[str, tuple[object, dict[str, object], dict[str, int]]] = {}
 """By name: the kernel; its arguments, pointers and numbers by type, constants by value; and options."""
 
 
+ONLY: dict[str, str] = {}
+"""The one target of programs that have one."""
+
+
 def program(_warps: int = 4, _stages: int = 3, **arguments: object):
-    def register(function):
-        kernel = triton.jit(function)
-        PROGRAMS[function.__name__] = (kernel, arguments, {"num_warps": _warps, "num_stages": _stages})
+    return register({"num_warps": _warps, "num_stages": _stages}, **arguments)
+
+
+def register(options: dict[str, int] | None = None, jit=triton.jit, only: str = "", **arguments: object):
+    def enter(function):
+        kernel = jit(function)
+        PROGRAMS[function.__name__] = (kernel, arguments, options or {"num_warps": 4, "num_stages": 3})
+        if only:
+            ONLY[function.__name__] = only
         return kernel
 
-    return register
+    return enter
 
 
 @program(x="*fp32", y="*fp32", out="*fp32", n="i32", BLOCK=256)

@@ -5,17 +5,21 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from triton import compile as compile_triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.experimental.gluon._runtime import GluonASTSource
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from corpus.cuda_ptx import TARGETS, plain
 from corpus.store import OUT
-from corpus.triton_programs import PROGRAMS
+from corpus.triton_programs import ONLY, PROGRAMS
+
+import_module("corpus.triton_hopper")  # enters its programs
 
 PTX = 90
 """The version of PTX from sm_90 on, what a driver of CUDA 13.0 takes; before, Triton's own choice is older."""
@@ -28,7 +32,8 @@ def write(name: str, target: str, out: Path) -> None:
     signature = {key: "constexpr" if key in constants else value for key, value in arguments.items()}
     # Pointers divisible by 16, as an allocator gives them; sizes are not promised anything.
     hints = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(signature.values()) if str(kind).startswith("*")}
-    source = ASTSource(kernel, signature=signature, constexprs=constants, attrs=hints)
+    make = GluonASTSource if kernel.is_gluon() else ASTSource
+    source = make(kernel, signature=signature, constexprs=constants, attrs=hints)
     sm = int("".join(filter(str.isdigit, target)))
     version = {"ptx_version": PTX} if sm >= 90 else {}
     compiled = compile_triton(source, target=GPUTarget("cuda", sm, 32), options=options | version)
@@ -43,12 +48,13 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    newest = max(Path(__file__).stat().st_mtime, Path(__file__).with_name("triton_programs.py").stat().st_mtime)
+    sources = (Path(__file__).with_name(f"triton_{what}.py") for what in ("ptx", "programs", "hopper"))
+    newest = max(source.stat().st_mtime for source in sources)
     failed = 0
     for name in args.names or PROGRAMS:
         for target in args.targets.split(","):
             at = args.out / f"{name}.{target}.ptx"
-            if at.exists() and at.stat().st_mtime > newest and not args.names:
+            if ONLY.get(name, target) != target or (at.exists() and at.stat().st_mtime > newest and not args.names):
                 continue
             try:
                 write(name, target, args.out)

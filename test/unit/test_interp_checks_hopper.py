@@ -94,11 +94,20 @@ def test_a_descriptor_beside_the_pattern_of_its_swizzle() -> None:
     assert MatrixDescriptor(0x4080, 16, 256, 0).row_of_pattern == 0
 
 
-@pytest.mark.parametrize("instruction", [FENCE, "setmaxnreg.inc.sync.aligned.u32 232;"])
-def test_part_of_a_warpgroup(instruction: str) -> None:
-    ptx = edited(text(), instruction, f"setp.lt.u32 %p, %t, 96; @%p {instruction}")
+def test_part_of_a_warpgroup() -> None:
+    ptx = edited(text(), FENCE, f"setp.lt.u32 %p, %t, 96; @%p {FENCE}")
     message = "must be executed by all 4 warps of a warpgroup; warp 3 takes no part"
-    check_found(run(ptx, checks="wgmma"), "fault", line_of(ptx, instruction), message)
+    check_found(run(ptx, checks="wgmma"), "fault", line_of(ptx, FENCE), message)
+
+
+def test_warps_of_a_warpgroup_with_different_numbers_of_registers() -> None:
+    """They may come to different instructions, but must have alike many in the end."""
+    shrink = "setmaxnreg.dec.sync.aligned.u32 40;"
+    some = f"setp.lt.u32 %p, %t, 224; @%p {shrink}"
+    ptx = edited(text(), shrink, some)
+    message = "the warps of a warpgroup have 40 and, from warp 7 on, 232 registers"
+    check_found(run(ptx, checks="barriers"), "barriers", line_of(ptx, shrink), message)
+    assert run(edited(text(), shrink, f"{some} @!%p {shrink}"), checks="barriers") == ()
 
 
 def test_checks_that_are_not_asked_for_cost_no_result() -> None:

@@ -1,4 +1,5 @@
-"""`setmaxnreg`: a warpgroup that asks for more registers than its CTA will ever have waits for ever. PTX ISA 9.7.19.5.
+"""`setmaxnreg`: a warpgroup that asks for more registers than its CTA will ever have waits for ever; and its warps have
+alike many. PTX ISA 9.7.19.5.
 
 How many a thread has at entry is known where `.maxnreg` says so, or the number of threads together with
 `.minnctapersm`; elsewhere the assembler drops the instruction, and nothing is told.
@@ -10,11 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.text.syntax import Immediate
 from ..machine.threads import LANES
 from .findings import Check
 
 if TYPE_CHECKING:
+    from ...numerics.array import Array
     from ..machine.kernel import DecodedKernel
     from ..machine.state import State
     from ..machine.threads import Selection
@@ -46,6 +49,7 @@ class RegisterPool(Check):
         self.entry = at_entry(kernel, state.geometry.threads_per_cta)
         self.has = np.full(state.warps, self.entry or 0)
         self.asked: dict[int, tuple[int, int]] = {}
+        self.last = np.full(state.warps, -1)
 
     def end(self) -> None:
         self._too_many()
@@ -64,7 +68,7 @@ class RegisterPool(Check):
                 has = int(self.has[wrong[0]])
                 text = f"the warp has {has} registers a thread, {'more' if grows else 'fewer'} than {count}"
                 self.report(pc, text, int(wrong[0]), about="count", count=int(wrong.size))
-            self.has[warps] = count
+            self.has[warps], self.last[warps] = count, pc
             if grows:
                 self.asked.update({w // self.state.geometry.warps_per_cta: (pc, w) for w in warps.tolist()})
 
@@ -79,6 +83,21 @@ class RegisterPool(Check):
                 text = f"waits for ever: the warps ask for {total * LANES} registers, the CTA has {pool * LANES}"
                 self.report(pc, text, warp, about="pool")
         self.asked = {}
+        self._alike()
+
+    def _alike(self) -> None:
+        """The warps of a warpgroup must have executed the same instructions."""
+        last: Array = getattr(self, "last", np.zeros(0, np.int64))
+        per_cta = self.state.geometry.warps_with_threads if last.size else 1
+        for first in range(0, last.size, WARPS):
+            has = self.has[first : first + WARPS]
+            apart = np.flatnonzero(has != has[0])
+            if apart.size and first % self.state.geometry.warps_per_cta + WARPS <= per_cta:
+                at = first + int(np.argmax(last[first : first + WARPS]))
+                warp = (first + int(apart[0])) % self.state.geometry.warps_per_cta
+                text = f"the warps of a warpgroup have {has[0]} and, from warp {warp} on, {has[apart[0]]} registers"
+                self.report(int(last[at]), text, at, about="alike")
+        self.last = last[:0]
 
 
 def _count(operand: object) -> int:

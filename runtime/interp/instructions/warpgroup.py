@@ -28,7 +28,7 @@ from ..observers.events import MemoryAccess
 from .fragments import elements, gather, packed
 from .matrix import form, model, rows_of, stored_columns
 
-OF_WARPGROUPS = ("wgmma.", "setmaxnreg.")
+OF_WARPGROUPS = ("wgmma.",)
 """How the opcodes begin that the warps of a warpgroup execute together."""
 
 
@@ -84,12 +84,13 @@ def fence(ctx: Context, bound: Bindings) -> Action:
 
 @meaning("setmaxnreg")
 def setmaxnreg(ctx: Context, bound: Bindings) -> Action:
-    """How many registers a warp may have, which are not counted here."""
+    """How many registers a warp may have, which are not counted here. The four warps of a warpgroup come to different
+    instructions in what Triton makes: the machine takes warp by warp, and a check looks at what they have."""
     what = ctx.instruction.opcode
 
     def bind(state: State) -> BoundStep:
         def step(sel: Selection) -> None:
-            _groups(state, sel, what)
+            state.flow.check_whole_warps(sel, what)
 
         return step
 
