@@ -3,8 +3,10 @@
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportIndexIssue=false
 from __future__ import annotations
 
+from typing import Any
+
 import triton.language as tl
-from corpus.triton_programs import register
+from corpus.triton_programs import program
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -17,10 +19,10 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 HALVES, WIDE = "tensordesc<fp16[64,64]>", "tensordesc<fp16[128,64]>"
 LAID = f"tensordesc<fp16[64, 64],{gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)!r}>"
-TILE = {"BM": 64, "BN": 64, "BK": 64}
+TILE: dict[str, Any] = {"BM": 64, "BN": 64, "BK": 64}
 
 
-@register(only="sm_90a", a=HALVES, b=HALVES, c=HALVES, depth="i32", **TILE)
+@program(_only="sm_90a", a=HALVES, b=HALVES, c=HALVES, depth="i32", **TILE)
 def t_descriptor_matmul(a, b, c, depth, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     m, n = tl.program_id(0) * BM, tl.program_id(1) * BN
     acc = tl.zeros((BM, BN), tl.float32)
@@ -29,8 +31,8 @@ def t_descriptor_matmul(a, b, c, depth, BM: tl.constexpr, BN: tl.constexpr, BK: 
     c.store([m, n], acc.to(tl.float16))
 
 
-@register(
-    only="sm_90a",
+@program(
+    _only="sm_90a",
     a=HALVES,
     b="tensordesc<fp16[128,64]>",
     c="tensordesc<fp16[64,128]>",
@@ -45,7 +47,7 @@ def t_specialised_matmul(a, b, c, depth, BM: tl.constexpr, BN: tl.constexpr, BK:
     c.store([m, n], acc.to(tl.float16))
 
 
-@register(only="sm_90a", jit=gluon.jit, a=LAID, b=LAID, c=LAID, depth="i32", **TILE)
+@program(_only="sm_90a", _jit=gluon.jit, a=LAID, b=LAID, c=LAID, depth="i32", **TILE)
 def g_matmul(a, b, c, depth, BM: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr):
     m, n = gl.program_id(0) * BM, gl.program_id(1) * BN
     sa = gl.allocate_shared_memory(a.dtype, a.block_type.shape, a.layout)
@@ -99,7 +101,7 @@ def _consume(c, m, n, depth, sa, sb, full, empty, BM: gl.constexpr, BN: gl.const
     tma.store_wait(pendings=0)
 
 
-@register(only="sm_90a", jit=gluon.jit, a=LAID, b=LAID, c=LAID, depth="i32", **TILE, STAGES=2)
+@program(_only="sm_90a", _jit=gluon.jit, a=LAID, b=LAID, c=LAID, depth="i32", **TILE, STAGES=2)
 def g_specialised(a, b, c, depth, BM: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr):
     m, n = gl.program_id(0) * BM, gl.program_id(1) * BN
     sa = gl.allocate_shared_memory(a.dtype, [STAGES] + a.block_type.shape, a.layout)  # noqa: RUF005

@@ -14,19 +14,15 @@ ONLY: dict[str, str] = {}
 """The one target of programs that have one."""
 
 
-def program(_warps: int = 4, _stages: int = 3, **arguments: object):
-    return register({"num_warps": _warps, "num_stages": _stages}, **arguments)
-
-
-def register(options: dict[str, int] | None = None, jit=triton.jit, only: str = "", **arguments: object):
-    def enter(function):
-        kernel = jit(function)
-        PROGRAMS[function.__name__] = (kernel, arguments, options or {"num_warps": 4, "num_stages": 3})
-        if only:
-            ONLY[function.__name__] = only
+def program(_warps: int = 4, _stages: int = 3, _jit=triton.jit, _only: str = "", **arguments: object):
+    def register(function):
+        kernel = _jit(function)
+        PROGRAMS[function.__name__] = (kernel, arguments, {"num_warps": _warps, "num_stages": _stages})
+        if _only:
+            ONLY[function.__name__] = _only
         return kernel
 
-    return enter
+    return register
 
 
 @program(x="*fp32", y="*fp32", out="*fp32", n="i32", BLOCK=256)

@@ -1,6 +1,6 @@
 """Compiles triton_programs.py, for which Triton needs no GPU: `python test/corpus/triton_ptx.py [NAME ...]`."""
 
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 from __future__ import annotations
 
 import argparse
