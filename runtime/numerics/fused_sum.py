@@ -29,6 +29,9 @@ F16_NAN = np.uint16(0x7FFF)
 _BATCH = 16 * 8 * 128
 """Elements of D in one pass: measured; temporaries of so many words stay in the second-level cache."""
 
+_LEAST_ROW = 16
+"""Warps, or warpgroups, that make rows long enough; of fewer each is taken alone, its columns being the rows."""
+
 
 def fdp(core: Arithmetic, a: Multiplicand, b: Multiplicand, c: Array, d: str, scale: Array | None = None) -> Array:
     """D = A * B + C. A is (k, m, warps), B (k, n, warps), C and D (m, n, warps).
@@ -40,10 +43,11 @@ def fdp(core: Arithmetic, a: Multiplicand, b: Multiplicand, c: Array, d: str, sc
     depth, warps = a.value.shape[0], a.value.shape[2]
     block = min(depth, core.block * (1 if a.present is None else 2))
     out = np.empty(c.shape, np.uint32 if d == "f32" else np.uint16)
-    batch = max(1, _BATCH // (c.shape[0] * c.shape[1]))
+    batch = _BATCH // (c.shape[0] * c.shape[1])
+    batch = batch if batch >= _LEAST_ROW else 1
     for start in range(0, warps, batch):
         part = slice(start, min(start + batch, warps))
-        acc = c[..., part]
+        acc = np.ascontiguousarray(c[..., part])
         shift = None if scale is None else scale[..., part]
         for k in range(0, depth, block):
             products = slice(k, k + block)

@@ -42,9 +42,11 @@ class Multiplicand:
     present: Array | None = None
 
     def part(self, k: slice, warps: slice) -> Multiplicand:
-        """Some of the products of some warps."""
-        present = None if self.present is None else self.present[k, :, warps]
-        return replace(self, value=self.value[k, :, warps], exponent=self.exponent[k, :, warps], present=present)
+        """Some of the products of some warps; those of one lie side by side."""
+        parts = [None if of is None else of[k, :, warps] for of in (self.value, self.exponent, self.present)]
+        if warps.stop - warps.start == 1:
+            parts = [None if of is None else np.ascontiguousarray(of) for of in parts]
+        return replace(self, value=parts[0], exponent=parts[1], present=parts[2])
 
     def only(self, k: Array) -> Multiplicand:
         """The same without the products that `k`, a mask over k, leaves out."""

@@ -50,7 +50,9 @@ def _groups(state: State, sel: Selection, what: str) -> Array:
     """
     warps = state.flow.check_whole_warps(sel, what)
     per_cta = state.geometry.warps_per_cta
-    chosen = np.ones(state.warps, np.bool_) if warps is None else np.isin(np.arange(state.warps), warps)
+    chosen = np.full(state.warps, warps is None)
+    if warps is not None:
+        chosen[warps] = True
     some = chosen.reshape(-1, WARPS)
     apart = some.any(axis=1) & ~some.all(axis=1)
     if apart.any():

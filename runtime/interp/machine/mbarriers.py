@@ -265,8 +265,9 @@ class MbarrierObjects:
 
     def _land(self, index: Array) -> None:
         """Copies on their way to these objects."""
-        now = [copy for copy in self.bulk if np.isin(copy.index, index).all()]
-        self.bulk = [copy for copy in self.bulk if not np.isin(copy.index, index).all()]
+        asked = set(index.tolist())
+        now = [copy for copy in self.bulk if asked.issuperset(copy.index.tolist())]
+        self.bulk = [copy for copy in self.bulk if not asked.issuperset(copy.index.tolist())]
         for copy in now:
             width = min(16, copy.data.size)
             if isinstance(copy.start, int):
