@@ -193,6 +193,37 @@ def table(title: str, heads: tuple[str, str], rows: tuple[tuple[str, str], ...])
         yield f"| {left} | {right} |\n"
 
 
+IDEAS = """
+## What an idea touches
+
+Where ideas of the lowering live now: the production files that have code of their own for each. Beside these an idea
+has its field and its defaults in `passes/schedule/`, and is named in the lists of passes and operations.
+
+"""
+
+OF_IDEAS = {
+    "block scales": "dialect/isa/block_scale.py dialect/warp/scaling.py dialect/warp/matmul.py dialect/warp/words.py "
+    "passes/linalg/product.py passes/tile/scales.py passes/to_ptx/word_ops.py",
+    "split-K": "dialect/schedule/grid.py dialect/warp/partial_sums.py passes/tile/split.py "
+    "passes/expand/partial_sums.py",
+    "staging of the epilogue": "dialect/schedule/epilogue.py dialect/warp/exchange.py passes/schedule/staging.py "
+    "passes/tile/store_epilogue.py passes/to_ptx/exchange.py",
+    "sparsity": "dialect/warp/mma_sp.py dialect/warp/words.py passes/linalg/product.py passes/tile/metadata.py "
+    "passes/to_ptx/sparse_ops.py",
+    "products of warpgroups": "passes/schedule/warpgroup.py passes/tile/warpgroup.py passes/pipelining/specialise.py "
+    "passes/pipelining/tensor_copies.py passes/pipelining/tensor_stores.py dialect/warp/tensor_maps.py runtime/plan.py",
+}
+"""The files of each idea; the page is not written if one of them is gone."""
+
+
+def ideas() -> Iterator[str]:
+    """A row for each idea."""
+    for idea, files in OF_IDEAS.items():
+        if missing := [file for file in files.split() if not (ROOT / file).exists()]:
+            raise FileNotFoundError(f"{idea}: {', '.join(missing)}")
+        yield f"| {idea} | {len(files.split())} | {', '.join(f'`{file}`' for file in files.split())} |\n"
+
+
 def page() -> Iterator[str]:
     """The page, piece by piece."""
     yield "<!-- Written by docs/rooms.py; `make docs` writes it again. -->\n"
@@ -201,6 +232,8 @@ def page() -> Iterator[str]:
     yield from levels()
     yield EVIDENCE
     yield from table("Where to add what", ("to add", "go to"), ADDITIONS)
+    yield f"{IDEAS}| idea | files | which |\n|---|---|---|\n"
+    yield from ideas()
     yield from table("Words", ("word", "meaning"), GLOSSARY)
 
 
