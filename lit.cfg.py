@@ -18,6 +18,7 @@ config.test_source_root = str(ROOT)
 config.test_exec_root = str(ROOT / "build" / "lit")
 config.test_format = lit_fork.ForkTest()
 config.environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+config.environment["WARPLOOM_CACHE"] = os.environ["WARPLOOM_CACHE"] = "off"
 config.substitutions.append(("%examples", str(ROOT / "examples")))
 
 lit_fork.preimport()

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .cache import kept, key_of
 from .kernel import Kernel, OnPhase, ScheduleOption
+from .record import kernel_of, parts_of
 from .source import read_source
 
 if TYPE_CHECKING:
@@ -27,6 +33,7 @@ def compile(
     on_phase: OnPhase | None = None,
     tf32: bool = False,
     tuned: str | Path | None = None,
+    cache: bool = True,
     **schedule: ScheduleOption,
 ) -> Kernel:
     """Compile one function of an MLIR module down to PTX.
@@ -36,7 +43,8 @@ def compile(
     there are several; `file` stands in error messages. `tf32` lets products of f32 drop 13 of the 23 bits of each
     operand's fraction; without it they are refused. `schedule` overrides parts of the schedule:
     `cta=(128, 256, 64), stages=3`. `tuned` is a file of measured schedules, which `warploom tune` writes. A function on
-    tensors is called with its results as arguments behind its own.
+    tensors is called with its results as arguments behind its own. What was compiled before, with the same options and
+    by the same compiler, is read from the cache on disk (`warploom cache`), unless `cache` is False.
 
     Raises:
         CompileError: with file, line and column where they are known, for text that does not parse or verify,
@@ -44,15 +52,60 @@ def compile(
         HostError: if there is no such function, or it does something other than launch kernels.
         WarploomError: if there is no such file, or it is no text.
     """
-    from .lowering import lowered, parse
+    asked = _Asked(target, name, tf32, None if tuned is None else str(tuned), schedule)
+    text, where = _read(mlir) if isinstance(mlir, str | os.PathLike) else (_printed(mlir), UNNAMED)
+    file = file or where
+    store = kept() if cache else None
+    key = None if store is None else asked.key(text, file)
+    if store is None or key is None:
+        return asked.lowered(mlir, text, file, on_phase)
+    start = time.perf_counter()
+    if (parts := store.get(key)) is not None:
+        if on_phase is not None:
+            on_phase("cache", time.perf_counter() - start)
+        return kernel_of(parts, file)
+    kernel = asked.lowered(mlir, text, file, on_phase)
+    store.put(key, parts_of(kernel))
+    return kernel
 
-    if isinstance(mlir, str | os.PathLike):
-        text, where = _read(mlir)
-        file = file or where
-        module = parse(text, file, on_phase)
-    else:
-        file, module = file or UNNAMED, mlir.clone()
-    return lowered(module, target, name, file, on_phase, tf32, None if tuned is None else str(tuned), schedule)
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a kernel is compiled for."""
+
+    target: str | None
+    name: str | None
+    tf32: bool
+    tuned: str | None
+    schedule: Mapping[str, ScheduleOption]
+
+    def key(self, text: str, file: str) -> str | None:
+        """What the kernel is kept under; None where a file of schedules cannot be read, which compiling it says."""
+        try:
+            measured = None if self.tuned is None else Path(self.tuned).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return None
+        schedule = {name: str(value) for name, value in self.schedule.items()}
+        asked = {"target": self.target, "name": self.name, "tf32": self.tf32, "tuned": measured, "schedule": schedule}
+        return key_of("kernel", {"text": text, "file": file, **asked})
+
+    def lowered(
+        self, mlir: str | os.PathLike[str] | ModuleOp, text: str, file: str, on_phase: OnPhase | None
+    ) -> Kernel:
+        """The kernel, compiled."""
+        from .lowering import lowered, parse
+
+        module = parse(text, file, on_phase) if isinstance(mlir, str | os.PathLike) else mlir.clone()
+        return lowered(module, self.target, self.name, file, on_phase, self.tf32, self.tuned, self.schedule)
+
+
+def _printed(module: ModuleOp) -> str:
+    """All that a module says, with the places of its operations."""
+    from xdsl.printer import Printer
+
+    out = StringIO()
+    Printer(out, print_generic_format=True, print_debuginfo=True).print_op(module)
+    return out.getvalue()
 
 
 def _read(mlir: str | os.PathLike[str]) -> tuple[str, str]:

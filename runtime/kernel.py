@@ -69,6 +69,17 @@ class Kernel:
         """The PTX, parsed for launching."""
         return PtxModule(self.ptx, f"<PTX of {self.name}>")
 
+    @property
+    def cubin(self) -> bytes:
+        """Machine code for the kernel's target, made by ptxas or read from the cache on disk.
+
+        Raises:
+            AssemblerError: if there is no ptxas.
+        """
+        from .cuda.ptxas import machine_code
+
+        return machine_code(self.ptx, self.target).cubin
+
     def __call__(
         self,
         *args: object,

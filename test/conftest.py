@@ -12,6 +12,8 @@ from warploom.runtime.errors import DeviceUnavailableError
 
 # Tests run beside each other already; those of launches in several processes say how many.
 os.environ.setdefault("WARPLOOM_CORES", "1")
+# What a test compiles is neither read from the cache of who runs it nor kept there.
+os.environ["WARPLOOM_CACHE"] = "off"
 
 settings.register_profile("warploom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("warploom")

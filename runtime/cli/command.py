@@ -12,6 +12,7 @@ from ...passes.start import INTERRUPTED
 from ..errors import WarploomError
 from ..module import DEVICES
 from ..source import read_source
+from .cache import add_cache, add_no_cache
 from .explain import add_explain
 from .isa import add_isa
 from .layout import add_layout
@@ -180,6 +181,7 @@ def _parser() -> argparse.ArgumentParser:
         "--runnable", action="store_true", help="say, too, what `warploom run --device interp` would refuse"
     )
     check.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
+    add_cache(commands)
     add_explain(commands)
     add_isa(commands)
     add_layout(commands)
@@ -218,6 +220,7 @@ def _add_common(run: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="with --report: print it as JSON, and everything else on standard error"
     )
     add_seed(run)
+    add_no_cache(run)
     run.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
 

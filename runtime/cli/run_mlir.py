@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from xdsl.dialects import func
@@ -12,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ...passes.pipeline import DEFAULT_TARGET
 from .. import host
+from ..cache import unused
 from ..compiler import compile
 from ..cuda import ptxas
 from ..errors import ArgumentError, AssemblerError, WarploomError
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace, text: str) -> int:
+    """As `_run`, without the cache where that is asked for."""
+    with unused() if args.no_cache else nullcontext():
+        return _run(args, text)
+
+
+def _run(args: argparse.Namespace, text: str) -> int:
     """Do what the command line asks for; the exit code.
 
     Raises:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from ..cache import kept, key_of
 from ..errors import AssemblerError
 
 TIMEOUT_S = 300
+
+CUBIN, RESOURCES = "kernel.cubin", "resources.json"
+"""The parts of what is kept."""
 
 
 @dataclass(frozen=True)
@@ -67,26 +72,64 @@ def version() -> str | None:
     return match[1] if match else None
 
 
+@dataclass(frozen=True)
+class Assembled:
+    """Machine code, and what each of its kernels needs, by name."""
+
+    cubin: bytes
+    resources: dict[str, Resources]
+
+
 def assemble(ptx: str, target: str) -> dict[str, Resources]:
     """Assemble `ptx` for `target`; the resources of each kernel, by name.
 
     Raises:
         AssemblerError: if there is no ptxas, or with its messages if it rejects the text.
     """
+    return machine_code(ptx, target).resources
+
+
+def machine_code(ptx: str, target: str) -> Assembled:
+    """Assemble `ptx` for `target`, or read what this ptxas made of it before from the cache on disk.
+
+    Raises:
+        AssemblerError: if there is no ptxas, or with its messages if it rejects the text.
+    """
+    path, store = _required(), kept()
+    if store is None:
+        return _assembled(path, ptx, target)
+    status = path.stat()
+    made_by = [str(path), status.st_size, status.st_mtime_ns]
+    key = key_of("cubin", {"ptx": ptx, "target": target, "ptxas": made_by})
+    if (parts := store.get(key)) is not None:
+        held = json.loads(parts[RESOURCES])
+        return Assembled(parts[CUBIN], {name: Resources(**fields) for name, fields in held.items()})
+    made = _assembled(path, ptx, target)
+    facts = {name: asdict(resources) for name, resources in made.resources.items()}
+    store.put(key, {RESOURCES: json.dumps(facts).encode(), CUBIN: made.cubin})
+    return made
+
+
+def _required() -> Path:
     path = find()
     if path is None:
         raise AssemblerError(
             "ptxas was not found in the package nvidia-cuda-nvcc, on PATH or under CUDA_HOME; "
             "pip install 'warploom[ptxas]' brings it"
         )
+    return path
+
+
+def _assembled(path: Path, ptx: str, target: str) -> Assembled:
     with tempfile.TemporaryDirectory(prefix="warploom-") as folder:
         source = Path(folder) / "kernel.ptx"
         source.write_text(ptx)
-        done = _run([str(path), "-v", f"-arch={target}", str(source), "-o", str(Path(folder) / "kernel.cubin")])
-    if done.returncode:
-        messages = (done.stderr + done.stdout).replace(str(source), "kernel.ptx").strip()
-        raise AssemblerError(f"ptxas rejected the PTX for {target}:\n{messages}")
-    return parse_resources(done.stderr + done.stdout)
+        cubin = Path(folder) / "kernel.cubin"
+        done = _run([str(path), "-v", f"-arch={target}", str(source), "-o", str(cubin)])
+        if done.returncode:
+            messages = (done.stderr + done.stdout).replace(str(source), "kernel.ptx").strip()
+            raise AssemblerError(f"ptxas rejected the PTX for {target}:\n{messages}")
+        return Assembled(cubin.read_bytes(), parse_resources(done.stderr + done.stdout))
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:

@@ -9,6 +9,7 @@ that fails.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -48,6 +49,7 @@ def check(what: str, arguments: list[str], expected: str) -> None:
 
 
 def main() -> None:
+    os.environ["WARPLOOM_CACHE"] = "off"
     examples = Path(sys.argv[1]).resolve()
     matmul, odd, empty = str(examples / "matmul.mlir"), str(examples / "matmul_bf16.mlir"), "empty.mlir"
     Path(empty).write_text("builtin.module {}\n")

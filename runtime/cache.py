@@ -1,0 +1,203 @@
+"""What was compiled before, kept in files: kernels, and machine code.
+
+An entry is one file: the checksum of what follows, a line of JSON with the names and sizes of its parts, and the parts.
+It is read as JSON and bytes, never executed. Writers put a whole file in its place at once, so that others see the old
+one or the new one; an entry that is damaged is dropped. Entries that were used least recently go first when there is no
+room. `WARPLOOM_CACHE` names another folder, or is "off".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import cast
+
+VARIABLE = "WARPLOOM_CACHE"
+OFF = "off"
+
+LIMIT = 512 * 1024 * 1024
+"""Bytes of all entries, at most."""
+
+SUFFIX, UNFINISHED = ".entry", ".part"
+
+ABANDONED_S = 3600.0
+"""After so many seconds nobody writes an unfinished entry any more."""
+
+DIGITS = 64
+"""Of a checksum: SHA-256, hexadecimal."""
+
+PACKAGES = ("dialect", "passes", "runtime")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry as a file: when it was last used, in seconds since 1970, and its size."""
+
+    path: Path
+    used: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The entries in a folder, together at most `limit` bytes."""
+
+    folder: Path
+    limit: int = LIMIT
+
+    def get(self, key: str) -> dict[str, bytes] | None:
+        """The parts of an entry; None if there is none. One that is damaged is dropped."""
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        parts = _unpacked(data)
+        with suppress(OSError):
+            if parts is None:
+                path.unlink()
+            else:
+                os.utime(path)
+        return parts
+
+    def put(self, key: str, parts: Mapping[str, bytes]) -> None:
+        """Keeps an entry. What cannot be written is not kept: a cache is no reason to fail."""
+        data = _packed(parts)
+        if len(data) > self.limit:
+            return
+        with suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=self.folder, suffix=UNFINISHED, delete=False) as file:
+                file.write(data)
+            os.replace(file.name, self._path(key))
+            self._evict()
+
+    def entries(self) -> list[Entry]:
+        """All entries, the one used least recently first."""
+        return sorted(self._files(SUFFIX), key=lambda entry: entry.used)
+
+    def clear(self) -> int:
+        """Drops all entries, and what was left unfinished; how many entries there were.
+
+        Raises:
+            OSError: if one cannot be dropped.
+        """
+        found = self.entries()
+        for entry in (*found, *self._files(UNFINISHED)):
+            entry.path.unlink(missing_ok=True)
+        return len(found)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}{SUFFIX}"
+
+    def _files(self, suffix: str) -> Iterator[Entry]:
+        try:
+            names = sorted(os.listdir(self.folder))
+        except OSError:
+            return
+        for path in (self.folder / name for name in names if name.endswith(suffix)):
+            with suppress(OSError):  # another process may just have dropped it
+                status = path.stat()
+                yield Entry(path, status.st_mtime, status.st_size)
+
+    def _evict(self) -> None:
+        """Drops what was used least recently until the rest fits, and what writers left behind."""
+        entries = self.entries()
+        total = sum(entry.bytes for entry in entries)
+        for entry in entries:
+            if total <= self.limit:
+                break
+            entry.path.unlink(missing_ok=True)
+            total -= entry.bytes
+        old = time.time() - ABANDONED_S
+        for entry in self._files(UNFINISHED):
+            if entry.used < old:
+                entry.path.unlink(missing_ok=True)
+
+
+def _packed(parts: Mapping[str, bytes]) -> bytes:
+    head = json.dumps({name: len(data) for name, data in parts.items()}).encode()
+    body = b"\n".join((head, b"".join(parts.values())))
+    return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+
+
+def _unpacked(data: bytes) -> dict[str, bytes] | None:
+    """The parts of an entry; None if it is not what was written."""
+    checksum, body = data[:DIGITS], data[DIGITS + 1 :]
+    if hashlib.sha256(body).hexdigest().encode() != checksum:
+        return None
+    head, _, rest = body.partition(b"\n")
+    parts: dict[str, bytes] = {}
+    for name, size in cast("dict[str, int]", json.loads(head)).items():
+        parts[name], rest = rest[:size], rest[size:]
+    return parts
+
+
+_UNUSED: ContextVar[bool] = ContextVar("unused", default=False)
+
+
+@contextmanager
+def unused() -> Generator[None]:
+    """Nothing is read from the cache, or kept in it, within."""
+    token = _UNUSED.set(True)
+    try:
+        yield
+    finally:
+        _UNUSED.reset(token)
+
+
+def kept() -> Cache | None:
+    """The cache that is in use; None where it is off."""
+    return None if _UNUSED.get() else configured()
+
+
+def configured() -> Cache | None:
+    """The cache of the environment: in the folder that WARPLOOM_CACHE names, else in that of the platform; None if the
+    variable is "off"."""
+    named = os.environ.get(VARIABLE, "")
+    if named == OFF:
+        return None
+    if named:
+        return Cache(Path(named).expanduser())
+    from platformdirs import user_cache_path
+
+    return Cache(user_cache_path("warploom", appauthor=False))
+
+
+def key_of(kind: str, what: Mapping[str, object]) -> str:
+    """The key of an entry: a digest of everything that it depends on, as JSON has it, and of the compiler itself."""
+    whole = json.dumps([kind, compiler(), what], sort_keys=True)
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def _version_of(package: str) -> str:
+    """An installed package's version. Its metadata's folder says it; `importlib.metadata` takes as long as all else."""
+    spec = find_spec(package)
+    places = [] if spec is None else [Path(place).parent for place in spec.submodule_search_locations or ()]
+    found = sorted(path.name for place in places for path in place.glob(f"{package}-*.dist-info"))
+    if found:
+        return " ".join(found)
+    from importlib.metadata import version
+
+    return version(package)
+
+
+@cache
+def compiler() -> str:
+    """A digest of the sources that compile, and of the version of xDSL."""
+    digest = hashlib.sha256(_version_of("xdsl").encode())
+    root = Path(__file__).parents[1]
+    for path in sorted(p for package in PACKAGES for p in (root / package).rglob("*.py")):
+        digest.update(f"\0{path.relative_to(root)}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

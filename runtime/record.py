@@ -1,0 +1,130 @@
+"""A kernel as parts that a file can hold, JSON and text, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ..dialect.schedule import Schedule
+from .arguments.arrays import Parameter
+from .kernel import Kernel
+from .launch import Launch, Plan, ScratchBuffer, Shifted, Word
+from .problem import Problem
+from .signature import Signature
+
+FACTS, PTX, HOST = "kernel.json", "kernel.ptx", "host.mlir"
+
+
+def parts_of(kernel: Kernel) -> dict[str, bytes]:
+    """The parts of a kernel, all but the name that messages call it by."""
+    return {FACTS: json.dumps(facts_of(kernel)).encode(), PTX: kernel.ptx.encode(), HOST: kernel.host.encode()}
+
+
+def facts_of(kernel: Kernel) -> dict[str, object]:
+    """How a kernel is called and launched, for JSON."""
+    return {
+        "target": kernel.target,
+        "function": _signature(kernel.function),
+        "plan": {
+            "launches": [_launch(launch) for launch in kernel.plan.launches],
+            "scratch": [list(buffer) for buffer in kernel.plan.scratch],
+            "dynamic": kernel.plan.dynamic,
+        },
+        "schedule": [None if schedule is None else str(schedule) for schedule in kernel.schedule],
+    }
+
+
+def kernel_of(parts: Mapping[str, bytes], name: str) -> Kernel:
+    """The kernel that parts describe, called `name` in messages."""
+    facts = cast("dict[str, Any]", json.loads(parts[FACTS]))
+    plan = facts["plan"]
+    return Kernel(
+        function=_read_signature(facts["function"]),
+        plan=Plan(
+            tuple(_read_launch(launch) for launch in plan["launches"]),
+            tuple(ScratchBuffer(size, zeroed) for size, zeroed in plan["scratch"]),
+            plan["dynamic"],
+        ),
+        schedule=tuple(None if text is None else Schedule.parse(text) for text in facts["schedule"]),
+        ptx=parts[PTX].decode(),
+        target=facts["target"],
+        name=name,
+        host=parts[HOST].decode(),
+    )
+
+
+def _signature(function: Signature) -> dict[str, object]:
+    return {
+        "name": function.name,
+        "parameters": [[p.name, p.element, p.shape, p.strides, p.divisor] for p in function.parameters],
+        "written": sorted(function.written),
+        "filled": sorted(function.filled),
+        "products": [list(product) for product in function.products],
+        "ties": [sorted(tie) for tie in function.ties],
+        "sparse": function.sparse,
+    }
+
+
+def _read_signature(facts: dict[str, Any]) -> Signature:
+    return Signature(
+        name=facts["name"],
+        parameters=tuple(
+            Parameter(name, element, _tuple(shape), _tuple(strides), divisor)
+            for name, element, shape, strides, divisor in facts["parameters"]
+        ),
+        written=frozenset(facts["written"]),
+        filled=frozenset(facts["filled"]),
+        products=tuple(Problem(*sizes) for sizes in facts["products"]),
+        ties=tuple(frozenset((i, d) for i, d in tie) for tie in facts["ties"]),
+        sparse=tuple((i, element) for i, element in facts["sparse"]),
+    )
+
+
+def _launch(launch: Launch) -> dict[str, object]:
+    return {
+        "kernel": launch.kernel,
+        "grid": launch.grid,
+        "block": launch.block,
+        "shared": launch.shared,
+        "arguments": [_argument(argument) for argument in launch.arguments],
+        "module": launch.module,
+        "cluster": launch.cluster,
+    }
+
+
+def _read_launch(facts: dict[str, Any]) -> Launch:
+    return Launch(
+        kernel=facts["kernel"],
+        grid=_tuple(facts["grid"]),
+        block=_tuple(facts["block"]),
+        shared=facts["shared"],
+        arguments=tuple(_read_argument(argument) for argument in facts["arguments"]),
+        module=facts["module"],
+        cluster=_tuple(facts["cluster"]),
+    )
+
+
+def _argument(argument: int | Word | Shifted) -> object:
+    """A position, [a number by value], or [a position, bytes behind it]."""
+    match argument:
+        case Word(value):
+            return [value]
+        case Shifted(position, distance):
+            return [position, distance]
+        case _:
+            return argument
+
+
+def _read_argument(facts: int | list[int]) -> int | Word | Shifted:
+    match facts:
+        case [value]:
+            return Word(value)
+        case [position, distance]:
+            return Shifted(position, distance)
+        case _:
+            return cast(int, facts)
+
+
+def _tuple(values: list[Any] | None) -> Any:
+    return None if values is None else tuple(values)
