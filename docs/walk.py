@@ -94,6 +94,10 @@ takes [examples/matmul.mlir](../examples/matmul.mlir), C = A * B with f16 operan
 them, with a schedule small enough to read. To see a level, leave the passes after it off the end of `-p`:
 """)
     yield block("sh", f"warploom-opt examples/matmul.mlir -p \\\n  '{command('convert-warp-to-ptx')}'\n")
+    yield prose("""
+All of them together are `-p warploom`, with the same options; `warploom-schedule` ends at products with a schedule,
+`warploom-tile` goes from there to kernels over fragments, and `warploom-finish` from there to PTX.
+""")
     yield "## 1. What is asked for\n\n"
     yield block("mlir", quoted(EXAMPLE.read_text(), ["func.func", "constant", "fill", "matmul", "return", "}"]))
     yield prose("""

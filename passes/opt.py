@@ -8,11 +8,12 @@ import difflib
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from io import StringIO
 from itertools import chain
-from typing import IO, Any, ClassVar, NoReturn, TypeAlias
+from typing import IO, Any, NoReturn, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
@@ -29,13 +30,14 @@ from .diagnostics import describe, is_warning, located, remarks
 from .source import InputError, decode
 from .start import INTERRUPTED
 from .universe import WARPLOOM_UNIVERSE
+from .version import versions
 
 DEBUG_VARIABLE = "WARPLOOM_DEBUG"
 """When set to anything but the empty string, errors come with a Python traceback."""
 
 
 PIPELINE = "warploom"
-"""The pass that stands for several."""
+"""What names of passes that stand for several start with."""
 
 _Factories: TypeAlias = Mapping[str, Callable[[], type[ArgSpecConvertible]]]
 
@@ -47,7 +49,6 @@ class UsageError(Exception):
 class WarploomOptMain(xDSLOptMain):
     """xDSL's driver with this project's names registered and its own rendering of errors."""
 
-    version_format: ClassVar[str] = "warploom-opt on xDSL {xdsl_version}"
     _line_offset = 0
     _stage = "starting up"
 
@@ -72,6 +73,9 @@ class WarploomOptMain(xDSLOptMain):
         super().register_all_arguments(arg_parser)
         arg_parser.add_argument(
             "--list-passes", action=_ListPasses, nargs=0, help="List Warploom's own passes with their options and exit"
+        )
+        arg_parser.add_argument(
+            "--help-schedule", action=_HelpSchedule, nargs=0, help="List every field of a schedule and exit"
         )
         arg_parser.add_argument(
             "--remarks", action="store_true", help="Print where and why passes leave something as it is, on stderr"
@@ -178,10 +182,18 @@ class _ListPasses(argparse.Action):
         parser.exit()
 
 
+class _HelpSchedule(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        from .schedule_help import schedule_help
+
+        print(schedule_help(), end="")
+        parser.exit()
+
+
 def _describe_pass(pass_class: type[ModulePass]) -> str:
-    """The pass's name, the first line of its documentation, and a line for each option."""
-    summary = (pass_class.__doc__ or "").strip().split("\n")[0]
-    lines = [pass_class.name, f"    {summary}"]
+    """The pass's name, the first sentence of its documentation, and a line for each option."""
+    sentence = re.split(r"(?<=[.;]) ", " ".join((pass_class.__doc__ or "").split()))[0]
+    lines = [pass_class.name, *textwrap.wrap(sentence, 100, initial_indent="    ", subsequent_indent="    ")]
     for name, kind, default in get_pass_option_infos(pass_class):
         # xDSL quotes a type that the pass's module keeps as text
         option = f"      {name.replace('_', '-')}: {kind.strip(chr(39))}"
@@ -210,11 +222,11 @@ def _check_specs(kind: str, specs: Iterable[ArgSpec], known: _Factories) -> None
 
 def _expanded(one: ModulePass) -> tuple[ModulePass, ...]:
     """A pass, or those that it stands for."""
-    if one.name != PIPELINE:
+    if not one.name.startswith(PIPELINE):
         return (one,)
-    from .standard import StandardPipeline
+    from .standard import Pipeline
 
-    return one.passes() if isinstance(one, StandardPipeline) else (one,)
+    return one.passes() if isinstance(one, Pipeline) else (one,)
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
@@ -252,6 +264,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: list[str], debug: bool) -> None:
+    if not {"-v", "--version"}.isdisjoint(arguments):  # xDSL's is of xDSL alone
+        print(versions("warploom-opt"))
+        return
     driver: WarploomOptMain | None = None
     try:
         driver = WarploomOptMain("Warploom's optimizer driver: MLIR or PTX in, MLIR or PTX out.", arguments)

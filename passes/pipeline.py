@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -59,6 +61,28 @@ def standard_pipeline(
 
 
 STANDARD = standard_pipeline()
+
+
+class Part(NamedTuple):
+    """The passes of a pipeline from one on, up to another one."""
+
+    first: str
+    behind: str
+
+    def of(self, pipeline: str) -> str:
+        """What a pipeline has of it."""
+        passes = re.findall(r"[\w-]+(?:\{[^}]*\})?", pipeline)
+        names = [one.partition("{")[0] for one in passes]
+        last = names.index(self.behind) if self.behind else None
+        return ",".join(passes[names.index(self.first) : last])
+
+
+PARTS = {
+    "schedule": Part("warp-set-target", "warp-outline"),
+    "tile": Part("warp-outline", "warp-pipeline"),
+    "finish": Part("warp-pipeline", ""),
+}
+"""What the standard pipeline consists of: choosing, cutting into tiles of fragments, and becoming PTX."""
 
 
 def _option(value: Option) -> str:

@@ -1,4 +1,4 @@
-"""`warploom`: the standard pipeline as one name, `-p warploom{target=sm_90a}`."""
+"""`warploom`: the standard pipeline as one name, `-p warploom{target=sm_90a}`, and each third of it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,49 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
 
-from .pipeline import run, standard_pipeline
+from .pipeline import PARTS, run, standard_pipeline
 from .schedule.warp_schedule import SchedulePass
 from .universe import WARPLOOM_UNIVERSE
 
 
+class Pipeline(ModulePass):
+    """A pass that stands for several; `warploom-opt` prints, times and verifies those as if they were named."""
+
+    def text(self) -> str:
+        """The passes, as `-p` takes them."""
+        raise NotImplementedError
+
+    def passes(self) -> tuple[ModulePass, ...]:
+        """The passes, in order."""
+        return PassPipeline.parse_spec(WARPLOOM_UNIVERSE.all_passes, self.text()).passes
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for stage in self.passes():
+            run(stage, ctx, op)
+
+
 @dataclass(frozen=True)
-class StandardPipeline(SchedulePass):
+class ChoosingPipeline(Pipeline, SchedulePass):
+    """Runs the stages from `linalg` to products that have a schedule: `warp-set-target` to `warp-schedule`.
+
+    It takes a target (by default the module's own), `tf32` as `warp-raise-matmul` does, and the options of
+    `warp-schedule`.
+    """
+
+    name = "warploom-schedule"
+
+    target: str | None = None
+    tf32: bool = False
+
+    def text(self) -> str:
+        return PARTS["schedule"].of(self._all())
+
+    def _all(self) -> str:
+        return standard_pipeline(self.target, self.options(), tf32=self.tf32, tuned=self.tuned)
+
+
+@dataclass(frozen=True)
+class StandardPipeline(ChoosingPipeline):
     """Runs every stage of the standard pipeline, from `linalg` to the dialect `ptx`.
 
     It takes a target (by default the module's own), `tf32` as `warp-raise-matmul` does, and the options of
@@ -24,14 +60,25 @@ class StandardPipeline(SchedulePass):
 
     name = "warploom"
 
-    target: str | None = None
-    tf32: bool = False
+    def text(self) -> str:
+        return self._all()
 
-    def passes(self) -> tuple[ModulePass, ...]:
-        """The passes, in order."""
-        text = standard_pipeline(self.target, self.options(), tf32=self.tf32, tuned=self.tuned)
-        return PassPipeline.parse_spec(WARPLOOM_UNIVERSE.all_passes, text).passes
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for stage in self.passes():
-            run(stage, ctx, op)
+@dataclass(frozen=True)
+class TilingPipeline(Pipeline):
+    """Runs the stages from scheduled products to kernels over fragments: `warp-outline` to `warp-fp8-as-f16`."""
+
+    name = "warploom-tile"
+
+    def text(self) -> str:
+        return PARTS["tile"].of(standard_pipeline())
+
+
+@dataclass(frozen=True)
+class FinishingPipeline(Pipeline):
+    """Runs the stages from kernels over fragments to the dialect `ptx`: `warp-pipeline` to `convert-warp-to-ptx`."""
+
+    name = "warploom-finish"
+
+    def text(self) -> str:
+        return PARTS["finish"].of(standard_pipeline())

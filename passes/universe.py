@@ -44,6 +44,9 @@ _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-allocate": _lazy(".allocate", "AllocatePass"),
     "convert-warp-to-ptx": _lazy(".to_ptx.convert_warp_to_ptx", "ConvertWarpToPtxPass"),
     "warploom": _lazy(".standard", "StandardPipeline"),
+    "warploom-schedule": _lazy(".standard", "ChoosingPipeline"),
+    "warploom-tile": _lazy(".standard", "TilingPipeline"),
+    "warploom-finish": _lazy(".standard", "FinishingPipeline"),
 }
 
 _TARGETS: dict[str, Callable[[], type[Target]]] = {

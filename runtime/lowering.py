@@ -26,6 +26,9 @@ from .kernel import Kernel, OnPhase, ScheduleOption
 from .launch import Launch
 from .signature import Signature
 
+LAST = "convert-warp-to-ptx"
+"""The pass that leaves the level of fragments."""
+
 
 def lowered(
     module: ModuleOp,
@@ -40,13 +43,28 @@ def lowered(
     """The kernel of one function of a module, which is lowered in place; arguments and errors as those of `compile`."""
     target = target or target_name(module)
     with _errors():
-        target_row(target)
-        parse_options(schedule)
+        pipeline = _pipeline(target, schedule, tf32, tuned)
         without_tensors(module)
         function = host.signature(host.choose(module, name))
-        pipeline = standard_pipeline(target, schedule, tf32=tf32, tuned=tuned)
         lower(module, make_context(), pipeline, on_phase)
         return _kernel_of(module, function, target, file, on_phase)
+
+
+def to_fragments(
+    module: ModuleOp, target: str | None, tf32: bool, tuned: str | None, schedule: Mapping[str, ScheduleOption]
+) -> None:
+    """Lowers a module in place to kernels over fragments, up to what `convert-warp-to-ptx` goes on with; arguments and
+    errors as those of `compile`."""
+    with _errors():
+        pipeline = _pipeline(target or target_name(module), schedule, tf32, tuned)
+        without_tensors(module)
+        lower(module, make_context(), pipeline.removesuffix(f",{LAST}"))
+
+
+def _pipeline(target: str, schedule: Mapping[str, ScheduleOption], tf32: bool, tuned: str | None) -> str:
+    target_row(target)
+    parse_options(schedule)
+    return standard_pipeline(target, schedule, tf32=tf32, tuned=tuned)
 
 
 def target_name(module: ModuleOp, otherwise: str = DEFAULT_TARGET) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, cast
 
 from ..dialect.schedule import Schedule
@@ -28,7 +29,7 @@ def facts_of(kernel: Kernel) -> dict[str, object]:
         "function": _signature(kernel.function),
         "plan": {
             "launches": [_launch(launch) for launch in kernel.plan.launches],
-            "scratch": [list(buffer) for buffer in kernel.plan.scratch],
+            "scratch": [buffer._asdict() for buffer in kernel.plan.scratch],
             "dynamic": kernel.plan.dynamic,
         },
         "schedule": [None if schedule is None else str(schedule) for schedule in kernel.schedule],
@@ -43,7 +44,7 @@ def kernel_of(parts: Mapping[str, bytes], name: str) -> Kernel:
         function=_read_signature(facts["function"]),
         plan=Plan(
             tuple(_read_launch(launch) for launch in plan["launches"]),
-            tuple(ScratchBuffer(size, zeroed) for size, zeroed in plan["scratch"]),
+            tuple(ScratchBuffer(**buffer) for buffer in plan["scratch"]),
             plan["dynamic"],
         ),
         schedule=tuple(None if text is None else Schedule.parse(text) for text in facts["schedule"]),
@@ -57,10 +58,10 @@ def kernel_of(parts: Mapping[str, bytes], name: str) -> Kernel:
 def _signature(function: Signature) -> dict[str, object]:
     return {
         "name": function.name,
-        "parameters": [[p.name, p.element, p.shape, p.strides, p.divisor] for p in function.parameters],
+        "parameters": [asdict(parameter) for parameter in function.parameters],
         "written": sorted(function.written),
         "filled": sorted(function.filled),
-        "products": [list(product) for product in function.products],
+        "products": [product._asdict() for product in function.products],
         "ties": [sorted(tie) for tie in function.ties],
         "sparse": function.sparse,
     }
@@ -70,12 +71,12 @@ def _read_signature(facts: dict[str, Any]) -> Signature:
     return Signature(
         name=facts["name"],
         parameters=tuple(
-            Parameter(name, element, _tuple(shape), _tuple(strides), divisor)
-            for name, element, shape, strides, divisor in facts["parameters"]
+            Parameter(**{**p, "shape": _tuple(p["shape"]), "strides": _tuple(p["strides"])})
+            for p in facts["parameters"]
         ),
         written=frozenset(facts["written"]),
         filled=frozenset(facts["filled"]),
-        products=tuple(Problem(*sizes) for sizes in facts["products"]),
+        products=tuple(Problem(**sizes) for sizes in facts["products"]),
         ties=tuple(frozenset((i, d) for i, d in tie) for tie in facts["ties"]),
         sparse=tuple((i, element) for i, element in facts["sparse"]),
     )

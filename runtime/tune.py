@@ -132,7 +132,16 @@ class Bench:
     def measure(self, schedule: Schedule) -> Measured:
         """The time of one schedule whose result is that of the first one measured."""
         try:
-            kernel = compile(self.module, self.target, file="<mlir>", tf32=self.tf32, cache=False, **schedule.options())
+            kernel = compile(
+                self.module,
+                self.target,
+                file=None,
+                on_phase=None,
+                tf32=self.tf32,
+                tuned=None,
+                cache=False,
+                **schedule.options(),
+            )
             launches = self._prepare(kernel)
             problem = self._compare(launches)
             if problem:

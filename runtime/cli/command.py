@@ -7,16 +7,19 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from ...passes.start import INTERRUPTED
+from ...passes.version import versions
 from ..errors import WarploomError
 from ..module import DEVICES
 from ..source import read_source
 from .cache import add_cache, add_no_cache
+from .compile import add_compile
 from .explain import add_explain
 from .isa import add_isa
 from .layout import add_layout
-from .options import add_seed, natural
+from .options import add_compilation, add_seed, natural
 from .tune import add_tune
 
 RUN_TEXT = """\
@@ -155,8 +158,15 @@ def _refuse_options(args: argparse.Namespace, suffix: str) -> None:
             )
 
 
+class _ShowVersions(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        print(versions(parser.prog))
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="warploom", description="A compiler for NVIDIA tensor cores.")
+    parser.add_argument("-v", "--version", action=_ShowVersions, nargs=0, help="print the versions and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     run = commands.add_parser(
         "run",
@@ -181,6 +191,7 @@ def _parser() -> argparse.ArgumentParser:
         "--runnable", action="store_true", help="say, too, what `warploom run --device interp` would refuse"
     )
     check.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
+    add_compile(commands)
     add_cache(commands)
     add_explain(commands)
     add_isa(commands)
@@ -225,19 +236,11 @@ def _add_common(run: argparse.ArgumentParser) -> None:
 
 
 def _add_mlir(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPrivateUsage]
-    group.add_argument("--function", metavar="NAME", help="the function to run, where the file has several")
     group.add_argument(
         "--in", dest="inputs", action="append", default=[], metavar="NAME=VALUE",
         help="an argument by position or %%name: FILE.npy, random, zeros, ones or nan; random:256x192 says its extents",
     )  # fmt: skip
-    group.add_argument(
-        "--schedule", action="append", default=[], metavar="KEY=VALUE",
-        help="override the schedule: cta=128,256,64 warp=64,64 stages=4 ...",
-    )  # fmt: skip
-    group.add_argument(
-        "--tf32", action="store_true", help="multiply f32 operands with 10 of the 23 bits of their fractions"
-    )
-    group.add_argument("--tuned", metavar="FILE.json", help="take schedules that `warploom tune` found, where it did")
+    add_compilation(group)
 
 
 def _add_ptx(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPrivateUsage]

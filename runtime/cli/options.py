@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+
+from ..errors import ArgumentError
 
 
 def natural(text: str) -> int:
@@ -15,3 +18,31 @@ def natural(text: str) -> int:
 def add_seed(parser: argparse.ArgumentParser) -> None:
     """Adds `--seed`."""
     parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of random arrays (default 0)")
+
+
+def add_compilation(parser: argparse._ActionsContainer) -> None:  # pyright: ignore[reportPrivateUsage]
+    """Adds what says how a function is compiled: `--function`, `--schedule`, `--tf32`, `--tuned`."""
+    parser.add_argument("--function", metavar="NAME", help="the function, where the file has several")
+    parser.add_argument(
+        "--schedule", action="append", default=[], metavar="KEY=VALUE",
+        help="override the schedule: cta=128,256,64 stages=4 ...; warploom-opt --help-schedule lists all keys",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tf32", action="store_true", help="multiply f32 operands with 10 of the 23 bits of their fractions"
+    )
+    parser.add_argument("--tuned", metavar="FILE.json", help="take schedules that `warploom tune` found, where it did")
+
+
+def schedule_options(texts: Sequence[str]) -> dict[str, str]:
+    """`["cta=128,256,64 warp=64,64", "stages=4"]` as a mapping.
+
+    Raises:
+        ArgumentError: for a word that is not `key=value`.
+    """
+    options: dict[str, str] = {}
+    for word in (word for text in texts for word in text.split()):
+        key, equals, value = word.partition("=")
+        if not equals or not key or not value:
+            raise ArgumentError(f"--schedule: expected key=value, such as stages=4 or cta=128,256,64, got '{word}'")
+        options[key] = value
+    return options

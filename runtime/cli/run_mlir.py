@@ -24,6 +24,7 @@ from ..numerics.array import Array
 from ..reference import functions as reference
 from ..signature import position_of
 from . import inputs
+from .options import schedule_options
 from .report import Report, progress_bar
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def _run(args: argparse.Namespace, text: str) -> int:
         on_phase=report.phase,
         tf32=args.tf32,
         tuned=args.tuned,
+        cache=True,
         **schedule_options(args.schedule),
     )
     if place.gpu is not None:
@@ -76,21 +78,6 @@ def _run(args: argparse.Namespace, text: str) -> int:
         report.line("wrote", f"%{kernel.function.parameters[position].name} to {path}")
     report.launched(reports, args.json)
     return 1 if failed else 0
-
-
-def schedule_options(texts: Sequence[str]) -> dict[str, str]:
-    """`["cta=128,256,64 warp=64,64", "stages=4"]` as a mapping.
-
-    Raises:
-        ArgumentError: for a word that is not `key=value`.
-    """
-    options: dict[str, str] = {}
-    for word in (word for text in texts for word in text.split()):
-        key, equals, value = word.partition("=")
-        if not equals or not key or not value:
-            raise ArgumentError(f"--schedule: expected key=value, such as stages=4 or cta=128,256,64, got '{word}'")
-        options[key] = value
-    return options
 
 
 def report_resources(report: Report, ptx: str, target: str, place: LaunchPlace, kernels: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -403,7 +404,7 @@ class TestNames:
             known_universe.cache_clear()
 
     def test_version(self, opt: Opt) -> None:
-        assert opt("--version").out.startswith("warploom-opt on xDSL ")
+        assert re.fullmatch(r"warploom-opt \S.* on xDSL \S+\n", opt("--version").out)
 
 
 class TestContext:

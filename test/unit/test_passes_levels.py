@@ -104,7 +104,7 @@ def test_a_second_run_of_the_last_level_changes_nothing(name: str) -> None:
 
 def test_the_standard_pipeline_names_every_pass_once() -> None:
     names = [word.partition("{")[0] for word in STANDARD.split(",")]
-    assert [*names, "warploom"] == list(WARPLOOM_UNIVERSE.all_passes)
+    assert names == [n for n in WARPLOOM_UNIVERSE.all_passes if not n.startswith("warploom")]
 
 
 def test_the_standard_pipeline_has_a_name() -> None:
@@ -125,5 +125,5 @@ def test_phases_are_reported_in_order() -> None:
     seen: list[tuple[str, float]] = []
     ctx = make_context()
     lower(parse_mlir(ctx, SOURCES["one"]), ctx, STANDARD, lambda name, seconds: seen.append((name, seconds)))
-    assert [*(name for name, _ in seen), "warploom"] == list(WARPLOOM_UNIVERSE.all_passes)
+    assert [name for name, _ in seen] == [n for n in WARPLOOM_UNIVERSE.all_passes if not n.startswith("warploom")]
     assert all(seconds >= 0 for _, seconds in seen)

@@ -172,7 +172,7 @@ def ptx_module(module: ModuleOp) -> ptx.ModuleOp:
     if not found:
         raise PtxEmissionError(
             "there is no ptx.module to print: the module has not been lowered to the ptx dialect; "
-            "run the lowering first (warploom-opt -p with the standard pipeline)"
+            "run the standard pipeline first, -p warploom"
         )
     if len(found) > 1:
         names = ", ".join(f"@{op.sym_name.data}" for op in found)

@@ -1,0 +1,41 @@
+"""What `warploom-opt --help-schedule` prints: every field of a schedule, from the records that hold them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from ..dialect.schedule.fields import ScheduleField, text_of
+from ..dialect.schedule.schedule import FIELDS, RECORDS
+
+WIDTH = 100
+
+HEAD = """\
+Every choice of the lowering is a field of the product's schedule. Each can be given alone, as an option of the pass
+(-p "warploom{stages=4}", -p "warp-schedule{cta=128,128,64}"), of a command (--schedule "cta=128,128,64 stages=4"), or
+of compile(..., stages=4). What it contradicts follows; --remarks lists it.
+"""
+
+
+def schedule_help() -> str:
+    """The fields, record by record: name, values, default, meaning."""
+    parts = [HEAD]
+    for name, record in RECORDS.items():
+        summary = (record.__doc__ or "").strip().split("\n")[0]
+        parts.append(f"\n{name}: {summary}\n")
+        parts += [line + "\n" for field in FIELDS.values() if field.record == name for line in _lines(field)]
+    return "".join(parts)
+
+
+def _lines(field: ScheduleField) -> Iterator[str]:
+    values = " or ".join(map(str, field.one_of)) or _kind(field)
+    default = f" (default {text_of(field.default)})" if field.rare else ""
+    yield f"  {field.name}={values}{default}"
+    yield from textwrap.wrap(field.meaning, WIDTH, initial_indent="      ", subsequent_indent="      ")
+
+
+def _kind(field: ScheduleField) -> str:
+    """What stands for a value: `N`, `M,N,K`, `WORD`."""
+    if field.count > 1:
+        return ",".join("MNK"[: field.count])
+    return "N" if field.kind is int else "WORD" if field.kind is str else "m16n8k16"
