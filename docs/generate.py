@@ -17,8 +17,8 @@ from warploom.dialect.isa.product import Shape
 from warploom.dialect.isa.targets import TARGETS
 from warploom.dialect.isa.wgmma import Wgmma
 from warploom.dialect.layouts.layout import Layout
+from warploom.dialect.pictures.cells import svg
 from warploom.dialect.schedule.schedule import FIELDS, RECORDS
-from warploom.runtime.lookup.draw import svg
 from warploom.runtime.lookup.fragments import Fragment, layout, operands, short, shown
 from warploom.runtime.lookup.isa_table import NOTATION, Query, by_section, forms, lines
 from warploom.runtime.lookup.pictures import picture

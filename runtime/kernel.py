@@ -54,6 +54,21 @@ class Kernel:
         """What is pickled and copied: the fields, and nothing that was made from them."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
+    def _repr_html_(self) -> str:
+        """What it computes and launches, with the PTX, for notebooks."""
+        from .display import table
+
+        pairs = tuple(zip(self.launches, self.schedule, strict=True))
+        return f"{self._repr_svg_() or ''}{table(self.function, self.target, pairs, self.ptx)}"
+
+    def _repr_svg_(self) -> str | None:
+        """The result of its first product in tiles, for notebooks; None for one without a product of known size."""
+        from .display import result
+
+        found = ((p, s) for p, s in zip(self._problems(), self.schedule, strict=True) if p is not None)
+        problem, schedule = next(found, (None, None))
+        return None if problem is None or schedule is None else result(problem, schedule)
+
     @property
     def launches(self) -> tuple[Launch, ...]:
         """The launches of a call, in order."""

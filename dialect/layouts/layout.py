@@ -109,6 +109,19 @@ class Layout:
         parts = (self.lane, self.element, self.warp) if self.warp else (self.lane, self.element)
         return " | ".join(" ".join(map(str, part)) for part in parts).rstrip()
 
+    def _repr_svg_(self) -> str:
+        """Which lane holds which element, for notebooks; a panel for each value of another axis than row and column."""
+        from ..pictures.cells import Picture, svg
+        from ..pictures.fragments import elements, panels
+
+        others = {axis: name for axis, name in AXES.items() if axis not in "rc"}
+        title = f"{self.rows} x {self.columns}, {self.threads} threads"
+        return svg(Picture(title, panels(self, elements("e"), others), (f"Lane bits | element bits: {self}.",)))
+
+    def _repr_html_(self) -> str:
+        """The picture, with the bits as text, for notebooks."""
+        return f"{self._repr_svg_()}<code>{self}</code>"
+
     @property
     def bits(self) -> tuple[Bit, ...]:
         """Every bit: those of the lane, of the element, of the warp."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from html import escape
 from typing import cast, get_type_hints
 
 from ..isa.types import ELEMENT_TYPES
@@ -18,6 +19,7 @@ from .fields import ScheduleError, ScheduleField, ScheduleRecord, fields_of, tex
 from .grid import GridSchedule
 from .loop import LoopSchedule
 from .operands import OperandSchedule
+from .picture import picture
 from .shared import SharedSchedule
 from .tile import TileSchedule
 
@@ -67,6 +69,18 @@ class Schedule:
     def __str__(self) -> str:
         shown = (f for f in FIELDS.values() if not f.rare or self[f.name] != f.default)
         return ", ".join(f"{f.name} = {text_of(self[f.name])}" for f in shown)
+
+    def _repr_svg_(self) -> str:
+        """The tile of a CTA, for notebooks."""
+        return picture(self.tile, self.loop)
+
+    def _repr_html_(self) -> str:
+        """The picture, and what each field says, for notebooks."""
+        rows = "".join(
+            f"<tr><th>{f.name}</th><td>{escape(text_of(self[f.name]))}</td><td>{escape(f.meaning)}</td></tr>"
+            for f in FIELDS.values()
+        )
+        return f"{self._repr_svg_()}<table>{rows}</table>"
 
     def options(self) -> dict[str, str]:
         """Every field as the option that asks for it."""

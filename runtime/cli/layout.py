@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..errors import WarploomError
 
 if TYPE_CHECKING:
-    from ..lookup.draw import Picture
+    from ...dialect.pictures.cells import Picture
 
 LAYOUT_TEXT = """\
 Show which lane of a warp holds which elements of an operand of a matrix instruction.
@@ -61,7 +61,8 @@ def _run(args: argparse.Namespace) -> int:
         raise WarploomError("--mn-major is of operands in shared memory; give --swizzle as well")
     if args.to:
         return _show_ways(args)
-    from ..lookup.draw import svg, terminal
+    from ...dialect.pictures.cells import svg
+    from ..lookup.draw import terminal
 
     drawn = _picture(args)
     if args.svg:

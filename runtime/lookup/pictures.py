@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 from ...dialect.isa.block_scale import BlockScale
 from ...dialect.isa.form import register_type
@@ -15,7 +13,8 @@ from ...dialect.isa.product import Product
 from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Layout
-from .draw import Cell, Panel, Picture, span
+from ...dialect.pictures.cells import Panel, Picture, span
+from ...dialect.pictures.fragments import cells, elements, panels
 from .fragments import Fragment, short, shown
 
 
@@ -62,8 +61,8 @@ def picture(fragment: Fragment) -> Picture:
     notes.append(_source(fragment, "element"))
     types = ", ".join(dict.fromkeys(name for how in held(fragment) for name in how.types))
     size = f"{fragment.layout.rows} x {fragment.layout.columns}"
-    panels = _panels(fragment.layout, _elements(operand), {"q": "product"})
-    return Picture(f"{_instruction(fragment)}, {shown(operand)}: {size}, {types}", panels, tuple(notes))
+    drawn = panels(fragment.layout, elements(operand), {"q": "product"})
+    return Picture(f"{_instruction(fragment)}, {shown(operand)}: {size}, {types}", drawn, tuple(notes))
 
 
 def _source(fragment: Fragment, what: str) -> str:
@@ -100,52 +99,6 @@ def _packing(letter: str, how: RegisterFormat) -> str:
     return f"{start}, {32 // how.bits} elements each, {letter}0 in the lowest bits of the first."
 
 
-Label = Callable[[int, int], str]
-"""From the number of the first element and how many there are to the part of a label after the lane."""
-
-
-def _elements(letter: str) -> Label:
-    def label(first: int, count: int) -> str:
-        if count == 1:
-            return f"{letter}{first}"
-        between = "," if count == 2 else ".."
-        return f"{{{letter}{first}{between}{letter}{first + count - 1}}}"
-
-    return label
-
-
-def _panels(layout: Layout, label: Label, axes: dict[str, str], fixed: Sequence[str] = ()) -> tuple[Panel, ...]:
-    """A panel for each value on the axes named; others but row and column stay at 0."""
-    used = [axis for axis in axes if layout.extent(axis) > 1 and axis not in fixed]
-    return tuple(
-        Panel(
-            ", ".join(f"{axes[axis]} {value}" for axis, value in zip(used, values, strict=True)),
-            layout.rows,
-            layout.columns,
-            tuple(_cells(layout, label, dict(zip(used, values, strict=True)))),
-        )
-        for values in product(*(range(layout.extent(axis)) for axis in used))
-    )
-
-
-def _cells(layout: Layout, label: Label, at: dict[str, int]) -> Iterator[Cell]:
-    """Elements that follow each other in a lane and in the matrix are one cell."""
-    axis = layout.element[0].axis if layout.element else "r"
-    together = 1
-    while axis in "rc" and layout.element[together.bit_length() - 1 :][:1] == (_bit(layout, axis, together),):
-        together *= 2
-    height, width = (together, 1) if axis == "r" else (1, together)
-    for r, c in product(range(0, layout.rows, height), range(0, layout.columns, width)):
-        lane, first = layout.find(r=r, c=c, **at)
-        yield Cell(r, c, height, width, lane, f"T{lane}:{label(first, together)}")
-
-
-def _bit(layout: Layout, axis: str, together: int) -> object:
-    """The bit that makes twice as many elements follow each other."""
-    number = together.bit_length() - 1
-    return next((bit for bit in layout.element if (bit.axis, bit.number) == (axis, number)), None)
-
-
 def _metadata(fragment: Fragment, chunk: Granularity) -> Picture:
     def label(first: int, count: int) -> str:
         return f"[{4 * (first + count) - 1}:{4 * first}]"
@@ -153,7 +106,7 @@ def _metadata(fragment: Fragment, chunk: Granularity) -> Picture:
     types = ", ".join(dict.fromkeys(f.a.name for f in fragment.forms if isinstance(f, MmaSparse | Wgmma)))
     return Picture(
         f"{_instruction(fragment)}, E: metadata of A, {types}",
-        _panels(fragment.layout, label, {"f": "sparsity selector"}),
+        panels(fragment.layout, label, {"f": "sparsity selector"}),
         (
             f"Columns are chunks of {chunk.chunk} elements of a row of A, {chunk} stored; each has 4 bits of metadata.",
             "T0:[15:0] is bits 15 to 0 of the metadata register of lane 0, the first chunk lowest.",
@@ -181,7 +134,7 @@ def _scales(fragment: Fragment, scale: BlockScale) -> Picture:
         _source(fragment, "byte"),
     )
     title = f"{_instruction(fragment)}, scale_{role}: scale_vec::{count}X, {types}"
-    return Picture(title, _panels(fragment.layout, label, {"t": f"thread-id-{role}"}), notes)
+    return Picture(title, panels(fragment.layout, label, {"t": f"thread-id-{role}"}), notes)
 
 
 def _move(fragment: Fragment, form: LoadMatrix | StoreMatrix | MoveMatrix) -> Picture:
@@ -189,10 +142,10 @@ def _move(fragment: Fragment, form: LoadMatrix | StoreMatrix | MoveMatrix) -> Pi
     letter = fragment.operand
     if isinstance(form, MoveMatrix):
         words = "by their rows and columns in a, one register each way"
-        panels = _panels(fragment.layout, _elements(letter), {})
-        return Picture(f"{short(form)}, {shown(letter)}: 8 x 8, 16 bits", panels, (f"Elements {words}.", line))
+        drawn = panels(fragment.layout, elements(letter), {})
+        return Picture(f"{short(form)}, {shown(letter)}: 8 x 8, 16 bits", drawn, (f"Elements {words}.", line))
     seen = fragment.layout
-    panels = tuple(_matrix(seen, letter, number, form.count) for number in range(form.count))
+    drawn = tuple(_matrix(seen, letter, number, form.count) for number in range(form.count))
     moved = "stored to" if isinstance(form, StoreMatrix) else "loaded from"
     many = f"{form.registers} .b32 register{'s' if form.registers > 1 else ''} per lane"
     notes = [
@@ -204,7 +157,7 @@ def _move(fragment: Fragment, form: LoadMatrix | StoreMatrix | MoveMatrix) -> Pi
         notes.insert(1, f"Elements of {form.memory_bits} bits in memory, each delivered in a byte.")
     return Picture(
         f"{short(form)}, {shown(letter)}: {form.count} of {seen.rows} x {seen.columns}, {form.element_bits} bits",
-        panels,
+        drawn,
         tuple(notes),
     )
 
@@ -214,8 +167,8 @@ def _matrix(layout: Layout, letter: str, number: int, count: int) -> Panel:
     ours = number * layout.elements
 
     def label(first: int, together: int) -> str:
-        return _elements(letter)(first + ours, together)
+        return elements(letter)(first + ours, together)
 
-    cells = tuple(_cells(layout, label, {}))
+    held = tuple(cells(layout, label, {}))
     title = f"matrix {number}" if count > 1 else ""
-    return Panel(title, layout.rows, layout.columns, cells, addresses=number * layout.rows)
+    return Panel(title, layout.rows, layout.columns, held, addresses=number * layout.rows)

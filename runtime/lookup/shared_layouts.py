@@ -11,8 +11,8 @@ from itertools import product
 
 from ...dialect.isa.descriptor import SWIZZLES, UNIT, MatrixDescriptor
 from ...dialect.isa.wgmma import Wgmma, rows
+from ...dialect.pictures.cells import Cell, Panel, Picture, span
 from ..errors import WarploomError
-from .draw import Cell, Panel, Picture, span
 from .fragments import forms_of, short, shown
 
 LINE = 128

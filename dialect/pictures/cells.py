@@ -1,0 +1,214 @@
+"""Matrices as pictures: cells that lanes hold, in panels side by side.
+
+A `Picture` has panels, a panel is a matrix whose places are covered by cells; a cell is one or several neighbouring
+elements that one lane holds together. Every lane has its colour: one hue for the four lanes of a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from .shapes import LANES, colour, document, number
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """height x width elements from (row, column) on, held by `lane`."""
+
+    row: int
+    column: int
+    height: int
+    width: int
+    lane: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A matrix of rows x columns, covered by cells of one size.
+
+    Lane `addresses` + i gives the address of row i, where the matrix is in memory.
+    """
+
+    title: str
+    rows: int
+    columns: int
+    cells: tuple[Cell, ...]
+    addresses: int | None = None
+
+    @property
+    def height(self) -> int:
+        """Rows of a cell."""
+        return self.cells[0].height
+
+    @property
+    def width(self) -> int:
+        """Columns of a cell."""
+        return self.cells[0].width
+
+    def beside(self, together: int) -> list[str]:
+        """What is written beside the rows, `together` rows at a time: who gives their addresses."""
+        if self.addresses is None:
+            return []
+        firsts = range(self.addresses, self.addresses + self.rows, together)
+        return [f"p: T{lane}" + (f"-T{lane + together - 1}" if together > 1 else "") for lane in firsts]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Panels under a title, with lines of explanation below."""
+
+    title: str
+    panels: tuple[Panel, ...]
+    notes: tuple[str, ...] = ()
+
+
+def span(start: int, count: int) -> str:
+    """The numbers from `start` on: "4" or "4-7"."""
+    return str(start) if count == 1 else f"{start}-{start + count - 1}"
+
+
+LETTER = 5.9
+"""Width of a letter of the labels, about, in pixels: digits, braces and commas of a sans-serif at size FONT."""
+
+MARGIN = 16
+GAP = 28
+PAGE = 1150
+"""Panels stand side by side up to this width."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Where things of a panel are, in pixels from its corner; labels have up to `letters` letters."""
+
+    panel: Panel
+    letters: int
+
+    @property
+    def column(self) -> float:
+        """Width of a column."""
+        return max(self.letters * LETTER + 10, 30) / self.panel.width
+
+    @property
+    def row(self) -> float:
+        """Height of a row."""
+        return (22 if self.panel.height == 1 else 26) / self.panel.height
+
+    @property
+    def left(self) -> float:
+        """Room for the row numbers."""
+        return 10 + LETTER * max(len(text) for _, text in self.row_labels())
+
+    @property
+    def top(self) -> float:
+        """Room for the panel's title and the column numbers."""
+        return 36 if self.panel.title else 18
+
+    @property
+    def width(self) -> float:
+        beside = max((len(text) * LETTER + 8 for _, text in self.beside()), default=0)
+        return max(self.left + self.column * self.panel.columns + beside, len(self.panel.title) * LETTER + 8)
+
+    @property
+    def height(self) -> float:
+        return self.top + self.row * self.panel.rows
+
+    def row_labels(self) -> list[tuple[float, str]]:
+        """(middle in rows, text): each row where there is room, else the rows of a cell together."""
+        return _labels(self.panel.rows, self.together)
+
+    def column_labels(self) -> list[tuple[float, str]]:
+        """(middle in columns, text)."""
+        room = self.column >= 4 + LETTER * len(str(self.panel.columns))
+        return _labels(self.panel.columns, 1 if room else self.panel.width)
+
+    @property
+    def together(self) -> int:
+        """How many rows are labelled together."""
+        return 1 if self.row >= 11 else self.panel.height
+
+    def beside(self) -> list[tuple[float, str]]:
+        """(middle in rows, text) of what is written beside the rows."""
+        texts = self.panel.beside(self.together)
+        return [((i + 0.5) * self.together, text) for i, text in enumerate(texts)]
+
+
+def _labels(count: int, step: int) -> list[tuple[float, str]]:
+    return [(start + step / 2, span(start, step)) for start in range(0, count, step)]
+
+
+def svg(picture: Picture) -> str:
+    """The picture as an SVG document: text stays text, everything is styled by classes."""
+    letters = max(len(cell.label) for panel in picture.panels for cell in panel.cells)
+    placed, width, bottom = _placed([_Sizes(panel, letters) for panel in picture.panels])
+    legend = _legend(MARGIN, bottom + 14)
+    notes = _notes(picture.notes, bottom + 74)
+    width = max(width, MARGIN + 16 * 30, *(MARGIN + len(note) * 5.6 for note in picture.notes), 0) + MARGIN
+    height = bottom + 74 + 16 * len(picture.notes)
+    lanes = "".join(f".t{lane}{{fill:{colour(lane)}}}" for lane in range(LANES))
+    body = "".join("".join(_panel(sizes, x, y)) for sizes, x, y in placed)
+    heading = f'<text class="h" x="{MARGIN}" y="{MARGIN + 12}">{escape(picture.title)}</text>\n'
+    return document(width, height, (heading, body, *legend, notes), f"{_CSS}{lanes}")
+
+
+_CSS = (
+    "text{text-anchor:middle;fill:#111}path{stroke:#555;stroke-width:.6}"
+    ".h{font-size:15px;font-weight:bold;text-anchor:start}.p{font-size:12px;text-anchor:start;font-style:italic}"
+    ".l{text-anchor:start}.r{text-anchor:end;fill:#666}.c{fill:#666}.n{font-size:11px;text-anchor:start}"
+    ".f{fill:none;stroke:#222;stroke-width:1.4}"
+)
+
+
+def _placed(panels: Sequence[_Sizes]) -> tuple[list[tuple[_Sizes, float, float]], float, float]:
+    """The panels with their corners, rows of equally many; the right edge, the bottom."""
+    wide, high = max(sizes.width for sizes in panels) + GAP, max(sizes.height for sizes in panels) + GAP / 2
+    fit = max(1, int(PAGE // wide))
+    across = max(count for count in range(1, fit + 1) if len(panels) % count == 0)
+    placed = [(sizes, MARGIN + i % across * wide, MARGIN + 26 + i // across * high) for i, sizes in enumerate(panels)]
+    down = len(panels) // across
+    return placed, MARGIN + across * wide - GAP, MARGIN + 26 + down * high - GAP / 2
+
+
+def _panel(sizes: _Sizes, x: float, y: float) -> Iterator[str]:
+    panel = sizes.panel
+    if panel.title:
+        yield f'<text class="p" x="{number(x)}" y="{number(y + 14)}">{escape(panel.title)}</text>\n'
+    left, top = x + sizes.left, y + sizes.top
+    for middle, text in sizes.column_labels():
+        yield f'<text class="c" x="{number(left + middle * sizes.column)}" y="{number(top - 5)}">{text}</text>'
+    for middle, text in sizes.row_labels():
+        yield f'<text class="r" x="{number(left - 5)}" y="{number(top + middle * sizes.row + 3.5)}">{text}</text>'
+    wide, high = sizes.column * panel.width, sizes.row * panel.height
+    yield "\n"
+    for lane in sorted({cell.lane for cell in panel.cells}):
+        corners = ((left + c.column * sizes.column, top + c.row * sizes.row) for c in panel.cells if c.lane == lane)
+        yield f'<path class="t{lane % LANES}" d="{_boxes(corners, wide, high)}"/>\n'
+    for cell in panel.cells:
+        at = left + cell.column * sizes.column + wide / 2, top + cell.row * sizes.row + high / 2 + 3.5
+        yield f'<text x="{number(at[0])}" y="{number(at[1])}">{escape(cell.label)}</text>'
+    frame = _boxes([(left, top)], sizes.column * panel.columns, sizes.row * panel.rows)
+    yield f'\n<path class="f" d="{frame}"/>\n'
+    beside = left + sizes.column * panel.columns + 6
+    for middle, text in sizes.beside():
+        yield f'<text class="l" x="{number(beside)}" y="{number(top + middle * sizes.row + 3.5)}">{text}</text>\n'
+
+
+def _boxes(corners: Iterable[tuple[float, float]], wide: float, high: float) -> str:
+    return "".join(f"M{number(x)} {number(y)}h{number(wide)}v{number(high)}h-{number(wide)}z" for x, y in corners)
+
+
+def _legend(x: float, y: float) -> Iterator[str]:
+    """The colours of the lanes, in two rows."""
+    for lane in range(LANES):
+        at = x + lane % 16 * 30, y + lane // 16 * 18
+        yield f'<path class="t{lane}" d="{_boxes([at], 30, 18)}"/>'
+        yield f'<text x="{number(at[0] + 15)}" y="{number(at[1] + 12.5)}">T{lane}</text>'
+    yield "\n"
+
+
+def _notes(notes: Sequence[str], y: float) -> str:
+    return "".join(
+        f'<text class="n" x="{MARGIN}" y="{number(y + 16 * i)}">{escape(note)}</text>\n' for i, note in enumerate(notes)
+    )
