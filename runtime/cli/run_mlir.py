@@ -173,9 +173,10 @@ def _check(
     with report.timed("check"):
         exact = reference.evaluate(function, before, accumulate, tf32=tf32)
     ok, parameters = True, kernel.function.parameters
-    bound = reference.bound_text(accumulate, {parameter.element for parameter in parameters}, tf32=tf32)
+    elements = {parameter.element for parameter in parameters}
     for position in sorted(kernel.function.written):
         found = reference.compare(exact[position], after[position])
+        bound = reference.bound_of(exact[position], accumulate, elements, tf32=tf32)
         report.checked(parameters[position].name, found, bound)
         ok = ok and found.ok
     return ok

@@ -87,6 +87,11 @@ def evaluate_body(body: Block, inputs: Mapping[SSAValue, Bounded]) -> Bounded:
     raise HostError("expected a body that ends with linalg.yield or warp.yield")
 
 
+def operations(body: Block) -> int:
+    """How many operations of a body compute something."""
+    return sum(not isinstance(op, YieldOp | WarpYieldOp | arith.ConstantOp) for op in body.ops)
+
+
 def _apply(op: Operation, operands: Sequence[Bounded]) -> Bounded:
     name, kind = op.name, op.results[0].type
     if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr | IntegerAttr):

@@ -38,7 +38,8 @@ from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..errors import HostError
 from ..numerics.array import Array
 from ..plan import place_of
-from .elements import Bounded, evaluate_body
+from .elements import Bounded, evaluate_body, operations
+from .history import History, bound_text
 from .matmul import evaluate_matmul
 from .product import ACCUMULATORS, FP8_UNIT, TF32_UNIT, Accumulator, Reference, letters_of, product_of
 
@@ -49,16 +50,13 @@ def accumulator_of(schedules: Sequence[Schedule | None]) -> str:
     return next((kind for kind in ("f16", "f32", "f64", "s32") if kind in used), "f32")
 
 
-def bound_text(accumulate: str, elements: Collection[str] = (), *, tf32: bool = False) -> str:
-    """The bound for arguments of these element types that are exact, as the command states it."""
-    if accumulate == "s32":
-        return "exact, modulo 2^32"
+def bound_of(reference: Reference, accumulate: str, elements: Collection[str] = (), *, tf32: bool = False) -> str:
+    """What a result is held against, in words, for arguments of these element types that are exact."""
     # What is multiplied with narrower floats, or scaled, goes through instructions that cut nothing.
     eight = any(element in ("f8E4M3FN", "f8E5M2") for element in elements)
     exact = any(element.startswith(("f4", "f6")) or element == "f8E8M0FNU" for element in elements)
     unit = FP8_UNIT if eight and not exact else ACCUMULATORS[accumulate].unit
-    cut = f" + 2^{int(np.log2(2 * TF32_UNIT))} |A| |B|" if tf32 and "f32" in elements else ""
-    return f"(K + 2) 2^{int(np.log2(unit))} (|C| + |A| |B|){cut}, rounded to the output's type"
+    return bound_text(reference.history, unit, elements, TF32_UNIT if tf32 else None)
 
 
 def evaluate(
@@ -104,7 +102,7 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
             _store(op, _elementwise(op, scope), scope)
         case MatmulOp():
             result = evaluate_matmul(op, scope, accumulator)
-            scope[op.d].value[...], scope[op.d].error[...] = result.value, result.error
+            _put(result, scope[op.d])
         case memref.AllocOp() if str(op.memref.type.element_type) in DTYPES:
             kind, given = DTYPES[str(op.memref.type.element_type)], iter(op.dynamic_sizes)
             shape = [int(scope[next(given)].value) if n < 0 else n for n in op.memref.type.get_shape()]
@@ -132,8 +130,13 @@ def _store(op: LinalgStructuredOperation, result: Reference, scope: dict[SSAValu
         scope[op.results[0]] = result
         return
     # In place, for others may see the same memory.
-    held = scope[op.outputs[0]]
+    _put(result, scope[op.outputs[0]])
+
+
+def _put(result: Reference, held: Reference) -> None:
+    """Writes a result into memory."""
     held.value[...], held.error[...] = result.value, result.error
+    held.history.become(result.history)
 
 
 def _view(op: Viewing, scope: dict[SSAValue, Reference]) -> None:
@@ -185,7 +188,9 @@ def _elementwise(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Referen
     order = [ord(letter) - ord("a") for letter in letters_of(op, maps[-1])]
     sizes = [out.value.shape[order.index(loop)] for loop in range(loops)]
     value, error = (np.broadcast_to(array, sizes).transpose(order).copy() for array in (result.value, result.error))
-    return Reference(value, error, out.dtype)
+    read = (value for value, argument in zip(op.operands, op.body.block.args, strict=True) if argument.uses)
+    history = History(elementwise=operations(op.body.block)).after(*(scope[value].history for value in read))
+    return Reference(value, error, out.dtype, history)
 
 
 def _along_loops(op: Operation, array: Floats, map_: AffineMap, loops: int) -> Floats:
@@ -209,9 +214,8 @@ def _maps(op: LinalgStructuredOperation) -> list[str]:
 class Comparison:
     """How a result differs from its reference.
 
-    `relative` is against the exact value, where that is not zero. `share` is the largest part of its
-    bound that an element's error uses; `outside` counts elements beyond it; `worst` is the index of
-    the one that uses most.
+    `relative` is against the largest exact value. `share` is the largest part of its bound that an element's error
+    uses; `outside` counts elements beyond it; `worst` is the index of the one that uses most, and `allowed` its bound.
     """
 
     absolute: float
@@ -221,6 +225,7 @@ class Comparison:
     worst: tuple[int, ...]
     got: float
     expected: float
+    allowed: float
 
     @property
     def ok(self) -> bool:
@@ -237,17 +242,17 @@ def compare(reference: Reference, result: Array) -> Comparison:
         error = np.where(got == exact, 0.0, np.abs(got - exact))
         allowed = np.maximum(high - exact, exact - low)
         share = np.where(inside & ~(error > 0), 0.0, error / allowed)
-        relative = np.where(exact != 0, error / np.abs(exact), 0.0)
     rank = np.where(inside, np.nan_to_num(share, nan=0.0, posinf=0.0), np.inf)
     worst = tuple(int(i) for i in np.unravel_index(int(rank.argmax()), rank.shape)) if rank.size else ()
     return Comparison(
         absolute=_largest(error),
-        relative=_largest(relative),
+        relative=_largest(error) / (_largest(np.abs(exact)) or 1.0),
         share=_largest(share),
         outside=int((~inside).sum()),
         worst=worst,
         got=float(got[worst]) if rank.size else 0.0,
         expected=float(exact[worst]) if rank.size else 0.0,
+        allowed=float(allowed[worst]) if rank.size else 0.0,
     )
 
 

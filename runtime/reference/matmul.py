@@ -15,7 +15,8 @@ from ...dialect.warp.matmul import MatmulOp
 from ..arguments.dtypes import DTYPES
 from ..errors import HostError
 from ..plan import place_of
-from .elements import Bounded, evaluate_body
+from .elements import Bounded, evaluate_body, operations
+from .history import History
 from .product import Accumulator, Reference, letters_of, product_of
 
 
@@ -42,7 +43,9 @@ def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulat
         inputs[argument] = _spread(scope[value], letters_of(op, map_), names)
     result = evaluate_body(op.epilogue.block, inputs)
     value, error = (np.broadcast_to(array, found.value.shape).copy() for array in (result.value, result.error))
-    return Reference(value, error, scope[op.d].dtype)
+    history = History(elementwise=operations(op.epilogue.block))
+    others = (scope[operand].history for operand in op.epilogue_operands)
+    return Reference(value, error, scope[op.d].dtype, history.after(found.history, *others))
 
 
 def _product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Accumulator) -> Reference:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from xdsl.ir import Operation
@@ -12,6 +12,7 @@ from xdsl.ir.affine import AffineDimExpr, AffineMap
 
 from ..arguments.dtypes import DTYPES, DType, Floats, rounded
 from ..errors import HostError
+from .history import History
 
 FP8 = {DTYPES["f8E4M3FN"], DTYPES["f8E5M2"]}
 
@@ -42,11 +43,13 @@ TF32_UNIT = 2.0**-10
 
 @dataclass(frozen=True)
 class Reference:
-    """An array in float64, a bound on the error of a computed one before it is rounded, and its type."""
+    """An array in float64, a bound on the error of a computed one before it is rounded, its type, and what it went
+    through."""
 
     value: Floats
     error: Floats
     dtype: DType
+    history: History = field(default_factory=History)
 
     def interval(self) -> tuple[Floats, Floats]:
         """The least and the greatest value of `dtype` that a correct evaluation may give."""
@@ -80,16 +83,17 @@ def product_of(
         return product
 
     value = c.value + multiply(a.value, b.value)
+    summed = math.prod(size for loop, size in sizes.items() if loop not in c_map)
+    history = History([summed]).after(a.history, b.history, c.history)
     if c.dtype.kind in "iu":
-        return Reference(rounded(value, c.dtype), np.zeros_like(value), c.dtype)
-    terms = math.prod(size for loop, size in sizes.items() if loop not in c_map) + 2
+        return Reference(rounded(value, c.dtype), np.zeros_like(value), c.dtype, history)
     magnitude = np.abs(c.value) + multiply(np.abs(a.value), np.abs(b.value))
-    error = terms * (accumulator.unit * magnitude + accumulator.tiny) + c.stored_error()
+    error = (summed + 2) * (accumulator.unit * magnitude + accumulator.tiny) + c.stored_error()
     if a.error.any() or b.error.any():
         error_a, error_b = a.stored_error(), b.stored_error()
         error = error + multiply(np.abs(a.value), error_b) + multiply(error_a, np.abs(b.value))
         error = error + multiply(error_a, error_b)
-    return Reference(value, error, c.dtype)
+    return Reference(value, error, c.dtype, history)
 
 
 def _multiplied(operand: Reference, accumulator: Accumulator) -> Reference:

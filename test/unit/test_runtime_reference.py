@@ -177,3 +177,41 @@ def test_check_knows_every_type(
     options = ["--in", "C=zeros", "--device", "interp", "--check", *(["--tf32"] if tf32 else [])]
     assert main(["run", str(path), *options]) == 0
     assert f"within the bound {bound}" in capsys.readouterr().out
+
+
+CHAIN = """func.func @f(%A: memref<9x21xf16>, %B: memref<21x15xf16>, %T: memref<9x15xf16>, %D: memref<15x7xf16>,
+             %E: memref<9x7xf32>, %F: memref<9x7xf16>) {
+  linalg.matmul ins(%A, %B : memref<9x21xf16>, memref<21x15xf16>) outs(%T : memref<9x15xf16>)
+  linalg.matmul ins(%T, %D : memref<9x15xf16>, memref<15x7xf16>) outs(%E : memref<9x7xf32>)
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+                  iterator_types = ["parallel", "parallel"]} ins(%E : memref<9x7xf32>) outs(%F : memref<9x7xf16>) {
+    ^bb0(%x: f32, %y: f16):
+      %c = arith.constant 3.0 : f32
+      %m = arith.mulf %x, %c : f32
+      %t = arith.truncf %m : f32 to f16
+      linalg.yield %t : f16
+  }
+  return
+}"""
+
+
+def test_check_says_what_the_bound_went_through(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "chain.mlir"
+    path.write_text(CHAIN)
+    options = [f"--in={name}=zeros" for name in "TE"]
+    assert main(["run", str(path), *options, "--device", "interp", "--check"]) == 0
+    lines = {line.split()[1]: line for line in capsys.readouterr().out.split("\n") if line.startswith("check")}
+    bound = "within the bound (K + 2) 2^-23 (|C| + |A| |B|), K = "
+    assert lines["%T"].endswith(f"{bound}21, rounded to the output's type")
+    assert lines["%E"].endswith(f"{bound}21 and 15, carried through 2 products in a chain, each rounded to its type")
+    carried = "carried through 2 products in a chain and 2 elementwise operations"
+    assert lines["%F"].endswith(f"{bound}21 and 15, {carried}, each rounded to its type")
+
+
+def test_check_of_elementwise_operations_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "alone.mlir"
+    body = CHAIN[CHAIN.index("  linalg.generic") :]
+    path.write_text(f"func.func @f(%E: memref<9x7xf32>, %F: memref<9x7xf16>) {{\n{body}")
+    assert main(["run", str(path), "--device", "interp", "--check"]) == 0
+    out = capsys.readouterr().out
+    assert "within the bound the errors of 2 elementwise operations, each rounded to its type" in out

@@ -1,0 +1,47 @@
+"""How a value came about, as far as its bound depends on it; and that bound in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+
+@dataclass
+class History:
+    """The products that a value went through, by how many terms each sums, and how many elementwise operations after
+    or between them. Memory that is seen in several ways has one."""
+
+    terms: list[int] = field(default_factory=list[int])
+    elementwise: int = 0
+
+    def after(self, *others: History) -> History:
+        """This one with those that it comes after."""
+        terms = [count for other in (*others, self) for count in other.terms]
+        return History(terms, self.elementwise + sum(other.elementwise for other in others))
+
+    def become(self, other: History) -> None:
+        """Says of the memory that it holds something else now."""
+        self.terms, self.elementwise = list(other.terms), other.elementwise
+
+
+def bound_text(history: History, unit: float, elements: Collection[str], tf32_unit: float | None = None) -> str:
+    """What a value is held against. `unit` is that of the accumulators, 0 for integers; `tf32_unit` what operands of
+    `elements` lose that are multiplied as tf32."""
+    if not history.terms:
+        return f"the errors of {_counted(history.elementwise)}, each rounded to its type"
+    if unit == 0:
+        product = "exact, modulo 2^32"
+    else:
+        counts = " and ".join(map(str, dict.fromkeys(history.terms)))
+        cut = f" + 2^{int(math.log2(2 * tf32_unit))} |A| |B|" if tf32_unit and "f32" in elements else ""
+        product = f"(K + 2) 2^{int(math.log2(unit))} (|C| + |A| |B|){cut}, K = {counts}"
+    through = [f"{len(history.terms)} products in a chain"] if len(history.terms) > 1 else []
+    through += [_counted(history.elementwise)] if history.elementwise else []
+    if through:
+        return f"{product}, carried through {' and '.join(through)}, each rounded to its type"
+    return product if unit == 0 else f"{product}, rounded to the output's type"
+
+
+def _counted(operations: int) -> str:
+    return f"{operations} elementwise operation{'' if operations == 1 else 's'}"
