@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .arguments.structs import Struct
     from .arguments.tensor_map import TensorMap
     from .check.ptx import Diagnostic, check_ptx
-    from .compiler import compile
+    from .compiler import compile, load_kernels
     from .errors import (
         ArgumentError,
         AssemblerError,
@@ -60,6 +60,7 @@ _HOMES = {
     "compile": ".compiler",
     "expand": ".sparse",
     "explain": ".lookup.explain",
+    "load_kernels": ".compiler",
     "load_ptx": ".module",
     "prune": ".sparse",
     "register_torch_sharding": ".torch_frontend.sharding",
@@ -91,6 +92,7 @@ __all__ = (
     "compress",
     "expand",
     "explain",
+    "load_kernels",
     "load_ptx",
     "prune",
     "register_torch_sharding",

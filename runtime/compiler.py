@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from .cache import kept, key_of
 from .kernel import Kernel, OnPhase, ScheduleOption
+from .launch import dim3
+from .module import PtxModule
 from .record import kernel_of, parts_of
 from .source import read_source
 
@@ -67,6 +69,28 @@ def compile(
     kernel = asked.lowered(mlir, text, file, on_phase)
     store.put(key, parts_of(kernel))
     return kernel
+
+
+def load_kernels(
+    mlir: str | os.PathLike[str] | ModuleOp, target: str | None = None, block: int | Sequence[int] | None = None
+) -> PtxModule:
+    """The kernels of a `gpu.module`, written by hand or by other passes, ready to be launched with a grid, a block and
+    arguments: `load_kernels("a.mlir").launch("k", grid=4, block=32, args=[a])`. Their shared memory is computed.
+
+    `mlir` and `target` are as for `compile`. `block` is the block that kernels are compiled for which do not say theirs
+    (`gpu.known_block_size`).
+
+    Raises:
+        CompileError: as `compile`, or unless there is one `gpu.module`.
+        WarploomError: if there is no such file, or it is no text.
+    """
+    from .lowering import kernels, parse
+
+    shape = None if block is None else dim3(block, "block")
+    if isinstance(mlir, str | os.PathLike):
+        text, where = _read(mlir)
+        return kernels(parse(text, where), target, where, shape)
+    return kernels(mlir.clone(), target, UNNAMED, shape)
 
 
 @dataclass(frozen=True)

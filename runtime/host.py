@@ -7,7 +7,7 @@ from io import StringIO
 from math import prod
 from typing import Any, TypeAlias, TypeGuard
 
-from xdsl.dialects import func
+from xdsl.dialects import func, gpu
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, NoneAttr, TensorType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
@@ -63,7 +63,9 @@ def choose(module: ModuleOp, name: str | None) -> func.FuncOp:
         return next(iter(found.values()))
     names = ", ".join(f"@{n}" for n in found) or "none"
     if name is None:
-        fix = "name one" if found else "wrap the operations in a func.func"
+        kernels = any(isinstance(op, gpu.ModuleOp) for op in module.ops)
+        launch = "launch a kernel of its gpu.module with a grid and a block"
+        fix = "name one" if found else launch if kernels else "wrap the operations in a func.func"
         raise HostError(f"expected a module with one function, got {len(found)} ({names}); {fix}")
     if name not in found:
         raise HostError(f"no function @{name} in the module; it has {names}")

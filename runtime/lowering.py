@@ -6,24 +6,27 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
-from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects import func, gpu
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, TensorType, i32
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from ..dialect.isa.targets import UnknownTargetError
 from ..dialect.isa.targets import target as target_row
 from ..dialect.ptx.ops import FuncOp as PtxFuncOp
 from ..dialect.ptx.ops import ModuleOp as PtxModuleOp
-from ..dialect.ptx.text.printer import print_ptx
+from ..dialect.ptx.text.printer import print_ptx, ptx_module
 from ..dialect.schedule import ScheduleError, parse_options
 from ..dialect.warp.attributes import target_of
+from ..passes.allocate import allocate
 from ..passes.context import make_context, parse_mlir
 from ..passes.diagnostics import describe, verify
-from ..passes.pipeline import DEFAULT_TARGET, lower, standard_pipeline
+from ..passes.pipeline import DEFAULT_TARGET, PARTS, lower, standard_pipeline
 from . import host
 from .errors import CompileError, HostError
+from .grid import Dim3
 from .kernel import Kernel, OnPhase, ScheduleOption
 from .launch import Launch
+from .module import PtxModule
 from .signature import Signature
 
 LAST = "convert-warp-to-ptx"
@@ -59,6 +62,31 @@ def to_fragments(
         pipeline = _pipeline(target or target_name(module), schedule, tf32, tuned)
         without_tensors(module)
         lower(module, make_context(), pipeline.removesuffix(f",{LAST}"))
+
+
+def kernels(module: ModuleOp, target: str | None, file: str, block: Dim3 | None = None) -> PtxModule:
+    """The kernels of a module's one `gpu.module`, lowered, with the shared memory that each takes; nothing says how
+    they are launched. Kernels that say no size of a block are compiled for blocks of `block` threads.
+
+    Raises:
+        CompileError: as `compile`, or if there is no `gpu.module`, or more than one.
+    """
+    found = [op for op in module.ops if isinstance(op, gpu.ModuleOp)]
+    if len(found) != 1:
+        names = ", ".join(f"@{op.sym_name.data}" for op in found) or "none"
+        raise CompileError(f"{file}: expected one gpu.module, whose kernels are launched, got {len(found)} ({names})")
+    target = target or target_name(module)
+    size = None if block is None else DenseArrayBase.from_list(i32, block)
+    for kernel in found[0].body.block.ops:
+        if isinstance(kernel, gpu.FuncOp) and kernel.known_block_size is None:
+            kernel.known_block_size = size
+    with _errors():
+        target_row(target)
+        finish = PARTS["finish"].of(standard_pipeline()).removesuffix(f",{LAST}")
+        lower(module, make_context(), f"warp-set-target{{arch={target}}},{finish}")
+        shared = {op.sym_name.data: allocate(op) for op in module.walk() if isinstance(op, gpu.FuncOp)}
+        lower(module, make_context(), LAST)
+        return PtxModule(print_ptx(ptx_module(module)), f"<PTX of {file}>", shared)
 
 
 def _pipeline(target: str, schedule: Mapping[str, ScheduleOption], tf32: bool, tuned: str | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
@@ -142,16 +142,18 @@ def choose_place(device: str, target: str, values: Sequence[LaunchValue] = ()) -
 
 
 class PtxModule:
-    """PTX text, parsed at once, prepared for a device when first launched there.
+    """PTX text, parsed at once, prepared for a device when first launched there. `shared` are the bytes of dynamic
+    shared memory that kernels take, by name, where that is known.
 
     Raises:
         WarploomError: with file, line and column, if the text is no PTX.
     """
 
-    def __init__(self, text: str, name: str = "<ptx>") -> None:
+    def __init__(self, text: str, name: str = "<ptx>", shared: Mapping[str, int] | None = None) -> None:
         from ..dialect.ptx.text.parser import PtxSyntaxError, parse_ptx
 
         self.text = text
+        self.shared = shared or {}
         self.name = name
         self._programs: dict[str | None, Program] = {}
         self._legal: set[str] = set()
@@ -220,7 +222,7 @@ class PtxModule:
         grid: int | Sequence[int],
         block: int | Sequence[int],
         args: Sequence[object],
-        shared: int = 0,
+        shared: int | None = None,
         device: str = "auto",
         progress: Progress | None = None,
         arch: str | None = None,
@@ -235,8 +237,9 @@ class PtxModule:
         `Struct` is one with pointers put into it; for one of 8 bytes an array will do.
 
         With every array in GPU memory the launch is enqueued on the stream of the arrays' producer and not
-        waited for; otherwise the kernel is done when this returns. `shared` is bytes of dynamic shared memory,
-        `cluster` the shape of the clusters of blocks where the kernel leaves it open. `arch` is the target, such as
+        waited for; otherwise the kernel is done when this returns. `shared` is bytes of dynamic shared memory; if
+        None, those that the kernel is known to take, or 0. `cluster` is the shape of the clusters of blocks where the
+        kernel leaves it open. `arch` is the target, such as
         "sm_80", whose matrix arithmetic the interpreter uses instead of the module's; it rules out a GPU.
         `checks` are what the interpreter looks for beside faults: names such as "races", or "all". With `report` it
         counts instructions, bank conflicts and sectors. After `max_steps` steps, each an instruction for all threads
@@ -253,7 +256,8 @@ class PtxModule:
         passed = values(self.kernel(name), args)
         shape = None if cluster is None else dim3(cluster, "cluster")
         everything = tuple(range(len(args)))
-        launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, everything, cluster=shape)
+        given = self.shared.get(name, 0) if shared is None else shared
+        launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), given, everything, cluster=shape)
         options = Options(arch, checks, report, max_steps, output)
         if choose_place("interp" if options.interpreted else device, self.target, passed).gpu is None:
             # what a GPU may run is for its driver to say

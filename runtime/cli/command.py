@@ -27,7 +27,8 @@ Compile and run an MLIR file, or launch a kernel of a PTX file.
 
 FILE.mlir is compiled for --target and its function called: arguments not given with --in are drawn from N(0, 1) with
 --seed; those that the function fills before it reads them start as NaN. FILE.ptx needs --grid and --block, --kernel
-if it has several, and one --arg for each parameter.
+if it has several, and one --arg for each parameter; so do the kernels of a FILE.mlir that holds a gpu.module, whose
+shared memory is computed.
 """
 
 COMPARE = "float64"
@@ -87,11 +88,12 @@ def _run(args: argparse.Namespace) -> int:
         raise WarploomError(f"{path}: expected a file ending in .mlir or .ptx")
     text = read_source(path)
     _read_checks(args)
-    _refuse_options(args, path.suffix)
-    if path.suffix == ".mlir":
-        from .run_mlir import run
-    else:
+    launched = path.suffix == ".ptx" or any(getattr(args, _LAUNCH_ONLY[name]) for name in ("--grid", "--block"))
+    _refuse_options(args, launched)
+    if launched:
         from .run_ptx import run
+    else:
+        from .run_mlir import run
     return run(args, text)
 
 
@@ -123,7 +125,7 @@ def _read_checks(args: argparse.Namespace) -> None:
 
 
 _REPORT_ONLY = {"--json": "json", "--problem": "problem"}
-_MLIR_ONLY = {
+_FUNCTION_ONLY = {
     "--in": "inputs",
     "--check": "check",
     "--schedule": "schedule",
@@ -131,7 +133,7 @@ _MLIR_ONLY = {
     "--tuned": "tuned",
     "--function": "function",
 }
-_PTX_ONLY = {
+_LAUNCH_ONLY = {
     "--kernel": "kernel",
     "--grid": "grid",
     "--block": "block",
@@ -141,21 +143,21 @@ _PTX_ONLY = {
 }
 
 
-def _refuse_options(args: argparse.Namespace, suffix: str) -> None:
-    """Say so when an option has no meaning for this kind of file, and when one is missing."""
-    other, kind = (_PTX_ONLY, ".ptx") if suffix == ".mlir" else (_MLIR_ONLY, ".mlir")
+def _refuse_options(args: argparse.Namespace, launched: bool) -> None:
+    """Say so when an option has no meaning for what is run, a kernel or a function, and when one is missing."""
+    other = _FUNCTION_ONLY if launched else _LAUNCH_ONLY
     for option, name in other.items():
         if getattr(args, name):
-            raise WarploomError(f"{option} is for {kind} files, {args.file} is none")
+            what = "functions of .mlir files" if launched else "kernels, which are launched with --grid and --block"
+            raise WarploomError(f"{option} is for {what}")
     for option, name in _REPORT_ONLY.items():
         if getattr(args, name) and not args.report:
             raise WarploomError(f"{option} says how to make a report; add --report")
-    if suffix == ".ptx":
-        missing = [option for option in ("--grid", "--block") if not getattr(args, _PTX_ONLY[option])]
-        if missing:
-            raise WarploomError(
-                f"{args.file}: a kernel is launched with {' and '.join(missing)}, such as {missing[0]} 4,1,1"
-            )
+    missing = [option for option in ("--grid", "--block") if not getattr(args, _LAUNCH_ONLY[option])]
+    if launched and missing:
+        raise WarploomError(
+            f"{args.file}: a kernel is launched with {' and '.join(missing)}, such as {missing[0]} 4,1,1"
+        )
 
 
 class _ShowVersions(argparse.Action):
@@ -177,8 +179,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.set_defaults(command=_run)
     _add_common(run)
-    _add_mlir(run.add_argument_group("for .mlir files"))
-    _add_ptx(run.add_argument_group("for .ptx files"))
+    _add_mlir(run.add_argument_group("for functions of .mlir files"))
+    _add_ptx(run.add_argument_group("for kernels of .ptx files, and of a gpu.module of .mlir files"))
     check = commands.add_parser(
         "check",
         help="check the instructions of a .ptx file",
@@ -255,4 +257,6 @@ def _add_ptx(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportP
     group.add_argument(
         "--problem", metavar="MxNxK", help="with --report: the product the kernel computes, to compare with"
     )
-    group.add_argument("--shared", type=natural, default=0, metavar="BYTES", help="dynamic shared memory of a block")
+    group.add_argument("--shared", type=natural, metavar="BYTES",
+        help="dynamic shared memory of a block; default: what a kernel of an .mlir file takes, else 0",
+    )  # fmt: skip

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace, text: str) -> int:
     report = Report(stderr=args.json)
     problem = Problem.parse(args.problem) if args.problem else None
     with report.timed("parse"):
-        module = PtxModule(text, args.file)
+        module = _module(args, text)
     name = _kernel_name(module, args.kernel)
     function = module.kernel(name)
     values = [inputs.kernel_argument(arg, args.seed, i) for i, arg in enumerate(args.arguments)]
@@ -41,19 +41,20 @@ def run(args: argparse.Namespace, text: str) -> int:
     outputs = dict(_output(text, parameters) for text in args.outputs)
     for place in outputs:
         _array_at(values, place)
-    launch = Launch(name, _dim3(args.grid, "--grid"), _dim3(args.block, "--block"), args.shared, ())
+    shared = module.shared.get(name, 0) if args.shared is None else args.shared
+    launch = Launch(name, _dim3(args.grid, "--grid"), _dim3(args.block, "--block"), shared, ())
     check_values(function, values)
     report.line("kernel", f"{name} of {args.file}, for {', '.join(module.syntax.targets)}")
     report.launch(launch)
     place = choose_place(report_device(args), module.target)
-    report_resources(report, text, args.target or module.target, place, (name,))
+    report_resources(report, module.text, args.target or module.target, place, (name,))
     with report.timed("run"), progress_bar(name) as progress:
         done = module.launch(
             name,
             launch.grid,
             launch.block,
             values,
-            args.shared,
+            shared,
             device="cuda" if place.gpu else "interp",
             progress=progress,
             checks=args.checks,
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace, text: str) -> int:
             output=(sys.stderr if args.json else sys.stdout).write,
         )
     report.checks(args.checks, done.notes)
-    report.contracted(args.file, () if place.gpu else contractions(module.syntax, name))
+    report.contracted(module.name, () if place.gpu else contractions(module.syntax, name))
     report.times()
     report.line("ran on", str(place))
     for i, value in enumerate(values):
@@ -73,6 +74,15 @@ def run(args: argparse.Namespace, text: str) -> int:
         report.line("wrote", f"{'.'.join([function.parameters[place[0]].name, *map(str, place[1:])])} to {path}")
     report.launched([found.against(problem) for found in done.reports], args.json)
     return 0
+
+
+def _module(args: argparse.Namespace, text: str) -> PtxModule:
+    """The kernels of a file: of PTX, or of a `gpu.module`, compiled for the target asked for."""
+    if args.file.endswith(".ptx"):
+        return PtxModule(text, args.file)
+    from ..lowering import kernels, parse
+
+    return kernels(parse(text, args.file), args.target, args.file, _dim3(args.block, "--block"))
 
 
 def _kernel_name(module: PtxModule, name: str | None) -> str:

@@ -311,7 +311,7 @@ def test_no_gpu(run: Run, tmp_path: Path) -> None:
         (["--out", "q=c.npy"], "no argument 'q'"),
         (["--out", "no/such/c.npy"], "no/such/c.npy: there is no folder no/such"),
         (["--function", "f"], "no function @f in the module; it has @product"),
-        (["--grid", "4"], "--grid is for .ptx files"),
+        (["--grid", "4"], "a kernel is launched with --block, such as --block 4,1,1"),
     ],
 )
 def test_bad_arguments(
@@ -342,7 +342,7 @@ LAUNCH = ["--grid", "1", "--block", "32"]
         ([*LAUNCH, "--arg", "i8:500"], "cannot read '500' as i8"),
         ([*LAUNCH, "--out", "c.npy"], "--out: expected NAME=FILE for a .ptx file"),
         ([*LAUNCH, "--out", "n=c.npy"], "--out: argument 3 is no array"),
-        ([*LAUNCH, "--check"], "--check is for .mlir files"),
+        ([*LAUNCH, "--check"], "--check is for functions of .mlir files"),
     ],
 )
 def test_bad_launches(run: Run, tmp_path: Path, options: list[str], message: str) -> None:

@@ -80,7 +80,7 @@ def test_findings_are_listed_and_fail(tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--check"], "--check is for .mlir files"),
+        (["--check"], "--check is for functions of .mlir files"),
         (["--check=speed"], "expected checks among"),
         (["--check="], "expected checks among"),
         (["--check=all", "--device", "cuda"], "is made by the interpreter; use --device interp"),
