@@ -51,6 +51,7 @@ _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
 
 _TARGETS: dict[str, Callable[[], type[Target]]] = {
     "ptx": _lazy("..dialect.ptx.text.printer", "PtxTarget"),
+    "upstream": _lazy(".upstream", "UpstreamTarget"),
 }
 
 WARPLOOM_UNIVERSE = Universe(all_dialects=_DIALECTS, all_passes=_PASSES, all_targets=_TARGETS)
