@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import (
     StridedLayoutAttr,
     StringAttr,
 )
+from xdsl.dialects.linalg import ops
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import GenericOp, QuantizedMatmulOp
 from xdsl.ir import Operation, SSAValue
@@ -49,11 +50,27 @@ def raise_products(module: Operation) -> None:
             _replace(op, _named(op))
         elif isinstance(op, QuantizedMatmulOp):
             _replace(op, _quantized(op))
+        elif isinstance(op, ops.MatmulOp):
+            _replace(op, _of_xdsl(op))
 
 
 def _named(op: ContractionOp) -> MatmulOp:
     a, b = op.inputs
     return _raised(op, a, b, [attribute.data for attribute in op.indexing_maps], (op.unsigned, op.unsigned))
+
+
+def _of_xdsl(op: ops.MatmulOp) -> MatmulOp:
+    """xDSL's own `linalg.matmul`, which plain `xdsl-opt` reads; its body has no casts."""
+    if [type(inner) for inner in op.body.block.ops] not in _PLAIN_BODIES:
+        fail(op, "expected linalg.matmul to multiply and add, as its body says otherwise; write linalg.generic")
+    a, b = op.inputs
+    return _raised(op, a, b, [attribute.data for attribute in op.get_indexing_maps()])
+
+
+_PLAIN_BODIES = (
+    [arith.MulfOp, arith.AddfOp, ops.YieldOp],
+    [arith.MuliOp, arith.AddiOp, ops.YieldOp],
+)
 
 
 def _generic(op: LinalgStructuredOperation) -> MatmulOp:
