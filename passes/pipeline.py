@@ -63,7 +63,7 @@ def standard_pipeline(
 STANDARD = standard_pipeline()
 
 
-class Part(NamedTuple):
+class PipelinePart(NamedTuple):
     """The passes of a pipeline from one on, up to another one."""
 
     first: str
@@ -78,9 +78,9 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "schedule": Part("warp-set-target", "warp-outline"),
-    "tile": Part("warp-outline", "warp-pipeline"),
-    "finish": Part("warp-pipeline", ""),
+    "schedule": PipelinePart("warp-set-target", "warp-outline"),
+    "tile": PipelinePart("warp-outline", "warp-pipeline"),
+    "finish": PipelinePart("warp-pipeline", ""),
 }
 """What the standard pipeline consists of: choosing, cutting into tiles of fragments, and becoming PTX."""
 

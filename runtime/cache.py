@@ -40,7 +40,7 @@ PACKAGES = ("dialect", "passes", "runtime")
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """An entry as a file: when it was last used, in seconds since 1970, and its size."""
 
     path: Path
@@ -82,7 +82,7 @@ class Cache:
             os.replace(file.name, self._path(key))
             self._evict()
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CacheEntry]:
         """All entries, the one used least recently first."""
         return sorted(self._files(SUFFIX), key=lambda entry: entry.used)
 
@@ -100,7 +100,7 @@ class Cache:
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}{SUFFIX}"
 
-    def _files(self, suffix: str) -> Iterator[Entry]:
+    def _files(self, suffix: str) -> Iterator[CacheEntry]:
         try:
             names = sorted(os.listdir(self.folder))
         except OSError:
@@ -108,7 +108,7 @@ class Cache:
         for path in (self.folder / name for name in names if name.endswith(suffix)):
             with suppress(OSError):  # another process may just have dropped it
                 status = path.stat()
-                yield Entry(path, status.st_mtime, status.st_size)
+                yield CacheEntry(path, status.st_mtime, status.st_size)
 
     def _evict(self) -> None:
         """Drops what was used least recently until the rest fits, and what writers left behind."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from .cells import Cell, Panel
 
 
-class HeldBit(Protocol):
+class LayoutBit(Protocol):
     """A bit of a layout: bit `number` of the place along an axis."""
 
     @property
@@ -19,7 +19,7 @@ class HeldBit(Protocol):
     def number(self) -> int: ...
 
 
-class Held(Protocol):
+class LaneLayout(Protocol):
     """A layout, as far as a picture asks."""
 
     @property
@@ -29,7 +29,7 @@ class Held(Protocol):
     def columns(self) -> Any: ...
 
     @property
-    def element(self) -> Sequence[HeldBit]: ...
+    def element(self) -> Sequence[LayoutBit]: ...
 
     def extent(self, axis: str) -> int: ...
 
@@ -50,7 +50,7 @@ def elements(letter: str) -> Label:
     return label
 
 
-def panels(layout: Held, label: Label, axes: dict[str, str], fixed: Sequence[str] = ()) -> tuple[Panel, ...]:
+def panels(layout: LaneLayout, label: Label, axes: dict[str, str], fixed: Sequence[str] = ()) -> tuple[Panel, ...]:
     """A panel for each value on the axes named; others but row and column stay at 0."""
     used = [axis for axis in axes if layout.extent(axis) > 1 and axis not in fixed]
     return tuple(
@@ -64,7 +64,7 @@ def panels(layout: Held, label: Label, axes: dict[str, str], fixed: Sequence[str
     )
 
 
-def cells(layout: Held, label: Label, at: dict[str, int]) -> Iterator[Cell]:
+def cells(layout: LaneLayout, label: Label, at: dict[str, int]) -> Iterator[Cell]:
     """Elements that follow each other in a lane and in the matrix are one cell."""
     axis = layout.element[0].axis if layout.element else "r"
     together = 1
@@ -76,7 +76,7 @@ def cells(layout: Held, label: Label, at: dict[str, int]) -> Iterator[Cell]:
         yield Cell(r, c, height, width, lane, f"T{lane}:{label(first, together)}")
 
 
-def _bit(layout: Held, axis: str, together: int) -> object:
+def _bit(layout: LaneLayout, axis: str, together: int) -> object:
     """The bit that makes twice as many elements follow each other."""
     number = together.bit_length() - 1
     return next((bit for bit in layout.element if (bit.axis, bit.number) == (axis, number)), None)
