@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, cast
 
+from ..dialect.isa.tensor_map import TensorMapFields
 from ..dialect.schedule import Schedule
 from .arguments.arrays import Parameter
 from .kernel import Kernel
-from .launch import Launch, Plan, ScratchBuffer, Shifted, Word
+from .launch import Launch, Mapped, Passed, Plan, ScratchBuffer, Shifted, Word
 from .problem import Problem
 from .signature import Signature
 
@@ -106,9 +107,11 @@ def _read_launch(facts: dict[str, Any]) -> Launch:
     )
 
 
-def _argument(argument: int | Word | Shifted) -> object:
-    """A position, [a number by value], or [a position, bytes behind it]."""
+def _argument(argument: Passed) -> object:
+    """A position, [a number by value], [a position, bytes behind it], or these with the bytes of a tensor map."""
     match argument:
+        case Mapped(position, distance, fields):
+            return [position, distance, fields.encode().hex()]
         case Word(value):
             return [value]
         case Shifted(position, distance):
@@ -117,8 +120,10 @@ def _argument(argument: int | Word | Shifted) -> object:
             return argument
 
 
-def _read_argument(facts: int | list[int]) -> int | Word | Shifted:
+def _read_argument(facts: int | list[Any]) -> Passed:
     match facts:
+        case [position, distance, map_]:
+            return Mapped(position, distance, TensorMapFields.decode(bytes.fromhex(map_)))
         case [value]:
             return Word(value)
         case [position, distance]:

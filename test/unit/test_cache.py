@@ -21,6 +21,7 @@ from warploom.runtime import CompileError, Kernel, cache, compile
 from warploom.runtime.cache import Cache
 from warploom.runtime.cli.command import main
 from warploom.runtime.cuda import ptxas
+from warploom.runtime.launch import Mapped
 from warploom.runtime.record import kernel_of, parts_of
 
 PRODUCT = """\
@@ -60,6 +61,13 @@ class TestKernels:
         assert phases(text) == ["cache"]
         assert compile(text) == made == kernel_of(parts_of(made), made.name)
         assert len(store.entries()) == 1
+
+    def test_so_are_tensor_maps(self, store: Cache) -> None:
+        text = PRODUCT.replace("20x", "64x").replace("24x", "128x").replace("x24", "x128").replace("x12x", "x64x")
+        made = compile(text, mma="m64n64k16")
+        assert any(isinstance(argument, Mapped) for argument in made.launches[0].arguments)
+        assert compile(text, mma="m64n64k16") == made
+        assert phases(text, mma="m64n64k16") == ["cache"]
 
     @pytest.mark.parametrize("text", [PRODUCT, DYNAMIC])
     def test_a_kernel_that_was_kept_runs(self, store: Cache, text: str) -> None:
