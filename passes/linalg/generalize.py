@@ -112,7 +112,7 @@ def _constant(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:
         return
     if not value.is_splat():
         fail(op, f"a constant {kind} of several values is not lowered; pass it as an argument")
-    number = arith.ConstantOp(value.get_attrs()[0])
+    number = arith.ConstantOp(next(value.iter_attrs()))  # all of them, one by one, take minutes
     Rewriter.insert_op(number, InsertPoint.before(op))
     for use in list(op.result.uses):
         user: Operation = use.operation
