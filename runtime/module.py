@@ -142,8 +142,7 @@ def choose_place(device: str, target: str, values: Sequence[LaunchValue] = ()) -
 
 
 class PtxModule:
-    """PTX text, parsed at once, prepared for a device when first launched there. `shared` are the bytes of dynamic
-    shared memory that kernels take, by name, where that is known.
+    """PTX text, parsed at once, prepared for a device when first launched there; `shared` bytes by kernel, where known.
 
     Raises:
         WarploomError: with file, line and column, if the text is no PTX.
@@ -253,11 +252,10 @@ class PtxModule:
             WarploomError: for arguments that do not fit, no GPU where one is asked for, or a failing kernel.
             InterpreterError: with `findings`, when checks have any.
         """
-        passed = values(self.kernel(name), args)
+        passed, everything = values(self.kernel(name), args), tuple(range(len(args)))
         shape = None if cluster is None else dim3(cluster, "cluster")
-        everything = tuple(range(len(args)))
-        given = self.shared.get(name, 0) if shared is None else shared
-        launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), given, everything, cluster=shape)
+        shared = self.shared.get(name, 0) if shared is None else shared
+        launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, everything, cluster=shape)
         options = Options(arch, checks, report, max_steps, output)
         if choose_place("interp" if options.interpreted else device, self.target, passed).gpu is None:
             # what a GPU may run is for its driver to say
