@@ -123,6 +123,12 @@ def packages() -> dict[str, list[structure.Module]]:
     return found
 
 
+@cache
+def imported() -> dict[str, set[str]]:
+    """Which modules each module imports: every one is read once."""
+    return structure.edges(structure.modules())
+
+
 def said(package: str) -> str:
     """The first sentence of a package's docstring."""
     text = ast.get_docstring(ast.parse((ROOT / package.replace(".", "/") / "__init__.py").read_text())) or ""
@@ -131,7 +137,7 @@ def said(package: str) -> str:
 
 def arrows(package: str) -> str:
     """What a package imports: packages of its own floor, and floors below."""
-    graph, home, floor = structure.edges(structure.modules()), structure.modules(), package.partition(".")[0]
+    graph, home, floor = imported(), structure.modules(), package.partition(".")[0]
     targets = {home[target].package for module in packages()[package] for target in graph[module.name]} - {package}
     below = {target.partition(".")[0] for target in targets} - {floor}
     here = {target for target in targets if target.partition(".")[0] == floor}
