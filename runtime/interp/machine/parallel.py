@@ -162,7 +162,7 @@ def _gather(workers: Sequence[_Worker], following: Any, count: int, done: Callab
         first = min(wrong, default=count)
         for pipe in [pipe for pipe, worker in by_pipe.items() if worker.batch > first]:
             del by_pipe[pipe]
-        for ready in wait(list(by_pipe)):
+        for ready in wait(list(by_pipe)) if by_pipe else ():
             worker = by_pipe[ready]  # pyright: ignore[reportArgumentType]
             try:
                 worker.batch, result, error = worker.told.recv()
