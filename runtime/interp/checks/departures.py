@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .findings import Check, Findings
-from .shared import SharedMemory
+from .shared import SharedCheck
 
 if TYPE_CHECKING:
     from ...numerics.array import Array
@@ -20,14 +19,8 @@ if TYPE_CHECKING:
     from ..observers.events import MemoryAccess
 
 
-class Departures(Check):
+class Departures(SharedCheck):
     """Keeps the last access of each CTA of a cluster to the memory of each other one."""
-
-    name = "races"
-
-    def __init__(self, findings: Findings, shared: SharedMemory) -> None:
-        super().__init__(findings)
-        self.shared = shared
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)

@@ -16,9 +16,8 @@ import numpy as np
 from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.text.syntax import Immediate
 from ..machine.groups import OperationGroups
-from .findings import Check, Findings
-from .proxies import UNIT, is_asynchronous, units_of
-from .shared import WRITING, SharedMemory
+from .proxies import UNIT, AsynchronousCheck, units_of
+from .shared import WRITING
 
 if TYPE_CHECKING:
     from ...numerics.array import Array
@@ -47,26 +46,16 @@ class _Readers:
         """When each warpgroup, or warp, of a cluster last was done with a unit."""
 
 
-class PendingReads(Check):
-    """Follows what is being read. `shared` has the clocks, and is told of every event before this."""
-
-    name = "races"
-
-    def __init__(self, findings: Findings, shared: SharedMemory) -> None:
-        super().__init__(findings)
-        self.shared = shared
+class PendingReads(AsynchronousCheck):
+    """Follows what is being read."""
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
-        self.buffer = state.memory.shared.buffer
-        self.asynchronous = [is_asynchronous(d.source.opcode) for d in kernel.code]
-        units = self.buffer.size // UNIT if any(self.asynchronous) else 0
         each = self.shared.clocks.each
-        self.pending = np.zeros(units, np.int16)
-        self.pc = np.zeros(units, np.int32)
+        self.pending = np.zeros(self.units, np.int16)
         self.reads: list[_Read] = []
-        self.products = _Readers(-(-state.warps // WARPS), WARPS, units, each)
-        self.stores = _Readers(state.threads, 1, units, each)
+        self.products = _Readers(-(-state.warps // WARPS), WARPS, self.units, each)
+        self.stores = _Readers(state.threads, 1, self.units, each)
 
     # Groups of operations
 

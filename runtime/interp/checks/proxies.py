@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .findings import Check, Findings
-from .shared import WRITING, SharedMemory
+from .shared import WRITING, SharedCheck
 
 if TYPE_CHECKING:
     from ...numerics.array import Array
@@ -40,24 +39,26 @@ def units_of(access: MemoryAccess) -> tuple[Array, Array]:
     return units.reshape(-1), np.repeat(access.threads, each)
 
 
-class Proxies(Check):
-    """Follows who wrote each unit of shared memory, and fences. `shared` has the clocks, and is told before this."""
-
-    name = "races"
-
-    def __init__(self, findings: Findings, shared: SharedMemory) -> None:
-        super().__init__(findings)
-        self.shared = shared
+class AsynchronousCheck(SharedCheck):
+    """A check of what instructions do through the asynchronous proxy: which these are, and how many units there are to
+    follow; none in a kernel without such instructions."""
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         self.buffer = state.memory.shared.buffer
         self.asynchronous = [is_asynchronous(d.source.opcode) for d in kernel.code]
-        units = self.buffer.size // UNIT if any(self.asynchronous) else 0
-        self.unfenced = np.zeros(units, np.bool_)
-        self.writer = np.zeros(units, np.int32)
-        self.time = np.zeros(units, np.int32)
-        self.pc = np.zeros(units, np.int32)
+        self.units = self.buffer.size // UNIT if any(self.asynchronous) else 0
+        self.pc = np.zeros(self.units, np.int32)
+
+
+class Proxies(AsynchronousCheck):
+    """Follows who wrote each unit of shared memory, and fences."""
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        super().begin(state, kernel)
+        self.unfenced = np.zeros(self.units, np.bool_)
+        self.writer = np.zeros(self.units, np.int32)
+        self.time = np.zeros(self.units, np.int32)
 
     def watch(self, pc: int) -> Look | None:
         words = self.kernel.code[pc].source.opcode.split(".")

@@ -337,6 +337,16 @@ class SharedMemory(Check):
         self.report(touch.pc, text, int(threads[0]), address, about=about, count=threads.size, check=name, note=note)
 
 
+class SharedCheck(Check):
+    """Another check of shared memory: `shared` has the clocks, and is told of every event before it."""
+
+    name = "races"
+
+    def __init__(self, findings: Findings, shared: SharedMemory) -> None:
+        super().__init__(findings)
+        self.shared = shared
+
+
 def unchanged(buffer: Buffer, piece: Array, values: Array | None) -> Array:
     """Which pieces of a buffer hold these bytes; none where they are not known."""
     if values is None:
