@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -16,9 +17,9 @@ from .universe import WARPLOOM_UNIVERSE
 class Pipeline(ModulePass):
     """A pass that stands for several; `warploom-opt` prints, times and verifies those as if they were named."""
 
+    @abstractmethod
     def text(self) -> str:
         """The passes, as `-p` takes them."""
-        raise NotImplementedError
 
     def passes(self) -> tuple[ModulePass, ...]:
         """The passes, in order."""

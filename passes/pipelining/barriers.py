@@ -18,6 +18,14 @@ from ..tile.index_builder import Index, IndexBuilder
 State = list[Index]
 
 
+def next_phase(index: IndexBuilder, stages: int, stage: Index, parity: Index) -> tuple[Index, Index]:
+    """The stage behind one of a ring, and the parity of the phase that it is in: the other one each time around."""
+    following = index.wrap(index.add(stage, 1), stages)
+    if isinstance(following, int):
+        return following, parity if following else index.sub(1, parity)
+    return following, index.where_equal(following, 0, index.sub(1, parity), parity)
+
+
 class PipelineBarriers(Protocol):
     """What is said at each point of the K loop."""
 
@@ -132,16 +140,9 @@ class Mbarriers:
     def following(self, index: IndexBuilder, state: State) -> State:
         reading, read_parity, writing, write_parity = state
         index.insert(ArriveOp(self.empty, index.value(reading)))
-        reading, read_parity = self._next(index, reading, read_parity)
+        reading, read_parity = next_phase(index, self.stages, reading, read_parity)
         index.insert(AwaitOp(self.full, *index.values([reading, read_parity])))
-        return [reading, read_parity, *self._next(index, writing, write_parity)]
-
-    def _next(self, index: IndexBuilder, stage: Index, parity: Index) -> tuple[Index, Index]:
-        """The next stage, and the parity of the phase that it is in: the other one each time around."""
-        following = index.wrap(index.add(stage, 1), self.stages)
-        if isinstance(following, int):
-            return following, parity if following else index.sub(1, parity)
-        return following, index.where_equal(following, 0, index.sub(1, parity), parity)
+        return [reading, read_parity, *next_phase(index, self.stages, writing, write_parity)]
 
 
 def _made(barriers: SSAValue | None) -> SSAValue:

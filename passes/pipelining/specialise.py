@@ -40,6 +40,7 @@ from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceO
 from ..diagnostics import remark
 from ..tile.index_builder import Index, IndexBuilder
 from ..tile.launches import LaunchedKernel, launches
+from .barriers import next_phase
 from .copies import with_stages
 from .loop import DeclinedError, copies_of, decline
 from .tensor_copies import TensorCopy, TensorView
@@ -73,10 +74,9 @@ class Ring:
         index.insert(BarrierOp())
         return Ring(stages, full, empty)
 
-    def next(self, index: IndexBuilder, stage: Index, parity: Index) -> list[Index]:
-        """The next stage, and the parity of the phase that it is in: the other one each time around."""
-        following = index.wrap(index.add(stage, 1), self.stages)
-        return [following, index.where_equal(following, 0, index.sub(1, parity), parity)]
+    def next(self, index: IndexBuilder, stage: Index, parity: Index) -> tuple[Index, Index]:
+        """The next stage, and the parity of the phase that it is in."""
+        return next_phase(index, self.stages, stage, parity)
 
 
 class Specialiser:
@@ -86,9 +86,8 @@ class Specialiser:
         self.launch, self.loop = launch, loop
         around = loop.parent_op()
         self.tiles = around if isinstance(around, scf.ForOp) else None
-        self.outer: Operation = self.tiles or loop
         self.consumers = launch.schedule.tile.warps
-        self.copies = [op for op in loop.body.block.ops if isinstance(op, CopyOp)]
+        self.copies = copies_of(loop)
         self._check()
         start, end = launch.body.first_op, launch.body.last_op
         if start is None or end is None:
@@ -136,7 +135,7 @@ class Specialiser:
         warp = index.insert(SubgroupIdOp()).result
         registers = REGISTERS.get(self.consumers // WARPS)
         produce, consume = Block(), Block()
-        sources = [copy.tensor.memory for copy in copies]
+        sources, tiles = [copy.tensor.memory for copy in copies], [copy.destination for copy in self.copies]
         self._produce(index.at(Builder(InsertPoint.at_end(produce))), warp, copies, ring, registers)
         self._consume(consume, mine, ring, registers)
         if stores and consume.last_op is not None:
@@ -144,6 +143,8 @@ class Specialiser:
         for predicate, body in (("sge", produce), ("slt", consume)):
             mine_is = index.insert(arith.CmpiOp(warp, index.value(self.consumers), predicate)).result
             index.insert(scf.IfOp(mine_is, [], Region(body)))
+        for tile in dict.fromkeys(tiles):
+            with_stages(tile, ring.stages)
         threads = (self.consumers + WARPS) * LANES
         self.launch.threads = threads
         for memory in dict.fromkeys((*sources, *(found.view.memory for found in stores))):
@@ -273,11 +274,10 @@ class Specialiser:
             body.add_op(op)
         body.add_op(scf.YieldOp())
         self._remove_copies()
+        index = self.index.at(Builder(InsertPoint.before(self.loop)))
         if self.tiles is None:
-            index = self.index.at(Builder(InsertPoint.before(self.loop)))
             self._multiply(index, ring, [0, 0])
             return
-        index = self.index.at(Builder(InsertPoint.before(self.loop)))
         block = self.tiles.body.block
         state = [block.insert_arg(IndexType(), 1 + i) for i in range(2)]
         after = self._multiply(index, ring, list(state))
@@ -333,13 +333,6 @@ class Specialiser:
         return last.operands[0]
 
 
-def _specialise(launch: LaunchedKernel, loop: scf.ForOp) -> None:
-    tiles = {copy.destination for copy in copies_of(loop)}
-    Specialiser(launch, loop).rewrite()
-    for tile in tiles:
-        with_stages(tile, launch.schedule.loop.stages)
-
-
 @dataclass(frozen=True)
 class SpecialisePass(ModulePass):
     """Gives kernels of warpgroups a warpgroup that copies tiles by tensor maps, in a ring of the stages that their
@@ -357,6 +350,6 @@ class SpecialisePass(ModulePass):
                 continue
             for loop in [o for o in launch.kernel.walk() if isinstance(o, scf.ForOp) and copies_of(o)]:
                 try:
-                    _specialise(launch, loop)
+                    Specialiser(launch, loop).rewrite()
                 except DeclinedError as declined:
                     remark(declined.op, self.name, f"nobody copies ahead: {declined.reason}")

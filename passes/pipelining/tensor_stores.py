@@ -27,7 +27,7 @@ from ...dialect.warp.tensor_copies import (
     ProxyFenceOp,
     TensorStoreOp,
 )
-from ..schedule.warpgroup import panel_columns
+from ..schedule.warpgroup import BUFFERS, panel_columns
 from ..tile.index_builder import IndexBuilder
 from ..tile.launches import LaunchedKernel
 from .loop import decline
@@ -35,9 +35,6 @@ from .tensor_copies import TensorView, box_type
 
 MATRIX_BITS = 16
 """Bits of elements that `stmatrix` moves whole; each lane stores wider ones that it holds."""
-
-BUFFERS = 2
-"""Panels of a warpgroup that are on their way at a time: one is filled while the other is read."""
 
 
 class StagedStores:

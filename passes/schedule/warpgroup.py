@@ -55,6 +55,9 @@ MOST_STAGES, BARRIERS, GROUP = 8, 256, 16
 """Stages beyond which more were no faster; bytes kept for mbarriers; rows of tiles walked together (H200, 8192: 785
 TFLOP/s with 16, 700 with 8)."""
 
+BUFFERS = 2
+"""Panels of D of a warpgroup that are on their way at a time: one is filled while the other is read."""
+
 TILES = tuple(
     GroupTile(m, n) for m, columns in ((128, (256, 192, 128, 224, 160, 96)), (64, (256, 128, 192, 96))) for n in columns
 )
@@ -142,7 +145,7 @@ def staging_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory in which each warpgroup stages rows of D."""
     if not schedule.epilogue.staging:
         return 0
-    return schedule.tile.warps // schedule.tile.together * 2 * ROWS * LINE
+    return schedule.tile.warps // schedule.tile.together * BUFFERS * ROWS * LINE
 
 
 def panel_columns(columns: int, bits: int) -> int:
