@@ -24,6 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from .attributes import FragmentType, fragment_of, memory_of
 from .elements import parse_elements, print_elements, verify_elements
+from .numbered import parse_numbered, print_numbered
 
 AXES = ("rows", "columns")
 
@@ -74,29 +75,10 @@ class SubfragmentOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> SubfragmentOp:
-        position = parser.pos
-        source = parser.parse_unresolved_operand()
-        offsets = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        kind = parser.parse_type()
-        parser.parse_keyword("to")
-        return cls.create(
-            operands=parser.resolve_operands([source], [kind], position),
-            properties={"offsets": DenseArrayBase.from_list(i64, offsets)},
-            attributes=attributes,
-            result_types=[parser.parse_type()],
-        )
+        return parse_numbered(cls, parser, "offsets")
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.source)
-        printer.print_string(f"[{', '.join(map(str, self.at))}]")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
-        printer.print_string(" to ")
-        printer.print_attribute(self.fragment.type)
+        print_numbered(printer, self, self.at)
 
 
 @irdl_op_definition

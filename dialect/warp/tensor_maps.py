@@ -29,6 +29,7 @@ from ..isa.descriptor import UNIT
 from ..isa.tensor_map import ELEMENTS, TensorMapError, TensorMapFields
 from ..isa.types import ElementType
 from .attributes import element_row, memory_of, same_words
+from .numbered import parse_numbered, print_numbered
 
 
 @irdl_attr_definition
@@ -130,26 +131,7 @@ class EncodeTensorMapOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> EncodeTensorMapOp:
-        position = parser.pos
-        memory = parser.parse_unresolved_operand()
-        order = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        kind = parser.parse_type()
-        parser.parse_keyword("to")
-        return cls.create(
-            operands=parser.resolve_operands([memory], [kind], position),
-            properties={"dimensions": DenseArrayBase.from_list(i64, order)},
-            attributes=attributes,
-            result_types=[parser.parse_type()],
-        )
+        return parse_numbered(cls, parser, "dimensions")
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.memory)
-        printer.print_string(f" [{', '.join(map(str, self.order))}]")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.memory.type)
-        printer.print_string(" to ")
-        printer.print_attribute(self.map.type)
+        print_numbered(printer, self, self.order, " ")

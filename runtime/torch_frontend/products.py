@@ -125,11 +125,7 @@ def _plus(
     return builder.generic(given, product.shape, dtype, body)
 
 
-def _linear(builder: Builder, like: torch.Tensor, x: Value, weight: Value, bias: Value | None = None) -> Value:
-    return _activated_linear(builder, like, x, weight, bias, "none")
-
-
-def _activated_linear(
+def _linear(
     builder: Builder,
     like: torch.Tensor,
     x: Value,
@@ -266,7 +262,7 @@ PRODUCTS: Mapping[object, Lowering] = {
     aten._int_mm.default: _int_matmul,
     aten._scaled_mm.default: _scaled_matmul,
     warploom.matmul.default: _matmul,
-    warploom.linear.default: _activated_linear,
+    warploom.linear.default: _linear,
     warploom.scaled_matmul.default: _scaled,
     warploom.sparse_matmul.default: _sparse_matmul,
     aten._sparse_semi_structured_mm.default: _sparse_matmul,
