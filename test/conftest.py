@@ -1,12 +1,15 @@
 """What every test shares: hypothesis without deadlines, and tests of the GPU only where there is one."""
 
 import os
+import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from warploom.runtime.cuda import driver as cuda
+from warploom.runtime.cuda import ptxas
 from warploom.runtime.cuda.driver import gpu
 from warploom.runtime.errors import DeviceUnavailableError
 
@@ -38,3 +41,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.gpu)
         if item.get_closest_marker("gpu") and (reason := why_no_gpu()):
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def nothing_but_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU, and no ptxas unless a test asks for it."""
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
+    monkeypatch.setattr(ptxas, "find", lambda: None)
+    cuda.load_driver.cache_clear()
+    cuda.gpu.cache_clear()

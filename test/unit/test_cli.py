@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 from warploom.runtime.cli.command import main
-from warploom.runtime.cuda import driver as cuda
 from warploom.runtime.cuda import ptxas
 from warploom.runtime.module import LaunchPlace
 
@@ -57,13 +55,7 @@ class Done:
 Run = Callable[..., Done]
 
 
-@pytest.fixture(autouse=True)
-def nothing_but_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No GPU, and no ptxas unless a test asks for it."""
-    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
-    monkeypatch.setattr(ptxas, "find", lambda: None)
-    cuda.load_driver.cache_clear()
-    cuda.gpu.cache_clear()
+pytestmark = pytest.mark.usefixtures("nothing_but_python")
 
 
 @pytest.fixture

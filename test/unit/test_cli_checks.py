@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from planted import MATMUL, edited, line_of, pipelined
 
 from warploom.runtime.cli.command import main
-from warploom.runtime.cuda import driver as cuda
-from warploom.runtime.cuda import ptxas
 from warploom.runtime.interp.checks import CHECKS
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(autouse=True)
-def nothing_but_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No GPU and no ptxas."""
-    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
-    monkeypatch.setattr(ptxas, "find", lambda: None)
-    cuda.load_driver.cache_clear()
-    cuda.gpu.cache_clear()
+pytestmark = pytest.mark.usefixtures("nothing_but_python")
 
 
 def ptx(tmp_path: Path, text: str) -> list[str]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 from warploom.runtime.cli.command import main
-from warploom.runtime.cuda import driver as cuda
-from warploom.runtime.cuda import ptxas
 
 ROOT = Path(__file__).parents[2]
 TRANSPOSE = [
@@ -26,13 +23,7 @@ func.func @product(%A: memref<40x16xf16>, %B: memref<16x24xf16>, %C: memref<40x2
 """
 
 
-@pytest.fixture(autouse=True)
-def nothing_but_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No GPU and no ptxas."""
-    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
-    monkeypatch.setattr(ptxas, "find", lambda: None)
-    cuda.load_driver.cache_clear()
-    cuda.gpu.cache_clear()
+pytestmark = pytest.mark.usefixtures("nothing_but_python")
 
 
 def lines(text: str) -> list[str]:

@@ -17,8 +17,6 @@ from warploom.runtime import ArgumentError, CompileError, check_metadata, compil
 from warploom.runtime.arguments.arrays import borrow
 from warploom.runtime.cli import start as cli_start
 from warploom.runtime.cli.command import main
-from warploom.runtime.cuda import driver as cuda
-from warploom.runtime.cuda import ptxas
 from warploom.runtime.sparse import random_metadata
 
 PRODUCT = """\
@@ -38,13 +36,7 @@ func.func @sparse(%A: memref<20x32xf16>, %E: memref<2x32xi32>, %B: memref<64x12x
 Warploom = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(autouse=True)
-def nothing_but_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No GPU and no ptxas."""
-    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
-    monkeypatch.setattr(ptxas, "find", lambda: None)
-    cuda.load_driver.cache_clear()
-    cuda.gpu.cache_clear()
+pytestmark = pytest.mark.usefixtures("nothing_but_python")
 
 
 @pytest.fixture
