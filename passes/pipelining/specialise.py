@@ -57,8 +57,7 @@ Clones: TypeAlias = dict[SSAValue, SSAValue]
 
 @dataclass(frozen=True)
 class Ring:
-    """The stages: which are full, and which have been read; one more of the latter, which nobody waits for, stands for
-    the stage before the first."""
+    """The stages: which are full, and which have been read."""
 
     stages: int
     full: SSAValue
@@ -68,7 +67,7 @@ class Ring:
     def make(index: IndexBuilder, stages: int, consumers: int) -> Ring:
         """A ring for `consumers` warps that read."""
         full = index.insert(MakeBarriersOp(stages, 1)).barriers
-        empty = index.insert(MakeBarriersOp(stages + 1, consumers)).barriers
+        empty = index.insert(MakeBarriersOp(stages, consumers)).barriers
         full.name_hint, empty.name_hint = "full", "empty"
         index.insert(ProxyFenceOp())  # by which tensor copies know the barriers as well
         index.insert(BarrierOp())
@@ -77,6 +76,12 @@ class Ring:
     def next(self, index: IndexBuilder, stage: Index, parity: Index) -> tuple[Index, Index]:
         """The next stage, and the parity of the phase that it is in."""
         return next_phase(index, self.stages, stage, parity)
+
+    def release(self, index: IndexBuilder, stage: SSAValue) -> None:
+        """Says that a stage has been read, unless it is number `stages`: the one before the first, which there is not."""
+        read = Block([ArriveOp(self.empty, stage), scf.YieldOp()])
+        exists = index.insert(arith.CmpiOp(stage, index.value(self.stages), "ne")).result
+        index.insert(scf.IfOp(exists, [], Region(read)))
 
 
 class Specialiser:
@@ -308,7 +313,7 @@ class Specialiser:
                 continue
             if isinstance(op, WgmmaWaitOp):
                 inside.insert(WgmmaWaitOp(1))
-                inside.insert(ArriveOp(ring.empty, before))
+                ring.release(inside, before)
                 continue
             new = op.clone(now)
             if isinstance(new, WgmmaOp):
@@ -320,7 +325,7 @@ class Specialiser:
         initial = [self.loop.iter_args[0], *index.values([*state, ring.stages])]
         new = index.insert(scf.ForOp(self.loop.lb, self.loop.ub, self.loop.step, initial, body))
         index.insert(WgmmaWaitOp(0))
-        index.insert(ArriveOp(ring.empty, new.results[3]))
+        ring.release(index, new.results[3])
         self.loop.results[0].replace_all_uses_with(new.results[0])
         Rewriter.erase_op(self.loop)
         return [new.results[1], new.results[2]]

@@ -137,7 +137,7 @@ def stage_bytes(product: Product, schedule: Schedule) -> int:
 
 def shared_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory of a CTA: stages, their mbarriers, and D on its way."""
-    barriers = (2 * schedule.loop.stages + 1) * BARRIER_BYTES
+    barriers = 2 * schedule.loop.stages * BARRIER_BYTES
     return schedule.loop.stages * stage_bytes(product, schedule) + staging_bytes(product, schedule) + barriers
 
 

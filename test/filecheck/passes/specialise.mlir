@@ -29,7 +29,7 @@ func.func @f(%A: memref<200x136xbf16>, %B: memref<136x264xbf16>, %C: memref<200x
 // CHECK: warp.encode_tensor_map %C [0, 1] : memref<200x264xbf16> to !warp.tensor_map<64x64xbf16, swizzle 128>
 // CHECK: gpu.func @f(%A_map{{.*}}, %B_map{{.*}}, %C_map
 // CHECK: warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<[[STAGES:[0-9]+]]>
-// CHECK: warp.make_barriers {arrivals = 8 : i64}
+// CHECK: warp.make_barriers {arrivals = 8 : i64} : !warp.barriers<[[STAGES]]>
 // One lane of the producer copies what has been read,
 // CHECK: scf.if
 // CHECK: warp.set_registers {count = 40 : i64}
@@ -46,9 +46,15 @@ func.func @f(%A: memref<200x136xbf16>, %B: memref<136x264xbf16>, %C: memref<200x
 // CHECK: warp.await %full
 // CHECK-NEXT: warp.wgmma_fence
 // CHECK-COUNT-4: warp.wgmma %
+// which is none in the first turn.
 // CHECK: warp.wgmma_wait {pending = 1 : i64}
+// CHECK-NEXT: [[READ:%[0-9]+]] = arith.cmpi ne, %
+// CHECK-NEXT: scf.if [[READ]] {
 // CHECK-NEXT: warp.arrive %empty
 // CHECK: warp.wgmma_wait {pending = 0 : i64}
+// CHECK-NEXT: [[LAST:%[0-9]+]] = arith.cmpi ne, %
+// CHECK-NEXT: scf.if [[LAST]] {
+// CHECK-NEXT: warp.arrive %empty
 // Results go by way of shared memory, a panel at a time.
 // CHECK: warp.bulk_wait {pending = 1 : i64, read
 // CHECK-NEXT: warp.named_barrier
