@@ -57,6 +57,7 @@ def main() -> None:
     check("warploom-opt --list-passes", [command("warploom-opt"), "--list-passes"], "warp-tile")
     check("xdsl-opt knows the passes", [command("xdsl-opt"), empty, "-p", "warp-set-target{arch=sm_80}"], "sm_80")
     check("warploom run", [command("warploom"), "run", odd, "--device", "interp", "--check"], "check")
+    check("python -m warploom", [sys.executable, "-m", "warploom", "isa", "--family", "mma"], "m16n8k16")
     check("Python API", [sys.executable, "-c", PYTHON_API, odd], "every element is {55.0}")
 
 

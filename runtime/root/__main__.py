@@ -1,0 +1,8 @@
+"""`python -m warploom`: the `warploom` command."""
+
+import sys
+
+from warploom.runtime.cli.start import main
+
+if __name__ == "__main__":
+    sys.exit(main())
