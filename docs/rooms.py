@@ -50,6 +50,7 @@ ADDITIONS = (
     ("a choice of the lowering", "a field in `dialect/schedule/`, its default in `passes/schedule/`, a rewrite"),
     ("a constant measured on a GPU", "`passes/schedule/h200.py`, or a file like it for another GPU"),
     ("a check of a running kernel", "an observer in `runtime/interp/checks/`"),
+    ("an event of a trace, or what it takes", "`runtime/interp/traces/`; its cycles in `cycles.py` there"),
     ("a check of PTX text", "`dialect/ptx/check/`"),
     ("a kind of argument", "`runtime/arguments/`"),
     ("an operation of PyTorch", "`runtime/torch_frontend/`: `scalars.py`, `views.py`, `products.py`, `reductions.py`"),

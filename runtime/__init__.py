@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from .kernel import Kernel
     from .launch_report import LaunchReport
+    from .launch_trace import LaunchTrace, TraceEvent
     from .lookup.explain import explain
     from .module import PtxModule, load_ptx
     from .problem import Problem
@@ -48,11 +49,13 @@ _HOMES = {
     "Kernel": ".kernel",
     "MatrixDescriptor": "..dialect.isa.descriptor",
     "LaunchReport": ".launch_report",
+    "LaunchTrace": ".launch_trace",
     "Problem": ".problem",
     "PtxModule": ".module",
     "TensorMap": ".arguments.tensor_map",
     "TensorMapFields": "..dialect.isa.tensor_map",
     "Struct": ".arguments.structs",
+    "TraceEvent": ".launch_trace",
     "WarploomError": ".errors",
     "check_metadata": ".sparse",
     "check_ptx": ".check.ptx",
@@ -79,12 +82,14 @@ __all__ = (
     "HostError",
     "Kernel",
     "LaunchReport",
+    "LaunchTrace",
     "MatrixDescriptor",
     "Problem",
     "PtxModule",
     "Struct",
     "TensorMap",
     "TensorMapFields",
+    "TraceEvent",
     "WarploomError",
     "check_metadata",
     "check_ptx",

@@ -105,6 +105,7 @@ class Kernel:
         checks: Checks = (),
         report: bool = False,
         max_steps: int | None = None,
+        trace: bool = False,
         **named: object,
     ) -> Any:
         """Run on arrays; the written ones are written in place.
@@ -118,13 +119,13 @@ class Kernel:
         array in GPU memory the launches are enqueued on the stream of the arrays' producer and not waited for.
         `arch` is the target whose matrix arithmetic the interpreter uses instead of the kernel's own.
         `checks` are what the interpreter looks for beside faults: names such as "races", or "all".
-        With `report` it runs on the interpreter, which counts instructions, bank conflicts and sectors. After
-        `max_steps` steps, each an instruction for all threads that run it together, the interpreter ends a launch with
-        an error.
+        With `report` it runs on the interpreter, which counts instructions, bank conflicts and sectors; with `trace`,
+        too, and it writes down what each warp does when, in modelled cycles. After `max_steps` steps, each an
+        instruction for all threads that run it together, the interpreter ends a launch with an error.
 
         Returns:
             The outputs that were left out or given as `out`: one array, or a tuple of several. Where every argument is
-            given otherwise, a `LaunchPlace`: where it ran, with a report of each launch if they were asked for.
+            given otherwise, a `LaunchPlace`: where it ran, with a report and a trace of each launch if asked for.
 
         Raises:
             ArgumentError: naming the argument, if one does not fit its parameter.
@@ -132,10 +133,10 @@ class Kernel:
             WarploomError: if the kernel fails.
         """
         bound = bind(self.function, args, named, out)
-        if report and bound.results:
-            missing = ", ".join(map(self.function.argument, bound.results))
-            raise ArgumentError(f"a call with every argument returns a report; pass {missing} by position or by name")
-        place = self._run(bound.arguments, device, progress, Options(arch, checks, report, max_steps))
+        if (report or trace) and bound.results:
+            missing, what = ", ".join(map(self.function.argument, bound.results)), "report" if report else "trace"
+            raise ArgumentError(f"a call with every argument returns a {what}; pass {missing} by position or by name")
+        place = self._run(bound.arguments, device, progress, Options(arch, checks, report, max_steps, trace=trace))
         return bound.returned() if bound.results else place
 
     def _run(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
     from .cuda.launch import Prepared
     from .interp import Program
     from .interp.errors import Finding
-    from .interp.observers.reporter import Reporter
     from .launch_report import LaunchReport
+    from .launch_trace import LaunchTrace
 
 DEVICES = ("auto", "interp", "cuda")
 
@@ -52,7 +51,7 @@ Checks: TypeAlias = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Options:
-    """What only the interpreter does: the arithmetic of another target, checks, reports, a limit of steps.
+    """What only the interpreter does: the arithmetic of another target, checks, reports, traces, a limit of steps.
 
     Raises:
         ArgumentError: for a limit below 1.
@@ -63,6 +62,7 @@ class Options:
     report: bool = False
     max_steps: int | None = None
     output: Output | None = None
+    trace: bool = False
 
     def __post_init__(self) -> None:
         if self.max_steps is not None and self.max_steps < 1:
@@ -71,7 +71,7 @@ class Options:
     @property
     def interpreted(self) -> bool:
         """Whether anything is asked for."""
-        return self.arch is not None or bool(self.checks) or self.report or self.max_steps is not None
+        return any((self.arch is not None, self.checks, self.report, self.trace, self.max_steps is not None))
 
     def refuse(self) -> None:
         """Raises:
@@ -82,6 +82,7 @@ class Options:
         asked = {
             "checks are made": self.checks,
             "a report is made": self.report,
+            "a trace is made": self.trace,
             "steps are counted": self.max_steps is not None,
         }
         for what, given in asked.items():
@@ -95,13 +96,14 @@ DEFAULT = Options()
 @dataclass(frozen=True)
 class LaunchPlace:
     """Where launches run: on `gpu`, or on the interpreter if it is None; `reason` says why the interpreter. `reports`
-    are what launches on the interpreter did, one for each, where that was asked for; `notes` what checks found that is
-    no error."""
+    and `traces` are what launches on the interpreter did, one for each, where they were asked for; `notes` are what
+    checks found that is no error."""
 
     gpu: Gpu | None
     reason: str = ""
     reports: tuple[LaunchReport, ...] = ()
     notes: tuple[Finding, ...] = ()
+    traces: tuple[LaunchTrace, ...] = ()
 
     def __str__(self) -> str:
         if self.gpu is not None:
@@ -230,6 +232,7 @@ class PtxModule:
         report: bool = False,
         max_steps: int | None = None,
         output: Output | None = None,
+        trace: bool = False,
     ) -> LaunchPlace:
         """Launch a kernel. Arrays are passed as pointers to their elements and written back; scalars by value. A struct
         (`.param .align 8 .b8 p[16]`) is a tuple of its fields, bytes, a numpy record or a ctypes structure, and a
@@ -241,12 +244,12 @@ class PtxModule:
         kernel leaves it open. `arch` is the target, such as
         "sm_80", whose matrix arithmetic the interpreter uses instead of the module's; it rules out a GPU.
         `checks` are what the interpreter looks for beside faults: names such as "races", or "all". With `report` it
-        counts instructions, bank conflicts and sectors. After `max_steps` steps, each an instruction for all threads
-        that run it together, the interpreter ends a launch with an error. What a kernel prints there goes to `output`,
-        by default to standard output, where a GPU always prints.
+        counts instructions, bank conflicts and sectors; with `trace` it writes down what each warp does when. After
+        `max_steps` steps, each an instruction for all threads that run it together, the interpreter ends a launch with
+        an error. What a kernel prints there goes to `output`, by default to standard output, where a GPU always prints.
 
         Returns:
-            Where it ran, the report if one was asked for, and what checks noted that is no error.
+            Where it ran, the report and the trace if asked for, and what checks noted that is no error.
 
         Raises:
             WarploomError: for arguments that do not fit, no GPU where one is asked for, or a failing kernel.
@@ -256,7 +259,7 @@ class PtxModule:
         shape = None if cluster is None else dim3(cluster, "cluster")
         shared = self.shared.get(name, 0) if shared is None else shared
         launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, everything, cluster=shape)
-        options = Options(arch, checks, report, max_steps, output)
+        options = Options(arch, checks, report, max_steps, output, trace)
         if choose_place("interp" if options.interpreted else device, self.target, passed).gpu is None:
             # what a GPU may run is for its driver to say
             self._require_legal(name)
@@ -280,8 +283,7 @@ class PtxModule:
             options.refuse()
         place = choose_place("interp" if options.interpreted else device, self.target, values)
         if place.gpu is None:
-            reports, notes = self._interpret(launches, values, scratch, progress, options)
-            return replace(place, reports=reports, notes=notes)
+            return self._interpret(place, launches, values, scratch, progress, options)
         from .cuda.launch import run
 
         copied_back = self._written(launches, values) if written is None else written
@@ -331,18 +333,21 @@ class PtxModule:
 
     def _interpret(
         self,
+        place: LaunchPlace,
         launches: Sequence[Launch],
         values: Sequence[LaunchValue],
         scratch: Sequence[ScratchBuffer],
         progress: Progress | None,
         options: Options,
-    ) -> tuple[tuple[LaunchReport, ...], tuple[Finding, ...]]:
+    ) -> LaunchPlace:
+        from .observed import LaunchObservers
+
         # All ones are NaN in every floating-point type, so that a buffer read before it is written shows.
         buffers = [np.full(size, 0 if zeroed else 0xFF, np.uint8) for size, zeroed in scratch]
         everything = [*map(_host, values), *buffers]
-        reporters = _reporters(len(launches)) if options.report else []
+        observers = LaunchObservers(len(launches), options.report, options.trace)
         notes: list[Finding] = []
-        for launch, observer in zip_longest(launches, reporters):
+        for number, launch in enumerate(launches):
             args = [_passed(i, everything) for i in launch.arguments]
             sizes = (launch.kernel, launch.grid, launch.block, args, launch.shared)
             done = self.program_for(options.arch).launch(
@@ -351,17 +356,11 @@ class PtxModule:
                 options.max_steps,
                 cluster=launch.cluster,
                 checks=options.checks,
-                observer=observer,
+                observer=observers.of(number),
                 output=options.output,
             )
             notes += done.notes
-        return tuple(reporter.report() for reporter in reporters), tuple(notes)
-
-
-def _reporters(count: int) -> list[Reporter]:
-    from .interp.observers.reporter import Reporter
-
-    return [Reporter() for _ in range(count)]
+        return replace(place, reports=observers.reports, notes=tuple(notes), traces=observers.traces)
 
 
 def _passed(argument: Passed, everything: Sequence[object]) -> object:

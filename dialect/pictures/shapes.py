@@ -46,6 +46,13 @@ def box(x: float, y: float, width: float, height: float, fill: str, line: float 
     return f'<rect x="{number(x)}" y="{number(y)}" {size} fill="{fill}" stroke="#222" stroke-width="{line}"/>\n'
 
 
+def bar(x: float, y: float, width: float, height: float, fill: str, title: str = "") -> str:
+    """A rectangle without a line; `title` is shown to who points at it."""
+    size = f'width="{number(width)}" height="{number(height)}"'
+    shown = f"><title>{escape(title)}</title></rect>" if title else "/>"
+    return f'<rect x="{number(x)}" y="{number(y)}" {size} fill="{fill}"{shown}\n'
+
+
 def text(x: float, y: float, words: str, kind: str = "") -> str:
     """A line of text; `kind` is its class."""
     named = f' class="{kind}"' if kind else ""

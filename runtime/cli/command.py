@@ -39,6 +39,7 @@ examples:
   warploom run matmul.mlir --check
   warploom run matmul.mlir --in 0=a.npy --in %B=b.npy --in 2=zeros --out c.npy --device interp
   warploom run matmul.mlir --report
+  warploom run matmul.mlir --trace out.json
   warploom run matmul.mlir --schedule 'cta=128,128,64 stages=4' --device cuda
   warploom run axpy.ptx --grid 4 --block 128 --arg x.npy --arg zeros:f32:512 --arg f32:1.5 --out 1=y.npy
   warploom run cute.ptx --grid 4 --block 128 --arg '{x.npy, i32:512}' --arg '{zeros:f32:512}' --out 1.0=y.npy
@@ -88,6 +89,10 @@ def _run(args: argparse.Namespace) -> int:
         raise WarploomError(f"{path}: expected a file ending in .mlir or .ptx")
     text = read_source(path)
     _read_checks(args)
+    if args.trace:
+        from .trace import check_trace
+
+        check_trace(args.trace)
     launched = path.suffix == ".ptx" or any(getattr(args, _LAUNCH_ONLY[name]) for name in ("--grid", "--block"))
     _refuse_options(args, launched)
     if launched:
@@ -232,6 +237,12 @@ def _add_common(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--json", action="store_true", help="with --report: print it as JSON, and everything else on standard error"
     )
+    run.add_argument(
+        "--trace", metavar="FILE",
+        help="write what the interpreter's warps do over time: copies, products, waits, stores; FILE.json is a Chrome "
+        "trace for chrome://tracing or Perfetto, FILE.svg a picture of the first CTA; times are modelled cycles, "
+        "nothing is measured (docs/trace.md)",
+    )  # fmt: skip
     add_seed(run)
     add_no_cache(run)
     run.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)

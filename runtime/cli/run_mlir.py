@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -26,9 +25,6 @@ from ..signature import position_of
 from . import inputs
 from .options import schedule_options
 from .report import Report, progress_bar
-
-if TYPE_CHECKING:
-    from ..launch_report import LaunchReport
 
 
 def run(args: argparse.Namespace, text: str) -> int:
@@ -69,15 +65,24 @@ def _run(args: argparse.Namespace, text: str) -> int:
     arrays = inputs.arrays(kernel.function, args.inputs, args.seed)
     outputs = resolve_outputs(kernel, args.outputs)
     before = [array.copy() for array in arrays] if args.check else []
-    reports = _execute(report, kernel, arrays, place, args)
+    done = _execute(report, kernel, arrays, place, args)
     failed = args.check and not _check(report, kernel, function, before, arrays, tf32=args.tf32)
     report.times()
     report.line("ran on", str(place))
     for position, path in outputs.items():
         inputs.save(path, arrays[position])
         report.line("wrote", f"%{kernel.function.parameters[position].name} to {path}")
-    report.launched(reports, args.json)
+    report_launches(report, done, args)
     return 1 if failed else 0
+
+
+def report_launches(report: Report, done: LaunchPlace, args: argparse.Namespace) -> None:
+    """What was asked for of launches on the interpreter: the file of a trace, the tables of reports."""
+    if args.trace:
+        from .trace import save_trace
+
+        report.line("wrote", save_trace(args.trace, done.traces))
+    report.launched(done.reports, args.json)
 
 
 def report_resources(report: Report, ptx: str, target: str, place: LaunchPlace, kernels: Sequence[str]) -> None:
@@ -121,7 +126,7 @@ def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:
 
 
 def report_device(args: argparse.Namespace) -> str:
-    """The device asked for; a report and checks want the interpreter.
+    """The device asked for; a report, a trace and checks want the interpreter.
 
     Raises:
         ArgumentError: if one of them and a GPU are asked for.
@@ -130,20 +135,23 @@ def report_device(args: argparse.Namespace) -> str:
         raise ArgumentError("--report counts what the interpreter executes; use --device interp")
     if args.checks and args.device == "cuda":
         raise ArgumentError(f"--check={','.join(args.checks)} is made by the interpreter; use --device interp")
+    if args.trace and args.device == "cuda":
+        raise ArgumentError("--trace shows what the interpreter executes; use --device interp")
     if args.max_steps is not None and args.device == "cuda":
         raise ArgumentError("--max-steps counts what the interpreter executes; use --device interp")
-    return "interp" if args.report or args.checks or args.max_steps is not None else args.device
+    interpreted = args.report or args.trace or args.checks or args.max_steps is not None
+    return "interp" if interpreted else args.device
 
 
 def _execute(
     report: Report, kernel: Kernel, arrays: Sequence[Array], place: LaunchPlace, args: argparse.Namespace
-) -> Sequence[LaunchReport]:
+) -> LaunchPlace:
     if place.gpu is not None:
         with report.timed("load"):
             place.gpu.load(kernel.ptx)
         with report.timed("run"):
             kernel(*arrays, device="cuda")
-        return ()
+        return place
     with report.timed("decode"):
         _ = kernel.binary.program
     with report.timed("run"), progress_bar(f"@{kernel.function.name}") as progress:
@@ -154,9 +162,10 @@ def _execute(
             checks=args.checks,
             report=args.report,
             max_steps=args.max_steps,
+            trace=bool(args.trace),
         )
     report.checks(args.checks, done.notes)
-    return done.reports
+    return done
 
 
 def _check(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -21,7 +22,7 @@ from ..problem import Problem
 from ..signature import position_of
 from . import inputs
 from .report import Report, progress_bar
-from .run_mlir import report_device, report_resources
+from .run_mlir import report_device, report_launches, report_resources
 
 
 def run(args: argparse.Namespace, text: str) -> int:
@@ -60,6 +61,7 @@ def run(args: argparse.Namespace, text: str) -> int:
             checks=args.checks,
             report=args.report,
             max_steps=args.max_steps,
+            trace=bool(args.trace),
             output=(sys.stderr if args.json else sys.stdout).write,
         )
     report.checks(args.checks, done.notes)
@@ -72,7 +74,8 @@ def run(args: argparse.Namespace, text: str) -> int:
     for place, path in outputs.items():
         inputs.save(path, _array_at(values, place))
         report.line("wrote", f"{'.'.join([function.parameters[place[0]].name, *map(str, place[1:])])} to {path}")
-    report.launched([found.against(problem) for found in done.reports], args.json)
+    reports = tuple(found.against(problem) for found in done.reports)
+    report_launches(report, replace(done, reports=reports), args)
     return 0
 
 

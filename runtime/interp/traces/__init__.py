@@ -1,0 +1,1 @@
+"""Traces of a running kernel: what each warp does when, in modelled cycles."""

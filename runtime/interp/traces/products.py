@@ -1,0 +1,106 @@
+"""Matrix products: those of warps, which a warp issues one after the other, and those of warpgroups."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from ....dialect.isa import families
+from ....dialect.isa.mma import Mma
+from ....dialect.isa.mma_sp import MmaSparse
+from ....dialect.isa.wgmma import WARPS, Wgmma
+from ....dialect.isa.wmma import WmmaMma
+from ..machine.threads import Selection
+from ..observers.events import Look
+from .cycles import SCHEDULERS, Pipe, WarpRow, product_cycles
+from .grouped import GroupQueue, TracedGroup
+from .timeline import Timeline, Traced
+
+
+class TracedProducts(Traced):
+    """A warp waits until its tensor core takes the next product, not for the result."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        super().__init__(timeline)
+        self.begun()
+
+    def begun(self) -> None:
+        self.cores: defaultdict[tuple[int, int], Pipe] = defaultdict(Pipe)
+        self.groups = GroupQueue()
+
+    def look(self, pc: int, opcode: str) -> Look | None:
+        row = families.find(opcode)
+        if isinstance(row, Wgmma):
+            return self._issue(pc, row)
+        if isinstance(row, Mma | MmaSparse | WmmaMma):
+            return self._execute(pc, row)
+        if opcode.startswith("wgmma.commit_group"):
+            return lambda sel: self._commit(sel)
+        if opcode.startswith("wgmma.wait_group"):
+            return self._wait(pc)
+        return None
+
+    def _execute(self, pc: int, row: WarpRow) -> Look:
+        cycles, name = product_cycles(row), f"{families.family(row.spelling)} {row.shape}"
+
+        def look(sel: Selection) -> None:
+            line = self.timeline
+            for warp in line.of(sel).tolist():
+                core = self.cores[line.cta(warp), warp % line.per_cta % SCHEDULERS]
+                start = core.take(line.now(warp) - 1, cycles)
+                line.clock[warp] = start + 1
+                line.run(warp, "product", name, pc, start, {"products": 1, "busy": cycles})
+
+        return look
+
+    # Warpgroups
+
+    def _warpgroups(self, sel: Selection) -> list[int]:
+        return np.unique(self.timeline.of(sel) // WARPS).tolist()
+
+    def _issue(self, pc: int, row: Wgmma) -> Look:
+        cycles = product_cycles(row)
+
+        def look(sel: Selection) -> None:
+            for group in self._warpgroups(sel):
+                now, cta = self.timeline.now(WARPS * group), self.timeline.cta(WARPS * group)
+                end = self.cores[cta, -1].take(now, cycles) + cycles
+                self.groups.issue(group, TracedGroup(pc, now - 1, end, 1, cycles))
+
+        return look
+
+    def _commit(self, sel: Selection) -> None:
+        for group in self._warpgroups(sel):
+            self.groups.commit(group)
+
+    def _wait(self, pc: int) -> Look:
+        keep = self.timeline.constant(pc)
+
+        def look(sel: Selection) -> None:
+            for group in self._warpgroups(sel):
+                done = self.groups.wait(group, keep)
+                until = max((one.end for one in done), default=0)
+                for warp in range(WARPS * group, WARPS * (group + 1)):
+                    self.timeline.wait(warp, pc, "wgmma.wait_group", until)
+                self._record(group, done)
+
+        return look
+
+    def _record(self, group: int, done: list[TracedGroup]) -> None:
+        """Groups of products that are waited for now."""
+        warp = WARPS * group
+        for one in done:
+            name, end = self._name(one.pc), max(one.end, self.timeline.now(warp))
+            details = {"products": one.amount, "busy": one.busy, "done": one.end}
+            self.timeline.record(warp, "product", name, one.pc, one.start, end, details, True)
+
+    def _name(self, pc: int) -> str:
+        row = families.find(self.timeline.opcode(pc))
+        return f"wgmma {row.shape}" if isinstance(row, Wgmma) else "wgmma"
+
+    def end(self) -> None:
+        """Products that nobody waits for are over as well."""
+        for group in self.groups.agents():
+            self._record(group, self.groups.rest(group))
+        self.groups = GroupQueue()

@@ -1,0 +1,32 @@
+"""Who looks on while the launches of a call run on the interpreter: what makes reports, and what makes traces."""
+
+from __future__ import annotations
+
+from .interp.observers.observer import Observer, Observers
+from .interp.observers.reporter import Reporter
+from .interp.traces.tracer import Tracer
+from .launch_report import LaunchReport
+from .launch_trace import LaunchTrace
+
+
+class LaunchObservers:
+    """The observers of a number of launches, none where nothing is asked for."""
+
+    def __init__(self, launches: int, report: bool, trace: bool) -> None:
+        self._reporters = [Reporter() for _ in range(launches if report else 0)]
+        self._tracers = [Tracer() for _ in range(launches if trace else 0)]
+
+    def of(self, launch: int) -> Observer | None:
+        """The observer of the launch of a number."""
+        found: list[Observer] = [*self._reporters[launch : launch + 1], *self._tracers[launch : launch + 1]]
+        return Observers(found) if len(found) > 1 else next(iter(found), None)
+
+    @property
+    def reports(self) -> tuple[LaunchReport, ...]:
+        """What each launch did, counted, if that was asked for."""
+        return tuple(reporter.report() for reporter in self._reporters)
+
+    @property
+    def traces(self) -> tuple[LaunchTrace, ...]:
+        """What each launch did over time, if that was asked for."""
+        return tuple(tracer.trace() for tracer in self._tracers)
