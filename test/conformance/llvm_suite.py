@@ -155,8 +155,13 @@ def produce(job: tuple[str, Command]) -> tuple[Command, str | None, str]:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return command, None, f"llc took longer than {TIMEOUT_S} s"
-    message = next((line for line in done.stderr.split("\n") if "error" in line or "Unknown" in line), "llc failed")
-    return (command, done.stdout, "") if not done.returncode and done.stdout else (command, None, message)
+    # an llc that does not know a GPU says so, and goes on without
+    failed = done.returncode or not done.stdout or "is not a recognized processor" in done.stderr
+    message = next((line for line in done.stderr.split("\n") if _COMPLAINT.search(line)), "llc failed")
+    return (command, None, message) if failed else (command, done.stdout, "")
+
+
+_COMPLAINT = re.compile(r"error|Unknown|is not a recognized processor")
 
 
 def cases(folder: Path, llc: str, jobs: int) -> tuple[list[Case], Counter[str]]:
