@@ -16,7 +16,8 @@ class Finding:
     `check` names the kind: "load" for what cannot be run, "fault" for what ends a launch, otherwise the check that
     found it. `line` and `column` are the instruction's in `file`. `cta`, `warp`, `lane` and `address` are those of the
     first time, None where there is no single one; an address is one of its own state space. `count` is how often it
-    was seen. A note is worth knowing and no error: a launch with nothing but notes is right.
+    was seen, at so many `places` in the file. A note is worth knowing and no error: a launch with nothing but notes is
+    right.
     """
 
     check: str
@@ -30,6 +31,7 @@ class Finding:
     lane: int | None = None
     address: int | None = None
     count: int = 1
+    places: int = 1
     severity: Literal["error", "note"] = "error"
 
     def __str__(self) -> str:
@@ -40,6 +42,7 @@ class Finding:
         if self.address is not None and f"address {self.address:#x}" not in self.message:
             place.append(f"address {self.address:#x}")
         times = f"; {self.count} times" if self.count > 1 else ""
+        times += f" at {self.places} places" if self.places > 1 else ""
         return f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message} ({', '.join(place)}{times})"
 
 

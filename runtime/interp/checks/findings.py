@@ -26,11 +26,16 @@ class Findings:
 
     def __init__(self) -> None:
         self._found: dict[Hashable, Finding] = {}
+        self._places: dict[Hashable, set[tuple[int, int]]] = {}
 
     def add(self, key: Hashable, finding: Finding) -> None:
-        """Keeps a finding, or adds its count to that of an earlier one of the same key."""
-        known = self._found.get(key)
-        self._found[key] = finding if known is None else replace(known, count=known.count + finding.count)
+        """Keeps a finding, or adds its count and place to those of an earlier one of the same key."""
+        known, places = self._found.get(key), self._places.setdefault(key, set())
+        places.add((finding.line, finding.column))
+        if known is None:
+            self._found[key] = finding
+        else:
+            self._found[key] = replace(known, count=known.count + finding.count, places=len(places))
 
     def all(self) -> list[Finding]:
         """Each once."""
@@ -79,9 +84,12 @@ class Check(Observer):
         count: int = 1,
         check: str = "",
         note: bool = False,
+        together: bool = False,
     ) -> None:
-        """Adds a finding at an instruction, of which there is one for each place in the file and `about`."""
+        """Adds a finding at an instruction, of which there is one for each place in the file and `about`; with
+        `together` one for each `about`, whatever the place."""
         text = f"{self.kernel.code[pc].source.opcode}: {message}"
         finding = self.kernel.finding(check or self.name, pc, text, self.state.geometry, thread, address)
-        key = (finding.check, self.kernel.name, finding.line, finding.column, about, note)
+        place = None if together else (finding.line, finding.column)
+        key = (finding.check, self.kernel.name, place, about, note)
         self.findings.add(key, replace(finding, count=count, severity="note" if note else "error"))

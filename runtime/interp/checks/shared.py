@@ -327,14 +327,18 @@ class SharedMemory(Check):
                 theirs = f"warp {warp}, lane {lane} {other_deed} at line {line}"
                 text = f"race in shared memory: {deed} {theirs}, and nothing orders them"
                 text += "; the value is the same" if note else ""
-                self._tell(touch, some, "races", text, (line, deed, other_deed), note=note)
+                about = "same value in shared memory" if note else (line, deed, other_deed)
+                self._tell(touch, some, "races", text, about, note=note)
 
     def _tell(
         self, touch: _Touch, bad: Array, name: str, text: str, about: Hashable = (), *, note: bool = False
     ) -> None:
         threads = touch.thread[bad]
         address = int(touch.piece[bad][0]) * self.shadow.width % self.stride
-        self.report(touch.pc, text, int(threads[0]), address, about=about, count=threads.size, check=name, note=note)
+        self.report(
+            touch.pc, text, int(threads[0]), address, about=about, count=threads.size, check=name, note=note,
+            together=note,
+        )  # fmt: skip
 
 
 class SharedCheck(Check):

@@ -5,7 +5,7 @@ Threads of a cluster are ordered as they are for shared memory. Besides, a threa
 wrote with a strong write (atomic, volatile, relaxed, release), as through a lock or a counter, is taken to know all
 that was done up to then: its warp knows, and its CTA where the other is of another CTA. What it could know through
 memory alone is not told apart. Of the threads that read a piece since it was stored the last two are known. Atomic
-operations are not looked at.
+operations are not looked at. What bulk and tensor copies read and write, the thread does that issues them, then.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class GlobalWriters(Check):
             self.known = np.zeros(x * y * z, np.int64)
 
     def access(self, access: MemoryAccess) -> None:
-        if not access.start.size or any(access.buffer is own for own in self.own):
+        if not access.start.size or self._is_own(access):
             return
         strong = access.kind == "atomic" or self.strong[access.pc]
         self.now += 1
@@ -94,6 +94,13 @@ class GlobalWriters(Check):
             self._flag(access)
         if access.kind in ("store", "copy"):
             self._store(access, strong)
+
+    def _is_own(self, access: MemoryAccess) -> bool:
+        return any(access.buffer is own for own in self.own)
+
+    def history(self, access: MemoryAccess) -> BufferHistory | None:
+        """What is known of the memory of an access; None where nothing is."""
+        return None if self._is_own(access) else self._known.get(id(access.buffer))
 
     # Words through which CTAs tell each other
 
@@ -155,12 +162,12 @@ class GlobalWriters(Check):
         bad = at[~self._ordered(known, piece[at], thread[at], before[at])]
         if bad.size:
             first = int(piece[bad[0]])
-            line, where = self._writer(known, first)
+            line, where = self.who_accessed(known, first)
             text = f"race in global memory: reads what {where} writes at line {line}, and nothing orders them"
             text += f"; byte {first * history.width} of {access.buffer.name}"
             self.report(access.pc, text, int(thread[bad[0]]), about=("global read", line), count=int(bad.size))
 
-    def _writer(self, known: LastAccesses, piece: int) -> tuple[int, str]:
+    def who_accessed(self, known: LastAccesses, piece: int) -> tuple[int, str]:
         """At which line, and by which thread, a piece was accessed last."""
         number, inside = divmod(int(known.who(np.array(piece))), self.each)
         where = f"CTA {self.state.geometry.cta_index(number)}, warp {inside // LANES}, lane {inside % LANES}"
@@ -222,12 +229,12 @@ class GlobalWriters(Check):
                 continue
             first = int(np.flatnonzero(bad)[0])
             piece = int(store.piece[first])
-            line, where = self._writer(known, piece)
+            line, where = self.who_accessed(known, piece)
             end = "; the value is the same" if note else ""
             writes = "writes what" if store.values is None or note else "writes another value than"
             deed = f"writes over what {where} reads" if over else f"{writes} {where} writes"
             text = f"race in global memory: {deed} at line {line}, and nothing orders them{end}"
             text += f"; byte {piece * store.width} of {access.buffer.name}"
-            about = ("global", line, over)
+            about = "same value in global memory" if note else ("global", line, over)
             count = int(np.count_nonzero(bad))
-            self.report(access.pc, text, int(store.thread[first]), about=about, count=count, note=note)
+            self.report(access.pc, text, int(store.thread[first]), about=about, count=count, note=note, together=note)
