@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..dialect.isa.descriptor import MatrixDescriptor
+    from ..dialect.isa.pixel_box import PixelBox
     from ..dialect.isa.tensor_map import TensorMapFields
     from .arguments.structs import Struct
     from .arguments.tensor_map import TensorMap
@@ -50,6 +51,7 @@ _HOMES = {
     "MatrixDescriptor": "..dialect.isa.descriptor",
     "LaunchReport": ".launch_report",
     "LaunchTrace": ".launch_trace",
+    "PixelBox": "..dialect.isa.pixel_box",
     "Problem": ".problem",
     "PtxModule": ".module",
     "TensorMap": ".arguments.tensor_map",
@@ -84,6 +86,7 @@ __all__ = (
     "LaunchReport",
     "LaunchTrace",
     "MatrixDescriptor",
+    "PixelBox",
     "Problem",
     "PtxModule",
     "Struct",

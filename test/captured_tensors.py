@@ -16,7 +16,7 @@ from captured import Random
 from numpy.typing import NDArray
 
 from warploom.dialect.isa.tensor_map import ELEMENTS
-from warploom.runtime import TensorMap
+from warploom.runtime import PixelBox, TensorMap
 
 THREADS = 128
 UNTOUCHED = 0xA5A5A5A5
@@ -33,7 +33,7 @@ class TensorCase:
 
     type: str
     sizes: tuple[int, ...]
-    box: tuple[int, ...]
+    box: tuple[int, ...] | PixelBox
     start: tuple[int, ...]
     swizzle: int = 0
     steps: tuple[int, ...] = ()
@@ -49,6 +49,16 @@ class TensorCase:
     @property
     def size(self) -> int:
         return next(e.size for e in ELEMENTS if e.name == self.type)
+
+    @property
+    def mode(self) -> str:
+        """How the instruction calls what it does."""
+        return "tile"
+
+    @property
+    def more(self) -> str:
+        """What a load takes behind the mbarrier."""
+        return ""
 
 
 _SIZES = {1: (70,), 2: (37, 72), 3: (9, 11, 40), 4: (4, 5, 6, 24), 5: (3, 4, 3, 5, 24)}
@@ -69,8 +79,8 @@ def cases() -> Iterator[TensorCase]:
         case = TensorCase(type, _SIZES[rank], _BOXES[rank], (0,) * rank)
         unit = max(1, 16 // case.size)
         swizzle = pick((0, 32, 64, 128))
-        inner = min(case.box[-1], (swizzle or 256) // case.size)
-        box = (*case.box[:-1], max(unit, inner // unit * unit))
+        inner = min(_BOXES[rank][-1], (swizzle or 256) // case.size)
+        box = (*_BOXES[rank][:-1], max(unit, inner // unit * unit))
         store = "store" if turn % 4 == 3 else ""
         low = 0 if store else -2
         start = [
@@ -128,14 +138,14 @@ def kernel(case: TensorCase) -> str:
     operation = "" if case.store == "store" else f".{case.store}"
     root = "cp.async.bulk" if case.store == "store" else "cp.reduce.async.bulk"
     if case.store:
-        copy = f"""@%first {root}.tensor.{rank}d.global.shared::cta{operation}.tile.bulk_group
+        copy = f"""@%first {root}.tensor.{rank}d.global.shared::cta{operation}.{case.mode}.bulk_group
         [%map, {{{where}}}], [%box];
     @%first cp.async.bulk.commit_group;
     @%first cp.async.bulk.wait_group 0;"""
     else:
         copy = f"""@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [done], {_moved(case)};
-    @%first cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
-        [%box], [%map, {{{where}}}], [done];
+    @%first cp.async.bulk.tensor.{rank}d.shared::cluster.global.{case.mode}.mbarrier::complete_tx::bytes
+        [%box], [%map, {{{where}}}], [done]{case.more};
 WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p, [done], 0;
     @!%p bra WAIT;"""
     return f"""

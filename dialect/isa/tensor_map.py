@@ -1,8 +1,9 @@
 """The tensor map: what `cp.async.bulk.tensor` knows of a tensor, in 128 bytes.
 
-PTX calls the bytes opaque; `tensormap.replace` writes their fields in place, which shows where they are. Dimensions are
-in PTX's order, fastest first.
-Source: PTX ISA 5.5.8 (Tensor Map), 9.7.9.27 (tensormap.replace); CUDA driver API, cuTensorMapEncodeTiled.
+PTX calls the bytes opaque; `tensormap.replace` writes their fields in place, which shows where they are. Nothing shows
+where a driver puts those of im2col mode: their places are our own. Dimensions are in PTX's order, fastest first.
+Source: PTX ISA 5.5.4 (im2col mode), 5.5.8 (Tensor Map), 9.7.9.27 (tensormap.replace); CUDA driver API,
+cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from math import prod
 from typing import NamedTuple
 
 from .descriptor import UNIT
+from .pixel_box import PixelBox
 
 SIZE = 128
 """Bytes of a map."""
@@ -25,6 +27,9 @@ INTERLEAVES = (0, 16, 32)
 
 MOST_BOX, MOST_STEP, MOST_RANK = 256, 8, 5
 _MOST_DIM, _MOST_STRIDE = 1 << 32, 1 << 40
+
+_IM2COL = 1 << 31
+"""In the word of the number of pixels, that the map is one of im2col mode."""
 
 
 class Element(NamedTuple):
@@ -64,21 +69,21 @@ class TensorMapError(ValueError):
 
 @dataclass(frozen=True)
 class TensorMapFields:
-    """What a map in tile mode says.
+    """What a map says, in im2col mode where the box is one of pixels.
 
     `address` is that of the tensor; `sizes` and `box` count elements, `strides` bytes between elements that follow each
     other along dimension 1 and on; of every `steps[i]` elements of the box along dimension i one is copied. What
     lies outside the tensor is read as zero or, with `nan_fill`, as a NaN.
 
     Raises:
-        TensorMapError: for what `cuTensorMapEncodeTiled` refuses.
+        TensorMapError: for what `cuTensorMapEncodeTiled`, or `cuTensorMapEncodeIm2col`, refuses.
     """
 
     address: int
     element: Element
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
-    box: tuple[int, ...]
+    box: tuple[int, ...] | PixelBox
     steps: tuple[int, ...]
     swizzle: int = 0
     interleave: int = 0
@@ -88,17 +93,29 @@ class TensorMapFields:
         rank = len(self.sizes)
         if not 1 <= rank <= MOST_RANK:
             raise TensorMapError(f"expected 1 to {MOST_RANK} dimensions, got {rank}")
-        for name, count in (("strides", rank - 1), ("box", rank), ("steps", rank)):
-            given = len(getattr(self, name))
-            if given != count:
-                raise TensorMapError(f"{name}: expected {count} numbers for {rank} dimensions, got {given}")
+        for name, values, count in (("strides", self.strides, rank - 1), ("steps", self.steps, rank)):
+            self._check_count(name, values, count)
         self._check_range("sizes", self.sizes, _MOST_DIM)
-        self._check_range("box", self.box, MOST_BOX)
+        self._check_box()
         self._check_range("steps", self.steps, MOST_STEP)
         self._check_alignment()
         self._check_swizzle()
         if self.nan_fill and not self.element.is_float:
             raise TensorMapError(f"only floating-point types are filled with NaN, got {self.element.name}")
+
+    def _check_count(self, name: str, values: Sequence[int], count: int) -> None:
+        if len(values) != count:
+            raise TensorMapError(
+                f"{name}: expected {count} numbers for {len(self.sizes)} dimensions, got {len(values)}"
+            )
+
+    def _check_box(self) -> None:
+        if isinstance(self.box, PixelBox):
+            if problem := self.box.problem(self.sizes):
+                raise TensorMapError(problem)
+            return
+        self._check_count("box", self.box, len(self.sizes))
+        self._check_range("box", self.box, MOST_BOX)
 
     def _check_range(self, name: str, values: Sequence[int], most: int) -> None:
         for i, value in enumerate(values):
@@ -116,7 +133,7 @@ class TensorMapFields:
                 )
 
     def _check_swizzle(self) -> None:
-        inner = self.box[0] * self.element.size
+        inner = self.inner * self.element.size
         if self.interleave not in INTERLEAVES or self.swizzle not in SWIZZLES:
             raise TensorMapError(
                 f"expected an interleave of 0, 16 or 32 bytes and a swizzle of 0, 32, 64 or 128 bytes, got "
@@ -130,7 +147,7 @@ class TensorMapFields:
             return
         if inner % UNIT:
             raise TensorMapError(
-                f"box: expected a multiple of {UNIT} bytes along the fastest dimension, got {self.box[0]} elements of "
+                f"box: expected a multiple of {UNIT} bytes along the fastest dimension, got {self.inner} elements of "
                 f"{self.element.size} bytes; {-(-inner // UNIT) * UNIT // self.element.size} elements fit"
             )
         if self.swizzle and inner > self.swizzle:
@@ -140,9 +157,16 @@ class TensorMapFields:
             )
 
     @property
+    def inner(self) -> int:
+        """Elements of the box along the fastest dimension."""
+        return self.box.channels if isinstance(self.box, PixelBox) else self.box[0]
+
+    @property
     def copied(self) -> tuple[int, ...]:
-        """How many elements of the box are copied along each dimension; steps along the fastest count only where
-        the tensor is interleaved."""
+        """How many elements of the box are copied along each dimension, or the channels and pixels; steps along the
+        fastest count only where the tensor is interleaved."""
+        if isinstance(self.box, PixelBox):
+            return self.box.channels, self.box.pixels
         steps = self.steps if self.interleave else (1, *self.steps[1:])
         return tuple(-(-n // step) for n, step in zip(self.box, steps, strict=True))
 
@@ -173,10 +197,14 @@ class TensorMapFields:
         for i, stride in enumerate(self.strides):
             words[3 + i] = stride >> 4 & 0xFFFFFFFF
             words[7] |= stride >> 36 << 4 * i
-        for i, (size, box, step) in enumerate(zip(self.sizes, self.box, self.steps, strict=True)):
+        for i, (size, step) in enumerate(zip(self.sizes, self.steps, strict=True)):
             words[8 + i] = size - 1
             words[13] |= step - 1 << 3 * i
-            words[13 if i == 0 else 14] |= box - 1 << (24 if i == 0 else 8 * (i - 1))
+        words[13] |= self.inner - 1 << 24
+        if isinstance(self.box, PixelBox):
+            words[14], words[15] = self.box.encode_corners(), self.box.pixels - 1 | _IM2COL
+        else:
+            words[14] = sum(size - 1 << 8 * i for i, size in enumerate(self.box[1:]))
         return b"".join(word.to_bytes(4, "little") for word in words)
 
     @staticmethod
@@ -184,7 +212,7 @@ class TensorMapFields:
         """What 128 bytes say.
 
         Raises:
-            TensorMapError: if they are no map of tile mode.
+            TensorMapError: if they are no map.
         """
         if len(data) != SIZE:
             raise TensorMapError(f"expected {SIZE} bytes of a tensor map, got {len(data)}")
@@ -195,15 +223,24 @@ class TensorMapFields:
         if element is None or head >> 11 & 3 == 3:
             raise TensorMapError(f"the bytes are no tensor map: their third word is {head:#010x}")
         strides = (words[3 + i] << 4 | (words[7] >> 4 * i & 15) << 36 for i in range(rank - 1))
-        boxes = (words[13] >> 24 & 0xFF, *(words[14] >> 8 * i & 0xFF for i in range(4)))
         return TensorMapFields(
             words[0] | words[1] << 32,
             element,
             tuple(words[8 + i] + 1 for i in range(rank)),
             tuple(strides),
-            tuple(box + 1 for box in boxes[:rank]),
+            _decoded_box(rank, words),
             tuple((words[13] >> 3 * i & 7) + 1 for i in range(rank)),
             SWIZZLES[head >> 13 & 3],
             INTERLEAVES[head >> 11 & 3],
             bool(head >> 15 & 1),
         )
+
+
+def _decoded_box(rank: int, words: Sequence[int]) -> tuple[int, ...] | PixelBox:
+    """The box that the words of a map say."""
+    inner = (words[13] >> 24 & 0xFF) + 1
+    if not words[15] & _IM2COL:
+        return inner, *((words[14] >> 8 * i & 0xFF) + 1 for i in range(rank - 1))
+    if not 3 <= rank <= MOST_RANK:
+        raise TensorMapError(f"pixels are those of tensors with 3 to {MOST_RANK} dimensions, got {rank}")
+    return PixelBox.decode(rank, words[14], inner, (words[15] & ~_IM2COL) + 1)

@@ -1,6 +1,7 @@
 """Tensor maps as arguments: which array a kernel's tensor copies reach, and the box that one of them moves.
 
-Names and limits are those of the driver's `cuTensorMapEncodeTiled`; dimensions are in numpy's order, slowest first.
+Names and limits are those of the driver's `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`; dimensions are in
+numpy's order, slowest first.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from ...dialect.isa.pixel_box import PixelBox
 from ...dialect.isa.tensor_map import ELEMENTS, Element, TensorMapError, TensorMapFields
 from ..errors import ArgumentError
 from .arrays import Argument, borrow
@@ -61,6 +63,7 @@ class TensorMap:
     """A tensor map of an array, to be passed for a parameter `.param .align 64 .b8 map[128]`.
 
     `box` is what one copy moves, in elements; of every `element_strides[i]` of them along dimension i one is copied.
+    A `PixelBox` makes it a map of im2col mode; its corners are in numpy's order, too: D, H, W.
     `swizzle` is 0, 32, 64 or 128 bytes. What lies outside of the array is read as zero or, with `fill="nan"`, as a NaN.
     `type` is the name of an element type where the array's own is not meant (`tf32`, `u8`, ...). `l2_promotion` is 0,
     64, 128 or 256 bytes, and changes speed alone.
@@ -70,7 +73,7 @@ class TensorMap:
     """
 
     array: object
-    box: Sequence[int]
+    box: Sequence[int] | PixelBox
     swizzle: int = 0
     element_strides: Sequence[int] | None = None
     interleave: int = 0
@@ -121,9 +124,10 @@ class TensorMap:
         if last != element.size and array.shape[-1:] != (1,):
             raise ArgumentError(f"the last dimension of {array} must be contiguous, got a stride of {last} bytes")
         steps = self.element_strides or (1,) * len(array.shape)
+        box = self.box.reversed() if isinstance(self.box, PixelBox) else tuple(reversed(self.box))
         try:
             return TensorMapFields(
-                address, element, tuple(reversed(array.shape)), tuple(reversed(strides)), tuple(reversed(self.box)),
+                address, element, tuple(reversed(array.shape)), tuple(reversed(strides)), box,
                 tuple(reversed(steps)), self.swizzle, self.interleave, self.fill == "nan",
             )  # fmt: skip
         except TensorMapError as error:

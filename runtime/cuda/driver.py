@@ -15,6 +15,7 @@ from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
+from ...dialect.isa.pixel_box import PixelBox
 from ...dialect.isa.targets import TARGETS, UnknownTargetError
 from ...dialect.isa.targets import target as target_row
 from ...dialect.isa.tensor_map import SIZE, TensorMapFields
@@ -293,19 +294,25 @@ def encode_tensor_map(gpu: Gpu, fields: TensorMapFields, promotion: int) -> byte
     Raises:
         CudaError: if the driver refuses it.
     """
-    driver = gpu.driver
+    driver, box = gpu.driver, fields.box
     rank, size = len(fields.sizes), fields.element.size
     # the bindings want a stride of a vector, too, which nothing reads
     strides = fields.strides or (-(-fields.sizes[0] * size // 16) * 16,)
+    if isinstance(box, PixelBox):
+        name = "cuTensorMapEncodeIm2col"
+        moved = (list(box.lower), list(box.upper), box.channels, box.pixels)
+    else:
+        name = "cuTensorMapEncodeTiled"
+        moved = ([driver.cuuint32_t(n) for n in box],)
     found = call(
-        "cuTensorMapEncodeTiled",
-        driver.cuTensorMapEncodeTiled(
+        name,
+        getattr(driver, name)(
             getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{fields.element.driver}"),
             rank,
             fields.address,
             [driver.cuuint64_t(n) for n in fields.sizes],
             [driver.cuuint64_t(n) for n in strides],
-            [driver.cuuint32_t(n) for n in fields.box],
+            *moved,
             [driver.cuuint32_t(n) for n in fields.steps],
             getattr(driver.CUtensorMapInterleave, f"CU_TENSOR_MAP_INTERLEAVE_{_bytes(fields.interleave)}"),
             getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{_bytes(fields.swizzle)}"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...dialect.isa.descriptor import UNIT, DescriptorError, MatrixDescriptor
+from ...dialect.isa.pixel_box import PixelBox
 from ...dialect.isa.tensor_map import SIZE, TensorMapError, TensorMapFields
 from ..errors import ArgumentError
 
@@ -123,7 +124,7 @@ def _map(data: bytes) -> Iterator[str]:
         ("elements", f"{found.element.name}, {found.element.size} bytes"),
         ("sizes", _listed(found.sizes)),
         ("strides", f"{_listed(found.strides)} bytes" if found.strides else "none"),
-        ("box", _listed(found.box)),
+        *_box(found),
         ("steps", _listed(found.steps)),
         ("swizzle", f"{found.swizzle} bytes" if found.swizzle else "none"),
         ("interleave", f"{found.interleave} bytes" if found.interleave else "none"),
@@ -136,6 +137,15 @@ def _map(data: bytes) -> Iterator[str]:
     if other:
         words = (f"{i // 4} ({int.from_bytes(data[i : i + 4], 'little'):#010x})" for i in other)
         yield f"  words with bits that are not known here: {', '.join(words)}"
+
+
+def _box(found: TensorMapFields) -> Iterator[tuple[str, str]]:
+    if not isinstance(found.box, PixelBox):
+        yield "box", _listed(found.box)
+        return
+    ranges = zip(found.box.lower, found.box.last(found.sizes), strict=True)
+    yield "pixels", f"{found.box.pixels} of {found.box.channels} channels each, im2col mode"
+    yield "bounds", " x ".join(f"{first}..{last}" for first, last in ranges)
 
 
 def _listed(values: tuple[int, ...]) -> str:

@@ -5,13 +5,16 @@
     bench/with_gpu.sh python3 test/gpu/capture.py --set memory --warps 8 --out test/data/words/memory/sm_90a.npz
     bench/with_gpu.sh python3 test/gpu/capture.py --set warpgroups --warps 8 --out test/data/words/warpgroups/sm_90a.npz
     bench/with_gpu.sh python3 test/gpu/capture.py --set tensors --out test/data/words/tensors/sm_90a.npz
+    bench/with_gpu.sh python3 test/gpu/capture.py --set pixels --out test/data/words/pixels/sm_90a.npz
+    bench/with_gpu.sh python3 test/gpu/capture.py --set maps --out build/maps.npz
 
 Needs a GPU that runs the target. The words are drawn by `test/captured.py` from the instruction's name, so the file
 keeps answers only: for each `mma` and `mma.sp` and selector an array (warps, words, 32 lanes). The set `limits` is the
 same on integer sums that wrap or are clamped, and on floating-point ones that round to zero; `memory` is `wmma`,
 `ldmatrix`, `stmatrix` and `movmatrix` (`test/captured_memory.py`), arrays (warps, words); `warpgroups` is `wgmma`
 (`test/captured_warpgroups.py`), arrays (warpgroups, words), of large answers their digests; `tensors` is tensor copies
-(`test/captured_tensors.py`), the bytes that they change.
+(`test/captured_tensors.py`), the bytes that they change; `pixels` is those in im2col mode (`test/captured_pixels.py`).
+`maps` is the bytes of tensor maps of im2col mode: nothing replays them, they show where the driver puts which field.
 """
 
 from __future__ import annotations
@@ -28,9 +31,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import captured
 import captured_memory
+import captured_pixels
 import captured_tensors
 import captured_warpgroups
 from captured_memory import MemoryCase
+from captured_pixels import MapCase
 from captured_tensors import TensorCase
 from captured_warpgroups import WarpgroupCase
 
@@ -46,6 +51,8 @@ SETS = {
     "memory": captured_memory.cases,
     "warpgroups": captured_warpgroups.cases,
     "tensors": lambda target: captured_tensors.cases(),
+    "pixels": lambda target: captured_pixels.cases(),
+    "maps": lambda target: captured_pixels.map_cases(),
 }
 
 Recorded = captured.Case | MemoryCase | WarpgroupCase | TensorCase
@@ -74,6 +81,8 @@ def launched(text: str, args: list[Any]) -> None:
 
 def record(case: Recorded, target: str, warps: int) -> captured.Words:
     """The answers of the GPU; refuses a kernel that leaves any word unwritten in a way that shows."""
+    if isinstance(case, MapCase):
+        return captured_pixels.map_bytes(case, launched)
     if isinstance(case, TensorCase):
         return captured_tensors.answer(case, launched)
     kernel, words, answers = prepared(case, warps)

@@ -17,7 +17,7 @@ HEAD = ".version 9.0\n.target sm_100a\n.address_size 64\n.visible .entry k(.para
 HEAD += DECLARATIONS + WIDE + SYMBOLS
 REFUSED = {
     "fma.oob": "the word of the out-of-bounds NaN is not known",
-    "tensor.unmodelled": "this mode it does not",
+    "tensor.unmodelled": "im2col::w, gathered rows and pairs of CTAs it does not",
     "tensor.map": "the interpreter does not replace their fields",
     "carry.untold": "the text does not say what it computes",
     "multimem": "memory of several GPUs is not simulated",

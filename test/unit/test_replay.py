@@ -14,6 +14,7 @@ from typing import Any
 
 import captured
 import captured_memory
+import captured_pixels
 import captured_tensors
 import captured_warpgroups
 import numpy as np
@@ -30,7 +31,7 @@ from warploom.runtime.interp import arithmetic
 from warploom.runtime.numerics.parameters import ROWS, Row
 
 WORDS = Path(__file__).parent.parent / "data" / "words"
-GROUPS, TENSORS = WORDS / "warpgroups" / "sm_90a.npz", WORDS / "tensors" / "sm_90a.npz"
+GROUPS, TENSORS, PIXELS = (WORDS / name / "sm_90a.npz" for name in ("warpgroups", "tensors", "pixels"))
 POISON = 0xDEADBEEF
 
 
@@ -43,7 +44,7 @@ def recording(path: Path) -> Any:
 def recorded() -> Iterator[tuple[Path, Case | MemoryCase]]:
     """Every recorded instruction."""
     for path in sorted(WORDS.glob("**/*.npz")):
-        if path in (GROUPS, TENSORS):
+        if path in (GROUPS, TENSORS, PIXELS):
             continue
         found = target(path.stem)
         sets = {"limits": captured.limit_cases, "memory": captured_memory.cases}
@@ -103,9 +104,15 @@ def interpreted(text: str, args: list[Any]) -> None:
     load_ptx(text).launch("k", (1, 1, 1), (captured_tensors.THREADS, 1, 1), args, device="interp")
 
 
-@pytest.mark.parametrize("case", captured_tensors.cases(), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", list(captured_tensors.cases()), ids=lambda case: case.name)
 def test_every_byte_of_a_tensor_copy_is_the_silicons(case: TensorCase) -> None:
     assert np.array_equal(captured_tensors.answer(case, interpreted), recording(TENSORS)[case.name])
+
+
+@pytest.mark.parametrize("case", list(captured_pixels.cases()) if PIXELS.exists() else [], ids=lambda case: case.name)
+def test_every_byte_of_a_copy_of_pixels_is_the_silicons(case: TensorCase) -> None:
+    """Skipped until `test/gpu/capture.py --set pixels` has recorded them."""
+    assert np.array_equal(captured_tensors.answer(case, interpreted), recording(PIXELS)[case.name])
 
 
 def test_every_warpgroup_case_is_recorded() -> None:

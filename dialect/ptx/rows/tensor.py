@@ -82,7 +82,7 @@ def _replacements() -> Iterator[Row]:
 
 
 OTHER = "tensor.unmodelled"
-"""The meaning of what the interpreter refuses: im2col, gathered rows, pairs of CTAs."""
+"""The meaning of what the interpreter refuses: im2col along the width alone, gathered rows, pairs of CTAs."""
 
 MAP = "tensor.map"
 """The meaning of what makes maps on the device, which it refuses too."""
@@ -97,12 +97,12 @@ ROWS: tuple[Row, ...] = (
     *(
         line
         for rank in (3, 4, 5)
-        for mode, count, pair, own, since in (
-            (".im2col", rank - 2, (), (90, ()), (8, 0)),
-            (".im2col::w", 2, _GROUPED, (100, ()), (8, 6)),
-            (".im2col::w::128", 2, _GROUPED, (100, _GROUPED), (8, 6)),
+        for mode, count, meaning, pair, own, since in (
+            (".im2col", rank - 2, "tensor.load", (), (90, ()), (8, 0)),
+            (".im2col::w", 2, OTHER, _GROUPED, (100, ()), (8, 6)),
+            (".im2col::w::128", 2, OTHER, _GROUPED, (100, _GROUPED), (8, 6)),
         )
-        for line in _loads(f"D{{{rank}d}}", mode, "tensor", f"o:{count}*b16", OTHER, since, pair, own)
+        for line in _loads(f"D{{{rank}d}}", mode, "tensor", f"o:{count}*b16", meaning, since, pair, own)
     ),
     *_loads("D{2d}", ".tile::gather4", "tensor(5)", "", OTHER, (8, 6), _GROUPED, (100, ())),
     *(
@@ -110,15 +110,15 @@ ROWS: tuple[Row, ...] = (
             ptx=since, sm=90, meaning=meaning, only=only)
         for rank, mode, tensor, since, meaning, only in (
             (_ANY, "{.tile}", "tensor", (8, 0), "tensor.store", ()),
-            (_IMAGE, ".im2col_no_offs", "tensor", (8, 0), OTHER, ()),
+            (_IMAGE, ".im2col_no_offs", "tensor", (8, 0), "tensor.store", ()),
             ("D{2d}", ".tile::scatter4", "tensor(5)", (8, 6), OTHER, _GROUPED),
         )
     ),
     # 9.7.9.25.5.3  cp.reduce.async.bulk.tensor
     *(
         row(f"{_REDUCE}.{rank}.global.shared::cta.{_OPERATIONS}{mode}.bulk_group{HINT}",
-            "a:tensor, b:[], H?policy:b64", "9.7.9.25.5.3", ptx=(8, 0), sm=90, meaning=meaning)
-        for rank, mode, meaning in ((_ANY, "{.tile}", "tensor.store"), (_IMAGE, ".im2col_no_offs", OTHER))
+            "a:tensor, b:[], H?policy:b64", "9.7.9.25.5.3", ptx=(8, 0), sm=90, meaning="tensor.store")
+        for rank, mode in ((_ANY, "{.tile}"), (_IMAGE, ".im2col_no_offs"))
     ),
     # 9.7.9.25.5.4  cp.async.bulk.prefetch.tensor
     row(f"{_PREFETCH}.{_ANY}.L2.global{{.tile}}{HINT}", "b:tensor, H?policy:b64", "9.7.9.25.5.4", ptx=(8, 0), sm=90,
@@ -127,12 +127,12 @@ ROWS: tuple[Row, ...] = (
         sm=100, meaning=OTHER, only=_GROUPED),
     *(
         row(f"{_PREFETCH}.D{{{rank}d}}.L2.global{mode}{HINT}", f"b:tensor, o:{count}*b16, H?policy:b64",
-            "9.7.9.25.5.4", ptx=since, sm=90, meaning=OTHER, only=only)
+            "9.7.9.25.5.4", ptx=since, sm=90, meaning=meaning, only=only)
         for rank in (3, 4, 5)
-        for mode, count, since, only in (
-            (".im2col", rank - 2, (8, 0), ()),
-            (".im2col::w", 2, (8, 6), _GROUPED),
-            (".im2col::w::128", 2, (8, 6), _GROUPED),
+        for mode, count, meaning, since, only in (
+            (".im2col", rank - 2, "tensor.prefetch", (8, 0), ()),
+            (".im2col::w", 2, OTHER, (8, 6), _GROUPED),
+            (".im2col::w::128", 2, OTHER, (8, 6), _GROUPED),
         )
     ),
     # 9.7.9.27  tensormap.replace

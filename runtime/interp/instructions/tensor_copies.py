@@ -1,139 +1,33 @@
-"""Copies of boxes of tensors between global and shared memory: PTX ISA 9.7.9.25.5, in tile mode.
+"""Copies of boxes of tensors between global and shared memory: PTX ISA 9.7.9.25.5.
 
-The map is read from memory, 128 bytes, when the copy is issued, and so is the source. What goes to shared memory
-arrives when its mbarrier is looked at, which is as late as it may be; what goes to global memory is there at once.
+The map is read from memory when the copy is issued, and so is the source. What goes to shared memory arrives when its
+mbarrier is looked at, which is as late as it may be; what goes to global memory is there at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
-
 import numpy as np
 
-from ....dialect.isa.descriptor import UNIT, MatrixDescriptor
-from ....dialect.isa.tensor_map import SIZE, TensorMapError, TensorMapFields
+from ....dialect.isa.descriptor import UNIT
+from ....dialect.isa.tensor_map import TensorMapFields
 from ....dialect.ptx.rows.grammar import Bindings
-from ....dialect.ptx.text.syntax import Immediate, Indexed, Operand, Register, Symbol
 from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..errors import FaultError
-from ..machine.memory import check_writable
-from ..machine.state import Action, Source, State
+from ..machine.memory import Part, check_writable
+from ..machine.state import Action, State
 from ..machine.threads import BoundStep, Selection
-from ..observers.events import MemoryAccess
+from ..observers.events import AccessKind, MemoryAccess
 from .access import locate
 from .atomics import seen_as, updates
 from .bulk import one_by_one, shifts
 from .mbarrier import objects
-
-ALIGNMENT = 128
-"""Bytes that addresses in shared memory are multiples of."""
+from .tensor_boxes import Box, BoxOperand, Home
 
 _NAN = 0x7FF7
 """What fills floating-point elements outside the tensor, 16 bits at a time, as an H200 does it."""
 
 _TF32_NAN = np.uint32(0x7FFFE000)
-
-
-@dataclass(frozen=True)
-class _Box:
-    """The operand `[map, {c0, ...}]`: whose address and where the box begins, fastest dimension first."""
-
-    address: Source
-    coordinates: tuple[Source, ...]
-
-    @staticmethod
-    def of(ctx: Context, operand: Operand, rank: int) -> _Box:
-        if not isinstance(operand, Indexed) or len(operand.items) != 2:
-            ctx.fail("expected a tensor map and coordinates, such as [%rd1, {%r1, %r2}]")
-        base, where = operand.items
-        if not isinstance(base, Register | Symbol | Immediate):
-            ctx.fail("expected the address of a tensor map")
-        return _Box(ctx.source(base, "u64"), tuple(ctx.source(c, "b32") for c in ctx.items(where)))
-
-    def bind(self, state: State) -> Callable[[int], tuple[TensorMapFields, tuple[int, ...]]]:
-        """Reads the map and the coordinates of a thread."""
-        addresses, starts = self.address(state), [c(state) for c in self.coordinates]
-
-        def read(thread: int) -> tuple[TensorMapFields, tuple[int, ...]]:
-            fields = _fields(state, int(addresses[thread]), thread)
-            if len(fields.sizes) != len(starts):
-                raise FaultError(f"the tensor map has {len(fields.sizes)} dimensions, the copy {len(starts)}", thread)
-            where = tuple(int(s[thread].view(np.int32)) for s in starts)
-            if where[0] * fields.element.size % UNIT:
-                raise FaultError(
-                    f"the box begins {where[0] * fields.element.size} bytes along the fastest dimension, which is no "
-                    f"multiple of {UNIT}: an illegal instruction on the GPU", thread,
-                )  # fmt: skip
-            return fields, where
-
-        return read
-
-
-def _fields(state: State, address: int, thread: int) -> TensorMapFields:
-    if address % 64:
-        raise FaultError(f"a tensor map lies at a multiple of 64 bytes, got {address:#x}", thread)
-    places = np.arange(address, address + SIZE, 8, dtype=np.uint64)
-    words = np.empty(places.size, np.uint64)
-    for part in state.memory.memory.parts(places, 8, np.full(places.size, thread)):
-        words[... if part.chosen is None else part.chosen] = part.buffer.view(8)[part.index]
-    try:
-        return _decoded(words.tobytes())
-    except TensorMapError as error:
-        raise FaultError(str(error), thread) from None
-
-
-@lru_cache(256)
-def _decoded(data: bytes) -> TensorMapFields:
-    return TensorMapFields.decode(data)
-
-
-# Where the elements of a box lie
-
-
-def _global(fields: TensorMapFields, start: tuple[int, ...]) -> tuple[Array, Array]:
-    """The addresses of the elements of a box, (rows, fastest), and which of them lie in the tensor."""
-    counts = fields.copied
-    address = np.full(1, fields.address, np.int64)
-    inside = np.ones(1, np.bool_)
-    for axis in range(len(counts) - 1, 0, -1):
-        at = start[axis] + np.arange(counts[axis], dtype=np.int64) * fields.steps[axis]
-        address = (address[:, None] + at * fields.strides[axis - 1]).reshape(-1)
-        inside = (inside[:, None] & (at >= 0) & (at < fields.sizes[axis])).reshape(-1)
-    along = start[0] + np.arange(counts[0], dtype=np.int64)
-    return (
-        address[:, None] + along * fields.element.size,
-        inside[:, None] & (along >= 0) & (along < fields.sizes[0]),
-    )
-
-
-def _swizzled(address: int, fields: TensorMapFields) -> Array:
-    """The addresses in shared memory of the units of a box, whose place without a swizzle begins at `address`."""
-    row = np.arange(0, fields.copied[0] * fields.element.size, UNIT, dtype=np.int64)
-    rows = np.arange(address, address + fields.extent, fields.pitch, dtype=np.int64)
-    return MatrixDescriptor(0, 0, 0, fields.swizzle).swizzled((rows[:, None] + row).reshape(-1))
-
-
-class _Home:
-    """The shared memory of a CTA, by its addresses."""
-
-    def __init__(self, state: State, at: int, thread: int, size: int) -> None:
-        window = state.memory.shared
-        stride = window.buffer.size // state.geometry.ctas
-        self.base, self.address = at // stride * stride, at % stride
-        self.stride = stride
-        if self.address % ALIGNMENT:
-            raise FaultError(
-                f"misaligned shared access: address {self.address:#x} is not a multiple of {ALIGNMENT}", thread,
-                self.address,
-            )  # fmt: skip
-        if self.address + size > window.size:
-            raise FaultError(
-                f"shared access out of bounds: {size} bytes at address {self.address:#x}, of {window.size} bytes",
-                thread, self.address,
-            )  # fmt: skip
 
 
 # Loads
@@ -142,25 +36,24 @@ class _Home:
 @meaning("tensor.load")
 def load(ctx: Context, bound: Bindings) -> Action:
     """A box to shared memory, of this CTA or of those of the cluster that a mask names."""
-    operands = list(ctx.operands)
-    target, where, barrier = operands[:3]
-    multicast = bool(bound.get("C"))
-    mask = ctx.source(operands[3], "u16") if multicast else None
-    box = _Box.of(ctx, where, int(bound["D"][0]))
+    target, where, barrier, *rest = ctx.operands
+    offsets = rest.pop(0) if "im2col" in ctx.instruction.opcode else None
+    mask = ctx.source(rest[0], "u16") if bound.get("C") else None
+    operand = BoxOperand.of(ctx, where, offsets)
     space = "shared" if "shared::cta" in ctx.instruction.opcode else "cluster"
     put, arrive, pc = locate(ctx, target, space, None), objects(ctx, barrier, space), ctx.pc
 
     def bind(state: State) -> BoundStep:
-        read, place, find = box.bind(state), put(state), arrive(state)
+        read, place, find = operand.bind(state), put(state), arrive(state)
         masks = mask(state) if mask else None
 
         def step(sel: Selection) -> None:
             for one, thread in one_by_one(sel):
-                fields, start = read(thread)
+                box = read(thread)
                 (part,) = place(one, UNIT)
-                home = _Home(state, int(part.index[0]) * UNIT, thread, fields.extent)
-                data = _read(state, fields, start, thread)
-                units = _swizzled(home.address, fields) + home.base
+                home = Home(state, int(part.index[0]) * UNIT, thread, box.fields.extent)
+                data = _read(state, box, pc, thread)
+                units = box.units(home.address) + home.base
                 wanted, index = None if masks is None else int(masks[thread]), find(one)
                 for shift in shifts(state, part.buffer, home.base, wanted, thread):
                     if state.observer is not None:
@@ -173,18 +66,41 @@ def load(ctx: Context, bound: Bindings) -> Action:
     return bind
 
 
-def _read(state: State, fields: TensorMapFields, start: tuple[int, ...], thread: int) -> Array:
+def _read(state: State, box: Box, pc: int, thread: int) -> Array:
     """The bytes of a box, unit by unit: (units, 16)."""
-    size = fields.element.size
-    addresses, inside = _global(fields, start)
+    fields, size = box.fields, box.fields.element.size
+    addresses, inside = box.elements()
     fill = int.from_bytes(_NAN.to_bytes(2, "little") * (size // 2), "little") if fields.nan_fill else 0
     found = np.full(addresses.shape, fill, f"u{size}")
-    wanted = addresses[inside].astype(np.uint64)
-    values = np.empty(wanted.size, found.dtype)
-    for part in state.memory.memory.parts(wanted, size, np.full(wanted.size, thread)):
+    values = np.empty(np.count_nonzero(inside), found.dtype)
+    for part in _parts(state, addresses[inside], size, thread):
         values[... if part.chosen is None else part.chosen] = part.buffer.view(size)[part.index]
+    _tell(state, pc, "load", box, thread)
     found[inside] = _converted(fields.element.name, values)
     return found.view(np.uint8).reshape(-1, UNIT)
+
+
+def _parts(state: State, addresses: Array, width: int, thread: int) -> tuple[Part, ...]:
+    return state.memory.memory.parts(addresses.astype(np.uint64), width, np.full(addresses.size, thread))
+
+
+def _tell(state: State, pc: int, kind: AccessKind, box: Box, thread: int, values: Array | None = None) -> None:
+    """Reports what a thread accesses in global memory: units that lie in the tensor whole, elements of the others.
+    `values` are the elements that it stores, (rows, fastest)."""
+    if state.observer is None:
+        return
+    size = box.fields.element.size
+    each = UNIT // size
+    addresses, inside = (found.reshape(-1, each) for found in box.elements())
+    words = None if values is None else values.reshape(-1, each)
+    whole: Array = np.logical_and.reduce(inside, axis=1)
+    rest = inside & ~whole[:, None]
+    for found, chosen, width in ((addresses[whole, 0], whole, UNIT), (addresses[rest], rest, size)):
+        data = None if words is None else np.ascontiguousarray(words[chosen]).view(np.uint8).reshape(-1, width)
+        for part in _parts(state, found, width, thread) if found.size else ():
+            some = data if data is None or part.chosen is None else data[part.chosen]
+            by = np.full(part.index.size, thread)
+            state.observer.access(MemoryAccess(pc, kind, part.buffer, part.index * width, width, by, some))
 
 
 def _converted(type: str, words: Array) -> Array:
@@ -202,43 +118,41 @@ def _converted(type: str, words: Array) -> Array:
 @meaning("tensor.store")
 def store(ctx: Context, bound: Bindings) -> Action:
     """A box from shared memory; what lies outside the tensor is not written. With an operation it is combined."""
-    box = _Box.of(ctx, ctx.operands[0], int(bound["D"][0]))
+    operand = BoxOperand.of(ctx, ctx.operands[0])
     take, operation, pc = locate(ctx, ctx.operands[1], "shared", None), bound.get("OP", ""), ctx.pc
 
     def bind(state: State) -> BoundStep:
-        read, place = box.bind(state), take(state)
+        read, place = operand.bind(state), take(state)
 
         def step(sel: Selection) -> None:
             for one, thread in one_by_one(sel):
-                fields, start = read(thread)
-                if min(start) < 0:
+                box = read(thread)
+                if min(box.start) < 0:
                     message = (
-                        f"a store begins at the negative coordinate {min(start)}: an illegal instruction on the GPU"
+                        f"a store begins at the negative coordinate {min(box.start)}: an illegal instruction on the GPU"
                     )
                     raise FaultError(message, thread)
                 (part,) = place(one, UNIT)
-                home = _Home(state, int(part.index[0]) * UNIT, thread, fields.extent)
-                units = _swizzled(home.address, fields) + home.base
+                home = Home(state, int(part.index[0]) * UNIT, thread, box.fields.extent)
+                units = box.units(home.address) + home.base
                 if state.observer is not None:
                     state.observer.access(
                         MemoryAccess(pc, "load", part.buffer, units, UNIT, np.full(units.size, thread))
                     )
-                _write(state, fields, start, part.buffer.view(8, 2)[units // UNIT], operation, thread)
+                _write(state, box, part.buffer.view(8, 2)[units // UNIT], operation, pc, thread)
 
         return step
 
     return bind
 
 
-def _write(
-    state: State, fields: TensorMapFields, start: tuple[int, ...], units: Array, operation: str, thread: int
-) -> None:
-    size = fields.element.size
-    addresses, inside = _global(fields, start)
-    values = np.ascontiguousarray(units).view(f"u{size}").reshape(addresses.shape)[inside]
-    wanted = addresses[inside].astype(np.uint64)
-    parts = state.memory.memory.parts(wanted, size, np.full(wanted.size, thread))
+def _write(state: State, box: Box, units: Array, operation: str, pc: int, thread: int) -> None:
+    fields, size = box.fields, box.fields.element.size
+    addresses, inside = box.elements()
+    elements = np.ascontiguousarray(units).view(f"u{size}").reshape(addresses.shape)
+    values, parts = elements[inside], _parts(state, addresses[inside], size, thread)
     check_writable(parts)
+    _tell(state, pc, "store", box, thread, None if operation else elements)
     for part in parts:
         new = values if part.chosen is None else values[part.chosen]
         view = part.buffer.view(size)
@@ -278,7 +192,7 @@ def unmodelled(ctx: Context, bound: Bindings) -> Action:
     """Raises:
     DecodeError: always.
     """
-    ctx.fail("the interpreter copies boxes of tensors in tile mode, for one CTA or by multicast; this mode it does not")
+    ctx.fail("the interpreter runs tile and im2col mode; im2col::w, gathered rows and pairs of CTAs it does not")
 
 
 @meaning("tensor.map")
@@ -292,10 +206,11 @@ def edited(ctx: Context, bound: Bindings) -> Action:
 @meaning("tensor.prefetch")
 def prefetch(ctx: Context, bound: Bindings) -> Action:
     """A hint, of which the map is looked at."""
-    box = _Box.of(ctx, ctx.operands[0], int(bound["D"][0]))
+    offsets = ctx.operands[1] if "im2col" in ctx.instruction.opcode else None
+    operand = BoxOperand.of(ctx, ctx.operands[0], offsets)
 
     def bind(state: State) -> BoundStep:
-        read = box.bind(state)
+        read = operand.bind(state)
 
         def step(sel: Selection) -> None:
             for _, thread in one_by_one(sel):
