@@ -16,6 +16,7 @@ from .bounds import Bounds
 from .departures import Departures
 from .findings import CheckError, Findings
 from .fragments import WmmaFragments
+from .global_proxies import GlobalProxies
 from .pending_reads import PendingReads
 from .proxies import Proxies
 from .register_pool import RegisterPool
@@ -68,9 +69,9 @@ class CheckObserver(Observers):
             shared = SharedMemory(self.findings, "races" in wanted, "uninitialised" in wanted)
             members.append(shared)
             if "races" in wanted:
-                members += (
-                    member(self.findings, shared) for member in (GlobalWriters, Proxies, PendingReads, Departures)
-                )
+                writers = GlobalWriters(self.findings, shared)
+                members += (writers, GlobalProxies(self.findings, writers))
+                members += (member(self.findings, shared) for member in (Proxies, PendingReads, Departures))
         if "barriers" in wanted:
             members += (member(self.findings) for member in (Barriers, Transactions, RegisterPool))
         if "bounds" in wanted:
