@@ -83,6 +83,7 @@ $(TESTABLE): pyproject.toml | $(BIN)/pip
 # the pages that follow from the instruction rows; a test says when they must be written again
 docs: $(INSTALLED)
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/draw.py
 	$(BIN)/python docs/walk.py
 	$(BIN)/python docs/rooms.py
 

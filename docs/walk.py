@@ -1,4 +1,4 @@
-"""Writes pipeline.md: one product through every level, as `warploom-opt` prints it now.
+"""Writes pipeline.md: one product through every level, with `mma.sync` and with `wgmma`, as it is printed now.
 
     python docs/walk.py            # or: make docs
 
@@ -7,145 +7,95 @@ The prose is here; what is quoted is made anew, by the lines that a pattern each
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from functools import cache
-from io import StringIO
-from pathlib import Path
+from collections.abc import Iterator
 
-from warploom.dialect.ptx.text.printer import PtxTarget
-from warploom.passes.context import make_context, parse_mlir
-from warploom.passes.pipeline import lower, standard_pipeline
-
-HERE = Path(__file__).parent
-EXAMPLE = HERE.parent / "examples" / "matmul.mlir"
-SCHEDULE = {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3}
+from levels import EXAMPLE, HERE, WARPGROUPS, WARPS, block, prose, quoted
 
 GENERATED = "<!-- Written by docs/walk.py; `make docs` writes it again. -->\n\n"
-
-
-def passes() -> list[str]:
-    """The standard pipeline with the schedule of this page, pass by pass."""
-    return re.findall(r"[\w-]+(?:\{[^}]*\})?", standard_pipeline("sm_90a", SCHEDULE))
-
-
-@cache
-def level(after: str) -> str:
-    """The module after the pass of that name, all those before it included."""
-    names = [one.partition("{")[0] for one in passes()]
-    context = make_context()
-    module = parse_mlir(context, EXAMPLE.read_text())
-    lower(module, context, ",".join(passes()[: names.index(after) + 1]))
-    return f"{module}\n".replace("\t", "")
-
-
-@cache
-def ptx() -> str:
-    """The PTX text."""
-    context = make_context()
-    module = parse_mlir(context, EXAMPLE.read_text())
-    lower(module, context, ",".join(passes()))
-    out = StringIO()
-    PtxTarget().emit(context, module, out)
-    return out.getvalue()
-
-
-def quoted(text: str, patterns: Sequence[str], width: int = 170) -> str:
-    """The first line after the last one found that each pattern matches, `...` where lines are left out.
-
-    Raises:
-        ValueError: if a pattern matches no line that is left.
-    """
-    lines, shown, at = text.splitlines(), list[str](), 0
-    for pattern in patterns:
-        found = next((i for i in range(at, len(lines)) if re.search(pattern, lines[i])), None)
-        if found is None:
-            raise ValueError(f"no line of this level matches '{pattern}' any more")
-        if found > at:
-            shown.append(f"{re.match(r' *', lines[found])[0]}...")  # pyright: ignore[reportOptionalSubscript]
-        line = lines[found]
-        shown.append(line if len(line) <= width else f"{line[: width - 4]} ...")
-        at = found + 1
-    return "\n".join(shown) + "\n"
-
-
-def prose(text: str) -> str:
-    """Paragraphs, with an empty line after them."""
-    return f"{text.strip()}\n\n"
-
-
-def block(language: str, text: str) -> str:
-    return f"```{language}\n{text}```\n\n"
-
-
-def command(after: str) -> str:
-    names = [one.partition("{")[0] for one in passes()]
-    return ",".join(passes()[: names.index(after) + 1])
 
 
 def page() -> Iterator[str]:
     """The page, piece by piece."""
     yield GENERATED
+    yield from first_levels()
+    yield from levels_of_warps()
+    yield from levels_of_warpgroups()
+    yield from last_levels()
+
+
+def first_levels() -> Iterator[str]:
+    """What both ways have in common."""
     yield prose("""
 # One product through the pipeline
 
-A product goes from `linalg` to PTX in steps that can each be printed, edited and continued from. This page
-takes [examples/matmul.mlir](../examples/matmul.mlir), C = A * B with f16 operands and f32 sums, through all of
-them, with a schedule small enough to read. To see a level, leave the passes after it off the end of `-p`:
+A product goes from `linalg` to PTX in steps. Each step can be printed, edited and continued from. This page takes
+[examples/matmul.mlir](../examples/matmul.mlir), C = A * B with f16 operands and f32 sums, through all steps twice:
+
+- with `mma.sync`: warps multiply fragments in their registers, and `cp.async` copies tiles to shared memory. This works
+  on every GPU from sm_80 on.
+- with `wgmma`: warpgroups multiply tiles in shared memory, and a warp of its own copies them there by tensor copies.
+  This works on sm_90a (Hopper).
+
+The first three steps are the same. The schedule then says which way the product goes. To see a level, leave the passes
+after it off the end of `-p`:
 """)
-    yield block("sh", f"warploom-opt examples/matmul.mlir -p \\\n  '{command('convert-warp-to-ptx')}'\n")
+    yield block("sh", f"warploom-opt examples/matmul.mlir -p \\\n  '{WARPS.until('convert-warp-to-ptx')}'\n")
     yield prose("""
-All of them together are `-p warploom`, with the same options; `warploom-schedule` ends at products with a schedule,
-`warploom-tile` goes from there to kernels over fragments, and `warploom-finish` from there to PTX.
+`-p warploom` stands for all of them and takes the same options. `warploom-schedule` ends at products with a schedule,
+`warploom-tile` goes from there to kernels over fragments, and `warploom-finish` goes from there to PTX.
 """)
     yield "## 1. What is asked for\n\n"
     yield block("mlir", quoted(EXAMPLE.read_text(), ["func.func", "constant", "fill", "matmul", "return", "}"]))
     yield prose("""
-`warp-set-target` puts the GPU on the module; everything after it asks there which instructions exist.
-`warp-bufferize` makes functions on tensors functions on memory; this one is already.
+`warp-set-target` puts the GPU on the module. The passes after it ask there which instructions exist. `warp-bufferize`
+turns functions on tensors into functions on memory. This function is already on memory.
 
-## 2. One operation: `warp-raise-matmul`, `warp-fold-fill`
+## 2. One operation: `warp-raise-matmul`, `warp-fold-fill`, `warp-fuse-epilogue`
 
-Every way to write a product becomes one operation, `warp.matmul`, that says what there is to know of it: the
-types that A and B are multiplied as, where the sum starts, how each operand lies. A fill before it becomes its
-initial value, so that C is never read; elementwise operations after it become its epilogue, so that the product
-itself is never stored.
+`linalg` has many ways to write a product. Each of them becomes one operation, `warp.matmul`. It says in which types A
+and B are multiplied, where the sum starts, and how each operand lies in memory. A fill before the product becomes its
+initial value, so C is never read. Elementwise operations after the product become its epilogue, so the product itself
+is never stored.
 """)
-    yield block("mlir", quoted(level("warp-fold-fill"), ["func.func", "warp.matmul"], 200))
+    yield block("mlir", quoted(WARPS.level("warp-fuse-epilogue"), ["func.func", "warp.matmul"], 200))
     yield prose("""
-## 3. Every choice, made once: `warp-schedule`
+## 3. All choices in one attribute: `warp-schedule`
 
-The schedule is one attribute. The pass chooses it by a model of the target and the size; each field can be
-given instead, and `warploom tune` finds the fastest by measuring.
+The schedule is one attribute of the product. The pass chooses it by a model of the target and the size. Each field can
+be given instead ([schedules.md](schedules.md)), and `warploom tune` measures which schedule is fastest. The two
+schedules of this page are small enough to read:
 """)
-    yield block("mlir", quoted(level("warp-schedule"), [r"warp\.matmul"], 400))
+    yield block("mlir", quoted(WARPS.level("warp-schedule"), [r"warp\.matmul"], 400))
+    yield block("mlir", quoted(WARPGROUPS.level("warp-schedule"), [r"warp\.matmul"], 400))
     yield prose("""
-A CTA computes a tile of C of 64x64, 32 of K at a time; each of its four warps 32x32 of it, with `mma`
-instructions of 16x8x16.
+In the first, a CTA computes a tile of C of 64x64, with 32 of K in each step. Each of its four warps computes 32x32 of
+the tile, with `mma` instructions of 16x8x16. In the second, a CTA computes a tile of 128x64, with 64 of K in each step.
+Each of two warpgroups computes 64x64 of it, with `wgmma` instructions of 64x64x16. Five CTAs compute two tiles each.
 
-## 4. One tile in each CTA: `warp-outline`
+`warp-outline` then makes a kernel of the product, a `gpu.func`, and a launch in its place. In the kernel it is still
+the same operation. A CTA computes one `tile` of it. The number of the CTA says which one: CTAs that run at the same
+time share rows of A and columns of B. `warp.matrix` takes one matrix of a batch, or of memory that does not lie row by
+row.
+""")
+    patterns = ["gpu.launch_func", "gpu.func", "gpu.block_id", r"warp\.matmul", "gpu.return"]
+    yield block("mlir", quoted(WARPS.level("warp-outline"), patterns, 200))
 
-The product becomes a `gpu.func`, and in its place a launch. In the kernel it is the same operation still, of which a
-CTA computes one `tile`; which one follows from the number of the CTA, so that CTAs that run at the same time share rows
-of A and columns of B. Of a batch, and of memory that lies otherwise than row by row, `warp.matrix` takes one matrix.
+
+def levels_of_warps() -> Iterator[str]:
+    """The way of `mma.sync`."""
+    yield prose("""
+## With `mma.sync`
+
+### 4. A kernel over fragments: `warp-tile`
+
+The tile becomes a loop over K. What a warp holds in registers is a value of type `!warp.fragment`. The type has the
+role of the operand, its size, its element type and its layout. The layout names, for each bit of the lane number and of
+the number of the element, the bit of the row or of the column that it stands for.
 """)
     yield block(
         "mlir",
         quoted(
-            level("warp-outline"), ["gpu.launch_func", "gpu.func", "gpu.block_id", r"warp\.matmul", "gpu.return"], 200
-        ),
-    )
-    yield prose("""
-## 5. A kernel over fragments: `warp-tile`
-
-The tile becomes a loop over K. What a warp holds in registers is a value of type `!warp.fragment`: its role, its size,
-its element type and its layout, which says for each bit of the lane and of the element's number which bit of the row or
-the column it is.
-""")
-    yield block(
-        "mlir",
-        quoted(
-            level("warp-tile"),
+            WARPS.level("warp-tile"),
             [
                 "memref.alloc", "memref.alloc", "warp.constant", "scf.for", "warp.copy", "warp.copy",
                 "gpu.barrier", "warp.ldmatrix", "warp.ldmatrix", r"warp\.mma ", "warp.ldmatrix", "warp.ldmatrix",
@@ -154,31 +104,30 @@ the column it is.
         ),
     )  # fmt: skip
     yield prose("""
-This is the plain form: copy a tile of A and of B to shared memory, wait, multiply, wait. `#warp.swizzle` is how
-a tile lies there: chunks of 16 bytes are permuted so that `ldmatrix` meets no bank twice. B runs down the
-columns of memory, so its loads are `trans`. Stop here to run a kernel without overlap, or to write such kernels
-by hand.
+The loop is plain: copy a tile of A and one of B to shared memory, wait, multiply, wait. `#warp.swizzle` says how a tile
+lies there: chunks of 16 bytes are permuted, so that the rows that an `ldmatrix` reads lie in different banks. The rows
+of B are the rows of K, so its loads are `trans`. Stop here to run a kernel whose copies do not overlap its products, or
+to write such kernels by hand.
 
-## 6. Other nests of loops: `warp-pack`, `warp-split-k`, `warp-persist`
+### 5. Other loops around the products: `warp-pack`, `warp-split-k`, `warp-persist`
 
-Three rewrites of the launch and of the loops around the products, for schedules that ask for them; this one does not.
-`warp-pack` has a kernel before this one copy A or B to whole tiles of aligned rows, `warp-split-k` cuts K into parts
-for CTAs of their own and has the last CTA of a tile add up what all of them leave in memory, and `warp-persist` has
-each CTA go from tile to tile. A kernel is right without them, and each tells by a remark where it cannot do what is
-asked. `warp-fp8-as-f16` then multiplies 8-bit floats as f16 where that is what the hardware does. `warp-specialise` is
-for kernels of warpgroups, which larger products on sm_90a get: [hopper.md](hopper.md) shows what it makes of them.
+Three passes rewrite the launch and the loops around the products where the schedule asks for it. This schedule does
+not. `warp-pack` adds a kernel that copies A or B to whole tiles of aligned rows. `warp-split-k` cuts K into parts, each
+for CTAs of its own. The last CTA of a tile adds up the sums of all parts. `warp-persist` lets each CTA compute one tile
+after the other. A kernel is right without these passes, and each pass writes a remark where it cannot do what is asked.
+`warp-fp8-as-f16` multiplies 8-bit floats as f16 where the hardware does the same. `warp-specialise` does nothing here.
 
-## 7. Overlap: `warp-pipeline`
+### 6. Copies ahead of products: `warp-pipeline`
 
-The loop gets a ring of three buffers. While one tile is multiplied the next two are on their way (`async`,
-`commit`, `wait`), and the fragments of the next step load under the products of this one. The pass follows who makes
-and who uses what, so loops written by hand may have constants anywhere and several products; of a loop that it leaves
-as it is, `warploom-opt --remarks` says where and why.
+Each tile gets three buffers, which copies fill in turn. While one tile is multiplied, the next two are on their way
+(`async`, `commit`, `wait`), and the fragments of the next step load while the products of this step run. The pass
+follows which operation makes what another one uses. So loops written by hand may have constants anywhere, and several
+products. `warploom-opt --remarks` says where and why the pass leaves a loop as it is.
 """)
     yield block(
         "mlir",
         quoted(
-            level("warp-pipeline"),
+            WARPS.level("warp-pipeline"),
             [
                 "memref.alloc", "memref.alloc", r"warp\.copy.*async", "warp.commit", "warp.commit", "warp.wait",
                 "gpu.barrier", "warp.ldmatrix", "warp.ldmatrix", "scf.for", "warp.ldmatrix", "warp.ldmatrix",
@@ -188,28 +137,29 @@ as it is, `warploom-opt --remarks` says where and why.
         ),
     )  # fmt: skip
     yield prose("""
-## 8. What macro-operations do: `warp-expand`
+What one CTA does over time, as `warploom run --trace` draws it ([trace.md](trace.md)):
 
-Operations that stand for more than a few instructions (sums over slices of K or over CTAs) become loads, stores,
-barriers and arithmetic. This kernel has none.
+![copies, products, waits and stores of each warp over time](pictures/pipeline-mma.svg)
 
-## 9. Where tiles lie: `warp-allocate`
+### 7. Sums, and where tiles lie: `warp-expand`, `warp-allocate`
 
-Each allocation gets its offset in the CTA's shared memory, and the launch says how much of it there is. An offset given
-by hand is kept, so that tiles which are never used at the same time can share memory.
+`warp-expand` replaces operations that stand for more than a few instructions (sums over slices of K or over CTAs) by
+loads, stores, barriers and arithmetic. This kernel has none. `warp-allocate` gives each allocation its offset in shared
+memory, and tells the launch how many bytes that takes. It keeps an offset that is given by hand, so tiles that are
+never used at the same time can share memory.
 """)
-    yield block("mlir", quoted(level("warp-allocate"), ["i32$", "gpu.launch_func", r"alloc\(\)", r"alloc\(\)"]))
+    yield block("mlir", quoted(WARPS.level("warp-allocate"), ["i32$", "gpu.launch_func", r"alloc\(\)", r"alloc\(\)"]))
     yield prose("""
-## 10. What each thread does: `convert-warp-to-ptx`
+### 8. What each thread does: `convert-warp-to-ptx`
 
-Fragments become registers and every operation its instructions, in the dialect `ptx`, whose verifier knows each
-instruction's operands, types and targets. Address arithmetic is numbered and hoisted as it is emitted, so the
-loop has little beside loads, copies and products.
+Fragments become registers, and operations become instructions of the dialect `ptx`. Its verifier knows the operands,
+the types and the targets of each instruction. The pass computes equal addresses once and moves them out of loops. So
+the loop has little beside loads, copies and products.
 """)
     yield block(
         "mlir",
         quoted(
-            level("convert-warp-to-ptx"),
+            WARPS.level("convert-warp-to-ptx"),
             ["ptx.module", "ptx.var", "ptx.func", "cp.async", "ptx.label", "ldmatrix", "mma.sync", "ptx.inst ret"],
         ),
     )
@@ -217,7 +167,7 @@ loop has little beside loads, copies and products.
     yield block(
         "ptx",
         quoted(
-            ptx(),
+            WARPS.ptx(),
             [
                 r"\.version", r"\.target", r"\.entry", r"\.param", "// schedule", r"// warp.copy", "cp.async.cg",
                 "commit_group", "wait_group", "bar.sync", "loop_1:", "// warp.ldmatrix", "ldmatrix", "// warp.mma",
@@ -225,14 +175,133 @@ loop has little beside loads, copies and products.
             ],
         ),
     )  # fmt: skip
-    yield prose("""
-## 10. Running it
 
-`warploom run` compiles, launches and compares: on a GPU through the driver, else on the interpreter, which
-reads the text above as any other. With `--check` the result is held against float64, with `--check=all` the
-interpreter looks for races, copies nobody waited for, and values nobody wrote.
+
+def levels_of_warpgroups() -> Iterator[str]:
+    """The way of `wgmma`."""
+    yield prose("""
+## With `wgmma`
+
+The passes are the same; give the other schedule:
 """)
-    yield block("sh", "warploom run examples/matmul.mlir --device interp --check\n")
+    yield block("sh", f"warploom-opt examples/matmul.mlir -p \\\n  '{WARPGROUPS.until('convert-warp-to-ptx')}'\n")
+    yield prose("""
+### 4. A kernel over tiles in shared memory: `warp-tile`
+
+The tile becomes the same plain loop over K: copy, wait, multiply, wait. `warp.wgmma` reads both operands from shared
+memory, and needs no fragment but the accumulator, whose layout has two bits for the warp of the group (`r4 r5`). Its
+products go on while the warps do other things: `warp.wgmma_commit` closes a group of products, and `warp.wgmma_wait`
+waits until at most `pending` groups are under way. `warp.proxy_fence` makes what threads wrote visible to `wgmma`.
+""")
+    yield block(
+        "mlir",
+        quoted(
+            WARPGROUPS.level("warp-tile"),
+            [
+                "memref.alloc", "memref.alloc", "warp.constant", "scf.for", "warp.copy", "warp.copy", "proxy_fence",
+                "gpu.barrier", "wgmma_fence", r"warp\.wgmma ", r"warp\.wgmma ", "wgmma_commit", "wgmma_wait",
+                "gpu.barrier", "scf.yield", "warp.store",
+            ],
+        ),
+    )  # fmt: skip
+    yield prose("""
+### 5. One tile after the other: `warp-persist`
+
+The schedule asks for five CTAs (`ctas = 5`), and there are ten tiles. So the pass puts a loop over tiles around the
+loop over K.
+""")
+    patterns = ["gpu.launch_func", "gpu.block_id", "scf.for", "scf.for", "warp.copy", r"warp\.wgmma ", "warp.store"]
+    yield block("mlir", quoted(WARPGROUPS.level("warp-persist"), patterns))
+    yield prose("""
+### 6. A warp that copies, warpgroups that multiply: `warp-specialise`
+
+The pass adds a third warpgroup, the producer, and gives each stage of the ring two barriers: `full` and `empty`. The
+host makes a tensor map of each argument.
+""")
+    specialised = WARPGROUPS.level("warp-specialise")
+    yield block("mlir", quoted(specialised, [r"warp\.encode_tensor_map", r"warp\.encode_tensor_map", "launch_func"]))
+    yield prose("""
+One lane of the producer goes through all tiles. For each stage it waits until the stage is `empty`, says at `full` how
+many bytes will arrive, and starts a tensor copy of A and one of B. The warpgroup gives most of its registers to the
+others (`warp.set_registers`).
+""")
+    yield block(
+        "mlir",
+        quoted(
+            specialised,
+            [
+                "make_barriers", "make_barriers", "set_registers", "warp.elect", "scf.for", "scf.for", "warp.await",
+                "warp.expect", "tensor_load", "tensor_load",
+            ],
+        ),
+    )  # fmt: skip
+    yield prose("""
+The other two warpgroups are consumers. Each waits until a stage is `full`, starts its products, and waits until those
+of the stage before are done. Then it arrives at the `empty` barrier of that stage, so that the producer may fill it
+again. At the end of a tile the consumers write their results to shared memory, and one thread of each starts tensor
+stores to C. The producer copies the next tile meanwhile.
+""")
+    yield block(
+        "mlir",
+        quoted(
+            specialised,
+            [
+                "set_registers.*grow", "scf.for", "scf.for", "warp.await", "wgmma_fence", r"warp\.wgmma ",
+                "wgmma_commit", "wgmma_wait", "warp.arrive", "scf.yield", "wgmma_wait", "warp.store", "proxy_fence",
+                "named_barrier", "tensor_store", "bulk_commit",
+            ],
+        ),
+    )  # fmt: skip
+    yield prose("""
+What one CTA does over time. Products of warpgroups are drawn from their issue to the wait that covers them; in the
+dark part the tensor cores multiply.
+
+![tensor copies of the producer, products and stores of the consumers over time](pictures/pipeline-wgmma.svg)
+
+### 7. Where tiles and barriers lie: `warp-allocate`
+
+`warp-pipeline` and `warp-expand` have nothing to do here. `warp-allocate` gives the barriers a place as well.
+""")
+    patterns = ["i32$", "gpu.launch_func", "memref.alloc", "memref.alloc", "memref.alloc", "make_barriers"]
+    yield block("mlir", quoted(WARPGROUPS.level("warp-allocate"), patterns))
+    yield prose("""
+### 8. What each thread does: `convert-warp-to-ptx`
+
+Barriers become mbarrier objects, tensor copies become `cp.async.bulk.tensor`, and the tiles of a product become matrix
+descriptors: 64-bit words with the address and the swizzle of a tile, which `warploom explain` takes apart.
+""")
+    yield block(
+        "ptx",
+        quoted(
+            WARPGROUPS.ptx(),
+            [
+                r"\.version", r"\.target", r"\.entry", r"\.param", "// schedule", "mbarrier.init", "setmaxnreg.dec",
+                "elect.sync", "try_wait", "expect_tx", r"cp\.async\.bulk\.tensor", "setmaxnreg.inc", "try_wait",
+                "wgmma.fence", "wgmma.mma_async", "wgmma.commit_group", "wgmma.wait_group", "mbarrier.arrive",
+                "st.shared", "fence.proxy.async", r"cp\.async\.bulk\.tensor.*global", "ret;",
+            ],
+        ),
+    )  # fmt: skip
+    yield prose("""
+[hopper.md](hopper.md) has all operations for warpgroups, tensor copies and clusters, and says which products go this
+way by default.
+""")
+
+
+def last_levels() -> Iterator[str]:
+    """What is done with the PTX."""
+    yield prose("""
+## Running it
+
+`warploom run` compiles, launches and compares. It launches on a GPU if there is one that runs the target, else on the
+interpreter, which reads the PTX above as it would any other. `--check` holds the result against float64. `--check=all`
+looks for races, for copies that nobody waits for, and for values that nobody wrote.
+""")
+    yield block(
+        "sh",
+        "warploom run examples/matmul.mlir --device interp --check\n"
+        f"warploom run examples/matmul.mlir --device interp --check --schedule '{WARPGROUPS.schedule}'\n",
+    )
 
 
 def write() -> None:

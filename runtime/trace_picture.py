@@ -25,11 +25,12 @@ LEFT, MARGIN, WIDTH, TOP = 150, 16, 960, 62
 THICK, THIN, SPACE = 16, 8, 4
 """Heights of a warp's own row and of those of asynchronous events, and what is between."""
 
-LEGEND: tuple[tuple[str, TraceKind], ...] = (
-    ("copies, from issue to arrival", "tensor copy"),
-    ("products", "product"),
-    ("waits", "wait"),
-    ("stores", "store"),
+LEGEND = (
+    ("copies, from issue to arrival", COLOURS["tensor copy"]),
+    ("products", COLOURS["product"]),
+    ("products of a warpgroup, from issue to wait", UNDER_WAY),
+    ("waits", COLOURS["wait"]),
+    ("stores", COLOURS["store"]),
 )
 
 STYLE = (
@@ -57,7 +58,7 @@ def trace_svg(launch: LaunchTrace, time: str, cta: int = 0) -> str:
     place = ", ".join(map(str, launch.places[cta]))
     body = [
         text(MARGIN, 20, f"{launch.kernel}, CTA ({place}) of {launch.total}: {launch.cycles:,} cycles", "h"),
-        *_legend(36),
+        *_legend(launch.of_cta(cta), 36),
         *_axis(launch.cycles, bottom),
         *_drawn(bands, launch.cycles),
         *(text(MARGIN, bottom + 40 + 14 * i, note, "n") for i, note in enumerate(notes)),
@@ -85,14 +86,17 @@ def _alike(row: TraceRow, found: Sequence[TraceRow]) -> tuple[object, ...]:
     return tuple((event.kind, event.name, event.start, event.end) for event in row.events)
 
 
-def _legend(y: float) -> Iterator[str]:
+def _legend(events: Sequence[TraceEvent], y: float) -> Iterator[str]:
+    """The colours of what there is."""
+    colours = {COLOURS[event.kind] for event in events}
+    if any(event.asynchronous and event.kind == "product" for event in events):
+        colours.add(UNDER_WAY)
     x = float(MARGIN)
-    for words, kind in LEGEND:
-        yield bar(x, y, 14, 10, COLOURS[kind])
-        yield text(x + 19, y + 9, words)
-        x += 40 + 5.4 * len(words)
-    yield bar(x, y, 14, 10, UNDER_WAY)
-    yield text(x + 19, y + 9, "products of a warpgroup, from issue to wait")
+    for words, fill in LEGEND:
+        if fill in colours:
+            yield bar(x, y, 14, 10, fill)
+            yield text(x + 19, y + 9, words)
+            x += 40 + 5.0 * len(words)
 
 
 def _axis(cycles: int, bottom: float) -> Iterator[str]:

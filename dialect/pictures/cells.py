@@ -58,11 +58,12 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Panels under a title, with lines of explanation below."""
+    """Panels under a title, with lines of explanation below; `legend` is whether the colours of lanes are told."""
 
     title: str
     panels: tuple[Panel, ...]
     notes: tuple[str, ...] = ()
+    legend: bool = True
 
 
 def span(start: int, count: int) -> str:
@@ -72,6 +73,9 @@ def span(start: int, count: int) -> str:
 
 LETTER = 5.9
 """Width of a letter of the labels, about, in pixels: digits, braces and commas of a sans-serif at size FONT."""
+
+TITLE_LETTER = 8.6
+"""Width of a letter of the title, about."""
 
 MARGIN = 16
 GAP = 28
@@ -143,10 +147,12 @@ def svg(picture: Picture) -> str:
     """The picture as an SVG document: text stays text, everything is styled by classes."""
     letters = max(len(cell.label) for panel in picture.panels for cell in panel.cells)
     placed, width, bottom = _placed([_Sizes(panel, letters) for panel in picture.panels])
-    legend = _legend(MARGIN, bottom + 14)
-    notes = _notes(picture.notes, bottom + 74)
-    width = max(width, MARGIN + 16 * 30, *(MARGIN + len(note) * 5.6 for note in picture.notes), 0) + MARGIN
-    height = bottom + 74 + 16 * len(picture.notes)
+    legend = _legend(MARGIN, bottom + 14) if picture.legend else ()
+    below = bottom + (74 if picture.legend else 26)
+    notes = _notes(picture.notes, below)
+    words = (len(picture.title) * TITLE_LETTER, *(len(note) * 5.6 for note in picture.notes))
+    width = max(width, MARGIN + 16 * 30, *(MARGIN + word for word in words)) + MARGIN
+    height = below + 16 * len(picture.notes)
     lanes = "".join(f".t{lane}{{fill:{colour(lane)}}}" for lane in range(LANES))
     body = "".join("".join(_panel(sizes, x, y)) for sizes, x, y in placed)
     heading = f'<text class="h" x="{MARGIN}" y="{MARGIN + 12}">{escape(picture.title)}</text>\n'

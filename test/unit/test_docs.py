@@ -12,6 +12,7 @@ from warploom.passes.universe import WARPLOOM_UNIVERSE
 
 DOCS = Path(__file__).parents[2] / "docs"
 MIB = 1 << 20
+LINK = re.compile(r"\]\((?!https?:)([^)\s]*)\)")
 
 
 def script(name: str) -> ModuleType:
@@ -44,6 +45,19 @@ def test_the_page_on_the_architecture_is_what_the_code_says() -> None:
     assert all(rooms.said(package) for package in rooms.packages())
     places = re.findall(r"`((?:dialect|passes|runtime)/[\w/.]*)`", text)
     assert [place for place in places if not (DOCS.parent / place).exists()] == []
+
+
+def test_pictures_are_those_that_are_drawn_now() -> None:
+    made, folder = script("draw").pictures(), DOCS / "pictures"
+    assert {path.name for path in folder.glob("*")} == made.keys(), "run `make docs`"
+    stale = [name for name, text in made.items() if (folder / name).read_text(encoding="utf-8") != text]
+    assert stale == [], "run `make docs`"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    pages = [DOCS.parent / "README.md", *DOCS.glob("*.md"), *(DOCS / "reference").glob("*.md")]
+    links = ((page, link.partition("#")[0]) for page in pages for link in LINK.findall(page.read_text()))
+    assert [(page.name, link) for page, link in links if link and not (page.parent / link).exists()] == []
 
 
 def test_what_is_committed_is_what_is_generated() -> None:

@@ -1,0 +1,131 @@
+"""Writes pictures/: what pages show of pipelines, tiles and layouts, drawn from the compiler and its traces.
+
+python docs/draw.py            # or: make docs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+from levels import EXAMPLE, HERE, WARPGROUPS, WARPS, Walk, quoted
+
+from warploom.dialect.isa.descriptor import UNIT, MatrixDescriptor
+from warploom.dialect.pictures.cells import Cell, Panel, Picture, svg
+from warploom.dialect.pictures.shapes import box, colour, document, number, text
+from warploom.runtime import compile
+from warploom.runtime.interp.traces.cycles import DESCRIPTION
+from warploom.runtime.trace_picture import trace_svg
+
+FOLDER = HERE / "pictures"
+
+LINE, ROWS = 128, 8
+"""Bytes of a line of the 32 banks; rows that an instruction reads together."""
+
+
+def pictures() -> dict[str, str]:
+    """Every picture, by its name in the folder."""
+    return {
+        "pipeline-mma.svg": trace_svg(WARPS.trace(), DESCRIPTION),
+        "pipeline-wgmma.svg": trace_svg(WARPGROUPS.trace(), DESCRIPTION),
+        "tiles-mma.svg": tiles(WARPS),
+        "tiles-wgmma.svg": tiles(WARPGROUPS),
+        "swizzle.svg": svg(swizzles()),
+        "way.svg": way(),
+    }
+
+
+def tiles(walk: Walk) -> str:
+    """The tiles of CTA, warps and instructions, and the stages."""
+    (schedule,) = compile(EXAMPLE.read_text(), "sm_90a", **dict(walk.options)).schedule  # pyright: ignore[reportArgumentType]
+    if schedule is None:
+        raise ValueError("the product has no schedule")
+    return schedule._repr_svg_()
+
+
+def swizzles() -> Picture:
+    """Where the 16-byte chunks of eight rows lie, for every width of the swizzle."""
+    return Picture(
+        "Rows of a tile in shared memory, 128 bytes a line: where the 16-byte chunks of each row lie",
+        tuple(_panel(width, row) for width, row in ((16, 128), (128, 128), (64, 64), (32, 32))),
+        (
+            "r2:c1 is chunk 1 of row 2. Columns are bytes of a line: chunks in one column lie in the same banks.",
+            "ldmatrix and wgmma read a chunk of each of eight rows at a time, such as c0 of r0 to r7.",
+            "Without a swizzle these lie in one column where rows have 128 bytes, with one in eight columns.",
+        ),
+        legend=False,
+    )
+
+
+def _panel(width: int, row: int) -> Panel:
+    layout = MatrixDescriptor(0, 0, 0, width if width > UNIT else 0)
+    cells = tuple(
+        Cell(place // LINE, place % LINE, 1, UNIT, 4 * r, f"r{r}:c{chunk}")
+        for r in range(ROWS)
+        for chunk in range(row // UNIT)
+        for place in [layout.swizzled(r * row + chunk * UNIT)]
+    )
+    what = "no swizzle" if width == UNIT else f"swizzle of {width} bytes"
+    return Panel(f"swizzle = {width}: {what}, rows of {row} bytes", ROWS * row // LINE, LINE, cells)
+
+
+def way() -> str:
+    """A product on its way down, a box for each level with what stands there for it."""
+    levels = (
+        ("linalg: what is asked for", 1, EXAMPLE.read_text(), ["linalg.fill", "linalg.matmul"]),
+        ("warp: one operation, all choices in an attribute", 3, WARPS.level("warp-schedule"), [r"warp\.matmul"]),
+        (
+            "warp: a kernel over fragments",
+            1,
+            WARPS.level("warp-pipeline"),
+            ["scf.for", "warp.ldmatrix", r"warp\.copy.*async", r"warp\.mma ", "warp.store"],
+        ),
+        ("ptx: instructions", 1, WARPS.ptx(), ["cp.async.cg", "ldmatrix.sync", "mma.sync", "st.global"]),
+    )
+    body, y = list[str](), 16.0
+    for i, (title, most, level, patterns) in enumerate(levels):
+        found = [line.strip() for line in quoted(level, patterns, 400).splitlines() if line.strip() != "..."]
+        lines = [part for line in found for part in wrap(line, LETTERS, max_lines=most, placeholder=" ...")]
+        body += _level(title, lines, y, colour(4 * i))
+        y += 34 + 15 * len(lines)
+        body.append(text(WIDTH / 2, y + 12, "\N{DOWNWARDS ARROW}" if i < len(levels) - 1 else "", "a"))
+        y += 20
+    body += [
+        *_end(16, y, "a GPU, by the driver or ptxas"),
+        *_end(WIDTH / 2 + 8, y, "a CPU, with the same words in C"),
+    ]
+    return document(WIDTH, y + 46, body, STYLE)
+
+
+WIDTH, LETTERS = 760.0, 100
+STYLE = (
+    "text{fill:#111}.h{font-size:12px;font-weight:bold}.c{font-family:monospace;font-size:11px}"
+    ".a{text-anchor:middle;font-size:14px}.e{text-anchor:middle;font-size:12px;font-weight:bold}"
+)
+
+
+def _level(title: str, lines: Sequence[str], y: float, fill: str) -> Iterator[str]:
+    yield box(16, y, WIDTH - 32, 30 + 15 * len(lines), fill, 0.8)
+    yield text(26, y + 17, title, "h")
+    for i, line in enumerate(lines):
+        yield text(26, y + 34 + 15 * i, line, "c")
+
+
+def _end(x: float, y: float, words: str) -> Iterator[str]:
+    yield box(x, y, WIDTH / 2 - 24, 30, "#ffffff", 0.8)
+    yield text(float(number(x + WIDTH / 4 - 12)), y + 19, words, "e")
+
+
+def write() -> None:
+    """Writes the pictures, and removes those that there are no more."""
+    made = pictures()
+    FOLDER.mkdir(exist_ok=True)
+    for old in FOLDER.glob("*"):
+        if old.name not in made:
+            old.unlink()
+    for name, picture in made.items():
+        (FOLDER / name).write_text(picture, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,106 @@
+"""Products at the levels of the pipeline, for the pages that quote them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+
+from warploom.dialect.ptx.text.printer import PtxTarget
+from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.pipeline import lower, standard_pipeline
+from warploom.runtime import LaunchTrace, compile
+
+HERE = Path(__file__).parent
+EXAMPLE = HERE.parent / "examples" / "matmul.mlir"
+TARGET = "sm_90a"
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The example with a schedule, given as option = value."""
+
+    options: tuple[tuple[str, str], ...]
+
+    @property
+    def schedule(self) -> str:
+        """As `--schedule` takes it."""
+        return " ".join(f"{name}={value}" for name, value in self.options)
+
+    @property
+    def passes(self) -> list[str]:
+        """The standard pipeline with this schedule, pass by pass."""
+        return re.findall(r"[\w-]+(?:\{[^}]*\})?", standard_pipeline(TARGET, dict(self.options)))
+
+    def until(self, name: str) -> str:
+        """The passes up to the one of that name, as `-p` takes them."""
+        names = [one.partition("{")[0] for one in self.passes]
+        return ",".join(self.passes[: names.index(name) + 1])
+
+    def level(self, after: str) -> str:
+        """The module after the pass of that name, all those before it included."""
+        return _lowered(self.until(after), ptx=False)
+
+    def ptx(self) -> str:
+        """The PTX text."""
+        return _lowered(",".join(self.passes), ptx=True)
+
+    def trace(self) -> LaunchTrace:
+        """What the CTAs do over time, on zeros."""
+        kernel = compile(EXAMPLE.read_text(), TARGET, **dict(self.options))  # pyright: ignore[reportArgumentType]
+        names = {"f16": np.float16, "f32": np.float32}
+        arrays = [np.zeros([int(n) for n in p.shape or ()], names[p.element]) for p in kernel.function.parameters]
+        return kernel(*arrays, device="interp", trace=True).traces[0]
+
+
+WARPS = Walk((("cta", "64,64,32"), ("warp", "32,32"), ("stages", "3")))
+"""With `mma.sync`: small enough to read."""
+
+WARPGROUPS = Walk((("cta", "128,64,64"), ("warp", "64,64"), ("mma", "m64n64k16"), ("stages", "3"), ("ctas", "5")))
+"""With `wgmma`, tensor copies and warp specialisation; five CTAs compute two tiles each."""
+
+
+@cache
+def _lowered(pipeline: str, ptx: bool) -> str:
+    context = make_context()
+    module = parse_mlir(context, EXAMPLE.read_text())
+    lower(module, context, pipeline)
+    if not ptx:
+        return f"{module}\n".replace("\t", "")
+    out = StringIO()
+    PtxTarget().emit(context, module, out)
+    return out.getvalue()
+
+
+def quoted(text: str, patterns: Sequence[str], width: int = 170) -> str:
+    """The first line after the last one found that each pattern matches, `...` where lines are left out.
+
+    Raises:
+        ValueError: if a pattern matches no line that is left.
+    """
+    lines, shown, at = text.splitlines(), list[str](), 0
+    for pattern in patterns:
+        found = next((i for i in range(at, len(lines)) if re.search(pattern, lines[i])), None)
+        if found is None:
+            raise ValueError(f"no line of this level matches '{pattern}' any more")
+        if found > at:
+            shown.append(f"{re.match(r' *', lines[found])[0]}...")  # pyright: ignore[reportOptionalSubscript]
+        line = lines[found]
+        shown.append(line if len(line) <= width else f"{line[: width - 4]} ...")
+        at = found + 1
+    return "\n".join(shown) + "\n"
+
+
+def prose(text: str) -> str:
+    """Paragraphs, with an empty line after them."""
+    return f"{text.strip()}\n\n"
+
+
+def block(language: str, text: str) -> str:
+    """A code block, with an empty line after it."""
+    return f"```{language}\n{text}```\n\n"
