@@ -115,7 +115,7 @@ def tiled(layout: Layout, down: int = 1, across: int = 1) -> Layout:
         *(column(columns + i) for i in range(across.bit_length() - 1)),
         *(row(rows + i) for i in range(down.bit_length() - 1)),
     )
-    return Layout(layout.lane, (*layout.element, *further))
+    return Layout(layout.lane, (*layout.element, *further), layout.warp)
 
 
 def convert(source: Layout, target: Layout, element_bits: int) -> Conversion:

@@ -12,10 +12,11 @@ positions, register counts and packing, the `ldmatrix` that loads the fragment) 
 
 A few operands need one more axis besides rows and columns, written with another letter: `q` is the
 number of the product where a warp computes several side by side, `f` the sparsity selector, `t` the
-thread-id and `b` the byte-id of block scales::
+thread-id and `b` the byte-id of block scales, `x` the number of the copy where several lanes hold the same::
 
     r0 r1 q0 q1 r2 | c0 c1           A of m8n8k4, f16: four products per warp
     c2 f0 r0 r1 r2 | c0 c1 r3        sparsity metadata: chunk c of row r when the selector is f
+    x0 x1 r0 r1 r2 | r3              a column, such as the largest of each row: four lanes hold each element
 
 What a warpgroup holds together has a third part, the bits of the warp's number in the group::
 
@@ -49,6 +50,7 @@ AXES = {
     "f": "sparsity selector",
     "t": "thread-id",
     "b": "byte-id",
+    "x": "copy",
 }
 
 

@@ -2,9 +2,11 @@
 
 from xdsl.ir import Attribute, Dialect, Operation
 
+from .attention import AttentionOp
 from .attributes import FragmentType, LayoutAttr, ScheduleAttr, SwizzleAttr, TargetAttr
 from .barriers import ArriveCopiesOp, ArriveOp, AwaitOp, BarriersType, MakeBarriersOp
 from .clusters import ClusterArriveOp, ClusterBarrierOp, ClusterRankOp, ClusterWaitOp, NamedBarrierOp
+from .convert_layout import ConvertLayoutOp
 from .copy import CommitOp, CopyOp, PackOp, WaitOp
 from .disjoint import DisjointOp
 from .elements import YieldOp
@@ -19,6 +21,7 @@ from .moves import MovmatrixOp, StmatrixOp
 from .opaque import OpaqueType
 from .partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
 from .registers import LoadRegistersOp, StoreRegistersOp
+from .rows import BroadcastOp, ReduceOp, StepOp
 from .sliced_k import SumSlicedKOp
 from .synchronisation import AtomicIncOp, BarrierAnyOp, ElectOp
 from .tensor_copies import (
@@ -35,7 +38,7 @@ from .warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, Wgm
 from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from .words import LoadMetadataOp, LoadScalesOp, LoadWordsOp, StoreWordsOp
 
-_PRODUCTS: list[type[Operation]] = [MatmulOp, MmaOp, MmaSparseOp, WmmaMmaOp]
+_PRODUCTS: list[type[Operation]] = [MatmulOp, AttentionOp, MmaOp, MmaSparseOp, WmmaMmaOp]
 _MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, ExchangeOp, WmmaLoadOp, WmmaStoreOp]
 _MEMORY: list[type[Operation]] = [
     LoadOp,
@@ -55,7 +58,7 @@ _MEMORY: list[type[Operation]] = [
 ]
 _MEETING: list[type[Operation]] = [MakeBarriersOp, ArriveOp, ArriveCopiesOp, AwaitOp]
 _ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, RegroupOp, SumSlicedKOp, YieldOp]
-_EPILOGUE: list[type[Operation]] = [LoadVectorOp, MapOp, SubfragmentOp]
+_EPILOGUE: list[type[Operation]] = [LoadVectorOp, MapOp, SubfragmentOp, ReduceOp, BroadcastOp, StepOp, ConvertLayoutOp]
 _PARTS: list[type[Operation]] = [StorePartOp, ArriveLastOp, AddPartsOp, AtomicIncOp, BarrierAnyOp, ElectOp]
 _WARPGROUPS: list[type[Operation]] = [WgmmaOp, WgmmaFenceOp, WgmmaCommitOp, WgmmaWaitOp, SetRegistersOp]
 _TENSORS: list[type[Operation]] = [

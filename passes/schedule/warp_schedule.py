@@ -6,15 +6,19 @@ from dataclasses import dataclass, make_dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
+from ...dialect.isa.targets import Target
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError, parse_options
 from ...dialect.schedule.fields import ScheduleField
+from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import ScheduleAttr, target_of
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import fail, remark
 from ..linalg.product import read
 from ..linalg.raise_matmul import raise_products
+from .attention import attention_schedule
 from .choice import default_schedule, products
 from .override import followed, override
 from .tuned import Tuned, key_of
@@ -31,6 +35,14 @@ ScheduleOptions: type[ModulePass] = make_dataclass(
     "ScheduleOptions", map(_option, FIELDS.values()), bases=(ModulePass,), frozen=True
 )
 """A pass with an option for each field of a schedule."""
+
+
+def _target(op: Operation) -> Target:
+    """The target of the module. Raises a located diagnostic if it has none."""
+    target = target_of(op)
+    if target is None:
+        fail(op, "expected a target on the module; run warp-set-target{arch=sm_90a} first")
+    return target
 
 
 @dataclass(frozen=True)
@@ -57,12 +69,12 @@ class SchedulePass(ScheduleOptions):
         for matmul in list(products(op)):
             if ScheduleAttr.name not in matmul.attributes:
                 matmul.attributes[ScheduleAttr.name] = ScheduleAttr(self._choose(matmul, tuned))
+        for attention in [o for o in op.walk() if isinstance(o, AttentionOp) and ScheduleAttr.name not in o.attributes]:
+            schedule = attention_schedule(attention, _target(attention), parse_options(self.options()))
+            attention.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
 
     def _choose(self, matmul: MatmulOp, tuned: Tuned | None) -> Schedule:
-        target = target_of(matmul)
-        if target is None:
-            fail(matmul, "expected a target on the module; run warp-set-target{arch=sm_90a} first")
-        product = read(matmul)
+        target, product = _target(matmul), read(matmul)
         try:
             options = parse_options(self.options())
             chosen = None if tuned is None else tuned.best(target.name, key_of(product))

@@ -15,13 +15,20 @@ from xdsl.dialects import memref, scf
 from xdsl.dialects.builtin import IndexType, ModuleOp
 from xdsl.ir import Block, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.gpu import BarrierOp
 from ...dialect.warp.matmul import MatmulOp
 from ..linalg.product import read
 from . import raster
+from .attention import TileOfAttention
 from .epilogue import Epilogue
 from .index_builder import Index, IndexBuilder
 from .metadata import SparseProduct
@@ -110,4 +117,5 @@ class TilePass(ModulePass):
     name = "warp-tile"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        PatternRewriteWalker(TileOfProduct(), apply_recursively=False).rewrite_module(op)
+        patterns = GreedyRewritePatternApplier([TileOfProduct(), TileOfAttention()])
+        PatternRewriteWalker(patterns, apply_recursively=False).rewrite_module(op)

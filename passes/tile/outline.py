@@ -17,11 +17,13 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.gpu import ReturnOp
+from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.loops import K, M, N
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
+from ..linalg.attention import Attention
 from ..linalg.operand import Argument, Operand, Place, Spread, VectorOperand
 from ..linalg.overlap import check_product
 from ..linalg.product import Product, read
@@ -46,14 +48,7 @@ class Inside:
     ) -> Inside:
         """With the matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row."""
         given = (product.a, product.b, *product.scales, product.c, product.d, *product.epilogue_operands)
-        operands = [o for o in given if isinstance(o, Operand | Spread) and not o.is_whole]
-        at, views = raster.batch_index(index, batch) if operands else [], dict[Place, SSAValue]()
-        for operand in operands:
-            if operand.place not in views:
-                indices = index.values([at[loop] for loop in operand.batch])
-                view = index.insert(MatrixOp(arguments[operand.value], indices, *operand.dimensions)).matrix
-                views[operand.place] = view
-        return Inside(product, arguments, views)
+        return Inside(product, arguments, matrices(index, given, arguments, batch))
 
     def seen(self, operand: Argument) -> SSAValue:
         """What stands for an operand."""
@@ -82,6 +77,23 @@ class Inside:
         found.attributes |= op.attributes
         found.location = op.location
         return found
+
+
+def matrices(
+    index: IndexBuilder,
+    given: Sequence[Argument | None],
+    arguments: Mapping[SSAValue, SSAValue],
+    batch: Sequence[Index],
+) -> dict[Place, SSAValue]:
+    """The matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row."""
+    operands = [o for o in given if isinstance(o, Operand | Spread) and not o.is_whole]
+    at, views = raster.batch_index(index, batch) if operands else [], dict[Place, SSAValue]()
+    for operand in operands:
+        if operand.place not in views:
+            indices = index.values([at[loop] for loop in operand.batch])
+            view = index.insert(MatrixOp(arguments[operand.value], indices, *operand.dimensions)).matrix
+            views[operand.place] = view
+    return views
 
 
 def _loops(operand: Argument) -> tuple[int, ...]:
@@ -115,6 +127,33 @@ def _outline(matmul: MatmulOp, module: ModuleOp) -> None:
     outliner.finish()
 
 
+def _outline_attention(op: AttentionOp, module: ModuleOp) -> None:
+    """Puts a kernel and its launch in the place of an attention."""
+    schedule, read_, outliner = schedule_of(op), Attention.of(op), Outliner(op, module)
+    body = Block(arg_types=[operand.value.type for operand in read_.memories])
+    arguments = {operand.value: argument for operand, argument in zip(read_.memories, body.args, strict=True)}
+    index = IndexBuilder(Builder(InsertPoint.at_end(body)))
+    rows, batch = read_.extents(index, arguments)
+    views = matrices(index, read_.memories, arguments, batch)
+    tile: Index = raster.cta_number(index)
+    if op.diagonal is not None:
+        # What sees most keys takes longest, and begins first.
+        tile = index.sub(index.sub(index.value(index.ceildiv(rows, schedule.tile.cta[0])), 1), tile)
+    seen = [views.get(o.place, arguments[o.value]) if isinstance(o, Operand | Spread) else arguments[o.value]
+            for o in (read_.q, read_.k, read_.v, read_.o, *read_.scores.epilogue_operands)]  # fmt: skip
+    inside = read_.tile(seen, index.value(index.mul(tile, schedule.tile.cta[0])))
+    inside.attributes |= op.attributes
+    index.insert(inside)
+    index.insert(ReturnOp([]))
+    rows, batch = read_.extents(outliner.index, {memory.value: memory.value for memory in read_.memories})
+    ctas = outliner.index.ceildiv(rows, schedule.tile.cta[0])
+    kernel = outliner.launch(
+        "", read_.memories, body, ctas, schedule.tile.threads, reduce(outliner.index.mul, batch, 1)
+    )
+    kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
+    outliner.finish()
+
+
 @dataclass(frozen=True)
 class OutlinePass(ModulePass):
     """Makes a kernel of every scheduled product, in which each CTA multiplies one tile of D, and launches it; so of
@@ -130,6 +169,8 @@ class OutlinePass(ModulePass):
         for found in list(op.walk()):
             if isinstance(found, MatmulOp) and not found.tile:
                 _outline(found, op)
+            elif isinstance(found, AttentionOp) and not found.tile:
+                _outline_attention(found, op)
             elif isinstance(found, LinalgStructuredOperation):
                 elementwise_kernel.tile(found, op)
             elif found.name.startswith("linalg.") and isinstance(found.parent_op(), func.FuncOp):

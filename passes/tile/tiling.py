@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from xdsl.ir import SSAValue, TypeAttribute
+from xdsl.ir import Operation, SSAValue, TypeAttribute
 
 from ...dialect.isa.product import Product as Row
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import FragmentType, ScheduleAttr, type_of_element
-from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
 from ..linalg.product import Product
@@ -101,9 +100,9 @@ def _memory(value: SSAValue) -> SSAValue:
     return value.owner.memory if isinstance(value.owner, MatrixOp) else value
 
 
-def schedule_of(matmul: MatmulOp) -> Schedule:
-    """The schedule that a product has. Raises a located diagnostic if it has none."""
-    attribute = matmul.attributes.get(ScheduleAttr.name)
+def schedule_of(op: Operation) -> Schedule:
+    """The schedule that a product, or an attention, has. Raises a located diagnostic if it has none."""
+    attribute = op.attributes.get(ScheduleAttr.name)
     if not isinstance(attribute, ScheduleAttr):
-        fail(matmul, "expected a schedule on the product; run warp-schedule first")
+        fail(op, f"expected a schedule on {op.name}; run warp-schedule first")
     return attribute.data

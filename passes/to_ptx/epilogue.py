@@ -16,6 +16,7 @@ from ...dialect.warp.epilogue import LoadVectorOp, MapOp, SubfragmentOp
 from ...dialect.warp.exchange import ExchangeOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.registers import StoreRegistersOp
+from ...dialect.warp.rows import BroadcastOp, ReduceOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position
 from .elements import LAST, NARROW, Elements, HeldElement, held_as
@@ -29,7 +30,10 @@ from .registry import lowers
 FP8_SM = 89
 """The first with conversions to 8-bit floats (PTX ISA 9.7.9.21)."""
 
-READERS = (MapOp, StoreOp, StoreRegistersOp, ConvertOp, ExchangeOp, ElementwiseOp, SubfragmentOp, arith.SelectOp)
+READERS = (
+    *(MapOp, StoreOp, StoreRegistersOp, ConvertOp, ExchangeOp, ElementwiseOp, SubfragmentOp, arith.SelectOp),
+    *(ReduceOp, BroadcastOp),
+)
 """Operations that leave the registers of their operands as they are."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from xdsl.dialects import arith, gpu
 from xdsl.dialects.builtin import IntegerAttr, i1
@@ -115,6 +116,7 @@ _BINARY: Mapping[type[Operation], Binary] = {
     arith.DivUIOp: Scalars.quotient,
     arith.RemUIOp: Scalars.remainder,
     arith.MinUIOp: Scalars.minimum,
+    arith.MinSIOp: partial(Scalars.minimum, signed=True),
 }
 for _kind, _compute in _BINARY.items():
     _binary(_kind, _compute)

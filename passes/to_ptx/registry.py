@@ -20,12 +20,14 @@ Handler = Callable[[Any, Any], None]
 _OF_MODULES = {
     "barriers": "warp.make_barriers warp.arrive warp.arrive_copies warp.await",
     "branches": "scf.if warp.elect",
+    "column_ops": "warp.reduce warp.broadcast warp.step",
     "clusters": "warp.cluster_rank warp.cluster_barrier warp.cluster_arrive warp.cluster_wait warp.named_barrier",
+    "convert_layout": "warp.convert_layout",
     "control_flow": "scf.for scf.yield gpu.barrier gpu.return",
     "epilogue": "warp.subfragment warp.load_vector warp.map",
     "exchange": "warp.exchange",
     "fragment_ops": "warp.constant warp.elementwise warp.convert",
-    "index_ops": "arith.constant arith.addi arith.subi arith.muli arith.divui arith.remui arith.minui arith.cmpi "
+    "index_ops": "arith.constant arith.addi arith.subi arith.muli arith.divui arith.remui arith.minui arith.minsi arith.cmpi "
     "arith.andi arith.ori arith.xori arith.select gpu.block_id gpu.subgroup_id gpu.thread_id gpu.lane_id",
     "matrix_ops": "warp.mma warp.ldmatrix warp.regroup",
     "memory_ops": "memref.alloc memref.dim warp.matrix warp.load warp.store warp.copy warp.commit warp.wait",

@@ -20,11 +20,11 @@ def regroup(emitter: Emitter, op: RegroupOp, source: Fragment) -> Fragment:
         tile = source[start : start + count]
         for first in range(0, len(order), per):
             places = [divmod(element, per) for element in order[first : first + per]]
-            result.append(_register(emitter, tile, places, kind.bits))
+            result.append(gather(emitter, tile, places, kind.bits))
     return result
 
 
-def _register(emitter: Emitter, tile: Fragment, places: Sequence[tuple[int, int]], bits: int) -> VirtualRegister:
+def gather(emitter: Emitter, tile: Fragment, places: Sequence[tuple[int, int]], bits: int) -> VirtualRegister:
     """A register of the elements at (register, number within it)."""
     registers = {register for register, _ in places}
     if len(registers) == 1 and [number for _, number in places] == [*range(len(places))]:

@@ -130,11 +130,11 @@ class Scalars:
             return a ^ b
         return a if b == 0 else self._pure("xor.b32", a, b)
 
-    def minimum(self, a: IndexValue, b: IndexValue) -> IndexValue:
-        """The smaller, as unsigned numbers."""
+    def minimum(self, a: IndexValue, b: IndexValue, *, signed: bool = False) -> IndexValue:
+        """The smaller, as unsigned numbers unless `signed`."""
         if isinstance(a, int) and isinstance(b, int):
             return min(a, b)
-        result = self._pure("min.u32", *((b, a) if isinstance(a, int) else (a, b)))
+        result = self._pure("min.s32" if signed else "min.u32", *((b, a) if isinstance(a, int) else (a, b)))
         result.divisor = gcd(divisor_of(a), divisor_of(b))
         return result
 

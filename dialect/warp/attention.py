@@ -1,0 +1,196 @@
+"""`warp.attention`: two products with a softmax between them, on memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    BFloat16Type,
+    Float16Type,
+    Float32Type,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    f32,
+    i64,
+)
+from xdsl.ir import Region, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    opt_region_def,
+    prop_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect
+from xdsl.utils.exceptions import VerifyException
+
+from .attributes import memory_of
+from .elements import verify_elements
+from .loops import element_type, loops_of, shape_of
+
+M, N, D, E = 0, 1, 2, 3
+"""The loops of attention behind those of its batch: queries, keys, what both have in common, what values have."""
+
+LOOPS = ((M, D), (N, D), (N, E), (M, E))
+"""The loops that Q, K, V and O run along."""
+
+HALVES = (Float16Type, BFloat16Type)
+
+
+@irdl_op_definition
+class AttentionOp(IRDLOperation):
+    """O = softmax(scale * f(Q K^T)) V, row by row of the scores, in one pass over K and V::
+
+        warp.attention %Q, %K, %V into %O {
+          scale = 1.250000e-01 : f32, indexing_maps = [affine_map<(h, m, n, d, e) -> (h, m, d)>, ...]
+        } : memref<16x512x64xf16>, memref<16x512x64xf16>, memref<16x512x64xf16>, memref<16x512x64xf16>
+
+    The loops are those of a batch, then m over queries, n over keys, d over what Q and K share, e over the columns of
+    V. Q is indexed by m and d, K by n and d, V by n and e, O by m and e; O by all loops of the batch, the others by
+    those along which their matrices differ, so that several heads may share K and V.
+
+    Scores are f32. `diagonal = c` leaves out what is more than c to the right of the diagonal: n > m + c counts as
+    minus infinity. A region says what else scores are: it takes a score, unscaled, and an element of each score
+    operand, and yields a score in f32; maps behind the four say which of m and n, and of the batch, these run along.
+
+    A row whose scores are all minus infinity gives NaN, as the formula does, and so does one with a NaN or plus
+    infinity among them.
+
+    In a kernel it is what one CTA computes, `tile [%m]`: the rows of O from there on, as many as its schedule says.
+    """
+
+    name = "warp.attention"
+
+    q = operand_def(MemRefType)
+    k = operand_def(MemRefType)
+    v = operand_def(MemRefType)
+    o = operand_def(MemRefType)
+    score_operands = var_operand_def(MemRefType)
+    tile = var_operand_def(IndexType())
+    scale = prop_def(FloatAttr)
+    diagonal = opt_prop_def(IntegerAttr)
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
+    score = opt_region_def()
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), IsolatedFromAbove())
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    assembly_format = (
+        "$q `,` $k `,` $v `into` $o (`with` $score_operands^)? (`tile` $tile^)? attr-dict"
+        " `:` type($q) `,` type($k) `,` type($v) `,` type($o) (`with` type($score_operands)^)? ($score^)?"
+    )
+
+    def __init__(
+        self,
+        matrices: Sequence[SSAValue],
+        maps: Sequence[AffineMap],
+        *,
+        scale: float = 1.0,
+        diagonal: int | None = None,
+        score_operands: Sequence[SSAValue] = (),
+        score: Region | None = None,
+        tile: Sequence[SSAValue] = (),
+    ):
+        """`matrices` are Q, K, V and O."""
+        super().__init__(
+            operands=[*matrices, list(score_operands), list(tile)],
+            properties={
+                "scale": FloatAttr(scale, f32),
+                "diagonal": None if diagonal is None else IntegerAttr(diagonal, i64),
+                "indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps]),
+            },
+            regions=[[] if score is None else [score]],
+        )
+
+    @property
+    def matrices(self) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
+        """Q, K, V and O."""
+        return self.q, self.k, self.v, self.o
+
+    @property
+    def maps(self) -> tuple[AffineMap, ...]:
+        """The indexing maps of Q, K, V, O and the score operands."""
+        return tuple(attribute.data for attribute in self.indexing_maps)
+
+    @property
+    def batch(self) -> int:
+        """How many loops there are before m, n, d and e."""
+        return self.maps[0].num_dims - len(LOOPS)
+
+    def verify_(self) -> None:
+        if len(self.maps) != len(LOOPS) + len(self.score_operands):
+            raise VerifyException(f"expected a map of Q, K, V, O and each score operand, got {len(self.maps)}")
+        if len(self.tile) > 1:
+            raise VerifyException(f"expected the row of a tile of O, got {len(self.tile)} indices")
+        self._verify_types()
+        sizes: dict[int, tuple[str, int]] = {}
+        for name, loops, map_, operand in zip("QKVO", LOOPS, self.maps, self.matrices, strict=False):
+            own = [self.batch + loop for loop in loops]
+            found = loops_of(map_)
+            outer = [loop for loop in found if 0 <= loop < self.batch]
+            if map_.num_dims != self.batch + len(LOOPS) or sorted(found) != sorted({*outer, *own}):
+                raise VerifyException(f"expected {name} to be indexed by d{own[0]} and d{own[1]}, got {map_}")
+            if name == "O" and len(outer) != self.batch:
+                raise VerifyException(f"expected O to be indexed by every loop of the batch, got {map_}")
+            self._verify_shape(name, operand, map_, sizes)
+        self._verify_score(sizes)
+
+    def _verify_types(self) -> None:
+        kinds = [memory_of(value).element_type for value in self.matrices]
+        if not isinstance(kinds[0], HALVES) or kinds[1] != kinds[0] or kinds[2] != kinds[0]:
+            raise VerifyException(f"expected Q, K and V of f16, or of bf16, got {', '.join(map(str, kinds[:3]))}")
+        if kinds[3] not in (kinds[0], Float32Type()):
+            raise VerifyException(f"expected O of {kinds[0]} or f32, got {kinds[3]}")
+
+    @staticmethod
+    def _verify_shape(name: str, operand: SSAValue, map_: AffineMap, sizes: dict[int, tuple[str, int]]) -> None:
+        shape, found = shape_of(operand), loops_of(map_)
+        if len(shape) != len(found):
+            raise VerifyException(f"expected {name} of rank {len(found)}, got {operand.type}")
+        for loop, size in zip(found, shape, strict=True):
+            other, known = sizes.get(loop, (name, size))
+            if known != size and min(known, size) >= 0:
+                raise VerifyException(f"expected {other} and {name} to agree on d{loop}, got {known} and {size}")
+            if known < 0 or loop not in sizes:
+                sizes[loop] = name, size
+
+    def _verify_score(self, sizes: dict[int, tuple[str, int]]) -> None:
+        inner = {*range(self.batch), self.batch + M, self.batch + N}
+        for number, (operand, map_) in enumerate(zip(self.score_operands, self.maps[len(LOOPS) :], strict=True)):
+            found = loops_of(map_)
+            if map_.num_dims != self.batch + len(LOOPS) or len(set(found)) != len(found) or not {*found} <= inner:
+                raise VerifyException(
+                    f"expected score operand {number} to be indexed by m, n and the batch, got {map_}"
+                )
+            self._verify_shape(f"score operand {number}", operand, map_, sizes)
+        if self.score is None:
+            if self.score_operands:
+                raise VerifyException("expected score operands only with a region that takes them")
+            return
+        verify_elements(self.score, [f32, *map(element_type, self.score_operands)], f32)
+
+
+def matmul_maps(op: AttentionOp) -> tuple[tuple[AffineMap, ...], tuple[AffineMap, ...]]:
+    """The maps of Q K^T and of P V as products, over the batch, m, n and k; those of C as O's batch has them."""
+    batch = op.batch
+
+    def renamed(map_: AffineMap, names: dict[int, int]) -> AffineMap:
+        loops = [loop if loop < batch else batch + names[loop - batch] for loop in loops_of(map_)]
+        return AffineMap(batch + 3, 0, tuple(map(AffineDimExpr, loops)))
+
+    q, k, v, o = op.maps[: len(LOOPS)]
+    every = tuple(range(batch))
+    c = AffineMap(batch + 3, 0, tuple(map(AffineDimExpr, (*every, batch, batch + 1))))
+    p = AffineMap(batch + 3, 0, tuple(map(AffineDimExpr, (*every, batch, batch + 2))))
+    scores = {M: 0, N: 1, D: 2}
+    values = {M: 0, E: 1, N: 2}
+    return (renamed(q, scores), renamed(k, scores), c), (p, renamed(v, values), renamed(o, values))

@@ -1,0 +1,169 @@
+"""Along the rows of fragments: `warp.reduce`, `warp.broadcast`, `warp.step`.
+
+What a row gives is a column: a fragment of one column, whose layout says with the axis `x` which lanes hold the same
+element. A column of sums may still be in parts, one for each lane of a row::
+
+    c1 c2 r0 r1 r2 | c0 r3       a matrix: each row lies in four lanes
+    c0 c1 r0 r1 r2 | r3          what each lane makes of its own elements: four parts of a row
+    x0 x1 r0 r1 r2 | r3          what four lanes make of these: each of them has the whole
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.dialects.builtin import IndexType, StringAttr, i32
+from xdsl.ir import SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from ..layouts.layout import Bit, Layout
+from .attributes import FragmentType, fragment_of
+from .elementwise import Kind, KindAttr
+from .epilogue import AXES
+
+REDUCTIONS = (Kind.Add, Kind.Max, Kind.Min)
+"""What rows are reduced by."""
+
+WORD_BITS = 32
+
+
+def column_layout(layout: Layout, *, parts: bool = False) -> Layout:
+    """The layout of what becomes of each row; with `parts`, of what each lane makes of its own elements of it."""
+
+    def renamed(bits: tuple[Bit, ...]) -> Iterator[Bit]:
+        count = 0
+        for bit in bits:
+            if bit.axis == "r":
+                yield bit
+            else:
+                yield Bit("c" if parts and bit.axis == "c" else "x", count)
+                count += 1
+
+    element = tuple(bit for bit in layout.element if bit.axis == "r")
+    return Layout(tuple(renamed(layout.lane)), element, layout.warp)
+
+
+def column_of(kind: FragmentType, *, parts: bool = False) -> FragmentType:
+    """The type of what becomes of each row of a fragment."""
+    layout = column_layout(kind.layout.data, parts=parts)
+    return FragmentType.of(kind.role.data, kind.shape[0], layout.columns, kind.element_type, layout)
+
+
+@irdl_op_definition
+class ReduceOp(IRDLOperation):
+    """Reduces each row of a fragment to one element, or to a part for each lane that has elements of it::
+
+        %m = warp.reduce max %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+                               to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
+        %l = warp.reduce add %p : ... to !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>
+        %sum = warp.reduce add %l : ... to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
+
+    Elements are of 32 bits. Each lane takes its first and its second half together, then the halves of what that gives,
+    and so on; lanes then exchange what they have by `shfl.sync.bfly`, lowest bit of the lane first. `max` and `min`
+    return the number when one operand is NaN.
+    """
+
+    name = "warp.reduce"
+
+    kind = prop_def(KindAttr)
+    input = operand_def(FragmentType)
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$kind $input attr-dict `:` type($input) `to` type($fragment)"
+
+    def __init__(self, kind: Kind, value: SSAValue, *, parts: bool = False):
+        result = column_of(fragment_of(value), parts=parts)
+        super().__init__(operands=[value], properties={"kind": KindAttr(kind)}, result_types=[result])
+
+    def verify_(self) -> None:
+        source, result = fragment_of(self.input), fragment_of(self.fragment)
+        if self.kind.data not in REDUCTIONS:
+            raise VerifyException(f"expected {', '.join(REDUCTIONS)}, got {self.kind.data}")
+        if source.bits != WORD_BITS:
+            raise VerifyException(f"expected elements of {WORD_BITS} bits, got {source}")
+        if source.layout.data.warp and any(bit.axis == "c" for bit in source.layout.data.warp):
+            raise VerifyException(f"expected each row within one warp, got {source}")
+        whole, parts = column_of(source), column_of(source, parts=True)
+        if result not in (whole, parts):
+            raise VerifyException(f"expected a result of {whole} or {parts}, got {result}")
+
+
+@irdl_op_definition
+class BroadcastOp(IRDLOperation):
+    """A fragment whose rows have one element each, that of a column; no instruction::
+
+    %b = warp.broadcast %m : !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
+                          to !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+    """
+
+    name = "warp.broadcast"
+
+    input = operand_def(FragmentType)
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
+
+    def __init__(self, value: SSAValue, fragment: FragmentType):
+        super().__init__(operands=[value], result_types=[fragment])
+
+    def verify_(self) -> None:
+        source, result = fragment_of(self.input), fragment_of(self.fragment)
+        if source.bits != WORD_BITS:
+            raise VerifyException(f"expected elements of {WORD_BITS} bits, got {source}")
+        if (expected := column_of(result)) != source:
+            raise VerifyException(f"expected a column {expected}, got {source}")
+
+
+@irdl_op_definition
+class StepOp(IRDLOperation):
+    """A fragment of the numbers of its own rows, or columns, counted from an index::
+
+    %j = warp.step columns %start : !warp.fragment<acc, 16x64xi32, [c1 c2 r0 r1 r2 | c0 r3]>
+    """
+
+    name = "warp.step"
+
+    along = prop_def(StringAttr)
+    start = operand_def(IndexType())
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(Pure())
+
+    def __init__(self, along: str, start: SSAValue, fragment: FragmentType):
+        super().__init__(
+            operands=[start],
+            properties={"along": StringAttr(along)},
+            result_types=[fragment.with_element(i32)],
+        )
+
+    def verify_(self) -> None:
+        if self.along.data not in AXES:
+            raise VerifyException(f"expected numbers of {' or '.join(AXES)}, got '{self.along.data}'")
+        if self.fragment.type.element_type != i32:
+            raise VerifyException(f"expected elements of i32, got {self.fragment.type}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> StepOp:
+        along, position = parser.parse_identifier(" as the axis, rows or columns"), parser.pos
+        start = parser.parse_unresolved_operand()
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        return cls.create(
+            operands=parser.resolve_operands([start], [IndexType()], position),
+            properties={"along": StringAttr(along)},
+            attributes=attributes,
+            result_types=[parser.parse_type()],
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.along.data} ")
+        printer.print_ssa_value(self.start)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.fragment.type)

@@ -1,0 +1,289 @@
+"""`warp.attention` of one CTA: a loop over tiles of K and V that keeps each row's largest score and sum so far.
+
+With s the scores of a tile, m and l what is known of each row, and c the scale times log2(e)::
+
+    m' = max(m, max(s)),  p = 2^(c s - c m'),  a = 2^(c m - c m')
+    l' = a l + sum(p),    O' = a O + p V
+
+and O / l at the end. l stays in parts, one for each lane that has elements of a row. m begins with a number that is
+lower than any score of use, and finite, so that a row of which nothing counts yet is multiplied by 1 and not by NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.dialects import arith, memref, scf
+from xdsl.dialects import math as math_dialect
+from xdsl.dialects.arith import FastMathFlagsAttr
+from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, f32, i32
+from xdsl.dialects.utils import FastMathFlag
+from xdsl.ir import Block, Region, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import InsertPoint
+
+from ...dialect.gpu import BarrierOp
+from ...dialect.schedule import Schedule
+from ...dialect.warp.attention import AttentionOp
+from ...dialect.warp.attributes import FragmentType, fragment_of
+from ...dialect.warp.convert_layout import ConvertLayoutOp
+from ...dialect.warp.elements import YieldOp
+from ...dialect.warp.elementwise import ConstantOp, ConvertOp, Kind
+from ...dialect.warp.epilogue import MapOp, SubfragmentOp
+from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.rows import BroadcastOp, ReduceOp, StepOp, column_of
+from ..diagnostics import fail
+from ..linalg.attention import Attention, padded
+from . import raster
+from .epilogue_operands import EpilogueOperands
+from .index_builder import Index, IndexBuilder
+from .operands import OperandTiles
+from .store_epilogue import store
+from .tiling import Tiling, schedule_of
+
+PART_COLUMNS = 64
+"""Columns of V whose products are summed together: B of more would take the registers that sums need."""
+
+KEPT_REGISTERS = 32
+"""Registers of Q's fragments that a lane keeps; of more, they are loaded again for each tile of K."""
+
+LOWEST = -1e38
+"""The largest score of a row before the first."""
+
+APPROXIMATE = FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
+
+
+def values_schedule(schedule: Schedule, columns: int) -> Schedule:
+    """The schedule of P V, with that many columns of V, by the one of Q K^T."""
+    (m, n, _), rows = schedule.tile.cta, schedule.tile.warp[0]
+    part = math.gcd(columns, PART_COLUMNS)
+    return schedule.with_fields(cta=(m, columns, n), warp=(rows, part))
+
+
+@dataclass(frozen=True)
+class State:
+    """What the loop hands on: of each row the largest score and the parts of the sum, and the columns of O."""
+
+    largest: SSAValue
+    sums: SSAValue
+    parts: tuple[SSAValue, ...]
+
+    @property
+    def values(self) -> list[SSAValue]:
+        return [self.largest, self.sums, *self.parts]
+
+
+class AttentionBuilder:
+    """Builds what the warps of a CTA do for its rows of O."""
+
+    def __init__(self, op: AttentionOp, index: IndexBuilder, schedule: Schedule) -> None:
+        self.op, self.index, self.schedule = op, index, schedule
+        self.read = Attention.of(op)
+        columns = padded(self.read.values.n)
+        self.scores = Tiling(self.read.scores, schedule)
+        self.values = Tiling(self.read.values, values_schedule(schedule, columns))
+        self.q = OperandTiles(self.scores, self.read.scores.a, "a", "mk")
+        self.k = OperandTiles(self.scores, self.read.scores.b, "b", "kn")
+        self.v = OperandTiles(self.values, self.read.values.b, "b", "kn")
+        scale = op.scale.value.data
+        if not 0 < scale < math.inf:
+            fail(op, f"expected a scale above 0, got {scale:g}")
+        self.factor = scale * math.log2(math.e)
+        self.start: Index = index.known(op.tile[0])
+        warp_row, _ = raster.warp_origin(index, schedule)
+        self.row = index.add(self.start, warp_row)
+        self.warp_row = warp_row
+
+    def build(self) -> None:
+        index, (rows, step, _) = self.index, self.schedule.tile.cta
+        q, k, v = (index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in (self.q, self.k, self.v))
+        self.q.copy(index, {"m": self.start, "k": 0}, q)
+        index.insert(BarrierOp())
+        kept = self._kept(q)
+        state = self._initial()
+        body = Block(arg_types=[IndexType(), *(value.type for value in state.values)])
+        start, end, stride = index.values([0, self._end(rows), step])
+        loop = scf.ForOp(start, end, stride, state.values, body)
+        inside = index.at(Builder(InsertPoint.at_end(body)))
+        at, largest, sums, *parts = body.args
+        self.k.copy(inside, {"n": at, "k": 0}, k)
+        self.v.copy(inside, {"k": at, "n": 0}, v)
+        inside.insert(BarrierOp())
+        scores = self._masked(inside, at, self._products(inside, kept, q, k))
+        state, p = self._softmax(inside, scores, State(largest, sums, tuple(parts)))
+        state = self._sum(inside, state, p, v)
+        inside.insert(BarrierOp())
+        inside.insert(scf.YieldOp(*state.values))
+        index.insert(loop)
+        largest, sums, *parts = loop.results
+        self._finish(State(largest, sums, tuple(parts)))
+
+    def _end(self, rows: int) -> Index:
+        """Where keys end that count for a row of the CTA."""
+        read, index = self.read.scores, self.index
+        keys = read.n if read.is_known("n") else index.dim(self.op.k, read.b.loops[1])
+        self.keys = keys
+        if self.op.diagonal is None:
+            return keys
+        reached = index.add(self.start, rows + self.op.diagonal.value.data)
+        keys, reached = index.value(keys), index.value(reached)
+        return index.insert(arith.MinSIOp(keys, reached)).result
+
+    # Scores
+
+    def _steps(self) -> range:
+        return range(0, self.schedule.tile.cta[2], self.schedule.tile.mma.k)
+
+    def _kept(self, q: SSAValue) -> list[SSAValue]:
+        """Q's fragments, if a lane has room for all of them."""
+        kind = self.scores.fragment("a")
+        if kind.registers * len(self._steps()) > KEPT_REGISTERS:
+            return []
+        return [self.q.load(self.index, q, {"m": self.warp_row, "k": at}) for at in self._steps()]
+
+    def _products(self, index: IndexBuilder, kept: Sequence[SSAValue], q: SSAValue, k: SSAValue) -> SSAValue:
+        """Q K^T of a tile."""
+        scores = _constant(index, self.scores.fragment("acc"), 0.0)
+        for number, at in enumerate(self._steps()):
+            b = self.k.load(index, k, {"n": 0, "k": at})
+            a = kept[number] if kept else self.q.load(index, q, {"m": self.warp_row, "k": at})
+            scores = index.insert(MmaOp(self.schedule.tile.mma, a, b, scores)).d
+        return scores
+
+    def _masked(self, index: IndexBuilder, at: SSAValue, scores: SSAValue) -> SSAValue:
+        """Scores as the region makes them, and minus infinity where they do not count."""
+        step = self.schedule.tile.cta[1]
+        if self.op.score is not None:
+            operands = EpilogueOperands(self.scores, index, fragment_of(scores), self.row, at)
+            scores = operands.map(scores, operands.load(0))
+        beyond: list[SSAValue] = []
+        keys, last = self.keys, index.add(at, step)
+        if not isinstance(keys, int) or keys % step:
+            beyond.append(index.insert(arith.CmpiOp(index.value(last), index.value(keys), "sgt")).result)
+        if self.op.diagonal is not None:
+            # The last column of the tile against the last that counts for the first row of the warp.
+            first = index.add(self.row, self.op.diagonal.value.data + 1)
+            beyond.append(index.insert(arith.CmpiOp(index.value(last), index.value(first), "sgt")).result)
+        if not beyond:
+            return scores
+        condition = beyond[0] if len(beyond) == 1 else index.insert(arith.OrIOp(*beyond)).result
+        then, otherwise = Block(), Block()
+        inner = index.at(Builder(InsertPoint.at_end(then)))
+        inner.insert(scf.YieldOp(self._mask(inner, at, scores)))
+        Builder(InsertPoint.at_end(otherwise)).insert(scf.YieldOp(scores))
+        op = scf.IfOp(condition, [scores.type], Region(then), Region(otherwise))
+        return index.insert(op).results[0]
+
+    def _mask(self, index: IndexBuilder, at: SSAValue, scores: SSAValue) -> SSAValue:
+        """Scores with minus infinity behind the last key, and right of the diagonal."""
+        kind, keys = fragment_of(scores), self.keys
+        if not isinstance(keys, int) or keys % self.schedule.tile.cta[1]:
+            start = index.sub(at, keys)
+            behind = index.insert(StepOp("columns", index.value(start), kind)).fragment
+            scores = _map(index, kind, (scores, behind), lambda s, j: _unless(s, j, _integer(0)))
+        if self.op.diagonal is not None:
+            start = index.sub(index.sub(at, index.value(self.row)), self.op.diagonal.value.data + 1)
+            column = index.insert(StepOp("columns", index.value(start), kind)).fragment
+            row = index.insert(StepOp("rows", index.value(0), kind)).fragment
+            scores = _map(index, kind, (scores, column, row), _unless)
+        return scores
+
+    # Softmax
+
+    def _softmax(self, index: IndexBuilder, scores: SSAValue, state: State) -> tuple[State, SSAValue]:
+        """The state with what is added up so far as the new largest score wants it, and P of this tile."""
+        column, factor = fragment_of(state.largest), self.factor
+        found = index.insert(ReduceOp(Kind.Max, scores)).fragment
+        largest = _map(index, column, (state.largest, found), lambda a, b: arith.MaxnumfOp(a, b).result)
+        subtracted = _map(index, column, (largest,), lambda a: arith.NegfOp(arith.MulfOp(a, _number(factor))).result)
+        power = lambda s, m: math_dialect.Exp2Op(math_dialect.FmaOp(s, _number(factor), m), APPROXIMATE).result  # noqa: E731
+        again = _map(index, column, (state.largest, subtracted), power)
+        p = _map(index, fragment_of(scores), (scores, _broadcast(index, subtracted, scores)), power)
+        sums = index.insert(ReduceOp(Kind.Add, p, parts=True)).fragment
+        scaled = (state.sums, _broadcast(index, again, state.sums), sums)
+        sums = _map(index, fragment_of(sums), scaled, lambda l, a, s: math_dialect.FmaOp(l, a, s).result)
+        parts = tuple(_times(index, part, again) for part in state.parts)
+        return State(largest, sums, parts), p
+
+    def _sum(self, index: IndexBuilder, state: State, p: SSAValue, v: SSAValue) -> State:
+        """O with P V of a tile added."""
+        kind, (rows, keys), step = self.values.fragment("a"), fragment_of(p).shape, self.schedule.tile.mma.k
+        half = index.insert(ConvertOp(p, kind.element_type)).fragment
+        whole = FragmentType.of("a", rows, keys, kind.element_type, kind.layout.data)
+        a = index.insert(ConvertLayoutOp(half, whole)).fragment
+        parts, width = list(state.parts), self.values.schedule.tile.warp[1]
+        for at in range(0, keys, step):
+            left = index.insert(SubfragmentOp(a, (0, at), (rows, step))).fragment
+            for i, part in enumerate(parts):
+                b = self.v.load(index, v, {"k": at, "n": i * width})
+                parts[i] = index.insert(MmaOp(self.schedule.tile.mma, left, b, part)).d
+        return State(state.largest, state.sums, tuple(parts))
+
+    def _initial(self) -> State:
+        index, scores, part = self.index, self.scores.fragment("acc"), self.values.fragment("acc")
+        lowest = LOWEST / max(1.0, self.factor)
+        largest, sums = column_of(scores), column_of(scores, parts=True)
+        width = self.values.schedule.tile.cta[1]
+        parts = tuple(_constant(index, part, 0.0) for _ in range(0, width, part.shape[1]))
+        return State(_constant(index, largest, lowest), _constant(index, sums, 0.0), parts)
+
+    def _finish(self, state: State) -> None:
+        """Divides O by the sums, and stores it."""
+        index = self.index
+        total = index.insert(ReduceOp(Kind.Add, state.sums)).fragment
+        column = fragment_of(total)
+        inverse = _map(index, column, (total,), lambda a: arith.DivfOp(_number(1.0), a).result)
+        for i, part in enumerate(state.parts):
+            left = i * fragment_of(part).shape[1]
+            if left < self.read.values.n or not self.read.values.is_known("n"):
+                store(self.values, index, _times(index, part, inverse), self.row, left)
+
+
+def _number(value: float) -> SSAValue:
+    return arith.ConstantOp(FloatAttr(value, f32)).result
+
+
+def _integer(value: int) -> SSAValue:
+    return arith.ConstantOp(IntegerAttr(value, i32)).result
+
+
+def _unless(score: SSAValue, column: SSAValue, end: SSAValue) -> SSAValue:
+    """A score whose column is before the end; minus infinity behind it."""
+    return arith.SelectOp(arith.CmpiOp(column, end, "slt"), score, _number(-math.inf)).result
+
+
+def _constant(index: IndexBuilder, kind: FragmentType, value: float) -> SSAValue:
+    return index.insert(ConstantOp(FloatAttr(value, f32), kind)).fragment
+
+
+def _broadcast(index: IndexBuilder, column: SSAValue, like: SSAValue) -> SSAValue:
+    return index.insert(BroadcastOp(column, fragment_of(like))).fragment
+
+
+def _times(index: IndexBuilder, fragment: SSAValue, column: SSAValue) -> SSAValue:
+    """Each row of a fragment times a number."""
+    factors = _broadcast(index, column, fragment)
+    return _map(index, fragment_of(fragment), (fragment, factors), lambda a, b: arith.MulfOp(a, b).result)
+
+
+def _map(
+    index: IndexBuilder, result: FragmentType, inputs: Sequence[SSAValue], compute: Callable[..., SSAValue]
+) -> SSAValue:
+    """`warp.map` of what `compute` says of elements."""
+    block = Block(arg_types=[fragment_of(value).element_type for value in inputs])
+    with ImplicitBuilder(block):
+        YieldOp(compute(*block.args))
+    return index.insert(MapOp(inputs, result, Region(block))).fragment
+
+
+class TileOfAttention(RewritePattern):
+    """`warp.attention` of the rows of one CTA: a loop over tiles of K and V."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
+        if op.tile:
+            AttentionBuilder(op, IndexBuilder(Builder(InsertPoint.before(op))), schedule_of(op)).build()
+            rewriter.erase(op)

@@ -1,0 +1,120 @@
+"""Fragments in another layout: what `warp.convert_layout` becomes, step by step of the way that is cheapest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...dialect.isa.moves import MOVMATRIX
+from ...dialect.layouts.layout import LANES
+from ...dialect.layouts.moves import LANE_BITS, MoveMatrix, Regroup, Rename, Shuffles, Step, Trip, Way
+from ...dialect.warp.convert_layout import ConvertLayoutOp
+from ..diagnostics import fail
+from .emitter import IndexValue, VirtualRegister
+from .fragments import Fragment
+from .kernel import KernelLowering
+from .registry import lowers
+from .regroup import REGISTER_BITS, gather
+
+WARP = "0x1F, 0xFFFFFFFF"
+
+
+@lowers(ConvertLayoutOp)
+def _convert_layout(lowering: KernelLowering, op: ConvertLayoutOp) -> None:
+    conversion, target = op.conversion(), lowering.target
+    way = next((way for way in conversion.ways if way.sm <= target.sm and _stays(way)), None)
+    if way is None:
+        fail(op, f"expected a way between the layouts that {target} has, got {conversion}")
+    if not way.is_free:
+        lowering.emitter.comment(f"{op.name}: {way}")
+    registers, bits = list(lowering.fragment(op.input)), op.fragment.type.bits
+    for step in way.steps:
+        registers = _step(lowering, step, registers, bits)
+    lowering.values[op.fragment] = registers
+
+
+def _stays(way: Way) -> bool:
+    """Whether all of it happens in registers."""
+    return not any(isinstance(step, Trip) for step in way.steps)
+
+
+def _step(lowering: KernelLowering, step: Step, registers: Fragment, bits: int) -> Fragment:
+    if isinstance(step, Rename):
+        return [registers[source] for source in step.sources]
+    if isinstance(step, Regroup):
+        return _regroup(lowering, step, registers, bits)
+    if isinstance(step, Shuffles):
+        return _shuffles(lowering, step, registers)
+    assert isinstance(step, MoveMatrix)
+    lowering.emitter.require(MOVMATRIX.since(lowering.target))
+    moved = lowering.emitter.registers("b32", len(registers))
+    for into, register in zip(moved, registers, strict=True):
+        lowering.emitter.emit(MOVMATRIX.spelling, "?, ?", into, register)
+    return moved
+
+
+def _regroup(lowering: KernelLowering, step: Regroup, registers: Fragment, bits: int) -> Fragment:
+    """Elements to other places of their lane."""
+
+    def source(address: int) -> int | None:
+        found = 0
+        for i, bit in enumerate(step.sources):
+            if address >> i & 1:
+                if bit is None:
+                    return None
+                found |= 1 << bit
+        return found
+
+    result: Fragment = []
+    for first in range(0, 1 << len(step.sources), REGISTER_BITS):
+        wanted = [source(first + at) for at in range(0, REGISTER_BITS, bits)]
+        places = [(at // REGISTER_BITS, at % REGISTER_BITS // bits) for at in wanted if at is not None]
+        result.append(gather(lowering.emitter, registers, places, bits))
+    return result
+
+
+def _shuffles(lowering: KernelLowering, step: Shuffles, registers: Fragment) -> Fragment:
+    """Each round sends one register of each lane; which one, and where it is kept, may depend on the lane."""
+    received: list[VirtualRegister] = []
+    for turn in step.rounds:
+        sent = _of_lane(lowering, [registers[number] for number in turn.send])
+        if turn.free:
+            received.append(sent)
+            continue
+        received.append(lowering.emitter.register(sent.type))
+        _shuffle(lowering, received[-1], sent, turn.source)
+    rounds = {(lane, kept): i for i, turn in enumerate(step.rounds) for lane, kept in enumerate(turn.keep)}
+    return [
+        _of_lane(lowering, [received[rounds[lane, number]] for lane in range(LANES)]) for number in range(len(received))
+    ]
+
+
+def _shuffle(lowering: KernelLowering, into: VirtualRegister, sent: VirtualRegister, source: Sequence[int]) -> None:
+    """Lane l gets what lane `source[l]` sends; lanes are sent to an affine function of their number."""
+    constant, s = source[0], lowering.scalars
+    images = [source[1 << bit] ^ constant for bit in range(LANE_BITS)]
+    if images == [1 << bit for bit in range(LANE_BITS)]:
+        lowering.emitter.emit("shfl.sync.bfly.b32", f"?, ?, {constant}, {WARP}", into, sent)
+        return
+    number: IndexValue = constant
+    for bit, image in enumerate(images):
+        number = s.xor(number, s.multiply(s.bits(lowering.lane, bit, 1, 0), image))
+    if isinstance(number, VirtualRegister):
+        lowering.emitter.emit("shfl.sync.idx.b32", f"?, ?, ?, {WARP}", into, sent, number)
+    else:
+        lowering.emitter.emit("shfl.sync.idx.b32", f"?, ?, {number}, {WARP}", into, sent)
+
+
+def _of_lane(lowering: KernelLowering, choices: Sequence[VirtualRegister]) -> VirtualRegister:
+    """The register that stands for a lane among one for each, chosen by the bits of its number that matter."""
+    if all(choice is choices[0] for choice in choices):
+        return choices[0]
+    bit = (len(choices) >> 1).bit_length() - 1
+    half = len(choices) // 2
+    low, high = _of_lane(lowering, choices[:half]), _of_lane(lowering, choices[half:])
+    if low is high:
+        return low
+    upper = lowering.scalars.compare("ne", lowering.scalars.bits(lowering.lane, bit, 1, 0), 0)
+    result = lowering.emitter.register(low.type)
+    assert isinstance(upper, VirtualRegister)
+    lowering.emitter.emit(f"selp.{low.type}", "?, ?, ?, ?", result, high, low, upper)
+    return result
