@@ -41,6 +41,7 @@ def standard_pipeline(
         (
             f"warp-set-target{{arch={target}}}" if target else "warp-set-target",
             "warp-bufferize",
+            "warp-fuse-attention",
             "warp-raise-matmul{tf32=true}" if tf32 else "warp-raise-matmul",
             "warp-fold-fill",
             "warp-fuse-epilogue",

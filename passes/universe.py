@@ -28,6 +28,7 @@ _DIALECTS: dict[str, Callable[[], Dialect]] = {
 _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-set-target": _lazy(".set_target", "SetTargetPass"),
     "warp-bufferize": _lazy(".linalg.bufferize", "BufferizePass"),
+    "warp-fuse-attention": _lazy(".linalg.fuse_attention", "FuseAttentionPass"),
     "warp-raise-matmul": _lazy(".linalg.raise_matmul", "RaiseMatmulPass"),
     "warp-fold-fill": _lazy(".linalg.fold_fill", "FoldFillPass"),
     "warp-fuse-epilogue": _lazy(".linalg.fuse_epilogue", "FuseEpiloguePass"),

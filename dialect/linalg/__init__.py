@@ -6,12 +6,16 @@ from xdsl.ir import Dialect
 from .attributes import TypeFnAttr
 from .contraction import METADATA, ContractionOp
 from .matmul import BATCH_PRODUCTS, CONTRACTIONS, MATRIX_PRODUCTS, MatmulOp
+from .softmax import SoftmaxOp
 
 LINALG = Dialect(
     "linalg",
-    [*(op for op in Linalg.operations if op is not ops.MatmulOp), *MATRIX_PRODUCTS, *BATCH_PRODUCTS, *CONTRACTIONS],
+    [
+        *(op for op in Linalg.operations if op is not ops.MatmulOp),
+        *(*MATRIX_PRODUCTS, *BATCH_PRODUCTS, *CONTRACTIONS, SoftmaxOp),
+    ],
     [*Linalg.attributes, TypeFnAttr],
 )
 """xDSL's `linalg` with our matmul in place of its own, and the other named products."""
 
-__all__ = ["CONTRACTIONS", "LINALG", "METADATA", "ContractionOp", "MatmulOp", "TypeFnAttr"]
+__all__ = ["CONTRACTIONS", "LINALG", "METADATA", "ContractionOp", "MatmulOp", "SoftmaxOp", "TypeFnAttr"]

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     f32,
+    i32,
     i64,
 )
 from xdsl.ir import Region, SSAValue
@@ -117,6 +118,11 @@ class AttentionOp(IRDLOperation):
         return self.q, self.k, self.v, self.o
 
     @property
+    def indexed(self) -> bool:
+        """Whether the region takes m and n too."""
+        return self.score is not None and len(self.score.block.args) == len(self.score_operands) + 3
+
+    @property
     def maps(self) -> tuple[AffineMap, ...]:
         """The indexing maps of Q, K, V, O and the score operands."""
         return tuple(attribute.data for attribute in self.indexing_maps)
@@ -176,7 +182,8 @@ class AttentionOp(IRDLOperation):
             if self.score_operands:
                 raise VerifyException("expected score operands only with a region that takes them")
             return
-        verify_elements(self.score, [f32, *map(element_type, self.score_operands)], f32)
+        indices = [i32, i32] if self.indexed else []
+        verify_elements(self.score, [f32, *map(element_type, self.score_operands), *indices], f32)
 
 
 def matmul_maps(op: AttentionOp) -> tuple[tuple[AffineMap, ...], tuple[AffineMap, ...]]:

@@ -163,7 +163,7 @@ def _name(block: Block, epilogue_operands: Sequence[tuple[SSAValue, AffineMap]])
         argument.name_hint = value.name_hint
 
 
-def _touched(op: Operation) -> tuple[set[SSAValue], set[SSAValue]] | None:
+def touched(op: Operation) -> tuple[set[SSAValue], set[SSAValue]] | None:
     """The memory that an operation (reads, writes); None if that is not known."""
     if is_pure(op) or isinstance(op, memref.AllocOp | memref.AllocaOp | DisjointOp):
         return set(), set()
@@ -197,12 +197,12 @@ def _producer(elementwise: Elementwise) -> Match | None:
             if not found:
                 return match
             reason = reason or found
-        touched = _touched(op)
-        if touched is None:
+        memory = touched(op)
+        if memory is None:
             opaque = opaque or op.name
         else:
-            read |= touched[0]
-            written |= touched[1]
+            read |= memory[0]
+            written |= memory[1]
         op = op.prev_op
     if reason:
         remark(

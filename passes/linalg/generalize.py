@@ -1,7 +1,7 @@
 """What is written in several ways made one, before anything else looks at it.
 
 Calls of functions of the module are replaced by what these do; `linalg.broadcast` and `memref.copy` become
-`linalg.generic` and `linalg.copy`; a constant tensor of one value becomes `linalg.fill`.
+`linalg.generic` and `linalg.copy`, `linalg.softmax` four of the former; a constant tensor of one value becomes `linalg.fill`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
+from ...dialect.linalg.softmax import SoftmaxOp
 from ..diagnostics import fail
+from .decompose_softmax import decompose
 
 
 def is_generalized(op: Operation) -> bool:
     """Whether something else comes to stand for an operation."""
     constant = isinstance(op, arith.ConstantOp) and isinstance(op.result.type, TensorType)
-    return constant or isinstance(op, func.CallOp | BroadcastOp | memref.CopyOp)
+    return constant or isinstance(op, func.CallOp | BroadcastOp | memref.CopyOp | SoftmaxOp)
 
 
 def generalize(module: ModuleOp) -> None:
@@ -41,6 +43,8 @@ def generalize(module: ModuleOp) -> None:
         match op:
             case BroadcastOp():
                 _broadcast(op)
+            case SoftmaxOp():
+                decompose(op)
             case memref.CopyOp():
                 copy = CopyOp([op.source], [op.destination], [])
                 copy.location = op.location

@@ -19,6 +19,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.disjoint import DisjointOp
 from ...dialect.warp.loops import OPERAND_LOOPS
@@ -53,6 +54,13 @@ def check_product(op: Operation, product: MatmulOp) -> None:
     epilogue_operands = zip(product.epilogue_operands, product.maps[len(OPERAND_LOOPS) :], strict=True)
     reads += [Access("an input of the epilogue", value, map_) for value, map_ in epilogue_operands]
     _check(op, reads, Access("the result", product.d, product.maps[2]))
+
+
+def check_attention(op: Operation, attention: AttentionOp) -> None:
+    """Refuses an attention whose result shares elements with what it reads; errors are about `op`."""
+    reads = [Access(name, value) for name, value in zip("QKV", attention.matrices, strict=False)]
+    reads += [Access("an operand of the scores", value) for value in attention.score_operands]
+    _check(op, reads, Access("the result", attention.o, attention.maps[3]))
 
 
 def check_elementwise(found: Elementwise) -> None:

@@ -157,8 +157,12 @@ class AttentionBuilder:
         """Scores as the region makes them, and minus infinity where they do not count."""
         step = self.schedule.tile.cta[1]
         if self.op.score is not None:
-            operands = EpilogueOperands(self.scores, index, fragment_of(scores), self.row, at)
-            scores = operands.map(scores, operands.load(0))
+            kind = fragment_of(scores)
+            operands = EpilogueOperands(self.scores, index, kind, self.row, at).load(0)
+            if self.op.indexed:
+                places = (("rows", self.row), ("columns", at))
+                operands += [index.insert(StepOp(along, index.value(start), kind)).fragment for along, start in places]
+            scores = index.insert(MapOp([scores, *operands], kind, self.op.score.clone())).fragment
         beyond: list[SSAValue] = []
         keys, last = self.keys, index.add(at, step)
         if not isinstance(keys, int) or keys % step:
@@ -204,7 +208,7 @@ class AttentionBuilder:
         p = _map(index, fragment_of(scores), (scores, _broadcast(index, subtracted, scores)), power)
         sums = index.insert(ReduceOp(Kind.Add, p, parts=True)).fragment
         scaled = (state.sums, _broadcast(index, again, state.sums), sums)
-        sums = _map(index, fragment_of(sums), scaled, lambda l, a, s: math_dialect.FmaOp(l, a, s).result)
+        sums = _map(index, fragment_of(sums), scaled, lambda total, a, s: math_dialect.FmaOp(total, a, s).result)
         parts = tuple(_times(index, part, again) for part in state.parts)
         return State(largest, sums, parts), p
 

@@ -1,0 +1,177 @@
+"""Attention against torch's: FlashAttention (mma.sync) and cuDNN, forward, in one run.
+
+    bench/with_gpu.sh python3 bench/attention.py --json out.json
+    bench/with_gpu.sh python3 bench/attention.py --cases 128x4096 --causal both --try "stages=3" --try "cta=128x32x128"
+
+Method: batch * length = 16384 and heads * width = 2048, as in the papers, operands from a normal distribution. Before
+anything is timed, our result is compared with that in f32 of one head: `error` is the largest difference over the
+largest value. A time is the median over `--repeats` calls between two events, after three warm-up calls, with the L2
+cache flushed before each; kernels take turns, so that a clock that changes meets all of them. Operations are
+4 * length^2 * width for each head, half of that where the mask is causal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from warploom.runtime import compile
+from warploom.runtime.cuda.timer import FLUSH_BYTES
+
+TOKENS, WIDTH = 16384, 2048
+CASES = ((128, 4096), (64, 4096), (256, 4096), (128, 512), (128, 16384))
+WARM_UP = 3
+
+MAPS = """[affine_map<(h, m, n, d, e) -> (h, m, d)>, affine_map<(h, m, n, d, e) -> (h, n, d)>,
+    affine_map<(h, m, n, d, e) -> (h, n, e)>, affine_map<(h, m, n, d, e) -> (h, m, e)>]"""
+
+
+@dataclass
+class Row:
+    """One measurement."""
+
+    width: int
+    length: int
+    causal: bool
+    name: str
+    microseconds: float
+    tflops: float
+    error: float
+
+
+def source(heads: int, length: int, width: int, causal: bool) -> str:
+    """The operation, in MLIR."""
+    kind = f"memref<{heads}x{length}x{width}xbf16>"
+    diagonal = "diagonal = 0 : i64, " if causal else ""
+    return f"""func.func @attention(%q: {kind}, %k: {kind}, %v: {kind}, %o: {kind}) {{
+      warp.attention %q, %k, %v into %o {{scale = {width**-0.5:e} : f32, {diagonal}indexing_maps = {MAPS}}}
+        : {kind}, {kind}, {kind}, {kind}
+      return
+    }}"""
+
+
+def ours(
+    tensors: Sequence[torch.Tensor], causal: bool, target: str, options: dict[str, Any]
+) -> Callable[[], torch.Tensor]:
+    """A call of our kernel."""
+    q, k, v = (tensor.flatten(0, 1) for tensor in tensors)
+    heads, length, width = q.shape
+    kernel = compile(source(heads, length, width, causal), target=target, **options)
+    result = torch.full_like(q, float("nan"))
+
+    def call() -> torch.Tensor:
+        kernel(q, k, v, result)
+        return result.view(tensors[0].shape)
+
+    return call
+
+
+def peer(tensors: Sequence[torch.Tensor], causal: bool, backend: SDPBackend) -> Callable[[], torch.Tensor]:
+    """A call of one of torch's."""
+
+    def call() -> torch.Tensor:
+        with sdpa_kernel(backend):
+            return torch.nn.functional.scaled_dot_product_attention(*tensors, is_causal=causal)
+
+    return call
+
+
+def error_of(result: torch.Tensor, tensors: Sequence[torch.Tensor], causal: bool) -> float:
+    """The largest difference of the first and the last head from what f32 gives, over the largest value."""
+    worst = 0.0
+    for batch, head in ((0, 0), (-1, -1)):
+        q, k, v = (tensor[batch, head].float() for tensor in tensors)
+        scores = q @ k.T * q.shape[-1] ** -0.5
+        if causal:
+            scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), float("-inf"))
+        wanted = torch.softmax(scores, -1) @ v
+        difference = (result[batch, head].float() - wanted).abs().max() / wanted.abs().max()
+        worst = max(worst, float(difference)) if not difference.isnan() else float("nan")
+    return worst
+
+
+def timed(calls: dict[str, Callable[[], torch.Tensor]], repeats: int) -> dict[str, float]:
+    """The median of each in microseconds; they take turns."""
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda")
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(WARM_UP):
+        for call in calls.values():
+            call()
+    for _ in range(repeats):
+        for name, call in calls.items():
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            flush.zero_()
+            begin.record()
+            call()
+            end.record()
+            end.synchronize()
+            found[name].append(begin.elapsed_time(end) * 1e3)
+    return {name: statistics.median(times) for name, times in found.items()}
+
+
+def measure(
+    width: int, length: int, causal: bool, target: str, variants: Sequence[dict[str, Any]], repeats: int
+) -> list[Row]:
+    """All kernels for one size."""
+    heads, batch = WIDTH // width, TOKENS // length
+    tensors = [torch.randn(batch, heads, length, width, device="cuda").bfloat16() for _ in range(3)]
+    calls: dict[str, Callable[[], torch.Tensor]] = {}
+    for options in variants:
+        name = "warploom " + " ".join(f"{key}={value}" for key, value in options.items())
+        try:
+            calls[name.strip()] = ours(tensors, causal, target, options)
+        except Exception as error:
+            print(name, error)
+    for name, backend in (("flash", SDPBackend.FLASH_ATTENTION), ("cudnn", SDPBackend.CUDNN_ATTENTION)):
+        calls[name] = peer(tensors, causal, backend)
+    errors = {name: error_of(call(), tensors, causal) for name, call in calls.items()}
+    work = 4 * length**2 * width * heads * batch / (2 if causal else 1)
+    times = timed(calls, repeats)
+    return [
+        Row(width, length, causal, name, round(time, 1), round(work / time / 1e6, 1), errors[name])
+        for name, time in times.items()
+    ]
+
+
+def options_of(text: str) -> dict[str, Any]:
+    """`stages=3 cta=128x32x128` as keyword arguments."""
+    return {key: value for key, _, value in (word.partition("=") for word in text.split())}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="*", default=["x".join(map(str, case)) for case in CASES])
+    parser.add_argument("--causal", choices=("no", "yes", "both"), default="both")
+    parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("--try", dest="tries", action="append", default=[], help="a schedule: 'stages=3 warp=16x64'")
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    torch.manual_seed(0)
+    rows: list[Row] = []
+    for case in given.cases:
+        width, length = map(int, case.split("x"))
+        for causal in {"no": (False,), "yes": (True,), "both": (False, True)}[given.causal]:
+            variants = [{}, *map(options_of, given.tries)]
+            found = measure(width, length, causal, given.target, variants, given.repeats)
+            for row in found:
+                mask = "causal" if causal else "full"
+                print(
+                    f"D {width:3} S {length:5} {mask:6} {row.microseconds:9.1f} us {row.tflops:7.1f} TFLOP/s "
+                    f"error {row.error:.1e}  {row.name}"
+                )
+            rows += found
+    if given.json is not None:
+        given.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""What an element of memory is, as an expression of elements that were there before: through every operation of
+`linalg` that makes it, however the work is divided among them.
+
+Two ways to write the same elements give equal expressions. Conversions between floating-point types are left out: who
+takes an expression computes it in f32 throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.attrs import IteratorType
+from xdsl.dialects.linalg.ops import FillOp, IndexOp, YieldOp
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.utils.exceptions import DiagnosticException
+
+from ...dialect.warp.elements import only_computes
+from ...dialect.warp.loops import loops_of
+from . import contraction
+from .elementwise import FIXED
+from .views import root
+
+Place = tuple[Hashable, ...]
+"""Where in memory an element lies: a name for each dimension, `FIXED` for one that is always at 0."""
+
+CONVERSIONS = (arith.ExtFOp, arith.TruncFOp)
+
+REDUCTIONS = {
+    arith.MaximumfOp: "max",
+    arith.MaxnumfOp: "max",
+    arith.AddfOp: "add",
+}
+"""What reductions over a loop are called."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """One element: an operation on others, or a leaf.
+
+    `kind` is "op" (`what` being its name and properties), "constant", "number" (a value from outside), "index" (the name
+    of a loop), "load" (memory and place), "reduce" ("max" or "add", over the loop named after it, of its only operand),
+    or "product" (the operation that multiplies matrices, and the place in its result).
+    """
+
+    kind: str
+    what: Hashable
+    operands: tuple[Expression, ...] = ()
+    op: Operation | None = field(default=None, compare=False)
+
+    def leaves(self, kind: str) -> dict[Expression, None]:
+        """The leaves of a kind, each once."""
+        found = {self: None} if self.kind == kind else dict[Expression, None]()
+        for operand in self.operands:
+            found |= operand.leaves(kind)
+        return found
+
+    def is_op(self, *names: str) -> bool:
+        """Whether it is one of these operations."""
+        return self.kind == "op" and isinstance(self.what, tuple) and self.what[0] in names
+
+    @property
+    def number(self) -> float | None:
+        """The value of a constant."""
+        return float(self.what) if self.kind == "constant" and isinstance(self.what, int | float) else None
+
+
+class ElementReader:
+    """Reads elements of memory in one block. `used` are the operations on the way, `over` the name of reduced loops."""
+
+    def __init__(self, over: Hashable) -> None:
+        self.over = over
+        self.used: dict[Operation, None] = {}
+        self._known: dict[tuple[SSAValue, Place, Operation], Expression] = {}
+
+    def element(self, value: SSAValue, at: Place, before: Operation) -> Expression:
+        """The element of `value` at a place, as it is before an operation of the block."""
+        key = (value, at, before)
+        if key not in self._known:
+            self._known[key] = self._element(value, at, before)
+        return self._known[key]
+
+    def _element(self, value: SSAValue, at: Place, before: Operation) -> Expression:
+        writer, leaf = writer_before(value, before), Expression("load", (value, at))
+        if writer is None or len(writer.outputs) != 1 or writer.outputs[0] != value or writer.results:
+            return leaf
+        kinds = [kind.data for kind in writer.get_iterator_types()]
+        if isinstance(writer, FillOp):
+            found = self._from_outside(writer.inputs[0])
+        elif all(kind == IteratorType.PARALLEL for kind in kinds):
+            found = self._computed(writer, at)
+        else:
+            found = self._product(writer, at) or self._reduced(writer, at)
+        if found is None:
+            return leaf
+        self.used[writer] = None
+        return found
+
+    def _bound(self, op: LinalgStructuredOperation, at: Place) -> dict[int, Hashable] | None:
+        """The names of an operation's loops where its output is at a place; None if its output's map says less."""
+        loops = loops_of(op.get_indexing_maps().data[-1].data)
+        if FIXED in loops or len(set(loops)) != len(loops) or FIXED in at:
+            return None
+        return dict(zip(loops, at, strict=True))
+
+    def _computed(self, op: LinalgStructuredOperation, at: Place) -> Expression | None:
+        names = self._bound(op, at)
+        if names is None or len(names) != op.get_num_loops():
+            return None
+        return self._body(op, names)
+
+    def _body(self, op: LinalgStructuredOperation, names: dict[int, Hashable]) -> Expression | None:
+        """What the body yields."""
+        last = op.body.block.last_op
+        return self._value(op, last.operands[0], names) if isinstance(last, YieldOp) else None
+
+    def _value(self, op: LinalgStructuredOperation, value: SSAValue, names: dict[int, Hashable]) -> Expression | None:
+        body, owner = op.body.block, value.owner
+        if isinstance(owner, Block):
+            if owner is not body or not isinstance(value, BlockArgument):
+                return self._from_outside(value)
+            operand = [*op.inputs, *op.outputs][value.index]
+            if not isinstance(operand.type, MemRefType):
+                return self._from_outside(operand)
+            loops = loops_of(op.get_indexing_maps().data[value.index].data)
+            return self.element(operand, tuple(names.get(loop, FIXED) for loop in loops), op)
+        if owner.parent is not body or isinstance(owner, arith.ConstantOp):
+            return self._from_outside(value)
+        if isinstance(owner, IndexOp):
+            return Expression("index", names[owner.dim.value.data])
+        if not owner.operands or not only_computes(owner):
+            return None
+        operands = [self._value(op, operand, names) for operand in owner.operands]
+        if None in operands:
+            return None
+        if isinstance(owner, CONVERSIONS):
+            return operands[0]
+        properties = tuple(sorted((name, str(v)) for name, v in owner.properties.items() if name != "fastmath"))
+        return Expression("op", (owner.name, properties), tuple(o for o in operands if o is not None), owner)
+
+    @staticmethod
+    def _from_outside(value: SSAValue) -> Expression:
+        owner = value.owner
+        if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr | IntegerAttr):
+            return Expression("constant", owner.value.value.data, (), owner)
+        return Expression("number", value)
+
+    def _product(self, op: LinalgStructuredOperation, at: Place) -> Expression | None:
+        """A product of matrices that starts from zero."""
+        if read_product(op) is None or not self.starts_from(op, 0.0):
+            return None
+        return Expression("product", (op, at))
+
+    def _reduced(self, op: LinalgStructuredOperation, at: Place) -> Expression | None:
+        """A reduction over one loop, from what changes nothing."""
+        names, maps = self._bound(op, at), op.get_indexing_maps().data
+        left = [loop for loop in range(op.get_num_loops()) if names is not None and loop not in names]
+        body = op.body.block
+        last = body.last_op
+        if names is None or len(left) != 1 or not isinstance(last, YieldOp) or self.over in at or not maps:
+            return None
+        combined = last.operands[0].owner
+        kind = REDUCTIONS.get(type(combined)) if isinstance(combined, Operation) else None
+        if kind is None or not isinstance(combined, Operation):
+            return None
+        others = [value for value in combined.operands if value is not body.args[-1]]
+        start = 0.0 if kind == "add" else float("-inf")
+        if len(others) != 1 or not self.starts_from(op, start):
+            return None
+        element = self._value(op, others[0], names | {left[0]: self.over})
+        return None if element is None else Expression("reduce", (kind, self.over), (element,))
+
+    def starts_from(self, op: LinalgStructuredOperation, wanted: float) -> bool:
+        """Whether what an operation adds to is filled with a number; for minus infinity any number will do that is
+        below all of use."""
+        fill = writer_before(op.outputs[0], op)
+        if not isinstance(fill, FillOp) or fill.outputs[0] != op.outputs[0]:
+            return False
+        start = self._from_outside(fill.inputs[0]).number
+        if start is None or (start != wanted and not (wanted == float("-inf") and start <= LOWEST)):
+            return False
+        self.used[fill] = None
+        return True
+
+
+LOWEST = -6e4
+"""A maximum may start from here, or below: the lowest number of f16 is -65504."""
+
+
+def writer_before(value: SSAValue, before: Operation) -> LinalgStructuredOperation | None:
+    """The last operation before another in its block that writes memory which `value` is, or is a view of; None if
+    there is none, or something unknown may have written it since."""
+    op, memory = before.prev_op, root(value)
+    while op is not None:
+        if isinstance(op, LinalgStructuredOperation):
+            if any(root(output) is memory for output in op.outputs):
+                return op
+        elif memory in map(root, op.operands) and not only_computes(op):
+            return None
+        op = op.prev_op
+    return None
+
+
+def read_product(op: LinalgStructuredOperation) -> contraction.Contraction | None:
+    """The product of matrices that an operation is, if it is one."""
+    if len(op.inputs) != 2 or len(op.outputs) != 1:
+        return None
+    try:
+        found = contraction.read(op)
+    except DiagnosticException:
+        return None
+    values = (*(op.inputs[number] for number in found.inputs), op.outputs[0])
+    ranks = [len(value.type.get_shape()) if isinstance(value.type, MemRefType) else 0 for value in values]
+    return found if ranks == [len(map_.results) for map_ in found.maps] else None
+
+
+def names_of(loops: Sequence[int], names: dict[int, Hashable]) -> Place:
+    """The place that loops run along."""
+    return tuple(names[loop] for loop in loops)
