@@ -79,7 +79,8 @@ def peer(tensors: Sequence[torch.Tensor], causal: bool, backend: SDPBackend) -> 
 
     def call() -> torch.Tensor:
         with sdpa_kernel(backend):
-            return torch.nn.functional.scaled_dot_product_attention(*tensors, is_causal=causal)
+            q, k, v = tensors
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
     return call
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import AnyFloat, IntegerAttr, MemRefType, TensorType, i64
 from xdsl.ir import Attribute, SSAValue
@@ -10,6 +11,9 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, opt_result
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
+
+Shaped: TypeAlias = TensorType[Attribute] | MemRefType[Attribute]
 
 
 @irdl_op_definition
@@ -36,14 +40,14 @@ class SoftmaxOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        kind, at = self.input.type, self.dimension.value.data
-        if not isinstance(kind, TensorType | MemRefType) or not isinstance(kind.element_type, AnyFloat):
+        kind, output, at = self.input.type, self.output.type, self.dimension.value.data
+        if not isa(kind, Shaped) or not isinstance(kind.element_type, AnyFloat):
             raise VerifyException(f"expected a tensor or memory of floating-point numbers, got {kind}")
-        if not isinstance(self.output.type, type(kind)) or self.output.type.get_shape() != kind.get_shape():
-            raise VerifyException(f"expected an output of the shape of the input {kind}, got {self.output.type}")
+        if not isa(output, Shaped) or type(output) is not type(kind) or output.get_shape() != kind.get_shape():
+            raise VerifyException(f"expected an output of the shape of the input {kind}, got {output}")
         if not 0 <= at < kind.get_num_dims():
             raise VerifyException(f"expected a dimension of 0 to {kind.get_num_dims() - 1}, got {at}")
-        if [r.type for r in self.results] != ([self.output.type] if isinstance(kind, TensorType) else []):
+        if [r.type for r in self.results] != ([output] if isinstance(kind, TensorType) else []):
             raise VerifyException("expected one result of the output's type on tensors, and none on memory")
 
     @classmethod

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import Float32Type, FloatAttr, MemRefType, f32
+from xdsl.dialects.builtin import FloatAttr, MemRefType, f32
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
@@ -52,10 +52,7 @@ class Attention:
             epilogue_operands=op.score_operands,
             epilogue=None if op.score is None else op.score.clone(),
         )
-        kind = Float32Type() if isinstance(memory_of(op.o).element_type, Float32Type) else half
-        values = MatmulOp(
-            *(_nowhere(half, inner), op.v, op.o, names), init=FloatAttr(0.0, kind), maps=of_values  # pyright: ignore[reportArgumentType]
-        )  # fmt: skip
+        values = MatmulOp(_nowhere(half, inner), op.v, op.o, names, init=FloatAttr(0.0, f32), maps=of_values)
         scores.location = values.location = op.location
         return Attention(op, read(scores), read(values))
 

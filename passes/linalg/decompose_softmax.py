@@ -22,8 +22,9 @@ from xdsl.dialects.linalg.ops import FillOp, GenericOp, YieldOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.hints import isa
 
-from ...dialect.linalg.softmax import SoftmaxOp
+from ...dialect.linalg.softmax import Shaped, SoftmaxOp
 
 
 def decompose(op: SoftmaxOp) -> None:
@@ -43,7 +44,8 @@ class _Softmax:
 
     def __init__(self, op: SoftmaxOp) -> None:
         kind = op.input.type
-        assert isinstance(kind, TensorType | MemRefType) and isinstance(kind.element_type, AnyFloat)
+        assert isa(kind, Shaped)
+        assert isinstance(kind.element_type, AnyFloat)
         self.op, self.element, self.shape = op, kind.element_type, kind.get_shape()
         self.on_tensors = isinstance(kind, TensorType)
         self.builder = Builder(InsertPoint.before(op))

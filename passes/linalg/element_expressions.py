@@ -7,8 +7,9 @@ takes an expression computes it in f32 throughout.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType
@@ -19,21 +20,20 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
 from ...dialect.warp.elements import only_computes
-from ...dialect.warp.loops import loops_of
+from ...dialect.warp.loops import loops_of, shape_of
 from . import contraction
 from .elementwise import FIXED
 from .views import root
 
-Place = tuple[Hashable, ...]
-"""Where in memory an element lies: a name for each dimension, `FIXED` for one that is always at 0."""
+Name: TypeAlias = int | str
+"""A loop."""
+
+Place: TypeAlias = tuple[Name, ...]
+"""Where in memory an element lies: a loop for each dimension, `FIXED` for one that is always at 0."""
 
 CONVERSIONS = (arith.ExtFOp, arith.TruncFOp)
 
-REDUCTIONS = {
-    arith.MaximumfOp: "max",
-    arith.MaxnumfOp: "max",
-    arith.AddfOp: "add",
-}
+REDUCTIONS = {"arith.maximumf": "max", "arith.maxnumf": "max", "arith.addf": "add"}
 """What reductions over a loop are called."""
 
 
@@ -41,37 +41,37 @@ REDUCTIONS = {
 class Expression:
     """One element: an operation on others, or a leaf.
 
-    `kind` is "op" (`what` being its name and properties), "constant", "number" (a value from outside), "index" (the name
-    of a loop), "load" (memory and place), "reduce" ("max" or "add", over the loop named after it, of its only operand),
-    or "product" (the operation that multiplies matrices, and the place in its result).
+    `kind` is "op" (`name`, with its properties), "constant" (`number`), "outside" (`value`), "index" (of the loop
+    `name`), "load" (from `value` at `place`), "reduce" ("max" or "add" by `name`, of its only operand over the reader's
+    loop), or "product" (the element at `place` of what `product` makes). `op` is an operation that computes it.
     """
 
     kind: str
-    what: Hashable
+    name: Name = ""
     operands: tuple[Expression, ...] = ()
+    number: float | int | None = None
+    value: SSAValue | None = None
+    place: Place = ()
+    properties: tuple[tuple[str, str], ...] = ()
+    product: LinalgStructuredOperation | None = None
     op: Operation | None = field(default=None, compare=False)
 
     def leaves(self, kind: str) -> dict[Expression, None]:
         """The leaves of a kind, each once."""
-        found = {self: None} if self.kind == kind else dict[Expression, None]()
+        found: dict[Expression, None] = {self: None} if self.kind == kind else {}
         for operand in self.operands:
             found |= operand.leaves(kind)
         return found
 
     def is_op(self, *names: str) -> bool:
         """Whether it is one of these operations."""
-        return self.kind == "op" and isinstance(self.what, tuple) and self.what[0] in names
-
-    @property
-    def number(self) -> float | None:
-        """The value of a constant."""
-        return float(self.what) if self.kind == "constant" and isinstance(self.what, int | float) else None
+        return self.kind == "op" and self.name in names
 
 
 class ElementReader:
     """Reads elements of memory in one block. `used` are the operations on the way, `over` the name of reduced loops."""
 
-    def __init__(self, over: Hashable) -> None:
+    def __init__(self, over: Name) -> None:
         self.over = over
         self.used: dict[Operation, None] = {}
         self._known: dict[tuple[SSAValue, Place, Operation], Expression] = {}
@@ -84,7 +84,7 @@ class ElementReader:
         return self._known[key]
 
     def _element(self, value: SSAValue, at: Place, before: Operation) -> Expression:
-        writer, leaf = writer_before(value, before), Expression("load", (value, at))
+        writer, leaf = writer_before(value, before), Expression("load", value=value, place=at)
         if writer is None or len(writer.outputs) != 1 or writer.outputs[0] != value or writer.results:
             return leaf
         kinds = [kind.data for kind in writer.get_iterator_types()]
@@ -99,7 +99,7 @@ class ElementReader:
         self.used[writer] = None
         return found
 
-    def _bound(self, op: LinalgStructuredOperation, at: Place) -> dict[int, Hashable] | None:
+    def _bound(self, op: LinalgStructuredOperation, at: Place) -> dict[int, Name] | None:
         """The names of an operation's loops where its output is at a place; None if its output's map says less."""
         loops = loops_of(op.get_indexing_maps().data[-1].data)
         if FIXED in loops or len(set(loops)) != len(loops) or FIXED in at:
@@ -112,12 +112,12 @@ class ElementReader:
             return None
         return self._body(op, names)
 
-    def _body(self, op: LinalgStructuredOperation, names: dict[int, Hashable]) -> Expression | None:
+    def _body(self, op: LinalgStructuredOperation, names: dict[int, Name]) -> Expression | None:
         """What the body yields."""
         last = op.body.block.last_op
         return self._value(op, last.operands[0], names) if isinstance(last, YieldOp) else None
 
-    def _value(self, op: LinalgStructuredOperation, value: SSAValue, names: dict[int, Hashable]) -> Expression | None:
+    def _value(self, op: LinalgStructuredOperation, value: SSAValue, names: dict[int, Name]) -> Expression | None:
         body, owner = op.body.block, value.owner
         if isinstance(owner, Block):
             if owner is not body or not isinstance(value, BlockArgument):
@@ -133,26 +133,27 @@ class ElementReader:
             return Expression("index", names[owner.dim.value.data])
         if not owner.operands or not only_computes(owner):
             return None
-        operands = [self._value(op, operand, names) for operand in owner.operands]
-        if None in operands:
+        given = [self._value(op, operand, names) for operand in owner.operands]
+        operands = tuple(operand for operand in given if operand is not None)
+        if len(operands) != len(given):
             return None
         if isinstance(owner, CONVERSIONS):
             return operands[0]
         properties = tuple(sorted((name, str(v)) for name, v in owner.properties.items() if name != "fastmath"))
-        return Expression("op", (owner.name, properties), tuple(o for o in operands if o is not None), owner)
+        return Expression("op", owner.name, operands, properties=properties, op=owner)
 
     @staticmethod
     def _from_outside(value: SSAValue) -> Expression:
         owner = value.owner
         if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr | IntegerAttr):
-            return Expression("constant", owner.value.value.data, (), owner)
-        return Expression("number", value)
+            return Expression("constant", number=owner.value.value.data, op=owner)
+        return Expression("outside", value=value)
 
     def _product(self, op: LinalgStructuredOperation, at: Place) -> Expression | None:
         """A product of matrices that starts from zero."""
         if read_product(op) is None or not self.starts_from(op, 0.0):
             return None
-        return Expression("product", (op, at))
+        return Expression("product", product=op, place=at)
 
     def _reduced(self, op: LinalgStructuredOperation, at: Place) -> Expression | None:
         """A reduction over one loop, from what changes nothing."""
@@ -163,7 +164,7 @@ class ElementReader:
         if names is None or len(left) != 1 or not isinstance(last, YieldOp) or self.over in at or not maps:
             return None
         combined = last.operands[0].owner
-        kind = REDUCTIONS.get(type(combined)) if isinstance(combined, Operation) else None
+        kind = REDUCTIONS.get(combined.name) if isinstance(combined, Operation) else None
         if kind is None or not isinstance(combined, Operation):
             return None
         others = [value for value in combined.operands if value is not body.args[-1]]
@@ -171,7 +172,7 @@ class ElementReader:
         if len(others) != 1 or not self.starts_from(op, start):
             return None
         element = self._value(op, others[0], names | {left[0]: self.over})
-        return None if element is None else Expression("reduce", (kind, self.over), (element,))
+        return None if element is None else Expression("reduce", kind, (element,))
 
     def starts_from(self, op: LinalgStructuredOperation, wanted: float) -> bool:
         """Whether what an operation adds to is filled with a number; for minus infinity any number will do that is
@@ -213,10 +214,10 @@ def read_product(op: LinalgStructuredOperation) -> contraction.Contraction | Non
     except DiagnosticException:
         return None
     values = (*(op.inputs[number] for number in found.inputs), op.outputs[0])
-    ranks = [len(value.type.get_shape()) if isinstance(value.type, MemRefType) else 0 for value in values]
+    ranks = [len(shape_of(value)) for value in values]
     return found if ranks == [len(map_.results) for map_ in found.maps] else None
 
 
-def names_of(loops: Sequence[int], names: dict[int, Hashable]) -> Place:
+def names_of(loops: Sequence[int], names: Mapping[int, Name]) -> Place:
     """The place that loops run along."""
     return tuple(names[loop] for loop in loops)

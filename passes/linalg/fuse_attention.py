@@ -15,8 +15,7 @@ Where a product of that kind is not fused, `warploom-opt --remarks` says why.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from xdsl.context import Context
@@ -38,13 +37,14 @@ from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
 
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.loops import loops_of
 from ..diagnostics import remark
-from .element_expressions import ElementReader, Expression, Place, names_of, read_product
+from .element_expressions import ElementReader, Expression, Name, Place, names_of, read_product
 from .fuse_epilogue import touched
 from .overlap import check_attention
 from .views import root
@@ -87,7 +87,7 @@ class Match:
             _decline("")
         of_p, of_v, of_o = (loops_of(map_) for map_ in found.maps)
         batch = len(of_o) - 2
-        names: dict[int, Hashable] = {i: i for i in range(batch)}
+        names: dict[int, Name] = {i: i for i in range(batch)}
         names |= {batch: QUERY, batch + 1: COLUMN, batch + 2: KEY}
         p, v = (values.inputs[number] for number in found.inputs)
         self.batch, self.last = batch, values
@@ -103,11 +103,11 @@ class Match:
         if self._quotient(element) is None:
             element = self._divided_behind(element)
         exponential, total = self._quotient(element) or (element, element)
-        if total != Expression("reduce", ("add", KEY), (exponential,)):
+        if total != Expression("reduce", "add", (exponential,)):
             _decline("what P is divided by is not the sum of each row of it")
         self.scores = self._scores(exponential)
         self._read_factors()
-        self.extras = [load for load in self.scores.rest.leaves("load")]
+        self.extras = list(self.scores.rest.leaves("load"))
 
     @staticmethod
     def _is_exponential(element: Expression) -> bool:
@@ -141,23 +141,23 @@ class Match:
         place = names_of(written, names)
         probe = following.next_op or following
         result = self.reader.element(output, place, probe)
-        product = Expression("product", (self.values, at))
+        product = Expression("product", product=self.values, place=at)
         quotient = self._quotient(result)
         if quotient is None or quotient[0] != product:
             _decline("what follows its result is not the division by the sum of each row")
         self.last, self.o = following, (output, place)
-        return Expression("op", ("arith.divf", ()), (exponential, quotient[1]))
+        return Expression("op", "arith.divf", (exponential, quotient[1]))
 
     # Scores
 
     def _scores(self, exponential: Expression) -> Scores:
         """What is behind E = exp(X - M)."""
-        logarithm = EXPONENTIALS[str(exponential.what[0])] if isinstance(exponential.what, tuple) else 1.0
+        logarithm = EXPONENTIALS.get(str(exponential.name), 1.0)
         (inner,) = exponential.operands
         if not inner.is_op("arith.subf"):
             _decline("the exponent is no score less the largest of its row")
         x, largest = inner.operands
-        if largest != Expression("reduce", ("max", KEY), (x,)):
+        if largest != Expression("reduce", "max", (x,)):
             _decline("what is subtracted in the exponent is not the largest score of each row")
         if len(x.leaves("product")) != 1:
             _decline("scores depend on several products")
@@ -172,12 +172,12 @@ class Match:
     def _read_factors(self) -> None:
         """Q and K: the memories that scores are a product of, and their places."""
         (product,) = self.scores.rest.leaves("product")
-        op, at = product.what if isinstance(product.what, tuple) else (None, ())
-        assert isinstance(op, LinalgStructuredOperation)
-        found = read_product(op)
-        assert found is not None
+        op, at = product.product, product.place
+        found = None if op is None else read_product(op)
+        if op is None or found is None:
+            _decline("scores are no product")
         of_a, of_b, of_c = (loops_of(map_) for map_ in found.maps)
-        names = dict(zip(of_c, at, strict=True)) | {len(of_c): DEPTH}
+        names: dict[int, Name] = {**dict(zip(of_c, at, strict=True)), len(of_c): DEPTH}
         a, b = (op.inputs[number] for number in found.inputs)
         sides = [
             self._memory(a, names_of(of_a, names), op),
@@ -192,8 +192,8 @@ class Match:
         """The memory that an operand of a product is read from: where it is copied or transposed from, if it is."""
         reader = ElementReader(KEY)
         found = reader.element(value, at, before)
-        if found.kind == "load" and isinstance(found.what, tuple):
-            memory, place = found.what
+        if found.kind == "load" and (memory := found.value) is not None:
+            place = found.place
             if memory_of(memory).element_type == memory_of(value).element_type and -1 not in place:
                 self.reader.used |= reader.used
                 return memory, place
@@ -212,7 +212,7 @@ class Match:
             _decline("others use the scores too, or what becomes of them")
         first = min(dead, key=_number)
         read = {root(value) for value, _ in (self.q, self.k, self.v)}
-        read |= {root(load.what[0]) for load in self.extras if isinstance(load.what, tuple)}
+        read |= {root(load.value) for load in self.extras if load.value is not None}
         op = first
         while op is not self.last and op is not None:
             if op not in dead:
@@ -245,8 +245,8 @@ class Match:
 
     def attention(self) -> AttentionOp:
         """The operation that comes to stand for all."""
-        order = {**{i: i for i in range(self.batch)}, QUERY: 0, KEY: 1, DEPTH: 2, COLUMN: 3}
-        order |= {name: self.batch + order[name] for name in (QUERY, KEY, DEPTH, COLUMN)}
+        order: dict[Name, int] = {i: i for i in range(self.batch)}
+        order |= {name: self.batch + i for i, name in enumerate((QUERY, KEY, DEPTH, COLUMN))}
 
         def map_of(at: Place) -> AffineMap:
             if any(name not in order for name in at):
@@ -255,7 +255,8 @@ class Match:
 
         matrices = (self.q, self.k, self.v, self.o)
         plain = self.scores.rest.kind == "product"
-        extras = [] if plain else [load.what for load in self.extras if isinstance(load.what, tuple)]
+        loads = [] if plain else self.extras
+        extras = [(load.value, load.place) for load in loads if load.value is not None]
         op = AttentionOp(
             [value for value, _ in matrices],
             [map_of(at) for _, at in matrices] + [map_of(at) for _, at in extras],
@@ -318,7 +319,7 @@ def _masked(x: Expression) -> tuple[Expression, int | None]:
         for rest, factor in (x.operands, x.operands[::-1]):
             kept, diagonal = _masked(rest)
             if diagonal is not None and factor.number is not None and factor.number > 0:
-                return Expression("op", x.what, (kept, factor), x.op), diagonal
+                return replace(x, operands=(kept, factor)), diagonal
     return x, None
 
 
@@ -346,9 +347,9 @@ def _right_of(condition: Expression) -> tuple[int, bool] | None:
 def _linear(side: Expression) -> tuple[int, int, int] | None:
     """(m, n, 1) coefficients of an index."""
     if side.kind == "index":
-        return {QUERY: (1, 0, 0), KEY: (0, 1, 0)}.get(str(side.what))
-    if side.kind == "constant" and isinstance(side.what, int):
-        return 0, 0, side.what
+        return {QUERY: (1, 0, 0), KEY: (0, 1, 0)}.get(str(side.name))
+    if side.kind == "constant" and isinstance(side.number, int):
+        return 0, 0, side.number
     if side.is_op("arith.index_cast", "arith.extsi", "arith.trunci"):
         return _linear(side.operands[0])
     if side.is_op("arith.addi", "arith.subi"):
@@ -377,7 +378,7 @@ def _scaled(x: Expression) -> tuple[Expression, float]:
 
 def _region(rest: Expression, extras: list[Expression]) -> Region:
     """An expression of the product as a region that takes its element, those of score operands, and m and n."""
-    types = [memory_of(load.what[0]).element_type for load in extras if isinstance(load.what, tuple)]
+    types = [memory_of(load.value).element_type for load in extras if load.value is not None]
     indices = [Expression("index", name) for name in (QUERY, KEY)] if any(rest.leaves("index")) else []
     block = Block(arg_types=[f32, *types, *(i32 for _ in indices)])
     (product,) = rest.leaves("product")
@@ -391,7 +392,7 @@ def _region(rest: Expression, extras: list[Expression]) -> Region:
 
 def _widened(value: SSAValue, block: Block) -> SSAValue:
     """An element of 16 bits in f32."""
-    if value.type == f32 or isinstance(value.type, IntegerType):
+    if value.type == f32 or isa(value.type, IntegerType):
         return value
     block.add_op(op := arith.ExtFOp(value, f32))
     return op.result
@@ -418,10 +419,10 @@ def _built(expression: Expression, known: dict[Expression, SSAValue], block: Blo
 
 
 def _computed_as(kind: Attribute) -> Attribute:
-    """The type that an expression computes with: f32 and i32."""
+    """The type that an expression computes with: f32, i32, and integers that are narrower."""
     if isinstance(kind, IndexType) or kind == IntegerType(64):
         return i32
-    return kind if isinstance(kind, IntegerType) else f32
+    return kind if isa(kind, IntegerType) else f32
 
 
 def _number_of(op: arith.ConstantOp) -> FloatAttr | IntegerAttr:
@@ -430,7 +431,7 @@ def _number_of(op: arith.ConstantOp) -> FloatAttr | IntegerAttr:
         return FloatAttr(value.value.data, f32)
     if isinstance(value, IntegerAttr):
         kind = _computed_as(value.type)
-        return IntegerAttr(value.value.data, kind if isinstance(kind, IntegerType) else i32)
+        return IntegerAttr(value.value.data, kind if isa(kind, IntegerType) else i32)
     _decline("scores depend on a constant of several values")
 
 

@@ -1,7 +1,8 @@
 """What is written in several ways made one, before anything else looks at it.
 
 Calls of functions of the module are replaced by what these do; `linalg.broadcast` and `memref.copy` become
-`linalg.generic` and `linalg.copy`, `linalg.softmax` four of the former; a constant tensor of one value becomes `linalg.fill`.
+`linalg.generic` and `linalg.copy`, `linalg.softmax` four of the former; a constant tensor of one value becomes
+`linalg.fill`.
 """
 
 from __future__ import annotations

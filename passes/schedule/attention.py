@@ -43,7 +43,7 @@ def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, obje
         fail(op, f"schedule: an attention has no choice of {', '.join(named)}")
     given = dict(given)
     if (cta := given.get("cta")) is not None:
-        m, n, k = cta  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType]
+        m, n, *_ = schedule.with_fields(cta=cta, warp=(16, 16)).tile.cta
         given.setdefault("warp", (rows if m % rows == 0 else 16, n))
     try:
         schedule = schedule.with_fields(**given)

@@ -12,15 +12,12 @@ lower than any score of use, and finite, so that a row of which nothing counts y
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects import math as math_dialect
-from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, f32, i32
-from xdsl.dialects.utils import FastMathFlag
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
@@ -30,15 +27,15 @@ from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.convert_layout import ConvertLayoutOp
-from ...dialect.warp.elements import YieldOp
-from ...dialect.warp.elementwise import ConstantOp, ConvertOp, Kind
+from ...dialect.warp.elementwise import ConvertOp, Kind
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.rows import BroadcastOp, ReduceOp, StepOp, column_of
+from ...dialect.warp.rows import ReduceOp, StepOp, column_of
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
 from . import raster
 from .epilogue_operands import EpilogueOperands
+from .fragment_math import constant, fma, integer, mapped, number, power, spread, times, unless
 from .index_builder import Index, IndexBuilder
 from .operands import OperandTiles
 from .store_epilogue import store
@@ -52,8 +49,6 @@ KEPT_REGISTERS = 32
 
 LOWEST = -1e38
 """The largest score of a row before the first."""
-
-APPROXIMATE = FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
 
 
 def values_schedule(schedule: Schedule, columns: int) -> Schedule:
@@ -130,7 +125,7 @@ class AttentionBuilder:
             return keys
         reached = index.add(self.start, rows + self.op.diagonal.value.data)
         keys, reached = index.value(keys), index.value(reached)
-        return index.insert(arith.MinSIOp(keys, reached)).result
+        return index.insert(arith.MinSIOp(keys, reached, IndexType())).result
 
     # Scores
 
@@ -146,10 +141,10 @@ class AttentionBuilder:
 
     def _products(self, index: IndexBuilder, kept: Sequence[SSAValue], q: SSAValue, k: SSAValue) -> SSAValue:
         """Q K^T of a tile."""
-        scores = _constant(index, self.scores.fragment("acc"), 0.0)
-        for number, at in enumerate(self._steps()):
+        scores = constant(index, self.scores.fragment("acc"), 0.0)
+        for i, at in enumerate(self._steps()):
             b = self.k.load(index, k, {"n": 0, "k": at})
-            a = kept[number] if kept else self.q.load(index, q, {"m": self.warp_row, "k": at})
+            a = kept[i] if kept else self.q.load(index, q, {"m": self.warp_row, "k": at})
             scores = index.insert(MmaOp(self.schedule.tile.mma, a, b, scores)).d
         return scores
 
@@ -173,7 +168,7 @@ class AttentionBuilder:
             beyond.append(index.insert(arith.CmpiOp(index.value(last), index.value(first), "sgt")).result)
         if not beyond:
             return scores
-        condition = beyond[0] if len(beyond) == 1 else index.insert(arith.OrIOp(*beyond)).result
+        condition = beyond[0] if len(beyond) == 1 else index.insert(arith.OrIOp(beyond[0], beyond[1])).result
         then, otherwise = Block(), Block()
         inner = index.at(Builder(InsertPoint.at_end(then)))
         inner.insert(scf.YieldOp(self._mask(inner, at, scores)))
@@ -187,29 +182,32 @@ class AttentionBuilder:
         if not isinstance(keys, int) or keys % self.schedule.tile.cta[1]:
             start = index.sub(at, keys)
             behind = index.insert(StepOp("columns", index.value(start), kind)).fragment
-            scores = _map(index, kind, (scores, behind), lambda s, j: _unless(s, j, _integer(0)))
+            scores = mapped(index, lambda x: unless(x[0], x[1], integer(0)), scores, behind)
         if self.op.diagonal is not None:
             start = index.sub(index.sub(at, index.value(self.row)), self.op.diagonal.value.data + 1)
             column = index.insert(StepOp("columns", index.value(start), kind)).fragment
             row = index.insert(StepOp("rows", index.value(0), kind)).fragment
-            scores = _map(index, kind, (scores, column, row), _unless)
+            scores = mapped(index, lambda x: unless(x[0], x[1], x[2]), scores, column, row)
         return scores
 
     # Softmax
 
     def _softmax(self, index: IndexBuilder, scores: SSAValue, state: State) -> tuple[State, SSAValue]:
         """The state with what is added up so far as the new largest score wants it, and P of this tile."""
-        column, factor = fragment_of(state.largest), self.factor
+        factor = self.factor
         found = index.insert(ReduceOp(Kind.Max, scores)).fragment
-        largest = _map(index, column, (state.largest, found), lambda a, b: arith.MaxnumfOp(a, b).result)
-        subtracted = _map(index, column, (largest,), lambda a: arith.NegfOp(arith.MulfOp(a, _number(factor))).result)
-        power = lambda s, m: math_dialect.Exp2Op(math_dialect.FmaOp(s, _number(factor), m), APPROXIMATE).result  # noqa: E731
-        again = _map(index, column, (state.largest, subtracted), power)
-        p = _map(index, fragment_of(scores), (scores, _broadcast(index, subtracted, scores)), power)
+        largest = mapped(index, lambda x: arith.MaxnumfOp(x[0], x[1]).result, state.largest, found)
+        subtracted = mapped(index, lambda x: arith.NegfOp(arith.MulfOp(x[0], number(factor))).result, largest)
+
+        def raised(x: Sequence[SSAValue]) -> SSAValue:
+            return power(fma(x[0], number(factor), x[1]))
+
+        again = mapped(index, raised, state.largest, subtracted)
+        p = mapped(index, raised, scores, spread(index, subtracted, scores))
         sums = index.insert(ReduceOp(Kind.Add, p, parts=True)).fragment
-        scaled = (state.sums, _broadcast(index, again, state.sums), sums)
-        sums = _map(index, fragment_of(sums), scaled, lambda total, a, s: math_dialect.FmaOp(total, a, s).result)
-        parts = tuple(_times(index, part, again) for part in state.parts)
+        again_sums = spread(index, again, state.sums)
+        sums = mapped(index, lambda x: fma(x[0], x[1], x[2]), state.sums, again_sums, sums)
+        parts = tuple(times(index, part, again) for part in state.parts)
         return State(largest, sums, parts), p
 
     def _sum(self, index: IndexBuilder, state: State, p: SSAValue, v: SSAValue) -> State:
@@ -231,56 +229,18 @@ class AttentionBuilder:
         lowest = LOWEST / max(1.0, self.factor)
         largest, sums = column_of(scores), column_of(scores, parts=True)
         width = self.values.schedule.tile.cta[1]
-        parts = tuple(_constant(index, part, 0.0) for _ in range(0, width, part.shape[1]))
-        return State(_constant(index, largest, lowest), _constant(index, sums, 0.0), parts)
+        parts = tuple(constant(index, part, 0.0) for _ in range(0, width, part.shape[1]))
+        return State(constant(index, largest, lowest), constant(index, sums, 0.0), parts)
 
     def _finish(self, state: State) -> None:
         """Divides O by the sums, and stores it."""
         index = self.index
         total = index.insert(ReduceOp(Kind.Add, state.sums)).fragment
-        column = fragment_of(total)
-        inverse = _map(index, column, (total,), lambda a: arith.DivfOp(_number(1.0), a).result)
+        inverse = mapped(index, lambda x: arith.DivfOp(number(1.0), x[0]).result, total)
         for i, part in enumerate(state.parts):
             left = i * fragment_of(part).shape[1]
             if left < self.read.values.n or not self.read.values.is_known("n"):
-                store(self.values, index, _times(index, part, inverse), self.row, left)
-
-
-def _number(value: float) -> SSAValue:
-    return arith.ConstantOp(FloatAttr(value, f32)).result
-
-
-def _integer(value: int) -> SSAValue:
-    return arith.ConstantOp(IntegerAttr(value, i32)).result
-
-
-def _unless(score: SSAValue, column: SSAValue, end: SSAValue) -> SSAValue:
-    """A score whose column is before the end; minus infinity behind it."""
-    return arith.SelectOp(arith.CmpiOp(column, end, "slt"), score, _number(-math.inf)).result
-
-
-def _constant(index: IndexBuilder, kind: FragmentType, value: float) -> SSAValue:
-    return index.insert(ConstantOp(FloatAttr(value, f32), kind)).fragment
-
-
-def _broadcast(index: IndexBuilder, column: SSAValue, like: SSAValue) -> SSAValue:
-    return index.insert(BroadcastOp(column, fragment_of(like))).fragment
-
-
-def _times(index: IndexBuilder, fragment: SSAValue, column: SSAValue) -> SSAValue:
-    """Each row of a fragment times a number."""
-    factors = _broadcast(index, column, fragment)
-    return _map(index, fragment_of(fragment), (fragment, factors), lambda a, b: arith.MulfOp(a, b).result)
-
-
-def _map(
-    index: IndexBuilder, result: FragmentType, inputs: Sequence[SSAValue], compute: Callable[..., SSAValue]
-) -> SSAValue:
-    """`warp.map` of what `compute` says of elements."""
-    block = Block(arg_types=[fragment_of(value).element_type for value in inputs])
-    with ImplicitBuilder(block):
-        YieldOp(compute(*block.args))
-    return index.insert(MapOp(inputs, result, Region(block))).fragment
+                store(self.values, index, times(index, part, inverse), self.row, left)
 
 
 class TileOfAttention(RewritePattern):

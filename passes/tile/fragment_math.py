@@ -1,0 +1,75 @@
+"""Arithmetic on fragments: `warp.map` of what is said of one element."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects import arith
+from xdsl.dialects import math as math_dialect
+from xdsl.dialects.arith import FastMathFlagsAttr
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i32
+from xdsl.dialects.utils import FastMathFlag
+from xdsl.ir import Block, Region, SSAValue
+
+from ...dialect.warp.attributes import FragmentType, fragment_of
+from ...dialect.warp.elements import YieldOp
+from ...dialect.warp.elementwise import ConstantOp
+from ...dialect.warp.epilogue import MapOp
+from ...dialect.warp.rows import BroadcastOp
+from .index_builder import IndexBuilder
+
+Compute: TypeAlias = Callable[[Sequence[SSAValue]], SSAValue]
+"""Takes an element of each input and makes one of the result."""
+
+APPROXIMATE = FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
+
+
+def mapped(index: IndexBuilder, compute: Compute, *inputs: SSAValue) -> SSAValue:
+    """A fragment like the first input, made element by element."""
+    block = Block(arg_types=[fragment_of(value).element_type for value in inputs])
+    with ImplicitBuilder(block):
+        YieldOp(compute(block.args))
+    return index.insert(MapOp(inputs, fragment_of(inputs[0]), Region(block))).fragment
+
+
+def constant(index: IndexBuilder, kind: FragmentType, value: float) -> SSAValue:
+    """A fragment of f32 with one value."""
+    return index.insert(ConstantOp(FloatAttr(value, f32), kind)).fragment
+
+
+def spread(index: IndexBuilder, column: SSAValue, like: SSAValue) -> SSAValue:
+    """A column as a fragment like another one."""
+    return index.insert(BroadcastOp(column, fragment_of(like))).fragment
+
+
+def times(index: IndexBuilder, fragment: SSAValue, column: SSAValue) -> SSAValue:
+    """Each row of a fragment times the element of a column."""
+    return mapped(index, lambda x: arith.MulfOp(x[0], x[1]).result, fragment, spread(index, column, fragment))
+
+
+def number(value: float) -> SSAValue:
+    """A constant of f32, in a region on elements."""
+    return arith.ConstantOp(FloatAttr(value, f32)).result
+
+
+def integer(value: int) -> SSAValue:
+    """A constant of i32, in a region on elements."""
+    return arith.ConstantOp(IntegerAttr(value, i32)).result
+
+
+def fma(a: SSAValue, b: SSAValue, c: SSAValue) -> SSAValue:
+    """a * b + c of elements, rounded once."""
+    return math_dialect.FmaOp(a, b, c).result
+
+
+def power(exponent: SSAValue) -> SSAValue:
+    """2 to the power of an element, by `ex2.approx.ftz` (relative error 2^-22, PTX ISA 9.7.3.21)."""
+    return math_dialect.Exp2Op(exponent, APPROXIMATE).result
+
+
+def unless(score: SSAValue, column: SSAValue, end: SSAValue) -> SSAValue:
+    """An element whose column is before the end; minus infinity behind it."""
+    return arith.SelectOp(arith.CmpiOp(column, end, "slt"), score, number(-math.inf)).result
