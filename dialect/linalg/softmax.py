@@ -13,7 +13,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-Shaped: TypeAlias = TensorType[Attribute] | MemRefType[Attribute]
+TensorOrMemory: TypeAlias = TensorType[Attribute] | MemRefType[Attribute]
 
 
 @irdl_op_definition
@@ -41,9 +41,9 @@ class SoftmaxOp(IRDLOperation):
 
     def verify_(self) -> None:
         kind, output, at = self.input.type, self.output.type, self.dimension.value.data
-        if not isa(kind, Shaped) or not isinstance(kind.element_type, AnyFloat):
+        if not isa(kind, TensorOrMemory) or not isinstance(kind.element_type, AnyFloat):
             raise VerifyException(f"expected a tensor or memory of floating-point numbers, got {kind}")
-        if not isa(output, Shaped) or type(output) is not type(kind) or output.get_shape() != kind.get_shape():
+        if not isa(output, TensorOrMemory) or type(output) is not type(kind) or output.get_shape() != kind.get_shape():
             raise VerifyException(f"expected an output of the shape of the input {kind}, got {output}")
         if not 0 <= at < kind.get_num_dims():
             raise VerifyException(f"expected a dimension of 0 to {kind.get_num_dims() - 1}, got {at}")

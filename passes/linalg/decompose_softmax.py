@@ -24,7 +24,7 @@ from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.linalg.softmax import Shaped, SoftmaxOp
+from ...dialect.linalg.softmax import SoftmaxOp, TensorOrMemory
 
 
 def decompose(op: SoftmaxOp) -> None:
@@ -44,7 +44,7 @@ class _Softmax:
 
     def __init__(self, op: SoftmaxOp) -> None:
         kind = op.input.type
-        assert isa(kind, Shaped)
+        assert isa(kind, TensorOrMemory)
         assert isinstance(kind.element_type, AnyFloat)
         self.op, self.element, self.shape = op, kind.element_type, kind.get_shape()
         self.on_tensors = isinstance(kind, TensorType)

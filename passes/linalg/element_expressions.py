@@ -28,7 +28,7 @@ from .views import root
 Name: TypeAlias = int | str
 """A loop."""
 
-Place: TypeAlias = tuple[Name, ...]
+Subscripts: TypeAlias = tuple[Name, ...]
 """Where in memory an element lies: a loop for each dimension, `FIXED` for one that is always at 0."""
 
 CONVERSIONS = (arith.ExtFOp, arith.TruncFOp)
@@ -38,7 +38,7 @@ REDUCTIONS = {"arith.maximumf": "max", "arith.maxnumf": "max", "arith.addf": "ad
 
 
 @dataclass(frozen=True)
-class Expression:
+class ElementExpression:
     """One element: an operation on others, or a leaf.
 
     `kind` is "op" (`name`, with its properties), "constant" (`number`), "outside" (`value`), "index" (of the loop
@@ -48,17 +48,17 @@ class Expression:
 
     kind: str
     name: Name = ""
-    operands: tuple[Expression, ...] = ()
+    operands: tuple[ElementExpression, ...] = ()
     number: float | int | None = None
     value: SSAValue | None = None
-    place: Place = ()
+    place: Subscripts = ()
     properties: tuple[tuple[str, str], ...] = ()
     product: LinalgStructuredOperation | None = None
     op: Operation | None = field(default=None, compare=False)
 
-    def leaves(self, kind: str) -> dict[Expression, None]:
+    def leaves(self, kind: str) -> dict[ElementExpression, None]:
         """The leaves of a kind, each once."""
-        found: dict[Expression, None] = {self: None} if self.kind == kind else {}
+        found: dict[ElementExpression, None] = {self: None} if self.kind == kind else {}
         for operand in self.operands:
             found |= operand.leaves(kind)
         return found
@@ -74,17 +74,17 @@ class ElementReader:
     def __init__(self, over: Name) -> None:
         self.over = over
         self.used: dict[Operation, None] = {}
-        self._known: dict[tuple[SSAValue, Place, Operation], Expression] = {}
+        self._known: dict[tuple[SSAValue, Subscripts, Operation], ElementExpression] = {}
 
-    def element(self, value: SSAValue, at: Place, before: Operation) -> Expression:
+    def element(self, value: SSAValue, at: Subscripts, before: Operation) -> ElementExpression:
         """The element of `value` at a place, as it is before an operation of the block."""
         key = (value, at, before)
         if key not in self._known:
             self._known[key] = self._element(value, at, before)
         return self._known[key]
 
-    def _element(self, value: SSAValue, at: Place, before: Operation) -> Expression:
-        writer, leaf = writer_before(value, before), Expression("load", value=value, place=at)
+    def _element(self, value: SSAValue, at: Subscripts, before: Operation) -> ElementExpression:
+        writer, leaf = writer_before(value, before), ElementExpression("load", value=value, place=at)
         if writer is None or len(writer.outputs) != 1 or writer.outputs[0] != value or writer.results:
             return leaf
         kinds = [kind.data for kind in writer.get_iterator_types()]
@@ -99,25 +99,27 @@ class ElementReader:
         self.used[writer] = None
         return found
 
-    def _bound(self, op: LinalgStructuredOperation, at: Place) -> dict[int, Name] | None:
+    def _bound(self, op: LinalgStructuredOperation, at: Subscripts) -> dict[int, Name] | None:
         """The names of an operation's loops where its output is at a place; None if its output's map says less."""
         loops = loops_of(op.get_indexing_maps().data[-1].data)
         if FIXED in loops or len(set(loops)) != len(loops) or FIXED in at:
             return None
         return dict(zip(loops, at, strict=True))
 
-    def _computed(self, op: LinalgStructuredOperation, at: Place) -> Expression | None:
+    def _computed(self, op: LinalgStructuredOperation, at: Subscripts) -> ElementExpression | None:
         names = self._bound(op, at)
         if names is None or len(names) != op.get_num_loops():
             return None
         return self._body(op, names)
 
-    def _body(self, op: LinalgStructuredOperation, names: dict[int, Name]) -> Expression | None:
+    def _body(self, op: LinalgStructuredOperation, names: dict[int, Name]) -> ElementExpression | None:
         """What the body yields."""
         last = op.body.block.last_op
         return self._value(op, last.operands[0], names) if isinstance(last, YieldOp) else None
 
-    def _value(self, op: LinalgStructuredOperation, value: SSAValue, names: dict[int, Name]) -> Expression | None:
+    def _value(
+        self, op: LinalgStructuredOperation, value: SSAValue, names: dict[int, Name]
+    ) -> ElementExpression | None:
         body, owner = op.body.block, value.owner
         if isinstance(owner, Block):
             if owner is not body or not isinstance(value, BlockArgument):
@@ -130,7 +132,7 @@ class ElementReader:
         if owner.parent is not body or isinstance(owner, arith.ConstantOp):
             return self._from_outside(value)
         if isinstance(owner, IndexOp):
-            return Expression("index", names[owner.dim.value.data])
+            return ElementExpression("index", names[owner.dim.value.data])
         if not owner.operands or not only_computes(owner):
             return None
         given = [self._value(op, operand, names) for operand in owner.operands]
@@ -140,22 +142,22 @@ class ElementReader:
         if isinstance(owner, CONVERSIONS):
             return operands[0]
         properties = tuple(sorted((name, str(v)) for name, v in owner.properties.items() if name != "fastmath"))
-        return Expression("op", owner.name, operands, properties=properties, op=owner)
+        return ElementExpression("op", owner.name, operands, properties=properties, op=owner)
 
     @staticmethod
-    def _from_outside(value: SSAValue) -> Expression:
+    def _from_outside(value: SSAValue) -> ElementExpression:
         owner = value.owner
         if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr | IntegerAttr):
-            return Expression("constant", number=owner.value.value.data, op=owner)
-        return Expression("outside", value=value)
+            return ElementExpression("constant", number=owner.value.value.data, op=owner)
+        return ElementExpression("outside", value=value)
 
-    def _product(self, op: LinalgStructuredOperation, at: Place) -> Expression | None:
+    def _product(self, op: LinalgStructuredOperation, at: Subscripts) -> ElementExpression | None:
         """A product of matrices that starts from zero."""
         if read_product(op) is None or not self.starts_from(op, 0.0):
             return None
-        return Expression("product", product=op, place=at)
+        return ElementExpression("product", product=op, place=at)
 
-    def _reduced(self, op: LinalgStructuredOperation, at: Place) -> Expression | None:
+    def _reduced(self, op: LinalgStructuredOperation, at: Subscripts) -> ElementExpression | None:
         """A reduction over one loop, from what changes nothing."""
         names, maps = self._bound(op, at), op.get_indexing_maps().data
         left = [loop for loop in range(op.get_num_loops()) if names is not None and loop not in names]
@@ -172,7 +174,7 @@ class ElementReader:
         if len(others) != 1 or not self.starts_from(op, start):
             return None
         element = self._value(op, others[0], names | {left[0]: self.over})
-        return None if element is None else Expression("reduce", kind, (element,))
+        return None if element is None else ElementExpression("reduce", kind, (element,))
 
     def starts_from(self, op: LinalgStructuredOperation, wanted: float) -> bool:
         """Whether what an operation adds to is filled with a number; for minus infinity any number will do that is
@@ -218,6 +220,6 @@ def read_product(op: LinalgStructuredOperation) -> contraction.Contraction | Non
     return found if ranks == [len(map_.results) for map_ in found.maps] else None
 
 
-def names_of(loops: Sequence[int], names: Mapping[int, Name]) -> Place:
+def names_of(loops: Sequence[int], names: Mapping[int, Name]) -> Subscripts:
     """The place that loops run along."""
     return tuple(names[loop] for loop in loops)

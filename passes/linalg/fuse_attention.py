@@ -15,76 +15,56 @@ Where a product of that kind is not fused, `warploom-opt --remarks` says why.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import NoReturn
+from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects import arith, memref
-from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
+from xdsl.dialects import memref
 from xdsl.dialects.builtin import (
-    FloatAttr,
-    IndexType,
-    IntegerAttr,
-    IntegerType,
     MemRefType,
     ModuleOp,
-    f32,
-    i32,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
-from xdsl.utils.hints import isa
 
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.loops import loops_of
 from ..diagnostics import remark
-from .element_expressions import ElementReader, Expression, Name, Place, names_of, read_product
+from .element_expressions import ElementExpression, ElementReader, Name, Subscripts, names_of, read_product
 from .fuse_epilogue import touched
 from .overlap import check_attention
+from .scores import COLUMN, DEPTH, KEY, QUERY, NotAttentionError, decline, masked, region, scaled
 from .views import root
-
-QUERY, KEY, DEPTH, COLUMN = "m", "n", "d", "e"
-"""The names of loops; those of the batch are numbers."""
 
 EXPONENTIALS = {"math.exp": 1.0, "math.exp2": math.log(2.0)}
 """What computes E, and the natural logarithm of its base."""
-
-
-class DeclinedError(Exception):
-    """Why something that looks like attention is not fused."""
-
-
-def _decline(reason: str) -> NoReturn:
-    raise DeclinedError(reason)
 
 
 @dataclass(frozen=True)
 class Scores:
     """What scores are: `scale` times `rest`, an expression of the product; `diagonal` as in `warp.attention`."""
 
-    rest: Expression
+    rest: ElementExpression
     scale: float
     diagonal: int | None
 
 
-class Match:
+class AttentionMatch:
     """An attention around the product of P and V, `values`.
 
     Raises:
-        DeclinedError: if it is none, for a reason that is empty if it does not look like one.
+        NotAttentionError: if it is none, for a reason that is empty if it does not look like one.
     """
 
     def __init__(self, values: LinalgStructuredOperation) -> None:
         self.values, self.reader = values, ElementReader(KEY)
         found = read_product(values)
         if found is None:
-            _decline("")
+            decline("")
         of_p, of_v, of_o = (loops_of(map_) for map_ in found.maps)
         batch = len(of_o) - 2
         names: dict[int, Name] = {i: i for i in range(batch)}
@@ -95,25 +75,25 @@ class Match:
         if not any(element.leaves("product")) or not (
             self._is_exponential(element) or self._quotient(element) is not None
         ):
-            _decline("")
+            decline("")
         self.v = self._memory(v, names_of(of_v, names), values)
         self.o = values.outputs[0], names_of(of_o, names)
         if not self.reader.starts_from(values, 0.0):
-            _decline("its result does not start from zero")
+            decline("its result does not start from zero")
         if self._quotient(element) is None:
             element = self._divided_behind(element)
         exponential, total = self._quotient(element) or (element, element)
-        if total != Expression("reduce", "add", (exponential,)):
-            _decline("what P is divided by is not the sum of each row of it")
+        if total != ElementExpression("reduce", "add", (exponential,)):
+            decline("what P is divided by is not the sum of each row of it")
         self.scores = self._scores(exponential)
         self._read_factors()
         self.extras = list(self.scores.rest.leaves("load"))
 
     @staticmethod
-    def _is_exponential(element: Expression) -> bool:
+    def _is_exponential(element: ElementExpression) -> bool:
         return element.is_op(*EXPONENTIALS)
 
-    def _quotient(self, element: Expression) -> tuple[Expression, Expression] | None:
+    def _quotient(self, element: ElementExpression) -> tuple[ElementExpression, ElementExpression] | None:
         """E and L of E / L, or of E * (1 / L)."""
         if element.is_op("arith.divf"):
             return element.operands[0], element.operands[1]
@@ -123,7 +103,7 @@ class Match:
                     return e, inverse.operands[1]
         return None
 
-    def _divided_behind(self, exponential: Expression) -> Expression:
+    def _divided_behind(self, exponential: ElementExpression) -> ElementExpression:
         """E / L, where an elementwise operation behind the product of E and V divides by L."""
         temporary, at = self.o
         users = {use.operation for use in temporary.uses}
@@ -131,42 +111,42 @@ class Match:
         while following is not None and following not in users:
             following = following.next_op
         if not isinstance(following, LinalgStructuredOperation) or len(following.outputs) != 1:
-            _decline("what its result is divided by is not found")
+            decline("what its result is divided by is not found")
         output = following.outputs[0]
         loops = loops_of(following.get_indexing_maps().data[following.inputs.index(temporary)].data)
         names = dict(zip(loops, at, strict=True))
         written = loops_of(following.get_indexing_maps().data[-1].data)
         if len(names) != following.get_num_loops() or -1 in (*loops, *written):
-            _decline("what its result is divided by is not found")
+            decline("what its result is divided by is not found")
         place = names_of(written, names)
         probe = following.next_op or following
         result = self.reader.element(output, place, probe)
-        product = Expression("product", product=self.values, place=at)
+        product = ElementExpression("product", product=self.values, place=at)
         quotient = self._quotient(result)
         if quotient is None or quotient[0] != product:
-            _decline("what follows its result is not the division by the sum of each row")
+            decline("what follows its result is not the division by the sum of each row")
         self.last, self.o = following, (output, place)
-        return Expression("op", "arith.divf", (exponential, quotient[1]))
+        return ElementExpression("op", "arith.divf", (exponential, quotient[1]))
 
     # Scores
 
-    def _scores(self, exponential: Expression) -> Scores:
+    def _scores(self, exponential: ElementExpression) -> Scores:
         """What is behind E = exp(X - M)."""
         logarithm = EXPONENTIALS.get(str(exponential.name), 1.0)
         (inner,) = exponential.operands
         if not inner.is_op("arith.subf"):
-            _decline("the exponent is no score less the largest of its row")
+            decline("the exponent is no score less the largest of its row")
         x, largest = inner.operands
-        if largest != Expression("reduce", "max", (x,)):
-            _decline("what is subtracted in the exponent is not the largest score of each row")
+        if largest != ElementExpression("reduce", "max", (x,)):
+            decline("what is subtracted in the exponent is not the largest score of each row")
         if len(x.leaves("product")) != 1:
-            _decline("scores depend on several products")
-        rest, diagonal = _masked(x)
-        rest, scale = _scaled(rest)
+            decline("scores depend on several products")
+        rest, diagonal = masked(x)
+        rest, scale = scaled(rest)
         if rest.kind != "product" and scale <= 0:
             rest, scale = x, 1.0
         if scale <= 0:
-            _decline(f"scores are scaled by {scale:g}")
+            decline(f"scores are scaled by {scale:g}")
         return Scores(rest, scale * logarithm, diagonal)
 
     def _read_factors(self) -> None:
@@ -175,7 +155,7 @@ class Match:
         op, at = product.product, product.place
         found = None if op is None else read_product(op)
         if op is None or found is None:
-            _decline("scores are no product")
+            decline("scores are no product")
         of_a, of_b, of_c = (loops_of(map_) for map_ in found.maps)
         names: dict[int, Name] = {**dict(zip(of_c, at, strict=True)), len(of_c): DEPTH}
         a, b = (op.inputs[number] for number in found.inputs)
@@ -186,9 +166,9 @@ class Match:
         self.product = op
         self.q, self.k = sorted(sides, key=lambda side: QUERY not in side[1])
         if QUERY not in self.q[1] or KEY not in self.k[1] or QUERY in self.k[1] or KEY in self.q[1]:
-            _decline("scores are no product of one matrix with a row for each query and one with a row for each key")
+            decline("scores are no product of one matrix with a row for each query and one with a row for each key")
 
-    def _memory(self, value: SSAValue, at: Place, before: Operation) -> tuple[SSAValue, Place]:
+    def _memory(self, value: SSAValue, at: Subscripts, before: Operation) -> tuple[SSAValue, Subscripts]:
         """The memory that an operand of a product is read from: where it is copied or transposed from, if it is."""
         reader = ElementReader(KEY)
         found = reader.element(value, at, before)
@@ -205,11 +185,11 @@ class Match:
         """Refuses what would change what somebody can see.
 
         Raises:
-            DeclinedError: saying what that is.
+            NotAttentionError: saying what that is.
         """
         dead = self.dead()
         if self.product not in dead:
-            _decline("others use the scores too, or what becomes of them")
+            decline("others use the scores too, or what becomes of them")
         first = min(dead, key=_number)
         read = {root(value) for value, _ in (self.q, self.k, self.v)}
         read |= {root(load.value) for load in self.extras if load.value is not None}
@@ -218,14 +198,14 @@ class Match:
             if op not in dead:
                 found = touched(op)
                 if found is None:
-                    _decline(f"{op.name} stands between its operations, and may touch any memory")
+                    decline(f"{op.name} stands between its operations, and may touch any memory")
                 if found[1] & read:
-                    _decline(f"{op.name} between its operations writes what it reads")
+                    decline(f"{op.name} between its operations writes what it reads")
                 if root(self.o[0]) in found[0] | found[1]:
-                    _decline(f"{op.name} between its operations uses its result")
+                    decline(f"{op.name} between its operations uses its result")
             op = op.next_op
         if root(self.o[0]) in read:
-            _decline("its result is where Q, K or V is")
+            decline("its result is where Q, K or V is")
 
     def dead(self) -> set[Operation]:
         """The operations that nobody needs any more."""
@@ -248,9 +228,9 @@ class Match:
         order: dict[Name, int] = {i: i for i in range(self.batch)}
         order |= {name: self.batch + i for i, name in enumerate((QUERY, KEY, DEPTH, COLUMN))}
 
-        def map_of(at: Place) -> AffineMap:
+        def map_of(at: Subscripts) -> AffineMap:
             if any(name not in order for name in at):
-                _decline("an operand is read at one place along a dimension")
+                decline("an operand is read at one place along a dimension")
             return AffineMap(self.batch + 4, 0, tuple(AffineDimExpr(order[name]) for name in at))
 
         matrices = (self.q, self.k, self.v, self.o)
@@ -263,7 +243,7 @@ class Match:
             scale=self.scores.scale,
             diagonal=self.scores.diagonal,
             score_operands=[value for value, _ in extras],
-            score=None if plain else _region(self.scores.rest, self.extras),
+            score=None if plain else region(self.scores.rest, self.extras),
         )
         op.location = self.last.location
         return op
@@ -272,14 +252,14 @@ class Match:
         """Puts the attention in place of all operations.
 
         Raises:
-            DeclinedError: if there is no such attention.
+            NotAttentionError: if there is no such attention.
         """
         self.check()
         dead, op = self.dead(), self.attention()
         try:
             op.verify()
         except VerifyException as error:
-            _decline(str(error))
+            decline(str(error))
         check_attention(self.last, op)
         Rewriter.insert_op(op, InsertPoint.before(self.last))
         memories = {value for o in dead for value in o.operands if isinstance(value.owner, memref.AllocOp)}
@@ -298,143 +278,6 @@ def _number(op: Operation) -> int:
     return op.parent.get_operation_index(op) if op.parent is not None else 0
 
 
-# Scores
-
-
-def _masked(x: Expression) -> tuple[Expression, int | None]:
-    """Scores without the mask that leaves out what is right of a diagonal, and which diagonal that is."""
-    if x.is_op("arith.select"):
-        condition, yes, no = x.operands
-        right = _right_of(condition)
-        if right is not None:
-            kept, gone, diagonal = (no, yes, right[0]) if right[1] else (yes, no, right[0])
-            if gone.number == -math.inf:
-                return kept, diagonal
-    if x.is_op("arith.addf"):
-        for rest, mask in (x.operands, x.operands[::-1]):
-            kept, diagonal = _masked(mask)
-            if diagonal is not None and kept.number == 0:
-                return rest, diagonal
-    if x.is_op("arith.mulf"):
-        for rest, factor in (x.operands, x.operands[::-1]):
-            kept, diagonal = _masked(rest)
-            if diagonal is not None and factor.number is not None and factor.number > 0:
-                return replace(x, operands=(kept, factor)), diagonal
-    return x, None
-
-
-def _right_of(condition: Expression) -> tuple[int, bool] | None:
-    """The diagonal c of a comparison that holds for n > m + c, or for all others; True for the first."""
-    if not condition.is_op("arith.cmpi") or condition.op is None:
-        return None
-    predicate = condition.op.properties["predicate"]
-    name = CMPI_COMPARISON_OPERATIONS[predicate.value.data] if isinstance(predicate, IntegerAttr) else ""
-    sides = [_linear(side) for side in condition.operands]
-    if None in sides or name[1:] not in ("gt", "ge", "lt", "le"):
-        return None
-    (m1, n1, c1), (m2, n2, c2) = (side for side in sides if side is not None)
-    m, n, c = m1 - m2, n1 - n2, c1 - c2  # the comparison of m' m + n' n + c with 0
-    if (m, n) == (1, -1):
-        m, n, c, name = -m, -n, -c, name[0] + {"g": "l", "l": "g"}[name[1]] + name[2]
-    if (m, n) != (-1, 1):
-        return None
-    # n > m - c, or one more where it may be equal
-    if name[1] == "g":
-        return -c - (name[2] == "e"), True
-    return -c - (name[2] == "t"), False
-
-
-def _linear(side: Expression) -> tuple[int, int, int] | None:
-    """(m, n, 1) coefficients of an index."""
-    if side.kind == "index":
-        return {QUERY: (1, 0, 0), KEY: (0, 1, 0)}.get(str(side.name))
-    if side.kind == "constant" and isinstance(side.number, int):
-        return 0, 0, side.number
-    if side.is_op("arith.index_cast", "arith.extsi", "arith.trunci"):
-        return _linear(side.operands[0])
-    if side.is_op("arith.addi", "arith.subi"):
-        a, b = (_linear(operand) for operand in side.operands)
-        sign = 1 if side.is_op("arith.addi") else -1
-        if a is not None and b is not None:
-            return a[0] + sign * b[0], a[1] + sign * b[1], a[2] + sign * b[2]
-    return None
-
-
-def _scaled(x: Expression) -> tuple[Expression, float]:
-    """Scores without a constant that multiplies or divides them, and the constant."""
-    if x.is_op("arith.mulf"):
-        for rest, factor in (x.operands, x.operands[::-1]):
-            if factor.number is not None:
-                inner, scale = _scaled(rest)
-                return inner, scale * factor.number
-    if x.is_op("arith.divf") and (divisor := x.operands[1].number):
-        inner, scale = _scaled(x.operands[0])
-        return inner, scale / divisor
-    return x, 1.0
-
-
-# The region on scores
-
-
-def _region(rest: Expression, extras: list[Expression]) -> Region:
-    """An expression of the product as a region that takes its element, those of score operands, and m and n."""
-    types = [memory_of(load.value).element_type for load in extras if load.value is not None]
-    indices = [Expression("index", name) for name in (QUERY, KEY)] if any(rest.leaves("index")) else []
-    block = Block(arg_types=[f32, *types, *(i32 for _ in indices)])
-    (product,) = rest.leaves("product")
-    known: dict[Expression, SSAValue] = {product: block.args[0]}
-    for load, argument in zip(extras, block.args[1:], strict=False):
-        known[load] = _widened(argument, block)
-    known |= dict(zip(indices, block.args[1 + len(types) :], strict=True))
-    block.add_op(YieldOp(_built(rest, known, block)))
-    return Region(block)
-
-
-def _widened(value: SSAValue, block: Block) -> SSAValue:
-    """An element of 16 bits in f32."""
-    if value.type == f32 or isa(value.type, IntegerType):
-        return value
-    block.add_op(op := arith.ExtFOp(value, f32))
-    return op.result
-
-
-def _built(expression: Expression, known: dict[Expression, SSAValue], block: Block) -> SSAValue:
-    if expression in known:
-        return known[expression]
-    op = expression.op
-    if op is None:
-        _decline(f"scores depend on a {expression.kind} from outside")
-    if expression.is_op("arith.index_cast"):
-        return _built(expression.operands[0], known, block)
-    operands = [_built(operand, known, block) for operand in expression.operands]
-    properties = dict(op.properties)
-    if isinstance(op, arith.ConstantOp):
-        properties["value"] = _number_of(op)
-    made = type(op).create(
-        operands=operands, result_types=[_computed_as(result.type) for result in op.results], properties=properties
-    )
-    block.add_op(made)
-    known[expression] = made.results[0]
-    return made.results[0]
-
-
-def _computed_as(kind: Attribute) -> Attribute:
-    """The type that an expression computes with: f32, i32, and integers that are narrower."""
-    if isinstance(kind, IndexType) or kind == IntegerType(64):
-        return i32
-    return kind if isa(kind, IntegerType) else f32
-
-
-def _number_of(op: arith.ConstantOp) -> FloatAttr | IntegerAttr:
-    value = op.value
-    if isinstance(value, FloatAttr):
-        return FloatAttr(value.value.data, f32)
-    if isinstance(value, IntegerAttr):
-        kind = _computed_as(value.type)
-        return IntegerAttr(value.value.data, kind if isa(kind, IntegerType) else i32)
-    _decline("scores depend on a constant of several values")
-
-
 @dataclass(frozen=True)
 class FuseAttentionPass(ModulePass):
     """Replaces two products with a softmax between them by one `warp.attention`, which keeps the scores in registers.
@@ -451,7 +294,7 @@ class FuseAttentionPass(ModulePass):
             if len(found.inputs) != 2 or not all(isinstance(v.type, MemRefType) for v in found.operands):
                 continue
             try:
-                Match(found).replace()
-            except DeclinedError as declined:
+                AttentionMatch(found).replace()
+            except NotAttentionError as declined:
                 if reason := str(declined):
                     remark(found, self.name, f"it is not fused into an attention: {reason}")

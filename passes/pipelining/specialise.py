@@ -78,7 +78,7 @@ class Ring:
         return next_phase(index, self.stages, stage, parity)
 
     def release(self, index: IndexBuilder, stage: SSAValue) -> None:
-        """Says that a stage has been read, unless it is number `stages`: the one before the first, which there is not."""
+        """Says that a stage has been read, unless it is number `stages`: there is none before the first."""
         read = Block([ArriveOp(self.empty, stage), scf.YieldOp()])
         exists = index.insert(arith.CmpiOp(stage, index.value(self.stages), "ne")).result
         index.insert(scf.IfOp(exists, [], Region(read)))

@@ -59,7 +59,7 @@ def values_schedule(schedule: Schedule, columns: int) -> Schedule:
 
 
 @dataclass(frozen=True)
-class State:
+class Running:
     """What the loop hands on: of each row the largest score and the parts of the sum, and the columns of O."""
 
     largest: SSAValue
@@ -108,13 +108,13 @@ class AttentionBuilder:
         self.v.copy(inside, {"k": at, "n": 0}, v)
         inside.insert(BarrierOp())
         scores = self._masked(inside, at, self._products(inside, kept, q, k))
-        state, p = self._softmax(inside, scores, State(largest, sums, tuple(parts)))
+        state, p = self._softmax(inside, scores, Running(largest, sums, tuple(parts)))
         state = self._sum(inside, state, p, v)
         inside.insert(BarrierOp())
         inside.insert(scf.YieldOp(*state.values))
         index.insert(loop)
         largest, sums, *parts = loop.results
-        self._finish(State(largest, sums, tuple(parts)))
+        self._finish(Running(largest, sums, tuple(parts)))
 
     def _end(self, rows: int) -> Index:
         """Where keys end that count for a row of the CTA."""
@@ -192,7 +192,7 @@ class AttentionBuilder:
 
     # Softmax
 
-    def _softmax(self, index: IndexBuilder, scores: SSAValue, state: State) -> tuple[State, SSAValue]:
+    def _softmax(self, index: IndexBuilder, scores: SSAValue, state: Running) -> tuple[Running, SSAValue]:
         """The state with what is added up so far as the new largest score wants it, and P of this tile."""
         factor = self.factor
         found = index.insert(ReduceOp(Kind.Max, scores)).fragment
@@ -208,9 +208,9 @@ class AttentionBuilder:
         again_sums = spread(index, again, state.sums)
         sums = mapped(index, lambda x: fma(x[0], x[1], x[2]), state.sums, again_sums, sums)
         parts = tuple(times(index, part, again) for part in state.parts)
-        return State(largest, sums, parts), p
+        return Running(largest, sums, parts), p
 
-    def _sum(self, index: IndexBuilder, state: State, p: SSAValue, v: SSAValue) -> State:
+    def _sum(self, index: IndexBuilder, state: Running, p: SSAValue, v: SSAValue) -> Running:
         """O with P V of a tile added."""
         kind, (rows, keys), step = self.values.fragment("a"), fragment_of(p).shape, self.schedule.tile.mma.k
         half = index.insert(ConvertOp(p, kind.element_type)).fragment
@@ -222,17 +222,17 @@ class AttentionBuilder:
             for i, part in enumerate(parts):
                 b = self.v.load(index, v, {"k": at, "n": i * width})
                 parts[i] = index.insert(MmaOp(self.schedule.tile.mma, left, b, part)).d
-        return State(state.largest, state.sums, tuple(parts))
+        return Running(state.largest, state.sums, tuple(parts))
 
-    def _initial(self) -> State:
+    def _initial(self) -> Running:
         index, scores, part = self.index, self.scores.fragment("acc"), self.values.fragment("acc")
         lowest = LOWEST / max(1.0, self.factor)
         largest, sums = column_of(scores), column_of(scores, parts=True)
         width = self.values.schedule.tile.cta[1]
         parts = tuple(constant(index, part, 0.0) for _ in range(0, width, part.shape[1]))
-        return State(constant(index, largest, lowest), constant(index, sums, 0.0), parts)
+        return Running(constant(index, largest, lowest), constant(index, sums, 0.0), parts)
 
-    def _finish(self, state: State) -> None:
+    def _finish(self, state: Running) -> None:
         """Divides O by the sums, and stores it."""
         index = self.index
         total = index.insert(ReduceOp(Kind.Add, state.sums)).fragment

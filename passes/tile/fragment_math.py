@@ -21,13 +21,13 @@ from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.rows import BroadcastOp
 from .index_builder import IndexBuilder
 
-Compute: TypeAlias = Callable[[Sequence[SSAValue]], SSAValue]
+ElementFunction: TypeAlias = Callable[[Sequence[SSAValue]], SSAValue]
 """Takes an element of each input and makes one of the result."""
 
 APPROXIMATE = FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
 
 
-def mapped(index: IndexBuilder, compute: Compute, *inputs: SSAValue) -> SSAValue:
+def mapped(index: IndexBuilder, compute: ElementFunction, *inputs: SSAValue) -> SSAValue:
     """A fragment like the first input, made element by element."""
     block = Block(arg_types=[fragment_of(value).element_type for value in inputs])
     with ImplicitBuilder(block):

@@ -1,6 +1,6 @@
 // RUN: warploom-opt %s -p warp-outline,warp-tile --split-input-file --verify-diagnostics 2>&1 | filecheck %s
 
-// CHECK: tile_errors.mlir:5:3: error: expected a schedule on the product; run warp-schedule first
+// CHECK: tile_errors.mlir:5:3: error: expected a schedule on warp.matmul; run warp-schedule first
 func.func @no_schedule(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   linalg.matmul ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf32>)
   return
@@ -8,7 +8,7 @@ func.func @no_schedule(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6x
 
 // -----
 
-// CHECK: error: expected a schedule on the product; run warp-schedule first
+// CHECK: error: expected a schedule on warp.matmul; run warp-schedule first
 func.func @schedule_of_another_kind(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   linalg.matmul {warp.schedule = "fast"} ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf32>)
   return
