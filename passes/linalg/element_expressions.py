@@ -112,7 +112,7 @@ class ElementReader:
             return None
         return self._body(op, names)
 
-    def _body(self, op: LinalgStructuredOperation, names: dict[int, Name]) -> ElementExpression | None:
+    def _body(self, op: LinalgStructuredOperation, names: Mapping[int, Name]) -> ElementExpression | None:
         """What the body yields."""
         last = op.body.block.last_op
         return self._value(op, last.operands[0], names) if isinstance(last, YieldOp) else None
