@@ -118,7 +118,7 @@ class ElementReader:
         return self._value(op, last.operands[0], names) if isinstance(last, YieldOp) else None
 
     def _value(
-        self, op: LinalgStructuredOperation, value: SSAValue, names: dict[int, Name]
+        self, op: LinalgStructuredOperation, value: SSAValue, names: Mapping[int, Name]
     ) -> ElementExpression | None:
         body, owner = op.body.block, value.owner
         if isinstance(owner, Block):
