@@ -146,7 +146,7 @@ class RegroupOp(IRDLOperation):
             VerifyException: if lanes would have to hold other elements.
         """
         source, result = fragment_of(self.input).layout.data, fragment_of(self.fragment).layout.data
-        if source.lane != result.lane or {*source.element} != {*result.element}:
+        if (source.lane, source.warp) != (result.lane, result.warp) or {*source.element} != {*result.element}:
             raise VerifyException(
                 f"expected the lanes to keep their elements, got layouts [{source}] and [{result}]; "
                 f"warp.movmatrix and shared memory move elements between lanes"

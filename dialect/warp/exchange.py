@@ -12,6 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import LANES, Layout, column, row
 from .attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, memory_space
+from .memory import verify_one_warp
 
 WIDEST = 16
 """Bytes of the widest access of a lane."""
@@ -50,6 +51,8 @@ class ExchangeOp(IRDLOperation):
             raise VerifyException(f"expected only the layout to change, got {source} to {result}")
         if source.bits not in (16, 32, 64):
             raise VerifyException(f"expected elements of 16, 32 or 64 bits, got {source.element.name}")
+        for fragment in (source, result):
+            verify_one_warp("a fragment", fragment)
         before, after = source.layout.data, result.layout.data
         if after.rows % before.rows or after.columns % before.columns:
             raise VerifyException(

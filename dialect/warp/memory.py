@@ -34,6 +34,16 @@ from .matrices import in_memory, load_rows, verify_matrices
 from .product import verify_target
 
 
+def verify_one_warp(what: str, fragment: FragmentType) -> None:
+    """Checks that a warp holds a fragment alone.
+
+    Raises:
+        VerifyException: for a fragment of several warps, saying `what` takes the operation.
+    """
+    if (warps := 1 << len(fragment.layout.data.warp)) > 1:
+        raise VerifyException(f"expected {what} that one warp holds, got that of {warps} warps {fragment}")
+
+
 def verify_indices(what: str, memory: Memory, indices: Sequence[SSAValue]) -> None:
     """Checks that there is one index for each dimension of a memref of rank 2 or more."""
     rank = memory.get_num_dims()

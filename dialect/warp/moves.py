@@ -140,6 +140,10 @@ class MovmatrixOp(IRDLOperation):
             VerifyException: if one of the layouts does not consist of such blocks.
         """
         source, result = fragment_of(self.input), fragment_of(self.fragment)
+        if source.layout.data.warp != result.layout.data.warp:
+            raise VerifyException(
+                f"expected fragments that the same warps hold, got [{source.layout.data}] to [{result.layout.data}]"
+            )
         before, after = MOVMATRIX.source, MOVMATRIX.layout
         if source.layout.data.lane != before.lane:
             before, after = after, before

@@ -26,7 +26,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.block_scale import SCALES_OF_WORD
 from ..layouts.layout import LANES
 from .attributes import SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
-from .memory import verify_indices
+from .memory import verify_indices, verify_one_warp
 
 WORD = 32
 
@@ -131,6 +131,7 @@ class LoadMetadataOp(IRDLOperation):
 
     def verify_(self) -> None:
         memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
+        verify_one_warp("metadata", fragment)
         _verify(memory, self.indices, fragment, 1)
         if memory_space(memory) != SHARED_SPACE:
             raise VerifyException(f"expected metadata in shared memory (memory space {SHARED_SPACE}), got {memory}")
@@ -163,6 +164,7 @@ class LoadScalesOp(WordsLoad):
 
     def verify_(self) -> None:
         memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
+        verify_one_warp("scales", fragment)
         verify_indices("the memref", memory, self.indices)
         if memory_space(memory) != SHARED_SPACE:
             raise VerifyException(f"expected scales in shared memory (memory space {SHARED_SPACE}), got {memory}")

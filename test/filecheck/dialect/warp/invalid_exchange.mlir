@@ -49,3 +49,13 @@ func.func @global(%c: !pairs, %s: memref<4x256xf32>) {
   %r = warp.exchange %c via %s : !pairs, memref<4x256xf32> -> !rows
   return
 }
+
+// -----
+
+!rows = !warp.fragment<acc, 64x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3 | r4 r5]>
+
+// CHECK: error: warp.exchange: expected a fragment that one warp holds, got that of 4 warps !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+func.func @warpgroup(%c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %s: memref<4x4096xf32, 3>) {
+  %r = warp.exchange %c via %s : !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, memref<4x4096xf32, 3> -> !rows
+  return
+}

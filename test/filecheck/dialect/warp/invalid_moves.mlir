@@ -219,3 +219,35 @@ func.func @scales_deep(%s: memref<32x4xf8E8M0FNU, 3>, %i: index) {
   %x = warp.load_scales %s[%i, %i] : memref<32x4xf8E8M0FNU, 3> -> !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
   return
 }
+
+// -----
+
+// CHECK: error: warp.load_metadata: expected metadata that one warp holds, got that of 4 warps !warp.fragment<meta, 64x16xi4, [c2 r0 r1 r2 c3 | c0 c1 r3 | r4 r5]>
+func.func @metadata_of_a_warpgroup(%s: memref<4x8x128xi32, 3>, %i: index) {
+  %x = warp.load_metadata %s[%i, %i, %i] : memref<4x8x128xi32, 3> -> !warp.fragment<meta, 64x16xi4, [c2 r0 r1 r2 c3 | c0 c1 r3 | r4 r5]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.load_scales: expected scales that one warp holds, got that of 4 warps !warp.fragment<scale, 128x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1 | r5 r6]>
+func.func @scales_of_a_warpgroup(%s: memref<128x4xf8E8M0FNU, 3>, %i: index) {
+  %x = warp.load_scales %s[%i, %i] : memref<128x4xf8E8M0FNU, 3> -> !warp.fragment<scale, 128x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1 | r5 r6]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.movmatrix: expected fragments that the same warps hold, got [c1 c2 r0 r1 r2 | c0 r3 | r4 r5] to [r1 r2 c0 c1 c2 | r0 r3]
+func.func @movmatrix_of_a_warpgroup(%c: !warp.fragment<acc, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>) {
+  %x = warp.movmatrix %c : !warp.fragment<acc, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]> to !warp.fragment<b, 64x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.regroup: expected the lanes to keep their elements, got layouts [c1 c2 r0 r1 r2 | c0 r3 | r4 r5] and [c1 c2 r0 r1 r2 | c0 r3]
+func.func @regroup_of_a_warpgroup(%c: !warp.fragment<acc, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>) {
+  %x = warp.regroup %c : !warp.fragment<acc, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]> to !warp.fragment<acc, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
