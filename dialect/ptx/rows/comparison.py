@@ -29,9 +29,10 @@ _BOOLEAN = ".OP{and,or,xor}"
 
 
 def _setp(comparisons: str, types: str, ftz: str, section: str, ptx: Version = (1, 0), sm: int = 0) -> tuple[Row, Row]:
-    """`setp` plain, and combined with a third predicate."""
+    """`setp` plain, and combined with a third predicate; of numbers of 16 bits it has no second result."""
     plain, combined = f"setp.IS{{{comparisons}}}", f"setp.IS{{{comparisons}}}{_BOOLEAN}"
-    two = "d||q_:pred_" if types.endswith("x2") else "d|q_:pred_"
+    half, packed = section == "9.7.7.2", types.endswith("x2")
+    two = "d||q_:pred_" if packed else "d:pred_" if half else "d|q_:pred_"
     return (
         row(f"{plain}{ftz}.T{{{types}}}", f"{two}, a:T, b:T", section, ptx=ptx, sm=sm),
         row(f"{combined}{ftz}.T{{{types}}}", f"{two}, a:T, b:T, c:!pred", section, ptx=ptx, sm=sm),
