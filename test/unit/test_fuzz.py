@@ -12,6 +12,8 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parent.parent))
+
 import hopper_kernel
 import numpy as np
 import pytest
