@@ -18,7 +18,7 @@ HEAD += DECLARATIONS + WIDE + SYMBOLS
 REFUSED = {
     "fma.oob": "the word of the out-of-bounds NaN is not known",
     "tensor.unmodelled": "im2col::w, gathered rows and pairs of CTAs it does not",
-    "tensor.map": "the interpreter does not replace their fields",
+    "tensor.replace later": "which have no such field or value",
     "carry.untold": "the text does not say what it computes",
     "multimem": "memory of several GPUs is not simulated",
 }

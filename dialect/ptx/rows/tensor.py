@@ -77,15 +77,12 @@ def _replacements() -> Iterator[Row]:
         ("swizzle_atomicity", "b32", "v:imm(0..3)", _EDITED),
     ):
         spelling = f"tensormap.replace.tile.{field}{{.global,.shared::cta}}.b1024.{type}"
-        least = 100 if only is not anywhere else 90
-        yield row(spelling, f"a:[], {operands}", "9.7.9.27", ptx=(8, 3), sm=least, only=only, meaning=MAP)
+        least, meaning = (90, "tensor.replace") if only is anywhere else (100, "tensor.replace later")
+        yield row(spelling, f"a:[], {operands}", "9.7.9.27", ptx=(8, 3), sm=least, only=only, meaning=meaning)
 
 
 OTHER = "tensor.unmodelled"
 """The meaning of what the interpreter refuses: im2col along the width alone, gathered rows, pairs of CTAs."""
-
-MAP = "tensor.map"
-"""The meaning of what makes maps on the device, which it refuses too."""
 
 _OPERATIONS = "OP{add,min,max,inc,dec,and,or,xor}"
 _REDUCE = "cp.reduce.async.bulk.tensor"
@@ -139,5 +136,5 @@ ROWS: tuple[Row, ...] = (
     *_replacements(),
     # 9.7.13.16.1  tensormap.cp_fenceproxy
     row("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.{cta,cluster,gpu,sys}.sync.aligned",
-        "a:[], b:[], n:imm(128)", "9.7.13.16.1", ptx=(8, 3), sm=90, meaning=MAP),
+        "a:[], b:[], n:imm(128)", "9.7.13.16.1", ptx=(8, 3), sm=90, meaning="tensor.copy map"),
 )  # fmt: skip

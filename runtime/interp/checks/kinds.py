@@ -6,7 +6,7 @@ from ..decode import family
 
 _ACTING = frozenset((
     "access", "atomics", "barriers", "bulk", "calls", "control", "copies", "matrix", "mbarrier", "moves",
-    "tensor_copies", "warpgroup", "warps", "wmma",
+    "tensor_copies", "tensor_maps", "warpgroup", "warps", "wmma",
 ))  # fmt: skip
 """The modules of the instructions that touch memory, order or move threads, or join the lanes of a warp."""
 

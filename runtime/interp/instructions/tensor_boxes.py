@@ -25,6 +25,9 @@ from ..machine.state import Source, State
 ALIGNMENT = 128
 """Bytes that addresses in shared memory are multiples of."""
 
+MAP_ALIGNMENT = 64
+"""Bytes that addresses of tensor maps are multiples of."""
+
 
 class Box(NamedTuple):
     """A box that a thread copies: what the map says, where the box begins, and how far behind the filter's corner its
@@ -113,8 +116,8 @@ class BoxOperand:
 
 
 def _fields(state: State, address: int, thread: int) -> TensorMapFields:
-    if address % 64:
-        raise FaultError(f"a tensor map lies at a multiple of 64 bytes, got {address:#x}", thread)
+    if address % MAP_ALIGNMENT:
+        raise FaultError(f"a tensor map lies at a multiple of {MAP_ALIGNMENT} bytes, got {address:#x}", thread)
     places = np.arange(address, address + SIZE, 8, dtype=np.uint64)
     words = np.empty(places.size, np.uint64)
     for part in state.memory.memory.parts(places, 8, np.full(places.size, thread)):

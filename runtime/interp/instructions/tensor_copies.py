@@ -195,14 +195,6 @@ def unmodelled(ctx: Context, bound: Bindings) -> Action:
     ctx.fail("the interpreter runs tile and im2col mode; im2col::w, gathered rows and pairs of CTAs it does not")
 
 
-@meaning("tensor.map")
-def edited(ctx: Context, bound: Bindings) -> Action:
-    """Raises:
-    DecodeError: always.
-    """
-    ctx.fail("tensor maps are made by the host here: the interpreter does not replace their fields")
-
-
 @meaning("tensor.prefetch")
 def prefetch(ctx: Context, bound: Bindings) -> Action:
     """A hint, of which the map is looked at."""

@@ -40,8 +40,8 @@ from .threads import Geometry
 
 _FAMILIES = (
     "atomics", "barriers", "bulk", "calls", "carry", "clusters", "comparison", "control", "convert", "convert_narrow",
-    "copies", "floating", "integer", "logic", "matrix", "mbarrier", "moves", "stack", "tensor_copies", "video",
-    "warpgroup", "warps", "wmma",
+    "copies", "floating", "integer", "logic", "matrix", "mbarrier", "moves", "stack", "tensor_copies", "tensor_maps",
+    "video", "warpgroup", "warps", "wmma",
 )  # fmt: skip
 for _family in _FAMILIES:  # each enters its part of the meanings
     import_module(f"..instructions.{_family}", __package__)
