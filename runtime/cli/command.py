@@ -49,7 +49,7 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command on its arguments and return the exit code. argparse exits by itself on misuse."""
-    args = _parser().parse_args(_spelled_out(sys.argv[1:] if argv is None else argv))
+    args = parser().parse_args(_spelled_out(sys.argv[1:] if argv is None else argv))
     try:
         return int(args.command(args))
     except KeyboardInterrupt:
@@ -171,10 +171,11 @@ class _ShowVersions(argparse.Action):
         parser.exit()
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="warploom", description="A compiler for NVIDIA tensor cores.")
-    parser.add_argument("-v", "--version", action=_ShowVersions, nargs=0, help="print the versions and exit")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+def parser() -> argparse.ArgumentParser:
+    """The arguments of the command."""
+    top = argparse.ArgumentParser(prog="warploom", description="A compiler for NVIDIA tensor cores.")
+    top.add_argument("-v", "--version", action=_ShowVersions, nargs=0, help="print the versions and exit")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     run = commands.add_parser(
         "run",
         help="compile and run an .mlir file, or launch a kernel of a .ptx file",
@@ -204,7 +205,7 @@ def _parser() -> argparse.ArgumentParser:
     add_isa(commands)
     add_layout(commands)
     add_tune(commands)
-    return parser
+    return top
 
 
 def _add_common(run: argparse.ArgumentParser) -> None:

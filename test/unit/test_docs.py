@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+from warploom import runtime
 from warploom.passes.universe import WARPLOOM_UNIVERSE
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -52,6 +53,17 @@ def test_pictures_are_those_that_are_drawn_now() -> None:
     assert {path.name for path in folder.glob("*")} == made.keys(), "run `make docs`"
     stale = [name for name, text in made.items() if (folder / name).read_text(encoding="utf-8") != text]
     assert stale == [], "run `make docs`"
+
+
+def test_the_reference_is_what_definitions_and_docstrings_say() -> None:
+    made, folder = script("reference").pages(), DOCS / "reference"
+    assert {path.name for path in folder.glob("*")} == made.keys(), "run `make docs`"
+    stale = [name for name, text in made.items() if (folder / name).read_text(encoding="utf-8") != text]
+    assert stale == [], "run `make docs`"
+    assert all(f"### {name}\n" in made["python.md"] for name in runtime.__all__)
+    assert all(
+        f"### {op.name}\n" in made["operations.md"] for op in WARPLOOM_UNIVERSE.all_dialects["warp"]().operations
+    )
 
 
 def test_links_between_pages_lead_somewhere() -> None:
