@@ -77,6 +77,15 @@ def test_a_product_that_nobody_waits_for() -> None:
     check_found(run(ptx), "wgmma", line_of(ptx, "m64n8k16"), message)
 
 
+def test_metadata_that_changes_while_a_product_reads_it() -> None:
+    opcode = "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16"
+    product = f"{opcode} {{%f0, %f1, %f2, %f3}}, %da, %db, %e, 0, 1, 1, 1, 0, 0;"
+    ptx = edited(text(), FENCE, f".reg .b32 %e; mov.b32 %e, 0x44444444; {FENCE} {product}")
+    assert not [found for found in run(ptx) if "%e" in found.message]
+    ptx = edited(ptx, COMMIT, f"{COMMIT} mov.b32 %e, 0x44444444;")
+    check_found(run(ptx), "wgmma", line_of(ptx, COMMIT), "writes %e, which the product at line")
+
+
 def test_another_shape_on_the_same_accumulators() -> None:
     wide = f"{PRODUCT}.sync.aligned.m64n64k16.f32.f16.f16"
     small = f"{PRODUCT}.sync.aligned.m64n8k16.f32.f16.f16 {{%f0, %f1, %f2, %f3}}, %da, %db, 1, 1, 1, 0, 0; {COMMIT}"

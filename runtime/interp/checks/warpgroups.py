@@ -1,8 +1,10 @@
-"""Registers of `wgmma.mma_async`: accumulators and fragments of A. PTX ISA 9.7.15.7.
+"""Registers of `wgmma.mma_async`: accumulators, fragments of A, and metadata. PTX ISA 9.7.15.7.
 
 From the instruction to the `wgmma.wait_group` that covers it nobody may read or write them. Between an access of a
 thread and a product that takes the register there must be a `wgmma.fence`, as before the first product of a
 warpgroup; products of one shape may follow each other on the same accumulators without one.
+
+Of metadata the text says nothing. An H200 reads it when it multiplies: written while a product runs, it gives others.
 """
 
 from __future__ import annotations
@@ -37,8 +39,14 @@ class _Product:
 
     accumulators: Array
     fragments: Array
+    metadata: Array
     columns: int
     descriptors: tuple[RegisterSlot, ...]
+
+    @property
+    def read(self) -> Array:
+        """What is read until the product has been waited for."""
+        return np.concatenate([self.fragments, self.metadata])
 
 
 class WarpgroupRegisters(Check):
@@ -70,9 +78,9 @@ class WarpgroupRegisters(Check):
     def _product(self, decoded: Decoded) -> _Product:
         row = families.find(decoded.source.opcode)
         number = {slot.name: self.slots[slot] for slot in _taken(decoded)}
-        d, a = (np.array([number[n] for n in names], np.intp) for names in _operands(decoded.source))
+        d, a, e = (np.array([number[n] for n in names], np.intp) for names in _operands(decoded.source))
         words = tuple(slot for slot in decoded.reads if slot.bits == 64)
-        return _Product(d, a, row.shape.n if isinstance(row, Wgmma) else 0, words)
+        return _Product(d, a, e, row.shape.n if isinstance(row, Wgmma) else 0, words)
 
     def watch(self, pc: int) -> Look | None:
         decoded = self.kernel.code[pc]
@@ -132,7 +140,7 @@ class WarpgroupRegisters(Check):
         """One product's accumulators are not another's A while either runs."""
         for mine, others, deed, other in (
             (product.accumulators, self.reading, "writes", "reads"),
-            (product.fragments, self.writing, "reads", "writes"),
+            (product.read, self.writing, "reads", "writes"),
         ):
             bad = mine[others[mine, group] > 0]
             if bad.size:
@@ -151,8 +159,8 @@ class WarpgroupRegisters(Check):
 
     def _begin(self, pc: int, product: _Product, group: int) -> None:
         self.writing[product.accumulators, group] += 1
-        self.reading[product.fragments, group] += 1
-        for some in (product.accumulators, product.fragments):
+        self.reading[product.read, group] += 1
+        for some in (product.accumulators, product.read):
             self.holder[some, group] = pc
         self.columns[product.accumulators, group] = product.columns
         self.flying.append((pc, group))
@@ -161,7 +169,7 @@ class WarpgroupRegisters(Check):
     def _finish(self, pc: int, product: _Product, group: int) -> Callable[[Array], None]:
         def finish(_: Array) -> None:
             self.writing[product.accumulators, group] -= 1
-            self.reading[product.fragments, group] -= 1
+            self.reading[product.read, group] -= 1
             self.flying.remove((pc, group))
 
         return finish
@@ -216,10 +224,11 @@ class WarpgroupRegisters(Check):
         self.report(pc, what, group * WARPS, about=str(about))
 
 
-def _operands(instruction: Instruction) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of the registers of D, and of A where it is in registers."""
-    d, a = instruction.operands[:2]
-    return tuple(_names([d])), tuple(_names([a])) if isinstance(a, Vector) else ()
+def _operands(instruction: Instruction) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The names of the registers of D, of A where it is in registers, and of the metadata of a sparse A."""
+    d, a, _, e = instruction.operands[:4]
+    given = [a] if isinstance(a, Vector) else []
+    return tuple(_names([d])), tuple(_names(given)), tuple(_names([e] if ".sp." in instruction.opcode else []))
 
 
 def _names(operands: Iterable[Operand]) -> Iterable[str]:
@@ -231,7 +240,6 @@ def _names(operands: Iterable[Operand]) -> Iterable[str]:
 
 
 def _taken(decoded: Decoded) -> list[RegisterSlot]:
-    """The registers of D and of A."""
-    d, a = _operands(decoded.source)
-    names = {*d, *a}
+    """The registers of D, of A and of metadata."""
+    names = {name for some in _operands(decoded.source) for name in some}
     return [slot for slot in (*decoded.writes, *decoded.reads) if slot.name in names]
