@@ -5,47 +5,97 @@
 Method as in `gemm.py`, and TFLOP/s count the zeros too: 2*M*N*K operations. A is pruned on the host to the two
 largest of each four; cuSPARSELt (through torch) compresses the same A for itself. Its call is bound by the host at
 small sizes, so it is timed inside a CUDA graph. The result is checked against float64 before anything is timed.
+C is of the type that the library gives, which `--out` changes.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from gemm import ERROR_LIMIT, Row, Timer, find_torch, parse_size, peak, product_launch, relative_error, report
+from gemm import (
+    ERROR_LIMIT,
+    TF32_ERROR,
+    Row,
+    Timer,
+    find_torch,
+    parse_size,
+    peak,
+    product_launch,
+    relative_error,
+    report,
+)
+from gemm_types import KINDS as DENSE
+from gemm_types import Kind, argument, output
 from peaks import sparse_row
 
-from warploom.runtime import compile, compress, prune
+from warploom.runtime import CompileError, compile, compress, prune
 
 MLIR = """
-func.func @matmul(%A: memref<{m}x{h}x{t}>, %E: memref<{r}x{w}xi32>, %B: memref<{k}x{n}x{t}>, %C: memref<{m}x{n}x{o}>) {{
-  %zero = arith.constant {zero} : {o}
-  linalg.fill ins(%zero : {o}) outs(%C : memref<{m}x{n}x{o}>)
-  linalg.matmul {{warp.metadata = 1}} ins(%A, %B : memref<{m}x{h}x{t}>, memref<{k}x{n}x{t}>)
-    outs(%C : memref<{m}x{n}x{o}>)
-  return
-}}
-"""
-
-MLIR_TRANSPOSED = """
 #a = affine_map<(m, n, k) -> (m, k)>
-#b = affine_map<(m, n, k) -> (n, k)>
+#b = affine_map<(m, n, k) -> {axes}>
 #c = affine_map<(m, n, k) -> (m, n)>
-func.func @matmul(%A: memref<{m}x{h}x{t}>, %E: memref<{r}x{w}xi32>, %B: memref<{n}x{k}x{t}>, %C: memref<{m}x{n}x{o}>) {{
+func.func @matmul(%A: memref<{m}x{h}x{t}>, %E: memref<{r}x{w}xi32>, %B: memref<{b}x{t}>, %C: memref<{m}x{n}x{o}>) {{
   %zero = arith.constant {zero} : {o}
   linalg.fill ins(%zero : {o}) outs(%C : memref<{m}x{n}x{o}>)
   linalg.matmul indexing_maps = [#a, #b, #c] {{warp.metadata = 1}}
-    ins(%A, %B : memref<{m}x{h}x{t}>, memref<{n}x{k}x{t}>) outs(%C : memref<{m}x{n}x{o}>)
+    ins(%A, %B : memref<{m}x{h}x{t}>, memref<{b}x{t}>) outs(%C : memref<{m}x{n}x{o}>)
   return
 }}
 """
 
-KINDS = ("bf16", "f16", "s8")
+OUTPUTS = {"bf16": "bf16", "f16": "f16", "tf32": "f32", "s8": "i32", "e4m3": "bf16"}
+"""The types that are measured, and what the library gives of each."""
+
+ON_HOST = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "float32": np.float32, "int8": np.int8,
+           "float8_e4m3fn": ml_dtypes.float8_e4m3fn}  # fmt: skip
+"""The types of arrays that are pruned, by torch's names."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A product: A with its zeros, what is stored of it, its metadata, B as n x k if transposed."""
+
+    size: tuple[int, int, int]
+    kind: Kind
+    out: str
+    transposed: bool
+    operands: tuple[Any, Any, Any, Any]
+
+    @staticmethod
+    def draw(torch: Any, size: tuple[int, int, int], kind: Kind, out: str, transposed: bool) -> Problem:
+        """Random operands; A keeps the largest of each chunk."""
+        m, n, k = size
+        dense, b = kind.draw(torch, (m, k)), kind.draw(torch, (n, k) if transposed else (k, n))
+        words = getattr(torch, f"int{8 * dense.element_size()}")
+        pruned = prune(dense.view(words).cpu().numpy().view(ON_HOST[kind.torch]))
+        values, metadata = compress(pruned)
+
+        def up(array: Any) -> Any:
+            held = np.ascontiguousarray(array).view(f"i{array.dtype.itemsize}")
+            return torch.from_numpy(held).cuda().view(dense.dtype)
+
+        held = torch.from_numpy(metadata).cuda()
+        return Problem(size, kind, out, transposed, (up(pruned), up(values), held, b))
+
+    @property
+    def text(self) -> str:
+        """The product in MLIR, from zero."""
+        (m, n, k), (rows, words) = self.size, self.operands[2].shape
+        b, axes = (f"{n}x{k}", "(n, k)") if self.transposed else (f"{k}x{n}", "(k, n)")
+        zero = "0" if self.out.startswith("i") else "0.0"
+        return MLIR.format(m=m, n=n, h=k // 2, r=rows, w=words, t=self.kind.mlir, b=b, axes=axes, o=self.out, zero=zero)
+
+    @property
+    def right(self) -> Any:
+        """B as k x n."""
+        return self.operands[3].T if self.transposed else self.operands[3]
 
 
 def graphed(torch: Any, call: Callable[[], object]) -> Callable[[], object]:
@@ -58,78 +108,64 @@ def graphed(torch: Any, call: Callable[[], object]) -> Callable[[], object]:
     return graph.replay
 
 
-def operands(torch: Any, m: int, n: int, k: int, kind: str, transposed: bool) -> tuple[Any, Any, Any, Any]:
-    """(A with zeros, what is stored of it, its metadata, B), B as n x k if transposed."""
-    shape = (n, k) if transposed else (k, n)
-    if kind == "s8":
-        dense = torch.randint(-128, 128, (m, k), dtype=torch.int8, device="cuda")
-        b = torch.randint(-128, 128, shape, dtype=torch.int8, device="cuda")
-        pruned = prune(dense.cpu().numpy())
-    else:
-        dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[kind]
-        held = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}[kind]
-        dense = torch.randn(m, k, device="cuda").to(dtype)
-        b = torch.randn(*shape, device="cuda").to(dtype)
-        pruned = prune(dense.view(torch.int16).cpu().numpy().view(held))
-    values, metadata = compress(pruned)
-
-    def up(array: Any) -> Any:
-        words = array.view(np.int16) if array.dtype.itemsize == 2 else array
-        moved = torch.from_numpy(np.ascontiguousarray(words)).cuda()
-        return moved.view(dense.dtype) if array.dtype.itemsize == 2 else moved
-
-    return up(pruned), up(values), up(metadata), b
-
-
-def product(
-    torch: Any, timer: Timer, size: tuple[int, int, int], kind: str, target: str, schedule: dict[str, Any],
-    transposed: bool, peers: bool,
-) -> list[Row]:  # fmt: skip
-    """Our kernel, and if `peers` cuSPARSELt and the dense product, on the same operands."""
-    m, n, k = size
-    a, values, metadata, b = operands(torch, m, n, k, kind, transposed)
-    out = "i32" if kind == "s8" else "f32"
-    c = torch.full((m, n), -1 if kind == "s8" else float("nan"), device="cuda",
-                   dtype=torch.int32 if kind == "s8" else torch.float32)  # fmt: skip
-    rows, words = metadata.shape
-    text = MLIR_TRANSPOSED if transposed else MLIR
-    element = "i8" if kind == "s8" else kind
-    zero = "0" if kind == "s8" else "0.0"
-    mlir = text.format(m=m, n=n, k=k, h=k // 2, r=rows, w=words, t=element, o=out, zero=zero)
-    kernel = compile(mlir, target=target, **schedule)
-    call = kernel.prepare(values, metadata, b, c)
+def ours(torch: Any, timer: Timer, name: str, problem: Problem, target: str, schedule: dict[str, Any]) -> Row:
+    """Our kernel, checked."""
+    (m, n, k), kind, (dense, values, metadata, b) = problem.size, problem.kind, problem.operands
+    c = output(torch, (m, n), problem.out)
+    kernel = compile(problem.text, target=target, tf32=kind.tf32, **schedule)
+    call = kernel.prepare(argument(values), metadata, argument(b), c)
     call()
     call.wait()
-    error = relative_error(torch, a, b.T if transposed else b, c)
-    limit = 0.0 if kind == "s8" else ERROR_LIMIT["f32"]
-    if not error <= limit:
-        raise SystemExit(f"{m}x{n}x{k} sparse {kind}: relative error {error:.2e}, the limit is {limit:.0e}")
-    label, operations = f"{m}x{n}x{k}", 2 * m * n * k
-    ours = timer.milliseconds(call)
+    error = relative_error(torch, dense, problem.right, c)
+    if not error <= ERROR_LIMIT[problem.out] + (TF32_ERROR if kind.tf32 else 0):
+        raise SystemExit(f"{m}x{n}x{k} sparse {name}, {schedule}: relative error {error:.2e}")
+    ms = timer.milliseconds(call)
     number, chosen = product_launch(kernel)
-    shown = f"{chosen}{', B transposed' if transposed else ''}"
-    found = [Row("warploom mma.sp", label, kind, out, operations / ours / 1e9, ours, error, shown,
-                 call.kernels[number].registers)]  # fmt: skip
-    if not peers:
-        return found
-    packed = torch._cslt_compress(a)
-    right = b.T if transposed else b
-    wide = {"out_dtype": torch.int32} if kind == "s8" else {}
-    best = torch._cslt_sparse_mm_search(packed, right, **wide)
-    theirs = timer.milliseconds(graphed(torch, lambda: torch._cslt_sparse_mm(packed, right, alg_id=best, **wide)))
-    found.append(Row("cuSPARSELt", label, kind, out if wide else kind, operations / theirs / 1e9, theirs))
-    if kind != "s8":
-        dense = timer.milliseconds(lambda: torch.matmul(a, right))
-        found.append(Row("cuBLAS, dense", label, kind, kind, operations / dense / 1e9, dense))
+    shown = f"B by {'columns' if problem.transposed else 'rows'}, {chosen}"
+    registers = call.kernels[number].registers
+    return Row("warploom", f"{m}x{n}x{k}", name, problem.out, 2 * m * n * k / ms / 1e9, ms, error, shown, registers)
+
+
+def peers(torch: Any, timer: Timer, name: str, problem: Problem) -> list[Row]:
+    """cuSPARSELt with the best algorithm that it finds, and the dense product of the library."""
+    (m, n, k), (dense, _, _, b), right = problem.size, problem.operands, problem.right
+    label, operations = f"{m}x{n}x{k}", 2 * m * n * k
+    wide = {"out_dtype": getattr(torch, {"s8": "int32", "e4m3": "bfloat16"}[name])} if name in ("s8", "e4m3") else {}
+    found: list[Row] = []
+    try:
+        packed = torch._cslt_compress(dense)
+        best = torch._cslt_sparse_mm_search(packed, right, **wide)
+        call = graphed(torch, lambda: torch._cslt_sparse_mm(packed, right, alg_id=best, **wide))
+        ms = timer.milliseconds(call)
+        found.append(Row("cuSPARSELt", label, name, OUTPUTS[name], operations / ms / 1e9, ms))
+    except RuntimeError as error:  # of types that it does not take
+        print(f"cuSPARSELt, {label} {name}: {error}", file=sys.stderr)
+    by_columns = b if problem.transposed else b.t().contiguous()
+    ms = timer.milliseconds(problem.kind.peer(torch, dense, right, by_columns))
+    found.append(Row(f"{problem.kind.peer_name}, dense", label, name, OUTPUTS[name], operations / ms / 1e9, ms))
     return found
+
+
+def measured(
+    torch: Any, timer: Timer, name: str, problem: Problem, target: str, schedules: Sequence[dict[str, Any]]
+) -> list[Row]:
+    """Our kernels, one for each schedule, and the peers."""
+    found: list[Row] = []
+    for schedule in schedules:
+        try:
+            found.append(ours(torch, timer, name, problem, target, schedule))
+        except CompileError as error:
+            print(f"{name}, {schedule}: {error}", file=sys.stderr)
+    return found + peers(torch, timer, name, problem)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", type=parse_size, default=[(8192,) * 3])
-    parser.add_argument("--types", nargs="+", default=["bf16"], choices=KINDS)
+    parser.add_argument("--types", nargs="+", default=["bf16"], choices=OUTPUTS)
+    parser.add_argument("--out", help="element type of C where the type has it")
     parser.add_argument("--target", default="sm_90a")
-    parser.add_argument("--transposed", action="store_true", help="B as n x k")
+    parser.add_argument("--transposed", action="store_true", help="B as n x k; always of types that libraries take so")
     parser.add_argument(
         "--sweep", action="append", default=[], metavar="'KEY=VALUE KEY=VALUE'", help="one more schedule"
     )
@@ -140,18 +176,14 @@ def main() -> None:
     timer = Timer(torch, options.repeats)
     schedules = [{}, *(dict(pair.split("=", 1) for pair in words.split()) for words in options.sweep)]
     rows: list[Row] = []
-    for kind in options.types:
-        rows.append(peak(torch, timer, sparse_row(kind), kind, options.target))
+    for name in options.types:
+        kind = DENSE[name]
+        out = options.out if options.out in kind.outputs else OUTPUTS[name]
+        rows.append(peak(torch, timer, sparse_row(kind.isa), name, options.target))
         for size in options.sizes:
-            for i, schedule in enumerate(schedules):
-                try:
-                    rows += product(
-                        torch, timer, size, kind, options.target, schedule, options.transposed, peers=i == 0
-                    )
-                except Exception as error:  # one schedule that does not fit should not end the others
-                    if i == 0:
-                        raise
-                    print(f"{schedule}: {error}", file=sys.stderr)
+            transposed = options.transposed or kind.by_columns or kind.tf32
+            problem = Problem.draw(torch, size, kind, out, transposed)
+            rows += measured(torch, timer, name, problem, options.target, schedules)
     report(torch, rows, options.json)
 
 

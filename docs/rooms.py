@@ -216,6 +216,7 @@ OF_IDEAS = {
     "staging of the epilogue": "dialect/schedule/epilogue.py dialect/warp/exchange.py passes/schedule/staging.py "
     "passes/tile/store_epilogue.py passes/to_ptx/exchange.py",
     "sparsity": "dialect/warp/mma_sp.py dialect/warp/words.py passes/linalg/product.py passes/tile/metadata.py "
+    "passes/tile/warpgroup.py passes/pipelining/specialise.py "
     "passes/to_ptx/sparse_ops.py",
     "products of warpgroups": "passes/schedule/warpgroup.py passes/tile/warpgroup.py passes/pipelining/specialise.py "
     "passes/pipelining/tensor_copies.py passes/pipelining/tensor_stores.py dialect/warp/tensor_maps.py runtime/plan.py",

@@ -358,6 +358,9 @@ def fitted(types: Types, form: str, lies: str, size: Size) -> Product:
 GROUPS_SIZE: Size = (144, 208, 80)
 """For products of warpgroups: rows of whole 16 bytes in every type, multiples of no tile."""
 
+SPARSE_GROUPS_SIZE: Size = (144, 208, 288)
+"""The same of what is stored of a sparse A; several K tiles, for metadata comes with each."""
+
 
 def of_warpgroups() -> list[Product]:
     """Types that warpgroups multiply in every form, however A and B may lie; tiles and CTAs go round."""
@@ -365,14 +368,16 @@ def of_warpgroups() -> list[Product]:
     for types in TYPES:
         for form in FORMS:
             for lies in LIES:
-                product, depth = fitted(types, form, lies, GROUPS_SIZE), 32 * 8 // types.bits
+                sparse = form.startswith("sparse")
+                product = fitted(types, form, lies, SPARSE_GROUPS_SIZE if sparse else GROUPS_SIZE)
+                depth = 32 * 8 // types.bits
                 along_k = types.bits == 16 or lies == "A Bt"
                 rows = form in ("dynamic", "quantized") or (types.bits == 8 and form in ("divisible", "strided"))
-                if types.bits in (4, 64) or product.sparse or not product.legal or not along_k or rows:
+                if types.bits in (4, 64) or not product.legal or not along_k or rows:
                     continue
                 if len(set(types.a + types.b) & set("u")) == 0:
                     n, m = ((128, 128), (64, 64), (256, 128))[len(found) % 3]
-                    tile = {"cta": (m, n, 4 * depth), "mma": f"m64n{n}k{depth}"}
+                    tile = {"cta": (m, n, 4 * depth), "mma": f"m64n{n}k{2 * depth if sparse else depth}"}
                     ctas = {"ctas": 3} if len(found) % 2 and form != "batch" else {}
                     found.append(replace(product, schedule=tile | ctas))
     return found

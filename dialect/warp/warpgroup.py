@@ -203,11 +203,14 @@ class WgmmaOp(IRDLOperation):
         *,
         mn_major_a: bool = False,
         mn_major_b: bool = False,
+        sparse: tuple[SSAValue, int] | None = None,
     ):
+        """`sparse` are the metadata of a sparse A, and the selector."""
         flags = {"mn_major_a": mn_major_a, "mn_major_b": mn_major_b}
+        e, chosen = ([], None) if sparse is None else ([sparse[0]], IntegerAttr(sparse[1], i64))
         super().__init__(
-            operands=[a, list(a_indices), b, list(b_indices), c, []],
-            properties={name: UnitAttr() if given else None for name, given in flags.items()},
+            operands=[a, list(a_indices), b, list(b_indices), c, e],
+            properties={name: UnitAttr() if given else None for name, given in flags.items()} | {"selector": chosen},
             result_types=[c.type],
         )
 

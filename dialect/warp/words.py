@@ -36,13 +36,14 @@ def words_of(fragment: FragmentType) -> int:
     return fragment.registers * max(WORD, fragment.bits) // WORD
 
 
-def _verify(memory: Memory, indices: Sequence[SSAValue], fragment: FragmentType, words: int) -> None:
-    """Checks that rows of memory hold `words` words for each lane, or thread of a warpgroup."""
+def _verify(memory: Memory, indices: Sequence[SSAValue], fragment: FragmentType, words: int, holders: int = 0) -> None:
+    """Checks that rows of memory hold `words` words for each of `holders` lanes, or threads of a warpgroup: of all that
+    hold the fragment unless given."""
     verify_indices("the memref", memory, indices)
     element = element_row(memory.element_type)
     if element is None or element.bits != WORD:
         raise VerifyException(f"expected memory of 32-bit words, got {memory}")
-    holders = fragment.layout.data.threads
+    holders = holders or fragment.layout.data.threads
     needed, given = holders * words, memory.get_shape()[-1]
     if given < needed:
         whose = "lanes" if holders == LANES else "threads"
@@ -107,8 +108,9 @@ class LoadMetadataOp(IRDLOperation):
         %e = warp.load_metadata %Es[%stage, %row, %word] : memref<4x8x32xi32, ..., 3> -> !warp.fragment<...>
 
     A row of memory has the words of 16 rows of A, 32 together, those of lane 0 first; base tile i of the fragment is in
-    row `%row` + i, from column `%word` on. With `padded` a word of zeros, which `warp.copy` writes outside the
-    metadata and which no ordered metadata has, is read as one that names elements 0 and 1 of every chunk.
+    row `%row` + i, from column `%word` on. Of a warpgroup's 64 rows warp w reads those of row `%row` + w. With `padded`
+    a word of zeros, which `warp.copy` writes outside the metadata and which no ordered metadata has, is read as one
+    that names elements 0 and 1 of every chunk.
     """
 
     name = "warp.load_metadata"
@@ -131,10 +133,11 @@ class LoadMetadataOp(IRDLOperation):
 
     def verify_(self) -> None:
         memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
-        verify_one_warp("metadata", fragment)
-        _verify(memory, self.indices, fragment, 1)
+        _verify(memory, self.indices, fragment, 1, LANES)
         if memory_space(memory) != SHARED_SPACE:
             raise VerifyException(f"expected metadata in shared memory (memory space {SHARED_SPACE}), got {memory}")
+        if any(bit.axis != "r" for bit in fragment.layout.data.warp):
+            raise VerifyException(f"expected metadata of 16 rows for each warp, got {fragment}")
         if fragment.role.data != "meta" or fragment.tiles[1] != 1 or fragment.tile_registers != 1:
             raise VerifyException(f"expected a fragment of metadata, one base tile wide, got {fragment}")
 

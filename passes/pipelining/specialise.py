@@ -42,7 +42,7 @@ from ..tile.index_builder import Index, IndexBuilder
 from ..tile.launches import LaunchedKernel, launches
 from .barriers import next_phase
 from .copies import with_stages
-from .loop import DeclinedError, copies_of, decline
+from .loop import DeclinedError, copies_of, decline, is_load
 from .tensor_copies import TensorCopy, TensorView
 from .tensor_stores import StagedStores
 
@@ -104,7 +104,8 @@ class Specialiser:
         block = self.loop.body.block
         products = (WgmmaOp, WgmmaFenceOp, WgmmaCommitOp, WgmmaWaitOp)
         for op in block.ops:
-            if not (isinstance(op, (CopyOp, ProxyFenceOp, gpu.BarrierOp, scf.YieldOp, *products)) or is_pure(op)):
+            known = isinstance(op, (CopyOp, ProxyFenceOp, gpu.BarrierOp, scf.YieldOp, *products)) or is_load(op)
+            if not (known or is_pure(op)):
                 decline(op, f"{op.name} in the loop is neither a copy nor a product of warpgroups")
         for copy in self.copies:
             TensorView.of(copy, copy.source)
@@ -301,10 +302,12 @@ class Specialiser:
                 Rewriter.erase_op(op)
 
     def _multiply(self, index: IndexBuilder, ring: Ring, state: list[Index]) -> list[Index]:
-        """The loop over K: waits for a stage, and for the products of the one before."""
+        """The loop over K: waits for a stage, and for the products of the one before; or of this one, where the next
+        loads registers that they read, those of metadata."""
         old = self.loop.body.block
-        body = Block(arg_types=[*(arg.type for arg in old.args), *[IndexType()] * 3])
-        k, accumulator, stage, parity, before = body.args
+        behind = not any(map(is_load, old.ops))
+        body = Block(arg_types=[*(arg.type for arg in old.args), *[IndexType()] * (2 + behind)])
+        k, accumulator, stage, parity, *before = body.args
         inside = index.at(Builder(InsertPoint.at_end(body)))
         inside.insert(AwaitOp(ring.full, stage, parity))
         now: dict[SSAValue, SSAValue] = dict(zip(old.args, (k, accumulator), strict=True))
@@ -312,20 +315,26 @@ class Specialiser:
             if isinstance(op, scf.YieldOp):
                 continue
             if isinstance(op, WgmmaWaitOp):
-                inside.insert(WgmmaWaitOp(1))
-                ring.release(inside, before)
+                inside.insert(WgmmaWaitOp(len(before)))
+                if behind:
+                    ring.release(inside, *before)
+                else:
+                    inside.insert(ArriveOp(ring.empty, stage))
                 continue
             new = op.clone(now)
             if isinstance(new, WgmmaOp):
                 new.move_to_stage(stage)
+            elif is_load(new):
+                new.operands = [new.memory, stage, *new.indices]
             inside.insert(new)
             now.update(zip(op.results, new.results, strict=True))
         sums = now[self._yielded(old)]
-        inside.insert(scf.YieldOp(sums, *inside.values(ring.next(inside, stage, parity)), stage))
-        initial = [self.loop.iter_args[0], *index.values([*state, ring.stages])]
+        inside.insert(scf.YieldOp(sums, *inside.values(ring.next(inside, stage, parity)), *[stage] * behind))
+        initial = [self.loop.iter_args[0], *index.values([*state, *[ring.stages] * behind])]
         new = index.insert(scf.ForOp(self.loop.lb, self.loop.ub, self.loop.step, initial, body))
-        index.insert(WgmmaWaitOp(0))
-        ring.release(index, new.results[3])
+        if behind:
+            index.insert(WgmmaWaitOp(0))
+            ring.release(index, new.results[-1])
         self.loop.results[0].replace_all_uses_with(new.results[0])
         Rewriter.erase_op(self.loop)
         return [new.results[1], new.results[2]]

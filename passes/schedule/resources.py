@@ -53,11 +53,13 @@ def rows_of(product: Product) -> Sequence[Row]:
 
 
 def warpgroup_rows(product: Product) -> Sequence[Wgmma]:
-    """The rows of warpgroups that multiply the product's element types with a dense A, scaled by nothing."""
-    if product.sparsity > 1 or product.scales:
+    """The rows of warpgroups that multiply the product's element types, A dense or sparse, scaled by nothing."""
+    if product.scales:
         return ()
-    types = (product.a.element, product.b.element)
-    same = (r for r in wgmma.rows() if (r.a, r.b) == types and not r.satfinite and r.granularity is None)
+    types, sparse = (product.a.element, product.b.element), product.metadata is not None
+    same = (
+        r for r in wgmma.rows() if (r.a, r.b) == types and not r.satfinite and (r.granularity is not None) == sparse
+    )
     return [r for r in same if r.bit_op == product.op.variant.bit_op]
 
 

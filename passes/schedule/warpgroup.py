@@ -17,14 +17,16 @@ from ...dialect.isa.targets import Target
 from ...dialect.isa.tensor_map import MOST_BOX, MOST_RANK
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
+from ...dialect.layouts.layout import LANES
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ...dialect.schedule.arithmetic import ArithmeticSchedule
 from ...dialect.schedule.epilogue import EpilogueSchedule
 from ...dialect.schedule.loop import LoopSchedule
 from ...dialect.schedule.tile import TileSchedule
 from ...dialect.warp.barriers import BARRIER_BYTES
+from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import Operand
-from ..linalg.product import Product
+from ..linalg.product import METADATA_ROWS, Product, metadata_span
 from .resources import multiplied, warpgroup_rows
 
 LINE = 128
@@ -47,6 +49,9 @@ MULTIPLIED_BYTES = 4096
 
 LEAST_STEP, STEP_OVERHEAD, TILE_LATENCY = 350, 120, 1500
 """Cycles that a K tile takes however small it is; beside its products; and what a tile does before and after."""
+
+SHARED_BYTES_PER_CYCLE = 128
+"""Bytes that tensor copies write to shared memory, or instructions read from it, in a cycle."""
 
 STORED_PER_CYCLE = 16
 """Elements of D that an SM stores in a cycle."""
@@ -131,7 +136,10 @@ def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
 def stage_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory of one stage."""
     m, n, k = schedule.tile.cta
-    tiles = (m * k * product.a.element.memory_bits // 8, n * k * product.b.element.memory_bits // 8)
+    tiles = [m * k // product.sparsity * product.a.element.memory_bits // 8, n * k * product.b.element.memory_bits // 8]
+    if product.metadata is not None:
+        rows = -(-m // (METADATA_ROWS * PATTERN)) * PATTERN
+        tiles.append(rows * k // metadata_span(product.a.element) * LANES * product.metadata.element.bits // 8)
     return sum(-(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in tiles)
 
 
@@ -253,5 +261,17 @@ def _cost(product: Product, tile: GroupTile, target: Target) -> float:
     """The model's time in cycles for a product in tiles of a size."""
     waves = -(-_tiles(product, tile) * prod(product.batch) // target.sms)
     k = LINE * 8 // product.a.element.memory_bits
-    step = max(tile.m * tile.n * LINE / MULTIPLIED_BYTES, LEAST_STEP) + STEP_OVERHEAD
+    step = max(_multiplying(product, tile), LEAST_STEP) + STEP_OVERHEAD
     return waves * (-(-product.k // k) * step + TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE)
+
+
+def _multiplying(product: Product, tile: GroupTile) -> float:
+    """Cycles for the products of a K tile: those of the tensor cores or, of a sparse A, those in which shared memory is
+    written once, and read by the instructions of each 64 rows."""
+    dense = tile.m * tile.n * LINE / MULTIPLIED_BYTES
+    if product.sparsity == 1:
+        return dense
+    stored = LINE // product.sparsity
+    written = tile.m * stored + tile.n * LINE
+    read = tile.m // ROWS * (ROWS * stored + tile.n * LINE)
+    return max(dense / product.sparsity, (written + read) / SHARED_BYTES_PER_CYCLE)

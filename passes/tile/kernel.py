@@ -35,9 +35,15 @@ from .metadata import SparseProduct
 from .multiplication import DenseProduct, Multiplication
 from .scales import ScaledProduct
 from .tiling import Tiling, schedule_of
-from .warpgroup import WarpgroupProduct
+from .warpgroup import SparseWarpgroupProduct, WarpgroupProduct
 
-MULTIPLICATIONS: Sequence[type[Multiplication]] = (WarpgroupProduct, ScaledProduct, SparseProduct, DenseProduct)
+MULTIPLICATIONS: Sequence[type[Multiplication]] = (
+    WarpgroupProduct,
+    SparseWarpgroupProduct,
+    ScaledProduct,
+    SparseProduct,
+    DenseProduct,
+)
 """Ways to multiply the tiles of a CTA; the first one that is for a product multiplies it."""
 
 

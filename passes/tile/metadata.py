@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.mma_sp import MmaSparse
+from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import SHARED_SPACE, SwizzleAttr
 from ...dialect.warp.copy import CopyOp
@@ -55,16 +56,35 @@ class MetadataTiles:
 
     def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index]) -> tuple[SSAValue, int]:
         """The metadata of a warp's fragment of A at `at` in the tile, and the selector that picks its part."""
-        row, step, (m, _) = self.tiling.row, at["k"], self.tiling.schedule.tile.warp
-        if not isinstance(row, MmaSparse) or not isinstance(step, int):
-            raise ValueError("metadata is loaded for a sparse instruction, at a known step along k")
-        span = self._span
-        where = index.values(self._words(index, at | {"k": step // span * span}))
+        row, (m, _) = self.tiling.row, self.tiling.schedule.tile.warp
+        if not isinstance(row, MmaSparse | Wgmma) or row.metadata is None:
+            raise ValueError("metadata is loaded for a sparse instruction")
+        where = index.values(self._words(index, at))
         product, schedule = self.tiling.product, self.tiling.schedule
         padded = bool(product.m % schedule.tile.cta[0] or product.k % schedule.tile.cta[2])
-        kind = metadata_type(row.metadata, m // METADATA_ROWS)
+        kind = metadata_type(row.metadata, m // row.metadata.rows)
         loaded = index.insert(LoadMetadataOp(tile, where, kind, padded=padded)).fragment
-        return loaded, step % span // row.shape.k
+        return loaded, self._selector(at)
+
+    def load_all(
+        self, index: IndexBuilder, tile: SSAValue, steps: Sequence[dict[str, Index]]
+    ) -> list[tuple[SSAValue, int]]:
+        """`load` of several steps, in which words that have the metadata of more than one are loaded once."""
+        loaded: dict[Index, tuple[SSAValue, int]] = {}
+        found: list[tuple[SSAValue, int]] = []
+        for at in steps:
+            word = index.div(at["k"], self._span)
+            if word not in loaded:
+                loaded[word] = self.load(index, tile, at)
+            found.append((loaded[word][0], self._selector(at)))
+        return found
+
+    def _selector(self, at: dict[str, Index]) -> int:
+        """Which part of a word has the metadata of the step at `at`."""
+        step, depth = at["k"], self.tiling.row.shape.k
+        if not isinstance(step, int):
+            raise ValueError("metadata is loaded at a known step along k")
+        return step % self._span // depth
 
     def _words(self, index: IndexBuilder, at: dict[str, Index]) -> tuple[Index, Index]:
         return at[ROW_TILES], index.mul(index.div(at["k"], self._span), LANES)
@@ -81,7 +101,7 @@ class SparseProduct(FragmentProduct):
 
     @staticmethod
     def multiplies(tiling: Tiling) -> bool:
-        return tiling.product.metadata is not None
+        return tiling.product.metadata is not None and tiling.schedule.tile.together == 1
 
     @property
     def copied(self) -> Sequence[CopiedTiles]:

@@ -53,9 +53,10 @@ class OperandTiles:
         m, n, k = sizes
         return {"m": m, "n": n, "k": k // self._sparsity}
 
-    def _places(self, index: IndexBuilder, at: dict[str, Index]) -> dict[str, Index]:
-        """Where among the stored elements the element at `at` lies."""
-        return at if self._sparsity == 1 else at | {"k": index.div(at["k"], self._sparsity)}
+    def place(self, index: IndexBuilder, at: dict[str, Index]) -> list[SSAValue]:
+        """The row and column in memory, or in the tile, of the element at `at`: of a sparse A among the stored ones."""
+        stored = at if self._sparsity == 1 else at | {"k": index.div(at["k"], self._sparsity)}
+        return index.values([stored[axis] for axis in self.in_memory])
 
     def shared_type(self) -> MemRefType:
         """The tile in shared memory, stored as it lies in global memory, swizzled as wide as its lines allow.
@@ -80,8 +81,7 @@ class OperandTiles:
                 for size, axis in zip(self.operand.shape, self.in_memory, strict=True)
             )
         )
-        at = self._places(index, at)
-        where = index.values([at[axis] for axis in self.in_memory])
+        where = self.place(index, at)
         index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside, packed=SPREAD * self._spread))
 
     def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index]) -> SSAValue:
@@ -89,8 +89,7 @@ class OperandTiles:
 
         B runs down the columns of memory unless it is transposed, so `ldmatrix` takes `.trans` there.
         """
-        transposed, way, at = self.operand.transposed, self.way, self._places(index, at)
-        where = index.values([at[axis] for axis in self.in_memory])
+        transposed, way, where = self.operand.transposed, self.way, self.place(index, at)
         kind = self.tiling.fragment(self.role)
         if way.how == LANES:
             return index.insert(LoadOp(tile, where, kind, swapped=transposed)).fragment

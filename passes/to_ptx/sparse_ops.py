@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...dialect.layouts.layout import LANES
 from ...dialect.warp.mma_sp import MmaSparseOp
 from ...dialect.warp.words import LoadMetadataOp
 from ..linalg.product import METADATA_ROWS
@@ -24,13 +25,16 @@ def _mma_sp(lowering: KernelLowering, op: MmaSparseOp) -> None:
 
 @lowers(LoadMetadataOp)
 def _load_metadata(lowering: KernelLowering, op: LoadMetadataOp) -> None:
-    into, tile = lowering.result(op.fragment), lowering.tile(op, op.memory)
+    into, tile, layout = lowering.result(op.fragment), lowering.tile(op, op.memory), op.fragment.type.layout.data
     found = lowering.indices(op.indices)
     stage, row, column = found if len(found) == STAGED else (0, *found)
     place = stage_text(stage if len(found) == STAGED else None, "the stage to multiply")
-    lowering.emitter.comment(f"{op.name}: metadata of {METADATA_ROWS * len(into)} rows from {place}")
+    warps = layout.threads // LANES
+    lowering.emitter.comment(f"{op.name}: metadata of {METADATA_ROWS * warps * len(into)} rows from {place}")
+    holder = lowering.addressing.holder(layout, lowering.lane)
+    warp = lowering.scalars.quotient(holder, LANES) if warps > 1 else 0
     for i, register in enumerate(into):
-        where = Position.of(0, row, i), Position.of(lowering.lane, column, 0)
+        where = Position.of(warp, row, i * warps), Position.of(lowering.lane, column, 0)
         base, offset = lowering.addressing.shared(tile, stage, *where)
         lowering.emitter.emit("ld.shared.b32", f"?, {at('?', offset)}", register, base)
         if op.padded is not None:

@@ -184,6 +184,7 @@ def forms() -> Iterator[Form | OfProduct]:
     }
     yield OfProduct(Product(Types("f16", "f16", "f32"), "added", "A B", (300, 520, 512), large))
     yield from map(OfProduct, of_warpgroups()[::5])
+    yield from map(OfProduct, [product for product in of_warpgroups() if product.sparse][::3])
     for name, text in STREAMS:
         yield Form(f"elementwise: {name}", text)
     yield Form("products and elementwise operations in turn", CHAIN)

@@ -13,9 +13,15 @@ from warploom.runtime.cuda import ptxas
 CHECKS = "races,uninitialised,barriers,bounds,wgmma"
 EACH = 47
 """Of how many cases one is tested: a prime, so that all types, forms and ways to lie come up."""
+EACH_SPARSE = 7
+"""The same of those with a sparse A."""
 
 
-@pytest.mark.parametrize("product", of_warpgroups()[::EACH], ids=str)
+SPARSE = [product for product in of_warpgroups() if product.sparse]
+PLAIN = [product for product in of_warpgroups() if not product.sparse]
+
+
+@pytest.mark.parametrize("product", [*PLAIN[::EACH], *SPARSE[::EACH_SPARSE]], ids=str)
 def test_products_are_right_and_silent(product: Product) -> None:
     kernel, given = product.compile("sm_90a"), problem(product, 3)
     assert all(schedule is None or schedule.tile.together == 4 for schedule in kernel.schedule)

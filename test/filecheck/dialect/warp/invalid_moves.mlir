@@ -222,9 +222,9 @@ func.func @scales_deep(%s: memref<32x4xf8E8M0FNU, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.load_metadata: expected metadata that one warp holds, got that of 4 warps !warp.fragment<meta, 64x16xi4, [c2 r0 r1 r2 c3 | c0 c1 r3 | r4 r5]>
-func.func @metadata_of_a_warpgroup(%s: memref<4x8x128xi32, 3>, %i: index) {
-  %x = warp.load_metadata %s[%i, %i, %i] : memref<4x8x128xi32, 3> -> !warp.fragment<meta, 64x16xi4, [c2 r0 r1 r2 c3 | c0 c1 r3 | r4 r5]>
+// CHECK: error: warp.load_metadata: expected metadata of 16 rows for each warp, got !warp.fragment<meta, 16x64xi4, [c2 r0 r1 r2 c3 | c0 c1 r3 | c4 c5]>
+func.func @metadata_of_warps_along_k(%s: memref<4x8x128xi32, 3>, %i: index) {
+  %x = warp.load_metadata %s[%i, %i, %i] : memref<4x8x128xi32, 3> -> !warp.fragment<meta, 16x64xi4, [c2 r0 r1 r2 c3 | c0 c1 r3 | c4 c5]>
   return
 }
 
