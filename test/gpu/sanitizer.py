@@ -1,0 +1,112 @@
+"""Kernels of every kind under compute-sanitizer: bad accesses, races, barriers, memory that nothing wrote.
+
+    bench/with_gpu.sh python3 test/gpu/sanitizer.py                  # all tools; exit 1 if one finds something
+    bench/with_gpu.sh python3 test/gpu/sanitizer.py --tools racecheck
+
+Each tool looks at one process, which runs all kernels and compares what they compute with float64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from problems import problem
+from products import Product, Types
+
+TOOLS = {
+    "memcheck": ("--leak-check", "no"),
+    "racecheck": ("--num-cuda-barriers", "4096"),
+    "synccheck": ("--num-cuda-barriers", "4096"),
+    "initcheck": (),
+}
+"""What is run, and its options. Of mbarriers the tools follow only as many as they are told to."""
+
+SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
+
+BF16, BF16_ALL = Types("bf16", "bf16", "f32"), Types("bf16", "bf16", "bf16")
+S8, E4M3, TF32 = Types("i8", "i8", "i32"), Types("f8E4M3FN", "f8E4M3FN", "bf16"), Types("f32", "f32", "f32")
+
+
+def products() -> Iterator[Product]:
+    """Products by `mma.sync` and by warpgroups, dense and sparse, with epilogues, split, sliced, persistent."""
+    plain, odd = (150, 200, 136), (151, 203, 133)
+    small: dict[str, Any] = {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3}
+    yield Product(BF16, "added", "A B", plain, small)
+    yield Product(BF16_ALL, "bias, relu", "A B", odd, small | {"pack": "ab", "staging": 16})
+    yield Product(BF16, "cleared", "A Bt", plain, small | {"sync": "mbarrier", "prefetch": 2, "ctas": 3})
+    yield Product(BF16, "cleared", "A B", (96, 96, 1024), small | {"split_k": 4})
+    yield Product(BF16, "cleared", "A B", (96, 96, 256), {**small, "cta": (64, 64, 64), "sliced_k": 2})
+    yield Product(BF16, "sparse", "A B", (96, 104, 256), small | {"cta": (64, 64, 64)})
+    wide: dict[str, Any] = {"cta": (128, 128, 64), "mma": "m64n128k16"}
+    yield Product(BF16_ALL, "cleared", "A B", (300, 264, 520), wide | {"ctas": 3})
+    yield Product(BF16, "residual", "A Bt", (144, 208, 136), wide)
+    yield Product(BF16_ALL, "gelu by tanh", "At B", (304, 264, 200), wide | {"ctas": 2})
+    yield Product(TF32, "cleared", "A Bt", (144, 208, 136), {"cta": (128, 128, 32), "mma": "m64n128k8"})
+    yield Product(S8, "added", "A Bt", (144, 208, 400), {"cta": (128, 128, 128), "mma": "m64n128k32"})
+    yield Product(BF16, "divisible", "A B", (304, 264, 520), wide | {"ctas": 3})
+    yield Product(BF16_ALL, "sparse", "A B", (304, 264, 544), {"cta": (128, 128, 64), "mma": "m64n128k32", "ctas": 3})
+    yield Product(E4M3, "sparse", "A Bt", (144, 208, 544), {"cta": (128, 128, 128), "mma": "m64n128k64"})
+
+
+def run_all() -> int:
+    """Runs every kernel on the GPU; 1 if a result is wrong."""
+    failed = 0
+    for product in products():
+        given = problem(product, 11)
+        product.compile("sm_90a")(*given.arguments, device="cuda")
+        wrong = given.wrong()
+        print(f"{product}: {wrong or 'right'}", flush=True)
+        failed += bool(wrong)
+    return 1 if failed else 0
+
+
+def look(tool: str) -> bool:
+    """Whether a tool has nothing to say of the kernels, and their results are right."""
+    command = [
+        "compute-sanitizer",
+        "--tool",
+        tool,
+        *TOOLS[tool],
+        "--print-limit",
+        "20",
+        sys.executable,
+        __file__,
+        "--run",
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "WARPLOOM_CACHE": "off"}
+    )
+    found = SUMMARY.findall(done.stdout + done.stderr)
+    clean = done.returncode == 0 and bool(found) and not any(map(int, found))
+    if not clean:
+        print(done.stdout[-6000:], done.stderr[-2000:], sep="\n")
+    print(f"{tool}: {'nothing found' if clean else f'findings: {found}, exit status {done.returncode}'}", flush=True)
+    return clean
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
+    parser.add_argument("--run", action="store_true", help="run the kernels, and no tool")
+    options = parser.parse_args()
+    if options.run:
+        return run_all()
+    if shutil.which("compute-sanitizer") is None:
+        print("skipped: there is no compute-sanitizer on the path")
+        return 0
+    clean = [look(tool) for tool in options.tools]
+    return 0 if all(clean) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
