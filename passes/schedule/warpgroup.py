@@ -47,8 +47,12 @@ LEAST_PRODUCTS = 1 << 29
 MULTIPLIED_BYTES = 4096
 """Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
 
-LEAST_STEP, STEP_OVERHEAD, TILE_LATENCY = 350, 120, 1500
-"""Cycles that a K tile takes however small it is; beside its products; and what a tile does before and after."""
+LEAST_STEP, STEP_OVERHEAD, TILE_LATENCY = 350, 60, 1000
+"""Cycles that a K tile takes however small it is; beside its products; and what a tile does before and after. With
+these the tiles of `bench/shapes.txt` are 0.2 % from the fastest of seven on average (H200)."""
+
+HALF_LINES = 1.03
+"""By how much a K tile takes longer whose rows along N are no whole lines."""
 
 SHARED_BYTES_PER_CYCLE = 128
 """Bytes that tensor copies write to shared memory, or instructions read from it, in a cycle."""
@@ -59,6 +63,10 @@ STORED_PER_CYCLE = 16
 MOST_STAGES, BARRIERS, GROUP = 8, 256, 16
 """Stages beyond which more were no faster; bytes kept for mbarriers; rows of tiles walked together (H200, 8192: 785
 TFLOP/s with 16, 700 with 8)."""
+
+NARROW_GROUP, NARROW = 4, 12
+"""The same where there are more rows of tiles than that, and no more than so many columns (H200: 3072x768x8192 685
+TFLOP/s with 4, 577 with 16; 4096x1280x1280 583 and 521; 12608x768x3072 746 and 736)."""
 
 BUFFERS = 2
 """Panels of D of a warpgroup that are on their way at a time: one is filled while the other is read."""
@@ -244,7 +252,13 @@ def _schedule(product: Product, tile: GroupTile, row: Wgmma, target: Target) -> 
     )
     whole = _tiles(product, tile) > target.sms and not product.batch
     stages = fitting_stages(product, schedule, target)
-    return schedule.with_fields(stages=stages, ctas=target.sms if whole else 0, group=GROUP)
+    return schedule.with_fields(stages=stages, ctas=target.sms if whole else 0, group=_group(product, tile))
+
+
+def _group(product: Product, tile: GroupTile) -> int:
+    """Rows of tiles that are walked together."""
+    narrow = product.m > tile.m * GROUP and product.n <= tile.n * NARROW
+    return NARROW_GROUP if narrow else GROUP
 
 
 def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
@@ -262,6 +276,8 @@ def _cost(product: Product, tile: GroupTile, target: Target) -> float:
     waves = -(-_tiles(product, tile) * prod(product.batch) // target.sms)
     k = LINE * 8 // product.a.element.memory_bits
     step = max(_multiplying(product, tile), LEAST_STEP) + STEP_OVERHEAD
+    if not product.b.transposed and _panel(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
+        step *= HALF_LINES
     return waves * (-(-product.k // k) * step + TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE)
 
 
