@@ -22,9 +22,10 @@ from ..dialect.warp.disjoint import DisjointOp
 from ..dialect.warp.partial_sums import ZEROED
 from ..dialect.warp.tensor_maps import EncodeTensorMapOp
 from ..dialect.warp.view import dynamic_parts, strides_of
+from ..dialect.warp.window import WindowOp
 from ..passes.diagnostics import location_of
 from ..passes.linalg.overlap import overlap
-from ..passes.linalg.views import View, seen
+from ..passes.linalg.views import View, Viewing, WindowError, seen
 from .arguments.arrays import Argument
 from .arguments.dtypes import DTYPES, memory_bytes
 from .arguments.tensor_map import element_of
@@ -95,10 +96,8 @@ class _Reading:
                 self.memories[op.memref] = Held(position, View(0, shape, row_major(shape)))
                 size = memory_bytes(str(op.memref.type.element_type), math.prod(shape))
                 self.scratch.append(ScratchBuffer(size, zeroed=ZEROED in op.attributes))
-            case memref.SubviewOp() | memref.CastOp() | memref.CollapseShapeOp() | memref.ExpandShapeOp():
-                held = self._held(op, op.operands[0])
-                view = seen(op, held.view, lambda value: self._number(op, value, "an offset, a size or a stride"))
-                self.memories[op.results[0]] = replace(held, view=view)
+            case memref.SubviewOp() | memref.CastOp() | memref.CollapseShapeOp() | memref.ExpandShapeOp() | WindowOp():
+                self._view(op)
             case DisjointOp():
                 self._disjoint(op)
             case memref.DeallocOp():
@@ -118,6 +117,17 @@ class _Reading:
                     f"sizes, memref.dim, memref.alloc, memref.dealloc, views of memory, gpu.launch_func and an empty "
                     f"func.return, got {op.name}; has the module been lowered?"
                 )
+
+    def _view(self, op: Viewing) -> None:
+        held = self._held(op, op.operands[0])
+        try:
+            view = seen(op, held.view, lambda value: self._number(op, value, "an offset, a size or a stride"))
+        except WindowError as error:
+            if self.values is not None:
+                raise ArgumentError(f"{place_of(op)}with these sizes {error}") from None
+            shape = tuple(max(1, size) for size in memory_of(op.results[0]).get_shape())
+            view = View(0, shape, row_major(shape))
+        self.memories[op.results[0]] = replace(held, view=view)
 
     def _disjoint(self, op: DisjointOp) -> None:
         """Refuses a call that writes what it reads, see `passes.linalg.overlap`."""

@@ -56,8 +56,8 @@ class ContractionOp(NamedOperation, ABC):
     """`C += A * B` in one of its named forms; A and B are extended to C's type first.
 
     `LOOPS` names the loops by letters, in order, and `OPERANDS` the loops that the dimensions of A, B and C run along
-    when no maps are given. Where they are `MOVABLE`, maps may exchange the last two of A or B, and leave out a batch;
-    what else MLIR allows, repeating an operand along a loop, is refused.
+    when no maps are given. Where they are `MOVABLE`, maps may exchange the last two of A or B, leave out a batch, and
+    leave out m or n, along which the operand is then repeated.
 
     With `warp.metadata = i`, A is sparse: it has half as many columns as B has rows, and argument i of the function
     says where its elements belong (`docs/sparse.md`).
@@ -113,6 +113,12 @@ class ContractionOp(NamedOperation, ABC):
         extended = isinstance(integer, IntegerType) and integer != result
         return factor.unsigned == (extended and self.unsigned)
 
+    @property
+    def repeats(self) -> bool:
+        """Whether A is repeated along m, or B along n."""
+        named = zip(self.OPERANDS[:2], self.indexing_maps, strict=False)
+        return any(self.LOOPS.index(loop) not in _loops_of(map_.data) for dims, map_ in named for loop in dims[-2:])
+
     def _types_problem(self) -> str | None:
         return _operand_problem(_types(self.inputs), _types(self.outputs))
 
@@ -136,7 +142,8 @@ class ContractionOp(NamedOperation, ABC):
         if name == "C" or not self.MOVABLE:
             return [dimensions]
         batch, matrix = dimensions[:-2], dimensions[-2:]
-        return [kept + order for kept in dict.fromkeys((batch, "")) for order in (matrix, matrix[::-1])]
+        summed = "".join(loop for loop in matrix if loop not in self.OPERANDS[2])
+        return [kept + order for kept in dict.fromkeys((batch, "")) for order in (matrix, matrix[::-1], summed)]
 
     def _shape_problem(self) -> str | None:
         """Every loop has one length, whichever operand it is read from."""

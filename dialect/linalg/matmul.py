@@ -164,6 +164,7 @@ class BatchReduceMatmulOp(NamedContractionOp):
     name = "linalg.batch_reduce_matmul"
     LOOPS: ClassVar = "bmnk"
     OPERANDS: ClassVar = ("bmk", "bkn", "mn")
+    MOVABLE: ClassVar = True
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of("bmnk", OPERANDS))
 
 

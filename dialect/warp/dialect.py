@@ -35,6 +35,7 @@ from .tensor_copies import (
 from .tensor_maps import EncodeTensorMapOp, TensorMapType
 from .view import MatrixOp
 from .warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
+from .window import WindowOp
 from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from .words import LoadMetadataOp, LoadScalesOp, LoadWordsOp, StoreWordsOp
 
@@ -52,6 +53,7 @@ _MEMORY: list[type[Operation]] = [
     CopyOp,
     PackOp,
     MatrixOp,
+    WindowOp,
     DisjointOp,
     CommitOp,
     WaitOp,

@@ -14,7 +14,7 @@ M, N, K = 0, 1, 2
 
 OPERAND_LOOPS = ((M, K), (K, N), (M, N))
 """The loops that the rows and the columns of A, B, and C or D run along, when nothing is transposed; the loops of a
-batch come before these."""
+batch come before these, and behind those of a batch the ones that are summed over beside k."""
 
 DEFAULT_MAPS = tuple(AffineMap(3, 0, tuple(map(AffineDimExpr, loops))) for loops in OPERAND_LOOPS)
 
@@ -34,22 +34,25 @@ def loops_of(map_: AffineMap) -> tuple[int, ...]:
     return tuple(e.position if isinstance(e, AffineDimExpr) else -1 for e in map_.results)
 
 
-def scale_map(map_: AffineMap, own: int, batch: int) -> AffineMap:
+def scale_map(map_: AffineMap, own: int, outer: int) -> AffineMap:
     """The loops that the dimensions of the scales of A or B, of this map, run along, those of the blocks as k."""
-    outer = [loop for loop in loops_of(map_) if loop < batch]
-    return AffineMap(map_.num_dims, 0, tuple(map(AffineDimExpr, (*outer, batch + own, batch + K))))
+    before = [loop for loop in loops_of(map_) if loop < outer]
+    return AffineMap(map_.num_dims, 0, tuple(map(AffineDimExpr, (*before, outer + own, outer + K))))
 
 
-def verify_map(name: str, loops: tuple[int, int], map_: AffineMap, batch: int) -> None:
-    """Checks the map of an operand that runs along two loops of the product, behind those of a batch.
+def verify_map(name: str, loops: tuple[int, int], map_: AffineMap, outer: int, batch: int) -> None:
+    """Checks the map of an operand that runs along two loops of the product, behind `outer` others, of which the first
+    are those of a `batch`, and D runs along no other.
 
     Raises:
-        VerifyException: if it runs along others, or twice along one.
+        VerifyException: if it runs along others, or twice along one; or if A or B does not along one that is summed.
     """
-    found, own = loops_of(map_), [batch + loop for loop in loops]
-    before = [loop for loop in found if 0 <= loop < batch]
-    wrong = map_.num_dims != batch + len(OPERAND_LOOPS) or map_.num_symbols or batch < 0
+    found, own = loops_of(map_), [outer + loop for loop in loops]
+    before = [loop for loop in found if 0 <= loop < outer]
+    wrong = map_.num_dims != outer + len(OPERAND_LOOPS) or map_.num_symbols or outer < 0
     if wrong or sorted(set(found)) != sorted([*before, *own]) or len(set(found)) != len(found):
         raise VerifyException(f"expected {name} to be indexed by d{own[0]} and d{own[1]}, got {map_}")
-    if name == "D" and len(before) != batch:
-        raise VerifyException(f"expected D to be indexed by every loop of the batch, got {map_}")
+    if name == "D" and sorted(before) != list(range(batch)):
+        raise VerifyException(f"expected D to be indexed by the first loops, those of the batch, got {map_}")
+    if name != "D" and (missing := set(range(batch, outer)).difference(before)):
+        raise VerifyException(f"expected {name} to be indexed by d{min(missing)}, which D is not, got {map_}")

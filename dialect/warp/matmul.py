@@ -63,7 +63,8 @@ class MatmulOp(IRDLOperation):
     unsigned ones. Of single bits an element of the product is the number of ones in the `xor`, or the `and`, of a row
     of A and a column of B. `maps` say which loops (m, n, k by number) the dimensions of A, B and D run along; left out,
     they are those of row-major A, B and D. C lies as D does. Loops before these three are a batch: D runs along all of
-    them, A and B along those whose matrices differ.
+    them, A and B along those whose matrices differ. Behind the batch may come loops that D does not run along, but A
+    and B do: these are summed over, as k is.
 
     Of a sparse A, m x k, the m x k/2 stored elements are given, and E says where they belong: the metadata words of
     `mma.sp::ordered_metadata`, 32 of them, one for each lane, for 16 rows and as many columns as they describe
@@ -153,12 +154,17 @@ class MatmulOp(IRDLOperation):
     def scale_maps(self) -> tuple[AffineMap, AffineMap]:
         """The loops that the dimensions of the scales of A and B run along, those of the blocks as k."""
         a, b = self.maps[:2]
-        return scale_map(a, M, self.batch), scale_map(b, N, self.batch)
+        return scale_map(a, M, self.outer), scale_map(b, N, self.outer)
+
+    @property
+    def outer(self) -> int:
+        """How many loops there are before m, n and k."""
+        return self.maps[0].num_dims - len(OPERAND_LOOPS)
 
     @property
     def batch(self) -> int:
-        """How many loops there are before m, n and k."""
-        return self.maps[0].num_dims - len(OPERAND_LOOPS)
+        """How many of these D runs along: the first ones. The others are summed over."""
+        return len([loop for loop in loops_of(self.maps[2]) if 0 <= loop < self.outer])
 
     @property
     def product_type(self) -> Attribute:
@@ -192,8 +198,6 @@ class MatmulOp(IRDLOperation):
     def sparsity(self) -> int:
         """How many elements of A there are for each that is stored: 2 if A is sparse, else 1."""
         return 1 if self.e is None else SPARSITY
-
-    # Verification
 
     def verify_(self) -> None:
         if (self.c is None) == (self.init is None):
@@ -253,15 +257,15 @@ class MatmulOp(IRDLOperation):
         sizes: dict[int, tuple[str, int]] = {}
         for name, loops, map_, operand in zip("ABD", OPERAND_LOOPS, self.maps, operands, strict=False):
             shape, found = memory_of(operand).get_shape(), loops_of(map_)
-            verify_map(name, loops, map_, self.batch)
+            verify_map(name, loops, map_, self.outer, self.batch)
             if len(shape) != len(found):
                 raise VerifyException(f"expected {name} of rank {len(found)}, got {operand.type}")
             for loop, stored in zip(found, shape, strict=True):
-                sparse = (name, loop) == ("A", self.batch + K)
+                sparse = (name, loop) == ("A", self.outer + K)
                 size = stored * self.sparsity if sparse and stored >= 0 else stored
                 other, known = sizes.setdefault(loop, (name, size))
                 if known != size and min(known, size) >= 0:
-                    axis = "mnk"[loop - self.batch] if loop >= self.batch else f"d{loop}"
+                    axis = "mnk"[loop - self.outer] if loop >= self.outer else f"d{loop}"
                     raise VerifyException(f"expected {other} and {name} to agree on {axis}, got {known} and {size}")
                 if known < 0:
                     sizes[loop] = name, size
@@ -285,8 +289,6 @@ class MatmulOp(IRDLOperation):
                 )
         if operand == self.d and map_ != self.maps[2]:
             raise VerifyException("expected D as an epilogue operand to be indexed as D is")
-
-    # Text
 
     @classmethod
     def parse(cls, parser: Parser) -> MatmulOp:

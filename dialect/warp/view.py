@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, i64
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    DenseArrayBase,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    MemRefType,
+    NoneAttr,
+    StridedLayoutAttr,
+    i64,
+)
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -31,6 +41,8 @@ Dimensions: TypeAlias = tuple[int | None, int | None]
 """The dimensions of memory that are the rows and the columns of a matrix; None where one is repeated."""
 
 WORDS = ("row", "column")
+ALL = "all"
+"""The word for a dimension of which every index is kept."""
 
 
 def dynamic_parts(memory: Memory) -> tuple[list[int], list[int]]:
@@ -63,6 +75,11 @@ class MatrixOp(IRDLOperation):
 
     Without `row` all rows are the same, without `column` all columns: as many as are asked for, 0 elements apart.
     Fragments come from every such matrix; tiles are copied from those whose columns are neighbours in memory.
+
+    Of a dimension named `all` no index is taken: the result is a matrix for each of its own, before rows and columns::
+
+        %M = warp.matrix %A[%b, all, row, column]
+            : memref<4x3x16x32xf16> -> memref<3x16x32xf16, strided<[512, 32, 1], offset: ?>>
     """
 
     name = "warp.matrix"
@@ -71,18 +88,27 @@ class MatrixOp(IRDLOperation):
     indices = var_operand_def(IndexType())
     row = opt_prop_def(IntegerAttr)
     column = opt_prop_def(IntegerAttr)
+    kept = opt_prop_def(DenseArrayBase.constr(i64))
     matrix = result_def(MemRefType)
 
     traits = traits_def(NoMemoryEffect())
 
-    def __init__(self, memory: SSAValue, indices: Sequence[SSAValue], row: int | None, column: int | None):
+    def __init__(
+        self,
+        memory: SSAValue,
+        indices: Sequence[SSAValue],
+        row: int | None,
+        column: int | None,
+        kept: Sequence[int] = (),
+    ):
         super().__init__(
             operands=[memory, list(indices)],
             properties={
                 "row": None if row is None else IntegerAttr(row, i64),
                 "column": None if column is None else IntegerAttr(column, i64),
+                "kept": _kept(kept),
             },
-            result_types=[matrix_type(memory_of(memory), row, column)],
+            result_types=[matrix_type(memory_of(memory), row, column, kept)],
         )
 
     @property
@@ -91,9 +117,24 @@ class MatrixOp(IRDLOperation):
         row, column = (None if found is None else found.value.data for found in (self.row, self.column))
         return row, column
 
+    @property
+    def dimensions_kept(self) -> tuple[int, ...]:
+        """The dimensions of memory that the result has before its rows and columns."""
+        return () if self.kept is None else self.kept.get_values()
+
+    def at(self, indices: Sequence[SSAValue], row: int | None, column: int | None) -> MatrixOp:
+        """A matrix of this result, as one of the memory: at indices of its other dimensions, in order."""
+        own = [*self.dimensions_kept, *self.dimensions]
+        rest = [d for i, d in enumerate(own) if i not in (row, column) and d is not None]
+        given = dict(zip(rest, indices, strict=True))
+        rank, held = memory_of(self.memory).get_num_dims(), iter(self.indices)
+        merged = [given[d] if d in given else next(held) for d in range(rank) if d in given or d not in own]
+        rows, columns = (None if d is None else own[d] for d in (row, column))
+        return MatrixOp(self.memory, merged, rows, columns)
+
     def verify_(self) -> None:
         memory, (row, column) = memory_of(self.memory), self.dimensions
-        rank, named = memory.get_num_dims(), [d for d in (row, column) if d is not None]
+        rank, named = memory.get_num_dims(), [d for d in (row, column, *self.dimensions_kept) if d is not None]
         if len(set(named)) != len(named) or not set(named) <= set(range(rank)):
             raise VerifyException(
                 f"expected dimensions of {rank} as rows and columns, not one as both, got {row} and {column}"
@@ -102,7 +143,7 @@ class MatrixOp(IRDLOperation):
             raise VerifyException(
                 f"expected {rank - len(named)} indices besides row and column, got {len(self.indices)}"
             )
-        expected = matrix_type(memory, row, column)
+        expected = matrix_type(memory, row, column, self.dimensions_kept)
         if self.matrix.type != expected:
             raise VerifyException(f"expected the matrix to be {expected}, got {self.matrix.type}")
 
@@ -112,7 +153,7 @@ class MatrixOp(IRDLOperation):
         memory = parser.parse_unresolved_operand()
         places: list[str | UnresolvedOperand] = parser.parse_comma_separated_list(
             parser.Delimiter.SQUARE,
-            lambda: parser.parse_optional_keyword_in(WORDS) or parser.parse_unresolved_operand(),
+            lambda: parser.parse_optional_keyword_in((*WORDS, ALL)) or parser.parse_unresolved_operand(),
         )
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
@@ -125,7 +166,10 @@ class MatrixOp(IRDLOperation):
         indices = [place for place in places if isinstance(place, UnresolvedOperand)]
         return cls.create(
             operands=parser.resolve_operands([memory, *indices], [kind, *(IndexType() for _ in indices)], position),
-            properties={word: IntegerAttr(places.index(word), i64) for word in WORDS if word in places},
+            properties={
+                **{word: IntegerAttr(places.index(word), i64) for word in WORDS if word in places},
+                **({"kept": kept} if (kept := _kept([i for i, p in enumerate(places) if p == ALL])) else {}),
+            },
             attributes=attributes,
             result_types=[result],
         )
@@ -135,6 +179,7 @@ class MatrixOp(IRDLOperation):
         printer.print_ssa_value(self.memory)
         words: list[str | SSAValue] = list(self.indices)
         named = [(place, word) for place, word in zip(self.dimensions, WORDS, strict=True) if place is not None]
+        named += [(place, ALL) for place in self.dimensions_kept]
         for place, word in sorted(named):
             words.insert(place, word)
         with printer.in_square_brackets():
@@ -148,11 +193,16 @@ class MatrixOp(IRDLOperation):
         printer.print_attribute(self.matrix.type)
 
 
-def matrix_type(memory: Memory, row: int | None, column: int | None) -> MemRefType[Attribute]:
-    """The type of a matrix whose rows and columns are two dimensions of memory, or repeated; it may start anywhere."""
+def _kept(dimensions: Sequence[int]) -> DenseArrayBase[IntegerType] | None:
+    return DenseArrayBase.from_list(i64, list(dimensions)) if dimensions else None
+
+
+def matrix_type(memory: Memory, row: int | None, column: int | None, kept: Sequence[int] = ()) -> MemRefType[Attribute]:
+    """The type of a matrix whose rows and columns are two dimensions of memory, or repeated, or of one for each
+    index of those kept; it may start anywhere."""
     shape, strides = memory.get_shape(), strides_of(memory)
-    if strides is None or not max(row or 0, column or 0) < max(1, len(shape)):
+    if strides is None or not max(row or 0, column or 0, *kept) < max(1, len(shape)):
         raise VerifyException(f"expected strided memory with dimensions {row} and {column}, got {memory}")
-    layout = StridedLayoutAttr([0 if d is None else strides[d] for d in (row, column)], None)
-    sizes = [DYNAMIC_INDEX if d is None else shape[d] for d in (row, column)]
+    layout = StridedLayoutAttr([0 if d is None else strides[d] for d in (*kept, row, column)], None)
+    sizes = [DYNAMIC_INDEX if d is None else shape[d] for d in (*kept, row, column)]
     return MemRefType(memory.element_type, sizes, layout, memory.memory_space)

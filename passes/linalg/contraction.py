@@ -4,28 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from itertools import product as combinations
+from typing import NoReturn
 
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
+from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
 from ...dialect.linalg.body import Factor, factors
+from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.loops import loops_of
+from ...dialect.warp.view import strides_of
 from ..diagnostics import fail
+from .windows import along_loops, is_plain, joined
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """C += A * B over loops in the order batch, m, n, k. `inputs` are the numbers of A and B among the inputs, `maps`
-    those of A, B and C, and `unsigned` says whose integers are extended with zeros.
+    """C += A * B over loops in the order batch, others that are summed over, m, n, k. `operands` are A, B and C, `maps`
+    theirs, `inputs` the numbers of A and B among the inputs; `unsigned` says whose integers are extended with zeros.
 
     Of a vector, maps have more results than it has dimensions: a loop of one turn that it lacks, m or n, comes first.
     """
 
-    inputs: tuple[int, int]
+    operands: tuple[SSAValue, SSAValue, SSAValue]
     maps: tuple[AffineMap, AffineMap, AffineMap]
+    inputs: tuple[int, int]
     unsigned: tuple[bool, bool]
+
+
+@dataclass(frozen=True)
+class Side:
+    """An operand, and the loop that each of its dimensions runs along."""
+
+    value: SSAValue
+    loops: tuple[int, ...]
+    factor: Factor = Factor(-1)
+
+    def step(self, loop: int | None) -> int | None:
+        """Elements from one index of a loop to the next; 1 for a loop that it lacks, which has one index."""
+        strides = strides_of(memory_of(self.value))
+        return 1 if loop is None else None if strides is None else strides[self.loops.index(loop)]
+
+    def size(self, loop: int) -> int:
+        return memory_of(self.value).get_shape()[self.loops.index(loop)]
+
+
+@dataclass(frozen=True)
+class LoopKinds:
+    """The loops of a product: those of A and C alone, of B and C alone, of A and B alone, and the others of C."""
+
+    own: tuple[list[int], list[int]]
+    summed: list[int]
+    shared: list[int]
+
+    @staticmethod
+    def of(a: Side, b: Side, c: Side) -> LoopKinds:
+        of_a, of_b = (
+            [loop for loop in c.loops if loop in side.loops and loop not in other.loops]
+            for side, other in ((a, b), (b, a))
+        )
+        summed = [loop for loop in a.loops if loop not in c.loops]
+        return LoopKinds((of_a, of_b), summed, [loop for loop in c.loops if loop not in (*of_a, *of_b)])
 
 
 def sums(op: LinalgStructuredOperation) -> bool:
@@ -36,71 +77,121 @@ def sums(op: LinalgStructuredOperation) -> bool:
 def read(op: LinalgStructuredOperation) -> Contraction:
     """The product that an operation with a sum is.
 
-    A is the factor whose own loop comes first in C. Of several loops of A and C alone the last one in C is m, and the
-    others belong to a batch over which B is the same; so for n. A factor without a loop of its own is a vector, and A:
-    a matrix of one row.
+    A is the factor whose own loop comes first in C. Of several loops of A and C alone m is one along which elements are
+    neighbours in memory where it must be, else the last one in C; the others belong to a batch over which B is the
+    same; so for n. Of the loops that are summed over one is k, and the others are summed over around it. A factor
+    without a loop of its own is a vector, and A: a matrix of one row.
+
+    Operands whose dimensions run along sums of loops, as those of a convolution, or that lack a loop that both must
+    have, are seen through windows.
 
     Raises a located diagnostic saying why it is none.
     """
     found, maps = factors(op.body.block), [attribute.data for attribute in op.get_indexing_maps()]
     if found is None or {f.argument for f in found} != {0, 1} or len(op.inputs) != 2 or len(op.outputs) != 1:
         _refuse(op, "its body does not add the product of its two inputs to its output")
-    loops = [_loops(op, map_) for map_ in maps]
-    sides = [_Side(factor, loops[factor.argument]) for factor in found]
-    (a, b), c, batch, own, k = _order(op, sides, loops[-1])
+    if not is_plain(maps[-1]):
+        _refuse(op, f"expected every dimension of the output to run along a loop of its own, got {maps[-1]}")
+    c = Side(op.outputs[0], loops_of(maps[-1]))
+    a, b = _repeated(op, [_side(op, factor, maps) for factor in found], c)
+    a, b = _joined(op, a, b, c)
+    loops = LoopKinds.of(a, b, c)
+    if not loops.summed:
+        _refuse(op, "nothing is summed over, the output has every loop of the inputs")
+    if _place(loops.own[1], c) < _place(loops.own[0], c):
+        a, b, loops = b, a, LoopKinds((loops.own[1], loops.own[0]), loops.summed, loops.shared)
+    own, k = _chosen(a, b, c, loops)
     # A loop that a vector lacks gets a number that no other loop has.
     m, n = (maps[-1].num_dims + place if loop is None else loop for place, loop in enumerate(own))
-    order, added = [*batch, m, n, k], [loop for loop, known in zip((m, n), own, strict=True) if known is None]
+    summed = [loop for loop in sorted(loops.summed) if loop != k]
+    order = [*(loop for loop in c.loops if loop not in (m, n)), *summed, m, n, k]
+    added = [loop for loop, known in zip((m, n), own, strict=True) if known is None]
     map_a, map_b, map_c = (
         _renamed([*(loop for loop in added if loop != other), *names], order)
-        for names, other in ((a.loops, n), (b.loops, m), (c, None))
+        for names, other in ((a.loops, n), (b.loops, m), (c.loops, None))
     )
-    signs = a.factor.unsigned, b.factor.unsigned
-    return Contraction((a.factor.argument, b.factor.argument), (map_a, map_b, map_c), signs)
+    inputs, signs = (a.factor.argument, b.factor.argument), (a.factor.unsigned, b.factor.unsigned)
+    return Contraction((a.value, b.value, c.value), (map_a, map_b, map_c), inputs, signs)
 
 
-@dataclass(frozen=True)
-class _Side:
-    factor: Factor
-    loops: tuple[int, ...]
+def is_simple(op: LinalgStructuredOperation) -> bool:
+    """Whether an operation has one loop that is summed over, and operands that are read as they are: `read` then makes
+    nothing."""
+    maps = [attribute.data for attribute in op.get_indexing_maps()]
+    if len(maps) != 3 or not all(map(is_plain, maps)):
+        return False
+    a, b, c = map(set, map(loops_of, maps))
+    return len((a | b) - c) == len((a & b) - c) == 1 and c <= a | b
 
 
-class _Order(NamedTuple):
-    """The sides as A and B; the loops of C, of the batch, and m and n, None for a vector's; k."""
-
-    sides: tuple[_Side, _Side]
-    c: tuple[int, ...]
-    batch: list[int]
-    own: tuple[int | None, int | None]
-    k: int
+def _side(op: LinalgStructuredOperation, factor: Factor, maps: Sequence[AffineMap]) -> Side:
+    """A factor along its loops: a window where its dimensions run along anything but a loop each."""
+    value, map_ = op.inputs[factor.argument], maps[factor.argument]
+    if is_plain(map_):
+        return Side(value, loops_of(map_), factor)
+    return Side(*along_loops(op, value, map_), factor)
 
 
-def _order(op: LinalgStructuredOperation, sides: Sequence[_Side], c: tuple[int, ...]) -> _Order:
-    first, second = sides
-    summed = [loop for loop in first.loops if loop not in c]
-    if len(summed) != 1 or any(loop not in (*c, *summed) for loop in second.loops) or summed[0] not in second.loops:
-        _refuse(op, "expected both inputs to share one loop, besides those of the output, that is summed over")
-    if any(loop not in (*first.loops, *second.loops) for loop in c):
-        _refuse(op, "expected every loop of the output along an input")
-    own = {
-        side.factor.argument: [loop for loop in c if loop in side.loops and loop not in other.loops]
-        for side, other in ((first, second), (second, first))
-    }
-
-    def place(side: _Side) -> int:
-        found = own[side.factor.argument]
-        return c.index(found[-1]) if found else -1
-
-    a, b = sorted((first, second), key=place)
-    m, n = (own[side.factor.argument][-1] if own[side.factor.argument] else None for side in (a, b))
-    return _Order((a, b), c, [loop for loop in c if loop not in (m, n)], (m, n), summed[0])
+def _repeated(op: LinalgStructuredOperation, sides: Sequence[Side], c: Side) -> tuple[Side, Side]:
+    """The sides, repeated along the loops of the other that are summed over, and, a vector, along one of C's that
+    neither has."""
+    a, b = sides
+    wanted = [[loop for loop in other.loops if loop not in (*c.loops, *own.loops)] for own, other in ((a, b), (b, a))]
+    free = [loop for loop in c.loops if loop not in (*a.loops, *b.loops)]
+    for more, own, other in zip(wanted, (a, b), (b, a), strict=True):
+        if free and not any(loop in c.loops and loop not in other.loops for loop in own.loops):
+            more.append(free.pop(0))
+    first, second = (_along_more(op, side, more) for side, more in zip((a, b), wanted, strict=True))
+    return first, second
 
 
-def _loops(op: LinalgStructuredOperation, map_: AffineMap) -> tuple[int, ...]:
-    found = loops_of(map_)
-    if -1 in found or len(set(found)) != len(found):
-        _refuse(op, f"expected every dimension to run along a loop of its own, got {map_}")
-    return found
+def _along_more(op: LinalgStructuredOperation, side: Side, more: Sequence[int]) -> Side:
+    if not more:
+        return side
+    loops = op.get_indexing_maps().data[-1].data.num_dims
+    map_ = AffineMap(loops, 0, tuple(map(AffineDimExpr, side.loops)))
+    return Side(*along_loops(op, side.value, map_, more), side.factor)
+
+
+def _joined(op: LinalgStructuredOperation, a: Side, b: Side, c: Side) -> tuple[Side, Side]:
+    """A and B with two loops that are summed over as one, wherever both step from the last index of the second to the
+    next of the first as between any two."""
+    summed = LoopKinds.of(a, b, c).summed
+    for first, second in combinations(summed, summed):
+        if first != second and _joins(a, first, second) and _joins(b, first, second):
+            return _joined(op, _join(op, a, first), _join(op, b, first), c)
+    return a, b
+
+
+def _joins(side: Side, first: int, second: int) -> bool:
+    if second not in side.loops[side.loops.index(first) + 1 :][:1]:
+        return False
+    inner, size = side.step(second), side.size(second)
+    return inner is not None and size > 0 and side.size(first) > 0 and side.step(first) == inner * size
+
+
+def _join(op: LinalgStructuredOperation, side: Side, first: int) -> Side:
+    loops = tuple(loop for loop in side.loops if loop != first)
+    return Side(joined(op, side.value, side.loops.index(first)), loops, side.factor)
+
+
+def _place(own: Sequence[int], c: Side) -> int:
+    return c.loops.index(own[-1]) if own else -1
+
+
+def _chosen(a: Side, b: Side, c: Side, loops: LoopKinds) -> tuple[tuple[int | None, int | None], int]:
+    """m, n, None for a vector's, and k: the first in whose rows or columns the elements of all operands are neighbours,
+    those of A and B best along k."""
+
+    def worth(choice: tuple[int | None, int | None, int]) -> tuple[int, int, int]:
+        m, n, k = choice
+        pairs = ((a, m, k), (b, n, k), (c, m, n))
+        lie = sum(1 in (side.step(first), side.step(second)) for side, first, second in pairs)
+        return lie, sum(side.step(k) == 1 for side in (a, b)), a.size(k)
+
+    first, second = (own[::-1] or [None] for own in loops.own)
+    m, n, k = max(combinations(first, second, sorted(loops.summed)), key=worth)
+    return (m, n), k
 
 
 def _renamed(loops: Sequence[int], order: Sequence[int]) -> AffineMap:

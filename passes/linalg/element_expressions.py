@@ -209,7 +209,7 @@ def writer_before(value: SSAValue, before: Operation) -> LinalgStructuredOperati
 
 def read_product(op: LinalgStructuredOperation) -> contraction.Contraction | None:
     """The product of matrices that an operation is, if it is one."""
-    if len(op.inputs) != 2 or len(op.outputs) != 1:
+    if len(op.inputs) != 2 or len(op.outputs) != 1 or not contraction.is_simple(op):
         return None
     try:
         found = contraction.read(op)

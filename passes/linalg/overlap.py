@@ -25,6 +25,7 @@ from ...dialect.warp.disjoint import DisjointOp
 from ...dialect.warp.loops import OPERAND_LOOPS
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.view import strides_of
+from ...dialect.warp.window import WindowOp
 from ..diagnostics import fail
 from ..tile.index_builder import constant_value
 from .elementwise import Elementwise
@@ -142,7 +143,7 @@ def known_view(value: SSAValue) -> View | None:
 
 def _view(value: SSAValue) -> View:
     op = value.owner
-    if isinstance(op, memref.SubviewOp | memref.CastOp | memref.CollapseShapeOp | memref.ExpandShapeOp):
+    if isinstance(op, memref.SubviewOp | memref.CastOp | memref.CollapseShapeOp | memref.ExpandShapeOp | WindowOp):
         source = _view(op.operands[0])
         if DYNAMIC_INDEX in source.shape and isinstance(op, memref.CollapseShapeOp | memref.ExpandShapeOp):
             raise _UnknownError

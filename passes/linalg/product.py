@@ -46,7 +46,7 @@ class Product:
     `element_type` is what an element of the product is rounded to before it is stored, or taken by the epilogue with
     one of each extra. Of a sparse A the m x k/2 stored elements are in memory, and `metadata` says where they belong.
     `scales` are those of the blocks of A's rows and of B's columns, or none.
-    `batch` are the sizes of the loops around the product.
+    `batch` are the sizes of the loops around the product, `summed` those of the loops that are summed over beside k.
 
     `dynamic` are the loops, by number, whose sizes are not known: there is a sample for each (`extents.py`), which
     nothing but its divisors may be concluded from.
@@ -66,11 +66,23 @@ class Product:
     metadata: Operand | None = None
     scales: tuple[Operand, ...] = ()
     batch: tuple[int, ...] = ()
+    summed: tuple[int, ...] = ()
     dynamic: frozenset[int] = frozenset()
 
     def is_known(self, axis: str) -> bool:
-        """Whether the size along "m", "n" or "k" is known."""
-        return len(self.batch) + "mnk".index(axis) not in self.dynamic
+        """Whether the size along "m", "n" or "k" is known; of "k", also those of the other loops that are summed."""
+        first = len(self.batch) + len(self.summed)
+        beside = range(len(self.batch), first) if axis == "k" else ()
+        return self.dynamic.isdisjoint((first + "mnk".index(axis), *beside))
+
+    @property
+    def depth(self) -> int:
+        """How many products are added up for an element of D."""
+        return self.k * math.prod(self.summed)
+
+    def k_tiles(self, cta_k: int) -> int:
+        """K tiles of this depth: those of one k, for each index of the other loops that are summed."""
+        return -(-self.k // cta_k) * math.prod(self.summed)
 
     @property
     def sparsity(self) -> int:
@@ -114,7 +126,7 @@ def read(op: MatmulOp) -> Product:
     results[d.name if op.epilogue is None else "the product"] = _type(op)
     _check_types(op, a, b, results)
     _check_packed(op, a, b)
-    *batch, m, n, k = (sizes[loop] for loop in range(len(sizes)))
+    *outer, m, n, k = (sizes[loop] for loop in range(len(sizes)))
     if 0 in d.type.get_shape():
         fail(op, f"C is empty, there is nothing to compute: {d.type}")
     initial = None if op.init is None else float(op.init.value.data)
@@ -123,14 +135,16 @@ def read(op: MatmulOp) -> Product:
     metadata = None if op.e is None else _operand(op, "E", op.e, (0, 1), {})
     if metadata is not None and (a.transposed or metadata.transposed):
         fail(op, "a sparse A is stored row by row, it cannot be transposed")
-    if metadata is not None and op.batch:
+    if metadata is not None and op.outer:
         fail(op, "a sparse A in a batch is not lowered; write a product for each matrix")
+    if op.scales and op.outer > op.batch:
+        fail(op, "a scaled product that is summed over several loops is not lowered; write a product for each")
     known = math.prod(sizes[loop] for loop in range(op.batch) if loop not in dynamic)
     if known > MOST_MATRICES:
         fail(op, f"a batch has at most {MOST_MATRICES} matrices, the z of a grid, got {known}")
     product = Product(
-        op, m, n, k, a, b, c, d, initial, _type(op), _extras(op, sizes), metadata, _scales(op), tuple(batch),
-        dynamic=dynamic,
+        op, m, n, k, a, b, c, d, initial, _type(op), _extras(op, sizes), metadata, _scales(op),
+        tuple(outer[: op.batch]), tuple(outer[op.batch :]), dynamic,
     )  # fmt: skip
     _check_metadata(product)
     _check_scales(product)
@@ -169,7 +183,7 @@ def _type(op: MatmulOp) -> TypeAttribute:
 
 def _extras(op: MatmulOp, sizes: Mapping[int, int]) -> tuple[Argument, ...]:
     found: list[Argument] = []
-    axes = {op.batch + loop: name for loop, name in zip(OPERAND_LOOPS[2], "mn", strict=True)}
+    axes = {op.outer + loop: name for loop, name in zip(OPERAND_LOOPS[2], "mn", strict=True)}
     for number, (value, map_) in enumerate(zip(op.epilogue_operands, op.maps[len(OPERAND_LOOPS) :], strict=True)):
         name = f"X{number}"
         if not isinstance(value.type, MemRefType):
@@ -252,13 +266,13 @@ def fresh_name(wanted: str, taken: Collection[str]) -> str:
 def _sizes(op: MatmulOp) -> tuple[dict[int, int], frozenset[int]]:
     """The size of each loop, a sample for those that no operand tells, and which these are."""
     sizes: dict[int, int] = {}
-    divisors = dict.fromkeys(range(op.batch + len(OPERAND_LOOPS)), 1)
+    divisors = dict.fromkeys(range(op.outer + len(OPERAND_LOOPS)), 1)
     for operand, map_ in zip((op.a, op.b, op.d), op.maps, strict=False):
         kind = memory_of(operand)
         strides = strides_of(kind) or (None,) * kind.get_num_dims()
         for loop, size, stride in zip(loops_of(map_), kind.get_shape(), strides, strict=True):
             if size >= 0:
-                sparse = operand is op.a and loop == op.batch + K
+                sparse = operand is op.a and loop == op.outer + K
                 sizes[loop] = size * op.sparsity if sparse else size
             elif stride == 1:
                 divisors[loop] = math.lcm(divisors[loop], extents.divisor_of(operand))
@@ -282,7 +296,7 @@ def _operand(
     if stored is None or not isinstance(element_type, TypeAttribute):
         fail(op, f"expected {name} of a type that matrix instructions know, got {kind.element_type}")
     found = range(2) if map_ is None else loops_of(map_)
-    axes = tuple(found.index(op.batch * (map_ is not None) + loop) for loop in loops)
+    axes = tuple(found.index(op.outer * (map_ is not None) + loop) for loop in loops)
     row, column = lie_in_memory(op, name, kind, (axes[0], axes[1]))
     batch = tuple(loop for dimension, loop in enumerate(found) if dimension not in axes)
     lengths = tuple(s if s >= 0 else sizes[found[i]] for i, s in enumerate(kind.get_shape()))

@@ -44,7 +44,7 @@ from .views import expanded
 def raise_products(module: Operation) -> None:
     """Raises every product below an operation; errors name the operation they are about."""
     for op in list(module.walk()):
-        if isinstance(op, CONTRACTIONS) or (isinstance(op, GenericOp) and contraction.sums(op)):
+        if isinstance(op, LinalgStructuredOperation) and _read_by_maps(op):
             _replace(op, _generic(op))
         elif isinstance(op, ContractionOp):
             _replace(op, _named(op))
@@ -52,6 +52,13 @@ def raise_products(module: Operation) -> None:
             _replace(op, _quantized(op))
         elif isinstance(op, ops.MatmulOp):
             _replace(op, _of_xdsl(op))
+
+
+def _read_by_maps(op: LinalgStructuredOperation) -> bool:
+    """Whether maps and body say what an operation is, and no name."""
+    if isinstance(op, ContractionOp):
+        return isinstance(op, CONTRACTIONS) or op.repeats
+    return isinstance(op, GenericOp) and contraction.sums(op)
 
 
 def _named(op: ContractionOp) -> MatmulOp:
@@ -74,11 +81,10 @@ _PLAIN_BODIES = (
 
 
 def _generic(op: LinalgStructuredOperation) -> MatmulOp:
-    found = contraction.read(op)
-    operands = (*(op.inputs[number] for number in found.inputs), op.outputs[0])
-    for name, value in zip("ABC", operands, strict=True):
+    for name, value in zip("ABC", op.operands, strict=False):
         _element(op, name, value)
-    a, b, c = (_with_ones(op, value, map_) for value, map_ in zip(operands, found.maps, strict=True))
+    found = contraction.read(op)
+    a, b, c = (_with_ones(op, value, map_) for value, map_ in zip(found.operands, found.maps, strict=True))
     return _raised(op, a, b, found.maps, found.unsigned, c)
 
 
@@ -91,6 +97,8 @@ def _with_ones(op: Operation, value: SSAValue, map_: AffineMap) -> SSAValue:
     layout = kind.layout
     if not isinstance(layout, NoneAttr) and strides is not None:
         first = None if strides[:1] == (None,) or -1 in shape[:1] else (strides[0] or 0) * shape[0] if shape else 1
+        # A dimension of one index may step as far as any; neighbours are along it where they are along no other.
+        first = first if 1 in strides else 1
         layout = StridedLayoutAttr([first] * more + list(strides), kind.get_offset())
     builder, sizes = Builder(InsertPoint.before(op)), list[SSAValue]()
     for dimension, size in enumerate(shape):

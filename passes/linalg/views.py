@@ -12,14 +12,22 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, DenseArrayBase, Inte
 from xdsl.ir import SSAValue
 
 from ...dialect.warp.attributes import Memory, memory_of
+from ...dialect.warp.window import WindowOp, passed, steps_of
 
 if TYPE_CHECKING:
     from xdsl.dialects import tensor
 
-Viewing: TypeAlias = memref.SubviewOp | memref.CastOp | memref.CollapseShapeOp | memref.ExpandShapeOp
+Viewing: TypeAlias = memref.SubviewOp | memref.CastOp | memref.CollapseShapeOp | memref.ExpandShapeOp | WindowOp
 """Operations of which a call knows what they make seen."""
 
-VIEWS = (memref.SubviewOp, memref.CastOp, memref.CollapseShapeOp, memref.ExpandShapeOp, memref.ReinterpretCastOp)
+VIEWS = (
+    memref.SubviewOp,
+    memref.CastOp,
+    memref.CollapseShapeOp,
+    memref.ExpandShapeOp,
+    memref.ReinterpretCastOp,
+    WindowOp,
+)
 
 
 def root(value: SSAValue) -> SSAValue:
@@ -47,6 +55,10 @@ Number = Callable[[SSAValue], int]
 """What an index is in this call."""
 
 
+class WindowError(Exception):
+    """With the sizes of a call, loops pass the end of the memory that they go through."""
+
+
 def seen(op: Viewing, source: View, number: Number) -> View:
     """What an operation makes of a view of memory."""
     match op:
@@ -54,6 +66,8 @@ def seen(op: Viewing, source: View, number: Number) -> View:
             return source
         case memref.SubviewOp():
             return _part(op, source, number)
+        case WindowOp():
+            return _window(op, source, number)
         case memref.CollapseShapeOp():
             groups = groups_of(op)
             shape = tuple(math.prod(source.shape[d] for d in group) for group in groups)
@@ -74,6 +88,18 @@ def _part(op: memref.SubviewOp, source: View, number: Number) -> View:
     strides = [step * stride for step, stride in zip(steps, source.strides, strict=True)]
     kept = kept_dimensions(sizes, memory_of(op.result).get_shape())
     return View(offset, tuple(sizes[d] for d in kept), tuple(strides[d] for d in kept))
+
+
+def _window(op: WindowOp, source: View, number: Number) -> View:
+    given = iter(op.sizes)
+    shape = tuple(size if size >= 0 else number(next(given)) for size in memory_of(op.result).get_shape())
+    if (dimension := passed(op.along, shape, source.shape)) is not None:
+        raise WindowError(
+            f"loops of {'x'.join(map(str, shape))} along {op.along} pass the end of dimension {dimension} of memory of "
+            f"{'x'.join(map(str, source.shape))}"
+        )
+    steps, first = steps_of(op.along, source.strides)
+    return View(source.offset + (first or 0), shape, tuple(step or 0 for step in steps))
 
 
 def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:

@@ -260,6 +260,7 @@ class Pipeliner:
         """Starts the copies of a K tile into a stage."""
         source, k, reach = self.source, copies.k, copies.reach
         for copy in source.copies:
+            memory = index.value(source.at(index, copy.source, k, copies.moved))
             where = [source.at(index, i, k, copies.moved) for i in copy.indices]
             furthest = [None if reach is None else source.known_at(i, reach) for i in copy.indices]
             shapes = zip(memory_of(copy.destination).get_shape()[-2:], memory_of(copy.source).get_shape(), strict=True)
@@ -272,7 +273,7 @@ class Pipeliner:
             to, at = index.values([stage]), index.values(where)
             flags = bounds_attribute(*inside)
             packed = "" if copy.packed is None else copy.packed.data
-            index.insert(CopyOp(copy.source, at, copy.destination, to, is_async=True, in_bounds=flags, packed=packed))
+            index.insert(CopyOp(memory, at, copy.destination, to, is_async=True, in_bounds=flags, packed=packed))
 
     def load(self, index: IndexBuilder, step: Step, stage: Index) -> list[SSAValue]:
         """Loads the fragments of a product from a stage."""
@@ -297,7 +298,7 @@ class Pipeliner:
             return moved.get(value, value)
 
         for copy in self.source.copies:
-            for i in copy.indices:
+            for i in (copy.source, *copy.indices):
                 for leaf in self.source.leaves(i):
                     follow(leaf)
         return moved
@@ -344,7 +345,7 @@ def _check_tiles(source: CopyLoop, tiles: scf.ForOp) -> None:
         decline(tiles, "the loop around hands on values, and the copies of a turn start in the one before")
     if any(isinstance(op, scf.ForOp) and op is not source.loop for op in body.ops):
         decline(tiles, "the loop around has another loop, and the copies of a turn start in the one before")
-    wanted = [leaf for copy in source.copies for i in copy.indices for leaf in source.leaves(i)]
+    wanted = [leaf for copy in source.copies for i in (copy.source, *copy.indices) for leaf in source.leaves(i)]
     while wanted:
         op = wanted.pop().owner
         if isinstance(op, Operation) and op.parent is body:

@@ -149,7 +149,7 @@ def read(loop: scf.ForOp) -> CopyLoop:
     if not any(step.loads for step in found.steps):
         decline(loop, "nothing that the loop computes reads the tiles that it copies")
     for op in (*copies, *(load for step in found.steps for load in step.loads)):
-        for i in op.indices:
+        for i in (*op.indices, *([op.source] if isinstance(op, CopyOp) else [])):
             _check_index(op, i, found, is_copy=isinstance(op, CopyOp))
     return found
 

@@ -70,7 +70,7 @@ def depth(
     pays = _deepest(product, tile, row, target, odd=odd)
     deepest = 1 << (max(step, min(pays, -(-k // step) * step)) - 1).bit_length()
     alone = _alone(product, tile, target)
-    multiplying = cycles(product.m, product.n, k, tile, target, row)
+    multiplying = cycles(product.m, product.n, product.depth, tile, target, row)
     hungry = 2 * parts * memory_cycles(product, tile, row, target) > multiplying
     wanted = IN_FLIGHT if hungry else IN_FLIGHT_FROM_L2
     shared = target.shared if alone or _resident(tile, row) == 1 else target.shared // 2
@@ -83,7 +83,7 @@ def depth(
     for cta_k in (deepest, deepest // 2, deepest // 4):
         if cta_k < step:
             break
-        needed = max(1, -(-k // cta_k))
+        needed = max(1, product.k_tiles(cta_k))
         stage, sums = _stage(product, tile, row, cta_k)
         fit = (shared - sums) // stage
         limit = min(MOST_STAGES, max(4, 1 + -(-wanted // stage))) if alone else 4

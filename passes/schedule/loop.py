@@ -39,7 +39,7 @@ def decoupled(
     # A CTA that is alone on its SM keeps its depth: more bytes on the way for each wait.
     own_depth = (*schedule.tile.cta[:2], _tile_depth(product, row))
     deep = schedule if tiles <= target.sms else schedule.with_fields(cta=own_depth)
-    needed = -(-product.k // deep.tile.cta[2])
+    needed = product.k_tiles(deep.tile.cta[2])
     stage = shared(deep.with_fields(stages=1))
     limit = min(MOST_STAGES, target.shared // (stage + 2 * BARRIER_BYTES))
     known = registers <= ROOMY and product.is_known("k")
@@ -71,7 +71,7 @@ def check_loop(schedule: Schedule, product: Product, target: Target) -> None:
     Raises:
         ScheduleError: if turns do not divide the loop, or copies cannot arrive at mbarriers.
     """
-    tiles = -(-product.k // (schedule.grid.split_k * schedule.tile.cta[2]))
+    tiles = -(-product.k_tiles(schedule.tile.cta[2]) // schedule.grid.split_k)
     if (schedule.loop.unroll or schedule.grid.ctas) and not product.is_known("k"):
         raise ScheduleError(f"unroll and ctas take a K that is known, got A of {product.a.type}")
     if schedule.loop.unroll and (tiles % schedule.loop.unroll or not tiles):

@@ -170,7 +170,7 @@ def memory_cycles(product: Product, tile: Tile, row: Row, target: Target, parts:
 
 def cost_of(product: Product, tile: Tile, target: Target, row: Row, parts: int = 1) -> float:
     """The model's time for a product in tiles of this size, whose K is cut into `parts` for CTAs of their own."""
-    multiplying = cycles(product.m, product.n, product.k // parts, tile, target, row)
+    multiplying = cycles(product.m, product.n, product.depth // parts, tile, target, row)
     together = _together(multiplying, memory_cycles(product, tile, row, target, parts))
     return together if parts == 1 else together + _partial_sums(tile, parts, row)
 

@@ -95,6 +95,7 @@ def key_of(product: Product) -> str:
     words = [f"{size} {product.a.element.name} x {product.b.element.name}"]
     words[0] += f" -> {product.d.element.name}"
     words += [f"{o.name} transposed" for o in (product.a, product.b) if o.transposed]
+    words += [f"summed {'x'.join(map(str, product.summed))} times"] if product.summed else []
     words += ["A sparse"] if product.sparsity > 1 else []
     words += product.op.words
     words += [f"scales of {product.scales[0].element.name}"] if product.scales else []

@@ -104,8 +104,13 @@ def unsplit(product: Product, parts: int, row: Row) -> str:
         return "it takes sizes that are known; M, N or K is not"
     if product.k % parts or not product.k:
         return f"it must divide K = {product.k}"
-    if product.batch or product.metadata is not None or product.scales:
-        kind = "batch" if product.batch else "scaled product" if product.scales else "sparse product"
+    kinds = {
+        "batch": product.batch,
+        "product summed over several loops": product.summed,
+        "scaled product": product.scales,
+        "sparse product": product.metadata,
+    }
+    if kind := next((kind for kind, given in kinds.items() if given), ""):
         return f"a {kind} is not split"
     if product.k // parts * min(product.a.element.memory_bits, product.b.element.memory_bits) % BYTE:
         return f"parts of K = {product.k} would end within a byte"

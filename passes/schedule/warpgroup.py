@@ -105,6 +105,8 @@ def why_not(product: Product, target: Target) -> str:
     rows = warpgroup_rows(product)
     if not any(row.runs_on(target) for row in rows):
         return f"{target} has no wgmma for {multiplied(product)}"
+    if product.summed:
+        return "it is summed over several loops"
     for operand, along_k in ((product.a, not product.a.transposed), (product.b, product.b.transposed)):
         if not along_k and operand.element.bits != 16:
             return f"{operand.name} of {operand.element.name} must lie along k"
@@ -218,7 +220,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
 
 def pays(product: Product) -> bool:
     """Whether warpgroups are worth their start: there is enough to multiply, and a tile's rows are not mostly empty."""
-    return product.m > ROWS and product.m * product.n * product.k * prod(product.batch) >= LEAST_PRODUCTS
+    return product.m > ROWS and product.m * product.n * product.depth * prod(product.batch) >= LEAST_PRODUCTS
 
 
 def warpgroup_schedule(product: Product, target: Target, accumulate: str) -> Schedule | None:

@@ -85,7 +85,8 @@ class IndexBuilder:
     def dim(self, memory: SSAValue, dimension: int) -> Index:
         """The size of a dimension of memory, or of a matrix of it."""
         if isinstance(memory.owner, MatrixOp):
-            memory, dimension = memory.owner.memory, memory.owner.dimensions[dimension] or 0
+            view = memory.owner
+            memory, dimension = view.memory, (*view.dimensions_kept, *view.dimensions)[dimension] or 0
         size = memory.type.get_shape()[dimension] if isa(memory.type, MemRefType[Attribute]) else -1
         return size if size >= 0 else self.insert(memref.DimOp(memory, self.value(dimension))).result
 

@@ -34,6 +34,7 @@ from .index_builder import Index, IndexBuilder
 from .metadata import SparseProduct
 from .multiplication import DenseProduct, Multiplication
 from .scales import ScaledProduct
+from .summed import KTurns, drop_unused
 from .tiling import Tiling, schedule_of
 from .warpgroup import SparseWarpgroupProduct, WarpgroupProduct
 
@@ -57,17 +58,18 @@ class TileBuilder:
 
     def build(self) -> None:
         """The accumulators' start, all of K, the way to memory."""
-        index, schedule, product = self.index, self.tiling.schedule, self.tiling.product
+        index, schedule = self.index, self.tiling.schedule
         cta, (warp, place) = self._origin(), self._warp()
         shared = [index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in self.multiplication.copied]
         m, n = (index.add(cta[axis], warp[axis]) for axis in "mn")
         accumulator = self.epilogue.initial(index, m, n)
         loop_body = Block(arg_types=[IndexType(), accumulator.type])
-        k = product.k if product.is_known("k") else index.dim(product.a.value, product.a.loops[1])
-        start, end, step = index.values([0, k, schedule.tile.cta[2]])
+        turns = KTurns.of(index, self.tiling)
+        start, end, step = index.values([0, turns.end(index), schedule.tile.cta[2]])
         loop = scf.ForOp(start, end, step, [accumulator], loop_body)
         inside = index.at(Builder(InsertPoint.at_end(loop_body)))
-        self.step(index, inside, loop_body, shared, cta, warp)
+        here = cta | turns.place(inside, loop_body.args[0])
+        self.step(index, inside, loop_body, shared, here, warp)
         index.insert(loop)
         self.epilogue.finish(index, loop.results[0], m, n, place)
 
@@ -91,13 +93,14 @@ class TileBuilder:
         index: IndexBuilder,
         body: Block,
         tiles: Sequence[SSAValue],
-        cta: dict[str, Index],
+        here: dict[str, Index],
         warp: dict[str, Index],
     ) -> None:
-        """One K tile: copy, barrier, multiply, barrier; what does not change from one to the next is said `outside`."""
-        k, accumulator = body.args
+        """One K tile, which starts `here`: copy, barrier, multiply, barrier; what does not change from one to the next
+        is said `outside`."""
+        accumulator = body.args[1]
         for operand, tile in zip(self.multiplication.copied, tiles, strict=True):
-            operand.copy(index, cta | {"k": k}, tile)
+            operand.copy(index, here, tile)
         self.multiplication.copies_done(index)
         index.insert(BarrierOp())
         accumulator = self.multiplication.multiply(outside, index, tiles, warp, accumulator)
@@ -112,7 +115,9 @@ class TileOfProduct(RewritePattern):
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
         if op.tile:
             TileBuilder(Tiling(read(op), schedule_of(op)), IndexBuilder(Builder(InsertPoint.before(op)))).build()
+            operands = (op.a, op.b)
             rewriter.erase(op)
+            drop_unused(operands)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ...dialect.warp.memory import LdmatrixOp, LoadOp, bounds_attribute
 from ..linalg.operand import Operand
 from .arrangement import LANES, PIECES, Way
 from .index_builder import Index, IndexBuilder
+from .summed import matrix_of
 from .tiling import Tiling
 
 CHUNK = 16
@@ -81,8 +82,8 @@ class OperandTiles:
                 for size, axis in zip(self.operand.shape, self.in_memory, strict=True)
             )
         )
-        where = self.place(index, at)
-        index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside, packed=SPREAD * self._spread))
+        where, source = self.place(index, at), matrix_of(index, self.operand, at)
+        index.insert(CopyOp(source, where, tile, in_bounds=inside, packed=SPREAD * self._spread))
 
     def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index]) -> SSAValue:
         """Loads the fragment whose first element lies at `at` in the tile.

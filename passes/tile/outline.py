@@ -18,7 +18,7 @@ from xdsl.rewriter import InsertPoint
 
 from ...dialect.gpu import ReturnOp
 from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attributes import ScheduleAttr
+from ...dialect.warp.attributes import ScheduleAttr, memory_of
 from ...dialect.warp.loops import K, M, N
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.view import MatrixOp
@@ -59,6 +59,9 @@ class Inside:
         """The product of the tile of D at these indices."""
         product, op = self.product, self.product.op
         a, b = (K, M) if product.a.transposed else (M, K), (N, K) if product.b.transposed else (K, N)
+        outer = len(product.summed)
+        maps = [_map(outer, loops) for loops in ((M, N), *map(_loops, product.epilogue_operands))]
+        maps = [*(_map(outer, two, _summed(product, o)) for two, o in ((a, product.a), (b, product.b))), *maps]
         found = MatmulOp(
             self.seen(product.a),
             self.seen(product.b),
@@ -67,7 +70,7 @@ class Inside:
             e=None if product.metadata is None else self.seen(product.metadata),
             c=None if product.c is None else self.seen(product.c),
             init=op.init,
-            maps=[_map(loops) for loops in (a, b, (M, N), *map(_loops, product.epilogue_operands))],
+            maps=maps,
             epilogue_operands=list(map(self.seen, product.epilogue_operands)),
             epilogue=None if op.epilogue is None else op.epilogue.clone(),
             scales=list(map(self.seen, product.scales)),
@@ -90,9 +93,7 @@ def matrices(
     at, views = raster.batch_index(index, batch) if operands else [], dict[Place, SSAValue]()
     for operand in operands:
         if operand.place not in views:
-            indices = index.values([at[loop] for loop in operand.batch])
-            view = index.insert(MatrixOp(arguments[operand.value], indices, *operand.dimensions)).matrix
-            views[operand.place] = view
+            views[operand.place] = _view(index, operand, arguments[operand.value], at)
     return views
 
 
@@ -101,8 +102,23 @@ def _loops(operand: Argument) -> tuple[int, ...]:
     return tuple({"m": M, "n": N}[axis] for axis in operand.axis) if isinstance(operand, VectorOperand) else (M, N)
 
 
-def _map(loops: Sequence[int]) -> AffineMap:
-    return AffineMap(3, 0, tuple(map(AffineDimExpr, loops)))
+def _map(outer: int, loops: Sequence[int], summed: Sequence[int] = ()) -> AffineMap:
+    """A map of the product of a tile: first the loops that are summed over beside k, `outer` of them."""
+    return AffineMap(outer + 3, 0, tuple(map(AffineDimExpr, (*summed, *(outer + loop for loop in loops)))))
+
+
+def _summed(product: Product, operand: Operand) -> list[int]:
+    """The loops that are summed over beside k, as the dimensions of an operand run along them, from 0."""
+    return [loop - len(product.batch) for loop in operand.batch if loop >= len(product.batch)]
+
+
+def _view(index: IndexBuilder, operand: Operand | Spread, memory: SSAValue, at: Sequence[Index]) -> SSAValue:
+    """The matrix of this CTA, or those that it sums over; `at` are the indices of the batch."""
+    kept = [loop >= len(at) for loop in operand.batch]
+    others = (d for d in range(memory_of(memory).get_num_dims()) if d not in operand.dimensions)
+    dimensions = [d for d, stays in zip(others, kept, strict=True) if stays]
+    indices = index.values([at[loop] for loop in operand.batch if loop < len(at)])
+    return index.insert(MatrixOp(memory, indices, *operand.dimensions, dimensions)).matrix
 
 
 def _outline(matmul: MatmulOp, module: ModuleOp) -> None:

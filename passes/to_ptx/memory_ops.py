@@ -99,6 +99,10 @@ def _copy(lowering: KernelLowering, op: CopyOp) -> None:
 def _view(lowering: KernelLowering, op: MatrixOp) -> None:
     if op.memory not in lowering.memories:
         fail(op, f"expected memory that is an argument of the kernel, got {op.memory.type}")
+    if op.dimensions_kept:
+        if op.matrix.uses:
+            fail(op, "several matrices have no registers; take one of them with indices for all dimensions kept")
+        return
     at = list(lowering.indices(op.indices))
     lowering.values[op.matrix] = matrix(
         lowering.kernel, lowering.scalars, lowering.memories[op.memory], op.dimensions, at

@@ -33,6 +33,7 @@ from ...dialect.linalg.body import Factor, factors
 from ...dialect.schedule import Schedule
 from ...dialect.warp.disjoint import DisjointOp
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.window import WindowOp
 from ...passes.linalg.views import View, Viewing, seen
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..errors import HostError
@@ -42,6 +43,7 @@ from .elements import Bounded, evaluate_body, operations
 from .history import History, bound_text
 from .matmul import evaluate_matmul
 from .product import ACCUMULATORS, FP8_UNIT, TF32_UNIT, Accumulator, Reference, letters_of, product_of
+from .windows import along_loops
 
 
 def accumulator_of(schedules: Sequence[Schedule | None]) -> str:
@@ -94,10 +96,13 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
         case LinalgStructuredOperation() if (
             len(op.inputs) == 2 and METADATA not in op.attributes and (found := factors(op.body.block))
         ):
-            maps = _maps(op)
             read = [_read(scope[op.inputs[factor.argument]], factor) for factor in found]
-            where = [*(maps[factor.argument] for factor in found), maps[-1]]
-            _store(op, product_of(op, read, scope[op.outputs[0]], where, accumulator), scope)
+            maps = [attribute.data for attribute in op.get_indexing_maps()]
+            seen_along = [along_loops(operand, maps[f.argument], maps, op, scope) for operand, f in zip(
+                read, found, strict=True)]  # fmt: skip
+            where = [*(names for _, names in seen_along), letters_of(op, maps[-1])]
+            inputs = [operand for operand, _ in seen_along]
+            _store(op, product_of(op, inputs, scope[op.outputs[0]], where, accumulator), scope)
         case LinalgStructuredOperation() if _is_elementwise(op):
             _store(op, _elementwise(op, scope), scope)
         case MatmulOp():
@@ -111,7 +116,7 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
         case memref.DimOp():
             value = np.array(float(scope[op.source].value.shape[int(scope[op.index].value)]))
             scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
-        case memref.SubviewOp() | memref.CastOp() | memref.CollapseShapeOp() | memref.ExpandShapeOp():
+        case memref.SubviewOp() | memref.CastOp() | memref.CollapseShapeOp() | memref.ExpandShapeOp() | WindowOp():
             _view(op, scope)
         case memref.DeallocOp() | DisjointOp():
             pass

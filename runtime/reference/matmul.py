@@ -53,7 +53,7 @@ def _product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Acc
     a, b = (_read(scope[value], name) for value, name in zip((op.a, op.b), op.multiplied, strict=True))
     maps = [letters_of(op, map_) for map_ in op.maps[: len(OPERAND_LOOPS)]]
     if op.scales:
-        block, k = blocks()[op.variant], chr(ord("a") + op.batch + K)
+        block, k = blocks()[op.variant], chr(ord("a") + op.outer + K)
         a, b = (
             _scaled(operand, scope[scales], map_.index(k), block)
             for operand, scales, map_ in zip((a, b), op.scales, maps, strict=False)

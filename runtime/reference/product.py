@@ -64,19 +64,19 @@ class Reference:
 def product_of(
     op: Operation, inputs: Sequence[Reference], c: Reference, maps: Sequence[str], accumulator: Accumulator
 ) -> Reference:
-    """C + A * B; `maps` have a letter for each dimension of A, B and C: the loop that it runs along.
-
-    Raises:
-        HostError: if C has a dimension that neither A nor B has.
-    """
+    """C + A * B; `maps` have a letter for each dimension of A, B and C: the loop that it runs along."""
     a, b = (_multiplied(operand, accumulator) for operand in inputs)
     if {a.dtype, b.dtype} <= FP8:
         accumulator = replace(accumulator, unit=max(accumulator.unit, FP8_UNIT))
     a_map, b_map, c_map = maps
     sizes = {loop: size for operand, map_ in ((a, a_map), (b, b_map)) for loop, size in zip(
         map_, operand.value.shape, strict=True)}  # fmt: skip
-    if not set(c_map) <= sizes.keys():
-        raise HostError(f"no float64 reference for {op.name}: C has a dimension that neither A nor B has")
+    if missing := [i for i, loop in enumerate(c_map) if loop not in sizes]:
+        # What no operand has is the same for each index.
+        before = [c.value.shape[i] for i in missing]
+        a_map, sizes = "".join(c_map[i] for i in missing) + a_map, sizes | {c_map[i]: c.value.shape[i] for i in missing}
+        value, error = (np.broadcast_to(array, (*before, *array.shape)) for array in (a.value, a.error))
+        a = replace(a, value=value, error=error)
 
     def multiply(x: Floats, y: Floats) -> Floats:
         product: Floats = np.einsum(f"{a_map},{b_map}->{c_map}", x, y, optimize=True)

@@ -45,10 +45,10 @@ func.func @maximum(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf16>
 
 // -----
 
-// CHECK: error: linalg.generic sums, but is no product of matrices: expected every dimension to run along a loop of its own, got (d0, d1, d2) -> ((d0 + d2))
-func.func @convolution(%a: memref<8xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf16>) {
-  linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m + k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"]}
-      ins(%a, %b : memref<8xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf16>) {
+// CHECK: error: expected every dimension of an input along a sum of loops times constants, got (d0, d1, d2) -> ((d0 floordiv 2), d2)
+func.func @repeated_rows(%a: memref<2x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf16>) {
+  linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m floordiv 2, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<2x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf16>) {
   ^bb0(%x: f16, %y: f16, %z: f16):
     %0 = arith.mulf %x, %y : f16
     %1 = arith.addf %0, %z : f16
@@ -59,10 +59,10 @@ func.func @convolution(%a: memref<8xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf1
 
 // -----
 
-// CHECK: error: linalg.generic sums, but is no product of matrices: expected every loop of the output along an input
-func.func @repeated(%a: memref<5xf16>, %b: memref<5xf16>, %c: memref<4xf16>) {
-  linalg.generic {indexing_maps = [affine_map<(m, k) -> (k)>, affine_map<(m, k) -> (k)>, affine_map<(m, k) -> (m)>], iterator_types = ["parallel", "reduction"]}
-      ins(%a, %b : memref<5xf16>, memref<5xf16>) outs(%c : memref<4xf16>) {
+// CHECK: error: linalg.generic sums, but is no product of matrices: expected every dimension of the output to run along a loop of its own, got (d0, d1, d2) -> ((d0 + d1))
+func.func @spread(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<9xf16>) {
+  linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m + n)>], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<9xf16>) {
   ^bb0(%x: f16, %y: f16, %z: f16):
     %0 = arith.mulf %x, %y : f16
     %1 = arith.addf %0, %z : f16
@@ -73,30 +73,9 @@ func.func @repeated(%a: memref<5xf16>, %b: memref<5xf16>, %c: memref<4xf16>) {
 
 // -----
 
-// CHECK: error: linalg.generic sums, but is no product of matrices: expected both inputs to share one loop, besides those of the output, that is summed over
-func.func @two_sums(%a: memref<4x5x3xf16>, %b: memref<5x3x6xf16>, %c: memref<4x6xf16>) {
-  linalg.generic {indexing_maps = [affine_map<(m, n, k, l) -> (m, k, l)>, affine_map<(m, n, k, l) -> (k, l, n)>, affine_map<(m, n, k, l) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
-      ins(%a, %b : memref<4x5x3xf16>, memref<5x3x6xf16>) outs(%c : memref<4x6xf16>) {
-  ^bb0(%x: f16, %y: f16, %z: f16):
-    %0 = arith.mulf %x, %y : f16
-    %1 = arith.addf %0, %z : f16
-    linalg.yield %1 : f16
-  }
-  return
-}
-
-// -----
-
-// CHECK: error: linalg.mmt4d sums, but is no product of matrices: expected both inputs to share one loop, besides those of the output, that is summed over
-func.func @tiles(%a: memref<4x8x16x8xf16>, %b: memref<6x8x16x8xf16>, %c: memref<4x6x16x16xf32>) {
-  linalg.mmt4d ins(%a, %b : memref<4x8x16x8xf16>, memref<6x8x16x8xf16>) outs(%c : memref<4x6x16x16xf32>)
-  return
-}
-
-// -----
-
-// CHECK: error: linalg.batch_reduce_matmul sums, but is no product of matrices: expected both inputs to share one loop
-func.func @batch_reduce(%a: memref<2x4x5xf16>, %b: memref<2x5x6xf16>, %c: memref<4x6xf32>) {
-  linalg.batch_reduce_matmul ins(%a, %b : memref<2x4x5xf16>, memref<2x5x6xf16>) outs(%c : memref<4x6xf32>)
+// CHECK: error: linalg.contract sums, but is no product of matrices: nothing is summed over, the output has every loop of the inputs
+func.func @outer(%a: memref<4xf16>, %b: memref<6xf16>, %c: memref<4x6xf32>) {
+  linalg.contract indexing_maps = [affine_map<(m, n) -> (m)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>]
+      ins(%a, %b : memref<4xf16>, memref<6xf16>) outs(%c : memref<4x6xf32>)
   return
 }

@@ -132,11 +132,11 @@ func.func @two_maps(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32
 
 // -----
 
-// CHECK: error: linalg.matmul: expected the indexing map of B to be (d0, d1, d2) -> (d2, d1) or (d0, d1, d2) -> (d1, d2), got (d0, d1, d2) -> (d2)
-func.func @broadcast(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
+// CHECK: error: linalg.matmul: expected the indexing map of B to be (d0, d1, d2) -> (d2, d1) or (d0, d1, d2) -> (d1, d2) or (d0, d1, d2) -> (d2), got (d0, d1, d2) -> (d1)
+func.func @broadcast(%a: memref<4x5xf16>, %b: memref<6xf16>, %c: memref<4x6xf32>) {
   linalg.matmul
-      indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k)>, affine_map<(m, n, k) -> (m, n)>]
-      ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf32>)
+      indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : memref<4x5xf16>, memref<6xf16>) outs(%c : memref<4x6xf32>)
   return
 }
 

@@ -40,9 +40,17 @@ func.func @dimensions(%A: memref<16x32xf16>) {
 
 // -----
 
-// CHECK: error: warp.matmul: expected D to be indexed by every loop of the batch, got (d0, d1, d2, d3) -> (d1, d2)
-func.func @batch_of_d(%a: memref<2x4x5xf16>, %b: memref<2x5x6xf16>, %c: memref<4x6xf32>) {
-  warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c maps [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (b, k, n)>, affine_map<(b, m, n, k) -> (m, n)>] : memref<2x4x5xf16>, memref<2x5x6xf16>, memref<4x6xf32>
+// CHECK: error: warp.matmul: expected D to be indexed by the first loops, those of the batch, got (d0, d1, d2, d3, d4) -> (d1, d2, d3)
+func.func @batch_of_d(%a: memref<3x2x4x5xf16>, %b: memref<3x2x5x6xf16>, %c: memref<2x4x6xf32>) {
+  warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c maps [affine_map<(s, b, m, n, k) -> (s, b, m, k)>, affine_map<(s, b, m, n, k) -> (s, b, k, n)>, affine_map<(s, b, m, n, k) -> (b, m, n)>] : memref<3x2x4x5xf16>, memref<3x2x5x6xf16>, memref<2x4x6xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.matmul: expected A to be indexed by d0, which D is not, got (d0, d1, d2, d3) -> (d1, d3)
+func.func @summed_of_a(%a: memref<4x5xf16>, %b: memref<2x5x6xf16>, %c: memref<4x6xf32>) {
+  warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c maps [affine_map<(b, m, n, k) -> (m, k)>, affine_map<(b, m, n, k) -> (b, k, n)>, affine_map<(b, m, n, k) -> (m, n)>] : memref<4x5xf16>, memref<2x5x6xf16>, memref<4x6xf32>
   return
 }
 

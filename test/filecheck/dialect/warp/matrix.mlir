@@ -10,6 +10,7 @@
 // CHECK-NEXT:    %4 = warp.matrix %C[%b, column, %b] : memref<?x4x?xf16> -> memref<?x4xf16, strided<[0, ?], offset: ?>>
 // CHECK-NEXT:    %5 = warp.matrix %D[row, %b] : memref<16x32xf16> -> memref<16x?xf16, strided<[32, 0], offset: ?>>
 // CHECK-NEXT:    %6 = warp.matrix %E[] : memref<f32> -> memref<?x?xf32, strided<[0, 0], offset: ?>>
+// CHECK-NEXT:    %7 = warp.matrix %A[all, column, row] : memref<4x16x32xf16> -> memref<4x32x16xf16, strided<[512, 1, 32], offset: ?>>
 func.func @views(%A: memref<4x16x32xf16>, %B: memref<16x32xf16, strided<[1, 20]>>, %C: memref<?x4x?xf16>, %D: memref<16x32xf16>, %E: memref<f32>, %b: index) {
   %0 = warp.matrix %A[%b, row, column] : memref<4x16x32xf16> -> memref<16x32xf16, strided<[32, 1], offset: ?>>
   %1 = warp.matrix %B[column, row] : memref<16x32xf16, strided<[1, 20]>> -> memref<32x16xf16, strided<[20, 1], offset: ?>>
@@ -18,5 +19,6 @@ func.func @views(%A: memref<4x16x32xf16>, %B: memref<16x32xf16, strided<[1, 20]>
   %4 = warp.matrix %C[%b, column, %b] : memref<?x4x?xf16> -> memref<?x4xf16, strided<[0, ?], offset: ?>>
   %5 = warp.matrix %D[row, %b] : memref<16x32xf16> -> memref<16x?xf16, strided<[32, 0], offset: ?>>
   %6 = warp.matrix %E[] : memref<f32> -> memref<?x?xf32, strided<[0, 0], offset: ?>>
+  %7 = warp.matrix %A[all, column, row] : memref<4x16x32xf16> -> memref<4x32x16xf16, strided<[512, 1, 32], offset: ?>>
   return
 }
