@@ -61,7 +61,7 @@ def test_the_model_never_prefers_a_slower_tile(m: int, n: int, k: int, where: Ta
     """Where rows allow copies of 16 bytes; for other products packing and slower copies count too."""
     n, k = 8 * n, 8 * k
     asked = product(m, n, k)
-    schedule, row = default_schedule(asked, where), instruction(asked, "f32", where)
+    schedule, row = default_schedule(asked, where, by="fragments"), instruction(asked, "f32", where)
     assert row is not None
     what = schedule.tile.cta[:2], schedule.tile.warp, schedule.tile.sliced_k
     chosen = next(t for t in (*TILES, *BETWEEN_TILES) if (t.cta, t.warp, t.sliced_k) == what)
