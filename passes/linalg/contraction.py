@@ -40,7 +40,7 @@ class Side:
 
     value: SSAValue
     loops: tuple[int, ...]
-    factor: Factor = Factor(-1)
+    factor: Factor
 
     def step(self, loop: int | None) -> int | None:
         """Elements from one index of a loop to the next; 1 for a loop that it lacks, which has one index."""
@@ -92,7 +92,7 @@ def read(op: LinalgStructuredOperation) -> Contraction:
         _refuse(op, "its body does not add the product of its two inputs to its output")
     if not is_plain(maps[-1]):
         _refuse(op, f"expected every dimension of the output to run along a loop of its own, got {maps[-1]}")
-    c = Side(op.outputs[0], loops_of(maps[-1]))
+    c = Side(op.outputs[0], loops_of(maps[-1]), Factor(len(maps) - 1))
     a, b = _repeated(op, [_side(op, factor, maps) for factor in found], c)
     a, b = _joined(op, a, b, c)
     loops = LoopKinds.of(a, b, c)
