@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS := 2
 CORPUS := build/corpus/bin
+CUTE := build/cute/bin
 
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
@@ -55,14 +56,20 @@ grid: $(TESTABLE)
 pins: $(TESTABLE)
 	$(BIN)/python test/pins.py
 
-# kernels of CUDA and Triton, compiled for six targets, checked, and run on the interpreter against numpy: ten minutes
-corpus: $(TESTABLE) build/corpus/.installed
+# kernels of CUDA, Triton and CuTe, compiled for six targets, checked, and run on the interpreter against numpy: ten minutes
+corpus: $(TESTABLE) build/corpus/.installed build/cute/.installed
 	$(CORPUS)/python test/corpus/cuda_ptx.py --nvcc "$$($(CORPUS)/python test/corpus/compiler.py)"
 	$(CORPUS)/python test/corpus/triton_ptx.py
+	$(CUTE)/python test/corpus/cute_ptx.py
 	$(BIN)/python test/corpus/check.py
 	$(BIN)/python test/corpus/run.py
 
 # compilers in an environment of their own: what they take is no dependency of the tests
+build/cute/.installed: test/corpus/requirements-cute.txt | $(BIN)/pip
+	$(PYTHON) -m venv $(@D)
+	$(CUTE)/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
 build/corpus/.installed: test/corpus/requirements.txt | $(BIN)/pip
 	$(PYTHON) -m venv $(@D)
 	$(CORPUS)/pip install --quiet --disable-pip-version-check -r $<
