@@ -93,6 +93,7 @@ docs: $(INSTALLED)
 	$(BIN)/python docs/draw.py
 	$(BIN)/python docs/walk.py
 	$(BIN)/python docs/reference.py
+	$(BIN)/python docs/limits.py
 	$(BIN)/python docs/rooms.py
 
 # The package as it is imported, for the type checker, which cannot follow an editable install.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -17,13 +17,8 @@ LINK = re.compile(r"\]\((?!https?:)([^)\s]*)\)")
 
 
 def script(name: str) -> ModuleType:
-    """A script of docs/ as a module."""
-    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """A script of docs/, which is on the path, as a module."""
+    return import_module(name)
 
 
 @cache
@@ -63,6 +58,20 @@ def test_the_reference_is_what_definitions_and_docstrings_say() -> None:
     assert all(f"### {name}\n" in made["python.md"] for name in runtime.__all__)
     assert all(
         f"### {op.name}\n" in made["operations.md"] for op in WARPLOOM_UNIVERSE.all_dialects["warp"]().operations
+    )
+
+
+def test_the_limits_are_those_that_there_are() -> None:
+    text = "".join(script("limits").page()).rstrip() + "\n"
+    assert (DOCS / "limits.md").read_text(encoding="utf-8") == text, "run `make docs`"
+
+
+def test_every_page_is_on_the_index() -> None:
+    linked = set(LINK.findall((DOCS / "index.md").read_text()))
+    pages = {*DOCS.glob("*.md"), *(DOCS / "reference").glob("*.md")} - {DOCS / "index.md"}
+    assert (
+        sorted(page.relative_to(DOCS).as_posix() for page in pages if page.relative_to(DOCS).as_posix() not in linked)
+        == []
     )
 
 

@@ -1,0 +1,27 @@
+"""Pages whose commands are run as they are printed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from walked import ROOT, folder, walk
+
+KERNELS = ROOT / "test" / "data" / "kernels"
+SOFTMAX = (KERNELS / "triton_softmax_sm90.ptx").read_text().replace("triton_softmax", "softmax")
+TRITON = {"python examples/triton_softmax.py": SOFTMAX}
+"""What Triton made of the program: it is no dependency of the tests."""
+
+
+def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder()
+    assert walk((ROOT / "docs" / "tutorial.md").read_text(), TRITON) == 22
+
+
+def test_the_program_in_triton_is_that_of_the_ptx() -> None:
+    ours = re.search(r"@triton.jit\n(.*?)\n\n\n", (ROOT / "examples" / "triton_softmax.py").read_text(), re.DOTALL)
+    theirs = (KERNELS / "triton_kernels.py").read_text()
+    assert ours is not None
+    assert ours[1].replace("def softmax", "def triton_softmax") in theirs
