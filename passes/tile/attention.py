@@ -48,7 +48,10 @@ KEPT_REGISTERS = 32
 """Registers of Q's fragments that a lane keeps; of more, they are loaded again for each tile of K."""
 
 LOWEST = -1e38
-"""The largest score of a row before the first."""
+"""The largest score of a row before the first, in units of the scale."""
+
+LOWEST_OF_F32 = -(2.0 - 2.0**-23) * 2.0**127
+"""The same where a region makes scores: these may be that low."""
 
 
 def values_schedule(schedule: Schedule, columns: int) -> Schedule:
@@ -194,13 +197,20 @@ class AttentionBuilder:
 
     def _softmax(self, index: IndexBuilder, scores: SSAValue, state: Running) -> tuple[Running, SSAValue]:
         """The state with what is added up so far as the new largest score wants it, and P of this tile."""
-        factor = self.factor
+        factor, computed = self.factor, self.op.score is not None
         found = index.insert(ReduceOp(Kind.Max, scores)).fragment
         largest = mapped(index, lambda x: arith.MaxnumfOp(x[0], x[1]).result, state.largest, found)
-        subtracted = mapped(index, lambda x: arith.NegfOp(arith.MulfOp(x[0], number(factor))).result, largest)
+
+        def subtracted_of(x: Sequence[SSAValue]) -> SSAValue:
+            return arith.NegfOp(x[0] if computed else arith.MulfOp(x[0], number(factor)).result).result
 
         def raised(x: Sequence[SSAValue]) -> SSAValue:
+            # What a region makes may be as large as f32 is, such as a mask of its lowest number.
+            if computed:
+                return power(arith.MulfOp(arith.AddfOp(x[0], x[1]).result, number(factor)).result)
             return power(fma(x[0], number(factor), x[1]))
+
+        subtracted = mapped(index, subtracted_of, largest)
 
         again = mapped(index, raised, state.largest, subtracted)
         p = mapped(index, raised, scores, spread(index, subtracted, scores))
@@ -226,7 +236,7 @@ class AttentionBuilder:
 
     def _initial(self) -> Running:
         index, scores, part = self.index, self.scores.fragment("acc"), self.values.fragment("acc")
-        lowest = LOWEST / max(1.0, self.factor)
+        lowest = LOWEST / max(1.0, self.factor) if self.op.score is None else LOWEST_OF_F32
         largest, sums = column_of(scores), column_of(scores, parts=True)
         width = self.values.schedule.tile.cta[1]
         parts = tuple(constant(index, part, 0.0) for _ in range(0, width, part.shape[1]))
