@@ -20,6 +20,8 @@ HALF = 2
 LEAST_SM = 80
 """The first target with an instruction for bf16, and with copies that run ahead."""
 
+STAGES = 2
+
 FIXED = ("sliced_k", "split_k", "ctas", "pack", "fp8_as", "accumulate", "edges", "unroll")
 """Fields that an attention has no choice of."""
 
@@ -34,9 +36,11 @@ def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, obje
     rows = 32 if max(depth, columns) <= 128 else 16
     keys = 64 if max(depth, columns) <= 128 else 32
     warps = 4 if rows == 32 else 8
+    while warps > 1 and _shared((rows * warps, keys, depth), columns, STAGES) > target.shared:
+        warps //= 2
     schedule = Schedule(
         TileSchedule((rows * warps, keys, depth), (rows, keys), row.shape),
-        LoopSchedule(2),
+        LoopSchedule(STAGES),
         grid=GridSchedule(edges="predicated"),
     )
     if named := [name for name in FIXED if name in given and given[name] != schedule[name]]:
@@ -61,7 +65,12 @@ def _check(schedule: Schedule, depth: int, columns: int, target: Target) -> None
             f"of an attention a CTA tile is as deep as Q, {depth}, and a warp tile as wide as a CTA tile; "
             f"got cta = {m}x{n}x{k}, warp = {schedule.tile.warp[0]}x{width}"
         )
-    tiles = (m * depth, *(n * wide for _ in range(schedule.loop.stages) for wide in (depth, columns)))
-    needed = sum(-(-size * HALF // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in tiles)
-    if needed > target.shared:
+    if (needed := _shared((m, n, k), columns, schedule.loop.stages)) > target.shared:
         raise ScheduleError(f"the tiles take {needed} bytes of shared memory, {target} has {target.shared} for a CTA")
+
+
+def _shared(cta: tuple[int, int, int], columns: int, stages: int) -> int:
+    """The bytes of shared memory that the tiles of Q, K and V take."""
+    m, n, depth = cta
+    tiles = (m * depth, *(n * wide for _ in range(stages) for wide in (depth, columns)))
+    return sum(-(-size * HALF // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in tiles)
