@@ -205,7 +205,10 @@ def _memory_extra(
         fail(op, f"expected elements of a byte or more of {what}, got {kind}")
     m, n = (loops.index(loop) if loop in loops else None for loop in axes)
     if n is not None and m is not None and strides[n] == 1:
-        return _operand(op, name, value, OPERAND_LOOPS[2], sizes, map_)
+        # Where D has one row, the operand may lie as a column.
+        found = _operand(op, name, value, OPERAND_LOOPS[2], sizes, map_)
+        if not found.transposed:
+            return found
     if len(loops) == 1 and loops[0] in axes and strides == (1,) and min(kind.get_shape()) >= 0 and row.bits > BYTE:
         return VectorOperand(name, value, axes[loops[0]])
     others = tuple(loop for loop in loops if loop not in axes)
