@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 
-from xdsl.dialects import func, gpu
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, NoneAttr
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.dialects import arith, func, gpu, memref
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, DictionaryAttr, IndexType, IntegerAttr, NoneAttr
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.rewriter import Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.warp.attributes import Memory
+from ...dialect.warp.attributes import Memory, memory_of
 from ...dialect.warp.view import DIVISIBLE, MatrixOp, strides_of
 
 USUAL = 4095
@@ -56,3 +57,19 @@ def strides(kind: Memory, sizes: tuple[int, ...], divisor: int) -> tuple[int, ..
         stride if stride is not None else math.prod(sizes[i + 1 :]) if plain else sample(divisor)
         for i, stride in enumerate(found)
     )
+
+
+def fold_dimensions(op: Operation) -> None:
+    """Replaces the sizes that are asked of allocations by those that they were made with."""
+    for found in list(op.walk()):
+        if not isinstance(found, memref.DimOp) or not isinstance(found.source.owner, memref.AllocOp | memref.AllocaOp):
+            continue
+        number, shape = found.index.owner, memory_of(found.source).get_shape()
+        if not isinstance(number, arith.ConstantOp) or not isinstance(number.value, IntegerAttr):
+            continue
+        if not 0 <= (at := number.value.value.data) < len(shape):
+            continue
+        if shape[at] == DYNAMIC_INDEX:
+            Rewriter.replace_op(found, [], [found.source.owner.dynamic_sizes[shape[:at].count(DYNAMIC_INDEX)]])
+        else:
+            Rewriter.replace_op(found, arith.ConstantOp(IntegerAttr(shape[at], IndexType())))

@@ -35,6 +35,7 @@ from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.loops import loops_of
 from ..diagnostics import remark
 from .element_expressions import ElementExpression, ElementReader, Name, Subscripts, names_of, read_product
+from .extents import fold_dimensions
 from .fuse_epilogue import touched
 from .overlap import check_attention
 from .scores import COLUMN, DEPTH, KEY, QUERY, NotAttentionError, decline, masked, region, scaled
@@ -190,7 +191,7 @@ class AttentionMatch:
         dead = self.dead()
         if self.product not in dead:
             decline("others use the scores too, or what becomes of them")
-        first = min(dead, key=_number)
+        first = min({*self.reader.used, *dead}, key=_number)
         read = {root(value) for value, _ in (self.q, self.k, self.v)}
         read |= {root(load.value) for load in self.extras if load.value is not None}
         op = first
@@ -288,6 +289,7 @@ class FuseAttentionPass(ModulePass):
     name = "warp-fuse-attention"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        fold_dimensions(op)
         for found in list(op.walk()):
             if not isinstance(found, LinalgStructuredOperation) or found.parent is None:
                 continue
