@@ -48,9 +48,11 @@ conformance-llvm: $(TESTABLE)
 conformance-cutlass: $(TESTABLE)
 	$(BIN)/python test/conformance/cutlass_suite.py $(if $(SOURCE),--source $(SOURCE)) --jobs $(JOBS)
 
-# products of every type and form at sizes up to 300, on the interpreter against numpy: about an hour
+# products and attentions of every type and form at sizes up to 300, on the interpreter against numpy: about an hour
 grid: $(TESTABLE)
 	$(BIN)/python test/grid.py
+	$(BIN)/python test/attention_grid.py --count 300
+	$(BIN)/python test/attention_grid.py --count 50 --seed 1 --checks all
 
 # all kernels whose PTX is pinned, of which the tests take a sample: a minute; test/pins.py --rewrite pins them anew
 pins: $(TESTABLE)

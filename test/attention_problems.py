@@ -1,0 +1,113 @@
+"""Numbers for the attentions of `attentions.py`: arguments, and what a kernel must make of them, by numpy in float64.
+
+The bound on the error of a result. With u the rounding of P to its type, and the sums over keys n with weights P::
+
+    |O - exact| <= sum P |V| (2 x + u + (N + 16) 2^-23) + 2^-25 sum |V| + rounding of O
+
+x bounds how far an exponent may be off in the row: (D + 8) 2^-23 of the sums of |Q| |K|, and 2^-21 of what the largest
+score, the mask and the function on scores are. exp is `ex2.approx`, within 2^-22.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from attentions import CAP, SLOPE, Attention
+
+from warploom.runtime import WarploomError
+from warploom.runtime.arguments.dtypes import DTYPES
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+UNITS = {"f16": (2.0**-11, 2.0**-25), "bf16": (2.0**-8, 2.0**-134)}
+"""By how much rounding changes a number at most: relative to it, and absolute."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A kernel's arguments, the output last, which holds NaN; what must be there then, and how far off it may be."""
+
+    arguments: list[Array]
+    value: Array
+    bound: Array
+
+    def wrong(self) -> str:
+        """What is wrong with the output as it is now; "" if nothing. NaN is right where NaN is due."""
+        result = self.arguments[-1].astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            right = (result == self.value) | (np.abs(result - self.value) <= self.bound)
+            right |= np.isnan(result) & np.isnan(self.value)
+        if right.all():
+            return ""
+        at = tuple(int(i) for i in np.argwhere(~right)[0])
+        return (
+            f"{(~right).sum()} of {right.size} are wrong, first {at}: {result[at]}, "
+            f"expected {self.value[at]} +- {self.bound[at]:.3g}"
+        )
+
+
+def problem(asked: Attention, seed: int = 0, *, masked: float = 0.2) -> Problem:
+    """Arguments from a normal distribution; a fifth of a mask is minus infinity. O starts as a number that is no
+    result."""
+    random = np.random.default_rng([seed, *asked.size])
+    *given, output = asked.arguments()
+    arrays = [random.standard_normal(asked.shape(value)).astype(DTYPES[value.element]) for value in given]
+    if asked.mask is not None:
+        arrays[3][random.random(arrays[3].shape) < masked] = -np.inf
+    poison = np.full(asked.shape(output), 12345.0).astype(DTYPES[output.element])
+    return expected(asked, [*arrays, poison])
+
+
+def expected(asked: Attention, arguments: list[Array]) -> Problem:
+    """What becomes of these arguments."""
+    q, k, v, *masks = (_whole(asked, *each) for each in zip(asked.arguments()[:-1], arguments, strict=False))
+    with np.errstate(invalid="ignore"):
+        return Problem(arguments, *_attention(asked, q, np.swapaxes(k, -1, -2) if asked.turned else k, v, masks))
+
+
+def _attention(asked: Attention, q: Array, k: Array, v: Array, masks: list[Array]) -> tuple[Array, Array]:
+    """O, and the bound."""
+    (m, n, d, _), (unit, least) = asked.size, UNITS[asked.element]
+    scores, off = asked.scale * (q @ np.swapaxes(k, -1, -2)), asked.scale * (np.abs(q) @ np.swapaxes(np.abs(k), -1, -2))
+    off *= (d + 8) * 2.0**-23
+    i, j = np.arange(m)[:, None], np.arange(n)[None, :]
+    if asked.function == "softcap":
+        scores = CAP * np.tanh(scores / CAP)
+    if asked.function == "alibi":
+        scores = scores + SLOPE * (j - i)
+        off = off + 2.0**-21 * np.abs(SLOPE * (j - i))
+    for mask in masks:
+        off = off + np.where(np.isfinite(mask), 2.0**-21 * np.abs(mask), 0.0)
+        scores = scores + mask
+    if asked.causal is not None:
+        scores = np.where(j > i + asked.causal, -np.inf, scores)
+    largest = scores.max(-1, keepdims=True)
+    off = np.where(np.isfinite(scores), off + 2.0**-21 * (np.abs(scores) + np.abs(largest)), 0.0)
+    off = off.max(-1, keepdims=True) + 2.0**-21
+    e = (np.exp2 if asked.softmax == "base 2" else np.exp)(scores - largest)
+    p = e / e.sum(-1, keepdims=True)
+    value = p @ v
+    bound = (2 * off + unit + (n + 16) * 2.0**-23) * (p @ np.abs(v)) + 2.0**-25 * np.abs(v).sum(-2, keepdims=True)
+    return value, bound + unit * np.abs(value) * (1 + unit) + least
+
+
+def _whole(asked: Attention, value: Any, array: Array) -> Array:
+    """An argument over all loops of the batch, in float64; a mask over m and n too."""
+    loops = (*asked.loops, "m", "n") if value.name == "%mask" else (*asked.loops, *value.loops[-2:])
+    shape = [asked.sizes[loop] if loop in value.loops else 1 for loop in loops]
+    order = [value.loops.index(loop) for loop in loops if loop in value.loops]
+    return np.transpose(array, order).reshape(shape).astype(np.float64)
+
+
+def wrong(asked: Attention, target: str = "sm_80", seed: int = 0, checks: str = "", **schedule: object) -> str:
+    """What is wrong with an attention on the interpreter, "" if nothing: also that it is not one kernel."""
+    try:
+        kernel, given = asked.compile(target, **schedule), problem(asked, seed)
+        if len(kernel.launches) != 1:
+            return f"it takes {len(kernel.launches)} kernels"
+        kernel(*given.arguments, device="interp", checks=checks)
+    except WarploomError as error:
+        return f"{type(error).__name__}: {error}"
+    return given.wrong()

@@ -1,0 +1,261 @@
+"""Attention as front ends write it in `linalg`, in many forms: its MLIR. `attention_problems.py` has numbers for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from warploom.runtime import Kernel, compile
+
+SLOPE = 0.0625
+"""By how much a score falls from key to key where `alibi` is asked for."""
+
+CAP = 5.0
+"""What scores do not exceed where `softcap` is asked for."""
+
+SOFTMAXES = ("divided", "inverse", "behind", "base 2", "named")
+"""How P is written: E / L, E * (1 / L), E with the division behind the second product, 2^X, and `linalg.softmax`."""
+
+
+class Value(NamedTuple):
+    """A tensor or memory in a function: its name, the loops that it runs along, its element type."""
+
+    name: str
+    loops: tuple[str, ...]
+    element: str
+
+
+@dataclass(frozen=True)
+class Attention:
+    """A function of one attention. Loops are those of the batch, `b0` on, then m, n, d and e; `size` is of the last
+    four."""
+
+    size: tuple[int, int, int, int]
+    element: str = "f16"
+    batch: tuple[int, ...] = (2,)
+    shared: tuple[str, ...] = ()
+    """Loops of the batch along which all heads have one K and one V."""
+    mask: tuple[str, ...] | None = None
+    """The loops of a matrix in f32 that is added to the scores."""
+    causal: int | None = None
+    """Keys more than this to the right of the query do not count."""
+    function: str = ""
+    """What else is done to a score: "softcap", "alibi"."""
+    softmax: str = "divided"
+    turned: bool = False
+    """Whether K lies transposed."""
+    dynamic: bool = False
+    """Whether lengths and the batch are known at a call only."""
+    on_memory: bool = False
+
+    def __str__(self) -> str:
+        given = [self.element, "x".join(map(str, self.size)), f"batch {'x'.join(map(str, self.batch))}", self.softmax]
+        given += [f"{'x'.join(self.shared)} shared"] if self.shared else []
+        given += [f"mask {' '.join(self.mask)}"] if self.mask is not None else []
+        given += [f"causal {self.causal}"] if self.causal is not None else []
+        flags = (("turned", self.turned), ("dynamic", self.dynamic), ("on memory", self.on_memory))
+        return ", ".join([*given, *filter(None, [self.function]), *(name for name, on in flags if on)])
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """Those of the batch."""
+        return tuple(f"b{i}" for i in range(len(self.batch)))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """By loop."""
+        return dict(zip((*self.loops, *"mnde"), (*self.batch, *self.size), strict=True))
+
+    @property
+    def scale(self) -> float:
+        return float(f"{self.size[2] ** -0.5:.6e}")
+
+    def arguments(self) -> list[Value]:
+        """Q, K, V, the mask if there is one, and O."""
+        of_k = tuple(loop for loop in self.loops if loop not in self.shared)
+        masks = [] if self.mask is None else [Value("%mask", self.mask, "f32")]
+        return [
+            Value("%Q", (*self.loops, "m", "d"), self.element),
+            Value("%K", (*of_k, "d", "n") if self.turned else (*of_k, "n", "d"), self.element),
+            Value("%V", (*of_k, "n", "e"), self.element),
+            *masks,
+            Value("%O", (*self.loops, "m", "e"), self.element),
+        ]
+
+    def shape(self, value: Value) -> tuple[int, ...]:
+        return tuple(self.sizes[loop] for loop in value.loops)
+
+    def compile(self, target: str = "sm_80", **schedule: object) -> Kernel:
+        return compile(self.mlir, target, **schedule)  # pyright: ignore[reportArgumentType]
+
+    @property
+    def mlir(self) -> str:
+        return _Text(self).function()
+
+
+class _Text:
+    """Writes the operations of one function."""
+
+    def __init__(self, asked: Attention) -> None:
+        self.asked, self.lines, self.count = asked, list[str](), 0
+        self.kind = "memref" if asked.on_memory else "tensor"
+
+    def type_of(self, value: Value) -> str:
+        dynamic = {*self.asked.loops, "m", "n"} if self.asked.dynamic else set[str]()
+        sizes = ["?" if loop in dynamic else str(self.asked.sizes[loop]) for loop in value.loops]
+        return f"{self.kind}<{''.join(f'{size}x' for size in sizes)}{value.element}>"
+
+    def name(self) -> str:
+        self.count += 1
+        return f"%t{self.count}"
+
+    def function(self) -> str:
+        *given, output = self.asked.arguments()
+        parameters = [*given, output] if self.asked.on_memory else given
+        self._begin(given)
+        result = self._attention(given, output)
+        listed = ", ".join(f"{value.name}: {self.type_of(value)}" for value in parameters)
+        returned = "" if self.asked.on_memory else f" -> {self.type_of(output)}"
+        self.lines.append("return" if self.asked.on_memory else f"return {result.name} : {self.type_of(output)}")
+        body = "\n".join(f"  {line}" for line in self.lines)
+        return f"func.func @attention({listed}){returned} {{\n{body}\n}}\n"
+
+    def _begin(self, given: Sequence[Value]) -> None:
+        """Constants, and the sizes that are not known."""
+        self.lines += [
+            "%zero = arith.constant 0.0 : f32",
+            f"%nothing = arith.constant 0.0 : {self.asked.element}",
+            "%low = arith.constant 0xFF800000 : f32",
+            "%one = arith.constant 1.0 : f32",
+            f"%scale = arith.constant {self.asked.scale:.6e} : f32",
+        ]
+        if self.asked.dynamic:
+            for loop in (*self.asked.loops, "m", "n"):
+                source = next(value for value in given if loop in value.loops)
+                at, name = source.loops.index(loop), f"%size_{loop}"
+                self.lines.append(f"%at_{loop} = arith.constant {at} : index")
+                self.lines.append(f"{name} = {self.kind}.dim {source.name}, %at_{loop} : {self.type_of(source)}")
+
+    # Operations
+
+    def temporary(self, loops: tuple[str, ...], element: str) -> Value:
+        value = Value(self.name(), loops, element)
+        sizes = [f"%size_{loop}" for loop in loops if loop in (*self.asked.loops, "m", "n") and self.asked.dynamic]
+        make = "memref.alloc" if self.asked.on_memory else "tensor.empty"
+        self.lines.append(f"{value.name} = {make}({', '.join(sizes)}) : {self.type_of(value)}")
+        return value
+
+    def _operation(self, text: str, output: Value) -> Value:
+        """An operation on tensors with its result, or one on memory."""
+        if self.asked.on_memory:
+            self.lines.append(text)
+            return output
+        result = output._replace(name=self.name())
+        self.lines.append(f"{result.name} = {text} -> {self.type_of(output)}")
+        return result
+
+    def filled(self, output: Value, number: str) -> Value:
+        kind = f"outs({output.name} : {self.type_of(output)})"
+        return self._operation(f"linalg.fill ins({number} : {output.element}) {kind}", output)
+
+    def generic(self, inputs: Sequence[Value], output: Value, body: Sequence[str], reduced: str = "") -> Value:
+        """A `linalg.generic`: its body calls elements of inputs %x0, %x1 ..., that of the output %y, yields %r."""
+        loops = [*output.loops, *([reduced] if reduced else [])]
+        all_ = ", ".join(loops)
+        maps = ", ".join(f"affine_map<({all_}) -> ({', '.join(v.loops)})>" for v in (*inputs, output))
+        kinds = ", ".join(['"parallel"'] * len(output.loops) + (['"reduction"'] if reduced else []))
+        arguments = ", ".join([*(f"%x{i}: {v.element}" for i, v in enumerate(inputs)), f"%y: {output.element}"])
+        listed = ", ".join(v.name for v in inputs) + " : " + ", ".join(map(self.type_of, inputs))
+        inside = "\n".join(f"    {line}" for line in (*body, f"linalg.yield %r : {output.element}"))
+        return self._operation(
+            f"linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}]}}\n"
+            f"      ins({listed}) outs({output.name} : {self.type_of(output)}) {{\n"
+            f"  ^bb0({arguments}):\n{inside}\n  }}",
+            output,
+        )
+
+    # Attention
+
+    def _attention(self, given: Sequence[Value], output: Value) -> Value:
+        q, k, v = given[:3]
+        whole, row = (*self.asked.loops, "m", "n"), (*self.asked.loops, "m")
+        scores = self._product(q, k, self.temporary(whole, "f32"), "d")
+        scores = self.generic([scores, *given[3:]], self.temporary(whole, "f32"), self._score())
+        result = output if self.asked.on_memory else self.temporary(output.loops, output.element)
+        if self.asked.softmax == "named":
+            into = self.temporary(whole, "f32")
+            types = f"ins({scores.name} : {self.type_of(scores)}) outs({into.name} : {self.type_of(into)})"
+            p = self._operation(f"linalg.softmax dimension({len(whole) - 1}) {types}", into)
+            return self._product(self._narrowed(p), v, result, "n")
+        largest = self._reduced(scores, row, "%low", "maximumf")
+        power = "math.exp2" if self.asked.softmax == "base 2" else "math.exp"
+        body = ["%0 = arith.subf %x0, %x1 : f32", f"%r = {power} %0 : f32"]
+        e = self.generic([scores, largest], self.temporary(whole, "f32"), body)
+        total = self._reduced(e, row, "%zero", "addf")
+        if self.asked.softmax == "behind":
+            sums = self._product(self._narrowed(e), v, self.temporary(output.loops, "f32"), "n")
+            body = ["%0 = arith.divf %x0, %x1 : f32", f"%r = arith.truncf %0 : f32 to {output.element}"]
+            return self.generic([sums, total], result, body)
+        body = ["%r = arith.divf %x0, %x1 : f32"]
+        if self.asked.softmax == "inverse":
+            body = ["%0 = arith.divf %one, %x1 : f32", "%r = arith.mulf %x0, %0 : f32"]
+        p = self.generic([e, total], self.temporary(whole, "f32"), body)
+        return self._product(self._narrowed(p), v, result, "n")
+
+    def _product(self, a: Value, b: Value, output: Value, over: str) -> Value:
+        half, kind = a.element, output.element
+        body = [f"%0 = arith.mulf %x0, %x1 : {half}", f"%r = arith.addf %y, %0 : {half}"]
+        if kind != half:
+            body = [
+                f"%0 = arith.extf %x0 : {half} to {kind}",
+                f"%1 = arith.extf %x1 : {half} to {kind}",
+                f"%2 = arith.mulf %0, %1 : {kind}",
+                f"%r = arith.addf %y, %2 : {kind}",
+            ]
+        return self.generic([a, b], self.filled(output, "%nothing" if kind == half else "%zero"), body, over)
+
+    def _reduced(self, value: Value, loops: tuple[str, ...], start: str, by: str) -> Value:
+        output = self.filled(self.temporary(loops, "f32"), start)
+        return self.generic([value], output, [f"%r = arith.{by} %x0, %y : f32"], value.loops[-1])
+
+    def _narrowed(self, value: Value) -> Value:
+        body = [f"%r = arith.truncf %x0 : f32 to {self.asked.element}"]
+        return self.generic([value], self.temporary(value.loops, self.asked.element), body)
+
+    def _score(self) -> list[str]:
+        """What is done to each score %x0."""
+        lines, batch = ["%s0 = arith.mulf %x0, %scale : f32"], len(self.asked.batch)
+        if self.asked.causal is not None or self.asked.function == "alibi":
+            lines += [f"%i = linalg.index {batch} : index", f"%j = linalg.index {batch + 1} : index"]
+        now = "%s0"
+        if self.asked.function == "softcap":
+            lines += [
+                f"%cap = arith.constant {CAP} : f32",
+                f"%s1 = arith.divf {now}, %cap : f32",
+                "%s2 = math.tanh %s1 : f32",
+                "%s3 = arith.mulf %s2, %cap : f32",
+            ]
+            now = "%s3"
+        if self.asked.function == "alibi":
+            lines += [
+                f"%slope = arith.constant {SLOPE} : f32",
+                "%s4 = arith.subi %j, %i : index",
+                "%s5 = arith.index_cast %s4 : index to i32",
+                "%s6 = arith.sitofp %s5 : i32 to f32",
+                "%s7 = arith.mulf %s6, %slope : f32",
+                f"%s8 = arith.addf {now}, %s7 : f32",
+            ]
+            now = "%s8"
+        if self.asked.mask is not None:
+            lines.append(f"%s9 = arith.addf {now}, %x1 : f32")
+            now = "%s9"
+        if self.asked.causal is None:
+            return [*lines[:-1], lines[-1].replace(f"{now} =", "%r =")]
+        return [
+            *lines,
+            f"%ahead = arith.constant {self.asked.causal} : index",
+            "%last = arith.addi %i, %ahead : index",
+            "%beyond = arith.cmpi sgt, %j, %last : index",
+            f"%r = arith.select %beyond, %low, {now} : f32",
+        ]

@@ -1,0 +1,111 @@
+"""Attention in `linalg` on the interpreter against float64. `attention_grid.py` runs as much of this as is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attention_grid
+import numpy as np
+import pytest
+from attention_problems import Array, expected, problem, wrong
+from attentions import SOFTMAXES, Attention
+
+SIZE = (20, 70, 32, 32)
+
+
+@pytest.mark.parametrize(("asked", "target"), list(attention_grid.cases(4, seed=12, most=100)), ids=str)
+def test_results_are_those_of_float64(asked: Attention, target: str) -> None:
+    assert wrong(asked, target) == ""
+
+
+FORMS = (
+    Attention((33, 45, 64, 64), mask=("b0", "n"), causal=5),
+    Attention((7, 70, 40, 72), "bf16", (2, 2), shared=("b1",), softmax="behind", dynamic=True),
+    Attention((1, 65, 64, 7), batch=(), softmax="named", function="softcap", turned=True, on_memory=True),
+    Attention((1, 9, 16, 16), batch=(), mask=("n", "m")),
+    Attention((20, 20, 256, 128), "bf16", (1,), softmax="base 2", function="alibi"),
+)
+
+
+@pytest.mark.parametrize("asked", FORMS, ids=str)
+def test_kernels_are_silent_under_all_checks(asked: Attention) -> None:
+    assert wrong(asked, "sm_89", checks="all") == ""
+
+
+def test_sizes_of_temporaries_do_not_keep_them() -> None:
+    """The softmax asks how large the scores are, in memory that is gone in the end."""
+    asked = Attention((9, 17, 16, 16), dynamic=True, on_memory=True, softmax="named")
+    assert wrong(asked) == ""
+
+
+def test_every_form_comes_up() -> None:
+    every = [asked for asked, _ in attention_grid.cases(300)]
+    assert {asked.softmax for asked in every} == set(SOFTMAXES)
+    assert {(asked.element, len(asked.batch)) for asked in every} == {
+        (t, n) for t in ("f16", "bf16") for n in (0, 1, 2, 3)
+    }
+    assert {asked.function for asked in every} == {"", "softcap", "alibi"}
+    assert {len(asked.mask) for asked in every if asked.mask is not None} >= {0, 1, 2, 3, 4}
+    assert any(asked.size[0] == 1 for asked in every)
+    assert any(asked.causal is not None and asked.causal < 0 for asked in every)
+
+
+# What is not finite
+
+
+def at_infinity(mask: Array) -> None:
+    mask[3, :], mask[5, 1:], mask[7, 9], mask[9, 66] = -np.inf, -np.inf, np.inf, np.nan
+
+
+def large(mask: Array) -> None:
+    mask[np.isinf(mask)] = -1e9
+    mask[3, :] = -1e9
+
+
+def lowest(mask: Array) -> None:
+    mask[np.isinf(mask)] = np.finfo(np.float32).min
+    mask[3, :], mask[5, 1:] = np.finfo(np.float32).min, -np.inf
+
+
+@pytest.mark.parametrize("change", [at_infinity, large, lowest], ids=lambda change: change.__name__)
+def test_masks_may_hold_any_number(change: Callable[[Array], None]) -> None:
+    """NaN where the formula gives NaN, and nowhere else."""
+    asked = Attention(SIZE, mask=("m", "n"))
+    arguments = problem(asked).arguments
+    change(arguments[3])
+    _check(asked, arguments)
+
+
+def test_rows_without_a_key_are_not_a_number() -> None:
+    asked = Attention(SIZE, causal=-5)
+    result = _check(asked, problem(asked).arguments)
+    assert np.isnan(result[:, :5]).all()
+    assert np.isfinite(result[:, 5:]).all()
+
+
+@pytest.mark.parametrize("operand", [0, 1, 2])
+def test_operands_may_hold_any_number(operand: int) -> None:
+    asked = Attention((20, 30, 32, 32))
+    arguments = problem(asked).arguments
+    arguments[operand][0, 3, 5], arguments[operand][1, 7, 7] = np.nan, np.inf
+    _check(asked, arguments)
+
+
+def _check(asked: Attention, arguments: list[Array]) -> Array:
+    given = expected(asked, arguments)
+    asked.compile()(*arguments, device="interp")
+    assert given.wrong() == ""
+    return arguments[-1].astype(np.float64)
+
+
+# The judge itself
+
+
+def test_what_is_wrong_is_found() -> None:
+    given = problem(Attention((5, 6, 16, 16)))
+    assert "of 160 are wrong, first (0, 0, 0): " in given.wrong()
+    result = given.arguments[-1]
+    result[...] = given.value
+    assert given.wrong() == ""
+    result[1, 3, 5] += 2 * given.bound[1, 3, 5] + 0.1
+    assert given.wrong().startswith("1 of 160 are wrong, first (1, 3, 5)")
