@@ -27,8 +27,8 @@ PROMOTION = 128
 
 @dataclass(frozen=True)
 class _Enqueue:
-    """A launch ready to go. `parameters` is the address of the parameters' addresses; `storage` keeps them alive. A
-    kernel that waits for the launches before it by itself has a `config` that lets it start before they end."""
+    """A launch ready to go. `parameters` is the address of the parameters' addresses; `storage` keeps them alive;
+    `config` is there where the driver is told more than sizes."""
 
     kernel: LoadedKernel
     launch: Launch
@@ -157,7 +157,7 @@ def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: S
             words.append(pack(parameter, value))
     buffers = [ctypes.create_string_buffer(word, len(word)) for word in words]
     pointers = (ctypes.c_void_p * max(1, len(buffers)))(*(ctypes.addressof(b) for b in buffers))
-    config = _overlapping(kernel.gpu.driver, launch) if _waits(function) else None
+    config = _configuration(kernel.gpu.driver, function, launch)
     return _Enqueue(kernel, launch, ctypes.addressof(pointers), (buffers, pointers), config)
 
 
@@ -166,30 +166,49 @@ def _waits(function: Function) -> bool:
     return any(found.opcode == "griddepcontrol.wait" for found in instructions(function.body or ()))
 
 
-def _overlapping(driver: Any, launch: Launch) -> Any:
-    """The configuration of a launch that may start before those before it in its stream end: CUDA driver API,
-    `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`."""
-    config, attribute = driver.CUlaunchConfig(), driver.CUlaunchAttribute()
-    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-    attribute.value.programmaticStreamSerializationAllowed = 1
+def _configuration(driver: Any, function: Function, launch: Launch) -> Any:
+    """What a launch asks for beside its sizes, if anything: clusters that the kernel does not name itself, and that it
+    may start before those before it in its stream end. CUDA driver API, `CUlaunchAttributeID`."""
+    attributes: list[Any] = []
+    if launch.cluster is not None and not _own_clusters(function):
+        attribute = _attribute(driver, "CLUSTER_DIMENSION", attributes)
+        attribute.clusterDim.x, attribute.clusterDim.y, attribute.clusterDim.z = launch.cluster
+    if _waits(function):
+        _attribute(driver, "PROGRAMMATIC_STREAM_SERIALIZATION", attributes).programmaticStreamSerializationAllowed = 1
+    if not attributes:
+        return None
+    config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
     config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
-    config.sharedMemBytes, config.attrs, config.numAttrs = launch.shared, [attribute], 1
+    config.sharedMemBytes, config.attrs, config.numAttrs = launch.shared, attributes, len(attributes)
     return config
+
+
+def _attribute(driver: Any, name: str, among: list[Any]) -> Any:
+    """The value of one more attribute."""
+    found = driver.CUlaunchAttribute()
+    found.id = getattr(driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
+    among.append(found)
+    return found.value
 
 
 def _address(value: LaunchValue) -> int:
     return value.address if isinstance(value, Argument) else 0
 
 
+def _own_clusters(function: Function) -> str:
+    """The directive by which a kernel names its clusters; empty if it does not."""
+    return next((d for d in function.directives if d.startswith(".reqnctapercluster")), "")
+
+
 def _check_cluster(function: Function, launch: Launch) -> None:
-    """The driver takes the clusters from the kernel's own directive."""
-    written = next((d for d in function.directives if d.startswith(".reqnctapercluster")), "")
+    """The driver takes the clusters from the kernel's own directive, where there is one."""
+    written = _own_clusters(function)
     sizes = (*map(int, re.findall(r"\d+", written)), 1, 1)[:3]
-    if launch.cluster is not None and (not written or sizes != launch.cluster):
+    if launch.cluster is not None and written and sizes != launch.cluster:
         raise ArgumentError(
-            f"kernel {launch.kernel}: a launch on a GPU has the clusters that .reqnctapercluster asks for "
-            f"({sizes if written else 'none here'}), got {launch.cluster}"
+            f"kernel {launch.kernel}: on a GPU a launch has the clusters that .reqnctapercluster asks for, {sizes}, "
+            f"got {launch.cluster}"
         )
 
 

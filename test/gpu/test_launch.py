@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -105,3 +106,59 @@ def test_a_fault_is_reported_with_the_kernel() -> None:
     assert done.returncode == 1
     assert "CudaError: kernel axpy" in done.stderr
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in done.stderr
+
+
+DEPENDENT = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry first(.param .u64 x, .param .u64 times)
+{
+  .reg .b32 %r<3>; .reg .b64 %rd<6>; .reg .pred %p;
+  griddepcontrol.launch_dependents;
+  ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [times];
+  mov.u32 %r0, %ctaid.x; mov.u64 %rd3, %globaltimer;
+SLEEP:
+  nanosleep.u32 1000; mov.u64 %rd4, %globaltimer; sub.u64 %rd4, %rd4, %rd3; setp.lt.u64 %p, %rd4, 2000000;
+  @%p bra SLEEP;
+  mul.wide.u32 %rd5, %r0, 4; add.u64 %rd1, %rd1, %rd5; add.u32 %r1, %r0, 1; st.global.u32 [%rd1], %r1;
+  mul.wide.u32 %rd5, %r0, 8; add.u64 %rd2, %rd2, %rd5; mov.u64 %rd4, %globaltimer; st.global.u64 [%rd2], %rd4;
+  ret;
+}
+.visible .entry second(.param .u64 x, .param .u64 y, .param .u64 times)
+{
+  .reg .b32 %r<3>; .reg .b64 %rd<8>;
+  ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u64 %rd3, [times];
+  mov.u64 %rd6, %globaltimer;
+  griddepcontrol.wait;
+  mov.u64 %rd7, %globaltimer;
+  mov.u32 %r0, %ctaid.x; mul.wide.u32 %rd4, %r0, 4; add.u64 %rd1, %rd1, %rd4; add.u64 %rd2, %rd2, %rd4;
+  ld.global.u32 %r1, [%rd1]; shl.b32 %r1, %r1, 1; st.global.u32 [%rd2], %r1;
+  mul.wide.u32 %rd5, %r0, 16; add.u64 %rd3, %rd3, %rd5; st.global.v2.u64 [%rd3], {%rd6, %rd7};
+  ret;
+}
+"""
+CTAS = 8
+
+
+def test_a_dependent_launch_starts_early_and_sees_what_it_waits_for(
+    device: GpuDevice, record_property: Callable[[str, object], None]
+) -> None:
+    """The first kernel lets the next one start, and sleeps for 2 ms before it writes. Whether the GPU then does start
+    it early is told, not asserted; what it reads behind its wait is."""
+    if not device.runs("sm_90"):
+        pytest.skip("programmatic dependent launch needs sm_90")
+    torch: Any = pytest.importorskip("torch")
+    module = load_ptx(DEPENDENT)
+    for _ in range(5):
+        x, y = (torch.zeros(CTAS, dtype=torch.int32, device="cuda") for _ in range(2))
+        ended, waited = (torch.zeros(n, dtype=torch.int64, device="cuda") for n in (CTAS, 2 * CTAS))
+        module.launch("first", CTAS, 1, [x, ended])
+        module.launch("second", CTAS, 1, [x, y, waited])
+        torch.cuda.synchronize()
+        assert y.tolist() == [2 * (i + 1) for i in range(CTAS)]
+        started, passed = waited.reshape(CTAS, 2).T.tolist()
+        assert min(passed) >= max(ended.tolist())
+        record_property(
+            "microseconds that the second kernel ran beside the first", (max(ended.tolist()) - min(started)) / 1e3
+        )

@@ -139,7 +139,7 @@ class Driver:
 
     @staticmethod
     def CUlaunchAttribute() -> SimpleNamespace:  # noqa: N802
-        return SimpleNamespace(value=SimpleNamespace())
+        return SimpleNamespace(value=SimpleNamespace(clusterDim=SimpleNamespace()))
 
     def cuLaunchKernelEx(self, config: Any, *call: Any) -> tuple[Result]:  # noqa: N802
         self.configs.append(config)
@@ -326,9 +326,19 @@ def test_clusters_are_those_of_the_kernel(driver: Driver) -> None:
     text = PTX.replace("\n{\n", "\n.reqnctapercluster 2\n{\n")
     args = [floats(), floats(), 8]
     load_ptx(text).launch("double", 4, 32, args, cluster=2)
-    for wrong in (text, PTX):
-        with pytest.raises(ArgumentError, match=r"the clusters that \.reqnctapercluster asks for .*, got \(4, 1, 1\)"):
-            load_ptx(wrong).launch("double", 4, 32, args, cluster=4)
+    assert not driver.configs
+    with pytest.raises(ArgumentError, match=r"that \.reqnctapercluster asks for, \(2, 1, 1\), got \(4, 1, 1\)"):
+        load_ptx(text).launch("double", 4, 32, args, cluster=4)
+
+
+def test_clusters_that_a_kernel_leaves_open(driver: Driver) -> None:
+    text = PTX.replace("  ret;", "  griddepcontrol.wait; ret;")
+    load_ptx(text).launch("double", 4, 32, [floats(), floats(), 8], cluster=(2, 2))
+    (config,) = driver.configs
+    cluster, early = config.attrs
+    assert (cluster.id, config.numAttrs) == ("CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION", 2)
+    assert (cluster.value.clusterDim.x, cluster.value.clusterDim.y, cluster.value.clusterDim.z) == (2, 2, 1)
+    assert early.value.programmaticStreamSerializationAllowed == 1
 
 
 def test_a_kernel_that_waits_by_itself_may_start_early(driver: Driver) -> None:
