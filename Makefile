@@ -96,6 +96,7 @@ docs: $(INSTALLED)
 	$(BIN)/python docs/walk.py
 	$(BIN)/python docs/reference.py
 	$(BIN)/python docs/limits.py
+	$(BIN)/python docs/shares.py
 	$(BIN)/python docs/rooms.py
 
 # The package as it is imported, for the type checker, which cannot follow an editable install.

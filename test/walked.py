@@ -36,7 +36,7 @@ def blocks(page: str) -> Iterator[Block]:
 def walk(page: str, replaced: dict[str, str]) -> int:
     """Runs the blocks of a page in the current folder, and holds what they print to the blocks of text behind them.
 
-    A block with a name is a file. What commands in `replaced` would print to a file is given. Returns how many ran.
+    A block with a name is a file. What the commands in `replaced` print is given. Returns how many commands there are.
     """
     printed, ran = "", 0
     for block in blocks(page):
@@ -62,8 +62,9 @@ def run(line: str, replaced: dict[str, str]) -> str:
     """What a command prints, on both outputs; those of this package run within this process."""
     program, _, file = line.partition(" > ")
     if program in replaced:
-        Path(file).write_text(replaced[program])
-        return ""
+        if file:
+            Path(file).write_text(replaced[program])
+        return "" if file else replaced[program]
     name, *words = shlex.split(line, comments=True)
     if name not in ("warploom", "warploom-opt"):
         done = subprocess.run(line, shell=True, capture_output=True, text=True, check=True)

@@ -66,6 +66,10 @@ def test_the_limits_are_those_that_there_are() -> None:
     assert (DOCS / "limits.md").read_text(encoding="utf-8") == text, "run `make docs`"
 
 
+def test_the_readme_has_the_shares_that_were_measured() -> None:
+    assert (DOCS.parent / "README.md").read_text(encoding="utf-8") == script("shares").text(), "run `make docs`"
+
+
 def test_every_page_is_on_the_index() -> None:
     linked = set(LINK.findall((DOCS / "index.md").read_text()))
     pages = {*DOCS.glob("*.md"), *(DOCS / "reference").glob("*.md")} - {DOCS / "index.md"}

@@ -20,6 +20,15 @@ def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert walk((ROOT / "docs" / "tutorial.md").read_text(), TRITON) == 22
 
 
+def test_the_three_ways_in_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder()
+    page = (ROOT / "README.md").read_text().partition("## Three ways in")[2].partition("\n## ")[0]
+    elsewhere = {"python examples/torch_mlp.py": ""}  # test_torch_backend.py runs it
+    assert walk(page, TRITON | elsewhere) == 6
+    assert Path("gelu.ptx").read_text().startswith(".version")
+
+
 def test_the_program_in_triton_is_that_of_the_ptx() -> None:
     ours = re.search(r"@triton.jit\n(.*?)\n\n\n", (ROOT / "examples" / "triton_softmax.py").read_text(), re.DOTALL)
     theirs = (KERNELS / "triton_kernels.py").read_text()

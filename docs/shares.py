@@ -1,0 +1,44 @@
+"""Writes what share of cuBLAS default schedules reach into README.md, from the measurements in bench/.
+
+python docs/shares.py          # or: make docs
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+MEASURED = ROOT / "bench" / "hopper-h200.json"
+RUN = "bf16"
+SIZES = ("1024", "2048", "4096", "8192", "4095", "16x8192x8192", "128x16384x4096")
+_BETWEEN = re.compile(r"(<!-- shares -->\n).*?(<!-- /shares -->)", re.DOTALL)
+
+
+def table() -> str:
+    """TFLOP/s and shares, size by size."""
+    (run,) = (run for run in json.loads(MEASURED.read_text()) if run["run"] == RUN)
+    found = {(row["name"], row["size"]): row["tflops"] for row in run["rows"]}
+    ours, theirs = ([found[name, _full(size)] for size in SIZES] for name in ("warploom", "cuBLAS"))
+    rows = (
+        ("M x N x K", *(size if "x" in size else f"{size}³" for size in SIZES)),
+        ("---", *("---:" for _ in SIZES)),
+        ("TFLOP/s", *(f"{one:.{0 if one >= 100 else 1}f}" for one in ours)),
+        ("of cuBLAS", *(f"{one / other:.2f}" for one, other in zip(ours, theirs, strict=True))),
+    )
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _full(size: str) -> str:
+    return size if "x" in size else f"{size}x{size}x{size}"
+
+
+def text() -> str:
+    """README.md with the table as it is measured."""
+    return _BETWEEN.sub(lambda match: f"{match[1]}{table()}{match[2]}", README.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    README.write_text(text(), encoding="utf-8")
