@@ -1,21 +1,32 @@
 """`linalg` as MLIR's users write it: xDSL's dialect, with the products that it lacks or does not take whole."""
 
 from xdsl.dialects.linalg import Linalg, ops
+from xdsl.dialects.linalg.abstract_ops import ConvOperation
 from xdsl.ir import Dialect
 
 from .attributes import TypeFnAttr
 from .contraction import METADATA, ContractionOp
+from .convolution import CONVOLUTIONS, ConvolutionOp
 from .matmul import BATCH_PRODUCTS, CONTRACTIONS, MATRIX_PRODUCTS, MatmulOp
 from .softmax import SoftmaxOp
 
 LINALG = Dialect(
     "linalg",
     [
-        *(op for op in Linalg.operations if op is not ops.MatmulOp),
-        *(*MATRIX_PRODUCTS, *BATCH_PRODUCTS, *CONTRACTIONS, SoftmaxOp),
+        *(op for op in Linalg.operations if op is not ops.MatmulOp and not issubclass(op, ConvOperation)),
+        *(*MATRIX_PRODUCTS, *BATCH_PRODUCTS, *CONTRACTIONS, *CONVOLUTIONS, SoftmaxOp),
     ],
     [*Linalg.attributes, TypeFnAttr],
 )
-"""xDSL's `linalg` with our matmul in place of its own, and the other named products."""
+"""xDSL's `linalg` with our matmul in place of its own, the other named products, and our convolutions."""
 
-__all__ = ["CONTRACTIONS", "LINALG", "METADATA", "ContractionOp", "MatmulOp", "SoftmaxOp", "TypeFnAttr"]
+__all__ = [
+    "CONTRACTIONS",
+    "LINALG",
+    "METADATA",
+    "ContractionOp",
+    "ConvolutionOp",
+    "MatmulOp",
+    "SoftmaxOp",
+    "TypeFnAttr",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
@@ -24,14 +25,14 @@ class Factor:
 def fill(block: Block, *, unsigned: bool) -> None:
     """Appends `yield c + extend(a) * extend(b)` to a block of the three elements a, b and c."""
     a, b, c = block.args
-    x, y = (_extended(block, factor, c.type, unsigned) for factor in (a, b))
+    x, y = (extended(block, factor, c.type, unsigned=unsigned) for factor in (a, b))
     floats = isinstance(c.type, AnyFloat)
     product = arith.MulfOp(x, y) if floats else arith.MuliOp(x, y)
     total = arith.AddfOp(c, product.result) if floats else arith.AddiOp(c, product.result)
     block.add_ops([product, total, YieldOp(total.result)])
 
 
-def _extended(block: Block, value: SSAValue, target: Attribute, unsigned: bool) -> SSAValue:
+def extended(block: Block, value: SSAValue, target: Attribute, *, unsigned: bool) -> SSAValue:
     """`value`, or its extension to `target` appended to the block."""
     if value.type == target:
         return value
@@ -43,9 +44,9 @@ def _extended(block: Block, value: SSAValue, target: Attribute, unsigned: bool) 
     return cast.results[0]
 
 
-def factors(block: Block) -> tuple[Factor, Factor] | None:
+def factors(block: Block, zeros: Collection[int] = ()) -> tuple[Factor, Factor] | None:
     """The factors of a body that adds the product of two of its arguments to the last one, in the order in which they
-    are multiplied; None for any other body."""
+    are multiplied; None for any other body. Of its arguments, `zeros` are 0."""
     end = block.last_op
     if not isinstance(end, YieldOp) or len(end.operands) != 1 or not block.args:
         return None
@@ -55,15 +56,18 @@ def factors(block: Block) -> tuple[Factor, Factor] | None:
     for held, added in ((total.lhs, total.rhs), (total.rhs, total.lhs)):
         product = added.owner
         if held is block.args[-1] and isinstance(product, arith.MulfOp | arith.MuliOp):
-            a, b = _factor(product.lhs), _factor(product.rhs)
+            a, b = _factor(product.lhs, zeros), _factor(product.rhs, zeros)
             if a is not None and b is not None and len(block.args) - 1 not in (a.argument, b.argument):
                 return a, b
     return None
 
 
-def _factor(value: SSAValue) -> Factor | None:
+def _factor(value: SSAValue, zeros: Collection[int] = ()) -> Factor | None:
     """The argument behind a factor; integers may be extended in one way only, for another has another meaning."""
     kinds: set[type] = set()
+    if isinstance(shifted := value.owner, arith.SubiOp):
+        zero = _factor(shifted.rhs)
+        value = shifted.lhs if zero is not None and zero.argument in zeros else value
     while isinstance(owner := value.owner, EXTENSIONS):
         kinds.add(type(owner))
         value = owner.input

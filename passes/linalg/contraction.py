@@ -12,11 +12,13 @@ from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
+from ...dialect.linalg import ConvolutionOp
 from ...dialect.linalg.body import Factor, factors
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.loops import loops_of
 from ...dialect.warp.view import strides_of
 from ..diagnostics import fail
+from ..tile.index_builder import constant_value
 from .windows import along_loops, is_plain, joined
 
 
@@ -87,8 +89,8 @@ def read(op: LinalgStructuredOperation) -> Contraction:
 
     Raises a located diagnostic saying why it is none.
     """
-    found, maps = factors(op.body.block), [attribute.data for attribute in op.get_indexing_maps()]
-    if found is None or {f.argument for f in found} != {0, 1} or len(op.inputs) != 2 or len(op.outputs) != 1:
+    found, maps = factors(op.body.block, _zeros(op)), [attribute.data for attribute in op.get_indexing_maps()]
+    if found is None or {f.argument for f in found} != {0, 1} or len(op.outputs) != 1:
         _refuse(op, "its body does not add the product of its two inputs to its output")
     if not is_plain(maps[-1]):
         _refuse(op, f"expected every dimension of the output to run along a loop of its own, got {maps[-1]}")
@@ -101,6 +103,8 @@ def read(op: LinalgStructuredOperation) -> Contraction:
     if _place(loops.own[1], c) < _place(loops.own[0], c):
         a, b, loops = b, a, LoopKinds((loops.own[1], loops.own[0]), loops.summed, loops.shared)
     own, k = _chosen(a, b, c, loops)
+    for name, side, pair in zip("ABC", (a, b, c), ((own[0], k), (own[1], k), own), strict=True):
+        _check_neighbours(op, name, side, pair, loops)
     # A loop that a vector lacks gets a number that no other loop has.
     m, n = (maps[-1].num_dims + place if loop is None else loop for place, loop in enumerate(own))
     summed = [loop for loop in sorted(loops.summed) if loop != k]
@@ -122,6 +126,16 @@ def is_simple(op: LinalgStructuredOperation) -> bool:
         return False
     a, b, c = map(set, map(loops_of, maps))
     return len((a | b) - c) == len((a & b) - c) == 1 and c <= a | b
+
+
+def _zeros(op: LinalgStructuredOperation) -> list[int]:
+    """The inputs that are the number 0: the zero points of A and B. Raises a located diagnostic for others."""
+    quantized = isinstance(op, ConvolutionOp) and op.QUANTIZED
+    zeros = [i for i, value in enumerate(op.inputs) if constant_value(value) == 0]
+    for name, number in (("A", 2), ("B", 3)) if quantized else ():
+        if number not in zeros:
+            fail(op, f"expected the zero point of {name} to be the constant 0; others are not lowered")
+    return zeros
 
 
 def _side(op: LinalgStructuredOperation, factor: Factor, maps: Sequence[AffineMap]) -> Side:
@@ -192,6 +206,20 @@ def _chosen(a: Side, b: Side, c: Side, loops: LoopKinds) -> tuple[tuple[int | No
     first, second = (own[::-1] or [None] for own in loops.own)
     m, n, k = max(combinations(first, second, sorted(loops.summed)), key=worth)
     return (m, n), k
+
+
+def _check_neighbours(
+    op: LinalgStructuredOperation, name: str, side: Side, pair: tuple[int | None, int | None], loops: LoopKinds
+) -> None:
+    """Refuses an operand whose neighbours in memory are of products of their own, as those of a depthwise convolution
+    with its channels last."""
+    along = [loop for loop in loops.shared if loop in side.loops and side.step(loop) == 1]
+    if along and not any(side.step(loop) == 1 for loop in pair if loop is not None) and side.size(along[0]) != 1:
+        _refuse(
+            op,
+            f"elements of {name} that are neighbours in memory lie along d{along[0]}, each index of which has a product "
+            "of its own; expected neighbours along rows, columns, or a loop that is summed over",
+        )
 
 
 def _renamed(loops: Sequence[int], order: Sequence[int]) -> AffineMap:

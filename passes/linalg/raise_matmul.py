@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
 )
 from xdsl.dialects.linalg import ops
-from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.abstract_ops import ConvOperation, LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import GenericOp, QuantizedMatmulOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
@@ -28,7 +28,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.isa.types import ElementType
-from ...dialect.linalg import CONTRACTIONS, METADATA, ContractionOp
+from ...dialect.linalg import CONTRACTIONS, METADATA, ContractionOp, ConvolutionOp
 from ...dialect.warp.attributes import element_row, memory_of
 from ...dialect.warp.loops import loops_of
 from ...dialect.warp.matmul import MatmulOp
@@ -58,7 +58,7 @@ def _read_by_maps(op: LinalgStructuredOperation) -> bool:
     """Whether maps and body say what an operation is, and no name."""
     if isinstance(op, ContractionOp):
         return isinstance(op, CONTRACTIONS) or op.repeats
-    return isinstance(op, GenericOp) and contraction.sums(op)
+    return isinstance(op, ConvolutionOp | ConvOperation) or (isinstance(op, GenericOp) and contraction.sums(op))
 
 
 def _named(op: ContractionOp) -> MatmulOp:
@@ -81,7 +81,7 @@ _PLAIN_BODIES = (
 
 
 def _generic(op: LinalgStructuredOperation) -> MatmulOp:
-    for name, value in zip("ABC", op.operands, strict=False):
+    for name, value in zip("ABC", (*op.inputs[:2], *op.outputs), strict=False):
         _element(op, name, value)
     found = contraction.read(op)
     a, b, c = (_with_ones(op, value, map_) for value, map_ in zip(found.operands, found.maps, strict=True))

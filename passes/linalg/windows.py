@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.loops import loops_of
+from ...dialect.warp.loops import loops_of, shape_of
 from ...dialect.warp.view import strides_of
 from ...dialect.warp.window import WindowOp, windows
 from ..diagnostics import fail
@@ -62,7 +62,7 @@ def _length(op: LinalgStructuredOperation, loop: int) -> tuple[SSAValue, int, in
     for value, attribute in zip(op.operands, op.get_indexing_maps(), strict=True):
         loops = loops_of(attribute.data)
         if loop in loops:
-            size = memory_of(value).get_shape()[loops.index(loop)]
+            size = shape_of(value)[loops.index(loop)]
             unknown = unknown or (value, loops.index(loop), size)
             if size >= 0:
                 return value, loops.index(loop), size

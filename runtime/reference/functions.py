@@ -93,8 +93,8 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
             a, b, zero_a, zero_b = (scope[v] for v in op.inputs)
             shifted = (replace(a, value=a.value - zero_a.value), replace(b, value=b.value - zero_b.value))
             _store(op, product_of(op, shifted, scope[op.outputs[0]], [map_a, map_b, map_c], accumulator), scope)
-        case LinalgStructuredOperation() if (
-            len(op.inputs) == 2 and METADATA not in op.attributes and (found := factors(op.body.block))
+        case LinalgStructuredOperation() if METADATA not in op.attributes and (
+            found := factors(op.body.block, _zeros(op, scope))
         ):
             read = [_read(scope[op.inputs[factor.argument]], factor) for factor in found]
             maps = [attribute.data for attribute in op.get_indexing_maps()]
@@ -128,6 +128,11 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
                 "--check knows constants, linalg.fill, warp.matmul, and operations of linalg that add products or are "
                 "elementwise"
             )
+
+
+def _zeros(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference]) -> list[int]:
+    """The inputs that are the number 0."""
+    return [i for i, value in enumerate(op.inputs) if not scope[value].value.ndim and not scope[value].value]
 
 
 def _store(op: LinalgStructuredOperation, result: Reference, scope: dict[SSAValue, Reference]) -> None:

@@ -1,0 +1,136 @@
+"""Named convolutions: windows of the input times a kernel, compiled and run on the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from warploom.dialect.linalg.convolution import CONVOLUTIONS, NAMES, SPACE, Layout
+from warploom.runtime import CompileError, compile
+
+LAYOUTS = {op.name.removeprefix("linalg."): op.LAYOUT for op in CONVOLUTIONS}
+SIZES = {"n": 2, "g": 2, "c": 5, "f": 6, "m": 3, "d": 3, "h": 4, "w": 7, "D": 2, "H": 3, "W": 2}
+UNIT = 2.0**-23
+Array = npt.NDArray[np.generic]
+Floats = npt.NDArray[np.float64]
+
+
+class Case:
+    """A convolution with its strides and dilations, and the shapes of its operands."""
+
+    def __init__(self, name: str, strides: Sequence[int], dilations: Sequence[int]) -> None:
+        self.name, self.layout = name, LAYOUTS[name]
+        self.space = [d for d in self.layout.image if d in SPACE]
+        self.strides = dict(zip(self.space, strides, strict=False))
+        self.dilations = dict(zip(self.space, dilations, strict=False))
+
+    @property
+    def shapes(self) -> list[list[int]]:
+        image, kernel, result = self.layout
+        reach = [
+            (SIZES[d] - 1) * self.strides[d] + (SIZES[d.upper()] - 1) * self.dilations[d] + 1
+            if d in SPACE
+            else SIZES[d]
+            for d in image
+        ]
+        return [reach, [SIZES[d.upper() if d in SPACE else d] for d in kernel], [SIZES[d] for d in result]]
+
+    def text(self, elements: Sequence[str]) -> str:
+        a, b, c = (
+            f"memref<{'x'.join([*map(str, shape), kind])}>" for shape, kind in zip(self.shapes, elements, strict=True)
+        )
+        zeros, types = (", %z, %z", ", i32, i32") if self.name.endswith("_q") else ("", "")
+        steps = ", ".join(
+            f"{name} = dense<{list(by.values())}> : tensor<{len(by)}xi64>"
+            for name, by in (("strides", self.strides), ("dilations", self.dilations))
+        )
+        return (
+            f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{\n"
+            f"  %z = arith.constant 0 : i32\n"
+            f"  linalg.{self.name} {{{steps}}} ins(%A, %B{zeros} : {a}, {b}{types}) outs(%C : {c})\n"
+            f"  return\n}}\n"
+        )
+
+    def exact(self, a: Floats, b: Floats) -> Floats:
+        """The sum over the places of the kernel, each a product of matrices in float64."""
+        image, kernel, result = self.layout
+        total = np.zeros(self.shapes[2])
+        for place in product(*(range(SIZES[d.upper()]) for d in self.space)):
+            at = dict(zip(self.space, place, strict=True))
+            first = {d: at[d] * self.dilations[d] for d in self.space}
+            seen = a[
+                tuple(
+                    slice(first[d], first[d] + (SIZES[d] - 1) * self.strides[d] + 1, self.strides[d])
+                    if d in SPACE
+                    else slice(None)
+                    for d in image
+                )
+            ]
+            weights = b[tuple(at[d] if d in SPACE else slice(None) for d in kernel)]
+            total += np.einsum(f"{image},{''.join(d for d in kernel if d not in SPACE)}->{result}", seen, weights)
+        return total
+
+
+def run(case: Case) -> None:
+    """Runs a convolution on random arrays and holds it against float64."""
+    rng, quantized = np.random.default_rng(), case.name.endswith("_q")
+    if quantized:
+        a, b = (rng.integers(-128, 128, shape).astype(np.int8) for shape in case.shapes[:2])
+        c: Array = rng.integers(-99, 99, case.shapes[2]).astype(np.int32)
+    else:
+        a, b = (rng.standard_normal(shape).astype(np.float16) for shape in case.shapes[:2])
+        c = rng.standard_normal(case.shapes[2]).astype(np.float32)
+    start = c.astype(np.float64)
+    wanted = start + case.exact(a.astype(np.float64), b.astype(np.float64))
+    size = np.abs(start) + case.exact(np.abs(a.astype(np.float64)), np.abs(b.astype(np.float64)))
+    text = case.text(("i8", "i8", "i32") if quantized else ("f16", "f16", "f32"))
+    compile(text, target="sm_80", cache=False)(a, b, c, device="interp")
+    error = 0 if quantized else 100 * UNIT * size
+    assert (np.abs(c - wanted) <= error).all()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "conv_1d",
+        "conv_2d",
+        "conv_1d_ncw_fcw",
+        "conv_2d_nhwc_hwcf",
+        "conv_2d_nhwc_fhwc_q",
+        "conv_2d_nchw_fchw",
+        "conv_2d_ngchw_gfchw",
+        "conv_2d_nhwgc_gfhwc",
+        "depthwise_conv_2d_nchw_chw",
+    ],
+)
+def test_layouts(name: str) -> None:
+    run(Case(name, (2, 1), (1, 2)))
+
+
+def test_three_dimensions() -> None:
+    run(Case("conv_3d_ndhwc_dhwcf", (1, 2, 1), (1, 1, 3)))
+
+
+def test_every_name_has_a_layout_of_as_many_dimensions_as_it_says() -> None:
+    for name in NAMES:
+        image, kernel, result = LAYOUTS[name]
+        rank = int(name.split("conv_")[1][0])
+        assert [sum(d in SPACE for d in dims) for dims in (image, kernel, result)] == [rank] * 3, name
+    assert LAYOUTS["conv_2d_ngchw_fgchw"] == Layout("ngchw", "fgchw", "ngfhw")
+    assert LAYOUTS["depthwise_conv_2d_nhwc_hwcm_q"] == Layout("nhwc", "hwcm", "nhwcm")
+
+
+def test_channels_that_lie_last_each_with_a_product_of_its_own_are_refused() -> None:
+    text = Case("depthwise_conv_2d_nhwc_hwc", (1, 1), (1, 1)).text(("f16", "f16", "f32"))
+    with pytest.raises(CompileError, match="neighbours in memory lie along d3, each index of which has a product of"):
+        compile(text, cache=False)
+
+
+def test_zero_points_are_zero() -> None:
+    text = Case("conv_2d_nhwc_hwcf_q", (1, 1), (1, 1)).text(("i8", "i8", "i32")).replace("constant 0", "constant 3")
+    with pytest.raises(CompileError, match="expected the zero point of A to be the constant 0; others are not lowered"):
+        compile(text, cache=False)
