@@ -217,8 +217,8 @@ def _check_neighbours(
     if along and not any(side.step(loop) == 1 for loop in pair if loop is not None) and side.size(along[0]) != 1:
         _refuse(
             op,
-            f"elements of {name} that are neighbours in memory lie along d{along[0]}, each index of which has a product "
-            "of its own; expected neighbours along rows, columns, or a loop that is summed over",
+            f"elements of {name} that are neighbours in memory lie along d{along[0]}, each index of which has a "
+            "product of its own; expected neighbours along rows, columns, or a loop that is summed over",
         )
 
 

@@ -29,6 +29,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.isa.types import ElementType
 from ...dialect.linalg import CONTRACTIONS, METADATA, ContractionOp, ConvolutionOp
+from ...dialect.linalg.body import factors
 from ...dialect.warp.attributes import element_row, memory_of
 from ...dialect.warp.loops import loops_of
 from ...dialect.warp.matmul import MatmulOp
@@ -67,17 +68,10 @@ def _named(op: ContractionOp) -> MatmulOp:
 
 
 def _of_xdsl(op: ops.MatmulOp) -> MatmulOp:
-    """xDSL's own `linalg.matmul`, which plain `xdsl-opt` reads; its body has no casts."""
-    if [type(inner) for inner in op.body.block.ops] not in _PLAIN_BODIES:
+    """xDSL's own `linalg.matmul`, which plain `xdsl-opt` reads; in generic form its body may have casts."""
+    if factors(op.body.block) is None:
         fail(op, "expected linalg.matmul to multiply and add, as its body says otherwise; write linalg.generic")
-    a, b = op.inputs
-    return _raised(op, a, b, [attribute.data for attribute in op.get_indexing_maps()])
-
-
-_PLAIN_BODIES = (
-    [arith.MulfOp, arith.AddfOp, ops.YieldOp],
-    [arith.MuliOp, arith.AddiOp, ops.YieldOp],
-)
+    return _generic(op)
 
 
 def _generic(op: LinalgStructuredOperation) -> MatmulOp:

@@ -45,6 +45,25 @@ def test_products_of_one_type_are_lowered_alike(
     assert "mma.sync" in found
 
 
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "linalg.matmul ins(%A, %B : memref<20x24xf16>, memref<24x12xf16>) outs(%C : memref<20x12xf32>)",
+        "linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (k, m)>, affine_map<(m, n, k) -> (k, n)>, "
+        "affine_map<(m, n, k) -> (m, n)>] ins(%A, %B : memref<24x20xf16>, memref<24x12xf16>) outs(%C : memref<20x12xf32>)",
+    ],
+)
+def test_casts_and_maps_in_generic_form(operation: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, a = tmp_path / "product.mlir", "24x20" if "maps" in operation else "20x24"
+    parameters = f"%A: memref<{a}xf16>, %B: memref<24x12xf16>, %C: memref<20x12xf32>"
+    path.write_text(f"func.func @f({parameters}) {{\n  {operation}\n  return\n}}\n")
+    opt.main([str(path), "-p", "warploom{tf32=true}", "-t", "ptx"])
+    wanted = capsys.readouterr().out
+    opt.main([str(path), "--print-op-generic"])
+    path.write_text(capsys.readouterr().out)
+    assert ptx(path, capsys) == wanted
+
+
 def test_another_body_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "other.mlir"
     path.write_text(OTHER_BODY)
