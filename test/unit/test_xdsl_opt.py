@@ -50,7 +50,8 @@ def test_products_of_one_type_are_lowered_alike(
     [
         "linalg.matmul ins(%A, %B : memref<20x24xf16>, memref<24x12xf16>) outs(%C : memref<20x12xf32>)",
         "linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (k, m)>, affine_map<(m, n, k) -> (k, n)>, "
-        "affine_map<(m, n, k) -> (m, n)>] ins(%A, %B : memref<24x20xf16>, memref<24x12xf16>) outs(%C : memref<20x12xf32>)",
+        "affine_map<(m, n, k) -> (m, n)>] ins(%A, %B : memref<24x20xf16>, memref<24x12xf16>) "
+        "outs(%C : memref<20x12xf32>)",
     ],
 )
 def test_casts_and_maps_in_generic_form(operation: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
