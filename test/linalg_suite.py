@@ -44,7 +44,7 @@ def functions(folder: Path) -> Iterator[Function]:
         if path.name.startswith("invalid"):
             continue
         for part in path.read_text(encoding="utf-8").split("// -----"):
-            aliases = "\n".join(re.findall(r"^[#!]\w+ = .*(?:\n(?:[ \t]+|\}).*)*", part, re.MULTILINE))
+            aliases = "\n".join(re.findall(r"^[#!]\w+ = .*(?:\n(?:[ \t]+|[\]}]).*)*", part, re.MULTILINE))
             for match in FUNCTION.finditer(part):
                 text = _whole(part, match.start())
                 if text and has_product(text):

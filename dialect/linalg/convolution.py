@@ -35,7 +35,7 @@ SPACE = "dhw"
 """The dimensions of space, by letter; in capitals, in the names of loops, those of the kernel."""
 
 
-class Layout(NamedTuple):
+class ConvolutionDimensions(NamedTuple):
     """The dimensions of the input, the kernel and the result."""
 
     image: str
@@ -43,16 +43,16 @@ class Layout(NamedTuple):
     result: str
 
 
-def _layout(name: str) -> Layout:
+def _layout(name: str) -> ConvolutionDimensions:
     """The layout that the letters of a name say: `conv_2d_nhwc_hwcf`."""
     words = name.removesuffix("_q").replace("depthwise_", "").split("_")
     if len(words) == 2:
         image = SPACE[-int(words[1][0]) :]
-        return Layout(image, image, image)
+        return ConvolutionDimensions(image, image, image)
     image, kernel = words[2:]
     if "f" in kernel:
-        return Layout(image, kernel, image.replace("c", "f"))
-    return Layout(image, kernel, image + "m" if "m" in kernel else image)
+        return ConvolutionDimensions(image, kernel, image.replace("c", "f"))
+    return ConvolutionDimensions(image, kernel, image + "m" if "m" in kernel else image)
 
 
 class ConvolutionOp(NamedOperation):
@@ -61,7 +61,7 @@ class ConvolutionOp(NamedOperation):
     With two more operands, the zero points of input and kernel, these are subtracted from each element.
     """
 
-    LAYOUT: ClassVar[Layout]
+    LAYOUT: ClassVar[ConvolutionDimensions]
     QUANTIZED: ClassVar[bool] = False
     PRINT_ATTRS_IN_FRONT: ClassVar = True
 
@@ -195,7 +195,7 @@ def _operation(name: str) -> type[ConvolutionOp]:
         "name": f"linalg.{name}",
         "__doc__": f"`linalg.{name}`",
         "__module__": __name__,
-        "__annotations__": {"LAYOUT": ClassVar[Layout], "QUANTIZED": ClassVar[bool]},
+        "__annotations__": {"LAYOUT": ClassVar[ConvolutionDimensions], "QUANTIZED": ClassVar[bool]},
         "LAYOUT": _layout(name),
         "QUANTIZED": name.endswith("_q"),
     }

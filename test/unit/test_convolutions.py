@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from warploom.dialect.linalg.convolution import CONVOLUTIONS, NAMES, SPACE, Layout
+from warploom.dialect.linalg.convolution import CONVOLUTIONS, NAMES, SPACE, ConvolutionDimensions
 from warploom.runtime import CompileError, compile
 
 LAYOUTS = {op.name.removeprefix("linalg."): op.LAYOUT for op in CONVOLUTIONS}
@@ -120,8 +120,8 @@ def test_every_name_has_a_layout_of_as_many_dimensions_as_it_says() -> None:
         image, kernel, result = LAYOUTS[name]
         rank = int(name.split("conv_")[1][0])
         assert [sum(d in SPACE for d in dims) for dims in (image, kernel, result)] == [rank] * 3, name
-    assert LAYOUTS["conv_2d_ngchw_fgchw"] == Layout("ngchw", "fgchw", "ngfhw")
-    assert LAYOUTS["depthwise_conv_2d_nhwc_hwcm_q"] == Layout("nhwc", "hwcm", "nhwcm")
+    assert LAYOUTS["conv_2d_ngchw_fgchw"] == ConvolutionDimensions("ngchw", "fgchw", "ngfhw")
+    assert LAYOUTS["depthwise_conv_2d_nhwc_hwcm_q"] == ConvolutionDimensions("nhwc", "hwcm", "nhwcm")
 
 
 def test_channels_that_lie_last_each_with_a_product_of_its_own_are_refused() -> None:
