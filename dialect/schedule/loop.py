@@ -27,6 +27,14 @@ class LoopSchedule(ScheduleRecord):
         0,
     )
 
+    consumers: str = rare(
+        20,
+        "how warpgroups that multiply share the tensor cores: `cooperative`, as it comes, or `pingpong`: in turns, so "
+        "that one multiplies while another works on its sums",
+        "cooperative",
+        ("cooperative", "pingpong"),
+    )
+
     def check(self) -> None:
         if self.stages < 1:
             raise ScheduleError(f"at least one stage is needed, got {self.stages}")

@@ -5,13 +5,14 @@ Source: PTX ISA 9.7.13.1 and 9.7.13.3.
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import IndexType, IntegerAttr, i64
+from xdsl.dialects.builtin import IndexType, IntegerAttr, UnitAttr, i64
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -84,21 +85,24 @@ class NamedBarrierOp(IRDLOperation):
     """Some warps of a CTA meet at one of its barriers, 1 to 15: as many as have `threads` threads::
 
         warp.named_barrier %number {threads = 128 : i64}
+        warp.named_barrier %number {threads = 256 : i64, arrive}
 
-    Source: PTX ISA 9.7.13.1, `bar.sync`.
+    With `arrive` they do not wait for the others. Source: PTX ISA 9.7.13.1, `bar.sync` and `bar.arrive`.
     """
 
     name = "warp.named_barrier"
 
     number = operand_def(IndexType())
     threads = prop_def(IntegerAttr)
+    arrive = opt_prop_def(UnitAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$number attr-dict"
 
-    def __init__(self, number: SSAValue, threads: int):
-        super().__init__(operands=[number], properties={"threads": IntegerAttr(threads, i64)})
+    def __init__(self, number: SSAValue, threads: int, *, arrive: bool = False):
+        properties = {"threads": IntegerAttr(threads, i64), "arrive": UnitAttr() if arrive else None}
+        super().__init__(operands=[number], properties=properties)
 
     def verify_(self) -> None:
         threads = self.threads.value.data

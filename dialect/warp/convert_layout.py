@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from xdsl.ir import SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
 from xdsl.traits import Pure
@@ -10,15 +12,6 @@ from xdsl.utils.exceptions import VerifyException
 from ..layouts.algebra import Conversion, LayoutMismatchError, convert, tiled
 from ..layouts.layout import Layout
 from .attributes import FragmentType, fragment_of
-
-
-def whole_layout(kind: FragmentType) -> Layout:
-    """The layout of the whole fragment, base tiles included.
-
-    Raises:
-        LayoutMismatchError: if the numbers of base tiles are no powers of two.
-    """
-    return tiled(kind.layout.data, *kind.tiles)
 
 
 @irdl_op_definition
@@ -43,8 +36,14 @@ class ConvertLayoutOp(IRDLOperation):
     def __init__(self, value: SSAValue, fragment: FragmentType):
         super().__init__(operands=[value], result_types=[fragment])
 
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of the smallest tile that consists of whole base tiles of both layouts."""
+        layouts = [fragment_of(value).layout.data for value in (self.input, self.fragment)]
+        return max(layout.rows for layout in layouts), max(layout.columns for layout in layouts)
+
     def conversion(self) -> Conversion:
-        """The ways from one layout to the other, each as large as the whole fragment.
+        """The ways from one layout to the other, for a tile.
 
         Raises:
             VerifyException: if there are none.
@@ -53,20 +52,32 @@ class ConvertLayoutOp(IRDLOperation):
         if source.layout.data.warp != result.layout.data.warp:
             raise VerifyException(f"expected the warps to keep their rows, got {source} to {result}")
         try:
-            return convert(_of_a_warp(source), _of_a_warp(result), source.bits)
+            before, after = (_of_a_warp(kind.layout.data, self.tile) for kind in (source, result))
+            return convert(before, after, source.bits)
         except LayoutMismatchError as error:
             raise VerifyException(str(error)) from None
 
     def verify_(self) -> None:
         source, result = fragment_of(self.input), fragment_of(self.fragment)
+        if any(size % step for size, step in zip(source.shape, self.tile, strict=True)):
+            raise VerifyException(f"expected whole tiles of {self.tile[0]}x{self.tile[1]}, got {source} to {result}")
         if (source.shape, source.element_type, source.bits) != (result.shape, result.element_type, result.bits):
             raise VerifyException(f"expected only the layout and the operand to change, got {source} to {result}")
         self.conversion()
 
+    def registers(self, kind: FragmentType) -> Iterator[tuple[int, ...]]:
+        """For each tile, row by row of tiles: the numbers of the registers that hold it of a fragment of this type."""
+        (rows, columns), layout, (_, across) = self.tile, kind.layout.data, kind.tiles
+        down, wide = rows // layout.rows, columns // layout.columns
+        for top in range(0, kind.tiles[0], down):
+            for left in range(0, across, wide):
+                tiles = ((top + i) * across + left + j for i in range(down) for j in range(wide))
+                yield tuple(tile * kind.tile_registers + i for tile in tiles for i in range(kind.tile_registers))
 
-def _of_a_warp(kind: FragmentType) -> Layout:
-    """The layout of one warp's part, its row bits numbered on without those of the warp."""
-    layout = whole_layout(kind)
+
+def _of_a_warp(base: Layout, tile: tuple[int, int]) -> Layout:
+    """The layout of one warp's part of a tile, its row bits numbered on without those of the warp."""
+    layout = tiled(base, tile[0] // base.rows, tile[1] // base.columns)
     if not layout.warp:
         return layout
     own = sorted(bit for bit in (*layout.lane, *layout.element) if bit.axis == "r")

@@ -6,7 +6,7 @@ Source: PTX ISA 9.7.15.5 to 9.7.15.7, 9.7.19.5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import ClassVar
 
@@ -201,12 +201,13 @@ class WgmmaOp(IRDLOperation):
         b_indices: Sequence[SSAValue],
         c: SSAValue,
         *,
+        overwrite: bool = False,
         mn_major_a: bool = False,
         mn_major_b: bool = False,
         sparse: tuple[SSAValue, int] | None = None,
     ):
         """`sparse` are the metadata of a sparse A, and the selector."""
-        flags = {"mn_major_a": mn_major_a, "mn_major_b": mn_major_b}
+        flags = {"overwrite": overwrite, "mn_major_a": mn_major_a, "mn_major_b": mn_major_b}
         e, chosen = ([], None) if sparse is None else ([sparse[0]], IntegerAttr(sparse[1], i64))
         super().__init__(
             operands=[a, list(a_indices), b, list(b_indices), c, e],
@@ -214,10 +215,11 @@ class WgmmaOp(IRDLOperation):
             result_types=[c.type],
         )
 
-    def move_to_stage(self, stage: SSAValue) -> None:
-        """Lets it read tiles in a stage of a ring."""
-        a = [] if self.a_in_registers else [stage, *self.a_indices]
-        b, more = [stage, *self.b_indices], [] if self.e is None else [self.e]
+    def move_to_stage(self, stage: SSAValue, staged: Collection[SSAValue]) -> None:
+        """Lets it read those of its tiles that are `staged` in a stage of a ring."""
+        a = [stage, *self.a_indices] if self.a in staged else [*self.a_indices]
+        b = [stage, *self.b_indices] if self.b in staged else [*self.b_indices]
+        more = [] if self.e is None else [self.e]
         self.operands = [self.a, *a, self.b, *b, self.c, *more]
         sizes = (1, len(a), 1, len(b), 1, len(more))
         self.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, sizes)

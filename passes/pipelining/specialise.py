@@ -17,7 +17,7 @@ next tile under the epilogue of this one::
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -28,10 +28,10 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.effects import is_pure
-from ...dialect.gpu import BarrierOp, SubgroupIdOp
+from ...dialect.gpu import SubgroupIdOp
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
-from ...dialect.warp.barriers import ArriveOp, AwaitOp, MakeBarriersOp
+from ...dialect.warp.barriers import AwaitOp, MakeBarriersOp
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.synchronisation import ElectOp
@@ -40,9 +40,10 @@ from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceO
 from ..diagnostics import remark
 from ..tile.index_builder import Index, IndexBuilder
 from ..tile.launches import LaunchedKernel, launches
-from .barriers import next_phase
+from .consumers import ConsumerLoop
 from .copies import with_stages
 from .loop import DeclinedError, copies_of, decline, is_load
+from .ring import Ring
 from .tensor_copies import TensorCopy, TensorView
 from .tensor_stores import StagedStores
 
@@ -56,32 +57,17 @@ Clones: TypeAlias = dict[SSAValue, SSAValue]
 
 
 @dataclass(frozen=True)
-class Ring:
-    """The stages: which are full, and which have been read."""
+class Once:
+    """Copies of tiles that stay for the whole loop, of which `ready` tells."""
 
-    stages: int
-    full: SSAValue
-    empty: SSAValue
+    copies: list[TensorCopy]
+    ready: SSAValue
 
-    @staticmethod
-    def make(index: IndexBuilder, stages: int, consumers: int) -> Ring:
-        """A ring for `consumers` warps that read."""
-        full = index.insert(MakeBarriersOp(stages, 1)).barriers
-        empty = index.insert(MakeBarriersOp(stages, consumers)).barriers
-        full.name_hint, empty.name_hint = "full", "empty"
-        index.insert(ProxyFenceOp())  # by which tensor copies know the barriers as well
-        index.insert(BarrierOp())
-        return Ring(stages, full, empty)
-
-    def next(self, index: IndexBuilder, stage: Index, parity: Index) -> tuple[Index, Index]:
-        """The next stage, and the parity of the phase that it is in."""
-        return next_phase(index, self.stages, stage, parity)
-
-    def release(self, index: IndexBuilder, stage: SSAValue) -> None:
-        """Says that a stage has been read, unless it is number `stages`: there is none before the first."""
-        read = Block([ArriveOp(self.empty, stage), scf.YieldOp()])
-        exists = index.insert(arith.CmpiOp(stage, index.value(self.stages), "ne")).result
-        index.insert(scf.IfOp(exists, [], Region(read)))
+    def start(self, index: IndexBuilder) -> None:
+        """Starts them, before those of the ring."""
+        index.insert(ExpectOp(self.ready, index.value(0), sum(copy.bytes for copy in self.copies)))
+        for copy in self.copies:
+            copy.start(index, list(copy.copy.indices), lambda value: value, None, self.ready)
 
 
 class Specialiser:
@@ -92,7 +78,7 @@ class Specialiser:
         around = loop.parent_op()
         self.tiles = around if isinstance(around, scf.ForOp) else None
         self.consumers = launch.schedule.tile.warps
-        self.copies = copies_of(loop)
+        self.copies, self.once = copies_of(loop), _before(loop, CopyOp)
         self._check()
         start, end = launch.body.first_op, launch.body.last_op
         if start is None or end is None:
@@ -107,10 +93,10 @@ class Specialiser:
             known = isinstance(op, (CopyOp, ProxyFenceOp, gpu.BarrierOp, scf.YieldOp, *products)) or is_load(op)
             if not (known or is_pure(op)):
                 decline(op, f"{op.name} in the loop is neither a copy nor a product of warpgroups")
-        for copy in self.copies:
+        for copy in (*self.copies, *self.once):
             TensorView.of(copy, copy.source)
-        if len(self.loop.iter_args) != 1:
-            decline(self.loop, "it hands on more than the accumulators of one product")
+        if self.once and self.tiles is not None:
+            decline(self.once[0], "it copies a tile for the whole loop, and the kernel goes from tile to tile")
 
     def _first(self) -> Operation:
         """The first operation that only those who multiply execute: none before it depends on the tile's data."""
@@ -134,16 +120,19 @@ class Specialiser:
         block = first.parent_block()
         if block is None:
             return
-        copies = [TensorCopy.of(copy, self.launch) for copy in self.copies]
+        copies, once = ([TensorCopy.of(copy, self.launch) for copy in some] for some in (self.copies, self.once))
         stores = self._stage_stores()
         mine = self._from(block, first)
+        ready = index.insert(MakeBarriersOp(1, 1)).barriers if once else None
         ring = Ring.make(index, self.launch.schedule.loop.stages, self.consumers)
         warp = index.insert(SubgroupIdOp()).result
         registers = REGISTERS.get(self.consumers // WARPS)
         produce, consume = Block(), Block()
-        sources, tiles = [copy.tensor.memory for copy in copies], [copy.destination for copy in self.copies]
-        self._produce(index.at(Builder(InsertPoint.at_end(produce))), warp, copies, ring, registers)
-        self._consume(consume, mine, ring, registers)
+        sources = [copy.tensor.memory for copy in (*once, *copies)]
+        tiles = [copy.destination for copy in self.copies]
+        whole = Once(once, ready) if ready is not None else None
+        self._produce(index.at(Builder(InsertPoint.at_end(produce))), warp, copies, ring, registers, whole)
+        self._consume(consume, mine, ring, registers, ready)
         if stores and consume.last_op is not None:
             index.at(Builder(InsertPoint.before(consume.last_op))).insert(BulkWaitOp(0, each_warpgroup=True))
         for predicate, body in (("sge", produce), ("slt", consume)):
@@ -188,6 +177,7 @@ class Specialiser:
         copies: list[TensorCopy],
         ring: Ring,
         registers: tuple[int, int] | None,
+        once: Once | None,
     ) -> None:
         """One lane of the producer starts copies; the others have nothing to do."""
         if registers is not None:
@@ -196,6 +186,8 @@ class Specialiser:
         one = index.insert(arith.AndIOp(first, index.insert(ElectOp()).chosen)).result
         body = Block()
         inside = index.at(Builder(InsertPoint.at_end(body)))
+        if once is not None:
+            once.start(inside)
         if self.tiles is None:
             self._copy_all(inside, copies, ring, [0, 1], {})
         else:
@@ -271,22 +263,35 @@ class Specialiser:
 
     # The consumers
 
-    def _consume(self, body: Block, mine: list[Operation], ring: Ring, registers: tuple[int, int] | None) -> None:
-        """What follows in the kernel, with a loop over K that waits for copies instead of making them."""
+    def _consume(
+        self,
+        body: Block,
+        mine: list[Operation],
+        ring: Ring,
+        registers: tuple[int, int] | None,
+        ready: SSAValue | None,
+    ) -> None:
+        """What follows in the kernel, with a loop over K that waits for copies instead of making them; `ready` tells
+        of those before it."""
         if registers is not None:
             body.add_op(SetRegistersOp(registers[1], grow=True))
         for op in mine:
             op.detach()
             body.add_op(op)
         body.add_op(scf.YieldOp())
+        if ready is not None:
+            before = self.index.at(Builder(InsertPoint.before(_before(self.loop, gpu.BarrierOp)[-1])))
+            before.insert(AwaitOp(ready, *before.values([0, 0])))
+            for op in (*self.once, *_before(self.loop, ProxyFenceOp), *_before(self.loop, gpu.BarrierOp)):
+                Rewriter.erase_op(op)
         self._remove_copies()
         index = self.index.at(Builder(InsertPoint.before(self.loop)))
         if self.tiles is None:
-            self._multiply(index, ring, [0, 0])
+            self._consumed().rewrite(index, ring, [0, 0])
             return
         block = self.tiles.body.block
         state = [block.insert_arg(IndexType(), 1 + i) for i in range(2)]
-        after = self._multiply(index, ring, list(state))
+        after = self._consumed().rewrite(index, ring, list(state))
         end = block.last_op
         if end is not None:
             Rewriter.replace_op(end, scf.YieldOp(*index.values(after)))
@@ -296,55 +301,30 @@ class Specialiser:
         around.insert(new)
         Rewriter.erase_op(self.tiles)
 
+    def _consumed(self) -> ConsumerLoop:
+        """The loop over K without copies."""
+        groups = self.consumers // WARPS
+        staged = [copy.destination for copy in self.copies]
+        return ConsumerLoop(self.loop, staged, groups, self.launch.schedule.loop.consumers == "pingpong")
+
     def _remove_copies(self) -> None:
         for op in list(self.loop.body.block.ops):
             if isinstance(op, (CopyOp, ProxyFenceOp, gpu.BarrierOp)):
                 Rewriter.erase_op(op)
 
-    def _multiply(self, index: IndexBuilder, ring: Ring, state: list[Index]) -> list[Index]:
-        """The loop over K: waits for a stage, and for the products of the one before; or of this one, where the next
-        loads registers that they read, those of metadata."""
-        old = self.loop.body.block
-        behind = not any(map(is_load, old.ops))
-        body = Block(arg_types=[*(arg.type for arg in old.args), *[IndexType()] * (2 + behind)])
-        k, accumulator, stage, parity, *before = body.args
-        inside = index.at(Builder(InsertPoint.at_end(body)))
-        inside.insert(AwaitOp(ring.full, stage, parity))
-        now: dict[SSAValue, SSAValue] = dict(zip(old.args, (k, accumulator), strict=True))
-        for op in old.ops:
-            if isinstance(op, scf.YieldOp):
-                continue
-            if isinstance(op, WgmmaWaitOp):
-                inside.insert(WgmmaWaitOp(len(before)))
-                if behind:
-                    ring.release(inside, *before)
-                else:
-                    inside.insert(ArriveOp(ring.empty, stage))
-                continue
-            new = op.clone(now)
-            if isinstance(new, WgmmaOp):
-                new.move_to_stage(stage)
-            elif is_load(new):
-                new.operands = [new.memory, stage, *new.indices]
-            inside.insert(new)
-            now.update(zip(op.results, new.results, strict=True))
-        sums = now[self._yielded(old)]
-        inside.insert(scf.YieldOp(sums, *inside.values(ring.next(inside, stage, parity)), *[stage] * behind))
-        initial = [self.loop.iter_args[0], *index.values([*state, *[ring.stages] * behind])]
-        new = index.insert(scf.ForOp(self.loop.lb, self.loop.ub, self.loop.step, initial, body))
-        if behind:
-            index.insert(WgmmaWaitOp(0))
-            ring.release(index, new.results[-1])
-        self.loop.results[0].replace_all_uses_with(new.results[0])
-        Rewriter.erase_op(self.loop)
-        return [new.results[1], new.results[2]]
 
-    @staticmethod
-    def _yielded(block: Block) -> SSAValue:
-        last = block.last_op
-        if last is None:
-            raise ValueError("expected a loop that yields its accumulators")
-        return last.operands[0]
+OpT = TypeVar("OpT", bound=Operation)
+
+
+def _before(loop: scf.ForOp, kind: type[OpT]) -> list[OpT]:
+    """The operations of a kind before a loop in its block."""
+    found: list[OpT] = []
+    op = loop.prev_op
+    while op is not None:
+        if isinstance(op, kind):
+            found.insert(0, op)
+        op = op.prev_op
+    return found
 
 
 @dataclass(frozen=True)

@@ -98,13 +98,13 @@ class TensorCopy:
         index: IndexBuilder,
         at: Sequence[Index],
         moved: Callable[[SSAValue], Index],
-        stage: Index,
+        stage: Index | None,
         full: SSAValue,
     ) -> None:
-        """Starts the copy of the tile at (row, column) to a stage."""
+        """Starts the copy of the tile at (row, column) to a stage of a ring, None for a tile that has none."""
         (row, column), tile = at, self.copy.destination
         for panel in range(self.panels):
             along = panel * self.kind.shape[-1]
             where = self.tensor.coordinates(row, index.add(column, along), moved)
-            to = index.values([stage, 0, along])
-            index.insert(TensorLoadOp(self.map, index.values(where), tile, to, full, index.value(stage)))
+            to = index.values([0, along] if stage is None else [stage, 0, along])
+            index.insert(TensorLoadOp(self.map, index.values(where), tile, to, full, index.value(stage or 0)))

@@ -48,6 +48,8 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
     if tile.cta[2] % (whole := tile.sliced_k * max(row.shape.k, CHUNK_BITS // row.operand_bits)):
         cut = f" for {tile.sliced_k} slices" if tile.sliced_k > 1 else ""
         raise ScheduleError(f"{multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {tile.cta[2]}")
+    if schedule.loop.consumers != "cooperative":
+        raise ScheduleError(f"consumers = {schedule.loop.consumers}: only warpgroups take turns")
     _check_kind(schedule, product, row)
     if schedule.grid.split_k > 1 and (reason := unsplit(product, schedule.grid.split_k, row)):
         raise ScheduleError(f"split_k = {schedule.grid.split_k}: {reason}")

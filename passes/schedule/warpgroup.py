@@ -110,12 +110,12 @@ def why_not(product: Product, target: Target) -> str:
     for operand, along_k in ((product.a, not product.a.transposed), (product.b, product.b.transposed)):
         if not along_k and operand.element.bits != 16:
             return f"{operand.name} of {operand.element.name} must lie along k"
-        if reason := _not_copied(operand):
+        if reason := not_copied(operand):
             return f"{operand.name} {reason}"
     return ""
 
 
-def _not_copied(operand: Operand) -> str:
+def not_copied(operand: Operand) -> str:
     """Why tensor copies cannot move an operand."""
     if operand.aligned_bits % (8 * UNIT):
         return f"must have rows that are multiples of {UNIT} bytes, got {operand.type}"
@@ -182,7 +182,7 @@ def _panel(product: Product, columns: int) -> int:
 def staged_rows(product: Product, columns: int) -> int:
     """The rows of D that are staged: those of a warpgroup where tensor copies can store them, else none."""
     bits = product.d.element.bits
-    return ROWS if bits in (16, 32) and panel_columns(columns, bits) and not _not_copied(product.d) else 0
+    return ROWS if bits in (16, 32) and panel_columns(columns, bits) and not not_copied(product.d) else 0
 
 
 def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> None:
@@ -208,7 +208,8 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     if max(schedule.tile.cta) > MOST_BOX:
         raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {schedule.tile.cta}")
     for name, plain in (("sliced_k", 1), ("split_k", 1), ("pack", "none"), ("prefetch", 0), ("unroll", 0),
-                        ("fp8_as", "none"), ("sync", "mbarrier"), ("swizzle", LINE)):  # fmt: skip
+                        ("fp8_as", "none"), ("sync", "mbarrier"), ("swizzle", LINE),
+                        ("consumers", "cooperative")):  # fmt: skip
         if (given := schedule[name]) != plain:
             raise ScheduleError(f"products of warpgroups take {name} = {plain}, got {given}")
     if (needed := shared_bytes(product, schedule)) > target.shared:

@@ -19,7 +19,6 @@ from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Region, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.gpu import BarrierOp
@@ -39,7 +38,7 @@ from .fragment_math import constant, fma, integer, mapped, number, power, spread
 from .index_builder import Index, IndexBuilder
 from .operands import OperandTiles
 from .store_epilogue import store
-from .tiling import Tiling, schedule_of
+from .tiling import Tiling
 
 PART_COLUMNS = 64
 """Columns of V whose products are summed together: B of more would take the registers that sums need."""
@@ -57,8 +56,10 @@ LOWEST_OF_F32 = -(2.0 - 2.0**-23) * 2.0**127
 def values_schedule(schedule: Schedule, columns: int) -> Schedule:
     """The schedule of P V, with that many columns of V, by the one of Q K^T."""
     (m, n, _), rows = schedule.tile.cta, schedule.tile.warp[0]
-    part = math.gcd(columns, PART_COLUMNS)
-    return schedule.with_fields(cta=(m, columns, n), warp=(rows, part))
+    if schedule.tile.together > 1:
+        shape = schedule.tile.mma._replace(n=columns)
+        return schedule.with_fields(cta=(m, columns, n), warp=(rows, columns), mma=shape)
+    return schedule.with_fields(cta=(m, columns, n), warp=(rows, math.gcd(columns, PART_COLUMNS)))
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,8 @@ class AttentionBuilder:
         index, (rows, step, _) = self.index, self.schedule.tile.cta
         q, k, v = (index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in (self.q, self.k, self.v))
         self.q.copy(index, {"m": self.start, "k": 0}, q)
-        index.insert(BarrierOp())
-        kept = self._kept(q)
+        self.copies_done(index)
+        kept = self.kept(q)
         state = self._initial()
         body = Block(arg_types=[IndexType(), *(value.type for value in state.values)])
         start, end, stride = index.values([0, self._end(rows), step])
@@ -109,15 +110,19 @@ class AttentionBuilder:
         at, largest, sums, *parts = body.args
         self.k.copy(inside, {"n": at, "k": 0}, k)
         self.v.copy(inside, {"k": at, "n": 0}, v)
-        inside.insert(BarrierOp())
-        scores = self._masked(inside, at, self._products(inside, kept, q, k))
+        self.copies_done(inside)
+        scores = self._masked(inside, at, self.products(inside, kept, q, k))
         state, p = self._softmax(inside, scores, Running(largest, sums, tuple(parts)))
-        state = self._sum(inside, state, p, v)
+        state = self.add(inside, state, self._operand(inside, p), v)
         inside.insert(BarrierOp())
         inside.insert(scf.YieldOp(*state.values))
         index.insert(loop)
         largest, sums, *parts = loop.results
         self._finish(Running(largest, sums, tuple(parts)))
+
+    def copies_done(self, index: IndexBuilder) -> None:
+        """What follows copies to shared memory."""
+        index.insert(BarrierOp())
 
     def _end(self, rows: int) -> Index:
         """Where keys end that count for a row of the CTA."""
@@ -132,20 +137,21 @@ class AttentionBuilder:
 
     # Scores
 
-    def _steps(self) -> range:
+    def steps(self) -> range:
+        """Where along the columns of Q and K each step of the instruction begins."""
         return range(0, self.schedule.tile.cta[2], self.schedule.tile.mma.k)
 
-    def _kept(self, q: SSAValue) -> list[SSAValue]:
+    def kept(self, q: SSAValue) -> list[SSAValue]:
         """Q's fragments, if a lane has room for all of them."""
         kind = self.scores.fragment("a")
-        if kind.registers * len(self._steps()) > KEPT_REGISTERS:
+        if kind.registers * len(self.steps()) > KEPT_REGISTERS:
             return []
-        return [self.q.load(self.index, q, {"m": self.warp_row, "k": at}) for at in self._steps()]
+        return [self.q.load(self.index, q, {"m": self.warp_row, "k": at}) for at in self.steps()]
 
-    def _products(self, index: IndexBuilder, kept: Sequence[SSAValue], q: SSAValue, k: SSAValue) -> SSAValue:
+    def products(self, index: IndexBuilder, kept: Sequence[SSAValue], q: SSAValue, k: SSAValue) -> SSAValue:
         """Q K^T of a tile."""
         scores = constant(index, self.scores.fragment("acc"), 0.0)
-        for i, at in enumerate(self._steps()):
+        for i, at in enumerate(self.steps()):
             b = self.k.load(index, k, {"n": 0, "k": at})
             a = kept[i] if kept else self.q.load(index, q, {"m": self.warp_row, "k": at})
             scores = index.insert(MmaOp(self.schedule.tile.mma, a, b, scores)).d
@@ -220,12 +226,16 @@ class AttentionBuilder:
         parts = tuple(times(index, part, again) for part in state.parts)
         return Running(largest, sums, parts), p
 
-    def _sum(self, index: IndexBuilder, state: Running, p: SSAValue, v: SSAValue) -> Running:
-        """O with P V of a tile added."""
-        kind, (rows, keys), step = self.values.fragment("a"), fragment_of(p).shape, self.schedule.tile.mma.k
+    def _operand(self, index: IndexBuilder, p: SSAValue) -> SSAValue:
+        """P as the operand of a product."""
+        kind, (rows, keys) = self.values.fragment("a"), fragment_of(p).shape
         half = index.insert(ConvertOp(p, kind.element_type)).fragment
         whole = FragmentType.of("a", rows, keys, kind.element_type, kind.layout.data)
-        a = index.insert(ConvertLayoutOp(half, whole)).fragment
+        return index.insert(ConvertLayoutOp(half, whole)).fragment
+
+    def add(self, index: IndexBuilder, state: Running, a: SSAValue, v: SSAValue) -> Running:
+        """O with P V of a tile added."""
+        (rows, keys), step = fragment_of(a).shape, self.schedule.tile.mma.k
         parts, width = list(state.parts), self.values.schedule.tile.warp[1]
         for at in range(0, keys, step):
             left = index.insert(SubfragmentOp(a, (0, at), (rows, step))).fragment
@@ -251,13 +261,3 @@ class AttentionBuilder:
             left = i * fragment_of(part).shape[1]
             if left < self.read.values.n or not self.read.values.is_known("n"):
                 store(self.values, index, times(index, part, inverse), self.row, left)
-
-
-class TileOfAttention(RewritePattern):
-    """`warp.attention` of the rows of one CTA: a loop over tiles of K and V."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
-        if op.tile:
-            AttentionBuilder(op, IndexBuilder(Builder(InsertPoint.before(op))), schedule_of(op)).build()
-            rewriter.erase(op)

@@ -28,13 +28,13 @@ from ...dialect.gpu import BarrierOp
 from ...dialect.warp.matmul import MatmulOp
 from ..linalg.product import read
 from . import raster
-from .attention import TileOfAttention
 from .epilogue import Epilogue
 from .index_builder import Index, IndexBuilder
 from .metadata import SparseProduct
 from .multiplication import DenseProduct, Multiplication
 from .scales import ScaledProduct
 from .summed import KTurns, drop_unused
+from .tile_attention import TileOfAttention
 from .tiling import Tiling, schedule_of
 from .warpgroup import SparseWarpgroupProduct, WarpgroupProduct
 

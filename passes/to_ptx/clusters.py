@@ -63,4 +63,5 @@ def _named(lowering: KernelLowering, op: NamedBarrierOp) -> None:
     if threads > lowering.threads:
         fail(op, f"expected at most the {lowering.threads} threads of the kernel, got {threads}")
     held = [number] if isinstance(number, VirtualRegister) else []
-    lowering.emitter.emit("bar.sync", f"{'?' if held else number}, {threads}", *held)
+    how = "sync" if op.arrive is None else "arrive"
+    lowering.emitter.emit(f"bar.{how}", f"{'?' if held else number}, {threads}", *held)

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from ...dialect.isa.moves import MOVMATRIX
 from ...dialect.layouts.layout import LANES
 from ...dialect.layouts.moves import LANE_BITS, MoveMatrix, Regroup, Rename, Shuffles, Step, Trip, Way
+from ...dialect.warp.attributes import fragment_of
 from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ..diagnostics import fail
 from .emitter import IndexValue, VirtualRegister
+from .epilogue import own
 from .fragments import Fragment
 from .kernel import KernelLowering
 from .registry import lowers
@@ -26,10 +28,15 @@ def _convert_layout(lowering: KernelLowering, op: ConvertLayoutOp) -> None:
         fail(op, f"expected a way between the layouts that {target} has, got {conversion}")
     if not way.is_free:
         lowering.emitter.comment(f"{op.name}: {way}")
-    registers, bits = list(lowering.fragment(op.input)), op.fragment.type.bits
-    for step in way.steps:
-        registers = _step(lowering, step, registers, bits)
-    lowering.values[op.fragment] = registers
+    held, kind = lowering.fragment(op.input), op.fragment.type
+    result: dict[int, VirtualRegister] = {}
+    for source, target in zip(op.registers(fragment_of(op.input)), op.registers(kind), strict=True):
+        registers = [held[number] for number in source]
+        for step in way.steps:
+            registers = _step(lowering, step, registers, kind.bits)
+        result |= dict(zip(target, registers, strict=True))
+    registers = [result[number] for number in sorted(result)]
+    lowering.values[op.fragment] = registers if op.input.has_one_use() else own(lowering, op.fragment, registers)
 
 
 def _stays(way: Way) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialect.isa.targets import Target
 from ...dialect.layouts.layout import Layout, column
@@ -15,8 +15,10 @@ from ...dialect.warp.elementwise import ConvertOp, ElementwiseOp
 from ...dialect.warp.epilogue import LoadVectorOp, MapOp, SubfragmentOp
 from ...dialect.warp.exchange import ExchangeOp
 from ...dialect.warp.memory import StoreOp
+from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.registers import StoreRegistersOp
 from ...dialect.warp.rows import BroadcastOp, ReduceOp
+from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position
 from .elements import LAST, NARROW, Elements, HeldElement, held_as
@@ -39,11 +41,16 @@ READERS = (
 
 def own(lowering: KernelLowering, value: SSAValue, registers: Fragment) -> Fragment:
     """Registers that others hold too, or copies of them if something may overwrite them as its own."""
-    if all(isinstance(use.operation, READERS) for use in value.uses):
+    if all(isinstance(use.operation, READERS) or _multiplies(use.operation, value) for use in value.uses):
         return registers
     fresh = lowering.fresh(value.type)
     lowering.fragments.copy(registers, fresh)
     return fresh
+
+
+def _multiplies(op: Operation, value: SSAValue) -> bool:
+    """Whether an operation multiplies a value, rather than adds to it."""
+    return isinstance(op, MmaOp | WgmmaOp) and op.c is not value
 
 
 @lowers(SubfragmentOp)

@@ -1,0 +1,92 @@
+"""What consumers make of a loop over K: they wait for copies instead of making them, and say what they have read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.builder import Builder
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import IndexType
+from xdsl.ir import Block, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...dialect.warp.barriers import ArriveOp, AwaitOp
+from ...dialect.warp.warpgroup import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
+from ..tile.index_builder import Index, IndexBuilder
+from .loop import is_load
+from .ring import Ring
+from .turns import PingPong
+
+
+@dataclass(frozen=True)
+class ConsumerLoop:
+    """A loop over K without its copies, whose tiles are `staged`, and which so many warpgroups run, `in_turns` or as
+    it comes."""
+
+    loop: scf.ForOp
+    staged: Sequence[SSAValue]
+    groups: int
+    in_turns: bool
+
+    def rewrite(self, index: IndexBuilder, ring: Ring, state: list[Index]) -> list[Index]:
+        """The loop over K: waits for a stage, and for the products of the one before, where that may be."""
+        old, behind = self.loop.body.block, self._waits_behind()
+        body = Block(arg_types=[*(arg.type for arg in old.args), *[IndexType()] * (3 if behind else 2)])
+        carried, (stage, parity, *before) = body.args[: len(old.args)], body.args[len(old.args) :]
+        inside = index.at(Builder(InsertPoint.at_end(body)))
+        inside.insert(AwaitOp(ring.full, stage, parity))
+        now: dict[SSAValue, SSAValue] = dict(zip(old.args, carried, strict=True))
+        turns = self._turns(index)
+        commits = [op for op in old.ops if isinstance(op, WgmmaCommitOp)]
+        fences = [op for op in old.ops if isinstance(op, WgmmaFenceOp)]
+        for op in old.ops:
+            if isinstance(op, scf.YieldOp):
+                continue
+            if behind and isinstance(op, WgmmaWaitOp):
+                inside.insert(WgmmaWaitOp(1))
+                ring.release(inside, before[0])
+                continue
+            new = op.clone(now)
+            if isinstance(new, WgmmaOp):
+                new.move_to_stage(stage, self.staged)
+            elif is_load(new):
+                new.operands = [new.memory, stage, *new.indices]
+            if turns is not None and op is fences[-1]:
+                turns.begin(inside)
+            inside.insert(new)
+            if turns is not None and op is commits[0]:
+                turns.end(inside, body.args[0], self.loop.lb)
+            now.update(zip(op.results, new.results, strict=True))
+        if not behind:
+            inside.insert(ArriveOp(ring.empty, stage))
+        handed = [now.get(value, value) for value in (old.last_op.operands if old.last_op is not None else ())]
+        following = inside.values(ring.next(inside, stage, parity))
+        inside.insert(scf.YieldOp(*handed, *following, *([stage] if behind else [])))
+        initial = [*self.loop.iter_args, *index.values([*state, *([ring.stages] if behind else [])])]
+        new = index.insert(scf.ForOp(self.loop.lb, self.loop.ub, self.loop.step, initial, body))
+        if behind:
+            index.insert(WgmmaWaitOp(0))
+            ring.release(index, new.results[-1])
+        if turns is not None:
+            turns.end_all(index)
+        for result, made in zip(self.loop.results, new.results, strict=False):
+            result.replace_all_uses_with(made)
+        count = len(self.loop.results)
+        Rewriter.erase_op(self.loop)
+        return list(new.results[count : count + 2])
+
+    def _turns(self, index: IndexBuilder) -> PingPong | None:
+        """The turns of a warpgroup, where the schedule wants them, of several with several groups of products each."""
+        count = sum(isinstance(op, WgmmaCommitOp) for op in self.loop.body.block.ops)
+        return PingPong.of(index, self.groups) if self.in_turns and self.groups > 1 and count > 1 else None
+
+    def _waits_behind(self) -> bool:
+        """Whether products may be waited for a turn later: nothing in the loop but further ones reads their sums, and
+        nothing loads registers that they read, those of metadata."""
+        ops = list(self.loop.body.block.ops)
+        if any(map(is_load, ops)):
+            return False
+        sums = [result for op in ops if isinstance(op, WgmmaOp) for result in op.results]
+        users = [use.operation for value in sums for use in value.uses]
+        return all(isinstance(user, (WgmmaOp, scf.YieldOp)) for user in users) and len(self.loop.iter_args) == 1
