@@ -42,6 +42,7 @@ SHOWN = {
 
 ADDITIONS = (
     ("a shape or type of a matrix instruction", "a row of `dialect/isa/`: [how](adding-an-instruction.md)"),
+    ("a family of matrix instructions", "rows, an operation, a pattern, a meaning: [how](adding-a-family.md)"),
     ("any other instruction of PTX", "a row of `dialect/ptx/rows/`, and its meaning in `runtime/interp/instructions/`"),
     ("a target", "a row of `dialect/isa/targets.py`; its arithmetic in `runtime/numerics/parameters.py`"),
     ("how an instruction computes", "`runtime/numerics/`, which knows nothing of the interpreter"),
