@@ -144,3 +144,39 @@ def test_planted_bugs_of_a_cluster(old: str, new: str, check: str, message: str)
     assert old in cluster_text()
     found = run_clusters(cluster_text().replace(old, new))
     assert any(f.check == check and message in f.message for f in found)
+
+
+FROM_REGISTERS = "{%a0, %a1, %a2, %a3}, %da, 1, -1"
+WRITTEN = "@%first st.shared.b32 [as], %y; bar.sync 0;"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "check", "at", "message"),
+    [
+        # Fragments of A, in flight and without a fence.
+        (COMMIT, f"{COMMIT} mov.b32 %a1, 0;", "wgmma", COMMIT, "writes %a1, which the product at line"),
+        (FENCE, f"{FENCE} mov.b32 %a0, 0;", "wgmma", FROM_REGISTERS, "takes %a0, which line"),
+        # What an ordinary store wrote, and a product reads.
+        (FENCE, f"{WRITTEN} {FENCE}", "races", PRODUCT, "reads through the asynchronous proxy what warp 0, lane 0"),
+        # A CTA that leaves while the other still sends to it.
+        ("    @!%p bra BOX;", "    @!%p bra BOX; setp.eq.u32 %p, %rank, 1; @%p bra LEAVES;", "races", "st.async",
+            "accesses the shared memory of CTA (1, 0, 0), which may be gone"),
+    ],
+    ids=["in flight", "fence", "proxy", "departure"],
+)  # fmt: skip
+def test_planted_bugs_of_a_cluster_at_their_lines(old: str, new: str, check: str, at: str, message: str) -> None:
+    ptx = edited(cluster_text(), old, new)
+    if "LEAVES" in new:
+        ptx = ptx.replace("    ret;", "LEAVES: ret;")
+    check_found(run_clusters(ptx), check, line_of(ptx, at), message)
+
+
+def test_a_store_behind_a_fence_of_the_proxy_is_seen_by_a_product() -> None:
+    whole = f"@%first ld.shared.b32 %y, [as]; {WRITTEN.replace('bar.sync', 'fence.proxy.async; bar.sync')}"
+    assert run_clusters(edited(cluster_text(), FENCE, f"{whole} mov.b32 %y, 0x44444444; {FENCE}")) == ()
+
+
+def test_a_box_beside_its_alignment() -> None:
+    ptx = edited(text(), "mul.lo.u32 %k, %i, ", "add.u32 %sa, %sa, 16; mul.lo.u32 %k, %i, ")
+    message = "misaligned shared access: address 0x10 is not a multiple of 128"
+    check_found(run(ptx), "fault", line_of(ptx, LOAD_A), message)
