@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 ISA_TEXT = """\
-List the warp-level matrix instructions of PTX ISA 9.7.14: since which PTX version there are, and on which GPUs.
+List the matrix instructions of warps and warpgroups, PTX ISA 9.7.14 and 9.7.15: since which PTX version there are, and
+on which GPUs. Any other instruction is listed by its name, such as cp.async.bulk.tensor or mbarrier, with its operands.
 
 A line stands for several forms: .(a|b) is one of several qualifiers, [.a] one that may be left out. --all gives each
 form a line of its own; --json has every field, operand and fragment layout.
@@ -17,6 +18,7 @@ examples:
   warploom isa --family mma --type f16
   warploom isa --target sm_120f --family mma.sp --shape m16n8k64 --all
   warploom isa --target sm_89 --json
+  warploom isa --target sm_90a --family cp.async.bulk.tensor
 """
 
 

@@ -10,8 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ...dialect.ptx.rows.grammar import Row
 from ..errors import WarploomError
 from .isa_table import Line, Query, as_json, by_section, expanded, forms, lines
+from .row_table import row_lines, row_objects, rows
 
 
 def report(query: Query, every: bool = False, as_objects: bool = False) -> int:
@@ -20,13 +22,26 @@ def report(query: Query, every: bool = False, as_objects: bool = False) -> int:
     Raises:
         WarploomError: if there is no such form, or no such thing as is asked for.
     """
+    if others := rows(query):
+        return _other(others, query, every, as_objects)
     found = forms(query)
     if as_objects:
         print(json.dumps([as_json(form, query.target) for form in found], indent=1))
         return 0
     if not found:
         raise WarploomError(_nothing(query))
-    table = expanded(found, query.target) if every else lines(found, query.target)
+    return _print(expanded(found, query.target) if every else lines(found, query.target), query)
+
+
+def _other(found: Sequence[Row], query: Query, every: bool, as_objects: bool) -> int:
+    """The same of instructions that are no matrix instructions."""
+    if as_objects:
+        print(json.dumps(row_objects(found, query), indent=1))
+        return 0
+    return _print(row_lines(found, query, every), query)
+
+
+def _print(table: Sequence[Line], query: Query) -> int:
     if sys.stdout.isatty():
         _tables(table, query)
     else:

@@ -68,7 +68,7 @@ def forms(query: Query) -> tuple[Form, ...]:
     Raises:
         WarploomError: for a target, instruction, type, shape or PTX version that there is not.
     """
-    target, version = _target(query.target), _version(query.ptx)
+    target, version = as_target(query.target), as_version(query.ptx)
     names = _families(query.family)
     _require(query.type, "element type", TYPES)
     found = [form for name in names for form in FAMILIES[name]()]
@@ -78,14 +78,24 @@ def forms(query: Query) -> tuple[Form, ...]:
     return tuple(sorted(kept, key=lambda form: order(form.section)))
 
 
-def _target(name: str | None) -> Target | None:
+def as_target(name: str | None) -> Target | None:
+    """The target of a name.
+
+    Raises:
+        WarploomError: if there is none.
+    """
     try:
         return None if name is None else target_row(name)
     except UnknownTargetError as error:
         raise WarploomError(str(error)) from error
 
 
-def _version(text: str | None) -> Version | None:
+def as_version(text: str | None) -> Version | None:
+    """The PTX version that a text such as 8.7 names.
+
+    Raises:
+        WarploomError: if it is none.
+    """
     if text is None:
         return None
     major, dot, minor = text.partition(".")
@@ -147,7 +157,7 @@ def _available(form: Form, target: Target | None, version: Version | None) -> bo
 
 def lines(found: Iterable[Form], target: str | None = None) -> tuple[Line, ...]:
     """The forms as patterns, in the order of the manual; `ptx` is since when the target has them, if one is given."""
-    on = _target(target)
+    on = as_target(target)
     groups: dict[tuple[str, str, str], list[Form]] = {}
     for form in found:
         since = (form.since(on) if on else None) or form.ptx

@@ -176,3 +176,36 @@ def test_misuse(capsys: pytest.CaptureFixture[str]) -> None:
         main(["isa", "--what"])
     assert left.value.code == 2
     assert "unrecognized arguments: --what" in capsys.readouterr().err
+
+
+def test_other_instructions_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--family", "cp.async.bulk.tensor", "--target", "sm_90a")
+    assert code == 0
+    assert out.startswith("cp.async.bulk.tensor on sm_90a: ")
+    assert (
+        "9.7.9.25.5.2\n  PTX 8.0  cp.async.bulk.tensor.(1d|2d|3d|4d|5d).shared::cluster.global[.tile]"
+        ".mbarrier::complete_tx::bytes[.multicast::cluster][.L2::cache_hint]  "
+    ) in out
+    assert ".4d.shared::cluster.global.im2col." in out
+    assert "cta_group" not in out
+    assert "gather4" not in out
+    _, out, _ = run(capsys, "--family", "setmaxnreg", "--all")
+    assert [line.split()[4 if "sm_90a" in line else 3] for line in out.splitlines() if line.startswith("  ")]
+    assert "setmaxnreg.inc.sync.aligned.u32" in out
+
+
+def test_other_instructions_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "--family", "elect", "--json", "--target", "sm_90a")
+    (item,) = json.loads(out)
+    assert (item["spelling"], item["ptx"], item["requirement"]) == ("elect.sync", "8.0", "sm_90 or later")
+
+
+def test_other_instructions_have_no_shapes(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "--family", "cp.async.bulk", "--shape", "m16n8k16")
+    assert (code, err) == (1, "error: only matrix instructions are asked for by type and shape, got cp.async.bulk\n")
+
+
+def test_other_instructions_that_a_target_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "--family", "elect", "--target", "sm_80")
+    assert (code, err) == (1, "error: there is no form of elect on sm_80; needed: PTX 8.0 and sm_90 or later\n")
+    assert run(capsys, "--family", "wgmma", "--target", "sm_90a")[1].startswith("wgmma on sm_90a: 1074 forms")
