@@ -98,6 +98,25 @@ def cases() -> Iterator[TensorCase]:
     yield TensorCase("u16", (64, 64), (8, 16), (3, 8), 64, at=128)
 
 
+REDUCTIONS = {
+    "add": ("u32", "s32", "u64", "f32", "f16", "bf16"),
+    **dict.fromkeys(("min", "max"), ("u32", "s32", "u64", "s64", "f16", "bf16")),
+    **dict.fromkeys(("inc", "dec"), ("u32",)),
+    **dict.fromkeys(("and", "or", "xor"), ("u32", "s32", "u64", "s64", "f32", "f64")),
+}
+"""The element types of maps that each operation takes: PTX ISA 9.7.9.25.5.3; the bitwise ones any of 32 or 64 bits."""
+
+
+def reductions() -> Iterator[TensorCase]:
+    """Every operation and type, in boxes over an edge, with a swizzle and without."""
+    for turn, (operation, type) in enumerate((name, type) for name, types in REDUCTIONS.items() for type in types):
+        case = TensorCase(type, (), (), ())
+        swizzle, unit = (0, 128)[turn % 2], 16 // case.size
+        yield TensorCase(
+            type, (9, 4 * unit), (6, 2 * unit), (turn % 8, 3 * unit), swizzle, at=AT[turn % 4], store=operation
+        )
+
+
 def array(case: TensorCase) -> NDArray[Any]:
     """The tensor, with gaps behind its rows, of random words."""
     row = -(-case.sizes[-1] * case.size // 16) * 16 + case.gap

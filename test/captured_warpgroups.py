@@ -54,6 +54,27 @@ class WarpgroupCase:
         return f"{self.row.spelling} ({', '.join(words)})"
 
 
+@dataclass(frozen=True)
+class OffsetCase(WarpgroupCase):
+    """A product of A in registers whose B begins in another row of the swizzle's pattern than the first."""
+
+    pattern_row: int = 0
+    base_offset: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{super().name} row {self.pattern_row} of the pattern, base offset {self.base_offset}"
+
+
+def offset_cases(target: Target) -> Iterator[OffsetCase]:
+    """Every row of each pattern, with the base offset that says so and with none."""
+    row = next(row for row in wgmma.rows() if row.a.name == "bf16" and row.shape.n == 8 and not row.granularity)
+    for swizzle in SWIZZLES[1:] if row.runs_on(target) else ():
+        for at in range(swizzle // 16):
+            for base in dict.fromkeys((0, at)):
+                yield OffsetCase(row, False, swizzle, pattern_row=at, base_offset=base)
+
+
 def _drawn(row: Wgmma, a_shared: bool) -> WarpgroupCase:
     random = Random(f"{row.spelling} {a_shared}")
     turns = [int(n) for n in random.bits((6,), 16)]
@@ -126,6 +147,8 @@ def descriptor(case: WarpgroupCase, role: str) -> MatrixDescriptor:
     if not along_mn:
         if not case.swizzle:
             return MatrixDescriptor(0, 128, 8 * k_bytes)
+        if isinstance(case, OffsetCase):
+            return MatrixDescriptor(128 * case.pattern_row, 16, 8 * span, case.swizzle, case.base_offset)
         return MatrixDescriptor(32 * case.ahead, 16, 8 * span, case.swizzle)
     steps = row.shape.k // 8 if role == "b" else row.stored_k // 8
     if not case.swizzle:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from captured_memory import MemoryCase
 from captured_tensors import TensorCase
 from captured_warpgroups import WarpgroupCase
 from numpy.typing import NDArray
+from replayed import POISON, interpreted, warpgroup_answers
 
 from warploom.dialect.isa.targets import target
 from warploom.runtime import load_ptx
@@ -31,8 +32,9 @@ from warploom.runtime.interp import arithmetic
 from warploom.runtime.numerics.parameters import ROWS, Row
 
 WORDS = Path(__file__).parent.parent / "data" / "words"
-GROUPS, TENSORS, PIXELS = (WORDS / name / "sm_90a.npz" for name in ("warpgroups", "tensors", "pixels"))
-POISON = 0xDEADBEEF
+GROUPS, TENSORS = (WORDS / name / "sm_90a.npz" for name in ("warpgroups", "tensors"))
+LATER = {name: WORDS / name / "sm_90a.npz" for name in ("pixels", "reductions", "offsets")}
+"""Recordings that are not made yet, by `test/gpu/capture.py --set NAME`. Their tests are skipped until then."""
 
 
 @cache
@@ -44,7 +46,7 @@ def recording(path: Path) -> Any:
 def recorded() -> Iterator[tuple[Path, Case | MemoryCase]]:
     """Every recorded instruction."""
     for path in sorted(WORDS.glob("**/*.npz")):
-        if path in (GROUPS, TENSORS, PIXELS):
+        if path in (GROUPS, TENSORS, *LATER.values()):
             continue
         found = target(path.stem)
         sets = {"limits": captured.limit_cases, "memory": captured_memory.cases}
@@ -89,19 +91,8 @@ def warpgroup_cases() -> list[WarpgroupCase]:
 def test_every_word_of_a_warpgroup_is_the_silicons(case: WarpgroupCase) -> None:
     expected = recording(GROUPS)[case.name]
     count = len(expected)
-    words, got = (
-        captured_warpgroups.inputs(case, count),
-        np.full((count, captured_warpgroups.output_words(case)), POISON, np.uint32),
-    )
-    program = load_ptx(captured.module([captured_warpgroups.kernel(case, "k")], target(GROUPS.stem)))
-    threads = (captured_warpgroups.THREADS, 1, 1)
-    program.launch("k", (count, 1, 1), threads, [np.ascontiguousarray(words), got], device="interp")
-    wrong = (captured_warpgroups.kept(case, got) != expected).reshape(count, -1).any(axis=1)
+    wrong = (warpgroup_answers(case, count) != expected).reshape(count, -1).any(axis=1)
     assert not wrong.any(), f"kinds that differ: {[KINDS[i % len(KINDS)] for i in np.flatnonzero(wrong)]}"
-
-
-def interpreted(text: str, args: list[Any]) -> None:
-    load_ptx(text).launch("k", (1, 1, 1), (captured_tensors.THREADS, 1, 1), args, device="interp")
 
 
 @pytest.mark.parametrize("case", list(captured_tensors.cases()), ids=lambda case: case.name)
@@ -109,10 +100,27 @@ def test_every_byte_of_a_tensor_copy_is_the_silicons(case: TensorCase) -> None:
     assert np.array_equal(captured_tensors.answer(case, interpreted), recording(TENSORS)[case.name])
 
 
-@pytest.mark.parametrize("case", list(captured_pixels.cases()) if PIXELS.exists() else [], ids=lambda case: case.name)
+def later(name: str, found: Iterable[Any]) -> list[Any]:
+    """The cases of a recording, if there is one."""
+    return list(found) if LATER[name].exists() else []
+
+
+@pytest.mark.parametrize("case", later("pixels", captured_pixels.cases()), ids=lambda case: case.name)
 def test_every_byte_of_a_copy_of_pixels_is_the_silicons(case: TensorCase) -> None:
-    """Skipped until `test/gpu/capture.py --set pixels` has recorded them."""
-    assert np.array_equal(captured_tensors.answer(case, interpreted), recording(PIXELS)[case.name])
+    assert np.array_equal(captured_tensors.answer(case, interpreted), recording(LATER["pixels"])[case.name])
+
+
+@pytest.mark.parametrize("case", later("reductions", captured_tensors.reductions()), ids=lambda case: case.name)
+def test_every_byte_of_a_tensor_reduction_is_the_silicons(case: TensorCase) -> None:
+    assert np.array_equal(captured_tensors.answer(case, interpreted), recording(LATER["reductions"])[case.name])
+
+
+@pytest.mark.parametrize(
+    "case", later("offsets", captured_warpgroups.offset_cases(target(GROUPS.stem))), ids=lambda case: case.name
+)
+def test_every_word_of_a_matrix_inside_its_pattern_is_the_silicons(case: WarpgroupCase) -> None:
+    expected = recording(LATER["offsets"])[case.name]
+    assert np.array_equal(warpgroup_answers(case, len(expected)), expected)
 
 
 def test_every_warpgroup_case_is_recorded() -> None:

@@ -1,0 +1,120 @@
+"""Tensor copies that reduce, against numpy; and matrices that begin inside the pattern of their swizzle.
+
+No GPU has confirmed these words: `test/gpu/capture.py --set reductions` and `--set offsets` record them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import captured_tensors
+import captured_warpgroups
+import ml_dtypes
+import numpy as np
+import pytest
+from captured_tensors import TensorCase, array, inputs
+from captured_warpgroups import OffsetCase
+from numpy.typing import NDArray
+from replayed import TARGET, interpreted, warpgroup_answers
+
+from warploom.dialect.isa.targets import target
+from warploom.runtime import TensorMap, load_ptx
+from warploom.runtime.interp import InterpreterError
+
+Words = NDArray[Any]
+DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
+
+
+def added(old: Words, new: Words) -> Words:
+    """Rounded once; f32 flushes subnormals, before and after."""
+    if old.dtype != np.float32:
+        return (
+            old + new if old.dtype.kind in "iu" else (old.astype(np.float64) + new.astype(np.float64)).astype(old.dtype)
+        )
+    old, new = (np.where(np.abs(x) < 2.0**-126, np.copysign(np.float32(0), x), x) for x in (old, new))
+    total = old + new
+    return np.where(np.abs(total) < 2.0**-126, np.copysign(np.float32(0), total), total)
+
+
+def smaller(sign: int) -> Callable[[Words, Words], Words]:
+    """The lesser, or the greater, of two: a NaN is left out, and -0 is less than +0."""
+
+    def choose(old: Words, new: Words) -> Words:
+        if old.dtype.kind in "iu":
+            return np.minimum(old, new) if sign > 0 else np.maximum(old, new)
+        a, b = (sign * x.astype(np.float64) for x in (old, new))
+        first = (a < b) | ((a == b) & (np.signbit(a) >= np.signbit(b))) | np.isnan(b)
+        return np.where(first, old, new)
+
+    return choose
+
+
+JUDGES: dict[str, Callable[[Words, Words], Words]] = {
+    "add": added,
+    "min": smaller(1),
+    "max": smaller(-1),
+    "inc": lambda old, new: np.where(old >= new, 0, old + 1).astype(old.dtype),
+    "dec": lambda old, new: np.where((old == 0) | (old > new), new, old - 1).astype(old.dtype),
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
+def typed(case: TensorCase, words: Words) -> Words:
+    bitwise = case.store in ("and", "or", "xor")
+    kind = f"u{case.size}" if bitwise or case.type[0] == "u" else DTYPES.get(case.type, f"i{case.size}")
+    return words.view(kind)
+
+
+@pytest.mark.parametrize("case", list(captured_tensors.reductions()), ids=lambda case: f"{case.store}.{case.type}")
+def test_reductions(case: TensorCase) -> None:
+    assert isinstance(case.box, tuple)
+    memory, (rows, columns), (top, left) = inputs(case).view(np.uint8), case.box, case.start
+    box = np.empty((rows, columns * case.size), np.uint8)
+    for row in range(rows):
+        for first in range(0, columns * case.size, 16):
+            place = case.at + row * max(columns * case.size, case.swizzle) + first
+            place ^= (place >> 7 & (7 if case.swizzle else 0)) << 4
+            box[row, first : first + 16] = memory[place : place + 16]
+    tensor = array(case)
+    old = typed(case, tensor[top : top + rows, left : left + columns].copy())
+    new = typed(case, box.view(tensor.dtype))[: old.shape[0], : old.shape[1]]
+    with np.errstate(all="ignore"):
+        expected = JUDGES[case.store](old, new)
+    whole = tensor.base if tensor.base is not None else tensor
+    got = captured_tensors.answer(case, interpreted).reshape(whole.view(np.uint8).shape)
+    found = typed(case, np.ascontiguousarray(got).view(tensor.dtype)[top : top + rows, left : left + columns].copy())
+    nan = np.isnan(expected.astype(np.float64)) if expected.dtype.kind not in "iu" else np.zeros(expected.shape, bool)
+    same = found.view(f"u{case.size}") == expected.view(f"u{case.size}")
+    assert (same | (nan & np.isnan(found.astype(np.float64)))).all()
+    changed = np.ascontiguousarray(whole).view(np.uint8).reshape(got.shape) != got
+    size = case.size
+    changed[top : top + rows, left * size : (left + columns) * size] = False
+    assert not changed.any()
+
+
+def test_a_type_that_an_operation_does_not_take() -> None:
+    case = next(c for c in captured_tensors.reductions() if c.store == "min")
+    tensor = np.zeros((9, 16), np.float32)
+    text = ".version 8.6\n.target sm_90a\n.address_size 64\n" + captured_tensors.kernel(case)
+    args = [TensorMap(tensor, (6, 8)), inputs(case), inputs(case)]
+    with pytest.raises(InterpreterError, match="min takes u32, s32, u64, s64, f16, bf16, the map has f32"):
+        load_ptx(text).launch("k", (1, 1, 1), (128, 1, 1), args, device="interp")
+
+
+@pytest.mark.parametrize(
+    "case", list(captured_warpgroups.offset_cases(target(TARGET)))[::3], ids=lambda case: case.name
+)
+def test_a_matrix_inside_its_pattern_is_read_by_its_address(case: OffsetCase) -> None:
+    """The swizzle goes by the bits of the address here, whatever the base offset says."""
+    found = warpgroup_answers(case, 1).view(np.float32)
+    plain = OffsetCase(case.row, False, case.swizzle, pattern_row=case.pattern_row)
+    drawn = captured_warpgroups.matrices(case, captured_warpgroups.Random(case.name), 1)
+    a, b = ((drawn[r][0].astype(np.uint16).view(ml_dtypes.bfloat16)).astype(np.float64) for r in "ab")
+    c = drawn["c"][0].astype(np.uint32).view(np.float32).astype(np.float64)
+    places = plain.row.layout("d").positions(64, 8)
+    expected = (a @ b.T + c)[places[..., 0], places[..., 1]].T.reshape(-1)
+    bound = (np.abs(a) @ np.abs(b).T + np.abs(c))[places[..., 0], places[..., 1]].T.reshape(-1) * 2.0**-20
+    assert (np.abs(found.reshape(-1) - expected) <= bound).all()
