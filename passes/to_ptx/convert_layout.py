@@ -113,14 +113,13 @@ def _shuffle(lowering: KernelLowering, into: VirtualRegister, sent: VirtualRegis
 
 def _of_lane(lowering: KernelLowering, choices: Sequence[VirtualRegister]) -> VirtualRegister:
     """The register that stands for a lane among one for each, chosen by the bits of its number that matter."""
-    if all(choice is choices[0] for choice in choices):
+    if len(choices) == 1:
         return choices[0]
-    bit = (len(choices) >> 1).bit_length() - 1
     half = len(choices) // 2
+    if all(low is high for low, high in zip(choices[:half], choices[half:], strict=True)):
+        return _of_lane(lowering, choices[:half])
     low, high = _of_lane(lowering, choices[:half]), _of_lane(lowering, choices[half:])
-    if low is high:
-        return low
-    upper = lowering.scalars.compare("ne", lowering.scalars.bits(lowering.lane, bit, 1, 0), 0)
+    upper = lowering.scalars.compare("ne", lowering.scalars.bits(lowering.lane, half.bit_length() - 1, 1, 0), 0)
     result = lowering.emitter.register(low.type)
     assert isinstance(upper, VirtualRegister)
     lowering.emitter.emit(f"selp.{low.type}", "?, ?, ?, ?", result, high, low, upper)
