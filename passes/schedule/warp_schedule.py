@@ -70,8 +70,14 @@ class SchedulePass(ScheduleOptions):
             if ScheduleAttr.name not in matmul.attributes:
                 matmul.attributes[ScheduleAttr.name] = ScheduleAttr(self._choose(matmul, tuned))
         for attention in [o for o in op.walk() if isinstance(o, AttentionOp) and ScheduleAttr.name not in o.attributes]:
-            schedule = attention_schedule(attention, _target(attention), parse_options(self.options()))
-            attention.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
+            attention.attributes[ScheduleAttr.name] = ScheduleAttr(self._of_attention(attention))
+
+    def _of_attention(self, attention: AttentionOp) -> Schedule:
+        try:
+            options = parse_options(self.options())
+        except ScheduleError as e:
+            fail(attention, f"schedule: {e}")
+        return attention_schedule(attention, _target(attention), options)
 
     def _choose(self, matmul: MatmulOp, tuned: Tuned | None) -> Schedule:
         target, product = _target(matmul), read(matmul)
