@@ -191,6 +191,8 @@ class AttentionMatch:
         dead = self.dead()
         if self.product not in dead:
             decline("others use the scores too, or what becomes of them")
+        if self.values not in dead:
+            decline("others use its result before it is divided")
         first = min({*self.reader.used, *dead}, key=_number)
         read = {root(value) for value, _ in (self.q, self.k, self.v)}
         read |= {root(load.value) for load in self.extras if load.value is not None}
@@ -210,19 +212,19 @@ class AttentionMatch:
 
     def dead(self) -> set[Operation]:
         """The operations that nobody needs any more."""
-        used = {*self.reader.used, self.values, self.last}
-        dead: set[Operation] = {self.values, self.last}
-        for op in sorted(used - dead, key=_number, reverse=True):
-            assert isinstance(op, LinalgStructuredOperation)
-            memory = op.outputs[0]
-            into_result = memory in (self.o[0], self.values.outputs[0])
-            local = isinstance(memory.owner, memref.AllocOp | memref.AllocaOp)
-            writers = {o for o in used if isinstance(o, LinalgStructuredOperation) and o.outputs[0] is memory}
-            users = {use.operation for use in memory.uses}
-            others = {o for o in users - dead - writers if not isinstance(o, memref.DeallocOp)}
-            if into_result or (local and not others):
-                dead.add(op)
+        dead = {*self.reader.used, self.values, self.last}
+        while kept := {op for op in dead if not self._serves(op, dead)}:
+            dead -= kept
         return dead
+
+    def _serves(self, op: Operation, others: set[Operation]) -> bool:
+        """Whether what an operation writes is the result, or read by these others alone."""
+        assert isinstance(op, LinalgStructuredOperation)
+        memory = op.outputs[0]
+        if memory is self.o[0] or not isinstance(memory.owner, memref.AllocOp | memref.AllocaOp):
+            return memory is self.o[0]
+        users = (use.operation for use in memory.uses)
+        return all(user in others or isinstance(user, memref.DeallocOp) for user in users)
 
     def attention(self) -> AttentionOp:
         """The operation that comes to stand for all."""
