@@ -1,0 +1,152 @@
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics 2>&1 | filecheck %s
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#v = affine_map<(m, n, d, e) -> (n, e)>
+#o = affine_map<(m, n, d, e) -> (m, e)>
+
+// CHECK: error: warp.attention: expected a map of Q, K, V, O and each score operand, got 3
+func.func @maps(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
+  warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16>
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#v = affine_map<(m, n, d, e) -> (n, e)>
+#o = affine_map<(m, n, d, e) -> (m, e)>
+
+// CHECK: error: warp.attention: expected Q, K and V of f16, or of bf16, got f16, bf16, f16
+func.func @types(%q: memref<32x64xf16>, %k: memref<48x64xbf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
+  warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xbf16>, memref<48x16xf16>, memref<32x16xf16>
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#v = affine_map<(m, n, d, e) -> (n, e)>
+#o = affine_map<(m, n, d, e) -> (m, e)>
+
+// CHECK: error: warp.attention: expected O of f16 or f32, got bf16
+func.func @result(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xbf16>) {
+  warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xbf16>
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (m, n)>
+#v = affine_map<(m, n, d, e) -> (n, e)>
+#o = affine_map<(m, n, d, e) -> (m, e)>
+
+// CHECK: error: warp.attention: expected K to be indexed by d1 and d2, got (d0, d1, d2, d3) -> (d0, d1)
+func.func @indexed(%q: memref<32x64xf16>, %k: memref<32x48xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
+  warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<32x48xf16>, memref<48x16xf16>, memref<32x16xf16>
+  return
+}
+
+// -----
+
+#q = affine_map<(b, m, n, d, e) -> (b, m, d)>
+#k = affine_map<(b, m, n, d, e) -> (b, n, d)>
+#v = affine_map<(b, m, n, d, e) -> (b, n, e)>
+#o = affine_map<(b, m, n, d, e) -> (m, e)>
+
+// CHECK: error: warp.attention: expected O to be indexed by every loop of the batch, got (d0, d1, d2, d3, d4) -> (d1, d4)
+func.func @batch(%q: memref<2x32x64xf16>, %k: memref<2x48x64xf16>, %v: memref<2x48x16xf16>, %o: memref<32x16xf16>) {
+  warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<2x32x64xf16>, memref<2x48x64xf16>, memref<2x48x16xf16>, memref<32x16xf16>
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#v = affine_map<(m, n, d, e) -> (n, e)>
+#o = affine_map<(m, n, d, e) -> (m, e)>
+
+// CHECK: error: warp.attention: expected K and V to agree on d1, got 48 and 50
+func.func @sizes(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<50x16xf16>, %o: memref<32x16xf16>) {
+  warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xf16>, memref<50x16xf16>, memref<32x16xf16>
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#v = affine_map<(m, n, d, e) -> (n, e)>
+#o = affine_map<(m, n, d, e) -> (m, e)>
+
+// CHECK: error: warp.attention: expected Q of rank 2, got memref<1x32x64xf16>
+func.func @rank(%q: memref<1x32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
+  warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<1x32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16>
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#v = affine_map<(m, n, d, e) -> (n, e)>
+#o = affine_map<(m, n, d, e) -> (m, e)>
+
+// CHECK: error: warp.attention: expected score operand 0 to be indexed by m, n and the batch, got (d0, d1, d2, d3) -> (d0, d2)
+func.func @score_operand(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %x: memref<32x64xf32>, %o: memref<32x16xf16>) {
+  warp.attention %q, %k, %v into %o with %x {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o, #q]}
+    : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16> with memref<32x64xf32> {
+  ^bb0(%s: f32, %b: f32):
+    warp.yield %s : f32
+  }
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#v = affine_map<(m, n, d, e) -> (n, e)>
+#o = affine_map<(m, n, d, e) -> (m, e)>
+#s = affine_map<(m, n, d, e) -> (m, n)>
+
+// CHECK: error: warp.attention: expected score operands only with a region that takes them
+func.func @no_region(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %x: memref<32x48xf32>, %o: memref<32x16xf16>) {
+  warp.attention %q, %k, %v into %o with %x {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o, #s]}
+    : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16> with memref<32x48xf32>
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#v = affine_map<(m, n, d, e) -> (n, e)>
+#o = affine_map<(m, n, d, e) -> (m, e)>
+
+// CHECK: error: warp.attention: expected a region on elements (f32), got (f16)
+func.func @region(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
+  warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16> {
+  ^bb0(%s: f16):
+    %0 = arith.extf %s : f16 to f32
+    warp.yield %0 : f32
+  }
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#v = affine_map<(m, n, d, e) -> (n, e)>
+#o = affine_map<(m, n, d, e) -> (m, e)>
+
+// CHECK: error: warp.attention: expected the row of a tile of O, got 2 indices
+func.func @tile(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>, %i: index) {
+  warp.attention %q, %k, %v into %o tile %i, %i {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16>
+  return
+}
