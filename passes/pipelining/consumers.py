@@ -50,7 +50,7 @@ class ConsumerLoop:
             new = op.clone(now)
             if isinstance(new, WgmmaOp):
                 new.move_to_stage(stage, self.staged)
-            elif is_load(new):
+            elif is_load(new) and new.memory in self.staged:
                 new.operands = [new.memory, stage, *new.indices]
             if turns is not None and op is fences[-1]:
                 turns.begin(inside)
