@@ -59,8 +59,8 @@ def trace_svg(launch: LaunchTrace, time: str, cta: int = 0) -> str:
     body = [
         text(MARGIN, 20, f"{launch.kernel}, CTA ({place}) of {launch.total}: {launch.cycles:,} cycles", "h"),
         *_legend(launch.of_cta(cta), 36),
-        *_axis(launch.cycles, bottom),
-        *_drawn(bands, launch.cycles),
+        *_axis(max(launch.cycles, 1), bottom),
+        *_drawn(bands, max(launch.cycles, 1)),
         *(text(MARGIN, bottom + 40 + 14 * i, note, "n") for i, note in enumerate(notes)),
     ]
     return document(LEFT + WIDTH + 2 * MARGIN, bottom + 40 + 14 * len(notes), body, STYLE)

@@ -31,7 +31,13 @@ def check_trace(path: str) -> None:
 
 def save_trace(path: str, traces: Sequence[LaunchTrace]) -> str:
     """Writes the Chrome trace of all launches, or the picture of the first CTA of the one that took longest; what was
-    written, in words."""
+    written, in words.
+
+    Raises:
+        ArgumentError: where nothing was launched, of which there is no picture.
+    """
+    if not traces and Path(path).suffix == ".svg":
+        raise ArgumentError(f"--trace {path}: nothing was launched, so there is nothing to draw")
     if Path(path).suffix == ".svg":
         longest = max(traces, key=lambda trace: trace.cycles)
         written, what = trace_svg(longest, DESCRIPTION), f"a picture of {longest.kernel}"

@@ -234,6 +234,17 @@ def test_launches_follow_each_other_and_a_picture_shows_one(tmp_path: Path) -> N
     assert "warps 0-" in words
 
 
+def test_where_nothing_happens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "nothing.ptx"
+    source.write_text(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { ret; }\n")
+    for name in ("out.svg", "out.json"):
+        assert main(["run", str(source), "--grid", "1", "--block", "32", "--trace", str(tmp_path / name)]) == 0
+    assert json.loads((tmp_path / "out.json").read_text())["otherData"]["launches"][0]["kernel"] == "k"
+    options = ["--in", "A=random:0x8", "--in", "B=random:8x16", "--in", "C=zeros:0x16", "--target", "sm_80"]
+    assert main(["run", str(EXAMPLES / "dynamic_matmul.mlir"), *options, "--trace", str(tmp_path / "empty.svg")]) == 1
+    assert "nothing was launched, so there is nothing to draw" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [
