@@ -7,7 +7,7 @@ what is on the way to it, being needed nowhere else, into the same memory. Every
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -122,6 +122,8 @@ class _Function:
             self._size(op)
         elif isinstance(op, SHAPED):
             self._view(op)
+        elif isinstance(op, tensor.InsertSliceOp):
+            self._insert(op)
         elif isinstance(op, LinalgStructuredOperation):
             self._structured(op)
         elif any(isa(v.type, Tensor) for v in (*op.operands, *op.results)):
@@ -179,6 +181,19 @@ class _Function:
         self.buffers[result] = target
         self.done.append(op)
 
+    def _insert(self, op: tensor.InsertSliceOp) -> None:
+        """A tensor put into a part of another: copied into that part of its memory."""
+        source, held = self._read(op, op.source), self.buffers.get(op.dest)
+        if held is None:
+            fail(op, "tensor.insert_slice puts a part into a tensor that nothing has been written to")
+        target, builder = self._target(op.result, op.dest, op), Builder(InsertPoint.before(op))
+        if held != target:
+            builder.insert(CopyOp([held], [target], [])).location = op.location
+        part = builder.insert(_part(op, target, memory_of(source).get_shape()))
+        builder.insert(CopyOp([source], [part.result], [])).location = op.location
+        self.buffers[op.result] = target
+        self.done.append(op)
+
     def _read(self, op: Operation, value: SSAValue) -> SSAValue:
         if not isa(value.type, Tensor):
             return value
@@ -217,6 +232,8 @@ class _Function:
         user = uses[0].operation if len(uses) == 1 else None
         if isinstance(user, LinalgStructuredOperation) and len(user.results) == 1 and value in user.outputs:
             return self._destination(user.results[0], op)
+        if isinstance(user, tensor.InsertSliceOp) and value is user.dest:
+            return self._destination(user.result, op)
         if isinstance(user, tensor.CollapseShapeOp | tensor.ExpandShapeOp) and user is not op:
             kind, found = _memory(value.type), self._destination(user.results[0], op)
             if found is not None and -1 not in (*kind.get_shape(), *memory_of(found).get_shape()):
@@ -229,30 +246,33 @@ class _Function:
 
 def _viewed(op: Shaped, source: SSAValue) -> Operation:
     """What an operation makes of a tensor, made of its memory."""
-    kind = memory_of(source)
     match op:
         case tensor.CollapseShapeOp() | tensor.ExpandShapeOp():
             return _reshaped(op, source, _memory(op.result.type), back=False)
         case tensor.CastOp():
             return memref.CastOp.get(source, _memory(op.dest.type))
         case tensor.ExtractSliceOp():
-            steps, offset = strides_of(kind), kind.get_offset()
-            given = [list(static.iter_values()) for static in (op.static_offsets, op.static_sizes, op.static_strides)]
-            if steps is None or any(DYNAMIC_INDEX in numbers for numbers in (given[0], given[2])):
-                fail(op, f"expected offsets and strides that are constants, got those of a part of {kind}")
-            starts, sizes, by = given
-            known = (
-                None
-                if offset is None or None in steps
-                else offset + sum(o * s for o, s in zip(starts, steps, strict=True) if s is not None)
-            )
-            shape = op.result.type.get_shape()
-            kept = kept_dimensions(sizes, shape)
-            strides = [None if (step := steps[d]) is None else step * by[d] for d in kept]
-            result = MemRefType(kind.element_type, shape, StridedLayoutAttr(strides, known), kind.memory_space)
-            return memref.SubviewOp(
-                source, op.offsets, op.sizes, op.strides, op.static_offsets, op.static_sizes, op.static_strides, result
-            )
+            return _part(op, source, op.result.type.get_shape())
+
+
+def _part(op: tensor.ExtractSliceOp | tensor.InsertSliceOp, source: SSAValue, shape: Sequence[int]) -> memref.SubviewOp:
+    """The part of memory that an operation takes, or fills, with as many dimensions as a shape."""
+    kind = memory_of(source)
+    steps, offset = strides_of(kind), kind.get_offset()
+    starts, sizes, by = (
+        [None if number == DYNAMIC_INDEX else number for number in static.iter_values()]
+        for static in (op.static_offsets, op.static_sizes, op.static_strides)
+    )
+    if steps is None:
+        fail(op, f"expected a part of strided memory, got one of {kind}")
+    for start, step in zip(starts, steps, strict=True):
+        offset = None if offset is None or start is None or step is None else offset + start * step
+    kept = kept_dimensions([-1 if size is None else size for size in sizes], shape)
+    strides = [None if (s := steps[d]) is None or (b := by[d]) is None else s * b for d in kept]
+    result = MemRefType(kind.element_type, shape, StridedLayoutAttr(strides, offset), kind.memory_space)
+    return memref.SubviewOp(
+        source, op.offsets, op.sizes, op.strides, op.static_offsets, op.static_sizes, op.static_strides, result
+    )
 
 
 def _reshaped(

@@ -2,13 +2,14 @@
 
 Calls of functions of the module are replaced by what these do; `linalg.broadcast` and `memref.copy` become
 `linalg.generic` and `linalg.copy`, `linalg.softmax` four of the former; a constant tensor of one value becomes
-`linalg.fill`.
+`linalg.fill`, `tensor.pad` that and a `tensor.insert_slice`, `bufferization.alloc_tensor` a `tensor.empty` or a copy.
 """
 
 from __future__ import annotations
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, func, memref, tensor
+from xdsl.dialects.bufferization import AllocTensorOp
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     ArrayAttr,
@@ -28,12 +29,15 @@ from xdsl.utils.hints import isa
 from ...dialect.linalg.softmax import SoftmaxOp
 from ..diagnostics import fail
 from .decompose_softmax import decompose
+from .new_tensors import allocate, pad
 
 
 def is_generalized(op: Operation) -> bool:
     """Whether something else comes to stand for an operation."""
     constant = isinstance(op, arith.ConstantOp) and isinstance(op.result.type, TensorType)
-    return constant or isinstance(op, func.CallOp | BroadcastOp | memref.CopyOp | SoftmaxOp)
+    return constant or isinstance(
+        op, func.CallOp | BroadcastOp | memref.CopyOp | SoftmaxOp | AllocTensorOp | tensor.PadOp
+    )
 
 
 def generalize(module: ModuleOp) -> None:
@@ -46,6 +50,10 @@ def generalize(module: ModuleOp) -> None:
                 _broadcast(op)
             case SoftmaxOp():
                 decompose(op)
+            case AllocTensorOp():
+                allocate(op)
+            case tensor.PadOp():
+                pad(op)
             case memref.CopyOp():
                 copy = CopyOp([op.source], [op.destination], [])
                 copy.location = op.location

@@ -130,9 +130,9 @@ OPERANDS = "ins(%A, %B : tensor<4x4xf16>, tensor<4x4xf16>)"
             r":3:\d+: error: linalg.matmul adds to a tensor that nothing has been written to; fill it first",
         ),
         (
-            "%r = tensor.insert_slice %C into %C[0, 0] [4, 4] [1, 1] : tensor<4x4xf32> into tensor<4x4xf32>\n"
-            "return %r : tensor<4x4xf32>\n}",
-            r":2:\d+: error: tensor.insert_slice on tensors is not bufferised",
+            "%i = arith.constant 0 : index\n%s = arith.constant 0.0 : f32\n"
+            "%r = tensor.insert %s into %C[%i, %i] : tensor<4x4xf32>\nreturn %r : tensor<4x4xf32>\n}",
+            r":4:\d+: error: tensor.insert on tensors is not bufferised",
         ),
     ],
 )

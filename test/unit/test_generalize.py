@@ -158,3 +158,83 @@ def test_memref_copy_and_cast() -> None:
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(CompileError, match=message):
         compile(text)
+
+
+PADDED = """func.func @f(%A: tensor<{m}x20xf16>, %B: tensor<24x12xf16>) -> tensor<16x12xf32> {{
+  %c1 = arith.constant 1 : index
+  %z = arith.constant 0.0 : f16
+  %a = tensor.pad %A low[{low}, 0] high[{high}, 4] {{
+  ^bb0(%i: index, %j: index):
+    tensor.yield %z : f16
+  }} : tensor<{m}x20xf16> to tensor<{n}x24xf16>
+  %zero = arith.constant dense<0.0> : tensor<16x12xf32>
+  %s = tensor.extract_slice %a[%c1, 0] [16, 24] [1, 1] : tensor<{n}x24xf16> to tensor<16x24xf16>
+  %r = linalg.matmul ins(%s, %B : tensor<16x24xf16>, tensor<24x12xf16>) outs(%zero : tensor<16x12xf32>)
+    -> tensor<16x12xf32>
+  return %r : tensor<16x12xf32>
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("m", "low", "high", "n"), [("13", "1", "5", "19"), ("?", "1", "5", "?"), ("13", "%c1", "%c1", "?")]
+)
+def test_padding_before_a_product(m: str, low: str, high: str, n: str) -> None:
+    """What is behind the source's end is the value given, in place of what memory held."""
+    text = PADDED.format(m=m, low=low, high=high, n=n)
+    if n == "?" and high == "%c1":
+        text = text.replace("[16, 24]", "[14, 24]").replace("16x24", "14x24").replace("16x12", "14x12")
+    a, b = draw(13, 20), draw(24, 12)
+    c = np.full((14 if "14x12" in text else 16, 12), np.nan, np.float32)
+    compile(text, cache=False)(a, b, c, device="interp")
+    padded = np.zeros((c.shape[0], 24))
+    padded[:13, :20] = a
+    np.testing.assert_allclose(c, padded @ b.astype(np.float64), rtol=1e-5, atol=1e-5)
+
+
+def test_a_part_put_into_a_result() -> None:
+    text = """func.func @f(%A: tensor<5x8xf16>, %B: tensor<8x6xf16>, %D: tensor<9x7xf32>) -> tensor<9x7xf32> {
+      %zero = arith.constant dense<0.0> : tensor<5x6xf32>
+      %c = linalg.matmul ins(%A, %B : tensor<5x8xf16>, tensor<8x6xf16>) outs(%zero : tensor<5x6xf32>) -> tensor<5x6xf32>
+      %r = tensor.insert_slice %c into %D[3, 1] [5, 6] [1, 1] : tensor<5x6xf32> into tensor<9x7xf32>
+      return %r : tensor<9x7xf32> }"""
+    a, b, d, r = draw(5, 8), draw(8, 6), draw(9, 7, dtype=np.float32), np.full((9, 7), np.nan, np.float32)
+    compile(text, cache=False)(a, b, d, r, device="interp")
+    expected = d.astype(np.float64)
+    expected[3:8, 1:7] = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(r, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("contents", ["() : tensor<6x5xf32>", "() copy(%C) : tensor<6x5xf32>"])
+def test_tensors_allocated(contents: str) -> None:
+    fill = "" if "copy" in contents else "linalg.fill ins(%z : f32) outs(%e : tensor<6x5xf32>) -> tensor<6x5xf32>"
+    start = f"%f = {fill}" if fill else ""
+    text = f"""func.func @f(%A: tensor<6x8xf16>, %B: tensor<8x5xf16>, %C: tensor<6x5xf32>) -> tensor<6x5xf32> {{
+      %z = arith.constant 0.0 : f32
+      %e = bufferization.alloc_tensor{contents}
+      {start}
+      %r = linalg.matmul ins(%A, %B : tensor<6x8xf16>, tensor<8x5xf16>) outs({"%f" if fill else "%e"} : tensor<6x5xf32>)
+        -> tensor<6x5xf32>
+      return %r : tensor<6x5xf32> }}"""
+    a, b, c, r = draw(6, 8), draw(8, 5), draw(6, 5, dtype=np.float32), np.full((6, 5), np.nan, np.float32)
+    compile(text, cache=False)(a, b, c, r, device="interp")
+    expected = a.astype(np.float64) @ b.astype(np.float64) + (0 if fill else c.astype(np.float64))
+    np.testing.assert_allclose(r, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_padding_that_depends_on_its_place_is_refused() -> None:
+    text = PADDED.format(m="13", low="1", high="5", n="19").replace(
+        "tensor.yield %z : f16",
+        "%y = arith.index_cast %i : index to i16 %w = arith.bitcast %y : i16 to f16 tensor.yield %w : f16",
+    )
+    with pytest.raises(CompileError, match=r"expected tensor.pad with one value, the same everywhere"):
+        compile(text, cache=False)
+
+
+def test_a_part_of_nothing_is_refused() -> None:
+    text = """func.func @f(%A: tensor<5x6xf32>) -> tensor<9x7xf32> {
+      %e = tensor.empty() : tensor<9x7xf32>
+      %r = tensor.insert_slice %A into %e[3, 1] [5, 6] [1, 1] : tensor<5x6xf32> into tensor<9x7xf32>
+      return %r : tensor<9x7xf32> }"""
+    with pytest.raises(CompileError, match="into a tensor that nothing has been written to"):
+        compile(text, cache=False)
