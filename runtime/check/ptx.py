@@ -13,9 +13,11 @@ from ..errors import WarploomError
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of a check: `unmodelled` counts instructions that PTX has and that were not looked at."""
+    """What came of a check: `unmodelled` counts instructions that PTX has and that were not looked at; `notes` are no
+    errors, but what ptxas makes otherwise than the text says."""
 
     diagnostics: list[Diagnostic]
+    notes: list[Diagnostic] = field(default_factory=list[Diagnostic])
     unmodelled: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
@@ -43,7 +45,7 @@ def check_ptx(text: str, target: str | None = None, name: str = "<ptx>") -> list
 
 
 def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Checked:
-    """As `check_ptx`, with the number of instructions that were not looked at.
+    """As `check_ptx`, with notes, and the number of instructions that were not looked at.
 
     Raises:
         WarploomError: for an unknown `target`.
@@ -59,7 +61,8 @@ def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Che
         return Checked(found)
     checker = Checker(module, TargetContext(module.version, (target,) if target else module.targets))
     found.extend(checker.problems())
-    return Checked(sorted(found, key=lambda diagnostic: (diagnostic.line, diagnostic.column)), checker.unmodelled)
+    found.sort(key=lambda diagnostic: (diagnostic.line, diagnostic.column))
+    return Checked(found, sorted(checker.notes()), checker.unmodelled)
 
 
 def check_runnable(text: str, target: str | None = None, name: str = "<ptx>") -> list[Diagnostic]:

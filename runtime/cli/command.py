@@ -114,6 +114,8 @@ def _check(args: argparse.Namespace) -> int:
         diagnostics = sorted([*diagnostics, *(d for d in refused if (d.line, d.column) not in wrong)])
     for diagnostic in diagnostics:
         print(diagnostic.show(args.file))
+    for note in found.notes:
+        print(note.show(args.file, "note"))
     if found.note:
         print(f"{args.file}: note: {found.note}")
     return 1 if diagnostics else 0

@@ -21,6 +21,7 @@ from ..unmodelled import family
 from ..verifier import TargetContext, check
 from .declarations import Declarations, module_problems
 from .names import Names
+from .repairs import repairs
 from .uses import Uses
 from .values import Values
 
@@ -33,9 +34,9 @@ class Diagnostic:
     column: int
     message: str
 
-    def show(self, file: str) -> str:
+    def show(self, file: str, severity: str = "error") -> str:
         """The diagnostic as compilers print it: `file:line:col: error: message`."""
-        return f"{file}:{self.line}:{self.column}: error: {self.message}"
+        return f"{file}:{self.line}:{self.column}: {severity}: {self.message}"
 
 
 @dataclass
@@ -61,6 +62,12 @@ class Checker:
         for item in self.module.items:
             if isinstance(item, Function):
                 yield from self.function(item)
+
+    def notes(self) -> Iterator[Diagnostic]:
+        """What is no error, and what ptxas makes otherwise than the text says."""
+        for item in self.module.items:
+            for instruction, text in repairs(item) if isinstance(item, Function) else ():
+                yield Diagnostic(instruction.line, instruction.column, f"{instruction.opcode}: {text}")
 
     def function(self, function: Function) -> Iterator[Diagnostic]:
         """What is wrong with one function."""

@@ -159,14 +159,14 @@ def _collect(body: Sequence[Statement], writers: dict[str, Instruction | None]) 
     """The instruction that writes each register; None where it is not one, or not certain to."""
     for statement in body:
         if isinstance(statement, Instruction):
-            for name in _written(statement):
+            for name in written(statement):
                 writers[name] = None if name in writers or statement.guard else statement
     # Names may be declared anew in a scope: what is written there is not followed.
     for instruction in instructions([statement for statement in body if isinstance(statement, Scope)]):
-        writers.update(dict.fromkeys(_written(instruction)))
+        writers.update(dict.fromkeys(written(instruction)))
 
 
-def _written(instruction: Instruction) -> Iterable[str]:
+def written(instruction: Instruction) -> Iterable[str]:
     """Registers that an instruction may write."""
     if not instruction.operands:
         return
