@@ -4,6 +4,10 @@
     bench/with_gpu.sh python3 test/gpu/sanitizer.py --tools racecheck
 
 Each tool looks at one process, which runs all kernels and compares what they compute with float64.
+
+Racecheck does not see the kernels of `mma.sync` whose warps meet at mbarriers. Lane 0 of a warp arrives there for all
+of its lanes, and racecheck takes that for the arrival of one: it reports the same of a dozen lines of PTX that have
+`bar.warp.sync` before the arrival, and nothing where every lane arrives. The interpreter's check `races` looks at them.
 """
 
 from __future__ import annotations
@@ -58,10 +62,12 @@ def products() -> Iterator[Product]:
     yield Product(E4M3, "sparse", "A Bt", (144, 208, 544), {"cta": (128, 128, 128), "mma": "m64n128k64"})
 
 
-def run_all() -> int:
-    """Runs every kernel on the GPU; 1 if a result is wrong."""
+def run_all(tool: str) -> int:
+    """Runs every kernel that a tool can see on the GPU; 1 if a result is wrong."""
     failed = 0
     for product in products():
+        if tool == "racecheck" and product.schedule.get("sync") == "mbarrier":
+            continue
         given = problem(product, 11)
         product.compile("sm_90a")(*given.arguments, device="cuda")
         wrong = given.wrong()
@@ -82,6 +88,7 @@ def look(tool: str) -> bool:
         sys.executable,
         __file__,
         "--run",
+        tool,
     ]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, "WARPLOOM_CACHE": "off"}
@@ -97,10 +104,10 @@ def look(tool: str) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
-    parser.add_argument("--run", action="store_true", help="run the kernels, and no tool")
+    parser.add_argument("--run", metavar="TOOL", help="only run the kernels that a tool can see")
     options = parser.parse_args()
-    if options.run:
-        return run_all()
+    if options.run is not None:
+        return run_all(options.run)
     if shutil.which("compute-sanitizer") is None:
         print("skipped: there is no compute-sanitizer on the path")
         return 0
