@@ -75,7 +75,7 @@ def read(path: Path = SHAPES) -> list[Shape]:
     return found
 
 
-def alternating(torch: Any, timer: Timer, calls: Sequence[Callable[[], object]]) -> list[float]:
+def alternating(timer: Timer, calls: Sequence[Callable[[], object]]) -> list[float]:
     """The median time of each of several calls that take turns, in milliseconds."""
     times: list[list[float]] = [[] for _ in calls]
     for call in calls:
@@ -83,13 +83,7 @@ def alternating(torch: Any, timer: Timer, calls: Sequence[Callable[[], object]])
             call()
     for _ in range(timer.repeats):
         for call, found in zip(calls, times, strict=True):
-            timer.flush.zero_()
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            call()
-            end.record()
-            end.synchronize()
-            found.append(start.elapsed_time(end))
+            found.append(timer.once(call))
     return [statistics.median(found) for found in times]
 
 
@@ -134,7 +128,7 @@ def measure(torch: Any, timer: Timer, shape: Shape, schedules: Sequence[dict[str
     kind = KINDS["bf16"]
     a, b = kind.draw(torch, (shape.m, shape.k)), kind.draw(torch, (shape.k, shape.n))
     ours = list(compiled(torch, shape, schedules, target, a, b, check=True))
-    times = alternating(torch, timer, [*(call for _, call in ours), kind.peer(torch, a, b, None)])
+    times = alternating(timer, [*(call for _, call in ours), kind.peer(torch, a, b, None)])
     rates = [2 * shape.m * shape.n * shape.k / ms / 1e9 for ms in times]
     tried = {text: rate for (text, _), rate in zip(ours[1:], rates[1:-1], strict=True)}
     return Result(shape, rates[0], rates[-1], ours[0][0], tried)
