@@ -114,7 +114,8 @@ def product(
         for schedule in schedules:
             c.copy_(output(torch, (m, n), out))
             try:
-                kernel = compile(kind.text(size, out, transposed), target=target, tf32=kind.tf32, **schedule)
+                asked = {"promote": kind.promote, **schedule} if kind.promote != "none" else schedule
+                kernel = compile(kind.text(size, out, transposed), target=target, tf32=kind.tf32, **asked)
             except CompileError as problem:
                 print(f"{label} {name}, {schedule}: {problem}", file=sys.stderr)
                 continue

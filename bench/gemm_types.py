@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 MLIR = """
@@ -26,7 +27,8 @@ class Kind:
     """One type: MLIR's name, torch's, the ISA's, and the types of C, the default first.
 
     `peer` makes the call of the library that is compared, of A (m x k), B (k x n) and its transpose; `by_columns` says
-    that the peer takes B by columns, so that B is stored transposed for the fair comparison.
+    that the peer takes B by columns, so that B is stored transposed for the fair comparison. `promote` is that field
+    of our schedule.
     """
 
     mlir: str
@@ -37,6 +39,7 @@ class Kind:
     peer: Callable[[Any, Any, Any, Any], Callable[[], object]]
     by_columns: bool = False
     tf32: bool = False
+    promote: str = "none"
 
     def text(self, size: tuple[int, int, int], out: str, transposed: bool) -> str:
         """The product, from zero."""
@@ -85,10 +88,10 @@ def _integers(torch: Any, a: Any, b: Any, transposed: Any) -> Callable[[], objec
     return lambda: torch._int_mm(a, transposed.t())  # torch has no public name for it
 
 
-def _scaled(torch: Any, a: Any, b: Any, transposed: Any) -> Callable[[], object]:
+def _scaled(fast: bool, torch: Any, a: Any, b: Any, transposed: Any) -> Callable[[], object]:
     one = torch.ones((), device="cuda")
     return lambda: torch._scaled_mm(
-        a, transposed.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
+        a, transposed.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=fast
     )
 
 
@@ -98,5 +101,17 @@ KINDS = {
     "tf32": Kind("f32", "float32", "tf32", ("f32",), "cuBLAS", _matmul, tf32=True),
     "f64": Kind("f64", "float64", "f64", ("f64",), "cuBLAS", _matmul),
     "s8": Kind("i8", "int8", "s8", ("i32",), "cuBLASLt", _integers, by_columns=True),
-    "e4m3": Kind("f8E4M3FN", "float8_e4m3fn", "e4m3", ("bf16", "f32"), "cuBLASLt, fast", _scaled, by_columns=True),
+    **{
+        name: Kind(
+            "f8E4M3FN",
+            "float8_e4m3fn",
+            "e4m3",
+            ("bf16", "f32"),
+            f"cuBLASLt, {how}",
+            partial(_scaled, how == "fast"),
+            by_columns=True,
+            promote=promote,
+        )
+        for name, how, promote in (("e4m3", "fast", "none"), ("e4m3-promoted", "full", "f32"))
+    },
 }

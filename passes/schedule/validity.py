@@ -36,6 +36,8 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
     if schedule.tile.together > 1:
         check_warpgroup(schedule, product, target)
         return
+    if (promoted := schedule.arithmetic.promote) != "none":
+        raise ScheduleError(f"promote = {promoted} is for products of warpgroups, got mma = {schedule.tile.mma}")
     tile, acc = schedule.tile, schedule.arithmetic.accumulate
     rows = [r for r in rows_of(product) if r.d.name == acc and r.runs_on(target)]
     row = next((r for r in rows if r.shape == tile.mma), None)

@@ -15,6 +15,7 @@ from ...dialect.isa.descriptor import UNIT
 from ...dialect.isa.product import Shape
 from ...dialect.isa.targets import Target
 from ...dialect.isa.tensor_map import MOST_BOX, MOST_RANK
+from ...dialect.isa.types import FP8
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES
@@ -77,6 +78,13 @@ TILES = tuple(
 """Tiles that are tried, in order: of two that cost the same the first is taken."""
 
 
+PLAIN, MOST_PROMOTED = "none", 192
+"""No sums are promoted; columns of a warpgroup's tile with room for both sums in registers, those of 128 bytes of K and
+of all of it."""
+
+FOLLOWING = ("cta", "warp", "mma", "stages", "ctas", "group", "staging")
+"""Fields that depend on the tile."""
+
 OF_FRAGMENTS = ("cta", "warp", "sliced_k", "split_k", "pack", "sync", "prefetch", "unroll", "fp8_as", "swizzle")
 """Fields that, given without an instruction, ask for fragments in registers (`mma.sync`)."""
 
@@ -86,12 +94,19 @@ def asked_of(given: Mapping[str, object]) -> str:
     mma = given.get("mma")
     if isinstance(mma, Shape):
         return "warpgroups" if mma.m == ROWS else "fragments"
+    if given.get("promote", PLAIN) != PLAIN:
+        return "warpgroups"
     return "fragments" if any(name in given for name in OF_FRAGMENTS) else ""
 
 
 def around_given(chosen: Schedule, given: Mapping[str, object], product: Product, target: Target) -> dict[str, object]:
-    """The fields given with what goes with another tile of warpgroups: its stages, and how D is staged."""
+    """The fields given with what goes with another tile of warpgroups: its stages, and how D is staged. Sums that are
+    promoted take another tile where the one chosen has too many."""
     mma = given.get("mma", chosen.tile.mma)
+    if given.get("promote", PLAIN) != PLAIN and "mma" not in given and chosen.tile.mma.n > MOST_PROMOTED:
+        every = _by_cost(product, target, chosen.arithmetic.accumulate)
+        narrow = next(schedule for schedule in every if schedule.tile.mma.n <= MOST_PROMOTED)
+        return {name: narrow[name] for name in FOLLOWING} | around_given(narrow, given, product, target)
     if not isinstance(mma, Shape) or all(given.get(name, chosen[name]) == chosen[name] for name in ("mma", "cta")):
         return dict(given)
     cta = given.get("cta", (chosen.tile.cta[0], mma.n, chosen.tile.cta[2]))
@@ -193,7 +208,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     """
     if reason := why_not(product, target):
         raise ScheduleError(f"mma = {schedule.tile.mma}: {reason}")
-    row_of(product, schedule, target)
+    _check_promoted(schedule, row_of(product, schedule, target))
     if schedule.tile.warp != (ROWS, schedule.tile.mma.n):
         raise ScheduleError(
             f"a warpgroup multiplies tiles of {ROWS}x{schedule.tile.mma.n}, got warp = {schedule.tile.warp}"
@@ -216,6 +231,21 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
         raise ScheduleError(
             f"{schedule.loop.stages} stages of {schedule.tile.cta} take {needed} bytes of shared memory, {target} has "
             f"{target.shared} for a CTA; use fewer stages or a smaller tile"
+        )
+
+
+def _check_promoted(schedule: Schedule, row: Wgmma) -> None:
+    """Refuses to promote sums that the tensor cores keep whole, or that are too many."""
+    if (given := schedule.arithmetic.promote) == PLAIN:
+        return
+    if row.a.name not in FP8 or row.d.name != given:
+        raise ScheduleError(
+            f"promote = {given} is for 8-bit floats accumulated in {given}, got {row.a.name} in {row.d.name}"
+        )
+    if row.shape.n > MOST_PROMOTED:
+        raise ScheduleError(
+            f"promote = {given} takes two sums for each element of D: a warpgroup has room for {ROWS}x{MOST_PROMOTED} "
+            f"of both, got mma = {row.shape}"
         )
 
 

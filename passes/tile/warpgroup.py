@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.builtin import FloatAttr, MemRefType, f32
 from xdsl.ir import SSAValue
 
+from ...dialect.warp.attributes import fragment_of
+from ...dialect.warp.elementwise import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.tensor_copies import ProxyFenceOp
 from ...dialect.warp.warpgroup import ROWS, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from .index_builder import IndexBuilder
@@ -30,6 +32,9 @@ class WarpgroupProduct(Multiplication):
     ) -> SSAValue:
         schedule, (a, b) = self.tiling.schedule, self.operands
         along_m, along_n = a.operand.transposed, not b.operand.transposed
+        promoted, total = schedule.arithmetic.promote != "none", accumulator
+        if promoted:
+            accumulator = index.insert(ConstantOp(FloatAttr(0.0, f32), fragment_of(total))).fragment
         steps = [warp | {"k": k} for k in range(0, schedule.tile.cta[2], schedule.tile.mma.k)]
         sparse = self.sparse(index, tiles, steps)
         index.insert(WgmmaFenceOp())
@@ -40,7 +45,7 @@ class WarpgroupProduct(Multiplication):
             accumulator = index.insert(op).d
         index.insert(WgmmaCommitOp())
         index.insert(WgmmaWaitOp(0))
-        return accumulator
+        return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
 
     def sparse(
         self, index: IndexBuilder, tiles: Sequence[SSAValue], steps: Sequence[Place]
