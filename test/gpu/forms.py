@@ -185,6 +185,10 @@ def forms() -> Iterator[Form | OfProduct]:
     yield OfProduct(Product(Types("f16", "f16", "f32"), "added", "A B", (300, 520, 512), large))
     yield from map(OfProduct, of_warpgroups()[::5])
     yield from map(OfProduct, [product for product in of_warpgroups() if product.sparse][::3])
+    bytes_ = Types("f8E4M3FN", "f8E4M3FN", "f32")
+    for form, deep in (("added", 32), ("sparse", 64)):
+        promoted = {"cta": (128, 128, 128), "mma": f"m64n128k{deep}", "ctas": 2, "promote": "f32"}
+        yield OfProduct(Product(bytes_, form, "A Bt", (144, 208, 416), promoted))
     for name, text in STREAMS:
         yield Form(f"elementwise: {name}", text)
     yield Form("products and elementwise operations in turn", CHAIN)
