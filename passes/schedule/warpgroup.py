@@ -52,8 +52,9 @@ LEAST_STEP, STEP_OVERHEAD, TILE_LATENCY = 350, 60, 1000
 """Cycles that a K tile takes however small it is; beside its products; and what a tile does before and after. With
 these the tiles of `bench/shapes.txt` are 0.2 % from the fastest of seven on average (H200)."""
 
-HALF_LINES = 1.03
-"""By how much a K tile takes longer whose rows along N are no whole lines."""
+HALF_LINES = 1.05
+"""By how much a K tile takes longer whose rows along N are no whole lines: 4 % (9216x12288x3072) to 13 %
+(4096x3584x18944) in tiles of 128x224."""
 
 SHARED_BYTES_PER_CYCLE = 128
 """Bytes that tensor copies write to shared memory, or instructions read from it, in a cycle."""
