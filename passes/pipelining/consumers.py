@@ -40,6 +40,7 @@ class ConsumerLoop:
         turns = self._turns(index)
         commits = [op for op in old.ops if isinstance(op, WgmmaCommitOp)]
         fences = [op for op in old.ops if isinstance(op, WgmmaFenceOp)]
+        last_wait = [op for op in old.ops if isinstance(op, WgmmaWaitOp)][-1]
         for op in old.ops:
             if isinstance(op, scf.YieldOp):
                 continue
@@ -58,8 +59,8 @@ class ConsumerLoop:
             if turns is not None and op is commits[0]:
                 turns.end(inside, body.args[0], self.loop.lb)
             now.update(zip(op.results, new.results, strict=True))
-        if not behind:
-            inside.insert(ArriveOp(ring.empty, stage))
+            if not behind and op is last_wait:
+                inside.insert(ArriveOp(ring.empty, stage))
         handed = [now.get(value, value) for value in (old.last_op.operands if old.last_op is not None else ())]
         following = inside.values(ring.next(inside, stage, parity))
         inside.insert(scf.YieldOp(*handed, *following, *([stage] if behind else [])))
