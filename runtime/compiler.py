@@ -40,13 +40,17 @@ def compile(
 ) -> Kernel:
     """Compile one function of an MLIR module down to PTX.
 
-    `mlir` is text, the path of a file (a `Path`, or one line that ends in .mlir), or a module, which is left as it is.
-    `target` is by default the module's `warp.target`, or sm_90a where it has none. `name` chooses the function where
-    there are several; `file` stands in error messages. `tf32` lets products of f32 drop 13 of the 23 bits of each
-    operand's fraction; without it they are refused. `schedule` overrides parts of the schedule:
-    `cta=(128, 256, 64), stages=3`. `tuned` is a file of measured schedules, which `warploom tune` writes. A function on
-    tensors is called with its results as arguments behind its own. What was compiled before, with the same options and
-    by the same compiler, is read from the cache on disk (`warploom cache`), unless `cache` is False.
+    - `mlir`: text, the path of a file (a `Path`, or one line that ends in .mlir), or a module, which is not changed.
+    - `target`: the GPU, such as "sm_80"; by default the module's `warp.target`, or else sm_90a.
+    - `name`: the function, where there are several.
+    - `file`: what error messages call the text.
+    - `on_phase`: called with the name and the seconds of each phase.
+    - `tf32`: multiply f32 as tf32, without 13 of the 23 bits of each fraction. Otherwise products of f32 are refused.
+    - `tuned`: a file of measured schedules, which `warploom tune` writes.
+    - `cache`: read what was compiled before, with the same options and compiler, from the cache on disk.
+    - `schedule`: fields of the schedule, such as `cta=(128, 256, 64), stages=3`.
+
+    A function on tensors is called with its results as arguments behind its own.
 
     Raises:
         CompileError: with file, line and column where they are known, for text that does not parse or verify,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 
 class WarploomError(Exception):
-    """Base of every error a user of `warploom.runtime` or of the `warploom` command can cause."""
+    """The base of all errors that a user of `warploom.runtime` or of the command `warploom` can cause."""
 
 
 class CompileError(WarploomError):
-    """The input is no module that the pipeline can lower: syntax, verification, or a pass said no."""
+    """The pipeline cannot lower the input: it does not parse or verify, or a pass refuses it."""
 
 
 class HostError(WarploomError):

@@ -31,9 +31,10 @@ OnPhase: TypeAlias = Callable[[str, float], None]
 class Kernel:
     """A compiled host function.
 
-    `function` is the signature, `plan` what a call launches, in order, and the scratch memory that the launches share;
-    `schedule` holds each launch's schedule (None where the kernel carries none). Where launches depend on the sizes of
-    arguments, `host` is the lowered host function as text, with the places of its operations; elsewhere it is empty.
+    - `function`: the signature.
+    - `plan`: what a call launches, in order, and the scratch memory that the launches share.
+    - `schedule`: the schedule of each launch; None for a kernel without one.
+    - `host`: where launches depend on the sizes of arguments, the lowered host function as text; elsewhere "".
     """
 
     function: Signature
@@ -108,20 +109,22 @@ class Kernel:
         trace: bool = False,
         **named: object,
     ) -> Any:
-        """Run on arrays; the written ones are written in place.
+        """Run on arrays. Those that the function writes are written in place.
 
-        Arguments are numpy arrays (ml_dtypes.bfloat16 for bf16) or objects with `__cuda_array_interface__` or
-        `__dlpack__`, by position or by the names of the function's parameters. Outputs may be left out, or be given as
-        `out`: an array, several, or a mapping by name. Those left out are made, by the library and on the device of the
-        arrays given, and start as zeros where the function adds to them.
+        Arguments are numpy arrays (ml_dtypes.bfloat16 for bf16), or objects with `__cuda_array_interface__` or
+        `__dlpack__`, by position or by the names of the function's parameters. Outputs may be left out. They are then
+        made by the library, and on the device, of the arrays given, and start as zeros where the function adds to them.
 
-        `device` is "interp", "cuda", or "auto": a GPU if there is one that runs the target. With every
-        array in GPU memory the launches are enqueued on the stream of the arrays' producer and not waited for.
-        `arch` is the target whose matrix arithmetic the interpreter uses instead of the kernel's own.
-        `checks` are what the interpreter looks for beside faults: names such as "races", or "all".
-        With `report` it runs on the interpreter, which counts instructions, bank conflicts and sectors; with `trace`,
-        too, and it writes down what each warp does when, in modelled cycles. After `max_steps` steps, each an
-        instruction for all threads that run it together, the interpreter ends a launch with an error.
+        - `out`: outputs that are left out of the arguments: an array, several, or a mapping by name.
+        - `device`: "interp", "cuda", or "auto", which takes a GPU if there is one that runs the target. If all arrays
+          are in GPU memory, the launches are enqueued on the stream of the arrays' producer, and not waited for.
+        - `progress`: called now and then with the part of an interpreted launch that is done.
+        - `arch`: the target whose matrix arithmetic the interpreter uses instead of the kernel's own.
+        - `checks`: what the interpreter looks for beside faults: names such as "races", or "all".
+        - `report`: run on the interpreter, and count instructions, bank conflicts and sectors.
+        - `trace`: run on the interpreter, and write down what each warp does when, in modelled cycles.
+        - `max_steps`: end an interpreted launch with an error after so many steps. A step is one instruction for all
+          threads that run it together.
 
         Returns:
             The outputs that were left out or given as `out`: one array, or a tuple of several. Where every argument is

@@ -88,7 +88,14 @@ class MatrixProducts:
 
 @dataclass(frozen=True)
 class LaunchReport:
-    """What one launch did. `uncounted` names the instructions whose accesses are in none of the lists, and why."""
+    """What one launch did, instruction by instruction. docs/report.md says what is counted.
+
+    - `instructions`: those that were executed, and by how many warps and lanes.
+    - `shared`, `global_`: the accesses of each instruction to shared and to global memory.
+    - `products`: the matrix instructions.
+    - `uncounted`: the instructions whose accesses are in none of the lists, and why.
+    - `problem`: the product that the launch is to compute, where that is known.
+    """
 
     kernel: str
     grid: tuple[int, int, int]

@@ -234,19 +234,17 @@ class PtxModule:
         output: Output | None = None,
         trace: bool = False,
     ) -> LaunchPlace:
-        """Launch a kernel. Arrays are passed as pointers to their elements and written back; scalars by value. A struct
-        (`.param .align 8 .b8 p[16]`) is a tuple of its fields, bytes, a numpy record or a ctypes structure, and a
-        `Struct` is one with pointers put into it; for one of 8 bytes an array will do.
+        """Launch a kernel.
 
-        With every array in GPU memory the launch is enqueued on the stream of the arrays' producer and not
-        waited for; otherwise the kernel is done when this returns. `shared` is bytes of dynamic shared memory; if
-        None, those that the kernel is known to take, or 0. `cluster` is the shape of the clusters of blocks where the
-        kernel leaves it open. `arch` is the target, such as
-        "sm_80", whose matrix arithmetic the interpreter uses instead of the module's; it rules out a GPU.
-        `checks` are what the interpreter looks for beside faults: names such as "races", or "all". With `report` it
-        counts instructions, bank conflicts and sectors; with `trace` it writes down what each warp does when. After
-        `max_steps` steps, each an instruction for all threads that run it together, the interpreter ends a launch with
-        an error. What a kernel prints there goes to `output`, by default to standard output, where a GPU always prints.
+        If all arrays are in GPU memory, the launch is enqueued on the stream of the arrays' producer, and not waited
+        for. Otherwise the kernel is done when this returns. `device`, `progress`, `arch`, `checks`, `report`, `trace`
+        and `max_steps` are those of `Kernel.__call__`.
+
+        - `args`: scalars are passed by value, arrays as pointers to their elements. A struct (`.param .b8 p[16]`) is a
+          tuple, bytes, a numpy record or a ctypes structure; a `Struct` puts pointers into it.
+        - `shared`: bytes of dynamic shared memory; by default those that the kernel is known to take, or 0.
+        - `cluster`: the shape of the clusters of blocks, where the kernel leaves it open.
+        - `output`: takes what an interpreted kernel prints; by default standard output, where a GPU always prints.
 
         Returns:
             Where it ran, the report and the trace if asked for, and what checks noted that is no error.
@@ -276,9 +274,10 @@ class PtxModule:
         progress: Progress | None = None,
         options: Options = DEFAULT,
     ) -> LaunchPlace:
-        """Run launches one after the other over the same borrowed arguments; `written` are the positions of arrays
-        that are copied back from a GPU (all, if None). `scratch` are buffers that the launches pass after the
-        arguments; they live as long as the call and start with any contents, or with zeros. See `launch`."""
+        """Run launches one after the other over the same borrowed arguments. See `launch`.
+
+        `written` are the positions of arrays that are copied back from a GPU (None: all). `scratch` are buffers that
+        the launches pass after the arguments. They live as long as the call, and start with any contents or zeros."""
         if device == "cuda":
             options.refuse()
         place = choose_place("interp" if options.interpreted else device, self.target, values)

@@ -58,9 +58,10 @@ def prune(dense: Array) -> Array:
 def compress(dense: Array, instruction: str = MMA_SP) -> tuple[Array, Array]:
     """The stored elements, (rows, columns / 2), and the metadata, (rows / 16, words) of int32, of a sparse matrix.
 
-    Rows of metadata have 32 words, one for each lane, for 64 columns of f16, bf16 and 8-bit types, 32 of f32 and
-    128 of i4; both sizes are rounded up. For `wgmma.mma_async.sp` each is of 64 rows of the matrix, (rows / 64, words),
-    and has 128 words, one for each thread of a warpgroup, for as many columns.
+    A row of metadata belongs to 16 rows of the matrix. It has 32 words, one for each lane, for 64 columns of f16, bf16
+    and 8-bit types, 32 columns of f32, or 128 columns of i4. Both sizes are rounded up. For `wgmma.mma_async.sp` a row
+    of metadata belongs to 64 rows, (rows / 64, words), and has 128 words, one for each thread of a warpgroup, for as
+    many columns.
 
     Raises:
         ArgumentError: for an array that is no matrix of such a type, has columns that are no whole chunks, or breaks
@@ -79,7 +80,7 @@ def compress(dense: Array, instruction: str = MMA_SP) -> tuple[Array, Array]:
 
 
 def expand(values: Array, metadata: Array, instruction: str = MMA_SP) -> Array:
-    """The dense matrix that `compress` made values and metadata of, for the same instruction.
+    """The dense matrix, (rows, columns), from which `compress` made values and metadata for the same instruction.
 
     Raises:
         ArgumentError: for arrays that do not belong together, or codes that mean nothing.
@@ -95,7 +96,7 @@ def expand(values: Array, metadata: Array, instruction: str = MMA_SP) -> Array:
 
 
 def check_metadata(words: Array, element: str, instruction: str = MMA_SP) -> None:
-    """Looks at metadata as `compress` makes it, (rows / 16 or 64, words) of int32, for elements of an MLIR type.
+    """Checks metadata as `compress` makes it, (rows / 16 or 64, words) of int32, for elements of an MLIR type.
 
     Raises:
         ArgumentError: naming the first word that means nothing, such as one that was never filled.

@@ -62,11 +62,13 @@ class EncodedMap:
 class TensorMap:
     """A tensor map of an array, to be passed for a parameter `.param .align 64 .b8 map[128]`.
 
-    `box` is what one copy moves, in elements; of every `element_strides[i]` of them along dimension i one is copied.
-    A `PixelBox` makes it a map of im2col mode; its corners are in numpy's order, too: D, H, W.
-    `swizzle` is 0, 32, 64 or 128 bytes. What lies outside of the array is read as zero or, with `fill="nan"`, as a NaN.
-    `type` is the name of an element type where the array's own is not meant (`tf32`, `u8`, ...). `l2_promotion` is 0,
-    64, 128 or 256 bytes, and changes speed alone.
+    - `box`: the extents of what one copy moves, in elements, slowest dimension first. A `PixelBox` makes it a map of
+      im2col mode; its corners are in numpy's order, too: D, H, W.
+    - `swizzle`: 0, 32, 64 or 128 bytes.
+    - `element_strides`: of every so many elements along a dimension one is copied.
+    - `fill`: "zero" or "nan", what is read where the box lies outside of the array.
+    - `l2_promotion`: 0, 64, 128 or 256 bytes. It changes speed alone.
+    - `type`: the name of an element type, where the array's own is not meant (`tf32`, `u8`, ...).
 
     Raises:
         ArgumentError: for what the driver would refuse, with the limit.

@@ -31,12 +31,13 @@ class Checked:
 
 
 def check_ptx(text: str, target: str | None = None, name: str = "<ptx>") -> list[Diagnostic]:
-    """What is wrong with PTX text, in the order of the file: nothing; statements that cannot be read; a header or
-    declarations that PTX does not have; or instructions that mention what is not declared, do not exist, have operands
-    that do not fit, are not on the target, or can be proved wrong where they stand.
+    """What is wrong with PTX text, in the order of the file; an empty list if nothing is.
 
-    `target` replaces the file's own `.target`. Of instructions of families that are not modelled (`check_text` counts
-    them) only names are looked at.
+    It finds statements that cannot be read, and headers and declarations that PTX does not have. It finds instructions
+    that do not exist, mention what is not declared, have operands that do not fit, are not on the target, or can be
+    proved wrong where they stand. Of families that are not modelled it looks at names only; `check_text` counts these.
+
+    `target` replaces the file's own `.target`.
 
     Raises:
         WarploomError: for an unknown `target`.
