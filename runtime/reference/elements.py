@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from xdsl.dialects import arith
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -79,12 +79,21 @@ def evaluate_body(body: Block, inputs: Mapping[SSAValue, Bounded]) -> Bounded:
     Raises:
         HostError: naming an operation that has no meaning here.
     """
+    last = body.last_op
+    if not isinstance(last, YieldOp | WarpYieldOp):
+        raise HostError("expected a body that ends with linalg.yield or warp.yield")
+    return evaluate(body, last.operands[0], inputs)
+
+
+def evaluate(body: Block, wanted: SSAValue, inputs: Mapping[SSAValue, Bounded]) -> Bounded:
+    """A value of a body, for arrays of elements; what the body does besides, is not evaluated if it comes later."""
     known = dict(inputs)
     for op in body.ops:
-        if isinstance(op, YieldOp | WarpYieldOp):
-            return known[op.operands[0]]
-        known[op.results[0]] = _apply(op, [known[value] for value in op.operands])
-    raise HostError("expected a body that ends with linalg.yield or warp.yield")
+        if wanted in known:
+            break
+        if op.results and op.results[0] not in known:
+            known[op.results[0]] = _apply(op, [known[value] for value in op.operands])
+    return known[wanted]
 
 
 def operations(body: Block) -> int:
@@ -122,6 +131,8 @@ def _constant(kind: Attribute, value: float) -> Bounded:
 
 
 def _dtype(op: Operation, kind: Attribute) -> DType:
+    if isinstance(kind, IndexType):
+        return np.dtype(np.int64)
     if str(kind) not in DTYPES:
         raise HostError(f"no float64 reference for {op.name} on elements of {kind}")
     return DTYPES[str(kind)]
@@ -235,6 +246,7 @@ _FLOAT: Mapping[str, Callable[..., Bounded]] = {
     "arith.extf": _same,
     "arith.truncf": _same,
     "arith.sitofp": _same,
+    "arith.index_cast": _same,
     "arith.fptosi": _truncated,
     "arith.extsi": _same,
 }

@@ -1,8 +1,9 @@
 """What a host function means, in float64, and how far from it a result may be.
 
 The function is evaluated as written, before any lowering: constants, `linalg.fill`, every operation of `linalg` whose
-body adds products, by its indexing maps, and elementwise ones (`reference_elements.py` has their bounds). Beside every
-value goes a bound on the error of any correct evaluation; of products with the accumulators of the schedule:
+body adds products, by its indexing maps, elementwise ones (`elements.py` has their bounds), and those that reduce
+(`loops.py`). Beside every value goes a bound on the error of any correct evaluation; of products with the accumulators
+of the schedule:
 
     |result - exact| <= (K + 2) u (|C| + |A| |B|) + (K + 2) t + |A| eB + eA |B| + eA eB + eC
 
@@ -26,7 +27,6 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, QuantizedMatmulOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
-from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
 from ...dialect.linalg import METADATA
 from ...dialect.linalg.body import Factor, factors
@@ -39,8 +39,8 @@ from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..errors import HostError
 from ..numerics.array import Array
 from ..plan import place_of
-from .elements import Bounded, evaluate_body, operations
-from .history import History, bound_text
+from .history import bound_text
+from .loops import elementwise, is_elementwise, reduced, reduction_of
 from .matmul import evaluate_matmul
 from .product import ACCUMULATORS, FP8_UNIT, TF32_UNIT, Accumulator, Reference, letters_of, product_of
 from .windows import along_loops
@@ -103,8 +103,10 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
             where = [*(names for _, names in seen_along), letters_of(op, maps[-1])]
             inputs = [operand for operand, _ in seen_along]
             _store(op, product_of(op, inputs, scope[op.outputs[0]], where, accumulator), scope)
-        case LinalgStructuredOperation() if _is_elementwise(op):
-            _store(op, _elementwise(op, scope), scope)
+        case LinalgStructuredOperation() if is_elementwise(op):
+            _store(op, elementwise(op, scope), scope)
+        case LinalgStructuredOperation() if (reduction := reduction_of(op)) is not None:
+            _store(op, reduced(op, reduction, scope), scope)
         case MatmulOp():
             result = evaluate_matmul(op, scope, accumulator)
             _put(result, scope[op.d])
@@ -125,8 +127,8 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
         case _:
             raise HostError(
                 f"{place_of(op)}no float64 reference for {op.name}; "
-                "--check knows constants, linalg.fill, warp.matmul, and operations of linalg that add products or are "
-                "elementwise"
+                "--check knows constants, linalg.fill, warp.matmul, and operations of linalg that add products, "
+                "reduce, or are elementwise"
             )
 
 
@@ -175,44 +177,6 @@ def _read(operand: Reference, factor: Factor) -> Reference:
         span = 2.0 ** (8 * operand.dtype.itemsize)
         return replace(operand, value=np.where(operand.value < 0, operand.value + span, operand.value))
     return operand
-
-
-def _is_elementwise(op: LinalgStructuredOperation) -> bool:
-    """Whether each element of one output comes from one element of each input."""
-    iterators, *_, last = (op.get_iterator_types(), *op.get_indexing_maps())
-    parallel = all(str(iterator.data) == "parallel" for iterator in iterators)
-    loops = [e.position if isinstance(e, AffineDimExpr) else -1 for e in last.data.results]
-    return parallel and len(op.outputs) == 1 and sorted(loops) == list(range(len(iterators)))
-
-
-def _elementwise(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference]) -> Reference:
-    loops, out = len(op.get_iterator_types()), scope[op.outputs[0]]
-    inputs: dict[SSAValue, Bounded] = {
-        value: Bounded(found.value, found.stored_error()) for value, found in scope.items() if found.value.ndim == 0
-    }
-    maps = [attribute.data for attribute in op.get_indexing_maps()]
-    for argument, value, map_ in zip(op.body.block.args, op.operands, maps, strict=True):
-        found = scope[value]
-        inputs[argument] = Bounded(*(_along_loops(op, a, map_, loops) for a in (found.value, found.stored_error())))
-    result = evaluate_body(op.body.block, inputs)
-    order = [ord(letter) - ord("a") for letter in letters_of(op, maps[-1])]
-    sizes = [out.value.shape[order.index(loop)] for loop in range(loops)]
-    value, error = (np.broadcast_to(array, sizes).transpose(order).copy() for array in (result.value, result.error))
-    read = (value for value, argument in zip(op.operands, op.body.block.args, strict=True) if argument.uses)
-    history = History(elementwise=operations(op.body.block)).after(*(scope[value].history for value in read))
-    return Reference(value, error, out.dtype, history)
-
-
-def _along_loops(op: Operation, array: Floats, map_: AffineMap, loops: int) -> Floats:
-    """An operand with a dimension for each loop, in order; of size 1 for those that it does not run along."""
-    fixed = [isinstance(e, AffineConstantExpr) and e.value == 0 for e in map_.results]
-    array = array[tuple(0 if zero else slice(None) for zero in fixed)]
-    letters = letters_of(
-        op, AffineMap(map_.num_dims, 0, tuple(e for e, zero in zip(map_.results, fixed, strict=True) if not zero))
-    )
-    where = [slice(None) if chr(ord("a") + loop) in letters else None for loop in range(loops)]
-    ordered: Floats = array.transpose([letters.index(letter) for letter in sorted(letters)])
-    return ordered[tuple(where)]
 
 
 def _maps(op: LinalgStructuredOperation) -> list[str]:

@@ -9,27 +9,32 @@ from dataclasses import dataclass, field
 
 @dataclass
 class History:
-    """The products that a value went through, by how many terms each sums, and how many elementwise operations after
-    or between them. Memory that is seen in several ways has one."""
+    """The products that a value went through, by how many terms each sums, and how many elementwise operations and
+    reductions after or between them. Memory that is seen in several ways has one."""
 
     terms: list[int] = field(default_factory=list[int])
     elementwise: int = 0
+    reductions: int = 0
 
     def after(self, *others: History) -> History:
         """This one with those that it comes after."""
         terms = [count for other in (*others, self) for count in other.terms]
-        return History(terms, self.elementwise + sum(other.elementwise for other in others))
+        elementwise = self.elementwise + sum(other.elementwise for other in others)
+        return History(terms, elementwise, self.reductions + sum(other.reductions for other in others))
 
     def become(self, other: History) -> None:
         """Says of the memory that it holds something else now."""
-        self.terms, self.elementwise = list(other.terms), other.elementwise
+        self.terms, self.elementwise, self.reductions = list(other.terms), other.elementwise, other.reductions
 
 
 def bound_text(history: History, unit: float, elements: Collection[str], tf32_unit: float | None = None) -> str:
     """What a value is held against. `unit` is that of the accumulators, 0 for integers; `tf32_unit` what operands of
     `elements` lose that are multiplied as tf32."""
+    others = [_counted(history.elementwise, "elementwise operation")] if history.elementwise else []
+    others += [_counted(history.reductions, "reduction")] if history.reductions else []
     if not history.terms:
-        return f"the errors of {_counted(history.elementwise)}, each rounded to its type"
+        counted = " and ".join(others) or _counted(0, "elementwise operation")
+        return f"the errors of {counted}, each rounded to its type"
     if unit == 0:
         product = "exact, modulo 2^32"
     else:
@@ -37,11 +42,10 @@ def bound_text(history: History, unit: float, elements: Collection[str], tf32_un
         cut = f" + 2^{int(math.log2(2 * tf32_unit))} |A| |B|" if tf32_unit and "f32" in elements else ""
         product = f"(K + 2) 2^{int(math.log2(unit))} (|C| + |A| |B|){cut}, K = {counts}"
     through = [f"{len(history.terms)} products in a chain"] if len(history.terms) > 1 else []
-    through += [_counted(history.elementwise)] if history.elementwise else []
-    if through:
+    if through := [*through, *others]:
         return f"{product}, carried through {' and '.join(through)}, each rounded to its type"
     return product if unit == 0 else f"{product}, rounded to the output's type"
 
 
-def _counted(operations: int) -> str:
-    return f"{operations} elementwise operation{'' if operations == 1 else 's'}"
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

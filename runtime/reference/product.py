@@ -14,6 +14,12 @@ from ..arguments.dtypes import DTYPES, DType, Floats, rounded
 from ..errors import HostError
 from .history import History
 
+ROUNDINGS: Mapping[DType, tuple[float, float]] = {
+    DTYPES["f16"]: (2.0**-11, 2.0**-24),
+    DTYPES["bf16"]: (2.0**-8, 2.0**-133),
+}
+"""By how much rounding to a type changes a number at most: relative to it, or absolute."""
+
 FP8 = {DTYPES["f8E4M3FN"], DTYPES["f8E5M2"]}
 
 
@@ -90,10 +96,20 @@ def product_of(
     magnitude = np.abs(c.value) + multiply(np.abs(a.value), np.abs(b.value))
     error = (summed + 2) * (accumulator.unit * magnitude + accumulator.tiny) + c.stored_error()
     if a.error.any() or b.error.any():
-        error_a, error_b = a.stored_error(), b.stored_error()
+        error_a, error_b = _rounded_anywhere(a), _rounded_anywhere(b)
         error = error + multiply(np.abs(a.value), error_b) + multiply(error_a, np.abs(b.value))
         error = error + multiply(error_a, error_b)
     return Reference(value, error, c.dtype, history)
+
+
+def _rounded_anywhere(operand: Reference) -> Floats:
+    """The error of an operand. One that rows were reduced for may be rounded before these reductions are applied to it,
+    as attention does, and so by as much as its type rounds anything."""
+    error = operand.stored_error()
+    if not operand.history.reductions or operand.dtype not in ROUNDINGS:
+        return error
+    unit, least = ROUNDINGS[operand.dtype]
+    return error + unit * np.abs(operand.value) + least
 
 
 def _multiplied(operand: Reference, accumulator: Accumulator) -> Reference:

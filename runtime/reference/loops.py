@@ -1,0 +1,177 @@
+"""Elementwise operations of `linalg`, and those that reduce along some loops, in float64.
+
+Every operand gets a dimension for each loop. A sum of n terms in any order, with the roundings u of its type, is off by
+
+    sum of the errors of the terms + (n + 1) u (|C| + sum of |terms|)
+
+a product of n factors by the same share of all factors' largest absolute values, a maximum or minimum by the largest
+error of a term.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.attrs import IteratorType
+from xdsl.dialects.linalg.ops import IndexOp, YieldOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
+
+from ..arguments.dtypes import DTYPES, DType, Floats, rounded
+from .elements import Bounded, evaluate, evaluate_body, operations
+from .history import History
+from .product import Reference, letters_of
+
+UNITS: Mapping[DType, float] = {
+    DTYPES["f64"]: 2.0**-52,
+    DTYPES["f32"]: 2.0**-23,
+    DTYPES["f16"]: 2.0**-10,
+    DTYPES["bf16"]: 2.0**-7,
+}
+
+EXTREMES: Mapping[str, Callable[..., Floats]] = {
+    "arith.maximumf": np.maximum.reduce,
+    "arith.maxnumf": np.fmax.reduce,
+    "arith.minimumf": np.minimum.reduce,
+    "arith.minnumf": np.fmin.reduce,
+    "arith.maxsi": np.maximum.reduce,
+    "arith.minsi": np.minimum.reduce,
+}
+SUMS = ("arith.addf", "arith.addi")
+PRODUCTS = ("arith.mulf", "arith.muli")
+
+
+@dataclass(frozen=True)
+class Combination:
+    """A body that combines one value with the output: by which operation, and which value."""
+
+    by: str
+    value: SSAValue
+
+
+def is_elementwise(op: LinalgStructuredOperation) -> bool:
+    """Whether each element of one output comes from one element of each input."""
+    parallel = all(kind.data == IteratorType.PARALLEL for kind in op.get_iterator_types())
+    return parallel and len(op.outputs) == 1 and sorted(_output_loops(op)) == list(range(op.get_num_loops()))
+
+
+def reduction_of(op: LinalgStructuredOperation) -> Combination | None:
+    """How an operation reduces along the loops that its only output does not run along; None if it does not."""
+    last = op.body.block.last_op
+    loops = _output_loops(op)
+    kinds = [kind.data for kind in op.get_iterator_types()]
+    kept = [i for i, kind in enumerate(kinds) if kind == IteratorType.PARALLEL]
+    if len(op.outputs) != 1 or sorted(loops) != kept or not isinstance(last, YieldOp) or len(last.operands) != 1:
+        return None
+    combined, old = last.operands[0].owner, op.body.block.args[-1]
+    if not isinstance(combined, Operation) or combined.name not in (*EXTREMES, *SUMS, *PRODUCTS):
+        return None
+    others = [value for value in combined.operands if value is not old]
+    return Combination(combined.name, others[0]) if len(others) == 1 and old.uses.get_length() == 1 else None
+
+
+def elementwise(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference]) -> Reference:
+    """What an elementwise operation leaves in its output."""
+    out, order = scope[op.outputs[0]], _output_loops(op)
+    sizes = _sizes(op, scope)
+    result = evaluate_body(op.body.block, _inputs(op, scope, sizes))
+    value, error = (np.broadcast_to(array, sizes).transpose(order).copy() for array in (result.value, result.error))
+    return Reference(value, error, out.dtype, _history(op, scope, History(elementwise=operations(op.body.block))))
+
+
+def reduced(op: LinalgStructuredOperation, how: Combination, scope: Mapping[SSAValue, Reference]) -> Reference:
+    """What an operation that reduces leaves in its output."""
+    out, order, sizes = scope[op.outputs[0]], _output_loops(op), _sizes(op, scope)
+    found = evaluate(op.body.block, how.value, _inputs(op, scope, sizes))
+    axes = tuple(loop for loop in range(len(sizes)) if loop not in order)
+    value, error = (np.broadcast_to(array, sizes) for array in (found.value, found.error))
+    terms = Bounded(*(_in_order(array, axes, order) for array in (value, error)))
+    result = _combined(how.by, Bounded(out.value, out.stored_error()), terms, _unit(out.dtype))
+    if out.dtype.kind in "iu":
+        result = Bounded(rounded(result.value, out.dtype), result.error)
+    history = History(elementwise=operations(op.body.block) - 1, reductions=1)
+    return Reference(result.value, result.error, out.dtype, _history(op, scope, history))
+
+
+def _in_order(array: Floats, axes: tuple[int, ...], order: Sequence[int]) -> Floats:
+    """An array with the dimensions of the output first, and one for all that is reduced."""
+    moved: Floats = array.transpose([*order, *axes])
+    return moved.reshape([*moved.shape[: len(order)], math.prod(moved.shape[len(order) :])])
+
+
+def _combined(by: str, start: Bounded, terms: Bounded, unit: float) -> Bounded:
+    """All terms along the last dimension with what was there before."""
+    value = np.concatenate([start.value[..., None], terms.value], axis=-1)
+    error = np.concatenate([start.error[..., None], terms.error], axis=-1)
+    count = value.shape[-1]
+    if by in EXTREMES:
+        return Bounded(EXTREMES[by](value, axis=-1), error.max(axis=-1))
+    if by in SUMS:
+        total = value.sum(axis=-1)
+        off = error.sum(axis=-1) + count * unit * np.abs(value).sum(axis=-1)
+    else:
+        total = value.prod(axis=-1)
+        largest = (np.abs(value) + error).prod(axis=-1)
+        off = largest - np.abs(total) + count * unit * largest
+    return Bounded(total, np.where(np.isfinite(total), off, 0.0))
+
+
+def _unit(dtype: DType) -> float:
+    return UNITS.get(dtype, 0.0)
+
+
+def _history(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference], own: History) -> History:
+    read = (value for value, argument in zip(op.operands, op.body.block.args, strict=True) if argument.uses)
+    return own.after(*(scope[value].history for value in read))
+
+
+def _inputs(
+    op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference], sizes: Sequence[int]
+) -> dict[SSAValue, Bounded]:
+    """What a body reads: numbers from outside, elements of operands, and the numbers of loops."""
+    inputs: dict[SSAValue, Bounded] = {
+        value: Bounded(found.value, found.stored_error()) for value, found in scope.items() if found.value.ndim == 0
+    }
+    maps = [attribute.data for attribute in op.get_indexing_maps()]
+    for argument, value, map_ in zip(op.body.block.args, op.operands, maps, strict=True):
+        found = scope[value]
+        both = (_along_loops(op, array, map_, len(sizes)) for array in (found.value, found.stored_error()))
+        inputs[argument] = Bounded(*both)
+    for index in op.body.block.ops:
+        if isinstance(index, IndexOp):
+            shape = [-1 if loop == index.dim.value.data else 1 for loop in range(len(sizes))]
+            number = np.arange(sizes[index.dim.value.data], dtype=np.float64).reshape(shape)
+            inputs[index.result] = Bounded(number, np.zeros_like(number))
+    return inputs
+
+
+def _sizes(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference]) -> list[int]:
+    """The size of each loop."""
+    sizes = [1] * op.get_num_loops()
+    for value, map_ in zip(op.operands, (attribute.data for attribute in op.get_indexing_maps()), strict=True):
+        for expression, size in zip(map_.results, scope[value].value.shape, strict=True):
+            if isinstance(expression, AffineDimExpr):
+                sizes[expression.position] = size
+    return sizes
+
+
+def _output_loops(op: LinalgStructuredOperation) -> list[int]:
+    """The loops that the dimensions of the last output run along; -1 for anything else."""
+    *_, last = op.get_indexing_maps()
+    return [e.position if isinstance(e, AffineDimExpr) else -1 for e in last.data.results]
+
+
+def _along_loops(op: Operation, array: Floats, map_: AffineMap, loops: int) -> Floats:
+    """An operand with a dimension for each loop, in order; of size 1 for those that it does not run along."""
+    fixed = [isinstance(e, AffineConstantExpr) and e.value == 0 for e in map_.results]
+    array = array[tuple(0 if zero else slice(None) for zero in fixed)]
+    letters = letters_of(
+        op, AffineMap(map_.num_dims, 0, tuple(e for e, zero in zip(map_.results, fixed, strict=True) if not zero))
+    )
+    where = [slice(None) if chr(ord("a") + loop) in letters else None for loop in range(loops)]
+    ordered: Floats = array.transpose([letters.index(letter) for letter in sorted(letters)])
+    return ordered[tuple(where)]
