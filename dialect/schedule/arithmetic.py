@@ -14,8 +14,8 @@ class ArithmeticSchedule(ScheduleRecord):
     accumulate: str = always(6, "the element type of the accumulators", "f32")
     promote: str = rare(
         21,
-        "where the sums of 8-bit floats by warpgroups are added up: `none`, by the tensor cores, which keep 13 bits of "
-        "fraction beside the largest term; `f32`, those of each K tile by them, and these in f32 registers",
+        "where warpgroups add up products of 8-bit floats. `none`: in the tensor cores, with 13 bits of fraction "
+        "beside the largest term. `f32`: in the tensor cores for each K tile, and the sums of K tiles in f32 registers",
         "none",
         ("none", "f32"),
     )

@@ -13,14 +13,14 @@ class EpilogueSchedule(ScheduleRecord):
 
     staging: int = rare(
         14,
-        "how many rows of a warp tile at a time change lanes in shared memory on their way to D, so that a warp stores "
-        "whole lines of it (0: each lane stores what it holds)",
+        "how many rows of a warp tile go through shared memory at a time on their way to D, so that a warp stores "
+        "whole lines (0: each lane stores what it holds)",
         0,
     )
     add_c: str = rare(
         18,
-        "when C is added: `first`, as accumulators that the loop starts from, or `last`, to what a warp is about to "
-        "store (`auto`: last where elements change lanes anyway and registers suffice)",
+        "when C is added. `first`: the accumulators start with C. `last`: it is added to what a warp is about to "
+        "store. `auto`: last where rows are staged and there are enough registers, or else first",
         "auto",
         ("auto", "first", "last"),
     )

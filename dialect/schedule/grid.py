@@ -14,18 +14,20 @@ MOST_PARTS = 64
 class GridSchedule(ScheduleRecord):
     """The CTAs of a launch."""
 
-    group: int = always(5, "how many rows of CTA tiles are walked together, for reuse in L2", 8)
-    split_k: int = rare(9, "into how many parts K is cut for CTAs of their own, whose sums the last of them adds up", 1)
+    group: int = always(
+        5, "how many rows of CTA tiles are computed together, column by column, so that L2 is reused", 8
+    )
+    split_k: int = rare(9, "how many CTAs share K of a tile; the last one that is done adds up their sums", 1)
     ctas: int = rare(
         13,
-        "how many CTAs share all tiles, each starting the copies of its next tile under the last steps of the one "
-        "before (0: one CTA for each tile)",
+        "how many CTAs there are. Each computes one tile after the other, and starts to copy the next tile during the "
+        "last steps of the one before (0: one CTA for each tile)",
         0,
     )
     edges: str = rare(
         17,
-        "what becomes of CTA tiles that pass the end of D: they are moved back `inside`, where that is possible, so "
-        "that no access needs a bound, or stay where they are, with accesses `predicated`",
+        "what becomes of CTA tiles that pass the end of D. `inside`: they are moved back inside, where that is "
+        "possible, so that no access needs a bound. `predicated`: they stay, and accesses have bounds",
         "inside",
         ("inside", "predicated"),
     )

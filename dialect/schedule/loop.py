@@ -11,26 +11,26 @@ from .fields import ScheduleError, ScheduleRecord, always, rare
 class LoopSchedule(ScheduleRecord):
     """The pipeline of the K loop."""
 
-    stages: int = always(3, "the buffers in shared memory that copies fill in turn (1: no overlap)")
+    stages: int = always(3, "how many buffers in shared memory copies fill in turn (1: copies do not overlap products)")
     sync: str = rare(
         10,
-        "how warps wait for copies and for each other's reads: all at a `barrier` for each K tile, or each at a "
-        "`mbarrier` for each stage",
+        "how warps wait for copies, and for other warps to have read a stage. `barrier`: all warps at a barrier of the "
+        "CTA in each K tile. `mbarrier`: each warp for what it needs, at an mbarrier for each stage",
         "barrier",
         ("barrier", "mbarrier"),
     )
-    prefetch: int = rare(11, "how many K tiles copies run ahead (0: one less than there are stages)", 0)
+    prefetch: int = rare(11, "how many K tiles copies run ahead of products (0: one less than there are stages)", 0)
     unroll: int = rare(
         12,
-        "how many K tiles stand in one turn of the loop, a multiple of the stages, so that their addresses are known "
-        "while compiling (0: one, of any stage)",
+        "how many K tiles one turn of the loop has, a multiple of the stages. Their addresses are then known while "
+        "compiling (0: one K tile, of any stage)",
         0,
     )
 
     consumers: str = rare(
         20,
-        "how warpgroups that multiply share the tensor cores: `cooperative`, as it comes, or `pingpong`: in turns, so "
-        "that one multiplies while another works on its sums",
+        "how warpgroups that multiply share the tensor cores. `cooperative`: all of them multiply each K tile. "
+        "`pingpong`: in turns, so that one multiplies while another works on its sums",
         "cooperative",
         ("cooperative", "pingpong"),
     )

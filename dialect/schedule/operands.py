@@ -13,17 +13,20 @@ class OperandSchedule(ScheduleRecord):
 
     pack: str = rare(
         7,
-        "which operands are first copied to whole tiles of aligned rows in scratch memory",
+        "which operands a kernel before this one copies to scratch memory, into whole tiles of aligned rows",
         "none",
         ("none", "a", "b", "ab"),
     )
     fp8_as: str = rare(
         15,
-        "the type that operands of 8-bit floats become in registers; each step of the instruction is then two of half "
-        "its depth (`none`: as they are)",
+        "the type to which 8-bit floats are converted in registers, before they are multiplied (`none`: they are "
+        "multiplied as they are)",
         "none",
         ("none", "f16"),
     )
     access: int = rare(
-        19, "the widest copy of a thread to shared memory, in bytes; rows may allow only narrower ones", 16, (16, 8, 4)
+        19,
+        "the most bytes that a thread copies to shared memory at a time; rows may allow only fewer",
+        16,
+        (16, 8, 4),
     )

@@ -17,7 +17,7 @@ class SharedSchedule(ScheduleRecord):
     """The layout of tiles in shared memory."""
 
     swizzle: int = always(
-        4, "the widest line, in bytes, within which 16-byte chunks are permuted: 32, 64, 128 or 16 (none)", 128
+        4, "how many bytes of a row are permuted among each other at most, in chunks of 16 bytes (16: none)", 128
     )
 
     def check(self) -> None:

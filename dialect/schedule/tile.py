@@ -17,16 +17,16 @@ MOST_THREADS = 1024
 class TileSchedule(ScheduleRecord):
     """The tiles of a product: each is a multiple of the next smaller one."""
 
-    cta: tuple[int, int, int] = always(0, "M x N x K of the tile that a CTA computes per step")
-    warp: tuple[int, int] = always(1, "M x N of a warp's part of it")
-    mma: Shape = always(2, "the instruction")
-    sliced_k: int = rare(
-        8, "how many groups of warps share the steps of a K tile; their sums are added up in shared memory", 1
+    cta: tuple[int, int, int] = always(
+        0, "M x N of the tile of D that a CTA computes, and how much of K it multiplies in each step"
     )
+    warp: tuple[int, int] = always(1, "M x N of the part of the CTA tile that a warp, or a warpgroup, computes")
+    mma: Shape = always(2, "the shape of the instruction; M = 64 stands for warpgroups (`wgmma`)")
+    sliced_k: int = rare(8, "how many groups of warps share a K tile; their sums are added up in shared memory", 1)
     order: str = rare(
         16,
-        "the order of a warp tile's instructions in a step: by rows of base tiles, every second one backwards, so that "
-        "its first instruction reads the B that was read last (`serpentine`), or all `rows` forwards",
+        "the order in which a warp multiplies its tile. `rows`: row after row of instructions. `serpentine`: every "
+        "second row backwards, so that its first instruction reads the B that was read last",
         "serpentine",
         ("serpentine", "rows"),
     )
