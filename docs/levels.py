@@ -23,9 +23,11 @@ TARGET = "sm_90a"
 
 @dataclass(frozen=True)
 class Walk:
-    """The example with a schedule, given as option = value."""
+    """An example with a schedule, given as option = value, for a target."""
 
     options: tuple[tuple[str, str], ...]
+    example: Path = EXAMPLE
+    target: str = TARGET
 
     @property
     def schedule(self) -> str:
@@ -35,7 +37,7 @@ class Walk:
     @property
     def passes(self) -> list[str]:
         """The standard pipeline with this schedule, pass by pass."""
-        return re.findall(r"[\w-]+(?:\{[^}]*\})?", standard_pipeline(TARGET, dict(self.options)))
+        return re.findall(r"[\w-]+(?:\{[^}]*\})?", standard_pipeline(self.target, dict(self.options)))
 
     def until(self, name: str) -> str:
         """The passes up to the one of that name, as `-p` takes them."""
@@ -44,15 +46,15 @@ class Walk:
 
     def level(self, after: str) -> str:
         """The module after the pass of that name, all those before it included."""
-        return _lowered(self.until(after), ptx=False)
+        return _lowered(self.example, self.until(after), ptx=False)
 
     def ptx(self) -> str:
         """The PTX text."""
-        return _lowered(",".join(self.passes), ptx=True)
+        return _lowered(self.example, ",".join(self.passes), ptx=True)
 
     def trace(self) -> LaunchTrace:
         """What the CTAs do over time, on zeros."""
-        kernel = compile(EXAMPLE.read_text(), TARGET, **dict(self.options))  # pyright: ignore[reportArgumentType]
+        kernel = compile(self.example.read_text(), self.target, **dict(self.options))  # pyright: ignore[reportArgumentType]
         names = {"f16": np.float16, "f32": np.float32}
         arrays = [np.zeros([int(n) for n in p.shape or ()], names[p.element]) for p in kernel.function.parameters]
         return kernel(*arrays, device="interp", trace=True).traces[0]
@@ -65,10 +67,14 @@ WARPGROUPS = Walk((("cta", "128,64,64"), ("warp", "64,64"), ("mma", "m64n64k16")
 """With `wgmma`, tensor copies and warp specialisation; five CTAs compute two tiles each."""
 
 
+ATTENTION = Walk((("cta", "32,64,64"), ("stages", "2")), HERE.parent / "examples" / "attention.mlir", "sm_80")
+"""The example of attention, with `mma.sync`, one warp a CTA."""
+
+
 @cache
-def _lowered(pipeline: str, ptx: bool) -> str:
+def _lowered(example: Path, pipeline: str, ptx: bool) -> str:
     context = make_context()
-    module = parse_mlir(context, EXAMPLE.read_text())
+    module = parse_mlir(context, example.read_text())
     lower(module, context, pipeline)
     if not ptx:
         return f"{module}\n".replace("\t", "")

@@ -34,6 +34,11 @@ def test_the_walk_through_the_pipeline_shows_what_is_printed_now() -> None:
         assert step in text
 
 
+def test_the_page_on_attention_shows_what_is_printed_now() -> None:
+    text = "".join(script("attention").page()).rstrip() + "\n"
+    assert (DOCS / "attention.md").read_text(encoding="utf-8") == text, "run `make docs`"
+
+
 def test_the_page_on_the_architecture_is_what_the_code_says() -> None:
     rooms = script("rooms")
     text = "".join(rooms.page()).rstrip() + "\n"
