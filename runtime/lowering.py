@@ -10,7 +10,7 @@ from xdsl.dialects import func, gpu
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, TensorType, i32
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
-from ..dialect.isa.targets import UnknownTargetError
+from ..dialect.isa.targets import UnknownTargetError, named
 from ..dialect.isa.targets import target as target_row
 from ..dialect.ptx.ops import FuncOp as PtxFuncOp
 from ..dialect.ptx.ops import ModuleOp as PtxModuleOp
@@ -146,6 +146,11 @@ def _kernel_of(module: ModuleOp, function: Signature, target: str, file: str, on
     plan = host.plan(lowered)
     device_modules = {op.sym_name.data: op for op in module.ops if isinstance(op, PtxModuleOp)}
     used = {launch.module for launch in plan.launches}
+    empty = all(0 in (function.parameters[number].shape or ()) for number in function.written)
+    if not used and function.written and empty:
+        version = ".".join(map(str, named(target).ptx))
+        text = print_ptx(PtxModuleOp(function.name, [], version=version, target=target))
+        return Kernel(function, plan, (), text, target, file)
     if len(used) != 1 or not used <= device_modules.keys():
         found = ", ".join(f"@{n}" for n in device_modules) or "none"
         raise HostError(

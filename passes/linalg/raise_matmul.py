@@ -45,7 +45,9 @@ from .views import expanded
 def raise_products(module: Operation) -> None:
     """Raises every product below an operation; errors name the operation they are about."""
     for op in list(module.walk()):
-        if isinstance(op, LinalgStructuredOperation) and _read_by_maps(op):
+        if isinstance(op, LinalgStructuredOperation) and _writes_nothing(op):
+            Rewriter.erase_op(op)
+        elif isinstance(op, LinalgStructuredOperation) and _read_by_maps(op):
             _replace(op, _generic(op))
         elif isinstance(op, ContractionOp):
             _replace(op, _named(op))
@@ -53,6 +55,12 @@ def raise_products(module: Operation) -> None:
             _replace(op, _quantized(op))
         elif isinstance(op, ops.MatmulOp):
             _replace(op, _of_xdsl(op))
+
+
+def _writes_nothing(op: LinalgStructuredOperation) -> bool:
+    """Whether all that an operation writes is memory without elements."""
+    kinds = [value.type for value in op.outputs]
+    return all(isinstance(kind, MemRefType) and 0 in kind.get_shape() for kind in kinds)
 
 
 def _read_by_maps(op: LinalgStructuredOperation) -> bool:

@@ -128,8 +128,6 @@ def product(m: int, n: int, k: int, name: str = "f") -> str:
 @pytest.mark.parametrize(
     ("size", "options", "message"),
     [
-        ((0, 8, 16), {}, "C is empty"),
-        ((16, 0, 16), {}, "C is empty"),
         ((16, 8, 16), {"accumulate": "f16"}, r"C starts from 1e\+10, accumulators in f16 hold up to 65504"),
         ((16, 8, 16), {"mma": "m0n8k16"}, "the sizes of an instruction must be positive"),
         ((16, 8, 1), {"pack": "a"}, "pack = a: rows of A have 2 bytes, packing takes rows of at least 4"),
@@ -139,6 +137,15 @@ def product(m: int, n: int, k: int, name: str = "f") -> str:
 def test_what_compile_refuses(size: tuple[int, int, int], options: dict[str, str], message: str) -> None:
     with pytest.raises(CompileError, match=message):
         compile(product(*size), **options)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("size", [(0, 8, 16), (16, 0, 16)])
+def test_an_empty_result_is_nothing_to_compute(size: tuple[int, int, int]) -> None:
+    m, n, k = size
+    kernel = compile(product(*size), target="sm_90a", cache=False)
+    kernel(np.zeros((m, k), np.float16), np.zeros((k, n), np.float16), np.zeros((m, n), np.float32), device="interp")
+    assert kernel.launches == ()
+    assert ".target sm_90a" in kernel.ptx
 
 
 @pytest.mark.parametrize("name", ["kernels", "shared_tiles", '"my-kernel.1"', '"1st"'])
