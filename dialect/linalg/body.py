@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, IntegerType
 from xdsl.dialects.linalg.ops import YieldOp
-from xdsl.ir import Attribute, Block, BlockArgument, SSAValue
+from xdsl.dialects.math import FmaOp
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 EXTENSIONS = (arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp)
+CONVERSIONS = (arith.SIToFPOp, arith.UIToFPOp)
 
 
 @dataclass(frozen=True)
@@ -37,40 +39,106 @@ def extended(block: Block, value: SSAValue, target: Attribute, *, unsigned: bool
     if value.type == target:
         return value
     extend = arith.ExtFOp
-    if isa(target, IntegerType):
+    if isa(value.type, IntegerType) and not isa(target, IntegerType):
+        extend = arith.UIToFPOp if unsigned else arith.SIToFPOp
+    elif isa(target, IntegerType):
         extend = arith.ExtUIOp if unsigned else arith.ExtSIOp
     cast = extend.build(operands=[value], result_types=[target])
     block.add_op(cast)
     return cast.results[0]
 
 
+@dataclass(frozen=True)
+class Weighted:
+    """The body `c + w * extend(a) * extend(b)`: its factors, in the order in which they are multiplied, and its weight.
+
+    The weight is the product of `weights`, numbers from outside of the body or constants in it, and -1 if `negated`.
+    With `converted`, the factors are integers that are converted to c's type.
+    """
+
+    factors: tuple[Factor, Factor]
+    weights: tuple[SSAValue, ...] = ()
+    negated: bool = False
+    converted: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is `c + extend(a) * extend(b)`."""
+        return not (self.weights or self.negated or self.converted)
+
+
 def factors(block: Block, zeros: Collection[int] = ()) -> tuple[Factor, Factor] | None:
     """The factors of a body that adds the product of two of its arguments to the last one, in the order in which they
     are multiplied; None for any other body. Of its arguments, `zeros` are 0."""
+    found = weighted(block, zeros)
+    return found.factors if found is not None and found.is_plain else None
+
+
+def weighted(block: Block, zeros: Collection[int] = ()) -> Weighted | None:
+    """The product that a body adds to its last argument, or subtracts from it; None for any other body. Of its
+    arguments, `zeros` are 0."""
     end = block.last_op
     if not isinstance(end, YieldOp) or len(end.operands) != 1 or not block.args:
         return None
-    total = end.operands[0].owner
-    if not isinstance(total, arith.AddfOp | arith.AddiOp):
+    total, held = end.operands[0].owner, block.args[-1]
+    match total:
+        case arith.AddfOp() | arith.AddiOp() if held in (total.lhs, total.rhs):
+            return _product([total.rhs if total.lhs is held else total.lhs], block, zeros)
+        case arith.SubfOp() | arith.SubiOp() if total.lhs is held:
+            return _product([total.rhs], block, zeros, negated=True)
+        case FmaOp() if total.c is held:
+            return _product([total.a, total.b], block, zeros)
+        case _:
+            return None
+
+
+def _product(
+    values: Sequence[SSAValue], block: Block, zeros: Collection[int], *, negated: bool = False
+) -> Weighted | None:
+    """The product of values, each of which may be one of others."""
+    found: list[tuple[Factor, bool]] = []
+    weights: list[SSAValue] = []
+    rest = list(values)
+    while rest:
+        value = rest.pop(0)
+        owner = value.owner
+        if isinstance(owner, arith.MulfOp | arith.MuliOp):
+            rest = [owner.lhs, owner.rhs, *rest]
+        elif isinstance(owner, arith.NegfOp):
+            negated, rest = not negated, [owner.operand, *rest]
+        elif (factor := _factor(value, block, zeros)) is not None:
+            found.append(factor)
+        elif _is_weight(value, block):
+            weights.append(value)
+        else:
+            return None
+    if len(found) != 2 or any(factor.argument == len(block.args) - 1 for factor, _ in found):
         return None
-    for held, added in ((total.lhs, total.rhs), (total.rhs, total.lhs)):
-        product = added.owner
-        if held is block.args[-1] and isinstance(product, arith.MulfOp | arith.MuliOp):
-            a, b = _factor(product.lhs, zeros), _factor(product.rhs, zeros)
-            if a is not None and b is not None and len(block.args) - 1 not in (a.argument, b.argument):
-                return a, b
-    return None
+    (a, first), (b, second) = found
+    return Weighted((a, b), tuple(weights), negated, first) if first == second else None
 
 
-def _factor(value: SSAValue, zeros: Collection[int] = ()) -> Factor | None:
-    """The argument behind a factor; integers may be extended in one way only, for another has another meaning."""
+def _is_weight(value: SSAValue, block: Block) -> bool:
+    """Whether a value is the same for every element: a constant, or a number from outside of the body."""
+    owner = value.owner
+    outside = owner is not block and not (isinstance(owner, Operation) and owner.parent is block)
+    return isinstance(owner, arith.ConstantOp) or outside
+
+
+def _factor(value: SSAValue, block: Block, zeros: Collection[int] = ()) -> tuple[Factor, bool] | None:
+    """The argument behind a factor, and whether it is an integer that is converted to a float; integers may be extended
+    in one way only, for another has another meaning."""
     kinds: set[type] = set()
+    converted = isinstance(value.owner, CONVERSIONS)
+    if isinstance(cast := value.owner, CONVERSIONS):
+        kinds |= {arith.ExtUIOp if isinstance(cast, arith.UIToFPOp) else arith.ExtSIOp}
+        value = cast.input
     if isinstance(shifted := value.owner, arith.SubiOp):
-        zero = _factor(shifted.rhs)
-        value = shifted.lhs if zero is not None and zero.argument in zeros else value
+        zero = _factor(shifted.rhs, block)
+        value = shifted.lhs if zero is not None and zero[0].argument in zeros else value
     while isinstance(owner := value.owner, EXTENSIONS):
         kinds.add(type(owner))
         value = owner.input
-    if not isinstance(value, BlockArgument) or len(kinds) > 1:
+    if not isinstance(value, BlockArgument) or value.owner is not block or len(kinds) > 1:
         return None
-    return Factor(value.index, arith.ExtUIOp in kinds)
+    return Factor(value.index, arith.ExtUIOp in kinds), converted

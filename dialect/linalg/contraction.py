@@ -31,7 +31,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from .attributes import TypeFn, TypeFnAttr
-from .body import Factor, factors, fill
+from .body import Factor, fill, weighted
 
 Element: TypeAlias = AnyFloat | IntegerType
 Matrix: TypeAlias = MemRefType[Element] | TensorType[Element]
@@ -101,8 +101,9 @@ class ContractionOp(NamedOperation, ABC):
         if METADATA not in self.attributes:  # xDSL counts what is stored of A
             # Not super(): xDSL's own product, the next in line, knows no cast.
             LinalgStructuredOperation.verify_(self)
-        found = factors(self.body.block)
-        if found is None or {f.argument for f in found} != {0, 1} or not all(map(self._extends_as_said, found)):
+        body = weighted(self.body.block)
+        found = () if body is None or body.weights or body.negated else body.factors
+        if {f.argument for f in found} != {0, 1} or not all(map(self._extends_as_said, found)):
             raise VerifyException(
                 "expected the body to extend A and B to C's type, multiply, and add to C; "
                 "another body is written as linalg.generic"
@@ -118,6 +119,12 @@ class ContractionOp(NamedOperation, ABC):
         """Whether A is repeated along m, or B along n."""
         named = zip(self.OPERANDS[:2], self.indexing_maps, strict=False)
         return any(self.LOOPS.index(loop) not in _loops_of(map_.data) for dims, map_ in named for loop in dims[-2:])
+
+    @property
+    def converts(self) -> bool:
+        """Whether A and B are integers that are multiplied and added as floats."""
+        kinds = [_matrix(value.type).get_element_type() for value in (*self.inputs, *self.outputs)]
+        return isinstance(kinds[0], IntegerType) and not isinstance(kinds[-1], IntegerType)
 
     def _types_problem(self) -> str | None:
         return _operand_problem(_types(self.inputs), _types(self.outputs))
@@ -258,7 +265,8 @@ def _operand_problem(inputs: Sequence[Attribute], outputs: Sequence[Attribute]) 
     if len({isinstance(type_, TensorType) for type_ in types}) > 1:
         return f"expected A, B and C to be all memrefs or all tensors, got {_listed(types)}"
     a, b, c = (type_.get_element_type() for type_ in types)
-    if all(element == c or _widens(element, c) for element in (a, b)):
+    converted = isinstance(a, IntegerType) and isinstance(b, IntegerType) and not isinstance(c, IntegerType)
+    if converted or all(element == c or _widens(element, c) for element in (a, b)):
         return None
     return f"expected element types of A and B that can be extended to C's, got {a} x {b} -> {c}"
 

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
 from ...dialect.linalg import ConvolutionOp
-from ...dialect.linalg.body import Factor, factors
+from ...dialect.linalg.body import Factor, Weighted, factors, weighted
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.loops import loops_of
 from ...dialect.warp.view import strides_of
@@ -25,7 +25,8 @@ from .windows import along_loops, is_plain, joined
 @dataclass(frozen=True)
 class Contraction:
     """C += A * B over loops in the order batch, others that are summed over, m, n, k. `operands` are A, B and C, `maps`
-    theirs, `inputs` the numbers of A and B among the inputs; `unsigned` says whose integers are extended with zeros.
+    theirs, `inputs` the numbers of A and B among the inputs; `unsigned` says whose integers are extended with zeros,
+    and `body` what is added to C.
 
     Of a vector, maps have more results than it has dimensions: a loop of one turn that it lacks, m or n, comes first.
     """
@@ -34,6 +35,7 @@ class Contraction:
     maps: tuple[AffineMap, AffineMap, AffineMap]
     inputs: tuple[int, int]
     unsigned: tuple[bool, bool]
+    body: Weighted
 
 
 @dataclass(frozen=True)
@@ -89,13 +91,13 @@ def read(op: LinalgStructuredOperation) -> Contraction:
 
     Raises a located diagnostic saying why it is none.
     """
-    found, maps = factors(op.body.block, _zeros(op)), [attribute.data for attribute in op.get_indexing_maps()]
-    if found is None or {f.argument for f in found} != {0, 1} or len(op.outputs) != 1:
+    body, maps = weighted(op.body.block, _zeros(op)), [attribute.data for attribute in op.get_indexing_maps()]
+    if body is None or {f.argument for f in body.factors} != {0, 1} or len(op.outputs) != 1:
         _refuse(op, "its body does not add the product of its two inputs to its output")
     if not is_plain(maps[-1]):
         _refuse(op, f"expected every dimension of the output to run along a loop of its own, got {maps[-1]}")
     c = Side(op.outputs[0], loops_of(maps[-1]), Factor(len(maps) - 1))
-    a, b = _repeated(op, [_side(op, factor, maps) for factor in found], c)
+    a, b = _repeated(op, [_side(op, factor, maps) for factor in body.factors], c)
     a, b = _joined(op, a, b, c)
     loops = LoopKinds.of(a, b, c)
     if not loops.summed:
@@ -115,14 +117,14 @@ def read(op: LinalgStructuredOperation) -> Contraction:
         for names, other in ((a.loops, n), (b.loops, m), (c.loops, None))
     )
     inputs, signs = (a.factor.argument, b.factor.argument), (a.factor.unsigned, b.factor.unsigned)
-    return Contraction((a.value, b.value, c.value), (map_a, map_b, map_c), inputs, signs)
+    return Contraction((a.value, b.value, c.value), (map_a, map_b, map_c), inputs, signs, body)
 
 
 def is_simple(op: LinalgStructuredOperation) -> bool:
-    """Whether an operation has one loop that is summed over, and operands that are read as they are: `read` then makes
-    nothing."""
+    """Whether an operation adds products as they are, has one loop that is summed over, and operands that are read as
+    they are: `read` then makes nothing."""
     maps = [attribute.data for attribute in op.get_indexing_maps()]
-    if len(maps) != 3 or not all(map(is_plain, maps)):
+    if len(maps) != 3 or not all(map(is_plain, maps)) or factors(op.body.block) is None:
         return False
     a, b, c = map(set, map(loops_of, maps))
     return len((a | b) - c) == len((a & b) - c) == 1 and c <= a | b

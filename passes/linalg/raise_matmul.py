@@ -29,7 +29,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.isa.types import ElementType
 from ...dialect.linalg import CONTRACTIONS, METADATA, ContractionOp, ConvolutionOp
-from ...dialect.linalg.body import factors
+from ...dialect.linalg.body import weighted
 from ...dialect.warp.attributes import element_row, memory_of
 from ...dialect.warp.loops import loops_of
 from ...dialect.warp.matmul import MatmulOp
@@ -40,6 +40,7 @@ from . import contraction
 from .overlap import check_product
 from .product import lie_in_memory
 from .views import expanded
+from .weights import weigh
 
 
 def raise_products(module: Operation) -> None:
@@ -66,7 +67,7 @@ def _writes_nothing(op: LinalgStructuredOperation) -> bool:
 def _read_by_maps(op: LinalgStructuredOperation) -> bool:
     """Whether maps and body say what an operation is, and no name."""
     if isinstance(op, ContractionOp):
-        return isinstance(op, CONTRACTIONS) or op.repeats
+        return isinstance(op, CONTRACTIONS) or op.repeats or op.converts
     return isinstance(op, ConvolutionOp | ConvOperation) or (isinstance(op, GenericOp) and contraction.sums(op))
 
 
@@ -77,7 +78,7 @@ def _named(op: ContractionOp) -> MatmulOp:
 
 def _of_xdsl(op: ops.MatmulOp) -> MatmulOp:
     """xDSL's own `linalg.matmul`, which plain `xdsl-opt` reads; in generic form its body may have casts."""
-    if factors(op.body.block) is None:
+    if weighted(op.body.block) is None:
         fail(op, "expected linalg.matmul to multiply and add, as its body says otherwise; write linalg.generic")
     return _generic(op)
 
@@ -87,7 +88,8 @@ def _generic(op: LinalgStructuredOperation) -> MatmulOp:
         _element(op, name, value)
     found = contraction.read(op)
     a, b, c = (_with_ones(op, value, map_) for value, map_ in zip(found.operands, found.maps, strict=True))
-    return _raised(op, a, b, found.maps, found.unsigned, c)
+    raised = _raised(op, a, b, found.maps, found.unsigned, c)
+    return raised if found.body.is_plain else weigh(op, raised, found.body)
 
 
 def _with_ones(op: Operation, value: SSAValue, map_: AffineMap) -> SSAValue:

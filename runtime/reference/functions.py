@@ -29,7 +29,7 @@ from xdsl.dialects.linalg.ops import FillOp, QuantizedMatmulOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ...dialect.linalg import METADATA
-from ...dialect.linalg.body import Factor, factors
+from ...dialect.linalg.body import Factor, Weighted, weighted
 from ...dialect.schedule import Schedule
 from ...dialect.warp.disjoint import DisjointOp
 from ...dialect.warp.matmul import MatmulOp
@@ -94,9 +94,13 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
             shifted = (replace(a, value=a.value - zero_a.value), replace(b, value=b.value - zero_b.value))
             _store(op, product_of(op, shifted, scope[op.outputs[0]], [map_a, map_b, map_c], accumulator), scope)
         case LinalgStructuredOperation() if METADATA not in op.attributes and (
-            found := factors(op.body.block, _zeros(op, scope))
+            body := weighted(op.body.block, _zeros(op, scope))
         ):
+            found = body.factors
             read = [_read(scope[op.inputs[factor.argument]], factor) for factor in found]
+            read[0] = replace(read[0], value=read[0].value * _weight(body, scope))
+            if body.converted:
+                accumulator = replace(accumulator, unit=max(accumulator.unit, ACCUMULATORS["f32"].unit))
             maps = [attribute.data for attribute in op.get_indexing_maps()]
             seen_along = [along_loops(operand, maps[f.argument], maps, op, scope) for operand, f in zip(
                 read, found, strict=True)]  # fmt: skip
@@ -130,6 +134,16 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
                 "--check knows constants, linalg.fill, warp.matmul, and operations of linalg that add products, "
                 "reduce, or are elementwise"
             )
+
+
+def _weight(body: Weighted, scope: Mapping[SSAValue, Reference]) -> float:
+    """What a product is multiplied with before it is added."""
+    weight = -1.0 if body.negated else 1.0
+    for value in body.weights:
+        constant = value.owner.value if isinstance(value.owner, arith.ConstantOp) else None
+        known = constant.value.data if isinstance(constant, FloatAttr | IntegerAttr) else scope[value].value
+        weight *= float(known)
+    return weight
 
 
 def _zeros(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference]) -> list[int]:
