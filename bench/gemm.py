@@ -7,7 +7,7 @@ Method: operands are drawn N(0, 1); the result is checked against float64 before
 output filled with NaN beforehand; a time is the median over `--repeats` launches between two events, after
 three warm-up launches, with the L2 cache flushed before each, and so much for the GPU to do that the host has asked for
 all of it before the first event. The peers run through torch: cuBLAS as torch.matmul, with
-an output of the operands' type, cuBLASLt as torch._int_mm and torch._scaled_mm, which take B by columns. Integers are
+an output of our type, cuBLASLt as torch._int_mm and torch._scaled_mm, which take B by columns. Integers are
 drawn from all values and must be exact. Sizes are N for N x N x N or MxNxK.
 """
 
@@ -130,8 +130,8 @@ def product(
             shown = f"B by {'columns' if transposed else 'rows'}, {chosen}"
             registers = call.kernels[number].registers
             yield Row("warploom", label, name, out, operations / ms / 1e9, ms, error, shown, registers)
-    ms = timer.milliseconds(kind.peer(torch, a, b, by_columns))
-    yield Row(kind.peer_name, label, name, kind.outputs[-1] if kind.by_columns else name, operations / ms / 1e9, ms)
+    ms = timer.milliseconds(kind.peer(torch, a, b, by_columns, out))
+    yield Row(kind.peer_name, label, name, kind.peer_out(out), operations / ms / 1e9, ms)
 
 
 def product_launch(kernel: Kernel) -> tuple[int, Schedule]:

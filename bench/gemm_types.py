@@ -26,9 +26,9 @@ POISON_INTEGER = -123456789
 class Kind:
     """One type: MLIR's name, torch's, the ISA's, and the types of C, the default first.
 
-    `peer` makes the call of the library that is compared, of A (m x k), B (k x n) and its transpose; `by_columns` says
-    that the peer takes B by columns, so that B is stored transposed for the fair comparison. `promote` is that field
-    of our schedule.
+    `peer` makes the call of the library that is compared, of A (m x k), B (k x n), its transpose and the type of C,
+    which the library gives where it has it (`peer_out`); `by_columns` says that the peer takes B by columns, so that B
+    is stored transposed for the fair comparison. `promote` is that field of our schedule.
     """
 
     mlir: str
@@ -36,7 +36,7 @@ class Kind:
     isa: str
     outputs: tuple[str, ...]
     peer_name: str
-    peer: Callable[[Any, Any, Any, Any], Callable[[], object]]
+    peer: Callable[[Any, Any, Any, Any, str], Callable[[], object]]
     by_columns: bool = False
     tf32: bool = False
     promote: str = "none"
@@ -48,6 +48,10 @@ class Kind:
         axes, zero = "(n, k)" if transposed else "(k, n)", "0" if out.startswith("i") else "0.0"
         a, c = f"memref<{m}x{k}x{self.mlir}>", f"memref<{m}x{n}x{out}>"
         return MLIR.format(a=a, b=b, c=c, b_axes=axes, zero=zero, o=out)
+
+    def peer_out(self, out: str) -> str:
+        """The type of C that the library gives where `out` is asked for."""
+        return self.outputs[0] if self.by_columns else out
 
     def draw(self, torch: Any, shape: tuple[int, int]) -> Any:
         """N(0, 1); of integers, all values alike."""
@@ -79,16 +83,18 @@ def argument(tensor: Any) -> Any:
     return Words(tensor) if "float8" in str(tensor.dtype) else tensor
 
 
-def _matmul(torch: Any, a: Any, b: Any, transposed: Any) -> Callable[[], object]:
+def _matmul(torch: Any, a: Any, b: Any, transposed: Any, out: str) -> Callable[[], object]:
     torch.backends.cuda.matmul.allow_tf32 = True
+    if out == "f32" and a.element_size() < torch.float32.itemsize:
+        return lambda: torch.mm(a, b, out_dtype=torch.float32)
     return lambda: torch.matmul(a, b)
 
 
-def _integers(torch: Any, a: Any, b: Any, transposed: Any) -> Callable[[], object]:
+def _integers(torch: Any, a: Any, b: Any, transposed: Any, out: str) -> Callable[[], object]:
     return lambda: torch._int_mm(a, transposed.t())  # torch has no public name for it
 
 
-def _scaled(fast: bool, torch: Any, a: Any, b: Any, transposed: Any) -> Callable[[], object]:
+def _scaled(fast: bool, torch: Any, a: Any, b: Any, transposed: Any, out: str) -> Callable[[], object]:
     one = torch.ones((), device="cuda")
     return lambda: torch._scaled_mm(
         a, transposed.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=fast

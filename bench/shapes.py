@@ -128,7 +128,7 @@ def measure(torch: Any, timer: Timer, shape: Shape, schedules: Sequence[dict[str
     kind = KINDS["bf16"]
     a, b = kind.draw(torch, (shape.m, shape.k)), kind.draw(torch, (shape.k, shape.n))
     ours = list(compiled(torch, shape, schedules, target, a, b, check=True))
-    times = alternating(timer, [*(call for _, call in ours), kind.peer(torch, a, b, None)])
+    times = alternating(timer, [*(call for _, call in ours), kind.peer(torch, a, b, None, "bf16")])
     rates = [2 * shape.m * shape.n * shape.k / ms / 1e9 for ms in times]
     tried = {text: rate for (text, _), rate in zip(ours[1:], rates[1:-1], strict=True)}
     return Result(shape, rates[0], rates[-1], ours[0][0], tried)

@@ -141,7 +141,7 @@ def peers(torch: Any, timer: Timer, name: str, problem: Problem) -> list[Row]:
     except RuntimeError as error:  # of types that it does not take
         print(f"cuSPARSELt, {label} {name}: {error}", file=sys.stderr)
     by_columns = b if problem.transposed else b.t().contiguous()
-    ms = timer.milliseconds(problem.kind.peer(torch, dense, right, by_columns))
+    ms = timer.milliseconds(problem.kind.peer(torch, dense, right, by_columns, OUTPUTS[name]))
     found.append(Row(f"{problem.kind.peer_name}, dense", label, name, OUTPUTS[name], operations / ms / 1e9, ms))
     return found
 
