@@ -23,14 +23,18 @@ class Ring:
     empty: SSAValue
 
     @staticmethod
-    def make(index: IndexBuilder, stages: int, consumers: int) -> Ring:
-        """A ring for `consumers` warps that read."""
+    def of(index: IndexBuilder, stages: int, consumers: int) -> Ring:
+        """A ring for `consumers` warps that read; all must be `known` before it is used."""
         full = index.insert(MakeBarriersOp(stages, 1)).barriers
         empty = index.insert(MakeBarriersOp(stages, consumers)).barriers
         full.name_hint, empty.name_hint = "full", "empty"
-        index.insert(ProxyFenceOp())  # by which tensor copies know the barriers as well
-        index.insert(BarrierOp())
         return Ring(stages, full, empty)
+
+    @staticmethod
+    def known(index: IndexBuilder) -> None:
+        """Lets all threads, and tensor copies, know the barriers made so far."""
+        index.insert(ProxyFenceOp())
+        index.insert(BarrierOp())
 
     def next(self, index: IndexBuilder, stage: Index, parity: Index) -> tuple[Index, Index]:
         """The next stage, and the parity of the phase that it is in."""

@@ -16,6 +16,7 @@ next tile under the epilogue of this one::
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -31,7 +32,7 @@ from ...dialect.effects import is_pure
 from ...dialect.gpu import SubgroupIdOp
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
-from ...dialect.warp.barriers import AwaitOp, MakeBarriersOp
+from ...dialect.warp.barriers import ArriveOp, AwaitOp
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.synchronisation import ElectOp
@@ -58,16 +59,18 @@ Clones: TypeAlias = dict[SSAValue, SSAValue]
 
 @dataclass(frozen=True)
 class Once:
-    """Copies of tiles that stay for the whole loop, of which `ready` tells."""
+    """Copies of tiles that stay for the whole loop over K, with a ring of one stage."""
 
     copies: list[TensorCopy]
-    ready: SSAValue
+    ring: Ring
 
-    def start(self, index: IndexBuilder) -> None:
-        """Starts them, before those of the ring."""
-        index.insert(ExpectOp(self.ready, index.value(0), sum(copy.bytes for copy in self.copies)))
+    def start(self, index: IndexBuilder, moved: Callable[[SSAValue], SSAValue], parity: Index) -> None:
+        """Starts them, before those of the other ring, when the tiles before have been read."""
+        zero = index.value(0)
+        index.insert(AwaitOp(self.ring.empty, zero, index.value(parity)))
+        index.insert(ExpectOp(self.ring.full, zero, sum(copy.bytes for copy in self.copies)))
         for copy in self.copies:
-            copy.start(index, list(copy.copy.indices), lambda value: value, None, self.ready)
+            copy.start(index, [moved(i) for i in copy.copy.indices], moved, None, self.ring.full)
 
 
 class Specialiser:
@@ -95,8 +98,6 @@ class Specialiser:
                 decline(op, f"{op.name} in the loop is neither a copy nor a product of warpgroups")
         for copy in (*self.copies, *self.once):
             TensorView.of(copy, copy.source)
-        if self.once and self.tiles is not None:
-            decline(self.once[0], "it copies a tile for the whole loop, and the kernel goes from tile to tile")
 
     def _first(self) -> Operation:
         """The first operation that only those who multiply execute: none before it depends on the tile's data."""
@@ -123,16 +124,16 @@ class Specialiser:
         copies, once = ([TensorCopy.of(copy, self.launch) for copy in some] for some in (self.copies, self.once))
         stores = self._stage_stores()
         mine = self._from(block, first)
-        ready = index.insert(MakeBarriersOp(1, 1)).barriers if once else None
-        ring = Ring.make(index, self.launch.schedule.loop.stages, self.consumers)
+        whole = Once(once, Ring.of(index, 1, self.consumers)) if once else None
+        ring = Ring.of(index, self.launch.schedule.loop.stages, self.consumers)
+        Ring.known(index)
         warp = index.insert(SubgroupIdOp()).result
         registers = REGISTERS.get(self.consumers // WARPS)
         produce, consume = Block(), Block()
         sources = [copy.tensor.memory for copy in (*once, *copies)]
         tiles = [copy.destination for copy in self.copies]
-        whole = Once(once, ready) if ready is not None else None
         self._produce(index.at(Builder(InsertPoint.at_end(produce))), warp, copies, ring, registers, whole)
-        self._consume(consume, mine, ring, registers, ready)
+        self._consume(consume, mine, ring, registers, whole)
         if stores and consume.last_op is not None:
             index.at(Builder(InsertPoint.before(consume.last_op))).insert(BulkWaitOp(0, each_warpgroup=True))
         for predicate, body in (("sge", produce), ("slt", consume)):
@@ -186,17 +187,20 @@ class Specialiser:
         one = index.insert(arith.AndIOp(first, index.insert(ElectOp()).chosen)).result
         body = Block()
         inside = index.at(Builder(InsertPoint.at_end(body)))
-        if once is not None:
-            once.start(inside)
         if self.tiles is None:
+            if once is not None:
+                once.start(inside, lambda value: value, 1)
             self._copy_all(inside, copies, ring, [0, 1], {})
         else:
-            initial = inside.values([0, 1])
-            turn = Block(arg_types=[IndexType()] * 3)
+            initial = inside.values([0, 1, *([] if once is None else [1])])
+            turn = Block(arg_types=[IndexType()] * (1 + len(initial)))
             tile, *state = turn.args
             here = index.at(Builder(InsertPoint.at_end(turn)))
             moved: Clones = {self.tiles.body.block.args[0]: tile}
-            after = self._copy_all(here, copies, ring, list(state), moved)
+            if once is not None:
+                once.start(here, lambda value: self._cloned(here, value, moved, None), state[2])
+            after = self._copy_all(here, copies, ring, list(state[:2]), moved)
+            after += [here.sub(1, parity) for parity in state[2:]]
             here.insert(scf.YieldOp(*here.values(after)))
             inside.insert(scf.ForOp(self.tiles.lb, self.tiles.ub, self.tiles.step, initial, turn))
         inside.insert(scf.YieldOp())
@@ -232,8 +236,8 @@ class Specialiser:
 
     def _indices(self) -> list[SSAValue]:
         """What the coordinates of copies are made of."""
-        found = [i for copy in self.copies for i in copy.indices]
-        for copy in self.copies:
+        found = [i for copy in (*self.once, *self.copies) for i in copy.indices]
+        for copy in (*self.once, *self.copies):
             if isinstance(copy.source.owner, Operation):
                 found += list(copy.source.owner.operands)[1:]
         return found
@@ -269,37 +273,48 @@ class Specialiser:
         mine: list[Operation],
         ring: Ring,
         registers: tuple[int, int] | None,
-        ready: SSAValue | None,
+        once: Once | None,
     ) -> None:
-        """What follows in the kernel, with a loop over K that waits for copies instead of making them; `ready` tells
-        of those before it."""
+        """What follows in the kernel, with a loop over K that waits for copies instead of making them."""
         if registers is not None:
             body.add_op(SetRegistersOp(registers[1], grow=True))
         for op in mine:
             op.detach()
             body.add_op(op)
         body.add_op(scf.YieldOp())
-        if ready is not None:
-            before = self.index.at(Builder(InsertPoint.before(_before(self.loop, gpu.BarrierOp)[-1])))
-            before.insert(AwaitOp(ready, *before.values([0, 0])))
-            for op in (*self.once, *_before(self.loop, ProxyFenceOp), *_before(self.loop, gpu.BarrierOp)):
-                Rewriter.erase_op(op)
         self._remove_copies()
         index = self.index.at(Builder(InsertPoint.before(self.loop)))
         if self.tiles is None:
+            if once is not None:
+                self._await(once, 0)
             self._consumed().rewrite(index, ring, [0, 0])
             return
         block = self.tiles.body.block
-        state = [block.insert_arg(IndexType(), 1 + i) for i in range(2)]
-        after = self._consumed().rewrite(index, ring, list(state))
+        state = [block.insert_arg(IndexType(), 1 + i) for i in range(2 if once is None else 3)]
+        if once is not None:
+            self._await(once, state[2])
+        after = self._consumed().rewrite(index, ring, list(state[:2]))
         end = block.last_op
         if end is not None:
-            Rewriter.replace_op(end, scf.YieldOp(*index.values(after)))
+            last = self.index.at(Builder(InsertPoint.before(end)))
+            after += [last.sub(1, parity) for parity in state[2:]]
+            Rewriter.replace_op(end, scf.YieldOp(*last.values(after)))
+        if once is not None and isinstance(loop := after[0].owner, Operation):  # pyright: ignore[reportAttributeAccessIssue]
+            behind = self.index.at(Builder(InsertPoint.after(loop)))
+            behind.insert(ArriveOp(once.ring.empty, behind.value(0)))
         around = self.index.at(Builder(InsertPoint.before(self.tiles)))
         region = self.tiles.detach_region(0)
-        new = scf.ForOp(self.tiles.lb, self.tiles.ub, self.tiles.step, around.values([0, 0]), region)
+        new = scf.ForOp(self.tiles.lb, self.tiles.ub, self.tiles.step, around.values([0] * len(state)), region)
         around.insert(new)
         Rewriter.erase_op(self.tiles)
+
+    def _await(self, once: Once, parity: Index) -> None:
+        """Waits for the tiles that stay, instead of copying them."""
+        barrier = _before(self.loop, gpu.BarrierOp)[-1]
+        before = self.index.at(Builder(InsertPoint.before(barrier)))
+        before.insert(AwaitOp(once.ring.full, *before.values([0, parity])))
+        for op in (*self.once, *_before(self.loop, ProxyFenceOp), *_before(self.loop, gpu.BarrierOp)):
+            Rewriter.erase_op(op)
 
     def _consumed(self) -> ConsumerLoop:
         """The loop over K without copies."""

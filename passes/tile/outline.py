@@ -87,10 +87,12 @@ def matrices(
     given: Sequence[Argument | None],
     arguments: Mapping[SSAValue, SSAValue],
     batch: Sequence[Index],
+    number: Index | None = None,
 ) -> dict[Place, SSAValue]:
-    """The matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row."""
+    """The matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row; those of the
+    batch with a number, the z of the CTA unless it is given."""
     operands = [o for o in given if isinstance(o, Operand | Spread) and not o.is_whole]
-    at, views = raster.batch_index(index, batch) if operands else [], dict[Place, SSAValue]()
+    at, views = raster.batch_index(index, batch, number) if operands else [], dict[Place, SSAValue]()
     for operand in operands:
         if operand.place not in views:
             views[operand.place] = _view(index, operand, arguments[operand.value], at)
@@ -150,11 +152,13 @@ def _outline_attention(op: AttentionOp, module: ModuleOp) -> None:
     arguments = {operand.value: argument for operand, argument in zip(read_.memories, body.args, strict=True)}
     index = IndexBuilder(Builder(InsertPoint.at_end(body)))
     rows, batch = read_.extents(index, arguments)
-    views = matrices(index, read_.memories, arguments, batch)
-    tile: Index = raster.cta_number(index)
+    number, tiles = raster.cta_number(index), index.ceildiv(rows, schedule.tile.cta[0])
+    tile, matrix = index.rem(number, tiles), index.div(number, tiles)
+    views = matrices(index, read_.memories, arguments, batch, matrix)
     if op.diagonal is not None:
-        # What sees most keys takes longest, and begins first.
-        tile = index.sub(index.sub(index.value(index.ceildiv(rows, schedule.tile.cta[0])), 1), tile)
+        # What sees most keys takes longest, and begins first; or comes in turns, where CTAs go from tile to tile.
+        last = index.sub(index.sub(index.value(tiles), 1), tile)
+        tile = index.where_equal(index.rem(matrix, 2), 0, last, tile) if schedule.grid.ctas else last
     seen = [views.get(o.place, arguments[o.value]) if isinstance(o, Operand | Spread) else arguments[o.value]
             for o in (read_.q, read_.k, read_.v, read_.o, *read_.scores.epilogue_operands)]  # fmt: skip
     inside = read_.tile(seen, index.value(index.mul(tile, schedule.tile.cta[0])))
@@ -162,10 +166,8 @@ def _outline_attention(op: AttentionOp, module: ModuleOp) -> None:
     index.insert(inside)
     index.insert(ReturnOp([]))
     rows, batch = read_.extents(outliner.index, {memory.value: memory.value for memory in read_.memories})
-    ctas = outliner.index.ceildiv(rows, schedule.tile.cta[0])
-    kernel = outliner.launch(
-        "", read_.memories, body, ctas, schedule.tile.threads, reduce(outliner.index.mul, batch, 1)
-    )
+    ctas = reduce(outliner.index.mul, batch, outliner.index.ceildiv(rows, schedule.tile.cta[0]))
+    kernel = outliner.launch("", read_.memories, body, ctas, schedule.tile.threads)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
     outliner.finish()
 
