@@ -35,9 +35,9 @@ def allocate(kernel: gpu.FuncOp) -> int:
     """
     end = 0
     for op in kernel.walk():
-        if (needed := _needed(op)) is None:
+        if (wanted := needed(op)) is None:
             continue
-        size, alignment = needed
+        size, alignment = wanted
         held = op.attributes.setdefault(OFFSET, IntegerAttr(-(-end // alignment) * alignment, i64))
         if not isinstance(held, IntegerAttr) or held.value.data < 0 or held.value.data % alignment:
             fail(op, f"expected {OFFSET} to be a multiple of {alignment}, got {held}")
@@ -45,7 +45,7 @@ def allocate(kernel: gpu.FuncOp) -> int:
     return end
 
 
-def _needed(op: Operation) -> tuple[int, int] | None:
+def needed(op: Operation) -> tuple[int, int] | None:
     """The bytes of shared memory that an operation allocates, and what its first is a multiple of."""
     if isinstance(op, MakeBarriersOp):
         return op.barriers.type.count.data * BARRIER_BYTES, BARRIER_BYTES

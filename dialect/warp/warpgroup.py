@@ -6,7 +6,7 @@ Source: PTX ISA 9.7.15.5 to 9.7.15.7, 9.7.19.5.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import ClassVar
 
@@ -215,10 +215,10 @@ class WgmmaOp(IRDLOperation):
             result_types=[c.type],
         )
 
-    def move_to_stage(self, stage: SSAValue, staged: Collection[SSAValue]) -> None:
-        """Lets it read those of its tiles that are `staged` in a stage of a ring."""
-        a = [stage, *self.a_indices] if self.a in staged else [*self.a_indices]
-        b = [stage, *self.b_indices] if self.b in staged else [*self.b_indices]
+    def move_to_stages(self, stages: Mapping[SSAValue, SSAValue]) -> None:
+        """Lets it read tiles in stages of rings, those that `stages` names."""
+        a, b = ([stages[tile]] if tile in stages else [] for tile in (self.a, self.b))
+        a, b = [*a, *self.a_indices], [*b, *self.b_indices]
         more = [] if self.e is None else [self.e]
         self.operands = [self.a, *a, self.b, *b, self.c, *more]
         sizes = (1, len(a), 1, len(b), 1, len(more))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.builder import Builder
@@ -21,11 +21,14 @@ from .turns import PingPong
 
 @dataclass(frozen=True)
 class ConsumerLoop:
-    """A loop over K without its copies, whose tiles are `staged`, and which so many warpgroups run, `in_turns` or as
-    it comes."""
+    """A loop over K without its copies, whose tiles are `staged`, beside tiles in the `fixed` stages of another ring.
+
+    So many warpgroups run it, `in_turns` or as it comes.
+    """
 
     loop: scf.ForOp
     staged: Sequence[SSAValue]
+    fixed: Mapping[SSAValue, SSAValue]
     groups: int
     in_turns: bool
 
@@ -50,7 +53,7 @@ class ConsumerLoop:
                 continue
             new = op.clone(now)
             if isinstance(new, WgmmaOp):
-                new.move_to_stage(stage, self.staged)
+                new.move_to_stages({**dict.fromkeys(self.staged, stage), **self.fixed})
             elif is_load(new) and new.memory in self.staged:
                 new.operands = [new.memory, stage, *new.indices]
             if turns is not None and op is fences[-1]:

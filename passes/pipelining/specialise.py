@@ -22,7 +22,7 @@ from typing import TypeAlias, TypeVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import arith, gpu, scf
+from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, ModuleOp, i32
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -32,12 +32,14 @@ from ...dialect.effects import is_pure
 from ...dialect.gpu import SubgroupIdOp
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
+from ...dialect.warp.attributes import target_of
 from ...dialect.warp.barriers import ArriveOp, AwaitOp
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.synchronisation import ElectOp
 from ...dialect.warp.tensor_copies import BulkWaitOp, ExpectOp, ProxyFenceOp
 from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
+from ..allocate import needed
 from ..diagnostics import remark
 from ..tile.index_builder import Index, IndexBuilder
 from ..tile.launches import LaunchedKernel, launches
@@ -53,24 +55,36 @@ REGISTERS = {2: (40, 232), 3: (32, 160)}
 has. 128 threads of each share 65,536."""
 
 
+BARRIERS = 1024
+"""Bytes left for barriers."""
+
 Clones: TypeAlias = dict[SSAValue, SSAValue]
 """Values of the consumers' loops, and what they are in the producer's."""
 
 
 @dataclass(frozen=True)
 class Once:
-    """Copies of tiles that stay for the whole loop over K, with a ring of one stage."""
+    """Copies of tiles that stay for the whole loop over K, with a ring of their own."""
 
     copies: list[TensorCopy]
     ring: Ring
 
-    def start(self, index: IndexBuilder, moved: Callable[[SSAValue], SSAValue], parity: Index) -> None:
-        """Starts them, before those of the other ring, when the tiles before have been read."""
-        zero = index.value(0)
-        index.insert(AwaitOp(self.ring.empty, zero, index.value(parity)))
-        index.insert(ExpectOp(self.ring.full, zero, sum(copy.bytes for copy in self.copies)))
+    @property
+    def tiles(self) -> list[SSAValue]:
+        return [copy.copy.destination for copy in self.copies]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all of them."""
+        return sum(copy.bytes for copy in self.copies)
+
+    def start(self, index: IndexBuilder, moved: Callable[[SSAValue], SSAValue], stage: Index, parity: Index) -> None:
+        """Starts them, before those of the other ring, when the tiles that were in the stage have been read."""
+        at, parity = index.value(stage), index.value(parity)
+        index.insert(AwaitOp(self.ring.empty, at, parity))
+        index.insert(ExpectOp(self.ring.full, at, self.bytes))
         for copy in self.copies:
-            copy.start(index, [moved(i) for i in copy.copy.indices], moved, None, self.ring.full)
+            copy.start(index, [moved(i) for i in copy.copy.indices], moved, stage, self.ring.full)
 
 
 class Specialiser:
@@ -124,7 +138,7 @@ class Specialiser:
         copies, once = ([TensorCopy.of(copy, self.launch) for copy in some] for some in (self.copies, self.once))
         stores = self._stage_stores()
         mine = self._from(block, first)
-        whole = Once(once, Ring.of(index, 1, self.consumers)) if once else None
+        whole = Once(once, Ring.of(index, self._room(once), self.consumers)) if once else None
         ring = Ring.of(index, self.launch.schedule.loop.stages, self.consumers)
         Ring.known(index)
         warp = index.insert(SubgroupIdOp()).result
@@ -141,6 +155,8 @@ class Specialiser:
             index.insert(scf.IfOp(mine_is, [], Region(body)))
         for tile in dict.fromkeys(tiles):
             with_stages(tile, ring.stages)
+        for tile in [] if whole is None else whole.tiles:
+            with_stages(tile, whole.ring.stages)
         threads = (self.consumers + WARPS) * LANES
         self.launch.threads = threads
         for memory in dict.fromkeys((*sources, *(found.view.memory for found in stores))):
@@ -189,18 +205,18 @@ class Specialiser:
         inside = index.at(Builder(InsertPoint.at_end(body)))
         if self.tiles is None:
             if once is not None:
-                once.start(inside, lambda value: value, 1)
+                once.start(inside, lambda value: value, 0, 1)
             self._copy_all(inside, copies, ring, [0, 1], {})
         else:
-            initial = inside.values([0, 1, *([] if once is None else [1])])
+            initial = inside.values([0, 1] * (1 if once is None else 2))
             turn = Block(arg_types=[IndexType()] * (1 + len(initial)))
             tile, *state = turn.args
             here = index.at(Builder(InsertPoint.at_end(turn)))
             moved: Clones = {self.tiles.body.block.args[0]: tile}
             if once is not None:
-                once.start(here, lambda value: self._cloned(here, value, moved, None), state[2])
+                once.start(here, lambda value: self._cloned(here, value, moved, None), *state[2:])
             after = self._copy_all(here, copies, ring, list(state[:2]), moved)
-            after += [here.sub(1, parity) for parity in state[2:]]
+            after += [] if once is None else once.ring.next(here, *state[2:])
             here.insert(scf.YieldOp(*here.values(after)))
             inside.insert(scf.ForOp(self.tiles.lb, self.tiles.ub, self.tiles.step, initial, turn))
         inside.insert(scf.YieldOp())
@@ -286,41 +302,53 @@ class Specialiser:
         index = self.index.at(Builder(InsertPoint.before(self.loop)))
         if self.tiles is None:
             if once is not None:
-                self._await(once, 0)
-            self._consumed().rewrite(index, ring, [0, 0])
+                self._await(once, 0, 0)
+            self._consumed(once, index.value(0)).rewrite(index, ring, [0, 0])
             return
         block = self.tiles.body.block
-        state = [block.insert_arg(IndexType(), 1 + i) for i in range(2 if once is None else 3)]
+        state = [block.insert_arg(IndexType(), 1 + i) for i in range(2 if once is None else 4)]
         if once is not None:
-            self._await(once, state[2])
-        after = self._consumed().rewrite(index, ring, list(state[:2]))
+            self._await(once, *state[2:])
+        after = self._consumed(once, state[-2]).rewrite(index, ring, list(state[:2]))
         end = block.last_op
         if end is not None:
             last = self.index.at(Builder(InsertPoint.before(end)))
-            after += [last.sub(1, parity) for parity in state[2:]]
+            after += [] if once is None else once.ring.next(last, *state[2:])
             Rewriter.replace_op(end, scf.YieldOp(*last.values(after)))
         if once is not None and isinstance(loop := after[0].owner, Operation):  # pyright: ignore[reportAttributeAccessIssue]
             behind = self.index.at(Builder(InsertPoint.after(loop)))
-            behind.insert(ArriveOp(once.ring.empty, behind.value(0)))
+            behind.insert(ArriveOp(once.ring.empty, state[2]))
         around = self.index.at(Builder(InsertPoint.before(self.tiles)))
         region = self.tiles.detach_region(0)
         new = scf.ForOp(self.tiles.lb, self.tiles.ub, self.tiles.step, around.values([0] * len(state)), region)
         around.insert(new)
         Rewriter.erase_op(self.tiles)
 
-    def _await(self, once: Once, parity: Index) -> None:
+    def _room(self, once: list[TensorCopy]) -> int:
+        """Stages of the tiles that stay: two where CTAs go from tile to tile and shared memory has the room."""
+        target, size = target_of(self.launch.kernel), sum(copy.bytes for copy in once)
+        if self.tiles is None or target is None:
+            return 1
+        staged = {copy.destination: self.launch.schedule.loop.stages for copy in self.copies}
+        allocated = [(op.memref, found[0]) for op in self.launch.kernel.walk()
+                     if isinstance(op, memref.AllocOp) and (found := needed(op)) is not None]  # fmt: skip
+        taken = sum(staged.get(tile, 1) * bytes_ for tile, bytes_ in allocated)
+        return 2 if taken + size + BARRIERS <= target.shared else 1
+
+    def _await(self, once: Once, stage: Index, parity: Index) -> None:
         """Waits for the tiles that stay, instead of copying them."""
         barrier = _before(self.loop, gpu.BarrierOp)[-1]
         before = self.index.at(Builder(InsertPoint.before(barrier)))
-        before.insert(AwaitOp(once.ring.full, *before.values([0, parity])))
+        before.insert(AwaitOp(once.ring.full, *before.values([stage, parity])))
         for op in (*self.once, *_before(self.loop, ProxyFenceOp), *_before(self.loop, gpu.BarrierOp)):
             Rewriter.erase_op(op)
 
-    def _consumed(self) -> ConsumerLoop:
-        """The loop over K without copies."""
+    def _consumed(self, once: Once | None, stage: SSAValue) -> ConsumerLoop:
+        """The loop over K without copies; tiles that stay are in `stage` of theirs."""
         groups = self.consumers // WARPS
-        staged = [copy.destination for copy in self.copies]
-        return ConsumerLoop(self.loop, staged, groups, self.launch.schedule.loop.consumers == "pingpong")
+        staged, fixed = [copy.destination for copy in self.copies], [] if once is None else once.tiles
+        in_turns = self.launch.schedule.loop.consumers == "pingpong"
+        return ConsumerLoop(self.loop, staged, dict.fromkeys(fixed, stage), groups, in_turns)
 
     def _remove_copies(self) -> None:
         for op in list(self.loop.body.block.ops):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ...dialect.isa.targets import Target
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
+from ...dialect.schedule.epilogue import EpilogueSchedule
 from ...dialect.schedule.grid import GridSchedule
 from ...dialect.schedule.loop import LoopSchedule
 from ...dialect.schedule.tile import TileSchedule
@@ -13,7 +14,7 @@ from ...dialect.warp.attention import AttentionOp
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
 from .resources import instruction, warpgroup_rows
-from .warpgroup import ROWS, asked_of, not_copied, why_not
+from .warpgroup import BUFFERS, LINE, ROWS, asked_of, not_copied, staged_rows, why_not
 
 HALF = 2
 """Bytes of an element of Q, K, V and P."""
@@ -51,7 +52,7 @@ def _chosen(read: Attention, target: Target, by: str) -> Schedule:
         raise ScheduleError(f"warpgroups cannot multiply this attention: {reason}")
     rows = read.scores.m if read.scores.is_known("m") else LONGEST_FOR_FRAGMENTS + 1
     if not reason and by != "fragments" and (by or rows > LONGEST_FOR_FRAGMENTS):
-        return _by_warpgroups(read)
+        return _by_warpgroups(read, target)
     return _by_fragments(read, target)
 
 
@@ -65,7 +66,7 @@ def _not_by_warpgroups(read: Attention, target: Target) -> str:
     return "" if 64 <= columns <= 256 and padded(read.scores.k) >= 64 else f"heads of {read.values.n} columns"
 
 
-def _by_warpgroups(read: Attention) -> Schedule:
+def _by_warpgroups(read: Attention, target: Target) -> Schedule:
     """Two warpgroups, or three where their registers hold all: 192 rows halve what is copied for each product.
 
     H200, TFLOP/s at 4096, full and causal: 64 columns 450, 377 (two warpgroups 412, 344; in turns 439, 288); 128
@@ -78,8 +79,9 @@ def _by_warpgroups(read: Attention) -> Schedule:
     turns = "pingpong" if width == 128 and read.op.diagonal is None else "cooperative"
     return Schedule(
         TileSchedule((groups * ROWS, keys, depth), (ROWS, keys), row.shape),
-        LoopSchedule(2, consumers=turns),
-        grid=GridSchedule(edges="predicated"),
+        LoopSchedule(3 if width <= 64 else 2, consumers=turns),
+        grid=GridSchedule(edges="predicated", ctas=target.sms),
+        epilogue=EpilogueSchedule(staged_rows(read.values, columns)),
     )
 
 
@@ -126,7 +128,8 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
 
 
 def _shared_bytes(schedule: Schedule, columns: int) -> int:
-    """Shared memory of a CTA: Q's tile, and the stages of K's and V's."""
+    """Shared memory of a CTA: Q's tile, the stages of K's and V's, and O on its way."""
     m, n, depth = schedule.tile.cta
     tiles = (m * depth, *(n * wide for _ in range(schedule.loop.stages) for wide in (depth, columns)))
-    return sum(-(-size * HALF // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in tiles)
+    staged = m // ROWS * BUFFERS * ROWS * LINE if schedule.epilogue.staging else 0
+    return staged + sum(-(-size * HALF // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in tiles)

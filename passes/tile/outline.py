@@ -156,9 +156,13 @@ def _outline_attention(op: AttentionOp, module: ModuleOp) -> None:
     tile, matrix = index.rem(number, tiles), index.div(number, tiles)
     views = matrices(index, read_.memories, arguments, batch, matrix)
     if op.diagonal is not None:
-        # What sees most keys takes longest, and begins first; or comes in turns, where CTAs go from tile to tile.
+        # What sees most keys takes longest, and begins first. Where CTAs go from tile to tile, each gets as many that
+        # take long as others: every second time it is the turn of the mirrored one.
         last = index.sub(index.sub(index.value(tiles), 1), tile)
-        tile = index.where_equal(index.rem(matrix, 2), 0, last, tile) if schedule.grid.ctas else last
+        if schedule.grid.ctas:
+            turn = index.div(index.mul(matrix, tiles), schedule.grid.ctas)
+            last = index.where_equal(index.rem(turn, 2), 0, last, tile)
+        tile = last
     seen = [views.get(o.place, arguments[o.value]) if isinstance(o, Operand | Spread) else arguments[o.value]
             for o in (read_.q, read_.k, read_.v, read_.o, *read_.scores.epilogue_operands)]  # fmt: skip
     inside = read_.tile(seen, index.value(index.mul(tile, schedule.tile.cta[0])))
