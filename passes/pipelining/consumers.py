@@ -32,7 +32,7 @@ class ConsumerLoop:
     groups: int
     in_turns: bool
 
-    def rewrite(self, index: IndexBuilder, ring: Ring, state: list[Index]) -> list[Index]:
+    def rewrite(self, index: IndexBuilder, ring: Ring, state: list[Index]) -> tuple[scf.ForOp, list[Index]]:
         """The loop over K: waits for a stage, and for the products of the one before, where that may be."""
         old, behind = self.loop.body.block, self._waits_behind()
         body = Block(arg_types=[*(arg.type for arg in old.args), *[IndexType()] * (3 if behind else 2)])
@@ -78,7 +78,7 @@ class ConsumerLoop:
             result.replace_all_uses_with(made)
         count = len(self.loop.results)
         Rewriter.erase_op(self.loop)
-        return list(new.results[count : count + 2])
+        return new, list(new.results[count : count + 2])
 
     def _turns(self, index: IndexBuilder) -> PingPong | None:
         """The turns of a warpgroup, where the schedule wants them, of several with several groups of products each."""

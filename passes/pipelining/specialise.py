@@ -155,8 +155,9 @@ class Specialiser:
             index.insert(scf.IfOp(mine_is, [], Region(body)))
         for tile in dict.fromkeys(tiles):
             with_stages(tile, ring.stages)
-        for tile in [] if whole is None else whole.tiles:
-            with_stages(tile, whole.ring.stages)
+        if whole is not None:
+            for tile in whole.tiles:
+                with_stages(tile, whole.ring.stages)
         threads = (self.consumers + WARPS) * LANES
         self.launch.threads = threads
         for memory in dict.fromkeys((*sources, *(found.view.memory for found in stores))):
@@ -309,13 +310,13 @@ class Specialiser:
         state = [block.insert_arg(IndexType(), 1 + i) for i in range(2 if once is None else 4)]
         if once is not None:
             self._await(once, *state[2:])
-        after = self._consumed(once, state[-2]).rewrite(index, ring, list(state[:2]))
+        loop, after = self._consumed(once, state[-2]).rewrite(index, ring, list(state[:2]))
         end = block.last_op
         if end is not None:
             last = self.index.at(Builder(InsertPoint.before(end)))
             after += [] if once is None else once.ring.next(last, *state[2:])
             Rewriter.replace_op(end, scf.YieldOp(*last.values(after)))
-        if once is not None and isinstance(loop := after[0].owner, Operation):  # pyright: ignore[reportAttributeAccessIssue]
+        if once is not None:
             behind = self.index.at(Builder(InsertPoint.after(loop)))
             behind.insert(ArriveOp(once.ring.empty, state[2]))
         around = self.index.at(Builder(InsertPoint.before(self.tiles)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from ...dialect.isa.targets import Target
@@ -69,8 +70,9 @@ def _not_by_warpgroups(read: Attention, target: Target) -> str:
 def _by_warpgroups(read: Attention, target: Target) -> Schedule:
     """Two warpgroups, or three where their registers hold all: 192 rows halve what is copied for each product.
 
-    H200, TFLOP/s at 4096, full and causal: 64 columns 450, 377 (two warpgroups 412, 344; in turns 439, 288); 128
-    columns in turns 607, 410 (as it comes 570, 500); 256 columns 658, 558 (in turns 611, 495).
+    H200, TFLOP/s at 4096, full and causal, before CTAs went from tile to tile: 64 columns 450, 377 (two warpgroups 412,
+    344; in turns 439, 288); 128 columns in turns 607, 410 (as it comes 570, 500); 256 columns 658, 558 (in turns 611,
+    495).
     """
     depth, columns = padded(read.scores.k), padded(read.values.n)
     width = max(depth, columns)
@@ -80,9 +82,23 @@ def _by_warpgroups(read: Attention, target: Target) -> Schedule:
     return Schedule(
         TileSchedule((groups * ROWS, keys, depth), (ROWS, keys), row.shape),
         LoopSchedule(3 if width <= 64 else 2, consumers=turns),
-        grid=GridSchedule(edges="predicated", ctas=target.sms),
+        grid=GridSchedule(edges="predicated", ctas=_ctas(read, groups * ROWS, target)),
         epilogue=EpilogueSchedule(staged_rows(read.values, columns)),
     )
+
+
+def _ctas(read: Attention, rows: int, target: Target) -> int:
+    """How many CTAs go from tile to tile; 0 for one each.
+
+    With a diagonal some tiles take longer than others. Each CTA gets as many of these if all tiles of one or several
+    matrices have a CTA (H200, 128 of 132 at 32 tiles of 256 columns: 622 TFLOP/s; with 132 568; with one each 580).
+    """
+    tiles = -(-read.scores.m // rows)
+    if not read.values.dynamic and tiles * math.prod(read.values.batch) <= target.sms:
+        return 0
+    if read.op.diagonal is None:
+        return target.sms
+    return target.sms // tiles * tiles if read.scores.is_known("m") else 0
 
 
 def _by_fragments(read: Attention, target: Target) -> Schedule:
