@@ -153,7 +153,7 @@ def _outline_attention(op: AttentionOp, module: ModuleOp) -> None:
     index = IndexBuilder(Builder(InsertPoint.at_end(body)))
     rows, batch = read_.extents(index, arguments)
     number, tiles = raster.cta_number(index), index.ceildiv(rows, schedule.tile.cta[0])
-    tile, matrix = index.rem(number, tiles), index.div(number, tiles)
+    tile, matrix = (index.rem(number, tiles), index.div(number, tiles)) if batch else (number, 0)
     views = matrices(index, read_.memories, arguments, batch, matrix)
     if op.diagonal is not None:
         # What sees most keys takes longest, and begins first. Where CTAs go from tile to tile, each gets as many that
