@@ -134,18 +134,19 @@ ARITHMETIC = """\
 The interpreter computes every `mma`, `mma.sp`, `wmma.mma` and `wgmma.mma_async` with the arithmetic of the GPU asked
 for, bit for bit.
 
-Nearly all floating-point forms are one algorithm, the truncated fused sum, with parameters. An element of D is computed
-like this:
+Nearly all floating-point forms are one algorithm, the truncated fused sum, with parameters. An element of D is
+computed like this:
 
 1. D = C.
 2. The products along k are taken in blocks of L, k ascending. Each block is added to D at once:
-   1. Each product is exact. Each term, D too, is cut toward zero to F bits below the largest exponent among the terms.
+   1. Each product is exact. Each term, D too, is cut toward zero to F bits below the largest exponent among the
+      terms.
    2. The cut terms are added exactly.
    3. The sum becomes the new D: f32 toward zero, or f16 to nearest even.
 
-A zero takes part with an exponent of its own, which the table calls "zero". A sum that is zero, or rounds to zero, is +0
-and never -0. On sm_70, and for m8n8k4 on sm_75, an f16 C of an f32 D takes part with the exponent that it has in f16.
-Elsewhere it becomes f32 first.
+A zero takes part with an exponent of its own, which the table calls "zero". A sum that is zero, or rounds to zero, is
++0 and never -0. On sm_70, and for m8n8k4 on sm_75, an f16 C of an f32 D takes part with the exponent that it has in
+f16. Elsewhere it becomes f32 first.
 
 ## Ask from Python
 
@@ -162,8 +163,8 @@ print(core.compared)               # who compared them with a GPU: test/public_w
 ## What has been compared with hardware
 
 - "the tests": `test/unit/test_replay.py` replays words that a GPU of that architecture gave, and finds no difference.
-- "test/public_words.py": that script replays words that others recorded and published, and finds no difference. They are
-  5000 dot products of moderate numbers, without infinities and NaNs, for each GPU and format. For tf32 each has 4
+- "test/public_words.py": that script replays words that others recorded and published, and finds no difference. They
+  are 5000 dot products of moderate numbers, without infinities and NaNs, for each GPU and format. For tf32 each has 4
   products, so they say nothing about L = 8. The words are BSD 2-Clause. They are not part of this repository, but of
   [MATLAB-tensor-core](https://github.com/north-numerical-computing/MATLAB-tensor-core):
 
@@ -174,16 +175,16 @@ print(core.compared)               # who compared them with a GPU: test/public_w
 
 - "the models' authors": published models have these parameters. Their authors say that they compared them with GPUs.
   Words of such a GPU have not been seen here.
-- "**no one**": nobody is known to have confirmed the row on hardware of that architecture. The last column says what the
-  row rests on instead.
+- "**no one**": nobody is known to have confirmed the row on hardware of that architecture. The last column says what
+  the row rests on instead.
 
 With a GPU, `test/gpu/capture.py` records the words that are missing.
 
 ## The parameters
 
-A GPU without a row of its own has the arithmetic of the nearest lower one: sm_86 has that of sm_80, and sm_103 has that of
-sm_100. The column "compared by" is about the GPU named. Of those after it, the public words cover A2 (sm_86), Ada and L40S
-(sm_89).
+A GPU without a row of its own has the arithmetic of the nearest lower one: sm_86 has that of sm_80, and sm_103 has
+that of sm_100. The column "compared by" is about the GPU named. Of those after it, the public words cover A2 (sm_86),
+Ada and L40S (sm_89).
 
 """
 
@@ -192,10 +193,10 @@ CONTRACTION = """
 
 Scalar `add`, `sub`, `mul` and `fma` are rounded once, as the ISA defines them. But the ISA gives the assembler one
 liberty (9.7.3): a `mul`, and an `add` or `sub` of its result, **without a rounding modifier** may become one `fma`,
-which does not round the product. ptxas does that in f16, bf16, f32 and f64, unless it is told `--fmad=false`. So does a
-driver that compiles PTX. The interpreter rounds both. Then the words of such a kernel may differ between GPU and
-interpreter, and between one assembler and another. With `.rn` on either of the two, ptxas 13.0 leaves them apart. With
-`.rn` on both, nothing may be contracted. Everything that Warploom writes has it:
+which does not round the product. ptxas does that in f16, bf16, f32 and f64, unless it is told `--fmad=false`. So does
+a driver that compiles PTX. The interpreter rounds both. Then the words of such a kernel may differ between GPU and
+interpreter, and between one assembler and another. With `.rn` on either of the two, ptxas 13.0 leaves them apart.
+With `.rn` on both, nothing may be contracted. Everything that Warploom writes has it:
 
 ```text
 mul.f32    %f3, %f1, %f2;      // with the next line: one fma.rn.f32, or two roundings
@@ -206,8 +207,8 @@ add.rn.f32 %f4, %f3, %f0;
 ```
 
 CUDA C++ compilers write `fma.rn` where they contract, and `mul.rn` where they were told not to (`-fmad=false`,
-`__fmul_rn`). But nvcc leaves `a * b - c * d` to the assembler. Triton and hand-written PTX often leave the modifier out.
-When `warploom run` takes the interpreter, it names the first sum of this kind.
+`__fmul_rn`). But nvcc leaves `a * b - c * d` to the assembler. Triton and hand-written PTX often leave the modifier
+out. When `warploom run` takes the interpreter, it names the first sum of this kind.
 """
 
 

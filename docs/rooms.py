@@ -63,7 +63,7 @@ GLOSSARY = (
     ("fragment", "the part of a matrix that a warp holds in registers; its layout says which lane has what"),
     ("warpgroup", "four warps of a CTA that multiply together by `wgmma`"),
     ("producer, consumer", "the warp that copies tiles to shared memory, and the warpgroups that multiply them"),
-    ("tensor copy, tensor map", "a copy of a box by `cp.async.bulk.tensor`, and the 128 bytes that describe its tensor"),
+    ("tensor copy, tensor map", "a copy of a box by `cp.async.bulk.tensor`; 128 bytes that describe the tensor"),
     ("stage", "one of the buffers in shared memory that copies fill in turn (`stages`)"),
     ("prefetch distance", "how many K tiles copies run ahead of the products (`prefetch`)"),
     ("split-K", "K cut among CTAs, which add their partial sums in a workspace in global memory (`split_k`)"),
@@ -88,10 +88,10 @@ GLOSSARY = (
 INTRODUCTION = """
 # Architecture
 
-There are three floors. `dialect/` has the IR and the tables of instructions, `passes/` lowers the IR, and `runtime/` runs
-kernels. Imports run down only: a package of `runtime/` may import the other two floors, a package of `passes/` only
-`dialect/`, and `dialect/` neither. No modules import each other in a circle. `python test/structure.py` states these
-rules, and `make test` holds the code to them.
+There are three floors. `dialect/` has the IR and the tables of instructions, `passes/` lowers the IR, and `runtime/`
+runs kernels. Imports run down only: a package of `runtime/` may import the other two floors, a package of `passes/`
+only `dialect/`, and `dialect/` neither. No modules import each other in a circle. `python test/structure.py` states
+these rules, and `make test` holds the code to them.
 
 The folders are installed as the packages `warploom.dialect`, `warploom.passes` and `warploom.runtime`. Inside them,
 imports are relative. For an editor or a type checker run `make build/typing` once. It lays the three folders out as
@@ -103,8 +103,8 @@ LEVELS = """
 ## Levels
 
 A product goes down through these passes. Each can be run alone, left out or replaced. `warploom-opt
---print-between-passes` prints the IR after each, and [pipeline.md](pipeline.md) walks through all of them. The last column
-has a line of the IR of `examples/matmul.mlir` that the pass has changed.
+--print-between-passes` prints the IR after each, and [pipeline.md](pipeline.md) walks through all of them. The last
+column has a line of the IR of `examples/matmul.mlir` that the pass has changed.
 """
 
 EVIDENCE = """
@@ -112,10 +112,10 @@ EVIDENCE = """
 
 - An instruction is a row. Verifier, parser, printer, interpreter, `warploom isa`, the documents and the tests of
   conformance all read the same row.
-- A row has the layout of each operand, written in bits: where its elements lie. Figures, `warploom layout`, the interpreter
-  and the lowering read the same layout.
-- All choices for a product are its schedule, an attribute in the IR. The lowering decides nothing that the schedule does
-  not say.
+- A row has the layout of each operand, written in bits: where its elements lie. Figures, `warploom layout`, the
+  interpreter and the lowering read the same layout.
+- All choices for a product are its schedule, an attribute in the IR. The lowering decides nothing that the schedule
+  does not say.
 - `warp-allocate` writes into the IR where a tile lies in shared memory. Nothing computes it again.
 - A launch is in the IR: grid, block, shared memory, arguments. The runtime only reads it.
 """
@@ -209,8 +209,8 @@ def table(title: str, heads: tuple[str, str], rows: tuple[tuple[str, str], ...])
 IDEAS = """
 ## What an idea touches
 
-The table has, for some ideas of the lowering, the production files with code for that idea alone. Beside these files an
-idea has its field and its defaults in `passes/schedule/`, and stands in the lists of passes and operations.
+The table has, for some ideas of the lowering, the production files with code for that idea alone. Beside these files
+an idea has its field and its defaults in `passes/schedule/`, and stands in the lists of passes and operations.
 
 """
 
