@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from .array import Array
-from .operands import LEAST_NARROW, ZERO_WIDE, Multiplicand
+from .operands import LEAST_NARROW, ZERO_WIDE, Multiplicand, warp_by_warp
 from .parameters import Arithmetic
 
 F32_NAN = np.uint32(0x7FFFFFFF)
@@ -44,7 +44,8 @@ def fdp(core: Arithmetic, a: Multiplicand, b: Multiplicand, c: Array, d: str, sc
     block = min(depth, core.block * (1 if a.present is None else 2))
     out = np.empty(c.shape, np.uint32 if d == "f32" else np.uint16)
     batch = _BATCH // (c.shape[0] * c.shape[1])
-    batch = batch if batch >= _LEAST_ROW else 1
+    if batch < _LEAST_ROW:
+        batch, a, b, c, out = 1, a.warp_by_warp(), b.warp_by_warp(), warp_by_warp(c), warp_by_warp(out)
     for start in range(0, warps, batch):
         part = slice(start, min(start + batch, warps))
         acc = np.ascontiguousarray(c[..., part])

@@ -26,6 +26,11 @@ ZERO_WIDE = -8000
 _TF32 = np.uint32(0xFFFFE000)
 
 
+def warp_by_warp(array: Array) -> Array:
+    """An array whose last axis runs over warps, laid out in memory one warp after the other."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, -1, 0)), 0, -1)
+
+
 @dataclass(frozen=True, slots=True)
 class Multiplicand:
     """One operand of a product, k x rows x warps, decoded.
@@ -46,6 +51,11 @@ class Multiplicand:
         parts = [None if of is None else of[k, :, warps] for of in (self.value, self.exponent, self.present)]
         if warps.stop - warps.start == 1:
             parts = [None if of is None else np.ascontiguousarray(of) for of in parts]
+        return replace(self, value=parts[0], exponent=parts[1], present=parts[2])
+
+    def warp_by_warp(self) -> Multiplicand:
+        """The same with what each warp has side by side in memory."""
+        parts = [None if of is None else warp_by_warp(of) for of in (self.value, self.exponent, self.present)]
         return replace(self, value=parts[0], exponent=parts[1], present=parts[2])
 
     def only(self, k: Array) -> Multiplicand:
