@@ -7,18 +7,22 @@ from xdsl.ir import Dialect
 from .attributes import TypeFnAttr
 from .contraction import METADATA, ContractionOp
 from .convolution import CONVOLUTIONS, ConvolutionOp
+from .generic import GenericOp
 from .matmul import BATCH_PRODUCTS, CONTRACTIONS, MATRIX_PRODUCTS, MatmulOp
 from .softmax import SoftmaxOp
+
+_OWN = (ops.MatmulOp, ops.GenericOp)
 
 LINALG = Dialect(
     "linalg",
     [
-        *(op for op in Linalg.operations if op is not ops.MatmulOp and not issubclass(op, ConvOperation)),
+        *(op for op in Linalg.operations if op not in _OWN and not issubclass(op, ConvOperation)),
+        GenericOp,
         *(*MATRIX_PRODUCTS, *BATCH_PRODUCTS, *CONTRACTIONS, *CONVOLUTIONS, SoftmaxOp),
     ],
     [*Linalg.attributes, TypeFnAttr],
 )
-"""xDSL's `linalg` with our matmul in place of its own, the other named products, and our convolutions."""
+"""xDSL's `linalg` with our matmul and generic in place of its own, the other named products, and our convolutions."""
 
 __all__ = [
     "CONTRACTIONS",

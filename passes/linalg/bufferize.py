@@ -144,7 +144,11 @@ class _Function:
             fail(op, "expected the size of a tensor whose contents are defined")
 
     def _view(self, op: Shaped) -> None:
-        """A tensor of another shape, or a part of one: a view of its memory, copied if it is returned."""
+        """A tensor of another shape, or a part of one: a view of its memory, copied if it is returned. Of one that
+        nothing has been written to there is nothing to see: what is written to the result has memory of its own."""
+        if op.operands[0] not in self.buffers and -1 not in _memory(op.results[0].type).get_shape():
+            self.done.append(op)
+            return
         source = self._read(op, op.operands[0])
         found, builder = self._destination(op.results[0], op), Builder(InsertPoint.before(op))
         if found is not None and isinstance(source.owner, Operation) and found in source.owner.operands:

@@ -185,6 +185,22 @@ def _float(opcode: str, types: Sequence[str] = FLOATS, *, exact: bool = False) -
     return handle
 
 
+def _extreme(opcode: str) -> Handler:
+    """The larger or the smaller of two numbers, NaN if one is; of f64, for which PTX has none that keeps NaN, the sum
+    stands for that."""
+    narrower = _float(f"{opcode}.NaN", SINGLE, exact=True)
+
+    def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
+        if _type(op) != "f64":
+            return narrower(e, op, operands)
+        a, b = (o.held for o in operands)
+        found, nan, total = e.emit("f64", f"{opcode}.f64", a, b), e.emit("pred", "setp.nan.f64", a, b), e.emit(
+            "f64", "add.rn.f64", a, b)  # fmt: skip
+        return HeldElement(e.emit("f64", "selp.f64", total, found, nan))
+
+    return handle
+
+
 def _divide(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     type = _type(op)
     opcode = "div.approx.ftz.f32" if type == "f32" and _approximate(op) else f"div.rn.{type}"
@@ -331,8 +347,8 @@ _HANDLERS: Mapping[type[Operation], Handler] = {
     arith.MulfOp: _float("mul.rn"),
     arith.DivfOp: _divide,
     arith.NegfOp: _float("neg", exact=True),
-    arith.MaximumfOp: _float("max.NaN", SINGLE, exact=True),
-    arith.MinimumfOp: _float("min.NaN", SINGLE, exact=True),
+    arith.MaximumfOp: _extreme("max"),
+    arith.MinimumfOp: _extreme("min"),
     arith.MaxnumfOp: _float("max", exact=True),
     arith.MinnumfOp: _float("min", exact=True),
     math.AbsFOp: _float("abs", exact=True),

@@ -307,3 +307,29 @@ MAPS = '{indexing_maps = [affine_map<(i, j) -> (j, i)>, affine_map<(i, j) -> (i,
 def test_what_is_refused(body: str, message: str) -> None:
     with pytest.raises(CompileError, match=message):
         compile(HEAD + body + "\nreturn }")
+
+
+@pytest.mark.parametrize("name", ["maximumf", "minimumf", "maxnumf", "minnumf"])
+def test_extremes_of_doubles(name: str) -> None:
+    """NaN is kept by maximumf and minimumf alone, which know the sign of zero too."""
+    kind = "memref<8x64xf64>"
+    text = f"""func.func @f(%A: {kind}, %B: {kind}, %C: {kind}) {{
+      linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>,
+          affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}}
+          ins(%A, %B : {kind}, {kind}) outs(%C : {kind}) {{
+      ^bb0(%a: f64, %b: f64, %c: f64):
+        %0 = arith.{name} %a, %b : f64
+        linalg.yield %0 : f64
+      }}
+      return }}"""
+    special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, 5e-324, -1e300])
+    a, b = np.repeat(special, 64).reshape(8, 64), np.tile(special, 64).reshape(8, 64)
+    c = np.full((8, 64), 7.0)
+    compile(text, target="sm_80", cache=False)(a, b, c, device="interp")
+    choose = {"maximumf": np.maximum, "minimumf": np.minimum, "maxnumf": np.fmax, "minnumf": np.fmin}[name]
+    np.testing.assert_array_equal(c, choose(a, b))
+    if name.endswith("imumf"):
+        zeros = (a == 0) & (b == 0)
+        either, both = np.signbit(a) | np.signbit(b), np.signbit(a) & np.signbit(b)
+        wanted = both if name == "maximumf" else either
+        np.testing.assert_array_equal(np.signbit(c)[zeros], wanted[zeros])
