@@ -7,7 +7,7 @@ memory, signs, whether D is added. Kinds of operands cycle within a case, CTA by
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import product
 from typing import Any, TypeAlias
@@ -82,7 +82,7 @@ def _drawn(row: Wgmma, a_shared: bool) -> WarpgroupCase:
     trans = [r for r in ("", "a", "b", "ab") if set(r) <= set(roles)]
     signs = ("", "a", "b", "ab") if row.a.is_float else ("",)
     # 64 bytes of K, which a sparse product takes of B, are more than the span of the smallest swizzle
-    swizzles = [s for s in SWIZZLES if not (row.granularity and s == 32)]
+    swizzles = _choices(row)["swizzle"]
     swizzle = swizzles[turns[0] % len(swizzles)]
     chosen = trans[turns[1] % len(trans)]
     k_bytes = 64 if row.granularity else 32
@@ -97,6 +97,30 @@ def cases(target: Target) -> Iterator[WarpgroupCase]:
     """Every type, dense and sparse, with A in shared memory and in registers, at four sizes."""
     kept = [row for row in wgmma.rows() if row.runs_on(target) and row.shape.n in _sizes(row)]
     yield from (_drawn(row, a_shared) for row, a_shared in product(kept, (True, False)))
+
+
+def further_cases(target: Target) -> Iterator[WarpgroupCase]:
+    """What the draw of `cases` left out: of each type, dense and sparse, every swizzle, transposition, negation and
+    scale-d that none of its cases has, at eight columns with A in shared memory."""
+    drawn: dict[tuple[Any, ...], list[WarpgroupCase]] = {}
+    for case in cases(target):
+        drawn.setdefault((case.row.a, case.row.b, case.row.d, case.row.granularity), []).append(case)
+    for found in drawn.values():
+        plain = WarpgroupCase(next(case.row for case in found if case.row.shape.n == 8), a_shared=True)
+        for field, values in _choices(plain.row).items():
+            have = {getattr(case, field) for case in found}
+            yield from (replace(plain, **{field: value}) for value in values if value not in have)
+
+
+def _choices(row: Wgmma) -> dict[str, tuple[Any, ...]]:
+    """What each part of a case can be."""
+    some = ("", "a", "b", "ab")
+    return {
+        "swizzle": tuple(s for s in SWIZZLES if not (row.granularity and s == 32)),
+        "trans": some if row.transposable(a_shared=True) else ("",),
+        "negated": some if row.a.is_float else ("",),
+        "scale_d": (True, False),
+    }
 
 
 def _sizes(row: Wgmma) -> tuple[int, ...]:

@@ -8,6 +8,7 @@
     bench/with_gpu.sh python3 test/gpu/capture.py --set pixels --out test/data/words/pixels/sm_90a.npz
     bench/with_gpu.sh python3 test/gpu/capture.py --set reductions --out test/data/words/reductions/sm_90a.npz
     bench/with_gpu.sh python3 test/gpu/capture.py --set offsets --warps 8 --out test/data/words/offsets/sm_90a.npz
+    bench/with_gpu.sh python3 test/gpu/capture.py --set further --warps 8 --out test/data/words/further/sm_90a.npz
     bench/with_gpu.sh python3 test/gpu/capture.py --set maps --out build/maps.npz
 
 Needs a GPU that runs the target. The words are drawn by `test/captured.py` from the instruction's name, so the file
@@ -16,8 +17,9 @@ same on integer sums that wrap or are clamped, and on floating-point ones that r
 `ldmatrix`, `stmatrix` and `movmatrix` (`test/captured_memory.py`), arrays (warps, words); `warpgroups` is `wgmma`
 (`test/captured_warpgroups.py`), arrays (warpgroups, words), of large answers their digests; `tensors` is tensor copies
 (`test/captured_tensors.py`), the bytes that they change; `pixels` is those in im2col mode (`test/captured_pixels.py`).
-`reductions` is tensor copies that reduce; `offsets` is `wgmma` whose B begins inside the pattern of its swizzle.
-`maps` is the bytes of tensor maps of im2col mode: nothing replays them, they show where the driver puts which field.
+`reductions` is tensor copies that reduce; `offsets` is `wgmma` whose B begins inside the pattern of its swizzle;
+`further` is what the draw of `warpgroups` left out. `maps` is the bytes of tensor maps of im2col mode: nothing replays
+them, they show where the driver puts which field.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ SETS = {
     "pixels": lambda target: captured_pixels.cases(),
     "reductions": lambda target: captured_tensors.reductions(),
     "offsets": captured_warpgroups.offset_cases,
+    "further": captured_warpgroups.further_cases,
     "maps": lambda target: captured_pixels.map_cases(),
 }
 
