@@ -59,7 +59,7 @@ class BarriersType(ParametrizedAttribute, TypeAttribute):
 
 @irdl_op_definition
 class MakeBarriersOp(IRDLOperation):
-    """Allocates mbarriers, each of which expects `arrivals` in a phase. After a `gpu.barrier` all threads know them::
+    """Allocates mbarriers, each of which expects `arrivals` in a phase. Threads may use them after a `gpu.barrier`::
 
     %full = warp.make_barriers {arrivals = 256 : i64} : !warp.barriers<8>
     """
@@ -85,13 +85,13 @@ class MakeBarriersOp(IRDLOperation):
 
 @irdl_op_definition
 class ArriveOp(IRDLOperation):
-    """Each warp that comes here arrives once; what its lanes read before, others may overwrite after the phase::
+    """Each warp that executes this arrives once. After the phase others may overwrite what its lanes read before::
 
-    warp.arrive %empty[%stage] : !warp.barriers<8>
+        warp.arrive %empty[%stage] : !warp.barriers<8>
 
-    With `at` it arrives at the barrier of the same place in another CTA of the cluster, by its rank::
+    With `at` it arrives at the same barrier of another CTA of the cluster, the one of that rank::
 
-    warp.arrive %empty[%stage] at %rank : !warp.barriers<8>
+        warp.arrive %empty[%stage] at %rank : !warp.barriers<8>
     """
 
     name = "warp.arrive"
@@ -109,7 +109,7 @@ class ArriveOp(IRDLOperation):
 
 @irdl_op_definition
 class ArriveCopiesOp(IRDLOperation):
-    """Each thread arrives once the asynchronous copies that it has started so far are done; nobody waits here::
+    """Each thread arrives when the asynchronous copies that it has started so far are done. It does not wait here::
 
         warp.arrive_copies %full[%stage] : !warp.barriers<8>
 
@@ -130,7 +130,7 @@ class ArriveCopiesOp(IRDLOperation):
 
 @irdl_op_definition
 class AwaitOp(IRDLOperation):
-    """Waits until the phase of a parity, 0 or 1, has ended; of a new barrier, the one of parity 1 has::
+    """Waits until the phase of a parity, 0 or 1, has ended. For a new barrier the phase of parity 1 has ended already::
 
         warp.await %full[%stage] parity %parity : !warp.barriers<8>
 

@@ -57,14 +57,14 @@ class _Meeting(IRDLOperation):
 
 @irdl_op_definition
 class ClusterBarrierOp(_Meeting):
-    """All threads of all CTAs of a cluster meet, and know what each other did. Source: PTX ISA 9.7.13.3."""
+    """A barrier of all threads of a cluster, which then see what the others did. Source: PTX ISA 9.7.13.3."""
 
     name = "warp.cluster_barrier"
 
 
 @irdl_op_definition
 class ClusterArriveOp(_Meeting):
-    """The first half of `warp.cluster_barrier`: tells what the threads did so far, and waits for nobody."""
+    """The first half of `warp.cluster_barrier`: publishes what the threads did so far, and does not wait."""
 
     name = "warp.cluster_arrive"
 
@@ -82,7 +82,7 @@ MOST_BARRIERS = 16
 
 @irdl_op_definition
 class NamedBarrierOp(IRDLOperation):
-    """Some warps of a CTA meet at one of its barriers, 1 to 15: as many as have `threads` threads::
+    """Some warps of a CTA wait for each other at one of its barriers, 1 to 15: as many as have `threads` threads::
 
         warp.named_barrier %number {threads = 128 : i64}
         warp.named_barrier %number {threads = 256 : i64, arrive}

@@ -115,9 +115,9 @@ class CopyOp(IRDLOperation):
 
 @irdl_op_definition
 class PackOp(IRDLOperation):
-    """Copies a matrix to one in global memory whose rows may be longer and more; what the source lacks is zero.
+    """Copies a matrix to a larger one in global memory, with longer or more rows. What the source lacks is zero.
 
-    The CTAs of a grid share the work: with `%share` in 0 .. shares - 1 each of them does its part::
+    The CTAs of a grid share the work. Each does the part of its number `%share`, which is less than `shares`::
 
         warp.pack %A to %W share %cta {shares = 512 : i64} : memref<4095x4095xbf16> to memref<4096x4096xbf16>
     """

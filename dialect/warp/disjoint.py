@@ -17,9 +17,9 @@ class DisjointOp(IRDLOperation):
         warp.disjoint %written, %read : memref<?x64xf32, strided<[128, 1]>>, memref<64x?xf32, strided<[128, 1]>>
         warp.disjoint %written, %read or_same : memref<?x64xf32, strided<[?, 1]>>, memref<?x64xf32, strided<[?, 1]>>
 
-    It stands before an operation that writes one of them and reads the other, where sizes that only the caller knows
-    decide. With `or_same` the two may also be the same elements in the same places. Arguments of a function are memory
-    of their own: the caller gives none of them memory that another one is written to.
+    It stands before an operation that writes one of them and reads the other, where it depends on sizes that only the
+    caller knows. With `or_same` the two may also be the same elements in the same places. Two arguments of a function
+    never share memory if one of them is written.
     """
 
     name = "warp.disjoint"

@@ -164,14 +164,14 @@ class LoadVectorOp(IRDLOperation):
 
 @irdl_op_definition
 class MapOp(IRDLOperation):
-    """Computes each element of a fragment from those in the same place of others, and from numbers::
+    """Computes each element of a fragment from the elements at the same place in others, and from numbers::
 
         %y = warp.map %d, %bias : !warp.fragment<...>, !warp.fragment<...> -> !warp.fragment<...> (%x: f32, %b: f32) {
           %sum = arith.addf %x, %b : f32
           warp.yield %sum : f32
         }
 
-    Fragments differ in nothing but the type of their elements. Operations in the region mean what they mean in `arith`
+    The fragments differ only in the type of their elements. Operations in the region mean what they mean in `arith`
     and `math`: each is rounded once to its type. What they become is in docs/epilogues.md.
     """
 

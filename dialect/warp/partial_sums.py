@@ -58,12 +58,12 @@ class StorePartOp(IRDLOperation):
 
 @irdl_op_definition
 class ArriveLastOp(IRDLOperation):
-    """Counts this CTA in, and says whether it is the last of `of` that come; the counter is then zero again::
+    """Counts the CTAs that come here, and says whether this one is the last of `of`. Then the counter is zero again::
 
         %last = warp.arrive_last %counters[%tile] of %parts : memref<64xi32>
 
-    What any thread of the CTA wrote before, the last one reads after. All threads of the CTA execute the operation,
-    which holds two barriers. The counter must be zero at first.
+    The last CTA sees what the threads of all these CTAs wrote before. All threads of a CTA execute the operation, which
+    contains two barriers. The counter must be zero at first.
     """
 
     name = "warp.arrive_last"

@@ -17,16 +17,16 @@ LANES = 32
 class SumSlicedKOp(IRDLOperation):
     """The sum of the fragments that the slices of a CTA hold; each slice gets its part of it.
 
-    The warps of a CTA make `slices` groups of equal size, one after the other; warps at the same place in their groups
-    hold partial sums of the same matrix. Slice 0 gets the first of its rows, slice 1 the next, and so on; of a matrix
-    one base tile high, columns. What a warp gets, it adds to its own sums in the order of the slices, so that the
-    result is the same every time::
+    The warps of a CTA make `slices` groups of equal size, one after the other. Warps at the same place in their groups
+    hold partial sums of the same matrix. Slice 0 gets the first rows of the matrix, slice 1 the next rows, and so on.
+    If the matrix is one base tile high, they get columns. A warp adds what it gets to its own sums in the order of the
+    slices, so the result is the same every time::
 
         %part = warp.sum_sliced_k %acc via %s : !warp.fragment<acc, 64x64xf32, [...]>, memref<4x2048xf32, 3>
                                               -> !warp.fragment<acc, 32x64xf32, [...]>
 
     The scratch memory has a row for each warp, with room for the parts of the other slices. All threads of the CTA
-    execute the operation, which holds a barrier; before the memory is used again there must be another.
+    execute the operation, which contains a barrier. Before the memory is used again there must be another barrier.
     """
 
     name = "warp.sum_sliced_k"

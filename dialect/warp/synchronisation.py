@@ -22,7 +22,7 @@ def verify_counters(counters: Memory) -> None:
 
 @irdl_op_definition
 class AtomicIncOp(IRDLOperation):
-    """Counts a thread in where `if` is true, and gives what the counter was; it wraps to zero after `limit`::
+    """Adds one to a counter where `if` is true, and gives what the counter was. After `limit` it wraps to zero::
 
         %seen = warp.atomic_inc %counters[%tile] to %limit if %first : memref<64xi32>
 
@@ -50,7 +50,7 @@ class AtomicIncOp(IRDLOperation):
 
 @irdl_op_definition
 class BarrierAnyOp(IRDLOperation):
-    """A barrier of all threads of a CTA, which tells each whether the operand is true for any of them::
+    """A barrier of all threads of a CTA. The result is whether the operand is true for any of them::
 
         %any = warp.barrier_any %mine
 
@@ -71,7 +71,7 @@ class BarrierAnyOp(IRDLOperation):
 
 @irdl_op_definition
 class ElectOp(IRDLOperation):
-    """Chooses a lane of each warp that comes here, all of whose lanes do; true for that lane alone::
+    """Chooses a lane of each warp, all of whose lanes execute this. The result is true for that lane alone::
 
         %chosen = warp.elect
         scf.if %chosen {

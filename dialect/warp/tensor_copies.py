@@ -71,13 +71,13 @@ def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memo
 
 @irdl_op_definition
 class TensorLoadOp(IRDLOperation):
-    """Copies the box that begins at some coordinates, slowest first, to a tile, and tells a mbarrier its bytes::
+    """Copies a box, which begins at some coordinates, slowest first, to a tile. An mbarrier counts its bytes::
 
         warp.tensor_load %map[%m, %k] to %As[%s, %zero, %zero], %full[%s] {by = 128 : i64} :
             !warp.tensor_map<64x64xf16, swizzle 128> to memref<2x64x64xf16, #warp.swizzle<128>, 3>, !warp.barriers<2>
 
     A box is one panel of the tile wide, and begins where the indices say. With `multicast` it goes to the same place,
-    and tells the same mbarrier, in each CTA of the cluster whose bit a mask has::
+    and the same mbarrier counts its bytes, in each CTA of the cluster whose bit a mask has::
 
         warp.tensor_load %map[%m, %k] to %As[%s, %zero, %zero], %full[%s] multicast %mask : ...
 
@@ -125,12 +125,14 @@ class TensorLoadOp(IRDLOperation):
 
 @irdl_op_definition
 class TensorStoreOp(IRDLOperation):
-    """Copies a tile, or the part of it that the indices begin, to a box; done when `warp.bulk_wait` says so::
+    """Copies a tile, or the part of it that begins at the indices, to a box. It is done after `warp.bulk_wait`::
 
         warp.tensor_store %Cs[%zero, %zero] to %map[%m, %n] :
             memref<64x32xf32, #warp.swizzle<128>, 3> to !warp.tensor_map<64x32xf32, swizzle 128>
 
-    What ordinary stores wrote there needs a `warp.proxy_fence` and a barrier before. Source: PTX ISA 9.7.9.25.5.2.
+    If ordinary stores wrote the tile, a `warp.proxy_fence` and a barrier must stand before.
+
+    Source: PTX ISA 9.7.9.25.5.2.
     """
 
     name = "warp.tensor_store"
@@ -167,7 +169,7 @@ class TensorStoreOp(IRDLOperation):
 
 @irdl_op_definition
 class ExpectOp(IRDLOperation):
-    """One thread arrives, and lets the phase end only when so many bytes of copies have come as well::
+    """One thread arrives. The phase then ends only when so many bytes of copies have arrived as well::
 
         warp.expect %full[%s] {bytes = 16384 : i64, by = 128 : i64} : !warp.barriers<2>
 
@@ -215,7 +217,7 @@ class BulkCommitOp(IRDLOperation):
 
 @irdl_op_definition
 class BulkWaitOp(IRDLOperation):
-    """Waits until at most `pending` groups of stores are on their way; with `read`, until those have read their tiles::
+    """Waits until at most `pending` groups of stores are under way; with `read`, still have to read their tiles::
 
         warp.bulk_wait {pending = 0 : i64, read}
 
@@ -251,7 +253,7 @@ class BulkWaitOp(IRDLOperation):
 
 @irdl_op_definition
 class ProxyFenceOp(IRDLOperation):
-    """What the executing threads wrote in shared memory, products and copies see afterwards. PTX ISA 9.7.13.4."""
+    """Makes what the executing threads wrote in shared memory visible to products and copies. PTX ISA 9.7.13.4."""
 
     name = "warp.proxy_fence"
 

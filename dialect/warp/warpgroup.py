@@ -158,8 +158,8 @@ class WgmmaOp(IRDLOperation):
         %d = warp.wgmma %a, %Bs[%s, %zero, %k], %c :
             !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, ...
 
-    Of a sparse A the tile or the fragment has the stored elements, and 64 bytes of K are multiplied; `sparse` names the
-    metadata, and `selector` which of its threads hold that of this product::
+    With a sparse A, the tile or the fragment has the stored elements, and 64 bytes of K are multiplied. `sparse` is the
+    metadata, and `selector` says which of its threads hold the metadata of this product::
 
         %d = warp.wgmma %As[%s, %zero, %k], %Bs[%s, %zero, %k], %c sparse %e {selector = 0 : i64} : ...,
             !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
@@ -320,8 +320,8 @@ class _Plain(IRDLOperation):
 
 @irdl_op_definition
 class WgmmaFenceOp(_Plain):
-    """Orders registers before the products that follow: needed before the first one, and after registers of theirs were
-    touched. Source: PTX ISA 9.7.15.7.1."""
+    """Orders accesses to registers before the products that follow. It must stand before the first product, and again
+    after registers of products were read or written. Source: PTX ISA 9.7.15.7.1."""
 
     name = "warp.wgmma_fence"
 
@@ -335,7 +335,7 @@ class WgmmaCommitOp(_Plain):
 
 @irdl_op_definition
 class WgmmaWaitOp(IRDLOperation):
-    """Waits until at most `pending` groups of products are on their way: `warp.wgmma_wait {pending = 0 : i64}`.
+    """Waits until at most `pending` groups of products are under way: `warp.wgmma_wait {pending = 0 : i64}`.
 
     Source: PTX ISA 9.7.15.7.3.
     """
@@ -367,7 +367,7 @@ FEWEST_REGISTERS, MOST_REGISTERS, REGISTER_STEP = 24, 256, 8
 
 @irdl_op_definition
 class SetRegistersOp(IRDLOperation):
-    """The warps of a warpgroup let registers go, or with `grow` wait until they can have more::
+    """The warps of a warpgroup give registers back, or with `grow` wait until they can have more::
 
         warp.set_registers {count = 40 : i64}
         warp.set_registers {count = 232 : i64, grow}
