@@ -132,6 +132,51 @@ def run(ptx: str, **options: Any) -> tuple[Finding, ...]:
 SEND = "mbarrier::complete_tx::bytes"
 
 
+def map_text() -> str:
+    """A map that is changed and copied, and boxes that it loads, reduces, prefetches; pixels, if one asks for them."""
+    load, edit = f"cp.async.bulk.tensor.2d.shared::cluster.global.{SEND}", "tensormap.replace.tile"
+    return f""".version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry maps(.param .align 64 .b8 map[128], .param .u64 own, .param .u32 pixels)
+{{
+    .shared .align 1024 .b8 tile[8192]; .shared .align 128 .b8 mine[128]; .shared .align 8 .b64 done;
+    .reg .pred %first, %p, %pixels; .reg .b32 %t, %x, %y; .reg .b64 %map, %own, %at, %size; .reg .b16 %o;
+    mov.u32 %t, %tid.x; setp.eq.u32 %first, %t, 0; ld.param.u64 %own, [own]; ld.param.u32 %x, [pixels];
+    setp.eq.u32 %pixels, %x, 99; mov.u32 %x, mine; shl.b32 %y, %t, 2; add.u32 %x, %x, %y; mov.b64 %map, map;
+    cvta.param.u64 %map, %map; cvt.u64.u32 %at, %y; add.s64 %at, %map, %at; ld.b32 %y, [%at]; st.shared.b32 [%x], %y;
+    @%first mbarrier.init.shared::cta.b64 [done], 1; @%first fence.mbarrier_init.release.cluster; mov.b64 %size, 512;
+    bar.warp.sync -1;
+    @%first {edit}.global_dim.shared::cta.b1024.b32 [mine], 1, 50;
+    @%first {edit}.box_dim.shared::cta.b1024.b32 [mine], 1, 32;
+    @%first {edit}.element_stride.shared::cta.b1024.b32 [mine], 1, 1;
+    @%first {edit}.global_stride.shared::cta.b1024.b64 [mine], 0, %size;
+    @%first {edit}.swizzle_mode.shared::cta.b1024.b32 [mine], 3;
+    @%first {edit}.fill_mode.shared::cta.b1024.b32 [mine], 1;
+    bar.warp.sync -1;
+    tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%own], [mine], 128;
+    fence.proxy.tensormap::generic.acquire.gpu [%own], 128;
+    @%first cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%own, {{64, 8}}];
+    @%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [done], 4096;
+    @%first {load} [tile], [%own, {{64, 40}}], [done];
+ARRIVED:
+    mbarrier.try_wait.parity.shared::cta.b64 %p, [done], 0;
+    @!%p bra ARRIVED;
+    @%first cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%own, {{0, 8}}], [tile];
+    @%first cp.reduce.async.bulk.tensor.2d.global.shared::cta.max.tile.bulk_group [%own, {{64, 0}}], [tile];
+    @%first cp.async.bulk.commit_group;
+    @%first cp.async.bulk.wait_group 0;
+    @!%pixels bra END;
+    mov.b16 %o, 1; mov.u32 %x, 0;
+    cp.async.bulk.prefetch.tensor.4d.L2.global.im2col [%map, {{%x, %x, %x, 0}}], {{%o, %o}};
+    cp.async.bulk.tensor.4d.shared::cluster.global.im2col.{SEND} [tile], [%map, {{%x, 0, 0, 0}}], [done], {{%o, 0}};
+    cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group [%map, {{0, %x, 0}}], [tile];
+END:
+    ret;
+}}
+"""
+
+
 def cluster_text() -> str:
     """Two CTAs of a cluster: a box for both by multicast, words sent to each other, dense and sparse products of what
     came, and bulk copies of what was sent."""

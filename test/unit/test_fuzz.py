@@ -34,9 +34,10 @@ STEPS = 3000
 
 @cache
 def kernels() -> list[list[str]]:
-    """The words of each kernel's text; tensor copies, warpgroups and clusters come often enough."""
+    """The words of each kernel's text; tensor copies, maps, warpgroups and clusters come often enough."""
     texts = [path.read_text() for path in sorted(FOLDER.glob("*.ptx"))]
-    return [WORD.findall(text) for text in (*texts, *[hopper_kernel.text(), hopper_kernel.cluster_text()] * 3)]
+    hopper = [hopper_kernel.text(), hopper_kernel.cluster_text(), hopper_kernel.map_text()]
+    return [WORD.findall(text) for text in (*texts, *hopper * 3)]
 
 
 @cache

@@ -117,3 +117,12 @@ def test_bytes_that_are_no_map_are_refused() -> None:
         TensorMapFields.decode(bytes(64))
     with pytest.raises(TensorMapError, match="the bytes are no tensor map: their third word is 0xffffffff"):
         TensorMapFields.decode(b"\xff" * SIZE)
+
+
+def test_interleaved_tensors_are_refused_when_they_are_copied() -> None:
+    tensor = np.zeros((4, 40, 8), np.float16)
+    text = KERNEL.replace("STORES", "").replace("MASK", "3").replace("BYTES", "512")
+    text = text.replace(".2d.", ".3d.").replace("{16, 3}", "{0, 0, 0}")
+    box = TensorMap(tensor, (2, 8, 8), interleave=16)
+    with pytest.raises(WarploomError, match="copies no interleaved tensors; the map has an interleave of 16 bytes"):
+        load_ptx(text).launch("k", (2, 1, 1), (32, 1, 1), [box, np.zeros(8)], device="interp")

@@ -138,6 +138,8 @@ def _problem(fields: TensorMapFields, start: tuple[int, ...], offsets: tuple[int
     box = fields.box
     if len(fields.sizes) != len(start):
         return f"the tensor map has {len(fields.sizes)} dimensions, the copy {len(start)}"
+    if fields.interleave:
+        return f"the interpreter copies no interleaved tensors; the map has an interleave of {fields.interleave} bytes"
     if isinstance(box, PixelBox) is (offsets is None):
         modes = ("tile", "im2col") if offsets is None else ("im2col", "tile")
         return f"the copy is one of {modes[0]} mode, the tensor map of {modes[1]} mode"
