@@ -101,13 +101,20 @@ def _whole(asked: Attention, value: Any, array: Array) -> Array:
     return np.transpose(array, order).reshape(shape).astype(np.float64)
 
 
-def wrong(asked: Attention, target: str = "sm_80", seed: int = 0, checks: str = "", **schedule: object) -> str:
-    """What is wrong with an attention on the interpreter, "" if nothing: also that it is not one kernel."""
+def wrong(
+    asked: Attention,
+    target: str = "sm_80",
+    seed: int = 0,
+    checks: str = "",
+    device: str = "interp",
+    **schedule: object,
+) -> str:
+    """What is wrong with an attention on a device, "" if nothing: also that it is not one kernel."""
     try:
         kernel, given = asked.compile(target, **schedule), problem(asked, seed)
         if len(kernel.launches) != 1:
             return f"it takes {len(kernel.launches)} kernels"
-        kernel(*given.arguments, device="interp", checks=checks)
+        kernel(*given.arguments, device=device, checks=checks)
     except WarploomError as error:
         return f"{type(error).__name__}: {error}"
     return given.wrong()

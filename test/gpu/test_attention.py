@@ -1,0 +1,63 @@
+"""Attentions of every form on the GPU: within the bound of float64, and beside what the interpreter gives."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import attention_grid
+import bitwise
+from attention_problems import problem, wrong
+from attentions import Attention
+
+from warploom.runtime.cuda.driver import GpuDevice
+
+pytestmark = pytest.mark.gpu
+
+CASES = [(asked, target) for asked, _ in attention_grid.cases(40, seed=5) for target in ("sm_90a", "sm_80")]
+
+LARGE = (
+    (Attention((700, 900, 128, 128), "bf16"), {}),
+    (Attention((700, 900, 128, 128), "bf16", causal=200), {"ctas": 3}),
+    (Attention((900, 700, 64, 64), "f16", (2, 3), ("b1",)), {"ctas": 7}),
+    (Attention((513, 511, 256, 256), "bf16", causal=0), {"ctas": 0}),
+    (Attention((500, 600, 96, 96), "f16", mask=("m", "n")), {"ctas": 5, "consumers": "pingpong"}),
+    (Attention((600, 600, 128, 128), "f16", causal=0), {"consumers": "pingpong", "staging": 0}),
+)
+"""More tiles than CTAs, by warpgroups."""
+
+
+@pytest.mark.parametrize(("asked", "target"), CASES, ids=str)
+def test_results_are_those_of_float64(asked: Attention, target: str, device: GpuDevice) -> None:
+    if device.sm != bitwise.SM_90:
+        pytest.skip(f"these are compiled for sm_90a and sm_80, this is {device}")
+    assert wrong(asked, target, device="cuda") == ""
+
+
+@pytest.mark.parametrize(("asked", "schedule"), LARGE, ids=str)
+def test_ctas_go_from_tile_to_tile(asked: Attention, schedule: dict[str, object], device: GpuDevice) -> None:
+    if device.sm != bitwise.SM_90:
+        pytest.skip(f"wgmma is for sm_90a, this is {device}")
+    for seed in range(3):
+        assert wrong(asked, "sm_90a", seed, device="cuda", **schedule) == ""
+
+
+@pytest.mark.parametrize(
+    "asked", [Attention((70, 90, 64, 64)), Attention((33, 65, 128, 128), "bf16", causal=3)], ids=str
+)
+def test_few_words_differ_from_the_interpreters(asked: Attention, device: GpuDevice) -> None:
+    """`ex2.approx` has no defined bits: a P on the edge between two numbers of 16 bits may round to the other one."""
+    if device.sm != bitwise.SM_90:
+        pytest.skip(f"the interpreter is held against sm_90 only, this is {device}")
+    kernel = asked.compile("sm_90a")
+    here, there = problem(asked).arguments, problem(asked).arguments
+    kernel(*here, device="interp")
+    kernel(*there, device="cuda")
+    differing = float((bitwise.words(here[-1]) != bitwise.words(there[-1])).mean())
+    assert differing < 0.02
+    assert not np.array_equal(here[-1], problem(asked).arguments[-1])
