@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.gpu
 
 CASES = [(asked, target) for asked, _ in attention_grid.cases(40, seed=5) for target in ("sm_90a", "sm_80")]
 
-LARGE = (
+LARGE: tuple[tuple[Attention, dict[str, Any]], ...] = (
     (Attention((700, 900, 128, 128), "bf16"), {}),
     (Attention((700, 900, 128, 128), "bf16", causal=200), {"ctas": 3}),
     (Attention((900, 700, 64, 64), "f16", (2, 3), ("b1",)), {"ctas": 7}),
@@ -40,7 +41,7 @@ def test_results_are_those_of_float64(asked: Attention, target: str, device: Gpu
 
 
 @pytest.mark.parametrize(("asked", "schedule"), LARGE, ids=str)
-def test_ctas_go_from_tile_to_tile(asked: Attention, schedule: dict[str, object], device: GpuDevice) -> None:
+def test_ctas_go_from_tile_to_tile(asked: Attention, schedule: dict[str, Any], device: GpuDevice) -> None:
     if device.sm != bitwise.SM_90:
         pytest.skip(f"wgmma is for sm_90a, this is {device}")
     for seed in range(3):
