@@ -9,6 +9,7 @@ from .contraction import METADATA, ContractionOp
 from .convolution import CONVOLUTIONS, ConvolutionOp
 from .generic import GenericOp
 from .matmul import BATCH_PRODUCTS, CONTRACTIONS, MATRIX_PRODUCTS, MatmulOp
+from .pointwise import ElementwiseKindAttr, ElementwiseOp, MapOp
 from .softmax import SoftmaxOp
 
 _OWN = (ops.MatmulOp, ops.GenericOp)
@@ -17,10 +18,10 @@ LINALG = Dialect(
     "linalg",
     [
         *(op for op in Linalg.operations if op not in _OWN and not issubclass(op, ConvOperation)),
-        GenericOp,
+        *(GenericOp, MapOp, ElementwiseOp),
         *(*MATRIX_PRODUCTS, *BATCH_PRODUCTS, *CONTRACTIONS, *CONVOLUTIONS, SoftmaxOp),
     ],
-    [*Linalg.attributes, TypeFnAttr],
+    [*Linalg.attributes, TypeFnAttr, ElementwiseKindAttr],
 )
 """xDSL's `linalg` with our matmul and generic in place of its own, the other named products, and our convolutions."""
 

@@ -58,7 +58,7 @@ class GenericOp(ops.GenericOp):
             parser.raise_error(
                 f"expected iterator_types to be a list of {', '.join(KINDS)}, got {kinds or 'none'}", start
             )
-        inputs, outputs = (_operands(parser, keyword) for keyword in ("ins", "outs"))
+        inputs, outputs = (parse_operands(parser, keyword) for keyword in ("ins", "outs"))
         if parser.parse_optional_keyword("attrs"):
             parser.parse_punctuation("=")
             given |= parser.parse_optional_attr_dict()
@@ -69,7 +69,7 @@ class GenericOp(ops.GenericOp):
             body,
             maps,
             iterators,
-            _results(parser),
+            parse_results(parser),
             doc if isinstance(doc, StringAttr) else None,
             call if isinstance(call, StringAttr) else None,
         )
@@ -91,7 +91,7 @@ def _iterators(kinds: Attribute | None) -> ArrayAttr[IteratorTypeAttr] | None:
     return ArrayAttr(found)
 
 
-def _operands(parser: Parser, keyword: str) -> Sequence[SSAValue]:
+def parse_operands(parser: Parser, keyword: str) -> Sequence[SSAValue]:
     """`keyword(%a, %b : type, type)`, or nothing."""
     start = parser.pos
     if not parser.parse_optional_characters(keyword):
@@ -106,7 +106,7 @@ def _operands(parser: Parser, keyword: str) -> Sequence[SSAValue]:
     return parser.resolve_operands(values, types, start)
 
 
-def _results(parser: Parser) -> Sequence[Attribute]:
+def parse_results(parser: Parser) -> Sequence[Attribute]:
     if not parser.parse_optional_punctuation("->"):
         return ()
     types = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)

@@ -238,3 +238,21 @@ def test_a_part_of_nothing_is_refused() -> None:
       return %r : tensor<9x7xf32> }"""
     with pytest.raises(CompileError, match="into a tensor that nothing has been written to"):
         compile(text, cache=False)
+
+
+def test_maps_and_elementwise_operations_behind_a_product() -> None:
+    text = """func.func @f(%A: tensor<9x8xf16>, %B: tensor<8x7xf16>, %bias: tensor<7xf32>) -> tensor<9x7xf32> {
+      %zero = arith.constant dense<0.0> : tensor<9x7xf32>
+      %e = tensor.empty() : tensor<9x7xf32>
+      %p = linalg.matmul ins(%A, %B : tensor<9x8xf16>, tensor<8x7xf16>) outs(%zero : tensor<9x7xf32>) -> tensor<9x7xf32>
+      %s = linalg.elementwise kind=#linalg.elementwise_kind<sub> indexing_maps = [affine_map<(m, n) -> (m, n)>,
+        affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>]
+        ins(%p, %bias : tensor<9x7xf32>, tensor<7xf32>) outs(%e : tensor<9x7xf32>) -> tensor<9x7xf32>
+      %a = linalg.map {math.absf} ins(%s : tensor<9x7xf32>) outs(%e : tensor<9x7xf32>)
+      return %a : tensor<9x7xf32> }"""
+    a, b, bias, r = draw(9, 8), draw(8, 7), draw(7, dtype=np.float32), np.full((9, 7), np.nan, np.float32)
+    kernel = compile(text, cache=False)
+    assert len(kernel.launches) == 1
+    kernel(a, b, bias, r, device="interp")
+    expected = np.abs(a.astype(np.float64) @ b.astype(np.float64) - bias.astype(np.float64))
+    np.testing.assert_allclose(r, expected, rtol=1e-5, atol=1e-5)
