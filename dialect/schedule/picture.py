@@ -14,6 +14,9 @@ SIDE = 260.0
 THIN = 14.0
 """Pixels of the K side of an operand's tile, at least."""
 
+LETTER = 6.5
+"""Pixels of a letter of a label, about."""
+
 LABELLED = 22.0
 """Pixels from which on there is room for a label."""
 
@@ -44,7 +47,13 @@ def title(tile: TileSchedule) -> str:
     """What the picture shows."""
     (m, n, k), (rows, columns) = tile.cta, tile.warp
     slices = f" in {tile.sliced_k} slices of K" if tile.sliced_k > 1 else ""
-    return f"CTA tile {m}x{n}x{k}, {tile.warps} warps of {rows}x{columns}{slices}, mma {tile.mma}"
+    count = tile.warps // tile.together
+    return f"CTA tile {m}x{n}x{k}, {count} {_member(tile)}s of {rows}x{columns}{slices}, mma {tile.mma}"
+
+
+def _member(tile: TileSchedule) -> str:
+    """Who computes a part of the tile."""
+    return "warp" if tile.together == 1 else "warpgroup"
 
 
 def _warps(tile: TileSchedule, left: float, top: float, scale: float) -> Iterator[str]:
@@ -55,7 +64,8 @@ def _warps(tile: TileSchedule, left: float, top: float, scale: float) -> Iterato
         x, y = left + number % across * wide, top + number // across * high
         yield box(x, y, wide, high, colour(4 * number))
         if min(wide, high) >= LABELLED:
-            yield text(x + wide / 2, y + high / 2 + 4, f"warp {number}" if wide > 2 * LABELLED else str(number))
+            words = f"{_member(tile)} {number}"
+            yield text(x + wide / 2, y + high / 2 + 4, words if wide > LETTER * len(words) else str(number))
 
 
 def _stages(loop: LoopSchedule, y: float) -> Iterator[str]:

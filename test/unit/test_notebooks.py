@@ -50,6 +50,13 @@ def test_a_schedule_shows_its_tiles_and_stages() -> None:
     assert all(abs(wide / high - 48 / 32) < 0.01 for wide, high in warps)
 
 
+def test_a_schedule_of_warpgroups_shows_them() -> None:
+    fields = {"cta": (128, 64, 64), "warp": (64, 64), "mma": "m64n64k16", "swizzle": 128}
+    _, words = drawn(SCHEDULE.with_options(fields))
+    assert words[0] == "CTA tile 128x64x64, 2 warpgroups of 64x64, mma m64n64k16"
+    assert {"warpgroup 0", "warpgroup 1"} <= {*words}
+
+
 def test_as_html_it_says_what_each_field_means() -> None:
     text = SCHEDULE._repr_html_()
     for name in NAMES:
