@@ -381,3 +381,17 @@ def of_warpgroups() -> list[Product]:
                     ctas = {"ctas": 3} if len(found) % 2 and form != "batch" else {}
                     found.append(replace(product, schedule=tile | ctas))
     return found
+
+
+def packed_for_warpgroups() -> list[Product]:
+    """Products whose rows tensor copies cannot move, so that operands are packed first: one of them, or both."""
+    kinds = (("bf16", "bf16", "f32"), ("bf16", "bf16", "bf16"), ("f16", "f16", "f16"), ("i8", "i8", "i32"),
+             ("f32", "f32", "f32"), ("f8E4M3FN", "f8E4M3FN", "bf16"))  # fmt: skip
+    found: list[Product] = []
+    for names in kinds:
+        for form, size in (("cleared", (145, 209, 99)), ("added", (144, 209, 96)), ("residual", (145, 208, 99))):
+            types = Types(*names)
+            depth, lies = 32 * 8 // types.bits, LIES[len(found) % 4] if types.bits == 16 else "A Bt"
+            tile = {"cta": (128, 128, 4 * depth), "mma": f"m64n128k{depth}", "ctas": 3}
+            found.append(Product(types, form, lies, size, tile))
+    return found

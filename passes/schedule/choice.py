@@ -143,7 +143,7 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
         if (found := warpgroup_schedule(product, target, accumulate)) is not None:
             return found
         if by:
-            raise ScheduleError(f"warpgroups cannot multiply this product: {why_not(product, target)}")
+            raise ScheduleError(f"warpgroups cannot multiply this product: {why_not(product, target, packed=True)}")
     row = instruction(product, accumulate, target)
     if row is None:
         what = f"{multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"

@@ -7,14 +7,14 @@ gains by copying the operand once, in a kernel of its own, to scratch memory whe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import gpu
 from xdsl.dialects.builtin import MemRefType, ModuleOp
-from xdsl.ir import Block, BlockArgument, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
@@ -22,6 +22,7 @@ from ...dialect.gpu import BlockIdOp, ReturnOp
 from ...dialect.warp.attributes import element_row, fragment_of, memory_of
 from ...dialect.warp.copy import CopyOp, PackOp
 from ...dialect.warp.memory import bounds_attribute
+from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import remark
 from ..linalg.operand import VectorOperand
 from ..schedule.packing import roles
@@ -39,9 +40,17 @@ def _copies(launch: LaunchedKernel) -> dict[str, CopyOp]:
     found: dict[str, CopyOp] = {}
     loop = launch.loop()
     for copy in [] if loop is None else [op for op in loop.body.block.ops if isinstance(op, CopyOp)]:
-        loads = (use.operation for use in copy.destination.uses if use.operation.results)
-        found |= {fragment_of(load.results[0]).role.data: copy for load in loads}
+        for use in copy.destination.uses:
+            found |= dict.fromkeys(_role(use.operation, copy.destination), copy)
     return found
+
+
+def _role(op: Operation, tile: SSAValue) -> Iterator[str]:
+    """Which operand an operation takes from a tile."""
+    if isinstance(op, WgmmaOp):
+        yield "a" if op.a == tile else "b"
+    elif op.results:
+        yield fragment_of(op.results[0]).role.data
 
 
 def _packed(copy: CopyOp) -> MemRefType:

@@ -18,7 +18,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from problems import problem
-from products import FORMS, LIES, TYPES, Product, Size, Types, fitted, of_warpgroups
+from products import FORMS, LIES, TYPES, Product, Size, Types, fitted, of_warpgroups, packed_for_warpgroups
 from streams import CHAIN, STREAMS, VIEWS
 
 from warploom.runtime import Kernel, compile
@@ -185,6 +185,7 @@ def forms() -> Iterator[Form | OfProduct]:
     yield OfProduct(Product(Types("f16", "f16", "f32"), "added", "A B", (300, 520, 512), large))
     yield from map(OfProduct, of_warpgroups()[::5])
     yield from map(OfProduct, [product for product in of_warpgroups() if product.sparse][::3])
+    yield from map(OfProduct, packed_for_warpgroups())
     bytes_ = Types("f8E4M3FN", "f8E4M3FN", "f32")
     for form, deep in (("added", 32), ("sparse", 64)):
         promoted = {"cta": (128, 128, 128), "mma": f"m64n128k{deep}", "ctas": 2, "promote": "f32"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from problems import problem
-from products import Product, of_warpgroups
+from products import Product, of_warpgroups, packed_for_warpgroups
 
 from warploom.dialect.schedule import Schedule
 from warploom.runtime import CompileError, compile
@@ -21,7 +21,7 @@ SPARSE = [product for product in of_warpgroups() if product.sparse]
 PLAIN = [product for product in of_warpgroups() if not product.sparse]
 
 
-@pytest.mark.parametrize("product", [*PLAIN[::EACH], *SPARSE[::EACH_SPARSE]], ids=str)
+@pytest.mark.parametrize("product", [*PLAIN[::EACH], *SPARSE[::EACH_SPARSE], *packed_for_warpgroups()[::4]], ids=str)
 def test_products_are_right_and_silent(product: Product) -> None:
     kernel, given = product.compile("sm_90a"), problem(product, 3)
     assert all(schedule is None or schedule.tile.together == 4 for schedule in kernel.schedule)
@@ -35,6 +35,9 @@ def text(m: int, n: int, k: int, kind: str = "bf16", out: str = "f32") -> str:
       linalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c}) return }}"""
 
 
+STRIDED = text(64, 68, 64).replace("64x68xbf16>", "64x68xbf16, strided<[70, 1]>>")
+
+
 def chosen(mlir: str, **options: object) -> Schedule:
     kernel = compile(mlir, "sm_90a", tf32=True, **options)  # pyright: ignore[reportArgumentType]
     return next(schedule for schedule in kernel.schedule if schedule is not None)
@@ -46,7 +49,8 @@ def chosen(mlir: str, **options: object) -> Schedule:
         (text(4096, 4096, 4096), 4),
         (text(1000, 1000, 1000), 4),
         (text(512, 512, 512), 1),  # too little to multiply
-        (text(4095, 4095, 4095), 1),  # rows that no tensor copy moves
+        (text(4095, 4095, 4095), 4),  # rows that no tensor copy moves, packed first
+        (text(1001, 1001, 1001), 1),  # for which that is too little to multiply
         (text(16, 8192, 8192), 1),  # fewer rows than an instruction has
         (text(4096, 4096, 4096, "f32"), 1),  # B of 32 bits does not lie along k
         (text(4096, 4096, 4096, "f64", "f64"), 1),  # no such instruction
@@ -69,7 +73,8 @@ def test_fields_that_leave_the_instruction_open_keep_it() -> None:
 @pytest.mark.parametrize(
     ("mlir", "options", "message"),
     [
-        (text(64, 68, 64), {"mma": "m64n64k16"}, "B must have rows that are multiples of 16 bytes"),
+        (STRIDED, {"mma": "m64n64k16"}, "B must have rows that are multiples of 16 bytes"),
+        (text(64, 68, 64), {"mma": "m64n64k16", "pack": "a"}, "B must have rows .* or pack it"),
         (text(64, 64, 64, "f32"), {"mma": "m64n64k8"}, "B of tf32 must lie along k"),
         (text(64, 64, 64), {"mma": "m64n60k16"}, "has no wgmma m64n60k16 .* nearest are m64n48k16, m64n56k16"),
         (text(64, 64, 64), {"mma": "m64n64k16", "stages": 40}, "40 stages of .* use fewer stages or a smaller tile"),
