@@ -21,6 +21,9 @@ class ConvertLayoutOp(IRDLOperation):
         %a = warp.convert_layout %p : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
                                    to !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
 
+        %b = warp.convert_layout %raw : !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | c0 r1 r0 r4]>
+                                     to !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | r0 r1 r4 c0]>
+
     How, `Conversion` says (`dialect/layouts/algebra.py`): by another order of registers, which takes no instruction, by
     moves within lanes, or by shuffles between them, whichever is cheapest.
     """
@@ -35,6 +38,11 @@ class ConvertLayoutOp(IRDLOperation):
 
     def __init__(self, value: SSAValue, fragment: FragmentType):
         super().__init__(operands=[value], result_types=[fragment])
+
+    @staticmethod
+    def to(value: SSAValue, layout: Layout) -> ConvertLayoutOp:
+        """The same fragment in another layout."""
+        return ConvertLayoutOp(value, fragment_of(value).with_layout(layout))
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -53,7 +61,8 @@ class ConvertLayoutOp(IRDLOperation):
             raise VerifyException(f"expected the warps to keep their rows, got {source} to {result}")
         try:
             before, after = (_of_a_warp(kind.layout.data, self.tile) for kind in (source, result))
-            return convert(before, after, source.bits)
+            # A register of 64 bits moves as a whole.
+            return convert(before, after, min(source.bits, 32))
         except LayoutMismatchError as error:
             raise VerifyException(str(error)) from None
 

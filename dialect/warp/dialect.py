@@ -10,7 +10,7 @@ from .convert_layout import ConvertLayoutOp
 from .copy import CommitOp, CopyOp, PackOp, WaitOp
 from .disjoint import DisjointOp
 from .elements import YieldOp
-from .elementwise import ConstantOp, ConvertOp, ElementwiseOp, KindAttr, RegroupOp
+from .elementwise import ConstantOp, ConvertOp, ElementwiseOp, KindAttr
 from .epilogue import LoadVectorOp, MapOp, SubfragmentOp
 from .exchange import ExchangeOp
 from .matmul import MatmulOp
@@ -59,7 +59,7 @@ _MEMORY: list[type[Operation]] = [
     WaitOp,
 ]
 _MEETING: list[type[Operation]] = [MakeBarriersOp, ArriveOp, ArriveCopiesOp, AwaitOp]
-_ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, RegroupOp, SumSlicedKOp, YieldOp]
+_ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, SumSlicedKOp, YieldOp]
 _EPILOGUE: list[type[Operation]] = [LoadVectorOp, MapOp, SubfragmentOp, ReduceOp, BroadcastOp, StepOp, ConvertLayoutOp]
 _PARTS: list[type[Operation]] = [StorePartOp, ArriveLastOp, AddPartsOp, AtomicIncOp, BarrierAnyOp, ElectOp]
 _WARPGROUPS: list[type[Operation]] = [WgmmaOp, WgmmaFenceOp, WgmmaCommitOp, WgmmaWaitOp, SetRegistersOp]

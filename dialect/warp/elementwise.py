@@ -1,4 +1,4 @@
-"""On fragments, element by element: `warp.constant`, `warp.elementwise`, `warp.convert`, `warp.regroup`."""
+"""On fragments, element by element: `warp.constant`, `warp.elementwise`, `warp.convert`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from ..layouts.layout import Layout
 from .attributes import FragmentType, fragment_of
 
 
@@ -115,47 +114,3 @@ class ConvertOp(IRDLOperation):
         source, result = fragment_of(self.input), fragment_of(self.fragment)
         if source.with_element(result.element_type) != result:
             raise VerifyException(f"expected only the element type to change, got {source} to {result}")
-
-
-@irdl_op_definition
-class RegroupOp(IRDLOperation):
-    """The same matrix with each lane's elements in another order::
-
-        %b = warp.regroup %raw : !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | c0 r1 r0 r4]>
-                              to !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | r0 r1 r4 c0]>
-
-    Lanes keep what they hold. Elements of 32 bits and more change the names of registers, which takes no instruction;
-    bytes are moved by `prmt`, smaller elements by shifts and masks.
-    """
-
-    name = "warp.regroup"
-
-    input = operand_def(FragmentType)
-    fragment = result_def(FragmentType)
-
-    traits = traits_def(Pure())
-    assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
-
-    def __init__(self, value: SSAValue, layout: Layout):
-        super().__init__(operands=[value], result_types=[fragment_of(value).with_layout(layout)])
-
-    def sources(self) -> list[int]:
-        """For each element that a lane holds of a base tile of the result: its number in the operand.
-
-        Raises:
-            VerifyException: if lanes would have to hold other elements.
-        """
-        source, result = fragment_of(self.input).layout.data, fragment_of(self.fragment).layout.data
-        if (source.lane, source.warp) != (result.lane, result.warp) or {*source.element} != {*result.element}:
-            raise VerifyException(
-                f"expected the lanes to keep their elements, got layouts [{source}] and [{result}]; "
-                f"warp.movmatrix and shared memory move elements between lanes"
-            )
-        places = [source.element.index(bit) for bit in result.element]
-        return [sum((e >> i & 1) << place for i, place in enumerate(places)) for e in range(result.elements)]
-
-    def verify_(self) -> None:
-        source, result = fragment_of(self.input), fragment_of(self.fragment)
-        if source.with_layout(result.layout.data) != result:
-            raise VerifyException(f"expected only the layout to change, got {source} to {result}")
-        self.sources()

@@ -195,10 +195,10 @@ class LdmatrixOp(IRDLOperation):
 
     Without `trans` a matrix is 8 rows of 16 bytes, whatever the element type. With it, elements of 16 bits move in 8x8
     and those of 8 bits in 16x16 matrices; with `b16` too, narrower elements move in 8x8 matrices of 16-bit pieces, so
-    that neighbours in a row stay together, and `warp.regroup` takes them apart. The rows of a matrix may lie anywhere:
-    a fragment may have other bits of the row where the instruction has bits 0 to 2. A packed format, `b6x16_p32` or
-    `b4x16_p64`, says that 16 bytes of memory hold 16 elements of 6 or 4 bits and then padding; the fragment gets a
-    byte for each.
+    that neighbours in a row stay together, and `warp.convert_layout` takes them apart. The rows of a matrix may lie
+    anywhere: a fragment may have other bits of the row where the instruction has bits 0 to 2. A packed format,
+    `b6x16_p32` or `b4x16_p64`, says that 16 bytes of memory hold 16 elements of 6 or 4 bits and then padding; the
+    fragment gets a byte for each.
 
     Source: PTX ISA 9.7.14.5.15.
     """

@@ -5,9 +5,10 @@ what memory delivers is what the instruction wants (see `dialect/layouts/permuta
 
 Elements of 8 and 4 bits in rows along m or n (row-major B, transposed A)
     `ldmatrix.trans` moves 16-bit pieces, so two (four) neighbours along n arrive together, of two rows of k. A register
-    of the instruction wants four (eight) of k for one n: `warp.regroup` exchanges bytes (nibbles) between registers,
-    one `prmt` for each register of bytes. The neighbours belong to tiles of their own, so n is numbered across tiles. A
-    matrix takes every second (fourth) row of k, whose swizzle therefore skips one (two) bits of the row.
+    of the instruction wants four (eight) of k for one n: `warp.convert_layout` exchanges bytes (nibbles) between
+    registers, one `prmt` for each register of bytes. The neighbours belong to tiles of their own, so n is numbered
+    across tiles. A matrix takes every second (fourth) row of k, whose swizzle therefore skips one (two) bits of the
+    row.
 
 tf32 in rows along m or n, and f64
     Each lane loads its own elements. Wider loads than the instruction's operands are long do not pay: what arrives side

@@ -12,7 +12,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.layouts.layout import Layout
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, float_type, fragment_of
-from ...dialect.warp.elementwise import ConstantOp, ElementwiseOp, Kind, RegroupOp
+from ...dialect.warp.convert_layout import ConvertLayoutOp
+from ...dialect.warp.elementwise import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.sliced_k import LANES, SumSlicedKOp, part_of
 from ..diagnostics import fail
 from ..linalg.operand import Operand
@@ -63,7 +64,7 @@ class Epilogue:
     def regrouped(index: IndexBuilder, fragment: SSAValue, layout: Layout) -> SSAValue:
         """The fragment in another layout of the same lanes."""
         held = fragment_of(fragment).layout.data
-        return fragment if held == layout else index.insert(RegroupOp(fragment, layout)).fragment
+        return fragment if held == layout else index.insert(ConvertLayoutOp.to(fragment, layout)).fragment
 
     def _check_initial(self, value: float, acc: FragmentType) -> None:
         """Refuses an initial value that the accumulators' type does not have, or only an infinity could stand for."""

@@ -25,7 +25,8 @@ from ...dialect.isa.product import Shape
 from ...dialect.isa.types import FP8
 from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.warp.attributes import ScheduleAttr, fragment_of
-from ...dialect.warp.elementwise import ConvertOp, RegroupOp
+from ...dialect.warp.convert_layout import ConvertLayoutOp
+from ...dialect.warp.elementwise import ConvertOp
 from ...dialect.warp.mma import MmaOp
 
 
@@ -50,7 +51,7 @@ class Fp8ProductAsF16(RewritePattern):
     @staticmethod
     def _widened(rewriter: PatternRewriter, value: SSAValue, k_axis: str) -> SSAValue:
         wide = ConvertOp(value, Float16Type())
-        ordered = RegroupOp(wide.fragment, halves(fragment_of(value).layout.data, k_axis))
+        ordered = ConvertLayoutOp.to(wide.fragment, halves(fragment_of(value).layout.data, k_axis))
         rewriter.insert([wide, ordered])
         return ordered.fragment
 

@@ -8,8 +8,8 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, i8, i64
 from xdsl.ir import SSAValue
 
 from ...dialect.warp.attributes import SHARED_SPACE, SwizzleAttr
+from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ...dialect.warp.copy import SPREAD, CopyOp
-from ...dialect.warp.elementwise import RegroupOp
 from ...dialect.warp.memory import LdmatrixOp, LoadOp, bounds_attribute
 from ..linalg.operand import Operand
 from .arrangement import LANES, PIECES, Way
@@ -100,4 +100,4 @@ class OperandTiles:
         raw = index.insert(
             LdmatrixOp(tile, where, loaded, trans=trans, b16=pieces, swapped=transposed, packed=SPREAD * self._spread)
         ).fragment
-        return index.insert(RegroupOp(raw, way.layout)).fragment if pieces else raw
+        return index.insert(ConvertLayoutOp.to(raw, way.layout)).fragment if pieces else raw

@@ -23,10 +23,12 @@ WARP = "0x1F, 0xFFFFFFFF"
 @lowers(ConvertLayoutOp)
 def _convert_layout(lowering: KernelLowering, op: ConvertLayoutOp) -> None:
     conversion, target = op.conversion(), lowering.target
-    way = next((way for way in conversion.ways if way.sm <= target.sm and _stays(way)), None)
+    wide = op.fragment.type.bits > REGISTER_BITS
+    fits = (way for way in conversion.ways if way.sm <= target.sm and _stays(way) and (way.is_free or not wide))
+    way = next(fits, None)
     if way is None:
         fail(op, f"expected a way between the layouts that {target} has, got {conversion}")
-    if not way.is_free:
+    if any(isinstance(step, Shuffles | MoveMatrix) for step in way.steps):
         lowering.emitter.comment(f"{op.name}: {way}")
     held, kind = lowering.fragment(op.input), op.fragment.type
     result: dict[int, VirtualRegister] = {}

@@ -22,7 +22,7 @@ from .memory import GlobalFragments, MatrixMoves
 from .registry import handler_of
 from .scalars import Scalars
 
-PATIENT = {"warp.mma", "warp.mma_sp", "warp.regroup", "warp.convert"}
+PATIENT = {"warp.mma", "warp.mma_sp", "warp.convert_layout", "warp.convert"}
 """Operations that write over no register that a fragment is yet to be made from: those may wait for their readers."""
 
 KernelValue = Fragment | VirtualRegister | int | bool | GlobalMatrix | MemoryArgument | SharedTile | SharedBarriers

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.warp.attributes import FragmentType, fragment_of
-from ...dialect.warp.elementwise import RegroupOp
 from ...dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.product import ProductOp
@@ -106,18 +105,6 @@ def store_shared(lowering: KernelLowering, op: StoreOp) -> None:
     lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'to')}")
     stores = SharedFragments(lowering.emitter, lowering.addressing, lowering.lane)
     stores.store(kind, tile, place, lowering.fragment(op.fragment))
-
-
-@lowers(RegroupOp)
-def _regroup(lowering: KernelLowering, op: RegroupOp) -> None:
-    from .regroup import regroup
-
-    source = lowering.fragment(op.input)
-    if not only_use_is_here(op.input, op):
-        held = lowering.fresh(op.input.type)
-        lowering.fragments.copy(source, held)
-        source = held
-    lowering.values[op.fragment] = regroup(lowering.emitter, op, source)
 
 
 def move_shared(

@@ -1,27 +1,13 @@
-"""Elements that change places within a lane: what `warp.regroup` becomes."""
+"""Elements that change places within a lane, a register at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...dialect.warp.elementwise import RegroupOp
 from .emitter import Emitter, VirtualRegister
-from .fragments import Fragment, per_register
+from .fragments import Fragment
 
 REGISTER_BITS = 32
-
-
-def regroup(emitter: Emitter, op: RegroupOp, source: Fragment) -> Fragment:
-    """The registers of the result. Those that hold what they held before are the operand's own."""
-    kind, order = op.fragment.type, op.sources()
-    per, count = per_register(kind), kind.tile_registers
-    result: Fragment = []
-    for start in range(0, len(source), count):
-        tile = source[start : start + count]
-        for first in range(0, len(order), per):
-            places = [divmod(element, per) for element in order[first : first + per]]
-            result.append(gather(emitter, tile, places, kind.bits))
-    return result
 
 
 def gather(emitter: Emitter, tile: Fragment, places: Sequence[tuple[int, int]], bits: int) -> VirtualRegister:

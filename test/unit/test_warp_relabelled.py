@@ -56,10 +56,10 @@ def test_bytes_transposed_on_the_way(rng: np.random.Generator) -> None:
             b,
             f"%a = warp.ldmatrix x4 %s[%z, %z] : {tiles[0]} -> {A8}",
             f"%r = warp.ldmatrix x4 trans b16 %t[%z, %z] : {tiles[1]} -> {raw}\n"
-            f"%b = warp.regroup %r : {raw} to {fragment}",
-            f"%e = warp.regroup %c : {plain} to {acc}\n"
+            f"%b = warp.convert_layout %r : {raw} to {fragment}",
+            f"%e = warp.convert_layout %c : {plain} to {acc}\n"
             f"%f = warp.mma m16n8k32 %a, %b, %e : {A8}, {fragment}, {acc}\n"
-            f"%d = warp.regroup %f : {acc} to {plain}",
+            f"%d = warp.convert_layout %f : {acc} to {plain}",
             plain,
             tiles,
         ),
@@ -84,10 +84,11 @@ def test_four_bits_transposed_on_the_way(rng: np.random.Generator) -> None:
         a,
         b,
         f"%a = warp.ldmatrix x4 %s[%z, %z] : {tiles[0]} -> {of_a}",
-        f"%r = warp.ldmatrix x4 trans b16 %t[%z, %z] : {tiles[1]} -> {raw}\n%b = warp.regroup %r : {raw} to {fragment}",
-        f"%e = warp.regroup %c : {plain} to {acc}\n"
+        f"%r = warp.ldmatrix x4 trans b16 %t[%z, %z] : {tiles[1]} -> {raw}\n"
+        f"%b = warp.convert_layout %r : {raw} to {fragment}",
+        f"%e = warp.convert_layout %c : {plain} to {acc}\n"
         f"%f = warp.mma m16n8k64 %a, %b, %e : {of_a}, {fragment}, {acc}\n"
-        f"%d = warp.regroup %f : {acc} to {plain}",
+        f"%d = warp.convert_layout %f : {acc} to {plain}",
         plain,
         tiles,
     )
@@ -109,9 +110,9 @@ def test_words_by_vectors(rng: np.random.Generator) -> None:
         b,
         f"%a = warp.ldmatrix x4 %s[%z, %z] : {tiles[0]} -> {of_a}",
         f"%b = warp.load %t[%z, %z] : {tiles[1]} -> {of_b}",
-        f"%e = warp.regroup %c : {plain} to {acc}\n"
+        f"%e = warp.convert_layout %c : {plain} to {acc}\n"
         f"%f = warp.mma m16n8k8 %a, %b, %e : {of_a}, {of_b}, {acc}\n"
-        f"%d = warp.regroup %f : {acc} to {plain}",
+        f"%d = warp.convert_layout %f : {acc} to {plain}",
         plain,
         tiles,
     )

@@ -30,9 +30,9 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     %a = warp.constant 1 : i8 : !a
     %c = warp.constant 0 : i32 : !acc
     %r = warp.ldmatrix x4 trans b16 %s[%c0, %c0] : memref<32x16xi8, #warp.swizzle<16, skip 1>, 3> -> !raw
-    %b = warp.regroup %r : !raw to !b
+    %b = warp.convert_layout %r : !raw to !b
     %d = warp.mma m16n8k32 %a, %b, %c : !a, !b, !acc
-    %e = warp.regroup %d : !acc to !ordered
+    %e = warp.convert_layout %d : !acc to !ordered
     warp.store %e, %C[%c0, %c0] {in_bounds = [true, true]} : !ordered, memref<16x16xi32>
     "gpu.return"() : () -> ()
   }) {sym_name = "bytes", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()

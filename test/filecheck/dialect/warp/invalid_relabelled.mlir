@@ -48,17 +48,9 @@ func.func @words(%s: memref<8x8xtf32, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.regroup: expected the lanes to keep their elements, got layouts [r2 r3 c1 c2 c3 | c0 r1 r0 r4] and [r2 r3 c0 c1 c2 | c3 r1 r0 r4]
-func.func @lanes(%x: !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | c0 r1 r0 r4]>) {
-  %y = warp.regroup %x : !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | c0 r1 r0 r4]> to !warp.fragment<b, 32x16xi8, [r2 r3 c0 c1 c2 | c3 r1 r0 r4]>
-  return
-}
-
-// -----
-
-// CHECK: error: warp.regroup: expected only the layout to change, got
+// CHECK: error: warp.convert_layout: expected only the layout and the operand to change, got
 func.func @element(%x: !warp.fragment<b, 32x8xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>) {
-  %y = warp.regroup %x : !warp.fragment<b, 32x8xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]> to !warp.fragment<b, 32x8xui8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
+  %y = warp.convert_layout %x : !warp.fragment<b, 32x8xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]> to !warp.fragment<b, 32x8xui8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
   return
 }
 
