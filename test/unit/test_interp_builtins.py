@@ -108,6 +108,14 @@ def test_assertions_say_what_and_where() -> None:
     )
 
 
+def test_assertions_of_several_lines_are_told_in_one() -> None:
+    text = PRINTING.read_text().replace("105, 32, 60, 32, 110", "105, 10, 60, 7, 110")
+    assert text != PRINTING.read_text()
+    with pytest.raises(InterpreterError) as caught:
+        load_ptx(text).launch("checked", 1, 12, [np.zeros(12, np.int32), 2], device="interp")
+    assert r'assertion `i\n<\x07n && "within the array"` failed' in str(caught.value)
+
+
 def test_assertions_and_traps_name_the_thread() -> None:
     module = load_ptx(PRINTING.read_text())
     with pytest.raises(InterpreterError, match=r"thread \(35, 0, 0\); 4 other threads fail .*warp 1, lane 3"):

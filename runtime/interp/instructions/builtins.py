@@ -154,12 +154,18 @@ def _assertfail(state: State, sel: Selection, given: Sequence[Array]) -> None:
     lanes = _lanes(sel)
     first = int(lanes[0])
     message, file, line, function = (int(values[0]) for values in given[:4])
-    text, where, name = (_text(state, at, first).decode(errors="replace") for at in (message, file, function))
+    text, where, name = (_one_line(_text(state, at, first)) for at in (message, file, function))
     others = f"; {sel.count - 1} other threads fail here, too" if sel.count > 1 else ""
     raise FaultError(
         f"assertion `{text}` failed at {where}:{line} in {name}, thread {state.geometry.thread_index(first)}{others}",
         first,
     )
+
+
+def _one_line(text: bytes) -> str:
+    """A text of a kernel as an error can show it: what cannot be printed is written out."""
+    shown = text.decode(errors="replace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
 
 
 def _malloc(state: State, sel: Selection, given: Sequence[Array]) -> Array:
