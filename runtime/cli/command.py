@@ -226,7 +226,7 @@ def _add_common(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--check", action="append", default=[], metavar="[=NAME,...]",
         help="compare the result of an .mlir file with float64; with names (races, uninitialised, barriers, bounds, "
-        "wmma, all), have the interpreter look for these bugs; exit 1 if there is anything wrong",
+        "wmma, wgmma, all), have the interpreter look for these bugs; exit 1 if there is anything wrong",
     )  # fmt: skip
     run.add_argument(
         "--max-steps", type=int, metavar="N",

@@ -10,6 +10,7 @@ from types import ModuleType
 
 from warploom import runtime
 from warploom.passes.universe import WARPLOOM_UNIVERSE
+from warploom.runtime.interp.checks import CHECKS
 
 DOCS = Path(__file__).parents[2] / "docs"
 MIB = 1 << 20
@@ -61,6 +62,7 @@ def test_the_reference_is_what_definitions_and_docstrings_say() -> None:
     stale = [name for name, text in made.items() if (folder / name).read_text(encoding="utf-8") != text]
     assert stale == [], "run `make docs`"
     assert all(f"### {name}\n" in made["python.md"] for name in runtime.__all__)
+    assert all(name in made["commands.md"].partition("--max-steps")[0] for name in CHECKS)
     assert all(
         f"### {op.name}\n" in made["operations.md"] for op in WARPLOOM_UNIVERSE.all_dialects["warp"]().operations
     )
