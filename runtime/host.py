@@ -181,6 +181,8 @@ def _is_array(kind: Attribute) -> TypeGuard[MemRefType[Any] | TensorType[Any]]:
 def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
     """Whether the first operation that knows an argument writes all of it and does not look at the old elements."""
     first = next((op for op in ops if any(root(value) == argument for value in op.operands)), None)
+    if first is not None and not isinstance(first.parent_op(), func.FuncOp):
+        return False  # it may have no turn
     if isinstance(first, MatmulOp):
         others = (first.a, first.b, *first.scales, *first.epilogue_operands)
         return first.c is None and argument == first.d and argument not in map(root, others)

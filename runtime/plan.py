@@ -7,12 +7,13 @@ constants and on the sizes of its arguments. Reading it gives plain records; run
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from xdsl.dialects import arith, func, gpu, memref
+from xdsl.dialects import arith, func, gpu, memref, scf
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr
-from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, Region, SSAValue
 from xdsl.utils.hints import isa
 
 from ..dialect.isa.descriptor import UNIT
@@ -45,6 +46,26 @@ _ARITHMETIC: Mapping[type[Operation], Callable[[int, int], int]] = {
     arith.MinUIOp: min,
     arith.MaxUIOp: max,
 }
+
+
+_COMPARED: Mapping[int, Callable[[int, int], bool]] = {
+    0: operator.eq, 1: operator.ne, 2: operator.lt, 3: operator.le, 4: operator.gt, 5: operator.ge,
+    6: operator.lt, 7: operator.le, 8: operator.gt, 9: operator.ge,
+}  # fmt: skip
+"""The predicates of `arith.cmpi` by number, on sizes, which are not negative."""
+
+
+def index_result(op: Operation, a: int, b: int) -> int:
+    """What an operation makes of two sizes.
+
+    Raises:
+        HostError: naming an operation that has no meaning here.
+    """
+    if isinstance(op, arith.CmpiOp):
+        return int(_COMPARED[op.predicate.value.data](a, b))
+    if type(op) not in _ARITHMETIC:
+        raise HostError(f"{place_of(op)}expected arith on sizes, got {op.name}")
+    return _ARITHMETIC[type(op)](a, b)
 
 
 def plan(function: func.FuncOp, values: Sequence[LaunchValue] | None = None) -> Plan:
@@ -106,17 +127,36 @@ class _Reading:
                 self.maps[op.map] = self._map(op)
             case gpu.LaunchFuncOp():
                 self._launch(op)
-            case func.ReturnOp() if not op.operands:
+            case func.ReturnOp() | scf.YieldOp() if not op.operands:
                 pass
-            case _ if type(op) in _ARITHMETIC and all(v in self.numbers for v in op.operands):
+            case scf.ForOp() if not op.iter_args:
+                self._loop(op)
+            case scf.IfOp() if not op.results:
+                region = op.true_region if self._number(op, op.cond, "its condition") else op.false_region
+                self._read_all(region)
+            case _ if type(op) in (*_ARITHMETIC, arith.CmpiOp) and all(v in self.numbers for v in op.operands):
                 a, b = (self.numbers[v] for v in op.operands)
-                self.numbers[op.results[0]] = _ARITHMETIC[type(op)](a, b)
+                self.numbers[op.results[0]] = index_result(op, a, b)
             case _:
                 raise HostError(
                     f"{place_of(op)}host function @{self.function.sym_name.data}: expected arith on constants and "
-                    f"sizes, memref.dim, memref.alloc, memref.dealloc, views of memory, gpu.launch_func and an empty "
-                    f"func.return, got {op.name}; has the module been lowered?"
+                    f"sizes, memref.dim, memref.alloc, memref.dealloc, views of memory, scf.for and scf.if that hand "
+                    f"nothing on, gpu.launch_func and an empty func.return, got {op.name}; has the module been lowered?"
                 )
+
+    def _loop(self, op: scf.ForOp) -> None:
+        """The launches of each turn."""
+        bounds = zip((op.lb, op.ub, op.step), ("its start", "its end", "its step"), strict=True)
+        start, end, step = (self._number(op, value, what) for value, what in bounds)
+        if step < 1:
+            raise HostError(f"{place_of(op)}scf.for: expected a step of 1 or more, got {step}")
+        for number in range(start, end, step):
+            self.numbers[op.body.block.args[0]] = number
+            self._read_all(op.body)
+
+    def _read_all(self, region: Region) -> None:
+        for op in region.block.ops if region.blocks else ():
+            self.read(op)
 
     def _view(self, op: Viewing) -> None:
         held = self._held(op, op.operands[0])

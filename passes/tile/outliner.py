@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from xdsl.builder import Builder
-from xdsl.dialects import func, gpu, memref
+from xdsl.dialects import func, gpu, memref, scf
 from xdsl.dialects.builtin import (
     ArrayAttr,
     IntegerAttr,
@@ -112,10 +112,12 @@ class Outliner:
 
     def _name(self, suffix: str) -> str:
         parent = self.op.parent_op()
+        while isinstance(parent, scf.ForOp | scf.IfOp) and not parent.results:
+            parent = parent.parent_op()
         if not isinstance(parent, func.FuncOp):
             what = "the product" if isinstance(self.op, MatmulOp) else self.op.name
-            where = "" if parent is None else f", got it in {parent.name}; loops of the host are not lowered"
-            fail(self.op, f"expected {what} directly in a func.func{where}")
+            where = "" if parent is None else f", got it in {parent.name}"
+            fail(self.op, f"expected {what} in a func.func, or in scf.for and scf.if that hand nothing on{where}")
         taken = {op.sym_name.data for op in self.kernels.body.block.ops if isinstance(op, gpu.FuncOp)}
         # A kernel's name stands in the text, where not every name that MLIR allows can.
         stem = re.sub(r"^(?=\d)|[^A-Za-z0-9_$]", "_", parent.sym_name.data)

@@ -22,11 +22,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from xdsl.dialects import arith, func, memref
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.dialects import arith, func, memref, scf
+from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, QuantizedMatmulOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 
 from ...dialect.linalg import METADATA
 from ...dialect.linalg.body import Factor, Weighted, weighted
@@ -38,7 +38,7 @@ from ...passes.linalg.views import View, Viewing, seen
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..errors import HostError
 from ..numerics.array import Array
-from ..plan import place_of
+from ..plan import index_result, place_of
 from .history import bound_text
 from .loops import elementwise, is_elementwise, reduced, reduction_of
 from .matmul import evaluate_matmul
@@ -124,8 +124,19 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
             scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
         case memref.SubviewOp() | memref.CastOp() | memref.CollapseShapeOp() | memref.ExpandShapeOp() | WindowOp():
             _view(op, scope)
-        case memref.DeallocOp() | DisjointOp():
+        case memref.DeallocOp() | DisjointOp() | scf.YieldOp():
             pass
+        case scf.ForOp() if not op.iter_args:
+            start, end, step = (int(scope[value].value) for value in (op.lb, op.ub, op.step))
+            for number in range(start, end, step):
+                scope[op.body.block.args[0]] = _number(number)
+                _evaluate_all(op.body, scope, accumulator)
+        case scf.IfOp() if not op.results:
+            taken = op.true_region if scope[op.cond].value else op.false_region
+            _evaluate_all(taken, scope, accumulator)
+        case _ if len(op.operands) == 2 and all(isinstance(v.type, IndexType) for v in op.operands):
+            a, b = (int(scope[value].value) for value in op.operands)
+            scope[op.results[0]] = _number(index_result(op, a, b))
         case func.ReturnOp() if all(isinstance(v, BlockArgument) for v in op.operands):
             pass
         case _:
@@ -149,6 +160,16 @@ def _weight(body: Weighted, scope: Mapping[SSAValue, Reference]) -> float:
 def _zeros(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference]) -> list[int]:
     """The inputs that are the number 0."""
     return [i for i, value in enumerate(op.inputs) if not scope[value].value.ndim and not scope[value].value]
+
+
+def _evaluate_all(region: Region, scope: dict[SSAValue, Reference], accumulator: Accumulator) -> None:
+    for op in region.block.ops if region.blocks else ():
+        _evaluate(op, scope, accumulator)
+
+
+def _number(value: int) -> Reference:
+    found = np.array(float(value))
+    return Reference(found, np.zeros_like(found), np.dtype(np.float64))
 
 
 def _store(op: LinalgStructuredOperation, result: Reference, scope: dict[SSAValue, Reference]) -> None:
