@@ -71,7 +71,67 @@ TAN = """func.func @f(%A: memref<64x64xf16>, %B: memref<64x64xf16>, %C: memref<6
 }
 """
 
+DEPTHWISE = """func.func @f(%I: memref<1x16x16x64xf16>, %K: memref<3x3x64xf16>, %O: memref<1x14x14x64xf32>) {
+  linalg.depthwise_conv_2d_nhwc_hwc
+      ins(%I, %K : memref<1x16x16x64xf16>, memref<3x3x64xf16>) outs(%O : memref<1x14x14x64xf32>)
+  return
+}
+"""
+
+ZERO_POINTS = """func.func @f(%I: memref<1x16x16x64xi8>, %K: memref<3x3x64x32xi8>, %O: memref<1x14x14x32xi32>) {
+  %zero = arith.constant 0 : i32
+  %point = arith.constant 3 : i32
+  linalg.conv_2d_nhwc_hwcf_q ins(%I, %K, %point, %zero : memref<1x16x16x64xi8>, memref<3x3x64x32xi8>, i32, i32)
+      outs(%O : memref<1x14x14x32xi32>)
+  return
+}
+"""
+
+BATCH_REDUCE = """func.func @f(%A: memref<8x512x64xf16>, %B: memref<8x64x512xf16>, %C: memref<512x512xf32>) {
+  linalg.batch_reduce_matmul
+      ins(%A, %B : memref<8x512x64xf16>, memref<8x64x512xf16>) outs(%C : memref<512x512xf32>)
+  return
+}
+"""
+
+CARRIED = """func.func @f(%A: memref<64x64xf16>, %B: memref<64x64xf16>, %C: memref<64x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %r = scf.for %i = %c0 to %c1 step %c1 iter_args(%x = %c0) -> (index) {
+    linalg.matmul ins(%A, %B : memref<64x64xf16>, memref<64x64xf16>) outs(%C : memref<64x64xf32>)
+    scf.yield %x : index
+  }
+  return
+}
+"""
+
 SECTIONS: dict[str, tuple[Refused, ...]] = {
+    "Products": (
+        Refused(
+            "depthwise convolutions with their channels last",
+            "Each channel is multiplied with a kernel of its own, and neighbours in memory are of different channels: "
+            "no rows or columns of a matrix lie there. With channels first they are products of matrices and vectors.",
+            DEPTHWISE,
+        ),
+        Refused("zero points other than 0", "Integers are multiplied as they are stored.", ZERO_POINTS),
+        Refused(
+            "weights that are converted on the way in",
+            "Instructions take operands as they lie in memory. Weights of 8 or 4 bits are multiplied with 16-bit "
+            "activations where an elementwise operation converts them first, in a kernel of its own.",
+            product("64x64xf16", "64x64xi8", "64x64xf32"),
+        ),
+        Refused(
+            "loops that hand on values",
+            "Loops and conditions of the host run when a function is called. They have sizes for bounds.",
+            CARRIED,
+        ),
+        Refused(
+            "warpgroups for several sums",
+            "Products that are summed over several loops, convolutions among them, are multiplied by `mma.sync`.",
+            BATCH_REDUCE,
+            schedule={"mma": "m64n128k16"},
+        ),
+    ),
     "Types": (
         Refused(
             "f32 without tf32",

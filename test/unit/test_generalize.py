@@ -146,13 +146,6 @@ def test_memref_copy_and_cast() -> None:
             "  return\n}",
             r":2:3: error: linalg.reduce has no kernel: of operations that reduce, products of matrices are lowered",
         ),
-        (
-            "func.func @f(%A: memref<8x8xf16>, %C: memref<8x8xf32>) {\n  %c0 = arith.constant 0 : index\n"
-            "  %c1 = arith.constant 1 : index\n  scf.for %i = %c0 to %c1 step %c1 {\n"
-            "    linalg.matmul ins(%A, %A : memref<8x8xf16>, memref<8x8xf16>) outs(%C : memref<8x8xf32>)\n  }\n"
-            "  return\n}",
-            r":5:5: error: expected the product directly in a func.func, got it in scf.for; loops of the host are not",
-        ),
     ],
 )
 def test_what_is_refused(text: str, message: str) -> None:
