@@ -18,6 +18,7 @@ Source: "Linear Layouts: Robust Code Generation of Efficient Tensor Computation 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from . import bit_map
@@ -118,6 +119,7 @@ def tiled(layout: Layout, down: int = 1, across: int = 1) -> Layout:
     return Layout(layout.lane, (*layout.element, *further), layout.warp)
 
 
+@cache
 def convert(source: Layout, target: Layout, element_bits: int) -> Conversion:
     """What turns a fragment held as `source` into the fragment `target` of the same matrix.
 
