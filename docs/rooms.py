@@ -226,6 +226,12 @@ OF_IDEAS = {
     "passes/to_ptx/sparse_ops.py",
     "products of warpgroups": "passes/schedule/warpgroup.py passes/tile/warpgroup.py passes/pipelining/specialise.py "
     "passes/pipelining/tensor_copies.py passes/pipelining/tensor_stores.py dialect/warp/tensor_maps.py runtime/plan.py",
+    "attention": "dialect/warp/attention.py passes/linalg/fuse_attention.py passes/linalg/scores.py "
+    "passes/linalg/attention.py passes/schedule/attention.py passes/tile/attention.py passes/tile/tile_attention.py",
+    "rows": "dialect/warp/rows.py passes/to_ptx/column_ops.py",
+    "ping-pong": "dialect/schedule/loop.py passes/pipelining/turns.py passes/pipelining/consumers.py",
+    "changes of layout": "dialect/layouts/algebra.py dialect/layouts/ways.py dialect/layouts/moves.py "
+    "dialect/warp/convert_layout.py passes/to_ptx/convert_layout.py",
 }
 """The files of each idea; the page is not written if one of them is gone."""
 
