@@ -1,4 +1,4 @@
-"""Writes what share of cuBLAS default schedules reach into README.md, from the measurements in bench/.
+"""Writes what share of cuBLAS and of cuDNN default schedules reach into README.md, from the measurements in bench/.
 
 python docs/shares.py          # or: make docs
 """
@@ -14,7 +14,8 @@ README = ROOT / "README.md"
 MEASURED = ROOT / "bench" / "hopper-h200.json"
 RUN = "bf16"
 SIZES = ("1024", "2048", "4096", "8192", "4095", "16x8192x8192", "128x16384x4096")
-_BETWEEN = re.compile(r"(<!-- shares -->\n).*?(<!-- /shares -->)", re.DOTALL)
+ATTENTION = ROOT / "bench" / "attention-h200.json"
+WIDTHS, LENGTH = (64, 128, 256), 4096
 
 
 def table() -> str:
@@ -31,13 +32,32 @@ def table() -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
+def attention() -> str:
+    """The same of attention, without a mask and with a causal one."""
+    rows = [row for row in json.loads(ATTENTION.read_text()) if row["length"] == LENGTH]
+    found = {(row["name"], row["width"], row["causal"]): row["tflops"] for row in rows}
+    kinds = [(width, causal) for width in WIDTHS for causal in (False, True)]
+    ours, theirs = ([found[name, *kind] for kind in kinds] for name in ("warploom", "cudnn"))
+    table = (
+        ("columns", *(f"{width}{', causal' if causal else ''}" for width, causal in kinds)),
+        ("---", *("---:" for _ in kinds)),
+        ("TFLOP/s", *(f"{one:.0f}" for one in ours)),
+        ("of cuDNN", *(f"{one / other:.2f}" for one, other in zip(ours, theirs, strict=True))),
+    )
+    return "".join(f"| {' | '.join(row)} |\n" for row in table)
+
+
 def _full(size: str) -> str:
     return size if "x" in size else f"{size}x{size}x{size}"
 
 
 def text() -> str:
-    """README.md with the table as it is measured."""
-    return _BETWEEN.sub(lambda match: f"{match[1]}{table()}{match[2]}", README.read_text(encoding="utf-8"))
+    """README.md with the tables as they are measured."""
+    written = README.read_text(encoding="utf-8")
+    for name, made in (("shares", table), ("attention", attention)):
+        between = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+        written = between.sub(lambda match, made=made: f"{match[1]}{made()}{match[2]}", written)
+    return written
 
 
 if __name__ == "__main__":
