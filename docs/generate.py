@@ -282,8 +282,9 @@ def _index(found: dict[str, Fragment]) -> Iterator[str]:
 SHARED = """
 ## Operands in shared memory
 
-What a matrix descriptor of `wgmma` names, which `warploom explain` tells field by field. A matrix is made of the
-pattern drawn, A as B (with m for n). `warploom layout INSTRUCTION B --swizzle 128 --svg FILE` draws any of these.
+What a matrix descriptor of `wgmma` names, which `warploom explain` tells field by field, and what a tensor copy of the
+same swizzle writes: a row of its box is a row here. A matrix is made of the pattern drawn, A as B (with m for n).
+`warploom layout INSTRUCTION B --swizzle 128 --svg FILE` draws any of these.
 """
 
 
