@@ -179,6 +179,16 @@ class Mmt4dOp(NamedContractionOp):
 
 
 @irdl_op_definition
+class BatchMmt4dOp(NamedContractionOp):
+    """`linalg.mmt4d` for each of a batch."""
+
+    name = "linalg.batch_mmt4d"
+    LOOPS: ClassVar = "bMNKmnk"
+    OPERANDS: ClassVar = ("bMKmk", "bNKnk", "bMNmn")
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of("bMNKmnk", OPERANDS))
+
+
+@irdl_op_definition
 class ContractOp(NamedContractionOp):
     """`C += A * B` over loops that `indexing_maps` alone say, as in a `linalg.generic`."""
 
@@ -212,6 +222,7 @@ CONTRACTIONS = (
     BatchVecmatOp,
     BatchReduceMatmulOp,
     Mmt4dOp,
+    BatchMmt4dOp,
     ContractOp,
 )
 """Products that are read by their maps, as a `linalg.generic` is."""

@@ -15,6 +15,13 @@ func.func @tiles(%a: memref<4x8x16x8xf16>, %b: memref<6x8x16x8xf16>, %c: memref<
   return
 }
 
+// CHECK-LABEL: func.func @batch_of_tiles
+// CHECK-NEXT:    warp.matmul s8 x s8 %a, %b plus %c into %c maps [affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d1, d3, d4, d6)>, affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d2, d3, d5, d6)>, affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d1, d2, d4, d5)>] :
+func.func @batch_of_tiles(%a: memref<3x4x8x16x8xi8>, %b: memref<3x6x8x16x8xi8>, %c: memref<3x4x6x16x16xi32>) {
+  linalg.batch_mmt4d ins(%a, %b : memref<3x4x8x16x8xi8>, memref<3x6x8x16x8xi8>) outs(%c : memref<3x4x6x16x16xi32>)
+  return
+}
+
 // Two such loops that are one in memory are one.
 // CHECK-LABEL: func.func @one
 // CHECK-NEXT:    %0 = memref.collapse_shape %a {{\[\[}}0 : i64], [1 : i64, 2 : i64]] : memref<4x5x3xf16> into memref<4x15xf16>
