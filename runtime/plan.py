@@ -256,10 +256,11 @@ class _Reading:
         element = element_of(str(kind.element_type))
         if element is None:
             raise HostError(f"{place_of(op)}{op.name}: a tensor map has no elements of type {kind.element_type}")
-        sizes = tuple(held.view.shape[d] for d in reversed(op.order))
+        # Of memory without elements nothing is copied; a map has at least one along each dimension.
+        sizes = tuple(max(1, held.view.shape[d]) for d in reversed(op.order))
         strides = tuple(held.view.strides[d] * element.size for d in reversed(op.order))
         # Of a dimension of one index no stride is known, and none is needed; nor of arguments that are not there yet.
-        given = self.values is not None or dynamic_parts(kind) == ([], [])
+        given = (self.values is not None or dynamic_parts(kind) == ([], [])) and 0 not in held.view.shape
         strides = tuple(s if given and n > 1 else UNIT for s, n in zip(strides, sizes, strict=True))
         box = op.map.type.shape[::-1]
         try:

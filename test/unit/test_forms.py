@@ -318,6 +318,20 @@ def test_an_empty_result_is_not_launched(any_size: Kernel) -> None:
     any_size(fresh(0, 5), fresh(5, 7), c, device="interp")
 
 
+def test_tensor_maps_of_memory_without_elements() -> None:
+    """By warpgroups: no rows launch nothing, and an empty sum leaves what C starts from."""
+    kinds = "memref<?x?xf16>", "memref<?x256xf16>", "memref<?x256xf32>"
+    text = f"""func.func @f(%A: {kinds[0]} {{warp.divisible = 8}}, %B: {kinds[1]}, %C: {kinds[2]}) {{
+      linalg.matmul ins(%A, %B : {kinds[0]}, {kinds[1]}) outs(%C : {kinds[2]}) return }}"""
+    kernel = compile(text, target="sm_90a", mma="m64n256k16")
+    assert "wgmma" in kernel.ptx
+    kernel(fresh(0, 72), fresh(72, 256), np.empty((0, 256), np.float32), device="interp")
+    c = fresh(3, 256, dtype=np.float32)
+    expected = c.copy()
+    kernel(fresh(3, 0), fresh(0, 256), c, device="interp")
+    assert np.array_equal(c, expected)
+
+
 def test_dynamic_batches_and_strides() -> None:
     kinds = ("memref<?x?x?xf16>", "memref<?x16x?xf16, strided<[?, 1, ?], offset: ?>>", "memref<?x?x16xf32>")
     text = f"""func.func @f(%A: {kinds[0]}, %B: {kinds[1]}, %C: {kinds[2]}) {{
