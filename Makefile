@@ -94,7 +94,7 @@ docs: $(INSTALLED)
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/draw.py
 	$(BIN)/python docs/walk.py
-	$(BIN)/python docs/attention.py
+	$(BIN)/python docs/attention_walk.py
 	$(BIN)/python docs/reference.py
 	$(BIN)/python docs/limits.py
 	$(BIN)/python docs/shares.py

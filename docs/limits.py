@@ -243,9 +243,9 @@ problems. A product of 4096 x 4096 x 4096 takes minutes ([bench/RESULTS.md](../b
 
 ## What is left to others
 
-Warploom compiles products, what is fused with them, and elementwise operations beside them. What a function does
-otherwise (other reductions, sorting, memory management) belongs to the compiler around it. In PyTorch such
-operations stay with eager mode, or go to inductor ([torch.md](torch.md)).
+Warploom compiles products, attention, reductions of rows, what is fused with them, and elementwise operations
+beside them. What a function does otherwise (reductions along several loops, sorting, memory management) belongs to
+the compiler around it. In PyTorch such operations stay with eager mode, or go to inductor ([torch.md](torch.md)).
 """
 
 

@@ -48,7 +48,8 @@ after it off the end of `-p`:
     yield block("mlir", quoted(EXAMPLE.read_text(), ["func.func", "constant", "fill", "matmul", "return", "}"]))
     yield prose("""
 `warp-set-target` puts the GPU on the module. The passes after it ask there which instructions exist. `warp-bufferize`
-turns functions on tensors into functions on memory. This function is already on memory.
+turns functions on tensors into functions on memory. This function is already on memory. `warp-fuse-attention` looks for
+[attention](attention.md), and `warp-fuse-rows` for [rows that are taken together](rows.md), as by a softmax or a norm.
 
 ## 2. One operation: `warp-raise-matmul`, `warp-fold-fill`, `warp-fuse-epilogue`
 

@@ -42,6 +42,7 @@ def standard_pipeline(
             f"warp-set-target{{arch={target}}}" if target else "warp-set-target",
             "warp-bufferize",
             "warp-fuse-attention",
+            "warp-fuse-rows",
             "warp-raise-matmul{tf32=true}" if tf32 else "warp-raise-matmul",
             "warp-fold-fill",
             "warp-fuse-epilogue",

@@ -29,6 +29,7 @@ _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-set-target": _lazy(".set_target", "SetTargetPass"),
     "warp-bufferize": _lazy(".linalg.bufferize", "BufferizePass"),
     "warp-fuse-attention": _lazy(".linalg.fuse_attention", "FuseAttentionPass"),
+    "warp-fuse-rows": _lazy(".linalg.fuse_rows", "FuseRowsPass"),
     "warp-raise-matmul": _lazy(".linalg.raise_matmul", "RaiseMatmulPass"),
     "warp-fold-fill": _lazy(".linalg.fold_fill", "FoldFillPass"),
     "warp-fuse-epilogue": _lazy(".linalg.fuse_epilogue", "FuseEpiloguePass"),

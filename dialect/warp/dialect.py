@@ -21,6 +21,7 @@ from .moves import MovmatrixOp, StmatrixOp
 from .opaque import OpaqueType
 from .partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
 from .registers import LoadRegistersOp, StoreRegistersOp
+from .row_wise import AcrossOp, RowsOp
 from .rows import BroadcastOp, ReduceOp, StepOp
 from .sliced_k import SumSlicedKOp
 from .synchronisation import AtomicIncOp, BarrierAnyOp, ElectOp
@@ -39,7 +40,7 @@ from .window import WindowOp
 from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from .words import LoadMetadataOp, LoadScalesOp, LoadWordsOp, StoreWordsOp
 
-_PRODUCTS: list[type[Operation]] = [MatmulOp, AttentionOp, MmaOp, MmaSparseOp, WmmaMmaOp]
+_PRODUCTS: list[type[Operation]] = [MatmulOp, AttentionOp, RowsOp, MmaOp, MmaSparseOp, WmmaMmaOp]
 _MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, ExchangeOp, WmmaLoadOp, WmmaStoreOp]
 _MEMORY: list[type[Operation]] = [
     LoadOp,
@@ -60,7 +61,16 @@ _MEMORY: list[type[Operation]] = [
 ]
 _MEETING: list[type[Operation]] = [MakeBarriersOp, ArriveOp, ArriveCopiesOp, AwaitOp]
 _ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, SumSlicedKOp, YieldOp]
-_EPILOGUE: list[type[Operation]] = [LoadVectorOp, MapOp, SubfragmentOp, ReduceOp, BroadcastOp, StepOp, ConvertLayoutOp]
+_EPILOGUE: list[type[Operation]] = [
+    LoadVectorOp,
+    MapOp,
+    SubfragmentOp,
+    AcrossOp,
+    ReduceOp,
+    BroadcastOp,
+    StepOp,
+    ConvertLayoutOp,
+]
 _PARTS: list[type[Operation]] = [StorePartOp, ArriveLastOp, AddPartsOp, AtomicIncOp, BarrierAnyOp, ElectOp]
 _WARPGROUPS: list[type[Operation]] = [WgmmaOp, WgmmaFenceOp, WgmmaCommitOp, WgmmaWaitOp, SetRegistersOp]
 _TENSORS: list[type[Operation]] = [

@@ -26,13 +26,18 @@ from .attributes import FragmentType, fragment_of
 
 
 class Kind(StrEnum):
-    """What `warp.elementwise` computes; `Neg` takes one operand, the others two."""
+    """What `warp.elementwise` computes; `Neg` takes one operand, the others two.
+
+    `Maximum` and `Minimum`, which take rows together, are NaN where an operand is; `Max` and `Min` are the other one.
+    """
 
     Add = auto()
     Sub = auto()
     Mul = auto()
     Max = auto()
     Min = auto()
+    Maximum = auto()
+    Minimum = auto()
     Neg = auto()
 
     @property
@@ -88,6 +93,8 @@ class ElementwiseOp(IRDLOperation):
 
     def verify_(self) -> None:
         kind, types = self.kind.data, [value.type for value in self.inputs]
+        if kind in (Kind.Maximum, Kind.Minimum):
+            raise VerifyException(f"expected an operation on each element, got {kind}, which takes rows together")
         if len(types) != kind.operands:
             raise VerifyException(f"expected {kind.operands} operand(s) for {kind}, got {len(types)}")
         if any(t != self.fragment.type for t in types):

@@ -25,7 +25,7 @@ from .attributes import FragmentType, fragment_of
 from .elementwise import Kind, KindAttr
 from .epilogue import AXES
 
-REDUCTIONS = (Kind.Add, Kind.Max, Kind.Min)
+REDUCTIONS = (Kind.Add, Kind.Mul, Kind.Max, Kind.Min, Kind.Maximum, Kind.Minimum)
 """What rows are reduced by."""
 
 WORD_BITS = 32
@@ -64,7 +64,7 @@ class ReduceOp(IRDLOperation):
 
     Elements are of 32 bits. Each lane takes its first and its second half together, then the halves of what that gives,
     and so on; lanes then exchange what they have by `shfl.sync.bfly`, lowest bit of the lane first. `max` and `min`
-    return the number when one operand is NaN.
+    return the number when one operand is NaN, `maximum` and `minimum` NaN.
     """
 
     name = "warp.reduce"

@@ -7,6 +7,7 @@ takes an expression computes it in f32 throughout.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -33,8 +34,15 @@ Subscripts: TypeAlias = tuple[Name, ...]
 
 CONVERSIONS = (arith.ExtFOp, arith.TruncFOp)
 
-REDUCTIONS = {"arith.maximumf": "max", "arith.maxnumf": "max", "arith.addf": "add"}
-"""What reductions over a loop are called."""
+REDUCTIONS = {
+    "arith.addf": ("add", 0.0),
+    "arith.mulf": ("mul", 1.0),
+    "arith.maximumf": ("maximum", -math.inf),
+    "arith.maxnumf": ("max", -math.inf),
+    "arith.minimumf": ("minimum", math.inf),
+    "arith.minnumf": ("min", math.inf),
+}
+"""What reductions over a loop are called, and what they start from that changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +50,8 @@ class ElementExpression:
     """One element: an operation on others, or a leaf.
 
     `kind` is "op" (`name`, with its properties), "constant" (`number`), "outside" (`value`), "index" (of the loop
-    `name`), "load" (from `value` at `place`), "reduce" ("max" or "add" by `name`, of its only operand over the reader's
-    loop), or "product" (the element at `place` of what `product` makes). `op` is an operation that computes it.
+    `name`), "load" (from `value` at `place`), "reduce" (by `name`, one of `REDUCTIONS`, of its only operand over the
+    reader's loop), or "product" (the element at `place` of what `product` makes). `op` is an operation for it.
     """
 
     kind: str
@@ -166,31 +174,43 @@ class ElementReader:
         if names is None or len(left) != 1 or not isinstance(last, YieldOp) or self.over in at or not maps:
             return None
         combined = last.operands[0].owner
-        kind = REDUCTIONS.get(combined.name) if isinstance(combined, Operation) else None
-        if kind is None or not isinstance(combined, Operation):
+        if not isinstance(combined, Operation) or combined.name not in REDUCTIONS:
             return None
+        kind, start = REDUCTIONS[combined.name]
         others = [value for value in combined.operands if value is not body.args[-1]]
-        start = 0.0 if kind == "add" else float("-inf")
-        if len(others) != 1 or not self.starts_from(op, start):
+        if body.args[-1].uses.get_length() != 1:
+            return None
+        if len(others) != 1:
             return None
         element = self._value(op, others[0], names | {left[0]: self.over})
-        return None if element is None else ElementExpression("reduce", kind, (element,))
+        if element is None:
+            return None
+        taken = ElementExpression("reduce", kind, (element,))
+        return taken if self.starts_from(op, start) else self._onto(op, at, combined, taken)
+
+    def _onto(
+        self, op: LinalgStructuredOperation, at: Subscripts, combined: Operation, taken: ElementExpression
+    ) -> ElementExpression | None:
+        """What a row gives together with what was there before."""
+        return None
 
     def starts_from(self, op: LinalgStructuredOperation, wanted: float) -> bool:
-        """Whether what an operation adds to is filled with a number; for minus infinity any number will do that is
-        below all of use."""
+        """Whether what an operation adds to is filled with a number; for infinities any number will do that is beyond
+        all of use."""
         fill = writer_before(op.outputs[0], op)
         if not isinstance(fill, FillOp) or fill.outputs[0] != op.outputs[0]:
             return False
         start = self._from_outside(fill.inputs[0]).number
-        if start is None or (start != wanted and not (wanted == float("-inf") and start <= LOWEST)):
+        if start is None or (
+            start != wanted and not (math.isinf(wanted) and start * math.copysign(1, wanted) >= BEYOND)
+        ):
             return False
         self.used[fill] = None
         return True
 
 
-LOWEST = -6e4
-"""A maximum may start from here, or below: the lowest number of f16 is -65504."""
+BEYOND = 6e4
+"""A maximum may start from minus this, or below, and a minimum from this: f16 has numbers up to 65504."""
 
 
 def writer_before(value: SSAValue, before: Operation) -> LinalgStructuredOperation | None:

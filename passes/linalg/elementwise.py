@@ -98,7 +98,7 @@ def read_elementwise(op: Operation) -> Elementwise | None:
 def why_not_elementwise(op: LinalgStructuredOperation) -> str:
     """Why an operation on memory is not elementwise."""
     if any(iterator != IteratorTypeAttr.parallel() for iterator in op.get_iterator_types()):
-        return "it reduces over a loop; of such operations, products of matrices are lowered"
+        return "it reduces over a loop; of such operations, products and reductions of rows are lowered"
     if op.results or not all(isinstance(value.type, MemRefType) for value in op.outputs):
         return "it is on tensors; bufferize them first"
     if len(op.outputs) != 1:

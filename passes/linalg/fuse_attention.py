@@ -18,7 +18,6 @@ import math
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects import memref
 from xdsl.dialects.builtin import (
     MemRefType,
     ModuleOp,
@@ -35,10 +34,11 @@ from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.loops import loops_of
 from ..diagnostics import remark
 from .element_expressions import ElementExpression, ElementReader, Name, Subscripts, names_of, read_product
+from .element_regions import NotFusedError, decline
 from .extents import fold_dimensions
-from .fuse_epilogue import touched
 from .overlap import check_attention
-from .scores import COLUMN, DEPTH, KEY, QUERY, NotAttentionError, decline, masked, region, scaled
+from .replacement import Replacement
+from .scores import COLUMN, DEPTH, KEY, QUERY, masked, region, scaled
 from .views import root
 
 EXPONENTIALS = {"math.exp": 1.0, "math.exp2": math.log(2.0)}
@@ -58,7 +58,7 @@ class AttentionMatch:
     """An attention around the product of P and V, `values`.
 
     Raises:
-        NotAttentionError: if it is none, for a reason that is empty if it does not look like one.
+        NotFusedError: if it is none, for a reason that is empty if it does not look like one.
     """
 
     def __init__(self, values: LinalgStructuredOperation) -> None:
@@ -138,7 +138,7 @@ class AttentionMatch:
         if not inner.is_op("arith.subf"):
             decline("the exponent is no score less the largest of its row")
         x, largest = inner.operands
-        if largest != ElementExpression("reduce", "max", (x,)):
+        if largest not in [ElementExpression("reduce", name, (x,)) for name in ("max", "maximum")]:
             decline("what is subtracted in the exponent is not the largest score of each row")
         if len(x.leaves("product")) != 1:
             decline("scores depend on several products")
@@ -182,49 +182,25 @@ class AttentionMatch:
 
     # What becomes of it
 
-    def check(self) -> None:
-        """Refuses what would change what somebody can see.
+    def replacement(self) -> Replacement:
+        """The operations that it comes to stand for.
 
         Raises:
-            NotAttentionError: saying what that is.
+            NotFusedError: if without them something is not as it was.
         """
-        dead = self.dead()
-        if self.product not in dead:
-            decline("others use the scores too, or what becomes of them")
-        if self.values not in dead:
-            decline("others use its result before it is divided")
-        first = min({*self.reader.used, *dead}, key=_number)
         read = {root(value) for value, _ in (self.q, self.k, self.v)}
         read |= {root(load.value) for load in self.extras if load.value is not None}
-        op = first
-        while op is not self.last and op is not None:
-            if op not in dead:
-                found = touched(op)
-                if found is None:
-                    decline(f"{op.name} stands between its operations, and may touch any memory")
-                if found[1] & read:
-                    decline(f"{op.name} between its operations writes what it reads")
-                if root(self.o[0]) in found[0] | found[1]:
-                    decline(f"{op.name} between its operations uses its result")
-            op = op.next_op
+        used = frozenset({*self.reader.used, self.values, self.last})
+        found = Replacement(used, self.last, self.o[0], read)
+        if self.product not in found.dead:
+            decline("others use the scores too, or what becomes of them")
+        if self.values not in found.dead:
+            decline("others use its result before it is divided")
+        if objection := found.objection():
+            decline(objection)
         if root(self.o[0]) in read:
             decline("its result is where Q, K or V is")
-
-    def dead(self) -> set[Operation]:
-        """The operations that nobody needs any more."""
-        dead = {*self.reader.used, self.values, self.last}
-        while kept := {op for op in dead if not self._serves(op, dead)}:
-            dead -= kept
-        return dead
-
-    def _serves(self, op: Operation, others: set[Operation]) -> bool:
-        """Whether what an operation writes is the result, or read by these others alone."""
-        assert isinstance(op, LinalgStructuredOperation)
-        memory = op.outputs[0]
-        if memory is self.o[0] or not isinstance(memory.owner, memref.AllocOp | memref.AllocaOp):
-            return memory is self.o[0]
-        users = (use.operation for use in memory.uses)
-        return all(user in others or isinstance(user, memref.DeallocOp) for user in users)
+        return found
 
     def attention(self) -> AttentionOp:
         """The operation that comes to stand for all."""
@@ -255,30 +231,16 @@ class AttentionMatch:
         """Puts the attention in place of all operations.
 
         Raises:
-            NotAttentionError: if there is no such attention.
+            NotFusedError: if there is no such attention.
         """
-        self.check()
-        dead, op = self.dead(), self.attention()
+        found, op = self.replacement(), self.attention()
         try:
             op.verify()
         except VerifyException as error:
             decline(str(error))
         check_attention(self.last, op)
         Rewriter.insert_op(op, InsertPoint.before(self.last))
-        memories = {value for o in dead for value in o.operands if isinstance(value.owner, memref.AllocOp)}
-        for one in sorted(dead, key=_number, reverse=True):
-            Rewriter.erase_op(one)
-        for memory in memories:
-            users = [use.operation for use in memory.uses]
-            if all(isinstance(user, memref.DeallocOp) for user in users) and isinstance(memory.owner, Operation):
-                for user in users:
-                    Rewriter.erase_op(user)
-                Rewriter.erase_op(memory.owner)
-
-
-def _number(op: Operation) -> int:
-    """Where in its block an operation stands."""
-    return op.parent.get_operation_index(op) if op.parent is not None else 0
+        found.erase()
 
 
 @dataclass(frozen=True)
@@ -299,6 +261,6 @@ class FuseAttentionPass(ModulePass):
                 continue
             try:
                 AttentionMatch(found).replace()
-            except NotAttentionError as declined:
+            except NotFusedError as declined:
                 if reason := str(declined):
                     remark(found, self.name, f"it is not fused into an attention: {reason}")

@@ -1,7 +1,7 @@
 """What is written in several ways made one, before anything else looks at it.
 
-Calls of functions of the module are replaced by what these do; `linalg.broadcast` and `memref.copy` become
-`linalg.generic` and `linalg.copy`, `linalg.softmax` four of the former; a constant tensor of one value becomes
+Calls of functions of the module are replaced by what these do; `linalg.broadcast`, `linalg.reduce` and `memref.copy`
+become `linalg.generic` and `linalg.copy`, `linalg.softmax` four of the former; a constant tensor of one value becomes
 `linalg.fill`, `tensor.pad` that and a `tensor.insert_slice`, `bufferization.alloc_tensor` a `tensor.empty` or a copy.
 """
 
@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
-from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, FillOp, GenericOp, YieldOp
+from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, FillOp, GenericOp, ReduceOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -36,7 +36,7 @@ def is_generalized(op: Operation) -> bool:
     """Whether something else comes to stand for an operation."""
     constant = isinstance(op, arith.ConstantOp) and isinstance(op.result.type, TensorType)
     return constant or isinstance(
-        op, func.CallOp | BroadcastOp | memref.CopyOp | SoftmaxOp | AllocTensorOp | tensor.PadOp
+        op, func.CallOp | BroadcastOp | memref.CopyOp | ReduceOp | SoftmaxOp | AllocTensorOp | tensor.PadOp
     )
 
 
@@ -48,6 +48,8 @@ def generalize(module: ModuleOp) -> None:
         match op:
             case BroadcastOp():
                 _broadcast(op)
+            case ReduceOp():
+                _reduce(op)
             case SoftmaxOp():
                 decompose(op)
             case AllocTensorOp():
@@ -135,3 +137,23 @@ def _constant(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:
         Rewriter.insert_op([empty, filled], InsertPoint.before(user))
         user.operands[use.index] = filled.results[0]
     Rewriter.erase_op(op)
+
+
+def _reduce(op: ReduceOp) -> None:
+    """Reductions of some dimensions: loops over all, of which the result is indexed by the others."""
+    kind = op.input.type
+    assert isinstance(kind, MemRefType | TensorType)
+    rank, reduced = kind.get_num_dims(), set(op.dimensions.get_values())
+    kept = [d for d in range(rank) if d not in reduced]
+    maps = AffineMap.identity(rank), AffineMap(rank, 0, tuple(map(AffineDimExpr, kept)))
+    iterators = [IteratorTypeAttr.reduction() if d in reduced else IteratorTypeAttr.parallel() for d in range(rank)]
+    generic = GenericOp(
+        [op.input],
+        [op.init],
+        op.detach_region(op.region),
+        ArrayAttr(map(AffineMapAttr, maps)),
+        ArrayAttr(iterators),
+        [result.type for result in op.results],
+    )
+    generic.location = op.location
+    Rewriter.replace_op(op, generic, generic.results)

@@ -24,6 +24,7 @@ from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.disjoint import DisjointOp
 from ...dialect.warp.loops import OPERAND_LOOPS
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.row_wise import RowsOp
 from ...dialect.warp.view import strides_of
 from ...dialect.warp.window import WindowOp
 from ..diagnostics import fail
@@ -62,6 +63,16 @@ def check_attention(op: Operation, attention: AttentionOp) -> None:
     reads = [Access(name, value) for name, value in zip("QKV", attention.matrices, strict=False)]
     reads += [Access("an operand of the scores", value) for value in attention.score_operands]
     _check(op, reads, Access("the result", attention.o, attention.maps[3]))
+
+
+def check_rows(op: Operation, rows: RowsOp) -> None:
+    """Refuses rows whose output shares elements with an input that is read elsewhere; errors are about `op`.
+
+    Each warp reads its rows before it writes them.
+    """
+    *maps, written = rows.maps
+    reads = [Access("an input", value, map_) for value, map_ in zip(rows.inputs, maps, strict=True)]
+    _check(op, reads, Access("the output", rows.output, written))
 
 
 def check_elementwise(found: Elementwise) -> None:

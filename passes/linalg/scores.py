@@ -5,29 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NoReturn
 
-from xdsl.dialects import arith
 from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
-from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType, f32, i32
-from xdsl.ir import Attribute, Block, Region, SSAValue
-from xdsl.utils.hints import isa
+from xdsl.dialects.builtin import IntegerAttr, f32, i32
+from xdsl.ir import Block, Region
 
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import YieldOp
 from .element_expressions import ElementExpression
+from .element_regions import ElementBuilder
 
 QUERY, KEY, DEPTH, COLUMN = "m", "n", "d", "e"
 """The names of loops; those of the batch are numbers."""
-
-
-class NotAttentionError(Exception):
-    """Why something that looks like attention is not fused."""
-
-
-def decline(reason: str) -> NoReturn:
-    """Leaves a product as it is; with no reason, because it does not look like attention at all."""
-    raise NotAttentionError(reason)
 
 
 def masked(x: ElementExpression) -> tuple[ElementExpression, int | None]:
@@ -111,54 +100,9 @@ def region(rest: ElementExpression, extras: Sequence[ElementExpression]) -> Regi
     indices = [ElementExpression("index", name) for name in (QUERY, KEY)] if any(rest.leaves("index")) else []
     block = Block(arg_types=[f32, *types, *(i32 for _ in indices)])
     (product,) = rest.leaves("product")
-    known: dict[ElementExpression, SSAValue] = {product: block.args[0]}
+    builder = ElementBuilder(block, {product: block.args[0]})
     for load, argument in zip(extras, block.args[1:], strict=False):
-        known[load] = _widened(argument, block)
-    known |= dict(zip(indices, block.args[1 + len(types) :], strict=True))
-    block.add_op(YieldOp(_built(rest, known, block)))
+        builder.known[load] = builder.widened(argument)
+    builder.known.update(zip(indices, block.args[1 + len(types) :], strict=True))
+    block.add_op(YieldOp(builder.built(rest)))
     return Region(block)
-
-
-def _widened(value: SSAValue, block: Block) -> SSAValue:
-    """An element of 16 bits in f32."""
-    if value.type == f32 or isa(value.type, IntegerType):
-        return value
-    block.add_op(op := arith.ExtFOp(value, f32))
-    return op.result
-
-
-def _built(expression: ElementExpression, known: dict[ElementExpression, SSAValue], block: Block) -> SSAValue:
-    if expression in known:
-        return known[expression]
-    op = expression.op
-    if op is None:
-        decline(f"scores depend on a {expression.kind} from outside")
-    if expression.is_op("arith.index_cast"):
-        return _built(expression.operands[0], known, block)
-    operands = [_built(operand, known, block) for operand in expression.operands]
-    properties = dict(op.properties)
-    if isinstance(op, arith.ConstantOp):
-        properties["value"] = _number_of(op)
-    made = type(op).create(
-        operands=operands, result_types=[_computed_as(result.type) for result in op.results], properties=properties
-    )
-    block.add_op(made)
-    known[expression] = made.results[0]
-    return made.results[0]
-
-
-def _computed_as(kind: Attribute) -> Attribute:
-    """The type that an expression computes with: f32, i32, and integers that are narrower."""
-    if isinstance(kind, IndexType) or kind == IntegerType(64):
-        return i32
-    return kind if isa(kind, IntegerType) else f32
-
-
-def _number_of(op: arith.ConstantOp) -> FloatAttr | IntegerAttr:
-    value = op.value
-    if isinstance(value, FloatAttr):
-        return FloatAttr(value.value.data, f32)
-    if isinstance(value, IntegerAttr):
-        kind = _computed_as(value.type)
-        return IntegerAttr(value.value.data, kind if isa(kind, IntegerType) else i32)
-    decline("scores depend on a constant of several values")

@@ -21,6 +21,7 @@ from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import ScheduleAttr, memory_of
 from ...dialect.warp.loops import K, M, N
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.row_wise import RowsOp
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
 from ..linalg.attention import Attention
@@ -28,7 +29,7 @@ from ..linalg.operand import Argument, Operand, Place, Spread, VectorOperand
 from ..linalg.overlap import check_product
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
-from . import elementwise_kernel, raster
+from . import elementwise_kernel, raster, row_kernel
 from .index_builder import Index, IndexBuilder
 from .outliner import Outliner
 from .tiling import Tiling, schedule_of
@@ -193,7 +194,9 @@ class OutlinePass(ModulePass):
                 _outline(found, op)
             elif isinstance(found, AttentionOp) and not found.tile:
                 _outline_attention(found, op)
+            elif isinstance(found, RowsOp):
+                row_kernel.tile(found, op)
             elif isinstance(found, LinalgStructuredOperation):
                 elementwise_kernel.tile(found, op)
             elif found.name.startswith("linalg.") and isinstance(found.parent_op(), func.FuncOp):
-                fail(found, f"{found.name} has no kernel: of operations that reduce, products of matrices are lowered")
+                fail(found, f"{found.name} has no kernel: of operations that reduce, products and rows are lowered")

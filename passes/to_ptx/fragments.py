@@ -181,11 +181,15 @@ def widening(element: ElementType) -> str:
     return f"cvt.rn.f16x2.{element.name}{PAIRED}"
 
 
+SPELLINGS = {Kind.Maximum: "max.NaN", Kind.Minimum: "min.NaN"}
+"""Instructions that are called otherwise than what they do."""
+
+
 def elementwise_opcode(kind: Kind, element: ElementType) -> str:
     """The instruction that does an operation on one register of elements."""
     type = element.name if element.bits >= 32 else f"{element.name}x2"
     rounded = "rn." if element.is_float and kind in (Kind.Add, Kind.Sub, Kind.Mul) else ""
-    return f"{kind}.{rounded}{type}"
+    return f"{SPELLINGS.get(kind, str(kind))}.{rounded}{type}"
 
 
 def literal(type: FragmentType, value: float) -> str:

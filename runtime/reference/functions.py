@@ -75,7 +75,7 @@ def evaluate(
     for parameter, array in zip(function.body.block.args, arguments, strict=True):
         value = array.astype(np.float64)
         scope[parameter] = Reference(value, np.zeros_like(value), array.dtype)
-    with np.errstate(invalid="ignore", over="ignore"):
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         for op in function.body.block.ops:
             _evaluate(op, scope, replace(ACCUMULATORS[accumulate], tf32=tf32))
     return [scope[parameter] for parameter in function.body.block.args]

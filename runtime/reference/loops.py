@@ -24,7 +24,7 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 from ..arguments.dtypes import DTYPES, DType, Floats, rounded
 from .elements import Bounded, evaluate, evaluate_body, operations
 from .history import History
-from .product import Reference, letters_of
+from .product import ROUNDINGS, Reference, letters_of
 
 UNITS: Mapping[DType, float] = {
     DTYPES["f64"]: 2.0**-52,
@@ -32,6 +32,12 @@ UNITS: Mapping[DType, float] = {
     DTYPES["f16"]: 2.0**-10,
     DTYPES["bf16"]: 2.0**-7,
 }
+
+APPROXIMATE = 2.0**-16
+"""How far off, relative to it, an element may be that rows were reduced for, before it is rounded to 16 bits."""
+
+LEAST_NORMAL = 2.0**-126
+"""What is smaller in f32 may be taken for 0 on the way to such an element."""
 
 EXTREMES: Mapping[str, Callable[..., Floats]] = {
     "arith.maximumf": np.maximum.reduce,
@@ -80,7 +86,10 @@ def elementwise(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Referenc
     sizes = _sizes(op, scope)
     result = evaluate_body(op.body.block, _inputs(op, scope, sizes))
     value, error = (np.broadcast_to(array, sizes).transpose(order).copy() for array in (result.value, result.error))
-    return Reference(value, error, out.dtype, _history(op, scope, History(elementwise=operations(op.body.block))))
+    history = _history(op, scope, History(elementwise=operations(op.body.block)))
+    if history.reductions and out.dtype in ROUNDINGS:
+        error = error + APPROXIMATE * np.abs(value) + LEAST_NORMAL
+    return Reference(value, error, out.dtype, history)
 
 
 def reduced(op: LinalgStructuredOperation, how: Combination, scope: Mapping[SSAValue, Reference]) -> Reference:

@@ -36,7 +36,7 @@ def test_the_walk_through_the_pipeline_shows_what_is_printed_now() -> None:
 
 
 def test_the_page_on_attention_shows_what_is_printed_now() -> None:
-    text = "".join(script("attention").page()).rstrip() + "\n"
+    text = "".join(script("attention_walk").page()).rstrip() + "\n"
     assert (DOCS / "attention.md").read_text(encoding="utf-8") == text, "run `make docs`"
 
 

@@ -142,9 +142,9 @@ def test_memref_copy_and_cast() -> None:
         (
             "func.func @f(%A: memref<4x8xf32>, %y: memref<4xf32>) {\n"
             "  linalg.reduce ins(%A : memref<4x8xf32>) outs(%y : memref<4xf32>) dimensions = [1]\n"
-            "  (%in: f32, %init: f32) {\n    %0 = arith.addf %in, %init : f32\n    linalg.yield %0 : f32\n  }\n"
+            "  (%in: f32, %init: f32) {\n    %0 = arith.subf %in, %init : f32\n    linalg.yield %0 : f32\n  }\n"
             "  return\n}",
-            r":2:3: error: linalg.reduce has no kernel: of operations that reduce, products of matrices are lowered",
+            r":2:3: error: linalg.generic sums, but is no product of matrices: its body does not add the product",
         ),
     ],
 )

@@ -212,7 +212,7 @@ def test_constructors_build_what_verifies() -> None:
     for op in (zero, held, total, wide, *rest):
         op.verify()
     assert wide.fragment.type == acc.with_element(Float32Type())
-    assert [kind.operands for kind in Kind] == [2, 2, 2, 2, 2, 1]
+    assert [kind.operands for kind in Kind] == [2, 2, 2, 2, 2, 2, 2, 1]
 
 
 def test_convert_takes_fragments() -> None:

@@ -179,7 +179,7 @@ func.func @schedule_group() attributes {s = #warp.schedule<cta = 16x8x16, warp =
 
 // -----
 
-// CHECK: Expected `add`, `sub`, `mul`, `max`, `min`, or `neg`.
+// CHECK: Expected `add`, `sub`, `mul`, `max`, `min`, `maximum`, `minimum`, or `neg`.
 func.func @kind(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %0 = warp.elementwise div %x, %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return

@@ -3,7 +3,7 @@
 !matrix = !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 !column = !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
 
-// CHECK: error: warp.reduce: expected add, max, min, got sub
+// CHECK: error: warp.reduce: expected add, mul, max, min, maximum, minimum, got sub
 func.func @kind(%x: !matrix) {
   %0 = warp.reduce sub %x : !matrix to !column
   return
@@ -74,5 +74,102 @@ func.func @type(%x: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
 // CHECK: error: warp.convert_layout: expected the warps to keep their rows, got
 func.func @warps(%x: !warp.fragment<acc, 64x8xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>) {
   %0 = warp.convert_layout %x : !warp.fragment<acc, 64x8xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]> to !warp.fragment<acc, 64x8xf32, [c1 c2 r0 r1 r4 | c0 r5 | r3 r2]>
+  return
+}
+
+// -----
+
+#mn = affine_map<(m, n) -> (m, n)>
+
+// CHECK: error: warp.across: expected add, mul, max, maximum, min, minimum, got neg
+func.func @across(%x: memref<4x8xf32>, %y: memref<4x8xf32>) {
+  warp.rows %x into %y {indexing_maps = [#mn, #mn]} : memref<4x8xf32> into memref<4x8xf32> {
+  ^bb0(%a: f32):
+    %0 = warp.across neg %a : f32
+    warp.yield %0 : f32
+  }
+  return
+}
+
+// -----
+
+#mn = affine_map<(m, n) -> (m, n)>
+
+// CHECK: error: warp.rows: expected a map of each input and of the output, got 1
+func.func @maps(%x: memref<4x8xf32>, %y: memref<4x8xf32>) {
+  warp.rows %x into %y {indexing_maps = [#mn]} : memref<4x8xf32> into memref<4x8xf32> {
+  ^bb0(%a: f32):
+    warp.yield %a : f32
+  }
+  return
+}
+
+// -----
+
+#mn = affine_map<(m, n) -> (m, n)>
+#nm = affine_map<(m, n) -> (n, m)>
+
+// CHECK: error: warp.rows: expected the output to be indexed by all loops, or all but the last, got (d0, d1) -> (d1, d0)
+func.func @output(%x: memref<4x8xf32>, %y: memref<8x4xf32>) {
+  warp.rows %x into %y {indexing_maps = [#mn, #nm]} : memref<4x8xf32> into memref<8x4xf32> {
+  ^bb0(%a: f32):
+    warp.yield %a : f32
+  }
+  return
+}
+
+// -----
+
+#mn = affine_map<(m, n) -> (m, n)>
+#m = affine_map<(m, n) -> (m)>
+
+// CHECK: error: warp.rows: expected operands to agree on d0, got 4 and 5
+func.func @sizes(%x: memref<4x8xf32>, %y: memref<5xf32>) {
+  warp.rows %x into %y {indexing_maps = [#mn, #m]} : memref<4x8xf32> into memref<5xf32> {
+  ^bb0(%a: f32):
+    %0 = warp.across add %a : f32
+    warp.yield %0 : f32
+  }
+  return
+}
+
+// -----
+
+#mn = affine_map<(m, n) -> (m, n)>
+#m = affine_map<(m, n) -> (m)>
+
+// CHECK: error: warp.rows: expected an input that is indexed by d1
+func.func @no_row(%x: memref<4xf32>, %y: memref<4xf32>) {
+  warp.rows %x into %y {indexing_maps = [#m, #m]} : memref<4xf32> into memref<4xf32> {
+  ^bb0(%a: f32):
+    warp.yield %a : f32
+  }
+  return
+}
+
+// -----
+
+#mn = affine_map<(m, n) -> (m, n)>
+
+// CHECK: error: warp.rows: expected elements of f16, bf16 or f32, got f64
+func.func @wide(%x: memref<4x8xf64>, %y: memref<4x8xf64>) {
+  warp.rows %x into %y {indexing_maps = [#mn, #mn]} : memref<4x8xf64> into memref<4x8xf64> {
+  ^bb0(%a: f64):
+    warp.yield %a : f64
+  }
+  return
+}
+
+// -----
+
+#mn = affine_map<(m, n) -> (m, n)>
+#mm = affine_map<(m, n) -> (m, m)>
+
+// CHECK: error: warp.rows: expected each dimension of memref<4x4xf32> to run along a loop of its own, got (d0, d1) -> (d0, d0)
+func.func @twice(%x: memref<4x4xf32>, %y: memref<4x4xf32>) {
+  warp.rows %x into %y {indexing_maps = [#mm, #mn]} : memref<4x4xf32> into memref<4x4xf32> {
+  ^bb0(%a: f32):
+    warp.yield %a : f32
+  }
   return
 }

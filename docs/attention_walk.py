@@ -1,6 +1,6 @@
 """Writes attention.md: what is taken for attention, what it becomes as it is printed now, and what it computes.
 
-python docs/attention.py       # or: make docs
+python docs/attention_walk.py       # or: make docs
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from levels import ATTENTION, HERE, block, prose, quoted
 
-GENERATED = "<!-- Written by docs/attention.py; `make docs` writes it again. -->\n\n"
+GENERATED = "<!-- Written by docs/attention_walk.py; `make docs` writes it again. -->\n\n"
 
 
 def page() -> Iterator[str]:

@@ -1,0 +1,139 @@
+"""`warp.rows`: what becomes of each row of memory, in one pass; `warp.across`: a row taken together, in its region."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, Float32Type, MemRefType
+from xdsl.ir import Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from .attributes import element_row
+from .elements import verify_elements
+from .elementwise import Kind, KindAttr
+from .loops import element_type, loops_of, shape_of
+
+IDENTITIES = {
+    Kind.Add: 0.0,
+    Kind.Mul: 1.0,
+    Kind.Max: float("-inf"),
+    Kind.Maximum: float("-inf"),
+    Kind.Min: float("inf"),
+    Kind.Minimum: float("inf"),
+}
+"""What rows are taken together by, and the number that changes nothing."""
+
+
+@irdl_op_definition
+class AcrossOp(IRDLOperation):
+    """All elements of a row as one: `%m = warp.across max %x : f32`. It stands in the region of `warp.rows`."""
+
+    name = "warp.across"
+
+    kind = prop_def(KindAttr)
+    element = operand_def(Float32Type())
+    result = result_def(Float32Type())
+
+    traits = traits_def(Pure())
+    assembly_format = "$kind $element attr-dict `:` type($element)"
+
+    def __init__(self, kind: Kind, element: SSAValue):
+        super().__init__(operands=[element], properties={"kind": KindAttr(kind)}, result_types=[element.type])
+
+    def verify_(self) -> None:
+        if self.kind.data not in IDENTITIES:
+            raise VerifyException(f"expected {', '.join(IDENTITIES)}, got {self.kind.data}")
+
+
+@irdl_op_definition
+class RowsOp(IRDLOperation):
+    """Makes each row of the output from a row of each input::
+
+        warp.rows %x, %weight into %y {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>,
+                                                        affine_map<(m, n) -> (m, n)>]}
+            : memref<64x100xf16>, memref<100xf32> into memref<64x100xf16> {
+        ^bb0(%a: f16, %w: f32):
+          %x = arith.extf %a : f16 to f32
+          %square = arith.mulf %x, %x : f32
+          %sum = warp.across add %square : f32
+          ...
+          warp.yield %r : f16
+        }
+
+    The last loop runs along a row, the others over rows. The output is indexed by all loops in order, or by all but the
+    last, where each row gives one element. Inputs are memory, indexed by any loops, and numbers. The region takes an
+    element of each, and computes in f32.
+    """
+
+    name = "warp.rows"
+
+    inputs = var_operand_def()
+    output = operand_def(MemRefType)
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
+    body = region_def("single_block")
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), IsolatedFromAbove())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$inputs `into` $output attr-dict `:` type($inputs) `into` type($output) $body"
+
+    def __init__(self, inputs: Sequence[SSAValue], output: SSAValue, maps: Sequence[AffineMap], body: Region):
+        super().__init__(
+            operands=[list(inputs), output],
+            properties={"indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps])},
+            regions=[body],
+        )
+
+    @property
+    def maps(self) -> tuple[AffineMap, ...]:
+        """The indexing maps of the inputs and the output."""
+        return tuple(attribute.data for attribute in self.indexing_maps)
+
+    @property
+    def loops(self) -> int:
+        """How many loops there are; the last one runs along a row."""
+        return self.maps[-1].num_dims
+
+    @property
+    def reduces(self) -> bool:
+        """Whether a row gives one element."""
+        return len(self.maps[-1].results) < self.loops
+
+    def verify_(self) -> None:
+        if len(self.maps) != len(self.inputs) + 1:
+            raise VerifyException(f"expected a map of each input and of the output, got {len(self.maps)}")
+        every = tuple(range(self.loops))
+        if loops_of(self.maps[-1]) not in (every, every[:-1]):
+            raise VerifyException(
+                f"expected the output to be indexed by all loops, or all but the last, got {self.maps[-1]}"
+            )
+        sizes: dict[int, int] = {}
+        for value, map_ in zip((*self.inputs, self.output), self.maps, strict=True):
+            found, shape = loops_of(map_), shape_of(value)
+            if len(found) != len(shape) or len(set(found)) != len(found) or not {*found} <= {*every}:
+                raise VerifyException(
+                    f"expected each dimension of {value.type} to run along a loop of its own, got {map_}"
+                )
+            for loop, size in zip(found, shape, strict=True):
+                if size >= 0 and sizes.setdefault(loop, size) != size:
+                    raise VerifyException(f"expected operands to agree on d{loop}, got {sizes[loop]} and {size}")
+        if not any(every[-1] in loops_of(map_) for map_ in self.maps[:-1]):
+            raise VerifyException(f"expected an input that is indexed by d{every[-1]}")
+        kinds = [element_type(value) for value in (*self.inputs, self.output)]
+        for kind in kinds:
+            row = element_row(kind)
+            if row is None or not row.is_float or row.bits not in (16, 32):
+                raise VerifyException(f"expected elements of f16, bf16 or f32, got {kind}")
+        verify_elements(self.body, kinds[:-1], kinds[-1])

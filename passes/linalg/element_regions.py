@@ -1,0 +1,94 @@
+"""Expressions of elements as the operations of a region, in f32."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, FloatAttr, IndexType, IntegerAttr, IntegerType, f32, i32
+from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.utils.hints import isa
+
+from ...dialect.warp.elementwise import Kind
+from ...dialect.warp.row_wise import AcrossOp
+from .element_expressions import ElementExpression
+
+
+class NotFusedError(Exception):
+    """Why something is not fused."""
+
+
+def decline(reason: str) -> NoReturn:
+    """Leaves operations as they are; with no reason, because they do not look like what is fused at all."""
+    raise NotFusedError(reason)
+
+
+@dataclass(frozen=True)
+class ElementBuilder:
+    """Builds expressions in a block, in which some are `known`; `across` says whether rows may be taken together."""
+
+    block: Block
+    known: dict[ElementExpression, SSAValue]
+    across: bool = False
+
+    def widened(self, argument: SSAValue) -> SSAValue:
+        """An element of 16 bits in f32."""
+        if argument.type == f32 or isa(argument.type, IntegerType):
+            return argument
+        self.block.add_op(op := arith.ExtFOp(argument, f32))
+        return op.result
+
+    def narrowed(self, value: SSAValue, kind: Attribute) -> SSAValue:
+        """A value in f32 as an element of memory."""
+        if kind == value.type:
+            return value
+        if not isinstance(kind, Float16Type | BFloat16Type):
+            decline(f"it is stored as {kind}")
+        self.block.add_op(op := arith.TruncFOp(value, kind))
+        return op.result
+
+    def built(self, expression: ElementExpression) -> SSAValue:
+        """The value of an expression.
+
+        Raises:
+            NotFusedError: for one of something that is not known.
+        """
+        if expression not in self.known:
+            self.known[expression] = self._built(expression)
+        return self.known[expression]
+
+    def _built(self, expression: ElementExpression) -> SSAValue:
+        if expression.kind == "reduce" and self.across:
+            self.block.add_op(taken := AcrossOp(Kind(str(expression.name)), self.built(expression.operands[0])))
+            return taken.result
+        op = expression.op
+        if op is None:
+            decline(f"it depends on a {expression.kind} from outside")
+        if expression.is_op("arith.index_cast"):
+            return self.built(expression.operands[0])
+        operands = [self.built(operand) for operand in expression.operands]
+        properties = dict(op.properties)
+        if isinstance(op, arith.ConstantOp):
+            properties["value"] = _number_of(op)
+        types = [_computed_as(result.type) for result in op.results]
+        made = type(op).create(operands=operands, result_types=types, properties=properties)
+        self.block.add_op(made)
+        return made.results[0]
+
+
+def _computed_as(kind: Attribute) -> Attribute:
+    """The type that an expression computes with: f32, i32, and integers that are narrower."""
+    if isinstance(kind, IndexType) or kind == IntegerType(64):
+        return i32
+    return kind if isa(kind, IntegerType) else f32
+
+
+def _number_of(op: arith.ConstantOp) -> FloatAttr | IntegerAttr:
+    value = op.value
+    if isinstance(value, FloatAttr):
+        return FloatAttr(value.value.data, f32)
+    if isinstance(value, IntegerAttr):
+        kind = _computed_as(value.type)
+        return IntegerAttr(value.value.data, kind if isa(kind, IntegerType) else i32)
+    decline("it depends on a constant of several values")

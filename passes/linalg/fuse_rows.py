@@ -1,0 +1,173 @@
+"""`warp-fuse-rows`: operations on the same rows, of which some take rows together, become one `warp.rows`.
+
+A softmax, a layer norm or an RMS norm is a chain of reductions along rows and elementwise operations. What counts is
+what an element of the last result is, as an expression of elements of memory (`element_expressions.py`). Memory that
+stays, arguments of the function for example, is read where it is; temporaries go.
+
+Where such operations are not fused, `warploom-opt --remarks` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import memref
+from xdsl.dialects.builtin import MemRefType, ModuleOp
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.attrs import IteratorType
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import VerifyException
+
+from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.elements import YieldOp
+from ...dialect.warp.loops import element_type
+from ...dialect.warp.row_wise import RowsOp
+from ..diagnostics import remark
+from .element_expressions import ElementExpression, ElementReader, Subscripts, read_product, writer_before
+from .element_regions import ElementBuilder, NotFusedError, decline
+from .extents import fold_dimensions
+from .overlap import check_rows
+from .replacement import Replacement
+from .views import root
+
+ALONG = "n"
+"""The name of the loop along a row; those over rows are numbers."""
+
+
+class RowReader(ElementReader):
+    """Reads elements through temporaries, but not through products, or memory that others see or that is `kept`."""
+
+    def __init__(self, result: SSAValue, kept: Set[SSAValue]) -> None:
+        super().__init__(ALONG)
+        self.result, self.kept = result, kept
+
+    def _element(self, value: SSAValue, at: Subscripts, before: Operation) -> ElementExpression:
+        local = isinstance(value.owner, memref.AllocOp | memref.AllocaOp) and value not in self.kept
+        writer = writer_before(value, before)
+        if (not local and value is not self.result) or (writer is not None and read_product(writer) is not None):
+            return ElementExpression("load", value=value, place=at)
+        return super()._element(value, at, before)
+
+    def _onto(
+        self, op: LinalgStructuredOperation, at: Subscripts, combined: Operation, taken: ElementExpression
+    ) -> ElementExpression:
+        before = self.element(op.outputs[0], at, op)
+        return ElementExpression("op", combined.name, (before, taken), op=combined)
+
+
+class RowsMatch:
+    """What the operation `last` makes of rows.
+
+    Raises:
+        NotFusedError: if it takes no row together, for a reason that is empty.
+    """
+
+    def __init__(self, last: LinalgStructuredOperation, kept: frozenset[SSAValue] = frozenset()) -> None:
+        self.last, self.result = last, last.outputs[0]
+        kinds = [kind.data for kind in last.get_iterator_types()]
+        rank, reduces = memory_of(self.result).get_num_dims(), kinds.count(IteratorType.REDUCTION)
+        if last.next_op is None or reduces > 1 or len(kinds) != rank + reduces:
+            decline("")
+        self.rows = rank if reduces else rank - 1
+        over: Subscripts = tuple(range(self.rows))
+        self.place = over if reduces else (*over, ALONG)
+        while True:
+            self.reader = RowReader(self.result, kept)
+            self.element = self.reader.element(self.result, self.place, last.next_op)
+            used = frozenset(op for op in self.reader.used if isinstance(op, LinalgStructuredOperation))
+            self.replaced = Replacement(used, last, self.result, self._read())
+            staying = frozenset(op.outputs[0] for op in used - self.replaced.dead)
+            if not staying - {self.result}:
+                break
+            kept |= staying
+        if not any(self.element.leaves("reduce")):
+            decline("")
+        self.loads = list(self.element.leaves("load"))
+        self.numbers = list(self.element.leaves("outside"))
+
+    @property
+    def temporaries(self) -> frozenset[SSAValue]:
+        """Memory that it reads through."""
+        return frozenset(value for op in self.replaced.used for value in op.operands) - {self.result}
+
+    def _read(self) -> set[SSAValue]:
+        return {root(load.value) for load in self.element.leaves("load") if load.value is not None}
+
+    def replace(self) -> None:
+        """Puts one operation in the place of all.
+
+        Raises:
+            NotFusedError: if it may not, or there is no such operation.
+        """
+        if objection := self.replaced.objection():
+            decline(objection)
+        op = self._operation()
+        try:
+            op.verify()
+        except VerifyException as error:
+            decline(str(error))
+        check_rows(self.last, op)
+        Rewriter.insert_op(op, InsertPoint.before(self.last))
+        self.replaced.erase()
+
+    def _operation(self) -> RowsOp:
+        inputs = [value for leaf in (*self.loads, *self.numbers) if (value := leaf.value) is not None]
+        block = Block(arg_types=[element_type(value) for value in inputs])
+        builder = ElementBuilder(block, {}, across=True)
+        for leaf, argument in zip((*self.loads, *self.numbers), block.args, strict=True):
+            builder.known[leaf] = builder.widened(argument)
+        block.add_op(YieldOp(builder.narrowed(builder.built(self.element), memory_of(self.result).element_type)))
+        places = [load.place for load in self.loads] + [() for _ in self.numbers]
+        op = RowsOp(inputs, self.result, [*map(self._map, places), self._map(self.place)], Region(block))
+        op.location = self.last.location
+        return op
+
+    def _map(self, place: Subscripts) -> AffineMap:
+        loops = {ALONG: self.rows}
+        numbers = [loops.get(str(name), name) for name in place]
+        if any(not isinstance(number, int) or number < 0 for number in numbers):
+            decline("an operand is read at one place along a dimension")
+        return AffineMap(self.rows + 1, 0, tuple(AffineDimExpr(int(number)) for number in numbers))
+
+
+@dataclass(frozen=True)
+class FuseRowsPass(ModulePass):
+    """Replaces operations on the same rows, of which some take rows together, by one `warp.rows`: row reductions,
+    softmax, layer norm and RMS norm.
+
+    The operations are those of `linalg` on memory, in one block.
+    """
+
+    name = "warp-fuse-rows"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        fold_dimensions(op)
+        for found in reversed(list(op.walk())):
+            if not isinstance(found, LinalgStructuredOperation) or found.parent is None:
+                continue
+            if len(found.outputs) != 1 or found.results or not isinstance(found.outputs[0].type, MemRefType):
+                continue
+            _fuse(found)
+
+
+def _fuse(found: LinalgStructuredOperation) -> None:
+    """Replaces what an operation stands at the end of; where that may not be, the operation alone."""
+    kept: frozenset[SSAValue] = frozenset()
+    for _ in range(2):
+        match = None
+        try:
+            match = RowsMatch(found, kept)
+            match.replace()
+            return
+        except NotFusedError as declined:
+            if reason := str(declined):
+                text = f"it is not fused with operations on the same rows: {reason}"
+                remark(found, FuseRowsPass.name, text)
+        if match is None or match.temporaries <= kept:
+            return
+        kept = match.temporaries

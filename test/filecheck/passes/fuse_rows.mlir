@@ -1,0 +1,84 @@
+// RUN: warploom-opt %s -p warp-set-target{arch=sm_80},warp-bufferize,warp-fuse-rows | filecheck %s
+// RUN: warploom-opt %s --remarks -p warp-set-target{arch=sm_80},warp-bufferize,warp-fuse-rows -o /dev/null 2>&1 | filecheck %s --check-prefix=REMARK
+// RUN: warploom-opt %s -p warp-set-target{arch=sm_80},warp-bufferize,warp-fuse-rows | warploom-opt | filecheck %s --check-prefix=AGAIN
+// RUN: warploom-opt %s -p warp-set-target{arch=sm_80},warp-bufferize,warp-fuse-rows,warp-raise-matmul,warp-fold-fill,warp-fuse-epilogue,warp-schedule,warp-outline | filecheck %s --check-prefix=KERNEL
+
+#mn = affine_map<(m, n) -> (m, n)>
+#m = affine_map<(m, n) -> (m)>
+
+// AGAIN: warp.across maximum
+
+// REMARK: fuse_rows.mlir:[[# @LINE + 30]]:3: remark: warp-fuse-rows: it is not fused with operations on the same rows: linalg.fill between its operations writes what it reads
+
+// One operation, and no temporaries.
+// CHECK-LABEL: func.func @softmax(
+// CHECK-NOT:     memref.alloc
+// CHECK:         warp.rows %x into %y {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1, d2)>]}
+// CHECK-NEXT:    ^bb0(%[[A:.*]]: f32):
+// CHECK-NEXT:      %[[M:.*]] = warp.across maximum %[[A]] : f32
+// CHECK-NEXT:      %[[D:.*]] = arith.subf %[[A]], %[[M]] : f32
+// CHECK-NEXT:      %[[E:.*]] = math.exp %[[D]] : f32
+// CHECK-NEXT:      %[[L:.*]] = warp.across add %[[E]] : f32
+// CHECK-NEXT:      %[[Y:.*]] = arith.divf %[[E]], %[[L]] : f32
+// CHECK-NEXT:      warp.yield %[[Y]] : f32
+// CHECK-NOT:     linalg
+func.func @softmax(%x: memref<2x64x100xf32>, %y: memref<2x64x100xf32>) {
+  linalg.softmax dimension(2) ins(%x : memref<2x64x100xf32>) outs(%y : memref<2x64x100xf32>)
+  return
+}
+
+// What is written in between keeps operations apart.
+// CHECK-LABEL: func.func @between(
+// CHECK:         linalg.exp ins(%x {{.*}} outs(%[[T:.*]] :
+// CHECK-NEXT:    linalg.fill {{.*}} outs(%x
+// CHECK-NEXT:    warp.rows %[[T]] into %s
+func.func @between(%x: memref<64x100xf32>, %y: memref<64x100xf32>, %s: memref<64xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %t = memref.alloc() : memref<64x100xf32>
+  linalg.exp ins(%x : memref<64x100xf32>) outs(%t : memref<64x100xf32>)
+  linalg.fill ins(%zero : f32) outs(%x : memref<64x100xf32>)
+  linalg.fill ins(%zero : f32) outs(%s : memref<64xf32>)
+  linalg.reduce ins(%t : memref<64x100xf32>) outs(%s : memref<64xf32>) dimensions = [1] (%a: f32, %b: f32) {
+    %0 = arith.addf %a, %b : f32
+    linalg.yield %0 : f32
+  }
+  return
+}
+
+// What others need is read where it is: the sums, and the product.
+// CHECK-LABEL: func.func @sums(
+// CHECK:         linalg.matmul
+// CHECK:         warp.rows %[[T:.*]] into %s {{.*}} : memref<64x100xf32> into memref<64xf32> {
+// CHECK:           warp.across add
+// CHECK:         linalg.generic {{.*}} ins(%[[T]], %s : memref<64x100xf32>, memref<64xf32>)
+func.func @sums(%a: memref<64x32xf16>, %b: memref<32x100xf16>, %s: memref<64xf32>, %y: memref<64x100xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %t = memref.alloc() : memref<64x100xf32>
+  linalg.fill ins(%zero : f32) outs(%t : memref<64x100xf32>)
+  linalg.matmul ins(%a, %b : memref<64x32xf16>, memref<32x100xf16>) outs(%t : memref<64x100xf32>)
+  linalg.fill ins(%zero : f32) outs(%s : memref<64xf32>)
+  linalg.reduce ins(%t : memref<64x100xf32>) outs(%s : memref<64xf32>) dimensions = [1] (%p: f32, %q: f32) {
+    %0 = arith.addf %p, %q : f32
+    linalg.yield %0 : f32
+  }
+  linalg.generic {indexing_maps = [#mn, #m, #mn], iterator_types = ["parallel", "parallel"]}
+      ins(%t, %s : memref<64x100xf32>, memref<64xf32>) outs(%y : memref<64x100xf32>) {
+  ^bb0(%p: f32, %q: f32, %old: f32):
+    %0 = arith.divf %p, %q : f32
+    linalg.yield %0 : f32
+  }
+  return
+}
+
+// Both loops over rows are one; a row of 100 takes a warp, and what is behind its end counts for nothing.
+// KERNEL:      gpu.func @softmax(%x: memref<128x100xf32>, %y: memref<128x100xf32>) kernel attributes {{.*}}warp.computes = "warp.rows, 1x128 at a time for each warp"
+// KERNEL:        %[[X:.*]] = warp.load %{{.*}} {in_bounds = [true, false]} : {{.*}} -> !warp.fragment<acc, 1x128xf32, [c2 c3 c4 c5 c6 | c0 c1]>
+// KERNEL:        %[[J:.*]] = warp.step columns
+// KERNEL-NEXT:   %[[IN:.*]] = warp.map %[[X]], %[[J]]
+// KERNEL:        %[[M:.*]] = warp.reduce maximum %[[IN]] : !warp.fragment<acc, 1x128xf32, [c2 c3 c4 c5 c6 | c0 c1]> to !warp.fragment<acc, 1x1xf32, [x0 x1 x2 x3 x4 |]>
+// KERNEL-NEXT:   %[[B:.*]] = warp.broadcast %[[M]]
+// KERNEL-NEXT:   %[[E:.*]] = warp.map %[[X]], %[[B]]
+// KERNEL:        warp.reduce add
+// KERNEL:        warp.store
+// KERNEL-NOT:    warp.load
+// KERNEL:        gpu.return

@@ -1,0 +1,261 @@
+"""Row reductions, softmax, layer norm and RMS norm as kernels of their own, against float64 with its bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.linalg.bufferize import BufferizePass
+from warploom.runtime import CompileError, Kernel, compile, host
+from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.reference.functions import compare, evaluate
+
+POISON = 99
+TARGETS = ("sm_90a", "sm_80", "sm_120a")
+
+
+def softmax(shape: Sequence[int], kind: str, *, tensors: bool = False) -> str:
+    x = f"{'x'.join(map(str, shape))}x{kind}"
+    if tensors:
+        return f"""func.func @f(%x: tensor<{x}>) -> tensor<{x}> {{
+  %e = tensor.empty() : tensor<{x}>
+  %r = linalg.softmax dimension({len(shape) - 1}) ins(%x : tensor<{x}>) outs(%e : tensor<{x}>) -> tensor<{x}>
+  return %r : tensor<{x}>
+}}"""
+    return f"""func.func @f(%x: memref<{x}>, %y: memref<{x}>) {{
+  linalg.softmax dimension({len(shape) - 1}) ins(%x : memref<{x}>) outs(%y : memref<{x}>)
+  return
+}}"""
+
+
+def reduced(rows: int, length: int, kind: str, by: str, start: str) -> str:
+    return f"""func.func @f(%x: memref<{rows}x{length}x{kind}>, %y: memref<{rows}x{kind}>) {{
+  %start = arith.constant {start} : {kind}
+  linalg.fill ins(%start : {kind}) outs(%y : memref<{rows}x{kind}>)
+  linalg.reduce ins(%x : memref<{rows}x{length}x{kind}>) outs(%y : memref<{rows}x{kind}>) dimensions = [1]
+    (%a: {kind}, %b: {kind}) {{
+      %r = arith.{by} %a, %b : {kind}
+      linalg.yield %r : {kind}
+    }}
+  return
+}}"""
+
+
+NORMS = """
+#mn = affine_map<(m, n) -> (m, n)>
+#m = affine_map<(m, n) -> (m)>
+#n = affine_map<(m, n) -> (n)>
+#row = affine_map<(m) -> (m)>
+func.func @f(%x: memref<{m}x{n}x{t}>, %w: memref<{n}x{t}>, %b: memref<{n}xf32>, %s: f32, %y: memref<{m}x{n}x{t}>) {{
+  %zero = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  %length = arith.constant {length}.0 : f32
+{sizes}
+  %mean = memref.alloc({rows}) : memref<{m}xf32>
+  %total = memref.alloc({rows}) : memref<{m}xf32>
+  %apart = memref.alloc({both}) : memref<{m}x{n}xf32>
+{first}
+  linalg.fill ins(%zero : f32) outs(%total : memref<{m}xf32>)
+  linalg.generic {{indexing_maps = [#mn, #m], iterator_types = ["parallel", "reduction"]}}
+      ins(%apart : memref<{m}x{n}xf32>) outs(%total : memref<{m}xf32>) {{
+  ^bb0(%a: f32, %old: f32):
+    %0 = arith.mulf %a, %a : f32
+    %r = arith.addf %old, %0 : f32
+    linalg.yield %r : f32
+  }}
+  linalg.generic {{indexing_maps = [#row], iterator_types = ["parallel"]}} outs(%total : memref<{m}xf32>) {{
+  ^bb0(%sum: f32):
+    %0 = arith.divf %sum, %length : f32
+    %1 = arith.addf %0, %s : f32
+    %r = math.rsqrt %1 : f32
+    linalg.yield %r : f32
+  }}
+  linalg.generic {{indexing_maps = [#mn, #m, #n, #n, #mn], iterator_types = ["parallel", "parallel"]}}
+      ins(%apart, %total, %w, %b : memref<{m}x{n}xf32>, memref<{m}xf32>, memref<{n}x{t}>, memref<{n}xf32>)
+      outs(%y : memref<{m}x{n}x{t}>) {{
+  ^bb0(%a: f32, %scale: f32, %weight: {t}, %bias: f32, %old: {t}):
+    %0 = arith.mulf %a, %scale : f32
+    %1 = arith.extf %weight : {t} to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %2, %bias : f32
+    %r = arith.truncf %3 : f32 to {t}
+    linalg.yield %r : {t}
+  }}
+  return
+}}
+"""
+
+APART = """  linalg.generic {{indexing_maps = [#mn, #mn], iterator_types = ["parallel", "parallel"]}}
+      ins(%x : memref<{m}x{n}x{t}>) outs(%apart : memref<{m}x{n}xf32>) {{
+  ^bb0(%a: {t}, %old: f32):
+    %r = arith.extf %a : {t} to f32
+    linalg.yield %r : f32
+  }}
+"""
+
+LESS_MEAN = """  linalg.fill ins(%zero : f32) outs(%mean : memref<{m}xf32>)
+  linalg.generic {{indexing_maps = [#mn, #m], iterator_types = ["parallel", "reduction"]}}
+      ins(%apart : memref<{m}x{n}xf32>) outs(%mean : memref<{m}xf32>) {{
+  ^bb0(%a: f32, %old: f32):
+    %r = arith.addf %a, %old : f32
+    linalg.yield %r : f32
+  }}
+  linalg.generic {{indexing_maps = [#m, #mn], iterator_types = ["parallel", "parallel"]}}
+      ins(%mean : memref<{m}xf32>) outs(%apart : memref<{m}x{n}xf32>) {{
+  ^bb0(%sum: f32, %a: f32):
+    %0 = arith.divf %sum, %length : f32
+    %r = arith.subf %a, %0 : f32
+    linalg.yield %r : f32
+  }}
+"""
+
+SIZES = """  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %rows = memref.dim %x, %c0 : memref<?x?x{t}>
+  %columns = memref.dim %x, %c1 : memref<?x?x{t}>"""
+
+
+def norm(rows: int, length: int, kind: str, *, mean: bool, dynamic: bool = False) -> str:
+    """A layer norm, or, without the mean, an RMS norm."""
+    m, n = ("?", "?") if dynamic else (rows, length)
+    first = (APART + LESS_MEAN if mean else APART).format(m=m, n=n, t=kind)
+    text = NORMS.format(
+        m=m,
+        n=n,
+        t=kind,
+        length=length,
+        first=first,
+        sizes=SIZES.format(t=kind) if dynamic else "",
+        rows="%rows" if dynamic else "",
+        both="%rows, %columns" if dynamic else "",
+    )
+    return (
+        text if mean else text.replace(f"  %mean = memref.alloc({'%rows' if dynamic else ''}) : memref<{m}xf32>\n", "")
+    )
+
+
+def arrays_of(kernel: Kernel, sizes: Sequence[Sequence[int]]) -> list[Any]:
+    """Arguments, of which the last is poisoned; a number is small."""
+    random, found = np.random.default_rng(), list[Any]()
+    for parameter, shape in zip(kernel.function.parameters, sizes, strict=True):
+        value = random.standard_normal(shape) if shape else np.array(1e-5)
+        found.append(value.astype(DTYPES[parameter.element]))
+    found[-1][...] = POISON
+    return found
+
+
+def check(text: str, *sizes: Sequence[int], target: str = "sm_90a", kernels: int = 1) -> list[Any]:
+    """Runs a function under all checks, and holds its last argument against float64."""
+    kernel = compile(text, target)
+    assert len(kernel.launches) == kernels
+    arrays = arrays_of(kernel, sizes)
+    wanted = evaluate(host.choose(_on_memory(text), None), [array.copy() for array in arrays])[-1]
+    kernel(*arrays, device="interp", checks="all")
+    found = compare(wanted, arrays[-1])
+    assert found.ok, found
+    return arrays
+
+
+def _on_memory(text: str) -> ModuleOp:
+    module = parse_mlir(make_context(), text)
+    BufferizePass().apply(make_context(), module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [
+        ((5, 7), "f16"),
+        ((33, 256), "bf16"),
+        ((3, 1), "f16"),
+        ((1, 300), "f32"),
+        ((300, 3), "bf16"),
+        ((2, 4, 65), "f32"),
+        ((37,), "f32"),
+    ],
+    ids=str,
+)
+def test_softmax(shape: tuple[int, ...], kind: str) -> None:
+    check(softmax(shape, kind, tensors=kind == "bf16"), shape, shape, target=TARGETS[len(shape) - 1])
+
+
+@pytest.mark.parametrize(
+    ("by", "start"),
+    [("addf", "0.0"), ("mulf", "1.0"), ("maximumf", "0xFF800000"), ("maxnumf", "-3.4e38"), ("minimumf", "0x7F800000")],
+)
+def test_row_reductions(by: str, start: str) -> None:
+    check(reduced(37, 130, "f32", by, start), (37, 130), (37,))
+
+
+@pytest.mark.parametrize(
+    ("size", "mean", "dynamic"), [((20, 72), False, False), ((9, 33), True, False), ((5, 40), False, True)], ids=str
+)
+def test_norms(size: tuple[int, int], mean: bool, dynamic: bool) -> None:
+    rows, length = size
+    text = norm(rows, length, "f16" if mean else "bf16", mean=mean, dynamic=dynamic)
+    check(text, size, (length,), (length,), (), size)
+
+
+def test_rows_longer_than_registers_hold() -> None:
+    check(norm(2, 4200, "bf16", mean=True), (2, 4200), (4200,), (4200,), (), (2, 4200))
+
+
+def test_rows_are_taken_together_with_what_is_there() -> None:
+    text = reduced(5, 40, "f32", "addf", "0.0")
+    check(text.replace("  linalg.fill", "  // linalg.fill"), (5, 40), (5,))
+    check(reduced(3, 4200, "f32", "maximumf", "0.25"), (3, 4200), (3,))
+
+
+def test_maxima_are_nan_where_the_operation_says_so() -> None:
+    for by, wanted in (("maximumf", np.nan), ("maxnumf", 3.0)):
+        kernel = compile(reduced(3, 50, "f32", by, "0xFF800000"))
+        x, y = np.ones((3, 50), np.float32), np.zeros(3, np.float32)
+        x[1, 7], x[1, 8] = np.nan, 3
+        kernel(x, y, device="interp")
+        np.testing.assert_array_equal(y, [1, wanted, 1])
+
+
+def test_rows_of_part_of_a_matrix_in_place() -> None:
+    kind = "memref<6x10xf32, strided<[32, 1], offset: 3>>"
+    text = f"""func.func @f(%x: {kind}) {{
+      linalg.softmax dimension(1) ins(%x : {kind}) outs(%x : {kind})
+      return
+    }}"""
+    memory = np.random.default_rng().standard_normal((7, 32)).astype(np.float32)
+    before, view = memory.copy(), memory.reshape(-1)[3 : 3 + 6 * 32].reshape(6, 32)[:, :10]
+    given = view.astype(np.float64)
+    compile(text)(view, device="interp", checks="all")
+    e = np.exp(given - given.max(1, keepdims=True))
+    np.testing.assert_allclose(view, e / e.sum(1, keepdims=True), rtol=1e-6)
+    before.reshape(-1)[3 : 3 + 6 * 32].reshape(6, 32)[:, :10] = view
+    np.testing.assert_array_equal(memory, before)
+
+
+def test_rows_of_a_product() -> None:
+    text = """func.func @f(%a: memref<40x32xf16>, %b: memref<32x70xf16>, %y: memref<40x70xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %t = memref.alloc() : memref<40x70xf32>
+  linalg.fill ins(%zero : f32) outs(%t : memref<40x70xf32>)
+  linalg.matmul ins(%a, %b : memref<40x32xf16>, memref<32x70xf16>) outs(%t : memref<40x70xf32>)
+  linalg.softmax dimension(1) ins(%t : memref<40x70xf32>) outs(%y : memref<40x70xf32>)
+  return
+}"""
+    check(text, (40, 32), (32, 70), (40, 70), kernels=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (reduced(4, 8, "f64", "addf", "0.0"), "linalg.generic"),
+        (reduced(4, 8, "i32", "addi", "0"), "linalg.generic"),
+        (reduced(4, 8, "f32", "subf", "0.0"), "linalg.generic"),
+    ],
+)
+def test_what_has_no_kernel_is_refused(text: str, message: str) -> None:
+    with pytest.raises(CompileError, match=rf"<mlir>:\d+:\d+: error: {message}"):
+        compile(text)
