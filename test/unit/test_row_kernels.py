@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attentions import Attention
 from xdsl.dialects.builtin import ModuleOp
 
 from warploom.passes.context import make_context, parse_mlir
@@ -259,3 +260,12 @@ def test_rows_of_a_product() -> None:
 def test_what_has_no_kernel_is_refused(text: str, message: str) -> None:
     with pytest.raises(CompileError, match=rf"<mlir>:\d+:\d+: error: {message}"):
         compile(text)
+
+
+def test_attention_that_is_not_fused_is_right() -> None:
+    """Its scores are a result too: two products, and the softmax between them by itself."""
+    asked = Attention((20, 33, 32, 16), batch=(), on_memory=True)
+    kind = "memref<20x33xf32>"
+    text = asked.mlir.replace("%O: memref", f"%S: {kind}, %O: memref", 1)
+    text = text.replace("  return", f"  linalg.copy ins(%t2 : {kind}) outs(%S : {kind})\n  return")
+    check(text, (20, 32), (33, 32), (33, 16), (20, 33), (20, 16), kernels=4)
