@@ -128,5 +128,5 @@ class TilePass(ModulePass):
     name = "warp-tile"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        patterns = GreedyRewritePatternApplier([TileOfProduct(), TileOfAttention()])
+        patterns = GreedyRewritePatternApplier([TileOfProduct(), TileOfAttention()], dce_enabled=False)
         PatternRewriteWalker(patterns, apply_recursively=False).rewrite_module(op)
