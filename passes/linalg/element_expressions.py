@@ -227,13 +227,28 @@ def writer_before(value: SSAValue, before: Operation) -> LinalgStructuredOperati
     return None
 
 
-def read_product(op: LinalgStructuredOperation) -> contraction.Contraction | None:
-    """The product of matrices that an operation is, if it is one."""
+def multiplies(op: LinalgStructuredOperation) -> bool:
+    """Whether an operation is a product of matrices, or of vectors with matrices or each other; a batch of products of
+    two vectors takes rows together."""
+    if read_product(op) is not None:
+        return True
+    ranks = [len(shape_of(value)) for value in op.inputs]
+    return _contraction(op) is not None and (ranks[0] != ranks[1] or not shape_of(op.outputs[0]))
+
+
+def _contraction(op: LinalgStructuredOperation) -> contraction.Contraction | None:
     if len(op.inputs) != 2 or len(op.outputs) != 1 or not contraction.is_simple(op):
         return None
     try:
-        found = contraction.read(op)
+        return contraction.read(op)
     except DiagnosticException:
+        return None
+
+
+def read_product(op: LinalgStructuredOperation) -> contraction.Contraction | None:
+    """The product of matrices that an operation is, if it is one."""
+    found = _contraction(op)
+    if found is None:
         return None
     values = (*(op.inputs[number] for number in found.inputs), op.outputs[0])
     ranks = [len(shape_of(value)) for value in values]

@@ -28,7 +28,7 @@ from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.loops import element_type
 from ...dialect.warp.row_wise import RowsOp
 from ..diagnostics import remark
-from .element_expressions import ElementExpression, ElementReader, Subscripts, read_product, writer_before
+from .element_expressions import ElementExpression, ElementReader, Subscripts, multiplies, writer_before
 from .element_regions import ElementBuilder, NotFusedError, decline
 from .extents import fold_dimensions
 from .overlap import check_rows
@@ -49,7 +49,7 @@ class RowReader(ElementReader):
     def _element(self, value: SSAValue, at: Subscripts, before: Operation) -> ElementExpression:
         local = isinstance(value.owner, memref.AllocOp | memref.AllocaOp) and value not in self.kept
         writer = writer_before(value, before)
-        if (not local and value is not self.result) or (writer is not None and read_product(writer) is not None):
+        if (not local and value is not self.result) or (writer is not None and multiplies(writer)):
             return ElementExpression("load", value=value, place=at)
         return super()._element(value, at, before)
 
@@ -71,7 +71,7 @@ class RowsMatch:
         self.last, self.result = last, last.outputs[0]
         kinds = [kind.data for kind in last.get_iterator_types()]
         rank, reduces = memory_of(self.result).get_num_dims(), kinds.count(IteratorType.REDUCTION)
-        if last.next_op is None or reduces > 1 or len(kinds) != rank + reduces:
+        if multiplies(last) or last.next_op is None or reduces > 1 or len(kinds) != rank + reduces:
             decline("")
         self.rows = rank if reduces else rank - 1
         over: Subscripts = tuple(range(self.rows))

@@ -117,7 +117,7 @@ def test_sparse_products_assemble_without_spills(target: str, size: int) -> None
         f"linalg.matmul {{warp.metadata = 1}} ins(%A, %B : {a}, {b}) outs(%C : {c})\nreturn\n}}"
     )
     text = ptx_of(mlir, standard_pipeline(target))
-    assert "mma.sp::ordered_metadata" in text
+    assert "mma.sp::ordered_metadata" in text or "wgmma.mma_async.sp" in text
     resources = ptxas.assemble(text, target)["f"]
     assert resources.spills == resources.stack == 0
 

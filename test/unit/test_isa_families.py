@@ -437,8 +437,8 @@ def test_a_layout_finds_what_lies_where() -> None:
     assert layout.find(r=9, c=5, f=1) == (4 + 2 + 1, 4 + 1)
     with pytest.raises(ValueError, match=r"expected the sparsity selector to be from 0 to 1 in layout .*, got 2"):
         layout.find(f=2)
-    with pytest.raises(ValueError, match="expected the axis 'x' to be from 0 to 0"):
-        layout.find(x=1)
+    with pytest.raises(ValueError, match="expected the axis 'y' to be from 0 to 0"):
+        layout.find(y=1)
     with pytest.raises(ValueError, match="expected a layout bit such as r0 or c3, got 'f0'"):
         Layout.parse("c2 f0 r0 r1 r2 | c0 c1 r3")
 
