@@ -14,7 +14,6 @@ from ...dialect.warp.attention import LOOPS, AttentionOp, M, N, matmul_maps
 from ...dialect.warp.attributes import element_row, memory_of
 from ...dialect.warp.loops import loops_of
 from ...dialect.warp.matmul import MatmulOp
-from ..tile.index_builder import Index, IndexBuilder
 from .operand import Argument, Operand, VectorOperand
 from .product import Product, read
 
@@ -79,18 +78,6 @@ class Attention:
         for operand in (self.q, self.k, self.v, *self.scores.epilogue_operands, self.o):
             found.setdefault(operand.value, operand)
         return tuple(found.values())
-
-    def extents(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, tuple[Index, ...]]:
-        """The rows of O, and the sizes of the batch, of which `memory` tells those that are not known."""
-        scores, o = self.scores, self.values.d
-        rows = scores.m if scores.is_known("m") else index.dim(memory[scores.a.value], scores.a.loops[0])
-        others = [i for i in range(len(o.sizes)) if i not in o.dimensions]
-        where = dict(zip(o.batch, others, strict=True))
-        batch = tuple(
-            index.dim(memory[o.value], where[loop]) if loop in self.values.dynamic else known
-            for loop, known in enumerate(self.values.batch)
-        )
-        return rows, batch
 
     def tile(self, seen: Sequence[SSAValue], row: SSAValue) -> AttentionOp:
         """What one CTA computes from a row on, where `seen` stand for Q, K, V, O and the score operands."""

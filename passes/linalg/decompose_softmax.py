@@ -25,6 +25,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.linalg.softmax import SoftmaxOp, TensorOrMemory
+from ..diagnostics import fail
 
 
 def decompose(op: SoftmaxOp) -> None:
@@ -44,8 +45,8 @@ class _Softmax:
 
     def __init__(self, op: SoftmaxOp) -> None:
         kind = op.input.type
-        assert isa(kind, TensorOrMemory)
-        assert isinstance(kind.element_type, AnyFloat)
+        if not isa(kind, TensorOrMemory) or not isinstance(kind.element_type, AnyFloat):
+            fail(op, f"expected a tensor or memory of floating-point numbers, got {kind}")
         self.op, self.element, self.shape = op, kind.element_type, kind.get_shape()
         self.on_tensors = isinstance(kind, TensorType)
         self.builder = Builder(InsertPoint.before(op))

@@ -142,7 +142,8 @@ def _constant(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:
 def _reduce(op: ReduceOp) -> None:
     """Reductions of some dimensions: loops over all, of which the result is indexed by the others."""
     kind = op.input.type
-    assert isinstance(kind, MemRefType | TensorType)
+    if not isinstance(kind, MemRefType | TensorType):
+        fail(op, f"expected a tensor or memory to reduce, got {kind}")
     rank, reduced = kind.get_num_dims(), set(op.dimensions.get_values())
     kept = [d for d in range(rank) if d not in reduced]
     maps = AffineMap.identity(rank), AffineMap(rank, 0, tuple(map(AffineDimExpr, kept)))

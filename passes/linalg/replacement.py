@@ -35,9 +35,10 @@ class Replacement:
 
     def _serves(self, op: Operation, others: Set[Operation]) -> bool:
         """Whether what an operation writes is the result, or read by these others alone."""
-        assert isinstance(op, LinalgStructuredOperation)
         if op is self.last:
             return True
+        if not isinstance(op, LinalgStructuredOperation):
+            return False
         memory = op.outputs[0]
         if memory is self.result or not isinstance(memory.owner, memref.AllocOp | memref.AllocaOp):
             return memory is self.result

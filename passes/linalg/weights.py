@@ -40,8 +40,9 @@ def weigh(op: Operation, product: MatmulOp, body: Weighted) -> MatmulOp:
     element, total = block.args[:2]
     element = _as(block, element, wide)
     for weight in body.weights:
-        if weight not in inside:
-            inside[weight] = _constant(block, weight)
+        if weight not in inside and isinstance(constant := weight.owner, arith.ConstantOp):
+            block.add_op(copy := constant.clone())
+            inside[weight] = copy.result
         element = _multiply(block, element, _as(block, inside[weight], wide))
     result = _as(block, _add(block, _as(block, total, wide), element, negated=body.negated), held)
     block.add_op(YieldOp(result))
@@ -59,14 +60,6 @@ def weigh(op: Operation, product: MatmulOp, body: Weighted) -> MatmulOp:
         words=product.words,
     )
     return found
-
-
-def _constant(block: Block, value: SSAValue) -> SSAValue:
-    """A constant made again in a block."""
-    assert isinstance(value.owner, arith.ConstantOp)
-    copy = value.owner.clone()
-    block.add_op(copy)
-    return copy.result
 
 
 def _check_exact(op: Operation, product: MatmulOp) -> None:

@@ -15,7 +15,8 @@ from ...dialect.warp.attention import AttentionOp
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
 from .resources import instruction, warpgroup_rows
-from .warpgroup import BUFFERS, LINE, ROWS, asked_of, not_copied, staged_rows, why_not
+from .staging import strip_bytes
+from .warpgroup import ROWS, asked_of, not_copied, staged_rows, staging_bytes, why_not
 
 HALF = 2
 """Bytes of an element of Q, K, V and P."""
@@ -115,7 +116,7 @@ def _by_fragments(read: Attention, target: Target) -> Schedule:
             LoopSchedule(2),
             grid=GridSchedule(edges="predicated"),
         )
-        if _shared_bytes(schedule, columns) <= target.shared:
+        if _shared_bytes(read, schedule) <= target.shared:
             return schedule
     raise ScheduleError(f"heads of {read.values.n} columns take more shared memory than {target} has")
 
@@ -133,19 +134,21 @@ def _around(schedule: Schedule, given: Mapping[str, object]) -> dict[str, object
 def _check(schedule: Schedule, read: Attention, target: Target) -> None:
     """Refuses a schedule that is not one of attention, or whose tiles take too much shared memory."""
     (m, n, k), (_, width) = schedule.tile.cta, schedule.tile.warp
-    depth, columns = padded(read.scores.k), padded(read.values.n)
+    depth = padded(read.scores.k)
     if k != depth or width != n:
         raise ScheduleError(
             f"of an attention a CTA tile is as deep as Q, {depth}, and a warp tile as wide as a CTA tile; "
             f"got cta = {m}x{n}x{k}, warp = {schedule.tile.warp[0]}x{width}"
         )
-    if (needed := _shared_bytes(schedule, columns)) > target.shared:
+    if (needed := _shared_bytes(read, schedule)) > target.shared:
         raise ScheduleError(f"the tiles take {needed} bytes of shared memory, {target} has {target.shared} for a CTA")
 
 
-def _shared_bytes(schedule: Schedule, columns: int) -> int:
+def _shared_bytes(read: Attention, schedule: Schedule) -> int:
     """Shared memory of a CTA: Q's tile, the stages of K's and V's, and O on its way."""
-    m, n, depth = schedule.tile.cta
+    (m, n, depth), columns = schedule.tile.cta, padded(read.values.n)
     tiles = (m * depth, *(n * wide for _ in range(schedule.loop.stages) for wide in (depth, columns)))
-    staged = m // ROWS * BUFFERS * ROWS * LINE if schedule.epilogue.staging else 0
-    return staged + sum(-(-size * HALF // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in tiles)
+    held = sum(-(-size * HALF // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in tiles)
+    if schedule.tile.together > 1:
+        return held + staging_bytes(read.values, schedule)
+    return held + (strip_bytes(read.values, schedule) if schedule.epilogue.staging else 0)

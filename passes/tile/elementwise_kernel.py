@@ -39,7 +39,6 @@ from ...dialect.warp.loops import loops_of
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds_attribute
 from ...dialect.warp.view import MatrixOp, strides_of
 from ..diagnostics import fail
-from ..linalg import extents
 from ..linalg.elementwise import Elementwise, read_elementwise, why_not_elementwise
 from ..linalg.operand import VectorOperand
 from ..linalg.overlap import check_elementwise
@@ -116,20 +115,16 @@ class Stream:
             return self.turned[0].neighbours
         return next((loop for loop in reversed(self.output.loops) if loop != self.columns), None)
 
-    def size(self, loop: int | None) -> int:
-        """The size of a loop, or a sample."""
-        size = 1 if loop is None else self.output.kind.get_shape()[loop]
-        return size if size >= 0 else extents.USUAL
-
     @cached_property
     def layout(self) -> Layout:
         """How a warp's base tile of every operand lies in its lanes."""
         places = [*self.inputs.values(), self.output]
-        least, rows = min(p.bits for p in places), self.size(self.rows)
+        least, rows = min(p.bits for p in places), self.output.size(self.rows)
         along = [p.together() for p in places if p.neighbours == self.columns]
-        together = min(ACCESS_BITS // least, *along, 1 << (self.size(self.columns) - 1).bit_length()) if along else 1
+        length = self.output.size(self.columns)
+        together = min(ACCESS_BITS // least, *along, 1 << (length - 1).bit_length()) if along else 1
         held = together.bit_length() - 1
-        across = min(LANE_BITS, max(0, (-(-self.size(self.columns) // together) - 1).bit_length()))
+        across = min(LANE_BITS, max(0, (-(-length // together) - 1).bit_length()))
         if self.turned:
             sector = SECTOR_BITS // max(p.bits for p in self.turned)
             across = LANE_BITS - min(LANE_BITS, sector.bit_length() - 1)
@@ -145,13 +140,13 @@ class Stream:
     def warp(self) -> tuple[int, int]:
         """Rows and columns of a warp's tile."""
         layout, times = self.layout, max(1, ELEMENTS // self.layout.elements)
-        down = min(times, 1 << (-(-self.size(self.rows) // layout.rows) - 1).bit_length())
+        down = min(times, 1 << (-(-self.output.size(self.rows) // layout.rows) - 1).bit_length())
         return layout.rows * down, layout.columns * (times // down)
 
     @cached_property
     def warps(self) -> tuple[int, int]:
         """Warps of a CTA down and across."""
-        down = min(WARPS, 1 << (-(-self.size(self.rows) // self.warp[0]) - 1).bit_length())
+        down = min(WARPS, 1 << (-(-self.output.size(self.rows) // self.warp[0]) - 1).bit_length())
         return down, WARPS // down
 
     def tiles(self, index: IndexBuilder, output: SSAValue) -> list[Index]:
@@ -161,7 +156,7 @@ class Stream:
 
     def inside(self, loop: int | None, step: int) -> bool:
         """Whether no tile passes the end of a loop."""
-        return loop is None or (self.output.kind.get_shape()[loop] >= 0 and self.size(loop) % step == 0)
+        return loop is None or (self.output.kind.get_shape()[loop] >= 0 and self.output.size(loop) % step == 0)
 
 
 class StreamBuilder:

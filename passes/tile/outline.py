@@ -146,13 +146,19 @@ def _outline(matmul: MatmulOp, module: ModuleOp) -> None:
     outliner.finish()
 
 
+def _rows(index: IndexBuilder, attention: Attention, memory: Mapping[SSAValue, SSAValue]) -> Index:
+    """The rows of Q and O; `memory` tells them if they are not known."""
+    scores = attention.scores
+    return scores.m if scores.is_known("m") else index.dim(memory[scores.a.value], scores.a.loops[0])
+
+
 def _outline_attention(op: AttentionOp, module: ModuleOp) -> None:
     """Puts a kernel and its launch in the place of an attention."""
     schedule, read_, outliner = schedule_of(op), Attention.of(op), Outliner(op, module)
     body = Block(arg_types=[operand.value.type for operand in read_.memories])
     arguments = {operand.value: argument for operand, argument in zip(read_.memories, body.args, strict=True)}
     index = IndexBuilder(Builder(InsertPoint.at_end(body)))
-    rows, batch = read_.extents(index, arguments)
+    rows, batch = _rows(index, read_, arguments), raster.batch_sizes(index, read_.values, arguments)
     number, tiles = raster.cta_number(index), index.ceildiv(rows, schedule.tile.cta[0])
     tile, matrix = (index.rem(number, tiles), index.div(number, tiles)) if batch else (number, 0)
     views = matrices(index, read_.memories, arguments, batch, matrix)
@@ -170,8 +176,9 @@ def _outline_attention(op: AttentionOp, module: ModuleOp) -> None:
     inside.attributes |= op.attributes
     index.insert(inside)
     index.insert(ReturnOp([]))
-    rows, batch = read_.extents(outliner.index, {memory.value: memory.value for memory in read_.memories})
-    ctas = reduce(outliner.index.mul, batch, outliner.index.ceildiv(rows, schedule.tile.cta[0]))
+    outside, host = {memory.value: memory.value for memory in read_.memories}, outliner.index
+    rows, batch = _rows(host, read_, outside), raster.batch_sizes(host, read_.values, outside)
+    ctas = reduce(host.mul, batch, host.ceildiv(rows, schedule.tile.cta[0]))
     kernel = outliner.launch("", read_.memories, body, ctas, schedule.tile.threads)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
     outliner.finish()

@@ -46,6 +46,11 @@ class Place:
         along = [loop for loop, stride in zip(self.loops, strides, strict=True) if stride == 1 and loop >= 0]
         return along[-1] if along else None
 
+    def size(self, loop: int | None) -> int:
+        """The size of a dimension, or a sample; 1 of none."""
+        size = 1 if loop is None else self.kind.get_shape()[loop]
+        return size if size >= 0 else extents.USUAL
+
     def together(self) -> int:
         """Elements that divide every row of neighbours and the place of each in memory, a power of two."""
         strides = strides_of(self.kind) or ()

@@ -32,16 +32,21 @@ class Extents:
         def size(axis: str, known: int, operand: Operand, dimension: int) -> Index:
             return known if product.is_known(axis) else index.dim(memory[operand.value], dimension)
 
-        a, b, d = product.a, product.b, product.d
+        a, b = product.a, product.b
         m = size("m", product.m, a, a.loops[0])
         n = size("n", product.n, b, b.loops[1])
-        others = [i for i in range(len(d.sizes)) if i not in d.dimensions]
-        where = dict(zip(d.batch, others, strict=True))
-        batch = tuple(
-            index.dim(memory[d.value], where[loop]) if loop in product.dynamic else known
-            for loop, known in enumerate(product.batch)
-        )
-        return Extents(m, n, batch)
+        return Extents(m, n, batch_sizes(index, product, memory))
+
+
+def batch_sizes(index: IndexBuilder, product: Product, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, ...]:
+    """The sizes of the loops around a product; `memory` tells those that are not known, by what stands for D."""
+    d = product.d
+    others = [i for i in range(len(d.sizes)) if i not in d.dimensions]
+    where = dict(zip(d.batch, others, strict=True))
+    return tuple(
+        index.dim(memory[d.value], where[loop]) if loop in product.dynamic else known
+        for loop, known in enumerate(product.batch)
+    )
 
 
 def grid(index: IndexBuilder, extents: Extents, schedule: Schedule) -> tuple[Index, Index]:

@@ -111,11 +111,6 @@ class RowTiling:
         own = self.output.value if self.op.reduces else None
         return [place for place in self.inputs.values() if self.along in place.loops and place.value is not own]
 
-    def size(self, loop: int | None) -> int:
-        """The size of a loop over rows, or a sample."""
-        size = 1 if loop is None else self.output.kind.get_shape()[loop]
-        return size if size >= 0 else extents.USUAL
-
     @cached_property
     def layout(self) -> Layout:
         """How a warp's base tile of every operand lies in its lanes."""
@@ -127,7 +122,7 @@ class RowTiling:
         together = min(ACCESS_BITS // least, *wide, 1 << (length - 1).bit_length()) if wide else 1
         held = together.bit_length() - 1
         across = min(LANE_BITS, max(0, (-(-length // together) - 1).bit_length()))
-        across = LANE_BITS if self.rows is None or self.size(self.rows) == 1 else across
+        across = LANE_BITS if self.rows is None or self.output.size(self.rows) == 1 else across
         down = LANE_BITS - across
         # Elements that fill no register go beside others.
         missing = max(0, (32 // least).bit_length() - 1 - held)
@@ -180,7 +175,7 @@ class RowKernel:
             for argument, value in zip(tiling.op.body.block.args, tiling.op.inputs, strict=True)
             if not isinstance(value.type, MemRefType)
         }
-        region = RowRegion(tiling.op.body.block, self.fragment, self._load, numbers, None if tiling.fits else length)
+        region = RowRegion(tiling.op.body, self.fragment, self._load, numbers, None if tiling.fits else length)
         step = None if tiling.is_whole else tiling.warp[1]
         region.build(index, length, step, self._store, reduces=tiling.op.reduces)
         index.insert(ReturnOp([]))
@@ -224,12 +219,13 @@ class RowKernel:
         rows = tiling.rows
         known = rows is None or tiling.output.kind.get_shape()[rows] >= 0
         columns = tiling.fits and not (tiling.op.reduces and place.value is tiling.output.value)
-        return bounds_attribute(known and tiling.size(rows) % (tiling.warp[0] * WARPS) == 0, columns)
+        return bounds_attribute(known and tiling.output.size(rows) % (tiling.warp[0] * WARPS) == 0, columns)
 
     def _load(self, index: IndexBuilder, argument: int, at: Index) -> SSAValue:
         """A fragment of an input, from a column on."""
         kind = self.tiling.inputs[argument].kind.element_type
-        assert isinstance(kind, TypeAttribute)
+        if not isinstance(kind, TypeAttribute):
+            fail(self.tiling.op, f"expected elements of a type, got {kind}")
         where = index.values([self.row, at])
         bounds = self._bounds(self.tiling.inputs[argument])
         return index.insert(LoadOp(self.views[argument], where, self.fragment(kind), bounds)).fragment

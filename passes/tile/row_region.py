@@ -18,9 +18,10 @@ from xdsl.dialects import math as math_dialect
 from xdsl.dialects.builtin import IndexType, f32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
 from xdsl.rewriter import InsertPoint
+from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.warp.attributes import FragmentType, fragment_of
-from ...dialect.warp.elements import YieldOp
+from ...dialect.warp.elements import YieldOp, yielded
 from ...dialect.warp.elementwise import Kind
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.row_wise import IDENTITIES, AcrossOp
@@ -45,10 +46,10 @@ Store: TypeAlias = Callable[[IndexBuilder, SSAValue, Index], None]
 
 @dataclass(frozen=True)
 class RowRegion:
-    """The region `body`, whose arguments are numbers, or fragments that `load` gives from a column on. `length` is that
+    """The `region`, whose arguments are numbers, or fragments that `load` gives from a column on. `length` is that
     of rows, where tiles pass their end."""
 
-    body: Block
+    region: Region
     fragment: FragmentOf
     load: Load
     numbers: Mapping[SSAValue, SSAValue]
@@ -57,25 +58,23 @@ class RowRegion:
     @property
     def is_narrow(self) -> bool:
         """Whether 16 bits of each element are stored, so that approximate instructions are close enough."""
-        last = self.body.last_op
-        return isinstance(last, YieldOp) and last.element.type != f32
+        return yielded(self.region).type != f32
 
     def build(self, index: IndexBuilder, end: Index, step: int | None, store: Store, *, reduces: bool) -> None:
         """Whole rows at once, or `step` columns at a time up to `end`; of rows that give one element that is stored."""
         columns: dict[SSAValue, SSAValue] = {}
         chunk = RowChunk(self, index, 0, columns)
-        for op in self.body.ops:
+        for op in self.region.block.ops:
             if isinstance(op, AcrossOp):
                 found = chunk.reduced(op, parts=False) if step is None else self._along(index, op, end, step, columns)
                 columns[op.result] = found
-        last = self.body.last_op
-        assert isinstance(last, YieldOp)
+        element = yielded(self.region)
         if step is None or reduces:
-            store(index, chunk.whole(last.element), 0)
+            store(index, chunk.whole(element), 0)
             return
         inside = self._loop(index, end, step, [])
         here = RowChunk(self, inside[0], inside[1].args[0], columns)
-        store(here.index, here.whole(last.element), inside[1].args[0])
+        store(here.index, here.whole(element), inside[1].args[0])
         here.index.insert(scf.YieldOp())
 
     def _loop(
@@ -202,12 +201,11 @@ class RowChunk:
         def moved(one: SSAValue) -> SSAValue:
             if one in inner:
                 return inner[one]
-            if one in self.region.numbers or (one is not value and is_known(one)):
+            owner = one.owner
+            if one in self.region.numbers or isinstance(owner, Block) or (one is not value and is_known(one)):
                 inputs.append(self.region.numbers[one] if one in self.region.numbers else known(one))
                 inner[one] = block.insert_arg(_type(one), len(block.args))
                 return inner[one]
-            owner = one.owner
-            assert isinstance(owner, Operation)
             if self._has_inverse(owner, kind):
                 inputs.append(self.inverse(owner.operands[1]))
                 inverse, dividend = block.insert_arg(f32, len(block.args)), moved(owner.operands[0])
@@ -225,5 +223,11 @@ class RowChunk:
 
 
 def _type(value: SSAValue) -> TypeAttribute:
-    assert isinstance(value.type, TypeAttribute)
+    """The type of an element.
+
+    Raises:
+        VerifyException: if fragments have no elements of it.
+    """
+    if not isinstance(value.type, TypeAttribute):
+        raise VerifyException(f"expected elements of a type, got {value.type}")
     return value.type

@@ -10,14 +10,13 @@ from ...dialect.layouts.moves import LANE_BITS, MoveMatrix, Regroup, Rename, Shu
 from ...dialect.warp.attributes import fragment_of
 from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ..diagnostics import fail
+from .column_ops import WARP
 from .emitter import IndexValue, VirtualRegister
 from .epilogue import own
 from .fragments import Fragment
 from .kernel import KernelLowering
 from .registry import lowers
 from .regroup import REGISTER_BITS, gather
-
-WARP = "0x1F, 0xFFFFFFFF"
 
 
 @lowers(ConvertLayoutOp)
@@ -35,7 +34,7 @@ def _convert_layout(lowering: KernelLowering, op: ConvertLayoutOp) -> None:
     for source, target in zip(op.registers(fragment_of(op.input)), op.registers(kind), strict=True):
         registers = [held[number] for number in source]
         for step in way.steps:
-            registers = _step(lowering, step, registers, kind.bits)
+            registers = _step(lowering, op, step, registers)
         result |= dict(zip(target, registers, strict=True))
     registers = [result[number] for number in sorted(result)]
     lowering.values[op.fragment] = registers if op.input.has_one_use() else own(lowering, op.fragment, registers)
@@ -46,14 +45,15 @@ def _stays(way: Way) -> bool:
     return not any(isinstance(step, Trip) for step in way.steps)
 
 
-def _step(lowering: KernelLowering, step: Step, registers: Fragment, bits: int) -> Fragment:
+def _step(lowering: KernelLowering, op: ConvertLayoutOp, step: Step, registers: Fragment) -> Fragment:
     if isinstance(step, Rename):
         return [registers[source] for source in step.sources]
     if isinstance(step, Regroup):
-        return _regroup(lowering, step, registers, bits)
+        return _regroup(lowering, step, registers, op.fragment.type.bits)
     if isinstance(step, Shuffles):
         return _shuffles(lowering, step, registers)
-    assert isinstance(step, MoveMatrix)
+    if not isinstance(step, MoveMatrix):
+        fail(op, f"expected a step within registers, got: {step}")
     lowering.emitter.require(MOVMATRIX.since(lowering.target))
     moved = lowering.emitter.registers("b32", len(registers))
     for into, register in zip(moved, registers, strict=True):
@@ -122,7 +122,4 @@ def _of_lane(lowering: KernelLowering, choices: Sequence[VirtualRegister]) -> Vi
         return _of_lane(lowering, choices[:half])
     low, high = _of_lane(lowering, choices[:half]), _of_lane(lowering, choices[half:])
     upper = lowering.scalars.compare("ne", lowering.scalars.bits(lowering.lane, half.bit_length() - 1, 1, 0), 0)
-    result = lowering.emitter.register(low.type)
-    assert isinstance(upper, VirtualRegister)
-    lowering.emitter.emit(f"selp.{low.type}", "?, ?, ?, ?", result, high, low, upper)
-    return result
+    return lowering.fragments.select(upper, [high], [low])[0]
