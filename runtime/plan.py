@@ -25,6 +25,7 @@ from ..dialect.warp.tensor_maps import EncodeTensorMapOp
 from ..dialect.warp.view import dynamic_parts, strides_of
 from ..dialect.warp.window import WindowOp
 from ..passes.diagnostics import location_of
+from ..passes.linalg.extents import SIZE_LIMIT
 from ..passes.linalg.overlap import overlap
 from ..passes.linalg.views import View, Viewing, WindowError, seen
 from .arguments.arrays import Argument
@@ -33,8 +34,8 @@ from .arguments.tensor_map import element_of
 from .errors import ArgumentError, HostError
 from .launch import Launch, LaunchValue, Mapped, Passed, Plan, ScratchBuffer, Shifted, Word
 
-INDEX_LIMIT = 1 << 31
-"""Kernels compute with 32-bit sizes, and 32-bit distances of rows in bytes."""
+ROW_LIMIT = 1 << 31
+"""Kernels compute with 32-bit distances of rows in bytes."""
 
 _ARITHMETIC: Mapping[type[Operation], Callable[[int, int], int]] = {
     arith.AddiOp: lambda a, b: a + b,
@@ -300,9 +301,9 @@ def _steps(argument: Argument, position: int) -> list[int]:
     """The strides of an argument in elements; of a dimension of one index, none."""
     strides = argument.byte_strides
     row = max((s for s, n in sorted(zip(strides, argument.shape, strict=True))[:2] if n > 1), default=0)
-    if max(row, *argument.shape) >= INDEX_LIMIT:
+    if row >= ROW_LIMIT or max(argument.shape, default=0) >= SIZE_LIMIT:
         raise ArgumentError(
-            f"argument {position}: kernels take sizes and rows below 2^31 elements and bytes, got {argument} with "
+            f"argument {position}: kernels take sizes below 2^31 - 2^16 and rows below 2^31 bytes, got {argument} with "
             f"strides of {strides} bytes"
         )
     return [s // argument.itemsize if n > 1 else 0 for s, n in zip(strides, argument.shape, strict=True)]

@@ -13,6 +13,7 @@ from .elements import YieldOp
 from .elementwise import ConstantOp, ConvertOp, ElementwiseOp, KindAttr
 from .epilogue import LoadVectorOp, MapOp, SubfragmentOp
 from .exchange import ExchangeOp
+from .indices import IndexOp
 from .matmul import MatmulOp
 from .memory import LdmatrixOp, LoadOp, StoreOp
 from .mma import MmaOp
@@ -65,6 +66,7 @@ _EPILOGUE: list[type[Operation]] = [
     LoadVectorOp,
     MapOp,
     SubfragmentOp,
+    IndexOp,
     AcrossOp,
     ReduceOp,
     BroadcastOp,

@@ -34,6 +34,7 @@ from ..isa.product import KIND_F8F6F4
 from ..isa.types import ELEMENT_TYPES, ElementType
 from .attributes import BYTE, element_row, memory_of
 from .elements import parse_elements, print_elements, verify_elements
+from .indices import verify_indices
 from .loops import DEFAULT_MAPS, OPERAND_LOOPS, K, M, N, element_type, loops_of, scale_map, shape_of, verify_map
 from .product import WORDS, word_properties
 from .scaling import scale_type, verify_scale_shape, verify_scaling
@@ -133,9 +134,8 @@ class MatmulOp(IRDLOperation):
         tile: Sequence[SSAValue] = (),
     ):
         """`words` are those of the text before the types."""
-        only_e, only_c = ([] if given is None else [given] for given in (e, c))
         super().__init__(
-            operands=[a, only_e, b, list(scales), only_c, d, list(epilogue_operands), list(tile)],
+            operands=[a, [e] if e else [], b, list(scales), [c] if c else [], d, list(epilogue_operands), list(tile)],
             properties={
                 "types": ArrayAttr([StringAttr(t) for t in types]),
                 "init": init,
@@ -248,6 +248,7 @@ class MatmulOp(IRDLOperation):
             raise VerifyException("expected an epilogue of one block that takes the element of the product")
         inputs = [self.product_type, *(map(element_type, self.epilogue_operands))]
         verify_elements(self.epilogue, inputs, memory_of(self.d).element_type)
+        verify_indices(blocks[0], loops_of(self.maps[2]))
 
     def _verify_maps(self) -> None:
         operands, epilogue_operands = (self.a, self.b, self.d), self.maps[len(OPERAND_LOOPS) :]

@@ -9,12 +9,13 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import MemRefType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
-from xdsl.dialects.linalg.ops import YieldOp
+from xdsl.dialects.linalg.ops import IndexOp, YieldOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
 from ...dialect.warp.elements import only_computes
-from ...dialect.warp.loops import loops_of
+from ...dialect.warp.loops import loops_of, shape_of
+from .narrow_indices import indexed, is_wide, narrowed, objection
 
 FIXED = -1
 """Where `loops_of` has no loop: a dimension that is always at 0."""
@@ -51,26 +52,44 @@ class Elementwise:
         """Whether the region uses an input."""
         return number >= len(self.body.args) or bool(self.body.args[number].uses)
 
-    def append(self, block: Block, elements: Mapping[int, SSAValue]) -> SSAValue:
-        """Appends the computation to a block that has these elements for the inputs used; returns the result."""
+    @property
+    def indexed(self) -> tuple[int, ...]:
+        """The loops whose indices the region uses."""
+        order = loops_of(self.op.get_indexing_maps().data[-1].data)
+        return tuple(order.index(loop) for loop in indexed(self.body))
+
+    def append(
+        self, block: Block, elements: Mapping[int, SSAValue], indices: Mapping[int, SSAValue] | None = None
+    ) -> SSAValue:
+        """Appends the computation to a block that has these elements for the inputs used, and for the indices of
+        loops; returns the result."""
         known: dict[SSAValue, SSAValue] = {}
         for number, element in elements.items():
             inner = self.body.args[number] if number < len(self.body.args) else self.inputs[number]
             known[inner] = element
+        found = dict(zip(indexed(self.body), ((indices or {})[loop] for loop in self.indexed), strict=True))
         for op in self.body.ops:
             if isinstance(op, YieldOp):
-                return _known(op.operands[0], known, block)
+                return _known(op.operands[0], known, block, narrow=bool(found))
+            if isinstance(op, IndexOp):
+                known[op.result] = found.get(op.dim.value.data, op.result)
+                continue
             for operand in op.operands:
-                _known(operand, known, block)
-            block.add_op(op.clone(known))
+                _known(operand, known, block, narrow=bool(found))
+            if found and any(is_wide(value.type) for value in (*op.operands, *op.results)):
+                known[op.results[0]] = narrowed(op, known, block)
+            else:
+                block.add_op(op.clone(known))
         raise AssertionError("a verified region ends with linalg.yield")
 
 
-def _known(value: SSAValue, known: dict[SSAValue, SSAValue], block: Block) -> SSAValue:
+def _known(value: SSAValue, known: dict[SSAValue, SSAValue], block: Block, *, narrow: bool) -> SSAValue:
     """What stands for a value in the block; a constant from outside is made there again."""
     if value not in known:
         constant = value.owner
-        if isinstance(constant, arith.ConstantOp):
+        if isinstance(constant, arith.ConstantOp) and narrow and is_wide(constant.result.type):
+            known[value] = narrowed(constant, known, block)
+        elif isinstance(constant, arith.ConstantOp):
             copy = constant.clone()
             block.add_op(copy)
             known[value] = copy.result
@@ -88,6 +107,8 @@ def read_elementwise(op: Operation) -> Elementwise | None:
     if not isinstance(op.outputs[0].type, MemRefType) or sorted(order) != list(range(maps[-1].num_dims)):
         return None
     if not all(_is_projection(map_) for map_ in maps) or not _computes(op.body.block):
+        return None
+    if objection(op.body.block, _sizes(op, order)):
         return None
     maps = tuple(_renamed(map_, order) for map_ in maps)
     captured = _captured(op.body.block)
@@ -109,7 +130,17 @@ def why_not_elementwise(op: LinalgStructuredOperation) -> str:
     if not _computes(op.body.block):
         other = next((o.name for o in op.body.block.ops if _counts(o) and not _is_arithmetic(o)), "linalg.yield")
         return f"its body does more than arithmetic on elements, or less: {other}"
-    return "expected the output to be indexed by all loops"
+    order = loops_of(op.get_indexing_maps().data[-1].data)
+    every = sorted(order) == list(range(op.get_num_loops()))
+    return (objection(op.body.block, _sizes(op, order)) if every else "") or (
+        "expected the output to be indexed by all loops"
+    )
+
+
+def _sizes(op: LinalgStructuredOperation, order: Sequence[int]) -> list[int]:
+    """The size of each loop, which the dimensions of the output run along in this order."""
+    sizes = dict(zip(order, shape_of(op.outputs[0]), strict=True))
+    return [sizes[loop] for loop in range(len(order))]
 
 
 def _renamed(map_: AffineMap, order: Sequence[int]) -> AffineMap:
@@ -140,7 +171,7 @@ def _is_arithmetic(op: Operation) -> bool:
 
 
 def _counts(op: Operation) -> bool:
-    return not isinstance(op, arith.ConstantOp)
+    return not isinstance(op, arith.ConstantOp | IndexOp)
 
 
 def _captured(body: Block) -> tuple[SSAValue, ...]:

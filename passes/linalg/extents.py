@@ -18,6 +18,9 @@ from xdsl.utils.hints import isa
 from ...dialect.warp.attributes import Memory, memory_of
 from ...dialect.warp.view import DIVISIBLE, MatrixOp, strides_of
 
+SIZE_LIMIT = (1 << 31) - (1 << 16)
+"""Sizes that only a call knows are below it: kernels compute with indices of 32 bits, and a little beyond the end."""
+
 USUAL = 4095
 """About how large a dynamic size is taken to be when a schedule is chosen."""
 

@@ -33,6 +33,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.effects import is_pure
 from ...dialect.warp.disjoint import DisjointOp
 from ...dialect.warp.elements import YieldOp, yielded
+from ...dialect.warp.indices import IndexOp
 from ...dialect.warp.loops import OPERAND_LOOPS, element_type, loops_of
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import remark
@@ -68,6 +69,12 @@ class Match:
         loops = self.product.maps[2]
         found = (loops.results[loop] for loop in loops_of(self.elementwise.maps[number]))
         return AffineMap(loops.num_dims, 0, tuple(found))
+
+    def _index(self, block: Block, loop: int) -> SSAValue:
+        """Appends the index along a loop of the elementwise operation, as one of the product's, to an epilogue."""
+        index = IndexOp(loops_of(self.product.maps[2])[loop])
+        block.add_op(index)
+        return index.result
 
     def objection(self) -> str:
         """Why fusing would change what somebody can see: see the module. "" if it would not."""
@@ -122,7 +129,8 @@ class Match:
             i: block.args[1 + epilogue_operands.index((self.elementwise.inputs[i], self.map_of(i)))]
             for i in self.others
         }
-        result = self.elementwise.append(block, elements | dict.fromkeys(self.of_product, element))
+        indices = {loop: self._index(block, loop) for loop in self.elementwise.indexed}
+        result = self.elementwise.append(block, elements | dict.fromkeys(self.of_product, element), indices)
         block.add_op(YieldOp(result))
         _name(block, epilogue_operands)
         fused = MatmulOp(

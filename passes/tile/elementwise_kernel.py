@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import (
     MemRefType,
     ModuleOp,
     StringAttr,
+    i32,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue, TypeAttribute
@@ -34,9 +35,10 @@ from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.warp.attributes import COMPUTES, FragmentType, element_row, fragment_of
 from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.elementwise import ConstantOp
-from ...dialect.warp.epilogue import MapOp
+from ...dialect.warp.epilogue import AXES, MapOp
 from ...dialect.warp.loops import loops_of
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds_attribute
+from ...dialect.warp.rows import StepOp
 from ...dialect.warp.view import MatrixOp, strides_of
 from ..diagnostics import fail
 from ..linalg.elementwise import Elementwise, read_elementwise, why_not_elementwise
@@ -88,7 +90,7 @@ class Stream:
     def _joined(self) -> Stream:
         """The same with as few loops as possible."""
         stream, loop = self, self.found.loops - 2
-        while loop >= 0:
+        while loop >= 0 and not self.found.indexed:
             both = (*stream.inputs.values(), stream.output)
             sizes = stream.output.kind.get_shape()[loop : loop + 2]
             if all(p.joins(loop) for p in both) and math.prod(sizes) * max(p.bits for p in both) // 8 < LARGEST_ROW:
@@ -173,7 +175,8 @@ class StreamBuilder:
         loaded = {i: self._load(place, at) for i, place in stream.inputs.items()}
         kind = self._fragment(stream.output)
         where = self._where(at)
-        index.insert(StoreOp(self._computed(loaded, kind), output, where, self._bounds()))
+        indices = {loop: self._index(loop, at, kind) for loop in stream.found.indexed}
+        index.insert(StoreOp(self._computed(loaded, indices, kind), output, where, self._bounds()))
         index.insert(ReturnOp([]))
 
     def _origin(self) -> dict[int, Index]:
@@ -230,7 +233,14 @@ class StreamBuilder:
         view = self._view(place, at)
         return self.index.insert(LoadOp(view, self._where(at), self._fragment(place), self._bounds())).fragment
 
-    def _computed(self, loaded: dict[int, SSAValue], kind: FragmentType) -> SSAValue:
+    def _index(self, loop: int, at: dict[int, Index], kind: FragmentType) -> SSAValue:
+        """The index along a loop of each element of the tile: a fragment, or a number that is the same for all."""
+        start = self.index.value(at[loop])
+        if loop in (self.stream.rows, self.stream.columns):
+            return self.index.insert(StepOp(AXES[loop == self.stream.columns], start, kind)).fragment
+        return self.index.insert(arith.IndexCastOp(start, i32)).result
+
+    def _computed(self, loaded: dict[int, SSAValue], indices: dict[int, SSAValue], kind: FragmentType) -> SSAValue:
         """The elements of the output."""
         found = self.stream.found
         block, inputs, elements = Block(), list[SSAValue](), dict[int, SSAValue]()
@@ -245,7 +255,9 @@ class StreamBuilder:
             inputs.append(loaded[i] if i in loaded else self.arguments[value])
             held = fragment_of(loaded[i]).element_type if i in loaded else value.type
             elements[i] = block.insert_arg(held, len(block.args))
-        result = _cast(found.op, block, found.append(block, elements), kind.element_type)
+        inputs += indices.values()
+        numbers = {loop: block.insert_arg(i32, len(block.args)) for loop in indices}
+        result = _cast(found.op, block, found.append(block, elements, numbers), kind.element_type)
         passed = next((value for i, value in enumerate(inputs) if block.args[i] == result), None)
         if passed is not None and passed.type == kind:
             return passed

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import i32
 from xdsl.ir import Region, SSAValue
+from xdsl.rewriter import Rewriter
 
 from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
-from ...dialect.warp.epilogue import LoadVectorOp, MapOp
+from ...dialect.warp.epilogue import AXES, LoadVectorOp, MapOp
+from ...dialect.warp.indices import IndexOp
+from ...dialect.warp.rows import StepOp
 from ...dialect.warp.view import strides_of
 from ..linalg.operand import Argument, Operand, Spread, VectorOperand
 from .index_builder import Index, IndexBuilder
@@ -36,12 +40,25 @@ class EpilogueOperands:
         """The epilogue operands for the part that starts at a row."""
         return [self._load(extra, self.index.add(self.m, row)) for extra in self.tiling.product.epilogue_operands]
 
-    def map(self, part: SSAValue, loaded: Sequence[SSAValue]) -> SSAValue:
-        """The elements of D for a part of the product's and what was loaded for it."""
+    def map(self, part: SSAValue, loaded: Sequence[SSAValue], row: int) -> SSAValue:
+        """The elements of D for the part of the product's that starts at a row, and what was loaded for it."""
         product, region = self.tiling.product, self.tiling.product.op.epilogue
         result = fragment_of(part).with_element(product.d.element_type)
         region = Region() if region is None else region.clone()
-        return self.index.insert(MapOp([part, *loaded], result, region)).fragment
+        indices = self._indices(region, result, self.index.add(self.m, row))
+        return self.index.insert(MapOp([part, *loaded, *indices], result, region)).fragment
+
+    def _indices(self, region: Region, kind: FragmentType, m: Index) -> list[SSAValue]:
+        """The indices that a region uses, which become arguments of it."""
+        steps: dict[int, tuple[SSAValue, SSAValue]] = {}
+        for op in [op for op in region.block.ops if isinstance(op, IndexOp)]:
+            loop = op.number - self.tiling.product.op.outer
+            if loop not in steps:
+                start = self.index.value((m, self.n)[loop])
+                step = self.index.insert(StepOp(AXES[loop], start, kind)).fragment
+                steps[loop] = step, region.block.insert_arg(i32, len(region.block.args))
+            Rewriter.replace_op(op, [], [steps[loop][1]])
+        return [step for step, _ in steps.values()]
 
     def _load(self, extra: Argument, m: Index) -> SSAValue:
         if isinstance(extra, VectorOperand):

@@ -8,17 +8,18 @@ from functools import reduce
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects import arith, func
+from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.passes import ModulePass
-from xdsl.rewriter import InsertPoint
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.gpu import ReturnOp
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import ScheduleAttr, memory_of
+from ...dialect.warp.indices import IndexOp
 from ...dialect.warp.loops import K, M, N
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.row_wise import RowsOp
@@ -42,6 +43,7 @@ class Inside:
     product: Product
     arguments: Mapping[SSAValue, SSAValue]
     views: Mapping[Place, SSAValue]
+    numbers: Mapping[int, SSAValue]
 
     @staticmethod
     def of(
@@ -49,7 +51,7 @@ class Inside:
     ) -> Inside:
         """With the matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row."""
         given = (product.a, product.b, *product.scales, product.c, product.d, *product.epilogue_operands)
-        return Inside(product, arguments, matrices(index, given, arguments, batch))
+        return Inside(product, arguments, matrices(index, given, arguments, batch), _numbers(index, product, batch))
 
     def seen(self, operand: Argument) -> SSAValue:
         """What stands for an operand."""
@@ -63,6 +65,7 @@ class Inside:
         outer = len(product.summed)
         maps = [_map(outer, loops) for loops in ((M, N), *map(_loops, product.epilogue_operands))]
         maps = [*(_map(outer, two, _summed(product, o)) for two, o in ((a, product.a), (b, product.b))), *maps]
+        epilogue = None if op.epilogue is None else op.epilogue.clone()
         found = MatmulOp(
             self.seen(product.a),
             self.seen(product.b),
@@ -71,16 +74,37 @@ class Inside:
             e=None if product.metadata is None else self.seen(product.metadata),
             c=None if product.c is None else self.seen(product.c),
             init=op.init,
-            maps=maps,
-            epilogue_operands=list(map(self.seen, product.epilogue_operands)),
-            epilogue=None if op.epilogue is None else op.epilogue.clone(),
+            maps=[*maps, *(_map(outer, ()) for _ in self.numbers)],
+            epilogue_operands=[*map(self.seen, product.epilogue_operands), *self.numbers.values()],
+            epilogue=epilogue,
             scales=list(map(self.seen, product.scales)),
             words=op.words,
             tile=at,
         )
+        if epilogue is not None:
+            self._place(epilogue)
         found.attributes |= op.attributes
         found.location = op.location
         return found
+
+    def _place(self, epilogue: Region) -> None:
+        """Indices along the loops of the tile's product; those of the batch become arguments of an epilogue."""
+        batch = len(self.product.batch)
+        given = {loop: epilogue.block.insert_arg(i32, len(epilogue.block.args)) for loop in self.numbers}
+        for op in [op for op in epilogue.block.ops if isinstance(op, IndexOp)]:
+            if op.number in given:
+                Rewriter.replace_op(op, [], [given[op.number]])
+            else:
+                Rewriter.replace_op(op, IndexOp(op.number - batch))
+
+
+def _numbers(index: IndexBuilder, product: Product, sizes: Sequence[Index]) -> dict[int, SSAValue]:
+    """Which of the batch this CTA multiplies, along each loop whose index the epilogue uses."""
+    epilogue = product.op.epilogue
+    ops = [] if epilogue is None else [op for op in epilogue.block.ops if isinstance(op, IndexOp)]
+    loops = sorted({op.number for op in ops if op.number < len(sizes)})
+    at = raster.batch_index(index, sizes) if loops else []
+    return {loop: index.insert(arith.IndexCastOp(index.value(at[loop]), i32)).result for loop in loops}
 
 
 def matrices(

@@ -107,7 +107,7 @@ class Ending:
                 held = index.insert(ElementwiseOp(Kind.Add, start, held)).fragment
             held = converted(index, held, product.element_type)
             if self.epilogue_operands is not None:
-                held = self.epilogue_operands.map(held, loaded)
+                held = self.epilogue_operands.map(held, loaded, row)
             if row < last and self.early:
                 # Before the store, for nothing is moved across one that may be to the same memory.
                 upcoming = self._load(row + self.rows)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from xdsl.dialects import arith, gpu
-from xdsl.dialects.builtin import IntegerAttr, i1
+from xdsl.dialects.builtin import IntegerAttr, i1, i32
 from xdsl.ir import Operation
 
 from ...dialect.layouts.layout import LANES
@@ -70,6 +70,19 @@ def _select(lowering: KernelLowering, op: arith.SelectOp) -> None:
         lowering.values[op.result] = lowering.fragments.select(condition, yes, no)
         return
     lowering.values[op.result] = lowering.scalars.select(condition, lowering.scalar(op.lhs), lowering.scalar(op.rhs))
+
+
+@lowers(arith.IndexCastOp)
+def _cast(lowering: KernelLowering, op: arith.IndexCastOp) -> None:
+    """An index as a number of 32 bits, which elements are computed with."""
+    if op.result.type != i32:
+        fail(op, f"{op.name} is lowered to i32, got {op.result.type}")
+    source = lowering.scalar(op.input)
+    if isinstance(source, int):
+        register = lowering.emitter.register("b32")
+        lowering.emitter.emit("mov.b32", f"?, {source}", register)
+        source = register
+    lowering.values[op.result] = source
 
 
 @lowers(gpu.BlockIdOp)

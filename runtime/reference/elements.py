@@ -67,6 +67,8 @@ INTEGER: Mapping[str, Callable[[Floats, Floats], Floats]] = {
     "arith.muli": np.multiply,
     "arith.maxsi": np.maximum,
     "arith.minsi": np.minimum,
+    "arith.divsi": lambda a, b: np.trunc(a / b),
+    "arith.remsi": np.fmod,
 }
 _COMPARED: Mapping[str, Callable[[Floats, Floats], npt.NDArray[np.bool_]]] = {
     "eq": np.equal, "ne": np.not_equal, "gt": np.greater, "ge": np.greater_equal, "lt": np.less, "le": np.less_equal,

@@ -291,7 +291,8 @@ MAPS = '{indexing_maps = [affine_map<(i, j) -> (j, i)>, affine_map<(i, j) -> (i,
         ),
         (
             f"linalg.generic {MAPS} ins(%X : memref<4x4xf32>) outs(%Y : memref<4x4xf32>) {{\n"
-            "^bb0(%a: f32, %b: f32): %i = linalg.index 0 : index linalg.yield %a : f32 }",
+            "^bb0(%a: f32, %b: f32): %c = arith.constant 0 : index %v = memref.load %X[%c, %c] : memref<4x4xf32> "
+            "linalg.yield %v : f32 }",
             r":2:\d+: error: linalg.generic has no kernel: its body does more than arithmetic on elements, or less",
         ),
         (

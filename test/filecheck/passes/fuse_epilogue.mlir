@@ -181,13 +181,14 @@ func.func @into_a(%a: memref<6x6xf16>, %b: memref<6x6xf16>) {
   return
 }
 
-// The transposed product is not fused, nor is a region with an index; another input may lie by columns first.
+// The transposed product is not fused; another input may lie by columns first, and an element may know its row.
 // CHECK-LABEL: func.func @other_maps
 // CHECK:         warp.matmul {{.*}} into %c :
 // CHECK-NEXT:    linalg.generic
 // CHECK:         warp.matmul {{.*}} into %c with %r maps {{.*}}, affine_map<(d0, d1, d2) -> (d1, d0)>]
 // CHECK:         warp.matmul {{.*}} into %c :
-// CHECK-NEXT:    linalg.generic
+// CHECK-NEXT:      %[[I:\w+]] = warp.index 0 : i32
+// CHECK-NEXT:      arith.sitofp %[[I]] : i32 to f32
 func.func @other_maps(%a: memref<6x6xf16>, %b: memref<6x6xf16>, %c: memref<6x6xf32>, %r: memref<6x6xf32>) {
   linalg.matmul ins(%a, %b : memref<6x6xf16>, memref<6x6xf16>) outs(%c : memref<6x6xf32>)
   linalg.generic {indexing_maps = [#nm, #mn], iterator_types = ["parallel", "parallel"]} ins(%c : memref<6x6xf32>) outs(%r : memref<6x6xf32>) {

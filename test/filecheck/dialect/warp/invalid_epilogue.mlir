@@ -140,3 +140,16 @@ func.func @d_turned(%a: memref<6x5xf16>, %b: memref<5x6xf16>, %c: memref<6x6xf32
   }
   return
 }
+
+// -----
+
+func.func @index_of_k(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
+  // CHECK: expected the index of a loop that D runs along, 0, 1, got 2
+  warp.matmul f16 x f16 %a, %b plus %c into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf32> epilogue(%x: f32) {
+    %k = warp.index 2 : i32
+    %0 = arith.sitofp %k : i32 to f32
+    %1 = arith.addf %x, %0 : f32
+    warp.yield %1 : f32
+  }
+  return
+}
