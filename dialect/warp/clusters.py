@@ -80,6 +80,13 @@ MOST_BARRIERS = 16
 """Barriers of a CTA; the first is that of `gpu.barrier`. Source: PTX ISA 9.7.13.1."""
 
 
+def verify_threads(threads: IntegerAttr) -> None:
+    """Checks that those who come to a barrier are whole warps."""
+    count = threads.value.data
+    if count < LANES or count % LANES or count > 1024:
+        raise VerifyException(f"expected whole warps, {LANES} to 1024 threads, got {count}")
+
+
 @irdl_op_definition
 class NamedBarrierOp(IRDLOperation):
     """Some warps of a CTA wait for each other at one of its barriers, 1 to 15: as many as have `threads` threads::
@@ -105,6 +112,4 @@ class NamedBarrierOp(IRDLOperation):
         super().__init__(operands=[number], properties=properties)
 
     def verify_(self) -> None:
-        threads = self.threads.value.data
-        if threads < LANES or threads % LANES or threads > 1024:
-            raise VerifyException(f"expected whole warps, {LANES} to 1024 threads, got {threads}")
+        verify_threads(self.threads)

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import IndexType, MemRefType, i1, i32
-from xdsl.ir import SSAValue
-from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, i1, i32, i64
+from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    result_def,
+    traits_def,
+)
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import SHARED_SPACE, Memory, memory_of, memory_space
+from .clusters import MOST_BARRIERS, verify_threads
+
+SOME_WARPS = "warp.warps"
+"""The attribute of an `scf.if` whose region only so many warps of a CTA execute, from the first on."""
+
+
+def some_warps(op: Operation) -> int | None:
+    """How many warps execute an operation; None if all of the CTA do."""
+    around = op.parent_op()
+    while around is not None:
+        if isinstance(held := around.attributes.get(SOME_WARPS), IntegerAttr):
+            return held.value.data
+        around = around.parent_op()
+    return None
 
 
 def verify_counters(counters: Memory) -> None:
@@ -50,9 +72,11 @@ class AtomicIncOp(IRDLOperation):
 
 @irdl_op_definition
 class BarrierAnyOp(IRDLOperation):
-    """A barrier of all threads of a CTA. The result is whether the operand is true for any of them::
+    """A barrier of all threads of a CTA, or of some of its warps. The result is whether the operand is true for any of
+    them::
 
         %any = warp.barrier_any %mine
+        %any = warp.barrier_any %mine {number = 7 : i64, threads = 256 : i64}
 
     Source: PTX ISA 9.7.13.1, `bar.red.or`.
     """
@@ -60,13 +84,29 @@ class BarrierAnyOp(IRDLOperation):
     name = "warp.barrier_any"
 
     value = operand_def(i1)
+    number = opt_prop_def(IntegerAttr)
+    threads = opt_prop_def(IntegerAttr)
     any = result_def(i1)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$value attr-dict"
 
-    def __init__(self, value: SSAValue):
-        super().__init__(operands=[value], result_types=[i1])
+    def __init__(self, value: SSAValue, number: int | None = None, threads: int | None = None):
+        given = {"number": number, "threads": threads}
+        properties = {name: None if held is None else IntegerAttr(held, i64) for name, held in given.items()}
+        super().__init__(operands=[value], properties=properties, result_types=[i1])
+
+    def verify_(self) -> None:
+        if (self.number is None) != (self.threads is None):
+            raise VerifyException("expected the number of a barrier and its threads, or neither")
+        if self.number is not None and not 0 < self.number.value.data < MOST_BARRIERS:
+            raise VerifyException(
+                f"expected a barrier from 1 to {MOST_BARRIERS - 1}, got {self.number.value.data}; "
+                "without a number it is that of all threads"
+            )
+        if self.threads is not None:
+            verify_threads(self.threads)
 
 
 @irdl_op_definition

@@ -15,13 +15,14 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.gpu import BarrierOp, SubgroupIdOp, ThreadIdOp
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
+from ...dialect.warp.clusters import NamedBarrierOp
 from ...dialect.warp.elementwise import ElementwiseOp, Kind
 from ...dialect.warp.partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
 from ...dialect.warp.registers import LoadRegistersOp, StoreRegistersOp, fragment_bytes, together
-from ...dialect.warp.synchronisation import AtomicIncOp, BarrierAnyOp
+from ...dialect.warp.synchronisation import AtomicIncOp, BarrierAnyOp, some_warps
 from ..diagnostics import fail
 from ..tile.index_builder import IndexBuilder, constant_value
-from .sums import check_added, warps_around
+from .sums import CONSUMERS_BARRIER, check_added, warps_around
 
 MOST_UNROLLED = 64
 """Loads of a lane that stand one after another; more of them, for further parts, are a loop."""
@@ -45,12 +46,14 @@ class ExpandArriveLast(RewritePattern):
         known = constant_value(op.of)
         limit = index.value(index.sub(op.of if known is None else known, 1))
         thread, zero = index.insert(ThreadIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result, index.value(0)
-        index.insert(BarrierOp())
+        some = some_warps(op)
+        threads = None if some is None else some * LANES
+        index.insert(BarrierOp() if threads is None else NamedBarrierOp(index.value(CONSUMERS_BARRIER), threads))
         first = index.insert(arith.CmpiOp(thread, zero, "eq")).result
         seen = index.insert(AtomicIncOp(op.counters, op.number, limit, first)).seen
         was_last = index.insert(arith.CmpiOp(seen, limit, "eq")).result
         mine = index.insert(arith.AndIOp(was_last, first)).result
-        rewriter.replace(op, BarrierAnyOp(mine))
+        rewriter.replace(op, BarrierAnyOp(mine) if threads is None else BarrierAnyOp(mine, CONSUMERS_BARRIER, threads))
 
 
 class ExpandAddParts(RewritePattern):

@@ -23,7 +23,7 @@ from typing import TypeAlias, TypeVar
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, gpu, memref, scf
-from xdsl.dialects.builtin import DenseArrayBase, IndexType, ModuleOp, i32
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, ModuleOp, i32, i64
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -36,7 +36,7 @@ from ...dialect.warp.attributes import target_of
 from ...dialect.warp.barriers import ArriveOp, AwaitOp
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import StoreOp
-from ...dialect.warp.synchronisation import ElectOp
+from ...dialect.warp.synchronisation import SOME_WARPS, ElectOp
 from ...dialect.warp.tensor_copies import BulkWaitOp, ExpectOp, ProxyFenceOp
 from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from ..allocate import needed
@@ -152,7 +152,9 @@ class Specialiser:
             index.at(Builder(InsertPoint.before(consume.last_op))).insert(BulkWaitOp(0, each_warpgroup=True))
         for predicate, body in (("sge", produce), ("slt", consume)):
             mine_is = index.insert(arith.CmpiOp(warp, index.value(self.consumers), predicate)).result
-            index.insert(scf.IfOp(mine_is, [], Region(body)))
+            some = index.insert(scf.IfOp(mine_is, [], Region(body)))
+            if body is consume:
+                some.attributes[SOME_WARPS] = IntegerAttr(self.consumers, i64)
         for tile in dict.fromkeys(tiles):
             with_stages(tile, ring.stages)
         if whole is not None:

@@ -81,8 +81,13 @@ def check_epilogue(schedule: Schedule, product: Product, rows: int) -> None:
     Raises:
         ScheduleError: if strips are no multiples of those, or C is added where partial sums meet.
     """
+    check_c(schedule, product)
+    if schedule.epilogue.staging % rows:
+        raise ScheduleError(f"strips consist of base tiles of {rows} rows, got staging = {schedule.epilogue.staging}")
+
+
+def check_c(schedule: Schedule, product: Product) -> None:
+    """Refuses to say when C is added where partial sums meet: it is added there."""
     add_c, partial = schedule.epilogue.add_c, max(schedule.tile.sliced_k, schedule.grid.split_k) > 1
     if add_c != "auto" and partial and product.c is not None:
         raise ScheduleError(f"add_c = {add_c}: of a K that is sliced or split, C is added where partial sums meet")
-    if schedule.epilogue.staging % rows:
-        raise ScheduleError(f"strips consist of base tiles of {rows} rows, got staging = {schedule.epilogue.staging}")

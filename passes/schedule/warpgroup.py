@@ -32,6 +32,7 @@ from ..linalg.operand import Operand
 from ..linalg.product import METADATA_ROWS, Product, metadata_span
 from .packing import SHORTEST_PACKED_ROW, roles, row_bytes
 from .resources import multiplied, warpgroup_rows
+from .staging import check_c
 
 LINE = 128
 """Bytes of K of a tile: the widest swizzle, a line of shared memory."""
@@ -92,7 +93,7 @@ of all of it."""
 FOLLOWING = ("cta", "warp", "mma", "stages", "ctas", "group", "staging")
 """Fields that depend on the tile."""
 
-OF_FRAGMENTS = ("cta", "warp", "sliced_k", "split_k", "pack", "sync", "prefetch", "unroll", "fp8_as", "swizzle")
+OF_FRAGMENTS = ("cta", "warp", "sliced_k", "pack", "sync", "prefetch", "unroll", "fp8_as", "swizzle")
 """Fields that, given without an instruction, ask for fragments in registers (`mma.sync`)."""
 
 
@@ -246,7 +247,9 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
             raise ScheduleError(f"packing takes a single dense matrix of static size without gaps, got {operand.type}")
         if role not in roles(schedule.operands.pack) and (reason := not_copied(operand)):
             raise ScheduleError(f"{operand.name} {reason}; or pack it")
-    for name, plain in (("sliced_k", 1), ("split_k", 1), ("prefetch", 0), ("unroll", 0), ("fp8_as", "none"),
+    check_c(schedule, product)
+    _check_parts(schedule, product)
+    for name, plain in (("sliced_k", 1), ("prefetch", 0), ("unroll", 0), ("fp8_as", "none"),
                         ("sync", "mbarrier"), ("swizzle", LINE), ("consumers", "cooperative")):  # fmt: skip
         if (given := schedule[name]) != plain:
             raise ScheduleError(f"products of warpgroups take {name} = {plain}, got {given}")
@@ -255,6 +258,18 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
             f"{schedule.loop.stages} stages of {schedule.tile.cta} take {needed} bytes of shared memory, {target} has "
             f"{target.shared} for a CTA; use fewer stages or a smaller tile"
         )
+
+
+def _check_parts(schedule: Schedule, product: Product) -> None:
+    """Refuses to cut K where nothing counts the tiles, or where a part would have nothing to multiply."""
+    if (parts := schedule.grid.split_k) == 1:
+        return
+    if product.dynamic:
+        raise ScheduleError(f"split_k = {parts}: it takes sizes that are known; M, N or K is not")
+    if product.batch:
+        raise ScheduleError(f"split_k = {parts}: a batch is not split")
+    if parts > (tiles := product.k_tiles(schedule.tile.cta[2])):
+        raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.tile.cta[2]}")
 
 
 def _check_promoted(schedule: Schedule, row: Wgmma) -> None:

@@ -1,8 +1,9 @@
 """`warp-split-k`: products of few tiles and a long K, the `split_k` of a schedule.
 
-K is cut into equal parts, each one of a batch, so that there are `split_k` times as many CTAs. Each leaves its sums in
-scratch memory; the last one of a tile adds them up, in the order of the parts, so that every run gives the same bits,
-and goes on as if it had multiplied all of K.
+K is cut into parts, for `split_k` times as many CTAs. Each leaves its sums in scratch memory; the last one of a tile
+adds them up, in the order of the parts, so that every run gives the same bits, and goes on as if it had multiplied all
+of K. For fragments the parts are equal, each one of a batch. Warpgroups take whole K tiles, as many as each other or
+one more: tensor copies give zeros behind the end of K, wherever that is.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Split:
         slots, size = self.tiles * schedule.grid.split_k, schedule.tile.cta[0] * schedule.tile.cta[1]
         parts = self.launch.host.scratch(MemRefType(element, [slots, size]))
         counters = self.launch.host.scratch(MemRefType(i32, [self.tiles]), zeroed=True)
-        part = self._cut_operands()
+        part = self.cut()
         count = len(self.launch.operands)
         self._share_sums(
             self.launch.insert(count, parts, "parts"), self.launch.insert(count + 1, counters, "counters"), part
@@ -55,11 +56,15 @@ class Split:
         self.launch.grid[2] = schedule.grid.split_k
         self.launch.finish()
 
-    def _cut_operands(self) -> SSAValue:
+    def part(self) -> SSAValue:
+        """The number of this CTA's part of K."""
+        start = IndexBuilder(Builder(InsertPoint.at_start(self.launch.body)))
+        return start.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.Z))).result
+
+    def cut(self) -> SSAValue:
         """Lets copies read this CTA's part of A and B; gives its number."""
-        launch, parts = self.launch, self.launch.schedule.grid.split_k
-        start = IndexBuilder(Builder(InsertPoint.at_start(launch.body)))
-        part = start.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.Z))).result
+        part, parts = self.part(), self.launch.schedule.grid.split_k
+        start = IndexBuilder(Builder(InsertPoint.after(part.owner)))  # pyright: ignore[reportArgumentType]
         for copy in [op for op in self.loop.body.block.ops if isinstance(op, CopyOp)]:
             along = list(copy.indices).index(self.loop.body.block.args[0])
             view = start.insert(MatrixOp(self._cut(copy, along), [part], *((1, 2) if along == 0 else (0, 2))))
@@ -141,6 +146,19 @@ class Split:
         return behind
 
 
+class SplitTurns(Split):
+    """The K tiles of a kernel of warpgroups, which each CTA multiplies from its first to its last."""
+
+    def cut(self) -> SSAValue:
+        """Lets the loop go from this part's first K tile to its last; gives its number."""
+        index, parts = IndexBuilder(Builder(InsertPoint.before(self.loop))), self.launch.schedule.grid.split_k
+        part, depth = self.part(), self.launch.schedule.tile.cta[2]
+        tiles = index.ceildiv(self.k, depth)
+        ends = [index.mul(index.div(index.mul(i, tiles), parts), depth) for i in (part, index.add(part, 1))]
+        self.loop.operands[0], self.loop.operands[1] = index.values(ends)
+        return part
+
+
 def _copies_arguments(loop: scf.ForOp) -> bool:
     """Whether what a loop over K copies are matrices that are arguments of the kernel, at the loop's own K."""
     copies = [op for op in loop.body.block.ops if isinstance(op, CopyOp)]
@@ -163,12 +181,19 @@ class SplitKPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for launch in launches(op):
-            if launch.schedule.grid.split_k > 1:
-                tile, loop, tiles = launch.block_id(), launch.loop(), constant_value(launch.op.gridSizeX)
-                k = None if loop is None else constant_value(loop.ub)
-                uncut = not k or k % launch.schedule.grid.split_k
-                if tile is None or loop is None or not tiles or not k or uncut or not _copies_arguments(loop):
-                    reason = "it takes a known grid and a loop over a K that the parts divide, of single matrices"
-                    remark(launch.kernel, self.name, f"K is not cut: {reason}")
-                else:
-                    Split(launch, tile, loop, tiles, k).rewrite()
+            if launch.schedule.grid.split_k > 1 and (split := _split(launch)) is not None:
+                split.rewrite()
+
+
+def _split(launch: LaunchedKernel) -> Split | None:
+    """How the loop over K of a kernel is cut; None, and a remark, where it cannot be."""
+    tile, loop, tiles = launch.block_id(), launch.loop(), constant_value(launch.op.gridSizeX)
+    k = None if loop is None else constant_value(loop.ub)
+    if tile is not None and loop is not None and tiles and k:
+        if launch.schedule.tile.together > 1:
+            return SplitTurns(launch, tile, loop, tiles, k)
+        if k % launch.schedule.grid.split_k == 0 and _copies_arguments(loop):
+            return Split(launch, tile, loop, tiles, k)
+    reason = "it takes a known grid and a loop over a K that the parts divide, of single matrices"
+    remark(launch.kernel, SplitKPass.name, f"K is not cut: {reason}")
+    return None

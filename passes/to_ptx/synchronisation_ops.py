@@ -29,9 +29,12 @@ def _atomic_inc(lowering: KernelLowering, op: AtomicIncOp) -> None:
 @lowers(BarrierAnyOp)
 def _barrier_any(lowering: KernelLowering, op: BarrierAnyOp) -> None:
     value, result = lowering.predicate(op.value), lowering.emitter.register("pred")
+    barrier = "0"
+    if op.number is not None and op.threads is not None:
+        barrier = f"{op.number.value.data}, {op.threads.value.data}"
     if isinstance(value, VirtualRegister):
-        lowering.emitter.emit("bar.red.or.pred", "?, 0, ?", result, value)
+        lowering.emitter.emit("bar.red.or.pred", f"?, {barrier}, ?", result, value)
         lowering.values[op.any] = result
     else:
-        lowering.emitter.emit("bar.sync", "0")
+        lowering.emitter.emit("bar.sync", barrier)
         lowering.values[op.any] = value

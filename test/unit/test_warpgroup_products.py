@@ -79,7 +79,8 @@ def test_fields_that_leave_the_instruction_open_keep_it() -> None:
         (text(64, 64, 64), {"mma": "m64n60k16"}, "has no wgmma m64n60k16 .* nearest are m64n48k16, m64n56k16"),
         (text(64, 64, 64), {"mma": "m64n64k16", "stages": 40}, "40 stages of .* use fewer stages or a smaller tile"),
         (text(64, 64, 64), {"mma": "m64n64k16", "cta": (64, 64, 32)}, "K tiles of warpgroups are multiples of 128 b"),
-        (text(64, 64, 64), {"mma": "m64n64k16", "split_k": 2}, "products of warpgroups take split_k = 1, got 2"),
+        (text(64, 64, 200), {"mma": "m64n64k16", "split_k": 5}, "split_k = 5: K = 200 has 4 tiles of 64"),
+        (text(64, 64, 256), {"mma": "m64n64k16", "split_k": 2, "add_c": "first"}, "C is added where partial sums meet"),
         (
             text(64, 64, 64),
             {"mma": "m64n64k16", "warp": (64, 32)},

@@ -13,3 +13,27 @@ func.func @shared(%counters: memref<3xi32, 3>, %i: index, %p: i1) {
   %seen = warp.atomic_inc %counters[%i] to %i if %p : memref<3xi32, 3>
   return
 }
+
+// -----
+
+// CHECK: error: warp.barrier_any: expected the number of a barrier and its threads, or neither
+func.func @no_threads(%p: i1) {
+  %any = warp.barrier_any %p {number = 7 : i64}
+  return
+}
+
+// -----
+
+// CHECK: error: warp.barrier_any: expected a barrier from 1 to 15, got 0; without a number it is that of all threads
+func.func @all_threads(%p: i1) {
+  %any = warp.barrier_any %p {number = 0 : i64, threads = 256 : i64}
+  return
+}
+
+// -----
+
+// CHECK: error: warp.barrier_any: expected whole warps, 32 to 1024 threads, got 33
+func.func @odd_threads(%p: i1) {
+  %any = warp.barrier_any %p {number = 7 : i64, threads = 33 : i64}
+  return
+}

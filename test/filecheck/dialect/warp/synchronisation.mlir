@@ -9,6 +9,8 @@ func.func @count(%counters: memref<3xi32>, %i: index, %p: i1) {
   // CHECK-NEXT: %any = warp.barrier_any %p
   // GENERIC: %any = "warp.barrier_any"(%p)
   %any = warp.barrier_any %p
+  // CHECK-NEXT: %some = warp.barrier_any %p {number = 7 : i64, threads = 256 : i64}
+  %some = warp.barrier_any %p {number = 7 : i64, threads = 256 : i64}
   // CHECK-NEXT: %chosen = warp.elect
   // GENERIC: %chosen = "warp.elect"() : () -> i1
   %chosen = warp.elect

@@ -1,0 +1,69 @@
+"""Products of warpgroups whose K is cut among CTAs: right in every form, silent under checks, the same every time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from problems import problem
+from products import Product, Types
+
+from warploom.runtime import CompileError, compile
+
+CHECKS = "races,uninitialised,barriers,bounds,wgmma"
+
+BF16, MIXED, S8 = Types("bf16", "bf16", "bf16"), Types("f16", "f16", "f32"), Types("i8", "i8", "i32")
+E4M3 = Types("f8E4M3FN", "f8E4M3FN", "bf16")
+
+
+def tile(m: int, n: int, parts: int, step: int = 16, **options: Any) -> dict[str, Any]:
+    """A schedule with K tiles of four steps."""
+    return {"cta": (m, n, 4 * step), "mma": f"m64n{n}k{step}", "split_k": parts, **options}
+
+
+CASES = [
+    Product(BF16, "added", "A B", (136, 72, 328), tile(128, 64, 4)),  # 6 K tiles, the last one of 8
+    Product(MIXED, "cleared", "At Bt", (136, 72, 200), tile(64, 64, 4, staging=0)),
+    Product(BF16, "gelu by tanh", "A Bt", (200, 136, 264), tile(128, 128, 2, ctas=3)),
+    Product(MIXED, "residual", "A B", (72, 136, 520), tile(64, 128, 9)),  # a K tile each
+    Product(S8, "added", "A Bt", (80, 144, 400), tile(64, 128, 2, 32)),
+    Product(E4M3, "cleared", "A Bt", (144, 80, 656), tile(128, 64, 3, 32, promote="f32")),
+    Product(MIXED, "sparse", "A B", (144, 80, 320), {**tile(128, 64, 2), "mma": "m64n64k32"}),
+    Product(BF16, "cleared", "A B", (139, 75, 333), tile(128, 64, 3)),  # rows that are packed first
+]
+
+
+@pytest.mark.parametrize("product", CASES, ids=str)
+def test_parts_are_right_and_silent(product: Product) -> None:
+    kernel, given = product.compile("sm_90a"), problem(product, 5)
+    assert kernel.launches[-1].grid[2] == product.schedule["split_k"]
+    kernel(*given.arguments, device="interp", checks=CHECKS)
+    assert given.wrong() == ""
+
+
+def test_the_counters_are_zero_again_and_the_bits_the_same() -> None:
+    kernel = Product(MIXED, "cleared", "A B", (72, 72, 264), tile(64, 64, 4)).compile("sm_90a")
+    random = np.random.default_rng(7)
+    a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((72, 264), (264, 72)))
+    first, second = (np.full((72, 72), np.nan, np.float32) for _ in range(2))
+    for c in (first, second):
+        kernel(a, b, c, device="interp")
+    np.testing.assert_array_equal(first, second)
+    assert np.abs(first - a.astype(np.float64) @ b.astype(np.float64)).max() < 1e-4
+
+
+def test_giving_parts_alone_keeps_warpgroups() -> None:
+    text = Product(BF16, "cleared", "A B", (1024, 1024, 1024)).mlir
+    schedule = compile(text, "sm_90a", split_k=2).schedule[0]
+    assert schedule is not None
+    assert (schedule.grid.split_k, schedule.tile.together) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [("batch", "split_k = 2: a batch is not split"), ("divisible", "split_k = 2: it takes sizes that are known")],
+)
+def test_what_is_not_split(form: str, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        Product(BF16, form, "A B", (128, 128, 512), tile(128, 64, 2)).compile("sm_90a")
