@@ -32,7 +32,7 @@ from typing import NamedTuple, TypeAlias
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import gpu, memref, scf
-from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp
+from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, UnitAttr
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -45,7 +45,7 @@ from ...dialect.warp.memory import bounds, bounds_attribute
 from ..diagnostics import remark
 from ..tile.index_builder import Index, IndexBuilder, constant_value
 from .barriers import PipelineBarriers, State, barriers_of
-from .loop import CopyLoop, DeclinedError, Step, TileLoad, copies_of, decline, read
+from .loop import CopyLoop, DeclinedError, Step, TileLoad, copied_once, copies_of, decline, read
 
 Moved: TypeAlias = Mapping[SSAValue, SSAValue]
 """Indices of one tile of the result, and what they are for another."""
@@ -128,8 +128,17 @@ class Pipeliner:
         return (self.count - 1) * self.k_step
 
     def rewrite(self) -> None:
-        """One CTA for each tile of the result: the loop over K is all."""
+        """One CTA for each tile of the result: the loop over K is all.
+
+        Tiles that are copied once before it come with the first K tiles, and are waited for with them.
+        """
         loop, index = self.source.loop, self.index
+        barrier, once = copied_once(self.source)
+        if barrier is not None and once:
+            self.index = IndexBuilder(Builder(InsertPoint.before(barrier)))
+            index = self.index.at(Builder(InsertPoint.before(loop)))
+            for copy in once:
+                copy.is_async = UnitAttr()
         carried = self.prologue({}, list(loop.iter_args))
         if self.schedule.loop.unroll:
             carried = self.unrolled(index, carried, None)
@@ -138,6 +147,8 @@ class Pipeliner:
         if self.schedule.loop.sync != "barrier":
             self._drain(index)
         self._replace_loop(carried)
+        if barrier is not None and once:
+            Rewriter.erase_op(barrier)
 
     def rewrite_tiles(self, tiles: scf.ForOp) -> None:
         """A CTA that goes from tile to tile of the result in the loop around."""

@@ -128,6 +128,27 @@ def _used(op: Operation) -> set[SSAValue]:
     return {operand for inner in op.walk() for operand in inner.operands}
 
 
+def copied_once(source: CopyLoop) -> tuple[gpu.BarrierOp | None, list[CopyOp]]:
+    """The barrier before the loop that waits for tiles which are copied once, and their copies. The loop's own first
+    copies and loads can stand in its place: nothing writes memory between the two, and all they need is made before."""
+    barrier = source.loop.prev_op
+    while barrier is not None and not isinstance(barrier, gpu.BarrierOp) and only_reads(barrier):
+        barrier = barrier.prev_op
+    if not isinstance(barrier, gpu.BarrierOp):
+        return None, []
+    needed = [leaf for op in (*source.copies, *source.steps[0].loads) for i in op.operands for leaf in source.leaves(i)]
+    made = [value.owner for value in needed if isinstance(value.owner, Operation)]
+    if not all(op.parent is not barrier.parent or op.is_before_in_block(barrier) for op in made):
+        return None, []
+    return barrier, [op for op in _back_to_barrier(barrier) if isinstance(op, CopyOp) and op.is_async is None]
+
+
+def _back_to_barrier(op: Operation) -> Iterator[Operation]:
+    """The operations before one, back to a barrier."""
+    while (before := op.prev_op) is not None and not isinstance(before, gpu.BarrierOp):
+        yield (op := before)
+
+
 def copies_of(loop: scf.ForOp) -> tuple[CopyOp, ...]:
     """The copies to shared memory of a loop that waits for each of them: none if it is no such loop."""
     copies = tuple(op for op in loop.body.block.ops if isinstance(op, CopyOp))

@@ -15,7 +15,7 @@ from ...dialect.warp.attention import AttentionOp
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
 from .resources import instruction, warpgroup_rows
-from .staging import strip_bytes
+from .staging import check_epilogue, in_strips, strip_bytes
 from .warpgroup import ROWS, asked_of, not_copied, staged_rows, staging_bytes, why_not
 
 HALF = 2
@@ -29,6 +29,25 @@ FIXED = ("sliced_k", "split_k", "pack", "fp8_as", "accumulate", "edges", "unroll
 
 LONGEST_FOR_FRAGMENTS = 64
 """Queries up to which a warpgroup's rows would be mostly empty."""
+
+
+PART_COLUMNS = 64
+"""Columns of V whose products a warp sums together: B of more would take the registers that sums need."""
+
+
+def values_schedule(schedule: Schedule, columns: int) -> Schedule:
+    """The schedule of P V, with that many columns of V, by the one of Q K^T."""
+    (m, n, _), rows = schedule.tile.cta, schedule.tile.warp[0]
+    if schedule.tile.together > 1:
+        shape = schedule.tile.mma._replace(n=columns)
+        return schedule.with_fields(cta=(m, columns, n), warp=(rows, columns), mma=shape)
+    return schedule.with_fields(cta=(m, columns, n), warp=(rows, math.gcd(columns, PART_COLUMNS)))
+
+
+def part_schedule(values: Schedule) -> Schedule:
+    """The same for the columns of V that are summed, and stored, together."""
+    (m, _, n), (_, columns) = values.tile.cta, values.tile.warp
+    return values.with_fields(cta=(m, columns, n))
 
 
 def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, object]) -> Schedule:
@@ -116,8 +135,10 @@ def _by_fragments(read: Attention, target: Target) -> Schedule:
             LoopSchedule(2),
             grid=GridSchedule(edges="predicated"),
         )
-        if _shared_bytes(read, schedule) <= target.shared:
-            return schedule
+        if (held := _shared_bytes(read, schedule)) <= target.shared:
+            room = (target.shared // 2 if held <= target.shared // 2 else target.shared) - held
+            part = in_strips(part_schedule(values_schedule(schedule, columns)), read.values, row.shape.m, room)
+            return schedule.with_fields(staging=part.epilogue.staging)
     raise ScheduleError(f"heads of {read.values.n} columns take more shared memory than {target} has")
 
 
@@ -140,6 +161,8 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
             f"of an attention a CTA tile is as deep as Q, {depth}, and a warp tile as wide as a CTA tile; "
             f"got cta = {m}x{n}x{k}, warp = {schedule.tile.warp[0]}x{width}"
         )
+    if schedule.tile.together == 1:
+        check_epilogue(schedule, read.values, schedule.tile.mma.m)
     if (needed := _shared_bytes(read, schedule)) > target.shared:
         raise ScheduleError(f"the tiles take {needed} bytes of shared memory, {target} has {target.shared} for a CTA")
 
@@ -151,4 +174,5 @@ def _shared_bytes(read: Attention, schedule: Schedule) -> int:
     held = sum(-(-size * HALF // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in tiles)
     if schedule.tile.together > 1:
         return held + staging_bytes(read.values, schedule)
-    return held + (strip_bytes(read.values, schedule) if schedule.epilogue.staging else 0)
+    part = part_schedule(values_schedule(schedule, columns))
+    return held + (strip_bytes(read.values, part) if schedule.epilogue.staging else 0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
@@ -32,6 +32,7 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.rows import ReduceOp, StepOp, column_of
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
+from ..schedule.attention import part_schedule, values_schedule
 from . import raster
 from .epilogue_operands import EpilogueOperands
 from .fragment_math import constant, fma, integer, mapped, number, power, spread, times, unless
@@ -39,9 +40,6 @@ from .index_builder import Index, IndexBuilder
 from .operands import OperandTiles
 from .store_epilogue import store
 from .tiling import Tiling
-
-PART_COLUMNS = 64
-"""Columns of V whose products are summed together: B of more would take the registers that sums need."""
 
 KEPT_REGISTERS = 32
 """Registers of Q's fragments that a lane keeps; of more, they are loaded again for each tile of K."""
@@ -51,15 +49,6 @@ LOWEST = -1e38
 
 LOWEST_OF_F32 = -(2.0 - 2.0**-23) * 2.0**127
 """The same where a region makes scores: these may be that low."""
-
-
-def values_schedule(schedule: Schedule, columns: int) -> Schedule:
-    """The schedule of P V, with that many columns of V, by the one of Q K^T."""
-    (m, n, _), rows = schedule.tile.cta, schedule.tile.warp[0]
-    if schedule.tile.together > 1:
-        shape = schedule.tile.mma._replace(n=columns)
-        return schedule.with_fields(cta=(m, columns, n), warp=(rows, columns), mma=shape)
-    return schedule.with_fields(cta=(m, columns, n), warp=(rows, math.gcd(columns, PART_COLUMNS)))
 
 
 @dataclass(frozen=True)
@@ -257,7 +246,8 @@ class AttentionBuilder:
         index = self.index
         total = index.insert(ReduceOp(Kind.Add, state.sums)).fragment
         inverse = mapped(index, lambda x: arith.DivfOp(number(1.0), x[0]).result, total)
+        tiling, scratch = replace(self.values, schedule=part_schedule(self.values.schedule)), None
         for i, part in enumerate(state.parts):
             left = i * fragment_of(part).shape[1]
             if left < self.read.values.n or not self.read.values.is_known("n"):
-                store(self.values, index, times(index, part, inverse), self.row, left)
+                scratch = store(tiling, index, times(index, part, inverse), self.row, left, scratch)

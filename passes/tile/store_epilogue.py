@@ -32,11 +32,15 @@ EARLY_BITS = 16
 """Bits of elements for which there are registers before the strip before is stored."""
 
 
-def store(tiling: Tiling, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index) -> None:
+def store(
+    tiling: Tiling, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index, scratch: SSAValue | None = None
+) -> SSAValue | None:
     """Takes accumulators, whose first element is that of row m and column n, to D.
 
-    Where elements of several matrices lie beside them, that is done for one half of the columns after the other, or for
-    smaller parts, so that these and their addresses take no more registers than one matrix of `MOST_BITS` would.
+    Where elements change lanes they do so in `scratch`, or in shared memory that is made for it; returns it, for what
+    is stored next. Where elements of several matrices lie beside them, that is done for one half of the columns after
+    the other, or for smaller parts, so that these and their addresses take no more registers than one matrix of
+    `MOST_BITS` would.
     """
     whole = fragment_of(accumulator)
     bits, (rows, width) = _bits(tiling), whole.shape
@@ -51,7 +55,10 @@ def store(tiling: Tiling, index: IndexBuilder, accumulator: SSAValue, m: Index, 
         held = accumulator
         if width < whole.shape[1]:
             held = index.insert(SubfragmentOp(accumulator, (0, left), (rows, width))).fragment
-        Ending(tiling, index, fragment_of(held), m, index.add(n, left)).store(held)
+        ending = Ending(tiling, index, fragment_of(held), m, index.add(n, left), scratch)
+        ending.store(held)
+        scratch = ending.scratch
+    return scratch
 
 
 def _bits(tiling: Tiling) -> int:
@@ -67,7 +74,15 @@ class Ending:
     strip of more of them, where elements change lanes or other operands lie beside them in registers.
     """
 
-    def __init__(self, tiling: Tiling, index: IndexBuilder, whole: FragmentType, m: Index, n: Index) -> None:
+    def __init__(
+        self,
+        tiling: Tiling,
+        index: IndexBuilder,
+        whole: FragmentType,
+        m: Index,
+        n: Index,
+        scratch: SSAValue | None = None,
+    ) -> None:
         self.tiling, self.index, self.m, self.n = tiling, index, m, n
         product, schedule = tiling.product, tiling.schedule
         rows = exchanged_rows(schedule) or (whole.shape[0] if product.op.epilogue is None else whole.layout.data.rows)
@@ -78,7 +93,7 @@ class Ending:
         self.c = product.c if adds_last(product, schedule) else None
         self.early = _bits(tiling) <= EARLY_BITS
         self.epilogue_operands = self._extras()
-        self.scratch = self._scratch(part if self.first else part.with_element(product.d.element_type))
+        self.scratch = scratch or self._scratch(part if self.first else part.with_element(product.d.element_type))
 
     def _extras(self) -> EpilogueOperands | None:
         """The product's epilogue, if it has one."""

@@ -12,7 +12,7 @@
 // NUMBERS: error: schedule: schedule option cta: expected 3 numbers, got '(32, 16)'
 // DEEP:    error: schedule: of an attention a CTA tile is as deep as Q, 32, and a warp tile as wide as a CTA tile; got cta = 32x16x64, warp = 32x16
 // FIELD:   error: schedule: an attention has no choice of split_k
-// SHARED:  error: schedule: the tiles take 172032 bytes of shared memory, sm_89 has 101376 for a CTA
+// SHARED:  error: schedule: the tiles take 176128 bytes of shared memory, sm_89 has 101376 for a CTA
 // TARGET:  error: warp.attention is lowered for sm_80 and later; the target is sm_75
 func.func @f(%q: memref<100x32xf16>, %k: memref<50x32xf16>, %v: memref<50x32xf16>, %o: memref<100x32xf16>) {
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<100x32xf16>, memref<50x32xf16>, memref<50x32xf16>, memref<100x32xf16>

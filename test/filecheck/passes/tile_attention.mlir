@@ -1,6 +1,20 @@
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline,warp-tile" | filecheck %s
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline,warp-tile" | warploom-opt | filecheck %s
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline" | filecheck %s --check-prefix=OUTLINE
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline,warp-tile,warp-pipeline" | filecheck %s --check-prefix=AHEAD
+
+// Q comes with the first tiles of K and V; one wait is for all, before the first fragment is loaded.
+// AHEAD:         warp.copy %Q[{{.*}}async
+// AHEAD-NOT:     gpu.barrier
+// AHEAD:         warp.copy %K[{{.*}}async
+// AHEAD:         warp.copy %V[{{.*}}async
+// AHEAD-NEXT:    warp.commit
+// AHEAD-NEXT:    warp.wait 0
+// AHEAD-NEXT:    gpu.barrier
+// AHEAD-NOT:     gpu.barrier
+// AHEAD:         warp.ldmatrix
+// AHEAD-NOT:     gpu.barrier
+// AHEAD:         scf.for
 
 // One CTA of one warp for 32 rows of O; those that see most keys come first.
 // OUTLINE:       gpu.launch_func @kernels::@f blocks in (%[[TILES:.*]], %
