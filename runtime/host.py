@@ -7,7 +7,7 @@ from io import StringIO
 from math import prod
 from typing import Any, TypeAlias, TypeGuard
 
-from xdsl.dialects import func, gpu
+from xdsl.dialects import func, gpu, memref
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, NoneAttr, TensorType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
@@ -34,9 +34,15 @@ Structured: TypeAlias = LinalgStructuredOperation | MatmulOp
 
 
 def text_of(function: func.FuncOp) -> str:
-    """A lowered host function as text, with the places of its operations."""
+    """A lowered host function as text, with the constants that it uses and the places of its operations."""
     out = StringIO()
-    Printer(out, print_generic_format=True, print_debuginfo=True).print_op(function)
+    module, used = function.parent_op(), {op.name_ for op in function.walk() if isinstance(op, memref.GetGlobalOp)}
+    constants = module.ops if isinstance(module, ModuleOp) and used else ()
+    names = {name.string_value() for name in used}
+    printer = Printer(out, print_generic_format=True, print_debuginfo=True)
+    for op in (*(o for o in constants if isinstance(o, memref.GlobalOp) and o.sym_name.data in names), function):
+        printer.print_op(op)
+        out.write("\n")
     return out.getvalue()
 
 

@@ -69,11 +69,23 @@ class Word:
     value: int
 
 
+Contents: TypeAlias = bytes
+
+
 class ScratchBuffer(NamedTuple):
-    """Scratch memory that launches share: its size, and whether it is all zeros before the first of them."""
+    """Memory that launches share: its size, whether it is all zeros before the first of them, and what it holds then
+    and afterwards if it is a constant."""
 
     bytes: int
     zeroed: bool = False
+    data: Contents = b""
+
+    def host(self) -> Array:
+        """The buffer in the memory of the host; all ones, NaN in every floating-point type, where it holds nothing, so
+        that what is read before it is written shows."""
+        if self.data:
+            return np.frombuffer(self.data, np.uint8).copy()
+        return np.full(self.bytes, 0 if self.zeroed else 0xFF, np.uint8)
 
 
 @dataclass(frozen=True)

@@ -341,9 +341,7 @@ class PtxModule:
     ) -> LaunchPlace:
         from .observed import LaunchObservers
 
-        # All ones are NaN in every floating-point type, so that a buffer read before it is written shows.
-        buffers = [np.full(size, 0 if zeroed else 0xFF, np.uint8) for size, zeroed in scratch]
-        everything = [*map(_host, values), *buffers]
+        everything = [*map(_host, values), *(buffer.host() for buffer in scratch)]
         observers = LaunchObservers(len(launches), options.report, options.trace)
         notes: list[Finding] = []
         for number, launch in enumerate(launches):

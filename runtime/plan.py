@@ -24,15 +24,16 @@ from ..dialect.warp.partial_sums import ZEROED
 from ..dialect.warp.tensor_maps import EncodeTensorMapOp
 from ..dialect.warp.view import dynamic_parts, strides_of
 from ..dialect.warp.window import WindowOp
-from ..passes.diagnostics import location_of
 from ..passes.linalg.extents import SIZE_LIMIT
 from ..passes.linalg.overlap import overlap
 from ..passes.linalg.views import View, Viewing, WindowError, seen
 from .arguments.arrays import Argument
 from .arguments.dtypes import DTYPES, memory_bytes
 from .arguments.tensor_map import element_of
+from .constants import bytes_of
 from .errors import ArgumentError, HostError
 from .launch import Launch, LaunchValue, Mapped, Passed, Plan, ScratchBuffer, Shifted, Word
+from .place import place_of
 
 ROW_LIMIT = 1 << 31
 """Kernels compute with 32-bit distances of rows in bytes."""
@@ -104,6 +105,7 @@ class _Reading:
     launches: list[Launch] = field(default_factory=list[Launch])
     scratch: list[ScratchBuffer] = field(default_factory=list[ScratchBuffer])
     dynamic: bool = False
+    constants: dict[str, int] = field(default_factory=dict[str, int])
 
     def read(self, op: Operation) -> None:
         match op:
@@ -118,6 +120,8 @@ class _Reading:
                 self.memories[op.memref] = Held(position, View(0, shape, row_major(shape)))
                 size = memory_bytes(str(op.memref.type.element_type), math.prod(shape))
                 self.scratch.append(ScratchBuffer(size, zeroed=ZEROED in op.attributes))
+            case memref.GetGlobalOp():
+                self._constant(op)
             case memref.SubviewOp() | memref.CastOp() | memref.CollapseShapeOp() | memref.ExpandShapeOp() | WindowOp():
                 self._view(op)
             case DisjointOp():
@@ -141,9 +145,19 @@ class _Reading:
             case _:
                 raise HostError(
                     f"{place_of(op)}host function @{self.function.sym_name.data}: expected arith on constants and "
-                    f"sizes, memref.dim, memref.alloc, memref.dealloc, views of memory, scf.for and scf.if that hand "
-                    f"nothing on, gpu.launch_func and an empty func.return, got {op.name}; has the module been lowered?"
+                    f"sizes, memref.dim, memref.alloc, memref.dealloc, memref.get_global, views of memory, scf.for and "
+                    f"scf.if that hand nothing on, gpu.launch_func and an empty func.return, got {op.name}; has the "
+                    f"module been lowered?"
                 )
+
+    def _constant(self, op: memref.GetGlobalOp) -> None:
+        """Memory whose contents are known; the same for all that get it."""
+        name, shape = op.name_.string_value(), op.memref.type.get_shape()
+        if name not in self.constants:
+            self.constants[name] = len(self.function.body.block.args) + len(self.scratch)
+            data = bytes_of(op)
+            self.scratch.append(ScratchBuffer(len(data), data=data))
+        self.memories[op.memref] = Held(self.constants[name], View(0, shape, row_major(shape)))
 
     def _loop(self, op: scf.ForOp) -> None:
         """The launches of each turn."""
@@ -307,9 +321,3 @@ def _steps(argument: Argument, position: int) -> list[int]:
             f"strides of {strides} bytes"
         )
     return [s // argument.itemsize if n > 1 else 0 for s, n in zip(strides, argument.shape, strict=True)]
-
-
-def place_of(op: Operation) -> str:
-    """ "file:line:col: " of an operation, empty where it is not known."""
-    location = location_of(op)
-    return "" if location is None else f"{location}: "

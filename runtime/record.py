@@ -30,7 +30,7 @@ def facts_of(kernel: Kernel) -> dict[str, object]:
         "function": _signature(kernel.function),
         "plan": {
             "launches": [_launch(launch) for launch in kernel.plan.launches],
-            "scratch": [buffer._asdict() for buffer in kernel.plan.scratch],
+            "scratch": [{**buffer._asdict(), "data": buffer.data.hex()} for buffer in kernel.plan.scratch],
             "dynamic": kernel.plan.dynamic,
         },
         "schedule": [None if schedule is None else str(schedule) for schedule in kernel.schedule],
@@ -45,7 +45,7 @@ def kernel_of(parts: Mapping[str, bytes], name: str) -> Kernel:
         function=_read_signature(facts["function"]),
         plan=Plan(
             tuple(_read_launch(launch) for launch in plan["launches"]),
-            tuple(ScratchBuffer(**buffer) for buffer in plan["scratch"]),
+            tuple(ScratchBuffer(b["bytes"], b["zeroed"], bytes.fromhex(b["data"])) for b in plan["scratch"]),
             plan["dynamic"],
         ),
         schedule=tuple(None if text is None else Schedule.parse(text) for text in facts["schedule"]),

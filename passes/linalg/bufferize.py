@@ -16,6 +16,7 @@ from xdsl.context import Context
 from xdsl.dialects import arith, func, memref, tensor
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
+    DenseIntOrFPElementsAttr,
     IndexType,
     IntegerAttr,
     MemRefType,
@@ -35,6 +36,7 @@ from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.view import strides_of
 from ..diagnostics import fail
 from ..tile.index_builder import constant_value
+from .constants import global_of
 from .generalize import generalize
 from .views import collapsed, expanded, groups_of, kept_dimensions
 
@@ -118,6 +120,8 @@ class _Function:
             Rewriter.replace_op(op, func.ReturnOp(), [])
         elif isinstance(op, tensor.EmptyOp):
             self.done.append(op)
+        elif isinstance(op, arith.ConstantOp) and isinstance(op.value, DenseIntOrFPElementsAttr):
+            self._constant(op, op.value)
         elif isinstance(op, tensor.DimOp):
             self._size(op)
         elif isinstance(op, SHAPED):
@@ -128,6 +132,17 @@ class _Function:
             self._structured(op)
         elif any(isa(v.type, Tensor) for v in (*op.operands, *op.results)):
             fail(op, f"{op.name} on tensors is not bufferised; structured operations of linalg are")
+
+    def _constant(self, op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:
+        """A tensor whose elements are known: memory of the module, copied if it is returned."""
+        module, builder = self.function.parent_op(), Builder(InsertPoint.before(op))
+        if not isinstance(module, ModuleOp):
+            fail(op, "expected the function in a module")
+        memory = builder.insert(global_of(op, value, module)).memref
+        if (found := self.returned.get(op.result)) is not None:
+            builder.insert(CopyOp([memory], [found], [])).location = op.location
+        self.buffers[op.result] = memory
+        self.done.append(op)
 
     def _size(self, op: tensor.DimOp) -> None:
         source, empty, number = self.buffers.get(op.source), op.source.owner, constant_value(op.index)

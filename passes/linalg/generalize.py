@@ -2,7 +2,8 @@
 
 Calls of functions of the module are replaced by what these do; `linalg.broadcast`, `linalg.reduce` and `memref.copy`
 become `linalg.generic` and `linalg.copy`, `linalg.softmax` four of the former; a constant tensor of one value becomes
-`linalg.fill`, `tensor.pad` that and a `tensor.insert_slice`, `bufferization.alloc_tensor` a `tensor.empty` or a copy.
+a number or `linalg.fill`, `tensor.pad` that and a `tensor.insert_slice`, `bufferization.alloc_tensor` a `tensor.empty`
+or a copy.
 """
 
 from __future__ import annotations
@@ -20,24 +21,28 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
-from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, FillOp, GenericOp, ReduceOp, YieldOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, GenericOp, ReduceOp, YieldOp
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.hints import isa
 
 from ...dialect.linalg.softmax import SoftmaxOp
 from ..diagnostics import fail
+from .constants import contents, is_splat, spread_number
 from .decompose_softmax import decompose
 from .new_tensors import allocate, pad
+
+GENERALIZED = (
+    *(func.CallOp, BroadcastOp, ReduceOp, SoftmaxOp),
+    *(memref.CopyOp, memref.GetGlobalOp, AllocTensorOp, tensor.PadOp),
+)
+"""What is rewritten, or checked, beside constants."""
 
 
 def is_generalized(op: Operation) -> bool:
     """Whether something else comes to stand for an operation."""
     constant = isinstance(op, arith.ConstantOp) and isinstance(op.result.type, TensorType)
-    return constant or isinstance(
-        op, func.CallOp | BroadcastOp | memref.CopyOp | ReduceOp | SoftmaxOp | AllocTensorOp | tensor.PadOp
-    )
+    return constant or isinstance(op, GENERALIZED)
 
 
 def generalize(module: ModuleOp) -> None:
@@ -56,12 +61,14 @@ def generalize(module: ModuleOp) -> None:
                 allocate(op)
             case tensor.PadOp():
                 pad(op)
+            case memref.GetGlobalOp() if isinstance(reason := contents(op), str):
+                fail(op, f"{op.name}: {reason}")
             case memref.CopyOp():
                 copy = CopyOp([op.source], [op.destination], [])
                 copy.location = op.location
                 Rewriter.replace_op(op, copy, [])
-            case arith.ConstantOp(value=DenseIntOrFPElementsAttr() as value):
-                _constant(op, value)
+            case arith.ConstantOp(value=DenseIntOrFPElementsAttr() as value) if is_splat(value):
+                spread_number(op, value)
             case _:
                 pass
 
@@ -118,25 +125,6 @@ def _broadcast(op: BroadcastOp) -> None:
     )
     generic.location = op.location
     Rewriter.replace_op(op, generic, generic.results)
-
-
-def _constant(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:
-    """A tensor of its own for each use, filled, so that what starts from it may be written where the result goes."""
-    kind = op.result.type
-    if not isa(kind, TensorType[Attribute]):
-        return
-    if not value.is_splat():
-        fail(op, f"a constant {kind} of several values is not lowered; pass it as an argument")
-    number = arith.ConstantOp(next(value.iter_attrs()))  # all of them, one by one, take minutes
-    Rewriter.insert_op(number, InsertPoint.before(op))
-    for use in list(op.result.uses):
-        user: Operation = use.operation
-        empty = tensor.EmptyOp([], kind)
-        filled = FillOp([number.result], [empty.tensor], [kind])
-        filled.location = op.location
-        Rewriter.insert_op([empty, filled], InsertPoint.before(user))
-        user.operands[use.index] = filled.results[0]
-    Rewriter.erase_op(op)
 
 
 def _reduce(op: ReduceOp) -> None:

@@ -84,6 +84,8 @@ def check_elementwise(found: Elementwise) -> None:
 
 
 def _check(op: Operation, reads: Iterable[Access], written: Access) -> None:
+    if isinstance(memory := root(written.value).owner, memref.GetGlobalOp):
+        fail(op, f"{op.name}: the result is a constant, memref.global {memory.name_}; write to other memory")
     for read in reads:
         if not isinstance(read.value.type, MemRefType) or root(read.value) != root(written.value):
             continue

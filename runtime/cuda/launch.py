@@ -79,6 +79,9 @@ class Prepared:
         with self.gpu.current():
             result = self.gpu.driver.cuMemAllocAsync(max(1, size), self.stream)
             address = int(call(f"allocating {size} bytes of scratch memory on the GPU", result))
+            if buffer.data:
+                copied = self.gpu.driver.cuMemcpyHtoDAsync(address, buffer.data, size, self.stream)
+                call(f"copying a constant of {size} bytes to the GPU", copied)
             if buffer.zeroed:
                 call("clearing scratch memory", self.gpu.driver.cuMemsetD8Async(address, 0, size, self.stream))
         weakref.finalize(self, _free, self.gpu, address, self.stream).atexit = False

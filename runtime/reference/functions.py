@@ -36,6 +36,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.window import WindowOp
 from ...passes.linalg.views import View, Viewing, seen
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
+from ..constants import elements_of
 from ..errors import HostError
 from ..numerics.array import Array
 from ..plan import index_result, place_of
@@ -119,6 +120,9 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
             shape = [int(scope[next(given)].value) if n < 0 else n for n in op.memref.type.get_shape()]
             value = np.full(shape, np.nan if kind.kind not in "iu" else 0.0)
             scope[op.memref] = Reference(value, np.zeros_like(value), kind)
+        case memref.GetGlobalOp():
+            found = elements_of(op)
+            scope[op.memref] = Reference(found.astype(np.float64), np.zeros(found.shape), found.dtype)
         case memref.DimOp():
             value = np.array(float(scope[op.source].value.shape[int(scope[op.index].value)]))
             scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))

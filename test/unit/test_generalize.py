@@ -133,13 +133,6 @@ def test_memref_copy_and_cast() -> None:
             r":3:3: error: expected @g to be a function of the module with one block",
         ),
         (
-            "func.func @f(%A: tensor<2x2xf16>) -> tensor<2x2xf16> {\n"
-            "  %w = arith.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf16>\n"
-            "  %r = linalg.add ins(%A, %w : tensor<2x2xf16>, tensor<2x2xf16>) outs(%A : tensor<2x2xf16>)"
-            " -> tensor<2x2xf16>\n  return %r : tensor<2x2xf16>\n}",
-            r":2:3: error: a constant tensor<2x2xf16> of several values is not lowered; pass it as an argument",
-        ),
-        (
             "func.func @f(%A: memref<4x8xf32>, %y: memref<4xf32>) {\n"
             "  linalg.reduce ins(%A : memref<4x8xf32>) outs(%y : memref<4xf32>) dimensions = [1]\n"
             "  (%in: f32, %init: f32) {\n    %0 = arith.subf %in, %init : f32\n    linalg.yield %0 : f32\n  }\n"

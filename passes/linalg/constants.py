@@ -1,0 +1,113 @@
+"""Constants of many elements: tensors and memory of the module, `arith.constant dense<...>` and `memref.global`.
+
+A constant of one value is that number to an elementwise operation, and `linalg.fill` to any other. One of several
+values is memory that the host function hands to its kernels, with contents that are known before a call.
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects import arith, memref, tensor
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseIntOrFPElementsAttr,
+    MemRefType,
+    ModuleOp,
+    NoneAttr,
+    StringAttr,
+    TensorType,
+    UnitAttr,
+)
+from xdsl.dialects.linalg.attrs import IteratorTypeAttr
+from xdsl.dialects.linalg.ops import FillOp, GenericOp
+from xdsl.ir import Attribute, Operation
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.hints import isa
+
+from ...dialect.memref import GlobalOp
+from ...dialect.warp.loops import loops_of
+from ..diagnostics import fail
+from .product import fresh_name
+
+
+def is_splat(value: DenseIntOrFPElementsAttr) -> bool:
+    """Whether all elements of a constant have the same bits."""
+    data, count = value.data.data, len(value)
+    return count > 0 and data == data[: len(data) // count] * count
+
+
+def spread_number(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:
+    """Replaces a constant tensor of one value: by the number in elementwise operations that read it, elsewhere by a
+    tensor of its own for each use, filled, so that what starts from it may be written where the result goes."""
+    kind = op.result.type
+    number = arith.ConstantOp(next(value.iter_attrs()))  # all of them, one by one, take minutes
+    Rewriter.insert_op(number, InsertPoint.before(op))
+    while (use := next(iter(op.result.uses), None)) is not None:
+        user: Operation = use.operation
+        if isinstance(user, GenericOp) and use.index < len(user.inputs) and _is_parallel(user):
+            _number_for_input(user, use.index, number)
+            continue
+        empty = tensor.EmptyOp([], kind)
+        filled = FillOp([number.result], [empty.tensor], [kind])
+        filled.location = op.location
+        Rewriter.insert_op([empty, filled], InsertPoint.before(user))
+        user.operands[use.index] = filled.results[0]
+    Rewriter.erase_op(op)
+
+
+def _is_parallel(op: GenericOp) -> bool:
+    """Whether an operation is elementwise, and its outputs tell the sizes of its loops."""
+    kinds = all(kind == IteratorTypeAttr.parallel() for kind in op.get_iterator_types())
+    every = list(range(op.get_num_loops()))
+    return kinds and all(sorted(loops_of(map_.data)) == every for map_ in op.indexing_maps.data[len(op.inputs) :])
+
+
+def _number_for_input(op: GenericOp, number: int, constant: arith.ConstantOp) -> None:
+    """Replaces an input of an operation by a number."""
+    body = op.detach_region(op.body)
+    argument, inputs, maps = body.block.args[number], list(op.inputs), list(op.indexing_maps.data)
+    argument.replace_all_uses_with(constant.result)
+    body.block.erase_arg(argument)
+    del inputs[number], maps[number]
+    kinds = [result.type for result in op.results]
+    new = GenericOp(inputs, list(op.outputs), body, ArrayAttr(maps), op.iterator_types, kinds)
+    new.attributes |= op.attributes
+    new.location = op.location
+    Rewriter.replace_op(op, new)
+
+
+def global_of(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr, module: ModuleOp) -> memref.GetGlobalOp:
+    """The memory of a constant tensor; its contents become a constant of the module."""
+    tensor_type = op.result.type
+    if not isa(tensor_type, TensorType[Attribute]):
+        fail(op, f"expected a constant tensor, got {tensor_type}")
+    kind = MemRefType(tensor_type.element_type, tensor_type.get_shape(), NoneAttr(), NoneAttr())
+    every = [other for other in module.ops if isinstance(other, memref.GlobalOp)]
+    found = next((g for g in every if g.initial_value == value and g.type == kind and g.constant is not None), None)
+    if found is None:
+        taken = {name.data for other in module.ops if isinstance(name := other.properties.get("sym_name"), StringAttr)}
+        name = StringAttr(fresh_name(op.result.name_hint or "constant", taken))
+        private = StringAttr("private")
+        properties = {"sym_name": name, "type": kind, "initial_value": value, "sym_visibility": private}
+        found = GlobalOp.create(properties={**properties, "constant": UnitAttr()})
+        found.location = op.location
+        Rewriter.insert_op(found, InsertPoint.at_start(module.body.block))
+    get = memref.GetGlobalOp(found.sym_name.data, kind)
+    get.location = op.location
+    return get
+
+
+def contents(op: memref.GetGlobalOp) -> DenseIntOrFPElementsAttr | str:
+    """The elements of the memory that an operation gets; why there are none, if there are none."""
+    module = op.parent_op()
+    while module is not None and not isinstance(module, ModuleOp):
+        module = module.parent_op()
+    name = op.name_.string_value()
+    every = [] if module is None else [o for o in module.ops if isinstance(o, memref.GlobalOp)]
+    found = next((o for o in every if o.sym_name.data == name), None)
+    if found is None:
+        return f"the module has no memref.global @{name}"
+    if found.constant is None or not isinstance(found.initial_value, DenseIntOrFPElementsAttr):
+        return f"memref.global @{name} is no constant; pass memory that changes as an argument"
+    if found.type != op.memref.type or not isinstance(found.type.layout, NoneAttr):
+        return f"expected memory row by row, of the type of memref.global @{name}, {found.type}, got {op.memref.type}"
+    return found.initial_value
