@@ -234,7 +234,7 @@ def _release(s: Structure) -> str:
         return f"{chosen} {address}\n@%p9 mbarrier.arrive.shared.b64 _, [%r49];"
     return f"""{chosen} {address}
 @%p9 mapa.shared::cluster.u32 %r49, %r49, %r7;
-@%p9 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r49];"""
+@%p9 mbarrier.arrive.shared::cluster.b64 _, [%r49];"""
 
 
 def _epilogue(s: Structure) -> Iterator[str]:
