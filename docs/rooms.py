@@ -62,6 +62,7 @@ GLOSSARY = (
     ("CTA tile, warp tile", "the part of the result that a CTA, or a warp, computes at a time (`cta`, `warp`)"),
     ("fragment", "the part of a matrix that a warp holds in registers; its layout says which lane has what"),
     ("warpgroup", "four warps of a CTA that multiply together by `wgmma`"),
+    ("cluster", "CTAs that run at the same time and copy to each other's shared memory (`cluster`)"),
     ("producer, consumer", "the warp that copies tiles to shared memory, and the warpgroups that multiply them"),
     ("tensor copy, tensor map", "a copy of a box by `cp.async.bulk.tensor`; 128 bytes that describe the tensor"),
     ("stage", "one of the buffers in shared memory that copies fill in turn (`stages`)"),
@@ -226,6 +227,8 @@ OF_IDEAS = {
     "passes/to_ptx/sparse_ops.py",
     "products of warpgroups": "passes/schedule/warpgroup.py passes/tile/warpgroup.py passes/pipelining/specialise.py "
     "passes/pipelining/tensor_copies.py passes/pipelining/tensor_stores.py dialect/warp/tensor_maps.py runtime/plan.py",
+    "clusters": "dialect/schedule/grid.py passes/tile/raster.py passes/pipelining/clusters.py "
+    "passes/pipelining/tensor_copies.py passes/pipelining/ring.py",
     "attention": "dialect/warp/attention.py passes/linalg/fuse_attention.py passes/linalg/scores.py "
     "passes/linalg/attention.py passes/schedule/attention.py passes/tile/attention.py passes/tile/tile_attention.py",
     "rows": "dialect/warp/rows.py passes/to_ptx/column_ops.py",

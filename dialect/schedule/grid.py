@@ -9,6 +9,9 @@ from .fields import ScheduleError, ScheduleRecord, always, rare
 MOST_PARTS = 64
 """Parts of K: the last CTA of a tile reads what all have, alone."""
 
+MOST_CTAS = 8
+"""CTAs of a cluster that every GPU with clusters can hold. Source: CUDA programming guide, Thread Block Clusters."""
+
 
 @dataclass(frozen=True, slots=True)
 class GridSchedule(ScheduleRecord):
@@ -31,9 +34,20 @@ class GridSchedule(ScheduleRecord):
         "inside",
         ("inside", "predicated"),
     )
+    cluster: tuple[int, int] = rare(
+        22,
+        "how many CTAs along M x N share what they copy: those along M a tile of B, those along N a tile of A. Each "
+        "copies a part of it to all of them (`wgmma` alone)",
+        (1, 1),
+    )
 
     def check(self) -> None:
         if self.group < 1:
             raise ScheduleError(f"group must be at least 1, got {self.group}")
         if not 1 <= self.split_k <= MOST_PARTS:
             raise ScheduleError(f"split_k must be 1 to {MOST_PARTS}, got {self.split_k}")
+        down, across = self.cluster
+        if min(down, across) < 1 or down * across > MOST_CTAS or down & down - 1 or across & across - 1:
+            raise ScheduleError(f"a cluster has 1, 2, 4 or {MOST_CTAS} CTAs, got {down}x{across}")
+        if self.ctas % (down * across):
+            raise ScheduleError(f"ctas must be whole clusters of {down}x{across}, got {self.ctas}")

@@ -53,6 +53,16 @@ class Schedule:
             raise ScheduleError(f"ctas must be 0, or more with a single slice, got {ctas} and {slices} slices")
 
     @property
+    def own_tiles(self) -> bool:
+        """Whether each warpgroup that multiplies has tiles of its own."""
+        return self.loop.consumers == "pingpong" and self.tile.warps == self.tile.together
+
+    @property
+    def consumers(self) -> int:
+        """Warps that multiply: those of a tile, of two where each warpgroup has its own."""
+        return self.tile.warps * (2 if self.own_tiles else 1)
+
+    @property
     def slice_bytes(self) -> int:
         """Shared memory in which slices meet to add up their sums."""
         (m, n, _), accumulator = self.tile.cta, ELEMENT_TYPES[self.arithmetic.accumulate]

@@ -107,9 +107,10 @@ class TensorLoadOp(IRDLOperation):
         barriers: SSAValue,
         number: SSAValue,
         by: int = 0,
+        mask: SSAValue | None = None,
     ):
         super().__init__(
-            operands=[map, list(coordinates), tile, list(indices), barriers, number, []],
+            operands=[map, list(coordinates), tile, list(indices), barriers, number, mask],
             properties={"by": IntegerAttr(by, i64) if by else None},
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.builder import Builder
@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.warp.barriers import ArriveOp, AwaitOp
+from ...dialect.warp.barriers import AwaitOp
 from ...dialect.warp.warpgroup import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from ..tile.index_builder import Index, IndexBuilder
 from .loop import is_load
@@ -32,8 +32,15 @@ class ConsumerLoop:
     groups: int
     in_turns: bool
 
-    def rewrite(self, index: IndexBuilder, ring: Ring, state: list[Index]) -> tuple[scf.ForOp, list[Index]]:
-        """The loop over K: waits for a stage, and for the products of the one before, where that may be."""
+    def rewrite(
+        self,
+        index: IndexBuilder,
+        ring: Ring,
+        state: list[Index],
+        behind_all: Callable[[IndexBuilder], None] | None = None,
+    ) -> tuple[scf.ForOp, list[Index]]:
+        """The loop over K: waits for a stage, and for the products of the one before, where that may be. `behind_all`
+        inserts what follows on the loop, while its last products run."""
         old, behind = self.loop.body.block, self._waits_behind()
         body = Block(arg_types=[*(arg.type for arg in old.args), *[IndexType()] * (3 if behind else 2)])
         carried, (stage, parity, *before) = body.args[: len(old.args)], body.args[len(old.args) :]
@@ -63,12 +70,14 @@ class ConsumerLoop:
                 turns.end(inside, body.args[0], self.loop.lb)
             now.update(zip(op.results, new.results, strict=True))
             if not behind and op is last_wait:
-                inside.insert(ArriveOp(ring.empty, stage))
+                ring.arrive(inside, stage)
         handed = [now.get(value, value) for value in (old.last_op.operands if old.last_op is not None else ())]
         following = inside.values(ring.next(inside, stage, parity))
         inside.insert(scf.YieldOp(*handed, *following, *([stage] if behind else [])))
         initial = [*self.loop.iter_args, *index.values([*state, *([ring.stages] if behind else [])])]
         new = index.insert(scf.ForOp(self.loop.lb, self.loop.ub, self.loop.step, initial, body))
+        if behind_all is not None:
+            behind_all(index)
         if behind:
             index.insert(WgmmaWaitOp(0))
             ring.release(index, new.results[-1])

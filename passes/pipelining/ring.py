@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xdsl.builder import Builder
 from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Region, SSAValue
+from xdsl.rewriter import InsertPoint
 
 from ...dialect.gpu import BarrierOp
 from ...dialect.warp.barriers import ArriveOp, MakeBarriersOp
+from ...dialect.warp.clusters import ClusterBarrierOp
 from ...dialect.warp.tensor_copies import ProxyFenceOp
 from ..tile.index_builder import Index, IndexBuilder
 from .barriers import next_phase
@@ -16,32 +20,40 @@ from .barriers import next_phase
 
 @dataclass(frozen=True)
 class Ring:
-    """The stages: which are full, and which have been read."""
+    """The stages: which are full, and which have been read, here and in `peers`, other CTAs of the cluster."""
 
     stages: int
     full: SSAValue
     empty: SSAValue
+    peers: Sequence[SSAValue]
 
     @staticmethod
-    def of(index: IndexBuilder, stages: int, consumers: int) -> Ring:
-        """A ring for `consumers` warps that read; all must be `known` before it is used."""
+    def of(index: IndexBuilder, stages: int, consumers: int, peers: Sequence[SSAValue] = ()) -> Ring:
+        """A ring for `consumers` warps that read, in each CTA; all must be `known` before it is used."""
         full = index.insert(MakeBarriersOp(stages, 1)).barriers
-        empty = index.insert(MakeBarriersOp(stages, consumers)).barriers
+        empty = index.insert(MakeBarriersOp(stages, consumers * (1 + len(peers)))).barriers
         full.name_hint, empty.name_hint = "full", "empty"
-        return Ring(stages, full, empty)
+        return Ring(stages, full, empty, peers)
 
-    @staticmethod
-    def known(index: IndexBuilder) -> None:
+    def known(self, index: IndexBuilder) -> None:
         """Lets all threads, and tensor copies, know the barriers made so far."""
         index.insert(ProxyFenceOp())
-        index.insert(BarrierOp())
+        index.insert(ClusterBarrierOp() if self.peers else BarrierOp())
 
     def next(self, index: IndexBuilder, stage: Index, parity: Index) -> tuple[Index, Index]:
         """The next stage, and the parity of the phase that it is in."""
         return next_phase(index, self.stages, stage, parity)
 
+    def arrive(self, index: IndexBuilder, stage: SSAValue) -> None:
+        """Says that a stage has been read, to all who fill it."""
+        for cta in (None, *self.peers):
+            index.insert(ArriveOp(self.empty, stage, cta))
+
     def release(self, index: IndexBuilder, stage: SSAValue) -> None:
         """Says that a stage has been read, unless it is number `stages`: there is none before the first."""
-        read = Block([ArriveOp(self.empty, stage), scf.YieldOp()])
+        read = Block()
+        inside = index.at(Builder(InsertPoint.at_end(read)))
+        self.arrive(inside, stage)
+        inside.insert(scf.YieldOp())
         exists = index.insert(arith.CmpiOp(stage, index.value(self.stages), "ne")).result
         index.insert(scf.IfOp(exists, [], Region(read)))

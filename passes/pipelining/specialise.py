@@ -16,8 +16,8 @@ next tile under the epilogue of this one::
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from xdsl.builder import Builder
@@ -34,6 +34,7 @@ from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import target_of
 from ...dialect.warp.barriers import ArriveOp, AwaitOp
+from ...dialect.warp.clusters import CLUSTER_SIZE, ClusterBarrierOp
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.synchronisation import SOME_WARPS, ElectOp
@@ -43,9 +44,12 @@ from ..allocate import needed
 from ..diagnostics import remark
 from ..tile.index_builder import Index, IndexBuilder
 from ..tile.launches import LaunchedKernel, launches
+from .clusters import CtaCluster, Share
 from .consumers import ConsumerLoop
 from .copies import with_stages
 from .loop import DeclinedError, copies_of, decline, is_load
+from .once import Once
+from .own_tiles import OwnTiles
 from .ring import Ring
 from .tensor_copies import TensorCopy, TensorView
 from .tensor_stores import StagedStores
@@ -62,31 +66,6 @@ Clones: TypeAlias = dict[SSAValue, SSAValue]
 """Values of the consumers' loops, and what they are in the producer's."""
 
 
-@dataclass(frozen=True)
-class Once:
-    """Copies of tiles that stay for the whole loop over K, with a ring of their own."""
-
-    copies: list[TensorCopy]
-    ring: Ring
-
-    @property
-    def tiles(self) -> list[SSAValue]:
-        return [copy.copy.destination for copy in self.copies]
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all of them."""
-        return sum(copy.bytes for copy in self.copies)
-
-    def start(self, index: IndexBuilder, moved: Callable[[SSAValue], SSAValue], stage: Index, parity: Index) -> None:
-        """Starts them, before those of the other ring, when the tiles that were in the stage have been read."""
-        at, parity = index.value(stage), index.value(parity)
-        index.insert(AwaitOp(self.ring.empty, at, parity))
-        index.insert(ExpectOp(self.ring.full, at, self.bytes))
-        for copy in self.copies:
-            copy.start(index, [moved(i) for i in copy.copy.indices], moved, stage, self.ring.full)
-
-
 class Specialiser:
     """Rewrites one kernel, whose loop over K is `loop`, in a loop over tiles or not."""
 
@@ -94,7 +73,7 @@ class Specialiser:
         self.launch, self.loop = launch, loop
         around = loop.parent_op()
         self.tiles = around if isinstance(around, scf.ForOp) else None
-        self.consumers = launch.schedule.tile.warps
+        self.consumers = launch.schedule.consumers
         self.copies, self.once = copies_of(loop), _before(loop, CopyOp)
         self._check()
         start, end = launch.body.first_op, launch.body.last_op
@@ -135,12 +114,17 @@ class Specialiser:
         block = first.parent_block()
         if block is None:
             return
-        copies, once = ([TensorCopy.of(copy, self.launch) for copy in some] for some in (self.copies, self.once))
+        before = index.at(Builder(InsertPoint.before(first)))
+        cluster = CtaCluster.of(before, self.launch.schedule.grid.cluster)
+        once = [TensorCopy.of(copy, self.launch) for copy in self.once]
+        copies = [TensorCopy.of(copy, self.launch, self._share(before, copy, cluster)) for copy in self.copies]
         stores = self._stage_stores()
         mine = self._from(block, first)
-        whole = Once(once, Ring.of(index, self._room(once), self.consumers)) if once else None
-        ring = Ring.of(index, self.launch.schedule.loop.stages, self.consumers)
-        Ring.known(index)
+        readers = self.launch.schedule.tile.warps
+        whole = Once(once, Ring.of(index, self._room(once), readers)) if once else None
+        peers = () if cluster is None else cluster.peers(before)
+        ring = Ring.of(index, self.launch.schedule.loop.stages, readers, peers)
+        ring.known(index)
         warp = index.insert(SubgroupIdOp()).result
         registers = REGISTERS.get(self.consumers // WARPS)
         produce, consume = Block(), Block()
@@ -155,6 +139,9 @@ class Specialiser:
             some = index.insert(scf.IfOp(mine_is, [], Region(body)))
             if body is consume:
                 some.attributes[SOME_WARPS] = IntegerAttr(self.consumers, i64)
+        if cluster is not None:
+            index.insert(ClusterBarrierOp())  # shared memory stays while others copy to it
+            kernel.attributes[CLUSTER_SIZE] = DenseArrayBase.from_list(i32, [cluster.ctas, 1, 1])
         for tile in dict.fromkeys(tiles):
             with_stages(tile, ring.stages)
         if whole is not None:
@@ -166,6 +153,12 @@ class Specialiser:
             self.launch.drop_unused(memory)
         kernel.attributes["gpu.known_block_size"] = DenseArrayBase.from_list(i32, [threads, 1, 1])
         self.launch.finish()
+
+    def _share(self, index: IndexBuilder, copy: CopyOp, cluster: CtaCluster | None) -> Share | None:
+        """What this CTA copies of a tile; None for all of it."""
+        products = [op for op in self.loop.body.block.ops if isinstance(op, WgmmaOp)]
+        of_b = any(op.b is copy.destination for op in products)
+        return None if cluster is None else cluster.share(index, of_b=of_b)
 
     def _from(self, block: Block, first: Operation) -> list[Operation]:
         """The operations that are the consumers'; indices among them that others need stay."""
@@ -308,22 +301,28 @@ class Specialiser:
                 self._await(once, 0, 0)
             self._consumed(once, index.value(0)).rewrite(index, ring, [0, 0])
             return
-        block = self.tiles.body.block
+        block, around = self.tiles.body.block, self.index.at(Builder(InsertPoint.before(self.tiles)))
         state = [block.insert_arg(IndexType(), 1 + i) for i in range(2 if once is None else 4)]
+        first, step, initial, own = self.tiles.lb, self.tiles.step, list[Index]([0] * len(state)), None
+        if self.launch.schedule.own_tiles:
+            own = OwnTiles.of(around, self.loop, self.tiles, self.consumers // WARPS, ring.stages)
+            (first, step), initial = own.bounds(around), own.start(around)
+            own.begin(index, block.args[0])
         if once is not None:
             self._await(once, *state[2:])
-        loop, after = self._consumed(once, state[-2]).rewrite(index, ring, list(state[:2]))
+        passed = None if own is None else partial(own.end, tile=block.args[0])
+        loop, after = self._consumed(once, state[-2]).rewrite(index, ring, list(state[:2]), passed)
         end = block.last_op
         if end is not None:
             last = self.index.at(Builder(InsertPoint.before(end)))
+            after = after if own is None else own.following(last, *after)
             after += [] if once is None else once.ring.next(last, *state[2:])
             Rewriter.replace_op(end, scf.YieldOp(*last.values(after)))
         if once is not None:
             behind = self.index.at(Builder(InsertPoint.after(loop)))
             behind.insert(ArriveOp(once.ring.empty, state[2]))
-        around = self.index.at(Builder(InsertPoint.before(self.tiles)))
         region = self.tiles.detach_region(0)
-        new = scf.ForOp(self.tiles.lb, self.tiles.ub, self.tiles.step, around.values([0] * len(state)), region)
+        new = scf.ForOp(first, self.tiles.ub, step, around.values(initial), region)
         around.insert(new)
         Rewriter.erase_op(self.tiles)
 

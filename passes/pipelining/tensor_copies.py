@@ -13,9 +13,10 @@ from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.tensor_copies import TensorLoadOp
 from ...dialect.warp.tensor_maps import TensorMapType
 from ...dialect.warp.view import MatrixOp
-from ...dialect.warp.warpgroup import panel_of
+from ...dialect.warp.warpgroup import ROWS, panel_of
 from ..tile.index_builder import Index, IndexBuilder
 from ..tile.launches import LaunchedKernel
+from .clusters import Share
 from .loop import decline
 
 
@@ -54,10 +55,10 @@ class TensorView:
         return [*found, column]
 
 
-def box_type(tensor: TensorView, tile: Memory) -> TensorMapType:
-    """The map whose boxes are panels of a tile."""
+def box_type(tensor: TensorView, tile: Memory, parts: int = 1) -> TensorMapType:
+    """The map whose boxes are panels of a tile, or one of so many parts of them, of as many rows each."""
     element = element_row(tile.element_type)
-    width, rows = panel_of(tile, "the tile"), tile.get_shape()[-2]
+    width, rows = panel_of(tile, "the tile"), tile.get_shape()[-2] // parts
     box = [1] * len(tensor.order)
     box[tensor.row], box[-1] = rows, width * 8 // (element.memory_bits if element else 8)
     return TensorMapType(ArrayAttr(map(IntAttr, box)), tile.element_type, IntAttr(width if width > 16 else 0))
@@ -65,33 +66,46 @@ def box_type(tensor: TensorView, tile: Memory) -> TensorMapType:
 
 @dataclass(frozen=True)
 class TensorCopy:
-    """A copy of a tile, panel by panel, by a tensor map that the kernel is given."""
+    """A copy of a tile, panel by panel, by a tensor map that the kernel is given; or of this CTA's share of a tile, to
+    all CTAs of the cluster that share it."""
 
     copy: CopyOp
     tensor: TensorView
     map: SSAValue
     kind: TensorMapType
+    share: Share | None
 
     @staticmethod
-    def of(copy: CopyOp, launch: LaunchedKernel) -> TensorCopy:
+    def of(copy: CopyOp, launch: LaunchedKernel, share: Share | None = None) -> TensorCopy:
         """The copy, with a further argument for its map, which the host encodes before the launch.
+
+        A tile is shared by panels, or by the rows of each where there are not enough of them. One that has too few
+        rows as well, such as the metadata of a sparse A, each CTA copies for itself.
 
         Raises:
             DeclinedError: if no tensor map has what it reads.
         """
-        tensor = TensorView.of(copy, copy.source)
-        kind = box_type(tensor, memory_of(copy.destination))
-        return TensorCopy(copy, tensor, launch.tensor_map(tensor.memory, tensor.order, kind), kind)
+        tensor, tile = TensorView.of(copy, copy.source), memory_of(copy.destination)
+        kind = box_type(tensor, tile)
+        if share is not None and tile.get_shape()[-1] // kind.shape[-1] % share.count:
+            share = None if tile.get_shape()[-2] % (ROWS * share.count) else share
+            kind = kind if share is None else box_type(tensor, tile, share.count)
+        return TensorCopy(copy, tensor, launch.tensor_map(tensor.memory, tensor.order, kind), kind, share)
 
     @property
     def panels(self) -> int:
-        """Boxes that make up the tile."""
+        """Panels that make up the tile."""
         return memory_of(self.copy.destination).get_shape()[-1] // self.kind.shape[-1]
 
     @property
+    def rows(self) -> int:
+        """Rows of a box."""
+        return self.kind.shape[self.tensor.row]
+
+    @property
     def bytes(self) -> int:
-        """Bytes that arrive, those outside of memory too."""
-        return self.panels * self.kind.bytes
+        """Bytes that arrive, from all CTAs, those outside of memory too."""
+        return self.panels * self.kind.bytes * (memory_of(self.copy.destination).get_shape()[-2] // self.rows)
 
     def start(
         self,
@@ -102,9 +116,19 @@ class TensorCopy:
         full: SSAValue,
     ) -> None:
         """Starts the copy of the tile at (row, column) to a stage of a ring, None for a tile that has none."""
-        (row, column), tile = at, self.copy.destination
-        for panel in range(self.panels):
-            along = panel * self.kind.shape[-1]
-            where = self.tensor.coordinates(row, index.add(column, along), moved)
-            to = index.values([0, along] if stage is None else [stage, 0, along])
-            index.insert(TensorLoadOp(self.map, index.values(where), tile, to, full, index.value(stage or 0)))
+        (row, column), tile, panels = at, self.copy.destination, self.panels
+        down: Index = 0
+        left: Index = 0
+        if self.share is not None and memory_of(tile).get_shape()[-2] > self.rows:
+            down = index.mul(self.share.part, self.rows)
+        elif self.share is not None:
+            panels //= self.share.count
+            left = index.mul(self.share.part, panels * self.kind.shape[-1])
+        for panel in range(panels):
+            along = index.add(left, panel * self.kind.shape[-1])
+            where = self.tensor.coordinates(index.add(row, down), index.add(column, along), moved)
+            to = index.values([down, along] if stage is None else [stage, down, along])
+            mask = None if self.share is None else self.share.mask
+            index.insert(
+                TensorLoadOp(self.map, index.values(where), tile, to, full, index.value(stage or 0), mask=mask)
+            )

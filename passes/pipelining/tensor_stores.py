@@ -53,7 +53,7 @@ class StagedStores:
         self.columns = panel_columns(fragment.shape[1], fragment.bits)
         if odd := next((op for op in stores if fragment_of(op.fragment).shape[1] % self.columns), None):
             decline(odd, f"it writes no whole panels of {self.columns} columns")
-        rows, groups = fragment.shape[0], launch.schedule.tile.warps // WARPS
+        rows, groups = fragment.shape[0], launch.schedule.consumers // WARPS
         shape = [groups * BUFFERS, rows, self.columns]
         swizzle = SwizzleAttr(self.columns * fragment.bits // 8)
         tile = MemRefType(fragment.element_type, shape, swizzle, IntegerAttr(SHARED_SPACE, i64))

@@ -52,6 +52,8 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
         raise ScheduleError(f"{multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {tile.cta[2]}")
     if schedule.loop.consumers != "cooperative":
         raise ScheduleError(f"consumers = {schedule.loop.consumers}: only warpgroups take turns")
+    if schedule.grid.cluster != (1, 1):
+        raise ScheduleError("cluster is for products of warpgroups, whose tiles come by tensor copies")
     _check_kind(schedule, product, row)
     if schedule.grid.split_k > 1 and (reason := unsplit(product, schedule.grid.split_k, row)):
         raise ScheduleError(f"split_k = {schedule.grid.split_k}: {reason}")

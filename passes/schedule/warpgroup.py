@@ -198,7 +198,7 @@ def staging_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory in which each warpgroup stages rows of D."""
     if not schedule.epilogue.staging:
         return 0
-    return schedule.tile.warps // schedule.tile.together * BUFFERS * ROWS * LINE
+    return schedule.consumers // schedule.tile.together * BUFFERS * ROWS * LINE
 
 
 def panel_columns(columns: int, bits: int) -> int:
@@ -249,8 +249,10 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
             raise ScheduleError(f"{operand.name} {reason}; or pack it")
     check_c(schedule, product)
     _check_parts(schedule, product)
+    _check_cluster(schedule, product)
+    _check_own_tiles(schedule, product)
     for name, plain in (("sliced_k", 1), ("prefetch", 0), ("unroll", 0), ("fp8_as", "none"),
-                        ("sync", "mbarrier"), ("swizzle", LINE), ("consumers", "cooperative")):  # fmt: skip
+                        ("sync", "mbarrier"), ("swizzle", LINE)):  # fmt: skip
         if (given := schedule[name]) != plain:
             raise ScheduleError(f"products of warpgroups take {name} = {plain}, got {given}")
     if (needed := shared_bytes(product, schedule)) > target.shared:
@@ -270,6 +272,28 @@ def _check_parts(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"split_k = {parts}: a batch is not split")
     if parts > (tiles := product.k_tiles(schedule.tile.cta[2])):
         raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.tile.cta[2]}")
+
+
+def _check_cluster(schedule: Schedule, product: Product) -> None:
+    """Refuses clusters that the tiles of D do not come out even in."""
+    if (cluster := schedule.grid.cluster) == (1, 1):
+        return
+    if product.dynamic:
+        raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]} takes sizes that are known; M, N or K is not")
+    for axis, size, tile, ctas in zip("MN", (product.m, product.n), schedule.tile.cta, cluster, strict=False):
+        if (tiles := -(-size // tile)) % ctas:
+            raise ScheduleError(f"{ctas} CTAs of a cluster along {axis} do not divide its {tiles} tiles of {tile}")
+
+
+def _check_own_tiles(schedule: Schedule, product: Product) -> None:
+    """Refuses consumers in turns but where each has tiles of its own, of a whole K that is known."""
+    if schedule.loop.consumers == "cooperative":
+        return
+    if not schedule.own_tiles or not schedule.grid.ctas or schedule.grid.split_k > 1 or not product.is_known("k"):
+        raise ScheduleError(
+            f"consumers = {schedule.loop.consumers} takes tiles of one warpgroup, CTAs that go from tile to tile, "
+            "and all of a K that is known"
+        )
 
 
 def _check_promoted(schedule: Schedule, row: Wgmma) -> None:

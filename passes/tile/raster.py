@@ -64,10 +64,12 @@ def cta_origin(index: IndexBuilder, extents: Extents, schedule: Schedule, tile: 
     """The first row and column of a CTA tile.
 
     CTAs that run at the same time should share rows of A and columns of B in L2, so they walk `group`
-    rows of tiles together, column by column.
+    rows of tiles together, column by column. Those of a cluster have its tiles, which lie side by side.
     """
-    down, across = grid(index, extents, schedule)
-    group = index.minimum(down, schedule.grid.group)
+    (down, across), (high, wide) = grid(index, extents, schedule), schedule.grid.cluster
+    rank = index.rem(tile, high * wide)
+    tile, down, across = index.div(tile, high * wide), index.div(down, high), index.div(across, wide)
+    group = index.minimum(down, max(1, schedule.grid.group // high))
     together = index.mul(group, across)
     within = index.rem(tile, together)
     first = index.mul(index.div(tile, together), group)
@@ -75,6 +77,8 @@ def cta_origin(index: IndexBuilder, extents: Extents, schedule: Schedule, tile: 
     if not isinstance(down, int) or not isinstance(group, int) or down % group:
         height = index.minimum(index.sub(index.value(down), first), group)
     row, column = index.add(first, index.rem(within, height)), index.div(within, height)
+    row = index.add(index.mul(row, high), index.rem(rank, high))
+    column = index.add(index.mul(column, wide), index.div(rank, high) if wide > 1 else 0)
     return index.mul(row, schedule.tile.cta[0]), index.mul(column, schedule.tile.cta[1])
 
 

@@ -67,8 +67,8 @@ def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
     named = "?" if isinstance(rank, VirtualRegister) else str(rank)
     held = [rank] if isinstance(rank, VirtualRegister) else []
     there = emitter.pure("b32", "mapa.shared::cluster.u32", f"?, {named}", base, *held)
-    opcode = "mbarrier.arrive.release.cluster.shared::cluster.b64"
-    emitter.emit(opcode, f"_, {at('?', offset)}", there, guard=guard)
+    # A release for the cluster would be a fence of all memory, but nothing is published: the stage has been read.
+    emitter.emit("mbarrier.arrive.shared::cluster.b64", f"_, {at('?', offset)}", there, guard=guard)
 
 
 @lowers(ArriveCopiesOp)

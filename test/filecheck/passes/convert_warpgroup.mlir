@@ -114,7 +114,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   // CHECK-NEXT: bar.sync [[RANK]], 64;
   warp.named_barrier %rank {threads = 64 : i64}
   // CHECK: mapa.shared::cluster.u32 [[THERE:%r[0-9]+]], [[BASE:%r[0-9]+]], [[RANK]];
-  // CHECK: @%p{{[0-9]+}} mbarrier.arrive.release.cluster.shared::cluster.b64 _, [[[THERE]]+{{[0-9]+}}];
+  // CHECK: @%p{{[0-9]+}} mbarrier.arrive.shared::cluster.b64 _, [[[THERE]]+{{[0-9]+}}];
   warp.arrive %empty[%one] at %rank : !warp.barriers<2>
   // CHECK: mov.b16 [[MASK:%h[0-9]+]], 3;
   // CHECK: cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [{{.*}}], [%rd{{[0-9]+}}, {0, 0, 0}], [{{.*}}], [[MASK]];

@@ -1,0 +1,70 @@
+"""Products of warpgroups in clusters: CTAs copy tiles to each other, right in every form and silent under checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from attentions import Attention
+from problems import problem
+from products import Product, Types
+
+from warploom.runtime import CompileError
+
+BF16, MIXED, S8 = Types("bf16", "bf16", "bf16"), Types("f16", "f16", "f32"), Types("i8", "i8", "i32")
+E4M3 = Types("f8E4M3FN", "f8E4M3FN", "bf16")
+
+
+def tile(m: int, n: int, cluster: str, step: int = 16, **options: Any) -> dict[str, Any]:
+    """A schedule with K tiles of four steps."""
+    return {"cta": (m, n, 4 * step), "mma": f"m64n{n}k{step}", "cluster": cluster, **options}
+
+
+CASES = [
+    Product(BF16, "added", "A B", (200, 136, 136), tile(64, 64, "2x1")),  # the panel of B is cut into rows
+    Product(MIXED, "cleared", "At B", (120, 504, 200), tile(64, 128, "2x4", ctas=8, stages=3)),  # B by panels
+    Product(BF16, "residual", "A Bt", (250, 248, 264), tile(128, 64, "1x4", ctas=4)),
+    Product(MIXED, "gelu by erf", "At Bt", (248, 72, 72), tile(64, 32, "4x1", staging=0)),
+    Product(S8, "added", "A Bt", (144, 112, 400), tile(64, 64, "1x2", 32, split_k=2)),
+    Product(E4M3, "cleared", "A Bt", (144, 112, 272), tile(128, 64, "2x1", 32, promote="f32")),
+    Product(MIXED, "sparse", "A B", (144, 120, 320), {**tile(128, 64, "1x2"), "mma": "m64n64k32"}),
+    Product(MIXED, "sparse", "A B", (120, 120, 320), {**tile(64, 128, "2x1"), "mma": "m64n128k32"}),
+    Product(BF16, "cleared", "A B", (139, 75, 133), tile(128, 64, "2x2", ctas=4)),  # rows that are packed first
+    Product(BF16, "batch", "A B", (120, 72, 136), tile(64, 64, "2x1")),
+]
+
+
+@pytest.mark.parametrize("product", CASES, ids=str)
+def test_products_are_right_and_silent(product: Product) -> None:
+    kernel, given = product.compile("sm_90a"), problem(product, 6)
+    assert ".multicast::cluster" in kernel.ptx
+    kernel(*given.arguments, device="interp", checks="all")
+    assert given.wrong() == ""
+
+
+@pytest.mark.parametrize(
+    ("product", "message"),
+    [
+        (Product(BF16, "cleared", "A B", (300, 128, 64), tile(128, 64, "2x1")), "2 CTAs of a cluster along M do not"),
+        (Product(BF16, "cleared", "A B", (128, 320, 64), tile(128, 64, "1x2")), "along N do not divide its 5 tiles"),
+        (
+            Product(BF16, "cleared", "A B", (128, 320, 64), tile(128, 64, "3x3")),
+            "a cluster has 1, 2, 4 or 8 CTAs, got 3x3",
+        ),
+        (Product(BF16, "cleared", "A B", (256, 64, 64), tile(128, 64, "2x1", ctas=3)), "whole clusters of 2x1, got 3"),
+        (Product(BF16, "divisible", "A B", (256, 64, 64), tile(128, 64, "2x1")), "takes sizes that are known"),
+        (
+            Product(BF16, "cleared", "A B", (256, 64, 64), {"mma": "m16n8k16", "cluster": "2x1"}),
+            "cluster is for products of warpgroups",
+        ),
+    ],
+    ids=str,
+)
+def test_what_makes_no_cluster(product: Product, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        product.compile("sm_90a")
+
+
+def test_an_attention_makes_no_cluster() -> None:
+    with pytest.raises(CompileError, match="an attention has no choice of cluster"):
+        Attention((128, 128, 64, 64)).compile("sm_90a", cluster="2x1")
