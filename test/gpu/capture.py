@@ -27,6 +27,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +53,8 @@ from warploom.runtime import WarploomError, load_ptx
 from warploom.runtime.cuda.driver import gpu
 
 POISON = 0xDEADBEEF
+WORKERS = 8
+"""Processes at a time for cases that are recorded apart."""
 
 SETS = {
     "products": captured.cases,
@@ -102,22 +108,38 @@ def record(case: Recorded, target: str, warps: int) -> captured.Words:
     return captured_warpgroups.kept(case, answers) if isinstance(case, WarpgroupCase) else answers
 
 
+def attempt(case: Recorded, target: str, warps: int) -> captured.Words | str:
+    """The answers, or why there are none."""
+    try:
+        return record(case, target, warps)
+    except WarploomError as error:
+        return str(error).splitlines()[0]
+
+
+def apart(cases: list[Recorded], target: str, warps: int) -> Iterator[captured.Words | str]:
+    """The answers to each case, by a process of its own."""
+    with ProcessPoolExecutor(WORKERS, get_context("spawn"), max_tasks_per_child=1) as pool:
+        yield from pool.map(partial(attempt, target=target, warps=warps), cases)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--warps", type=int, default=32, help="warps for each instruction and selector")
     parser.add_argument("--set", choices=SETS, default="products", help="which instructions, and on what")
+    parser.add_argument("--apart", action="store_true", help="record each case in a process of its own")
     options = parser.parse_args()
-    target = target_row(options.target)
-    cases = SETS[options.set](target)
+    cases: list[Recorded] = list(SETS[options.set](target_row(options.target)))
+    each = (options.target, options.warps)
+    answers = apart(cases, *each) if options.apart else (attempt(case, *each) for case in cases)
     recorded: dict[str, captured.Words] = {}
     failed: list[str] = []
-    for case in cases:
-        try:
-            recorded[case.name] = record(case, options.target, options.warps)
-        except WarploomError as error:
-            failed.append(f"{case.name}: {str(error).splitlines()[0]}")
+    for case, answer in zip(cases, answers, strict=True):
+        if isinstance(answer, str):
+            failed.append(f"{case.name}: {answer}")
+        else:
+            recorded[case.name] = answer
     device = gpu(0).device
     header = {"device": device.name, "driver": device.driver, "target": options.target, "warps": options.warps}
     options.out.parent.mkdir(parents=True, exist_ok=True)
