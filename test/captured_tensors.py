@@ -106,12 +106,16 @@ REDUCTIONS = {
 }
 """The element types of maps that each operation takes: PTX ISA 9.7.9.25.5.3; the bitwise ones any of 32 or 64 bits."""
 
+ILLEGAL = {(operation, type) for operation in ("and", "or", "xor") for type in ("s64", "f32", "f64")}
+"""Of these, what is an illegal instruction on an H200."""
+
 
 def reductions() -> Iterator[TensorCase]:
     """Every operation and type, in boxes over an edge, with a swizzle and without."""
     for turn, (operation, type) in enumerate((name, type) for name, types in REDUCTIONS.items() for type in types):
-        case = TensorCase(type, (), (), ())
-        swizzle, unit = (0, 128)[turn % 2], 16 // case.size
+        if (operation, type) in ILLEGAL:
+            continue
+        swizzle, unit = (0, 128)[turn % 2], 16 // TensorCase(type, (), (), ()).size
         yield TensorCase(
             type, (9, 4 * unit), (6, 2 * unit), (turn % 8, 3 * unit), swizzle, at=AT[turn % 4], store=operation
         )

@@ -1,10 +1,11 @@
 """Tensor copies in im2col mode against a model of their own: images inside a large array of what fills them.
 
-The rules are those of PTX ISA 5.5.4; no GPU has confirmed the words (`test/gpu/capture.py --set pixels` records them).
+The rules are those of PTX ISA 5.5.4. `test_replay.py` holds the interpreter against the words of a GPU too.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -157,6 +158,13 @@ def test_a_store_at_a_negative_coordinate() -> None:
     case = PixelCase("f16", (3, 7, 6, 24), PixelBox((0, -1), (0, 0), 8, 16), (0, 0, -1, 0), store="store")
     with pytest.raises(WarploomError, match="a store begins at the negative coordinate -1"):
         launched(case)
+
+
+def test_a_store_of_pixels_beside_the_image() -> None:
+    case = PixelCase("f16", (3, 7, 6, 24), PixelBox((0, 0), (0, 1), 8, 16), (0, 0, 0, 0), store="store")
+    with pytest.raises(WarploomError, match="a store has pixels beside the image: an illegal instruction on the GPU"):
+        launched(case)
+    launched(replace(case, box=PixelBox((0, 0), (0, 1), 8, 2)))
 
 
 @pytest.mark.parametrize(

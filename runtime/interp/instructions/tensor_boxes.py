@@ -59,11 +59,22 @@ class Box(NamedTuple):
 
     def _pixels(self, box: PixelBox) -> tuple[Array, Array]:
         """The same of pixels."""
-        fields = self.fields
-        corners = np.array(list(box.corners(fields.sizes, fields.steps, self.start[1:])), np.int64)
-        at = corners + np.array([*self.offsets, *[0] * (corners.shape[1] - len(self.offsets))])
+        fields, at = self.fields, self._pixel_coordinates(box)
         inside: Array = np.logical_and.reduce((at >= 0) & (at < np.array(fields.sizes[1:])), axis=1)
         return fields.address + at @ np.array(fields.strides), inside
+
+    def _pixel_coordinates(self, box: PixelBox) -> Array:
+        """Of each pixel the coordinates in the image, then the number of the image."""
+        corners = np.array(list(box.corners(self.fields.sizes, self.fields.steps, self.start[1:])), np.int64)
+        return corners + np.array([*self.offsets, *[0] * (corners.shape[1] - len(self.offsets))])
+
+    @property
+    def leaves_image(self) -> bool:
+        """Whether some pixel lies beside its image."""
+        if not isinstance(box := self.fields.box, PixelBox):
+            return False
+        at = self._pixel_coordinates(box)[:, :-1]
+        return bool(((at < 0) | (at >= np.array(self.fields.sizes[1:-1]))).any())
 
     def units(self, address: int) -> Array:
         """The addresses in shared memory of the units of the box, whose place without a swizzle begins at `address`."""

@@ -127,11 +127,7 @@ def store(ctx: Context, bound: Bindings) -> Action:
         def step(sel: Selection) -> None:
             for one, thread in one_by_one(sel):
                 box = read(thread)
-                if min(box.start) < 0:
-                    message = (
-                        f"a store begins at the negative coordinate {min(box.start)}: an illegal instruction on the GPU"
-                    )
-                    raise FaultError(message, thread)
+                _check_stored(box, thread)
                 (part,) = place(one, UNIT)
                 home = Home(state, int(part.index[0]) * UNIT, thread, box.fields.extent)
                 units = box.units(home.address) + home.base
@@ -144,6 +140,15 @@ def store(ctx: Context, bound: Bindings) -> Action:
         return step
 
     return bind
+
+
+def _check_stored(box: Box, thread: int) -> None:
+    """Refuses boxes that an H200 stores nowhere."""
+    if min(box.start) < 0:
+        message = f"a store begins at the negative coordinate {min(box.start)}: an illegal instruction on the GPU"
+        raise FaultError(message, thread)
+    if box.leaves_image:
+        raise FaultError("a store has pixels beside the image: an illegal instruction on the GPU", thread)
 
 
 def _write(state: State, box: Box, units: Array, operation: str, pc: int, thread: int) -> None:
@@ -165,26 +170,25 @@ def _write(state: State, box: Box, units: Array, operation: str, pc: int, thread
         view[part.index] = updates(operation, type)(False)(view[part.index], new.view(seen), new.view(seen))
 
 
+_BITWISE = ("and", "or", "xor")
+
 _OPERATIONS = {
     "add": ("u32", "s32", "u64", "f32", "f16", "bf16"),
     "min": ("u32", "s32", "u64", "s64", "f16", "bf16"),
     "max": ("u32", "s32", "u64", "s64", "f16", "bf16"),
     "inc": ("u32",),
     "dec": ("u32",),
+    **dict.fromkeys(_BITWISE, ("u32", "s32", "u64")),
 }
-"""The element types of a map that an operation takes; the bitwise ones take those of 32 and 64 bits."""
+"""The element types of a map that an operation takes; the bitwise ones are those that an H200 does not refuse."""
 
 
 def _type(fields: TensorMapFields, operation: str, thread: int) -> str:
     """The type that a reduction works on."""
     name = fields.element.name.removesuffix(".ftz")
-    if operation in _OPERATIONS:
-        if name not in _OPERATIONS[operation]:
-            raise FaultError(f"{operation} takes {', '.join(_OPERATIONS[operation])}, the map has {name}", thread)
-        return name
-    if fields.element.size not in (4, 8):
-        raise FaultError(f"{operation} takes elements of 32 or 64 bits, the map has {name}", thread)
-    return f"b{8 * fields.element.size}"
+    if name not in _OPERATIONS[operation]:
+        raise FaultError(f"{operation} takes {', '.join(_OPERATIONS[operation])}, the map has {name}", thread)
+    return f"b{8 * fields.element.size}" if operation in _BITWISE else name
 
 
 @meaning("tensor.unmodelled")
