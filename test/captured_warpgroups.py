@@ -187,7 +187,8 @@ def in_shared(case: WarpgroupCase, role: str, matrix: Codes) -> Bytes:
     size, how = bits // 8, descriptor(case, role)
     mn, k = np.arange(matrix.shape[1])[:, None], np.arange(matrix.shape[2])[None]
     offsets = how.offset(mn, k, size, along_mn=role in case.trans)
-    places: NDArray[Any] = how.swizzled(offsets + how.address) // size
+    # as a tensor copy writes it, whatever the base offset says
+    places: NDArray[Any] = replace(how, base_offset=0).swizzled(offsets + how.address) // size
     length = -(-(int(places.max()) + 1) * size // ALIGNED) * ALIGNED
     found = Random(f"{case.name} {role}").bits((len(matrix), length // size), bits).astype(f"u{size}")
     found[:, places] = matrix

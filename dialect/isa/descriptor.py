@@ -40,7 +40,7 @@ class DescriptorError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MatrixDescriptor:
-    """The fields in bytes: `swizzle` is 0 (none), 32, 64 or 128.
+    """The fields in bytes: `swizzle` is 0 (none), 32, 64 or 128; `base_offset` counts rows of 128 bytes.
 
     Raises:
         DescriptorError: for an address or offset that is no multiple of 16 below 2^18, or another swizzle.
@@ -89,8 +89,8 @@ class MatrixDescriptor:
 
     @property
     def row_of_pattern(self) -> int:
-        """In which row of 128 bytes of the swizzle's pattern the matrix begins, which the base offset is to say."""
-        return self.address // 128 % max(self.swizzle // 16, 1)
+        """In which row of 128 bytes of the swizzle's pattern the matrix begins."""
+        return (self.address // 128 - self.base_offset) % max(self.swizzle // 16, 1)
 
     def offset(self, mn: Place, k: Place, size: int, *, along_mn: bool) -> Place:
         """How far from the start, before the swizzle, the element of `size` bytes lies that is number `mn` along M or N
@@ -104,6 +104,7 @@ class MatrixDescriptor:
         return byte % self.span + byte // self.span * atoms + k % 8 * self.span + k // 8 * rows
 
     def swizzled(self, address: Place) -> Place:
-        """Where the byte at an address is when the units are permuted."""
+        """Where the byte at an address is when the units are permuted, by rows of 128 bytes of the pattern. It begins
+        `base_offset` rows behind a multiple of 1024 bytes."""
         mask = self.span // UNIT - 1
-        return address ^ (address >> 7 & mask) << 4
+        return address ^ ((address >> 7) - self.base_offset & mask) << 4

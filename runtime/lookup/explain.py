@@ -105,10 +105,10 @@ def _meaning(how: MatrixDescriptor) -> Iterator[str]:
             f"{how.stride}"
         )
         yield f"MN-major: the next {UNIT} bytes along M or N after {how.stride}, the next 8 of K after {how.leading}"
-    if how.row_of_pattern != how.base_offset:
+    if how.row_of_pattern:
         yield (
-            f"beside the pattern of the swizzle: the matrix begins in row {how.row_of_pattern} of it, and the base "
-            f"offset is {how.base_offset}; expected an address that is a multiple of {8 * how.span}"
+            f"inside the pattern of the swizzle: the matrix begins in row {how.row_of_pattern} of it; expected an "
+            f"address that is a multiple of {8 * how.span}, or a base offset that says where the pattern begins"
         )
 
 

@@ -96,11 +96,14 @@ def test_another_shape_on_the_same_accumulators() -> None:
 
 def test_a_descriptor_beside_the_pattern_of_its_swizzle() -> None:
     ptx = edited(text(), "shr.u32 %x, %sb, 4;", "add.u32 %x, %sb, 128; shr.u32 %x, %x, 4;")
-    message = "%db says that a matrix begins at 0x4080, 128 bytes behind a multiple of 1024"
+    message = "%db says that a matrix begins at 0x4080 and that its base offset is 0: 128 bytes behind the first row"
     check_found(run(ptx), "wgmma", line_of(ptx, PRODUCT), message)
     assert MatrixDescriptor(0x4080, 16, 1024, 128).row_of_pattern == 1
     assert MatrixDescriptor(0x4060, 16, 1024, 128).row_of_pattern == 0
     assert MatrixDescriptor(0x4080, 16, 256, 0).row_of_pattern == 0
+    assert MatrixDescriptor(0x4080, 16, 1024, 128, 1).row_of_pattern == 0
+    assert MatrixDescriptor(0x4080, 16, 1024, 128, 2).row_of_pattern == 7
+    assert MatrixDescriptor(0x4280, 16, 512, 64, 1).row_of_pattern == 0
 
 
 def test_part_of_a_warpgroup() -> None:

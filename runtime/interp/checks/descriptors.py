@@ -37,14 +37,14 @@ class Descriptors:
             found = MatrixDescriptor.decode(word)
         except DescriptorError:  # The instruction says so.
             return
-        row = found.row_of_pattern
-        if row != found.base_offset:
+        if row := found.row_of_pattern:
             yield (
                 "align",
                 group,
                 (
-                    f"{name} says that a matrix begins at {found.address:#x}, {128 * row} bytes behind a multiple "
-                    f"of {8 * found.swizzle}, as its swizzle wants it, and that its base offset is {found.base_offset}"
+                    f"{name} says that a matrix begins at {found.address:#x} and that its base offset is "
+                    f"{found.base_offset}: {128 * row} bytes behind the first row of the swizzle's pattern, which "
+                    f"repeats every {8 * found.swizzle} bytes"
                 ),
             )
 

@@ -343,11 +343,6 @@ def _order(layout: Layout) -> Array:
 @lru_cache(256)
 def _places(word: int, shape: tuple[int, int], size: int, along_mn: bool) -> Array:
     descriptor = MatrixDescriptor.decode(word)
-    if descriptor.base_offset and descriptor.swizzle:
-        raise DescriptorError(
-            f"a base offset of {descriptor.base_offset}: what an H200 makes of one other than 0 follows no rule that "
-            "is known; with 0 it goes by the address, so leave it 0"
-        )
     k, mn = (np.arange(extent, dtype=np.int64) for extent in shape)
     offsets = descriptor.offset(mn[None], k[:, None], size, along_mn=along_mn)
     return descriptor.swizzled(offsets + descriptor.address) // size
