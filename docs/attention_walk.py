@@ -128,7 +128,8 @@ c the scale times log2(e):
 
     m' = max(m, max s)     p = 2^(c s - c m')     a = 2^(c m - c m')     l' = a l + sum p     O' = a O + p V
 
-2^x is `ex2.approx.ftz.f32`: the PTX ISA bounds its relative error by 2^-22, and numbers below 2^-126 become 0. Without
+2^x is `ex2.approx.ftz.f32`: the PTX ISA bounds its relative error by 2^-22, and numbers below 2^-126 become 0. The
+interpreter has its bits on an H200, so that both give the same words (`test/gpu/test_attention.py`). Without
 f, c s - c m' is one `fma`; where there is an f, s - m' is subtracted first, so that scores may be as large as f32 is.
 With u the rounding of P's type (2^-11 for f16, 2^-8 for bf16), D columns and N keys:
 

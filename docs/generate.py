@@ -209,6 +209,22 @@ add.rn.f32 %f4, %f3, %f0;
 CUDA C++ compilers write `fma.rn` where they contract, and `mul.rn` where they were told not to (`-fmad=false`,
 `__fmul_rn`). But nvcc leaves `a * b - c * d` to the assembler. Triton and hand-written PTX often leave the modifier
 out. When `warploom run` takes the interpreter, it names the first sum of this kind.
+
+## Approximate functions
+
+The ISA bounds the error of `ex2.approx`, `lg2.approx`, `rcp.approx`, `rsqrt.approx`, `sqrt.approx`, `div.approx` and
+`div.full`, and defines no bits. In f32 the interpreter has the bits of an H200 for them, with `.ftz` and without
+(`runtime/numerics/approximate.py`). A GPU computes them in one unit. It cuts the fraction of the argument into 64
+segments, for the reciprocal 128, and evaluates a quadratic polynomial in each. Its coefficients have about 26, 16 and
+10 bits. Its squarer leaves out every partial product below 2^-15.
+
+The coefficients (`runtime/numerics/coefficients.py`) were found from the words of an H200 for all 2^23 arguments of a
+binade: in each segment one pair of a linear and a quadratic coefficient gives all of them, and no other pair does.
+`test/gpu/approximations.py` compares whole binades on a GPU, and finds the coefficients again. The tests replay 4,096
+recorded words of each instruction, special values and subnormal numbers among them, with 0 differing words.
+
+Not known to the bit are `sin`, `cos`, `tanh`, and `ex2` and `tanh` of 16 bits. The interpreter rounds the exact value
+once, which lies within the ISA's bound. Of other GPUs than the H200 no words were seen.
 """
 
 

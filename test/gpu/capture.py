@@ -9,6 +9,7 @@
     bench/with_gpu.sh python3 test/gpu/capture.py --set reductions --out test/data/words/reductions/sm_90a.npz
     bench/with_gpu.sh python3 test/gpu/capture.py --set offsets --warps 8 --out test/data/words/offsets/sm_90a.npz
     bench/with_gpu.sh python3 test/gpu/capture.py --set further --warps 8 --out test/data/words/further/sm_90a.npz
+    bench/with_gpu.sh python3 test/gpu/capture.py --set functions --out test/data/words/functions/sm_90a.npz
     bench/with_gpu.sh python3 test/gpu/capture.py --set maps --out build/maps.npz
 
 Needs a GPU that runs the target. The words are drawn by `test/captured.py` from the instruction's name, so the file
@@ -18,7 +19,8 @@ same on integer sums that wrap or are clamped, and on floating-point ones that r
 (`test/captured_warpgroups.py`), arrays (warpgroups, words), of large answers their digests; `tensors` is tensor copies
 (`test/captured_tensors.py`), the bytes that they change; `pixels` is those in im2col mode (`test/captured_pixels.py`).
 `reductions` is tensor copies that reduce; `offsets` is `wgmma` whose B begins inside the pattern of its swizzle;
-`further` is what the draw of `warpgroups` left out. `maps` is the bytes of tensor maps of im2col mode: nothing replays
+`further` is what the draw of `warpgroups` left out; `functions` is approximate functions
+(`test/captured_functions.py`). `maps` is the bytes of tensor maps of im2col mode: nothing replays
 them, they show where the driver puts which field.
 """
 
@@ -39,10 +41,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import captured
+import captured_functions
 import captured_memory
 import captured_pixels
 import captured_tensors
 import captured_warpgroups
+from captured_functions import FunctionCase
 from captured_memory import MemoryCase
 from captured_pixels import MapCase
 from captured_tensors import TensorCase
@@ -66,10 +70,11 @@ SETS = {
     "reductions": lambda target: captured_tensors.reductions(),
     "offsets": captured_warpgroups.offset_cases,
     "further": captured_warpgroups.further_cases,
+    "functions": lambda target: captured_functions.cases(),
     "maps": lambda target: captured_pixels.map_cases(),
 }
 
-Recorded = captured.Case | MemoryCase | WarpgroupCase | TensorCase
+Recorded = captured.Case | MemoryCase | WarpgroupCase | TensorCase | FunctionCase
 
 
 def prepared(
@@ -99,6 +104,8 @@ def record(case: Recorded, target: str, warps: int) -> captured.Words:
         return captured_pixels.map_bytes(case, launched)
     if isinstance(case, TensorCase):
         return captured_tensors.answer(case, launched)
+    if isinstance(case, FunctionCase):
+        return captured_functions.answer(case, launched)
     kernel, words, answers = prepared(case, warps)
     module = load_ptx(captured.module([kernel], target_row(target)))
     threads = captured_warpgroups.THREADS if isinstance(case, WarpgroupCase) else captured.LANES

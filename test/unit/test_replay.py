@@ -1,7 +1,6 @@
 """The interpreter's answers against those of silicon, word for word.
 
-`test/gpu/capture.py` recorded the words; `test/captured.py`, `test/captured_memory.py`,
-`test/captured_warpgroups.py` and `test/captured_tensors.py` draw the operands again.
+`test/gpu/capture.py` recorded the words; `test/captured.py` and the modules beside it draw the operands again.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import captured
+import captured_functions
 import captured_memory
 import captured_pixels
 import captured_tensors
@@ -20,6 +20,7 @@ import captured_warpgroups
 import numpy as np
 import pytest
 from captured import KINDS, LANES, Case
+from captured_functions import FunctionCase
 from captured_memory import MemoryCase
 from captured_tensors import TensorCase
 from captured_warpgroups import WarpgroupCase
@@ -33,8 +34,8 @@ from warploom.runtime.numerics.parameters import ROWS, Row
 
 WORDS = Path(__file__).parent.parent / "data" / "words"
 GROUPS, TENSORS = (WORDS / name / "sm_90a.npz" for name in ("warpgroups", "tensors"))
-LATER = {name: WORDS / name / "sm_90a.npz" for name in ("pixels", "reductions", "offsets", "further")}
-"""Recordings that are not made yet, by `test/gpu/capture.py --set NAME`. Their tests are skipped until then."""
+LATER = {name: WORDS / name / "sm_90a.npz" for name in ("pixels", "reductions", "offsets", "further", "functions")}
+"""Recordings by `test/gpu/capture.py --set NAME`."""
 
 
 @cache
@@ -108,6 +109,12 @@ def test_every_byte_of_a_copy_of_pixels_is_the_silicons(case: TensorCase) -> Non
 @pytest.mark.parametrize("case", list(captured_tensors.reductions()), ids=lambda case: case.name)
 def test_every_byte_of_a_tensor_reduction_is_the_silicons(case: TensorCase) -> None:
     assert np.array_equal(captured_tensors.answer(case, interpreted), recording(LATER["reductions"])[case.name])
+
+
+@pytest.mark.parametrize("case", list(captured_functions.cases()), ids=lambda case: case.name)
+def test_every_word_of_an_approximate_function_is_the_silicons(case: FunctionCase) -> None:
+    wrong = captured_functions.answer(case, interpreted) != recording(LATER["functions"])[case.name]
+    assert not wrong.any(), [hex(x) for x in captured_functions.arguments(case)[:, wrong].reshape(-1)[:8]]
 
 
 @pytest.mark.parametrize("name", ["offsets", "further"])

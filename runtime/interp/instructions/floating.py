@@ -1,20 +1,23 @@
 """Floating-point instructions: PTX ISA 9.7.3 and 9.7.4.
 
-add, sub, mul, fma, div, sqrt and rcp are correctly rounded in every mode. What the ISA calls approximate (ex2, lg2,
-sin, cos, tanh, rsqrt, and the .approx and .full forms) is computed to full precision and rounded once: it lies within
-the ISA's bound, but its last bits are not always the silicon's. On an H200, ex2, rcp, sqrt, rsqrt and div differ by at
-most 2 units in the last place, tanh by about 120; sin and cos far outside [-pi, pi] give something else altogether.
+add, sub, mul, fma, div, sqrt and rcp are correctly rounded in every mode. Of what the ISA calls approximate, these have
+the bits of an H200 in f32: ex2, lg2, rcp, rsqrt, sqrt, div.approx and div.full (`runtime/numerics/approximate.py`). The
+others (sin, cos, tanh, and ex2 of 16 bits) are computed to full precision and rounded once. They lie within the ISA's
+bound, but tanh differs from an H200 by up to 120 units in the last place; sin and cos far outside [-pi, pi] give
+something else altogether.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import numpy as np
 
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.types import bits_of
+from ...numerics import approximate as approximations
 from ...numerics import directed, floats
 from ...numerics.array import Array
 from ...numerics.floats import ArrayFunction
@@ -185,21 +188,23 @@ def fma_out_of_bounds(ctx: Context, bound: Bindings) -> Action:
 
 @meaning("div.float")
 def divide(ctx: Context, bound: Bindings) -> Action:
-    """Exact with a rounding; .approx and .full are computed like .rn."""
+    """Exact with a rounding, or as an H200 approximates it."""
     form = _Form(bound)
+    if mode := bound.get("MODE"):
+        quotient = partial(approximations.quotient, full=mode == "full", ftz=form.ftz)
+        return _words_of_f32(ctx, quotient)
     if form.mode != "rn" and form.type == "f64":
         return _directed(ctx, form, directed.divide)
     if form.mode != "rn":
         return form.action(ctx, directed.odd_quotient)
-    function = _divide_roughly if bound.get("MODE") == "approx" else np.divide
-    return _flushed(ctx, form, function) if form.ftz else _native(ctx, form, function)
+    return _flushed(ctx, form, np.divide) if form.ftz else _native(ctx, form, np.divide)
 
 
-def _divide_roughly(a: Array, b: Array) -> Array:
-    """`div.approx` gives 0 for divisors beyond 2^126, and a NaN where the dividend is infinite too."""
-    beyond = (np.abs(b) > 2.0**126) & np.isfinite(b)
-    zero = np.where(np.isinf(a), np.nan, np.copysign(0.0, a) * np.copysign(1.0, b)).astype(a.dtype)
-    return np.where(beyond & (a == a), zero, np.divide(a, b))
+def _words_of_f32(ctx: Context, function: Callable[..., Array]) -> Action:
+    """d = function(...) on words of f32."""
+    d, *operands = ctx.operands
+    inputs = (_as_words(ctx.source(o, "f32"), "f32") for o in operands)
+    return elementwise(function, _as_words(ctx.dest(d, "f32"), "f32"), *inputs)
 
 
 def _flushed(ctx: Context, form: _Form, function: ArrayFunction) -> Action:
@@ -254,13 +259,8 @@ def copysign(ctx: Context, bound: Bindings) -> Action:
     return elementwise(lambda x, y: np.copysign(y, x), ctx.dest(d, type), ctx.source(a, type), ctx.source(b, type))
 
 
-def _log2(x: Array) -> Array:
-    return np.log2(x)
-
-
 _FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "ex2": np.exp2,
-    "lg2": _log2,
     "sin": np.sin,
     "cos": np.cos,
     "tanh": np.tanh,
@@ -268,10 +268,18 @@ _FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-@meaning(*(f"{root}.float" for root in _FUNCTIONS))
+def _approximation(root: str, form: _Form) -> Callable[[Array], Array] | None:
+    """What a function of f32 gives on an H200, where that is known."""
+    known = approximations.FLUSHED if form.ftz else approximations.FULL
+    return known.get(root) if form.type == "f32" else None
+
+
+@meaning("lg2.float", *(f"{root}.float" for root in _FUNCTIONS))
 def approximate(ctx: Context, bound: Bindings) -> Action:
     """Functions the ISA defines up to a bound."""
-    return _Form(bound).action(ctx, _FUNCTIONS[ctx.row.root])
+    form, root = _Form(bound), ctx.row.root
+    known = _approximation(root, form)
+    return _words_of_f32(ctx, known) if known else form.action(ctx, _FUNCTIONS[root])
 
 
 _ROOTS: dict[str, tuple[np.ufunc, Callable[[Array], Array], Callable[..., Array]]] = {
@@ -282,8 +290,10 @@ _ROOTS: dict[str, tuple[np.ufunc, Callable[[Array], Array], Callable[..., Array]
 
 @meaning(*(f"{root}.float" for root in _ROOTS))
 def root(ctx: Context, bound: Bindings) -> Action:
-    """Exact with a rounding, and .approx is computed like .rn."""
+    """Exact with a rounding, or approximate."""
     form = _Form(bound)
+    if not bound.get("ROUND") and (known := _approximation(ctx.row.root, form)):
+        return _words_of_f32(ctx, known)
     nearest, odd, other = _ROOTS[ctx.row.root]
     if form.mode != "rn":
         return _directed(ctx, form, other) if form.type == "f64" else form.action(ctx, odd)

@@ -1,0 +1,217 @@
+"""Approximations of f32 as an H200 computes them, on words: ex2, lg2, rcp, rsqrt, sqrt and the quotients made of rcp.
+
+The unit cuts a mantissa into segments and interpolates by c0 + c1 x + c2 x^2, with a squarer that leaves out columns of
+low weight: S. F. Oberman and M. Y. Siu, "A high-performance area-efficient multifunction interpolator", ARITH 2005. It
+flushes subnormal arguments and results. Instructions without `.ftz` scale arguments around it, as ptxas does it.
+All words of the binades that the coefficients come from agree, and so do random words of all exponents; of other GPUs
+nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TypeAlias
+
+import numpy as np
+
+from . import floats
+from .array import Array
+from .coefficients import EX2, LG2, RCP, RSQRT, RSQRT_ODD, SQRT, SQRT_ODD, Segments
+
+Approximation: TypeAlias = Callable[[Array], Array]
+"""From words to words of f32."""
+
+_MANTISSA = 23
+_ONE = 1 << _MANTISSA
+_BIAS = 127
+_INFINITY = 0x7F800000
+_NAN = 0x7FFFFFFF
+_SIGN = 1 << 31
+_MOST = 255
+_FRACTION = 17
+"""Bits of a sum behind the last place of the result."""
+
+_SQUARE = 15
+"""Bits behind the point that the square of a number of [0, 1) has."""
+
+
+# The unit
+
+
+@cache
+def squares(bits: int) -> Array:
+    """The truncated squares of all x / 2^bits: the sum of the partial products whose weight is at least 2^-15."""
+    x = np.arange(1 << bits, dtype=np.int64)
+    total, first = np.zeros_like(x), 2 * bits - _SQUARE
+    for i in range(bits):
+        for j in range(i, bits):
+            column = i + j + (i != j)
+            if column >= first:
+                total += (x >> i & x >> j & 1) << column - first
+    return total
+
+
+def _interpolated(segments: Segments, fraction: Array) -> Array:
+    """The sum for 23 bits of a mantissa, with 17 bits behind its last place."""
+    bits = _MANTISSA - segments.bits
+    at, x = fraction >> bits, fraction & (1 << bits) - 1
+    return (
+        (segments.c0[at] << _FRACTION - 3) + segments.bias + (segments.c1[at] * x << _FRACTION - bits)
+        + (segments.c2[at] * squares(bits)[x] << _FRACTION - 1 - _SQUARE)
+    )  # fmt: skip
+
+
+def _parts(words: Array) -> tuple[Array, Array, Array]:
+    """Sign, biased exponent, fraction."""
+    wide = words.astype(np.int64)
+    return wide >> 31, wide >> _MANTISSA & _MOST, wide & _ONE - 1
+
+
+def _joined(exponent: Array, mantissa: Array) -> Array:
+    """A word of a biased exponent and 24 bits, or 2^24: zero where it would be subnormal."""
+    word = (exponent << _MANTISSA) + mantissa - _ONE
+    return np.where(word < _ONE, 0, word)
+
+
+def _finished(word: Array, words: Array, zero: int | Array, infinity: int | Array) -> Array:
+    """The word of each argument, but for zeros (subnormal numbers are), infinities and NaN."""
+    _, exponent, fraction = _parts(words)
+    word = np.where(exponent == 0, zero, word)
+    word = np.where(exponent == _MOST, infinity, word)
+    return np.where((exponent == _MOST) & (fraction != 0), _NAN, word).astype(np.uint32)
+
+
+def _of_positive(word: Array, words: Array, zero: int | Array, infinity: int) -> Array:
+    """The same of a function that negative numbers do not have."""
+    negative = words.astype(np.int64) >> 31 == 1
+    return _finished(np.where(negative, _NAN, word), words, zero, np.where(negative, _NAN, infinity))
+
+
+def ex2(words: Array) -> Array:
+    """2^x. Of x 23 bits behind the point are taken, those of a negative number inverted instead of negated."""
+    sign, exponent, fraction = _parts(words)
+    left = np.clip(exponent - _BIAS, -_MANTISSA - 1, 8)
+    size = np.where(left < 0, (fraction | _ONE) >> np.maximum(-left, 0), (fraction | _ONE) << np.maximum(left, 0))
+    fixed = np.where(sign == 0, size, np.where(size & _ONE - 1, ~size, -size))
+    result = (fixed >> _MANTISSA) + _BIAS
+    word = _joined(result, _interpolated(EX2, fixed & _ONE - 1) >> _FRACTION)
+    word = np.where(result <= 0, 0, np.where(result >= _MOST, _INFINITY, word))
+    return _finished(word, words, _BIAS << _MANTISSA, np.where(sign == 1, 0, _INFINITY))
+
+
+def lg2(words: Array) -> Array:
+    """log2(x), whose sum has 36 bits behind the point; a negative one is inverted instead of negated."""
+    _, exponent, fraction = _parts(words)
+    kept = _FRACTION - 4
+    total = (_interpolated(LG2, fraction) >> 4) + (exponent - _BIAS << _MANTISSA + kept)
+    total = np.where((exponent == _BIAS) & (fraction == 0), 0, total)
+    size = np.where(total < 0, ~total, total)
+    length = np.frexp(size.astype(np.float64))[1].astype(np.int64)
+    cut = size >> np.maximum(length - _MANTISSA - 1, 0) << np.maximum(_MANTISSA + 1 - length, 0)
+    word = np.where(size == 0, 0, _joined(length - 1 - _MANTISSA - kept + _BIAS, cut))
+    return _of_positive(word | (total < 0) * _SIGN, words, _INFINITY | _SIGN, _INFINITY)
+
+
+def rcp(words: Array) -> Array:
+    """1 / x."""
+    sign, exponent, fraction = _parts(words)
+    word = _joined(2 * _BIAS - 1 - exponent, _interpolated(RCP, fraction) >> _FRACTION)
+    return _finished(word | sign << 31, words, _INFINITY | sign << 31, sign << 31)
+
+
+def _root(even: Segments, odd: Segments, words: Array) -> tuple[Array, Array]:
+    """Half of the exponent, and 24 bits, of a function of a square root."""
+    _, exponent, fraction = _parts(words)
+    above = exponent - _BIAS & 1
+    mantissa = np.where(above, _interpolated(odd, fraction), _interpolated(even, fraction)) >> _FRACTION
+    return exponent - _BIAS - above >> 1, mantissa
+
+
+def rsqrt(words: Array) -> Array:
+    """1 / sqrt(x), of powers of 4 exact."""
+    sign, exponent, fraction = _parts(words)
+    half, mantissa = _root(RSQRT, RSQRT_ODD, words)
+    exact = (fraction == 0) & (exponent - _BIAS & 1 == 0)
+    word = _joined(_BIAS - 1 - half, np.where(exact, 2 * _ONE, mantissa))
+    return _of_positive(word, words, _INFINITY | sign << 31, 0)
+
+
+def sqrt(words: Array) -> Array:
+    """sqrt(x)."""
+    half, mantissa = _root(SQRT, SQRT_ODD, words)
+    return _of_positive(_joined(half + _BIAS, mantissa), words, words & np.uint32(_SIGN), _INFINITY)
+
+
+# Around it
+
+_SMALLEST = np.float32(2.0**-126)
+_LARGE = np.float32(2.0**126)
+_UP = np.float32(2.0**24)
+
+
+def _value(words: Array) -> Array:
+    return words.view(np.float32)
+
+
+def _product(a: Array, b: Array, *, ftz: bool) -> Array:
+    """The words of a product."""
+    if ftz:
+        a, b = floats.flush(a, "f32"), floats.flush(b, "f32")
+    product = np.asarray(a * b)
+    return floats.canonical((floats.flush(product, "f32") if ftz else product).view(np.uint32), product, "f32")
+
+
+def _scaled(function: Approximation, after: Callable[[Array], Array]) -> Approximation:
+    """A function that takes subnormal arguments times 2^24, with what this makes necessary after it."""
+
+    def on_words(words: Array) -> Array:
+        x = _value(words)
+        small = np.abs(x) < _SMALLEST
+        found = function(np.where(small, x * _UP, x).view(np.uint32))
+        return np.where(small, after(_value(found)).view(np.uint32), found)
+
+    return on_words
+
+
+def _ex2(words: Array) -> Array:
+    """2^x with subnormal results: the square of 2^(x / 2)."""
+    x = _value(words)
+    low = x < np.float32(-126)
+    found = _value(ex2(np.where(low, x * np.float32(0.5), x).view(np.uint32)))
+    return np.where(low, found * found, found).view(np.uint32)
+
+
+def _rcp(words: Array) -> Array:
+    """1 / x with subnormal arguments and results."""
+    x = _value(words)
+    scale = np.where(np.abs(x) < _SMALLEST, _UP, np.where(np.abs(x) > _LARGE / 2, np.float32(0.25), np.float32(1)))
+    return _product(scale, _value(rcp((x * scale).view(np.uint32))), ftz=False)
+
+
+FLUSHED: dict[str, Approximation] = {"ex2": ex2, "lg2": lg2, "rcp": rcp, "rsqrt": rsqrt, "sqrt": sqrt}
+"""The instructions `NAME.approx.ftz.f32`."""
+
+FULL: dict[str, Approximation] = {
+    "ex2": _ex2,
+    "lg2": _scaled(lg2, lambda y: y - np.float32(24)),
+    "rcp": _rcp,
+    "rsqrt": _scaled(rsqrt, lambda y: y * np.float32(2.0**12)),
+    "sqrt": _scaled(sqrt, lambda y: y * np.float32(2.0**-12)),
+}
+"""The instructions `NAME.approx.f32`."""
+
+
+def quotient(a: Array, b: Array, *, full: bool, ftz: bool) -> Array:
+    """The words of `div.approx` or `div.full`: a times the reciprocal of b.
+
+    Both are scaled where b is large (`full`) or subnormal (without `ftz`).
+    """
+    a, b = _value(a), _value(b)
+    scale = np.ones_like(b)
+    if full:
+        scale = np.where(np.abs(b) > _LARGE / 2, np.float32(0.25), scale)
+    if not ftz:
+        scale = np.where(np.abs(b) < _SMALLEST, _UP, scale)
+    over, under = (_value(_product(x, scale, ftz=ftz)) if (scale != 1).any() else x for x in (a, b))
+    return _product(over, _value(rcp(under.view(np.uint32))), ftz=ftz)
