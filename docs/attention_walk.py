@@ -79,7 +79,7 @@ most keys come first.
         quoted(ATTENTION.level("warp-outline"), ["launch_func", "gpu.func", "arith.subi", r"warp\.attention"], 230),
     )
     yield prose("""
-### A loop over tiles of K and V: `warp-tile`
+### A loop over tiles of K and V: `warp-fragments`
 
 The loop hands on the largest score of each row, the sum of each row in parts, and the sums of O. The scores of a tile
 stay a fragment of accumulators: `warp.reduce` takes rows of it together, `warp.broadcast` spreads a column out again,
@@ -89,7 +89,7 @@ accumulators to 16-bit operands that is another order of registers, and takes no
     yield block(
         "mlir",
         quoted(
-            ATTENTION.level("warp-tile"),
+            ATTENTION.level("warp-epilogue"),
             [
                 "warp.copy", "gpu.barrier", "ldmatrix", r"scf\.for", "warp.copy", "warp.copy", "gpu.barrier",
                 r"warp\.mma", r"scf\.if", "warp.step columns", "warp.step rows", "arith.select", "warp.reduce max",

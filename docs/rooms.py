@@ -34,6 +34,10 @@ SHOWN = {
     "warp-raise-matmul": "warp.matmul",
     "warp-fold-fill": "warp.matmul",
     "warp-schedule": "warp.matmul",
+    "warp-stage": "warp.tile_mma",
+    "warp-distribute": "warp.tile_mma",
+    "warp-fragments": "warp.mma",
+    "warp-epilogue": "warp.store",
     "warp-pipeline": "warp.copy",
     "warp-allocate": "memref.alloc",
     "convert-warp-to-ptx": "mma.sync",
@@ -216,14 +220,15 @@ an idea has its field and its defaults in `passes/schedule/`, and stands in the 
 """
 
 OF_IDEAS = {
-    "block scales": "dialect/isa/block_scale.py dialect/warp/scaling.py dialect/warp/matmul.py dialect/warp/words.py "
-    "passes/linalg/product.py passes/tile/scales.py passes/to_ptx/word_ops.py",
+    "block scales": "dialect/isa/block_scale.py dialect/warp/scaling.py dialect/warp/matmul.py "
+    "dialect/warp/tile_mma.py dialect/warp/words.py passes/linalg/product.py passes/tile/scales.py "
+    "passes/to_ptx/word_ops.py",
     "split-K": "dialect/schedule/grid.py dialect/warp/partial_sums.py passes/tile/split.py "
     "passes/expand/partial_sums.py",
     "staging of the epilogue": "dialect/schedule/epilogue.py dialect/warp/exchange.py passes/schedule/staging.py "
     "passes/tile/store_epilogue.py passes/to_ptx/exchange.py",
-    "sparsity": "dialect/warp/mma_sp.py dialect/warp/words.py passes/linalg/product.py passes/tile/metadata.py "
-    "passes/tile/warpgroup.py passes/pipelining/specialise.py "
+    "sparsity": "dialect/warp/mma_sp.py dialect/warp/words.py dialect/warp/tile_mma.py "
+    "passes/linalg/product.py passes/tile/metadata.py passes/tile/warpgroup.py passes/pipelining/specialise.py "
     "passes/to_ptx/sparse_ops.py",
     "products of warpgroups": "passes/schedule/warpgroup.py passes/tile/warpgroup.py passes/pipelining/specialise.py "
     "passes/pipelining/tensor_copies.py passes/pipelining/tensor_stores.py dialect/warp/tensor_maps.py runtime/plan.py",

@@ -87,16 +87,33 @@ def levels_of_warps() -> Iterator[str]:
     yield prose("""
 ## With `mma.sync`
 
-### 4. A kernel over fragments: `warp-tile`
+### 4. A kernel over fragments: `warp-stage`, `warp-distribute`, `warp-fragments`, `warp-epilogue`
 
-The tile becomes a loop over K. What a warp holds in registers is a value of type `!warp.fragment`. The type has the
-role of the operand, its size, its element type and its layout. The layout names, for each bit of the lane number and of
-the number of the element, the bit of the row or of the column that it stands for.
+`-p warp-tile` stands for these four passes. `warp-stage` makes a loop over K of the tile. The loop is plain: copy a
+tile of A and one of B to shared memory, wait, multiply the two tiles there, wait. The sums are a value of type
+`!warp.cta_tile`, which the warps of the CTA hold together. Behind the loop, `warp.epilogue` stores them.
+""")
+    staged = [
+        "memref.alloc", "memref.alloc", "warp.cta_constant", "scf.for", "warp.copy", "warp.copy", "gpu.barrier",
+        "warp.tile_mma", "gpu.barrier", "scf.yield", "warp.epilogue",
+    ]  # fmt: skip
+    yield block("mlir", quoted(WARPS.level("warp-stage"), staged))
+    yield prose("""
+`warp-distribute` gives each warp its part of the sums, and of the tiles that it multiplies. What a warp holds in
+registers is a value of type `!warp.fragment`. The type has the role of the operand, its size, its element type and its
+layout. The layout names, for each bit of the lane number and of the number of the element, the bit of the row or of the
+column that it stands for.
+""")
+    distributed = ["gpu.subgroup_id", "warp.constant", "scf.for", "warp.tile_mma", "scf.yield", "warp.epilogue"]
+    yield block("mlir", quoted(WARPS.level("warp-distribute"), distributed))
+    yield prose("""
+`warp-fragments` multiplies a warp's part by instructions: it loads fragments of A and B and multiplies them, one step
+of the instruction after the other. `warp-epilogue` writes out how a warp stores its sums.
 """)
     yield block(
         "mlir",
         quoted(
-            WARPS.level("warp-tile"),
+            WARPS.level("warp-epilogue"),
             [
                 "memref.alloc", "memref.alloc", "warp.constant", "scf.for", "warp.copy", "warp.copy",
                 "gpu.barrier", "warp.ldmatrix", "warp.ldmatrix", r"warp\.mma ", "warp.ldmatrix", "warp.ldmatrix",
@@ -105,10 +122,9 @@ the number of the element, the bit of the row or of the column that it stands fo
         ),
     )  # fmt: skip
     yield prose("""
-The loop is plain: copy a tile of A and one of B to shared memory, wait, multiply, wait. `#warp.swizzle` says how a tile
-lies there: chunks of 16 bytes are permuted, so that the rows that an `ldmatrix` reads lie in different banks. The rows
-of B are the rows of K, so its loads are `trans`. Stop here to run a kernel whose copies do not overlap its products, or
-to write such kernels by hand.
+`#warp.swizzle` says how a tile lies in shared memory: chunks of 16 bytes are permuted, so that the rows that an
+`ldmatrix` reads lie in different banks. The rows of B are the rows of K, so its loads are `trans`. Stop here to run a
+kernel whose copies do not overlap its products, or to write such kernels by hand.
 
 ### 5. Other loops around the products: `warp-pack`, `warp-split-k`, `warp-persist`
 
@@ -187,17 +203,18 @@ The passes are the same; give the other schedule:
 """)
     yield block("sh", f"warploom-opt examples/matmul.mlir -p \\\n  '{WARPGROUPS.until('convert-warp-to-ptx')}'\n")
     yield prose("""
-### 4. A kernel over tiles in shared memory: `warp-tile`
+### 4. A kernel over tiles in shared memory: `warp-stage` to `warp-epilogue`
 
-The tile becomes the same plain loop over K: copy, wait, multiply, wait. `warp.wgmma` reads both operands from shared
-memory, and needs no fragment but the accumulator, whose layout has two bits for the warp of the group (`r4 r5`). Its
-products go on while the warps do other things: `warp.wgmma_commit` closes a group of products, and `warp.wgmma_wait`
-waits until at most `pending` groups are under way. `warp.proxy_fence` makes what threads wrote visible to `wgmma`.
+The tile becomes the same plain loop over K: copy, wait, multiply, wait. `warp-fragments` multiplies by `warp.wgmma`. It
+reads both operands from shared memory, and needs no fragment but the accumulator, whose layout has two bits for the
+warp of the group (`r4 r5`). Its products go on while the warps do other things: `warp.wgmma_commit` closes a group of
+products, and `warp.wgmma_wait` waits until at most `pending` groups are under way. `warp.proxy_fence` makes what
+threads wrote visible to `wgmma`.
 """)
     yield block(
         "mlir",
         quoted(
-            WARPGROUPS.level("warp-tile"),
+            WARPGROUPS.level("warp-epilogue"),
             [
                 "memref.alloc", "memref.alloc", "warp.constant", "scf.for", "warp.copy", "warp.copy", "proxy_fence",
                 "gpu.barrier", "wgmma_fence", r"warp\.wgmma ", r"warp\.wgmma ", "wgmma_commit", "wgmma_wait",

@@ -48,7 +48,10 @@ def standard_pipeline(
             "warp-fuse-epilogue",
             f"warp-schedule{{{options}}}" if options else "warp-schedule",
             "warp-outline",
-            "warp-tile",
+            "warp-stage",
+            "warp-distribute",
+            "warp-fragments",
+            "warp-epilogue",
             "warp-pack",
             "warp-split-k",
             "warp-persist",
@@ -82,6 +85,7 @@ class PipelinePart(NamedTuple):
 PARTS = {
     "schedule": PipelinePart("warp-set-target", "warp-outline"),
     "tile": PipelinePart("warp-outline", "warp-pipeline"),
+    "kernel": PipelinePart("warp-stage", "warp-pack"),
     "finish": PipelinePart("warp-pipeline", ""),
 }
 """What the standard pipeline consists of: choosing, cutting into tiles of fragments, and becoming PTX."""

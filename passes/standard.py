@@ -76,6 +76,16 @@ class TilingPipeline(Pipeline):
 
 
 @dataclass(frozen=True)
+class KernelPipeline(Pipeline):
+    """Runs the stages that make a kernel over fragments of the tile of a CTA: `warp-stage` to `warp-epilogue`."""
+
+    name = "warp-tile"
+
+    def text(self) -> str:
+        return PARTS["kernel"].of(standard_pipeline())
+
+
+@dataclass(frozen=True)
 class FinishingPipeline(Pipeline):
     """Runs the stages from kernels over fragments to the dialect `ptx`: `warp-pipeline` to `convert-warp-to-ptx`."""
 

@@ -35,7 +35,10 @@ _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-fuse-epilogue": _lazy(".linalg.fuse_epilogue", "FuseEpiloguePass"),
     "warp-schedule": _lazy(".schedule.warp_schedule", "SchedulePass"),
     "warp-outline": _lazy(".tile.outline", "OutlinePass"),
-    "warp-tile": _lazy(".tile.kernel", "TilePass"),
+    "warp-stage": _lazy(".tile.stage", "StagePass"),
+    "warp-distribute": _lazy(".tile.distribute", "DistributePass"),
+    "warp-fragments": _lazy(".tile.fragment_products", "FragmentsPass"),
+    "warp-epilogue": _lazy(".tile.store_epilogue", "EpiloguePass"),
     "warp-pack": _lazy(".tile.pack", "PackPass"),
     "warp-split-k": _lazy(".tile.split", "SplitKPass"),
     "warp-persist": _lazy(".tile.persist", "PersistPass"),
@@ -48,6 +51,7 @@ _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warploom": _lazy(".standard", "StandardPipeline"),
     "warploom-schedule": _lazy(".standard", "ChoosingPipeline"),
     "warploom-tile": _lazy(".standard", "TilingPipeline"),
+    "warp-tile": _lazy(".standard", "KernelPipeline"),
     "warploom-finish": _lazy(".standard", "FinishingPipeline"),
 }
 

@@ -8,6 +8,7 @@ from .barriers import ArriveCopiesOp, ArriveOp, AwaitOp, BarriersType, MakeBarri
 from .clusters import ClusterArriveOp, ClusterBarrierOp, ClusterRankOp, ClusterWaitOp, NamedBarrierOp
 from .convert_layout import ConvertLayoutOp
 from .copy import CommitOp, CopyOp, PackOp, WaitOp
+from .cta_tile import CtaConstantOp, CtaLoadOp, CtaTileType
 from .disjoint import DisjointOp
 from .elements import YieldOp
 from .elementwise import ConstantOp, ConvertOp, ElementwiseOp, KindAttr
@@ -25,6 +26,7 @@ from .registers import LoadRegistersOp, StoreRegistersOp
 from .row_wise import AcrossOp, RowsOp
 from .rows import BroadcastOp, ReduceOp, StepOp
 from .sliced_k import SumSlicedKOp
+from .store_epilogue import EpilogueOp
 from .synchronisation import AtomicIncOp, BarrierAnyOp, ElectOp
 from .tensor_copies import (
     BulkCommitOp,
@@ -35,6 +37,7 @@ from .tensor_copies import (
     TensorStoreOp,
 )
 from .tensor_maps import EncodeTensorMapOp, TensorMapType
+from .tile_mma import TileMmaOp
 from .view import MatrixOp
 from .warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from .window import WindowOp
@@ -42,6 +45,7 @@ from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from .words import LoadMetadataOp, LoadScalesOp, LoadWordsOp, StoreWordsOp
 
 _PRODUCTS: list[type[Operation]] = [MatmulOp, AttentionOp, RowsOp, MmaOp, MmaSparseOp, WmmaMmaOp]
+_CTA_TILES: list[type[Operation]] = [CtaConstantOp, CtaLoadOp, TileMmaOp, EpilogueOp]
 _MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, ExchangeOp, WmmaLoadOp, WmmaStoreOp]
 _MEMORY: list[type[Operation]] = [
     LoadOp,
@@ -87,6 +91,7 @@ _TENSORS: list[type[Operation]] = [
 _CLUSTERS: list[type[Operation]] = [ClusterRankOp, ClusterBarrierOp, ClusterArriveOp, ClusterWaitOp, NamedBarrierOp]
 _ATTRIBUTES: list[type[Attribute]] = [
     BarriersType,
+    CtaTileType,
     FragmentType,
     OpaqueType,
     KindAttr,
@@ -98,7 +103,7 @@ _ATTRIBUTES: list[type[Attribute]] = [
 ]
 
 _OPERATIONS = [
-    *(*_PRODUCTS, *_MOVES, *_MEMORY, *_MEETING),
+    *(*_PRODUCTS, *_CTA_TILES, *_MOVES, *_MEMORY, *_MEETING),
     *(*_ARITHMETIC, *_EPILOGUE, *_PARTS, *_WARPGROUPS, *_TENSORS, *_CLUSTERS),
 ]
 

@@ -13,7 +13,6 @@ from xdsl.ir import Attribute, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    IRDLOperation,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -29,28 +28,20 @@ from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from ..isa.mma import Variant
-from ..isa.product import KIND_F8F6F4
 from ..isa.types import ELEMENT_TYPES, ElementType
-from .attributes import BYTE, element_row, memory_of
+from .attributes import element_row, memory_of
 from .elements import parse_elements, print_elements, verify_elements
+from .factors import WORD_CHOICES, FactorsOp
 from .indices import verify_indices
 from .loops import DEFAULT_MAPS, OPERAND_LOOPS, K, M, N, element_type, loops_of, scale_map, shape_of, verify_map
-from .product import WORDS, word_properties
-from .scaling import scale_type, verify_scale_shape, verify_scaling
-
-SPARSITY = 2
-"""Elements of a sparse A for each stored one, in every pattern of `mma.sp` (PTX ISA 9.7.14.6)."""
-
-WORD_PROPERTIES = ("bit_op", "kind")
-WORD_CHOICES = tuple(word for name in WORD_PROPERTIES for word in WORDS[name])
-"""The properties that are words before the types, as those of `warp.mma` are, and what they may say."""
+from .product import word_properties
+from .scaling import verify_scale_shape
 
 Number: TypeAlias = FloatAttr | IntegerAttr
 
 
 @irdl_op_definition
-class MatmulOp(IRDLOperation):
+class MatmulOp(FactorsOp):
     """D = C + A * B, or D = init + A * B, on matrices in memory.
 
     Printed as::
@@ -106,9 +97,6 @@ class MatmulOp(IRDLOperation):
     d = operand_def(MemRefType)
     epilogue_operands = var_operand_def()
     tile = var_operand_def(IndexType())
-    types = prop_def(ArrayAttr[StringAttr])
-    bit_op = opt_prop_def(StringAttr)
-    kind = opt_prop_def(StringAttr)
     init = opt_prop_def(Number)
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
     epilogue = opt_region_def()
@@ -173,31 +161,12 @@ class MatmulOp(IRDLOperation):
         return memory_of(self.d).element_type if region is None else region.block.args[0].type
 
     @property
-    def multiplied(self) -> tuple[str, ...]:
-        """The ISA's names of the types that A and B are multiplied as."""
-        return tuple(t.data for t in self.types)
+    def metadata(self) -> SSAValue | None:
+        return self.e
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """The words of the text before the types, which say how they are multiplied."""
-        held = (self.properties.get(name) for name in WORD_PROPERTIES)
-        return tuple(word.data for word in held if isinstance(word, StringAttr))
-
-    @property
-    def variant(self) -> Variant:
-        """What tells the instructions for this product from others for the same element types.
-
-        Floats of 6 and 4 bits are multiplied by one kind alone where nothing is scaled.
-        """
-        scaled = scale_type(self.scales)
-        narrow = any((row := ELEMENT_TYPES[name]).is_float and row.bits < BYTE for name in self.multiplied)
-        kind = self.kind.data if self.kind is not None else KIND_F8F6F4 if narrow and not scaled else ""
-        return Variant("" if self.bit_op is None else self.bit_op.data, kind, scaled)
-
-    @property
-    def sparsity(self) -> int:
-        """How many elements of A there are for each that is stored: 2 if A is sparse, else 1."""
-        return 1 if self.e is None else SPARSITY
+    def scaled_by(self) -> Sequence[SSAValue]:
+        return self.scales
 
     def verify_(self) -> None:
         if (self.c is None) == (self.init is None):
@@ -211,30 +180,16 @@ class MatmulOp(IRDLOperation):
             raise VerifyException(f"expected C of the shape of D, got {self.c.type} and {self.d.type}")
 
     def _verify_types(self) -> None:
-        if len(self.multiplied) != 2:
-            raise VerifyException(f"expected a type each for A and B, got {len(self.multiplied)}")
-        for name, multiplied, operand in zip("AB", self.multiplied, (self.a, self.b), strict=True):
-            if multiplied not in ELEMENT_TYPES:
-                raise VerifyException(f"'{multiplied}' is no type of the ISA that {name} could be multiplied as")
+        self.verify_names()
+        for multiplied, operand in zip(self.multiplied, (self.a, self.b), strict=True):
             if not _holds(memory_of(operand).element_type, ELEMENT_TYPES[multiplied]):
                 raise VerifyException(f"{operand.type} cannot be multiplied as {multiplied}")
-        self._verify_words()
+        self.verify_words()
         if self.e is not None and str(memory_of(self.e).element_type) != "i32":
             raise VerifyException(f"expected the metadata of A as words of i32, got {self.e.type}")
         if self.init is not None and self.init.type != self.product_type:
             whose = "D's element type" if self.epilogue is None else "the type that the epilogue takes"
             raise VerifyException(f"expected an initial value of {whose}, got {self.init.type}")
-
-    def _verify_words(self) -> None:
-        """Of single bits the text says what is done with them, of other types nothing; a kind is one of the ISA's."""
-        if self.kind is not None and self.kind.data not in WORDS["kind"]:
-            raise VerifyException(f"expected a kind of {', '.join(WORDS['kind'])}, got '{self.kind.data}'")
-        verify_scaling(self.variant, self.scales)
-        ops = " or ".join(WORDS["bit_op"])
-        if self.bit_op is not None and self.bit_op.data not in WORDS["bit_op"]:
-            raise VerifyException(f"expected the operation on single bits to be {ops}, got '{self.bit_op.data}'")
-        if (self.bit_op is not None) != (self.multiplied == ("b1", "b1")):
-            raise VerifyException(f"expected {ops} before b1 x b1, and only there, got {' x '.join(self.multiplied)}")
 
     def _verify_epilogue(self) -> None:
         if self.epilogue is None:

@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 
 from ...dialect.isa import mma
-from ...dialect.isa.product import IN_BYTES
+from ...dialect.isa.mma import Variant
 from ...dialect.isa.types import ELEMENT_TYPES, ElementType
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of, memory_space
@@ -90,13 +90,9 @@ class Product:
         return self.op.sparsity
 
     @property
-    def block(self) -> int:
-        """How many elements along k share a scale; 0 where there are none."""
-        return mma.blocks()[self.op.variant] if self.scales else 0
-
-    def shared_bits(self, operand: Operand) -> int:
-        """Bits that an element of A or B takes in shared memory, where some instructions want a byte for each."""
-        return BYTE if self.op.variant.kind in IN_BYTES else operand.element.memory_bits
+    def variant(self) -> Variant:
+        """What tells its instructions from others for the same element types."""
+        return self.op.variant
 
     @property
     def memories(self) -> tuple[Argument, ...]:

@@ -19,6 +19,7 @@ from ...dialect.schedule.loop import LoopSchedule
 from ...dialect.schedule.operands import OperandSchedule
 from ...dialect.schedule.tile import TileSchedule
 from ...dialect.warp.matmul import MatmulOp
+from ..linalg.multiplied import block
 from ..linalg.product import Product, metadata_span
 from ..tile.arrangement import LANES as LANES_LOAD
 from .h200 import BETWEEN_MARGIN, IN_FLIGHT, IN_FLIGHT_FROM_L2, LOOP_WARPS, MOST_STAGES, WIDE_K
@@ -66,7 +67,7 @@ def depth(
     may be one of `parts` of another's K.
     """
     step, k = row.shape.k if product.metadata is None else metadata_span(row.a), product.k
-    step = tile.sliced_k * max(step, CHUNK_BITS // row.operand_bits, product.block * SCALES_OF_WORD)
+    step = tile.sliced_k * max(step, CHUNK_BITS // row.operand_bits, block(product) * SCALES_OF_WORD)
     pays = _deepest(product, tile, row, target, odd=odd)
     deepest = 1 << (max(step, min(pays, -(-k // step) * step)) - 1).bit_length()
     alone = _alone(product, tile, target)

@@ -12,6 +12,7 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.barriers import BARRIER_BYTES
+from ..linalg.multiplied import Multiplied, block, shared_bits
 from ..linalg.product import METADATA_ROWS, Product, metadata_span
 from ..tile.arrangement import Arrangement, arrange
 from .staging import strip_bytes
@@ -42,25 +43,25 @@ def instruction(product: Product, accumulate: str, target: Target) -> Row | None
     return max(shallow, key=lambda r: (r.shape.k, r.shape.m), default=None)
 
 
-def rows_of(product: Product) -> Sequence[Row]:
+def rows_of(product: Multiplied) -> Sequence[Row]:
     """The rows that multiply the product's element types, for every target and type of accumulators."""
     if product.sparsity == 1:
-        return mma.of_types(product.a.element.name, product.b.element.name, product.op.variant)
+        return mma.of_types(product.a.element.name, product.b.element.name, product.variant)
     from ...dialect.isa import mma_sp
 
     found = (r for r in mma_sp.rows() if r.ordered and not (r.satfinite or r.kind))
     return [r for r in found if (r.a, r.b) == (product.a.element, product.b.element)]
 
 
-def warpgroup_rows(product: Product) -> Sequence[Wgmma]:
+def warpgroup_rows(product: Multiplied) -> Sequence[Wgmma]:
     """The rows of warpgroups that multiply the product's element types, A dense or sparse, scaled by nothing."""
-    if product.scales:
+    if product.variant.scale_type:
         return ()
-    types, sparse = (product.a.element, product.b.element), product.metadata is not None
+    types, sparse = (product.a.element, product.b.element), product.sparsity > 1
     same = (
         r for r in wgmma.rows() if (r.a, r.b) == types and not r.satfinite and (r.granularity is not None) == sparse
     )
-    return [r for r in same if r.bit_op == product.op.variant.bit_op]
+    return [r for r in same if r.bit_op == product.variant.bit_op]
 
 
 def default_accumulator(product: Product) -> str:
@@ -73,7 +74,7 @@ def multiplied(product: Product) -> str:
     return f"{product.a.element.name} x {product.b.element.name}"
 
 
-def arrangement(product: Product, row: Row, warp: tuple[int, int]) -> Arrangement:
+def arrangement(product: Multiplied, row: Row, warp: tuple[int, int]) -> Arrangement:
     """How the operands lie in registers.
 
     Raises:
@@ -85,11 +86,11 @@ def arrangement(product: Product, row: Row, warp: tuple[int, int]) -> Arrangemen
 def shared_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory of a CTA: the stages of each operand's tile, the sums of slices, the strips of D."""
     m, n, k = schedule.tile.cta
-    sides = [(m * k // product.sparsity, product.shared_bits(product.a)), (n * k, product.shared_bits(product.b))]
+    sides = [(m * k // product.sparsity, shared_bits(product, product.a)), (n * k, shared_bits(product, product.b))]
     if product.metadata is not None:
         words = m // METADATA_ROWS * k // metadata_span(product.a.element) * LANES
         sides.append((words, product.metadata.element.bits))
-    sides += [(side * k // product.block, BYTE) for side in (m, n) if product.scales]
+    sides += [(side * k // block(product), BYTE) for side in (m, n) if product.scales]
     parts = [schedule.loop.stages * elements * bits // 8 for elements, bits in sides]
     if schedule.loop.sync == "mbarrier":
         parts.append(2 * schedule.loop.stages * BARRIER_BYTES)

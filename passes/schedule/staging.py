@@ -44,17 +44,17 @@ def matrices(product: Product) -> list[Operand | Spread]:
     return [extra for extra in product.epilogue_operands if isinstance(extra, Operand | Spread)]
 
 
-def exchanged_first(product: Product, schedule: Schedule) -> bool:
-    """Whether the sums change lanes, before the epilogue, so that it loads matrices in whole lines too, or makes bytes
-    of them; otherwise what it makes of them does, which may be narrower."""
-    loads = adds_last(product, schedule) or bool(matrices(product))
-    return bool(exchanged_rows(schedule)) and (loads or product.d.element.bits < NARROWEST)
+def changes_lanes_first(schedule: Schedule, *, loads: bool, bits: int) -> bool:
+    """Whether the sums change lanes, before the epilogue, so that it loads matrices in whole lines too, if it `loads`
+    any, or makes bytes of them, of `bits`; otherwise what it makes of them does, which may be narrower."""
+    return bool(exchanged_rows(schedule)) and (loads or bits < NARROWEST)
 
 
 def strip_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory in which a CTA's warps have room for a strip each."""
     sums = ELEMENT_TYPES[schedule.arithmetic.accumulate]
-    bits = sums.bits if exchanged_first(product, schedule) else product.d.element.bits
+    loads, bits = adds_last(product, schedule) or bool(matrices(product)), product.d.element.bits
+    bits = sums.bits if changes_lanes_first(schedule, loads=loads, bits=bits) else bits
     return schedule.tile.warps * max(BANKS, schedule.epilogue.staging * schedule.tile.warp[1] * bits // 8)
 
 

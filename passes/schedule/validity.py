@@ -8,6 +8,7 @@ from ...dialect.isa.targets import KIB, Target
 from ...dialect.isa.types import FP8
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import BYTE
+from ..linalg.multiplied import block
 from ..linalg.product import Product, metadata_span
 from .loop import check_loop
 from .model import as_halves, bits_twice
@@ -84,7 +85,7 @@ def _check_kind(schedule: Schedule, product: Product, row: Row) -> None:
     if fp8_as != "none" and (product.sparsity > 1 or row.a.name not in FP8):
         what = "of a sparse product" if product.sparsity > 1 else f"of {multiplied(product)}"
         raise ScheduleError(f"fp8_as = {fp8_as}: operands that are dense 8-bit floats are widened, not those {what}")
-    if product.scales and cta[2] % (words := product.block * SCALES_OF_WORD):
+    if product.scales and cta[2] % (words := block(product) * SCALES_OF_WORD):
         raise ScheduleError(f"scales come for {words} elements along k at a time, got a CTA tile of {cta}")
     if product.scales and slices > 1:
         raise ScheduleError(f"a scaled product is not cut into slices, got {slices}")

@@ -65,12 +65,11 @@ class Arrangement:
     b: Way
     accumulator: Layout
 
-    @property
-    def stored(self) -> Layout:
-        """The accumulators in the order of memory: neighbours of a row follow each other. A change of names only."""
-        across = sorted(bit for bit in self.accumulator.element if bit.axis == "c")
-        element = (*across, *sorted({*self.accumulator.element} - {*across}))
-        return Layout(self.accumulator.lane, element, self.accumulator.warp)
+
+def stored(layout: Layout) -> Layout:
+    """Accumulators in the order of memory: neighbours of a row follow each other. A change of names only."""
+    across = sorted(bit for bit in layout.element if bit.axis == "c")
+    return Layout(layout.lane, (*across, *sorted({*layout.element} - {*across})), layout.warp)
 
 
 def arrange_warpgroup(instruction: Wgmma) -> Arrangement:

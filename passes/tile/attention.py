@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
@@ -24,21 +24,21 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.gpu import BarrierOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attributes import FragmentType, fragment_of
+from ...dialect.warp.attributes import FragmentType, ScheduleAttr, fragment_of
 from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ...dialect.warp.elementwise import ConvertOp, Kind
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.rows import ReduceOp, StepOp, column_of
+from ...dialect.warp.store_epilogue import EpilogueOp
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
 from ..schedule.attention import part_schedule, values_schedule
 from . import raster
-from .epilogue_operands import EpilogueOperands
+from .epilogue_operands import EpilogueOperands, PlacedOperand
 from .fragment_math import constant, fma, integer, mapped, number, power, spread, times, unless
 from .index_builder import Index, IndexBuilder
 from .operands import OperandTiles
-from .store_epilogue import store
 from .tiling import Tiling
 
 KEPT_REGISTERS = 32
@@ -151,7 +151,8 @@ class AttentionBuilder:
         step = self.schedule.tile.cta[1]
         if self.op.score is not None:
             kind = fragment_of(scores)
-            operands = EpilogueOperands(self.scores, index, kind, self.row, at).load(0)
+            given = list(map(PlacedOperand.of, self.read.scores.epilogue_operands))
+            operands = EpilogueOperands(index, given, kind, self.row, at, self.scores.in_bounds).load(0)
             if self.op.indexed:
                 places = (("rows", self.row), ("columns", at))
                 operands += [index.insert(StepOp(along, index.value(start), kind)).fragment for along, start in places]
@@ -246,8 +247,12 @@ class AttentionBuilder:
         index = self.index
         total = index.insert(ReduceOp(Kind.Add, state.sums)).fragment
         inverse = mapped(index, lambda x: arith.DivfOp(number(1.0), x[0]).result, total)
-        tiling, scratch = replace(self.values, schedule=part_schedule(self.values.schedule)), None
+        schedule = ScheduleAttr(part_schedule(self.values.schedule))
         for i, part in enumerate(state.parts):
             left = i * fragment_of(part).shape[1]
             if left < self.read.values.n or not self.read.values.is_known("n"):
-                scratch = store(tiling, index, times(index, part, inverse), self.row, left, scratch)
+                at = index.values([self.row, left])
+                end = EpilogueOp(times(index, part, inverse), self.op.o, at, in_bounds=self.values.in_bounds)
+                end.attributes[ScheduleAttr.name] = schedule
+                end.location = self.op.location
+                index.insert(end)

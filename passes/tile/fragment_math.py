@@ -14,7 +14,10 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i32
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Block, Region, SSAValue
 
-from ...dialect.warp.attributes import FragmentType, fragment_of
+from ...dialect.isa.types import ElementType
+from ...dialect.layouts.layout import Layout
+from ...dialect.warp.attributes import FragmentType, float_type, fragment_of
+from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.elementwise import ConstantOp
 from ...dialect.warp.epilogue import MapOp
@@ -36,8 +39,19 @@ def mapped(index: IndexBuilder, compute: ElementFunction, *inputs: SSAValue) -> 
 
 
 def constant(index: IndexBuilder, kind: FragmentType, value: float) -> SSAValue:
-    """A fragment of f32 with one value."""
-    return index.insert(ConstantOp(FloatAttr(value, f32), kind)).fragment
+    """A fragment with one value."""
+    return index.insert(ConstantOp(number_of(kind.element, value), kind)).fragment
+
+
+def number_of(element: ElementType, value: float) -> FloatAttr | IntegerAttr:
+    """A value as an attribute of an element type."""
+    return FloatAttr(value, float_type(element)) if element.is_float else IntegerAttr(int(value), element.bits)
+
+
+def regrouped(index: IndexBuilder, fragment: SSAValue, layout: Layout) -> SSAValue:
+    """The fragment in another layout of the same lanes."""
+    held = fragment_of(fragment).layout.data
+    return fragment if held == layout else index.insert(ConvertLayoutOp.to(fragment, layout)).fragment
 
 
 def spread(index: IndexBuilder, column: SSAValue, like: SSAValue) -> SSAValue:

@@ -53,11 +53,13 @@ class IndexBuilder:
         """Several indices as SSA values."""
         return [self.value(index) for index in indices]
 
-    @staticmethod
-    def known(value: SSAValue) -> Index:
-        """A value as an index: a number where it is a constant."""
+    def known(self, value: SSAValue) -> Index:
+        """A value as an index: a number where it is a constant, which is the value of that number from here on."""
         number = constant_value(value)
-        return value if number is None else number
+        if number is None:
+            return value
+        self._known.setdefault(number, value)
+        return number
 
     def add(self, a: Index, b: Index) -> Index:
         if isinstance(a, int) and isinstance(b, int):

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr
 from xdsl.ir import SSAValue, TypeAttribute
 
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.elementwise import ConvertOp
-from ...dialect.warp.memory import LoadOp, bounds_attribute
-from ..diagnostics import fail
-from ..linalg.operand import Argument, Operand, Spread
+from ...dialect.warp.memory import LoadOp
 from .index_builder import Index, IndexBuilder
-from .tiling import Tiling
+
+InBounds = ArrayAttr[BoolAttr] | None
+"""The property `in_bounds` of operations on memory."""
 
 
 def load(
-    tiling: Tiling, index: IndexBuilder, operand: Operand | Spread, kind: FragmentType, m: Index, n: Index
+    index: IndexBuilder, memory: SSAValue, kind: FragmentType, m: Index, n: Index, in_bounds: InBounds
 ) -> SSAValue:
     """The elements of a matrix like D, those at (m, n) and behind, as a fragment lies."""
-    memory, where = operand.value, index.values([m, n])
-    held = kind.with_element(held_type(tiling, operand))
-    return index.insert(LoadOp(memory, where, held, bounds_attribute(*map(tiling.inside, "mn")))).fragment
+    held = kind.with_element(held_type(memory))
+    return index.insert(LoadOp(memory, index.values([m, n]), held, in_bounds)).fragment
 
 
-def held_type(tiling: Tiling, operand: Argument) -> TypeAttribute:
+def held_type(memory: SSAValue) -> TypeAttribute:
     """The type of the elements of memory."""
-    kind = memory_of(operand.value).element_type
+    kind = memory_of(memory).element_type
     if not isinstance(kind, TypeAttribute):
-        fail(tiling.product.op, f"expected elements of a type, got {kind}")
+        raise TypeError(f"expected elements of a type, got {kind}")
     return kind
 
 

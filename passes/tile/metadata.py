@@ -15,67 +15,53 @@ from ...dialect.warp.attributes import SHARED_SPACE, SwizzleAttr
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.mma_sp import MmaSparseOp, metadata_type
+from ...dialect.warp.tile_mma import TileMmaOp
+from ...dialect.warp.warpgroup import ROWS
 from ...dialect.warp.words import LoadMetadataOp
 from ..linalg.operand import Operand
 from ..linalg.product import METADATA_ROWS, metadata_span
 from .index_builder import Index, IndexBuilder
-from .multiplication import CopiedTiles, FragmentProduct, Place
-from .tiling import Tiling
+from .multiplication import FragmentProduct, Place
+from .tiling import Fragments, Tiling, schedule_of
 
 ROW_TILES = "m16"
 """The axis along M in units of the 16 rows that a row of metadata words describes."""
 
 
 @dataclass(frozen=True)
-class MetadataTiles:
-    """The tiles of the metadata of a sparse A: a row of words for 16 rows of A."""
+class MetadataWords:
+    """The tiles of the metadata of a sparse A in shared memory: a row of words for 16 rows of A."""
 
-    tiling: Tiling
-    operand: Operand
+    tiling: Fragments
 
     @property
-    def _span(self) -> int:
+    def span(self) -> int:
         return metadata_span(self.tiling.product.a.element)
 
     def counted(self, index: IndexBuilder, at: dict[str, Index]) -> dict[str, Index]:
         """A place with its row of metadata, which is the same in every turn of the K loop."""
         return at | {ROW_TILES: index.div(at["m"], METADATA_ROWS)}
 
-    def shared_type(self) -> MemRefType:
-        m, _, k = self.tiling.schedule.tile.cta
-        shape = [m // METADATA_ROWS, k // self._span * LANES]
-        line = SwizzleAttr(LANES * self.operand.element.bits // 8)
-        return MemRefType(self.operand.element_type, shape, line, IntegerAttr(SHARED_SPACE, i64))
-
-    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
-        """Copies the words of the tile of A whose first element lies at `at` to shared memory."""
-        (rows, columns), (held, words) = self.operand.shape, self.shared_type().get_shape()
-        where = index.values(self._words(index, at))
-        inside = bounds_attribute(rows % held == 0, columns % words == 0)
-        index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside))
-
-    def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index]) -> tuple[SSAValue, int]:
+    def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index], *, padded: bool) -> tuple[SSAValue, int]:
         """The metadata of a warp's fragment of A at `at` in the tile, and the selector that picks its part."""
         row, (m, _) = self.tiling.row, self.tiling.schedule.tile.warp
         if not isinstance(row, MmaSparse | Wgmma) or row.metadata is None:
             raise ValueError("metadata is loaded for a sparse instruction")
-        where = index.values(self._words(index, at))
-        product, schedule = self.tiling.product, self.tiling.schedule
-        padded = bool(product.m % schedule.tile.cta[0] or product.k % schedule.tile.cta[2])
+        where = index.values(self.words(index, at))
         kind = metadata_type(row.metadata, m // row.metadata.rows)
         loaded = index.insert(LoadMetadataOp(tile, where, kind, padded=padded)).fragment
         return loaded, self._selector(at)
 
     def load_all(
-        self, index: IndexBuilder, tile: SSAValue, steps: Sequence[dict[str, Index]]
+        self, index: IndexBuilder, tile: SSAValue, steps: Sequence[dict[str, Index]], *, padded: bool
     ) -> list[tuple[SSAValue, int]]:
         """`load` of several steps, in which words that have the metadata of more than one are loaded once."""
         loaded: dict[Index, tuple[SSAValue, int]] = {}
         found: list[tuple[SSAValue, int]] = []
         for at in steps:
-            word = index.div(at["k"], self._span)
+            word = index.div(at["k"], self.span)
             if word not in loaded:
-                loaded[word] = self.load(index, tile, at)
+                loaded[word] = self.load(index, tile, at, padded=padded)
             found.append((loaded[word][0], self._selector(at)))
         return found
 
@@ -84,35 +70,60 @@ class MetadataTiles:
         step, depth = at["k"], self.tiling.row.shape.k
         if not isinstance(step, int):
             raise ValueError("metadata is loaded at a known step along k")
-        return step % self._span // depth
+        return step % self.span // depth
 
-    def _words(self, index: IndexBuilder, at: dict[str, Index]) -> tuple[Index, Index]:
-        return at[ROW_TILES], index.mul(index.div(at["k"], self._span), LANES)
+    def words(self, index: IndexBuilder, at: dict[str, Index]) -> tuple[Index, Index]:
+        """Row and column of the words for the element of A at `at`."""
+        return at[ROW_TILES], index.mul(index.div(at["k"], self.span), LANES)
+
+
+@dataclass(frozen=True)
+class MetadataTiles(MetadataWords):
+    """The same with the metadata in memory, from where tiles are copied."""
+
+    tiling: Tiling
+    operand: Operand
+
+    def shared_type(self) -> MemRefType:
+        m, _, k = self.tiling.schedule.tile.cta
+        shape = [m // METADATA_ROWS, k // self.span * LANES]
+        line = SwizzleAttr(LANES * self.operand.element.bits // 8)
+        return MemRefType(self.operand.element_type, shape, line, IntegerAttr(SHARED_SPACE, i64))
+
+    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
+        """Copies the words of the tile of A whose first element lies at `at` to shared memory."""
+        (rows, columns), (held, words) = self.operand.shape, self.shared_type().get_shape()
+        where = index.values(self.words(index, at))
+        inside = bounds_attribute(rows % held == 0, columns % words == 0)
+        index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside))
+
+
+class GroupMetadataTiles(MetadataTiles):
+    """Those for warpgroups, of whole patterns of the swizzle, which begin where stages do."""
+
+    def shared_type(self) -> MemRefType:
+        kind = super().shared_type()
+        rows, words = kind.get_shape()
+        return MemRefType(kind.element_type, [-(-rows // ROWS) * ROWS, words], kind.layout, kind.memory_space)
 
 
 class SparseProduct(FragmentProduct):
     """`warp.mma_sp`: A is sparse, with metadata that is copied and loaded beside it."""
 
-    def __init__(self, tiling: Tiling) -> None:
-        super().__init__(tiling)
-        if (metadata := tiling.product.metadata) is None:
-            raise ValueError("expected a product with a sparse A")
-        self.metadata = MetadataTiles(tiling, metadata)
+    def __init__(self, op: TileMmaOp) -> None:
+        super().__init__(op)
+        self.metadata = MetadataWords(self.tiling)
 
     @staticmethod
-    def multiplies(tiling: Tiling) -> bool:
-        return tiling.product.metadata is not None and tiling.schedule.tile.together == 1
-
-    @property
-    def copied(self) -> Sequence[CopiedTiles]:
-        return (*self.operands, self.metadata)
+    def multiplies(op: TileMmaOp) -> bool:
+        return op.e is not None and schedule_of(op).tile.together == 1
 
     def counted(self, index: IndexBuilder, at: Place) -> Place:
         return self.metadata.counted(index, at)
 
-    def step(
-        self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, tiles: Sequence[SSAValue], at: Place
-    ) -> SSAValue:
-        metadata, selector = self.metadata.load(index, tiles[-1], at)
+    def step(self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: Place) -> SSAValue:
+        if self.op.e is None:
+            raise ValueError("expected a product with a sparse A")
+        metadata, selector = self.metadata.load(index, self.op.e, at, padded=self.op.padded is not None)
         shape = self.tiling.schedule.tile.mma
         return index.insert(MmaSparseOp(shape, a, b, accumulator, metadata, selector, "ordered")).d

@@ -11,24 +11,31 @@ from ...dialect.warp.attributes import SHARED_SPACE, SwizzleAttr
 from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ...dialect.warp.copy import SPREAD, CopyOp
 from ...dialect.warp.memory import LdmatrixOp, LoadOp, bounds_attribute
+from ..linalg.multiplied import MatrixFactor, shared_bits
 from ..linalg.operand import Operand
 from .arrangement import LANES, PIECES, Way
 from .index_builder import Index, IndexBuilder
 from .summed import matrix_of
-from .tiling import Tiling
+from .tiling import Fragments, Tiling
 
 CHUNK = 16
 """Bytes that a swizzle moves together: the narrowest panel."""
 
 
 @dataclass(frozen=True)
-class OperandTiles:
-    """The tiles of one of A and B. `axes` are the product's axes along its rows and columns: "mk" or "kn"."""
+class FactorTiles:
+    """The tiles of one of A and B in shared memory. `axes` are the product's axes along its rows and columns: "mk" or
+    "kn"."""
 
-    tiling: Tiling
-    operand: Operand
+    tiling: Fragments
+    operand: MatrixFactor
     role: str
     axes: str
+
+    @staticmethod
+    def both(tiling: Fragments) -> tuple[FactorTiles, FactorTiles]:
+        """Those of A and of B."""
+        return FactorTiles(tiling, tiling.product.a, "a", "mk"), FactorTiles(tiling, tiling.product.b, "b", "kn")
 
     @property
     def way(self) -> Way:
@@ -41,49 +48,19 @@ class OperandTiles:
         return self.axes[::-1] if self.operand.transposed else self.axes
 
     @property
-    def _sparsity(self) -> int:
+    def sparsity(self) -> int:
+        """Elements along k for each that is stored."""
         return self.tiling.product.sparsity if self.role == "a" else 1
 
     @property
-    def _spread(self) -> bool:
-        """Whether elements of 4 bits get a byte each on the way."""
-        return self.tiling.product.shared_bits(self.operand) > self.operand.element.memory_bits
-
-    def _stored(self, sizes: tuple[int, int, int]) -> dict[str, int]:
-        """Sizes along m, n and k by axis, of k what is stored."""
-        m, n, k = sizes
-        return {"m": m, "n": n, "k": k // self._sparsity}
+    def packed(self) -> str:
+        """The format in which elements of 4 bits, that have a byte each, lie in shared memory; else none."""
+        return SPREAD * (shared_bits(self.tiling.product, self.operand) > self.operand.element.memory_bits)
 
     def place(self, index: IndexBuilder, at: dict[str, Index]) -> list[SSAValue]:
         """The row and column in memory, or in the tile, of the element at `at`: of a sparse A among the stored ones."""
-        stored = at if self._sparsity == 1 else at | {"k": index.div(at["k"], self._sparsity)}
+        stored = at if self.sparsity == 1 else at | {"k": index.div(at["k"], self.sparsity)}
         return index.values([stored[axis] for axis in self.in_memory])
-
-    def shared_type(self) -> MemRefType:
-        """The tile in shared memory, stored as it lies in global memory, swizzled as wide as its lines allow.
-
-        Its elements are of the type that they are multiplied as, or bytes that these are spread over.
-        """
-        schedule = self.tiling.schedule
-        sizes = self._stored(schedule.tile.cta)
-        rows, columns = (sizes[axis] for axis in self.in_memory)
-        line = columns * self.tiling.product.shared_bits(self.operand) // 8
-        width = max(CHUNK, min(schedule.shared.swizzle, line & -line))
-        element = i8 if self._spread else self.tiling.element_type(self.role)
-        swizzle = SwizzleAttr(width, self.way.skip if width > CHUNK else 0)
-        return MemRefType(element, [rows, columns], swizzle, IntegerAttr(SHARED_SPACE, i64))
-
-    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
-        """Copies the tile whose first element lies at `at`, by axis, to shared memory."""
-        steps = self._stored(self.tiling.schedule.tile.cta)
-        inside = bounds_attribute(
-            *(
-                size % steps[axis] == 0 or self.tiling.last_start(axis) is not None
-                for size, axis in zip(self.operand.shape, self.in_memory, strict=True)
-            )
-        )
-        where, source = self.place(index, at), matrix_of(index, self.operand, at)
-        index.insert(CopyOp(source, where, tile, in_bounds=inside, packed=SPREAD * self._spread))
 
     def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index]) -> SSAValue:
         """Loads the fragment whose first element lies at `at` in the tile.
@@ -98,6 +75,44 @@ class OperandTiles:
         loaded = kind.with_layout(way.delivered)
         pieces = way.how == PIECES
         raw = index.insert(
-            LdmatrixOp(tile, where, loaded, trans=trans, b16=pieces, swapped=transposed, packed=SPREAD * self._spread)
+            LdmatrixOp(tile, where, loaded, trans=trans, b16=pieces, swapped=transposed, packed=self.packed)
         ).fragment
         return index.insert(ConvertLayoutOp.to(raw, way.layout)).fragment if pieces else raw
+
+
+@dataclass(frozen=True)
+class OperandTiles(FactorTiles):
+    """The same with A or B in memory, from where tiles are copied."""
+
+    tiling: Tiling
+    operand: Operand
+
+    def _stored(self) -> dict[str, int]:
+        """Sizes of a CTA tile along m, n and k by axis, of k what is stored."""
+        m, n, k = self.tiling.schedule.tile.cta
+        return {"m": m, "n": n, "k": k // self.sparsity}
+
+    def shared_type(self) -> MemRefType:
+        """The tile in shared memory, stored as it lies in global memory, swizzled as wide as its lines allow.
+
+        Its elements are of the type that they are multiplied as, or bytes that these are spread over.
+        """
+        sizes = self._stored()
+        rows, columns = (sizes[axis] for axis in self.in_memory)
+        line = columns * shared_bits(self.tiling.product, self.operand) // 8
+        width = max(CHUNK, min(self.tiling.schedule.shared.swizzle, line & -line))
+        element = i8 if self.packed else self.tiling.element_type(self.role)
+        swizzle = SwizzleAttr(width, self.way.skip if width > CHUNK else 0)
+        return MemRefType(element, [rows, columns], swizzle, IntegerAttr(SHARED_SPACE, i64))
+
+    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
+        """Copies the tile whose first element lies at `at`, by axis, to shared memory."""
+        steps = self._stored()
+        inside = bounds_attribute(
+            *(
+                size % steps[axis] == 0 or self.tiling.last_start(axis) is not None
+                for size, axis in zip(self.operand.shape, self.in_memory, strict=True)
+            )
+        )
+        where, source = self.place(index, at), matrix_of(index, self.operand, at)
+        index.insert(CopyOp(source, where, tile, in_bounds=inside, packed=self.packed))

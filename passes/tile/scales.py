@@ -8,7 +8,6 @@ instruction's tiles share a register.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
@@ -20,19 +19,20 @@ from ...dialect.warp.attributes import SHARED_SPACE, WORD_PANEL, FragmentType, S
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.words import LoadScalesOp
+from ..linalg.multiplied import block
 from ..linalg.operand import Operand
 from .index_builder import Index, IndexBuilder
-from .multiplication import CopiedTiles, FragmentProduct, Place
-from .tiling import Tiling
+from .multiplication import FragmentProduct, Place
+from .tiling import Fragments, Tiling
 
 
 @dataclass(frozen=True)
-class ScaleTiles:
-    """The tiles of the scales of one of A and B, whose rows run along `axis`: "m" or "n"."""
+class ScaleWords:
+    """The tiles of the scales of one of A and B in shared memory, whose rows run along `axis`: "m" or "n"."""
 
-    tiling: Tiling
-    operand: Operand
+    tiling: Fragments
     role: str
     axis: str
 
@@ -43,19 +43,6 @@ class ScaleTiles:
         if scale is None:
             raise ValueError("scales are loaded for an instruction that takes some")
         return scale
-
-    def shared_type(self) -> MemRefType:
-        m, n, k = self.tiling.schedule.tile.cta
-        shape = [m if self.axis == "m" else n, k // self.tiling.product.block]
-        return MemRefType(self.operand.element_type, shape, SwizzleAttr(WORD_PANEL), IntegerAttr(SHARED_SPACE, i64))
-
-    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
-        """Copies the scales of the tile of A or B whose first element lies at `at` to shared memory."""
-        (rows, columns), (held, deep) = self.operand.shape, self.shared_type().get_shape()
-        where = index.values([at[self.axis], index.div(at["k"], self.tiling.product.block)])
-        within = rows % held == 0 or self.tiling.last_start(self.axis) is not None
-        inside = bounds_attribute(within, columns % deep == 0)
-        index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside))
 
     def fragment(self) -> FragmentType:
         """A warp's scales for one step: as many of the instruction's tiles share a register as the warp tile allows."""
@@ -75,33 +62,47 @@ class ScaleTiles:
         return index.insert(LoadScalesOp(tile, where, self.fragment())).fragment
 
 
+@dataclass(frozen=True)
+class ScaleTiles(ScaleWords):
+    """The same with scales in memory, from where tiles are copied."""
+
+    tiling: Tiling
+    operand: Operand
+
+    def shared_type(self) -> MemRefType:
+        m, n, k = self.tiling.schedule.tile.cta
+        shape = [m if self.axis == "m" else n, k // block(self.tiling.product)]
+        return MemRefType(self.operand.element_type, shape, SwizzleAttr(WORD_PANEL), IntegerAttr(SHARED_SPACE, i64))
+
+    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
+        """Copies the scales of the tile of A or B whose first element lies at `at` to shared memory."""
+        (rows, columns), (held, deep) = self.operand.shape, self.shared_type().get_shape()
+        where = index.values([at[self.axis], index.div(at["k"], block(self.tiling.product))])
+        within = rows % held == 0 or self.tiling.last_start(self.axis) is not None
+        inside = bounds_attribute(within, columns % deep == 0)
+        index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside))
+
+
 class ScaledProduct(FragmentProduct):
     """`warp.mma` with scales: a step loads the next words of them when it comes to their first."""
 
-    def __init__(self, tiling: Tiling) -> None:
-        super().__init__(tiling)
-        of_a, of_b = tiling.product.scales
-        self.scales = (ScaleTiles(tiling, of_a, "a", "m"), ScaleTiles(tiling, of_b, "b", "n"))
+    def __init__(self, op: TileMmaOp) -> None:
+        super().__init__(op)
+        self.scales = (ScaleWords(self.tiling, "a", "m"), ScaleWords(self.tiling, "b", "n"))
         self._loaded: dict[int, list[SSAValue]] = {}
 
     @staticmethod
-    def multiplies(tiling: Tiling) -> bool:
-        return bool(tiling.product.scales)
+    def multiplies(op: TileMmaOp) -> bool:
+        return bool(op.scales)
 
-    @property
-    def copied(self) -> Sequence[CopiedTiles]:
-        return (*self.operands, *self.scales)
-
-    def step(
-        self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, tiles: Sequence[SSAValue], at: Place
-    ) -> SSAValue:
-        step, schedule, product = at["k"], self.tiling.schedule, self.tiling.product
+    def step(self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: Place) -> SSAValue:
+        step, schedule = at["k"], self.tiling.schedule
         if not isinstance(step, int):
             raise ValueError("scales are loaded at a known step along k")
-        word, byte = divmod(step // product.block, SCALES_OF_WORD)
+        word, byte = divmod(step // block(self.tiling.product), SCALES_OF_WORD)
         if word not in self._loaded:
-            pairs = zip(self.scales, tiles[len(self.operands) :], strict=True)
+            pairs = zip(self.scales, self.op.scales, strict=True)
             self._loaded[word] = [way.load(index, tile, at, word * SCALES_OF_WORD) for way, tile in pairs]
-        scales, words = self._loaded[word], product.op.variant.words
+        scales, words = self._loaded[word], self.op.variant.words
         op = MmaOp(schedule.tile.mma, a, b, accumulator, *words, scales=scales, selectors=(byte, 0) * len(scales))
         return index.insert(op).d

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, gpu, scf
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, ModuleOp, i32
+from xdsl.dialects.builtin import MemRefType, ModuleOp, i32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.gpu import BlockIdOp
-from ...dialect.warp.attributes import FragmentType, float_type, fragment_of, memory_of
+from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.elementwise import ConstantOp, ElementwiseOp
 from ...dialect.warp.memory import bounds, bounds_attribute
@@ -28,6 +28,7 @@ from ...dialect.warp.sliced_k import SumSlicedKOp
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail, remark
 from ..linalg.views import expanded
+from .fragment_math import number_of
 from .index_builder import IndexBuilder, constant_value
 from .launches import LaunchedKernel, launches
 
@@ -166,8 +167,7 @@ def _copies_arguments(loop: scf.ForOp) -> bool:
 
 
 def _zero(kind: FragmentType) -> ConstantOp:
-    element = kind.element
-    return ConstantOp(FloatAttr(0.0, float_type(element)) if element.is_float else IntegerAttr(0, element.bits), kind)
+    return ConstantOp(number_of(kind.element, 0.0), kind)
 
 
 @dataclass(frozen=True)

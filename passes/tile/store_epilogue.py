@@ -1,29 +1,39 @@
-"""The way of a warp's accumulators to D: C added, rounded, through the epilogue and to other lanes, part by part."""
+"""`warp-epilogue`: the way of a warp's sums to D. C is added, they are rounded, go through the epilogue and to other
+lanes, part by part."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
+from xdsl.builder import Builder
+from xdsl.context import Context
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, f32, i64
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, f32, i64
+from xdsl.ir import Block, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import InsertPoint
 
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.elementwise import ElementwiseOp, Kind
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.exchange import BANKS, ExchangeOp, in_lines
-from ...dialect.warp.memory import StoreOp, bounds_attribute
-from ..schedule.staging import adds_last, exchanged_first, exchanged_rows, matrices
+from ...dialect.warp.memory import StoreOp
+from ...dialect.warp.store_epilogue import EpilogueOp
+from ..schedule.staging import changes_lanes_first, exchanged_rows
 from ..schedule.warpgroup import panel_columns
+from .arrangement import stored
 from .epilogue_operands import EpilogueOperands
+from .fragment_math import regrouped
 from .index_builder import Index, IndexBuilder
-from .matrix_load import converted, load
-from .tiling import Tiling
+from .matrix_load import converted, held_type, load
+from .tiling import schedule_of
 
 MOST_BITS = 32
 """Bits of elements that lie beside each sum of a row of base tiles, 64 columns wide, without spills."""
-
 
 GROUP_COLUMNS = 32
 """Columns of a warpgroup's sums that an epilogue is computed for at a time: all 256 of them would spill."""
@@ -32,38 +42,38 @@ EARLY_BITS = 16
 """Bits of elements for which there are registers before the strip before is stored."""
 
 
-def store(
-    tiling: Tiling, index: IndexBuilder, accumulator: SSAValue, m: Index, n: Index, scratch: SSAValue | None = None
-) -> SSAValue | None:
-    """Takes accumulators, whose first element is that of row m and column n, to D.
+Scratch: TypeAlias = dict[tuple[Block | None, MemRefType], SSAValue]
+"""Shared memory in which elements change lanes, by block and type; what is stored later in a block uses it again."""
 
-    Where elements change lanes they do so in `scratch`, or in shared memory that is made for it; returns it, for what
-    is stored next. Where elements of several matrices lie beside them, that is done for one half of the columns after
-    the other, or for smaller parts, so that these and their addresses take no more registers than one matrix of
-    `MOST_BITS` would.
+
+def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
+    """Takes accumulators to D as an operation says.
+
+    Where elements of several matrices lie beside them, that is done for one half of the columns after the other, or for
+    smaller parts, so that these and their addresses take no more registers than one matrix of `MOST_BITS` would.
     """
-    whole = fragment_of(accumulator)
-    bits, (rows, width) = _bits(tiling), whole.shape
-    most = MOST_BITS if len(matrices(tiling.product)) == 1 else MOST_BITS // 2
+    accumulator = regrouped(index, op.sums, stored(fragment_of(op.sums).layout.data))
+    whole, schedule = fragment_of(accumulator), schedule_of(op)
+    bits, (rows, width) = _bits(op), whole.shape
+    most = MOST_BITS if len(op.matrices()) == 1 else MOST_BITS // 2
     while bits > most and width % (2 * whole.layout.data.columns) == 0:
         bits, width = bits // 2, width // 2
-    if tiling.schedule.tile.together > 1 and tiling.product.op.epilogue is not None:
-        staged = panel_columns(width, tiling.product.d.element.bits) if tiling.schedule.epilogue.staging else 0
+    if schedule.tile.together > 1 and op.epilogue is not None:
+        element_bits = whole.with_element(held_type(op.d)).bits
+        staged = panel_columns(width, element_bits) if schedule.epilogue.staging else 0
         least = staged or GROUP_COLUMNS
         width = next((n for n in range(least, width, 8) if width % n == 0), width)
+    m, n = map(index.known, op.at)
     for left in range(0, whole.shape[1], width):
         held = accumulator
         if width < whole.shape[1]:
             held = index.insert(SubfragmentOp(accumulator, (0, left), (rows, width))).fragment
-        ending = Ending(tiling, index, fragment_of(held), m, index.add(n, left), scratch)
-        ending.store(held)
-        scratch = ending.scratch
-    return scratch
+        Ending(op, index, fragment_of(held), (m, index.add(n, left)), scratch).store(held)
 
 
-def _bits(tiling: Tiling) -> int:
+def _bits(op: EpilogueOp) -> int:
     """Bits of what the epilogue's matrices hold for each element of D."""
-    found = (element_row(memory_of(extra.value).element_type) for extra in matrices(tiling.product))
+    found = (element_row(memory_of(value).element_type) for value in op.matrices())
     return sum(element.bits for element in found if element is not None)
 
 
@@ -75,44 +85,38 @@ class Ending:
     """
 
     def __init__(
-        self,
-        tiling: Tiling,
-        index: IndexBuilder,
-        whole: FragmentType,
-        m: Index,
-        n: Index,
-        scratch: SSAValue | None = None,
+        self, op: EpilogueOp, index: IndexBuilder, whole: FragmentType, at: tuple[Index, Index], scratch: Scratch
     ) -> None:
-        self.tiling, self.index, self.m, self.n = tiling, index, m, n
-        product, schedule = tiling.product, tiling.schedule
-        rows = exchanged_rows(schedule) or (whole.shape[0] if product.op.epilogue is None else whole.layout.data.rows)
+        self.op, self.index, (self.m, self.n), self.schedule = op, index, at, schedule_of(op)
+        rows = exchanged_rows(self.schedule) or (whole.shape[0] if op.epilogue is None else whole.layout.data.rows)
         self.rows = min(rows, whole.shape[0])
+        self.wanted = held_type(op.d)
         part = FragmentType.of("acc", self.rows, whole.shape[1], whole.element_type, whole.layout.data)
-        self.first = exchanged_first(product, schedule)
+        stored_part, loads = part.with_element(self.wanted), op.c is not None or bool(op.matrices())
+        self.first = changes_lanes_first(self.schedule, loads=loads, bits=stored_part.bits)
         self.part = part.with_layout(in_lines(part)) if self.first else part
-        self.c = product.c if adds_last(product, schedule) else None
-        self.early = _bits(tiling) <= EARLY_BITS
-        self.epilogue_operands = self._extras()
-        self.scratch = scratch or self._scratch(part if self.first else part.with_element(product.d.element_type))
+        self.early = _bits(op) <= EARLY_BITS
+        self.operands = self._operands()
+        self.scratch = self._scratch(part if self.first else stored_part, scratch)
 
-    def _extras(self) -> EpilogueOperands | None:
-        """The product's epilogue, if it has one."""
-        if self.tiling.product.op.epilogue is None:
-            return None
-        return EpilogueOperands(self.tiling, self.index, self.part, self.m, self.n)
+    def _operands(self) -> EpilogueOperands:
+        """What the epilogue takes beside the sums."""
+        return EpilogueOperands(self.index, self.op.placed(), self.part, self.m, self.n, self.op.in_bounds)
 
-    def _scratch(self, part: FragmentType) -> SSAValue | None:
+    def _scratch(self, part: FragmentType, known: Scratch) -> SSAValue | None:
         """Shared memory in which each warp has room for a part, if elements change lanes."""
-        if not exchanged_rows(self.tiling.schedule):
+        if not exchanged_rows(self.schedule):
             return None
         room = max(BANKS, math.prod(part.shape) * part.bits // 8) // (f32.bitwidth // 8)
-        kind = MemRefType(f32, [self.tiling.schedule.tile.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
-        return self.index.insert(memref.AllocOp([], [], kind)).memref
+        kind = MemRefType(f32, [self.schedule.tile.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
+        place = self.op.parent, kind
+        if place not in known:
+            known[place] = self.index.insert(memref.AllocOp([], [], kind)).memref
+        return known[place]
 
     def store(self, accumulator: SSAValue) -> None:
         """Stores what becomes of the accumulators."""
-        index, product, last = self.index, self.tiling.product, fragment_of(accumulator).shape[0] - self.rows
-        memory, inside = product.d.value, bounds_attribute(*map(self.tiling.inside, "mn"))
+        index, op, last = self.index, self.op, fragment_of(accumulator).shape[0] - self.rows
         upcoming = self._load(0)
         for part, row in self._parts(accumulator):
             c, loaded = upcoming
@@ -120,14 +124,14 @@ class Ending:
             if c is not None:
                 start = converted(index, c, fragment_of(held).element_type)
                 held = index.insert(ElementwiseOp(Kind.Add, start, held)).fragment
-            held = converted(index, held, product.element_type)
-            if self.epilogue_operands is not None:
-                held = self.epilogue_operands.map(held, loaded, row)
+            held = converted(index, held, op.product_type)
+            if op.epilogue is not None:
+                held = self.operands.map(held, loaded, op.epilogue, self.wanted, row)
             if row < last and self.early:
                 # Before the store, for nothing is moved across one that may be to the same memory.
                 upcoming = self._load(row + self.rows)
             held = held if self.first else self._exchanged(held)
-            index.insert(StoreOp(held, memory, index.values([index.add(self.m, row), self.n]), inside))
+            index.insert(StoreOp(held, op.d, index.values([index.add(self.m, row), self.n]), op.in_bounds))
             if row < last and not self.early:
                 upcoming = self._load(row + self.rows)
 
@@ -149,5 +153,29 @@ class Ending:
     def _load(self, row: int) -> tuple[SSAValue | None, list[SSAValue]]:
         """What the part that starts at a row takes beside sums: of C, if it is added here, and the epilogue's."""
         at = self.index.add(self.m, row)
-        c = None if self.c is None else load(self.tiling, self.index, self.c, self.part, at, self.n)
-        return c, [] if self.epilogue_operands is None else self.epilogue_operands.load(row)
+        c = None if self.op.c is None else load(self.index, self.op.c, self.part, at, self.n, self.op.in_bounds)
+        return c, self.operands.load(row)
+
+
+@dataclass
+class StoreEpilogue(RewritePattern):
+    """`warp.epilogue` of a warp's sums, as loads, arithmetic and stores."""
+
+    scratch: Scratch = field(default_factory=dict[tuple[Block | None, MemRefType], SSAValue])
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: EpilogueOp, rewriter: PatternRewriter) -> None:
+        if isinstance(op.sums.type, FragmentType):
+            store(op, IndexBuilder(Builder(InsertPoint.before(op))), self.scratch)
+            rewriter.erase(op)
+
+
+@dataclass(frozen=True)
+class EpiloguePass(ModulePass):
+    """Writes out how a warp stores its sums of a product: C is added, they are rounded, go through the epilogue and to
+    other lanes, part by part."""
+
+    name = "warp-epilogue"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        PatternRewriteWalker(StoreEpilogue(), apply_recursively=False).rewrite_module(op)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 
 from ...dialect.isa.product import Product as Row
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import FragmentType, ScheduleAttr, type_of_element
+from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
+from ..linalg.multiplied import Multiplied
 from ..linalg.product import Product
 from ..schedule.packing import roles
 from ..schedule.resources import arrangement, rows_of, warpgroup_rows
@@ -20,10 +23,10 @@ from .arrangement import Arrangement, arrange_warpgroup
 
 
 @dataclass(frozen=True)
-class Tiling:
-    """One product to be cut up as its schedule says."""
+class Fragments:
+    """The fragments of a product: what a warp has of its factors and of its sums, by the schedule."""
 
-    product: Product
+    product: Multiplied
     schedule: Schedule
 
     @cached_property
@@ -58,10 +61,22 @@ class Tiling:
         """The element type of the instruction's operand "a", "b" or "acc"."""
         return type_of_element(self.row.element("c" if role == "acc" else role))
 
+
+@dataclass(frozen=True)
+class Tiling(Fragments):
+    """A product in memory, to be cut up as its schedule says."""
+
+    product: Product
+
     def inside(self, axis: str) -> bool:
         """Whether no tile of D passes its end along an axis."""
         size, step = self._extents(axis)
         return size % step == 0 or self.last_start(axis) is not None
+
+    @property
+    def in_bounds(self) -> ArrayAttr[BoolAttr] | None:
+        """Whether no tile of D passes its rows and its columns, as operations say it."""
+        return bounds_attribute(*map(self.inside, "mn"))
 
     def last_start(self, axis: str) -> int | None:
         """Where the last tile along an axis starts if it is moved back to end where the matrix ends, else None.

@@ -296,4 +296,4 @@ class TestCommand:
             outs.append(capsys.readouterr().out)
         assert len(store.entries()) == 1
         assert [" cache " in out for out in outs] == [False, True]
-        assert ["warp-tile" in out for out in outs] == [True, False]
+        assert ["warp-stage" in out for out in outs] == [True, False]

@@ -106,7 +106,7 @@ def test_everything_is_said(run: Run, tmp_path: Path) -> None:
     done = run(matmul(tmp_path, fill=True))
     labels = [line.split()[0] for line in done.out.splitlines()]
     assert labels[:5] == ["function", "target", "kernel", "schedule", "uses"]
-    for phase in ("parse", "warp-tile", "convert-warp-to-ptx", "print", "decode", "run", "total"):
+    for phase in ("parse", "warp-stage", "convert-warp-to-ptx", "print", "decode", "run", "total"):
         assert f" {phase} " in done.out
     assert "function @product(%A: 20x24xf16, %B: 24x12xf16, %C: 20x12xf32)" in done.out
     assert "unknown: no ptxas" in done.out

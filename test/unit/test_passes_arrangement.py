@@ -13,7 +13,7 @@ from warploom.dialect.layouts.permutation import labels
 from warploom.dialect.schedule import ScheduleError
 from warploom.dialect.warp.attributes import FragmentType, type_of_element
 from warploom.dialect.warp.matrices import load_rows, matrices, unit
-from warploom.passes.tile.arrangement import LANES, PIECES, Way, arrange
+from warploom.passes.tile.arrangement import LANES, PIECES, Way, arrange, stored
 
 ROWS = [r for pair in mma.pairs() for r in mma.of_types(*pair) if r.a.name != "b1"]
 BANKS = 8
@@ -33,7 +33,7 @@ def test_operands_agree(row: Mma) -> None:
         assert c is not None
         assert (a.rows, b.columns, a.columns) == (c.rows, c.columns, b.rows)
         assert found.a.layout.columns == found.b.layout.rows == row.shape.k
-        assert {*found.stored.element} == {*found.accumulator.element}
+        assert {*stored(found.accumulator).element} == {*found.accumulator.element}
 
 
 def bank(row: int, byte: int, skip: int) -> int:

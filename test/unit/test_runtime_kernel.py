@@ -117,7 +117,7 @@ def test_phases_are_reported_in_order() -> None:
     compile(MATMUL, on_phase=lambda name, _: phases.append(name))
     assert phases[0] == "parse"
     assert phases[-1] == "print"
-    assert "warp-tile" in phases
+    assert "warp-stage" in phases
 
 
 def test_the_schedule_can_be_given_as_numbers() -> None:

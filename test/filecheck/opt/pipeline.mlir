@@ -11,7 +11,10 @@
 // STAGES: IR after warp-fuse-epilogue:
 // STAGES: IR after warp-schedule:
 // STAGES: IR after warp-outline:
-// STAGES: IR after warp-tile:
+// STAGES: IR after warp-stage:
+// STAGES: IR after warp-distribute:
+// STAGES: IR after warp-fragments:
+// STAGES: IR after warp-epilogue:
 // STAGES: IR after warp-pack:
 // STAGES: IR after warp-split-k:
 // STAGES: IR after warp-persist:

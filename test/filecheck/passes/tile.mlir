@@ -40,9 +40,9 @@ func.func @twice(%A: memref<16x16xbf16>, %B: memref<16x8xbf16>, %C: memref<16x8x
 // CHECK-NEXT:   gpu.func @edges(%A: memref<270x70xf16>, %B: memref<70x80xf16>, %C: memref<270x80xf32>) kernel attributes {gpu.known_block_size = array<i32: 128, 1, 1>, warp.schedule = #warp.schedule<cta = 32x32x32,
 // CHECK:          gpu.block_id x
 // CHECK:          arith.minui
-// CHECK:          gpu.subgroup_id
 // CHECK:          %[[A:\w+]] = memref.alloc() : memref<32x32xf16, #warp.swizzle<64>, 3 : i64>
 // CHECK:          %[[B:\w+]] = memref.alloc() : memref<32x32xf16, #warp.swizzle<64>, 3 : i64>
+// CHECK:          gpu.subgroup_id
 // CHECK:          %[[HELD:\w+]] = warp.load %C[{{.*}}] : memref<270x80xf32> -> !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 // CHECK:          %[[D:\w+]] = scf.for %[[K:\w+]] = {{.*}} iter_args(%[[ACC:\w+]] = %[[HELD]])
 // CHECK-NEXT:       warp.copy %A[{{.*}}, %[[K]]] to %[[A]][] : memref<270x70xf16>
@@ -62,9 +62,9 @@ func.func @twice(%A: memref<16x16xbf16>, %B: memref<16x8xbf16>, %C: memref<16x8x
 // Transposed operands lie in shared memory as they do in global memory; `ldmatrix` turns them.
 // Everything inside, so nothing is predicated; one warp needs no number; the result is rounded once.
 // CHECK:        gpu.func @transposed({{.*}}: memref<64x32xf16>, %{{.*}}: memref<64x64xf16>, %{{.*}}: memref<32x64xf16>) kernel
-// CHECK-NOT:      gpu.subgroup_id
 // CHECK:          %[[A:\w+]] = memref.alloc() : memref<16x32xf16, #warp.swizzle<64>, 3 : i64>
 // CHECK:          %[[B:\w+]] = memref.alloc() : memref<64x16xf16, #warp.swizzle<32>, 3 : i64>
+// CHECK-NOT:      gpu.subgroup_id
 // CHECK:          warp.constant 5.000000e-01 : f32 : !warp.fragment<acc, 32x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 // CHECK:          scf.for %[[K:\w+]] =
 // CHECK-NEXT:       warp.copy %A[%[[K]], {{.*}}] to %[[A]][] {in_bounds = [true, true]}

@@ -21,9 +21,9 @@ func.func @f(%A: memref<512x64xf16>, %B: memref<64x256xf16>, %C: memref<512x256x
 // stores stand in it.
 // CHECK:      gpu.func @f(%A:
 // CHECK-NEXT:   %[[CTA:\w+]] = gpu.block_id x
+// CHECK:        memref.alloc() : memref<32x32xf16, #warp.swizzle<64>, 3 : i64>
+// CHECK:        memref.alloc() : memref<32x32xf16, #warp.swizzle<64>, 3 : i64>
 // CHECK:        gpu.subgroup_id
-// CHECK:        memref.alloc() : memref<32x32xf16, #warp.swizzle<64>, 3 : i64>
-// CHECK:        memref.alloc() : memref<32x32xf16, #warp.swizzle<64>, 3 : i64>
 // CHECK:        %[[TILES:\w+]] = arith.constant 128 : index
 // CHECK-NEXT:   %[[STEP:\w+]] = arith.constant 3 : index
 // CHECK-NEXT:   scf.for %[[TILE:\w+]] = %[[CTA]] to %[[TILES]] step %[[STEP]] {

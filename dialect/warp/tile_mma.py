@@ -1,0 +1,176 @@
+"""`warp.tile_mma`: the product of tiles in shared memory, before it is said by which instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ArrayAttr, IndexType, MemRefType, StringAttr, UnitAttr
+from xdsl.ir import SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    ParsePropInAttrDict,
+    VarConstraint,
+    base,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import MemoryReadEffect
+from xdsl.utils.exceptions import VerifyException
+
+from ..isa.types import ELEMENT_TYPES
+from .attributes import BYTE, SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, memory_space
+from .cta_tile import CtaTileType
+from .factors import FactorsOp
+from .product import word_properties
+
+SUMS = VarConstraint("Sums", base(CtaTileType) | base(FragmentType))
+"""The type of C and D: what the CTA holds, or a warp."""
+
+
+@irdl_op_definition
+class TileMmaOp(FactorsOp):
+    """D = C + A * B by the warps of a CTA, where A and B are tiles in shared memory::
+
+        %d = warp.tile_mma %As, %Bs, %c {types = ["f16", "f16"], warp.schedule = #warp.schedule<...>}
+          : memref<64x32xf16, #warp.swizzle<64>, 3>, memref<32x64xf16, #warp.swizzle<128>, 3>, !warp.cta_tile<64x64xf32>
+
+    A is m x k, B k x n, C and D are m x n. `types` are those of the ISA that A and B are multiplied as, `bit_op` and
+    `kind` the words of `warp.matmul`. With `transposed_a` the tile of A lies in memory as k x m, with `transposed_b`
+    that of B as n x k. `warp.schedule` names the instruction, and says which warps compute what.
+
+    When it is said which warp has what (`warp-distribute`), each has a fragment of C and of D, and `part` says where
+    its rows, columns and k of the tiles begin::
+
+        %d = warp.tile_mma %As, %Bs, %c part [%m, %n, %k] {...} : memref<...>, memref<...>, !warp.fragment<acc, ...>
+
+    Then all warps do the same at a different place. Behind the types stand the tiles of what belongs to A and B: of a
+    sparse A, which is m x k/2, `sparse %Es : memref<...>`, the metadata, of which `padded` says that it may be asked
+    for beyond what was copied; of blocks that have scales `scaled %SAs, %SBs : memref<...>, memref<...>`.
+    """
+
+    name = "warp.tile_mma"
+
+    a = operand_def(MemRefType)
+    b = operand_def(MemRefType)
+    c = operand_def(SUMS)
+    part = var_operand_def(IndexType())
+    e = opt_operand_def(MemRefType)
+    scales = var_operand_def(MemRefType)
+    transposed_a = opt_prop_def(UnitAttr)
+    transposed_b = opt_prop_def(UnitAttr)
+    padded = opt_prop_def(UnitAttr)
+    d = result_def(SUMS)
+
+    traits = traits_def(MemoryReadEffect())
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    assembly_format = (
+        "$a `,` $b `,` $c (`part` `[` $part^ `]`)? attr-dict `:` type($a) `,` type($b) `,` type($c) "
+        "(`sparse` $e^ `:` type($e))? (`scaled` $scales^ `:` type($scales))?"
+    )
+
+    def __init__(
+        self,
+        a: SSAValue,
+        b: SSAValue,
+        c: SSAValue,
+        types: Sequence[str],
+        *,
+        words: Sequence[str] = (),
+        transposed: tuple[bool, bool] = (False, False),
+        e: SSAValue | None = None,
+        scales: Sequence[SSAValue] = (),
+        padded: bool = False,
+        part: Sequence[SSAValue] = (),
+    ):
+        """`transposed` says how A and B lie; `words` are those of the text of `warp.matmul` before the types."""
+        super().__init__(
+            operands=[a, b, c, list(part), [] if e is None else [e], list(scales)],
+            properties={
+                "types": ArrayAttr([StringAttr(t) for t in types]),
+                **word_properties(words),
+                "transposed_a": UnitAttr() if transposed[0] else None,
+                "transposed_b": UnitAttr() if transposed[1] else None,
+                "padded": UnitAttr() if padded else None,
+            },
+            result_types=[c.type],
+        )
+
+    def of_warp(self, c: SSAValue, part: Sequence[SSAValue]) -> TileMmaOp:
+        """The same product of a part, [m, n, k], that a warp has as a fragment."""
+        turned = (self.transposed_a is not None, self.transposed_b is not None)
+        found = TileMmaOp(
+            *(self.a, self.b, c, self.multiplied),
+            words=self.words,
+            transposed=turned,
+            e=self.e,
+            scales=self.scales,
+            padded=self.padded is not None,
+            part=part,
+        )
+        found.attributes |= self.attributes
+        found.location = self.location
+        return found
+
+    @property
+    def metadata(self) -> SSAValue | None:
+        return self.e
+
+    @property
+    def scaled_by(self) -> Sequence[SSAValue]:
+        return self.scales
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(m, n, k) of the tiles."""
+        a, b = self._lying()
+        return a[0], b[1], b[0]
+
+    def _lying(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(m, stored k) of A and (k, n) of B."""
+        a, b = memory_of(self.a).get_shape(), memory_of(self.b).get_shape()
+        return a[::-1] if self.transposed_a else a, b[::-1] if self.transposed_b else b
+
+    def verify_(self) -> None:
+        self.verify_names()
+        self.verify_words()
+        for name, memory in zip(("A", "B", "E", "SA", "SB"), self._tiles(), strict=False):
+            if memory is not None and (memory_space(memory_of(memory)) != SHARED_SPACE or len(_shape(memory)) != 2):
+                raise VerifyException(f"expected {name} to be a tile in shared memory, got {memory.type}")
+        for name, multiplied, tile in zip("AB", self.multiplied, (self.a, self.b), strict=True):
+            held, wanted = element_row(memory_of(tile).element_type), ELEMENT_TYPES[multiplied]
+            if held is None or held.memory_bits not in (wanted.memory_bits, BYTE):
+                raise VerifyException(f"{name} cannot be multiplied as {multiplied}, got {tile.type}")
+        self._verify_shape()
+        if self.padded is not None and self.e is None:
+            raise VerifyException("expected `padded` of metadata, and there is none")
+
+    def _tiles(self) -> Sequence[SSAValue | None]:
+        return (self.a, self.b, self.e, *self.scales)
+
+    def _verify_shape(self) -> None:
+        (rows, stored), (k, columns) = self._lying()
+        if stored * self.sparsity != k:
+            raise VerifyException(f"expected A and B to agree on k, got {self.a.type} and {self.b.type}")
+        sums = self.c.type
+        whole = isinstance(sums, CtaTileType)
+        if whole == bool(self.part) or len(self.part) not in (0, 3):
+            raise VerifyException(
+                f"expected a warp's `part` [m, n, k] with fragments, and none with a tile of the CTA, got "
+                f"{len(self.part)} indices and {sums}"
+            )
+        down, across = sums.shape if isinstance(sums, CtaTileType) else fragment_of(self.c).shape
+        of_sums = whole or fragment_of(self.c).role.data == "acc"
+        if whole and (down, across) != (rows, columns):
+            raise VerifyException(f"expected C of {rows}x{columns}, got {self.c.type}")
+        if rows % down or columns % across or not of_sums:
+            what = f"a fragment of accumulators in parts of {rows}x{columns} that fill it"
+            raise VerifyException(f"expected {what}, got {self.c.type}")
+
+
+def _shape(memory: SSAValue) -> tuple[int, ...]:
+    return memory_of(memory).get_shape()

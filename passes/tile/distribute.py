@@ -1,0 +1,205 @@
+"""`warp-distribute`: which warp of a CTA has what of the tiles that the CTA holds.
+
+The warps cut D into warp tiles, and with `sliced_k` each K tile into slices too. A warp, or the four of a warpgroup,
+has its warp tile of the sums as a fragment, which lies as the accumulators of the instruction do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects import memref, scf
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, f32, f64, i64
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import VerifyException
+
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of
+from ...dialect.warp.cta_tile import CtaConstantOp, CtaLoadOp
+from ...dialect.warp.elementwise import ConstantOp, ElementwiseOp, Kind
+from ...dialect.warp.sliced_k import LANES, SumSlicedKOp, part_of
+from ...dialect.warp.store_epilogue import EpilogueOp
+from ...dialect.warp.tile_mma import TileMmaOp
+from ..diagnostics import fail
+from ..linalg.multiplied import TileProduct
+from . import raster
+from .arrangement import stored
+from .fragment_math import constant, regrouped
+from .index_builder import Index, IndexBuilder
+from .matrix_load import converted, load
+from .tiling import Fragments, schedule_of
+
+Start = CtaConstantOp | CtaLoadOp
+
+
+@dataclass
+class Chain:
+    """The values of one tile of sums, from what it starts from to D, and the operations that they go through."""
+
+    product: TileMmaOp
+    values: list[SSAValue] = field(default_factory=list[SSAValue])
+    starts: list[Start] = field(default_factory=list[Start])
+    products: list[TileMmaOp] = field(default_factory=list[TileMmaOp])
+    ends: list[EpilogueOp] = field(default_factory=list[EpilogueOp])
+
+    @staticmethod
+    def of(product: TileMmaOp) -> Chain:
+        """The chain that a product is of. Raises a located diagnostic if other operations take or make its tile."""
+        chain = Chain(product)
+        chain.follow(product.d)
+        return chain
+
+    def follow(self, value: SSAValue) -> None:
+        """Adds a value, and those that are the same tile before and after it."""
+        if value in self.values:
+            return
+        self.values.append(value)
+        if isinstance(value, BlockArgument):
+            self._handed_on(value.block, value.index - 1)
+        else:
+            self._made(value, value.owner)
+        for use in list(value.uses):
+            self._used(use.operation, use.index)
+
+    def _made(self, value: SSAValue, op: Operation | Block) -> None:
+        if isinstance(op, scf.ForOp):
+            self._handed_on(op.body.block, next(i for i, result in enumerate(op.results) if result is value))
+        elif isinstance(op, CtaConstantOp | CtaLoadOp):
+            self.starts.append(op)
+        elif isinstance(op, TileMmaOp):
+            self.products.append(op)
+            self.follow(op.c)
+        elif isinstance(op, Operation):
+            fail(op, f"{op.name} cannot make a tile of sums that warps are to have parts of")
+
+    def _used(self, op: Operation, index: int) -> None:
+        if isinstance(op, TileMmaOp):
+            self.follow(op.d)
+        elif isinstance(op, EpilogueOp):
+            self.ends.append(op)
+        elif isinstance(op, scf.ForOp):
+            self._handed_on(op.body.block, index - 3)
+        elif isinstance(op, scf.YieldOp) and (block := op.parent) is not None:
+            self._handed_on(block, index)
+        else:
+            fail(op, f"{op.name} cannot take a tile of sums that warps are to have parts of")
+
+    def _handed_on(self, body: Block, number: int) -> None:
+        """What a loop starts with, what each turn begins and ends with, and the result."""
+        loop, last = body.parent_op(), body.last_op
+        if not isinstance(loop, scf.ForOp) or last is None:
+            fail(self.product, "expected sums of a loop, or of none, to give warps their parts of")
+        for value in (loop.iter_args[number], body.args[1 + number], last.operands[number], loop.results[number]):
+            self.follow(value)
+
+
+class Distribution:
+    """Gives each warp its part of a chain of sums."""
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain, self.schedule = chain, schedule_of(chain.product)
+        self.kind = _held(chain.product)
+        for other in chain.products:
+            if _held(other) != self.kind:
+                fail(other, f"expected sums that warps hold as another product of them does, as {self.kind}")
+        if len(chain.starts) != 1:
+            fail(chain.product, f"expected sums that start in one place, got {len(chain.starts)}")
+        (self.start,) = chain.starts
+        self.index = IndexBuilder(Builder(InsertPoint.before(self.start)))
+        self.moved = dict[tuple[SSAValue, str], Index]()
+        m, n = raster.warp_origin(self.index, self.schedule)
+        self.slice = raster.slice_number(self.index, self.schedule)
+        k = self.index.mul(self.slice, self.schedule.tile.cta[2] // self.schedule.tile.sliced_k)
+        self.warp: dict[str, Index] = {"m": m, "n": n, "k": k}
+
+    def rewrite(self) -> None:
+        """Puts fragments in the place of tiles."""
+        chain = self.chain
+        ends = [(end, *self._place(end.at)) for end in chain.ends]
+        # Slices start from zero each: what the product starts from is added to the sum of them all.
+        whole = self.schedule.tile.sliced_k == 1
+        start = self._started(self.index, self.kind) if whole else constant(self.index, self.kind, 0.0)
+        self.start.tile.replace_all_uses_with(start)
+        for value in chain.values:
+            if isinstance(value, BlockArgument) or isinstance(value.owner, scf.ForOp):
+                Rewriter.replace_value_with_new_type(value, self.kind)
+        part = self.index.values([self.warp[axis] for axis in "mnk"])
+        for product in chain.products:
+            Rewriter.replace_op(product, product.of_warp(product.c, part))
+        for end, m, n in ends:
+            self._end(end, m, n)
+        Rewriter.erase_op(self.start)
+
+    def _place(self, at: Sequence[SSAValue]) -> list[Index]:
+        """Where in memory the warp's part begins, of a tile that begins at a row and a column."""
+        for place in zip(at, "mn", strict=True):
+            if place not in self.moved:
+                self._check_known(place[0])
+                self.moved[place] = self.index.add(self.index.known(place[0]), self.warp[place[1]])
+        return [self.moved[place] for place in zip(at, "mn", strict=True)]
+
+    def _check_known(self, value: SSAValue) -> None:
+        """Refuses a place that is not known where the sums start, before which warps compute their own."""
+        made = value.owner
+        if isinstance(made, Operation) and made.parent is self.start.parent and not made.is_before_in_block(self.start):
+            fail(made, "expected the place of a tile in memory to be computed before its sums start")
+
+    def _started(self, index: IndexBuilder, kind: FragmentType, down: Index = 0, across: Index = 0) -> SSAValue:
+        """What the sums start from, as a fragment that begins some rows down and columns across in the warp's part."""
+        if isinstance(self.start, CtaConstantOp):
+            return index.insert(ConstantOp(self.start.value, kind)).fragment
+        m, n = self._place(self.start.indices)
+        place = index.add(m, down), index.add(n, across)
+        loaded = load(
+            index, self.start.memory, kind.with_layout(stored(kind.layout.data)), *place, self.start.in_bounds
+        )
+        return regrouped(index, converted(index, loaded, kind.element_type), kind.layout.data)
+
+    def _end(self, end: EpilogueOp, m: Index, n: Index) -> None:
+        """Stores the warp's part, or its slice's part of that."""
+        index, sums = self.index.at(Builder(InsertPoint.before(end))), end.sums
+        if self.schedule.tile.sliced_k > 1:
+            sums, down, across = self._sum(index, sums)
+            m, n = index.add(m, down), index.add(n, across)
+            if isinstance(self.start, CtaLoadOp) or self.start.value.value.data:
+                start = self._started(index, fragment_of(sums), down, across)
+                sums = index.insert(ElementwiseOp(Kind.Add, start, sums)).fragment
+        Rewriter.replace_op(end, end.of_warp(sums, index.values([m, n])))
+
+    def _sum(self, index: IndexBuilder, sums: SSAValue) -> tuple[SSAValue, Index, Index]:
+        """This slice's part of the sum over all slices, and how many rows down and columns across it begins."""
+        tile, whole = self.schedule.tile, fragment_of(sums)
+        try:
+            part = part_of(whole, tile.sliced_k)
+        except VerifyException as error:
+            fail(self.chain.product, f"schedule: {error}")
+        room = part.registers * LANES * (tile.sliced_k - 1)
+        word = f64 if whole.bits == 64 else f32
+        kind = MemRefType(word, [tile.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
+        scratch = index.insert(memref.AllocOp([], [], kind)).memref
+        total = index.insert(SumSlicedKOp(sums, scratch, tile.sliced_k)).part
+        steps = (size if size < all_ else 0 for size, all_ in zip(part.shape, whole.shape, strict=True))
+        down, across = (index.mul(self.slice, step) for step in steps)
+        return total, down, across
+
+
+def _held(product: TileMmaOp) -> FragmentType:
+    """The part of a product's sums that a warp has."""
+    return Fragments(TileProduct.of(product), schedule_of(product)).fragment("acc")
+
+
+@dataclass(frozen=True)
+class DistributePass(ModulePass):
+    """Gives each warp, or warpgroup, of a CTA its part of the tiles that the CTA multiplies and stores, as fragments;
+    slices of K that warps share get the sum of them all."""
+
+    name = "warp-distribute"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for found in list(op.walk()):
+            if isinstance(found, TileMmaOp) and found.parent is not None and not found.part:
+                Distribution(Chain.of(found)).rewrite()

@@ -1,0 +1,182 @@
+"""`warp-stage`: the tile of a product that a CTA computes becomes a loop over K, in its plain form.
+
+Per K tile it copies A and B to shared memory, waits, multiplies the tiles there, waits.
+
+`warp-pipeline` overlaps the two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects import memref, scf
+from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp
+from xdsl.ir import Block, Region, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...dialect.gpu import BarrierOp
+from ...dialect.warp.cta_tile import CtaConstantOp, CtaLoadOp, CtaTileType
+from ...dialect.warp.indices import IndexOp
+from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.store_epilogue import EpilogueOp
+from ...dialect.warp.tensor_copies import ProxyFenceOp
+from ...dialect.warp.tile_mma import TileMmaOp
+from ..diagnostics import fail
+from ..linalg.product import read
+from ..schedule.staging import adds_last
+from .epilogue_operands import PlacedOperand
+from .fragment_math import number_of
+from .index_builder import Index, IndexBuilder
+from .metadata import GroupMetadataTiles, MetadataTiles
+from .operands import OperandTiles
+from .scales import ScaleTiles
+from .summed import KTurns, drop_unused
+from .tiling import Tiling, schedule_of
+
+
+class CopiedTiles(Protocol):
+    """Something that has a tile in shared memory for each K tile."""
+
+    def shared_type(self) -> MemRefType:
+        """The tile."""
+        ...
+
+    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
+        """Copies the tile whose first element lies at `at` to shared memory."""
+        ...
+
+
+def copied(tiling: Tiling) -> Sequence[CopiedTiles]:
+    """What is copied to shared memory: A and B, then the metadata of a sparse A, or the scales of both."""
+    product = tiling.product
+    tiles: list[CopiedTiles] = [
+        OperandTiles(tiling, product.a, "a", "mk"),
+        OperandTiles(tiling, product.b, "b", "kn"),
+    ]
+    if product.metadata is not None:
+        kind = GroupMetadataTiles if tiling.schedule.tile.together > 1 else MetadataTiles
+        tiles.append(kind(tiling, product.metadata))
+    return [
+        *tiles,
+        *(ScaleTiles(tiling, role, axis, o) for o, role, axis in zip(product.scales, "ab", "mn", strict=False)),
+    ]
+
+
+class StageBuilder:
+    """Builds what a CTA does for its tile of a product."""
+
+    def __init__(self, tiling: Tiling, index: IndexBuilder) -> None:
+        self.tiling, self.index, self.product = tiling, index, tiling.product
+        self.last = adds_last(self.product, tiling.schedule)
+        at = self.product.op.tile
+        self.m, self.n = map(index.known, at)
+
+    def build(self) -> None:
+        """The start of the sums, all of K, the way to memory."""
+        index, (rows, columns, depth) = self.index, self.tiling.schedule.tile.cta
+        cta: dict[str, Index] = {"m": self.m, "n": self.n}
+        ways = copied(self.tiling)
+        for way in ways:
+            cta = way.counted(index, cta) if isinstance(way, MetadataTiles) else cta
+        shared = [index.insert(memref.AllocOp([], [], way.shared_type())).memref for way in ways]
+        start = self._start(CtaTileType.of(rows, columns, self.tiling.element_type("acc")))
+        body = Block(arg_types=[IndexType(), start.type])
+        turns = KTurns.of(index, self.tiling)
+        begin, end, step = index.values([0, turns.end(index), depth])
+        loop = scf.ForOp(begin, end, step, [start], body)
+        inside = index.at(Builder(InsertPoint.at_end(body)))
+        here = cta | turns.place(inside, body.args[0])
+        for way, tile in zip(ways, shared, strict=True):
+            way.copy(inside, here, tile)
+        if self.tiling.schedule.tile.together > 1:
+            # Warpgroups read what threads have copied through the asynchronous proxy.
+            inside.insert(ProxyFenceOp())
+        inside.insert(BarrierOp())
+        product = inside.insert(self._multiplied(shared, body.args[1]))
+        inside.insert(BarrierOp())
+        inside.insert(scf.YieldOp(product.d))
+        index.insert(loop)
+        self._store(loop.results[0])
+
+    def _start(self, kind: CtaTileType) -> SSAValue:
+        """The sums at the start: a constant, or what C holds; zero where C comes last."""
+        index, product = self.index, self.product
+        if product.c is not None and not self.last:
+            where = index.values([self.m, self.n])
+            return index.insert(CtaLoadOp(product.c.value, where, kind, self.tiling.in_bounds)).tile
+        start = product.initial or 0.0
+        element = self.tiling.row.element("c")
+        if abs(start) > element.largest and math.isfinite(start):
+            # The accumulators' type does not have it, or only an infinity could stand for it.
+            what = f"accumulators in {element.name} hold up to {element.largest:g}"
+            fail(product.op, f"C starts from {start:g}, {what}")
+        return index.insert(CtaConstantOp(number_of(element, start), kind)).tile
+
+    def _multiplied(self, shared: Sequence[SSAValue], sums: SSAValue) -> TileMmaOp:
+        """The product of the tiles of one K tile."""
+        op, product, (m, _, k) = self.product.op, self.product, self.tiling.schedule.tile.cta
+        a, b, *others = shared
+        sparse = product.metadata is not None
+        found = TileMmaOp(
+            *(a, b, sums, op.multiplied),
+            words=op.words,
+            transposed=(product.a.transposed, product.b.transposed),
+            e=others[0] if sparse else None,
+            scales=[] if sparse else others,
+            padded=sparse and bool(product.m % m or product.k % k),
+        )
+        found.attributes |= op.attributes
+        found.location = op.location
+        return found
+
+    def _store(self, sums: SSAValue) -> None:
+        product, op = self.product, self.product.op
+        found = EpilogueOp(
+            *(sums, product.d.value, self.index.values([self.m, self.n])),
+            c=product.c.value if product.c is not None and self.last else None,
+            in_bounds=self.tiling.in_bounds,
+            epilogue_operands=list(map(PlacedOperand.of, product.epilogue_operands)),
+            epilogue=None if op.epilogue is None else _placed(op.epilogue, op.outer),
+        )
+        found.attributes |= op.attributes
+        found.location = op.location
+        self.index.insert(found)
+
+
+def _placed(epilogue: Region, outer: int) -> Region:
+    """An epilogue that says by row and column of D where an element lies, which was said by the loops of the product,
+    `outer` of them before the rows."""
+    region = epilogue.clone()
+    for op in [op for op in region.block.ops if isinstance(op, IndexOp)]:
+        Rewriter.replace_op(op, IndexOp(op.number - outer))
+    return region
+
+
+class StageProduct(RewritePattern):
+    """`warp.matmul` of one tile: a loop over K of copies to shared memory and of products of the tiles there."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
+        if op.tile:
+            StageBuilder(Tiling(read(op), schedule_of(op)), IndexBuilder(Builder(InsertPoint.before(op)))).build()
+            operands = (op.a, op.b)
+            rewriter.erase(op)
+            drop_unused(operands)
+
+
+@dataclass(frozen=True)
+class StagePass(ModulePass):
+    """Makes a loop over K of the tile of a CTA: operands go to shared memory a K tile at a time, where they are
+    multiplied; the sums go to D after it."""
+
+    name = "warp-stage"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        PatternRewriteWalker(StageProduct(), apply_recursively=False).rewrite_module(op)

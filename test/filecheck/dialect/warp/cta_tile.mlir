@@ -1,0 +1,48 @@
+// RUN: warploom-opt %s | filecheck %s
+// RUN: warploom-opt %s | warploom-opt | filecheck %s
+// RUN: warploom-opt %s --print-op-generic | warploom-opt | filecheck %s
+
+// CHECK-LABEL: func.func @sums
+func.func @sums(%A: memref<64x32xf16, 3>, %B: memref<64x32xf16, 3>, %C: memref<100x77xbf16>, %m: index, %n: index) {
+  // CHECK-NEXT: %z = warp.cta_constant 5.000000e-01 : f32 -> !warp.cta_tile<64x64xf32>
+  %z = warp.cta_constant 0.5 : f32 -> !warp.cta_tile<64x64xf32>
+  // CHECK-NEXT: %c = warp.cta_load %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xbf16> -> !warp.cta_tile<64x64xf32>
+  %c = warp.cta_load %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xbf16> -> !warp.cta_tile<64x64xf32>
+  // CHECK-NEXT: %d = warp.tile_mma %A, %B, %c {types = ["f16", "f16"], transposed_b} : memref<64x32xf16, 3 : i64>, memref<64x32xf16, 3 : i64>, !warp.cta_tile<64x64xf32>
+  %d = warp.tile_mma %A, %B, %c {types = ["f16", "f16"], transposed_b} : memref<64x32xf16, 3>, memref<64x32xf16, 3>, !warp.cta_tile<64x64xf32>
+  // CHECK-NEXT: warp.epilogue %d into %C[%m, %n] : !warp.cta_tile<64x64xf32>, memref<100x77xbf16>
+  warp.epilogue %d into %C[%m, %n] : !warp.cta_tile<64x64xf32>, memref<100x77xbf16>
+  return
+}
+
+!acc = !warp.fragment<acc, 32x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+
+// A part of a warp; the tiles of metadata and of scales come behind the types.
+// CHECK-LABEL: func.func @parts
+func.func @parts(%A: memref<64x32xf16, 3>, %B: memref<64x64xf16, 3>, %E: memref<4x64xi32, 3>, %X: memref<64x64xf4E2M1FN, 3>,
+                 %SX: memref<64x2xf8E8M0FNU, 3>, %acc: !acc, %m: index) {
+  // CHECK-NEXT: warp.tile_mma %A, %B, %acc part[%m, %m, %m] {types = ["f16", "f16"], padded} : memref<64x32xf16, 3 : i64>, memref<64x64xf16, 3 : i64>, !warp.fragment<{{.*}}> sparse %E : memref<4x64xi32, 3 : i64>
+  %1 = warp.tile_mma %A, %B, %acc part [%m, %m, %m] {types = ["f16", "f16"], padded}
+    : memref<64x32xf16, 3>, memref<64x64xf16, 3>, !acc sparse %E : memref<4x64xi32, 3>
+  // CHECK-NEXT: warp.tile_mma %X, %X, %{{.*}} part[%m, %m, %m] {{{.*}}transposed_b{{.*}}} : {{.*}} scaled %SX, %SX : memref<64x2xf8E8M0FNU, 3 : i64>, memref<64x2xf8E8M0FNU, 3 : i64>
+  %2 = warp.tile_mma %X, %X, %1 part [%m, %m, %m] {types = ["e2m1", "e2m1"], kind = "mxf4", transposed_b}
+    : memref<64x64xf4E2M1FN, 3>, memref<64x64xf4E2M1FN, 3>, !acc scaled %SX, %SX : memref<64x2xf8E8M0FNU, 3>, memref<64x2xf8E8M0FNU, 3>
+  return
+}
+
+// CHECK-LABEL: func.func @epilogue
+func.func @epilogue(%acc: !acc, %C: memref<96x64xf16>, %D: memref<96x64xf32>, %bias: memref<64xf32>, %x: f32, %m: index) {
+  // CHECK-NEXT: warp.epilogue %acc plus %C into %D[%m, %m] with %bias, %D, %x {along = ["columns", "matrix", "number"], in_bounds = [true, true]} : !warp.fragment<{{.*}}>, memref<96x64xf16>, memref<96x64xf32>, memref<64xf32>, memref<96x64xf32>, f32 epilogue(%a: f32, %b: f32, %c: f32, %d: f32) {
+  // CHECK-NEXT:   %row = warp.index 0 : i32
+  // CHECK-NEXT:   %r = arith.sitofp %row : i32 to f32
+  // CHECK-NEXT:   %s = arith.addf %r, %b : f32
+  // CHECK-NEXT:   warp.yield %s : f32
+  warp.epilogue %acc plus %C into %D[%m, %m] with %bias, %D, %x {along = ["columns", "matrix", "number"], in_bounds = [true, true]}
+    : !acc, memref<96x64xf16>, memref<96x64xf32>, memref<64xf32>, memref<96x64xf32>, f32 epilogue(%a: f32, %b: f32, %c: f32, %d: f32) {
+    %row = warp.index 0 : i32
+    %r = arith.sitofp %row : i32 to f32
+    %s = arith.addf %r, %b : f32
+    warp.yield %s : f32
+  }
+  return
+}

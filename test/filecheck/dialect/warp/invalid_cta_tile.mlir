@@ -1,0 +1,185 @@
+// RUN: warploom-opt %s --split-input-file --parsing-diagnostics --verify-diagnostics 2>&1 | filecheck %s
+
+// CHECK: expected a tile of rank 2, got rank 1
+func.func @rank(%c: !warp.cta_tile<64xf32>) {
+  return
+}
+
+// -----
+
+// CHECK: expected an element type of a matrix instruction, got index
+func.func @element(%c: !warp.cta_tile<64x64xindex>) {
+  return
+}
+
+// -----
+
+// CHECK: expected a tile of one row and column or more, got (-{{[0-9]+}}, 64)
+func.func @dynamic(%c: !warp.cta_tile<?x64xf32>) {
+  return
+}
+
+// -----
+
+// CHECK: error: warp.cta_constant: expected a value of the tile's element type f32, got i32
+func.func @constant() {
+  %z = warp.cta_constant 0 : i32 -> !warp.cta_tile<64x64xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.cta_load: expected one index for each of the 2 dimensions of the memref, got 1
+func.func @indices(%C: memref<64x64xf32>, %m: index) {
+  %c = warp.cta_load %C[%m] : memref<64x64xf32> -> !warp.cta_tile<64x64xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.cta_load: expected elements of a type that matrix instructions know, got memref<64x64xindex>
+func.func @held(%C: memref<64x64xindex>, %m: index) {
+  %c = warp.cta_load %C[%m, %m] : memref<64x64xindex> -> !warp.cta_tile<64x64xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.tile_mma: 'f17' is no type of the ISA that B could be multiplied as
+func.func @type(%A: memref<64x32xf16, 3>, %B: memref<32x64xf16, 3>, %c: !warp.cta_tile<64x64xf32>) {
+  %d = warp.tile_mma %A, %B, %c {types = ["f16", "f17"]} : memref<64x32xf16, 3>, memref<32x64xf16, 3>, !warp.cta_tile<64x64xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.tile_mma: expected a type each for A and B, got 1
+func.func @types(%A: memref<64x32xf16, 3>, %B: memref<32x64xf16, 3>, %c: !warp.cta_tile<64x64xf32>) {
+  %d = warp.tile_mma %A, %B, %c {types = ["f16"]} : memref<64x32xf16, 3>, memref<32x64xf16, 3>, !warp.cta_tile<64x64xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.tile_mma: expected B to be a tile in shared memory, got memref<32x64xf16>
+func.func @space(%A: memref<64x32xf16, 3>, %B: memref<32x64xf16>, %c: !warp.cta_tile<64x64xf32>) {
+  %d = warp.tile_mma %A, %B, %c {types = ["f16", "f16"]} : memref<64x32xf16, 3>, memref<32x64xf16>, !warp.cta_tile<64x64xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.tile_mma: A cannot be multiplied as f16, got memref<64x32xf32, 3 : i64>
+func.func @words(%A: memref<64x32xf32, 3>, %B: memref<32x64xf16, 3>, %c: !warp.cta_tile<64x64xf32>) {
+  %d = warp.tile_mma %A, %B, %c {types = ["f16", "f16"]} : memref<64x32xf32, 3>, memref<32x64xf16, 3>, !warp.cta_tile<64x64xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.tile_mma: expected A and B to agree on k, got memref<64x32xf16, 3 : i64> and memref<64x32xf16, 3 : i64>
+func.func @k(%A: memref<64x32xf16, 3>, %c: !warp.cta_tile<64x32xf32>) {
+  %d = warp.tile_mma %A, %A, %c {types = ["f16", "f16"]} : memref<64x32xf16, 3>, memref<64x32xf16, 3>, !warp.cta_tile<64x32xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.tile_mma: expected C of 64x64, got !warp.cta_tile<64x32xf32>
+func.func @c(%A: memref<64x32xf16, 3>, %c: !warp.cta_tile<64x32xf32>) {
+  %d = warp.tile_mma %A, %A, %c {types = ["f16", "f16"], transposed_b} : memref<64x32xf16, 3>, memref<64x32xf16, 3>, !warp.cta_tile<64x32xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.tile_mma: expected a warp's `part` [m, n, k] with fragments, and none with a tile of the CTA, got 0 indices and !warp.fragment
+func.func @no_part(%A: memref<64x32xf16, 3>, %c: !warp.fragment<acc, 32x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
+  %d = warp.tile_mma %A, %A, %c {types = ["f16", "f16"], transposed_b} : memref<64x32xf16, 3>, memref<64x32xf16, 3>, !warp.fragment<acc, 32x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.tile_mma: expected a fragment of accumulators in parts of 64x64 that fill it, got !warp.fragment<acc, 48x32xf32
+func.func @uneven(%A: memref<64x32xf16, 3>, %c: !warp.fragment<acc, 48x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %m: index) {
+  %d = warp.tile_mma %A, %A, %c part [%m, %m, %m] {types = ["f16", "f16"], transposed_b} : memref<64x32xf16, 3>, memref<64x32xf16, 3>, !warp.fragment<acc, 48x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.tile_mma: expected `padded` of metadata, and there is none
+func.func @padded(%A: memref<64x32xf16, 3>, %c: !warp.cta_tile<64x64xf32>) {
+  %d = warp.tile_mma %A, %A, %c {types = ["f16", "f16"], transposed_b, padded} : memref<64x32xf16, 3>, memref<64x32xf16, 3>, !warp.cta_tile<64x64xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.epilogue: expected one index for each of the 2 dimensions of D, got 1
+func.func @place(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
+  warp.epilogue %c into %D[%m] : !warp.cta_tile<64x64xf32>, memref<64x64xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.epilogue: expected C of the shape of D, got memref<64x32xf32> and memref<64x64xf32>
+func.func @plus(%c: !warp.cta_tile<64x64xf32>, %C: memref<64x32xf32>, %D: memref<64x64xf32>, %m: index) {
+  warp.epilogue %c plus %C into %D[%m, %m] : !warp.cta_tile<64x64xf32>, memref<64x32xf32>, memref<64x64xf32>
+  return
+}
+
+// -----
+
+// CHECK: expected `along` of each of 1 epilogue operands, got []
+func.func @along(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
+  warp.epilogue %c into %D[%m, %m] with %D : !warp.cta_tile<64x64xf32>, memref<64x64xf32>, memref<64x64xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.epilogue: expected `along` to be matrix, rows, columns, number, got 'diagonal'
+func.func @diagonal(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
+  warp.epilogue %c into %D[%m, %m] with %D {along = ["diagonal"]} : !warp.cta_tile<64x64xf32>, memref<64x64xf32>, memref<64x64xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.epilogue: expected an epilogue operand of rank 1 along 'rows', got memref<64x64xf32>
+func.func @rank_of_operand(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
+  warp.epilogue %c into %D[%m, %m] with %D {along = ["rows"]} : !warp.cta_tile<64x64xf32>, memref<64x64xf32>, memref<64x64xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.epilogue: expected epilogue operands only with an epilogue, got 1
+func.func @no_epilogue(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
+  warp.epilogue %c into %D[%m, %m] with %D {along = ["matrix"]} : !warp.cta_tile<64x64xf32>, memref<64x64xf32>, memref<64x64xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.epilogue: expected a region on elements (f32), got (f32, f32)
+func.func @arguments(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
+  warp.epilogue %c into %D[%m, %m] : !warp.cta_tile<64x64xf32>, memref<64x64xf32> epilogue(%x: f32, %y: f32) {
+    warp.yield %x : f32
+  }
+  return
+}
+
+// -----
+
+// CHECK: error: warp.epilogue: expected the index of a loop that D runs along, 0, 1, got 2
+func.func @index(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xi32>, %m: index) {
+  warp.epilogue %c into %D[%m, %m] : !warp.cta_tile<64x64xf32>, memref<64x64xi32> epilogue(%x: f32) {
+    %k = warp.index 2 : i32
+    warp.yield %k : i32
+  }
+  return
+}
