@@ -31,6 +31,7 @@ from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import Operand
 from ..linalg.product import METADATA_ROWS, Product, metadata_span
 from .packing import SHORTEST_PACKED_ROW, roles, row_bytes
+from .register_overhead import group_spills
 from .resources import multiplied, warpgroup_rows
 from .staging import check_c
 
@@ -334,7 +335,8 @@ def _by_cost(product: Product, target: Target, accumulate: str) -> list[Schedule
     rows = {r.shape.n: r for r in warpgroup_rows(product) if r.d.name == accumulate and r.runs_on(target)}
     if why_not(product, target, packed=True):
         return []
-    tiles = sorted((tile for tile in TILES if tile.n in rows), key=lambda tile: _cost(product, tile, target))
+    held = (tile for tile in TILES if tile.n in rows and not group_spills(product, tile.n))
+    tiles = sorted(held, key=lambda tile: _cost(product, tile, target))
     return [_schedule(product, tile, rows[tile.n], target) for tile in tiles]
 
 
