@@ -39,8 +39,8 @@ which operations write it so, in which order, or with how many temporaries:
   `linalg.softmax`, or written out with `math.exp` or `math.exp2`;
 - K lies transposed or not; a batch has any number of dimensions, and several heads may share K and V through their
   indexing maps;
-- f scales, adds operands in memory that run along any of the loops of the scores (masks, biases), compares and
-  computes with `linalg.index` (causal masks, ALiBi), and does what `arith` and `math` can with one score (softcap);
+- f scales, adds operands in memory that run along any of the loops of the scores (masks, biases), and numbers, compares
+  and computes with `linalg.index` (causal masks, ALiBi), and does what `arith` and `math` can with one score (softcap);
 - Q, K and V are f16 or bf16, O is of that type or f32; the lengths of queries and keys differ and may be unknown
   (`?`); heads have up to 256 columns, padded in registers to 16, 32, 64, 128 or 256.
 
@@ -161,7 +161,7 @@ the second product. The reasons are that
 - the scores, or what becomes of them, are used by others too, or the sums before they are divided;
 - what P is divided by is not the sum of the same exponentials, or what is subtracted is not the largest score of the
   row;
-- the scores depend on several products, on a negative scale, or on something that is no number of the function;
+- the scores depend on several products, or on a negative scale;
 - an operation between them writes what is read, uses the result, or may touch any memory;
 - the second product adds to what its result holds, or its result is where Q, K or V is;
 - types or sizes are not those above: f32, for example, which no instruction multiplies whole.

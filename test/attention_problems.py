@@ -75,9 +75,10 @@ def _attention(asked: Attention, q: Array, k: Array, v: Array, masks: list[Array
     i, j = np.arange(m)[:, None], np.arange(n)[None, :]
     if asked.function == "softcap":
         scores = CAP * np.tanh(scores / CAP)
-    if asked.function == "alibi":
-        scores = scores + SLOPE * (j - i)
-        off = off + 2.0**-21 * np.abs(SLOPE * (j - i))
+    if asked.function in ("alibi", "slopes"):
+        heads = np.arange(1, asked.batch[-1] + 1)[:, None, None] if asked.function == "slopes" else 1
+        scores = scores + SLOPE * heads * (j - i)
+        off = off + 2.0**-21 * np.abs(SLOPE * heads * (j - i))
     for mask in masks:
         off = off + np.where(np.isfinite(mask), 2.0**-21 * np.abs(mask), 0.0)
         scores = scores + mask

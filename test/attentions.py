@@ -9,7 +9,8 @@ from typing import NamedTuple
 from warploom.runtime import Kernel, compile
 
 SLOPE = 0.0625
-"""By how much a score falls from key to key where `alibi` is asked for."""
+"""By how much a score falls from key to key where `alibi` is asked for; of the nth matrix of a batch n times as much
+where `slopes` is."""
 
 CAP = 5.0
 """What scores do not exceed where `softcap` is asked for."""
@@ -41,7 +42,7 @@ class Attention:
     causal: int | None = None
     """Keys more than this to the right of the query do not count."""
     function: str = ""
-    """What else is done to a score: "softcap", "alibi"."""
+    """What else is done to a score: "softcap", "alibi", "slopes"."""
     softmax: str = "divided"
     turned: bool = False
     """Whether K lies transposed."""
@@ -226,7 +227,7 @@ class _Text:
     def _score(self) -> list[str]:
         """What is done to each score %x0."""
         lines, batch = ["%s0 = arith.mulf %x0, %scale : f32"], len(self.asked.batch)
-        if self.asked.causal is not None or self.asked.function == "alibi":
+        if self.asked.causal is not None or self.asked.function in ("alibi", "slopes"):
             lines += [f"%i = linalg.index {batch} : index", f"%j = linalg.index {batch + 1} : index"]
         now = "%s0"
         if self.asked.function == "softcap":
@@ -237,10 +238,18 @@ class _Text:
                 "%s3 = arith.mulf %s2, %cap : f32",
             ]
             now = "%s3"
-        if self.asked.function == "alibi":
+        if self.asked.function == "slopes":
+            lines += [
+                "%unit = arith.constant 1 : index",
+                f"%h = linalg.index {batch - 1} : index",
+                "%h1 = arith.addi %h, %unit : index",
+                "%j1 = arith.subi %j, %i : index",
+                "%s4 = arith.muli %j1, %h1 : index",
+            ]
+        if self.asked.function in ("alibi", "slopes"):
             lines += [
                 f"%slope = arith.constant {SLOPE} : f32",
-                "%s4 = arith.subi %j, %i : index",
+                *(["%s4 = arith.subi %j, %i : index"] if self.asked.function == "alibi" else []),
                 "%s5 = arith.index_cast %s4 : index to i32",
                 "%s6 = arith.sitofp %s5 : i32 to f32",
                 "%s7 = arith.mulf %s6, %slope : f32",

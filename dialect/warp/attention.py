@@ -15,11 +15,10 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     f32,
-    i32,
     i64,
 )
 from xdsl.ir import Region, SSAValue
-from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -37,7 +36,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from .attributes import memory_of
 from .elements import verify_elements
-from .loops import element_type, loops_of, shape_of
+from .indices import verify_indices
+from .loops import LoopSizes, element_type, loops_around, loops_of, verify_along
 
 M, N, D, E = 0, 1, 2, 3
 """The loops of attention behind those of its batch: queries, keys, what both have in common, what values have."""
@@ -63,6 +63,7 @@ class AttentionOp(IRDLOperation):
     Scores are f32. `diagonal = c` leaves out what is more than c to the right of the diagonal: n > m + c counts as
     minus infinity. A region says what else scores are: it takes a score, unscaled, and an element of each score
     operand, and yields a score in f32; maps behind the four say which of m and n, and of the batch, these run along.
+    `warp.index` is where a score lies along these loops.
 
     A row whose scores are all minus infinity gives NaN, as the formula does, and so does one with a NaN or plus
     infinity among them.
@@ -76,7 +77,7 @@ class AttentionOp(IRDLOperation):
     k = operand_def(MemRefType)
     v = operand_def(MemRefType)
     o = operand_def(MemRefType)
-    score_operands = var_operand_def(MemRefType)
+    score_operands = var_operand_def()
     tile = var_operand_def(IndexType())
     scale = prop_def(FloatAttr)
     diagonal = opt_prop_def(IntegerAttr)
@@ -118,11 +119,6 @@ class AttentionOp(IRDLOperation):
         return self.q, self.k, self.v, self.o
 
     @property
-    def indexed(self) -> bool:
-        """Whether the region takes m and n too."""
-        return self.score is not None and len(self.score.block.args) == len(self.score_operands) + 3
-
-    @property
     def maps(self) -> tuple[AffineMap, ...]:
         """The indexing maps of Q, K, V, O and the score operands."""
         return tuple(attribute.data for attribute in self.indexing_maps)
@@ -132,23 +128,34 @@ class AttentionOp(IRDLOperation):
         """How many loops there are before m, n, d and e."""
         return self.maps[0].num_dims - len(LOOPS)
 
+    @property
+    def _along_scores(self) -> tuple[int, ...]:
+        """The loops that scores run along."""
+        return (*range(self.batch), self.batch + M, self.batch + N)
+
+    @property
+    def sizes(self) -> LoopSizes:
+        """The sizes of all loops. Raises VerifyException if operands disagree."""
+        found = LoopSizes()
+        names = (*"QKVO", *(f"score operand {number}" for number in range(len(self.score_operands))))
+        for name, operand, map_ in zip(names, (*self.matrices, *self.score_operands), self.maps, strict=True):
+            found.add(name, operand, loops_of(map_))
+        return found
+
     def verify_(self) -> None:
         if len(self.maps) != len(LOOPS) + len(self.score_operands):
             raise VerifyException(f"expected a map of Q, K, V, O and each score operand, got {len(self.maps)}")
         if len(self.tile) > 1:
             raise VerifyException(f"expected the row of a tile of O, got {len(self.tile)} indices")
         self._verify_types()
-        sizes: dict[int, tuple[str, int]] = {}
-        for name, loops, map_, operand in zip("QKVO", LOOPS, self.maps, self.matrices, strict=False):
-            own = [self.batch + loop for loop in loops]
-            found = loops_of(map_)
-            outer = [loop for loop in found if 0 <= loop < self.batch]
-            if map_.num_dims != self.batch + len(LOOPS) or sorted(found) != sorted({*outer, *own}):
-                raise VerifyException(f"expected {name} to be indexed by d{own[0]} and d{own[1]}, got {map_}")
-            if name == "O" and len(outer) != self.batch:
+        for name, loops, map_ in zip("QKVO", LOOPS, self.maps, strict=False):
+            around = loops_around(name, loops, map_, self.batch, len(LOOPS))
+            if name == "O" and len(around) != self.batch:
                 raise VerifyException(f"expected O to be indexed by every loop of the batch, got {map_}")
-            self._verify_shape(name, operand, map_, sizes)
-        self._verify_score(sizes)
+        for number, map_ in enumerate(self.maps[len(LOOPS) :]):
+            verify_along(f"score operand {number}", map_, self.maps[0].num_dims, self._along_scores)
+        _ = self.sizes
+        self._verify_score()
 
     def _verify_types(self) -> None:
         kinds = [memory_of(value).element_type for value in self.matrices]
@@ -157,47 +164,10 @@ class AttentionOp(IRDLOperation):
         if kinds[3] not in (kinds[0], Float32Type()):
             raise VerifyException(f"expected O of {kinds[0]} or f32, got {kinds[3]}")
 
-    @staticmethod
-    def _verify_shape(name: str, operand: SSAValue, map_: AffineMap, sizes: dict[int, tuple[str, int]]) -> None:
-        shape, found = shape_of(operand), loops_of(map_)
-        if len(shape) != len(found):
-            raise VerifyException(f"expected {name} of rank {len(found)}, got {operand.type}")
-        for loop, size in zip(found, shape, strict=True):
-            other, known = sizes.get(loop, (name, size))
-            if known != size and min(known, size) >= 0:
-                raise VerifyException(f"expected {other} and {name} to agree on d{loop}, got {known} and {size}")
-            if known < 0 or loop not in sizes:
-                sizes[loop] = name, size
-
-    def _verify_score(self, sizes: dict[int, tuple[str, int]]) -> None:
-        inner = {*range(self.batch), self.batch + M, self.batch + N}
-        for number, (operand, map_) in enumerate(zip(self.score_operands, self.maps[len(LOOPS) :], strict=True)):
-            found = loops_of(map_)
-            if map_.num_dims != self.batch + len(LOOPS) or len(set(found)) != len(found) or not {*found} <= inner:
-                raise VerifyException(
-                    f"expected score operand {number} to be indexed by m, n and the batch, got {map_}"
-                )
-            self._verify_shape(f"score operand {number}", operand, map_, sizes)
+    def _verify_score(self) -> None:
         if self.score is None:
             if self.score_operands:
                 raise VerifyException("expected score operands only with a region that takes them")
             return
-        indices = [i32, i32] if self.indexed else []
-        verify_elements(self.score, [f32, *map(element_type, self.score_operands), *indices], f32)
-
-
-def matmul_maps(op: AttentionOp) -> tuple[tuple[AffineMap, ...], tuple[AffineMap, ...]]:
-    """The maps of Q K^T and of P V as products, over the batch, m, n and k; those of C as O's batch has them."""
-    batch = op.batch
-
-    def renamed(map_: AffineMap, names: dict[int, int]) -> AffineMap:
-        loops = [loop if loop < batch else batch + names[loop - batch] for loop in loops_of(map_)]
-        return AffineMap(batch + 3, 0, tuple(map(AffineDimExpr, loops)))
-
-    q, k, v, o = op.maps[: len(LOOPS)]
-    every = tuple(range(batch))
-    c = AffineMap(batch + 3, 0, tuple(map(AffineDimExpr, (*every, batch, batch + 1))))
-    p = AffineMap(batch + 3, 0, tuple(map(AffineDimExpr, (*every, batch, batch + 2))))
-    scores = {M: 0, N: 1, D: 2}
-    values = {M: 0, E: 1, N: 2}
-    return (renamed(q, scores), renamed(k, scores), c), (p, renamed(v, values), renamed(o, values))
+        verify_elements(self.score, [f32, *map(element_type, self.score_operands)], f32)
+        verify_indices(self.score.block, self._along_scores)

@@ -1,4 +1,4 @@
-"""`warp.index`: where an element lies, in the region of an epilogue."""
+"""`warp.index`: where an element lies, in the region of an epilogue or of scores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from xdsl.utils.exceptions import VerifyException
 class IndexOp(IRDLOperation):
     """The index of an element along a loop of the product: `%row = warp.index 0 : i32`.
 
-    It stands in the epilogue of `warp.matmul`, and the loop is one that D runs along.
+    It stands in the epilogue of `warp.matmul`, where the loop is one that D runs along, or in the region of
+    `warp.attention`, where it is one that scores do.
     """
 
     name = "warp.index"
@@ -36,7 +37,7 @@ class IndexOp(IRDLOperation):
 
 
 def verify_indices(block: Block, along: Sequence[int]) -> None:
-    """Checks that an epilogue takes indices of the loops of the result alone.
+    """Checks that a region takes indices of the loops alone that its elements run along.
 
     Raises:
         VerifyException: if it does not.
@@ -44,4 +45,4 @@ def verify_indices(block: Block, along: Sequence[int]) -> None:
     for op in block.ops:
         if isinstance(op, IndexOp) and op.number not in along:
             loops = ", ".join(map(str, along))
-            raise VerifyException(f"expected the index of a loop that D runs along, {loops}, got {op.number}")
+            raise VerifyException(f"expected the index of a loop that elements run along, {loops}, got {op.number}")

@@ -33,7 +33,20 @@ from .attributes import element_row, memory_of
 from .elements import parse_elements, print_elements, verify_elements
 from .factors import WORD_CHOICES, FactorsOp
 from .indices import verify_indices
-from .loops import DEFAULT_MAPS, OPERAND_LOOPS, K, M, N, element_type, loops_of, scale_map, shape_of, verify_map
+from .loops import (
+    DEFAULT_MAPS,
+    OPERAND_LOOPS,
+    K,
+    LoopSizes,
+    M,
+    N,
+    element_type,
+    loops_of,
+    scale_map,
+    shape_of,
+    verify_along,
+    verify_map,
+)
 from .product import word_properties
 from .scaling import verify_scale_shape
 
@@ -210,41 +223,24 @@ class MatmulOp(FactorsOp):
         if len(self.maps) != len(operands) + len(self.epilogue_operands):
             also = f" and {len(self.epilogue_operands)} epilogue operands" if self.epilogue_operands else ""
             raise VerifyException(f"expected indexing maps of A, B and D{also}, got {len(self.maps)}")
-        sizes: dict[int, tuple[str, int]] = {}
+        sizes = LoopSizes({self.outer + loop: axis for axis, loop in zip("mnk", (M, N, K), strict=True)})
         for name, loops, map_, operand in zip("ABD", OPERAND_LOOPS, self.maps, operands, strict=False):
-            shape, found = memory_of(operand).get_shape(), loops_of(map_)
             verify_map(name, loops, map_, self.outer, self.batch)
-            if len(shape) != len(found):
-                raise VerifyException(f"expected {name} of rank {len(found)}, got {operand.type}")
-            for loop, stored in zip(found, shape, strict=True):
-                sparse = (name, loop) == ("A", self.outer + K)
-                size = stored * self.sparsity if sparse and stored >= 0 else stored
-                other, known = sizes.setdefault(loop, (name, size))
-                if known != size and min(known, size) >= 0:
-                    axis = "mnk"[loop - self.outer] if loop >= self.outer else f"d{loop}"
-                    raise VerifyException(f"expected {other} and {name} to agree on {axis}, got {known} and {size}")
-                if known < 0:
-                    sizes[loop] = name, size
+            sizes.add(name, operand, loops_of(map_), self._shape_of_a() if name == "A" else None)
         for name, scales, map_ in zip("AB", self.scales, self.scale_maps, strict=False):
-            verify_scale_shape(self.variant, name, scales, [sizes[loop][1] for loop in loops_of(map_)])
+            verify_scale_shape(self.variant, name, scales, [sizes[loop] for loop in loops_of(map_)])
         for number, (map_, operand) in enumerate(zip(epilogue_operands, self.epilogue_operands, strict=True)):
-            self._verify_extra(number, map_, operand, {loop: size for loop, (_, size) in sizes.items()})
+            verify_along(f"epilogue operand {number}", map_, self.maps[2].num_dims, loops_of(self.maps[2]))
+            sizes.add(f"epilogue operand {number}", operand, loops_of(map_))
+            if operand == self.d and map_ != self.maps[2]:
+                raise VerifyException("expected D as an epilogue operand to be indexed as D is")
 
-    def _verify_extra(self, number: int, map_: AffineMap, operand: SSAValue, sizes: dict[int, int]) -> None:
-        found, along = loops_of(map_), sorted(loops_of(self.maps[2]))
-        if map_.num_dims != self.maps[2].num_dims or len(set(found)) != len(found) or not set(found) <= set(along):
-            loops = ", ".join(f"d{loop}" for loop in along)
-            raise VerifyException(f"expected epilogue operand {number} to be indexed by some of {loops}, got {map_}")
-        shape = shape_of(operand)
-        if len(shape) != len(found):
-            raise VerifyException(f"expected epilogue operand {number} of rank {len(found)}, got {operand.type}")
-        for loop, size in zip(found, shape, strict=True):
-            if sizes[loop] != size and min(sizes[loop], size) >= 0:
-                raise VerifyException(
-                    f"expected D and epilogue operand {number} to agree on d{loop}, got {sizes[loop]} and {size}"
-                )
-        if operand == self.d and map_ != self.maps[2]:
-            raise VerifyException("expected D as an epilogue operand to be indexed as D is")
+    def _shape_of_a(self) -> list[int]:
+        """The shape of A, with the elements of a sparse one that are not stored."""
+        shape, k = list(shape_of(self.a)), loops_of(self.maps[0]).index(self.outer + K)
+        if k < len(shape) and shape[k] >= 0:
+            shape[k] *= self.sparsity
+        return shape
 
     @classmethod
     def parse(cls, parser: Parser) -> MatmulOp:

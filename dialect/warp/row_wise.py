@@ -24,7 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 from .attributes import element_row
 from .elements import verify_elements
 from .elementwise import Kind, KindAttr
-from .loops import element_type, loops_of, shape_of
+from .loops import LoopSizes, element_type, loops_of, verify_along
 
 IDENTITIES = {
     Kind.Add: 0.0,
@@ -119,16 +119,11 @@ class RowsOp(IRDLOperation):
             raise VerifyException(
                 f"expected the output to be indexed by all loops, or all but the last, got {self.maps[-1]}"
             )
-        sizes: dict[int, int] = {}
-        for value, map_ in zip((*self.inputs, self.output), self.maps, strict=True):
-            found, shape = loops_of(map_), shape_of(value)
-            if len(found) != len(shape) or len(set(found)) != len(found) or not {*found} <= {*every}:
-                raise VerifyException(
-                    f"expected each dimension of {value.type} to run along a loop of its own, got {map_}"
-                )
-            for loop, size in zip(found, shape, strict=True):
-                if size >= 0 and sizes.setdefault(loop, size) != size:
-                    raise VerifyException(f"expected operands to agree on d{loop}, got {sizes[loop]} and {size}")
+        sizes = LoopSizes()
+        for number, (value, map_) in enumerate(zip((*self.inputs, self.output), self.maps, strict=True)):
+            name = f"input {number}" if number < len(self.inputs) else "the output"
+            verify_along(name, map_, self.loops, every)
+            sizes.add(name, value, loops_of(map_))
         if not any(every[-1] in loops_of(map_) for map_ in self.maps[:-1]):
             raise VerifyException(f"expected an input that is indexed by d{every[-1]}")
         kinds = [element_type(value) for value in (*self.inputs, self.output)]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, FloatAttr, IndexType, IntegerAttr, IntegerType, f32, i32
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir.affine import AffineMap
 from xdsl.utils.hints import isa
 
+from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.elementwise import Kind
+from ...dialect.warp.indices import IndexOp
+from ...dialect.warp.loops import map_along
 from ...dialect.warp.row_wise import AcrossOp
-from .element_expressions import ElementExpression
+from .element_expressions import ElementExpression, Name, Subscripts
 
 
 class NotFusedError(Exception):
@@ -22,6 +27,37 @@ class NotFusedError(Exception):
 def decline(reason: str) -> NoReturn:
     """Leaves operations as they are; with no reason, because they do not look like what is fused at all."""
     raise NotFusedError(reason)
+
+
+def map_of(place: Subscripts, order: Mapping[Name, int]) -> AffineMap:
+    """The map of memory that is read, or written, at a place, where loops have this order."""
+    if any(name not in order for name in place):
+        decline("an operand is read at one place along a dimension")
+    return map_along(len(order), (order[name] for name in place))
+
+
+def region_of(
+    element: ElementExpression,
+    given: Mapping[ElementExpression, Attribute],
+    *,
+    stored: Attribute = f32,
+    indices: Mapping[Name, int] | None = None,
+    across: bool = False,
+) -> Region:
+    """The region that takes elements of types, of the leaves in `given`, and yields one that is stored as a type.
+
+    It may use the indices of loops with a number in `indices`.
+    """
+    block = Block(arg_types=given.values())
+    builder = ElementBuilder(block, {}, across)
+    for leaf, argument in zip(given, block.args, strict=True):
+        builder.known[leaf] = builder.widened(argument)
+    for leaf in element.leaves("index"):
+        if indices is not None and leaf.name in indices:
+            block.add_op(index := IndexOp(indices[leaf.name]))
+            builder.known[leaf] = index.result
+    block.add_op(YieldOp(builder.narrowed(builder.built(element), stored)))
+    return Region(block)
 
 
 @dataclass(frozen=True)

@@ -18,27 +18,21 @@ import math
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import (
-    MemRefType,
-    ModuleOp,
-)
+from xdsl.dialects.builtin import MemRefType, ModuleOp, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Operation, SSAValue
-from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.passes import ModulePass
-from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.loops import loops_of
+from ...dialect.warp.loops import element_type, loops_of
 from ..diagnostics import remark
 from .element_expressions import ElementExpression, ElementReader, Name, Subscripts, names_of, read_product
-from .element_regions import NotFusedError, decline
+from .element_regions import NotFusedError, decline, map_of, region_of
 from .extents import fold_dimensions
 from .overlap import check_attention
 from .replacement import Replacement
-from .scores import COLUMN, DEPTH, KEY, QUERY, masked, region, scaled
+from .scores import COLUMN, DEPTH, KEY, QUERY, masked, scaled
 from .views import root
 
 EXPONENTIALS = {"math.exp": 1.0, "math.exp2": math.log(2.0)}
@@ -88,7 +82,8 @@ class AttentionMatch:
             decline("what P is divided by is not the sum of each row of it")
         self.scores = self._scores(exponential)
         self._read_factors()
-        self.extras = list(self.scores.rest.leaves("load"))
+        rest = self.scores.rest
+        self.extras = {leaf: value for leaf in (*rest.leaves("load"), *rest.leaves("outside")) if (value := leaf.value)}
 
     @staticmethod
     def _is_exponential(element: ElementExpression) -> bool:
@@ -182,65 +177,39 @@ class AttentionMatch:
 
     # What becomes of it
 
-    def replacement(self) -> Replacement:
-        """The operations that it comes to stand for.
+    def replace(self) -> None:
+        """Puts the attention in place of all operations.
 
         Raises:
-            NotFusedError: if without them something is not as it was.
+            NotFusedError: if without them something is not as it was, or there is no such attention.
         """
         read = {root(value) for value, _ in (self.q, self.k, self.v)}
-        read |= {root(load.value) for load in self.extras if load.value is not None}
+        read |= {root(value) for value in self.extras.values()}
         used = frozenset({*self.reader.used, self.values, self.last})
         found = Replacement(used, self.last, self.o[0], read)
         if self.product not in found.dead:
             decline("others use the scores too, or what becomes of them")
         if self.values not in found.dead:
             decline("others use its result before it is divided")
-        if objection := found.objection():
-            decline(objection)
         if root(self.o[0]) in read:
             decline("its result is where Q, K or V is")
-        return found
+        found.replace(self._attention, check_attention)
 
-    def attention(self) -> AttentionOp:
+    def _attention(self) -> AttentionOp:
         """The operation that comes to stand for all."""
-        order: dict[Name, int] = {i: i for i in range(self.batch)}
-        order |= {name: self.batch + i for i, name in enumerate((QUERY, KEY, DEPTH, COLUMN))}
-
-        def map_of(at: Subscripts) -> AffineMap:
-            if any(name not in order for name in at):
-                decline("an operand is read at one place along a dimension")
-            return AffineMap(self.batch + 4, 0, tuple(AffineDimExpr(order[name]) for name in at))
-
-        matrices = (self.q, self.k, self.v, self.o)
-        plain = self.scores.rest.kind == "product"
-        loads = [] if plain else self.extras
-        extras = [(load.value, load.place) for load in loads if load.value is not None]
-        op = AttentionOp(
+        loops = (*range(self.batch), QUERY, KEY, DEPTH, COLUMN)
+        order: dict[Name, int] = {name: i for i, name in enumerate(loops)}
+        matrices, plain = (self.q, self.k, self.v, self.o), self.scores.rest.kind == "product"
+        (product,) = self.scores.rest.leaves("product")
+        given = {product: f32, **{leaf: element_type(value) for leaf, value in self.extras.items()}}
+        return AttentionOp(
             [value for value, _ in matrices],
-            [map_of(at) for _, at in matrices] + [map_of(at) for _, at in extras],
+            [map_of(at, order) for at in (*(at for _, at in matrices), *(leaf.place for leaf in self.extras))],
             scale=self.scores.scale,
             diagonal=self.scores.diagonal,
-            score_operands=[value for value, _ in extras],
-            score=None if plain else region(self.scores.rest, self.extras),
+            score_operands=list(self.extras.values()),
+            score=None if plain else region_of(self.scores.rest, given, indices=order),
         )
-        op.location = self.last.location
-        return op
-
-    def replace(self) -> None:
-        """Puts the attention in place of all operations.
-
-        Raises:
-            NotFusedError: if there is no such attention.
-        """
-        found, op = self.replacement(), self.attention()
-        try:
-            op.verify()
-        except VerifyException as error:
-            decline(str(error))
-        check_attention(self.last, op)
-        Rewriter.insert_op(op, InsertPoint.before(self.last))
-        found.erase()
 
 
 @dataclass(frozen=True)

@@ -17,19 +17,15 @@ from xdsl.dialects import memref
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
-from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.loops import element_type
 from ...dialect.warp.row_wise import RowsOp
 from ..diagnostics import remark
-from .element_expressions import ElementExpression, ElementReader, Subscripts, multiplies, writer_before
-from .element_regions import ElementBuilder, NotFusedError, decline
+from .element_expressions import ElementExpression, ElementReader, Name, Subscripts, multiplies, writer_before
+from .element_regions import NotFusedError, decline, map_of, region_of
 from .extents import fold_dimensions
 from .overlap import check_rows
 from .replacement import Replacement
@@ -104,35 +100,16 @@ class RowsMatch:
         Raises:
             NotFusedError: if it may not, or there is no such operation.
         """
-        if objection := self.replaced.objection():
-            decline(objection)
-        op = self._operation()
-        try:
-            op.verify()
-        except VerifyException as error:
-            decline(str(error))
-        check_rows(self.last, op)
-        Rewriter.insert_op(op, InsertPoint.before(self.last))
-        self.replaced.erase()
+        self.replaced.replace(self._operation, check_rows)
 
     def _operation(self) -> RowsOp:
-        inputs = [value for leaf in (*self.loads, *self.numbers) if (value := leaf.value) is not None]
-        block = Block(arg_types=[element_type(value) for value in inputs])
-        builder = ElementBuilder(block, {}, across=True)
-        for leaf, argument in zip((*self.loads, *self.numbers), block.args, strict=True):
-            builder.known[leaf] = builder.widened(argument)
-        block.add_op(YieldOp(builder.narrowed(builder.built(self.element), memory_of(self.result).element_type)))
-        places = [load.place for load in self.loads] + [() for _ in self.numbers]
-        op = RowsOp(inputs, self.result, [*map(self._map, places), self._map(self.place)], Region(block))
-        op.location = self.last.location
-        return op
-
-    def _map(self, place: Subscripts) -> AffineMap:
-        loops = {ALONG: self.rows}
-        numbers = [loops.get(str(name), name) for name in place]
-        if any(not isinstance(number, int) or number < 0 for number in numbers):
-            decline("an operand is read at one place along a dimension")
-        return AffineMap(self.rows + 1, 0, tuple(AffineDimExpr(int(number)) for number in numbers))
+        inputs = {leaf: value for leaf in (*self.loads, *self.numbers) if (value := leaf.value) is not None}
+        order: dict[Name, int] = {**{row: row for row in range(self.rows)}, ALONG: self.rows}
+        given = {leaf: element_type(value) for leaf, value in inputs.items()}
+        stored = memory_of(self.result).element_type
+        maps = [map_of(place, order) for place in (*(leaf.place for leaf in inputs), self.place)]
+        region = region_of(self.element, given, stored=stored, across=True)
+        return RowsOp(list(inputs.values()), self.result, maps, region)
 
 
 @dataclass(frozen=True)

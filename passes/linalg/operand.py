@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -123,3 +124,11 @@ class Spread:
 
 Argument: TypeAlias = Operand | VectorOperand | Spread
 """What a kernel is given."""
+
+
+def each_once(operands: Iterable[Argument]) -> tuple[Argument, ...]:
+    """The first operand of each memory and of each number."""
+    found: dict[SSAValue, Argument] = {}
+    for operand in operands:
+        found.setdefault(operand.value, operand)
+    return tuple(found.values())

@@ -21,7 +21,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.view import strides_of
 from ..diagnostics import fail
 from . import extents
-from .operand import Argument, Operand, Spread, VectorOperand
+from .operand import Argument, Operand, Spread, VectorOperand, each_once
 
 METADATA_ROWS, NIBBLES = 16, 8
 """Rows of a sparse A that one word of each lane describes, and codes in a word."""
@@ -95,13 +95,15 @@ class Product:
         return self.op.variant
 
     @property
+    def operands(self) -> tuple[Argument, ...]:
+        """The operands of the operation, in order."""
+        every = (self.a, self.metadata, self.b, *self.scales, self.c, self.d, *self.epilogue_operands)
+        return tuple(operand for operand in every if operand is not None)
+
+    @property
     def memories(self) -> tuple[Argument, ...]:
         """The operands of the kernel: each memory and each number once."""
-        found: dict[SSAValue, Argument] = {}
-        for operand in (self.a, self.metadata, self.b, *self.scales, self.c, self.d, *self.epilogue_operands):
-            if operand is not None:
-                found.setdefault(operand.value, operand)
-        return tuple(found.values())
+        return each_once(self.operands)
 
 
 def read(op: MatmulOp) -> Product:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from xdsl.dialects import memref
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import Rewriter
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import VerifyException
 
+from .element_regions import decline
 from .fuse_epilogue import touched
 from .views import root
+
+OpT = TypeVar("OpT", bound=Operation)
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,25 @@ class Replacement:
             op = op.next_op
         return ""
 
-    def erase(self) -> None:
+    def replace(self, make: Callable[[], OpT], check: Callable[[Operation, OpT], None]) -> None:
+        """Puts an operation in their place. `check` refuses one whose result shares elements with what it reads.
+
+        Raises:
+            NotFusedError: if it may not stand there, or is none.
+        """
+        if objection := self.objection():
+            decline(objection)
+        op = make()
+        op.location = self.last.location
+        try:
+            op.verify()
+        except VerifyException as error:
+            decline(str(error))
+        check(self.last, op)
+        Rewriter.insert_op(op, InsertPoint.before(self.last))
+        self._erase()
+
+    def _erase(self) -> None:
         """Erases the operations, and allocations that nothing uses then."""
         memories = {value for op in self.dead for value in op.operands if isinstance(value.owner, memref.AllocOp)}
         for op in sorted(self.dead, key=_number, reverse=True):

@@ -1,19 +1,14 @@
-"""What scores of an attention are, as an expression of the product of Q and K: a scale, a diagonal, and a region."""
+"""What scores of an attention are, as an expression of the product of Q and K: a scale, a diagonal, and the rest."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
-from xdsl.dialects.builtin import IntegerAttr, f32, i32
-from xdsl.ir import Block, Region
+from xdsl.dialects.builtin import IntegerAttr
 
-from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import YieldOp
 from .element_expressions import ElementExpression
-from .element_regions import ElementBuilder
 
 QUERY, KEY, DEPTH, COLUMN = "m", "n", "d", "e"
 """The names of loops; those of the batch are numbers."""
@@ -89,20 +84,3 @@ def scaled(x: ElementExpression) -> tuple[ElementExpression, float]:
         inner, scale = scaled(x.operands[0])
         return inner, scale / divisor
     return x, 1.0
-
-
-# The region on scores
-
-
-def region(rest: ElementExpression, extras: Sequence[ElementExpression]) -> Region:
-    """An expression of the product as a region that takes its element, those of score operands, and m and n."""
-    types = [memory_of(load.value).element_type for load in extras if load.value is not None]
-    indices = [ElementExpression("index", name) for name in (QUERY, KEY)] if any(rest.leaves("index")) else []
-    block = Block(arg_types=[f32, *types, *(i32 for _ in indices)])
-    (product,) = rest.leaves("product")
-    builder = ElementBuilder(block, {product: block.args[0]})
-    for load, argument in zip(extras, block.args[1:], strict=False):
-        builder.known[load] = builder.widened(argument)
-    builder.known.update(zip(indices, block.args[1 + len(types) :], strict=True))
-    block.add_op(YieldOp(builder.built(rest)))
-    return Region(block)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects.builtin import IndexType, f32
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
@@ -27,7 +27,7 @@ from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import FragmentType, ScheduleAttr, fragment_of
 from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ...dialect.warp.elementwise import ConvertOp, Kind
-from ...dialect.warp.epilogue import MapOp, SubfragmentOp
+from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.rows import ReduceOp, StepOp, column_of
 from ...dialect.warp.store_epilogue import EpilogueOp
@@ -152,11 +152,8 @@ class AttentionBuilder:
         if self.op.score is not None:
             kind = fragment_of(scores)
             given = list(map(PlacedOperand.of, self.read.scores.epilogue_operands))
-            operands = EpilogueOperands(index, given, kind, self.row, at, self.scores.in_bounds).load(0)
-            if self.op.indexed:
-                places = (("rows", self.row), ("columns", at))
-                operands += [index.insert(StepOp(along, index.value(start), kind)).fragment for along, start in places]
-            scores = index.insert(MapOp([scores, *operands], kind, self.op.score.clone())).fragment
+            operands = EpilogueOperands(index, given, kind, self.row, at, self.scores.in_bounds)
+            scores = operands.map(scores, operands.load(0), self.op.score, f32, 0)
         beyond: list[SSAValue] = []
         keys, last = self.keys, index.add(at, step)
         if not isinstance(keys, int) or keys % step:

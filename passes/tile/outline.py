@@ -5,27 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Protocol, cast
 
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, func
-from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, IntegerType, ModuleOp, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.irdl import AttrSizedOperandSegments
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.gpu import ReturnOp
+from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import ScheduleAttr, memory_of
 from ...dialect.warp.indices import IndexOp
-from ...dialect.warp.loops import K, M, N
+from ...dialect.warp.loops import OPERAND_LOOPS, M, N
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.row_wise import RowsOp
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
-from ..linalg.attention import Attention
+from ..linalg.attention import FACTORS, Attention
 from ..linalg.operand import Argument, Operand, Place, Spread, VectorOperand
 from ..linalg.overlap import check_product
 from ..linalg.product import Product, read
@@ -35,108 +38,92 @@ from .index_builder import Index, IndexBuilder
 from .outliner import Outliner
 from .tiling import Tiling, schedule_of
 
+SEGMENTS = AttrSizedOperandSegments.attribute_name
+
 
 @dataclass(frozen=True)
 class Inside:
-    """A product as its kernel sees it: the kernel's arguments by what they are on the host, and matrices of them."""
+    """What a kernel sees of the operands of an operation: its arguments by what they are on the host, matrices of them,
+    and of the loops around the operation, `batch` of them, the indices that its region uses."""
 
-    product: Product
     arguments: Mapping[SSAValue, SSAValue]
     views: Mapping[Place, SSAValue]
     numbers: Mapping[int, SSAValue]
+    batch: int
 
     @staticmethod
     def of(
-        index: IndexBuilder, product: Product, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index]
+        index: IndexBuilder,
+        op: MatmulOp | AttentionOp,
+        operands: Sequence[Argument],
+        arguments: Mapping[SSAValue, SSAValue],
+        batch: Sequence[Index],
+        number: Index | None = None,
     ) -> Inside:
-        """With the matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row."""
-        given = (product.a, product.b, *product.scales, product.c, product.d, *product.epilogue_operands)
-        return Inside(product, arguments, matrices(index, given, arguments, batch), _numbers(index, product, batch))
+        """With the matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row: those of
+        the batch with a number, the z of the CTA unless it is given."""
+        found = [o for o in operands if isinstance(o, Operand | Spread) and not o.is_whole]
+        at, views = raster.batch_index(index, batch, number) if found else [], dict[Place, SSAValue]()
+        for operand in found:
+            if operand.place not in views:
+                views[operand.place] = _view(index, operand, arguments[operand.value], at)
+        loops = sorted({index_.number for index_ in _indices(op.regions) if index_.number < len(batch)})
+        at = raster.batch_index(index, batch, number) if loops else []
+        numbers = {loop: index.insert(arith.IndexCastOp(index.value(at[loop]), i32)).result for loop in loops}
+        return Inside(arguments, views, numbers, len(batch))
 
     def seen(self, operand: Argument) -> SSAValue:
         """What stands for an operand."""
         view = None if isinstance(operand, VectorOperand) else self.views.get(operand.place)
         return view or self.arguments[operand.value]
 
-    def tile(self, at: Sequence[SSAValue]) -> MatmulOp:
-        """The product of the tile of D at these indices."""
-        product, op = self.product, self.product.op
-        a, b = (K, M) if product.a.transposed else (M, K), (N, K) if product.b.transposed else (K, N)
-        outer = len(product.summed)
-        maps = [_map(outer, loops) for loops in ((M, N), *map(_loops, product.epilogue_operands))]
-        maps = [*(_map(outer, two, _summed(product, o)) for two, o in ((a, product.a), (b, product.b))), *maps]
-        epilogue = None if op.epilogue is None else op.epilogue.clone()
-        found = MatmulOp(
-            self.seen(product.a),
-            self.seen(product.b),
-            self.seen(product.d),
-            op.multiplied,
-            e=None if product.metadata is None else self.seen(product.metadata),
-            c=None if product.c is None else self.seen(product.c),
-            init=op.init,
-            maps=[*maps, *(_map(outer, ()) for _ in self.numbers)],
-            epilogue_operands=[*map(self.seen, product.epilogue_operands), *self.numbers.values()],
-            epilogue=epilogue,
-            scales=list(map(self.seen, product.scales)),
-            words=op.words,
-            tile=at,
+    def tile(
+        self,
+        op: MatmulOp | AttentionOp,
+        operands: Sequence[Argument],
+        maps: Sequence[AffineMap],
+        at: Sequence[SSAValue],
+    ) -> Operation:
+        """The operation for the tile at these indices, on what stands for its operands, which run along loops of the
+        tile by these maps. The last two segments of its operands are those that its region takes, and the indices."""
+        inputs = [*map(self.seen, operands), *self.numbers.values()]
+        maps = [*maps, *(AffineMap(maps[0].num_dims, 0, ()) for _ in self.numbers)]
+        *segments, own, _ = map(int, cast("DenseArrayBase[IntegerType]", op.properties[SEGMENTS]).get_values())
+        found = type(op).create(
+            operands=[*inputs, *at],
+            properties=op.properties
+            | {
+                "indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps]),
+                SEGMENTS: DenseArrayBase.from_list(i32, [*segments, own + len(self.numbers), len(at)]),
+            },
+            attributes=op.attributes,
+            regions=[region.clone() for region in op.regions],
         )
-        if epilogue is not None:
-            self._place(epilogue)
-        found.attributes |= op.attributes
         found.location = op.location
+        self._place(found.regions)
         return found
 
-    def _place(self, epilogue: Region) -> None:
-        """Indices along the loops of the tile's product; those of the batch become arguments of an epilogue."""
-        batch = len(self.product.batch)
-        given = {loop: epilogue.block.insert_arg(i32, len(epilogue.block.args)) for loop in self.numbers}
-        for op in [op for op in epilogue.block.ops if isinstance(op, IndexOp)]:
+    def _place(self, regions: Sequence[Region]) -> None:
+        """Indices along the loops of the tile; those of the batch become arguments of a region."""
+        given: dict[int, SSAValue] = {}
+        for region in regions:
+            given = {loop: region.block.insert_arg(i32, len(region.block.args)) for loop in self.numbers}
+        for op in _indices(regions):
             if op.number in given:
                 Rewriter.replace_op(op, [], [given[op.number]])
             else:
-                Rewriter.replace_op(op, IndexOp(op.number - batch))
+                Rewriter.replace_op(op, IndexOp(op.number - self.batch))
 
 
-def _numbers(index: IndexBuilder, product: Product, sizes: Sequence[Index]) -> dict[int, SSAValue]:
-    """Which of the batch this CTA multiplies, along each loop whose index the epilogue uses."""
-    epilogue = product.op.epilogue
-    ops = [] if epilogue is None else [op for op in epilogue.block.ops if isinstance(op, IndexOp)]
-    loops = sorted({op.number for op in ops if op.number < len(sizes)})
-    at = raster.batch_index(index, sizes) if loops else []
-    return {loop: index.insert(arith.IndexCastOp(index.value(at[loop]), i32)).result for loop in loops}
+def _indices(regions: Sequence[Region]) -> list[IndexOp]:
+    return [op for region in regions for op in region.block.ops if isinstance(op, IndexOp)]
 
 
-def matrices(
-    index: IndexBuilder,
-    given: Sequence[Argument | None],
-    arguments: Mapping[SSAValue, SSAValue],
-    batch: Sequence[Index],
-    number: Index | None = None,
-) -> dict[Place, SSAValue]:
-    """The matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row; those of the
-    batch with a number, the z of the CTA unless it is given."""
-    operands = [o for o in given if isinstance(o, Operand | Spread) and not o.is_whole]
-    at, views = raster.batch_index(index, batch, number) if operands else [], dict[Place, SSAValue]()
-    for operand in operands:
-        if operand.place not in views:
-            views[operand.place] = _view(index, operand, arguments[operand.value], at)
-    return views
-
-
-def _loops(operand: Argument) -> tuple[int, ...]:
-    """The loops that an epilogue operand runs along in the kernel."""
-    return tuple({"m": M, "n": N}[axis] for axis in operand.axis) if isinstance(operand, VectorOperand) else (M, N)
-
-
-def _map(outer: int, loops: Sequence[int], summed: Sequence[int] = ()) -> AffineMap:
-    """A map of the product of a tile: first the loops that are summed over beside k, `outer` of them."""
-    return AffineMap(outer + 3, 0, tuple(map(AffineDimExpr, (*summed, *(outer + loop for loop in loops)))))
-
-
-def _summed(product: Product, operand: Operand) -> list[int]:
-    """The loops that are summed over beside k, as the dimensions of an operand run along them, from 0."""
-    return [loop - len(product.batch) for loop in operand.batch if loop >= len(product.batch)]
+def _loops(operand: Argument, loops: tuple[int, int] = (M, N)) -> tuple[int, ...]:
+    """The loops of a kernel that an operand runs along, of the two that a matrix in its place does."""
+    if isinstance(operand, VectorOperand):
+        return tuple(loops["mn".index(axis)] for axis in operand.axis)
+    return loops[::-1] if isinstance(operand, Operand) and operand.transposed else loops
 
 
 def _view(index: IndexBuilder, operand: Operand | Spread, memory: SSAValue, at: Sequence[Index]) -> SSAValue:
@@ -148,62 +135,129 @@ def _view(index: IndexBuilder, operand: Operand | Spread, memory: SSAValue, at: 
     return index.insert(MatrixOp(memory, indices, *operand.dimensions, dimensions)).matrix
 
 
-def _outline(matmul: MatmulOp, module: ModuleOp) -> None:
-    """Puts a kernel and its launch in the place of a product."""
-    schedule = schedule_of(matmul)
-    check_product(matmul, matmul)
-    product, outliner = read(matmul), Outliner(matmul, module)
-    body = Block(arg_types=[operand.value.type for operand in product.memories])
-    arguments = {operand.value: argument for operand, argument in zip(product.memories, body.args, strict=True)}
-    index = IndexBuilder(Builder(InsertPoint.at_end(body)))
-    extents, tiling = raster.Extents.of(index, product, arguments), Tiling(product, schedule)
-    inside = Inside.of(index, product, arguments, extents.batch)
-    starts = raster.cta_origin(index, extents, schedule, raster.cta_number(index))
-    starts = [raster.moved_inside(index, tiling, axis, start) for axis, start in zip("mn", starts, strict=True)]
-    index.insert(inside.tile(index.values(starts)))
-    index.insert(ReturnOp([]))
-    extents = raster.Extents.of(outliner.index, product, {memory.value: memory.value for memory in product.memories})
-    ctas = outliner.index.mul(*raster.grid(outliner.index, extents, schedule))
-    batch = reduce(outliner.index.mul, extents.batch, 1)
-    kernel = outliner.launch("", product.memories, body, ctas, schedule.tile.threads, batch)
-    kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
-    outliner.finish()
+class Tiled(Protocol):
+    """An operation with its schedule, of which each CTA of a kernel computes a tile."""
+
+    @property
+    def op(self) -> MatmulOp | AttentionOp: ...
+
+    @property
+    def memories(self) -> Sequence[Argument]:
+        """The operands of the kernel."""
+        ...
+
+    def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
+        """What a CTA computes, in its kernel; `arguments` stand for the operands."""
+        ...
+
+    def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, Index]:
+        """How many CTAs there are, along x and along z; `memory` tells sizes that are not known."""
+        ...
 
 
-def _rows(index: IndexBuilder, attention: Attention, memory: Mapping[SSAValue, SSAValue]) -> Index:
-    """The rows of Q and O; `memory` tells them if they are not known."""
-    scores = attention.scores
-    return scores.m if scores.is_known("m") else index.dim(memory[scores.a.value], scores.a.loops[0])
+@dataclass(frozen=True)
+class TiledProduct:
+    """A product: each CTA computes a tile of D, and z is the number of the matrix in a batch."""
+
+    product: Product
+    schedule: Schedule
+
+    @property
+    def op(self) -> MatmulOp:
+        return self.product.op
+
+    @property
+    def memories(self) -> Sequence[Argument]:
+        return self.product.memories
+
+    def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
+        product, tiling = self.product, Tiling(self.product, self.schedule)
+        extents = raster.Extents.of(index, product, arguments)
+        inside = Inside.of(index, self.op, product.operands, arguments, extents.batch)
+        starts = raster.cta_origin(index, extents, self.schedule, raster.cta_number(index))
+        starts = [raster.moved_inside(index, tiling, axis, start) for axis, start in zip("mn", starts, strict=True)]
+        maps = [
+            self._map(_loops(operand, loops), operand)
+            for operand, loops in zip((product.a, product.b, product.d), OPERAND_LOOPS, strict=True)
+        ]
+        maps += [self._map(_loops(operand)) for operand in product.epilogue_operands]
+        return inside.tile(self.op, product.operands, maps, index.values(starts))
+
+    def _map(self, loops: Sequence[int], operand: Operand | None = None) -> AffineMap:
+        """A map of the product of a tile: first the loops that are summed over beside k, those that an operand runs
+        along."""
+        first, outer = len(self.product.batch), len(self.product.summed)
+        summed = () if operand is None else (loop - first for loop in operand.batch if loop >= first)
+        return AffineMap(outer + 3, 0, tuple(map(AffineDimExpr, (*summed, *(outer + loop for loop in loops)))))
+
+    def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, Index]:
+        extents = raster.Extents.of(index, self.product, memory)
+        ctas = index.mul(*raster.grid(index, extents, self.schedule))
+        return ctas, reduce(index.mul, extents.batch, 1)
 
 
-def _outline_attention(op: AttentionOp, module: ModuleOp) -> None:
-    """Puts a kernel and its launch in the place of an attention."""
-    schedule, read_, outliner = schedule_of(op), Attention.of(op), Outliner(op, module)
-    body = Block(arg_types=[operand.value.type for operand in read_.memories])
-    arguments = {operand.value: argument for operand, argument in zip(read_.memories, body.args, strict=True)}
-    index = IndexBuilder(Builder(InsertPoint.at_end(body)))
-    rows, batch = _rows(index, read_, arguments), raster.batch_sizes(index, read_.values, arguments)
-    number, tiles = raster.cta_number(index), index.ceildiv(rows, schedule.tile.cta[0])
-    tile, matrix = (index.rem(number, tiles), index.div(number, tiles)) if batch else (number, 0)
-    views = matrices(index, read_.memories, arguments, batch, matrix)
-    if op.diagonal is not None:
-        # What sees most keys takes longest, and begins first. Where CTAs go from tile to tile, each gets as many that
-        # take long as others: every second time it is the turn of the mirrored one.
+@dataclass(frozen=True)
+class TiledAttention:
+    """An attention: each CTA computes some rows of O; tiles of one matrix follow each other."""
+
+    attention: Attention
+    schedule: Schedule
+
+    @property
+    def op(self) -> AttentionOp:
+        return self.attention.op
+
+    @property
+    def memories(self) -> Sequence[Argument]:
+        return self.attention.memories
+
+    def _extents(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, tuple[Index, ...]]:
+        """Tiles of a matrix, and the sizes of the batch."""
+        scores, values = self.attention.scores, self.attention.values
+        rows = scores.m if scores.is_known("m") else index.dim(memory[scores.a.value], scores.a.loops[0])
+        batch = raster.batch_sizes(index, values, memory)
+        return index.ceildiv(rows, self.schedule.tile.cta[0]), batch
+
+    def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
+        operands, number = self.attention.operands, raster.cta_number(index)
+        tiles, batch = self._extents(index, arguments)
+        tile, matrix = (index.rem(number, tiles), index.div(number, tiles)) if batch else (number, 0)
+        inside = Inside.of(index, self.op, operands, arguments, batch, matrix)
+        row = index.mul(self._turn(index, tile, tiles, matrix), self.schedule.tile.cta[0])
+        loops = (*FACTORS, *((M, N) for _ in operands[len(FACTORS) :]))
+        own = [_loops(operand, two) for operand, two in zip(operands, loops, strict=True)]
+        maps = [AffineMap(len(FACTORS), 0, tuple(map(AffineDimExpr, one))) for one in own]
+        return inside.tile(self.op, operands, maps, index.values([row]))
+
+    def _turn(self, index: IndexBuilder, tile: Index, tiles: Index, matrix: Index) -> Index:
+        """Which tile it is the turn of.
+
+        What sees most keys takes longest, and begins first. Where CTAs go from tile to tile, each gets as many that
+        take long as others: every second time it is the turn of the mirrored one.
+        """
+        if self.op.diagonal is None:
+            return tile
         last = index.sub(index.sub(index.value(tiles), 1), tile)
-        if schedule.grid.ctas:
-            turn = index.div(index.mul(matrix, tiles), schedule.grid.ctas)
-            last = index.where_equal(index.rem(turn, 2), 0, last, tile)
-        tile = last
-    seen = [views.get(o.place, arguments[o.value]) if isinstance(o, Operand | Spread) else arguments[o.value]
-            for o in (read_.q, read_.k, read_.v, read_.o, *read_.scores.epilogue_operands)]  # fmt: skip
-    inside = read_.tile(seen, index.value(index.mul(tile, schedule.tile.cta[0])))
-    inside.attributes |= op.attributes
-    index.insert(inside)
+        if not self.schedule.grid.ctas:
+            return last
+        turn = index.div(index.mul(matrix, tiles), self.schedule.grid.ctas)
+        return index.where_equal(index.rem(turn, 2), 0, last, tile)
+
+    def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, Index]:
+        tiles, batch = self._extents(index, memory)
+        return reduce(index.mul, batch, tiles), 1
+
+
+def _outline(tiled: Tiled, module: ModuleOp) -> None:
+    """Puts a kernel and its launch in the place of an operation."""
+    schedule, outliner = schedule_of(tiled.op), Outliner(tiled.op, module)
+    body = Block(arg_types=[operand.value.type for operand in tiled.memories])
+    arguments = {operand.value: argument for operand, argument in zip(tiled.memories, body.args, strict=True)}
+    index = IndexBuilder(Builder(InsertPoint.at_end(body)))
+    index.insert(tiled.tile(index, arguments))
     index.insert(ReturnOp([]))
-    outside, host = {memory.value: memory.value for memory in read_.memories}, outliner.index
-    rows, batch = _rows(host, read_, outside), raster.batch_sizes(host, read_.values, outside)
-    ctas = reduce(host.mul, batch, host.ceildiv(rows, schedule.tile.cta[0]))
-    kernel = outliner.launch("", read_.memories, body, ctas, schedule.tile.threads)
+    ctas, batch = tiled.ctas(outliner.index, {memory.value: memory.value for memory in tiled.memories})
+    kernel = outliner.launch("", tiled.memories, body, ctas, schedule.tile.threads, batch)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
     outliner.finish()
 
@@ -222,9 +276,12 @@ class OutlinePass(ModulePass):
         raise_products(op)
         for found in list(op.walk()):
             if isinstance(found, MatmulOp) and not found.tile:
-                _outline(found, op)
+                schedule = schedule_of(found)
+                check_product(found, found)
+                _outline(TiledProduct(read(found), schedule), op)
             elif isinstance(found, AttentionOp) and not found.tile:
-                _outline_attention(found, op)
+                schedule = schedule_of(found)
+                _outline(TiledAttention(Attention.of(found), schedule), op)
             elif isinstance(found, RowsOp):
                 row_kernel.tile(found, op)
             elif isinstance(found, LinalgStructuredOperation):

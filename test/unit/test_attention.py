@@ -10,6 +10,8 @@ import pytest
 from attention_problems import Array, expected, problem, wrong
 from attentions import SOFTMAXES, Attention
 
+from warploom.runtime import compile
+
 SIZE = (20, 70, 32, 32)
 
 
@@ -25,12 +27,27 @@ FORMS = (
     (Attention((1, 9, 16, 16), batch=(), mask=("n", "m")), "sm_90a"),
     (Attention((20, 20, 256, 128), "bf16", (1,), softmax="base 2", function="alibi"), "sm_89"),
     (Attention((70, 70, 64, 64), mask=("b0", "n"), causal=5), "sm_90a"),
+    (Attention((9, 21, 32, 32), batch=(2, 3), function="slopes"), "sm_80"),
+    (Attention((70, 21, 64, 64), batch=(2, 3), function="slopes", dynamic=True), "sm_90a"),
 )
 
 
 @pytest.mark.parametrize(("asked", "target"), FORMS, ids=str)
 def test_kernels_are_silent_under_all_checks(asked: Attention, target: str) -> None:
     assert wrong(asked, target, checks="all") == ""
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_scores_may_depend_on_numbers(target: str) -> None:
+    """The scale is an argument of the function."""
+    asked = Attention((70, 21, 64, 64), on_memory=True)
+    constant = f"  %scale = arith.constant {asked.scale:.6e} : f32\n"
+    assert constant in asked.mlir
+    text = asked.mlir.replace(constant, "").replace("@attention(", "@attention(%scale: f32, ")
+    given, kernel = problem(asked), compile(text, target)
+    assert len(kernel.launches) == 1
+    kernel(np.float32(asked.scale), *given.arguments, device="interp")
+    assert given.wrong() == ""
 
 
 def test_sizes_of_temporaries_do_not_keep_them() -> None:

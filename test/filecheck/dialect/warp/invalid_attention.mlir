@@ -96,11 +96,29 @@ func.func @rank(%q: memref<1x32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// CHECK: error: warp.attention: expected score operand 0 to be indexed by m, n and the batch, got (d0, d1, d2, d3) -> (d0, d2)
+// CHECK: error: warp.attention: expected score operand 0 to be indexed by some of d0, d1, got (d0, d1, d2, d3) -> (d0, d2)
 func.func @score_operand(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %x: memref<32x64xf32>, %o: memref<32x16xf16>) {
   warp.attention %q, %k, %v into %o with %x {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o, #q]}
     : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16> with memref<32x64xf32> {
   ^bb0(%s: f32, %b: f32):
+    warp.yield %s : f32
+  }
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#v = affine_map<(m, n, d, e) -> (n, e)>
+#o = affine_map<(m, n, d, e) -> (m, e)>
+
+// CHECK: error: warp.attention: expected the index of a loop that elements run along, 0, 1, got 2
+func.func @index(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
+  warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]}
+    : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16> {
+  ^bb0(%s: f32):
+    %d = warp.index 2 : i32
     warp.yield %s : f32
   }
   return

@@ -175,7 +175,7 @@ func.func @arguments(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: i
 
 // -----
 
-// CHECK: error: warp.epilogue: expected the index of a loop that D runs along, 0, 1, got 2
+// CHECK: error: warp.epilogue: expected the index of a loop that elements run along, 0, 1, got 2
 func.func @index(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xi32>, %m: index) {
   warp.epilogue %c into %D[%m, %m] : !warp.cta_tile<64x64xf32>, memref<64x64xi32> epilogue(%x: f32) {
     %k = warp.index 2 : i32

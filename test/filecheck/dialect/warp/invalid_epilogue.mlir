@@ -120,7 +120,7 @@ func.func @rank(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %
 // -----
 
 func.func @size(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %y: memref<4xf32>) {
-  // CHECK: expected D and epilogue operand 0 to agree on d1, got 6 and 4
+  // CHECK: expected B and epilogue operand 0 to agree on n, got 6 and 4
   warp.matmul f16 x f16 %a, %b plus %c into %c with %y
       maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>, affine_map<(m, n, k) -> (n)>]
       : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf32>, memref<4xf32> epilogue(%x: f32, %z: f32) {
@@ -144,7 +144,7 @@ func.func @d_turned(%a: memref<6x5xf16>, %b: memref<5x6xf16>, %c: memref<6x6xf32
 // -----
 
 func.func @index_of_k(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
-  // CHECK: expected the index of a loop that D runs along, 0, 1, got 2
+  // CHECK: expected the index of a loop that elements run along, 0, 1, got 2
   warp.matmul f16 x f16 %a, %b plus %c into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf32> epilogue(%x: f32) {
     %k = warp.index 2 : i32
     %0 = arith.sitofp %k : i32 to f32

@@ -123,7 +123,7 @@ func.func @output(%x: memref<4x8xf32>, %y: memref<8x4xf32>) {
 #mn = affine_map<(m, n) -> (m, n)>
 #m = affine_map<(m, n) -> (m)>
 
-// CHECK: error: warp.rows: expected operands to agree on d0, got 4 and 5
+// CHECK: error: warp.rows: expected input 0 and the output to agree on d0, got 4 and 5
 func.func @sizes(%x: memref<4x8xf32>, %y: memref<5xf32>) {
   warp.rows %x into %y {indexing_maps = [#mn, #m]} : memref<4x8xf32> into memref<5xf32> {
   ^bb0(%a: f32):
@@ -165,7 +165,7 @@ func.func @wide(%x: memref<4x8xf64>, %y: memref<4x8xf64>) {
 #mn = affine_map<(m, n) -> (m, n)>
 #mm = affine_map<(m, n) -> (m, m)>
 
-// CHECK: error: warp.rows: expected each dimension of memref<4x4xf32> to run along a loop of its own, got (d0, d1) -> (d0, d0)
+// CHECK: error: warp.rows: expected input 0 to be indexed by some of d0, d1, each once, got (d0, d1) -> (d0, d0)
 func.func @twice(%x: memref<4x4xf32>, %y: memref<4x4xf32>) {
   warp.rows %x into %y {indexing_maps = [#mm, #mn]} : memref<4x4xf32> into memref<4x4xf32> {
   ^bb0(%a: f32):
