@@ -226,7 +226,7 @@ OF_IDEAS = {
     "split-K": "dialect/schedule/grid.py dialect/warp/partial_sums.py passes/tile/split.py "
     "passes/expand/partial_sums.py",
     "staging of the epilogue": "dialect/schedule/epilogue.py dialect/warp/exchange.py passes/schedule/staging.py "
-    "passes/tile/store_epilogue.py passes/to_ptx/exchange.py",
+    "passes/tile/store_epilogue.py passes/expand/exchange.py passes/to_ptx/banked.py",
     "sparsity": "dialect/warp/mma_sp.py dialect/warp/words.py dialect/warp/tile_mma.py "
     "passes/linalg/product.py passes/tile/metadata.py passes/tile/warpgroup.py passes/pipelining/specialise.py "
     "passes/to_ptx/sparse_ops.py",

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from warploom.dialect.ptx.text.printer import print_ptx, ptx_module
 from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.expand.warp_expand import ExpandPass
 from warploom.passes.to_ptx.convert_warp_to_ptx import ConvertWarpToPtxPass
 from warploom.runtime import load_ptx
 
@@ -50,8 +51,9 @@ def parsed(target: str, body: str, types: Mapping[str, str], attributes: str = "
 
 def launch(module: ModuleOp, arrays: Sequence[Matrix], ctas: int = 1, checks: str = "") -> None:
     """Lowers a kernel of one warp and runs it on the interpreter."""
-    ConvertWarpToPtxPass().apply(make_context(), module)
-    module.verify()
+    for one in (ExpandPass(), ConvertWarpToPtxPass()):
+        one.apply(make_context(), module)
+        module.verify()
     load_ptx(print_ptx(ptx_module(module))).launch(
         "k", grid=(ctas, 1, 1), block=(32, 1, 1), args=list(arrays), shared=SHARED, device="interp", checks=checks
     )

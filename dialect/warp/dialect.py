@@ -13,7 +13,7 @@ from .disjoint import DisjointOp
 from .elements import YieldOp
 from .elementwise import ConstantOp, ConvertOp, ElementwiseOp, KindAttr
 from .epilogue import LoadVectorOp, MapOp, SubfragmentOp
-from .exchange import ExchangeOp
+from .exchange import ExchangeOp, LoadBankedOp, OwnRowOp, StoreBankedOp
 from .indices import IndexOp
 from .matmul import MatmulOp
 from .memory import LdmatrixOp, LoadOp, StoreOp
@@ -27,7 +27,7 @@ from .row_wise import AcrossOp, RowsOp
 from .rows import BroadcastOp, ReduceOp, StepOp
 from .sliced_k import SumSlicedKOp
 from .store_epilogue import EpilogueOp
-from .synchronisation import AtomicIncOp, BarrierAnyOp, ElectOp
+from .synchronisation import AtomicIncOp, BarrierAnyOp, ElectOp, SyncLanesOp
 from .tensor_copies import (
     BulkCommitOp,
     BulkWaitOp,
@@ -46,7 +46,8 @@ from .words import LoadMetadataOp, LoadScalesOp, LoadWordsOp, StoreWordsOp
 
 _PRODUCTS: list[type[Operation]] = [MatmulOp, AttentionOp, RowsOp, MmaOp, MmaSparseOp, WmmaMmaOp]
 _CTA_TILES: list[type[Operation]] = [CtaConstantOp, CtaLoadOp, TileMmaOp, EpilogueOp]
-_MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, ExchangeOp, WmmaLoadOp, WmmaStoreOp]
+_MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, WmmaLoadOp, WmmaStoreOp]
+_EXCHANGE: list[type[Operation]] = [ExchangeOp, OwnRowOp, StoreBankedOp, LoadBankedOp, SyncLanesOp]
 _MEMORY: list[type[Operation]] = [
     LoadOp,
     StoreOp,
@@ -103,7 +104,7 @@ _ATTRIBUTES: list[type[Attribute]] = [
 ]
 
 _OPERATIONS = [
-    *(*_PRODUCTS, *_CTA_TILES, *_MOVES, *_MEMORY, *_MEETING),
+    *(*_PRODUCTS, *_CTA_TILES, *_MOVES, *_EXCHANGE, *_MEMORY, *_MEETING),
     *(*_ARITHMETIC, *_EPILOGUE, *_PARTS, *_WARPGROUPS, *_TENSORS, *_CLUSTERS),
 ]
 

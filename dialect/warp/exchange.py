@@ -1,4 +1,5 @@
-"""Fragments whose elements change lanes by way of shared memory: `warp.exchange`."""
+"""Fragments whose elements change lanes by way of shared memory: `warp.exchange`, and the operations that it becomes,
+`warp.own_row`, `warp.store_banked`, `warp.load_banked`."""
 
 from __future__ import annotations
 
@@ -6,12 +7,29 @@ import math
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import SSAValue
-from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
+from xdsl.irdl import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import LANES, Layout, column, row
-from .attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, memory_space
+from .attributes import (
+    SHARED_SPACE,
+    FragmentType,
+    LayoutAttr,
+    Memory,
+    element_row,
+    fragment_of,
+    memory_of,
+    memory_space,
+)
 from .memory import verify_one_warp
 
 WIDEST = 16
@@ -28,9 +46,9 @@ class ExchangeOp(IRDLOperation):
         %rows = warp.exchange %acc via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>,
                 memref<8x1024xf32, 3> -> !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
 
-    The scratch memory has a row for each warp of the CTA, with room for the fragment; how the fragment lies there is
-    not said. Only lanes of one warp meet: the operation waits for those before it writes, and before it reads.
-    Elements are of 16, 32 or 64 bits, and a base tile of the result is a multiple of one of the operand.
+    The scratch memory has a row for each warp of the CTA, with room for the fragment. Only lanes of one warp meet: the
+    operation waits for those before it writes, and before it reads. `warp-expand` writes that out. Elements are of 16,
+    32 or 64 bits, and a base tile of the result is a multiple of one of the operand.
     """
 
     name = "warp.exchange"
@@ -49,24 +67,155 @@ class ExchangeOp(IRDLOperation):
         source, result, scratch = fragment_of(self.input), fragment_of(self.fragment), memory_of(self.scratch)
         if source.with_layout(result.layout.data) != result:
             raise VerifyException(f"expected only the layout to change, got {source} to {result}")
-        if source.bits not in (16, 32, 64):
-            raise VerifyException(f"expected elements of 16, 32 or 64 bits, got {source.element.name}")
-        for fragment in (source, result):
-            verify_one_warp("a fragment", fragment)
-        before, after = source.layout.data, result.layout.data
-        if after.rows % before.rows or after.columns % before.columns:
-            raise VerifyException(
-                f"expected base tiles of the result to consist of base tiles of the operand, got "
-                f"{after.rows}x{after.columns} and {before.rows}x{before.columns}"
-            )
-        shape, held = scratch.get_shape(), element_row(scratch.element_type)
-        room = shape[1] * held.bits // 8 if len(shape) == 2 and held is not None else 0
-        needed = max(BANKS, math.prod(source.shape) * source.bits // 8)
-        if memory_space(scratch) != SHARED_SPACE or room < needed or room % BANKS:
+        _verify_moved(source, result)
+        needed, room = _needed(source), _row_bytes(scratch, 2)
+        if room < needed or room % BANKS:
             raise VerifyException(
                 f"expected shared memory with a row of {needed} bytes, or more in multiples of {BANKS}, for each warp, "
                 f"got {scratch}"
             )
+
+
+@irdl_op_definition
+class OwnRowOp(IRDLOperation):
+    """The row of a warp in scratch memory that has one for each warp of a CTA::
+
+        %mine = warp.own_row %s : memref<8x1024xf32, 3> -> memref<1024xf32, 3>
+
+    Its address is computed where the operation stands, so that it takes no registers before.
+    """
+
+    name = "warp.own_row"
+
+    scratch = operand_def(MemRefType)
+    row = result_def(MemRefType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$scratch attr-dict `:` type($scratch) `->` type($row)"
+
+    def __init__(self, scratch: SSAValue):
+        kind = memory_of(scratch)
+        row = MemRefType(kind.element_type, kind.get_shape()[1:], memory_space=kind.memory_space)
+        super().__init__(operands=[scratch], result_types=[row])
+
+    def verify_(self) -> None:
+        scratch, row = memory_of(self.scratch), memory_of(self.row)
+        if not _row_bytes(scratch, 2) or scratch.get_shape()[1:] != row.get_shape() or not _row_bytes(row, 1):
+            raise VerifyException(f"expected a row of shared memory that has one for each warp, got {row} of {scratch}")
+
+
+class BankedOp(IRDLOperation):
+    """Moves a fragment between registers and a row of scratch memory, where it lies as two layouts want it.
+
+    A base tile of the layout that is read lies row by row, tile after tile, so that lanes read 16 bytes each and 128
+    together. Bits of the row that lanes differ in when they write, and that stand above the lowest 128 bytes, are XORed
+    into bits of the address that no other lane's bit uses, so that lanes never meet at a bank.
+    """
+
+    other = prop_def(LayoutAttr)
+
+    @property
+    def mine(self) -> SSAValue:
+        """The row of scratch memory."""
+        raise TypeError(f"{type(self).__name__} has no memory")
+
+    @property
+    def moved(self) -> tuple[FragmentType, FragmentType]:
+        """The fragment as it is written, and as it is read."""
+        raise TypeError(f"{type(self).__name__} moves no fragment")
+
+    def verify_(self) -> None:
+        written, read = self.moved
+        _verify_moved(written, read)
+        needed, room = _needed(written), _row_bytes(memory_of(self.mine), 1)
+        if room < needed or room % BANKS:
+            raise VerifyException(f"expected {needed} bytes or more of shared memory, got {self.mine.type}")
+
+
+@irdl_op_definition
+class StoreBankedOp(BankedOp):
+    """Writes a fragment to a row of scratch memory, for `warp.load_banked` to read it in the layout that is named::
+
+    warp.store_banked %acc, %mine {other = #warp.layout<c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3>}
+      : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<1024xf32, 3>
+    """
+
+    name = "warp.store_banked"
+
+    fragment = operand_def(FragmentType)
+    row = operand_def(MemRefType)
+
+    traits = traits_def(MemoryWriteEffect())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$fragment `,` $row attr-dict `:` type($fragment) `,` type($row)"
+
+    def __init__(self, fragment: SSAValue, row: SSAValue, read_as: Layout):
+        super().__init__(operands=[fragment, row], properties={"other": LayoutAttr(read_as)})
+
+    @property
+    def mine(self) -> SSAValue:
+        return self.row
+
+    @property
+    def moved(self) -> tuple[FragmentType, FragmentType]:
+        written = fragment_of(self.fragment)
+        return written, written.with_layout(self.other.data)
+
+
+@irdl_op_definition
+class LoadBankedOp(BankedOp):
+    """Reads a fragment that `warp.store_banked` has written from the layout that is named::
+
+    %rows = warp.load_banked %mine {other = #warp.layout<c1 c2 r0 r1 r2 | c0 r3>}
+      : memref<1024xf32, 3> -> !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
+    """
+
+    name = "warp.load_banked"
+
+    row = operand_def(MemRefType)
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(MemoryReadEffect())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$row attr-dict `:` type($row) `->` type($fragment)"
+
+    def __init__(self, row: SSAValue, fragment: FragmentType, written_as: Layout):
+        super().__init__(operands=[row], properties={"other": LayoutAttr(written_as)}, result_types=[fragment])
+
+    @property
+    def mine(self) -> SSAValue:
+        return self.row
+
+    @property
+    def moved(self) -> tuple[FragmentType, FragmentType]:
+        read = fragment_of(self.fragment)
+        return read.with_layout(self.other.data), read
+
+
+def _row_bytes(memory: Memory, rank: int) -> int:
+    """Bytes of a row of shared memory of a rank; 0 of other memory."""
+    shape, held = memory.get_shape(), element_row(memory.element_type)
+    is_shared = memory_space(memory) == SHARED_SPACE and len(shape) == rank
+    return shape[-1] * held.bits // 8 if is_shared and held is not None else 0
+
+
+def _needed(fragment: FragmentType) -> int:
+    """Bytes of scratch memory that a fragment takes."""
+    return max(BANKS, math.prod(fragment.shape) * fragment.bits // 8)
+
+
+def _verify_moved(source: FragmentType, result: FragmentType) -> None:
+    """Checks that a fragment can go from one layout to another in scratch memory."""
+    if source.bits not in (16, 32, 64):
+        raise VerifyException(f"expected elements of 16, 32 or 64 bits, got {source.element.name}")
+    for fragment in (source, result):
+        verify_one_warp("a fragment", fragment)
+    before, after = source.layout.data, result.layout.data
+    if after.rows % before.rows or after.columns % before.columns:
+        raise VerifyException(
+            f"expected base tiles of the result to consist of base tiles of the operand, got "
+            f"{after.rows}x{after.columns} and {before.rows}x{before.columns}"
+        )
 
 
 def in_lines(kind: FragmentType) -> Layout:

@@ -9,10 +9,17 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriteWalker, RewritePattern
 
+from .exchange import ExpandExchange
 from .partial_sums import ExpandAddParts, ExpandArriveLast, ExpandStorePart
 from .sliced_k import ExpandSumSlicedK
 
-PATTERNS: list[RewritePattern] = [ExpandSumSlicedK(), ExpandStorePart(), ExpandArriveLast(), ExpandAddParts()]
+PATTERNS: list[RewritePattern] = [
+    ExpandSumSlicedK(),
+    ExpandStorePart(),
+    ExpandArriveLast(),
+    ExpandAddParts(),
+    ExpandExchange(),
+]
 
 
 @dataclass(frozen=True)
@@ -20,7 +27,7 @@ class ExpandPass(ModulePass):
     """Writes out what a macro-operation does.
 
     Sums over slices of K (`warp.sum_sliced_k`) and over CTAs (`warp.store_part`, `warp.arrive_last`, `warp.add_parts`)
-    become stores, loads, barriers, counters and additions.
+    become stores, loads, barriers, counters and additions; changes of lanes (`warp.exchange`) stores and loads.
     """
 
     name = "warp-expand"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd
+from typing import NamedTuple
 
 from ...dialect.layouts.layout import Bit, Layout
 from .emitter import Emitter, IndexValue, VirtualRegister, divisor_of, split
@@ -112,6 +113,14 @@ class SharedTile:
     def period(self) -> int:
         """After how many rows the permutation repeats."""
         return 8 << self.skip if self.chunks > 1 else 1
+
+
+class OwnRow(NamedTuple):
+    """A warp's row of scratch memory: its offset in the tile, and the number of this lane."""
+
+    tile: SharedTile
+    base: IndexValue
+    lane: VirtualRegister
 
 
 @dataclass(frozen=True, eq=False)

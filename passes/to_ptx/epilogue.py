@@ -13,7 +13,7 @@ from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.elementwise import ConvertOp, ElementwiseOp
 from ...dialect.warp.epilogue import LoadVectorOp, MapOp, SubfragmentOp
-from ...dialect.warp.exchange import ExchangeOp
+from ...dialect.warp.exchange import StoreBankedOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.registers import StoreRegistersOp
@@ -33,7 +33,7 @@ FP8_SM = 89
 """The first with conversions to 8-bit floats (PTX ISA 9.7.9.21)."""
 
 READERS = (
-    *(MapOp, StoreOp, StoreRegistersOp, ConvertOp, ExchangeOp, ElementwiseOp, SubfragmentOp, arith.SelectOp),
+    *(MapOp, StoreOp, StoreRegistersOp, ConvertOp, StoreBankedOp, ElementwiseOp, SubfragmentOp, arith.SelectOp),
     *(ReduceOp, BroadcastOp),
 )
 """Operations that leave the registers of their operands as they are."""

@@ -12,7 +12,7 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import FragmentType, ScheduleAttr
 from ..allocate import allocate
 from ..diagnostics import fail
-from .addressing import CHUNK, Addressing, GlobalMatrix, MemoryArgument, SharedBarriers, SharedTile
+from .addressing import CHUNK, Addressing, GlobalMatrix, MemoryArgument, OwnRow, SharedBarriers, SharedTile
 from .arguments import argument, matrix
 from .copies import TileCopies
 from .emitter import Emitter, IndexValue, VirtualRegister, divisor_of
@@ -25,7 +25,9 @@ from .scalars import Scalars
 PATIENT = {"warp.mma", "warp.mma_sp", "warp.convert_layout", "warp.convert"}
 """Operations that write over no register that a fragment is yet to be made from: those may wait for their readers."""
 
-KernelValue = Fragment | VirtualRegister | int | bool | GlobalMatrix | MemoryArgument | SharedTile | SharedBarriers
+KernelValue = (
+    Fragment | VirtualRegister | int | bool | GlobalMatrix | MemoryArgument | SharedTile | OwnRow | SharedBarriers
+)
 
 
 class KernelLowering:

@@ -25,7 +25,7 @@ _OF_MODULES = {
     "convert_layout": "warp.convert_layout",
     "control_flow": "scf.for scf.yield gpu.barrier gpu.return",
     "epilogue": "warp.subfragment warp.load_vector warp.map",
-    "exchange": "warp.exchange",
+    "banked": "warp.own_row warp.store_banked warp.load_banked",
     "fragment_ops": "warp.constant warp.elementwise warp.convert",
     "index_ops": "arith.constant arith.addi arith.subi arith.muli arith.divui arith.remui arith.minui arith.minsi "
     "arith.cmpi arith.andi arith.ori arith.xori arith.select gpu.block_id gpu.subgroup_id gpu.thread_id gpu.lane_id",
@@ -35,7 +35,7 @@ _OF_MODULES = {
     "pack": "warp.pack",
     "register_ops": "warp.store_registers warp.load_registers",
     "sparse_ops": "warp.mma_sp warp.load_metadata",
-    "synchronisation_ops": "warp.atomic_inc warp.barrier_any",
+    "synchronisation_ops": "warp.atomic_inc warp.barrier_any warp.sync_lanes",
     "tensor_copies": "warp.tensor_load warp.tensor_store warp.expect warp.bulk_commit warp.bulk_wait warp.proxy_fence",
     "warpgroups": "warp.wgmma warp.wgmma_fence warp.wgmma_commit warp.wgmma_wait warp.set_registers",
     "wmma_ops": "warp.wmma.load warp.wmma.store warp.wmma.mma",

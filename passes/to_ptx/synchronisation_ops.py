@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...dialect.warp.synchronisation import AtomicIncOp, BarrierAnyOp
+from ...dialect.warp.synchronisation import AtomicIncOp, BarrierAnyOp, SyncLanesOp
 from .emitter import VirtualRegister
 from .kernel import KernelLowering
 from .memory import memory_name
@@ -24,6 +24,11 @@ def _atomic_inc(lowering: KernelLowering, op: AtomicIncOp) -> None:
         form = f"?, {at('?', offset)}, {known}"
         emitter.emit("atom.acq_rel.gpu.global.inc.u32", form, seen, base, *operands, guard=guard)
     lowering.values[op.seen] = seen
+
+
+@lowers(SyncLanesOp)
+def _sync_lanes(lowering: KernelLowering, op: SyncLanesOp) -> None:
+    lowering.emitter.emit("bar.warp.sync", "-1")
 
 
 @lowers(BarrierAnyOp)

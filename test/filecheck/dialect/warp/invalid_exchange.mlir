@@ -59,3 +59,39 @@ func.func @warpgroup(%c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 
   %r = warp.exchange %c via %s : !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, memref<4x4096xf32, 3> -> !rows
   return
 }
+
+// -----
+
+// CHECK: error: warp.own_row: expected a row of shared memory that has one for each warp, got memref<128xf32, 3 : i64> of memref<4x256xf32, 3 : i64>
+func.func @row(%s: memref<4x256xf32, 3>) {
+  %r = warp.own_row %s : memref<4x256xf32, 3> -> memref<128xf32, 3>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.own_row: expected a row of shared memory that has one for each warp, got memref<256xf32> of memref<4x256xf32>
+func.func @global(%s: memref<4x256xf32>) {
+  %r = warp.own_row %s : memref<4x256xf32> -> memref<256xf32>
+  return
+}
+
+// -----
+
+!pairs = !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+
+// CHECK: error: warp.store_banked: expected 1024 bytes or more of shared memory, got memref<128xf32, 3 : i64>
+func.func @short(%c: !pairs, %r: memref<128xf32, 3>) {
+  warp.store_banked %c, %r {other = #warp.layout<c2 c3 r0 r1 r2 | c0 c1 r3>} : !pairs, memref<128xf32, 3>
+  return
+}
+
+// -----
+
+!pairs = !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+
+// CHECK: error: warp.load_banked: expected base tiles of the result to consist of base tiles of the operand, got 16x8 and 16x16
+func.func @tiles(%r: memref<256xf32, 3>) {
+  %c = warp.load_banked %r {other = #warp.layout<c2 c3 r0 r1 r2 | c0 c1 r3>} : memref<256xf32, 3> -> !pairs
+  return
+}

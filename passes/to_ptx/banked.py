@@ -1,9 +1,8 @@
-"""Elements that change lanes by way of shared memory: what `warp.exchange` becomes.
+"""Fragments in a warp's scratch memory: `warp.own_row`, `warp.store_banked`, `warp.load_banked`.
 
-A base tile of the result lies in a warp's scratch memory row by row, tile after tile, so that lanes read 16 bytes each
-and 128 together. What is written would meet at banks: lanes that differ in a bit of the row that stands above the
-lowest 128 bytes. Each such bit is XORed into a bit of the address that no other lane's bit uses, of those that neither
-a lane's write nor its read of neighbours covers. Reads then have the same 128 bytes in another order.
+What is written row by row would meet at banks: lanes that differ in a bit of the row that stands above the lowest 128
+bytes. Each such bit is XORed into a bit of the address that no other lane's bit uses, of those that neither a lane's
+write nor its read of neighbours covers. Reads then have the same 128 bytes in another order.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ from functools import cached_property
 
 from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.warp.attributes import FragmentType, fragment_of
-from ...dialect.warp.exchange import BANKS, WIDEST, ExchangeOp
-from .addressing import SharedTile
-from .emitter import IndexValue, VirtualRegister
+from ...dialect.warp.exchange import BANKS, WIDEST, BankedOp, LoadBankedOp, OwnRowOp, StoreBankedOp
+from ..diagnostics import fail
+from .addressing import OwnRow
+from .emitter import IndexValue
 from .fragments import Fragment, vector
 from .kernel import KernelLowering
 from .memory import offsets, side_by_side
@@ -80,20 +80,17 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Exchange:
-    """Emits the accesses of one `warp.exchange`."""
+class Banked:
+    """Emits the accesses of one operation."""
 
     lowering: KernelLowering
     places: Places
-    base: IndexValue
-    """The offset of this warp's part of the scratch memory."""
-    tile: SharedTile
-    lane: VirtualRegister
+    row: OwnRow
 
     def move(self, opcode: str, kind: FragmentType, registers: Fragment) -> None:
         """Stores or loads all registers of a fragment."""
         s, lane_bits = self.lowering.scalars, self.places.of_lanes(kind)
-        mine, start = self.lowering.addressing.plain(self.tile, s.sum(self.base, self._lane(kind.layout.data)))
+        mine, start = self.lowering.addressing.plain(self.row.tile, s.sum(self.row.base, self._lane(kind.layout.data)))
         for moved, (row, along) in self._groups(kind, registers):
             low, high = self.places.offset(row, along)
             # Each warp's part starts at a multiple of the banks, so that bits can be turned in the address itself.
@@ -115,9 +112,9 @@ class Exchange:
     def _lane(self, layout: Layout) -> IndexValue:
         """The offset of a lane's first element."""
         s, places = self.lowering.scalars, self.places
-        plain = s.sum(*(s.bits(self.lane, *run) for run in _runs([places.natural(bit) for bit in layout.lane])))
+        plain = s.sum(*(s.bits(self.row.lane, *run) for run in _runs([places.natural(bit) for bit in layout.lane])))
         changed = [places.moved.get(bit, -1) for bit in layout.lane]
-        return s.xor(plain, s.sum(0, *(s.bits(self.lane, *run) for run in _runs(changed))))
+        return s.xor(plain, s.sum(0, *(s.bits(self.row.lane, *run) for run in _runs(changed))))
 
 
 def _runs(places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
@@ -132,22 +129,35 @@ def _runs(places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         start += count
 
 
-@lowers(ExchangeOp)
-def lower(lowering: KernelLowering, op: ExchangeOp) -> None:
-    """Emits a `warp.exchange`."""
-    source, result, tile = fragment_of(op.input), op.fragment.type, lowering.tile(op, op.scratch)
-    emitter, s = lowering.emitter, lowering.scalars
-    emitter.comment(f"{op.name}: {source.shape[0]}x{source.shape[1]} {source.element.name} to lanes along rows")
+@lowers(OwnRowOp)
+def _own_row(lowering: KernelLowering, op: OwnRowOp) -> None:
+    emitter, s, tile = lowering.emitter, lowering.scalars, lowering.tile(op, op.scratch)
     # Copies of what is known from the start keep the addresses here; outside they would hold registers in the K loop.
     lane, thread = (emitter.register("b32", bound=known.bound) for known in (lowering.lane, lowering.thread))
     emitter.emit("mov.b32", "?, ?", lane, lowering.lane)
     emitter.emit("mov.b32", "?, ?", thread, lowering.thread)
     base = s.multiply(s.shift_right(thread, WARP_BITS), tile.columns * tile.element_bytes)
-    exchange = Exchange(lowering, Places(source, result), base, tile, lane)
-    held = lowering.fragment(op.input)
-    got = emitter.registers(held[0].type, result.registers)
-    emitter.emit("bar.warp.sync", "-1")
-    exchange.move("st", source, held)
-    emitter.emit("bar.warp.sync", "-1")
-    exchange.move("ld", result, got)
+    lowering.values[op.row] = OwnRow(tile, base, lane)
+
+
+def _banked(lowering: KernelLowering, op: BankedOp) -> Banked:
+    row = lowering.values.get(op.mine)
+    if not isinstance(row, OwnRow):
+        fail(op, f"expected the row of scratch memory of warp.own_row, got {op.mine.type}")
+    return Banked(lowering, Places(*op.moved), row)
+
+
+@lowers(StoreBankedOp)
+def _store(lowering: KernelLowering, op: StoreBankedOp) -> None:
+    kind = fragment_of(op.fragment)
+    shown = f"{kind.shape[0]}x{kind.shape[1]} {kind.element.name}"
+    lowering.emitter.comment(f"{op.name}: {shown} to be read by other lanes")
+    _banked(lowering, op).move("st", kind, lowering.fragment(op.fragment))
+
+
+@lowers(LoadBankedOp)
+def _load(lowering: KernelLowering, op: LoadBankedOp) -> None:
+    kind = op.fragment.type
+    got = lowering.fresh(kind)
+    _banked(lowering, op).move("ld", kind, got)
     lowering.values[op.fragment] = got
