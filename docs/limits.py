@@ -115,10 +115,9 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
         ),
         Refused("zero points other than 0", "Integers are multiplied as they are stored.", ZERO_POINTS),
         Refused(
-            "weights that are converted on the way in",
-            "Instructions take operands as they lie in memory. Weights of 8 bits are multiplied with 16-bit "
-            "activations where an elementwise operation converts them first, in a kernel of its own; of 4 bits, not.",
-            product("64x64xf16", "64x64xi8", "64x64xf32"),
+            "integers times floats, the integers as A",
+            "Integers of 8 and 4 bits are converted on the way in where they are B ([narrow.md](narrow.md)).",
+            product("64x64xi8", "64x64xf16", "64x64xf32"),
         ),
         Refused(
             "loops that hand on values",

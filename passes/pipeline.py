@@ -45,6 +45,7 @@ def standard_pipeline(
             "warp-fuse-rows",
             "warp-raise-matmul{tf32=true}" if tf32 else "warp-raise-matmul",
             "warp-fold-fill",
+            "warp-fuse-weights",
             "warp-fuse-epilogue",
             f"warp-schedule{{{options}}}" if options else "warp-schedule",
             "warp-outline",

@@ -33,6 +33,7 @@ _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-raise-matmul": _lazy(".linalg.raise_matmul", "RaiseMatmulPass"),
     "warp-fold-fill": _lazy(".linalg.fold_fill", "FoldFillPass"),
     "warp-fuse-epilogue": _lazy(".linalg.fuse_epilogue", "FuseEpiloguePass"),
+    "warp-fuse-weights": _lazy(".linalg.fuse_weights", "FuseWeightsPass"),
     "warp-schedule": _lazy(".schedule.warp_schedule", "SchedulePass"),
     "warp-outline": _lazy(".tile.outline", "OutlinePass"),
     "warp-stage": _lazy(".tile.stage", "StagePass"),

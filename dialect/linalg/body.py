@@ -48,12 +48,27 @@ def extended(block: Block, value: SSAValue, target: Attribute, *, unsigned: bool
     return cast.results[0]
 
 
+def converted_to(block: Block, value: SSAValue, kind: Attribute) -> SSAValue:
+    """A value converted to another type."""
+    if value.type == kind:
+        return value
+    if isinstance(value.type, IntegerType):
+        cast = arith.SIToFPOp.build(operands=[value], result_types=[kind])
+    else:
+        narrows = (
+            isinstance(value.type, AnyFloat) and isinstance(kind, AnyFloat) and kind.bitwidth < value.type.bitwidth
+        )
+        cast = (arith.TruncFOp if narrows else arith.ExtFOp).build(operands=[value], result_types=[kind])
+    block.add_op(cast)
+    return cast.results[0]
+
+
 @dataclass(frozen=True)
 class Weighted:
     """The body `c + w * extend(a) * extend(b)`: its factors, in the order in which they are multiplied, and its weight.
 
     The weight is the product of `weights`, numbers from outside of the body or constants in it, and -1 if `negated`.
-    With `converted`, the factors are integers that are converted to c's type.
+    With `converted`, both factors are integers that are converted to c's type.
     """
 
     factors: tuple[Factor, Factor]
@@ -115,7 +130,7 @@ def _product(
     if len(found) != 2 or any(factor.argument == len(block.args) - 1 for factor, _ in found):
         return None
     (a, first), (b, second) = found
-    return Weighted((a, b), tuple(weights), negated, first) if first == second else None
+    return Weighted((a, b), tuple(weights), negated, first and second)
 
 
 def _is_weight(value: SSAValue, block: Block) -> bool:

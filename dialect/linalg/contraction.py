@@ -124,7 +124,7 @@ class ContractionOp(NamedOperation, ABC):
     def converts(self) -> bool:
         """Whether A and B are integers that are multiplied and added as floats."""
         kinds = [_matrix(value.type).get_element_type() for value in (*self.inputs, *self.outputs)]
-        return isinstance(kinds[0], IntegerType) and not isinstance(kinds[-1], IntegerType)
+        return all(isinstance(kind, IntegerType) for kind in kinds[:2]) and not isinstance(kinds[-1], IntegerType)
 
     def _types_problem(self) -> str | None:
         return _operand_problem(_types(self.inputs), _types(self.outputs))
@@ -265,14 +265,16 @@ def _operand_problem(inputs: Sequence[Attribute], outputs: Sequence[Attribute]) 
     if len({isinstance(type_, TensorType) for type_ in types}) > 1:
         return f"expected A, B and C to be all memrefs or all tensors, got {_listed(types)}"
     a, b, c = (type_.get_element_type() for type_ in types)
-    converted = isinstance(a, IntegerType) and isinstance(b, IntegerType) and not isinstance(c, IntegerType)
-    if converted or all(element == c or _widens(element, c) for element in (a, b)):
+    if all(element == c or _widens(element, c) for element in (a, b)):
         return None
     return f"expected element types of A and B that can be extended to C's, got {a} x {b} -> {c}"
 
 
 def _widens(source: Element, target: Element) -> bool:
-    """Whether an element type is extended by `arith.extf`, `arith.extsi`, or, if it is unsigned, `arith.extui`."""
+    """Whether an element type is extended by `arith.extf`, `arith.extsi`, or, if it is unsigned, `arith.extui`; or
+    converted, an integer to a float."""
+    if isinstance(source, IntegerType) and not isinstance(target, IntegerType):
+        return True
     return isinstance(source, IntegerType) == isinstance(target, IntegerType) and source.bitwidth < target.bitwidth
 
 

@@ -51,7 +51,7 @@ class Pattern:
 
     @property
     def slots(self) -> int:
-        """Stored units of a chunk."""
+        """StoredIntegers units of a chunk."""
         return self.stored // self.unit
 
     def positions(self, code: int) -> tuple[int, ...]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from enum import auto
 
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
+    ParsePropInAttrDict,
     base,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -23,6 +25,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from .attributes import FragmentType, fragment_of
+from .stored import StoredIntegers
 
 
 class Kind(StrEnum):
@@ -104,20 +107,37 @@ class ElementwiseOp(IRDLOperation):
 
 @irdl_op_definition
 class ConvertOp(IRDLOperation):
-    """Converts each element to another type, to nearest even: `%h = warp.convert %f : ... to ...`."""
+    """Converts each element to another type, to nearest even: `%h = warp.convert %f : ... to ...`.
+
+    Integers of 8 and 4 bits become f16 or bf16, exactly, less a zero point::
+
+        %b = warp.convert %w {stored = "u4", zero = 8 : i64} : !warp.fragment<b, 16x8xi4, ...> to ...
+    """
 
     name = "warp.convert"
 
     input = operand_def(FragmentType)
+    stored = opt_prop_def(StringAttr)
+    zero = opt_prop_def(IntegerAttr)
     fragment = result_def(FragmentType)
 
     traits = traits_def(Pure())
+    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
 
-    def __init__(self, value: SSAValue, element_type: TypeAttribute):
-        super().__init__(operands=[value], result_types=[fragment_of(value).with_element(element_type)])
+    def __init__(self, value: SSAValue, element_type: TypeAttribute, stored: StoredIntegers | None = None):
+        properties = {} if stored is None else stored.properties()
+        kind = fragment_of(value).with_element(element_type)
+        super().__init__(operands=[value], properties=properties, result_types=[kind])
+
+    @property
+    def integers(self) -> StoredIntegers | None:
+        """The integers that the input holds, if it does."""
+        return StoredIntegers.of(self.stored, self.zero)
 
     def verify_(self) -> None:
         source, result = fragment_of(self.input), fragment_of(self.fragment)
+        if self.integers is not None:
+            self.integers.verify(result.element.name, source.element)
         if source.with_element(result.element_type) != result:
             raise VerifyException(f"expected only the element type to change, got {source} to {result}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
@@ -12,9 +12,10 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.mma import Variant
 from ..isa.product import KIND_F8F6F4
 from ..isa.types import ELEMENT_TYPES
-from .attributes import BYTE
+from .attributes import BYTE, Memory, element_row
 from .product import WORDS
 from .scaling import scale_type, verify_scaling
+from .stored import StoredIntegers
 
 SPARSITY = 2
 """Elements of a sparse A for each stored one, in every pattern of `mma.sp` (PTX ISA 9.7.14.6)."""
@@ -30,6 +31,13 @@ class FactorsOp(IRDLOperation):
     types = prop_def(ArrayAttr[StringAttr])
     bit_op = opt_prop_def(StringAttr)
     kind = opt_prop_def(StringAttr)
+    stored = opt_prop_def(StringAttr)
+    zero = opt_prop_def(IntegerAttr)
+
+    @property
+    def b_stored(self) -> StoredIntegers | None:
+        """What memory holds of B, if it is converted on the way."""
+        return StoredIntegers.of(self.stored, self.zero)
 
     @property
     def metadata(self) -> SSAValue | None:
@@ -79,6 +87,17 @@ class FactorsOp(IRDLOperation):
         for name, multiplied in zip("AB", self.multiplied, strict=True):
             if multiplied not in ELEMENT_TYPES:
                 raise VerifyException(f"'{multiplied}' is no type of the ISA that {name} could be multiplied as")
+
+    def verify_converted(self, b: Memory) -> None:
+        """Checks the types of a B that is converted on the way, and that lies in this memory.
+
+        Raises:
+            VerifyException: if there is no such conversion, or scales or metadata beside it.
+        """
+        if self.b_stored is not None:
+            self.b_stored.verify(self.multiplied[1], element_row(b.element_type))
+            if self.scaled_by or self.metadata is not None:
+                raise VerifyException("expected integers to be converted for a dense product without scales")
 
     def verify_words(self) -> None:
         """Of single bits the text says what is done with them, of other types nothing; a kind is one of the ISA's.

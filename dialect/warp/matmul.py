@@ -49,6 +49,7 @@ from .loops import (
 )
 from .product import word_properties
 from .scaling import verify_scale_shape
+from .stored import StoredIntegers
 
 Number: TypeAlias = FloatAttr | IntegerAttr
 
@@ -82,6 +83,10 @@ class MatmulOp(FactorsOp):
 
     How many elements along k share a scale follows from the kind and the type of the scales (PTX ISA 9.7.14.3); scales
     of f8E4M3FN are read without their sign, as ue4m3.
+
+    B may lie in memory as integers of 8 or 4 bits, which are multiplied as f16 or bf16 less a zero point::
+
+        warp.matmul bf16 x bf16 %A, %B as u4 minus 8 init 0.0 : f32 into %D : memref<16x512xbf16>, ...
 
     An epilogue says what D's elements are instead: it takes the element of the product, rounded to the type of its
     first argument, and one of each epilogue operand, and yields D's::
@@ -133,6 +138,7 @@ class MatmulOp(FactorsOp):
         scales: Sequence[SSAValue] = (),
         words: Sequence[str] = (),
         tile: Sequence[SSAValue] = (),
+        b_stored: StoredIntegers | None = None,
     ):
         """`words` are those of the text before the types."""
         super().__init__(
@@ -142,6 +148,7 @@ class MatmulOp(FactorsOp):
                 "init": init,
                 "indexing_maps": ArrayAttr([AffineMapAttr(m) for m in maps]),
                 **word_properties(words),
+                **({} if b_stored is None else b_stored.properties()),
             },
             regions=[[] if epilogue is None else [epilogue]],
         )
@@ -194,7 +201,9 @@ class MatmulOp(FactorsOp):
 
     def _verify_types(self) -> None:
         self.verify_names()
-        for multiplied, operand in zip(self.multiplied, (self.a, self.b), strict=True):
+        self.verify_converted(memory_of(self.b))
+        plain = (self.a, self.b) if self.b_stored is None else (self.a,)
+        for multiplied, operand in zip(self.multiplied, plain, strict=False):
             if not _holds(memory_of(operand).element_type, ELEMENT_TYPES[multiplied]):
                 raise VerifyException(f"{operand.type} cannot be multiplied as {multiplied}")
         self.verify_words()
@@ -257,6 +266,7 @@ class MatmulOp(FactorsOp):
             operands.append(parser.parse_unresolved_operand())
         parser.parse_punctuation(",")
         operands.append(parser.parse_unresolved_operand())
+        stored = StoredIntegers.parse(parser)
         scaled: list[UnresolvedOperand] = []
         if parser.parse_optional_keyword("scaled"):
             scaled = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
@@ -302,6 +312,7 @@ class MatmulOp(FactorsOp):
             scales=values[2 + sparse :][: len(scaled)],
             words=words,
             tile=parser.resolve_operands(tile, [IndexType()] * len(tile), position),
+            b_stored=stored,
         )
         op.attributes |= attributes
         return op
@@ -314,6 +325,7 @@ class MatmulOp(FactorsOp):
             printer.print_ssa_value(self.e)
         printer.print_string(", ")
         printer.print_ssa_value(self.b)
+        printer.print_string("" if self.b_stored is None else f" {self.b_stored}")
         if self.scales:
             printer.print_string(" scaled ")
             printer.print_list(self.scales, printer.print_ssa_value)

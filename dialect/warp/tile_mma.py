@@ -27,6 +27,7 @@ from .attributes import BYTE, SHARED_SPACE, FragmentType, element_row, fragment_
 from .cta_tile import CtaTileType
 from .factors import FactorsOp
 from .product import word_properties
+from .stored import StoredIntegers
 
 SUMS = VarConstraint("Sums", base(CtaTileType) | base(FragmentType))
 """The type of C and D: what the CTA holds, or a warp."""
@@ -40,8 +41,9 @@ class TileMmaOp(FactorsOp):
           : memref<64x32xf16, #warp.swizzle<64>, 3>, memref<32x64xf16, #warp.swizzle<128>, 3>, !warp.cta_tile<64x64xf32>
 
     A is m x k, B k x n, C and D are m x n. `types` are those of the ISA that A and B are multiplied as, `bit_op` and
-    `kind` the words of `warp.matmul`. With `transposed_a` the tile of A lies in memory as k x m, with `transposed_b`
-    that of B as n x k. `warp.schedule` names the instruction, and says which warps compute what.
+    `kind` the words of `warp.matmul`, `stored` and `zero` what the tile of B holds if it is converted. With
+    `transposed_a` the tile of A lies in memory as k x m, with `transposed_b` that of B as n x k. `warp.schedule` names
+    the instruction, and says which warps compute what.
 
     When it is said which warp has what (`warp-distribute`), each has a fragment of C and of D, and `part` says where
     its rows, columns and k of the tiles begin::
@@ -86,6 +88,7 @@ class TileMmaOp(FactorsOp):
         scales: Sequence[SSAValue] = (),
         padded: bool = False,
         part: Sequence[SSAValue] = (),
+        b_stored: StoredIntegers | None = None,
     ):
         """`transposed` says how A and B lie; `words` are those of the text of `warp.matmul` before the types."""
         super().__init__(
@@ -93,6 +96,7 @@ class TileMmaOp(FactorsOp):
             properties={
                 "types": ArrayAttr([StringAttr(t) for t in types]),
                 **word_properties(words),
+                **({} if b_stored is None else b_stored.properties()),
                 "transposed_a": UnitAttr() if transposed[0] else None,
                 "transposed_b": UnitAttr() if transposed[1] else None,
                 "padded": UnitAttr() if padded else None,
@@ -111,6 +115,7 @@ class TileMmaOp(FactorsOp):
             scales=self.scales,
             padded=self.padded is not None,
             part=part,
+            b_stored=self.b_stored,
         )
         found.attributes |= self.attributes
         found.location = self.location
@@ -141,7 +146,9 @@ class TileMmaOp(FactorsOp):
         for name, memory in zip(("A", "B", "E", "SA", "SB"), self._tiles(), strict=False):
             if memory is not None and (memory_space(memory_of(memory)) != SHARED_SPACE or len(_shape(memory)) != 2):
                 raise VerifyException(f"expected {name} to be a tile in shared memory, got {memory.type}")
-        for name, multiplied, tile in zip("AB", self.multiplied, (self.a, self.b), strict=True):
+        self.verify_converted(memory_of(self.b))
+        plain = (self.a, self.b) if self.b_stored is None else (self.a,)
+        for name, multiplied, tile in zip("AB", self.multiplied, plain, strict=False):
             held, wanted = element_row(memory_of(tile).element_type), ELEMENT_TYPES[multiplied]
             if held is None or held.memory_bits not in (wanted.memory_bits, BYTE):
                 raise VerifyException(f"{name} cannot be multiplied as {multiplied}, got {tile.type}")

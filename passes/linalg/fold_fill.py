@@ -106,6 +106,7 @@ def _start(product: MatmulOp, *, init: FloatAttr | IntegerAttr | None = None, c:
         epilogue=None if product.epilogue is None else product.epilogue.clone(),
         scales=product.scales,
         words=product.words,
+        b_stored=product.b_stored,
     )
     started.attributes |= product.attributes
     started.location = product.location

@@ -146,6 +146,7 @@ class Match:
             epilogue=Region(block),
             scales=product.scales,
             words=product.words,
+            b_stored=product.b_stored,
         )
         fused.attributes |= product.attributes
         fused.location = product.location

@@ -12,6 +12,7 @@ from ...dialect.isa.mma import Variant
 from ...dialect.isa.product import IN_BYTES
 from ...dialect.isa.types import ELEMENT_TYPES, ElementType
 from ...dialect.warp.attributes import BYTE
+from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.tile_mma import TileMmaOp
 
 
@@ -23,6 +24,11 @@ class MatrixFactor(Protocol):
 
     @property
     def transposed(self) -> bool: ...
+
+    @property
+    def stored(self) -> StoredIntegers | None:
+        """What memory holds, of one that is converted on the way."""
+        ...
 
 
 class Multiplied(Protocol):
@@ -55,7 +61,8 @@ def block(product: Multiplied) -> int:
 
 def shared_bits(product: Multiplied, factor: MatrixFactor) -> int:
     """Bits that an element of A or B takes in shared memory, where some instructions want a byte for each."""
-    return BYTE if product.variant.kind in IN_BYTES else factor.element.memory_bits
+    held = factor.element if factor.stored is None else factor.stored.element
+    return BYTE if product.variant.kind in IN_BYTES else held.memory_bits
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,7 @@ class TileFactor:
 
     element: ElementType
     transposed: bool
+    stored: StoredIntegers | None = None
 
 
 @dataclass(frozen=True)
@@ -80,5 +88,6 @@ class TileProduct:
     def of(op: TileMmaOp) -> TileProduct:
         """What an operation multiplies."""
         turned = (op.transposed_a is not None, op.transposed_b is not None)
-        a, b = (TileFactor(ELEMENT_TYPES[name], t) for name, t in zip(op.multiplied, turned, strict=True))
+        held = zip(op.multiplied, turned, (None, op.b_stored), strict=True)
+        a, b = (TileFactor(ELEMENT_TYPES[name], across, stored) for name, across, stored in held)
         return TileProduct(op, a, b, op.variant, op.sparsity)

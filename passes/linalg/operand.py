@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue, TypeAttribute
 
 from ...dialect.isa.types import ElementType
 from ...dialect.warp.attributes import BYTE, Memory
+from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.view import strides_of
 from . import extents
 
@@ -22,9 +23,10 @@ Place: TypeAlias = tuple[SSAValue, tuple[int | None, int | None], tuple[int, ...
 class Operand:
     """One matrix of a product, or a batch of them: its memref, and whether memory holds its transpose.
 
-    `element` is the type that it is multiplied, added or stored as. `dimensions` are those of the memref that are the
-    rows and the columns in memory, where neighbours in a row are neighbours in memory; `batch` says for each other
-    dimension, in order, which loop it runs along. `samples` has a number for each dimension, instead of the size
+    `element` is the type that it is multiplied, added or stored as; of one that is converted on the way, `stored` says
+    what memory holds. `dimensions` are those of the memref that are the rows and the columns in memory, where
+    neighbours in a row are neighbours in memory; `batch` says for each other dimension, in order, which loop it runs
+    along. `samples` has a number for each dimension, instead of the size
     where that is not known (`extents.py`), and `divisor` divides those of columns, strides and offset.
     """
 
@@ -38,6 +40,12 @@ class Operand:
     batch: tuple[int, ...] = ()
     samples: tuple[int, ...] = ()
     divisor: int = 1
+    stored: StoredIntegers | None = None
+
+    @property
+    def memory_bits(self) -> int:
+        """Bits of an element in memory."""
+        return (self.element if self.stored is None else self.stored.element).memory_bits
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -74,8 +82,8 @@ class Operand:
         """Bits that divide the length of every row, and the place of each in memory."""
         strides, offset = extents.strides(self.type, self.sizes, self.divisor), self.type.get_offset()
         steps = [stride for i, stride in enumerate(strides) if i != self.dimensions[1]]
-        row = -(-self.shape[1] * self.element.memory_bits // BYTE) * BYTE
-        others = math.gcd(self.divisor if offset is None else offset, *steps) * self.element.memory_bits
+        row = -(-self.shape[1] * self.memory_bits // BYTE) * BYTE
+        others = math.gcd(self.divisor if offset is None else offset, *steps) * self.memory_bits
         return math.gcd(row, others)
 
     @property

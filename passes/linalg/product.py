@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType
 from xdsl.ir import Operation, SSAValue, TypeAttribute
@@ -115,7 +115,7 @@ def read(op: MatmulOp) -> Product:
     map_a, map_b, map_d = op.maps[:3]
     sizes, dynamic = _sizes(op)
     a = _operand(op, "A", op.a, OPERAND_LOOPS[0], sizes, map_a, type_a)
-    b = _operand(op, "B", op.b, OPERAND_LOOPS[1], sizes, map_b, type_b)
+    b = replace(_operand(op, "B", op.b, OPERAND_LOOPS[1], sizes, map_b, type_b), stored=op.b_stored)
     c = None if op.c is None else _operand(op, "C", op.c, OPERAND_LOOPS[2], sizes, map_d)
     d = _operand(op, "C" if op.c in (None, op.d) else "D", op.d, OPERAND_LOOPS[2], sizes, map_d)
     if d.transposed:

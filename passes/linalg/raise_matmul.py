@@ -33,6 +33,7 @@ from ...dialect.linalg.body import weighted
 from ...dialect.warp.attributes import element_row, memory_of
 from ...dialect.warp.loops import loops_of
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.view import strides_of
 from ..diagnostics import fail
 from ..tile.index_builder import constant_value
@@ -140,6 +141,14 @@ def _raised(
     types = [_multiplied(*given) for given in zip((a_type, b_type), unsigned, strict=True)]
     # The product of two bits is their and, whether a set one is read as 1 or as -1.
     words = ["and"] if types == ["b1", "b1"] and unsigned[0] == unsigned[1] else []
+    if a_type.is_float and not b_type.is_float:
+        # The integers are converted to the type that they are multiplied with, which has all of them.
+        stored = StoredIntegers(types[1])
+        if _metadata(op) is None and not _runs_down(op, c, maps[-1]):
+            return MatmulOp(a, b, c, [types[0]] * 2, c=c, maps=maps, b_stored=stored)
+    if a_type.is_float != b_type.is_float:
+        fail(op, f"expected the integers of a product of floats as B of a dense product whose C lies row by row, got "
+             f"{types[0]} x {types[1]}; where they are A, exchange A and B, and write C transposed")  # fmt: skip
     e = _metadata(op)
     if _runs_down(op, c, maps[-1]):
         if e is not None:

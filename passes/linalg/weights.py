@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, f32, i32
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, f32, i32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from ...dialect.isa.types import ELEMENT_TYPES
-from ...dialect.linalg.body import Weighted
+from ...dialect.linalg.body import Weighted, converted_to
 from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.loops import element_type, loops_of, shape_of
 from ...dialect.warp.matmul import MatmulOp
@@ -38,13 +38,13 @@ def weigh(op: Operation, product: MatmulOp, body: Weighted) -> MatmulOp:
     block = Block(arg_types=[summed, held, *(value.type for value in given)])
     inside: dict[SSAValue, SSAValue] = dict(zip(given, block.args[2:], strict=True))
     element, total = block.args[:2]
-    element = _as(block, element, wide)
+    element = converted_to(block, element, wide)
     for weight in body.weights:
         if weight not in inside and isinstance(constant := weight.owner, arith.ConstantOp):
             block.add_op(copy := constant.clone())
             inside[weight] = copy.result
-        element = _multiply(block, element, _as(block, inside[weight], wide))
-    result = _as(block, _add(block, _as(block, total, wide), element, negated=body.negated), held)
+        element = _multiply(block, element, converted_to(block, inside[weight], wide))
+    result = converted_to(block, _add(block, converted_to(block, total, wide), element, negated=body.negated), held)
     block.add_op(YieldOp(result))
     scalar = AffineMap(product.maps[2].num_dims, 0, ())
     found = MatmulOp(
@@ -70,21 +70,6 @@ def _check_exact(op: Operation, product: MatmulOp) -> None:
     largest = math.prod(1 << (row.bits - row.signed) for row in bits)
     if depth * largest > 1 << 31:
         fail(op, f"sums of {depth} products of integers may pass 32 bits before they are converted to floats")
-
-
-def _as(block: Block, value: SSAValue, kind: Attribute) -> SSAValue:
-    """A value converted to another type."""
-    if value.type == kind:
-        return value
-    if isinstance(value.type, IntegerType):
-        cast = arith.SIToFPOp.build(operands=[value], result_types=[kind])
-    else:
-        narrows = (
-            isinstance(value.type, AnyFloat) and isinstance(kind, AnyFloat) and kind.bitwidth < value.type.bitwidth
-        )
-        cast = (arith.TruncFOp if narrows else arith.ExtFOp).build(operands=[value], result_types=[kind])
-    block.add_op(cast)
-    return cast.results[0]
 
 
 def _multiply(block: Block, a: SSAValue, b: SSAValue) -> SSAValue:

@@ -22,13 +22,14 @@ from ...dialect.warp.matmul import MatmulOp
 from ..linalg.multiplied import block
 from ..linalg.product import Product, metadata_span
 from ..tile.arrangement import LANES as LANES_LOAD
-from .h200 import BETWEEN_MARGIN, IN_FLIGHT, IN_FLIGHT_FROM_L2, LOOP_WARPS, MOST_STAGES, WIDE_K
+from .h200 import BETWEEN_MARGIN, IN_FLIGHT, IN_FLIGHT_FROM_L2, LOOP_WARPS, MOST_STAGES, WEIGHT_MARGIN, WIDE_K
 from .loop import ROOMY, decoupled
 from .model import (
     BETWEEN_TILES,
     PARTS,
     SPARSE_TILES,
     TILES,
+    WEIGHT_TILES,
     Tile,
     as_halves,
     bits_twice,
@@ -67,7 +68,8 @@ def depth(
     may be one of `parts` of another's K.
     """
     step, k = row.shape.k if product.metadata is None else metadata_span(row.a), product.k
-    step = tile.sliced_k * max(step, CHUNK_BITS // row.operand_bits, block(product) * SCALES_OF_WORD)
+    narrowest = row.operand_bits if product.b.stored is None else product.b.memory_bits
+    step = tile.sliced_k * max(step, CHUNK_BITS // narrowest, block(product) * SCALES_OF_WORD)
     pays = _deepest(product, tile, row, target, odd=odd)
     deepest = 1 << (max(step, min(pays, -(-k // step) * step)) - 1).bit_length()
     alone = _alone(product, tile, target)
@@ -151,9 +153,10 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
         raise ScheduleError(f"{target} has {_lowered_to(product, target, accumulate)} {what}")
     m, n = product.m, product.n
     every = SPARSE_TILES if product.sparsity > 1 else (*TILES, *BETWEEN_TILES)
+    every = every if product.b.stored is None else (*WEIGHT_TILES, *every)
     tiles = [t for t in every if _fits(t, product, row, target)]
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
-    margins = dict.fromkeys(BETWEEN_TILES, BETWEEN_MARGIN)
+    margins = dict.fromkeys(BETWEEN_TILES, BETWEEN_MARGIN) | dict.fromkeys(WEIGHT_TILES, WEIGHT_MARGIN)
     costs = [(tile, cost_of(product, tile, target, row) * margins.get(tile, 1.0)) for tile in tiles]
     ways = [
         (rounded(cost + extra), _covered(m, n, tile), _width(product, tile, pack), i, tile, pack)
@@ -227,6 +230,9 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     # Slices are for few tiles: beside another CTA their sums would take the room of stages.
     plain = (row.operand_bits, row.d.bits, product.sparsity) == (16, 32, 1)
     if tile.sliced_k > 1 and not (plain and _alone(product, tile, target)):
+        return False
+    base = ways.accumulator
+    if tile.sliced_k * base.rows * base.columns > tile.warp[0] * tile.warp[1]:
         return False
     if tile in BETWEEN_TILES and (functions(product) or not plain):
         return False

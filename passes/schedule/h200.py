@@ -24,6 +24,9 @@ cover. Not measured by itself."""
 COST_STEP = 40
 """Cycles by which tiles must differ for one of them to be better."""
 
+WEIGHT_MARGIN = 0.85
+"""What tiles for weights that are converted in registers cost, of what the model says, which knows nothing of that."""
+
 BETWEEN_MARGIN = 1.03
 """By how much tiles of `BETWEEN_TILES` must be better, for their edges rarely come out even."""
 

@@ -98,6 +98,16 @@ BETWEEN_TILES = (
 # Of a sparse product each step holds twice as much of B: 64x64 only just fits, and only without edges.
 SPARSE_TILES = (Tile((128, 192), (64, 48)), Tile((192, 128), (48, 64)), *TILES)
 
+# Weights that are converted in registers, for a few rows of A: warps that cut K among them read A from shared memory
+# less often than warps side by side, and are enough to hide what converting takes (H200, 16x8192x8192, 4 bits: 19.0
+# microseconds against 22.2 of warps side by side; in rows along n 23.2 against 24.9 of 16x128).
+WEIGHT_TILES = (
+    Tile((16, 64), (16, 64), 256, sliced_k=4),
+    Tile((16, 64), (16, 32), 256, sliced_k=4),
+    Tile((16, 64), (16, 32), 128, sliced_k=2),
+    Tile((16, 256), (16, 32), 128),
+)
+
 STEP = 16
 """Elements of 16 bits that a step multiplies."""
 
@@ -161,8 +171,8 @@ def memory_cycles(product: Product, tile: Tile, row: Row, target: Target, parts:
     read = 0.0
     for operand, line in ((product.a, tile.cta[0]), (product.b, tile.cta[1])):
         along_k = operand.transposed == (operand is product.b)
-        wasted = 1 if along_k else max(1.0, MEMORY_PIECE * 8 / (line * operand.element.memory_bits))
-        read += wasted * operand.shape[0] * operand.shape[1] * operand.element.memory_bits / 8
+        wasted = 1 if along_k else max(1.0, MEMORY_PIECE * 8 / (line * operand.memory_bits))
+        read += wasted * operand.shape[0] * operand.shape[1] * operand.memory_bits / 8
     ctas = min(target.sms, parts * -(-product.m // tile.cta[0]) * -(-product.n // tile.cta[1]))
     room = ctas * min(target.shared, MOST_STAGES * sum(tile.cta) * tile.k * 2)
     return read / (MEMORY_BYTES_PER_CYCLE if read <= room else min(MEMORY_BYTES_PER_CYCLE, room / MEMORY_LATENCY))

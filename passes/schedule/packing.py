@@ -27,7 +27,7 @@ def access_bytes(operand: Operand) -> int:
 
 
 def row_bytes(operand: Operand) -> int:
-    return -(-operand.shape[1] * operand.element.memory_bits // 8)
+    return -(-operand.shape[1] * operand.memory_bits // 8)
 
 
 def roles(pack: str) -> str:
@@ -70,7 +70,7 @@ def _copy_cycles(operand: Operand, times: int) -> float:
     if width == WIDEST:
         return 0.0
     each = REGISTER_COPY if width < WORD else NARROW_COPY
-    return each * times * rows * row_bytes(operand) / max(width, operand.element.memory_bits // 8)
+    return each * times * rows * row_bytes(operand) / max(width, operand.memory_bits // 8)
 
 
 def _pack_cycles(operands: list[Operand], target: Target) -> float:

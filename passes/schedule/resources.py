@@ -14,7 +14,7 @@ from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.barriers import BARRIER_BYTES
 from ..linalg.multiplied import Multiplied, block, shared_bits
 from ..linalg.product import METADATA_ROWS, Product, metadata_span
-from ..tile.arrangement import Arrangement, arrange
+from ..tile.arrangement import Arrangement, arrange, arrange_stored
 from .staging import strip_bytes
 
 MAX_REGISTERS = 255
@@ -25,6 +25,9 @@ LEAST_ADDRESSING_REGISTERS = 24
 
 CHUNK_BITS = 128
 """A line of a tile in shared memory is at least one chunk."""
+
+CONVERTED_K = 16
+"""Elements along k of an instruction whose B is converted from integers."""
 
 MAX_STEP_BITS = 512
 """Bits of a row of A that one step of the instruction takes at most."""
@@ -46,7 +49,8 @@ def instruction(product: Product, accumulate: str, target: Target) -> Row | None
 def rows_of(product: Multiplied) -> Sequence[Row]:
     """The rows that multiply the product's element types, for every target and type of accumulators."""
     if product.sparsity == 1:
-        return mma.of_types(product.a.element.name, product.b.element.name, product.variant)
+        found = mma.of_types(product.a.element.name, product.b.element.name, product.variant)
+        return found if product.b.stored is None else [r for r in found if r.shape.k == CONVERTED_K]
     from ...dialect.isa import mma_sp
 
     found = (r for r in mma_sp.rows() if r.ordered and not (r.satfinite or r.kind))
@@ -55,7 +59,7 @@ def rows_of(product: Multiplied) -> Sequence[Row]:
 
 def warpgroup_rows(product: Multiplied) -> Sequence[Wgmma]:
     """The rows of warpgroups that multiply the product's element types, A dense or sparse, scaled by nothing."""
-    if product.variant.scale_type:
+    if product.variant.scale_type or product.b.stored is not None:
         return ()
     types, sparse = (product.a.element, product.b.element), product.sparsity > 1
     same = (
@@ -71,7 +75,8 @@ def default_accumulator(product: Product) -> str:
 
 def multiplied(product: Product) -> str:
     """The element types of a product, as errors name them."""
-    return f"{product.a.element.name} x {product.b.element.name}"
+    held = product.b.stored
+    return f"{product.a.element.name} x {product.b.element.name}{f' from {held.name}' if held is not None else ''}"
 
 
 def arrangement(product: Multiplied, row: Row, warp: tuple[int, int]) -> Arrangement:
@@ -80,7 +85,8 @@ def arrangement(product: Multiplied, row: Row, warp: tuple[int, int]) -> Arrange
     Raises:
         ScheduleError: if the warp tile is too small for it.
     """
-    return arrange(row, warp, not product.a.transposed, product.b.transposed)
+    along_k, stored = (not product.a.transposed, product.b.transposed), product.b.stored
+    return arrange(row, warp, *along_k) if stored is None else arrange_stored(row, warp, *along_k, stored.element.bits)
 
 
 def shared_bytes(product: Product, schedule: Schedule) -> int:

@@ -48,7 +48,8 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
             f"{target} has no mma {tile.mma} for {multiplied(product)} accumulated in {acc}; it has {have or 'none'}"
         )
     ways = arrangement(product, row, tile.warp)
-    if tile.cta[2] % (whole := tile.sliced_k * max(row.shape.k, CHUNK_BITS // row.operand_bits)):
+    narrowest = row.operand_bits if product.b.stored is None else product.b.memory_bits
+    if tile.cta[2] % (whole := tile.sliced_k * max(row.shape.k, CHUNK_BITS // narrowest)):
         cut = f" for {tile.sliced_k} slices" if tile.sliced_k > 1 else ""
         raise ScheduleError(f"{multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {tile.cta[2]}")
     if schedule.loop.consumers != "cooperative":
@@ -119,7 +120,7 @@ def unsplit(product: Product, parts: int, row: Row) -> str:
     }
     if kind := next((kind for kind, given in kinds.items() if given), ""):
         return f"a {kind} is not split"
-    if product.k // parts * min(product.a.element.memory_bits, product.b.element.memory_bits) % BYTE:
+    if product.k // parts * min(product.a.memory_bits, product.b.memory_bits) % BYTE:
         return f"parts of K = {product.k} would end within a byte"
     odd = next((o for o in (product.a, product.b) if not o.is_compact), None)
     return f"{odd.name} must lie row by row without gaps, got {odd.type}" if odd is not None else ""

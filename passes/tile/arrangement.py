@@ -98,6 +98,35 @@ def arrange(instruction: Row, warp: tuple[int, int], a_along_k: bool, b_along_k:
     return Arrangement(_way(a, "c", bits, a_along_k), _way(b, "r", bits, b_along_k), accumulator)
 
 
+@cache
+def arrange_stored(instruction: Row, warp: tuple[int, int], a_along_k: bool, b_along_k: bool, bits: int) -> Arrangement:
+    """The arrangement for elements of 16 bits where memory holds integers of B, of 8 or 4 bits, converted in registers.
+
+    Where k runs along the rows of B, a lane gets the four or eight neighbours along k of a register, and k is numbered
+    so that they are what it multiplies: A, of which a lane has the same ones, it then loads for itself. In rows along n
+    pieces of 16 bits hold neighbours along n, which go to tiles of their own, and k is numbered as ever.
+
+    Raises:
+        ScheduleError: if the instruction has other steps, or a warp tile is too small.
+    """
+    if instruction.operand_bits != 16 or instruction.shape.k != 16:
+        raise ScheduleError(f"integers are converted for steps of 16, which {instruction.shape} does not have")
+    m = _numbers(16, a_along_k, instruction.shape.m, "m", warp[0])
+    n = _numbers(bits, b_along_k, instruction.shape.n, "n", warp[1])
+    k, more, together = (0, 1, 2, 3), list[int](), (32 // bits).bit_length() - 1
+    if b_along_k:
+        k, more = (0, together, together + 1, 1), [*range(2, together)]
+    a = relabelled(instruction.layout("a"), m.bits, k, tuple(map(column, more)))
+    b = relabelled(instruction.layout("b"), k, n.bits, (*map(column, n.further), *map(row, more)))
+    accumulator = relabelled(instruction.layout("c"), m.bits, n.bits, tuple(map(column, n.further)))
+    of_a = Way(LANES if a_along_k and b_along_k else LDMATRIX, a, a)
+    if b_along_k:
+        return Arrangement(of_a, Way(LDMATRIX, b, b), accumulator)
+    register = (*map(column, n.further), row(0))
+    rest = (bit for bit in b.element if bit not in register)
+    return Arrangement(of_a, Way(PIECES, b, Layout(b.lane, (*register, *rest))), accumulator)
+
+
 def _numbers(bits: int, along_k: bool, size: int, axis: str, warp: int) -> Numbers:
     """The numbering of m or n: three bits of the lane, and a fourth within it if the instruction has 16 rows."""
     if bits == 64 and along_k:

@@ -49,7 +49,7 @@ class FragmentProduct(Multiplication):
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
         schedule = self.tiling.schedule
-        for inner in range(0, schedule.tile.cta[2] // schedule.tile.sliced_k, schedule.tile.mma.k):
+        for inner in range(0, schedule.tile.cta[2] // schedule.tile.sliced_k, self.tiling.step):
             at = warp | {"k": outside.add(warp["k"], inner)}
             a, b = (o.load(index, tile, at) for o, tile in zip(self.operands, self.tiles, strict=True))
             accumulator = self.step(index, a, b, accumulator, at)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, i8, i64
-from xdsl.ir import SSAValue
+from xdsl.ir import SSAValue, TypeAttribute
 
-from ...dialect.warp.attributes import SHARED_SPACE, SwizzleAttr
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, memory_of
 from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ...dialect.warp.copy import SPREAD, CopyOp
+from ...dialect.warp.elementwise import ConvertOp
 from ...dialect.warp.memory import LdmatrixOp, LoadOp, bounds_attribute
 from ..linalg.multiplied import MatrixFactor, shared_bits
 from ..linalg.operand import Operand
@@ -55,7 +56,8 @@ class FactorTiles:
     @property
     def packed(self) -> str:
         """The format in which elements of 4 bits, that have a byte each, lie in shared memory; else none."""
-        return SPREAD * (shared_bits(self.tiling.product, self.operand) > self.operand.element.memory_bits)
+        spread = shared_bits(self.tiling.product, self.operand) > self.operand.element.memory_bits
+        return SPREAD if spread else ""
 
     def place(self, index: IndexBuilder, at: dict[str, Index]) -> list[SSAValue]:
         """The row and column in memory, or in the tile, of the element at `at`: of a sparse A among the stored ones."""
@@ -72,12 +74,18 @@ class FactorTiles:
         if way.how == LANES:
             return index.insert(LoadOp(tile, where, kind, swapped=transposed)).fragment
         trans = transposed != (self.role == "b")
+        stored, held = self.operand.stored, memory_of(tile).element_type
+        if stored is not None and isinstance(held, TypeAttribute):
+            kind = FragmentType.of(self.role, *kind.shape, held, kind.layout.data)
         loaded = kind.with_layout(way.delivered)
         pieces = way.how == PIECES
         raw = index.insert(
             LdmatrixOp(tile, where, loaded, trans=trans, b16=pieces, swapped=transposed, packed=self.packed)
         ).fragment
-        return index.insert(ConvertLayoutOp.to(raw, way.layout)).fragment if pieces else raw
+        ordered = index.insert(ConvertLayoutOp.to(raw, way.layout)).fragment if pieces else raw
+        if stored is None:
+            return ordered
+        return index.insert(ConvertOp(ordered, self.tiling.element_type(self.role), stored)).fragment
 
 
 @dataclass(frozen=True)
@@ -95,13 +103,15 @@ class OperandTiles(FactorTiles):
     def shared_type(self) -> MemRefType:
         """The tile in shared memory, stored as it lies in global memory, swizzled as wide as its lines allow.
 
-        Its elements are of the type that they are multiplied as, or bytes that these are spread over.
+        Its elements are of the type that they are multiplied as, bytes that these are spread over, or the integers that
+        they are made of.
         """
         sizes = self._stored()
         rows, columns = (sizes[axis] for axis in self.in_memory)
         line = columns * shared_bits(self.tiling.product, self.operand) // 8
         width = max(CHUNK, min(self.tiling.schedule.shared.swizzle, line & -line))
-        element = i8 if self.packed else self.tiling.element_type(self.role)
+        plain = self.tiling.element_type(self.role) if self.operand.stored is None else self.operand.element_type
+        element = i8 if self.packed else plain
         swizzle = SwizzleAttr(width, self.way.skip if width > CHUNK else 0)
         return MemRefType(element, [rows, columns], swizzle, IntegerAttr(SHARED_SPACE, i64))
 

@@ -131,6 +131,7 @@ class StageBuilder:
             e=others[0] if sparse else None,
             scales=[] if sparse else others,
             padded=sparse and bool(product.m % m or product.k % k),
+            b_stored=op.b_stored,
         )
         found.attributes |= op.attributes
         found.location = op.location

@@ -49,9 +49,15 @@ class Fragments:
         except ScheduleError as error:
             fail(self.product.op, f"schedule: {error}")
 
+    @cached_property
+    def step(self) -> int:
+        """Elements along k that fragments hold: those of the instruction, or of a register of integers."""
+        k = self.schedule.tile.mma.k
+        return k if self.product.b.stored is None else max(k, self.arrangement.b.layout.rows)
+
     def fragment(self, role: str) -> FragmentType:
         """The type of a warp's fragment "a", "b" or "acc" for one step of the instruction."""
-        (m, n), k, found = self.schedule.tile.warp, self.schedule.tile.mma.k, self.arrangement
+        (m, n), k, found = self.schedule.tile.warp, self.step, self.arrangement
         rows, columns = {"a": (m, k // self.product.sparsity), "b": (k, n), "acc": (m, n)}[role]
         layout = {"a": found.a.layout, "b": found.b.layout, "acc": found.accumulator}[role]
         bits = self.row.container_bits("c" if role == "acc" else role)

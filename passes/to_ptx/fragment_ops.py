@@ -12,6 +12,7 @@ from ..diagnostics import fail
 from .fragments import elementwise_opcode, widening
 from .kernel import KernelLowering
 from .registry import lowers
+from .widening import Widening
 
 
 @lowers(ConstantOp)
@@ -34,6 +35,13 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
 @lowers(ConvertOp)
 def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
     given, to = fragment_of(op.input), op.fragment.type
+    if (stored := op.integers) is not None:
+        opcode = "fma.rn.bf16x2" if to.element.name == "bf16" else "sub.rn.f16x2"
+        _require(lowering, op, opcode, f"conversion to {to.element.name}")
+        lowering.emitter.comment(f"{op.name}: {stored.name} to {to.element.name}")
+        convert = Widening(lowering.emitter, stored, to.element).convert
+        lowering.values[op.fragment] = convert(lowering.fragment(op.input))
+        return
     if given.element.name in FP8 and to.element.name == "f16":
         _require(lowering, op, widening(given.element), f"conversion of {given.element.name}")
         lowering.emitter.comment(f"{op.name}: {given.element.name} to f16")

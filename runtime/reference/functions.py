@@ -212,8 +212,9 @@ def _fill(op: FillOp, scope: dict[SSAValue, Reference]) -> Reference:
 
 def _read(operand: Reference, factor: Factor) -> Reference:
     """An operand as the body reads it: integers that are extended with zeros are unsigned."""
-    if factor.unsigned and operand.dtype.kind == "i":
-        span = 2.0 ** (8 * operand.dtype.itemsize)
+    limits = integer_limits(operand.dtype)
+    if factor.unsigned and limits is not None and limits[0] < 0:
+        span = limits[1] - limits[0] + 1.0
         return replace(operand, value=np.where(operand.value < 0, operand.value + span, operand.value))
     return operand
 

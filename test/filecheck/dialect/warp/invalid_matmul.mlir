@@ -85,3 +85,27 @@ func.func @operation(%a: memref<4x5xi1>, %b: memref<5x6xi1>, %c: memref<4x6xi32>
   "warp.matmul"(%a, %b, %c, %c) <{types = ["b1", "b1"], bit_op = "or", indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], operandSegmentSizes = array<i32: 1, 0, 1, 0, 1, 1, 0, 0>}> : (memref<4x5xi1>, memref<5x6xi1>, memref<4x6xi32>, memref<4x6xi32>) -> ()
   return
 }
+
+// -----
+
+func.func @converted_to_f32(%a: memref<4x5xf32>, %b: memref<5x6xi8>, %c: memref<4x6xf32>) {
+  // CHECK: expected s8, u8, s4, u4 multiplied as f16 or bf16, got s8 as tf32
+  warp.matmul tf32 x tf32 %a, %b as s8 plus %c into %c : memref<4x5xf32>, memref<5x6xi8>, memref<4x6xf32>, memref<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @other_integers(%a: memref<4x5xf16>, %b: memref<5x6xi8>, %c: memref<4x6xf32>) {
+  // CHECK: expected memory of 4-bit integers for s4
+  warp.matmul f16 x f16 %a, %b as s4 plus %c into %c : memref<4x5xf16>, memref<5x6xi8>, memref<4x6xf32>, memref<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @far_zero(%a: memref<4x5xf16>, %b: memref<5x6xi8>, %c: memref<4x6xf32>) {
+  // CHECK: expected a zero point from -128 to 127, got 200
+  warp.matmul f16 x f16 %a, %b as s8 minus 200 plus %c into %c : memref<4x5xf16>, memref<5x6xi8>, memref<4x6xf32>, memref<4x6xf32>
+  return
+}

@@ -1,0 +1,184 @@
+"""Products with weights of 8 and 4 bits, converted on the way in, on a GPU: time, and the share of memory's bandwidth.
+
+    bench/with_gpu.sh python bench/weights.py --size 16x8192x8192 --json out.json
+    bench/with_gpu.sh python bench/weights.py --kinds w4 --schedule stages=6
+
+Method: as bench/gemm.py's, but the L2 cache is flushed by reading: what `gemm.py` writes for that goes to memory while
+the kernel reads, and takes as much of its bandwidth as 8-bit weights do. `GB/s` counts the bytes of the weights alone.
+The copy beside them is torch's, of as many bytes as the 8-bit weights have, each read and written: its bandwidth counts
+both. The peer is cuBLAS on weights that were converted to bf16 before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gemm import HOST_CYCLES, Timer
+
+from warploom.runtime import CompileError, Kernel, compile
+
+LIMIT = 1e-2
+"""Relative error in the Frobenius norm that a right kernel stays under, its result rounded to bf16."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of so many bits, (n, k) or (k, n) in memory, with a scale for each column or for groups along k."""
+
+    bits: int
+    by_columns: bool
+
+    @property
+    def name(self) -> str:
+        """What the table calls them."""
+        return f"W{self.bits}A16 {'(n, k)' if self.by_columns else '(k, n)'}"
+
+    def text(self, m: int, n: int, k: int) -> str:
+        """The product: weights are converted and scaled by an operation of their own."""
+        shape = f"{n}x{k}" if self.by_columns else f"{k}x{n}"
+        axes = "n, k" if self.by_columns else "k, n"
+        held, wide = f"memref<{shape}xi{self.bits}>", f"memref<{shape}xbf16>"
+        a, c = f"memref<{m}x{k}xbf16>", f"memref<{m}x{n}xbf16>"
+        return f"""#w = affine_map<({axes}) -> ({axes})>
+#s = affine_map<({axes}) -> (n)>
+#a = affine_map<(m, n, k) -> (m, k)>
+#b = affine_map<(m, n, k) -> ({axes})>
+#c = affine_map<(m, n, k) -> (m, n)>
+func.func @f(%A: {a}, %Q: {held}, %S: memref<{n}xbf16>, %C: {c}) {{
+  %zero = arith.constant 0.0 : bf16
+  %W = memref.alloc() : {wide}
+  linalg.generic {{indexing_maps = [#w, #s, #w], iterator_types = ["parallel", "parallel"]}}
+      ins(%Q, %S : {held}, memref<{n}xbf16>) outs(%W : {wide}) {{
+  ^bb0(%q: i{self.bits}, %s: bf16, %old: bf16):
+    %0 = arith.sitofp %q : i{self.bits} to bf16
+    %1 = arith.mulf %0, %s : bf16
+    linalg.yield %1 : bf16
+  }}
+  linalg.fill ins(%zero : bf16) outs(%C : {c})
+  linalg.matmul indexing_maps = [#a, #b, #c] ins(%A, %W : {a}, {wide}) outs(%C : {c})
+  return
+}}
+"""
+
+    def draw(self, torch: Any, n: int, k: int) -> tuple[Any, Any]:
+        """The weights as they lie in memory, and as integers, k x n."""
+        half = 1 << self.bits - 1
+        q = torch.randint(-half, half, (n, k), device="cuda", dtype=torch.int8)
+        held = q if self.by_columns else q.t().contiguous()
+        if self.bits == 4:
+            held = (held[:, ::2] & 15) | (held[:, 1::2] << 4)
+        return held.contiguous(), q.t()
+
+
+KINDS = {
+    f"w{bits}{'' if by_columns else 'r'}": Weights(bits, by_columns) for bits in (8, 4) for by_columns in (True, False)
+}
+
+
+@dataclass
+class Row:
+    """One measurement; `gigabytes` are those of the weights in a second."""
+
+    name: str
+    milliseconds: float
+    gigabytes: float
+    relative_error: float | None = None
+    schedule: str = ""
+    registers: int | None = None
+
+
+class ReadTimer(Timer):
+    """Times calls with nothing of theirs, and nothing that has yet to be written, in the L2 cache."""
+
+    def once(self, call: Callable[[], object]) -> float:
+        self.flush.view(self.torch.int32).sum()
+        self.torch.cuda._sleep(HOST_CYCLES)
+        start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end)
+
+
+def measure(
+    torch: Any, timer: Timer, size: tuple[int, int, int], name: str, options: Sequence[dict[str, Any]]
+) -> list[Row]:
+    """A kernel for each schedule."""
+    (m, n, k), weights = size, KINDS[name]
+    a, (held, q) = torch.randn((m, k), device="cuda", dtype=torch.bfloat16), weights.draw(torch, n, k)
+    scales = torch.rand(n, device="cuda", dtype=torch.bfloat16) / 64
+    exact = a.double() @ q.double() * scales.double()
+    rows: list[Row] = []
+    for chosen in options:
+        try:
+            kernel = compile(weights.text(m, n, k), target="sm_90a", **chosen)
+        except CompileError as error:
+            print(f"{weights.name} {chosen}: {str(error).splitlines()[0]}", file=sys.stderr)
+            continue
+        rows.append(_row(torch, timer, weights, kernel, (a, held, scales), exact))
+    return rows
+
+
+def _row(torch: Any, timer: Timer, weights: Weights, kernel: Kernel, given: tuple[Any, ...], exact: Any) -> Row:
+    a, held, scales = given
+    out = torch.full(exact.shape, float("nan"), device="cuda", dtype=torch.bfloat16)
+    prepared = kernel.prepare(a, held, scales, out)
+    prepared()
+    torch.cuda.synchronize()
+    error = float((out.double() - exact).norm() / exact.norm())
+    if not error < LIMIT:
+        raise SystemExit(f"{weights.name}: relative error {error:.1e} with {kernel.schedule}")
+    ms = timer.milliseconds(prepared)
+    registers = max(loaded.registers for loaded in prepared.kernels)
+    return Row(
+        weights.name, ms, held.numel() * held.element_size() / ms / 1e6, error, str(kernel.schedule[-1]), registers
+    )
+
+
+def peers(torch: Any, timer: Timer, size: tuple[int, int, int]) -> list[Row]:
+    """A copy, and cuBLAS on weights that were converted before."""
+    m, n, k = size
+    a, w = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for shape in ((m, k), (n, k)))
+    source, target = (torch.zeros(n * k, device="cuda", dtype=torch.int8) for _ in range(2))
+    copied, multiplied = timer.milliseconds(lambda: target.copy_(source)), timer.milliseconds(lambda: a @ w.t())
+    return [
+        Row("copy", copied, 2 * n * k / copied / 1e6),
+        Row("cuBLAS, bf16", multiplied, 2 * n * k / multiplied / 1e6),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", default="16x8192x8192", metavar="MxNxK")
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
+    parser.add_argument(
+        "--schedule", action="append", default=[], metavar="FIELDS", help="one more, such as 'stages=6'"
+    )
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    import torch
+
+    timer = ReadTimer(torch, args.repeats)
+    m, n, k = (int(part) for part in args.size.split("x"))
+    options = [{}, *(dict(field.split("=") for field in text.split()) for text in args.schedule)]
+    rows = peers(torch, timer, (m, n, k))
+    for name in args.kinds:
+        rows += measure(torch, timer, (m, n, k), name, options)
+    for row in rows:
+        error = "" if row.relative_error is None else f"{row.relative_error:.1e}"
+        shown = f"{row.name:16} {row.milliseconds * 1e3:8.1f} us {row.gigabytes:7.0f} GB/s"
+        print(f"{shown} {error:8} {row.registers or '':4} {row.schedule}")
+    if args.json:
+        args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""`warp-fuse-weights`: weights that an elementwise operation converts from integers are converted within the product.
+
+`W = (q - z) s` of integers q of 8 or 4 bits, written for a product that alone reads it, is left out: the product reads
+q, and converts it in registers, less the zero point, which is exact. A scale that is the same along k is left to the
+epilogue: one product of sums, not a sum of scaled products, which is equal but for rounding, of which there is less.
+
+What is not fused stays as it is; `warploom-opt --remarks` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, ModuleOp, f32
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+
+from ...dialect.linalg.body import converted_to
+from ...dialect.warp.elements import YieldOp
+from ...dialect.warp.loops import element_type, loops_of
+from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.stored import FLOATS, StoredIntegers
+from ..diagnostics import remark
+from .elementwise import Elementwise, read_elementwise
+from .fuse_epilogue import touched
+from .raise_matmul import raise_products
+from .views import root
+from .weight_bodies import Dequantised, dequantised
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A product with the operation that makes its B of integers, and how."""
+
+    product: MatmulOp
+    made: Elementwise
+    how: Dequantised
+
+    def map_of(self, number: int) -> AffineMap:
+        """How an input of the operation is indexed by the loops of the product."""
+        of_b = self.product.maps[1]
+        found = (of_b.results[loop] for loop in loops_of(self.made.maps[number]))
+        return AffineMap(of_b.num_dims, 0, tuple(found))
+
+    @property
+    def scales(self) -> list[tuple[SSAValue, AffineMap]]:
+        """What the sums are multiplied with: memory and numbers, and how they are indexed."""
+        return [(self.made.inputs[i], self.map_of(i)) for i in self.how.scales]
+
+    def objection(self) -> str:
+        """Why the product cannot convert its B; "" if it can."""
+        product = self.product
+        if product.epilogue is not None or product.scales or product.e is not None or product.b_stored is not None:
+            return "the product is scaled, sparse or weighted already"
+        if product.multiplied[0] != product.multiplied[1] or product.multiplied[1] not in FLOATS:
+            return f"integers are converted to {' and '.join(FLOATS)}, got {' x '.join(product.multiplied)}"
+        if sorted(loops_of(self.made.maps[self.how.weights])) != list(range(self.made.loops)):
+            return "the integers are read more than once, or not all of them"
+        if any(not set(loops_of(map_)) <= set(loops_of(product.maps[2])) for _, map_ in self.scales):
+            return "its scale changes along k"
+        if (self.how.scales or self.how.factors) and not isinstance(element_type(product.d), AnyFloat):
+            return f"its result is of {element_type(product.d)}"
+        return self._between()
+
+    def _between(self) -> str:
+        """What stands between the two operations that changes what is read."""
+        inputs = {root(self.made.inputs[i]) for i in (self.how.weights, *self.how.scales)}
+        op = self.made.op.next_op
+        while op is not None and op is not self.product:
+            memory = touched(op)
+            if memory is None:
+                return f"{op.name} between them may touch any memory"
+            if memory[1] & inputs:
+                return "an operation between them writes the integers or the scales"
+            op = op.next_op
+        if root(self.product.d) in inputs:
+            return "the result of the product shares memory with the integers or the scales"
+        return "" if op is self.product else "it does not stand before the product"
+
+    def fuse(self) -> None:
+        """Replaces both operations by a product of the integers."""
+        product, made, held = self.product, self.made, self.made.output
+        stored = StoredIntegers(self.how.stored, self.how.zero)
+        maps = [product.maps[0], self.map_of(self.how.weights), product.maps[2]]
+        given = [made.inputs[self.how.weights], product.d]
+        if self.how.scales or self.how.factors:
+            fused = self._scaled(given, maps, stored)
+        else:
+            a, (b, d) = product.a, given
+            starts = {"c": product.c, "init": product.init}
+            fused = MatmulOp(a, b, d, product.multiplied, maps=maps, words=product.words, b_stored=stored, **starts)  # pyright: ignore[reportArgumentType]
+        fused.attributes |= product.attributes
+        fused.location = product.location
+        view = product.b
+        Rewriter.replace_op(product, fused, [])
+        Rewriter.erase_op(made.op)
+        _drop(view, held)
+
+    def _scaled(self, given: Sequence[SSAValue], maps: Sequence[AffineMap], stored: StoredIntegers) -> MatmulOp:
+        """The product from zero, with an epilogue that scales it and adds what it started from."""
+        product, (b, d) = self.product, given
+        held = element_type(d)
+        block, operands, places = Block(arg_types=[f32]), list[SSAValue](), list[AffineMap]()
+        element: SSAValue = block.args[0]
+        for value, map_ in self.scales:
+            scale = block.insert_arg(element_type(value), len(block.args))
+            scale.name_hint = value.name_hint
+            operands.append(value)
+            places.append(map_)
+            element = _op(block, arith.MulfOp(element, converted_to(block, scale, f32)))
+        for number in self.how.factors:
+            constant = _op(block, arith.ConstantOp(FloatAttr(number, f32)))
+            element = _op(block, arith.MulfOp(element, constant))
+        if product.c is not None:
+            start = block.insert_arg(held, len(block.args))
+            operands.append(product.c)
+            places.append(product.maps[2])
+            element = _op(block, arith.AddfOp(converted_to(block, start, f32), element))
+        elif product.init is not None and product.init.value.data:
+            constant = _op(block, arith.ConstantOp(FloatAttr(product.init.value.data, f32)))
+            element = _op(block, arith.AddfOp(constant, element))
+        block.add_op(YieldOp(converted_to(block, element, held)))
+        return MatmulOp(
+            product.a,
+            b,
+            d,
+            product.multiplied,
+            init=FloatAttr(0.0, f32),
+            maps=[*maps, *places],
+            epilogue_operands=operands,
+            epilogue=Region(block),
+            words=product.words,
+            b_stored=stored,
+        )
+
+
+def _op(block: Block, op: arith.MulfOp | arith.AddfOp | arith.ConstantOp) -> SSAValue:
+    block.add_op(op)
+    return op.result
+
+
+def _drop(view: SSAValue, memory: SSAValue) -> None:
+    """Erases memory, and the view of it, that nothing reads any more."""
+    while view is not memory and isinstance(owner := view.owner, Operation) and not view.uses:
+        view = owner.operands[0]
+        Rewriter.erase_op(owner)
+    users = {use.operation for use in memory.uses}
+    if isinstance(memory.owner, Operation) and all(isinstance(user, memref.DeallocOp) for user in users):
+        for user in users:
+            Rewriter.erase_op(user)
+        Rewriter.erase_op(memory.owner)
+
+
+def _weights(product: MatmulOp) -> Weights | None:
+    """The operation that makes B of integers, for the product alone; a remark where it cannot be left out."""
+    memory = product.b
+    if not isinstance(memory.owner, memref.AllocOp):
+        return None
+    users = [use.operation for use in memory.uses if not isinstance(use.operation, memref.DeallocOp)]
+    writers = [user for user in users if user is not product]
+    made = read_elementwise(writers[0]) if len(writers) == 1 else None
+    how = None if made is None or made.output is not memory else dequantised(made)
+    if made is None or how is None or any(made.inputs[i] is memory and made.reads(i) for i in range(len(made.inputs))):
+        return None
+    found = Weights(product, made, how)
+    reason = how.objection or found.objection()
+    if memory in (product.a, product.c, product.d):
+        reason = "the product uses it twice"
+    if reason:
+        remark(made.op, FuseWeightsPass.name, f"the product that reads it does not convert its integers: {reason}")
+        return None
+    return found
+
+
+@dataclass(frozen=True)
+class FuseWeightsPass(ModulePass):
+    """Lets products read integers of 8 and 4 bits that an elementwise operation converts to f16 or bf16 for them.
+
+    Products still in `linalg` are raised first.
+    """
+
+    name = "warp-fuse-weights"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        raise_products(op)
+        for product in [o for o in op.walk() if isinstance(o, MatmulOp)]:
+            if (found := _weights(product)) is not None:
+                found.fuse()

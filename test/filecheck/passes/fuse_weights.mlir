@@ -1,0 +1,64 @@
+// RUN: warploom-opt %s -p warp-raise-matmul,warp-fold-fill,warp-fuse-weights,warp-fuse-epilogue | filecheck %s
+// RUN: warploom-opt %s -p warp-raise-matmul,warp-fold-fill,warp-fuse-weights | warploom-opt -p warp-fuse-epilogue | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-fuse-weights,warp-fuse-epilogue,warp-schedule{cta=16,64,64 warp=16,32 stages=1},warp-outline,warp-tile" | filecheck %s --check-prefix=TILED
+
+#nk = affine_map<(n, k) -> (n, k)>
+#n = affine_map<(n, k) -> (n)>
+#a = affine_map<(m, n, k) -> (m, k)>
+#b = affine_map<(m, n, k) -> (n, k)>
+#c = affine_map<(m, n, k) -> (m, n)>
+#mn = affine_map<(m, n) -> (m, n)>
+
+// The converted weights are nowhere; the scale, and what comes after, are the epilogue.
+// CHECK-LABEL: func.func @scaled
+// CHECK-NOT:     memref.alloc
+// CHECK-NOT:     linalg
+// CHECK:         warp.matmul bf16 x bf16 %A, %Q as u4 minus 8 init 0.000000e+00 : f32 into %C with %S maps [{{.*}}, affine_map<(d0, d1, d2) -> (d1)>] : {{.*}} epilogue(%product: f32, %[[S:\w+]]: bf16) {
+// CHECK-NEXT:      %[[W:\w+]] = arith.extf %[[S]] : bf16 to f32
+// CHECK-NEXT:      %[[P:\w+]] = arith.mulf %product, %[[W]] : f32
+// CHECK-NEXT:      %[[T:\w+]] = arith.truncf %[[P]] : f32 to bf16
+// CHECK-NEXT:      %[[E:\w+]] = math.exp %[[T]] : bf16
+// CHECK-NEXT:      warp.yield %[[E]] : bf16
+
+// A lane multiplies the eight neighbours that a register of B has; A is loaded by lanes, in the same order.
+// TILED-LABEL: gpu.func @scaled
+// TILED:         warp.copy %B[{{.*}}] to %[[B:\w+]][] {{.*}} : memref<64x128xi4> to memref<64x64xi4, #warp.swizzle<32>, 3 : i64>
+// TILED:         warp.load {{.*}} -> !warp.fragment<a, 16x32xbf16, [c3 c4 r0 r1 r2 | c0 r3 c1 c2]>
+// TILED:         %[[R:\w+]] = warp.ldmatrix x4 swapped %[[B]]{{.*}} -> !warp.fragment<b, 32x32xi4, [r3 r4 c0 c1 c2 | r0 r1 r2]>
+// TILED:         warp.convert %[[R]] {stored = "u4", zero = 8 : i64} : {{.*}} to !warp.fragment<b, 32x32xbf16, [r3 r4 c0 c1 c2 | r0 r1 r2]>
+// TILED:         warp.mma m16n8k16
+func.func @scaled(%A: memref<16x128xbf16>, %Q: memref<64x128xi4>, %S: memref<64xbf16>, %C: memref<16x64xbf16>) {
+  %zero = arith.constant 0.0 : bf16
+  %W = memref.alloc() : memref<64x128xbf16>
+  linalg.generic {indexing_maps = [#nk, #n, #nk], iterator_types = ["parallel", "parallel"]}
+      ins(%Q, %S : memref<64x128xi4>, memref<64xbf16>) outs(%W : memref<64x128xbf16>) {
+  ^bb0(%q: i4, %s: bf16, %old: bf16):
+    %wide = arith.extui %q : i4 to i32
+    %eight = arith.constant 8 : i32
+    %0 = arith.subi %wide, %eight : i32
+    %1 = arith.sitofp %0 : i32 to bf16
+    %2 = arith.mulf %1, %s : bf16
+    linalg.yield %2 : bf16
+  }
+  linalg.fill ins(%zero : bf16) outs(%C : memref<16x64xbf16>)
+  linalg.matmul indexing_maps = [#a, #b, #c] ins(%A, %W : memref<16x128xbf16>, memref<64x128xbf16>) outs(%C : memref<16x64xbf16>)
+  linalg.exp ins(%C : memref<16x64xbf16>) outs(%C : memref<16x64xbf16>)
+  return
+}
+
+// Without a scale the product goes on adding to C; so does one of floats and integers that linalg writes.
+// CHECK-LABEL: func.func @plain
+// CHECK-NEXT:    warp.matmul f16 x f16 %A, %Q as s8 plus %C into %C : memref<16x32xf16>, memref<32x16xi8>, memref<16x16xf32>, memref<16x16xf32>
+// CHECK-NEXT:    warp.matmul f16 x f16 %A, %Q as u8 plus %C into %C : memref<16x32xf16>, memref<32x16xi8>, memref<16x16xf32>, memref<16x16xf32>
+func.func @plain(%A: memref<16x32xf16>, %Q: memref<32x16xi8>, %C: memref<16x16xf32>) {
+  %W = memref.alloc() : memref<32x16xf16>
+  linalg.generic {indexing_maps = [#mn, #mn], iterator_types = ["parallel", "parallel"]}
+      ins(%Q : memref<32x16xi8>) outs(%W : memref<32x16xf16>) {
+  ^bb0(%q: i8, %old: f16):
+    %0 = arith.sitofp %q : i8 to f16
+    linalg.yield %0 : f16
+  }
+  linalg.matmul ins(%A, %W : memref<16x32xf16>, memref<32x16xf16>) outs(%C : memref<16x16xf32>)
+  linalg.matmul {cast = #linalg.type_fn<cast_unsigned>} ins(%A, %Q : memref<16x32xf16>, memref<32x16xi8>) outs(%C : memref<16x16xf32>)
+  return
+}

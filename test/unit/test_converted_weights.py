@@ -1,0 +1,161 @@
+"""Weights of 8 and 4 bits that a product converts on the way in, from linalg to the interpreter, against float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.diagnostics import remarks
+from warploom.passes.linalg.fuse_weights import FuseWeightsPass
+from warploom.runtime import CompileError, Kernel, compile
+
+Array = NDArray[Any]
+
+FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+LIMITS = {"s8": (-128, 128), "u8": (0, 256), "s4": (-8, 8), "u4": (0, 16)}
+
+
+def held(weights: Array, bits: int) -> Array:
+    """Integers as they lie in memory: bytes, or two of 4 bits in each."""
+    if bits == 8:
+        return np.ascontiguousarray(weights.astype(np.uint8).view(np.int8))
+    weights = np.ascontiguousarray(weights)
+    return ((weights[:, ::2] & 15) | ((weights[:, 1::2] & 15) << 4)).astype(np.uint8)
+
+
+def draw(stored: str, *shape: int) -> Array:
+    return np.random.default_rng().integers(*LIMITS[stored], shape)
+
+
+@pytest.mark.parametrize("by_columns", [True, False], ids=["nk", "kn"])
+@pytest.mark.parametrize(("float_", "stored"), [("bf16", "s8"), ("f16", "u8"), ("f16", "s4"), ("bf16", "u4")])
+def test_integers_are_multiplied_exactly(float_: str, stored: str, by_columns: bool) -> None:
+    m, n, k = (37, 96, 160) if by_columns else (18, 64, 96)
+    bits, zero = int(stored[1]), int(draw(stored, 1)[0])
+    b = f"memref<{n}x{k}xi{bits}>" if by_columns else f"memref<{k}x{n}xi{bits}>"
+    axes = "(n, k)" if by_columns else "(k, n)"
+    text = f"""func.func @f(%A: memref<{m}x{k}x{float_}>, %B: {b}, %D: memref<{m}x{n}xf32>) {{
+  warp.matmul {float_} x {float_} %A, %B as {stored} minus {zero} init 0.0 : f32 into %D
+      maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> {axes}>, affine_map<(m, n, k) -> (m, n)>]
+      : memref<{m}x{k}x{float_}>, {b}, memref<{m}x{n}xf32>
+  return
+}}"""
+    a = np.random.default_rng().standard_normal((m, k)).astype(FLOATS[float_])
+    weights, d = draw(stored, k, n), np.full((m, n), np.nan, np.float32)
+    compile(text, cache=False)(a, held(weights.T if by_columns else weights, bits), d, device="interp")
+    expected = a.astype(np.float64) @ (weights - zero)
+    np.testing.assert_allclose(d, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+def function(convert: str, *, c: str = "f32", scale: str = "(n)", start: str = "fill", q: str = "i8") -> str:
+    """A product with weights that `convert` makes of `%q`, with a scale `%s`."""
+    shape = {"(n)": "48", "(k)": "64", "()": ""}[scale]
+    given = f"memref<{shape}xf16>" if shape else "f16"
+    fill = f"linalg.fill ins(%zero : {c}) outs(%C : memref<21x48x{c}>)" if start == "fill" else ""
+    return f"""#kn = affine_map<(k, n) -> (k, n)>
+#s = affine_map<(k, n) -> {scale}>
+func.func @f(%A: memref<21x64xf16>, %Q: memref<64x48x{q}>, %S: {given}, %C: memref<21x48x{c}>) {{
+  %zero = arith.constant 0.0 : {c}
+  %W = memref.alloc() : memref<64x48xf16>
+  linalg.generic {{indexing_maps = [#kn, #s, #kn], iterator_types = ["parallel", "parallel"]}}
+      ins(%Q, %S : memref<64x48x{q}>, {given}) outs(%W : memref<64x48xf16>) {{
+  ^bb0(%q: {q}, %s: f16, %old: f16):
+{convert}
+    linalg.yield %w : f16
+  }}
+  {fill}
+  linalg.matmul ins(%A, %W : memref<21x64xf16>, memref<64x48xf16>) outs(%C : memref<21x48x{c}>)
+  memref.dealloc %W : memref<64x48xf16>
+  return
+}}"""
+
+
+SCALED = "    %0 = arith.sitofp %q : i8 to f16\n    %w = arith.mulf %s, %0 : f16"
+POINT = """    %wide = arith.extui %q : i8 to i32
+    %point = arith.constant 128 : i32
+    %0 = arith.subi %wide, %point : i32
+    %1 = arith.sitofp %0 : i32 to f32
+    %2 = arith.extf %s : f16 to f32
+    %half = arith.constant 0.5 : f32
+    %3 = arith.mulf %2, %half : f32
+    %4 = arith.mulf %1, %half : f32
+    %5 = arith.mulf %4, %2 : f32
+    %w = arith.truncf %5 : f32 to f16"""
+PLAIN = (
+    "    %0 = arith.sitofp %q : i8 to f16\n    %four = arith.constant 4.0 : f16\n    %w = arith.subf %0, %four : f16"
+)
+
+
+def run(text: str, kernels: int = 1, c: Any = np.float32) -> tuple[Array, Array, Array, Array, Kernel]:
+    rng = np.random.default_rng()
+    a = rng.standard_normal((21, 64)).astype(np.float16)
+    q = rng.integers(-128, 128, (64, 48)).astype(np.int8)
+    s = rng.random(48).astype(np.float16) / 16 + np.float16(0.01)
+    d = rng.standard_normal((21, 48)).astype(c)
+    before, kernel = d.copy(), compile(text, cache=False)
+    assert len(kernel.launches) == kernels
+    kernel(a, q, s, d, device="interp")
+    a, q, s, d, before = (array.astype(np.float64) for array in (a, q, s, d, before))
+    return a, q, s, d - (before if "fill" not in text else 0), kernel
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype"), [(function(SCALED), np.float32), (function(SCALED, c="f16", start="none"), np.float16)]
+)
+def test_a_scale_of_columns_is_part_of_the_product(text: str, dtype: Any) -> None:
+    a, q, s, d, kernel = run(text, c=dtype)
+    assert kernel.scratch == (), "the converted weights are nowhere"
+    np.testing.assert_allclose(d, a @ q * s, rtol=2e-3, atol=2e-3 * np.abs(a @ q * s).max())
+
+
+def test_zero_points_and_numbers() -> None:
+    a, q, s, d, _ = run(function(POINT))
+    exact = a @ (q % 256 - 128) * s / 2
+    np.testing.assert_allclose(d, exact, rtol=1e-4, atol=1e-5 * np.abs(exact).max())
+    a, q, s, d, _ = run(function(PLAIN))
+    np.testing.assert_allclose(d, a @ (q - 4), rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (function(SCALED, scale="(k)"), "its scale changes along k"),
+        (function(SCALED.replace("%s, %0", "%0, %s").replace("sitofp", "uitofp")), ""),
+        (
+            function("    %0 = arith.subi %q, %q : i8\n    %w = arith.sitofp %0 : i8 to f16"),
+            "its zero point is subtracted in",
+        ),
+        (
+            function("    %0 = arith.extsi %q : i8 to i32\n    %w = arith.uitofp %0 : i32 to f16"),
+            "it converts what arith.extsi gives as unsigned",
+        ),
+    ],
+)
+def test_what_stays_an_operation_of_its_own(text: str, reason: str) -> None:
+    module = parse_mlir(make_context(), text, "f.mlir")
+    with remarks() as found:
+        FuseWeightsPass().apply(make_context(), module)
+    assert ("memref.alloc" in str(module)) == bool(reason)
+    said = "f.mlir:6:3: remark: warp-fuse-weights: the product that reads it does not convert its integers: "
+    assert [line.startswith(said + reason) for line in found] == ([True] if reason else [])
+
+
+@pytest.mark.parametrize(
+    ("target", "schedule", "message"),
+    [
+        ("sm_75", {}, "sm_75 has .* for f16 x f16 from s8 accumulated in f32; sm_80 and later have one"),
+        (
+            "sm_90a",
+            {"mma": "m64n64k16"},
+            "warpgroups cannot .*: sm_90a has no wgmma for f16 x f16 from s8",
+        ),
+    ],
+)
+def test_what_does_not_convert_is_refused(target: str, schedule: dict[str, Any], message: str) -> None:
+    with pytest.raises(CompileError, match=f"f.mlir:14:3: error: schedule: {message}"):
+        compile(function(SCALED), target, file="f.mlir", cache=False, **schedule)
