@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -22,6 +23,9 @@ from . import dlpack
 from .dtypes import DTYPES, PACKED, DType, dtype_of, element_of
 
 _DLPACK_FLOATS = {"float": "f", "bfloat": "bf"}
+
+REMEMBERED = 256
+"""Kinds of arguments that a parameter remembers to take."""
 
 _NO_STREAM = -1
 """Of an export that nobody reads: it need not wait for what its producer does."""
@@ -52,6 +56,8 @@ class Parameter:
 
     def misfit(self, argument: Argument) -> int | None:
         """An extent or stride of the argument that the divisor does not divide."""
+        if self.divisor == 1:
+            return None
         last = len(argument.shape) - 1
         steps = self.strides or tuple(int(i == last) for i in range(len(argument.shape)))
         strides = [stride // argument.itemsize for stride in argument.byte_strides]
@@ -79,9 +85,14 @@ class Parameter:
                 return False
         return True
 
-    @property
+    @cached_property
     def dtype(self) -> DType:
         return dtype_of(self.element)
+
+    @cached_property
+    def taken(self) -> set[tuple[object, ...]]:
+        """What arguments were that the parameter takes: `check` looks at each kind once."""
+        return set()
 
 
 @dataclass(frozen=True)
@@ -199,8 +210,11 @@ def borrow(value: object, element: str = "") -> Argument:
 
 def packed_as(argument: Argument, parameter: Parameter) -> Argument:
     """Bytes, where a parameter has several elements in each, as those elements; any other argument as it is."""
-    each, steps = PACKED.get(parameter.element, 1), argument.byte_strides
-    if argument.element not in ("i8", "ui8") or each == 1 or not parameter.shape or steps[-1:] != (1,):
+    each = PACKED.get(parameter.element, 1)
+    if each == 1 or argument.element not in ("i8", "ui8") or not parameter.shape:
+        return argument
+    steps = argument.byte_strides
+    if steps[-1:] != (1,):
         return argument
     columns, wanted = argument.shape[-1] * each, parameter.shape[-1]
     shape = (*argument.shape[:-1], wanted if 0 <= columns - wanted < each else columns)
@@ -215,6 +229,15 @@ def check(argument: Argument, parameter: Parameter, position: int, *, written: b
     Raises:
         ArgumentError: naming the argument by position and name, what was expected and what was got.
     """
+    kind = (argument.shape, argument.strides, argument.element, argument.packed, argument.writable or not written)
+    if kind not in parameter.taken:
+        _check(argument, parameter, position, written=written)
+        if len(parameter.taken) >= REMEMBERED:
+            parameter.taken.clear()
+        parameter.taken.add(kind)
+
+
+def _check(argument: Argument, parameter: Parameter, position: int, *, written: bool) -> None:
     where = f"argument {position} (%{parameter.name})"
     if not parameter.takes_shape(argument.shape) or not _same_words(argument, parameter.dtype):
         raise ArgumentError(f"{where}: expected {parameter}, got {argument}")

@@ -145,14 +145,23 @@ def _unavailable(reason: str) -> DeviceUnavailableError:
 
 
 @cache
+def device_count() -> int:
+    """How many GPUs the driver reports.
+
+    Raises:
+        DeviceUnavailableError: if there is no driver.
+    """
+    return int(call("counting the GPUs", load_driver().cuDeviceGetCount()))
+
+
+@cache
 def gpu(ordinal: int = 0) -> Gpu:
     """The GPU with this number (CUDA_VISIBLE_DEVICES chooses which is 0).
 
     Raises:
         DeviceUnavailableError: if there is none.
     """
-    driver = load_driver()
-    count = call("counting the GPUs", driver.cuDeviceGetCount())
+    count = device_count()
     if ordinal >= count:
         raise _unavailable(f"the driver reports {count} devices, number {ordinal} was asked for")
     return Gpu(ordinal)
@@ -209,10 +218,12 @@ class Gpu:
 
 
 class LoadedModule:
-    """PTX loaded on a GPU. `log` is what the driver said about it."""
+    """PTX loaded on a GPU. `log` is what the driver said about it; `enqueued` are launches with their parameters, by
+    what they were given."""
 
     def __init__(self, gpu: Gpu, ptx: str) -> None:
         self.gpu = gpu
+        self.enqueued: dict[tuple[object, ...], object] = {}
         self._kernels: dict[str, LoadedKernel] = {}
         option = gpu.driver.CUjit_option
         info, errors = bytearray(LOG_BYTES), bytearray(LOG_BYTES)
@@ -246,10 +257,14 @@ def _log(buffer: bytearray) -> str:
 
 
 class LoadedKernel:
-    """A kernel on a GPU, and what it needs there: registers a thread, spilled and shared bytes."""
+    """A kernel on a GPU, and what it needs there: registers a thread, spilled and shared bytes.
+
+    `waits` says whether it waits by itself for the launch before it; None until its first launch has looked.
+    """
 
     def __init__(self, gpu: Gpu, name: str, handle: Any) -> None:
         self.gpu, self.name, self.handle = gpu, name, handle
+        self.waits: bool | None = None
         names = gpu.driver.CUfunction_attribute
         self.registers = self._attribute(names.CU_FUNC_ATTRIBUTE_NUM_REGS)
         self.local = self._attribute(names.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)

@@ -7,8 +7,9 @@ import re
 import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,13 +17,17 @@ from ...dialect.ptx.text.syntax import Function, instructions
 from ..arguments.arrays import Argument
 from ..errors import ArgumentError, CudaError
 from ..launch import Launch, LaunchValue, Mapped, Packed, PackedMap, ScratchBuffer, Shifted, Word, check_alignment, pack
-from .driver import Gpu, LoadedKernel, call, encode_tensor_map, explain, gpu
+from .driver import Gpu, LoadedKernel, LoadedModule, call, device_count, encode_tensor_map, explain, gpu
 
 LEGACY_STREAM = 0
 
 
 PROMOTION = 128
 """Bytes that L2 reads at once for the tensor maps of our own launches."""
+
+
+REMEMBERED = 1024
+"""Launches whose parameters a module keeps."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class _Enqueue:
     parameters: int
     storage: object
     config: Any = None
+    lock: Lock = field(default_factory=Lock)
 
     def __call__(self, driver: Any, stream: int) -> Any:
         """Enqueues it; what the driver says."""
@@ -42,8 +48,9 @@ class _Enqueue:
         if self.config is None:
             grid, block = launch.grid, launch.block
             return driver.cuLaunchKernel(handle, *grid, *block, launch.shared, stream, self.parameters, 0)[0]
-        self.config.hStream = stream
-        return driver.cuLaunchKernelEx(self.config, handle, self.parameters, 0)[0]
+        with self.lock:
+            self.config.hStream = stream
+            return driver.cuLaunchKernelEx(self.config, handle, self.parameters, 0)[0]
 
 
 class Prepared:
@@ -71,7 +78,7 @@ class Prepared:
         self._owners = tuple(values)
         module = gpu.load(ptx)
         everything = [*values, *map(self._allocate, scratch)]
-        self._queue = tuple(_enqueue(module.kernel(x.kernel), functions[x.kernel], x, everything) for x in launches)
+        self._queue = tuple(_remembered(module, functions[x.kernel], x, everything) for x in launches)
 
     def _allocate(self, buffer: ScratchBuffer) -> Argument:
         """Memory that lives as long as this object."""
@@ -133,6 +140,21 @@ def _describe(item: _Enqueue) -> str:
     return f"kernel {launch.kernel} (grid {launch.grid}, block {launch.block}, {launch.shared} bytes shared)"
 
 
+def _remembered(module: LoadedModule, function: Function, launch: Launch, values: Sequence[LaunchValue]) -> _Enqueue:
+    """The launch with its parameters, packed anew only where addresses or numbers are others than in earlier calls."""
+    kernel = module.kernel(launch.kernel)
+    if any(isinstance(value, Packed) for value in values):
+        return _enqueue(kernel, function, launch, values)
+    given = (value.address if isinstance(value, Argument) else (type(value), value) for value in values)
+    key = (launch, *given)
+    found = cast("_Enqueue | None", module.enqueued.get(key))
+    if found is None:
+        if len(module.enqueued) >= REMEMBERED:
+            module.enqueued.clear()
+        found = module.enqueued[key] = _enqueue(kernel, function, launch, values)
+    return found
+
+
 def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: Sequence[LaunchValue]) -> _Enqueue:
     kernel.reserve(launch.block, launch.shared)
     _check_cluster(function, launch)
@@ -160,7 +182,7 @@ def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: S
             words.append(pack(parameter, value))
     buffers = [ctypes.create_string_buffer(word, len(word)) for word in words]
     pointers = (ctypes.c_void_p * max(1, len(buffers)))(*(ctypes.addressof(b) for b in buffers))
-    config = _configuration(kernel.gpu.driver, function, launch)
+    config = _configuration(kernel, function, launch)
     return _Enqueue(kernel, launch, ctypes.addressof(pointers), (buffers, pointers), config)
 
 
@@ -169,14 +191,16 @@ def _waits(function: Function) -> bool:
     return any(found.opcode == "griddepcontrol.wait" for found in instructions(function.body or ()))
 
 
-def _configuration(driver: Any, function: Function, launch: Launch) -> Any:
+def _configuration(kernel: LoadedKernel, function: Function, launch: Launch) -> Any:
     """What a launch asks for beside its sizes, if anything: clusters that the kernel does not name itself, and that it
     may start before those before it in its stream end. CUDA driver API, `CUlaunchAttributeID`."""
-    attributes: list[Any] = []
+    driver, attributes = kernel.gpu.driver, list[Any]()
+    if kernel.waits is None:
+        kernel.waits = _waits(function)
     if launch.cluster is not None and not _own_clusters(function):
         attribute = _attribute(driver, "CLUSTER_DIMENSION", attributes)
         attribute.clusterDim.x, attribute.clusterDim.y, attribute.clusterDim.z = launch.cluster
-    if _waits(function):
+    if kernel.waits:
         _attribute(driver, "PROGRAMMATIC_STREAM_SERIALIZATION", attributes).programmaticStreamSerializationAllowed = 1
     if not attributes:
         return None
@@ -222,6 +246,8 @@ def gpu_of(values: Sequence[LaunchValue]) -> Gpu:
         ArgumentError: if they lie on different GPUs.
     """
     first = gpu(0)
+    if device_count() == 1:
+        return first
     places = {
         i: _ordinal(first, v) for i, v in enumerate(values) if isinstance(v, Argument) and v.on_device and v.nbytes
     }

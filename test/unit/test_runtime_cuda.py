@@ -152,9 +152,11 @@ class Driver:
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     driver = Driver()
     monkeypatch.setattr(cuda, "load_driver", lambda: driver)
-    cuda.gpu.cache_clear()
+    for known in (cuda.gpu, cuda.device_count):
+        known.cache_clear()
     yield driver
-    cuda.gpu.cache_clear()
+    for known in (cuda.gpu, cuda.device_count):
+        known.cache_clear()
 
 
 class OnGpu:
@@ -219,6 +221,18 @@ def test_prepared_launches_enqueue_without_looking_again(driver: Driver) -> None
     prepared.wait(3)
     assert b.tolist() == [10] * 8
     assert (driver.launches[0][8], prepared.kernels[0].registers) == (3, 64)
+
+
+def test_calls_on_other_arrays_and_numbers_pack_their_own_parameters(driver: Driver) -> None:
+    """Parameters are kept for the next call on the same arrays, and for no other."""
+    a, b, c = floats(), floats(), floats()
+    a[:], module = 3, load_ptx(PTX)
+    for count, target, stream in ((8, b, 5), (8, b, 6), (4, c, 5), (8, c, 5)):
+        target[:] = 0
+        module.launch("double", 1, 32, [OnGpu(a, stream), OnGpu(target, stream), count])
+        assert target.tolist() == [6.0] * count + [0.0] * (8 - count)
+    parameters, streams = ([launch[i] for launch in driver.launches] for i in (9, 8))
+    assert (len(set(parameters)), parameters[0] == parameters[1], streams) == (3, True, [5, 6, 5, 5])
 
 
 WRITING = """.version 8.0
