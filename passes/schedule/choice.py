@@ -22,7 +22,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ..linalg.multiplied import block
 from ..linalg.product import Product, metadata_span
 from ..tile.arrangement import LANES as LANES_LOAD
-from .h200 import BETWEEN_MARGIN, IN_FLIGHT, IN_FLIGHT_FROM_L2, LOOP_WARPS, MOST_STAGES, WEIGHT_MARGIN, WIDE_K
+from .h200 import BETWEEN_MARGIN, IN_FLIGHT, IN_FLIGHT_FROM_L2, LOOP_WARPS, MOST_STAGES, WEIGHT_MARGINS, WIDE_K
 from .loop import ROOMY, decoupled
 from .model import (
     BETWEEN_TILES,
@@ -156,7 +156,7 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
     every = every if product.b.stored is None else (*WEIGHT_TILES, *every)
     tiles = [t for t in every if _fits(t, product, row, target)]
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
-    margins = dict.fromkeys(BETWEEN_TILES, BETWEEN_MARGIN) | dict.fromkeys(WEIGHT_TILES, WEIGHT_MARGIN)
+    margins = dict.fromkeys(BETWEEN_TILES, BETWEEN_MARGIN) | dict(zip(WEIGHT_TILES, WEIGHT_MARGINS, strict=True))
     costs = [(tile, cost_of(product, tile, target, row) * margins.get(tile, 1.0)) for tile in tiles]
     ways = [
         (rounded(cost + extra), _covered(m, n, tile), _width(product, tile, pack), i, tile, pack)

@@ -99,11 +99,12 @@ BETWEEN_TILES = (
 SPARSE_TILES = (Tile((128, 192), (64, 48)), Tile((192, 128), (48, 64)), *TILES)
 
 # Weights that are converted in registers, for a few rows of A: warps that cut K among them read A from shared memory
-# less often than warps side by side, and are enough to hide what converting takes (H200, 16x8192x8192, 4 bits: 19.0
-# microseconds against 22.2 of warps side by side; in rows along n 23.2 against 24.9 of 16x128).
+# less often than warps side by side, and are enough to hide what converting takes (H200, 16x8192x8192, 8 bits: 21.9
+# microseconds with 8 slices, 22.6 with 4; 4 bits: 17.2 and 18.0).
 WEIGHT_TILES = (
-    Tile((16, 64), (16, 64), 256, sliced_k=4),
+    Tile((16, 64), (16, 64), 512, sliced_k=8),
     Tile((16, 64), (16, 32), 256, sliced_k=4),
+    Tile((16, 64), (16, 64), 256, sliced_k=4),
     Tile((16, 64), (16, 32), 128, sliced_k=2),
     Tile((16, 256), (16, 32), 128),
 )
