@@ -79,29 +79,32 @@ most keys come first.
         quoted(ATTENTION.level("warp-outline"), ["launch_func", "gpu.func", "arith.subi", r"warp\.attention"], 230),
     )
     yield prose("""
-### A loop over tiles of K and V: `warp-fragments`
+### A loop over tiles of K and V: `warp-stage`
 
 The loop hands on the largest score of each row, the sum of each row in parts, and the sums of O. The scores of a tile
 stay a fragment of accumulators: `warp.reduce` takes rows of it together, `warp.broadcast` spreads a column out again,
 `warp.map` computes element by element. `warp.convert_layout` makes P the operand A of the second product; from f32
-accumulators to 16-bit operands that is another order of registers, and takes no instruction.
+accumulators to 16-bit operands that is another order of registers, and takes no instruction. The products are
+`warp.tile_mma`, as those of `warp.matmul` are, and go on as they do.
 """)
     yield block(
         "mlir",
         quoted(
-            ATTENTION.level("warp-epilogue"),
+            ATTENTION.level("warp-stage"),
             [
-                "warp.copy", "gpu.barrier", "ldmatrix", r"scf\.for", "warp.copy", "warp.copy", "gpu.barrier",
-                r"warp\.mma", r"scf\.if", "warp.step columns", "warp.step rows", "arith.select", "warp.reduce max",
+                "warp.copy", "gpu.barrier", r"scf\.for", "warp.copy", "warp.copy", "gpu.barrier",
+                r"warp\.tile_mma", r"scf\.if", "warp.step columns", "warp.step rows", "arith.select", "warp.reduce max",
                 "math.exp2", "warp.broadcast", "math.fma", "math.exp2", "warp.reduce add", "warp.convert ",
-                "warp.convert_layout", r"warp\.mma", "scf.yield", "warp.reduce add", "arith.divf", "warp.store",
+                "warp.convert_layout", r"warp\.tile_mma", "scf.yield", "warp.reduce add", "arith.divf",
+                r"warp\.epilogue",
             ],
         ),
     )  # fmt: skip
     yield prose("""
-The rest is as for products: `warp-pipeline` lets copies of K and V run ahead, `warp-allocate` gives tiles a place, and
-`convert-warp-to-ptx` writes instructions for one thread. On sm_90a products are `wgmma` and copies are tensor copies,
-by [warps of their own](hopper.md); with more than 64 queries that is the default.
+The rest is as for products: `warp-fragments` takes products to instructions, `warp-pipeline` lets copies of K and V run
+ahead, `warp-allocate` gives tiles a place, and `convert-warp-to-ptx` writes instructions for one thread. On sm_90a
+products are `wgmma` and copies are tensor copies, by [warps of their own](hopper.md); with more than 64 queries that is
+the default.
 """)
     yield block(
         "ptx",

@@ -235,7 +235,7 @@ OF_IDEAS = {
     "clusters": "dialect/schedule/grid.py passes/tile/raster.py passes/pipelining/clusters.py "
     "passes/pipelining/tensor_copies.py passes/pipelining/ring.py",
     "attention": "dialect/warp/attention.py passes/linalg/fuse_attention.py passes/linalg/scores.py "
-    "passes/linalg/attention.py passes/schedule/attention.py passes/tile/attention.py passes/tile/tile_attention.py",
+    "passes/linalg/attention.py passes/schedule/attention.py passes/tile/attention.py",
     "rows": "dialect/warp/rows.py passes/to_ptx/column_ops.py",
     "ping-pong": "dialect/schedule/loop.py passes/pipelining/turns.py passes/pipelining/consumers.py",
     "changes of layout": "dialect/layouts/algebra.py dialect/layouts/ways.py dialect/layouts/moves.py "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, IndexType, MemRefType, StringAttr, UnitAttr
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     ParsePropInAttrDict,
@@ -50,14 +50,15 @@ class TileMmaOp(FactorsOp):
 
         %d = warp.tile_mma %As, %Bs, %c part [%m, %n, %k] {...} : memref<...>, memref<...>, !warp.fragment<acc, ...>
 
-    Then all warps do the same at a different place. Behind the types stand the tiles of what belongs to A and B: of a
+    Then all warps do the same at a different place, and A may be a fragment that the warp holds, of as many rows as
+    that of C and all of k. Behind the types stand the tiles of what belongs to A and B: of a
     sparse A, which is m x k/2, `sparse %Es : memref<...>`, the metadata, of which `padded` says that it may be asked
     for beyond what was copied; of blocks that have scales `scaled %SAs, %SBs : memref<...>, memref<...>`.
     """
 
     name = "warp.tile_mma"
 
-    a = operand_def(MemRefType)
+    a = operand_def(base(MemRefType) | base(FragmentType))
     b = operand_def(MemRefType)
     c = operand_def(SUMS)
     part = var_operand_def(IndexType())
@@ -137,24 +138,33 @@ class TileMmaOp(FactorsOp):
 
     def _lying(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(m, stored k) of A and (k, n) of B."""
-        a, b = memory_of(self.a).get_shape(), memory_of(self.b).get_shape()
+        a, b = _shape(self.a), memory_of(self.b).get_shape()
         return a[::-1] if self.transposed_a else a, b[::-1] if self.transposed_b else b
 
     def verify_(self) -> None:
         self.verify_names()
         self.verify_words()
         for name, memory in zip(("A", "B", "E", "SA", "SB"), self._tiles(), strict=False):
-            if memory is not None and (memory_space(memory_of(memory)) != SHARED_SPACE or len(_shape(memory)) != 2):
+            if isinstance(memory, SSAValue) and isinstance(memory.type, FragmentType):
+                self._verify_held(fragment_of(memory))
+            elif memory is not None and (memory_space(memory_of(memory)) != SHARED_SPACE or len(_shape(memory)) != 2):
                 raise VerifyException(f"expected {name} to be a tile in shared memory, got {memory.type}")
         self.verify_converted(memory_of(self.b))
         plain = (self.a, self.b) if self.b_stored is None else (self.a,)
         for name, multiplied, tile in zip("AB", self.multiplied, plain, strict=False):
-            held, wanted = element_row(memory_of(tile).element_type), ELEMENT_TYPES[multiplied]
+            held, wanted = element_row(_element(tile)), ELEMENT_TYPES[multiplied]
             if held is None or held.memory_bits not in (wanted.memory_bits, BYTE):
                 raise VerifyException(f"{name} cannot be multiplied as {multiplied}, got {tile.type}")
         self._verify_shape()
         if self.padded is not None and self.e is None:
             raise VerifyException("expected `padded` of metadata, and there is none")
+
+    def _verify_held(self, a: FragmentType) -> None:
+        """Checks an A that a warp holds."""
+        c = self.c.type
+        fits = isinstance(c, FragmentType) and a.shape[0] == c.shape[0] and a.role.data == "a"
+        if not fits or self.transposed_a is not None or self.e is not None:
+            raise VerifyException(f"expected a dense A in registers to be a fragment a of C's rows, got {a} and {c}")
 
     def _tiles(self) -> Sequence[SSAValue | None]:
         return (self.a, self.b, self.e, *self.scales)
@@ -179,5 +189,9 @@ class TileMmaOp(FactorsOp):
             raise VerifyException(f"expected {what}, got {self.c.type}")
 
 
-def _shape(memory: SSAValue) -> tuple[int, ...]:
-    return memory_of(memory).get_shape()
+def _shape(tile: SSAValue) -> tuple[int, ...]:
+    return tile.type.shape if isinstance(tile.type, FragmentType) else memory_of(tile).get_shape()
+
+
+def _element(tile: SSAValue) -> Attribute:
+    return tile.type.element_type if isinstance(tile.type, FragmentType) else memory_of(tile).element_type

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import IndexType, f32
+from xdsl.dialects.builtin import IndexType, MemRefType, f32
 from xdsl.ir import Block, Region, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.gpu import BarrierOp
@@ -27,10 +28,9 @@ from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import FragmentType, ScheduleAttr, fragment_of
 from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ...dialect.warp.elementwise import ConvertOp, Kind
-from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.rows import ReduceOp, StepOp, column_of
 from ...dialect.warp.store_epilogue import EpilogueOp
+from ...dialect.warp.tile_mma import TileMmaOp
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
 from ..schedule.attention import part_schedule, values_schedule
@@ -38,11 +38,8 @@ from . import raster
 from .epilogue_operands import EpilogueOperands, PlacedOperand
 from .fragment_math import constant, fma, integer, mapped, number, power, spread, times, unless
 from .index_builder import Index, IndexBuilder
-from .operands import OperandTiles
-from .tiling import Tiling
-
-KEPT_REGISTERS = 32
-"""Registers of Q's fragments that a lane keeps; of more, they are loaded again for each tile of K."""
+from .operands import OperandTiles, copies_done
+from .tiling import Tiling, schedule_of
 
 LOWEST = -1e38
 """The largest score of a row before the first, in units of the scale."""
@@ -89,8 +86,7 @@ class AttentionBuilder:
         index, (rows, step, _) = self.index, self.schedule.tile.cta
         q, k, v = (index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in (self.q, self.k, self.v))
         self.q.copy(index, {"m": self.start, "k": 0}, q)
-        self.copies_done(index)
-        kept = self.kept(q)
+        copies_done(index, self.schedule)
         state = self._initial()
         body = Block(arg_types=[IndexType(), *(value.type for value in state.values)])
         start, end, stride = index.values([0, self._end(rows), step])
@@ -99,19 +95,17 @@ class AttentionBuilder:
         at, largest, sums, *parts = body.args
         self.k.copy(inside, {"n": at, "k": 0}, k)
         self.v.copy(inside, {"k": at, "n": 0}, v)
-        self.copies_done(inside)
-        scores = self._masked(inside, at, self.products(inside, kept, q, k))
+        copies_done(inside, self.schedule)
+        scores = constant(inside, self.scores.fragment("acc"), 0.0)
+        scores = self._masked(inside, at, self._product(inside, self.scores, q, k, scores, self.warp_row, 0))
         state, p = self._softmax(inside, scores, Running(largest, sums, tuple(parts)))
-        state = self.add(inside, state, self._operand(inside, p), v)
+        p, width = self._operand(inside, p), self.values.schedule.tile.warp[1]
+        parts = [self._product(inside, self.values, p, v, o, 0, i * width) for i, o in enumerate(state.parts)]
         inside.insert(BarrierOp())
-        inside.insert(scf.YieldOp(*state.values))
+        inside.insert(scf.YieldOp(state.largest, state.sums, *parts))
         index.insert(loop)
         largest, sums, *parts = loop.results
         self._finish(Running(largest, sums, tuple(parts)))
-
-    def copies_done(self, index: IndexBuilder) -> None:
-        """What follows copies to shared memory."""
-        index.insert(BarrierOp())
 
     def _end(self, rows: int) -> Index:
         """Where keys end that count for a row of the CTA."""
@@ -126,25 +120,17 @@ class AttentionBuilder:
 
     # Scores
 
-    def steps(self) -> range:
-        """Where along the columns of Q and K each step of the instruction begins."""
-        return range(0, self.schedule.tile.cta[2], self.schedule.tile.mma.k)
-
-    def kept(self, q: SSAValue) -> list[SSAValue]:
-        """Q's fragments, if a lane has room for all of them."""
-        kind = self.scores.fragment("a")
-        if kind.registers * len(self.steps()) > KEPT_REGISTERS:
-            return []
-        return [self.q.load(self.index, q, {"m": self.warp_row, "k": at}) for at in self.steps()]
-
-    def products(self, index: IndexBuilder, kept: Sequence[SSAValue], q: SSAValue, k: SSAValue) -> SSAValue:
-        """Q K^T of a tile."""
-        scores = constant(index, self.scores.fragment("acc"), 0.0)
-        for i, at in enumerate(self.steps()):
-            b = self.k.load(index, k, {"n": 0, "k": at})
-            a = kept[i] if kept else self.q.load(index, q, {"m": self.warp_row, "k": at})
-            scores = index.insert(MmaOp(self.schedule.tile.mma, a, b, scores)).d
-        return scores
+    def _product(
+        self, index: IndexBuilder, tiling: Tiling, a: SSAValue, b: SSAValue, sums: SSAValue, m: Index, n: Index
+    ) -> SSAValue:
+        """Sums with the product of tiles, or of a fragment and a tile, added."""
+        product = tiling.product
+        transposed = (product.a.transposed and isinstance(a.type, MemRefType), product.b.transposed)
+        part = index.values([m, n, 0])
+        op = TileMmaOp(a, b, sums, product.op.multiplied, transposed=transposed, part=part)
+        op.attributes[ScheduleAttr.name] = ScheduleAttr(tiling.schedule)
+        op.location = self.op.location
+        return index.insert(op).d
 
     def _masked(self, index: IndexBuilder, at: SSAValue, scores: SSAValue) -> SSAValue:
         """Scores as the region makes them, and minus infinity where they do not count."""
@@ -220,17 +206,6 @@ class AttentionBuilder:
         whole = FragmentType.of("a", rows, keys, kind.element_type, kind.layout.data)
         return index.insert(ConvertLayoutOp(half, whole)).fragment
 
-    def add(self, index: IndexBuilder, state: Running, a: SSAValue, v: SSAValue) -> Running:
-        """O with P V of a tile added."""
-        (rows, keys), step = fragment_of(a).shape, self.schedule.tile.mma.k
-        parts, width = list(state.parts), self.values.schedule.tile.warp[1]
-        for at in range(0, keys, step):
-            left = index.insert(SubfragmentOp(a, (0, at), (rows, step))).fragment
-            for i, part in enumerate(parts):
-                b = self.v.load(index, v, {"k": at, "n": i * width})
-                parts[i] = index.insert(MmaOp(self.schedule.tile.mma, left, b, part)).d
-        return Running(state.largest, state.sums, tuple(parts))
-
     def _initial(self) -> Running:
         index, scores, part = self.index, self.scores.fragment("acc"), self.values.fragment("acc")
         lowest = LOWEST / max(1.0, self.factor) if self.op.score is None else LOWEST_OF_F32
@@ -253,3 +228,13 @@ class AttentionBuilder:
                 end.attributes[ScheduleAttr.name] = schedule
                 end.location = self.op.location
                 index.insert(end)
+
+
+class StageAttention(RewritePattern):
+    """`warp.attention` of the rows of one CTA: a loop over tiles of K and V."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
+        if op.tile:
+            AttentionBuilder(op, IndexBuilder(Builder(InsertPoint.before(op))), schedule_of(op)).build()
+            rewriter.erase(op)

@@ -25,7 +25,6 @@ from .index_builder import Index, IndexBuilder
 from .metadata import SparseProduct
 from .multiplication import DenseProduct, Multiplication, Place
 from .scales import ScaledProduct
-from .tile_attention import TileOfAttention
 from .warpgroup import SparseWarpgroupProduct, WarpgroupProduct
 
 MULTIPLICATIONS: Sequence[type[Multiplication]] = (
@@ -74,11 +73,11 @@ def _behind(place: Sequence[Index]) -> IndexBuilder | None:
 @dataclass(frozen=True)
 class FragmentsPass(ModulePass):
     """Multiplies a warp's part of tiles in shared memory by the instruction that the schedule names: fragments are
-    loaded and multiplied step by step, or a warpgroup multiplies tiles where they lie. Attention is tiled whole."""
+    loaded and multiplied step by step, or a warpgroup multiplies tiles where they lie."""
 
     name = "warp-fragments"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        ways = [ProductOfTiles(way) for way in MULTIPLICATIONS]
-        patterns = GreedyRewritePatternApplier([*ways, TileOfAttention()], dce_enabled=False)
+        ways: list[RewritePattern] = [ProductOfTiles(way) for way in MULTIPLICATIONS]
+        patterns = GreedyRewritePatternApplier(ways, dce_enabled=False)
         PatternRewriteWalker(patterns, apply_recursively=False).rewrite_module(op)

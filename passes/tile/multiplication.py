@@ -9,12 +9,17 @@ from abc import ABC, abstractmethod
 
 from xdsl.ir import SSAValue
 
+from ...dialect.warp.attributes import FragmentType
+from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.tile_mma import TileMmaOp
 from ..linalg.multiplied import TileProduct
 from .index_builder import Index, IndexBuilder
 from .operands import FactorTiles
 from .tiling import Fragments, schedule_of
+
+KEPT_REGISTERS = 32
+"""Registers of the fragments of a tile that stays that a lane keeps; of more, they are loaded again in each turn."""
 
 Place = dict[str, Index]
 """Where something begins, by the product's axes."""
@@ -51,9 +56,24 @@ class FragmentProduct(Multiplication):
         schedule = self.tiling.schedule
         for inner in range(0, schedule.tile.cta[2] // schedule.tile.sliced_k, self.tiling.step):
             at = warp | {"k": outside.add(warp["k"], inner)}
-            a, b = (o.load(index, tile, at) for o, tile in zip(self.operands, self.tiles, strict=True))
+            a, b = (
+                o.load(outside if self._stays(tile) and self._fit(o) else index, tile, at)
+                for o, tile in zip(self.operands, self.tiles, strict=True)
+            )
             accumulator = self.step(index, a, b, accumulator, at)
         return accumulator
+
+    def _stays(self, tile: SSAValue) -> bool:
+        """Whether a tile in shared memory is the same in all turns of the loop around."""
+        return not isinstance(tile.type, FragmentType) and not any(
+            isinstance(use.operation, CopyOp) and use.operation.parent is self.op.parent for use in tile.uses
+        )
+
+    def _fit(self, operand: FactorTiles) -> bool:
+        """Whether a lane has registers for all fragments of a tile."""
+        schedule = self.tiling.schedule
+        steps = schedule.tile.cta[2] // schedule.tile.sliced_k // self.tiling.step
+        return self.tiling.fragment(operand.role).registers * steps <= KEPT_REGISTERS
 
     @abstractmethod
     def step(self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: Place) -> SSAValue:

@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, i8, i64
 from xdsl.ir import SSAValue, TypeAttribute
 
+from ...dialect.gpu import BarrierOp
+from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, memory_of
 from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ...dialect.warp.copy import SPREAD, CopyOp
 from ...dialect.warp.elementwise import ConvertOp
+from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.memory import LdmatrixOp, LoadOp, bounds_attribute
+from ...dialect.warp.tensor_copies import ProxyFenceOp
+from ..diagnostics import fail
 from ..linalg.multiplied import MatrixFactor, shared_bits
 from ..linalg.operand import Operand
 from .arrangement import LANES, PIECES, Way
@@ -64,11 +69,20 @@ class FactorTiles:
         stored = at if self.sparsity == 1 else at | {"k": index.div(at["k"], self.sparsity)}
         return index.values([stored[axis] for axis in self.in_memory])
 
+    def held(self, index: IndexBuilder, whole: SSAValue, at: dict[str, Index]) -> SSAValue:
+        """The fragment for a step of the instruction at k of an A that the warp holds."""
+        start, kind = at["k"], self.tiling.fragment(self.role)
+        if not isinstance(start, int):
+            fail(self.tiling.product.op, "expected the k of a fragment to be known")
+        return index.insert(SubfragmentOp(whole, (0, start), kind.shape)).fragment
+
     def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index]) -> SSAValue:
-        """Loads the fragment whose first element lies at `at` in the tile.
+        """Loads the fragment whose first element lies at `at` in the tile, or in the part of it that the warp holds.
 
         B runs down the columns of memory unless it is transposed, so `ldmatrix` takes `.trans` there.
         """
+        if isinstance(tile.type, FragmentType):
+            return self.held(index, tile, at)
         transposed, way, where = self.operand.transposed, self.way, self.place(index, at)
         kind = self.tiling.fragment(self.role)
         if way.how == LANES:
@@ -126,3 +140,11 @@ class OperandTiles(FactorTiles):
         )
         where, source = self.place(index, at), matrix_of(index, self.operand, at)
         index.insert(CopyOp(source, where, tile, in_bounds=inside, packed=self.packed))
+
+
+def copies_done(index: IndexBuilder, schedule: Schedule) -> None:
+    """What stands between copies to shared memory and those who read the tiles."""
+    if schedule.tile.together > 1:
+        # Warpgroups read what threads have copied through the asynchronous proxy.
+        index.insert(ProxyFenceOp())
+    index.insert(BarrierOp())

@@ -18,7 +18,13 @@ from xdsl.dialects import memref, scf
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.gpu import BarrierOp
@@ -26,16 +32,16 @@ from ...dialect.warp.cta_tile import CtaConstantOp, CtaLoadOp, CtaTileType
 from ...dialect.warp.indices import IndexOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.store_epilogue import EpilogueOp
-from ...dialect.warp.tensor_copies import ProxyFenceOp
 from ...dialect.warp.tile_mma import TileMmaOp
 from ..diagnostics import fail
 from ..linalg.product import read
 from ..schedule.staging import adds_last
+from .attention import StageAttention
 from .epilogue_operands import PlacedOperand
 from .fragment_math import number_of
 from .index_builder import Index, IndexBuilder
 from .metadata import GroupMetadataTiles, MetadataTiles
-from .operands import OperandTiles
+from .operands import OperandTiles, copies_done
 from .scales import ScaleTiles
 from .summed import KTurns, drop_unused
 from .tiling import Tiling, schedule_of
@@ -95,10 +101,7 @@ class StageBuilder:
         here = cta | turns.place(inside, body.args[0])
         for way, tile in zip(ways, shared, strict=True):
             way.copy(inside, here, tile)
-        if self.tiling.schedule.tile.together > 1:
-            # Warpgroups read what threads have copied through the asynchronous proxy.
-            inside.insert(ProxyFenceOp())
-        inside.insert(BarrierOp())
+        copies_done(inside, self.tiling.schedule)
         product = inside.insert(self._multiplied(shared, body.args[1]))
         inside.insert(BarrierOp())
         inside.insert(scf.YieldOp(product.d))
@@ -175,9 +178,10 @@ class StageProduct(RewritePattern):
 @dataclass(frozen=True)
 class StagePass(ModulePass):
     """Makes a loop over K of the tile of a CTA: operands go to shared memory a K tile at a time, where they are
-    multiplied; the sums go to D after it."""
+    multiplied; the sums go to D after it. Of an attention it is a loop over K and V, on what each warp has."""
 
     name = "warp-stage"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        PatternRewriteWalker(StageProduct(), apply_recursively=False).rewrite_module(op)
+        patterns = GreedyRewritePatternApplier([StageProduct(), StageAttention()], dce_enabled=False)
+        PatternRewriteWalker(patterns, apply_recursively=False).rewrite_module(op)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import FloatAttr, f32
 from xdsl.ir import SSAValue
 
-from ...dialect.warp.attributes import fragment_of
+from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.elementwise import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.warpgroup import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
@@ -31,16 +31,22 @@ class WarpgroupProduct(Multiplication):
         if promoted:
             accumulator = index.insert(ConstantOp(FloatAttr(0.0, f32), fragment_of(total))).fragment
         steps = [warp | {"k": k} for k in range(0, schedule.tile.cta[2], schedule.tile.mma.k)]
-        sparse = self.sparse(index, steps)
+        sparse, held = self.sparse(index, steps), [self._a(outside, index, at) for at in steps]
+        zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
         index.insert(WgmmaFenceOp())
-        for at, chosen in zip(steps, sparse, strict=True):
-            where_a, where_b = (o.place(outside, at) for o in self.operands)
-            flags = {"mn_major_a": along_m, "mn_major_b": along_n}
-            op = WgmmaOp(self.op.a, where_a, self.op.b, where_b, accumulator, **flags, sparse=chosen)
+        for number, (at, (of_a, where_a), chosen) in enumerate(zip(steps, held, sparse, strict=True)):
+            flags = {"mn_major_a": along_m, "mn_major_b": along_n, "overwrite": zero and not promoted and not number}
+            op = WgmmaOp(of_a, where_a, self.op.b, b.place(outside, at), accumulator, **flags, sparse=chosen)
             accumulator = index.insert(op).d
         index.insert(WgmmaCommitOp())
         index.insert(WgmmaWaitOp(0))
         return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
+
+    def _a(self, outside: IndexBuilder, index: IndexBuilder, at: Place) -> tuple[SSAValue, list[SSAValue]]:
+        """A of a step: its tile and where in it, or the registers that hold it."""
+        if isinstance(self.op.a.type, FragmentType):
+            return self.operands[0].held(index, self.op.a, at), []
+        return self.op.a, self.operands[0].place(outside, at)
 
     def sparse(self, index: IndexBuilder, steps: Sequence[Place]) -> Sequence[tuple[SSAValue, int] | None]:
         """The metadata and the selector of each step; none of a dense A."""

@@ -1,6 +1,7 @@
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline,warp-tile" | filecheck %s
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline,warp-tile" | warploom-opt | filecheck %s
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline" | filecheck %s --check-prefix=OUTLINE
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline,warp-stage" | filecheck %s --check-prefix=STAGE
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline,warp-tile,warp-pipeline" | filecheck %s --check-prefix=AHEAD
 
 // Q comes with the first tiles of K and V; one wait is for all, before the first fragment is loaded.
@@ -16,6 +17,14 @@
 // AHEAD-NOT:     gpu.barrier
 // AHEAD:         scf.for
 
+// The products of tiles are those that products have; A of the second is in registers.
+// STAGE:         warp.copy %Q[
+// STAGE-NEXT:    gpu.barrier
+// STAGE:         scf.for
+// STAGE:           warp.tile_mma %{{.*}}, %{{.*}}, %{{.*}} part[%{{.*}}, %{{.*}}, %{{.*}}] {{{.*}}cta = 32x16x32,{{.*}}transposed_b} : memref<32x32xf16, #warp.swizzle<64>, 3 : i64>, memref<16x32xf16, #warp.swizzle<64>, 3 : i64>, !warp.fragment<acc, 32x16xf32
+// STAGE:           warp.tile_mma %{{.*}}, %{{.*}}, %{{.*}} part[%{{.*}}, %{{.*}}, %{{.*}}] {{{.*}}cta = 32x32x16,{{.*}}} : !warp.fragment<a, 32x16xf16, {{.*}}>, memref<16x32xf16, #warp.swizzle<64>, 3 : i64>, !warp.fragment<acc, 32x32xf32
+// STAGE:         warp.epilogue
+
 // One CTA of one warp for 32 rows of O; those that see most keys come first.
 // OUTLINE:       gpu.launch_func @kernels::@f blocks in (%[[TILES:.*]], %
 // OUTLINE:       %[[ID:.*]] = gpu.block_id x
@@ -27,8 +36,8 @@
 // Q stays in registers. The loop goes up to the last key that counts for a row of the tile.
 // CHECK:         warp.copy %Q[
 // CHECK-NEXT:    gpu.barrier
-// CHECK-COUNT-2: warp.ldmatrix
 // CHECK:         %[[END:.*]] = arith.minsi %{{.*}}, %{{.*}} : index
+// CHECK-COUNT-2: warp.ldmatrix
 // CHECK:         scf.for %[[AT:.*]] = %{{.*}} to %[[END]] step %{{.*}} iter_args(%[[M:.*]] = %{{.*}}, %[[L:.*]] = %{{.*}}, %[[O:.*]] = %{{.*}}) -> (!warp.fragment<acc, 32x1xf32, [x0 x1 r0 r1 r2 | r3]>, !warp.fragment<acc, 32x4xf32, [c0 c1 r0 r1 r2 | r3]>, !warp.fragment<acc, 32x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>)
 // CHECK-NEXT:      warp.copy %K[%[[AT]],
 // CHECK-NEXT:      warp.copy %V[%[[AT]],

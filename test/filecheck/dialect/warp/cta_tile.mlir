@@ -19,11 +19,14 @@ func.func @sums(%A: memref<64x32xf16, 3>, %B: memref<64x32xf16, 3>, %C: memref<1
 
 // A part of a warp; the tiles of metadata and of scales come behind the types.
 // CHECK-LABEL: func.func @parts
-func.func @parts(%A: memref<64x32xf16, 3>, %B: memref<64x64xf16, 3>, %E: memref<4x64xi32, 3>, %X: memref<64x64xf4E2M1FN, 3>,
+func.func @parts(%P: !warp.fragment<a, 32x64xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %A: memref<64x32xf16, 3>, %B: memref<64x64xf16, 3>, %E: memref<4x64xi32, 3>, %X: memref<64x64xf4E2M1FN, 3>,
                  %SX: memref<64x2xf8E8M0FNU, 3>, %acc: !acc, %m: index) {
   // CHECK-NEXT: warp.tile_mma %A, %B, %acc part[%m, %m, %m] {types = ["f16", "f16"], padded} : memref<64x32xf16, 3 : i64>, memref<64x64xf16, 3 : i64>, !warp.fragment<{{.*}}> sparse %E : memref<4x64xi32, 3 : i64>
   %1 = warp.tile_mma %A, %B, %acc part [%m, %m, %m] {types = ["f16", "f16"], padded}
     : memref<64x32xf16, 3>, memref<64x64xf16, 3>, !acc sparse %E : memref<4x64xi32, 3>
+  // CHECK-NEXT: warp.tile_mma %P, %B, %acc part[%m, %m, %m] {types = ["f16", "f16"]} : !warp.fragment<a, 32x64xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, memref<64x64xf16, 3 : i64>, !warp.fragment<
+  %held = warp.tile_mma %P, %B, %acc part [%m, %m, %m] {types = ["f16", "f16"]}
+    : !warp.fragment<a, 32x64xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, memref<64x64xf16, 3>, !acc
   // CHECK-NEXT: warp.tile_mma %X, %X, %{{.*}} part[%m, %m, %m] {{{.*}}transposed_b{{.*}}} : {{.*}} scaled %SX, %SX : memref<64x2xf8E8M0FNU, 3 : i64>, memref<64x2xf8E8M0FNU, 3 : i64>
   %2 = warp.tile_mma %X, %X, %1 part [%m, %m, %m] {types = ["e2m1", "e2m1"], kind = "mxf4", transposed_b}
     : memref<64x64xf4E2M1FN, 3>, memref<64x64xf4E2M1FN, 3>, !acc scaled %SX, %SX : memref<64x2xf8E8M0FNU, 3>, memref<64x2xf8E8M0FNU, 3>

@@ -109,6 +109,14 @@ func.func @uneven(%A: memref<64x32xf16, 3>, %c: !warp.fragment<acc, 48x32xf32, [
 
 // -----
 
+// CHECK: error: warp.tile_mma: expected a dense A in registers to be a fragment a of C's rows, got !warp.fragment<a, 16x64xf16
+func.func @held(%P: !warp.fragment<a, 16x64xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %B: memref<64x64xf16, 3>, %c: !warp.fragment<acc, 32x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %m: index) {
+  %d = warp.tile_mma %P, %B, %c part [%m, %m, %m] {types = ["f16", "f16"]} : !warp.fragment<a, 16x64xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, memref<64x64xf16, 3>, !warp.fragment<acc, 32x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
 // CHECK: error: warp.tile_mma: expected `padded` of metadata, and there is none
 func.func @padded(%A: memref<64x32xf16, 3>, %c: !warp.cta_tile<64x64xf32>) {
   %d = warp.tile_mma %A, %A, %c {types = ["f16", "f16"], transposed_b, padded} : memref<64x32xf16, 3>, memref<64x32xf16, 3>, !warp.cta_tile<64x64xf32>
