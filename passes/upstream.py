@@ -18,7 +18,7 @@ from xdsl.printer import Printer
 from xdsl.utils.hints import isa
 from xdsl.utils.target import Target
 
-from ..dialect.warp.attributes import SwizzleAttr
+from ..dialect.warp.swizzle import SwizzleAttr
 
 LAYOUT = "warp.layout"
 """On an operation: the layout of the tile that it makes."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from xdsl.ir import Dialect
 
+from .declarations import RegOp, VarOp
 from .instruction import InstOp
-from .ops import CommentOp, DirectiveOp, FuncOp, LabelOp, ModuleOp, RegOp, ScopeOp, VarOp
+from .ops import CommentOp, DirectiveOp, FuncOp, LabelOp, ModuleOp, ScopeOp
 from .types import ParamAttr, RegisterType
 
 PTX = Dialect(

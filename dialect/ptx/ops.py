@@ -1,4 +1,4 @@
-"""Operations of the `ptx` dialect that make up a module: functions, declarations, labels, scopes.
+"""Operations of the `ptx` dialect that make up a module: functions, labels, scopes.
 
 PTX is not in SSA form: a register is storage that many instructions may write. Here a register is an SSA
 value that names that storage, defined by `ptx.reg`; an instruction takes every register it
@@ -9,17 +9,15 @@ Source: PTX ISA, chapters 4, 5, 7 and 11.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
-    IntAttr,
     IntegerAttr,
     StringAttr,
     UnitAttr,
     i64,
 )
-from xdsl.ir import Attribute, Block, Operation, Region
+from xdsl.ir import Block, Operation, Region
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -27,24 +25,14 @@ from xdsl.irdl import (
     prop_def,
     region_def,
     traits_def,
-    var_result_def,
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
-from .text.syntax import Variable
-from .types import ParamAttr, RegisterType, extent, parse_variable, print_variable
-
-
-def _print_attributes(printer: Printer, op: Operation) -> None:
-    printer.print_op_attributes(op.attributes, print_keyword=True)
-
-
-def _parse_attributes(parser: Parser, op: Operation) -> None:
-    if (attributes := parser.parse_optional_attr_dict_with_keyword()) is not None:
-        op.attributes |= attributes.data
+from .declarations import parse_attributes, print_attributes
+from .types import ParamAttr, parse_variable, print_variable
 
 
 def _body(ops: Sequence[Operation] | Region) -> Region:
@@ -117,7 +105,7 @@ class ModuleOp(IRDLOperation):
             printer.print_string(" preamble ")
             with printer.in_square_brackets():
                 printer.print_list(self.preamble, lambda line: printer.print_string_literal(line.data))
-        _print_attributes(printer, self)
+        print_attributes(printer, self)
         printer.print_string(" ")
         printer.print_region(self.body, print_empty_block=False)
 
@@ -214,7 +202,7 @@ class FuncOp(IRDLOperation):
             printer.print_string(" directives ")
             with printer.in_square_brackets():
                 printer.print_list(self.directives, lambda d: printer.print_string_literal(d.data))
-        _print_attributes(printer, self)
+        print_attributes(printer, self)
         if not self.is_declaration:
             printer.print_string(" ")
             printer.print_region(self.body, print_empty_block=False)
@@ -249,163 +237,6 @@ class FuncOp(IRDLOperation):
         return op
 
 
-@irdl_op_definition
-class RegOp(IRDLOperation):
-    """`.reg .b32 %r<5>;`: five results %r0 to %r4. Without `count`, one result called `base`.
-
-    `vector` is 2 or 4 for `.reg .v2 .f32 %v;`.
-    """
-
-    name = "ptx.reg"
-
-    base = prop_def(StringAttr)
-    count = opt_prop_def(IntAttr)
-    vector = opt_prop_def(IntAttr)
-    res = var_result_def(RegisterType)
-
-    def __init__(self, type: str, base: str, count: int | None = None, *, vector: int = 1) -> None:
-        """Declares `count` registers `base0`, `base1`, ... or the one register `base`."""
-        register = RegisterType.of(type)
-        properties: dict[str, Attribute | None] = {"base": StringAttr(base)}
-        if count is not None:
-            properties["count"] = IntAttr(count)
-        if vector != 1:
-            properties["vector"] = IntAttr(vector)
-        super().__init__(
-            properties=properties,
-            result_types=[[register] * (1 if count is None else count)],
-        )
-        for name, result in zip(self.names(), self.results, strict=True):
-            hint = name.lstrip("%")
-            if hint.replace("_", "").isalnum() and not hint[0].isdigit():
-                result.name_hint = hint
-
-    @property
-    def register_type(self) -> RegisterType:
-        """The type of the registers declared; b32 where the count is 0."""
-        type = self.results[0].type if self.results else None
-        return type if isinstance(type, RegisterType) else RegisterType.of("b32")
-
-    def names(self) -> list[str]:
-        """The registers declared, in the order of the results."""
-        base = self.base.data
-        return [base] if self.count is None else [f"{base}{i}" for i in range(self.count.data)]
-
-    def verify_(self) -> None:
-        expected = 1 if self.count is None else self.count.data
-        if len(self.results) != expected:
-            raise VerifyException(f"'{self.base.data}' declares {expected} registers, got {len(self.results)} results")
-        if self.count is not None and self.base.data[-1:].isdigit():
-            raise VerifyException(f"'{self.base.data}<{expected}>': a base that is counted may not end in a digit")
-        if len({r.type for r in self.results}) > 1:
-            raise VerifyException(f"the registers of '{self.base.data}' must have one type")
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.register_type.type.data} ")
-        printer.print_string_literal(self.base.data)
-        if self.count is not None:
-            printer.print_string(f"<{self.count.data}>")
-        if self.vector is not None:
-            printer.print_string(f" vector {self.vector.data}")
-        _print_attributes(printer, self)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> RegOp:
-        type, base = parser.parse_identifier(), parser.parse_str_literal()
-        count = None
-        if parser.parse_optional_punctuation("<"):
-            count = parser.parse_integer(allow_negative=False)
-            parser.parse_punctuation(">")
-        vector = parser.parse_integer() if parser.parse_optional_keyword("vector") else 1
-        op = cls(type, base, count, vector=vector)
-        _parse_attributes(parser, op)
-        return op
-
-
-@irdl_op_definition
-class VarOp(IRDLOperation):
-    """A declaration in a state space, as `syntax.Variable` records it: `.shared .align 16 .b8 smem[1024];`."""
-
-    name = "ptx.var"
-
-    sym_name = prop_def(StringAttr)
-    space = prop_def(StringAttr)
-    type = prop_def(StringAttr)
-    dimensions = opt_prop_def(ArrayAttr[IntAttr])
-    align = opt_prop_def(IntAttr)
-    linking = opt_prop_def(StringAttr)
-    vector = opt_prop_def(IntAttr)
-    init = opt_prop_def(StringAttr)
-    pointer = opt_prop_def(StringAttr)
-    attribute = opt_prop_def(StringAttr)
-
-    traits = traits_def(SymbolOpInterface())
-
-    def __init__(self, variable: Variable) -> None:
-        """An array keeps its dimensions: `name[0]` stands for `name[]`."""
-        properties: dict[str, Attribute | None] = {
-            "sym_name": StringAttr(variable.name),
-            "space": StringAttr(variable.space),
-            "type": StringAttr(variable.type),
-        }
-        if variable.count is not None:
-            properties["dimensions"] = ArrayAttr(map(IntAttr, variable.dimensions or (variable.count,)))
-        if variable.align is not None:
-            properties["align"] = IntAttr(variable.align)
-        if variable.vector != 1:
-            properties["vector"] = IntAttr(variable.vector)
-        for key in ("linking", "pointer", "attribute"):
-            if text := getattr(variable, key):
-                properties[key] = StringAttr(text)
-        if variable.init is not None:
-            properties["init"] = StringAttr(variable.init)
-        super().__init__(properties=properties)
-
-    @property
-    def variable(self) -> Variable:
-        """The declaration as a record."""
-        dimensions = None if self.dimensions is None else tuple(d.data for d in self.dimensions)
-        return Variable(
-            self.space.data,
-            self.type.data,
-            self.sym_name.data,
-            count=None if dimensions is None else extent(dimensions),
-            align=None if self.align is None else self.align.data,
-            linking="" if self.linking is None else self.linking.data,
-            vector=1 if self.vector is None else self.vector.data,
-            init=None if self.init is None else self.init.data,
-            pointer="" if self.pointer is None else self.pointer.data,
-            attribute="" if self.attribute is None else self.attribute.data,
-            dimensions=dimensions if dimensions and len(dimensions) > 1 else (),
-        )
-
-    def verify_(self) -> None:
-        spaces = ("global", "shared", "const", "local", "param")
-        if self.space.data.partition("::")[0] not in spaces:
-            raise VerifyException(
-                f"'{self.space.data}' is not a state space of variables; expected {', '.join(spaces)}"
-            )
-        if self.align is not None and self.align.data.bit_count() != 1:
-            raise VerifyException(
-                f"the alignment of '{self.sym_name.data}' must be a power of two, got {self.align.data}"
-            )
-
-    def print(self, printer: Printer) -> None:
-        if self.linking is not None:
-            printer.print_string(f" {self.linking.data}")
-        printer.print_string(f" {self.space.data} ")
-        print_variable(printer, replace(self.variable, space="param"))
-        _print_attributes(printer, self)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> VarOp:
-        linking = parser.parse_optional_keyword_in(("visible", "weak", "extern", "common")) or ""
-        space = parser.parse_identifier()
-        op = cls(replace(parse_variable(parser), space=space, linking=linking))
-        _parse_attributes(parser, op)
-        return op
-
-
 class _TextOp(IRDLOperation):
     """An operation that is one string."""
 
@@ -417,12 +248,12 @@ class _TextOp(IRDLOperation):
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_string_literal(self.text.data)
-        _print_attributes(printer, self)
+        print_attributes(printer, self)
 
     @classmethod
     def parse(cls, parser: Parser) -> _TextOp:
         op = cls(parser.parse_str_literal())
-        _parse_attributes(parser, op)
+        parse_attributes(parser, op)
         return op
 
 
@@ -461,7 +292,7 @@ class ScopeOp(IRDLOperation):
         super().__init__(regions=[_body(ops)])
 
     def print(self, printer: Printer) -> None:
-        _print_attributes(printer, self)
+        print_attributes(printer, self)
         printer.print_string(" ")
         printer.print_region(self.body, print_empty_block=False)
 

@@ -3,7 +3,7 @@
 from xdsl.ir import Attribute, Dialect, Operation
 
 from .attention import AttentionOp
-from .attributes import FragmentType, LayoutAttr, ScheduleAttr, SwizzleAttr, TargetAttr
+from .attributes import FragmentType, LayoutAttr, ScheduleAttr, TargetAttr
 from .barriers import ArriveCopiesOp, ArriveOp, AwaitOp, BarriersType, MakeBarriersOp
 from .clusters import ClusterArriveOp, ClusterBarrierOp, ClusterRankOp, ClusterWaitOp, NamedBarrierOp
 from .convert_layout import ConvertLayoutOp
@@ -27,6 +27,7 @@ from .row_wise import AcrossOp, RowsOp
 from .rows import BroadcastOp, ReduceOp, StepOp
 from .sliced_k import SumSlicedKOp
 from .store_epilogue import EpilogueOp
+from .swizzle import SwizzleAttr
 from .synchronisation import AtomicIncOp, BarrierAnyOp, ElectOp, SyncLanesOp
 from .tensor_copies import (
     BulkCommitOp,

@@ -33,18 +33,10 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.descriptor import SWIZZLES, UNIT, DescriptorError, MatrixDescriptor
 from ..isa.types import ELEMENT_TYPES, ElementType
 from ..isa.wgmma import M, Wgmma, rows
-from .attributes import (
-    SHARED_SPACE,
-    FragmentType,
-    Memory,
-    SwizzleAttr,
-    element_row,
-    fragment_of,
-    memory_of,
-    memory_space,
-)
+from .attributes import SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
 from .memory import verify_indices
 from .mma_sp import metadata_type
+from .swizzle import SwizzleAttr
 
 ROWS = 8
 """Rows of the pattern of a swizzle, which a descriptor can begin at multiples of."""

@@ -16,11 +16,12 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.gpu import SubgroupIdOp
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
-from ...dialect.warp.attributes import SHARED_SPACE, SwizzleAttr, fragment_of
+from ...dialect.warp.attributes import SHARED_SPACE, fragment_of
 from ...dialect.warp.clusters import NamedBarrierOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.moves import StmatrixOp
+from ...dialect.warp.swizzle import SwizzleAttr
 from ...dialect.warp.tensor_copies import (
     BulkCommitOp,
     BulkWaitOp,

@@ -11,10 +11,11 @@ from xdsl.ir import SSAValue
 from ...dialect.isa.mma_sp import MmaSparse
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES
-from ...dialect.warp.attributes import SHARED_SPACE, SwizzleAttr
+from ...dialect.warp.attributes import SHARED_SPACE
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.mma_sp import MmaSparseOp, metadata_type
+from ...dialect.warp.swizzle import SwizzleAttr
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.warpgroup import ROWS
 from ...dialect.warp.words import LoadMetadataOp

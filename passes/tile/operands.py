@@ -9,12 +9,13 @@ from xdsl.ir import SSAValue, TypeAttribute
 
 from ...dialect.gpu import BarrierOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, memory_of
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, memory_of
 from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ...dialect.warp.copy import SPREAD, CopyOp
 from ...dialect.warp.elementwise import ConvertOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.memory import LdmatrixOp, LoadOp, bounds_attribute
+from ...dialect.warp.swizzle import SwizzleAttr
 from ...dialect.warp.tensor_copies import ProxyFenceOp
 from ..diagnostics import fail
 from ..linalg.multiplied import MatrixFactor, shared_bits

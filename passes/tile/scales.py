@@ -15,10 +15,11 @@ from xdsl.ir import SSAValue
 
 from ...dialect.isa.block_scale import SCALES_OF_WORD, THREAD_BITS, BlockScale
 from ...dialect.isa.wgmma import Wgmma
-from ...dialect.warp.attributes import SHARED_SPACE, WORD_PANEL, FragmentType, SwizzleAttr, type_of_element
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, type_of_element
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.swizzle import WORD_PANEL, SwizzleAttr
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.words import LoadScalesOp
 from ..linalg.multiplied import block

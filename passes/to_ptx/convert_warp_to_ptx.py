@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 
 from ...dialect.isa.targets import Target, Version
 from ...dialect.ptx import ops as ptx
+from ...dialect.ptx.declarations import VarOp
 from ...dialect.ptx.text.syntax import Variable
 from ...dialect.schedule import SHARED_ALIGNMENT
 from ...dialect.warp.attributes import COMPUTES, ScheduleAttr, target_of
@@ -118,7 +119,7 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
         version = max(version, needed)
     tiles = Variable("shared", "b8", shared, count=0, align=SHARED_ALIGNMENT, linking="extern")
     return ptx.ModuleOp(
-        name, [ptx.VarOp(tiles), *functions], version="{}.{}".format(*version), target=target.name
+        name, [VarOp(tiles), *functions], version="{}.{}".format(*version), target=target.name
     )  # fmt: skip
 
 

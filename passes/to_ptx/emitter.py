@@ -16,8 +16,9 @@ from typing import NamedTuple, TypeAlias
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.targets import Version
+from ...dialect.ptx.declarations import RegOp
 from ...dialect.ptx.instruction import InstOp
-from ...dialect.ptx.ops import CommentOp, LabelOp, RegOp
+from ...dialect.ptx.ops import CommentOp, LabelOp
 
 PREFIXES = {"pred": "%p", "b16": "%h", "b32": "%r", "f32": "%f", "f64": "%d", "b64": "%rd"}
 """How registers of each type are called in the text."""

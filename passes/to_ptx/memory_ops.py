@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from xdsl.dialects import memref
 
-from ...dialect.warp.attributes import (
-    SHARED_SPACE,
-    SwizzleAttr,
-    element_row,
-    fragment_of,
-    memory_of,
-    memory_space,
-)
+from ...dialect.warp.attributes import SHARED_SPACE, element_row, fragment_of, memory_of, memory_space
 from ...dialect.warp.copy import CommitOp, CopyOp, WaitOp
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds
+from ...dialect.warp.swizzle import SwizzleAttr
 from ...dialect.warp.view import MatrixOp
 from ..allocate import offset_of
 from ..diagnostics import fail

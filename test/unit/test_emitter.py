@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from statements import keep
 
+from warploom.dialect.ptx.declarations import RegOp
 from warploom.dialect.ptx.instruction import InstOp
-from warploom.dialect.ptx.ops import CommentOp, LabelOp, RegOp
+from warploom.dialect.ptx.ops import CommentOp, LabelOp
 from warploom.passes.to_ptx.emitter import Emitter, VirtualRegister, common_divisor, divisor_of, split
 
 

@@ -12,6 +12,7 @@ from xdsl.dialects.test import TestOp
 from xdsl.utils.exceptions import VerifyException
 
 from warploom.dialect.ptx import ops as ptx
+from warploom.dialect.ptx.declarations import RegOp, VarOp
 from warploom.dialect.ptx.instruction import InstOp
 from warploom.dialect.ptx.instructions import ROWS, canonical, find, nearest
 from warploom.dialect.ptx.rows.grammar import Slot, row
@@ -20,12 +21,12 @@ from warploom.dialect.ptx.text.syntax import Variable
 from warploom.dialect.ptx.types import ParamAttr, RegisterType, compatible
 
 
-def module(*ops: ptx.FuncOp | ptx.VarOp) -> ptx.ModuleOp:
+def module(*ops: ptx.FuncOp | VarOp) -> ptx.ModuleOp:
     return ptx.ModuleOp("kernels", ops, version="8.0", target="sm_80")
 
 
 def large(count: int) -> ptx.ModuleOp:
-    r, f = ptx.RegOp("b32", "%r", 8), ptx.RegOp("f32", "%f", 4)
+    r, f = RegOp("b32", "%r", 8), RegOp("f32", "%f", 4)
     d, a = list(f.results), list(r.results)
     form = "{?, ?, ?, ?}, {?, ?, ?, ?}, {?, ?}, {?, ?, ?, ?}"
     opcode = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
@@ -33,7 +34,7 @@ def large(count: int) -> ptx.ModuleOp:
 
 
 def test_names_come_from_the_declaration() -> None:
-    r, p = ptx.RegOp("b32", "%r", 2), ptx.RegOp("pred", "%p")
+    r, p = RegOp("b32", "%r", 2), RegOp("pred", "%p")
     copy = InstOp.of("mov.u32", "?, %tid.x", [p.results[0], r.results[1]], "@!")
     text = print_ptx(module(ptx.FuncOp("k", [r, p, copy], parameters=[ParamAttr.of("u64", "a")])))
     assert "@!%p mov.u32 %r1, %tid.x;" in text
@@ -47,7 +48,7 @@ def test_variables_come_back() -> None:
         Variable("global", "f32", "g", count=6, dimensions=(2, 3), vector=2, init="{1}"),
         Variable("param", "u64", "p", pointer=".ptr .global .align 16"),
     ):
-        assert ptx.VarOp(variable).variable == variable
+        assert VarOp(variable).variable == variable
 
 
 def test_printing_and_verifying_are_quick() -> None:
@@ -60,7 +61,7 @@ def test_printing_and_verifying_are_quick() -> None:
 
 
 def test_an_accepted_instruction_does_not_vouch_for_another_target() -> None:
-    r = ptx.RegOp("b32", "%r", 1)
+    r = RegOp("b32", "%r", 1)
     load = InstOp.of("ldmatrix.sync.aligned.m8n8.x1.shared.b16", "{?}, [?]", [r.results[0]] * 2)
     kernel = module(ptx.FuncOp("k", [r, load]))
     kernel.verify()
@@ -75,7 +76,7 @@ def test_an_accepted_instruction_does_not_vouch_for_another_target() -> None:
         (ptx.FuncOp("k", [], linking="hidden"), 'expected linking "", visible, weak or extern, got "hidden"'),
         (InstOp.of("ret", "", [], "%"), "takes 1 registers, got 0"),
         (InstOp.of("ret", "?"), "takes 1 registers, got 0"),
-        (InstOp.of("mov.u32", "[?", [ptx.RegOp("b32", "%r", 1).results[0]]), "expected an address"),
+        (InstOp.of("mov.u32", "[?", [RegOp("b32", "%r", 1).results[0]]), "expected an address"),
     ],
 )
 def test_errors(op: ptx.FuncOp | InstOp, message: str) -> None:
@@ -85,7 +86,7 @@ def test_errors(op: ptx.FuncOp | InstOp, message: str) -> None:
 
 def test_guard_is_one_of_two() -> None:
     with pytest.raises(VerifyException, match='expected the guard "@" or "@!"'):
-        InstOp.of("ret", "", [ptx.RegOp("pred", "%p").results[0]], "%").verify()
+        InstOp.of("ret", "", [RegOp("pred", "%p").results[0]], "%").verify()
 
 
 def test_two_blocks_are_no_function() -> None:
@@ -97,15 +98,15 @@ def test_two_blocks_are_no_function() -> None:
 
 
 def test_registers_of_one_declaration_have_one_type() -> None:
-    op = ptx.RegOp.create(
-        properties=ptx.RegOp("b32", "%r", 2).properties, result_types=[RegisterType.of("b32"), RegisterType.of("f32")]
+    op = RegOp.create(
+        properties=RegOp("b32", "%r", 2).properties, result_types=[RegisterType.of("b32"), RegisterType.of("f32")]
     )
     with pytest.raises(VerifyException, match="must have one type"):
         op.verify()
 
 
 def test_printing_errors() -> None:
-    r = ptx.RegOp("b32", "%r", 1)
+    r = RegOp("b32", "%r", 1)
     with pytest.raises(
         PtxEmissionError, match=r"operand 0 of 'mov.u32' is a register that no ptx.reg above it declares"
     ):

@@ -33,7 +33,6 @@ from warploom.dialect.warp.attributes import (
     SHARED_SPACE,
     FragmentType,
     LayoutAttr,
-    SwizzleAttr,
     TargetAttr,
     element_row,
     float_type,
@@ -46,6 +45,7 @@ from warploom.dialect.warp.copy import CopyOp, WaitOp
 from warploom.dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp, Kind
 from warploom.dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp, bounds, bounds_attribute
 from warploom.dialect.warp.mma import MmaOp
+from warploom.dialect.warp.swizzle import SwizzleAttr
 from warploom.passes.context import make_context
 
 ELEMENTS = ("f16", "bf16", "f32")

@@ -23,12 +23,13 @@ from warploom.dialect.isa.product import Product
 from warploom.dialect.isa.targets import TARGETS
 from warploom.dialect.layouts.layout import Bit, Layout
 from warploom.dialect.ptx.text.printer import print_ptx
-from warploom.dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, TargetAttr, type_of_element
+from warploom.dialect.warp.attributes import SHARED_SPACE, FragmentType, TargetAttr, type_of_element
 from warploom.dialect.warp.matrices import unit
 from warploom.dialect.warp.memory import LdmatrixOp
 from warploom.dialect.warp.mma import MmaOp
 from warploom.dialect.warp.mma_sp import MmaSparseOp, metadata_type
 from warploom.dialect.warp.moves import MovmatrixOp, StmatrixOp
+from warploom.dialect.warp.swizzle import SwizzleAttr
 from warploom.dialect.warp.words import LoadWordsOp, StoreWordsOp
 
 SHARED = IntegerAttr(SHARED_SPACE, i64)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from xdsl.ir import Operation, SSAValue
 
 from .. import ops as ptx
+from ..declarations import RegOp, VarOp
 from ..instruction import InstOp
 from ..types import ParamAttr
 from . import syntax
@@ -75,7 +76,7 @@ class _Importer:
         if variable.linking == "extern" and self.uses[variable.name] > 1:
             self.uses[variable.name] -= 1
             return ptx.DirectiveOp(f"{declaration(variable)};")
-        return ptx.VarOp(variable)
+        return VarOp(variable)
 
     def body(self, statements: Sequence[syntax.Statement], registers: Registers) -> list[Operation]:
         return [self.statement(statement, registers) for statement in statements]
@@ -89,7 +90,7 @@ class _Importer:
             case syntax.RegDecl():
                 return self.declare(statement, registers)
             case syntax.Variable():
-                return ptx.VarOp(statement)
+                return VarOp(statement)
             case syntax.Directive():
                 return ptx.DirectiveOp(statement.text)
             case syntax.Comment():
@@ -98,8 +99,8 @@ class _Importer:
                 return ptx.ScopeOp(self.body(statement.body, dict(registers)))
 
     @staticmethod
-    def declare(declared: syntax.RegDecl, registers: Registers) -> ptx.RegOp:
-        op = ptx.RegOp(declared.type, declared.name, declared.count, vector=declared.vector)
+    def declare(declared: syntax.RegDecl, registers: Registers) -> RegOp:
+        op = RegOp(declared.type, declared.name, declared.count, vector=declared.vector)
         registers.update(zip(declared.names(), op.results, strict=True))
         return op
 

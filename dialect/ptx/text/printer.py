@@ -14,6 +14,7 @@ from xdsl.utils.exceptions import DiagnosticException
 from xdsl.utils.target import Target
 
 from .. import ops as ptx
+from ..declarations import RegOp, VarOp
 from ..instruction import InstOp
 from .syntax import Variable
 
@@ -49,7 +50,7 @@ def _print_item(op: Operation, lines: list[str]) -> None:
     match op:
         case ptx.FuncOp():
             _print_function(op, lines)
-        case ptx.VarOp():
+        case VarOp():
             lines.append(f"{declaration(op.variable)};")
         case ptx.DirectiveOp():
             lines.append(op.text.data)
@@ -133,7 +134,7 @@ def _undeclared(op: InstOp, names: Names) -> PtxEmissionError:
 
 def _print_statement(op: Operation, lines: list[str], indent: str, names: Names) -> None:
     match op:
-        case ptx.RegOp():
+        case RegOp():
             _print_registers(op, lines, indent, names)
         case ptx.LabelOp():
             lines.append(f"{op.text.data}:")
@@ -141,7 +142,7 @@ def _print_statement(op: Operation, lines: list[str], indent: str, names: Names)
             lines.append(f"{indent}//{op.text.data}")
         case ptx.DirectiveOp():
             lines.append(indent + op.text.data)
-        case ptx.VarOp():
+        case VarOp():
             lines.append(f"{indent}{declaration(op.variable)};")
         case ptx.ScopeOp():
             lines.append(indent + "{")
@@ -153,7 +154,7 @@ def _print_statement(op: Operation, lines: list[str], indent: str, names: Names)
             )
 
 
-def _print_registers(op: ptx.RegOp, lines: list[str], indent: str, names: Names) -> None:
+def _print_registers(op: RegOp, lines: list[str], indent: str, names: Names) -> None:
     names.update(zip(op.results, op.names(), strict=True))
     if not op.results:
         return
