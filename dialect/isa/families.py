@@ -1,12 +1,11 @@
 """All the matrix instructions of warps and warpgroups, family by family, and the rows behind a spelling.
 
-Rows are made when they are first asked for, one family at a time.
 Source: PTX ISA 9.7.14 and 9.7.15.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 
 from . import mma, mma_sp, moves, wgmma, wmma
@@ -44,30 +43,8 @@ def family(spelling: str) -> str | None:
     return name if name in FAMILIES else first if first in FAMILIES else None
 
 
-@cache
-def _by_spelling(name: str) -> dict[str, Form]:
-    return {row.spelling: row for row in FAMILIES[name]()}
-
-
-class _Spellings(Mapping[str, Form]):
-    """Every spelling of the text and its row; a family is made when one of its spellings is looked up."""
-
-    def __getitem__(self, spelling: str) -> Form:
-        name = family(spelling)
-        if name is None:
-            raise KeyError(spelling)
-        return _by_spelling(name)[spelling]
-
-    def __iter__(self) -> Iterator[str]:
-        for name in FAMILIES:
-            yield from _by_spelling(name)
-
-    def __len__(self) -> int:
-        return sum(len(_by_spelling(name)) for name in FAMILIES)
-
-
-BY_SPELLING: Mapping[str, Form] = _Spellings()
-
+BY_SPELLING: Mapping[str, Form] = {row.spelling: row for rows in FAMILIES.values() for row in rows()}
+"""Every spelling of the text and its row."""
 
 _IN_ORDER = (
     frozenset(ELEMENT_TYPES),
@@ -93,8 +70,10 @@ def _key(spelling: str) -> Key:
 
 
 @cache
-def _by_key(name: str) -> dict[Key, Form]:
-    return {_key(spelling): row for spelling, row in _by_spelling(name).items()}
+def _by_key() -> dict[Key, Form]:
+    """All rows whatever the order of qualifiers: what older and newer PTX versions have, then what the text has."""
+    others = (*wmma.former_rows(), *mma.later_rows(), *mma_sp.later_rows())
+    return {_key(row.spelling): row for row in (*others, *BY_SPELLING.values())}
 
 
 def find(opcode: str) -> Form | None:
@@ -104,13 +83,6 @@ def find(opcode: str) -> Form | None:
     types, layouts, formats and bit operations must keep theirs, each among their like, and what is loaded or stored
     (`wmma.load.a`) comes first.
     """
-    name = family(opcode)
-    if name is None:
-        return None
-    return _by_spelling(name).get(opcode) or _by_key(name).get(_key(opcode)) or _others().get(_key(opcode))
-
-
-@cache
-def _others() -> dict[Key, Form]:
-    """What older and newer PTX versions have: no rows of the tables, but rows."""
-    return {_key(row.spelling): row for row in (*wmma.former_rows(), *mma.later_rows(), *mma_sp.later_rows())}
+    if (exact := BY_SPELLING.get(opcode)) is not None:
+        return exact
+    return None if family(opcode) is None else _by_key().get(_key(opcode))

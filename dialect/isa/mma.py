@@ -120,9 +120,6 @@ class Variant(NamedTuple):
 
 PLAIN = Variant()
 
-Key = tuple[Shape, str, str, str, str]
-BY_KEY: dict[Key, Mma] = {(r.shape, r.a.name, r.b.name, r.c.name, r.d.name): r for r in ROWS}
-
 
 @cache
 def rows() -> tuple[Mma, ...]:
@@ -238,12 +235,6 @@ def later_rows() -> tuple[Mma, ...]:
     )  # fmt: skip
 
 
-def find(shape: Shape, a: str, b: str, c: str, d: str) -> Mma | None:
-    """The row with this shape and these element types, and no qualifier."""
-    found = BY_KEY.get((shape, a, b, c, d))
-    return found or next((r for r in of_types(a, b) if (r.shape, r.c.name, r.d.name) == (shape, c, d)), None)
-
-
 def of_types(a: str, b: str, variant: Variant = PLAIN) -> tuple[Mma, ...]:
     """The rows of a variant that multiply these types, accumulating in the type of the result; no other qualifiers."""
     return _of_types().get((a, b, variant), ())
@@ -271,13 +262,3 @@ def blocks() -> dict[Variant, int]:
     """How many elements along k share a scale, by variant, for those that have scales."""
     scaled = {variant: found[0] for (_, _, variant), found in _of_types().items() if variant.scale_type}
     return {variant: row.shape.k // row.scale.vector for variant, row in scaled.items() if row.scale}
-
-
-def nearest(shape: Shape, a: str, b: str, c: str, d: str, count: int = 3) -> tuple[Mma, ...]:
-    """The rows most like a form that does not exist, for error messages: best first."""
-
-    def distance(r: Mma) -> tuple[int, int]:
-        types = sum(x.name != y for x, y in zip((r.a, r.b, r.c, r.d), (a, b, c, d), strict=True))
-        return types + 2 * (r.shape != shape), abs(r.shape.k - shape.k)
-
-    return tuple(sorted(ROWS, key=distance)[:count])

@@ -80,12 +80,6 @@ class MmaOp(ProductOp):
         )
 
     @classmethod
-    def find(cls, key: Key) -> mma.Mma | None:
-        """The row of a key; those that the passes make kernels of are found without the others."""
-        plain = mma.find(*key[:5])
-        return plain if plain is not None and key == Key(*key[:5]) else _rows().get(key)
-
-    @classmethod
     def rows(cls) -> Mapping[Key, mma.Mma]:
         """Every row of the instruction."""
         return _rows()

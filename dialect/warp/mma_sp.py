@@ -89,18 +89,13 @@ class MmaSparseOp(ProductOp):
         )
 
     @classmethod
-    def find(cls, key: Key) -> mma_sp.MmaSparse | None:
-        """The row of a key."""
-        return _rows().get(key)
-
-    @classmethod
     def rows(cls) -> Mapping[Key, mma_sp.MmaSparse]:
         """Every row of the instruction."""
         return _rows()
 
     def verify_(self) -> None:
         super().verify_()
-        row = self.find(self.key)
+        row = _rows().get(self.key)
         if row is None:
             return
         expected = metadata_type(row.metadata, *self.fragments[0].tiles)
