@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import auto
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
@@ -46,6 +47,17 @@ class Kind(StrEnum):
     @property
     def operands(self) -> int:
         return 1 if self is Kind.Neg else 2
+
+
+IDENTITIES = {
+    Kind.Add: 0.0,
+    Kind.Mul: 1.0,
+    Kind.Max: -math.inf,
+    Kind.Min: math.inf,
+    Kind.Maximum: -math.inf,
+    Kind.Minimum: math.inf,
+}
+"""What rows are taken together by, and the number that changes nothing."""
 
 
 @irdl_attr_definition

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, FloatAttr, IndexType, IntegerAttr, MemRefType, StringAttr
-from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.ir import Attribute, Region, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -30,9 +30,9 @@ from xdsl.utils.hints import isa
 
 from ..isa.types import ELEMENT_TYPES, ElementType
 from .attributes import element_row, memory_of
-from .elements import parse_elements, print_elements, verify_elements
+from .elements import parse_elements, print_elements
+from .endings import product_type, verify_epilogue, verify_like
 from .factors import WORD_CHOICES, FactorsOp
-from .indices import verify_indices
 from .loops import (
     DEFAULT_MAPS,
     OPERAND_LOOPS,
@@ -40,7 +40,6 @@ from .loops import (
     LoopSizes,
     M,
     N,
-    element_type,
     loops_of,
     scale_map,
     shape_of,
@@ -175,10 +174,9 @@ class MatmulOp(FactorsOp):
         return len([loop for loop in loops_of(self.maps[2]) if 0 <= loop < self.outer])
 
     @property
-    def product_type(self) -> Attribute:
+    def product_type(self) -> TypeAttribute:
         """The type that an element of the product is rounded to: D's, or what the epilogue takes."""
-        region = self.epilogue
-        return memory_of(self.d).element_type if region is None else region.block.args[0].type
+        return product_type(self.d, self.epilogue)
 
     @property
     def metadata(self) -> SSAValue | None:
@@ -193,11 +191,10 @@ class MatmulOp(FactorsOp):
             raise VerifyException("expected the product to start either from C or from a constant")
         if len(self.tile) not in (0, 2):
             raise VerifyException(f"expected the row and the column of a tile of D, got {len(self.tile)} indices")
-        self._verify_epilogue()
+        verify_epilogue(self.d, self.epilogue, self.epilogue_operands, loops_of(self.maps[2]))
         self._verify_types()
         self._verify_maps()
-        if self.c is not None and memory_of(self.c).get_shape() != memory_of(self.d).get_shape():
-            raise VerifyException(f"expected C of the shape of D, got {self.c.type} and {self.d.type}")
+        verify_like(self.c, self.d)
 
     def _verify_types(self) -> None:
         self.verify_names()
@@ -212,20 +209,6 @@ class MatmulOp(FactorsOp):
         if self.init is not None and self.init.type != self.product_type:
             whose = "D's element type" if self.epilogue is None else "the type that the epilogue takes"
             raise VerifyException(f"expected an initial value of {whose}, got {self.init.type}")
-
-    def _verify_epilogue(self) -> None:
-        if self.epilogue is None:
-            if self.epilogue_operands:
-                raise VerifyException(
-                    f"expected epilogue operands only with an epilogue, got {len(self.epilogue_operands)}"
-                )
-            return
-        blocks = self.epilogue.blocks
-        if len(blocks) != 1 or not blocks[0].args:
-            raise VerifyException("expected an epilogue of one block that takes the element of the product")
-        inputs = [self.product_type, *(map(element_type, self.epilogue_operands))]
-        verify_elements(self.epilogue, inputs, memory_of(self.d).element_type)
-        verify_indices(blocks[0], loops_of(self.maps[2]))
 
     def _verify_maps(self) -> None:
         operands, epilogue_operands = (self.a, self.b, self.d), self.maps[len(OPERAND_LOOPS) :]

@@ -23,18 +23,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from .attributes import element_row
 from .elements import verify_elements
-from .elementwise import Kind, KindAttr
+from .elementwise import IDENTITIES, Kind, KindAttr
 from .loops import LoopSizes, element_type, loops_of, verify_along
-
-IDENTITIES = {
-    Kind.Add: 0.0,
-    Kind.Mul: 1.0,
-    Kind.Max: float("-inf"),
-    Kind.Maximum: float("-inf"),
-    Kind.Min: float("inf"),
-    Kind.Minimum: float("inf"),
-}
-"""What rows are taken together by, and the number that changes nothing."""
 
 
 @irdl_op_definition

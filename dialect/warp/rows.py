@@ -22,11 +22,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import Bit, Layout
 from .attributes import FragmentType, fragment_of
-from .elementwise import Kind, KindAttr
+from .elementwise import IDENTITIES, Kind, KindAttr
 from .epilogue import AXES
-
-REDUCTIONS = (Kind.Add, Kind.Mul, Kind.Max, Kind.Min, Kind.Maximum, Kind.Minimum)
-"""What rows are reduced by."""
 
 WORD_BITS = 32
 
@@ -82,8 +79,8 @@ class ReduceOp(IRDLOperation):
 
     def verify_(self) -> None:
         source, result = fragment_of(self.input), fragment_of(self.fragment)
-        if self.kind.data not in REDUCTIONS:
-            raise VerifyException(f"expected {', '.join(REDUCTIONS)}, got {self.kind.data}")
+        if self.kind.data not in IDENTITIES:
+            raise VerifyException(f"expected {', '.join(IDENTITIES)}, got {self.kind.data}")
         if source.bits != WORD_BITS:
             raise VerifyException(f"expected elements of {WORD_BITS} bits, got {source}")
         if source.layout.data.warp and any(bit.axis == "c" for bit in source.layout.data.warp):

@@ -27,10 +27,10 @@ from xdsl.utils.hints import isa
 
 from .attributes import FragmentType, memory_of
 from .cta_tile import CtaTileType
-from .elements import parse_elements, print_elements, verify_elements
+from .elements import parse_elements, print_elements
+from .endings import product_type, verify_epilogue, verify_like
 from .epilogue import AXES
-from .indices import verify_indices as verify_loops
-from .loops import M, N, element_type
+from .loops import M, N
 from .memory import bounds, verify_indices
 
 MATRIX, NUMBER = "matrix", "number"
@@ -106,11 +106,7 @@ class EpilogueOp(IRDLOperation):
     @property
     def product_type(self) -> TypeAttribute:
         """The type that a sum is rounded to: D's, or what the epilogue takes."""
-        region = self.epilogue
-        kind = memory_of(self.d).element_type if region is None else region.block.args[0].type
-        if not isinstance(kind, TypeAttribute):
-            raise VerifyException(f"expected elements of a type, got {kind}")
-        return kind
+        return product_type(self.d, self.epilogue)
 
     def matrices(self) -> list[SSAValue]:
         """The epilogue's operands that are matrices."""
@@ -123,25 +119,14 @@ class EpilogueOp(IRDLOperation):
     def verify_(self) -> None:
         verify_indices("D", memory_of(self.d), self.at)
         bounds(self.in_bounds)
-        if self.c is not None and memory_of(self.c).get_shape() != memory_of(self.d).get_shape():
-            raise VerifyException(f"expected C of the shape of D, got {self.c.type} and {self.d.type}")
+        verify_like(self.c, self.d)
         if len(self.along) != len(self.epilogue_operands):
             raise VerifyException(
                 f"expected `along` of each of {len(self.epilogue_operands)} epilogue operands, got {self.along}"
             )
         for value, along in self.placed():
             _verify_along(value, along)
-        if self.epilogue is None:
-            if self.epilogue_operands:
-                raise VerifyException(
-                    f"expected epilogue operands only with an epilogue, got {len(self.epilogue_operands)}"
-                )
-            return
-        if len(self.epilogue.blocks) != 1 or not self.epilogue.block.args:
-            raise VerifyException("expected an epilogue of one block that takes the element of the product")
-        inputs = [self.product_type, *map(element_type, self.epilogue_operands)]
-        verify_elements(self.epilogue, inputs, memory_of(self.d).element_type)
-        verify_loops(self.epilogue.block, (M, N))
+        verify_epilogue(self.d, self.epilogue, self.epilogue_operands, (M, N))
 
     @classmethod
     def parse(cls, parser: Parser) -> EpilogueOp:

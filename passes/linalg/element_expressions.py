@@ -21,6 +21,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
 from ...dialect.warp.elements import only_computes
+from ...dialect.warp.elementwise import IDENTITIES, Kind
 from ...dialect.warp.loops import loops_of, shape_of
 from . import contraction
 from .elementwise import FIXED
@@ -35,14 +36,14 @@ Subscripts: TypeAlias = tuple[Name, ...]
 CONVERSIONS = (arith.ExtFOp, arith.TruncFOp)
 
 REDUCTIONS = {
-    "arith.addf": ("add", 0.0),
-    "arith.mulf": ("mul", 1.0),
-    "arith.maximumf": ("maximum", -math.inf),
-    "arith.maxnumf": ("max", -math.inf),
-    "arith.minimumf": ("minimum", math.inf),
-    "arith.minnumf": ("min", math.inf),
+    "arith.addf": Kind.Add,
+    "arith.mulf": Kind.Mul,
+    "arith.maximumf": Kind.Maximum,
+    "arith.maxnumf": Kind.Max,
+    "arith.minimumf": Kind.Minimum,
+    "arith.minnumf": Kind.Min,
 }
-"""What reductions over a loop are called, and what they start from that changes nothing."""
+"""What reductions over a loop are called."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ class ElementReader:
         combined = last.operands[0].owner
         if not isinstance(combined, Operation) or combined.name not in REDUCTIONS:
             return None
-        kind, start = REDUCTIONS[combined.name]
+        kind = REDUCTIONS[combined.name]
         others = [value for value in combined.operands if value is not body.args[-1]]
         if body.args[-1].uses.get_length() != 1:
             return None
@@ -185,8 +186,8 @@ class ElementReader:
         element = self._value(op, others[0], names | {left[0]: self.over})
         if element is None:
             return None
-        taken = ElementExpression("reduce", kind, (element,))
-        return taken if self.starts_from(op, start) else self._onto(op, at, combined, taken)
+        taken = ElementExpression("reduce", kind.value, (element,))
+        return taken if self.starts_from(op, IDENTITIES[kind]) else self._onto(op, at, combined, taken)
 
     def _onto(
         self, op: LinalgStructuredOperation, at: Subscripts, combined: Operation, taken: ElementExpression

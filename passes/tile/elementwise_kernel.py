@@ -44,10 +44,9 @@ from ..diagnostics import fail
 from ..linalg.elementwise import Elementwise, read_elementwise, why_not_elementwise
 from ..linalg.operand import VectorOperand
 from ..linalg.overlap import check_elementwise
-from ..linalg.views import collapsed
 from .index_builder import Index, IndexBuilder
 from .outliner import Outliner
-from .place import ACCESS_BITS, Place
+from .place import ACCESS_BITS, Place, operand_of
 
 WARPS = 4
 LANE_BITS = LANES.bit_length() - 1
@@ -316,16 +315,7 @@ def _operands(stream: Stream, outliner: Outliner) -> dict[SSAValue, VectorOperan
         number = found.reads(i) and i not in stream.inputs and not isinstance(value.owner, arith.ConstantOp)
         place = stream.inputs.get(i)
         if (place is not None or number) and value not in operands:
-            operands[value] = _operand(f"X{i}", value, place, outliner)
+            operands[value] = operand_of(f"X{i}", value, place, outliner)
     if stream.output.value not in operands:
-        operands[stream.output.value] = _operand("Y", stream.output.value, stream.output, outliner)
+        operands[stream.output.value] = operand_of("Y", stream.output.value, stream.output, outliner)
     return operands
-
-
-def _operand(name: str, value: SSAValue, place: Place | None, outliner: Outliner) -> VectorOperand:
-    name = value.name_hint or name
-    if place is None:
-        return VectorOperand(name, value)
-    if any(len(group) > 1 for group in place.groups):
-        value = outliner.insert(collapsed(value, place.kind, place.groups))
-    return VectorOperand(name, value, divisor=place.divisor)

@@ -12,6 +12,9 @@ from xdsl.ir import SSAValue
 from ...dialect.warp.attributes import Memory, element_row, memory_of
 from ...dialect.warp.view import strides_of
 from ..linalg import extents
+from ..linalg.operand import VectorOperand
+from ..linalg.views import collapsed
+from .outliner import Outliner
 
 ACCESS_BITS = 128
 """The widest access of a thread."""
@@ -91,3 +94,14 @@ class Place:
         kind = MemRefType(self.kind.element_type, shape, layout, self.kind.memory_space)
         groups = (*self.groups[:at], self.groups[at] + self.groups[at + 1], *self.groups[at + 2 :])
         return Place(self.value, kind, renamed[:at] + renamed[at + 1 :], groups, self.divisor)
+
+
+def operand_of(name: str, value: SSAValue, place: Place | None, outliner: Outliner) -> VectorOperand:
+    """What a kernel is given for memory, or a number, that an operation goes through like this: neighbouring dimensions
+    are taken together before the launch."""
+    name = value.name_hint or name
+    if place is None:
+        return VectorOperand(name, value)
+    if any(len(group) > 1 for group in place.groups):
+        value = outliner.insert(collapsed(value, place.kind, place.groups))
+    return VectorOperand(name, value, divisor=place.divisor)

@@ -35,10 +35,10 @@ from ...dialect.warp.view import MatrixOp, strides_of
 from ..diagnostics import fail
 from ..linalg import extents
 from ..linalg.operand import VectorOperand
-from ..linalg.views import collapsed, expanded
+from ..linalg.views import expanded
 from .index_builder import Index, IndexBuilder
 from .outliner import Outliner
-from .place import ACCESS_BITS, Place
+from .place import ACCESS_BITS, Place, operand_of
 from .row_region import RowRegion
 
 WARPS = 4
@@ -245,8 +245,8 @@ def tile(op: RowsOp, module: ModuleOp) -> None:
         place = tiling.inputs.get(i)
         own = value if place is None else place.value
         if own is not output:
-            operands.setdefault(own, _operand(f"X{i}", own, place, outliner))
-    operands[output] = _operand("Y", output, tiling.output, outliner)
+            operands.setdefault(own, operand_of(f"X{i}", own, place, outliner))
+    operands[output] = operand_of("Y", output, tiling.output, outliner)
     body = Block(arg_types=[operand.value.type for operand in operands.values()])
     for argument, operand in zip(body.args, operands.values(), strict=True):
         argument.name_hint = operand.name
@@ -277,12 +277,3 @@ def _with_columns(op: RowsOp, outliner: Outliner) -> SSAValue:
     groups = [*((d,) for d in range(last)), (last, last + 1)]
     sizes = [index.value(index.dim(op.output, d)) for d, size in enumerate(shape) if size < 0]
     return outliner.insert(expanded(op.output, wider, groups, sizes))
-
-
-def _operand(name: str, value: SSAValue, place: Place | None, outliner: Outliner) -> VectorOperand:
-    name = value.name_hint or name
-    if place is None:
-        return VectorOperand(name, value)
-    if any(len(group) > 1 for group in place.groups):
-        value = outliner.insert(collapsed(value, place.kind, place.groups))
-    return VectorOperand(name, value, divisor=place.divisor)

@@ -22,9 +22,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.elements import YieldOp, yielded
-from ...dialect.warp.elementwise import Kind
+from ...dialect.warp.elementwise import IDENTITIES, Kind
 from ...dialect.warp.epilogue import MapOp
-from ...dialect.warp.row_wise import IDENTITIES, AcrossOp
+from ...dialect.warp.row_wise import AcrossOp
 from ...dialect.warp.rows import BroadcastOp, ReduceOp, StepOp, column_of
 from .fragment_math import constant, integer, mapped, number, power
 from .index_builder import Index, IndexBuilder

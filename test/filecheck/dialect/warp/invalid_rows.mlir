@@ -81,7 +81,7 @@ func.func @warps(%x: !warp.fragment<acc, 64x8xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 
 
 #mn = affine_map<(m, n) -> (m, n)>
 
-// CHECK: error: warp.across: expected add, mul, max, maximum, min, minimum, got neg
+// CHECK: error: warp.across: expected add, mul, max, min, maximum, minimum, got neg
 func.func @across(%x: memref<4x8xf32>, %y: memref<4x8xf32>) {
   warp.rows %x into %y {indexing_maps = [#mn, #mn]} : memref<4x8xf32> into memref<4x8xf32> {
   ^bb0(%a: f32):
