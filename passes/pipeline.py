@@ -48,6 +48,7 @@ def standard_pipeline(
             "warp-fuse-weights",
             "warp-fuse-epilogue",
             f"warp-schedule{{{options}}}" if options else "warp-schedule",
+            "warp-lay-out",
             "warp-outline",
             "warp-stage",
             "warp-distribute",
@@ -84,8 +85,8 @@ class PipelinePart(NamedTuple):
 
 
 PARTS = {
-    "schedule": PipelinePart("warp-set-target", "warp-outline"),
-    "tile": PipelinePart("warp-outline", "warp-pipeline"),
+    "schedule": PipelinePart("warp-set-target", "warp-lay-out"),
+    "tile": PipelinePart("warp-lay-out", "warp-pipeline"),
     "kernel": PipelinePart("warp-stage", "warp-pack"),
     "finish": PipelinePart("warp-pipeline", ""),
 }

@@ -35,6 +35,7 @@ _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-fuse-epilogue": _lazy(".linalg.fuse_epilogue", "FuseEpiloguePass"),
     "warp-fuse-weights": _lazy(".linalg.fuse_weights", "FuseWeightsPass"),
     "warp-schedule": _lazy(".schedule.warp_schedule", "SchedulePass"),
+    "warp-lay-out": _lazy(".tile.lay_out", "LayOutPass"),
     "warp-outline": _lazy(".tile.outline", "OutlinePass"),
     "warp-stage": _lazy(".tile.stage", "StagePass"),
     "warp-distribute": _lazy(".tile.distribute", "DistributePass"),

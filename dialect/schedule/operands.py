@@ -30,3 +30,16 @@ class OperandSchedule(ScheduleRecord):
         16,
         (16, 8, 4),
     )
+    turn: str = rare(
+        23,
+        "which operands a kernel before this one transposes, so that they lie along K (`wgmma` of elements that have "
+        "not 16 bits takes no others)",
+        "none",
+        ("none", "a", "b", "ab"),
+    )
+    padded: str = rare(
+        24,
+        "whether D is made in scratch memory with rows of whole 16 bytes, from where another kernel copies it (`d`)",
+        "none",
+        ("none", "d"),
+    )

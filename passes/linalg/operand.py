@@ -80,11 +80,15 @@ class Operand:
     @property
     def aligned_bits(self) -> int:
         """Bits that divide the length of every row, and the place of each in memory."""
+        row = -(-self.shape[1] * self.memory_bits // BYTE) * BYTE
+        return math.gcd(row, self.pitch_bits)
+
+    @property
+    def pitch_bits(self) -> int:
+        """Bits that divide the place of every row in memory."""
         strides, offset = extents.strides(self.type, self.sizes, self.divisor), self.type.get_offset()
         steps = [stride for i, stride in enumerate(strides) if i != self.dimensions[1]]
-        row = -(-self.shape[1] * self.memory_bits // BYTE) * BYTE
-        others = math.gcd(self.divisor if offset is None else offset, *steps) * self.memory_bits
-        return math.gcd(row, others)
+        return math.gcd(self.divisor if offset is None else offset, *steps) * self.memory_bits
 
     @property
     def place(self) -> Place:

@@ -24,7 +24,7 @@ HALF = 2
 LEAST_SM = 80
 """The first target with an instruction for bf16, and with copies that run ahead."""
 
-FIXED = ("sliced_k", "split_k", "pack", "fp8_as", "accumulate", "edges", "unroll", "cluster")
+FIXED = ("sliced_k", "split_k", "pack", "fp8_as", "accumulate", "edges", "unroll", "cluster", "turn", "padded")
 """Fields that an attention has no choice of."""
 
 LONGEST_FOR_FRAGMENTS = 64

@@ -25,7 +25,7 @@ from .resources import (
     shared_bytes,
 )
 from .staging import check_epilogue
-from .warpgroup import check_warpgroup
+from .warpgroup_checks import check_warpgroup
 
 
 def check(schedule: Schedule, product: Product, target: Target) -> None:
@@ -54,6 +54,9 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
         raise ScheduleError(f"{multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {tile.cta[2]}")
     if schedule.loop.consumers != "cooperative":
         raise ScheduleError(f"consumers = {schedule.loop.consumers}: only warpgroups take turns")
+    for field in ("turn", "padded"):
+        if (given := schedule[field]) != "none":
+            raise ScheduleError(f"{field} = {given} is for products of warpgroups, got mma = {schedule.tile.mma}")
     if schedule.grid.cluster != (1, 1):
         raise ScheduleError("cluster is for products of warpgroups, whose tiles come by tensor copies")
     _check_kind(schedule, product, row)

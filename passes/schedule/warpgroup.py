@@ -14,8 +14,7 @@ from math import prod
 from ...dialect.isa.descriptor import UNIT
 from ...dialect.isa.product import Shape
 from ...dialect.isa.targets import Target
-from ...dialect.isa.tensor_map import MOST_BOX, MOST_RANK
-from ...dialect.isa.types import FP8
+from ...dialect.isa.tensor_map import MOST_RANK
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES
@@ -30,10 +29,10 @@ from ...dialect.warp.barriers import BARRIER_BYTES
 from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import Operand
 from ..linalg.product import METADATA_ROWS, Product, metadata_span
+from .laid_out import can_change, laid_out
 from .packing import SHORTEST_PACKED_ROW, roles, row_bytes
 from .register_overhead import group_spills
 from .resources import multiplied, warpgroup_rows
-from .staging import check_c
 
 LINE = 128
 """Bytes of K of a tile: the widest swizzle, a line of shared memory."""
@@ -52,6 +51,10 @@ LEAST_PRODUCTS = 1 << 29
 
 LEAST_PACKED = 1 << 31
 """The same where operands are packed first (H200: 1281 is as fast, 1535 by a tenth faster)."""
+
+LEAST_PADDED, STAGED_BITS = 1 << 21, (16, 32)
+"""Elements of D from which its rows are worth a launch that copies them; bits of those that tensor copies store. (H200:
+16.8 million in odd rows of 16 bits cost 57 microseconds, a launch that copies them about 20.)"""
 
 MULTIPLIED_BYTES = 4096
 """Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
@@ -111,17 +114,20 @@ def asked_of(given: Mapping[str, object]) -> str:
 def around_given(chosen: Schedule, given: Mapping[str, object], product: Product, target: Target) -> dict[str, object]:
     """The fields given with what goes with another tile of warpgroups: its stages, and how D is staged. Sums that are
     promoted take another tile where the one chosen has too many."""
-    mma = given.get("mma", chosen.tile.mma)
+    changed = {name: given[name] for name in ("turn", "padded") if name in given}
+    mma, seen = given.get("mma", chosen.tile.mma), laid_out(product, chosen.with_fields(**changed).operands)
     if given.get("promote", PLAIN) != PLAIN and "mma" not in given and chosen.tile.mma.n > MOST_PROMOTED:
         every = _by_cost(product, target, chosen.arithmetic.accumulate)
         narrow = next(schedule for schedule in every if schedule.tile.mma.n <= MOST_PROMOTED)
         return {name: narrow[name] for name in FOLLOWING} | around_given(narrow, given, product, target)
-    if not isinstance(mma, Shape) or all(given.get(name, chosen[name]) == chosen[name] for name in ("mma", "cta")):
+    if not isinstance(mma, Shape) or all(
+        given.get(name, chosen[name]) == chosen[name] for name in ("mma", "cta", "padded")
+    ):
         return dict(given)
     cta = given.get("cta", (chosen.tile.cta[0], mma.n, chosen.tile.cta[2]))
-    around = {"cta": cta, "warp": (ROWS, mma.n), "mma": mma, "staging": staged_rows(product, mma.n), "stages": 3}
+    around = {"cta": cta, "warp": (ROWS, mma.n), "mma": mma, "staging": staged_rows(seen, mma.n), "stages": 3}
     tried = chosen.with_fields(**{**around, **given})
-    return {**around, "stages": fitting_stages(product, tried, target), **given}
+    return {**around, "stages": fitting_stages(seen, tried, target), **given}
 
 
 def why_not(product: Product, target: Target, *, packed: bool = False) -> str:
@@ -131,15 +137,33 @@ def why_not(product: Product, target: Target, *, packed: bool = False) -> str:
         return f"{target} has no wgmma for {multiplied(product)}"
     if product.summed:
         return "it is summed over several loops"
-    for operand, along_k in ((product.a, not product.a.transposed), (product.b, product.b.transposed)):
-        if not along_k and operand.element.bits != 16:
+    for role, operand in (("a", product.a), ("b", product.b)):
+        turned = role in roles(_turned(product))
+        if turned and not (packed and can_change(operand)):
             return f"{operand.name} of {operand.element.name} must lie along k"
-        if (reason := not_copied(operand)) and not (packed and _packs(product, operand)):
+        if not turned and (reason := not_copied(operand)) and not (packed and packs(product, operand)):
             return f"{operand.name} {reason}"
     return ""
 
 
-def _packs(product: Product, operand: Operand) -> bool:
+def _turned(product: Product) -> str:
+    """The operands that must lie otherwise, as the field `turn` names them: of elements that have not 16 bits those
+    that do not lie along K."""
+    lie = (("a", product.a, not product.a.transposed), ("b", product.b, product.b.transposed))
+    return "".join(role for role, o, along_k in lie if not along_k and o.element.bits != 16) or PLAIN
+
+
+def prepared(product: Product) -> OperandSchedule:
+    """What is done to the operands beside the product: A and B are turned and packed where they must be, D is padded
+    where that pays."""
+    turned = OperandSchedule(turn=_turned(product))
+    seen = laid_out(product, turned)
+    pads = product.m * product.n >= LEAST_PADDED and can_change(product.d) and product.d.element.bits in STAGED_BITS
+    padded = "d" if pads and not_copied(product.d) else PLAIN
+    return OperandSchedule(_packed(seen), turn=turned.turn, padded=padded)
+
+
+def packs(product: Product, operand: Operand) -> bool:
     """Whether tensor copies can move an operand that is packed before."""
     whole = operand.element.memory_bits >= BYTE and row_bytes(operand) >= SHORTEST_PACKED_ROW
     return whole and operand.is_compact and product.metadata is None and not product.dynamic
@@ -153,7 +177,7 @@ def _packed(product: Product) -> str:
 
 def not_copied(operand: Operand) -> str:
     """Why tensor copies cannot move an operand."""
-    if operand.aligned_bits % (8 * UNIT):
+    if operand.pitch_bits % (8 * UNIT):
         return f"must have rows that are multiples of {UNIT} bytes, got {operand.type}"
     if operand.type.get_num_dims() > MOST_RANK:
         return f"must have at most {MOST_RANK} dimensions, got {operand.type}"
@@ -208,7 +232,7 @@ def panel_columns(columns: int, bits: int) -> int:
     return next((8 * width // bits for width in (128, 64, 32) if columns * bits % (8 * width) == 0), 0)
 
 
-def _panel(product: Product, columns: int) -> int:
+def panel_of_b(product: Product, columns: int) -> int:
     """Columns of a panel of a tile of B by rows: the widest swizzle whose lines divide the tile's."""
     size = product.b.element.memory_bits // 8
     line = columns * size
@@ -218,103 +242,13 @@ def _panel(product: Product, columns: int) -> int:
 def staged_rows(product: Product, columns: int) -> int:
     """The rows of D that are staged: those of a warpgroup where tensor copies can store them, else none."""
     bits = product.d.element.bits
-    return ROWS if bits in (16, 32) and panel_columns(columns, bits) and not not_copied(product.d) else 0
-
-
-def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> None:
-    """Checks a schedule of warpgroups against product and target.
-
-    Raises:
-        ScheduleError: naming the field that does not fit.
-    """
-    if reason := why_not(product, target, packed=True):
-        raise ScheduleError(f"mma = {schedule.tile.mma}: {reason}")
-    _check_promoted(schedule, row_of(product, schedule, target))
-    if schedule.tile.warp != (ROWS, schedule.tile.mma.n):
-        raise ScheduleError(
-            f"a warpgroup multiplies tiles of {ROWS}x{schedule.tile.mma.n}, got warp = {schedule.tile.warp}"
-        )
-    if schedule.tile.cta[2] * product.a.element.memory_bits // 8 % LINE:
-        raise ScheduleError(f"K tiles of warpgroups are multiples of {LINE} bytes, got {schedule.tile.cta[2]} elements")
-    panel = _panel(product, schedule.tile.cta[1])
-    if not product.b.transposed and schedule.tile.cta[1] > schedule.tile.mma.n and schedule.tile.mma.n % panel:
-        raise ScheduleError(
-            f"with B by rows warpgroups side by side take multiples of {panel} columns, got {schedule.tile.mma}"
-        )
-    if max(schedule.tile.cta) > MOST_BOX:
-        raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {schedule.tile.cta}")
-    for role, operand in (("a", product.a), ("b", product.b)):
-        if role in roles(schedule.operands.pack) and not _packs(product, operand):
-            raise ScheduleError(f"packing takes a single dense matrix of static size without gaps, got {operand.type}")
-        if role not in roles(schedule.operands.pack) and (reason := not_copied(operand)):
-            raise ScheduleError(f"{operand.name} {reason}; or pack it")
-    check_c(schedule, product)
-    _check_parts(schedule, product)
-    _check_cluster(schedule, product)
-    _check_own_tiles(schedule, product)
-    for name, plain in (("sliced_k", 1), ("prefetch", 0), ("unroll", 0), ("fp8_as", "none"),
-                        ("sync", "mbarrier"), ("swizzle", LINE)):  # fmt: skip
-        if (given := schedule[name]) != plain:
-            raise ScheduleError(f"products of warpgroups take {name} = {plain}, got {given}")
-    if (needed := shared_bytes(product, schedule)) > target.shared:
-        raise ScheduleError(
-            f"{schedule.loop.stages} stages of {schedule.tile.cta} take {needed} bytes of shared memory, {target} has "
-            f"{target.shared} for a CTA; use fewer stages or a smaller tile"
-        )
-
-
-def _check_parts(schedule: Schedule, product: Product) -> None:
-    """Refuses to cut K where nothing counts the tiles, or where a part would have nothing to multiply."""
-    if (parts := schedule.grid.split_k) == 1:
-        return
-    if product.dynamic:
-        raise ScheduleError(f"split_k = {parts}: it takes sizes that are known; M, N or K is not")
-    if product.batch:
-        raise ScheduleError(f"split_k = {parts}: a batch is not split")
-    if parts > (tiles := product.k_tiles(schedule.tile.cta[2])):
-        raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.tile.cta[2]}")
-
-
-def _check_cluster(schedule: Schedule, product: Product) -> None:
-    """Refuses clusters that the tiles of D do not come out even in."""
-    if (cluster := schedule.grid.cluster) == (1, 1):
-        return
-    if product.dynamic:
-        raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]} takes sizes that are known; M, N or K is not")
-    for axis, size, tile, ctas in zip("MN", (product.m, product.n), schedule.tile.cta, cluster, strict=False):
-        if (tiles := -(-size // tile)) % ctas:
-            raise ScheduleError(f"{ctas} CTAs of a cluster along {axis} do not divide its {tiles} tiles of {tile}")
-
-
-def _check_own_tiles(schedule: Schedule, product: Product) -> None:
-    """Refuses consumers in turns but where each has tiles of its own, of a whole K that is known."""
-    if schedule.loop.consumers == "cooperative":
-        return
-    if not schedule.own_tiles or not schedule.grid.ctas or schedule.grid.split_k > 1 or not product.is_known("k"):
-        raise ScheduleError(
-            f"consumers = {schedule.loop.consumers} takes tiles of one warpgroup, CTAs that go from tile to tile, "
-            "and all of a K that is known"
-        )
-
-
-def _check_promoted(schedule: Schedule, row: Wgmma) -> None:
-    """Refuses to promote sums that the tensor cores keep whole, or that are too many."""
-    if (given := schedule.arithmetic.promote) == PLAIN:
-        return
-    if row.a.name not in FP8 or row.d.name != given:
-        raise ScheduleError(
-            f"promote = {given} is for 8-bit floats accumulated in {given}, got {row.a.name} in {row.d.name}"
-        )
-    if row.shape.n > MOST_PROMOTED:
-        raise ScheduleError(
-            f"promote = {given} takes two sums for each element of D: a warpgroup has room for {ROWS}x{MOST_PROMOTED} "
-            f"of both, got mma = {row.shape}"
-        )
+    return ROWS if bits in STAGED_BITS and panel_columns(columns, bits) and not not_copied(product.d) else 0
 
 
 def pays(product: Product) -> bool:
     """Whether warpgroups are worth their start: there is enough to multiply, and a tile's rows are not mostly empty."""
-    least = LEAST_PRODUCTS if _packed(product) == PLAIN else LEAST_PACKED
+    plain = _turned(product) == PLAIN and _packed(product) == PLAIN
+    least = LEAST_PRODUCTS if plain else LEAST_PACKED
     return product.m > ROWS and product.m * product.n * product.depth * prod(product.batch) >= least
 
 
@@ -335,18 +269,20 @@ def _by_cost(product: Product, target: Target, accumulate: str) -> list[Schedule
     rows = {r.shape.n: r for r in warpgroup_rows(product) if r.d.name == accumulate and r.runs_on(target)}
     if why_not(product, target, packed=True):
         return []
+    operands = prepared(product)
+    product = laid_out(product, operands)
     held = (tile for tile in TILES if tile.n in rows and not group_spills(product, tile.n))
     tiles = sorted(held, key=lambda tile: _cost(product, tile, target))
-    return [_schedule(product, tile, rows[tile.n], target) for tile in tiles]
+    return [_schedule(product, operands, tile, rows[tile.n], target) for tile in tiles]
 
 
-def _schedule(product: Product, tile: GroupTile, row: Wgmma, target: Target) -> Schedule:
+def _schedule(product: Product, operands: OperandSchedule, tile: GroupTile, row: Wgmma, target: Target) -> Schedule:
     k = LINE * 8 // product.a.element.memory_bits
     schedule = Schedule(
         TileSchedule((tile.m, tile.n, k), (ROWS, tile.n), row.shape),
         LoopSchedule(3, sync="mbarrier"),
         epilogue=EpilogueSchedule(staged_rows(product, tile.n)),
-        operands=OperandSchedule(_packed(product)),
+        operands=operands,
         arithmetic=ArithmeticSchedule(row.d.name),
     )
     whole = _tiles(product, tile) > target.sms and not product.batch
@@ -375,7 +311,7 @@ def _cost(product: Product, tile: GroupTile, target: Target) -> float:
     waves = -(-_tiles(product, tile) * prod(product.batch) // target.sms)
     k = LINE * 8 // product.a.element.memory_bits
     step = max(_multiplying(product, tile), LEAST_STEP) + STEP_OVERHEAD
-    if not product.b.transposed and _panel(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
+    if not product.b.transposed and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
         step *= HALF_LINES
     return waves * (-(-product.k // k) * step + TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE)
 

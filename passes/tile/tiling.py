@@ -8,10 +8,11 @@ from functools import cached_property
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 
+from ...dialect.isa.descriptor import UNIT
 from ...dialect.isa.product import Product as Row
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.schedule import Schedule, ScheduleError
-from ...dialect.warp.attributes import FragmentType, ScheduleAttr, type_of_element
+from ...dialect.warp.attributes import BYTE, FragmentType, ScheduleAttr, type_of_element
 from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
@@ -20,6 +21,9 @@ from ..linalg.product import Product
 from ..schedule.packing import roles
 from ..schedule.resources import arrangement, rows_of, warpgroup_rows
 from .arrangement import Arrangement, arrange_warpgroup
+
+BOX_BITS = UNIT * BYTE
+"""Bits of which the place of a box of a tensor copy is a multiple."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,8 @@ class Tiling(Fragments):
 
         It then covers rows or columns that its neighbour computes too. Both store the same numbers there, and no
         access of either needs a bound. That takes a matrix of more than one tile, no D that is read as well, and, along
-        the rows of A or B in memory, a start that is as aligned as the rows are. The metadata of a sparse A comes
+        the rows of A or B in memory, a start that is as aligned as the rows are; where tensor copies move boxes, also
+        of D, one that is a multiple of 16 bytes. The metadata of a sparse A comes
         for whole tiles of rows. With `edges = predicated` no tile is moved.
         """
         if axis == "k" or not self.product.is_known(axis) or (axis == "m" and self.product.metadata is not None):
@@ -106,6 +111,10 @@ class Tiling(Fragments):
         if along_rows and (operand.shape[1] != size or packed):
             return None
         if size < step or size % step == 0 or _memory(product.d.value) in read:
+            return None
+        boxed = [operand] if along_rows else []
+        boxed += [product.d] if axis == "n" and self.schedule.epilogue.staging else []
+        if self.schedule.tile.together > 1 and any((size - step) * o.element.memory_bits % BOX_BITS for o in boxed):
             return None
         return size - step
 

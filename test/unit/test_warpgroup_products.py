@@ -52,7 +52,8 @@ def chosen(mlir: str, **options: object) -> Schedule:
         (text(4095, 4095, 4095), 4),  # rows that no tensor copy moves, packed first
         (text(1001, 1001, 1001), 1),  # for which that is too little to multiply
         (text(16, 8192, 8192), 1),  # fewer rows than an instruction has
-        (text(4096, 4096, 4096, "f32"), 1),  # B of 32 bits does not lie along k
+        (text(4096, 4096, 4096, "f32"), 4),  # B of 32 bits does not lie along k: it is transposed first
+        (text(1024, 1024, 1024, "f32"), 1),  # for which that is too little to multiply
         (text(4096, 4096, 4096, "f64", "f64"), 1),  # no such instruction
     ],
 )
@@ -75,7 +76,9 @@ def test_fields_that_leave_the_instruction_open_keep_it() -> None:
     [
         (STRIDED, {"mma": "m64n64k16"}, "B must have rows that are multiples of 16 bytes"),
         (text(64, 68, 64), {"mma": "m64n64k16", "pack": "a"}, "B must have rows .* or pack it"),
-        (text(64, 64, 64, "f32"), {"mma": "m64n64k8"}, "B of tf32 must lie along k"),
+        (text(64, 64, 64, "f32"), {"mma": "m64n64k8", "turn": "none"}, "B of tf32 must lie along k; or turn it"),
+        (text(64, 64, 64), {"mma": "m16n8k16", "turn": "b"}, "turn = b is for products of warpgroups"),
+        (text(64, 64, 64), {"mma": "m16n8k16", "padded": "d"}, "padded = d is for products of warpgroups"),
         (text(64, 64, 64), {"mma": "m64n60k16"}, "has no wgmma m64n60k16 .* nearest are m64n48k16, m64n56k16"),
         (text(64, 64, 64), {"mma": "m64n64k16", "stages": 40}, "40 stages of .* use fewer stages or a smaller tile"),
         (text(64, 64, 64), {"mma": "m64n64k16", "cta": (64, 64, 32)}, "K tiles of warpgroups are multiples of 128 b"),

@@ -1,0 +1,110 @@
+"""Whether a schedule of warpgroups fits a product and a target; each reason why not is one error."""
+
+from __future__ import annotations
+
+from ...dialect.isa.targets import Target
+from ...dialect.isa.tensor_map import MOST_BOX
+from ...dialect.isa.types import FP8
+from ...dialect.isa.wgmma import M as ROWS
+from ...dialect.isa.wgmma import Wgmma
+from ...dialect.schedule import Schedule, ScheduleError
+from ..linalg.product import Product
+from .laid_out import laid_out
+from .packing import roles
+from .staging import check_c
+from .warpgroup import LINE, MOST_PROMOTED, PLAIN, not_copied, packs, panel_of_b, row_of, shared_bytes, why_not
+
+
+def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> None:
+    """Checks a schedule of warpgroups against product and target.
+
+    Raises:
+        ScheduleError: naming the field that does not fit.
+    """
+    if reason := why_not(product, target, packed=True):
+        raise ScheduleError(f"mma = {schedule.tile.mma}: {reason}")
+    product = laid_out(product, schedule.operands)
+    for operand, along_k in ((product.a, not product.a.transposed), (product.b, product.b.transposed)):
+        if not along_k and operand.element.bits != 16:
+            raise ScheduleError(f"{operand.name} of {operand.element.name} must lie along k; or turn it")
+    _check_promoted(schedule, row_of(product, schedule, target))
+    if schedule.tile.warp != (ROWS, schedule.tile.mma.n):
+        raise ScheduleError(
+            f"a warpgroup multiplies tiles of {ROWS}x{schedule.tile.mma.n}, got warp = {schedule.tile.warp}"
+        )
+    if schedule.tile.cta[2] * product.a.element.memory_bits // 8 % LINE:
+        raise ScheduleError(f"K tiles of warpgroups are multiples of {LINE} bytes, got {schedule.tile.cta[2]} elements")
+    panel = panel_of_b(product, schedule.tile.cta[1])
+    if not product.b.transposed and schedule.tile.cta[1] > schedule.tile.mma.n and schedule.tile.mma.n % panel:
+        raise ScheduleError(
+            f"with B by rows warpgroups side by side take multiples of {panel} columns, got {schedule.tile.mma}"
+        )
+    if max(schedule.tile.cta) > MOST_BOX:
+        raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {schedule.tile.cta}")
+    for role, operand in (("a", product.a), ("b", product.b)):
+        if role in roles(schedule.operands.pack) and not packs(product, operand):
+            raise ScheduleError(f"packing takes a single dense matrix of static size without gaps, got {operand.type}")
+        if role not in roles(schedule.operands.pack) and (reason := not_copied(operand)):
+            raise ScheduleError(f"{operand.name} {reason}; or pack it")
+    check_c(schedule, product)
+    _check_parts(schedule, product)
+    _check_cluster(schedule, product)
+    _check_own_tiles(schedule, product)
+    for name, plain in (("sliced_k", 1), ("prefetch", 0), ("unroll", 0), ("fp8_as", "none"),
+                        ("sync", "mbarrier"), ("swizzle", LINE)):  # fmt: skip
+        if (given := schedule[name]) != plain:
+            raise ScheduleError(f"products of warpgroups take {name} = {plain}, got {given}")
+    if (needed := shared_bytes(product, schedule)) > target.shared:
+        raise ScheduleError(
+            f"{schedule.loop.stages} stages of {schedule.tile.cta} take {needed} bytes of shared memory, {target} has "
+            f"{target.shared} for a CTA; use fewer stages or a smaller tile"
+        )
+
+
+def _check_parts(schedule: Schedule, product: Product) -> None:
+    """Refuses to cut K where nothing counts the tiles, or where a part would have nothing to multiply."""
+    if (parts := schedule.grid.split_k) == 1:
+        return
+    if product.dynamic:
+        raise ScheduleError(f"split_k = {parts}: it takes sizes that are known; M, N or K is not")
+    if product.batch:
+        raise ScheduleError(f"split_k = {parts}: a batch is not split")
+    if parts > (tiles := product.k_tiles(schedule.tile.cta[2])):
+        raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.tile.cta[2]}")
+
+
+def _check_cluster(schedule: Schedule, product: Product) -> None:
+    """Refuses clusters that the tiles of D do not come out even in."""
+    if (cluster := schedule.grid.cluster) == (1, 1):
+        return
+    if product.dynamic:
+        raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]} takes sizes that are known; M, N or K is not")
+    for axis, size, tile, ctas in zip("MN", (product.m, product.n), schedule.tile.cta, cluster, strict=False):
+        if (tiles := -(-size // tile)) % ctas:
+            raise ScheduleError(f"{ctas} CTAs of a cluster along {axis} do not divide its {tiles} tiles of {tile}")
+
+
+def _check_own_tiles(schedule: Schedule, product: Product) -> None:
+    """Refuses consumers in turns but where each has tiles of its own, of a whole K that is known."""
+    if schedule.loop.consumers == "cooperative":
+        return
+    if not schedule.own_tiles or not schedule.grid.ctas or schedule.grid.split_k > 1 or not product.is_known("k"):
+        raise ScheduleError(
+            f"consumers = {schedule.loop.consumers} takes tiles of one warpgroup, CTAs that go from tile to tile, "
+            "and all of a K that is known"
+        )
+
+
+def _check_promoted(schedule: Schedule, row: Wgmma) -> None:
+    """Refuses to promote sums that the tensor cores keep whole, or that are too many."""
+    if (given := schedule.arithmetic.promote) == PLAIN:
+        return
+    if row.a.name not in FP8 or row.d.name != given:
+        raise ScheduleError(
+            f"promote = {given} is for 8-bit floats accumulated in {given}, got {row.a.name} in {row.d.name}"
+        )
+    if row.shape.n > MOST_PROMOTED:
+        raise ScheduleError(
+            f"promote = {given} takes two sums for each element of D: a warpgroup has room for {ROWS}x{MOST_PROMOTED} "
+            f"of both, got mma = {row.shape}"
+        )

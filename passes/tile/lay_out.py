@@ -1,0 +1,109 @@
+"""`warp-lay-out`: operands that lie as a schedule asks, by operations of `linalg` around the product.
+
+A and B that do not lie along K are transposed first, the `turn` of a schedule::
+
+    %Bt = memref.alloc;  linalg.transpose ins(%B) outs(%Bt);  warp.matmul %A, %Bt ... maps [(n, k)]
+
+A D whose rows are no multiples of 16 bytes is made in rows that are, and copied, `padded`::
+
+    %S = memref.alloc;  %part = memref.subview %S;  warp.matmul ... into %part;  linalg.copy ins(%part) outs(%D)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects import memref
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, ModuleOp, i64
+from xdsl.dialects.linalg.ops import CopyOp, TransposeOp
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
+from xdsl.rewriter import InsertPoint
+
+from ...dialect.schedule import Schedule
+from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, element_row, memory_of
+from ...dialect.warp.matmul import MatmulOp
+from ..schedule.laid_out import padded_type, turned_type
+from ..schedule.packing import roles
+
+
+def _schedule(op: MatmulOp) -> Schedule | None:
+    held = op.attributes.get(ScheduleAttr.name)
+    return held.data if isinstance(held, ScheduleAttr) and not op.tile else None
+
+
+def _aligned(rewriter: PatternRewriter, op: MatmulOp, types: tuple[Memory, Memory], name: str) -> SSAValue:
+    """Scratch memory with aligned rows, until the product and what stands behind it now are done; the part that a
+    matrix takes."""
+    whole, part = types
+    memory = rewriter.insert(memref.AllocOp([], [], whole)).memref
+    Builder(InsertPoint.after(op)).insert(memref.DeallocOp.get(memory))
+    view = rewriter.insert(memref.SubviewOp.get(memory, [0, 0], part.get_shape(), [1, 1], part)).result
+    view.name_hint = name
+    return view
+
+
+def _number(op: MatmulOp, role: str) -> int:
+    """Which operand of the operation A, B or D is."""
+    b = 1 + (op.e is not None)
+    return {"a": 0, "b": b, "d": b + 1 + len(op.scales) + (op.c is not None)}[role]
+
+
+def _bits(memory: Memory) -> int:
+    element = element_row(memory.element_type)
+    return BYTE if element is None else element.memory_bits
+
+
+class TurnOperands(RewritePattern):
+    """A and B are transposed before."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
+        schedule = _schedule(op)
+        for role in roles(schedule.operands.turn) if schedule is not None else "":
+            at = "ab".index(role)
+            value, maps = (op.a, op.b)[at], list(op.maps)
+            kind = memory_of(value)
+            turned = _aligned(rewriter, op, turned_type(kind, _bits(kind)), f"{value.name_hint or role.upper()}_turned")
+            rewriter.insert(TransposeOp(value, turned, DenseArrayBase.from_list(i64, [1, 0])))
+            op.operands[_number(op, role)] = turned
+            maps[at] = AffineMap(maps[at].num_dims, 0, maps[at].results[::-1])
+            op.indexing_maps = ArrayAttr([AffineMapAttr(each) for each in maps])
+
+
+class PadResult(RewritePattern):
+    """D is made in aligned rows, and copied behind."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
+        schedule, kind, d = _schedule(op), memory_of(op.d), SSAValue.get(op.d)
+        if schedule is None or schedule.operands.padded != "d":
+            return
+        made = _aligned(rewriter, op, padded_type(kind, _bits(kind)), f"{d.name_hint or 'D'}_padded")
+        op.operands[_number(op, "d")] = made
+        Builder(InsertPoint.after(op)).insert(CopyOp([made], [d], []))
+
+
+@dataclass(frozen=True)
+class LayOutPass(ModulePass):
+    """Transposes the operands that a schedule's `turn` names before their product, and copies a D that is `padded` from
+    aligned rows behind it.
+
+    It follows `warp-schedule`.
+    """
+
+    name = "warp-lay-out"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        patterns = GreedyRewritePatternApplier([TurnOperands(), PadResult()], dce_enabled=False)
+        PatternRewriteWalker(patterns, apply_recursively=False).rewrite_module(op)
