@@ -46,7 +46,7 @@ def chosen(product: Product) -> Schedule:
 
 
 def test_what_pays_is_laid_out() -> None:
-    plain, turned = (chosen(Product(E4M3, "cleared", lies, (2048,) * 3)) for lies in ("A Bt", "At B"))
+    plain, turned = (chosen(Product(E4M3, "cleared", lies, (2048, 2048, 2048))) for lies in ("A Bt", "At B"))
     assert (plain.operands.turn, turned.operands.turn) == ("none", "ab")
     odd, few = (chosen(Product(BF16, "cleared", "A Bt", (m, 2047, 4096))) for m in (2048, 256))
     assert (odd.operands.padded, few.operands.padded) == ("d", "none")
@@ -55,7 +55,9 @@ def test_what_pays_is_laid_out() -> None:
 def test_views_of_aligned_rows_are_not_packed() -> None:
     """A tensor map wants rows that begin at multiples of 16 bytes, of any length."""
     plain, view = "memref<4095x4095xbf16>", "memref<4095x4095xbf16, strided<[4096, 1]>>"
-    schedule = compile(Product(BF16, "added", "A B", (4095,) * 3).mlir.replace(plain, view), "sm_90a").schedule[0]
+    schedule = compile(Product(BF16, "added", "A B", (4095, 4095, 4095)).mlir.replace(plain, view), "sm_90a").schedule[
+        0
+    ]
     assert schedule is not None
     assert (schedule.tile.together, schedule.operands.pack, schedule.operands.padded) == (4, "none", "none")
     assert schedule.epilogue.staging
