@@ -71,9 +71,27 @@ TAN = """func.func @f(%A: memref<64x64xf16>, %B: memref<64x64xf16>, %C: memref<6
 }
 """
 
-DEPTHWISE = """func.func @f(%I: memref<1x16x16x64xf16>, %K: memref<3x3x64xf16>, %O: memref<1x14x14x64xf32>) {
+DEPTHWISE = """func.func @f(%I: memref<1x16x16x64xf16>, %K: memref<9x9x64xf16>, %O: memref<1x8x8x64xf32>) {
   linalg.depthwise_conv_2d_nhwc_hwc
-      ins(%I, %K : memref<1x16x16x64xf16>, memref<3x3x64xf16>) outs(%O : memref<1x14x14x64xf32>)
+      ins(%I, %K : memref<1x16x16x64xf16>, memref<9x9x64xf16>) outs(%O : memref<1x8x8x64xf32>)
+  return
+}
+"""
+
+GROUPS = """#map = affine_map<(g, k, n) -> (g, k, n)>
+#scale = affine_map<(g, k, n) -> (g, n)>
+func.func @f(%A: memref<16x2x64xf16>, %Q: memref<2x64x32xi4>, %S: memref<2x32xf16>, %C: memref<16x32xf32>) {
+  %W = memref.alloc() : memref<2x64x32xf16>
+  linalg.generic {indexing_maps = [#map, #scale, #map], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%Q, %S : memref<2x64x32xi4>, memref<2x32xf16>) outs(%W : memref<2x64x32xf16>) {
+  ^bb0(%q: i4, %s: f16, %old: f16):
+    %0 = arith.sitofp %q : i4 to f16
+    %1 = arith.mulf %0, %s : f16
+    linalg.yield %1 : f16
+  }
+  linalg.contract indexing_maps = [
+      affine_map<(m, n, g, k) -> (m, g, k)>, affine_map<(m, n, g, k) -> (g, k, n)>, affine_map<(m, n, g, k) -> (m, n)>]
+      ins(%A, %W : memref<16x2x64xf16>, memref<2x64x32xf16>) outs(%C : memref<16x32xf32>)
   return
 }
 """
@@ -108,9 +126,11 @@ CARRIED = """func.func @f(%A: memref<64x64xf16>, %B: memref<64x64xf16>, %C: memr
 SECTIONS: dict[str, tuple[Refused, ...]] = {
     "Products": (
         Refused(
-            "depthwise convolutions with their channels last",
+            "depthwise convolutions with their channels last, of large windows",
             "Each channel is multiplied with a kernel of its own, and neighbours in memory are of different channels: "
-            "no rows or columns of a matrix lie there. With channels first they are products of matrices and vectors.",
+            "no rows or columns of a matrix lie there. The sum is written out, as an elementwise kernel that reads a "
+            "view of each input for each place of the window. With channels first they are products of matrices and "
+            "vectors.",
             DEPTHWISE,
         ),
         Refused("zero points other than 0", "Integers are multiplied as they are stored.", ZERO_POINTS),
@@ -118,6 +138,12 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
             "integers times floats, the integers as A",
             "Integers of 8 and 4 bits are converted on the way in where they are B ([narrow.md](narrow.md)).",
             product("64x64xi8", "64x64xf16", "64x64xf32"),
+        ),
+        Refused(
+            "weights of 4 bits whose scales change along k",
+            "The epilogue multiplies sums with the scales of columns. Those of groups along k belong to parts of it. "
+            "Weights of 8 bits are then converted by a kernel of their own, before the product.",
+            GROUPS,
         ),
         Refused(
             "loops that hand on values",

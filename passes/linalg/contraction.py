@@ -73,12 +73,24 @@ class LoopKinds:
         return LoopKinds((of_a, of_b), summed, [loop for loop in c.loops if loop not in (*of_a, *of_b)])
 
 
+class SeparateProductsError(Exception):
+    """Neighbours in memory of an operand are of products of their own."""
+
+
 def sums(op: LinalgStructuredOperation) -> bool:
     """Whether an operation adds anything up: whether it has a loop that is no loop of its result."""
     return any(kind.data == IteratorType.REDUCTION for kind in op.get_iterator_types())
 
 
 def read(op: LinalgStructuredOperation) -> Contraction:
+    """The product that an operation with a sum is, see `read_matrices`. Raises a located diagnostic if it is none."""
+    try:
+        return read_matrices(op)
+    except SeparateProductsError as error:
+        _refuse(op, str(error))
+
+
+def read_matrices(op: LinalgStructuredOperation) -> Contraction:
     """The product that an operation with a sum is.
 
     A is the factor whose own loop comes first in C. Of several loops of A and C alone m is one along which elements are
@@ -90,6 +102,9 @@ def read(op: LinalgStructuredOperation) -> Contraction:
     have, are seen through windows.
 
     Raises a located diagnostic saying why it is none.
+
+    Raises:
+        SeparateProductsError: if operands do not lie as matrices.
     """
     body, maps = weighted(op.body.block, _zeros(op)), [attribute.data for attribute in op.get_indexing_maps()]
     if body is None or {f.argument for f in body.factors} != {0, 1} or len(op.outputs) != 1:
@@ -106,7 +121,7 @@ def read(op: LinalgStructuredOperation) -> Contraction:
         a, b, loops = b, a, LoopKinds((loops.own[1], loops.own[0]), loops.summed, loops.shared)
     own, k = _chosen(a, b, c, loops)
     for name, side, pair in zip("ABC", (a, b, c), ((own[0], k), (own[1], k), own), strict=True):
-        _check_neighbours(op, name, side, pair, loops)
+        _check_neighbours(name, side, pair, loops)
     # A loop that a vector lacks gets a number that no other loop has.
     m, n = (maps[-1].num_dims + place if loop is None else loop for place, loop in enumerate(own))
     summed = [loop for loop in sorted(loops.summed) if loop != k]
@@ -210,17 +225,14 @@ def _chosen(a: Side, b: Side, c: Side, loops: LoopKinds) -> tuple[tuple[int | No
     return (m, n), k
 
 
-def _check_neighbours(
-    op: LinalgStructuredOperation, name: str, side: Side, pair: tuple[int | None, int | None], loops: LoopKinds
-) -> None:
+def _check_neighbours(name: str, side: Side, pair: tuple[int | None, int | None], loops: LoopKinds) -> None:
     """Refuses an operand whose neighbours in memory are of products of their own, as those of a depthwise convolution
     with its channels last."""
     along = [loop for loop in loops.shared if loop in side.loops and side.step(loop) == 1]
     if along and not any(side.step(loop) == 1 for loop in pair if loop is not None) and side.size(along[0]) != 1:
-        _refuse(
-            op,
+        raise SeparateProductsError(
             f"elements of {name} that are neighbours in memory lie along d{along[0]}, each index of which has a "
-            "product of its own; expected neighbours along rows, columns, or a loop that is summed over",
+            "product of its own; expected neighbours along rows, columns, or a loop that is summed over"
         )
 
 

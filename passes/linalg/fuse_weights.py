@@ -4,7 +4,8 @@
 q, and converts it in registers, less the zero point, which is exact. A scale that is the same along k is left to the
 epilogue: one product of sums, not a sum of scaled products, which is equal but for rounding, of which there is less.
 
-What is not fused stays as it is; `warploom-opt --remarks` says why.
+What is not fused stays as it is; `warploom-opt --remarks` says why. Of 4 bits that is an error, for such elements
+have no kernel of their own.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.loops import element_type, loops_of
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.stored import FLOATS, StoredIntegers
-from ..diagnostics import remark
+from ..diagnostics import fail, remark
 from .elementwise import Elementwise, read_elementwise
 from .fuse_epilogue import touched
 from .raise_matmul import raise_products
@@ -158,21 +159,27 @@ def _drop(view: SSAValue, memory: SSAValue) -> None:
 
 def _weights(product: MatmulOp) -> Weights | None:
     """The operation that makes B of integers, for the product alone; a remark where it cannot be left out."""
-    memory = product.b
+    memory = root(product.b)
     if not isinstance(memory.owner, memref.AllocOp):
         return None
     users = [use.operation for use in memory.uses if not isinstance(use.operation, memref.DeallocOp)]
-    writers = [user for user in users if user is not product]
+    writers = [user for user in users if user is not product and user is not product.b.owner]
     made = read_elementwise(writers[0]) if len(writers) == 1 else None
     how = None if made is None or made.output is not memory else dequantised(made)
     if made is None or how is None or any(made.inputs[i] is memory and made.reads(i) for i in range(len(made.inputs))):
         return None
     found = Weights(product, made, how)
-    reason = how.objection or found.objection()
-    if memory in (product.a, product.c, product.d):
-        reason = "the product uses it twice"
+    if memory is not product.b:
+        reason = "it reads them in another shape, such as groups along k as one dimension"
+    elif memory in (product.a, product.c, product.d):
+        reason = "it uses them twice"
+    else:
+        reason = how.objection or found.objection()
     if reason:
-        remark(made.op, FuseWeightsPass.name, f"the product that reads it does not convert its integers: {reason}")
+        reason = f"the product that reads it does not convert its integers: {reason}"
+        if how.stored.endswith("4"):
+            fail(made.op, f"{reason}; elements of 4 bits have no kernel of their own")
+        remark(made.op, FuseWeightsPass.name, reason)
         return None
     return found
 

@@ -40,6 +40,7 @@ from ..tile.index_builder import constant_value
 from . import contraction
 from .overlap import check_product
 from .product import lie_in_memory
+from .unroll_windows import unroll
 from .views import expanded
 from .weights import weigh
 
@@ -50,13 +51,27 @@ def raise_products(module: Operation) -> None:
         if isinstance(op, LinalgStructuredOperation) and _writes_nothing(op):
             Rewriter.erase_op(op)
         elif isinstance(op, LinalgStructuredOperation) and _read_by_maps(op):
-            _replace(op, _generic(op))
+            _raise_generic(op)
         elif isinstance(op, ContractionOp):
             _replace(op, _named(op))
         elif isinstance(op, QuantizedMatmulOp):
             _replace(op, _quantized(op))
         elif isinstance(op, ops.MatmulOp):
             _replace(op, _of_xdsl(op))
+
+
+def _raise_generic(op: LinalgStructuredOperation) -> None:
+    """Replaces a product that its maps and body say; one of channels of their own, that are neighbours in memory, by an
+    elementwise operation."""
+    before = op.prev_op
+    try:
+        raised = _generic(op)
+    except contraction.SeparateProductsError:
+        while (made := op.prev_op) is not None and made is not before:
+            Rewriter.erase_op(made)
+        unroll(op)
+    else:
+        _replace(op, raised)
 
 
 def _writes_nothing(op: LinalgStructuredOperation) -> bool:
@@ -87,7 +102,7 @@ def _of_xdsl(op: ops.MatmulOp) -> MatmulOp:
 def _generic(op: LinalgStructuredOperation) -> MatmulOp:
     for name, value in zip("ABC", (*op.inputs[:2], *op.outputs), strict=False):
         _element(op, name, value)
-    found = contraction.read(op)
+    found = contraction.read_matrices(op)
     a, b, c = (_with_ones(op, value, map_) for value, map_ in zip(found.operands, found.maps, strict=True))
     raised = _raised(op, a, b, found.maps, found.unsigned, c)
     return raised if found.body.is_plain else weigh(op, raised, found.body)

@@ -159,3 +159,10 @@ def test_what_stays_an_operation_of_its_own(text: str, reason: str) -> None:
 def test_what_does_not_convert_is_refused(target: str, schedule: dict[str, Any], message: str) -> None:
     with pytest.raises(CompileError, match=f"f.mlir:14:3: error: schedule: {message}"):
         compile(function(SCALED), target, file="f.mlir", cache=False, **schedule)
+
+
+def test_four_bits_that_no_product_converts_are_refused() -> None:
+    convert = "    %0 = arith.sitofp %q : i4 to f16\n    %w = arith.mulf %s, %0 : f16"
+    reason = "does not convert its integers: its scale changes along k; elements of 4 bits have no kernel of their own"
+    with pytest.raises(CompileError, match=f"f.mlir:6:3: error: the product that reads it {reason}"):
+        compile(function(convert, scale="(k)", q="i4"), file="f.mlir", cache=False)

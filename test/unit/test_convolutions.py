@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -105,6 +106,9 @@ def run(case: Case) -> None:
         "conv_2d_ngchw_gfchw",
         "conv_2d_nhwgc_gfhwc",
         "depthwise_conv_2d_nchw_chw",
+        "depthwise_conv_1d_nwc_wc",
+        "depthwise_conv_2d_nhwc_hwc",
+        "depthwise_conv_2d_nhwc_hwcm_q",
     ],
 )
 def test_layouts(name: str) -> None:
@@ -124,10 +128,32 @@ def test_every_name_has_a_layout_of_as_many_dimensions_as_it_says() -> None:
     assert LAYOUTS["depthwise_conv_2d_nhwc_hwcm_q"] == ConvolutionDimensions("nhwc", "hwcm", "nhwcm")
 
 
-def test_channels_that_lie_last_each_with_a_product_of_its_own_are_refused() -> None:
-    text = Case("depthwise_conv_2d_nhwc_hwc", (1, 1), (1, 1)).text(("f16", "f16", "f32"))
-    with pytest.raises(CompileError, match="neighbours in memory lie along d3, each index of which has a product of"):
+@pytest.mark.parametrize(("window", "size"), [("9x9", "9x9"), ("?x3", r"\?x3")])
+def test_large_windows_of_channels_that_lie_last_are_refused(window: str, size: str) -> None:
+    """And those of sizes that only the call knows; sizes of everything else need not be known."""
+    text = f"""func.func @f(%A: memref<?x20x20x8xf16>, %B: memref<{window}x8xf16>, %C: memref<?x12x12x8xf32>) {{
+  linalg.depthwise_conv_2d_nhwc_hwc ins(%A, %B : memref<?x20x20x8xf16>, memref<{window}x8xf16>)
+      outs(%C : memref<?x12x12x8xf32>)
+  return
+}}"""
+    with pytest.raises(CompileError, match=f"of channels of their own; .* 64 places, got {size}"):
         compile(text, cache=False)
+
+
+def test_a_batch_of_unknown_size_with_channels_last() -> None:
+    """bf16 is summed in f32, and rounded once."""
+    text = """func.func @f(%A: memref<?x6x5x8xbf16>, %B: memref<3x2x8xbf16>, %C: memref<?x4x4x8xbf16>) {
+  linalg.depthwise_conv_2d_nhwc_hwc ins(%A, %B : memref<?x6x5x8xbf16>, memref<3x2x8xbf16>)
+      outs(%C : memref<?x4x4x8xbf16>)
+  return
+}"""
+    rng = np.random.default_rng()
+    a, b, c = (rng.standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((3, 6, 5, 8), (3, 2, 8), (3, 4, 4, 8)))
+    wanted = c.astype(np.float64)
+    for i, j in product(range(3), range(2)):
+        wanted += a[:, i : i + 4, j : j + 4].astype(np.float64) * b[i, j].astype(np.float64)
+    compile(text, cache=False)(a, b, c, device="interp")
+    np.testing.assert_allclose(c.astype(np.float64), wanted, rtol=2.0**-8, atol=1e-5)
 
 
 def test_zero_points_are_zero() -> None:
