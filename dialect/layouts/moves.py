@@ -116,7 +116,7 @@ class Shuffles:
 
 
 @dataclass(frozen=True, slots=True)
-class MoveMatrix:
+class MoveMatrices:
     """`movmatrix` on each register: an 8x8 matrix of 16-bit elements is transposed."""
 
     registers: int
@@ -233,7 +233,7 @@ def _count(access: Access) -> int:
     return len(access.addresses()) // (1 if plain else access.matrices)
 
 
-Step = Rename | Regroup | Shuffles | MoveMatrix | Trip
+Step = Rename | Regroup | Shuffles | MoveMatrices | Trip
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class Way:
     @property
     def sm(self) -> int:
         """The lowest target number that has the instructions; 0 if every target has them."""
-        moves = any(isinstance(step, MoveMatrix) for step in self.steps)
+        moves = any(isinstance(step, MoveMatrices) for step in self.steps)
         return max((MOVMATRIX.sm if moves else 0, *(step.sm for step in self.steps if isinstance(step, Trip))))
 
     @property

@@ -23,7 +23,7 @@ from .moves import (
     WORD_BITS,
     WORDS,
     Access,
-    MoveMatrix,
+    MoveMatrices,
     Regroup,
     Rename,
     Round,
@@ -253,10 +253,10 @@ def _by_matrices(moves: Sequence[int], carried: _Carried, low: int) -> Iterator[
         inside, arrive = [*riders, come], [*(carried.to[bit] for bit in riders), to]
         transport = _transport(moves, inside, arrive, HALF_BIT)
         # all but the 8x8 transposition must be a change of names of registers
-        yield _with_names(transport, MoveMatrix(1 << len(moves) - LANE_BITS - WORD_BITS))
+        yield _with_names(transport, MoveMatrices(1 << len(moves) - LANE_BITS - WORD_BITS))
 
 
-def _with_names(transport: _Transport, step: MoveMatrix) -> Way:
+def _with_names(transport: _Transport, step: MoveMatrices) -> Way:
     registers = tuple(bit - HALF_SLOT - 1 for bit in transport.moves[HALF_SLOT + 1 :])
     sources = (*range(WORD_BITS), *(WORD_BITS + bit for bit in _inverted(registers)))
     return Way((*transport.before, step, *_within(sources, len(sources)), *transport.after))

@@ -33,8 +33,8 @@ from xdsl.utils.hints import isa
 from .attributes import TypeFn, TypeFnAttr
 from .body import Factor, fill, weighted
 
-Element: TypeAlias = AnyFloat | IntegerType
-Matrix: TypeAlias = MemRefType[Element] | TensorType[Element]
+OperandElement: TypeAlias = AnyFloat | IntegerType
+OperandMatrix: TypeAlias = MemRefType[OperandElement] | TensorType[OperandElement]
 
 METADATA = "warp.metadata"
 """The attribute of a product with a sparse A: which argument of the function holds the metadata."""
@@ -245,9 +245,9 @@ def _ordinal(axis: int) -> str:
     return ("first", "second", "third", "fourth", "fifth", "sixth")[min(axis, 5)]
 
 
-def _matrix(type_: Attribute) -> Matrix:
+def _matrix(type_: Attribute) -> OperandMatrix:
     """The type as a matrix or batch of matrices. Raises VerifyException, with the fix, if it is not one."""
-    if not isa(type_, Matrix):
+    if not isa(type_, OperandMatrix):
         raise VerifyException(f"a memref or tensor of floats or integers, got {type_}")
     return type_
 
@@ -256,7 +256,7 @@ def _operand_problem(inputs: Sequence[Attribute], outputs: Sequence[Attribute]) 
     """What is wrong with the operands' number, kinds, ranks or element types; None if nothing is."""
     if len(inputs) != 2 or len(outputs) != 1:
         return f"expected two operands in ins(...) and one in outs(...), got {len(inputs)} and {len(outputs)}"
-    types: list[Matrix] = []
+    types: list[OperandMatrix] = []
     for name, type_ in zip(_NAMES, (*inputs, *outputs), strict=True):
         try:
             types.append(_matrix(type_))
@@ -270,7 +270,7 @@ def _operand_problem(inputs: Sequence[Attribute], outputs: Sequence[Attribute]) 
     return f"expected element types of A and B that can be extended to C's, got {a} x {b} -> {c}"
 
 
-def _widens(source: Element, target: Element) -> bool:
+def _widens(source: OperandElement, target: OperandElement) -> bool:
     """Whether an element type is extended by `arith.extf`, `arith.extsi`, or, if it is unsigned, `arith.extui`; or
     converted, an integer to a float."""
     if isinstance(source, IntegerType) and not isinstance(target, IntegerType):

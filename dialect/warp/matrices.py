@@ -15,7 +15,7 @@ from ..isa.moves import LoadMatrix, StoreMatrix
 from ..layouts.layout import Layout, column, multiplicand
 from .attributes import FragmentType
 
-MatrixRow: TypeAlias = LoadMatrix | StoreMatrix
+MoveRow: TypeAlias = LoadMatrix | StoreMatrix
 Row = TypeVar("Row", LoadMatrix, StoreMatrix)
 
 ROW_BITS = 128
@@ -90,7 +90,7 @@ def _up_to(what: str, count: int, rows: tuple[Row, ...]) -> tuple[Row, ...]:
     return fitting
 
 
-def unit(row: MatrixRow, bits: int) -> Layout:
+def unit(row: MoveRow, bits: int) -> Layout:
     """The layout of one matrix over memory, in elements of `bits` bits."""
     if row.type == "b16" and not row.transpose:
         return multiplicand(8, ROW_BITS // bits, bits)
@@ -171,7 +171,7 @@ def _register_places(fragment: FragmentType, swapped: bool, per: int) -> list[tu
     return [(column, row) for row, column in places] if swapped else places
 
 
-def verify_matrices(row: MatrixRow, verb: str, fragment: FragmentType, swapped: bool) -> None:
+def verify_matrices(row: MoveRow, verb: str, fragment: FragmentType, swapped: bool) -> None:
     """Checks that a fragment consists of the instruction's matrices.
 
     Raises:

@@ -220,7 +220,7 @@ def _stores() -> Mapping[tuple[str, Shape, str, str], wmma.WmmaStore]:
 # Products
 
 
-class Key(NamedTuple):
+class WmmaKey(NamedTuple):
     """What tells the rows of `wmma.mma` apart. Element types are PTX's names."""
 
     shape: str
@@ -241,9 +241,9 @@ class Key(NamedTuple):
 
 
 @cache
-def _products() -> Mapping[Key, wmma.WmmaMma]:
+def _products() -> Mapping[WmmaKey, wmma.WmmaMma]:
     return {
-        Key(str(r.shape), r.a.name, r.b.name, r.c.name, r.d.name, r.a_layout, r.b_layout, r.satfinite, r.rounding,
+        WmmaKey(str(r.shape), r.a.name, r.b.name, r.c.name, r.d.name, r.a_layout, r.b_layout, r.satfinite, r.rounding,
             r.bit_op): r
         for r in wmma.mma_rows()
     }  # fmt: skip
@@ -285,13 +285,13 @@ class WmmaMmaOp(IRDLOperation):
         )
 
     @property
-    def key(self) -> Key:
+    def key(self) -> WmmaKey:
         """What names the row."""
         a, b, c, d = map(opaque_of, (self.a, self.b, self.c, self.d))
         types = a.element.name, b.element.name, c.element.name, d.element.name
         rounding, bit_op = ("" if p is None else p.data for p in (self.rounding, self.bit_op))
         satfinite = self.satfinite is not None
-        return Key(a.shape.data, *types, a.layout.data, b.layout.data, satfinite, rounding, bit_op)
+        return WmmaKey(a.shape.data, *types, a.layout.data, b.layout.data, satfinite, rounding, bit_op)
 
     @property
     def row(self) -> wmma.WmmaMma:

@@ -14,7 +14,7 @@ from ...dialect.warp.attention import AttentionOp, D, E, M, N
 from ...dialect.warp.attributes import element_row, memory_of
 from ...dialect.warp.loops import loops_of, map_along
 from ...dialect.warp.matmul import MatmulOp
-from .operand import Argument, each_once
+from .operand import KernelArgument, each_once
 from .product import Product, read
 
 FACTORS = ((M, D), (D, N), (N, E), (M, E))
@@ -65,14 +65,14 @@ class Attention:
         return Attention(op, read(scores), read(values))
 
     @property
-    def operands(self) -> tuple[Argument, ...]:
+    def operands(self) -> tuple[KernelArgument, ...]:
         """Q, K, V, O and what the region on scores takes."""
         scores, values = self.scores, self.values
         matrices = zip("QKVO", (scores.a, scores.b, values.b, values.d), strict=True)
         return (*(replace(operand, name=name) for name, operand in matrices), *scores.epilogue_operands)
 
     @property
-    def memories(self) -> tuple[Argument, ...]:
+    def memories(self) -> tuple[KernelArgument, ...]:
         """The operands of the kernel: each memory once."""
         q, k, v, o, *extras = self.operands
         return each_once((q, k, v, *extras, o))

@@ -15,7 +15,7 @@ from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.view import strides_of
 from . import extents
 
-Place: TypeAlias = tuple[SSAValue, tuple[int | None, int | None], tuple[int, ...]]
+MatrixPlace: TypeAlias = tuple[SSAValue, tuple[int | None, int | None], tuple[int, ...]]
 """Memory, the dimensions that are the rows and columns of a matrix in it, and the loops of the others."""
 
 
@@ -91,7 +91,7 @@ class Operand:
         return math.gcd(self.divisor if offset is None else offset, *steps) * self.memory_bits
 
     @property
-    def place(self) -> Place:
+    def place(self) -> MatrixPlace:
         """What tells the matrix from others in the same memory."""
         return self.value, self.dimensions, self.batch
 
@@ -124,7 +124,7 @@ class Spread:
     divisor: int = 1
 
     @property
-    def place(self) -> Place:
+    def place(self) -> MatrixPlace:
         """What tells the matrix from others in the same memory."""
         return self.value, self.dimensions, self.batch
 
@@ -134,13 +134,13 @@ class Spread:
         return False
 
 
-Argument: TypeAlias = Operand | VectorOperand | Spread
+KernelArgument: TypeAlias = Operand | VectorOperand | Spread
 """What a kernel is given."""
 
 
-def each_once(operands: Iterable[Argument]) -> tuple[Argument, ...]:
+def each_once(operands: Iterable[KernelArgument]) -> tuple[KernelArgument, ...]:
     """The first operand of each memory and of each number."""
-    found: dict[SSAValue, Argument] = {}
+    found: dict[SSAValue, KernelArgument] = {}
     for operand in operands:
         found.setdefault(operand.value, operand)
     return tuple(found.values())

@@ -34,7 +34,7 @@ from .views import View, root, seen
 
 
 @dataclass(frozen=True)
-class Access:
+class MemoryUse:
     """Memory that an operation reads or writes, and the loops that it does so along; None if not element by element."""
 
     name: str
@@ -49,20 +49,20 @@ class Access:
 def check_product(op: Operation, product: MatmulOp) -> None:
     """Refuses a product whose result shares elements with what it reads; errors are about `op`, which it is made of."""
     names = ("A", "B") if op is product else ("an input", "an input")
-    reads = [Access(name, value) for name, value in zip(names, (product.a, product.b), strict=True)]
-    reads += [Access("scales", value) for value in product.scales]
-    reads += [] if product.e is None else [Access("the metadata of A", product.e)]
-    reads += [] if product.c is None else [Access("C", product.c, product.maps[2])]
+    reads = [MemoryUse(name, value) for name, value in zip(names, (product.a, product.b), strict=True)]
+    reads += [MemoryUse("scales", value) for value in product.scales]
+    reads += [] if product.e is None else [MemoryUse("the metadata of A", product.e)]
+    reads += [] if product.c is None else [MemoryUse("C", product.c, product.maps[2])]
     epilogue_operands = zip(product.epilogue_operands, product.maps[len(OPERAND_LOOPS) :], strict=True)
-    reads += [Access("an input of the epilogue", value, map_) for value, map_ in epilogue_operands]
-    _check(op, reads, Access("the result", product.d, product.maps[2]))
+    reads += [MemoryUse("an input of the epilogue", value, map_) for value, map_ in epilogue_operands]
+    _check(op, reads, MemoryUse("the result", product.d, product.maps[2]))
 
 
 def check_attention(op: Operation, attention: AttentionOp) -> None:
     """Refuses an attention whose result shares elements with what it reads; errors are about `op`."""
-    reads = [Access(name, value) for name, value in zip("QKV", attention.matrices, strict=False)]
-    reads += [Access("an operand of the scores", value) for value in attention.score_operands]
-    _check(op, reads, Access("the result", attention.o, attention.maps[3]))
+    reads = [MemoryUse(name, value) for name, value in zip("QKV", attention.matrices, strict=False)]
+    reads += [MemoryUse("an operand of the scores", value) for value in attention.score_operands]
+    _check(op, reads, MemoryUse("the result", attention.o, attention.maps[3]))
 
 
 def check_rows(op: Operation, rows: RowsOp) -> None:
@@ -71,19 +71,19 @@ def check_rows(op: Operation, rows: RowsOp) -> None:
     Each warp reads its rows before it writes them.
     """
     *maps, written = rows.maps
-    reads = [Access("an input", value, map_) for value, map_ in zip(rows.inputs, maps, strict=True)]
-    _check(op, reads, Access("the output", rows.output, written))
+    reads = [MemoryUse("an input", value, map_) for value, map_ in zip(rows.inputs, maps, strict=True)]
+    _check(op, reads, MemoryUse("the output", rows.output, written))
 
 
 def check_elementwise(found: Elementwise) -> None:
     """Refuses an elementwise operation whose output shares elements with an input that is read elsewhere."""
     inputs = zip(found.inputs, found.maps, strict=True)
-    reads = [Access("an input", value, map_) for i, (value, map_) in enumerate(inputs) if found.reads(i)]
+    reads = [MemoryUse("an input", value, map_) for i, (value, map_) in enumerate(inputs) if found.reads(i)]
     output = len(found.op.inputs)
-    _check(found.op, reads, Access("the output", found.output, found.maps[output]))
+    _check(found.op, reads, MemoryUse("the output", found.output, found.maps[output]))
 
 
-def _check(op: Operation, reads: Iterable[Access], written: Access) -> None:
+def _check(op: Operation, reads: Iterable[MemoryUse], written: MemoryUse) -> None:
     if isinstance(memory := root(written.value).owner, memref.GetGlobalOp):
         fail(op, f"{op.name}: the result is a constant, memref.global {memory.name_}; write to other memory")
     for read in reads:

@@ -21,7 +21,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.view import strides_of
 from ..diagnostics import fail
 from . import extents
-from .operand import Argument, Operand, Spread, VectorOperand, each_once
+from .operand import KernelArgument, Operand, Spread, VectorOperand, each_once
 
 METADATA_ROWS, NIBBLES = 16, 8
 """Rows of a sparse A that one word of each lane describes, and codes in a word."""
@@ -62,7 +62,7 @@ class Product:
     d: Operand
     initial: float | None
     element_type: TypeAttribute
-    epilogue_operands: tuple[Argument, ...] = ()
+    epilogue_operands: tuple[KernelArgument, ...] = ()
     metadata: Operand | None = None
     scales: tuple[Operand, ...] = ()
     batch: tuple[int, ...] = ()
@@ -95,13 +95,13 @@ class Product:
         return self.op.variant
 
     @property
-    def operands(self) -> tuple[Argument, ...]:
+    def operands(self) -> tuple[KernelArgument, ...]:
         """The operands of the operation, in order."""
         every = (self.a, self.metadata, self.b, *self.scales, self.c, self.d, *self.epilogue_operands)
         return tuple(operand for operand in every if operand is not None)
 
     @property
-    def memories(self) -> tuple[Argument, ...]:
+    def memories(self) -> tuple[KernelArgument, ...]:
         """The operands of the kernel: each memory and each number once."""
         return each_once(self.operands)
 
@@ -179,8 +179,8 @@ def _type(op: MatmulOp) -> TypeAttribute:
     return kind
 
 
-def _extras(op: MatmulOp, sizes: Mapping[int, int]) -> tuple[Argument, ...]:
-    found: list[Argument] = []
+def _extras(op: MatmulOp, sizes: Mapping[int, int]) -> tuple[KernelArgument, ...]:
+    found: list[KernelArgument] = []
     axes = {op.outer + loop: name for loop, name in zip(OPERAND_LOOPS[2], "mn", strict=True)}
     for number, (value, map_) in enumerate(zip(op.epilogue_operands, op.maps[len(OPERAND_LOOPS) :], strict=True)):
         name = f"X{number}"
@@ -193,7 +193,7 @@ def _extras(op: MatmulOp, sizes: Mapping[int, int]) -> tuple[Argument, ...]:
 
 def _memory_extra(
     op: MatmulOp, name: str, value: SSAValue, map_: AffineMap, axes: Mapping[int, str], sizes: Mapping[int, int]
-) -> Argument:
+) -> KernelArgument:
     """An epilogue operand in memory; `axes` names the loops of the product."""
     loops, kind, row = loops_of(map_), memory_of(value), element_row(memory_of(value).element_type)
     strides, what = strides_of(kind), f"epilogue operand {name.removeprefix('X')}"

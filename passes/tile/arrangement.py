@@ -45,7 +45,7 @@ class Numbers(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Way:
+class Delivery:
     """How one operand gets to registers: the layout that products take, and that of what `ldmatrix` delivers.
 
     `skip` is how many bits of the row the swizzle of its tile leaves out.
@@ -61,8 +61,8 @@ class Way:
 class Arrangement:
     """Layouts that fit each other."""
 
-    a: Way
-    b: Way
+    a: Delivery
+    b: Delivery
     accumulator: Layout
 
 
@@ -74,7 +74,7 @@ def stored(layout: Layout) -> Layout:
 
 def arrange_warpgroup(instruction: Wgmma) -> Arrangement:
     """The arrangement for warpgroups, which read A and B in shared memory."""
-    stays = Way(NONE, instruction.layout("a"), instruction.layout("a"))
+    stays = Delivery(NONE, instruction.layout("a"), instruction.layout("a"))
     return Arrangement(stays, stays, instruction.layout("d"))
 
 
@@ -119,12 +119,12 @@ def arrange_stored(instruction: Row, warp: tuple[int, int], a_along_k: bool, b_a
     a = relabelled(instruction.layout("a"), m.bits, k, tuple(map(column, more)))
     b = relabelled(instruction.layout("b"), k, n.bits, (*map(column, n.further), *map(row, more)))
     accumulator = relabelled(instruction.layout("c"), m.bits, n.bits, tuple(map(column, n.further)))
-    of_a = Way(LANES if a_along_k and b_along_k else LDMATRIX, a, a)
+    of_a = Delivery(LANES if a_along_k and b_along_k else LDMATRIX, a, a)
     if b_along_k:
-        return Arrangement(of_a, Way(LDMATRIX, b, b), accumulator)
+        return Arrangement(of_a, Delivery(LDMATRIX, b, b), accumulator)
     register = (*map(column, n.further), row(0))
     rest = (bit for bit in b.element if bit not in register)
-    return Arrangement(of_a, Way(PIECES, b, Layout(b.lane, (*register, *rest))), accumulator)
+    return Arrangement(of_a, Delivery(PIECES, b, Layout(b.lane, (*register, *rest))), accumulator)
 
 
 def _numbers(bits: int, along_k: bool, size: int, axis: str, warp: int) -> Numbers:
@@ -159,14 +159,14 @@ def _of_lanes(bits: int, size: int, warp: int) -> Numbers:
     return Numbers((0, 1, 3), (2,)) if warp % 16 == 0 else Numbers((0, 1, 2))
 
 
-def _way(layout: Layout, k_axis: str, bits: int, along_k: bool) -> Way:
+def _way(layout: Layout, k_axis: str, bits: int, along_k: bool) -> Delivery:
     if bits == 64 or (bits == 32 and not along_k):
-        return Way(LANES, layout, layout)
+        return Delivery(LANES, layout, layout)
     if along_k or bits == 16:
-        return Way(LDMATRIX, layout, layout)
+        return Delivery(LDMATRIX, layout, layout)
     skip = (16 // bits).bit_length() - 1
     other = "r" if k_axis == "c" else "c"
     # The piece: neighbours along m or n; then the two rows of k that a matrix gives each register.
     register = (*(Bit(other, i) for i in range(skip)), Bit(k_axis, skip))
     rest = (bit for bit in layout.element if bit not in register)
-    return Way(PIECES, layout, Layout(layout.lane, (*register, *rest)), skip)
+    return Delivery(PIECES, layout, Layout(layout.lane, (*register, *rest)), skip)

@@ -16,7 +16,7 @@ from ...dialect.warp.memory import bounds
 from ...dialect.warp.rows import StepOp
 from ...dialect.warp.store_epilogue import MATRIX, NUMBER
 from ...dialect.warp.view import strides_of
-from ..linalg.operand import Argument, VectorOperand
+from ..linalg.operand import KernelArgument, VectorOperand
 from .index_builder import Index, IndexBuilder
 from .matrix_load import InBounds, held_type, load
 
@@ -28,7 +28,7 @@ class PlacedOperand(NamedTuple):
     along: str
 
     @staticmethod
-    def of(operand: Argument) -> PlacedOperand:
+    def of(operand: KernelArgument) -> PlacedOperand:
         """An operand of a product."""
         if not isinstance(operand, VectorOperand):
             return PlacedOperand(operand.value, MATRIX)

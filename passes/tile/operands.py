@@ -20,7 +20,7 @@ from ...dialect.warp.tensor_copies import ProxyFenceOp
 from ..diagnostics import fail
 from ..linalg.multiplied import MatrixFactor, shared_bits
 from ..linalg.operand import Operand
-from .arrangement import LANES, PIECES, Way
+from .arrangement import LANES, PIECES, Delivery
 from .index_builder import Index, IndexBuilder
 from .summed import matrix_of
 from .tiling import Fragments, Tiling
@@ -45,7 +45,7 @@ class FactorTiles:
         return FactorTiles(tiling, tiling.product.a, "a", "mk"), FactorTiles(tiling, tiling.product.b, "b", "kn")
 
     @property
-    def way(self) -> Way:
+    def way(self) -> Delivery:
         """How the operand gets to registers."""
         return self.tiling.arrangement.a if self.role == "a" else self.tiling.arrangement.b
 

@@ -29,7 +29,7 @@ from ...dialect.warp.row_wise import RowsOp
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
 from ..linalg.attention import FACTORS, Attention
-from ..linalg.operand import Argument, Operand, Place, Spread, VectorOperand
+from ..linalg.operand import KernelArgument, MatrixPlace, Operand, Spread, VectorOperand
 from ..linalg.overlap import check_product
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
@@ -47,7 +47,7 @@ class Inside:
     and of the loops around the operation, `batch` of them, the indices that its region uses."""
 
     arguments: Mapping[SSAValue, SSAValue]
-    views: Mapping[Place, SSAValue]
+    views: Mapping[MatrixPlace, SSAValue]
     numbers: Mapping[int, SSAValue]
     batch: int
 
@@ -55,7 +55,7 @@ class Inside:
     def of(
         index: IndexBuilder,
         op: MatmulOp | AttentionOp,
-        operands: Sequence[Argument],
+        operands: Sequence[KernelArgument],
         arguments: Mapping[SSAValue, SSAValue],
         batch: Sequence[Index],
         number: Index | None = None,
@@ -63,7 +63,7 @@ class Inside:
         """With the matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row: those of
         the batch with a number, the z of the CTA unless it is given."""
         found = [o for o in operands if isinstance(o, Operand | Spread) and not o.is_whole]
-        at, views = raster.batch_index(index, batch, number) if found else [], dict[Place, SSAValue]()
+        at, views = raster.batch_index(index, batch, number) if found else [], dict[MatrixPlace, SSAValue]()
         for operand in found:
             if operand.place not in views:
                 views[operand.place] = _view(index, operand, arguments[operand.value], at)
@@ -72,7 +72,7 @@ class Inside:
         numbers = {loop: index.insert(arith.IndexCastOp(index.value(at[loop]), i32)).result for loop in loops}
         return Inside(arguments, views, numbers, len(batch))
 
-    def seen(self, operand: Argument) -> SSAValue:
+    def seen(self, operand: KernelArgument) -> SSAValue:
         """What stands for an operand."""
         view = None if isinstance(operand, VectorOperand) else self.views.get(operand.place)
         return view or self.arguments[operand.value]
@@ -80,7 +80,7 @@ class Inside:
     def tile(
         self,
         op: MatmulOp | AttentionOp,
-        operands: Sequence[Argument],
+        operands: Sequence[KernelArgument],
         maps: Sequence[AffineMap],
         at: Sequence[SSAValue],
     ) -> Operation:
@@ -119,7 +119,7 @@ def _indices(regions: Sequence[Region]) -> list[IndexOp]:
     return [op for region in regions for op in region.block.ops if isinstance(op, IndexOp)]
 
 
-def _loops(operand: Argument, loops: tuple[int, int] = (M, N)) -> tuple[int, ...]:
+def _loops(operand: KernelArgument, loops: tuple[int, int] = (M, N)) -> tuple[int, ...]:
     """The loops of a kernel that an operand runs along, of the two that a matrix in its place does."""
     if isinstance(operand, VectorOperand):
         return tuple(loops["mn".index(axis)] for axis in operand.axis)
@@ -142,7 +142,7 @@ class Tiled(Protocol):
     def op(self) -> MatmulOp | AttentionOp: ...
 
     @property
-    def memories(self) -> Sequence[Argument]:
+    def memories(self) -> Sequence[KernelArgument]:
         """The operands of the kernel."""
         ...
 
@@ -167,7 +167,7 @@ class TiledProduct:
         return self.product.op
 
     @property
-    def memories(self) -> Sequence[Argument]:
+    def memories(self) -> Sequence[KernelArgument]:
         return self.product.memories
 
     def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
@@ -208,7 +208,7 @@ class TiledAttention:
         return self.attention.op
 
     @property
-    def memories(self) -> Sequence[Argument]:
+    def memories(self) -> Sequence[KernelArgument]:
         return self.attention.memories
 
     def _extents(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, tuple[Index, ...]]:

@@ -27,7 +27,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.partial_sums import ZEROED
 from ...dialect.warp.view import DIVISIBLE
 from ..diagnostics import fail
-from ..linalg.operand import Argument
+from ..linalg.operand import KernelArgument
 from ..linalg.product import fresh_name
 from .index_builder import Index, IndexBuilder
 
@@ -79,7 +79,7 @@ class Outliner:
     def launch(
         self,
         suffix: str,
-        operands: Sequence[Argument],
+        operands: Sequence[KernelArgument],
         body: Block,
         ctas: Index,
         threads: int,

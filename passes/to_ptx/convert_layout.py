@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...dialect.isa.moves import MOVMATRIX
 from ...dialect.layouts.layout import LANES
-from ...dialect.layouts.moves import LANE_BITS, MoveMatrix, Regroup, Rename, Shuffles, Step, Trip, Way
+from ...dialect.layouts.moves import LANE_BITS, MoveMatrices, Regroup, Rename, Shuffles, Step, Trip, Way
 from ...dialect.warp.attributes import fragment_of
 from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ..diagnostics import fail
@@ -27,7 +27,7 @@ def _convert_layout(lowering: KernelLowering, op: ConvertLayoutOp) -> None:
     way = next(fits, None)
     if way is None:
         fail(op, f"expected a way between the layouts that {target} has, got {conversion}")
-    if any(isinstance(step, Shuffles | MoveMatrix) for step in way.steps):
+    if any(isinstance(step, Shuffles | MoveMatrices) for step in way.steps):
         lowering.emitter.comment(f"{op.name}: {way}")
     held, kind = lowering.fragment(op.input), op.fragment.type
     result: dict[int, VirtualRegister] = {}
@@ -52,7 +52,7 @@ def _step(lowering: KernelLowering, op: ConvertLayoutOp, step: Step, registers: 
         return _regroup(lowering, step, registers, op.fragment.type.bits)
     if isinstance(step, Shuffles):
         return _shuffles(lowering, step, registers)
-    if not isinstance(step, MoveMatrix):
+    if not isinstance(step, MoveMatrices):
         fail(op, f"expected a step within registers, got: {step}")
     lowering.emitter.require(MOVMATRIX.since(lowering.target))
     moved = lowering.emitter.registers("b32", len(registers))

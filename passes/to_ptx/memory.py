@@ -12,7 +12,7 @@ from ...dialect.isa.targets import Target
 from ...dialect.layouts.layout import LANES, Layout, column
 from ...dialect.layouts.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType
-from ...dialect.warp.matrices import Matrix, MatrixRow, in_memory, matrices, unit
+from ...dialect.warp.matrices import Matrix, MoveRow, in_memory, matrices, unit
 from . import odd_rows
 from .addressing import Addressing, GlobalMatrix, Position, SharedTile
 from .emitter import Emitter, IndexValue, VirtualRegister, common_divisor
@@ -240,7 +240,7 @@ class MatrixMoves:
 
     def move(
         self,
-        rows: Sequence[MatrixRow],
+        rows: Sequence[MoveRow],
         type: FragmentType,
         swapped: bool,
         tile: SharedTile,
@@ -266,7 +266,7 @@ class MatrixMoves:
         warp = self.scalars.quotient(holder, LANES)
         return self.addressing.from_bits(warp, layout.warp, "r"), self.addressing.from_bits(warp, layout.warp, "c")
 
-    def _move(self, row: MatrixRow, height: int, together: list[Matrix], tile: SharedTile,
+    def _move(self, row: MoveRow, height: int, together: list[Matrix], tile: SharedTile,
               at_: tuple[IndexValue, IndexValue, IndexValue], held: Fragment,
               of_warp: tuple[IndexValue, IndexValue]) -> None:  # fmt: skip
         stage, row_start, column_start = at_

@@ -34,7 +34,7 @@ from warploom.dialect.layouts.moves import (
     WHOLE,
     WORDS,
     Access,
-    MoveMatrix,
+    MoveMatrices,
     Regroup,
     Rename,
     Shuffles,
@@ -151,7 +151,7 @@ def execute(way: Way, registers: Registers) -> Registers:
                 registers = regroup(registers, step)
             case Shuffles():
                 registers = shuffle(registers, step)
-            case MoveMatrix():
+            case MoveMatrices():
                 assert step.registers == registers.shape[1]
                 registers = from_halves(halves(registers).transpose(0, 2, 1))
             case Trip():
@@ -320,7 +320,7 @@ def test_the_accumulator_of_8_bit_products_needs_shuffles() -> None:
 
 def test_a_transposed_operand_is_a_movmatrix() -> None:
     conversion = convert(C16, multiplicand(8, 16, 16).transposed(), 16)
-    assert conversion.best.steps == (MoveMatrix(2),)
+    assert conversion.best.steps == (MoveMatrices(2),)
     assert conversion.best.sm == MOVMATRIX.sm
     stores = [step.store_opcode for way in conversion.ways for step in way.steps if isinstance(step, Trip)]
     assert stores == ["stmatrix.sync.aligned.m8n8.x2.shared.b16", "st.shared.b32", "st.shared.b32"]
@@ -366,7 +366,7 @@ def test_only_a_transposition_is_a_movmatrix() -> None:
     for arriving, moves in (("r1 r2 c0 c1 c2 | r0", 1), ("r2 r1 c0 c1 c2 | r0", 0), ("r1 r2 c0 c2 c1 | r0", 0)):
         conversion = convert(held, Layout.parse(arriving), 16)
         check(conversion)
-        assert sum(isinstance(step, MoveMatrix) for way in conversion.ways for step in way.steps) == moves
+        assert sum(isinstance(step, MoveMatrices) for way in conversion.ways for step in way.steps) == moves
 
 
 @given(layouts(), st.sampled_from(WIDTHS), st.data())

@@ -13,7 +13,7 @@ from warploom.dialect.layouts.permutation import labels
 from warploom.dialect.schedule import ScheduleError
 from warploom.dialect.warp.attributes import FragmentType, type_of_element
 from warploom.dialect.warp.matrices import load_rows, matrices, unit
-from warploom.passes.tile.arrangement import LANES, PIECES, Way, arrange, stored
+from warploom.passes.tile.arrangement import LANES, PIECES, Delivery, arrange, stored
 
 ROWS = [r for pair in mma.pairs() for r in mma.of_types(*pair) if r.a.name != "b1"]
 BANKS = 8
@@ -41,7 +41,7 @@ def bank(row: int, byte: int, skip: int) -> int:
     return (byte // 16 ^ row >> skip) % BANKS
 
 
-def way_and_memory(row: Mma, role: str, along_k: bool) -> tuple[Way, FragmentType, bool]:
+def way_and_memory(row: Mma, role: str, along_k: bool) -> tuple[Delivery, FragmentType, bool]:
     """How an operand is loaded, the fragment that arrives, and whether memory holds its transpose."""
     found = arrange(row, (64, 64), along_k, along_k)
     way = found.a if role == "a" else found.b
