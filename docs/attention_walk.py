@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from levels import ATTENTION, HERE, block, prose, quoted
+from levels import ATTENTION, ATTENTION_IN_TURNS, HERE, block, prose, quoted
 
 GENERATED = "<!-- Written by docs/attention_walk.py; `make docs` writes it again. -->\n\n"
 
@@ -17,6 +17,7 @@ def page() -> Iterator[str]:
     yield GENERATED
     yield from asked()
     yield from levels()
+    yield from over_time()
     yield from computed()
     yield from declined()
 
@@ -118,6 +119,24 @@ the default.
             ],
         ),
     )  # fmt: skip
+
+
+def over_time() -> Iterator[str]:
+    """The picture of a kernel."""
+    yield prose("""
+## Over time
+
+What a CTA of the Hopper kernel does, in cycles of a model ([trace.md](trace.md)); it computes two tiles of O here:
+""")
+    command = f"warploom run examples/attention.mlir --schedule '{ATTENTION_IN_TURNS.schedule}' --trace out.svg"
+    yield block("sh", f"{command}\n")
+    yield "![tensor copies, products of two warpgroups in turn, and stores over time](pictures/attention-wgmma.svg)\n\n"
+    yield prose("""
+Warp 8 is the producer: it copies Q, and keeps two stages of K and V full. Warps 0 to 3 and 4 to 7 each have 64 rows.
+For each tile of keys a warpgroup has two products, Q K^T and P V, and computes the softmax between them, where its row
+is blank. The two take turns (`consumers=pingpong`): while one multiplies, the other has its softmax, or waits to be let
+in. The producer goes on to the next tile of O while the last one is multiplied and stored.
+""")
 
 
 def computed() -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from levels import EXAMPLE, HERE, WARPGROUPS, WARPS, Walk, quoted
+from levels import ATTENTION_IN_TURNS, EXAMPLE, HERE, WARPGROUPS, WARPS, Walk, quoted
 
 from warploom.dialect.isa.descriptor import UNIT, MatrixDescriptor
 from warploom.dialect.pictures.cells import Cell, Panel, Picture, svg
@@ -28,6 +28,7 @@ def pictures() -> dict[str, str]:
     return {
         "pipeline-mma.svg": trace_svg(WARPS.trace(), DESCRIPTION),
         "pipeline-wgmma.svg": trace_svg(WARPGROUPS.trace(), DESCRIPTION),
+        "attention-wgmma.svg": trace_svg(ATTENTION_IN_TURNS.trace(), DESCRIPTION),
         "tiles-mma.svg": tiles(WARPS),
         "tiles-wgmma.svg": tiles(WARPGROUPS),
         "swizzle.svg": svg(swizzles()),

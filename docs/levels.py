@@ -9,6 +9,7 @@ from functools import cache
 from io import StringIO
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 
 from warploom.dialect.ptx.text.printer import PtxTarget
@@ -55,7 +56,7 @@ class Walk:
     def trace(self) -> LaunchTrace:
         """What the CTAs do over time, on zeros."""
         kernel = compile(self.example.read_text(), self.target, **dict(self.options))  # pyright: ignore[reportArgumentType]
-        names = {"f16": np.float16, "f32": np.float32}
+        names = {"f16": np.float16, "f32": np.float32, "bf16": ml_dtypes.bfloat16}
         arrays = [np.zeros([int(n) for n in p.shape or ()], names[p.element]) for p in kernel.function.parameters]
         return kernel(*arrays, device="interp", trace=True).traces[0]
 
@@ -69,6 +70,14 @@ WARPGROUPS = Walk((("cta", "128,64,64"), ("warp", "64,64"), ("mma", "m64n64k16")
 
 ATTENTION = Walk((("cta", "32,64,64"), ("stages", "2")), HERE.parent / "examples" / "attention.mlir", "sm_80")
 """The example of attention, with `mma.sync`, one warp a CTA."""
+
+ATTENTION_IN_TURNS = Walk(
+    (
+        ("cta", "128,64,64"), ("mma", "m64n64k16"), ("stages", "2"), ("consumers", "pingpong"), ("ctas", "2"),
+    ),
+    ATTENTION.example,
+)  # fmt: skip
+"""With `wgmma`, tensor copies, and two warpgroups that take turns; two CTAs compute two tiles each."""
 
 
 @cache

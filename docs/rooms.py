@@ -214,8 +214,9 @@ def table(title: str, heads: tuple[str, str], rows: tuple[tuple[str, str], ...])
 IDEAS = """
 ## What an idea touches
 
-The table has, for some ideas of the lowering, the production files with code for that idea alone. Beside these files
-an idea has its field and its defaults in `passes/schedule/`, and stands in the lists of passes and operations.
+The table has, for some ideas of the lowering, the production files with code for that idea alone, or for little else,
+and about how many lines they have, give or take a hundred. Beside these files an idea has its field and its defaults in
+`passes/schedule/`, and stands in the lists of passes and operations.
 
 """
 
@@ -236,7 +237,9 @@ OF_IDEAS = {
     "passes/pipelining/tensor_copies.py passes/pipelining/ring.py",
     "attention": "dialect/warp/attention.py passes/linalg/fuse_attention.py passes/linalg/scores.py "
     "passes/linalg/attention.py passes/schedule/attention.py passes/tile/attention.py",
-    "rows": "dialect/warp/rows.py passes/to_ptx/column_ops.py",
+    "rows": "dialect/warp/rows.py dialect/warp/row_wise.py passes/linalg/fuse_rows.py "
+    "passes/linalg/decompose_softmax.py passes/tile/row_kernel.py passes/tile/row_region.py "
+    "passes/to_ptx/column_ops.py",
     "ping-pong": "dialect/schedule/loop.py passes/pipelining/turns.py passes/pipelining/consumers.py",
     "changes of layout": "dialect/layouts/algebra.py dialect/layouts/ways.py dialect/layouts/moves.py "
     "dialect/warp/convert_layout.py passes/to_ptx/convert_layout.py",
@@ -244,12 +247,22 @@ OF_IDEAS = {
 """The files of each idea; the page is not written if one of them is gone."""
 
 
+def about(idea: str, lines: int) -> int:
+    """Lines to the nearest hundred; what the page says as long as it is no more than a hundred off, so that not every
+    line that is added somewhere changes the page."""
+    page = (HERE / "architecture.md").read_text(encoding="utf-8")
+    said_so = re.search(rf"^\| {re.escape(idea)} \| \d+ \| (\d+) \|", page, re.MULTILINE)
+    return int(said_so[1]) if said_so and abs(int(said_so[1]) - lines) <= 100 else round(lines, -2)
+
+
 def ideas() -> Iterator[str]:
     """A row for each idea."""
     for idea, files in OF_IDEAS.items():
         if missing := [file for file in files.split() if not (ROOT / file).exists()]:
             raise FileNotFoundError(f"{idea}: {', '.join(missing)}")
-        yield f"| {idea} | {len(files.split())} | {', '.join(f'`{file}`' for file in files.split())} |\n"
+        lines = sum(len((ROOT / file).read_text(encoding="utf-8").splitlines()) for file in files.split())
+        names = ", ".join(f"`{file}`" for file in files.split())
+        yield f"| {idea} | {len(files.split())} | {about(idea, lines)} | {names} |\n"
 
 
 def page() -> Iterator[str]:
@@ -260,7 +273,7 @@ def page() -> Iterator[str]:
     yield from levels()
     yield EVIDENCE
     yield from table("Where to add what", ("to add", "go to"), ADDITIONS)
-    yield f"{IDEAS}| idea | files | which |\n|---|---|---|\n"
+    yield f"{IDEAS}| idea | files | lines | which |\n|---|---|---|---|\n"
     yield from ideas()
     yield from table("Words", ("word", "meaning"), GLOSSARY)
 

@@ -27,6 +27,8 @@ FORMS = (
     (Attention((1, 9, 16, 16), batch=(), mask=("n", "m")), "sm_90a"),
     (Attention((20, 20, 256, 128), "bf16", (1,), softmax="base 2", function="alibi"), "sm_89"),
     (Attention((70, 70, 64, 64), mask=("b0", "n"), causal=5), "sm_90a"),
+    (Attention((66, 140, 128, 128), "bf16", batch=()), "sm_90a"),
+    (Attention((66, 20, 200, 256), "bf16", batch=()), "sm_90a"),
     (Attention((9, 21, 32, 32), batch=(2, 3), function="slopes"), "sm_80"),
     (Attention((70, 21, 64, 64), batch=(2, 3), function="slopes", dynamic=True), "sm_90a"),
 )

@@ -187,7 +187,14 @@ def test_softmax(shape: tuple[int, ...], kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("by", "start"),
-    [("addf", "0.0"), ("mulf", "1.0"), ("maximumf", "0xFF800000"), ("maxnumf", "-3.4e38"), ("minimumf", "0x7F800000")],
+    [
+        ("addf", "0.0"),
+        ("mulf", "1.0"),
+        ("maximumf", "0xFF800000"),
+        ("maxnumf", "-3.4e38"),
+        ("minimumf", "0x7F800000"),
+        ("minnumf", "3.4e38"),
+    ],
 )
 def test_row_reductions(by: str, start: str) -> None:
     check(reduced(37, 130, "f32", by, start), (37, 130), (37,))
