@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from warploom.dialect.isa import mma, mma_sp
-from warploom.dialect.isa.product import Product as Row
+from warploom.dialect.isa.product import ProductForm as Row
 from warploom.dialect.isa.targets import TARGETS
 from warploom.dialect.isa.types import BY_MLIR_NAME
 from warploom.runtime import Kernel, compile

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ..layouts.layout import Bit, Layout
-from .form import SCALAR, SELECTOR, Operand
+from .form import SCALAR, SELECTOR, FormOperand
 from .types import ElementType
 
 SCALES_OF_WORD = 4
@@ -51,10 +51,10 @@ def _layout(role: str, vector: int, tiles: int) -> Layout:
 
 
 OPERANDS = (
-    Operand("scale_a", SCALAR),
-    Operand("selector_a", SELECTOR, "u16"),
-    Operand("scale_b", SCALAR),
-    Operand("selector_b", SELECTOR, "u16"),
+    FormOperand("scale_a", SCALAR),
+    FormOperand("selector_a", SELECTOR, "u16"),
+    FormOperand("scale_b", SCALAR),
+    FormOperand("selector_b", SELECTOR, "u16"),
 )
 """What a block-scaled product takes after its other operands."""
 

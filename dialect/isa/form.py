@@ -17,7 +17,7 @@ _HELD_AS = {"f16": "f16x2", "bf16": "bf16x2", "f32": "f32", "f64": "f64", "s32":
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class FormOperand:
     """One operand of an instruction, in the order of the text.
 
     `count` is the number of registers of a vector, `values` what a constant may be, if the operand says it itself.
@@ -49,12 +49,12 @@ class Form(Availability):
         raise TypeError(f"{type(self).__name__} has no spelling of its own")
 
     @property
-    def operands(self) -> tuple[Operand, ...]:
+    def operands(self) -> tuple[FormOperand, ...]:
         """The operands in the order of the text."""
         raise TypeError(f"{type(self).__name__} has no operands of its own")
 
     @property
-    def signatures(self) -> tuple[tuple[Operand, ...], ...]:
+    def signatures(self) -> tuple[tuple[FormOperand, ...], ...]:
         """Every list of operands that the spelling takes."""
         return (self.operands,)
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from ..layouts.layout import Layout
 from . import block_scale
 from .block_scale import BlockScale
-from .form import Operand
-from .product import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, SM_120, Product, Shape, fragment_layout
+from .form import FormOperand
+from .product import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, SM_120, ProductForm, Shape, fragment_layout
 from .targets import Specific, Version
 from .types import ElementType, element_type
 
@@ -32,7 +32,7 @@ _FOUR_PRODUCTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Mma(Product):
+class Mma(ProductForm):
     """One form of `mma.sync`: D = A * B + C by one warp.
 
     `ptx` and `sm` are the first PTX version and the lowest target number that have it; `only` names the targets of
@@ -72,7 +72,7 @@ class Mma(Product):
         return 4 if self.shape == (8, 8, 4) and self.a.bits == 16 else 1
 
     @property
-    def operands(self) -> tuple[Operand, ...]:
+    def operands(self) -> tuple[FormOperand, ...]:
         """d, a, b, c, and the scales with their selectors."""
         return (*self.fragments, *(block_scale.OPERANDS if self.scale else ()))
 

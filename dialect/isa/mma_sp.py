@@ -15,8 +15,8 @@ from itertools import product
 from ..layouts.layout import Layout
 from . import block_scale
 from .block_scale import BlockScale
-from .form import CONSTANT, SCALAR, Operand
-from .product import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, SM_120, Product, Shape, fragment_layout
+from .form import CONSTANT, SCALAR, FormOperand
+from .product import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, SM_120, ProductForm, Shape, fragment_layout
 from .targets import Specific, Version
 from .types import ElementType, element_type
 
@@ -58,7 +58,7 @@ FOUR_LANES = Layout.parse("r3 c3 r0 r1 r2 | c0 c1 c2", "rcf")
 
 
 @dataclass(frozen=True, slots=True)
-class MmaSparse(Product):
+class MmaSparse(ProductForm):
     """One form of `mma.sp`: D = A * B + C by one warp, A being stored without half of its elements.
 
     `granularity` says how A is sparse and `metadata` who holds which nibble; `ordered` whether the spelling has
@@ -93,9 +93,9 @@ class MmaSparse(Product):
         return f"mma.sp{variant}.sync.aligned.{self.shape}.row.col{self.qualifiers}"
 
     @property
-    def operands(self) -> tuple[Operand, ...]:
+    def operands(self) -> tuple[FormOperand, ...]:
         """d, a, b, c, the metadata e and its selector f, and the scales with their selectors."""
-        sparse = (Operand("e", SCALAR), Operand("f", CONSTANT))
+        sparse = (FormOperand("e", SCALAR), FormOperand("f", CONSTANT))
         return (*self.fragments, *sparse, *(block_scale.OPERANDS if self.scale else ()))
 
     @property

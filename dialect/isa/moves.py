@@ -10,7 +10,7 @@ from functools import cache
 from itertools import product
 
 from ..layouts.layout import Layout
-from .form import ADDRESS, SCALAR, VECTOR, Form, Operand
+from .form import ADDRESS, SCALAR, VECTOR, Form, FormOperand
 from .targets import Specific, Version
 
 GENERIC, SHARED, SHARED_CTA = "", "shared", "shared::cta"
@@ -99,8 +99,8 @@ class LoadMatrix(Form):
         return self.count * self.layout.elements * self.element_bits // 32
 
     @property
-    def operands(self) -> tuple[Operand, ...]:
-        return (Operand("d", VECTOR, count=self.registers), Operand("p", ADDRESS))
+    def operands(self) -> tuple[FormOperand, ...]:
+        return (FormOperand("d", VECTOR, count=self.registers), FormOperand("p", ADDRESS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +154,8 @@ class StoreMatrix(Form):
         return self.count * self.layout.elements * self.element_bits // 32
 
     @property
-    def operands(self) -> tuple[Operand, ...]:
-        return (Operand("p", ADDRESS), Operand("r", VECTOR, count=self.registers))
+    def operands(self) -> tuple[FormOperand, ...]:
+        return (FormOperand("p", ADDRESS), FormOperand("r", VECTOR, count=self.registers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +183,8 @@ class MoveMatrix(Form):
         return _PAIRS_ACROSS
 
     @property
-    def operands(self) -> tuple[Operand, ...]:
-        return (Operand("d", SCALAR), Operand("a", SCALAR))
+    def operands(self) -> tuple[FormOperand, ...]:
+        return (FormOperand("d", SCALAR), FormOperand("a", SCALAR))
 
 
 LDMATRIX: tuple[LoadMatrix, ...] = tuple(LoadMatrix(n, t) for t in (False, True) for n in (1, 2, 4))

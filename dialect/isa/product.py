@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..layouts.layout import Layout, accumulator, multiplicand
 from .block_scale import BlockScale
-from .form import VECTOR, Form, Operand, register_type
+from .form import VECTOR, Form, FormOperand, register_type
 from .targets import Specific
 from .types import ElementType
 
@@ -57,7 +57,7 @@ def fragment_layout(role: str, m: int, n: int, k: int, bits: int) -> Layout:
     return accumulator(m, n)
 
 
-class Product(Form):
+class ProductForm(Form):
     """D = A * B + C by one warp, A dense or sparse.
 
     `kind` is the `.kind` of the narrow floating-point types or "", `scale` their block scaling.
@@ -107,9 +107,9 @@ class Product(Form):
         return register_type(self.element(role))
 
     @property
-    def fragments(self) -> tuple[Operand, ...]:
+    def fragments(self) -> tuple[FormOperand, ...]:
         """The operands d, a, b, c."""
-        return tuple(Operand(role, VECTOR, self.register_type(role), self.registers(role)) for role in "dabc")
+        return tuple(FormOperand(role, VECTOR, self.register_type(role), self.registers(role)) for role in "dabc")
 
     @property
     def qualifiers(self) -> str:

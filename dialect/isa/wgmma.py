@@ -13,7 +13,7 @@ from functools import cache
 from itertools import product
 
 from ..layouts.layout import Layout, accumulator, multiplicand, row
-from .form import CONSTANT, DESCRIPTOR, PREDICATE, SCALAR, VECTOR, Form, Operand, register_type
+from .form import CONSTANT, DESCRIPTOR, PREDICATE, SCALAR, VECTOR, Form, FormOperand, register_type
 from .mma_sp import FOUR_LANES, ONE_OF_TWO, TWO_LANES_BY_CHUNK, TWO_OF_FOUR, Granularity
 from .product import Shape
 from .targets import Specific, Version
@@ -83,27 +83,29 @@ class Wgmma(Form):
         return self.shape.k // (2 if self.granularity else 1)
 
     @property
-    def operands(self) -> tuple[Operand, ...]:
+    def operands(self) -> tuple[FormOperand, ...]:
         """d, a, b, of a sparse A the metadata e and its selector f, scale_d, signs, transpositions; A is in shared
         memory."""
         return self.operands_with(a_shared=True)
 
     @property
-    def signatures(self) -> tuple[tuple[Operand, ...], ...]:
+    def signatures(self) -> tuple[tuple[FormOperand, ...], ...]:
         """The operands with A in shared memory, and in registers."""
         return self.operands, self.operands_with(a_shared=False)
 
-    def operands_with(self, *, a_shared: bool) -> tuple[Operand, ...]:
+    def operands_with(self, *, a_shared: bool) -> tuple[FormOperand, ...]:
         """The operands in the order of the text."""
         held = "f16x2" if self.a.is_float else "b32"
-        a = Operand("a", DESCRIPTOR) if a_shared else Operand("a", VECTOR, held, self.registers("a"))
-        found = [Operand("d", VECTOR, register_type(self.d), self.registers("d")), a, Operand("b", DESCRIPTOR)]
+        a = FormOperand("a", DESCRIPTOR) if a_shared else FormOperand("a", VECTOR, held, self.registers("a"))
+        found = [FormOperand("d", VECTOR, register_type(self.d), self.registers("d")), a, FormOperand("b", DESCRIPTOR)]
         if self.granularity:
-            found += [Operand("e", SCALAR), Operand("f", CONSTANT, values=self.selectors)]
-        found.append(Operand("scale_d", PREDICATE))
+            found += [FormOperand("e", SCALAR), FormOperand("f", CONSTANT, values=self.selectors)]
+        found.append(FormOperand("scale_d", PREDICATE))
         if self.a.is_float:
-            found += [Operand(f"scale_{role}", CONSTANT, values=(1, -1)) for role in "ab"]
-        found += [Operand(f"trans_{role}", CONSTANT, values=(0, 1)) for role in self.transposable(a_shared=a_shared)]
+            found += [FormOperand(f"scale_{role}", CONSTANT, values=(1, -1)) for role in "ab"]
+        found += [
+            FormOperand(f"trans_{role}", CONSTANT, values=(0, 1)) for role in self.transposable(a_shared=a_shared)
+        ]
         return tuple(found)
 
     def transposable(self, *, a_shared: bool) -> str:

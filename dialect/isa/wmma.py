@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 
-from .form import ADDRESS, SCALAR, VECTOR, Form, Operand, register_type
+from .form import ADDRESS, SCALAR, VECTOR, Form, FormOperand, register_type
 from .product import Shape
 from .targets import Gone, Specific, Version
 from .types import ElementType, element_type
@@ -30,7 +30,7 @@ LAYOUTS = ("row", "col")
 M16N16K16, M8N32K16, M32N8K16 = Shape(16, 16, 16), Shape(8, 32, 16), Shape(32, 8, 16)
 M16N16K8, M8N8K4, M8N8K32, M8N8K128 = Shape(16, 16, 8), Shape(8, 8, 4), Shape(8, 8, 32), Shape(8, 8, 128)
 
-_STRIDE = Operand("stride", SCALAR, optional=True)
+_STRIDE = FormOperand("stride", SCALAR, optional=True)
 
 
 def extent(shape: Shape, role: str) -> tuple[int, int]:
@@ -47,9 +47,9 @@ def registers(shape: Shape, role: str, element: ElementType) -> int:
     return rows * columns * element.bits // (32 * max(32, element.bits))
 
 
-def fragment(name: str, shape: Shape, role: str, element: ElementType) -> Operand:
+def fragment(name: str, shape: Shape, role: str, element: ElementType) -> FormOperand:
     """The operand that holds a fragment."""
-    return Operand(name, VECTOR, register_type(element), registers(shape, role, element))
+    return FormOperand(name, VECTOR, register_type(element), registers(shape, role, element))
 
 
 def default_stride(shape: Shape, role: str, layout: str) -> int:
@@ -86,8 +86,8 @@ class WmmaLoad(Form):
         return f"wmma.load.{self.role}.sync{self.aligned}.{self.layout}.{self.shape}{space}.{self.type.name}"
 
     @property
-    def operands(self) -> tuple[Operand, ...]:
-        return (fragment("r", self.shape, self.role, self.type), Operand("p", ADDRESS), _STRIDE)
+    def operands(self) -> tuple[FormOperand, ...]:
+        return (fragment("r", self.shape, self.role, self.type), FormOperand("p", ADDRESS), _STRIDE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,8 @@ class WmmaStore(Form):
         return f"wmma.store.d.sync{self.aligned}.{self.layout}.{self.shape}{space}.{self.type.name}"
 
     @property
-    def operands(self) -> tuple[Operand, ...]:
-        return (Operand("p", ADDRESS), fragment("r", self.shape, "d", self.type), _STRIDE)
+    def operands(self) -> tuple[FormOperand, ...]:
+        return (FormOperand("p", ADDRESS), fragment("r", self.shape, "d", self.type), _STRIDE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class WmmaMma(Form):
         return {"a": self.a, "b": self.b, "c": self.c, "d": self.d}[role]
 
     @property
-    def operands(self) -> tuple[Operand, ...]:
+    def operands(self) -> tuple[FormOperand, ...]:
         return tuple(fragment(role, self.shape, role, self.element(role)) for role in "dabc")
 
 

@@ -18,7 +18,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import Form
-from ..isa.product import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, Product, Shape
+from ..isa.product import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, ProductForm, Shape
 from ..layouts.permutation import Labels, disagreement, labels, origins
 from .attributes import SCALES, FragmentType, fragment_of, target_of, type_of_element
 
@@ -103,12 +103,12 @@ class ProductOp(IRDLOperation):
     """How many operands come before the scales."""
 
     @classmethod
-    def find(cls, key: Key) -> Product | None:
+    def find(cls, key: Key) -> ProductForm | None:
         """The row of a key."""
         return cls.rows().get(key)
 
     @classmethod
-    def rows(cls) -> Mapping[Key, Product]:
+    def rows(cls) -> Mapping[Key, ProductForm]:
         """Every row of the instruction."""
         raise TypeError(f"{cls.__name__} has no rows")
 
@@ -156,7 +156,7 @@ class ProductOp(IRDLOperation):
         return first.layout.data.columns, names.get(first.element.name, first.element.name)
 
     @property
-    def row(self) -> Product:
+    def row(self) -> ProductForm:
         """The ISA's row of the instruction.
 
         Raises:
@@ -202,7 +202,7 @@ class ProductOp(IRDLOperation):
         self._verify_scales(row)
         verify_target(self, row)
 
-    def _verify_labels(self, row: Product, a: Labels, b: Labels, c: Labels) -> None:
+    def _verify_labels(self, row: ProductForm, a: Labels, b: Labels, c: Labels) -> None:
         """A, B and C may number rows and columns otherwise than the instruction, but alike."""
         shared = [("A", "m", a.rows, "C", c.rows), ("B", "n", b.columns, "C", c.columns)]
         if self.SPARSITY == 1:
@@ -245,7 +245,7 @@ class ProductOp(IRDLOperation):
             found.append((register, byte, thread + within // size))
         return found
 
-    def _verify_result(self, row: Product) -> None:
+    def _verify_result(self, row: ProductForm) -> None:
         c, steps = self.fragments[2], self.fragments[1].shape[0] // row.shape.k
         layout = row.layout("d")
         expected = FragmentType.of("acc", *c.shape, type_of_element(row.d), layout)
@@ -256,7 +256,7 @@ class ProductOp(IRDLOperation):
         if row.c != row.d and steps > 1:
             raise VerifyException(f"expected one step along k where C and D have different types, got {steps}")
 
-    def _verify_scales(self, row: Product) -> None:
+    def _verify_scales(self, row: ProductForm) -> None:
         scale = row.scale
         if scale is None:
             if self.selectors is not None:
@@ -375,7 +375,7 @@ def parse_types(
     return parser.resolve_operands(operands, types, position), result
 
 
-def _verify_fragment(row: Product, role: str, name: str, expected: str, fragment: FragmentType) -> Labels:
+def _verify_fragment(row: ProductForm, role: str, name: str, expected: str, fragment: FragmentType) -> Labels:
     """How the fragment of an operand calls the instruction's rows and columns."""
     if fragment.role.data != expected:
         raise VerifyException(f"expected {name} to be a fragment of role {expected}, got {fragment.role.data}")
@@ -391,7 +391,7 @@ def _verify_fragment(row: Product, role: str, name: str, expected: str, fragment
     )
 
 
-def key_of(row: Product) -> Key:
+def key_of(row: ProductForm) -> Key:
     """The key of a row, without what only dense or only sparse rows have."""
     a, b, c, d = (row.element(role).name for role in "abcd")
     vector, scale_type = (row.scale.vector, row.scale.type.name) if row.scale else (0, "")

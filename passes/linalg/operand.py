@@ -20,7 +20,7 @@ MatrixPlace: TypeAlias = tuple[SSAValue, tuple[int | None, int | None], tuple[in
 
 
 @dataclass(frozen=True)
-class Operand:
+class MatrixOperand:
     """One matrix of a product, or a batch of them: its memref, and whether memory holds its transpose.
 
     `element` is the type that it is multiplied, added or stored as; of one that is converted on the way, `stored` says
@@ -134,7 +134,7 @@ class Spread:
         return False
 
 
-KernelArgument: TypeAlias = Operand | VectorOperand | Spread
+KernelArgument: TypeAlias = MatrixOperand | VectorOperand | Spread
 """What a kernel is given."""
 
 

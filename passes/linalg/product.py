@@ -21,7 +21,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.view import strides_of
 from ..diagnostics import fail
 from . import extents
-from .operand import KernelArgument, Operand, Spread, VectorOperand, each_once
+from .operand import KernelArgument, MatrixOperand, Spread, VectorOperand, each_once
 
 METADATA_ROWS, NIBBLES = 16, 8
 """Rows of a sparse A that one word of each lane describes, and codes in a word."""
@@ -56,15 +56,15 @@ class Product:
     m: int
     n: int
     k: int
-    a: Operand
-    b: Operand
-    c: Operand | None
-    d: Operand
+    a: MatrixOperand
+    b: MatrixOperand
+    c: MatrixOperand | None
+    d: MatrixOperand
     initial: float | None
     element_type: TypeAttribute
     epilogue_operands: tuple[KernelArgument, ...] = ()
-    metadata: Operand | None = None
-    scales: tuple[Operand, ...] = ()
+    metadata: MatrixOperand | None = None
+    scales: tuple[MatrixOperand, ...] = ()
     batch: tuple[int, ...] = ()
     summed: tuple[int, ...] = ()
     dynamic: frozenset[int] = frozenset()
@@ -149,7 +149,7 @@ def read(op: MatmulOp) -> Product:
     return product
 
 
-def _scales(op: MatmulOp) -> tuple[Operand, ...]:
+def _scales(op: MatmulOp) -> tuple[MatrixOperand, ...]:
     given = zip("AB", op.scales, (M, N), op.scale_maps, strict=False)
     return tuple(_operand(op, f"S{name}", value, (own, K), {}, map_) for name, value, own, map_ in given)
 
@@ -231,7 +231,7 @@ def _check_metadata(product: Product) -> None:
              f"{product.a.element.name}, got {product.metadata.type}")  # fmt: skip
 
 
-def _check_types(op: MatmulOp, a: Operand, b: Operand, results: Mapping[str, TypeAttribute]) -> None:
+def _check_types(op: MatmulOp, a: MatrixOperand, b: MatrixOperand, results: Mapping[str, TypeAttribute]) -> None:
     """Refuses element types that no instruction multiplies, or whose products go to another type."""
     if a.element.name == b.element.name == "f32":
         fail(op, "no instruction multiplies f32 x f32 whole; as tf32, which drops 13 of the 23 bits of each fraction, "
@@ -250,7 +250,7 @@ def _check_types(op: MatmulOp, a: Operand, b: Operand, results: Mapping[str, Typ
                  f"got {kind if row is None else row.name}")  # fmt: skip
 
 
-def _check_packed(op: MatmulOp, a: Operand, b: Operand) -> None:
+def _check_packed(op: MatmulOp, a: MatrixOperand, b: MatrixOperand) -> None:
     """Refuses operands that no load can turn: elements that share a byte must be neighbours along k."""
     for name, operand, along_k in (("A", a, not a.transposed), ("B", b, b.transposed)):
         if operand.element.name in ("b1", "e2m1") and not along_k:
@@ -289,7 +289,7 @@ def _operand(
     sizes: Mapping[int, int],
     map_: AffineMap | None = None,
     element: ElementType | None = None,
-) -> Operand:
+) -> MatrixOperand:
     kind = memory_of(value)
     if memory_space(kind) != GLOBAL_SPACE:
         fail(op, f"expected {name} in global memory, got {kind}")
@@ -303,7 +303,7 @@ def _operand(
     lengths = tuple(s if s >= 0 else sizes[found[i]] for i, s in enumerate(kind.get_shape()))
     types = (element_type, element or stored)
     turned = (row, column) != axes
-    return Operand(name, value, kind, *types, turned, (row, column), batch, lengths, extents.divisor_of(value))
+    return MatrixOperand(name, value, kind, *types, turned, (row, column), batch, lengths, extents.divisor_of(value))
 
 
 def lie_in_memory(op: Operation, name: str, kind: Memory, axes: tuple[int, int]) -> tuple[int, int]:

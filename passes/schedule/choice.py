@@ -10,7 +10,7 @@ from xdsl.ir import Operation
 
 from ...dialect.isa import mma
 from ...dialect.isa.block_scale import SCALES_OF_WORD
-from ...dialect.isa.product import Product as Row
+from ...dialect.isa.product import ProductForm as Row
 from ...dialect.isa.targets import Target
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ...dialect.schedule.arithmetic import ArithmeticSchedule

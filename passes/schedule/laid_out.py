@@ -14,7 +14,7 @@ from ...dialect.isa.descriptor import UNIT
 from ...dialect.schedule import ScheduleError
 from ...dialect.schedule.operands import OperandSchedule
 from ...dialect.warp.attributes import BYTE, Memory
-from ..linalg.operand import Operand
+from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product
 from .packing import roles
 
@@ -47,24 +47,24 @@ def padded_type(memory: Memory, bits: int) -> tuple[Memory, Memory]:
     return MemRefType(memory.element_type, [rows, pitch]), part
 
 
-def can_change(operand: Operand) -> bool:
+def can_change(operand: MatrixOperand) -> bool:
     """Whether a launch can make an operand that lies otherwise: a single matrix, of known size and whole bytes."""
     known = operand.is_whole and min(operand.type.get_shape()) > 0
     return known and operand.memory_bits >= BYTE and operand.stored is None
 
 
-def _checked(operand: Operand, field: str) -> Operand:
+def _checked(operand: MatrixOperand, field: str) -> MatrixOperand:
     if not can_change(operand):
         raise ScheduleError(f"{field}: a single matrix of known size and whole bytes is copied, got {operand.type}")
     return operand
 
 
-def _turned(operand: Operand) -> Operand:
+def _turned(operand: MatrixOperand) -> MatrixOperand:
     checked = _checked(operand, f"turn = {operand.name.lower()}")
     _, kind = turned_type(checked.type, operand.memory_bits)
     return replace(operand, type=kind, transposed=not operand.transposed, dimensions=(0, 1), samples=(), divisor=1)
 
 
-def _padded(operand: Operand) -> Operand:
+def _padded(operand: MatrixOperand) -> MatrixOperand:
     _, part = padded_type(_checked(operand, "padded = d").type, operand.memory_bits)
     return replace(operand, type=part, samples=(), divisor=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...dialect.isa.product import Product as Row
+from ...dialect.isa.product import ProductForm as Row
 from ...dialect.isa.targets import Target
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.barriers import BARRIER_BYTES, BARRIER_SM

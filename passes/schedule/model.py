@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...dialect.isa.mma import Mma
-from ...dialect.isa.product import Product as Row
+from ...dialect.isa.product import ProductForm as Row
 from ...dialect.isa.targets import Target
 from ...dialect.isa.types import FP8
 from ..linalg.product import Product

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...dialect.isa.targets import Target
-from ..linalg.operand import Operand
+from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product
 from .h200 import NARROW_COPY, PACK_BYTES_PER_CYCLE, PACK_LATENCY, REGISTER_COPY
 
@@ -20,13 +20,13 @@ SHORTEST_PACKED_ROW = 4
 """Bytes: `warp.pack` reads words, and only the last row of a matrix may have one that ends behind it."""
 
 
-def access_bytes(operand: Operand) -> int:
+def access_bytes(operand: MatrixOperand) -> int:
     """The widest access that every row of an operand allows."""
     known = operand.aligned_bits // 8
     return min(WIDEST, known & -known) if known else WIDEST
 
 
-def row_bytes(operand: Operand) -> int:
+def row_bytes(operand: MatrixOperand) -> int:
     return -(-operand.shape[1] * operand.memory_bits // 8)
 
 
@@ -64,7 +64,7 @@ def choices(product: Product, cta: tuple[int, int], target: Target) -> Iterator[
         yield pack, kept + _pack_cycles([o for r, o in (("a", product.a), ("b", product.b)) if r in packed], target)
 
 
-def _copy_cycles(operand: Operand, times: int) -> float:
+def _copy_cycles(operand: MatrixOperand, times: int) -> float:
     """What narrow accesses cost all SMs together when an operand is copied `times` times."""
     width, rows = access_bytes(operand), operand.shape[0]
     if width == WIDEST:
@@ -73,6 +73,6 @@ def _copy_cycles(operand: Operand, times: int) -> float:
     return each * times * rows * row_bytes(operand) / max(width, operand.memory_bits // 8)
 
 
-def _pack_cycles(operands: list[Operand], target: Target) -> float:
+def _pack_cycles(operands: list[MatrixOperand], target: Target) -> float:
     moved = sum(2 * operand.shape[0] * row_bytes(operand) for operand in operands)
     return PACK_LATENCY + moved / (PACK_BYTES_PER_CYCLE * target.sms) if operands else 0.0

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...dialect.isa.product import Product as Row
+from ...dialect.isa.product import ProductForm as Row
 from ...dialect.isa.targets import KIB, Target
 from ...dialect.isa.types import FP8
 from ..linalg.operand import VectorOperand

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...dialect.isa import mma, wgmma
-from ...dialect.isa.product import Product as Row
+from ...dialect.isa.product import ProductForm as Row
 from ...dialect.isa.targets import Target
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.exchange import BANKS
-from ..linalg.operand import Operand, Spread
+from ..linalg.operand import MatrixOperand, Spread
 from ..linalg.product import Product
 from .packing import WIDEST, access_bytes
 
@@ -39,9 +39,9 @@ def adds_last(product: Product, schedule: Schedule) -> bool:
     return staged and roomy and not matrices(product)
 
 
-def matrices(product: Product) -> list[Operand | Spread]:
+def matrices(product: Product) -> list[MatrixOperand | Spread]:
     """The epilogue's operands that are matrices."""
-    return [extra for extra in product.epilogue_operands if isinstance(extra, Operand | Spread)]
+    return [extra for extra in product.epilogue_operands if isinstance(extra, MatrixOperand | Spread)]
 
 
 def changes_lanes_first(schedule: Schedule, *, loads: bool, bits: int) -> bool:

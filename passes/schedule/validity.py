@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...dialect.isa.block_scale import SCALES_OF_WORD
-from ...dialect.isa.product import Product as Row
+from ...dialect.isa.product import ProductForm as Row
 from ...dialect.isa.targets import KIB, Target
 from ...dialect.isa.types import FP8
 from ...dialect.schedule import Schedule, ScheduleError

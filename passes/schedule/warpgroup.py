@@ -27,7 +27,7 @@ from ...dialect.schedule.tile import TileSchedule
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.barriers import BARRIER_BYTES
 from ...dialect.warp.warpgroup import ROWS as PATTERN
-from ..linalg.operand import Operand
+from ..linalg.operand import MatrixOperand
 from ..linalg.product import METADATA_ROWS, Product, metadata_span
 from .laid_out import can_change, laid_out
 from .packing import SHORTEST_PACKED_ROW, roles, row_bytes
@@ -163,7 +163,7 @@ def prepared(product: Product) -> OperandSchedule:
     return OperandSchedule(_packed(seen), turn=turned.turn, padded=padded)
 
 
-def packs(product: Product, operand: Operand) -> bool:
+def packs(product: Product, operand: MatrixOperand) -> bool:
     """Whether tensor copies can move an operand that is packed before."""
     whole = operand.element.memory_bits >= BYTE and row_bytes(operand) >= SHORTEST_PACKED_ROW
     return whole and operand.is_compact and product.metadata is None and not product.dynamic
@@ -175,7 +175,7 @@ def _packed(product: Product) -> str:
     return found or PLAIN
 
 
-def not_copied(operand: Operand) -> str:
+def not_copied(operand: MatrixOperand) -> str:
     """Why tensor copies cannot move an operand."""
     if operand.pitch_bits % (8 * UNIT):
         return f"must have rows that are multiples of {UNIT} bytes, got {operand.type}"

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from ...dialect.isa.product import Product as Row
+from ...dialect.isa.product import ProductForm as Row
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Bit, Layout, column, row
 from ...dialect.layouts.permutation import relabelled

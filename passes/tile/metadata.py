@@ -19,7 +19,7 @@ from ...dialect.warp.swizzle import SwizzleAttr
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.warpgroup import ROWS
 from ...dialect.warp.words import LoadMetadataOp
-from ..linalg.operand import Operand
+from ..linalg.operand import MatrixOperand
 from ..linalg.product import METADATA_ROWS, metadata_span
 from .index_builder import Index, IndexBuilder
 from .multiplication import FragmentProduct, Place
@@ -83,7 +83,7 @@ class MetadataTiles(MetadataWords):
     """The same with the metadata in memory, from where tiles are copied."""
 
     tiling: Tiling
-    operand: Operand
+    operand: MatrixOperand
 
     def shared_type(self) -> MemRefType:
         m, _, k = self.tiling.schedule.tile.cta

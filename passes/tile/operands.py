@@ -19,7 +19,7 @@ from ...dialect.warp.swizzle import SwizzleAttr
 from ...dialect.warp.tensor_copies import ProxyFenceOp
 from ..diagnostics import fail
 from ..linalg.multiplied import MatrixFactor, shared_bits
-from ..linalg.operand import Operand
+from ..linalg.operand import MatrixOperand
 from .arrangement import LANES, PIECES, Delivery
 from .index_builder import Index, IndexBuilder
 from .summed import matrix_of
@@ -108,7 +108,7 @@ class OperandTiles(FactorTiles):
     """The same with A or B in memory, from where tiles are copied."""
 
     tiling: Tiling
-    operand: Operand
+    operand: MatrixOperand
 
     def _stored(self) -> dict[str, int]:
         """Sizes of a CTA tile along m, n and k by axis, of k what is stored."""

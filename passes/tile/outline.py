@@ -29,7 +29,7 @@ from ...dialect.warp.row_wise import RowsOp
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
 from ..linalg.attention import FACTORS, Attention
-from ..linalg.operand import KernelArgument, MatrixPlace, Operand, Spread, VectorOperand
+from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread, VectorOperand
 from ..linalg.overlap import check_product
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
@@ -62,7 +62,7 @@ class Inside:
     ) -> Inside:
         """With the matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row: those of
         the batch with a number, the z of the CTA unless it is given."""
-        found = [o for o in operands if isinstance(o, Operand | Spread) and not o.is_whole]
+        found = [o for o in operands if isinstance(o, MatrixOperand | Spread) and not o.is_whole]
         at, views = raster.batch_index(index, batch, number) if found else [], dict[MatrixPlace, SSAValue]()
         for operand in found:
             if operand.place not in views:
@@ -123,10 +123,10 @@ def _loops(operand: KernelArgument, loops: tuple[int, int] = (M, N)) -> tuple[in
     """The loops of a kernel that an operand runs along, of the two that a matrix in its place does."""
     if isinstance(operand, VectorOperand):
         return tuple(loops["mn".index(axis)] for axis in operand.axis)
-    return loops[::-1] if isinstance(operand, Operand) and operand.transposed else loops
+    return loops[::-1] if isinstance(operand, MatrixOperand) and operand.transposed else loops
 
 
-def _view(index: IndexBuilder, operand: Operand | Spread, memory: SSAValue, at: Sequence[Index]) -> SSAValue:
+def _view(index: IndexBuilder, operand: MatrixOperand | Spread, memory: SSAValue, at: Sequence[Index]) -> SSAValue:
     """The matrix of this CTA, or those that it sums over; `at` are the indices of the batch."""
     kept = [loop >= len(at) for loop in operand.batch]
     others = (d for d in range(memory_of(memory).get_num_dims()) if d not in operand.dimensions)
@@ -183,7 +183,7 @@ class TiledProduct:
         maps += [self._map(_loops(operand)) for operand in product.epilogue_operands]
         return inside.tile(self.op, product.operands, maps, index.values(starts))
 
-    def _map(self, loops: Sequence[int], operand: Operand | None = None) -> AffineMap:
+    def _map(self, loops: Sequence[int], operand: MatrixOperand | None = None) -> AffineMap:
         """A map of the product of a tile: first the loops that are summed over beside k, those that an operand runs
         along."""
         first, outer = len(self.product.batch), len(self.product.summed)

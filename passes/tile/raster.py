@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from ...dialect.gpu import BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
-from ..linalg.operand import Operand
+from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product
 from .index_builder import Index, IndexBuilder
 from .tiling import Tiling
@@ -29,7 +29,7 @@ class Extents:
     def of(index: IndexBuilder, product: Product, memory: Mapping[SSAValue, SSAValue]) -> Extents:
         """The sizes of the product, of which `memory` tells those that are not known."""
 
-        def size(axis: str, known: int, operand: Operand, dimension: int) -> Index:
+        def size(axis: str, known: int, operand: MatrixOperand, dimension: int) -> Index:
             return known if product.is_known(axis) else index.dim(memory[operand.value], dimension)
 
         a, b = product.a, product.b

@@ -23,7 +23,7 @@ from ...dialect.warp.swizzle import WORD_PANEL, SwizzleAttr
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.words import LoadScalesOp
 from ..linalg.multiplied import block
-from ..linalg.operand import Operand
+from ..linalg.operand import MatrixOperand
 from .index_builder import Index, IndexBuilder
 from .multiplication import FragmentProduct, Place
 from .tiling import Fragments, Tiling
@@ -68,7 +68,7 @@ class ScaleTiles(ScaleWords):
     """The same with scales in memory, from where tiles are copied."""
 
     tiling: Tiling
-    operand: Operand
+    operand: MatrixOperand
 
     def shared_type(self) -> MemRefType:
         m, n, k = self.tiling.schedule.tile.cta

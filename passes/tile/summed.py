@@ -18,7 +18,7 @@ from xdsl.ir import SSAValue
 
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.view import MatrixOp
-from ..linalg.operand import Operand
+from ..linalg.operand import MatrixOperand
 from .index_builder import Index, IndexBuilder
 from .tiling import Tiling
 
@@ -63,7 +63,7 @@ class KTurns:
         return found | {axis(0): rest}
 
 
-def matrix_of(index: IndexBuilder, operand: Operand, at: dict[str, Index]) -> SSAValue:
+def matrix_of(index: IndexBuilder, operand: MatrixOperand, at: dict[str, Index]) -> SSAValue:
     """The matrix of an operand at the indices of the loops that are summed over beside k."""
     if not operand.batch:
         return operand.value
@@ -73,7 +73,7 @@ def matrix_of(index: IndexBuilder, operand: Operand, at: dict[str, Index]) -> SS
     return index.insert(MatrixOp(operand.value, indices, *operand.dimensions)).matrix
 
 
-def _unknown(operand: Operand, dimension: int) -> bool:
+def _unknown(operand: MatrixOperand, dimension: int) -> bool:
     return memory_of(operand.value).get_shape()[dimension] < 0
 
 

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ArrayAttr, BoolAttr
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 
 from ...dialect.isa.descriptor import UNIT
-from ...dialect.isa.product import Product as Row
+from ...dialect.isa.product import ProductForm as Row
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import BYTE, FragmentType, ScheduleAttr, type_of_element

@@ -11,7 +11,7 @@ from ...dialect.isa.form import Form
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.mma_sp import MmaSparse
 from ...dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
-from ...dialect.isa.product import Product
+from ...dialect.isa.product import ProductForm
 from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Layout
@@ -61,7 +61,7 @@ def shown(operand: str) -> str:
 def operands(form: Form) -> tuple[str, ...]:
     """The operands of a form that have a layout."""
     match form:
-        case Product():
+        case ProductForm():
             sparse = ("e",) if isinstance(form, MmaSparse) else ()
             return ("a", "b", "c", "d", *sparse, *(("scale_a", "scale_b") if form.scale else ()))
         case Wgmma():
@@ -79,13 +79,13 @@ def operands(form: Form) -> tuple[str, ...]:
 def layout(form: Form, operand: str) -> Layout:
     """The layout of an operand that `operands` names."""
     match form:
-        case Product() if operand in ("scale_a", "scale_b") and form.scale:
+        case ProductForm() if operand in ("scale_a", "scale_b") and form.scale:
             return form.scale.layout(operand[-1])
         case MmaSparse() if operand == "e":
             return form.metadata
         case Wgmma() if operand == "e" and form.metadata:
             return form.metadata
-        case Product() | Wgmma():
+        case ProductForm() | Wgmma():
             return form.layout(operand)
         case MoveMatrix() if operand == "a":
             return form.source
@@ -100,7 +100,7 @@ def short(form: Form, operand: str = "a") -> str:
     if isinstance(form, Wgmma):
         name = "wgmma.mma_async.sp" if form.granularity else "wgmma.mma_async"
         return ".".join([name, str(form.shape), *dict.fromkeys((form.a.name, form.b.name))])
-    if not isinstance(form, Product):
+    if not isinstance(form, ProductForm):
         dropped = {"sync", "aligned", "shared", "shared::cta"}
         return ".".join(word for word in form.spelling.split(".") if word not in dropped)
     words = ["mma.sp" if isinstance(form, MmaSparse) else "mma", str(form.shape)]
@@ -212,7 +212,7 @@ def _of_type(forms: tuple[Form, ...], instruction: str, operand: str) -> tuple[F
     That is the type of the operand, if that is A or B, and of A otherwise; of C and D too if A never has it.
     """
     types = [word for word in instruction.split(".") if word in ELEMENT_TYPES]
-    products = [form for form in forms if isinstance(form, Product | Wgmma)]
+    products = [form for form in forms if isinstance(form, ProductForm | Wgmma)]
     if len(types) != 1 or not products:
         return forms
     roles = {"b": "b", "c": "ac", "d": "ad"}.get(operand, "a")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ...dialect.isa.families import FAMILIES
 from ...dialect.isa.form import Form
 from ...dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
-from ...dialect.isa.product import Product, Shape
+from ...dialect.isa.product import ProductForm, Shape
 from ...dialect.isa.sections import SECTIONS, order
 from ...dialect.isa.targets import TARGETS, Target, UnknownTargetError, Version
 from ...dialect.isa.targets import target as target_row
@@ -308,7 +308,7 @@ def _layouts(form: Form) -> Iterator[tuple[str, Layout]]:
         yield from ((role, form.layout(role)) for role in "ad")
         if form.metadata:
             yield "e", form.metadata
-    elif isinstance(form, Product):
+    elif isinstance(form, ProductForm):
         yield from ((role, form.layout(role)) for role in "abcd")
         if metadata := getattr(form, "metadata", None):
             yield "e", metadata

@@ -9,7 +9,7 @@ from ...dialect.isa.form import register_type
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.mma_sp import Granularity, MmaSparse
 from ...dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
-from ...dialect.isa.product import Product
+from ...dialect.isa.product import ProductForm
 from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Layout
@@ -32,7 +32,7 @@ def held(fragment: Fragment) -> tuple[RegisterFormat, ...]:
     """How registers hold the fragment, for each width of its elements."""
     groups: dict[tuple[int, str, int], dict[str, None]] = {}
     for form in fragment.forms:
-        if isinstance(form, Product):
+        if isinstance(form, ProductForm):
             element = form.element(fragment.operand)
             bits = form.container_bits(fragment.operand) if fragment.operand in "ab" else element.bits
             key = bits, register_type(element), form.registers(fragment.operand)
@@ -51,7 +51,7 @@ def picture(fragment: Fragment) -> Picture:
         return _move(fragment, form)
     if isinstance(form, MmaSparse | Wgmma) and form.granularity and operand == "e":
         return _metadata(fragment, form.granularity)
-    if isinstance(form, Product) and form.scale and operand.startswith("scale"):
+    if isinstance(form, ProductForm) and form.scale and operand.startswith("scale"):
         return _scales(fragment, form.scale)
     notes = [_packing(fragment.operand, how) for how in held(fragment)]
     if isinstance(form, Wgmma) and operand == "d":
@@ -76,7 +76,7 @@ def _instruction(fragment: Fragment) -> str:
     form = fragment.form
     if isinstance(form, Wgmma):
         return f"wgmma.mma_async{'.sp' if form.granularity else ''}.m64nNk{form.shape.k}"
-    if not isinstance(form, Product):
+    if not isinstance(form, ProductForm):
         return short(form)
     words = ["mma.sp" if isinstance(form, MmaSparse) else "mma", str(form.shape)]
     if isinstance(form, Mma) and form.products > 1:
@@ -123,7 +123,9 @@ def _scales(fragment: Fragment, scale: BlockScale) -> Picture:
             return f"byte {first}" if together == 1 else f"bytes {span(first, together)}"
         return "b" if together == 1 else "b,b+1"
 
-    types = ", ".join(dict.fromkeys(f.scale.type.name for f in fragment.forms if isinstance(f, Product) and f.scale))
+    types = ", ".join(
+        dict.fromkeys(f.scale.type.name for f in fragment.forms if isinstance(f, ProductForm) and f.scale)
+    )
     legal = ", ".join(map(str, scale.byte_ids))
     side = "row of A" if role == "a" else "column of B"
     many = "One scale" if count == 1 else f"{count} scales"

@@ -21,7 +21,7 @@ from deviations import DEVIATIONS, explanation
 from samples import FULL, every
 
 from warploom.dialect.isa import families
-from warploom.dialect.isa.form import SCALAR, VECTOR, Form, Operand
+from warploom.dialect.isa.form import SCALAR, VECTOR, Form, FormOperand
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.mma_sp import MmaSparse
 from warploom.dialect.isa.targets import TARGETS, Target, Version
@@ -149,12 +149,12 @@ def test_rows_are_refused_one_version_below(target: Target) -> None:
         assert not sorted(taken(cases, target, version))[:10], version
 
 
-def widened(operands: Sequence[Operand], number: int, by: int) -> list[Operand]:
+def widened(operands: Sequence[FormOperand], number: int, by: int) -> list[FormOperand]:
     """Operands of which one has more registers."""
     return [replace(o, count=o.count + by) if i == number else o for i, o in enumerate(operands)]
 
 
-def text(operand: Operand) -> str:
+def text(operand: FormOperand) -> str:
     """An operand in PTX."""
     letter = {"f32": "f", "f64": "d", "s32": "s"}.get(operand.type, "r")
     if operand.kind == VECTOR:
@@ -162,7 +162,7 @@ def text(operand: Operand) -> str:
     return {SCALAR: "%r39", "address": "[%p]", "constant": "0", "selector": "{%h0, %h1}"}[operand.kind]
 
 
-def statement(row: Form, operands: Iterable[Operand]) -> str:
+def statement(row: Form, operands: Iterable[FormOperand]) -> str:
     return f"{row.spelling} {', '.join(map(text, operands))};"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from warploom.dialect.isa import families, mma, mma_sp, moves, wmma
 from warploom.dialect.isa.block_scale import BlockScale
-from warploom.dialect.isa.form import Form, Operand
+from warploom.dialect.isa.form import Form, FormOperand
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.mma_sp import FOUR_OF_EIGHT, ONE_LANE, ONE_OF_TWO, TWO_OF_FOUR, MmaSparse
 from warploom.dialect.isa.moves import LoadMatrix, StoreMatrix
@@ -367,7 +367,7 @@ def test_operands_in_the_order_of_the_text() -> None:
     double = families.BY_SPELLING["mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64.rz"]
     assert [(o.type, o.count) for o in double.operands] == [("f64", 4), ("f64", 8), ("f64", 4), ("f64", 4)]
     load = families.BY_SPELLING["wmma.load.a.sync.aligned.row.m16n16k16.global.f16"]
-    assert load.operands[0] == Operand("r", "vector", "f16x2", 8)
+    assert load.operands[0] == FormOperand("r", "vector", "f16x2", 8)
     assert [o.optional for o in load.operands] == [False, False, True]
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from warploom.dialect.isa import mma, mma_sp
 from warploom.dialect.isa.families import BY_SPELLING, FAMILIES
-from warploom.dialect.isa.form import ADDRESS, CONSTANT, DESCRIPTOR, PREDICATE, SCALAR, SELECTOR, Form, Operand
+from warploom.dialect.isa.form import ADDRESS, CONSTANT, DESCRIPTOR, PREDICATE, SCALAR, SELECTOR, Form, FormOperand
 from warploom.dialect.isa.mma_sp import MmaSparse
-from warploom.dialect.isa.product import Product
+from warploom.dialect.isa.product import ProductForm
 from warploom.dialect.isa.targets import TARGETS, Target, Version
 from warploom.dialect.ptx.instructions import find, nearest
 from warploom.dialect.ptx.rows.matrix import ROOTS, sparse
@@ -32,7 +32,7 @@ def type_of(register: Register) -> str | None:
     return TYPES.get(register.name[1])
 
 
-def operands(form: Form, *, last: bool = True, given: tuple[Operand, ...] | None = None) -> str:
+def operands(form: Form, *, last: bool = True, given: tuple[FormOperand, ...] | None = None) -> str:
     """Operands that fit a form, or one of its signatures; the optional one only if `last`."""
     numbers, texts = count(), list[str]()
     given = given or form.operands
@@ -188,7 +188,7 @@ def test_sparsity_selectors(form: MmaSparse) -> None:
 
 
 @pytest.mark.parametrize("form", [r for r in (*mma.rows(), *mma_sp.rows()) if r.scale], ids=lambda r: r.spelling)
-def test_scale_selectors(form: Product) -> None:
+def test_scale_selectors(form: ProductForm) -> None:
     scale = form.scale
     assert scale is not None
     pieces = _split(operands(form))

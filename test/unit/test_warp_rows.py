@@ -19,7 +19,7 @@ from warploom.dialect.isa import mma, mma_sp, moves
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.mma_sp import MmaSparse
 from warploom.dialect.isa.moves import LoadMatrix, StoreMatrix
-from warploom.dialect.isa.product import Product
+from warploom.dialect.isa.product import ProductForm
 from warploom.dialect.isa.targets import TARGETS
 from warploom.dialect.layouts.layout import Bit, Layout
 from warploom.dialect.ptx.text.printer import print_ptx
@@ -36,14 +36,14 @@ SHARED = IntegerAttr(SHARED_SPACE, i64)
 NAMES = {"a": "a", "b": "b", "c": "acc", "d": "acc"}
 
 
-def fragment(row: Product, role: str) -> FragmentType:
+def fragment(row: ProductForm, role: str) -> FragmentType:
     """One base tile of an operand."""
     layout, element = row.layout(role), row.element(role)
     size = layout.rows, layout.columns
     return FragmentType.of(NAMES[role], *size, type_of_element(element), layout, row.container_bits(role))
 
 
-def scales(row: Product) -> tuple[FragmentType, ...]:
+def scales(row: ProductForm) -> tuple[FragmentType, ...]:
     if row.scale is None:
         return ()
     layouts = (row.scale.layout("a"), row.scale.layout("b"))
@@ -51,13 +51,13 @@ def scales(row: Product) -> tuple[FragmentType, ...]:
     return tuple(FragmentType.of("scale", layout.rows, layout.columns, kind, layout) for layout in layouts)
 
 
-def operand_types(row: Product) -> tuple[FragmentType, ...]:
+def operand_types(row: ProductForm) -> tuple[FragmentType, ...]:
     """A, B, C, metadata, scales."""
     sparse = (metadata_type(row.metadata),) if isinstance(row, MmaSparse) else ()
     return (*(fragment(row, role) for role in "abc"), *sparse, *scales(row))
 
 
-def words(row: Product) -> list[str]:
+def words(row: ProductForm) -> list[str]:
     """The words of the text that say what shape and types do not."""
     if isinstance(row, MmaSparse):
         found = ["ordered"] if row.ordered else []
@@ -70,13 +70,13 @@ def words(row: Product) -> list[str]:
     return [word for word in (*found, "satfinite" if row.satfinite else "", row.kind) if word]
 
 
-def selectors(row: Product) -> tuple[int, ...]:
+def selectors(row: ProductForm) -> tuple[int, ...]:
     if row.scale is None:
         return ()
     return row.scale.byte_ids[-1], row.scale.thread_ids("a")[-1], row.scale.byte_ids[-1], row.scale.thread_ids("b")[-1]
 
 
-def product_op(row: Product, values: Sequence[SSAValue]) -> MmaOp | MmaSparseOp:
+def product_op(row: ProductForm, values: Sequence[SSAValue]) -> MmaOp | MmaSparseOp:
     if isinstance(row, MmaSparse):
         a, b, c, e, *scaling = values
         chosen = row.selectors[-1]
@@ -92,7 +92,7 @@ PRODUCTS = [*mma.rows(), *mma_sp.rows()]
 
 
 @pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)
-def test_products(row: Product) -> None:
+def test_products(row: ProductForm) -> None:
     op = product_op(row, test.TestOp(result_types=operand_types(row)).results)
     op.verify()
     found = op.row
@@ -107,7 +107,7 @@ def test_products(row: Product) -> None:
 
 
 @pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)
-def test_products_are_refused_where_they_do_not_run(row: Product) -> None:
+def test_products_are_refused_where_they_do_not_run(row: ProductForm) -> None:
     given = test.TestOp(result_types=operand_types(row))
     op = product_op(row, given.results)
     module = ModuleOp([given, op])
@@ -121,7 +121,7 @@ def test_products_are_refused_where_they_do_not_run(row: Product) -> None:
 
 
 @pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)
-def test_products_become_their_instruction(row: Product) -> None:
+def test_products_become_their_instruction(row: ProductForm) -> None:
     types = operand_types(row)
     result = fragment(row, "d")
 

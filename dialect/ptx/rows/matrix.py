@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 
 from ...isa import mma, moves
 from ...isa.block_scale import BlockScale
-from ...isa.form import ADDRESS, CONSTANT, DESCRIPTOR, PREDICATE, SCALAR, SELECTOR, Form
-from ...isa.form import Operand as FormOperand
-from ...isa.product import Product
+from ...isa.form import ADDRESS, CONSTANT, DESCRIPTOR, PREDICATE, SCALAR, SELECTOR, Form, FormOperand
+from ...isa.product import ProductForm
 from ...isa.targets import Target, Version
 from ...isa.types import ELEMENT_TYPES
 from ..text.syntax import Immediate, Operand, Symbol, Vector
@@ -113,7 +112,7 @@ def _choice(values: Sequence[int]) -> str:
 
 
 def _selector(form: Form, operand: FormOperand) -> str:
-    scale = form.scale if isinstance(form, Product) else None
+    scale = form.scale if isinstance(form, ProductForm) else None
     if not isinstance(scale, BlockScale):
         raise ValueError(f"{form.spelling} has a selector of scales and no scales")
     return f"select({_choice(scale.byte_ids)};{_choice(scale.thread_ids(operand.name[-1]))})"
@@ -132,7 +131,7 @@ _KINDS: dict[str, Callable[[Form, FormOperand], str]] = {
 def _slot(form: Form, operand: FormOperand, *, written: bool) -> Slot:
     kind = _KINDS[operand.kind](form, operand) if operand.kind in _KINDS else f"{operand.count}*{operand.type}"
     # The words of metadata and scales, each one register, may stand in braces: published kernels write them so.
-    braces = operand.kind == SCALAR and isinstance(form, Product)
+    braces = operand.kind == SCALAR and isinstance(form, ProductForm)
     return Slot(operand.name, kind, operand.optional, destination=written, braces=braces)
 
 

@@ -11,8 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ....dialect.isa.form import Form
-from ....dialect.isa.form import Operand as FormOperand
+from ....dialect.isa.form import Form, FormOperand
 from ....dialect.isa.mma import Mma
 from ....dialect.isa.mma_sp import MmaSparse
 from ....dialect.isa.targets import TARGETS
