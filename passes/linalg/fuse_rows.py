@@ -67,7 +67,7 @@ class RowsMatch:
         self.last, self.result = last, last.outputs[0]
         kinds = [kind.data for kind in last.get_iterator_types()]
         rank, reduces = memory_of(self.result).get_num_dims(), kinds.count(IteratorType.REDUCTION)
-        if multiplies(last) or last.next_op is None or reduces > 1 or len(kinds) != rank + reduces:
+        if multiplies(last) or last.next_op is None or reduces > 1 or len(kinds) != rank + reduces or not kinds:
             decline("")
         self.rows = rank if reduces else rank - 1
         over: Subscripts = tuple(range(self.rows))

@@ -102,3 +102,12 @@ def test_contract_wants_maps() -> None:
     maps = "indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, k)>, affine_map<(m, n, k) -> (m, n)>]"  # noqa: E501
     with pytest.raises(CompileError, match=r"expected the dimensions of B along loops of their own, got"):
         compile(product("contract", "mk,kk->mn", maps))
+
+
+def test_a_dot_of_tensors_added_to_one_that_is_given() -> None:
+    text = """func.func @f(%x: tensor<70xf16>, %y: tensor<70xf16>, %start: tensor<f32>) -> tensor<f32> {
+      %r = linalg.dot ins(%x, %y : tensor<70xf16>, tensor<70xf16>) outs(%start : tensor<f32>) -> tensor<f32>
+      return %r : tensor<f32> }"""
+    x, y, start = draw(70), draw(70), np.array(2.5, np.float32)
+    got = compile(text)(x, y, start, device="interp")
+    np.testing.assert_allclose(got, 2.5 + x.astype(np.float64) @ y.astype(np.float64), rtol=1e-5, atol=1e-4)
