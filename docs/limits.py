@@ -271,6 +271,9 @@ problems. A product of 4096 x 4096 x 4096 takes minutes ([bench/RESULTS.md](../b
 Warploom compiles products, attention, reductions of rows, what is fused with them, and elementwise operations
 beside them. What a function does otherwise (reductions along several loops, sorting, memory management) belongs to
 the compiler around it. In PyTorch such operations stay with eager mode, or go to inductor ([torch.md](torch.md)).
+
+Of the 538 functions with a product in LLVM 22's own tests of `Linalg`, 413 compile, with f32 as tf32. The others have
+a reason each: `python test/linalg_suite.py FOLDER --list`.
 """
 
 

@@ -29,6 +29,8 @@ MOST_GROUP_COLUMNS = 256
 
 GROUP_EVIDENCE = "f32 f32 f32, log, residual, A Bt, 4096x4096x4096 on sm_90a"
 
+NIBBLE_BITS = 4
+
 FUNCTIONS = {"math.tanh", "math.erf", "math.log"}
 """The functions of an epilogue that take the most registers: 15 instructions and more."""
 
@@ -79,6 +81,12 @@ class Case:
         return nibbles_widened(self.row, self.target) or self.as_halves
 
     @property
+    def nibbles_converted(self) -> bool:
+        """Whether weights of 4 bits, whose rows run along k, are converted in registers."""
+        stored = self.product.b.stored
+        return stored is not None and stored.element.bits == NIBBLE_BITS and self.product.b.transposed
+
+    @property
     def both_across(self) -> bool:
         """Whether the elements of both operands change places on the way to registers."""
         return self.bits < 16 and self.product.a.transposed and not self.product.b.transposed
@@ -114,6 +122,8 @@ ROWS: tuple[Overhead, ...] = (
     ),
     Overhead("addresses", lambda c: c.addresses, 24, "i4 i4 i32, divisible, A B, 4096x4096x4096 on sm_80"),
     Overhead("addresses", lambda c: c.addresses and c.widened, 56, ""),
+    # Two steps of fragments at once: a register of nibbles is for both (sm_90a, 2048: 624 bytes of spills).
+    Overhead("nibbles converted", lambda c: c.nibbles_converted, 32, ""),
     Overhead(
         "both across",
         lambda c: c.both_across and (c.bits < 8 or c.edges),
