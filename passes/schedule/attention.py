@@ -60,6 +60,8 @@ def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, obje
         if named := [name for name in FIXED if name in given and given[name] != schedule[name]]:
             raise ScheduleError(f"an attention has no choice of {', '.join(named)}")
         schedule = schedule.with_fields(**_around(schedule, given))
+        if "staging" not in given and _shared_bytes(read, schedule) > target.shared:
+            schedule = schedule.with_fields(staging=0)
         _check(schedule, read, target)
     except ScheduleError as error:
         fail(op, f"schedule: {error}")

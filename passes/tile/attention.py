@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
@@ -36,7 +35,7 @@ from ..linalg.attention import Attention, padded
 from ..schedule.attention import part_schedule, values_schedule
 from . import raster
 from .epilogue_operands import EpilogueOperands, PlacedOperand
-from .fragment_math import constant, fma, integer, mapped, number, power, spread, times, unless
+from .fragment_math import below, constant, fma, mapped, number, power, spread, times, until
 from .index_builder import Index, IndexBuilder
 from .operands import OperandTiles, copies_done
 from .tiling import Tiling, schedule_of
@@ -46,19 +45,6 @@ LOWEST = -1e38
 
 LOWEST_OF_F32 = -(2.0 - 2.0**-23) * 2.0**127
 """The same where a region makes scores: these may be that low."""
-
-
-@dataclass(frozen=True)
-class Running:
-    """What the loop hands on: of each row the largest score and the parts of the sum, and the columns of O."""
-
-    largest: SSAValue
-    sums: SSAValue
-    parts: tuple[SSAValue, ...]
-
-    @property
-    def values(self) -> list[SSAValue]:
-        return [self.largest, self.sums, *self.parts]
 
 
 class AttentionBuilder:
@@ -87,10 +73,10 @@ class AttentionBuilder:
         q, k, v = (index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in (self.q, self.k, self.v))
         self.q.copy(index, {"m": self.start, "k": 0}, q)
         copies_done(index, self.schedule)
-        state = self._initial()
-        body = Block(arg_types=[IndexType(), *(value.type for value in state.values)])
+        initial = self._initial()
+        body = Block(arg_types=[IndexType(), *(value.type for value in initial)])
         start, end, stride = index.values([0, self._end(rows), step])
-        loop = scf.ForOp(start, end, stride, state.values, body)
+        loop = scf.ForOp(start, end, stride, initial, body)
         inside = index.at(Builder(InsertPoint.at_end(body)))
         at, largest, sums, *parts = body.args
         self.k.copy(inside, {"n": at, "k": 0}, k)
@@ -98,14 +84,15 @@ class AttentionBuilder:
         copies_done(inside, self.schedule)
         scores = constant(inside, self.scores.fragment("acc"), 0.0)
         scores = self._masked(inside, at, self._product(inside, self.scores, q, k, scores, self.warp_row, 0))
-        state, p = self._softmax(inside, scores, Running(largest, sums, tuple(parts)))
+        largest, sums, again, p = self._softmax(inside, scores, largest, sums)
+        parts = [times(inside, part, again) for part in parts]
         p, width = self._operand(inside, p), self.values.schedule.tile.warp[1]
-        parts = [self._product(inside, self.values, p, v, o, 0, i * width) for i, o in enumerate(state.parts)]
+        parts = [self._product(inside, self.values, p, v, o, 0, i * width) for i, o in enumerate(parts)]
         inside.insert(BarrierOp())
-        inside.insert(scf.YieldOp(state.largest, state.sums, *parts))
+        inside.insert(scf.YieldOp(largest, sums, *parts))
         index.insert(loop)
-        largest, sums, *parts = loop.results
-        self._finish(Running(largest, sums, tuple(parts)))
+        _, sums, *parts = loop.results
+        self._finish(sums, parts)
 
     def _end(self, rows: int) -> Index:
         """Where keys end that count for a row of the CTA."""
@@ -162,23 +149,24 @@ class AttentionBuilder:
         """Scores with minus infinity behind the last key, and right of the diagonal."""
         kind, keys = fragment_of(scores), self.keys
         if not isinstance(keys, int) or keys % self.schedule.tile.cta[1]:
-            start = index.sub(at, keys)
-            behind = index.insert(StepOp("columns", index.value(start), kind)).fragment
-            scores = mapped(index, lambda x: unless(x[0], x[1], integer(0)), scores, behind)
+            scores = until(index, scores, index.sub(at, keys), -math.inf)
         if self.op.diagonal is not None:
             start = index.sub(index.sub(at, index.value(self.row)), self.op.diagonal.value.data + 1)
             column = index.insert(StepOp("columns", index.value(start), kind)).fragment
             row = index.insert(StepOp("rows", index.value(0), kind)).fragment
-            scores = mapped(index, lambda x: unless(x[0], x[1], x[2]), scores, column, row)
+            scores = mapped(index, lambda x: below(x[1], x[2], x[0], -math.inf), scores, column, row)
         return scores
 
     # Softmax
 
-    def _softmax(self, index: IndexBuilder, scores: SSAValue, state: Running) -> tuple[Running, SSAValue]:
-        """The state with what is added up so far as the new largest score wants it, and P of this tile."""
+    def _softmax(
+        self, index: IndexBuilder, scores: SSAValue, before: SSAValue, sums: SSAValue
+    ) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
+        """The largest score and the sums of each row with those of this tile, what multiplies all that was added up
+        with the largest score `before`, and P of this tile."""
         factor, computed = self.factor, self.op.score is not None
         found = index.insert(ReduceOp(Kind.Max, scores)).fragment
-        largest = mapped(index, lambda x: arith.MaxnumfOp(x[0], x[1]).result, state.largest, found)
+        largest = mapped(index, lambda x: arith.MaxnumfOp(x[0], x[1]).result, before, found)
 
         def subtracted_of(x: Sequence[SSAValue]) -> SSAValue:
             return arith.NegfOp(x[0] if computed else arith.MulfOp(x[0], number(factor)).result).result
@@ -190,14 +178,11 @@ class AttentionBuilder:
             return power(fma(x[0], number(factor), x[1]))
 
         subtracted = mapped(index, subtracted_of, largest)
-
-        again = mapped(index, raised, state.largest, subtracted)
+        again = mapped(index, raised, before, subtracted)
         p = mapped(index, raised, scores, spread(index, subtracted, scores))
-        sums = index.insert(ReduceOp(Kind.Add, p, parts=True)).fragment
-        again_sums = spread(index, again, state.sums)
-        sums = mapped(index, lambda x: fma(x[0], x[1], x[2]), state.sums, again_sums, sums)
-        parts = tuple(times(index, part, again) for part in state.parts)
-        return Running(largest, sums, parts), p
+        added = index.insert(ReduceOp(Kind.Add, p, parts=True)).fragment
+        sums = mapped(index, lambda x: fma(x[0], x[1], x[2]), sums, spread(index, again, sums), added)
+        return largest, sums, again, p
 
     def _operand(self, index: IndexBuilder, p: SSAValue) -> SSAValue:
         """P as the operand of a product."""
@@ -206,21 +191,22 @@ class AttentionBuilder:
         whole = FragmentType.of("a", rows, keys, kind.element_type, kind.layout.data)
         return index.insert(ConvertLayoutOp(half, whole)).fragment
 
-    def _initial(self) -> Running:
+    def _initial(self) -> list[SSAValue]:
+        """What the loop hands on, before it: the largest score of each row, its sum in parts, the columns of O."""
         index, scores, part = self.index, self.scores.fragment("acc"), self.values.fragment("acc")
         lowest = LOWEST / max(1.0, self.factor) if self.op.score is None else LOWEST_OF_F32
-        largest, sums = column_of(scores), column_of(scores, parts=True)
         width = self.values.schedule.tile.cta[1]
-        parts = tuple(constant(index, part, 0.0) for _ in range(0, width, part.shape[1]))
-        return Running(constant(index, largest, lowest), constant(index, sums, 0.0), parts)
+        parts = [constant(index, part, 0.0) for _ in range(0, width, part.shape[1])]
+        largest = constant(index, column_of(scores), lowest)
+        return [largest, constant(index, column_of(scores, parts=True), 0.0), *parts]
 
-    def _finish(self, state: Running) -> None:
+    def _finish(self, sums: SSAValue, parts: Sequence[SSAValue]) -> None:
         """Divides O by the sums, and stores it."""
         index = self.index
-        total = index.insert(ReduceOp(Kind.Add, state.sums)).fragment
+        total = index.insert(ReduceOp(Kind.Add, sums)).fragment
         inverse = mapped(index, lambda x: arith.DivfOp(number(1.0), x[0]).result, total)
         schedule = ScheduleAttr(part_schedule(self.values.schedule))
-        for i, part in enumerate(state.parts):
+        for i, part in enumerate(parts):
             left = i * fragment_of(part).shape[1]
             if left < self.read.values.n or not self.read.values.is_known("n"):
                 at = index.values([self.row, left])

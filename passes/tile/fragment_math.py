@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -21,8 +20,8 @@ from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.elementwise import ConstantOp
 from ...dialect.warp.epilogue import MapOp
-from ...dialect.warp.rows import BroadcastOp
-from .index_builder import IndexBuilder
+from ...dialect.warp.rows import BroadcastOp, StepOp
+from .index_builder import Index, IndexBuilder
 
 ElementFunction: TypeAlias = Callable[[Sequence[SSAValue]], SSAValue]
 """Takes an element of each input and makes one of the result."""
@@ -84,6 +83,12 @@ def power(exponent: SSAValue) -> SSAValue:
     return math_dialect.Exp2Op(exponent, APPROXIMATE).result
 
 
-def unless(score: SSAValue, column: SSAValue, end: SSAValue) -> SSAValue:
-    """An element whose column is before the end; minus infinity behind it."""
-    return arith.SelectOp(arith.CmpiOp(column, end, "slt"), score, number(-math.inf)).result
+def below(column: SSAValue, end: SSAValue, element: SSAValue, otherwise: float) -> SSAValue:
+    """An element whose column is before the end; a number behind it."""
+    return arith.SelectOp(arith.CmpiOp(column, end, "slt"), element, number(otherwise)).result
+
+
+def until(index: IndexBuilder, fragment: SSAValue, start: Index, otherwise: float) -> SSAValue:
+    """A fragment with a number behind the end of rows: its columns count from `start`, and those below 0 are before."""
+    columns = index.insert(StepOp("columns", index.value(start), fragment_of(fragment))).fragment
+    return mapped(index, lambda x: below(x[1], integer(0), x[0], otherwise), fragment, columns)

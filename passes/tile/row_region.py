@@ -20,13 +20,13 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttri
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialect.warp.attributes import FragmentType, fragment_of
+from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elements import YieldOp, yielded
 from ...dialect.warp.elementwise import IDENTITIES, Kind
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.row_wise import AcrossOp
-from ...dialect.warp.rows import BroadcastOp, ReduceOp, StepOp, column_of
-from .fragment_math import constant, integer, mapped, number, power
+from ...dialect.warp.rows import BroadcastOp, ReduceOp, column_of
+from .fragment_math import constant, mapped, number, power, until
 from .index_builder import Index, IndexBuilder
 
 COMBINED: Mapping[Kind, Callable[[SSAValue, SSAValue], SSAValue]] = {
@@ -132,14 +132,7 @@ class RowChunk:
         """Rows taken together, or in parts."""
         fragment, kind = self.whole(op.element), op.kind.data
         if self.region.length is not None:
-            start = self.index.sub(self.at, self.region.length)
-            behind = self.index.insert(StepOp("columns", self.index.value(start), fragment_of(fragment))).fragment
-
-            def inside(x: Sequence[SSAValue]) -> SSAValue:
-                within = arith.CmpiOp(x[1], integer(0), "slt")
-                return arith.SelectOp(within, x[0], number(IDENTITIES[kind])).result
-
-            fragment = mapped(self.index, inside, fragment, behind)
+            fragment = until(self.index, fragment, self.index.sub(self.at, self.region.length), IDENTITIES[kind])
         return self.index.insert(ReduceOp(kind, fragment, parts=parts)).fragment
 
     def whole(self, value: SSAValue) -> SSAValue:

@@ -2,6 +2,8 @@
 // RUN: warploom-opt %s --verify-diagnostics -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,64}" 2>&1 | filecheck %s --check-prefix=DEEP
 // RUN: warploom-opt %s --verify-diagnostics -p "warp-set-target{arch=sm_80},warp-schedule{split_k=2}" 2>&1 | filecheck %s --check-prefix=FIELD
 // RUN: warploom-opt %s --verify-diagnostics -p "warp-set-target{arch=sm_89},warp-schedule{stages=20}" 2>&1 | filecheck %s --check-prefix=SHARED
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_89},warp-schedule{stages=11}" | filecheck %s --check-prefix=FOLLOWS
+// RUN: warploom-opt %s --verify-diagnostics -p "warp-set-target{arch=sm_89},warp-schedule{staging=8}" 2>&1 | filecheck %s --check-prefix=STRIPS
 // RUN: warploom-opt %s --verify-diagnostics -p "warp-set-target{arch=sm_75},warp-schedule" 2>&1 | filecheck %s --check-prefix=TARGET
 
 #q = affine_map<(m, n, d, e) -> (m, d)>
@@ -12,7 +14,11 @@
 // NUMBERS: error: schedule: schedule option cta: expected 3 numbers, got '(32, 16)'
 // DEEP:    error: schedule: of an attention a CTA tile is as deep as Q, 32, and a warp tile as wide as a CTA tile; got cta = 32x16x64, warp = 32x16
 // FIELD:   error: schedule: an attention has no choice of split_k
-// SHARED:  error: schedule: the tiles take 176128 bytes of shared memory, sm_89 has 101376 for a CTA
+// SHARED:  error: schedule: the tiles take 172032 bytes of shared memory, sm_89 has 101376 for a CTA
+// STRIPS:  error: schedule: strips consist of base tiles of 16 rows, got staging = 8
+// O is staged where there is room.
+// FOLLOWS-NOT: staging
+// FOLLOWS: #warp.schedule<cta = 128x64x32, warp = 32x64, mma = m16n8k16, stages = 11, swizzle = 128, group = 8, accumulate = f32, edges = predicated>
 // TARGET:  error: warp.attention is lowered for sm_80 and later; the target is sm_75
 func.func @f(%q: memref<100x32xf16>, %k: memref<50x32xf16>, %v: memref<50x32xf16>, %o: memref<100x32xf16>) {
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<100x32xf16>, memref<50x32xf16>, memref<50x32xf16>, memref<100x32xf16>
