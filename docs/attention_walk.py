@@ -6,8 +6,11 @@ python docs/attention_walk.py       # or: make docs
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import fill
 
 from levels import ATTENTION, ATTENTION_IN_TURNS, HERE, block, prose, quoted
+
+from warploom.passes.schedule.attention import FIXED
 
 GENERATED = "<!-- Written by docs/attention_walk.py; `make docs` writes it again. -->\n\n"
 
@@ -188,10 +191,16 @@ the second product. The reasons are that
 - the second product adds to what its result holds, or its result is where Q, K or V is;
 - types or sizes are not those above: f32, for example, which no instruction multiplies whole.
 
-Targets before sm_80 have no instruction for it, and are refused. `sliced_k`, `split_k`, `ctas`, `pack`, `fp8_as`,
-`accumulate`, `edges` and `unroll` are no choices of an attention; `cta`, `warp`, `mma`, `stages` and the rest are, as
-[schedules.md](schedules.md) says: a CTA tile is rows of Q x keys x columns of Q.
+Targets before sm_80 have no instruction for it, and are refused.
 """)
+    fixed = ", ".join(f"`{name}`" for name in FIXED)
+    yield prose(
+        fill(
+            f"These fields of a schedule are no choices of an attention: {fixed}. The others are, as "
+            "[schedules.md](schedules.md) says: a CTA tile is rows of Q x keys x columns of Q.",
+            120,
+        )
+    )
 
 
 def write() -> None:

@@ -24,7 +24,10 @@ HALF = 2
 LEAST_SM = 80
 """The first target with an instruction for bf16, and with copies that run ahead."""
 
-FIXED = ("sliced_k", "split_k", "pack", "fp8_as", "accumulate", "edges", "unroll", "cluster", "turn", "padded")
+FIXED = (
+    "sliced_k", "split_k", "pack", "fp8_as", "accumulate", "promote", "add_c", "edges", "unroll", "group", "cluster",
+    "turn", "padded",
+)  # fmt: skip
 """Fields that an attention has no choice of."""
 
 LONGEST_FOR_FRAGMENTS = 64
@@ -165,6 +168,8 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
         )
     if schedule.tile.together == 1:
         check_epilogue(schedule, read.values, schedule.tile.mma.m)
+        if schedule.loop.consumers != "cooperative":
+            raise ScheduleError(f"consumers = {schedule.loop.consumers}: only warpgroups take turns")
     if schedule.own_tiles:
         raise ScheduleError(f"consumers = pingpong takes two warpgroups, which cta = {m}x{n}x{k} has not")
     if (needed := _shared_bytes(read, schedule)) > target.shared:

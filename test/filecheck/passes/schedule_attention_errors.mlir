@@ -4,6 +4,8 @@
 // RUN: warploom-opt %s --verify-diagnostics -p "warp-set-target{arch=sm_89},warp-schedule{stages=20}" 2>&1 | filecheck %s --check-prefix=SHARED
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_89},warp-schedule{stages=11}" | filecheck %s --check-prefix=FOLLOWS
 // RUN: warploom-opt %s --verify-diagnostics -p "warp-set-target{arch=sm_89},warp-schedule{staging=8}" 2>&1 | filecheck %s --check-prefix=STRIPS
+// RUN: warploom-opt %s --verify-diagnostics -p "warp-set-target{arch=sm_89},warp-schedule{group=4 promote=f32 mma=m16n8k16}" 2>&1 | filecheck %s --check-prefix=NOTHING
+// RUN: warploom-opt %s --verify-diagnostics -p "warp-set-target{arch=sm_89},warp-schedule{consumers=pingpong}" 2>&1 | filecheck %s --check-prefix=TURNS
 // RUN: warploom-opt %s --verify-diagnostics -p "warp-set-target{arch=sm_75},warp-schedule" 2>&1 | filecheck %s --check-prefix=TARGET
 
 #q = affine_map<(m, n, d, e) -> (m, d)>
@@ -15,6 +17,8 @@
 // DEEP:    error: schedule: of an attention a CTA tile is as deep as Q, 32, and a warp tile as wide as a CTA tile; got cta = 32x16x64, warp = 32x16
 // FIELD:   error: schedule: an attention has no choice of split_k
 // SHARED:  error: schedule: the tiles take 172032 bytes of shared memory, sm_89 has 101376 for a CTA
+// NOTHING: error: schedule: an attention has no choice of promote, group
+// TURNS:   error: schedule: consumers = pingpong: only warpgroups take turns
 // STRIPS:  error: schedule: strips consist of base tiles of 16 rows, got staging = 8
 // O is staged where there is room.
 // FOLLOWS-NOT: staging
