@@ -27,7 +27,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialect.isa.types import ElementType
+from ...dialect.isa.types import ELEMENT_TYPES, ElementType
 from ...dialect.linalg import CONTRACTIONS, METADATA, ContractionOp, ConvolutionOp
 from ...dialect.linalg.body import weighted
 from ...dialect.warp.attributes import element_row, memory_of
@@ -156,21 +156,19 @@ def _raised(
     types = [_multiplied(*given) for given in zip((a_type, b_type), unsigned, strict=True)]
     # The product of two bits is their and, whether a set one is read as 1 or as -1.
     words = ["and"] if types == ["b1", "b1"] and unsigned[0] == unsigned[1] else []
-    if a_type.is_float and not b_type.is_float:
-        # The integers are converted to the type that they are multiplied with, which has all of them.
-        stored = StoredIntegers(types[1])
-        if _metadata(op) is None and not _runs_down(op, c, maps[-1]):
-            return MatmulOp(a, b, c, [types[0]] * 2, c=c, maps=maps, b_stored=stored)
-    if a_type.is_float != b_type.is_float:
-        fail(op, f"expected the integers of a product of floats as B of a dense product whose C lies row by row, got "
-             f"{types[0]} x {types[1]}; where they are A, exchange A and B, and write C transposed")  # fmt: skip
-    e = _metadata(op)
+    e, stored = _metadata(op), None
     if _runs_down(op, c, maps[-1]):
         if e is not None:
             fail(op, f"expected C of a sparse A row by row, got {c.type}")
         map_b, map_a, map_c = map(_exchanged, maps)
-        return MatmulOp(b, a, c, types[::-1], c=c, maps=[map_a, map_b, map_c], words=words)
-    return MatmulOp(a, b, c, types, e=e, c=c, maps=maps, words=words)
+        a, b, types, maps = b, a, types[::-1], [map_a, map_b, map_c]
+    if a_type.is_float != b_type.is_float:
+        if e is not None or not ELEMENT_TYPES[types[0]].is_float:
+            fail(op, "expected the integers of a product of floats as B of a dense product, got "
+                 f"{' x '.join(types)}; where they are A, exchange A and B, and write C transposed")  # fmt: skip
+        # The integers are converted to the type that they are multiplied with, which has all of them.
+        stored, types = StoredIntegers(types[1]), [types[0]] * 2
+    return MatmulOp(a, b, c, types, e=e, c=c, maps=maps, words=words, b_stored=stored)
 
 
 def _runs_down(op: Operation, c: SSAValue, map_: AffineMap) -> bool:

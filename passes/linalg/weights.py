@@ -58,6 +58,7 @@ def weigh(op: Operation, product: MatmulOp, body: Weighted) -> MatmulOp:
         epilogue_operands=[product.d, *given],
         epilogue=Region(block),
         words=product.words,
+        b_stored=product.b_stored,
     )
     return found
 

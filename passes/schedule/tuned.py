@@ -14,6 +14,7 @@ from typing import TypedDict, cast
 
 from ...dialect.schedule import Schedule, ScheduleError
 from ..linalg.product import Product
+from .resources import multiplied
 
 FORMAT = 1
 
@@ -92,7 +93,7 @@ def key_of(product: Product) -> str:
     """What a product is, as far as its speed depends on it: `4096x4096x4096 bf16 x bf16 -> f32, B transposed`."""
     sizes = zip("mnk", (product.m, product.n, product.k), strict=True)
     size = "x".join(str(number) if product.is_known(axis) else "?" for axis, number in sizes)
-    words = [f"{size} {product.a.element.name} x {product.b.element.name}"]
+    words = [f"{size} {multiplied(product)}"]
     words[0] += f" -> {product.d.element.name}"
     words += [f"{o.name} transposed" for o in (product.a, product.b) if o.transposed]
     words += [f"summed {'x'.join(map(str, product.summed))} times"] if product.summed else []

@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.diagnostics import remarks
 from warploom.passes.linalg.fuse_weights import FuseWeightsPass
+from warploom.passes.linalg.product import read
+from warploom.passes.linalg.raise_matmul import raise_products
+from warploom.passes.schedule.choice import products
+from warploom.passes.schedule.tuned import key_of
 from warploom.runtime import CompileError, Kernel, compile
 
 Array = NDArray[Any]
@@ -166,3 +170,37 @@ def test_four_bits_that_no_product_converts_are_refused() -> None:
     reason = "does not convert its integers: its scale changes along k; elements of 4 bits have no kernel of their own"
     with pytest.raises(CompileError, match=f"f.mlir:6:3: error: the product that reads it {reason}"):
         compile(function(convert, scale="(k)", q="i4"), file="f.mlir", cache=False)
+
+
+def test_integers_that_are_a_where_the_result_lies_column_by_column() -> None:
+    """A product that linalg writes, weighted and subtracted, whose transpose is what is computed."""
+    text = """func.func @f(%A: memref<48x64xi8>, %B: memref<64x21xf16>, %C: memref<48x21xf32, strided<[1, 48]>>) {
+  linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>,
+                                   affine_map<(m, n, k) -> (m, n)>],
+                  iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%A, %B : memref<48x64xi8>, memref<64x21xf16>) outs(%C : memref<48x21xf32, strided<[1, 48]>>) {
+  ^bb0(%a: i8, %b: f16, %c: f32):
+    %0 = arith.sitofp %a : i8 to f32
+    %1 = arith.extf %b : f16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %half = arith.constant 0.5 : f32
+    %3 = arith.mulf %2, %half : f32
+    %4 = arith.subf %c, %3 : f32
+    linalg.yield %4 : f32
+  }
+  return
+}"""
+    rng = np.random.default_rng()
+    a, b = rng.integers(-128, 128, (48, 64)).astype(np.int8), rng.standard_normal((64, 21)).astype(np.float16)
+    c = rng.standard_normal((21, 48)).astype(np.float32)
+    expected = c.T - a.astype(np.float64) @ b.astype(np.float64) / 2
+    compile(text, cache=False)(a, b, c.T, device="interp")
+    np.testing.assert_allclose(c.T, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+def test_tuned_schedules_are_not_those_of_floats() -> None:
+    product = "linalg.matmul ins(%A, %B : memref<16x64xf16>, memref<64x32xi8>) outs(%C : memref<16x32xf32>)"
+    text = f"func.func @f(%A: memref<16x64xf16>, %B: memref<64x32xi8>, %C: memref<16x32xf32>) {{ {product} return }}"
+    module = parse_mlir(make_context(), text, "f.mlir")
+    raise_products(module)
+    assert [key_of(read(op)) for op in products(module)] == ["16x32x64 f16 x f16 from s8 -> f32, added to C"]
