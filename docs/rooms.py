@@ -51,6 +51,8 @@ ADDITIONS = (
     ("a target", "a row of `dialect/isa/targets.py`; its arithmetic in `runtime/numerics/parameters.py`"),
     ("how an instruction computes", "`runtime/numerics/`, which knows nothing of the interpreter"),
     ("an operation between `linalg` and PTX", "`dialect/warp/`, and what it becomes in `passes/to_ptx/`"),
+    ("a way to multiply tiles in shared memory", "a class in `passes/tile/`, in the list of `fragment_products.py`"),
+    ("what a macro-operation does", "a pattern in `passes/expand/`"),
     ("a form of product that `linalg` writes otherwise", "`passes/linalg/`: it becomes `warp.matmul`"),
     ("a choice of the lowering", "a field in `dialect/schedule/`, its default in `passes/schedule/`, a rewrite"),
     ("a constant measured on a GPU", "`passes/schedule/h200.py`, or a file like it for another GPU"),

@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass, PassPipeline
 
 from . import collector
 from .diagnostics import verify
+from .module_parts import ModuleParts
 from .universe import WARPLOOM_UNIVERSE
 
 DEFAULT_TARGET = "sm_90a"
@@ -106,14 +107,18 @@ def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: Callable[[str
     passes = PassPipeline.parse_spec(WARPLOOM_UNIVERSE.all_passes, pipeline).passes
     with collector.paused():
         verify(module)
+        verified = ModuleParts(module)
         for one in passes:
             start = time.perf_counter()
-            run(one, ctx, module)
+            verified = run(one, ctx, module, verified)
             if on_phase is not None:
                 on_phase(one.name, time.perf_counter() - start)
 
 
-def run(one: ModulePass, ctx: Context, module: ModuleOp) -> None:
-    """Applies one pass and verifies what it left."""
+def run(one: ModulePass, ctx: Context, module: ModuleOp, verified: ModuleParts) -> ModuleParts:
+    """Applies one pass to a module that was verified, and verifies what the pass changed; what it left."""
     one.apply(ctx, module)
-    verify(module)
+    left = ModuleParts(module)
+    if not left.are_those_of(verified):
+        verify(module)
+    return left

@@ -9,6 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
 
+from .module_parts import ModuleParts
 from .pipeline import PARTS, run, standard_pipeline
 from .schedule.warp_schedule import SchedulePass
 from .universe import WARPLOOM_UNIVERSE
@@ -26,8 +27,9 @@ class Pipeline(ModulePass):
         return PassPipeline.parse_spec(WARPLOOM_UNIVERSE.all_passes, self.text()).passes
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        verified = ModuleParts(op)
         for stage in self.passes():
-            run(stage, ctx, op)
+            verified = run(stage, ctx, op, verified)
 
 
 @dataclass(frozen=True)
