@@ -7,7 +7,6 @@ of the loop. What `bench/hopper.py` found on an H200: tiles of 128x256 by two wa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product as combinations
 from math import prod
 
@@ -21,6 +20,7 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ...dialect.schedule.arithmetic import ArithmeticSchedule
 from ...dialect.schedule.epilogue import EpilogueSchedule
+from ...dialect.schedule.grid import GridSchedule
 from ...dialect.schedule.loop import LoopSchedule
 from ...dialect.schedule.operands import OperandSchedule
 from ...dialect.schedule.tile import TileSchedule
@@ -33,21 +33,15 @@ from .laid_out import can_change, laid_out
 from .packing import SHORTEST_PACKED_ROW, roles, row_bytes
 from .register_overhead import group_spills
 from .resources import multiplied, warpgroup_rows
+from .warpgroup_model import LINE, GroupTile, cost, k_of, tile_count, tiles_of
 
-LINE = 128
-"""Bytes of K of a tile: the widest swizzle, a line of shared memory."""
+LEAST_PRODUCTS, FEW_ELEMENTS = 11 << 24, 1 << 18
+"""Multiply-adds below which fragments in registers are as fast, of more elements of D than so many (H200: 512 is, 576
+is not; 2048x512x256 takes 7.0 microseconds by fragments, 6.5 by warpgroups)."""
 
-
-@dataclass(frozen=True)
-class GroupTile:
-    """A tile of a CTA, (M, N), each 64 rows of which a warpgroup multiplies."""
-
-    m: int
-    n: int
-
-
-LEAST_PRODUCTS = 1 << 29
-"""Multiply-adds below which fragments in registers, and K in parts, are as fast (H200: 512 is, 1000 is not)."""
+LEAST_DEEP, LEAST_BATCHED = 1 << 30, 1 << 29
+"""The same of fewer elements and a long K (H200: 256x256x8192 11.4 and 12.5 microseconds, 512x512x4096 13.2 and 12.4);
+and of a batch."""
 
 LEAST_PACKED = 1 << 31
 """The same where operands are packed first (H200: 1281 is as fast, 1535 by a tenth faster)."""
@@ -55,23 +49,6 @@ LEAST_PACKED = 1 << 31
 LEAST_PADDED, STAGED_BITS = 1 << 21, (16, 32)
 """Elements of D from which its rows are worth a launch that copies them; bits of those that tensor copies store. (H200:
 16.8 million in odd rows of 16 bits cost 57 microseconds, a launch that copies them about 20.)"""
-
-MULTIPLIED_BYTES = 4096
-"""Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
-
-LEAST_STEP, STEP_OVERHEAD, TILE_LATENCY = 350, 60, 1000
-"""Cycles that a K tile takes however small it is; beside its products; and what a tile does before and after. With
-these the tiles of `bench/shapes.txt` are 0.2 % from the fastest of seven on average (H200)."""
-
-HALF_LINES = 1.05
-"""By how much a K tile takes longer whose rows along N are no whole lines: 4 % (9216x12288x3072) to 13 %
-(4096x3584x18944) in tiles of 128x224."""
-
-SHARED_BYTES_PER_CYCLE = 128
-"""Bytes that tensor copies write to shared memory, or instructions read from it, in a cycle."""
-
-STORED_PER_CYCLE = 16
-"""Elements of D that an SM stores in a cycle."""
 
 MOST_STAGES, BARRIERS, GROUP = 8, 256, 16
 """Stages beyond which more were no faster; bytes kept for mbarriers; rows of tiles walked together (H200, 8192: 785
@@ -84,17 +61,11 @@ TFLOP/s with 4, 577 with 16; 4096x1280x1280 583 and 521; 12608x768x3072 746 and 
 BUFFERS = 2
 """Panels of D of a warpgroup that are on their way at a time: one is filled while the other is read."""
 
-TILES = tuple(
-    GroupTile(m, n) for m, columns in ((128, (256, 192, 128, 224, 160, 96)), (64, (256, 128, 192, 96))) for n in columns
-)
-"""Tiles that are tried, in order: of two that cost the same the first is taken."""
-
-
 PLAIN, MOST_PROMOTED = "none", 192
 """No sums are promoted; columns of a warpgroup's tile with room for both sums in registers, those of 128 bytes of K and
 of all of it."""
 
-FOLLOWING = ("cta", "warp", "mma", "stages", "ctas", "group", "staging")
+FOLLOWING = ("cta", "warp", "mma", "stages", "ctas", "group", "staging", "split_k", "cluster")
 """Fields that depend on the tile."""
 
 OF_FRAGMENTS = ("cta", "warp", "sliced_k", "pack", "sync", "prefetch", "unroll", "fp8_as", "swizzle")
@@ -120,14 +91,27 @@ def around_given(chosen: Schedule, given: Mapping[str, object], product: Product
         every = _by_cost(product, target, chosen.arithmetic.accumulate)
         narrow = next(schedule for schedule in every if schedule.tile.mma.n <= MOST_PROMOTED)
         return {name: narrow[name] for name in FOLLOWING} | around_given(narrow, given, product, target)
+    given = _settled(chosen, given)
     if not isinstance(mma, Shape) or all(
         given.get(name, chosen[name]) == chosen[name] for name in ("mma", "cta", "padded")
     ):
         return dict(given)
     cta = given.get("cta", (chosen.tile.cta[0], mma.n, chosen.tile.cta[2]))
     around = {"cta": cta, "warp": (ROWS, mma.n), "mma": mma, "staging": staged_rows(seen, mma.n), "stages": 3}
+    around |= {"split_k": 1, "cluster": (1, 1)}
     tried = chosen.with_fields(**{**around, **given})
     return {**around, "stages": fitting_stages(seen, tried, target), **given}
+
+
+def _settled(chosen: Schedule, given: Mapping[str, object]) -> dict[str, object]:
+    """The fields given, with no clusters where they do not come out even in the CTAs, and a whole K for consumers with
+    tiles of their own."""
+    around: dict[str, object] = {}
+    if isinstance(ctas := given.get("ctas"), int) and ctas % prod(chosen.grid.cluster):
+        around["cluster"] = (1, 1)
+    if given.get("consumers", chosen.loop.consumers) != "cooperative":
+        around["split_k"] = 1
+    return {**around, **given}
 
 
 def why_not(product: Product, target: Target, *, packed: bool = False) -> str:
@@ -232,13 +216,6 @@ def panel_columns(columns: int, bits: int) -> int:
     return next((8 * width // bits for width in (128, 64, 32) if columns * bits % (8 * width) == 0), 0)
 
 
-def panel_of_b(product: Product, columns: int) -> int:
-    """Columns of a panel of a tile of B by rows: the widest swizzle whose lines divide the tile's."""
-    size = product.b.element.memory_bits // 8
-    line = columns * size
-    return min(LINE, line & -line) // size
-
-
 def staged_rows(product: Product, columns: int) -> int:
     """The rows of D that are staged: those of a warpgroup where tensor copies can store them, else none."""
     bits = product.d.element.bits
@@ -247,8 +224,12 @@ def staged_rows(product: Product, columns: int) -> int:
 
 def pays(product: Product) -> bool:
     """Whether warpgroups are worth their start: there is enough to multiply, and a tile's rows are not mostly empty."""
-    plain = _turned(product) == PLAIN and _packed(product) == PLAIN
-    least = LEAST_PRODUCTS if plain else LEAST_PACKED
+    if _turned(product) != PLAIN or _packed(product) != PLAIN:
+        least = LEAST_PACKED
+    elif product.batch:
+        least = LEAST_BATCHED
+    else:
+        least = LEAST_PRODUCTS if product.m * product.n > FEW_ELEMENTS else LEAST_DEEP
     return product.m > ROWS and product.m * product.n * product.depth * prod(product.batch) >= least
 
 
@@ -271,23 +252,24 @@ def _by_cost(product: Product, target: Target, accumulate: str) -> list[Schedule
         return []
     operands = prepared(product)
     product = laid_out(product, operands)
-    held = (tile for tile in TILES if tile.n in rows and not group_spills(product, tile.n))
-    tiles = sorted(held, key=lambda tile: _cost(product, tile, target))
+    held = (tile for tile in tiles_of(product, operands.pack, target) if tile.n in rows)
+    fitting = (tile for tile in held if not group_spills(product, tile.n))
+    tiles = sorted(fitting, key=lambda tile: cost(product, tile, operands.pack, target))
     return [_schedule(product, operands, tile, rows[tile.n], target) for tile in tiles]
 
 
 def _schedule(product: Product, operands: OperandSchedule, tile: GroupTile, row: Wgmma, target: Target) -> Schedule:
-    k = LINE * 8 // product.a.element.memory_bits
     schedule = Schedule(
-        TileSchedule((tile.m, tile.n, k), (ROWS, tile.n), row.shape),
+        TileSchedule((tile.m, tile.n, k_of(product)), (ROWS, tile.n), row.shape),
         LoopSchedule(3, sync="mbarrier"),
+        grid=GridSchedule(_group(product, tile), tile.parts, cluster=tile.cluster),
         epilogue=EpilogueSchedule(staged_rows(product, tile.n)),
         operands=operands,
         arithmetic=ArithmeticSchedule(row.d.name),
     )
-    whole = _tiles(product, tile) > target.sms and not product.batch
+    whole = tile_count(product, tile) > target.sms and not product.batch
     stages = fitting_stages(product, schedule, target)
-    return schedule.with_fields(stages=stages, ctas=target.sms if whole else 0, group=_group(product, tile))
+    return schedule.with_fields(stages=stages, ctas=target.sms if whole else 0)
 
 
 def _group(product: Product, tile: GroupTile) -> int:
@@ -300,29 +282,3 @@ def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
     """As many stages as shared memory holds, and pay."""
     room = target.shared - staging_bytes(product, schedule) - BARRIERS
     return max(3, min(MOST_STAGES, room // stage_bytes(product, schedule)))
-
-
-def _tiles(product: Product, tile: GroupTile) -> int:
-    return -(-product.m // tile.m) * -(-product.n // tile.n)
-
-
-def _cost(product: Product, tile: GroupTile, target: Target) -> float:
-    """The model's time in cycles for a product in tiles of a size."""
-    waves = -(-_tiles(product, tile) * prod(product.batch) // target.sms)
-    k = LINE * 8 // product.a.element.memory_bits
-    step = max(_multiplying(product, tile), LEAST_STEP) + STEP_OVERHEAD
-    if not product.b.transposed and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
-        step *= HALF_LINES
-    return waves * (-(-product.k // k) * step + TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE)
-
-
-def _multiplying(product: Product, tile: GroupTile) -> float:
-    """Cycles for the products of a K tile: those of the tensor cores or, of a sparse A, those in which shared memory is
-    written once, and read by the instructions of each 64 rows."""
-    dense = tile.m * tile.n * LINE / MULTIPLIED_BYTES
-    if product.sparsity == 1:
-        return dense
-    stored = LINE // product.sparsity
-    written = tile.m * stored + tile.n * LINE
-    read = tile.m // ROWS * (ROWS * stored + tile.n * LINE)
-    return max(dense / product.sparsity, (written + read) / SHARED_BYTES_PER_CYCLE)

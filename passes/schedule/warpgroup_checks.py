@@ -12,7 +12,8 @@ from ..linalg.product import Product
 from .laid_out import laid_out
 from .packing import roles
 from .staging import check_c
-from .warpgroup import LINE, MOST_PROMOTED, PLAIN, not_copied, packs, panel_of_b, row_of, shared_bytes, why_not
+from .warpgroup import MOST_PROMOTED, PLAIN, not_copied, packs, row_of, shared_bytes, why_not
+from .warpgroup_model import LINE, panel_of_b
 
 
 def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> None:

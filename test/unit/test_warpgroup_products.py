@@ -49,6 +49,8 @@ def chosen(mlir: str, **options: object) -> Schedule:
         (text(4096, 4096, 4096), 4),
         (text(1000, 1000, 1000), 4),
         (text(512, 512, 512), 1),  # too little to multiply
+        (text(640, 640, 640), 4),
+        (text(256, 256, 8192), 1),  # too few elements of D for that
         (text(4095, 4095, 4095), 4),  # rows that no tensor copy moves, packed first
         (text(1001, 1001, 1001), 1),  # for which that is too little to multiply
         (text(16, 8192, 8192), 1),  # fewer rows than an instruction has
@@ -59,6 +61,26 @@ def chosen(mlir: str, **options: object) -> Schedule:
 )
 def test_warpgroups_multiply_where_they_can_and_it_pays(mlir: str, together: int) -> None:
     assert chosen(mlir).tile.together == together
+
+
+@pytest.mark.parametrize(
+    ("mlir", "parts", "cluster"),
+    [
+        (text(1000, 1000, 1000), 1, (2, 1)),  # rows begin within lines: two CTAs share what B takes
+        (text(3000, 3000, 3000), 1, (2, 1)),
+        (text(1024, 1024, 1024), 1, (1, 1)),
+        (text(768, 768, 8192), 2, (1, 1)),  # 72 tiles of 64x128 would leave SMs without any
+        (text(1024, 512, 4096), 2, (1, 1)),
+    ],
+)
+def test_ctas_share_k_and_copies_where_it_pays(mlir: str, parts: int, cluster: tuple[int, int]) -> None:
+    schedule = chosen(mlir)
+    assert (schedule.grid.split_k, schedule.grid.cluster) == (parts, cluster)
+
+
+def test_fields_that_do_not_go_with_clusters_end_them() -> None:
+    schedule = chosen(text(3000, 3000, 3000), ctas=33)
+    assert (schedule.grid.ctas, schedule.grid.cluster) == (33, (1, 1))
 
 
 def test_a_tile_of_fragments_asks_for_fragments() -> None:

@@ -1,0 +1,167 @@
+"""What a product takes in tiles of warpgroups, as a model has it: cycles of an H200, where its numbers were measured.
+
+A K tile takes as long as its products, or as what arrives for it. Of rows that are whole lines of memory no tile that
+the model likes is bound by what arrives. Elsewhere each row of a box lies across two lines, which are two requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import gcd, prod
+
+from ...dialect.isa.targets import Target
+from ...dialect.isa.wgmma import M as ROWS
+from ..linalg.operand import Operand
+from ..linalg.product import Product
+from .packing import roles
+
+LINE = 128
+"""Bytes of K of a tile: the widest swizzle, a line of shared memory, and one of memory."""
+
+UNIT = 16
+"""Bytes that the place of each row is a multiple of, in memory that tensor copies read."""
+
+MULTIPLIED_BYTES = 4096
+"""Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
+
+LEAST_STEP, STEP_OVERHEAD, TILE_LATENCY = 350, 60, 1000
+"""Cycles that a K tile takes however small it is; beside its products; and what a tile does before and after. With
+these the tiles of `bench/shapes.txt` are 0.2 % from the fastest of seven on average."""
+
+HALF_LINES = 1.05
+"""By how much a K tile takes longer whose rows along N are no whole lines: 4 % (9216x12288x3072) to 13 %
+(4096x3584x18944) in tiles of 128x224."""
+
+SHARED_BYTES_PER_CYCLE = 128
+"""Bytes that tensor copies write to shared memory, or instructions read from it, in a cycle."""
+
+STORED_PER_CYCLE = 16
+"""Elements of D that an SM stores in a cycle."""
+
+ARRIVING, ARRIVING_AT_ONE = 6800, 70
+"""Bytes of lines that L2 gives all SMs in a cycle, and one of them at most (1000: 875 cycles a K tile of 64x128, and of
+128x128, which half as many CTAs ask for; 1400: 17.9 microseconds in 121 tiles)."""
+
+MULTICAST, SHARED_TILE = 1.6, 16384
+"""What a line costs that goes to two CTAs, of what one line costs (1000: 750 cycles a K tile in clusters of two that
+share B; 3000 takes 88 microseconds in those, 113 without); bytes of a tile from which on that is less than two lines
+(two that share 64 rows of A are no faster)."""
+
+MEETING, WRITTEN, READ = 3000, 16, 40
+"""Cycles that parts of K take to meet; bytes of sums that a CTA writes in a cycle, and that the last one reads
+(1024x512x4096 in two parts, 512x512x4096 in two and four, 256x256x8192 in eight)."""
+
+PARTS, CLUSTERS = (1, 2, 4, 8), ((1, 1), (2, 1), (1, 2))
+"""Into how many parts K may be cut; clusters that may share what they copy."""
+
+
+@dataclass(frozen=True)
+class GroupTile:
+    """A tile of a CTA, (M, N), each 64 rows of which a warpgroup multiplies; in how many parts of K, and in what
+    clusters."""
+
+    m: int
+    n: int
+    parts: int = 1
+    cluster: tuple[int, int] = (1, 1)
+
+
+WIDTHS = {128: (256, 192, 128, 224, 160, 96), 64: (256, 128, 192, 96, 64)}
+
+TILES = (*((m, n) for m, widths in WIDTHS.items() for n in widths), (128, 64))
+"""Tiles that are tried, in order: of two that cost the same the first is taken."""
+
+
+def tiles_of(product: Product, packed: str, target: Target) -> Iterator[GroupTile]:
+    """The tiles that are worth a thought for a product of which some operands are packed."""
+    across_lines = _across_lines(product, packed)
+    for parts in PARTS:
+        for cluster in CLUSTERS if across_lines else CLUSTERS[:1]:
+            for m, n in TILES:
+                tile = GroupTile(m, n, parts, cluster)
+                if tile == GroupTile(m, n) or _fits(product, tile, target):
+                    yield tile
+
+
+def _fits(product: Product, tile: GroupTile, target: Target) -> bool:
+    """Whether clusters come out even, or all CTAs of parts run at once, and have something to multiply."""
+    down, across = -(-product.m // tile.m), -(-product.n // tile.n)
+    if product.batch or product.dynamic or (tile.parts > 1 and tile.cluster != (1, 1)):
+        return False
+    if tile.parts == 1:
+        return down % tile.cluster[0] == 0 and across % tile.cluster[1] == 0 and target.sms % prod(tile.cluster) == 0
+    return down * across * tile.parts <= target.sms and product.k_tiles(k_of(product)) >= 2 * tile.parts
+
+
+def k_of(product: Product) -> int:
+    """K of a tile, in elements."""
+    return LINE * 8 // product.a.element.memory_bits
+
+
+def tile_count(product: Product, tile: GroupTile) -> int:
+    return -(-product.m // tile.m) * -(-product.n // tile.n)
+
+
+def panel_of_b(product: Product, columns: int) -> int:
+    """Columns of a panel of a tile of B by rows: the widest swizzle whose lines divide the tile's."""
+    size = product.b.element.memory_bits // 8
+    line = columns * size
+    return min(LINE, line & -line) // size
+
+
+def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> float:
+    """The model's time in cycles for a product in tiles of a size."""
+    ctas = tile_count(product, tile) * prod(product.batch) * tile.parts
+    step = max(_multiplying(product, tile), LEAST_STEP) + STEP_OVERHEAD
+    if not product.b.transposed and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
+        step *= HALF_LINES
+    if _across_lines(product, packed):
+        step = max(step, _arriving(product, tile, packed, min(ctas, target.sms)))
+    turns = -(-product.k_tiles(k_of(product)) // tile.parts)
+    each = turns * step + TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE
+    return -(-ctas // target.sms) * each + _meeting(tile)
+
+
+def _meeting(tile: GroupTile) -> float:
+    """Cycles to add up the sums of all parts, of 4 bytes for each element."""
+    sums = 4 * tile.m * tile.n
+    return 0.0 if tile.parts == 1 else MEETING + sums / WRITTEN + tile.parts * sums / READ
+
+
+def _multiplying(product: Product, tile: GroupTile) -> float:
+    """Cycles for the products of a K tile: those of the tensor cores or, of a sparse A, those in which shared memory is
+    written once, and read by the instructions of each 64 rows."""
+    dense = tile.m * tile.n * LINE / MULTIPLIED_BYTES
+    if product.sparsity == 1:
+        return dense
+    stored = LINE // product.sparsity
+    written = tile.m * stored + tile.n * LINE
+    read = tile.m // ROWS * (ROWS * stored + tile.n * LINE)
+    return max(dense / product.sparsity, (written + read) / SHARED_BYTES_PER_CYCLE)
+
+
+def _pitch(operand: Operand, role: str, packed: str) -> int:
+    """Bytes that the place of each row is a multiple of, up to a line."""
+    return LINE if role in roles(packed) else gcd(operand.pitch_bits // 8, LINE)
+
+
+def _across_lines(product: Product, packed: str) -> bool:
+    """Whether rows of A or B begin within lines."""
+    return min(_pitch(product.a, "a", packed), _pitch(product.b, "b", packed)) < LINE
+
+
+def _arriving(product: Product, tile: GroupTile, packed: str, ctas: int) -> float:
+    """Cycles in which the lines of a K tile arrive in as many SMs."""
+    down, across = tile.cluster
+    panel = panel_of_b(product, tile.n) * product.b.element.memory_bits // 8
+    asked = own = 0.0
+    for operand, role, size, wide, shared in (
+        (product.a, "a", tile.m // product.sparsity, LINE, across),
+        (product.b, "b", tile.n, LINE if product.b.transposed else panel, down),
+    ):
+        rows = size * LINE / wide
+        lines = rows * (1 + max(0, wide - _pitch(operand, role, packed)) / LINE) / shared
+        own += lines + rows * (shared - 1) / shared
+        asked += lines * (1 if shared == 1 else MULTICAST if size * LINE >= SHARED_TILE else shared)
+    return LINE * max(asked * ctas / ARRIVING, own / ARRIVING_AT_ONE)
