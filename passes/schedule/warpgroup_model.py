@@ -12,7 +12,7 @@ from math import gcd, prod
 
 from ...dialect.isa.targets import Target
 from ...dialect.isa.wgmma import M as ROWS
-from ..linalg.operand import Operand
+from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product
 from .packing import roles
 
@@ -141,7 +141,7 @@ def _multiplying(product: Product, tile: GroupTile) -> float:
     return max(dense / product.sparsity, (written + read) / SHARED_BYTES_PER_CYCLE)
 
 
-def _pitch(operand: Operand, role: str, packed: str) -> int:
+def _pitch(operand: MatrixOperand, role: str, packed: str) -> int:
     """Bytes that the place of each row is a multiple of, up to a line."""
     return LINE if role in roles(packed) else gcd(operand.pitch_bits // 8, LINE)
 

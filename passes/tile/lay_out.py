@@ -22,7 +22,6 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import (
-    GreedyRewritePatternApplier,
     PatternRewriter,
     PatternRewriteWalker,
     RewritePattern,
@@ -105,5 +104,5 @@ class LayOutPass(ModulePass):
     name = "warp-lay-out"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        patterns = GreedyRewritePatternApplier([TurnOperands(), PadResult()], dce_enabled=False)
-        PatternRewriteWalker(patterns, apply_recursively=False).rewrite_module(op)
+        for pattern in (TurnOperands(), PadResult()):
+            PatternRewriteWalker(pattern, apply_recursively=False).rewrite_module(op)

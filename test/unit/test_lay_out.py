@@ -29,6 +29,7 @@ CASES = [
     (Product(MIXED, "cleared", "At B", (72, 136, 80), tile(turn="ab")), 3),
     (Product(BF16, "added", "A B", (145, 121, 133), tile(padded="d")), 3),  # C is read where it lies
     (Product(MIXED, "residual", "A Bt", (72, 121, 80), tile(padded="d")), 2),
+    (Product(TF32, "cleared", "A B", (72, 75, 64), tile(8, padded="d")), 3),
 ]
 
 
