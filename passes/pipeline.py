@@ -88,10 +88,12 @@ class PipelinePart(NamedTuple):
 PARTS = {
     "schedule": PipelinePart("warp-set-target", "warp-lay-out"),
     "tile": PipelinePart("warp-lay-out", "warp-pipeline"),
-    "kernel": PipelinePart("warp-stage", "warp-pack"),
     "finish": PipelinePart("warp-pipeline", ""),
 }
 """What the standard pipeline consists of: choosing, cutting into tiles of fragments, and becoming PTX."""
+
+TILING = PipelinePart("warp-stage", "warp-pack")
+"""The passes that take the tile of a CTA to fragments."""
 
 
 def _option(value: Option) -> str:

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
 
 from .module_parts import ModuleParts
-from .pipeline import PARTS, run, standard_pipeline
+from .pipeline import PARTS, TILING, run, standard_pipeline
 from .schedule.warp_schedule import SchedulePass
 from .universe import WARPLOOM_UNIVERSE
 
@@ -84,7 +84,7 @@ class KernelPipeline(Pipeline):
     name = "warp-tile"
 
     def text(self) -> str:
-        return PARTS["kernel"].of(standard_pipeline())
+        return TILING.of(standard_pipeline())
 
 
 @dataclass(frozen=True)
