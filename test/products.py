@@ -395,3 +395,23 @@ def packed_for_warpgroups() -> list[Product]:
             tile = {"cta": (128, 128, 4 * depth), "mma": f"m64n128k{depth}", "ctas": 3}
             found.append(Product(types, form, lies, size, tile))
     return found
+
+
+def shared_by_ctas() -> list[Product]:
+    """Products of warpgroups whose CTAs share K or what they copy, whose consumers have tiles of their own, and whose
+    operands are laid out by other launches."""
+    half, mixed, s8 = Types("bf16", "bf16", "bf16"), Types("f16", "f16", "f32"), Types("i8", "i8", "i32")
+    tile: dict[str, Any] = {"cta": (64, 64, 64), "mma": "m64n64k16"}
+    deep: dict[str, Any] = {"cta": (128, 64, 128), "mma": "m64n64k32"}
+    turns: dict[str, Any] = {**tile, "ctas": 3, "consumers": "pingpong"}
+    return [
+        Product(half, "added", "A B", (136, 72, 328), tile | {"split_k": 4}),
+        Product(s8, "cleared", "A Bt", (144, 112, 656), deep | {"split_k": 2, "cluster": "1x2"}),
+        Product(mixed, "residual", "A B", (250, 248, 264), tile | {"cluster": "2x2", "ctas": 8}),
+        Product(half, "gelu by tanh", "A Bt", (248, 120, 136), tile | {"cluster": "2x1"}),
+        Product(half, "bias, relu", "A B", (200, 136, 456), turns),
+        Product(mixed, "cleared", "At B", (200, 136, 72), turns | {"cta": (64, 128, 64), "mma": "m64n128k16"}),
+        Product(s8, "added", "At B", (144, 120, 400), deep),
+        Product(Types("f32", "f32", "f32"), "cleared", "A B", (72, 121, 104), {"cta": (64, 64, 32), "mma": "m64n64k8"}),
+        Product(half, "residual", "A Bt", (145, 121, 80), tile | {"padded": "d"}),
+    ]

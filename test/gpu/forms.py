@@ -18,7 +18,18 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from problems import problem
-from products import FORMS, LIES, TYPES, Product, Size, Types, fitted, of_warpgroups, packed_for_warpgroups
+from products import (
+    FORMS,
+    LIES,
+    TYPES,
+    Product,
+    Size,
+    Types,
+    fitted,
+    of_warpgroups,
+    packed_for_warpgroups,
+    shared_by_ctas,
+)
 from streams import CHAIN, STREAMS, VIEWS
 
 from warploom.runtime import Kernel, compile
@@ -186,6 +197,7 @@ def forms() -> Iterator[Form | OfProduct]:
     yield from map(OfProduct, of_warpgroups()[::5])
     yield from map(OfProduct, [product for product in of_warpgroups() if product.sparse][::3])
     yield from map(OfProduct, packed_for_warpgroups())
+    yield from map(OfProduct, shared_by_ctas())
     bytes_ = Types("f8E4M3FN", "f8E4M3FN", "f32")
     for form, deep in (("added", 32), ("sparse", 64)):
         promoted = {"cta": (128, 128, 128), "mma": f"m64n128k{deep}", "ctas": 2, "promote": "f32"}

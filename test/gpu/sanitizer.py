@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from problems import problem
-from products import Product, Types
+from products import Product, Types, shared_by_ctas
 
 TOOLS = {
     "memcheck": ("--leak-check", "no"),
@@ -60,6 +60,7 @@ def products() -> Iterator[Product]:
     yield Product(BF16, "divisible", "A B", (304, 264, 520), wide | {"ctas": 3})
     yield Product(BF16_ALL, "sparse", "A B", (304, 264, 544), {"cta": (128, 128, 64), "mma": "m64n128k32", "ctas": 3})
     yield Product(E4M3, "sparse", "A Bt", (144, 208, 544), {"cta": (128, 128, 128), "mma": "m64n128k64"})
+    yield from shared_by_ctas()
 
 
 def run_all(tool: str) -> int:

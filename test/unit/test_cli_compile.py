@@ -138,7 +138,8 @@ class TestCompile:
 
 class TestPipelines:
     def test_the_parts_are_the_whole(self) -> None:
-        assert ",".join(part.of(STANDARD) for part in PARTS.values()) == STANDARD
+        parts = [PARTS[name] for name in ("schedule", "tile", "finish")]
+        assert ",".join(part.of(STANDARD) for part in parts) == STANDARD
 
     def test_each_runs(self) -> None:
         pipeline = "warploom-schedule{target=sm_80 stages=2},warploom-tile,warploom-finish"
