@@ -1,4 +1,4 @@
-"""Approximate functions of f32 for recording: words of all exponents, of those near 0, and of special values."""
+"""Approximate functions for recording: special values, words of all exponents and of those near 0; of 16 bits all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ COUNT = 4096
 
 THREADS = 128
 
-NAMES = ("ex2", "lg2", "rcp", "rsqrt", "sqrt")
+NAMES = ("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos")
+NARROW = ("ex2.approx.f16", "ex2.approx.ftz.bf16", "tanh.approx.f16", "tanh.approx.bf16")
 _SPECIAL = np.array(
     [
         0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x3F7FFFFF, 0x3F800001, 0x40000000, 0x40800000, 0x42FC0000, 0x42FFFFFF,
@@ -38,16 +39,30 @@ class FunctionCase:
     def operands(self) -> int:
         return 2 if self.opcode.startswith("div") else 1
 
+    @property
+    def packed(self) -> bool:
+        """Whether a word has two arguments of 16 bits."""
+        return self.opcode.endswith("x2")
+
+    @property
+    def count(self) -> int:
+        """Words of arguments."""
+        return 1 << 15 if self.packed else COUNT
+
 
 def cases() -> Iterator[FunctionCase]:
     """Every approximation whose bits the interpreter has."""
     for ftz in ("", ".ftz"):
         yield from (FunctionCase(f"{name}.approx{ftz}.f32") for name in NAMES)
         yield from (FunctionCase(f"div.{mode}{ftz}.f32") for mode in ("approx", "full"))
+    yield FunctionCase("tanh.approx.f32")
+    yield from (FunctionCase(f"{opcode}x2") for opcode in NARROW)
 
 
 def arguments(case: FunctionCase) -> Words:
-    """(operands, COUNT): special values of both signs, any words, and words near 1."""
+    """(operands, count): special values of both signs, any words, and words near 1; of 16 bits all, in pairs."""
+    if case.packed:
+        return np.arange(1 << 16, dtype=np.uint16).view(np.uint32)[None]
     random, shape = Random(case.name), (case.operands, COUNT)
     words = random.bits(shape, 32).astype(np.uint32)
     exponent = (np.uint64(97) + random.below(shape, 38)) << np.uint64(23)
@@ -61,22 +76,22 @@ def arguments(case: FunctionCase) -> Words:
 
 def kernel(case: FunctionCase) -> str:
     """A kernel `k` of one CTA: the arguments, one operand behind the other, and where the results go."""
-    loads = "\n".join(f"ld.global.f32 %x{i}, [%in+{4 * COUNT * i}];" for i in range(case.operands))
+    loads = "\n".join(f"ld.global.b32 %x{i}, [%in+{4 * case.count * i}];" for i in range(case.operands))
     operands = ", ".join(f"%x{i}" for i in range(case.operands))
     return f""".version 8.6
 .target sm_90a
 .address_size 64
 .visible .entry k(.param .u64 words, .param .u64 answers)
 {{
-    .reg .b32 %t; .reg .b64 %in, %out, %at; .reg .f32 %x<2>, %y; .reg .pred %p;
+    .reg .b32 %t; .reg .b64 %in, %out, %at; .reg .b32 %x<2>, %y; .reg .pred %p;
     mov.u32 %t, %tid.x; mul.wide.u32 %at, %t, 4;
     ld.param.u64 %in, [words]; ld.param.u64 %out, [answers]; add.s64 %in, %in, %at; add.s64 %out, %out, %at;
 LOOP:
     {loads}
     {case.opcode} %y, {operands};
-    st.global.f32 [%out], %y;
+    st.global.b32 [%out], %y;
     add.s64 %in, %in, {4 * THREADS}; add.s64 %out, %out, {4 * THREADS}; add.u32 %t, %t, {THREADS};
-    setp.lt.u32 %p, %t, {COUNT}; @%p bra LOOP;
+    setp.lt.u32 %p, %t, {case.count}; @%p bra LOOP;
     ret;
 }}
 """
@@ -84,6 +99,6 @@ LOOP:
 
 def answer(case: FunctionCase, launch: Any) -> Words:
     """The results, by `launch(text, arguments)`, with CTAs of 128 threads."""
-    got = np.full(COUNT, 0xDEADBEEF, np.uint32)
+    got = np.full(case.count, 0xDEADBEEF, np.uint32)
     launch(kernel(case), [arguments(case), got])
     return got

@@ -1,10 +1,10 @@
-"""Approximations of f32 as an H200 computes them, on words: ex2, lg2, rcp, rsqrt, sqrt and the quotients made of rcp.
+"""Approximate functions as an H200 computes them, on words: ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh, and quotients.
 
-The unit cuts a mantissa into segments and interpolates by c0 + c1 x + c2 x^2, with a squarer that leaves out columns of
-low weight: S. F. Oberman and M. Y. Siu, "A high-performance area-efficient multifunction interpolator", ARITH 2005. It
-flushes subnormal arguments and results. Instructions without `.ftz` scale arguments around it, as ptxas does it.
-All words of the binades that the coefficients come from agree, and so do random words of all exponents; of other GPUs
-nothing is known.
+The unit cuts a range of arguments into segments and interpolates by c0 + c1 x + c2 x^2, with a squarer that leaves out
+columns of low weight: S. F. Oberman and M. Y. Siu, "A high-performance area-efficient multifunction interpolator",
+ARITH 2005. It flushes subnormal arguments and results. Instructions without `.ftz` scale arguments around it, as ptxas
+does it. All words of the ranges that the coefficients come from agree, and so do random words of all exponents; of
+other GPUs nothing is known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from . import floats
 from .array import Array
-from .coefficients import EX2, LG2, RCP, RSQRT, RSQRT_ODD, SQRT, SQRT_ODD, Segments
+from .coefficients import EX2, LG2, RCP, RSQRT, RSQRT_ODD, SIN, SQRT, SQRT_ODD, TANH, TANH_BITS, Segments
 
 Approximation: TypeAlias = Callable[[Array], Array]
 """From words to words of f32."""
@@ -52,14 +52,18 @@ def squares(bits: int) -> Array:
     return total
 
 
-def _interpolated(segments: Segments, fraction: Array) -> Array:
-    """The sum for 23 bits of a mantissa, with 17 bits behind its last place."""
-    bits = _MANTISSA - segments.bits
-    at, x = fraction >> bits, fraction & (1 << bits) - 1
+def _sum(segments: Segments, at: Array, x: Array, bits: int) -> Array:
+    """The sum for x / 2^bits of segments, with 17 bits behind its last place."""
     return (
         (segments.c0[at] << _FRACTION - 3) + segments.bias + (segments.c1[at] * x << _FRACTION - bits)
         + (segments.c2[at] * squares(bits)[x] << _FRACTION - 1 - _SQUARE)
     )  # fmt: skip
+
+
+def _interpolated(segments: Segments, fraction: Array) -> Array:
+    """The same for the 23 bits of a fraction, of which the first are the number of the segment."""
+    bits = _MANTISSA + 1 - segments.c0.size.bit_length()
+    return _sum(segments, fraction >> bits, fraction & (1 << bits) - 1, bits)
 
 
 def _parts(words: Array) -> tuple[Array, Array, Array]:
@@ -100,16 +104,20 @@ def ex2(words: Array) -> Array:
     return _finished(word, words, _BIAS << _MANTISSA, np.where(sign == 1, 0, _INFINITY))
 
 
+def _float(size: Array, point: int) -> Array:
+    """The word of a number that has `point` bits behind its point, rounded towards zero."""
+    length = np.frexp(size.astype(np.float64))[1].astype(np.int64)
+    cut = size >> np.maximum(length - _MANTISSA - 1, 0) << np.maximum(_MANTISSA + 1 - length, 0)
+    return np.where(size == 0, 0, _joined(length - 1 - point + _BIAS, cut))
+
+
 def lg2(words: Array) -> Array:
     """log2(x), whose sum has 36 bits behind the point; a negative one is inverted instead of negated."""
     _, exponent, fraction = _parts(words)
     kept = _FRACTION - 4
     total = (_interpolated(LG2, fraction) >> 4) + (exponent - _BIAS << _MANTISSA + kept)
     total = np.where((exponent == _BIAS) & (fraction == 0), 0, total)
-    size = np.where(total < 0, ~total, total)
-    length = np.frexp(size.astype(np.float64))[1].astype(np.int64)
-    cut = size >> np.maximum(length - _MANTISSA - 1, 0) << np.maximum(_MANTISSA + 1 - length, 0)
-    word = np.where(size == 0, 0, _joined(length - 1 - _MANTISSA - kept + _BIAS, cut))
+    word = _float(np.where(total < 0, ~total, total), _MANTISSA + kept)
     return _of_positive(word | (total < 0) * _SIGN, words, _INFINITY | _SIGN, _INFINITY)
 
 
@@ -141,6 +149,61 @@ def sqrt(words: Array) -> Array:
     """sqrt(x)."""
     half, mantissa = _root(SQRT, SQRT_ODD, words)
     return _of_positive(_joined(half + _BIAS, mantissa), words, words & np.uint32(_SIGN), _INFINITY)
+
+
+_TANH_FIRST = np.cumsum((0, *(1 << bits for bits in TANH_BITS)))[:-1]
+_TANH_LEAST = -8
+
+
+def tanh(words: Array) -> Array:
+    """tanh(x): x below 2^-8, 1 from 8 on. Of x as many bits count as a segment has, and the number of the segment."""
+    sign, exponent, fraction = _parts(words)
+    power = np.clip(exponent - _BIAS - _TANH_LEAST, 0, len(TANH_BITS) - 1)
+    bits = _MANTISSA - np.array(TANH_BITS)[power]
+    x = (fraction & (1 << bits) - 1) >> bits - _FRACTION
+    total = _sum(TANH, _TANH_FIRST[power] + (fraction >> bits), x, _FRACTION)
+    word = _float(total, _MANTISSA + _FRACTION) + (power + _TANH_LEAST << _MANTISSA)
+    low, high = exponent - _BIAS < _TANH_LEAST, exponent - _BIAS >= _TANH_LEAST + len(TANH_BITS)
+    word = np.where(low, exponent << _MANTISSA | fraction, np.where(high, _BIAS << _MANTISSA, word)) | sign << 31
+    return np.where((exponent == _MOST) & (fraction != 0), _NAN, word).astype(np.uint32)
+
+
+_TURNS = np.float32(0.15915493667125702)
+"""1 / (2 pi)."""
+
+_QUARTER = 23
+"""Bits of a quarter of a turn."""
+
+
+def _turned(words: Array, quarters: int) -> Array:
+    """sin(x + `quarters` pi / 2): of the number of turns 25 bits behind the point."""
+    turns = _towards_zero(_value(words).astype(np.float64) * np.float64(_TURNS))
+    sign, exponent, fraction = _parts(turns)
+    left = np.clip(exponent - _BIAS + 2, -_MANTISSA - 1, _QUARTER + 2)
+    size = np.where(left < 0, (fraction | _ONE) >> np.maximum(-left, 0), (fraction | _ONE) << np.maximum(left, 0))
+    size = np.where(exponent == 0, 0, size) & (1 << _QUARTER + 2) - 1
+    quarter, part = (size >> _QUARTER) + quarters & 3, size & (1 << _QUARTER) - 1
+    part = np.where(quarter & 1, ~part & (1 << _QUARTER) - 1, part)
+    word = _float(_interpolated(SIN, part), _MANTISSA + 1 + _FRACTION)
+    negative = quarter >> 1 ^ (sign if quarters == 0 else 0)
+    return np.where(exponent == _MOST, _NAN, word | negative << 31).astype(np.uint32)
+
+
+def _towards_zero(exact: Array) -> Array:
+    """Words of f32."""
+    near = exact.astype(np.float32)
+    beyond = np.abs(near.astype(np.float64)) > np.abs(exact)
+    return np.where(beyond, np.nextafter(near, np.float32(0)), near).view(np.uint32)
+
+
+def sin(words: Array) -> Array:
+    """sin(x)."""
+    return _turned(words, 0)
+
+
+def cos(words: Array) -> Array:
+    """cos(x)."""
+    return _turned(words, 1)
 
 
 # Around it
@@ -189,7 +252,9 @@ def _rcp(words: Array) -> Array:
     return _product(scale, _value(rcp((x * scale).view(np.uint32))), ftz=False)
 
 
-FLUSHED: dict[str, Approximation] = {"ex2": ex2, "lg2": lg2, "rcp": rcp, "rsqrt": rsqrt, "sqrt": sqrt}
+FLUSHED: dict[str, Approximation] = {
+    "ex2": ex2, "lg2": lg2, "rcp": rcp, "rsqrt": rsqrt, "sqrt": sqrt, "sin": sin, "cos": cos,
+}  # fmt: skip
 """The instructions `NAME.approx.ftz.f32`."""
 
 FULL: dict[str, Approximation] = {
@@ -198,6 +263,9 @@ FULL: dict[str, Approximation] = {
     "rcp": _rcp,
     "rsqrt": _scaled(rsqrt, lambda y: y * np.float32(2.0**12)),
     "sqrt": _scaled(sqrt, lambda y: y * np.float32(2.0**-12)),
+    "sin": sin,
+    "cos": cos,
+    "tanh": tanh,
 }
 """The instructions `NAME.approx.f32`."""
 
@@ -215,3 +283,25 @@ def quotient(a: Array, b: Array, *, full: bool, ftz: bool) -> Array:
         scale = np.where(np.abs(b) < _SMALLEST, _UP, scale)
     over, under = (_value(_product(x, scale, ftz=ftz)) if (scale != 1).any() else x for x in (a, b))
     return _product(over, _value(rcp(under.view(np.uint32))), ftz=ftz)
+
+
+def _narrow(function: Approximation, type: str) -> Approximation:
+    """A function of a type of 16 bits: that of f32, rounded towards zero."""
+
+    def on_words(words: Array) -> Array:
+        if type == "bf16":
+            return (function(words.astype(np.uint32) << np.uint32(16)) >> np.uint32(16)).astype(np.uint16)
+        found = _value(function(words.view(np.float16).astype(np.float32).view(np.uint32)))
+        near = found.astype(np.float16)
+        beyond = (np.abs(near.astype(np.float32)) > np.abs(found)) & np.isfinite(near)
+        return np.where(beyond, np.nextafter(near, np.float16(0)), near).view(np.uint16)
+
+    return on_words
+
+
+NARROW: dict[tuple[str, str], Approximation] = {
+    (name, type): _narrow(function, type)
+    for name, function in (("ex2", ex2), ("tanh", tanh))
+    for type in ("f16", "bf16")
+}
+"""The instructions `NAME.approx.TYPE`."""

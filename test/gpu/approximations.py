@@ -3,9 +3,9 @@
     bench/with_gpu.sh python3 test/gpu/approximations.py
     bench/with_gpu.sh python3 test/gpu/approximations.py --fit
 
-Prints for each function and each binade of its interpolation how many of the 2^23 words differ. With `--fit` it finds
-the coefficients c1 and c2 again from the GPU's words, for ex2, rcp, rsqrt and sqrt, and prints how many segments have
-exactly one pair, and whether it is the pair of the table.
+Prints for each function and some binades, those of its interpolation too, how many of the 2^23 words differ. With
+`--fit` it finds c1 and c2 again from the GPU's words, for ex2, rcp, rsqrt and sqrt, and prints how many
+segments have exactly one pair, and whether it is the pair of the table.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ BINADES = {
     "rcp": (0x3F800000, 0xBF800000),
     "rsqrt": (0x3F800000, 0x40000000),
     "sqrt": (0x3F800000, 0x40000000),
+    "sin": (0x3F800000, 0x40000000, 0x40800000, 0xC0800000, 0x43000000),
+    "cos": (0x3F800000, 0x40000000, 0x40800000, 0xC0800000, 0x43000000),
+    "tanh": tuple((127 + power) << 23 for power in range(-9, 4)),
 }
 TABLES = {
     ("ex2", 0x3F800000): coefficients.EX2,
@@ -36,7 +39,12 @@ TABLES = {
     ("sqrt", 0x3F800000): coefficients.SQRT,
     ("sqrt", 0x40000000): coefficients.SQRT_ODD,
 }
+FUNCTIONS = approximate.FULL | approximate.FLUSHED
 WORDS = 1 << 23
+
+
+def opcode(name: str) -> str:
+    return f"{name}.approx.f32" if name == "tanh" else f"{name}.approx.ftz.f32"
 
 
 def kernel(name: str) -> str:
@@ -50,7 +58,7 @@ def kernel(name: str) -> str:
     mov.u32 %i, %ctaid.x; mov.u32 %n, %ntid.x; mov.u32 %t, %tid.x; mad.lo.u32 %i, %i, %n, %t;
     ld.param.u64 %out, [answers]; mul.wide.u32 %at, %i, 4; add.s64 %out, %out, %at;
     ld.param.u32 %n, [first]; add.u32 %i, %i, %n; mov.b32 %x, %i;
-    {name}.approx.ftz.f32 %y, %x;
+    {opcode(name)} %y, %x;
     st.global.f32 [%out], %y;
     ret;
 }}
@@ -80,9 +88,9 @@ def pairs(words: NDArray[np.int64], square: NDArray[np.float64]) -> list[tuple[f
 
 def fit(words: NDArray[np.uint32], table: Segments) -> tuple[int, int]:
     """How many segments have one pair only, and of how many it is that of the table."""
-    bits = 23 - table.bits
+    bits = 24 - table.c0.size.bit_length()
     square = approximate.squares(bits) / 2.0**15
-    found = [pairs(segment, square) for segment in words.astype(np.int64).reshape(1 << table.bits, -1)]
+    found = [pairs(segment, square) for segment in words.astype(np.int64).reshape(table.c0.size, -1)]
     same = [p == [(c1, c2 / 2)] for p, c1, c2 in zip(found, table.c1, table.c2, strict=True)]
     return sum(len(p) == 1 for p in found), sum(same)
 
@@ -94,7 +102,7 @@ def main() -> None:
     for name, starts in BINADES.items():
         for first in starts:
             words, arguments = binade(name, first), np.arange(first, first + WORDS, dtype=np.uint32)
-            model = np.concatenate([approximate.FLUSHED[name](part) for part in np.split(arguments, 16)])
+            model = np.concatenate([FUNCTIONS[name](part) for part in np.split(arguments, 16)])
             print(f"{name:<6} from {first:#x}: {int((words != model).sum())} of {WORDS} words differ", flush=True)
             if options.fit and (table := TABLES.get((name, first))):
                 single, same = fit(words, table)

@@ -1,10 +1,8 @@
 """Floating-point instructions: PTX ISA 9.7.3 and 9.7.4.
 
-add, sub, mul, fma, div, sqrt and rcp are correctly rounded in every mode. Of what the ISA calls approximate, these have
-the bits of an H200 in f32: ex2, lg2, rcp, rsqrt, sqrt, div.approx and div.full (`runtime/numerics/approximate.py`). The
-others (sin, cos, tanh, and ex2 of 16 bits) are computed to full precision and rounded once. They lie within the ISA's
-bound, but tanh differs from an H200 by up to 120 units in the last place; sin and cos far outside [-pi, pi] give
-something else altogether.
+add, sub, mul, fma, div, sqrt and rcp are correctly rounded in every mode. What the ISA calls approximate (`.approx` and
+`.full`) has the bits of an H200 (`runtime/numerics/approximate.py`). Those of f64 are not known: there rsqrt is rounded
+once, and rcp correctly.
 """
 
 from __future__ import annotations
@@ -192,7 +190,7 @@ def divide(ctx: Context, bound: Bindings) -> Action:
     form = _Form(bound)
     if mode := bound.get("MODE"):
         quotient = partial(approximations.quotient, full=mode == "full", ftz=form.ftz)
-        return _words_of_f32(ctx, quotient)
+        return _on_words(ctx, "f32", quotient)
     if form.mode != "rn" and form.type == "f64":
         return _directed(ctx, form, directed.divide)
     if form.mode != "rn":
@@ -200,11 +198,13 @@ def divide(ctx: Context, bound: Bindings) -> Action:
     return _flushed(ctx, form, np.divide) if form.ftz else _native(ctx, form, np.divide)
 
 
-def _words_of_f32(ctx: Context, function: Callable[..., Array]) -> Action:
-    """d = function(...) on words of f32."""
+def _on_words(ctx: Context, type: str, function: ArrayFunction) -> Action:
+    """d = function(...) on words."""
     d, *operands = ctx.operands
-    inputs = (_as_words(ctx.source(o, "f32"), "f32") for o in operands)
-    return elementwise(function, _as_words(ctx.dest(d, "f32"), "f32"), *inputs)
+    inputs = [ctx.source(o, type) for o in operands]
+    if type == "f32":
+        inputs = [_as_words(i, type) for i in inputs]
+    return elementwise(function, _as_words(ctx.dest(d, type), type), *inputs)
 
 
 def _flushed(ctx: Context, form: _Form, function: ArrayFunction) -> Action:
@@ -259,27 +259,21 @@ def copysign(ctx: Context, bound: Bindings) -> Action:
     return elementwise(lambda x, y: np.copysign(y, x), ctx.dest(d, type), ctx.source(a, type), ctx.source(b, type))
 
 
-_FUNCTIONS: dict[str, Callable[[Array], Array]] = {
-    "ex2": np.exp2,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tanh": np.tanh,
-    "rsqrt": lambda x: 1.0 / np.sqrt(x),
-}
+def _approximation(root: str, form: _Form) -> ArrayFunction | None:
+    """What a function gives on an H200; None in f64."""
+    if form.type == "f32":
+        return (approximations.FLUSHED if form.ftz else approximations.FULL).get(root)
+    known = approximations.NARROW.get((root, form.scalar))
+    return floats.halves(known, 16) if known and form.type.endswith("x2") else known
 
 
-def _approximation(root: str, form: _Form) -> Callable[[Array], Array] | None:
-    """What a function of f32 gives on an H200, where that is known."""
-    known = approximations.FLUSHED if form.ftz else approximations.FULL
-    return known.get(root) if form.type == "f32" else None
-
-
-@meaning("lg2.float", *(f"{root}.float" for root in _FUNCTIONS))
+@meaning(*(f"{root}.float" for root in ("ex2", "lg2", "sin", "cos", "tanh", "rsqrt")))
 def approximate(ctx: Context, bound: Bindings) -> Action:
     """Functions the ISA defines up to a bound."""
-    form, root = _Form(bound), ctx.row.root
-    known = _approximation(root, form)
-    return _words_of_f32(ctx, known) if known else form.action(ctx, _FUNCTIONS[root])
+    form = _Form(bound)
+    if known := _approximation(ctx.row.root, form):
+        return _on_words(ctx, form.type, known)
+    return form.action(ctx, lambda x: 1.0 / np.sqrt(x))
 
 
 _ROOTS: dict[str, tuple[np.ufunc, Callable[[Array], Array], Callable[..., Array]]] = {
@@ -293,7 +287,7 @@ def root(ctx: Context, bound: Bindings) -> Action:
     """Exact with a rounding, or approximate."""
     form = _Form(bound)
     if not bound.get("ROUND") and (known := _approximation(ctx.row.root, form)):
-        return _words_of_f32(ctx, known)
+        return _on_words(ctx, form.type, known)
     nearest, odd, other = _ROOTS[ctx.row.root]
     if form.mode != "rn":
         return _directed(ctx, form, other) if form.type == "f64" else form.action(ctx, odd)
