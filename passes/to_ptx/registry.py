@@ -28,7 +28,8 @@ _OF_MODULES = {
     "banked": "warp.own_row warp.store_banked warp.load_banked",
     "fragment_ops": "warp.constant warp.elementwise warp.convert",
     "index_ops": "arith.constant arith.addi arith.subi arith.muli arith.divui arith.remui arith.minui arith.minsi "
-    "arith.cmpi arith.andi arith.ori arith.xori arith.select gpu.block_id gpu.subgroup_id gpu.thread_id gpu.lane_id",
+    "arith.cmpi arith.andi arith.ori arith.xori arith.select arith.index_cast "
+    "gpu.block_id gpu.subgroup_id gpu.thread_id gpu.lane_id",
     "matrix_ops": "warp.mma warp.ldmatrix",
     "memory_ops": "memref.alloc memref.dim warp.matrix warp.load warp.store warp.copy warp.commit warp.wait",
     "move_ops": "warp.stmatrix warp.movmatrix",

@@ -49,11 +49,12 @@ def test_the_evidence_spills_without_the_row_alone(row: Overhead, monkeypatch: p
 
 
 def test_rows_without_evidence_are_few() -> None:
-    """Those for which none was found among the products of `products.py` whose schedule they change."""
+    """Those for which none was found among the products of `products.py` whose schedule they change; integers that are
+    converted are not among them."""
     assert len(PROVEN) >= len(ROWS) - UNPROVEN
 
 
-UNPROVEN = 3
+UNPROVEN = 4
 
 
 def test_tiles_of_warpgroups_that_spill_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
