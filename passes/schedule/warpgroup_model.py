@@ -52,6 +52,10 @@ MEETING, WRITTEN, READ = 3000, 16, 40
 """Cycles that parts of K take to meet; bytes of sums that a CTA writes in a cycle, and that the last one reads
 (1024x512x4096 in two parts, 512x512x4096 in two and four, 256x256x8192 in eight)."""
 
+READ_PER_CYCLE = 2300
+"""Bytes of A and B that arrive from memory in a cycle, 4 TB/s, which parts do not change (128x8192x8192: 394 TFLOP/s
+whole in tiles of 64x128, 359 in two parts of 128x128)."""
+
 PARTS, CLUSTERS = (1, 2, 4, 8), ((1, 1), (2, 1), (1, 2))
 """Into how many parts K may be cut; clusters that may share what they copy."""
 
@@ -118,9 +122,17 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
         step *= HALF_LINES
     if _across_lines(product, packed):
         step = max(step, _arriving(product, tile, packed, min(ctas, target.sms)))
-    turns = -(-product.k_tiles(k_of(product)) // tile.parts)
-    each = turns * step + TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE
-    return -(-ctas // target.sms) * each + _meeting(tile)
+    waves = -(-ctas // target.sms)
+    loops = waves * -(-product.k_tiles(k_of(product)) // tile.parts) * step
+    if tile.parts > 1:
+        loops = max(loops, _read_bytes(product) / READ_PER_CYCLE)
+    return loops + waves * (TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE) + _meeting(tile)
+
+
+def _read_bytes(product: Product) -> float:
+    """Bytes of A and B, which memory gives however K is cut."""
+    rows = product.m * product.k // product.sparsity * product.a.element.memory_bits
+    return (rows + product.k * product.n * product.b.element.memory_bits) / 8
 
 
 def _meeting(tile: GroupTile) -> float:
