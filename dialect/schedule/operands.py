@@ -30,7 +30,7 @@ class OperandSchedule(ScheduleRecord):
         16,
         (16, 8, 4),
     )
-    turn: str = rare(
+    transpose: str = rare(
         23,
         "which operands a kernel before this one transposes, so that they lie along K (`wgmma` of elements that have "
         "not 16 bits takes no others)",

@@ -1,4 +1,4 @@
-"""A product whose operands lie as its schedule asks, `turn` and `padded`: what `warp-lay-out` makes of it.
+"""A product whose operands lie as its schedule asks, `transpose` and `padded`: what `warp-lay-out` makes of it.
 
 A launch before the product transposes A or B, where they do not lie along K and the instruction asks for that. A launch
 behind it copies D, where D's rows are no multiples of 16 bytes, from rows that are.
@@ -25,15 +25,15 @@ def laid_out(product: Product, operands: OperandSchedule) -> Product:
     Raises:
         ScheduleError: for operands of which no launch of its own makes others.
     """
-    turned = roles(operands.turn)
-    if "a" in turned:
-        product = replace(product, a=_turned(product.a))
-    if "b" in turned:
-        product = replace(product, b=_turned(product.b))
+    transposed = roles(operands.transpose)
+    if "a" in transposed:
+        product = replace(product, a=_transposed(product.a))
+    if "b" in transposed:
+        product = replace(product, b=_transposed(product.b))
     return replace(product, d=_padded(product.d)) if operands.padded == "d" else product
 
 
-def turned_type(memory: Memory, bits: int) -> tuple[Memory, Memory]:
+def transposed_type(memory: Memory, bits: int) -> tuple[Memory, Memory]:
     """The memory of the transpose of a matrix, as `padded_type` has it."""
     return padded_type(MemRefType(memory.element_type, memory.get_shape()[::-1]), bits)
 
@@ -59,9 +59,9 @@ def _checked(operand: MatrixOperand, field: str) -> MatrixOperand:
     return operand
 
 
-def _turned(operand: MatrixOperand) -> MatrixOperand:
-    checked = _checked(operand, f"turn = {operand.name.lower()}")
-    _, kind = turned_type(checked.type, operand.memory_bits)
+def _transposed(operand: MatrixOperand) -> MatrixOperand:
+    checked = _checked(operand, f"transpose = {operand.name.lower()}")
+    _, kind = transposed_type(checked.type, operand.memory_bits)
     return replace(operand, type=kind, transposed=not operand.transposed, dimensions=(0, 1), samples=(), divisor=1)
 
 

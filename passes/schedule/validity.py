@@ -54,7 +54,7 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
         raise ScheduleError(f"{multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {tile.cta[2]}")
     if schedule.loop.consumers != "cooperative":
         raise ScheduleError(f"consumers = {schedule.loop.consumers}: only warpgroups take turns")
-    for field in ("turn", "padded"):
+    for field in ("transpose", "padded"):
         if (given := schedule[field]) != "none":
             raise ScheduleError(f"{field} = {given} is for products of warpgroups, got mma = {schedule.tile.mma}")
     if schedule.grid.cluster != (1, 1):

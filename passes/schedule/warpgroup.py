@@ -85,7 +85,7 @@ def asked_of(given: Mapping[str, object]) -> str:
 def around_given(chosen: Schedule, given: Mapping[str, object], product: Product, target: Target) -> dict[str, object]:
     """The fields given with what goes with another tile of warpgroups: its stages, and how D is staged. Sums that are
     promoted take another tile where the one chosen has too many."""
-    changed = {name: given[name] for name in ("turn", "padded") if name in given}
+    changed = {name: given[name] for name in ("transpose", "padded") if name in given}
     mma, seen = given.get("mma", chosen.tile.mma), laid_out(product, chosen.with_fields(**changed).operands)
     if given.get("promote", PLAIN) != PLAIN and "mma" not in given and chosen.tile.mma.n > MOST_PROMOTED:
         every = _by_cost(product, target, chosen.arithmetic.accumulate)
@@ -122,29 +122,29 @@ def why_not(product: Product, target: Target, *, packed: bool = False) -> str:
     if product.summed:
         return "it is summed over several loops"
     for role, operand in (("a", product.a), ("b", product.b)):
-        turned = role in roles(_turned(product))
-        if turned and not (packed and can_change(operand)):
+        transposed = role in roles(_transposed(product))
+        if transposed and not (packed and can_change(operand)):
             return f"{operand.name} of {operand.element.name} must lie along k"
-        if not turned and (reason := not_copied(operand)) and not (packed and packs(product, operand)):
+        if not transposed and (reason := not_copied(operand)) and not (packed and packs(product, operand)):
             return f"{operand.name} {reason}"
     return ""
 
 
-def _turned(product: Product) -> str:
-    """The operands that must lie otherwise, as the field `turn` names them: of elements that have not 16 bits those
-    that do not lie along K."""
+def _transposed(product: Product) -> str:
+    """The operands that must lie otherwise, as the field `transpose` names them: those that do not lie along K, of
+    elements that have not 16 bits."""
     lie = (("a", product.a, not product.a.transposed), ("b", product.b, product.b.transposed))
     return "".join(role for role, o, along_k in lie if not along_k and o.element.bits != 16) or PLAIN
 
 
 def prepared(product: Product) -> OperandSchedule:
-    """What is done to the operands beside the product: A and B are turned and packed where they must be, D is padded
-    where that pays."""
-    turned = OperandSchedule(turn=_turned(product))
-    seen = laid_out(product, turned)
+    """What is done to the operands beside the product: A and B are transposed and packed where they must be, and D is
+    padded where that pays."""
+    transposed = OperandSchedule(transpose=_transposed(product))
+    seen = laid_out(product, transposed)
     pads = product.m * product.n >= LEAST_PADDED and can_change(product.d) and product.d.element.bits in STAGED_BITS
     padded = "d" if pads and not_copied(product.d) else PLAIN
-    return OperandSchedule(_packed(seen), turn=turned.turn, padded=padded)
+    return OperandSchedule(_packed(seen), transpose=transposed.transpose, padded=padded)
 
 
 def packs(product: Product, operand: MatrixOperand) -> bool:
@@ -224,7 +224,7 @@ def staged_rows(product: Product, columns: int) -> int:
 
 def pays(product: Product) -> bool:
     """Whether warpgroups are worth their start: there is enough to multiply, and a tile's rows are not mostly empty."""
-    if _turned(product) != PLAIN or _packed(product) != PLAIN:
+    if _transposed(product) != PLAIN or _packed(product) != PLAIN:
         least = LEAST_PACKED
     elif product.batch:
         least = LEAST_BATCHED

@@ -27,7 +27,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     product = laid_out(product, schedule.operands)
     for operand, along_k in ((product.a, not product.a.transposed), (product.b, product.b.transposed)):
         if not along_k and operand.element.bits != 16:
-            raise ScheduleError(f"{operand.name} of {operand.element.name} must lie along k; or turn it")
+            raise ScheduleError(f"{operand.name} of {operand.element.name} must lie along k; or transpose it")
     _check_promoted(schedule, row_of(product, schedule, target))
     if schedule.tile.warp != (ROWS, schedule.tile.mma.n):
         raise ScheduleError(

@@ -1,6 +1,6 @@
 """`warp-lay-out`: operands that lie as a schedule asks, by operations of `linalg` around the product.
 
-A and B that do not lie along K are transposed first, the `turn` of a schedule::
+A and B that do not lie along K are transposed first, the `transpose` of a schedule::
 
     %Bt = memref.alloc;  linalg.transpose ins(%B) outs(%Bt);  warp.matmul %A, %Bt ... maps [(n, k)]
 
@@ -32,7 +32,7 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, element_row, memory_of
 from ...dialect.warp.matmul import MatmulOp
-from ..schedule.laid_out import padded_type, turned_type
+from ..schedule.laid_out import padded_type, transposed_type
 from ..schedule.packing import roles
 
 
@@ -63,19 +63,20 @@ def _bits(memory: Memory) -> int:
     return BYTE if element is None else element.memory_bits
 
 
-class TurnOperands(RewritePattern):
+class TransposeOperands(RewritePattern):
     """A and B are transposed before."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
         schedule = _schedule(op)
-        for role in roles(schedule.operands.turn) if schedule is not None else "":
+        for role in roles(schedule.operands.transpose) if schedule is not None else "":
             at = "ab".index(role)
             value, maps = (op.a, op.b)[at], list(op.maps)
             kind = memory_of(value)
-            turned = _aligned(rewriter, op, turned_type(kind, _bits(kind)), f"{value.name_hint or role.upper()}_turned")
-            rewriter.insert(TransposeOp(value, turned, DenseArrayBase.from_list(i64, [1, 0])))
-            op.operands[_number(op, role)] = turned
+            name = f"{value.name_hint or role.upper()}_transposed"
+            transposed = _aligned(rewriter, op, transposed_type(kind, _bits(kind)), name)
+            rewriter.insert(TransposeOp(value, transposed, DenseArrayBase.from_list(i64, [1, 0])))
+            op.operands[_number(op, role)] = transposed
             maps[at] = AffineMap(maps[at].num_dims, 0, maps[at].results[::-1])
             op.indexing_maps = ArrayAttr([AffineMapAttr(each) for each in maps])
 
@@ -95,7 +96,7 @@ class PadResult(RewritePattern):
 
 @dataclass(frozen=True)
 class LayOutPass(ModulePass):
-    """Transposes the operands that a schedule's `turn` names before their product, and copies a D that is `padded` from
+    """Transposes the operands that a schedule's `transpose` names before their product, and copies a `padded` D from
     aligned rows behind it.
 
     It follows `warp-schedule`.
@@ -104,5 +105,5 @@ class LayOutPass(ModulePass):
     name = "warp-lay-out"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for pattern in (TurnOperands(), PadResult()):
+        for pattern in (TransposeOperands(), PadResult()):
             PatternRewriteWalker(pattern, apply_recursively=False).rewrite_module(op)

@@ -26,7 +26,7 @@ CASES = [
     (Product(S8, "added", "At B", (144, 120, 400), tile(32)), 3),
     (Product(E4M3, "bias, relu", "At Bt", (72, 120, 403), tile(32)), 3),  # B packed as well
     (Product(Types("i8", "i8", "i32"), "sparse", "A B", (72, 120, 512), {"cta": (64, 64, 128), "mma": "m64n64k64"}), 2),
-    (Product(MIXED, "cleared", "At B", (72, 136, 80), tile(turn="ab")), 3),
+    (Product(MIXED, "cleared", "At B", (72, 136, 80), tile(transpose="ab")), 3),
     (Product(BF16, "added", "A B", (145, 121, 133), tile(padded="d")), 3),  # C is read where it lies
     (Product(MIXED, "residual", "A Bt", (72, 121, 80), tile(padded="d")), 2),
     (Product(TF32, "cleared", "A B", (72, 75, 64), tile(8, padded="d")), 3),
@@ -48,7 +48,7 @@ def chosen(product: Product) -> Schedule:
 
 def test_what_pays_is_laid_out() -> None:
     plain, turned = (chosen(Product(E4M3, "cleared", lies, (2048, 2048, 2048))) for lies in ("A Bt", "At B"))
-    assert (plain.operands.turn, turned.operands.turn) == ("none", "ab")
+    assert (plain.operands.transpose, turned.operands.transpose) == ("none", "ab")
     odd, few = (chosen(Product(BF16, "cleared", "A Bt", (m, 2047, 4096))) for m in (2048, 256))
     assert (odd.operands.padded, few.operands.padded) == ("d", "none")
 
@@ -84,7 +84,10 @@ def test_tiles_of_views_begin_where_boxes_may(lies: str) -> None:
 @pytest.mark.parametrize(
     ("product", "message"),
     [
-        (Product(BF16, "batch", "A B", (128, 64, 64), tile(turn="b")), "turn = b: a single matrix of known size"),
+        (
+            Product(BF16, "batch", "A B", (128, 64, 64), tile(transpose="b")),
+            "transpose = b: a single matrix of known size",
+        ),
         (Product(BF16, "divisible", "A B", (128, 64, 64), tile(padded="d")), "padded = d: a single matrix of known"),
     ],
     ids=str,

@@ -98,8 +98,12 @@ def test_fields_that_leave_the_instruction_open_keep_it() -> None:
     [
         (STRIDED, {"mma": "m64n64k16"}, "B must have rows that are multiples of 16 bytes"),
         (text(64, 68, 64), {"mma": "m64n64k16", "pack": "a"}, "B must have rows .* or pack it"),
-        (text(64, 64, 64, "f32"), {"mma": "m64n64k8", "turn": "none"}, "B of tf32 must lie along k; or turn it"),
-        (text(64, 64, 64), {"mma": "m16n8k16", "turn": "b"}, "turn = b is for products of warpgroups"),
+        (
+            text(64, 64, 64, "f32"),
+            {"mma": "m64n64k8", "transpose": "none"},
+            "B of tf32 must lie along k; or transpose it",
+        ),
+        (text(64, 64, 64), {"mma": "m16n8k16", "transpose": "b"}, "transpose = b is for products of warpgroups"),
         (text(64, 64, 64), {"mma": "m16n8k16", "padded": "d"}, "padded = d is for products of warpgroups"),
         (text(64, 64, 64), {"mma": "m64n60k16"}, "has no wgmma m64n60k16 .* nearest are m64n48k16, m64n56k16"),
         (text(64, 64, 64), {"mma": "m64n64k16", "stages": 40}, "40 stages of .* use fewer stages or a smaller tile"),
