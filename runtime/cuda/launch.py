@@ -145,14 +145,21 @@ def _remembered(module: LoadedModule, function: Function, launch: Launch, values
     kernel = module.kernel(launch.kernel)
     if any(isinstance(value, Packed) for value in values):
         return _enqueue(kernel, function, launch, values)
-    given = (value.address if isinstance(value, Argument) else (type(value), value) for value in values)
-    key = (launch, *given)
+    key = (launch, *map(_given, values))
     found = cast("_Enqueue | None", module.enqueued.get(key))
     if found is None:
         if len(module.enqueued) >= REMEMBERED:
             module.enqueued.clear()
         found = module.enqueued[key] = _enqueue(kernel, function, launch, values)
     return found
+
+
+def _given(value: LaunchValue) -> object:
+    """What tells a value from others that are passed as other bytes: numbers of either zero are equal."""
+    if isinstance(value, Argument):
+        return value.address
+    bits = value.tobytes() if isinstance(value, np.generic) else value.hex() if isinstance(value, float) else value
+    return type(value), bits
 
 
 def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: Sequence[LaunchValue]) -> _Enqueue:

@@ -235,6 +235,28 @@ def test_calls_on_other_arrays_and_numbers_pack_their_own_parameters(driver: Dri
     assert (len(set(parameters)), parameters[0] == parameters[1], streams) == (3, True, [5, 6, 5, 5])
 
 
+SCALAR = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry double(.param .u64 a, .param .u64 b, .param .f32 s) { ret; }
+"""
+
+
+@pytest.mark.parametrize("kind", [float, np.float32])
+def test_zeros_of_either_sign_are_other_numbers(driver: Driver, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    words: list[int] = []
+
+    def launched(*call: Any) -> tuple[Result]:
+        words.append(ctypes.c_uint32.from_address((ctypes.c_void_p * 3).from_address(call[9])[2] or 0).value)
+        return (Result.CUDA_SUCCESS,)
+
+    monkeypatch.setattr(driver, "cuLaunchKernel", launched)
+    a, module = OnGpu(floats()), load_ptx(SCALAR)
+    for number in (0.0, -0.0, 0.0):
+        module.launch("double", 1, 32, [a, a, kind(number)])
+    assert words == [0, 1 << 31, 0]
+
+
 WRITING = """.version 8.0
 .target sm_90a
 .address_size 64
