@@ -92,11 +92,16 @@ def _of_positive(word: Array, words: Array, zero: int | Array, infinity: int) ->
     return _finished(np.where(negative, _NAN, word), words, zero, np.where(negative, _NAN, infinity))
 
 
+def _fixed(fraction: Array, left: Array, most: int) -> Array:
+    """The 24 bits of a mantissa, moved to the left by no more than `most` or cut on the right."""
+    mantissa = fraction | _ONE
+    return np.where(left < 0, mantissa >> np.clip(-left, 0, _MANTISSA + 1), mantissa << np.clip(left, 0, most))
+
+
 def ex2(words: Array) -> Array:
     """2^x. Of x 23 bits behind the point are taken, those of a negative number inverted instead of negated."""
     sign, exponent, fraction = _parts(words)
-    left = np.clip(exponent - _BIAS, -_MANTISSA - 1, 8)
-    size = np.where(left < 0, (fraction | _ONE) >> np.maximum(-left, 0), (fraction | _ONE) << np.maximum(left, 0))
+    size = _fixed(fraction, exponent - _BIAS, 8)
     fixed = np.where(sign == 0, size, np.where(size & _ONE - 1, ~size, -size))
     result = (fixed >> _MANTISSA) + _BIAS
     word = _joined(result, _interpolated(EX2, fixed & _ONE - 1) >> _FRACTION)
@@ -177,23 +182,15 @@ _QUARTER = 23
 
 def _turned(words: Array, quarters: int) -> Array:
     """sin(x + `quarters` pi / 2): of the number of turns 25 bits behind the point."""
-    turns = _towards_zero(_value(words).astype(np.float64) * np.float64(_TURNS))
+    turns = floats.rounded(_value(words).astype(np.float64) * np.float64(_TURNS), "f32", "rz")
     sign, exponent, fraction = _parts(turns)
-    left = np.clip(exponent - _BIAS + 2, -_MANTISSA - 1, _QUARTER + 2)
-    size = np.where(left < 0, (fraction | _ONE) >> np.maximum(-left, 0), (fraction | _ONE) << np.maximum(left, 0))
+    size = _fixed(fraction, exponent - _BIAS + 2, _QUARTER + 2)
     size = np.where(exponent == 0, 0, size) & (1 << _QUARTER + 2) - 1
     quarter, part = (size >> _QUARTER) + quarters & 3, size & (1 << _QUARTER) - 1
     part = np.where(quarter & 1, ~part & (1 << _QUARTER) - 1, part)
     word = _float(_interpolated(SIN, part), _MANTISSA + 1 + _FRACTION)
     negative = quarter >> 1 ^ (sign if quarters == 0 else 0)
     return np.where(exponent == _MOST, _NAN, word | negative << 31).astype(np.uint32)
-
-
-def _towards_zero(exact: Array) -> Array:
-    """Words of f32."""
-    near = exact.astype(np.float32)
-    beyond = np.abs(near.astype(np.float64)) > np.abs(exact)
-    return np.where(beyond, np.nextafter(near, np.float32(0)), near).view(np.uint32)
 
 
 def sin(words: Array) -> Array:
@@ -245,11 +242,24 @@ def _ex2(words: Array) -> Array:
     return np.where(low, found * found, found).view(np.uint32)
 
 
+def quotient(a: Array, b: Array, *, full: bool, ftz: bool) -> Array:
+    """The words of `div.approx` or `div.full`: a times the reciprocal of b.
+
+    Both are scaled where b is large (`full`) or subnormal (without `ftz`).
+    """
+    a, b = _value(a), _value(b)
+    scale = np.ones_like(b)
+    if full:
+        scale = np.where(np.abs(b) > _LARGE / 2, np.float32(0.25), scale)
+    if not ftz:
+        scale = np.where(np.abs(b) < _SMALLEST, _UP, scale)
+    over, under = (_value(_product(x, scale, ftz=ftz)) if (scale != 1).any() else x for x in (a, b))
+    return _product(over, _value(rcp(under.view(np.uint32))), ftz=ftz)
+
+
 def _rcp(words: Array) -> Array:
     """1 / x with subnormal arguments and results."""
-    x = _value(words)
-    scale = np.where(np.abs(x) < _SMALLEST, _UP, np.where(np.abs(x) > _LARGE / 2, np.float32(0.25), np.float32(1)))
-    return _product(scale, _value(rcp((x * scale).view(np.uint32))), ftz=False)
+    return quotient(np.full_like(words, _BIAS << _MANTISSA), words, full=True, ftz=False)
 
 
 FLUSHED: dict[str, Approximation] = {
@@ -270,31 +280,17 @@ FULL: dict[str, Approximation] = {
 """The instructions `NAME.approx.f32`."""
 
 
-def quotient(a: Array, b: Array, *, full: bool, ftz: bool) -> Array:
-    """The words of `div.approx` or `div.full`: a times the reciprocal of b.
-
-    Both are scaled where b is large (`full`) or subnormal (without `ftz`).
-    """
-    a, b = _value(a), _value(b)
-    scale = np.ones_like(b)
-    if full:
-        scale = np.where(np.abs(b) > _LARGE / 2, np.float32(0.25), scale)
-    if not ftz:
-        scale = np.where(np.abs(b) < _SMALLEST, _UP, scale)
-    over, under = (_value(_product(x, scale, ftz=ftz)) if (scale != 1).any() else x for x in (a, b))
-    return _product(over, _value(rcp(under.view(np.uint32))), ftz=ftz)
+_INFINITE_FROM = {"f16": 2.0**16, "bf16": np.inf}
+"""Where results are infinite; those of bf16 are so in f32."""
 
 
 def _narrow(function: Approximation, type: str) -> Approximation:
     """A function of a type of 16 bits: that of f32, rounded towards zero."""
 
     def on_words(words: Array) -> Array:
-        if type == "bf16":
-            return (function(words.astype(np.uint32) << np.uint32(16)) >> np.uint32(16)).astype(np.uint16)
-        found = _value(function(words.view(np.float16).astype(np.float32).view(np.uint32)))
-        near = found.astype(np.float16)
-        beyond = (np.abs(near.astype(np.float32)) > np.abs(found)) & np.isfinite(near)
-        return np.where(beyond, np.nextafter(near, np.float16(0)), near).view(np.uint16)
+        found = _value(function(floats.value(words, type).astype(np.float32).view(np.uint32))).astype(np.float64)
+        cut = floats.rounded(found, type, "rz")
+        return np.where(np.abs(found) >= _INFINITE_FROM[type], floats.rounded(np.copysign(np.inf, found), type), cut)
 
     return on_words
 
