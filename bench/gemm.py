@@ -68,9 +68,13 @@ class Timer:
             call()
         return statistics.median(self.once(call) for _ in range(self.repeats))
 
+    def clear(self) -> None:
+        """Leaves nothing of a call in the L2 cache."""
+        self.flush.zero_()
+
     def once(self, call: Callable[[], object]) -> float:
         """The time of one call, in milliseconds."""
-        self.flush.zero_()
+        self.clear()
         self.torch.cuda._sleep(HOST_CYCLES)
         start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()

@@ -14,12 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gemm import HOST_CYCLES, Timer
+from gemm import Timer
 
 from warploom.runtime import CompileError, Kernel, compile
 
@@ -96,15 +96,8 @@ class Row:
 class ReadTimer(Timer):
     """Times calls with nothing of theirs, and nothing that has yet to be written, in the L2 cache."""
 
-    def once(self, call: Callable[[], object]) -> float:
+    def clear(self) -> None:
         self.flush.view(self.torch.int32).sum()
-        self.torch.cuda._sleep(HOST_CYCLES)
-        start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        call()
-        end.record()
-        end.synchronize()
-        return start.elapsed_time(end)
 
 
 def measure(
