@@ -25,7 +25,7 @@ test: $(TESTABLE)
 lint: $(TESTABLE) build/typing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/basedpyright --level error
+	$(BIN)/basedpyright --level error --threads $(JOBS)
 
 lit: $(TESTABLE)
 	$(BIN)/lit -j$(JOBS) test/filecheck
