@@ -5,8 +5,9 @@
 
 Method: as bench/gemm.py's, but the L2 cache is flushed by reading: what `gemm.py` writes for that goes to memory while
 the kernel reads, and takes as much of its bandwidth as 8-bit weights do. `GB/s` counts the bytes of the weights alone.
-The copy beside them is torch's, of as many bytes as the 8-bit weights have, each read and written: its bandwidth counts
-both. The peer is cuBLAS on weights that were converted to bf16 before.
+Beside them are kernels that only read as many bytes (`reading.py`), which is what the product cannot pass, and one that
+does nothing: the time between two events without work. The copy is torch's, of as many bytes as the 8-bit weights have,
+each read and written: its bandwidth counts both. The peer is cuBLAS on weights that were converted to bf16 before.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import reading
 from gemm import Timer
 
 from warploom.runtime import CompileError, Kernel, compile
@@ -142,9 +144,23 @@ def peers(torch: Any, timer: Timer, size: tuple[int, int, int]) -> list[Row]:
     source, target = (torch.zeros(n * k, device="cuda", dtype=torch.int8) for _ in range(2))
     copied, multiplied = timer.milliseconds(lambda: target.copy_(source)), timer.milliseconds(lambda: a @ w.t())
     return [
+        *_reads(torch, timer, n * k),
         Row("copy", copied, 2 * n * k / copied / 1e6),
         Row("cuBLAS, bf16", multiplied, 2 * n * k / multiplied / 1e6),
     ]
+
+
+def _reads(torch: Any, timer: Timer, count: int) -> list[Row]:
+    """Kernels that read as many bytes as weights of 4 and of 8 bits have, where those are whole pieces."""
+    into, rows = torch.zeros(1, dtype=torch.int32, device="cuda"), list[Row]()
+    for size in (count // 2, count):
+        if size % reading.WHOLE:
+            continue
+        memory = torch.randint(-128, 128, (size,), dtype=torch.int8, device="cuda")
+        for name, call in reading.calls(memory, into).items():
+            ms = timer.milliseconds(call)
+            rows.append(Row(f"{size >> 20} MiB, {name}", ms, 0.0 if name == reading.NOTHING else size / ms / 1e6))
+    return rows
 
 
 def main() -> None:
@@ -167,7 +183,7 @@ def main() -> None:
         rows += measure(torch, timer, (m, n, k), name, options)
     for row in rows:
         error = "" if row.relative_error is None else f"{row.relative_error:.1e}"
-        shown = f"{row.name:16} {row.milliseconds * 1e3:8.1f} us {row.gigabytes:7.0f} GB/s"
+        shown = f"{row.name:20} {row.milliseconds * 1e3:8.1f} us {row.gigabytes:7.0f} GB/s"
         print(f"{shown} {error:8} {row.registers or '':4} {row.schedule}")
     if args.json:
         args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")

@@ -25,6 +25,7 @@ from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
+from ..layouts.layout import Layout
 from .attributes import FragmentType, fragment_of
 from .stored import StoredIntegers
 
@@ -121,7 +122,8 @@ class ElementwiseOp(IRDLOperation):
 class ConvertOp(IRDLOperation):
     """Converts each element to another type, to nearest even: `%h = warp.convert %f : ... to ...`.
 
-    Integers of 8 and 4 bits become f16 or bf16, exactly, less a zero point::
+    Integers of 8 and 4 bits become f16 or bf16, exactly, less a zero point. The elements of a lane may change their
+    order then::
 
         %b = warp.convert %w {stored = "u4", zero = 8 : i64} : !warp.fragment<b, 16x8xi4, ...> to ...
     """
@@ -137,9 +139,16 @@ class ConvertOp(IRDLOperation):
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
 
-    def __init__(self, value: SSAValue, element_type: TypeAttribute, stored: StoredIntegers | None = None):
+    def __init__(
+        self,
+        value: SSAValue,
+        element_type: TypeAttribute,
+        stored: StoredIntegers | None = None,
+        layout: Layout | None = None,
+    ):
         properties = {} if stored is None else stored.properties()
         kind = fragment_of(value).with_element(element_type)
+        kind = kind if layout is None else kind.with_layout(layout)
         super().__init__(operands=[value], properties=properties, result_types=[kind])
 
     @property
@@ -147,9 +156,27 @@ class ConvertOp(IRDLOperation):
         """The integers that the input holds, if it does."""
         return StoredIntegers.of(self.stored, self.zero)
 
+    @property
+    def order(self) -> list[int]:
+        """Which element of the input each element of a lane is."""
+        source, result = fragment_of(self.input), fragment_of(self.fragment)
+        bits = self._reordered(source, result) or ()
+        places, tiles = range(1 << len(bits)), math.prod(source.tiles)
+        tile = [sum((place >> i & 1) << bit for i, bit in enumerate(bits)) for place in places]
+        return [first + place for first in range(0, tiles * len(tile), len(tile)) for place in tile]
+
+    @staticmethod
+    def _reordered(source: FragmentType, result: FragmentType) -> list[int] | None:
+        """Which bit of the input's element number each bit of the result's is; None if lanes hold other elements."""
+        given, wanted = source.layout.data, result.layout.data
+        if (given.lane, given.warp, sorted(given.element)) != (wanted.lane, wanted.warp, sorted(wanted.element)):
+            return None
+        return [given.element.index(bit) for bit in wanted.element]
+
     def verify_(self) -> None:
         source, result = fragment_of(self.input), fragment_of(self.fragment)
         if self.integers is not None:
             self.integers.verify(result.element.name, source.element)
+            source = source if self._reordered(source, result) is None else source.with_layout(result.layout.data)
         if source.with_element(result.element_type) != result:
             raise VerifyException(f"expected only the element type to change, got {source} to {result}")

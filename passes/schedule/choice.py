@@ -22,8 +22,17 @@ from ...dialect.warp.matmul import MatmulOp
 from ..linalg.multiplied import block
 from ..linalg.product import Product, metadata_span
 from ..tile.arrangement import LANES as LANES_LOAD
-from .h200 import BETWEEN_MARGIN, IN_FLIGHT, IN_FLIGHT_FROM_L2, LOOP_WARPS, MOST_STAGES, WEIGHT_MARGINS, WIDE_K
-from .loop import ROOMY, decoupled
+from .h200 import (
+    BETWEEN_MARGIN,
+    IN_FLIGHT,
+    IN_FLIGHT_CONVERTED,
+    IN_FLIGHT_FROM_L2,
+    LOOP_WARPS,
+    MOST_STAGES,
+    WEIGHT_MARGINS,
+    WIDE_K,
+)
+from .loop import ROOMY, decoupled, in_turns
 from .model import (
     BETWEEN_TILES,
     PARTS,
@@ -76,6 +85,8 @@ def depth(
     multiplying = cycles(product.m, product.n, product.depth, tile, target, row)
     hungry = 2 * parts * memory_cycles(product, tile, row, target) > multiplying
     wanted = IN_FLIGHT if hungry else IN_FLIGHT_FROM_L2
+    if product.b.stored is not None:
+        wanted = IN_FLIGHT_CONVERTED
     shared = target.shared if alone or _resident(tile, row) == 1 else target.shared // 2
     if product.dynamic and row.operand_bits == 64:
         step = max(step, 16)  # with tiles of 8 ptxas stops at 128 registers on sm_120, and spills 4 bytes
@@ -176,6 +187,8 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
     )
     needed = lane_registers(tile.warp, row) + overhead(product, tile, row, target)
     schedule = decoupled(schedule, product, row, target, needed, partial(shared_bytes, product))
+    if tile in WEIGHT_TILES:
+        schedule = in_turns(schedule, product)
     if product.sparsity > 1 and needed > ROOMY:
         return schedule  # which has no registers left for what changes lanes
     rows = arrangement(product, row, schedule.tile.warp).accumulator.rows

@@ -96,5 +96,9 @@ IN_FLIGHT, IN_FLIGHT_FROM_L2 = 128 * KIB, 96 * KIB
 """Bytes on the way to an SM beyond which more do not help, where memory binds (H200: 64x4096x4096, 128x16384x4096), and
 where it does not (1000, 1280, 300x1000x700, 256x256x2048)."""
 
+IN_FLIGHT_CONVERTED = 60 * KIB
+"""The same of a product that converts weights: what more stages ask for delays the first tile (H200, 16x8192x8192, 4
+bits: 4 stages of 32 KiB 14.9 microseconds, 5 15.1; of 20 KiB, in rows along n, 4 15.7 and 8 16.4)."""
+
 WIDE_K = 32
 """The least K of tiles of wide elements that pays (H200, 4096: tf32 249 TFLOP/s, 241 with 16; f64 58, 50 with 16)."""

@@ -102,9 +102,10 @@ def arrange(instruction: Row, warp: tuple[int, int], a_along_k: bool, b_along_k:
 def arrange_stored(instruction: Row, warp: tuple[int, int], a_along_k: bool, b_along_k: bool, bits: int) -> Arrangement:
     """The arrangement for elements of 16 bits where memory holds integers of B, of 8 or 4 bits, converted in registers.
 
-    Where k runs along the rows of B, a lane gets the four or eight neighbours along k of a register, and k is numbered
-    so that they are what it multiplies: A, of which a lane has the same ones, it then loads for itself. In rows along n
-    pieces of 16 bits hold neighbours along n, which go to tiles of their own, and k is numbered as ever.
+    A register of integers holds four or eight of them, and those half a register apart become a register of floats
+    (`to_ptx/widening.py`). Where k runs along the rows of B, they are neighbours along k, and k is numbered so that
+    this is right: a lane loads the same ones of A, by itself, and brings them to the same order. In rows along n pieces
+    of 16 bits hold neighbours along n, which go to tiles of their own, and k is numbered as ever.
 
     Raises:
         ScheduleError: if the instruction has other steps, or a warp tile is too small.
@@ -113,18 +114,24 @@ def arrange_stored(instruction: Row, warp: tuple[int, int], a_along_k: bool, b_a
         raise ScheduleError(f"integers are converted for steps of 16, which {instruction.shape} does not have")
     m = _numbers(16, a_along_k, instruction.shape.m, "m", warp[0])
     n = _numbers(bits, b_along_k, instruction.shape.n, "n", warp[1])
+    by_lanes = a_along_k and b_along_k
     k, more, together = (0, 1, 2, 3), list[int](), (32 // bits).bit_length() - 1
     if b_along_k:
-        k, more = (0, together, together + 1, 1), [*range(2, together)]
+        k, more = (together - 1, together, together + 1, 0), [*range(1, together - 1)]
+    if by_lanes:
+        m = Numbers((2, 1, 0, 3))  # rows of A that are read at once, 0 and 4, or 0, 2, 4 and 6, lie in different banks
     a = relabelled(instruction.layout("a"), m.bits, k, tuple(map(column, more)))
     b = relabelled(instruction.layout("b"), k, n.bits, (*map(column, n.further), *map(row, more)))
     accumulator = relabelled(instruction.layout("c"), m.bits, n.bits, tuple(map(column, n.further)))
-    of_a = Delivery(LANES if a_along_k and b_along_k else LDMATRIX, a, a)
+    of_a = Delivery(LANES, a, _first(a, *map(column, range(together)))) if by_lanes else Delivery(LDMATRIX, a, a)
     if b_along_k:
-        return Arrangement(of_a, Delivery(LDMATRIX, b, b), accumulator)
-    register = (*map(column, n.further), row(0))
-    rest = (bit for bit in b.element if bit not in register)
-    return Arrangement(of_a, Delivery(PIECES, b, Layout(b.lane, (*register, *rest))), accumulator)
+        return Arrangement(of_a, Delivery(LDMATRIX, b, _first(b, *map(row, range(together)))), accumulator)
+    return Arrangement(of_a, Delivery(PIECES, b, _first(b, *map(column, n.further), row(0))), accumulator)
+
+
+def _first(layout: Layout, *bits: Bit) -> Layout:
+    """The layout with some bits of its elements before the others."""
+    return Layout(layout.lane, (*bits, *(bit for bit in layout.element if bit not in bits)))
 
 
 def _numbers(bits: int, along_k: bool, size: int, axis: str, warp: int) -> Numbers:

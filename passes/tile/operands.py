@@ -87,7 +87,9 @@ class FactorTiles:
         transposed, way, where = self.operand.transposed, self.way, self.place(index, at)
         kind = self.tiling.fragment(self.role)
         if way.how == LANES:
-            return index.insert(LoadOp(tile, where, kind, swapped=transposed)).fragment
+            loaded = index.insert(LoadOp(tile, where, kind.with_layout(way.delivered), swapped=transposed)).fragment
+            same = way.delivered == way.layout
+            return loaded if same else index.insert(ConvertLayoutOp.to(loaded, way.layout)).fragment
         trans = transposed != (self.role == "b")
         stored, held = self.operand.stored, memory_of(tile).element_type
         if stored is not None and isinstance(held, TypeAttribute):
@@ -97,10 +99,9 @@ class FactorTiles:
         raw = index.insert(
             LdmatrixOp(tile, where, loaded, trans=trans, b16=pieces, swapped=transposed, packed=self.packed)
         ).fragment
-        ordered = index.insert(ConvertLayoutOp.to(raw, way.layout)).fragment if pieces else raw
-        if stored is None:
-            return ordered
-        return index.insert(ConvertOp(ordered, self.tiling.element_type(self.role), stored)).fragment
+        if stored is not None:
+            return index.insert(ConvertOp(raw, self.tiling.element_type(self.role), stored, way.layout)).fragment
+        return index.insert(ConvertLayoutOp.to(raw, way.layout)).fragment if pieces else raw
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
         _require(lowering, op, opcode, f"conversion to {to.element.name}")
         lowering.emitter.comment(f"{op.name}: {stored.name} to {to.element.name}")
         convert = Widening(lowering.emitter, stored, to.element).convert
-        lowering.values[op.fragment] = convert(lowering.fragment(op.input))
+        lowering.values[op.fragment] = convert(lowering.fragment(op.input), op.order)
         return
     if given.element.name in FP8 and to.element.name == "f16":
         _require(lowering, op, widening(given.element), f"conversion of {given.element.name}")

@@ -1,15 +1,17 @@
 """Integers of 8 and 4 bits as f16 or bf16 in registers, exactly, without conversion instructions.
 
 An integer without its sign, the top bit turned over, is put into the fraction of a float whose last bit counts ones:
-0x6400 is 1024 in f16, 0x4300 is 128 in bf16, 0x4B000000 is 2^23 in f32. What is subtracted then takes away that number,
-the turned bit and the zero point at once. bf16 has 7 bits of fraction, and a byte 8: bytes go by way of f32.
+0x6400 is 1024 in f16, 0x4300 is 128 in bf16. What is subtracted then takes away that number, the turned bit and the
+zero point at once. bf16 has 7 bits of fraction, and a byte 8: its top bit becomes the last bit of the exponent of the
+number that is subtracted, 128 or 256, of which the half is what the bit counts.
+
+Both halves of a register are converted at once. So elements half a register apart need no moves: a shift brings them
+to the lower end of the halves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from ...dialect.isa.types import ELEMENT_TYPES, ElementType
+from ...dialect.isa.types import ElementType
 from ...dialect.warp.stored import StoredIntegers
 from .emitter import Emitter, VirtualRegister
 from .fragments import Fragment, element_bits
@@ -17,81 +19,87 @@ from .fragments import Fragment, element_bits
 MAGIC = {"f16": (0x6400, 1024), "bf16": (0x4300, 128)}
 """Bits of a float whose last bit counts ones, and its value."""
 
-WIDE, WIDE_VALUE = 0x4B000000, 1 << 23
-"""The same of f32."""
+FRACTION = {"f16": 10, "bf16": 7}
+"""Bits of the fraction below the one that counts the value of `MAGIC`."""
+
+AND_XOR = "0x6A"
+"""The truth table of (a & b) ^ c."""
+
+REGISTER_BITS = 32
 
 
 class Widening:
-    """Emits the conversion of registers of integers to registers of two floats each, in the same order."""
+    """Emits the conversion of registers of integers to registers of two floats each."""
 
     def __init__(self, emitter: Emitter, stored: StoredIntegers, element: ElementType) -> None:
         self.emitter, self.stored, self.element = emitter, stored, element
         self.turned = 1 << stored.element.bits - 1 if stored.element.signed else 0
         self._known: dict[int, VirtualRegister] = {}
+        self._shifted: dict[tuple[VirtualRegister, int], VirtualRegister] = {}
 
-    def convert(self, source: Fragment) -> Fragment:
-        """All elements."""
-        if self.stored.element.bits == 4:
-            each = self._nibbles
-        else:
-            each = self._halves if self.element.name == "f16" else self._words
-        return [register for packed in source for register in each(self._positive(packed))]
+    def convert(self, source: Fragment, order: list[int]) -> Fragment:
+        """Elements of the registers `source`, in the order of their numbers in `order`."""
+        return [self._pair(source, *order[i : i + 2]) for i in range(0, len(order), 2)]
 
-    def _emit(self, opcode: str, form: str, *operands: VirtualRegister, type: str = "b32") -> VirtualRegister:
-        into = self.emitter.register(type)
+    def _pair(self, source: Fragment, first: int, second: int) -> VirtualRegister:
+        bits = self.stored.element.bits
+        held = REGISTER_BITS // bits
+        (at, number), (other, partner) = divmod(first, held), divmod(second, held)
+        if (other, partner) == (at, number + held // 2):
+            return self._floats(self._down(source[at], number * bits))
+        return self._floats(self._gathered(source[at], number * bits, source[other], partner * bits))
+
+    def _emit(self, opcode: str, form: str, *operands: VirtualRegister) -> VirtualRegister:
+        into = self.emitter.register("b32")
         self.emitter.emit(opcode, f"?, {form}", into, *operands)
         return into
 
-    def _constant(self, word: int) -> VirtualRegister:
-        if word not in self._known:
-            self._known[word] = self._emit("mov.b32", f"0x{word:08X}")
-        return self._known[word]
+    def _constant(self, half: int) -> VirtualRegister:
+        """A register that holds 16 bits twice."""
+        if half not in self._known:
+            self._known[half] = self._emit("mov.b32", f"0x{half:04X}{half:04X}")
+        return self._known[half]
 
-    def _positive(self, packed: VirtualRegister) -> VirtualRegister:
-        """The integers from 0 on: those with a sign with their top bit turned over."""
-        if not self.turned:
-            return packed
-        bits = self.stored.element.bits
-        mask = sum(self.turned << place for place in range(0, 32, bits))
-        return self._emit("xor.b32", f"?, 0x{mask:08X}", packed)
+    def _number(self, value: float) -> VirtualRegister:
+        return self._constant(element_bits(self.element, value))
 
-    def _less(self, pair: VirtualRegister) -> VirtualRegister:
+    def _down(self, register: VirtualRegister, by: int) -> VirtualRegister:
+        if not by:
+            return register
+        if (register, by) not in self._shifted:
+            self._shifted[register, by] = self._emit("shr.b32", f"?, {by}", register)
+        return self._shifted[register, by]
+
+    def _gathered(self, low: VirtualRegister, at: int, high: VirtualRegister, place: int) -> VirtualRegister:
+        """The element at bit `at` of one register, and that at bit `place` of another, at the ends of two halves."""
+        low, high = self._down(low, at % 8), self._down(high, place % 8)
+        first, second = at // 8, place // 8 + 4
+        return self._emit("prmt.b32", f"?, ?, 0x{second:X}{second:X}{first:X}{first:X}", low, high)
+
+    def _and_xor(self, word: VirtualRegister, mask: int, flipped: int) -> VirtualRegister:
+        return self._emit("lop3.b32", f"?, 0x{mask:04X}{mask:04X}, ?, {AND_XOR}", word, self._constant(flipped))
+
+    def _floats(self, word: VirtualRegister) -> VirtualRegister:
+        """Both halves of a register, whose low bits are integers, as floats."""
+        name, bits = self.element.name, self.stored.element.bits
+        magic, value = MAGIC[name]
+        if bits > FRACTION[name]:
+            return self._by_exponent(word)
+        floats = self._and_xor(word, (1 << bits) - 1, magic ^ self.turned)
+        return self._less(floats, value + self.turned + self.stored.zero)
+
+    def _by_exponent(self, word: VirtualRegister) -> VirtualRegister:
+        """Bytes as bf16: 128 and the low seven bits, less 128 or 256 by the top bit."""
+        magic, value = MAGIC[self.element.name]
+        floats = self._and_xor(word, value - 1, magic)
+        # Of those without a sign the top bit is turned over, and counts 128 the other way.
+        exponents = self._and_xor(word, value, magic if self.turned else magic ^ value)
+        less = self._emit("fma.rn.bf16x2", "?, ?, ?", exponents, self._number(-1), floats)
+        surplus = self.stored.zero - (0 if self.turned else value)
+        return self._less(less, surplus) if surplus else less
+
+    def _less(self, pair: VirtualRegister, surplus: int) -> VirtualRegister:
         """Two floats less what they have too much."""
-        name, (_, value) = self.element.name, MAGIC[self.element.name]
-        surplus = value + self.turned + self.stored.zero
-        if name == "f16":
-            bits = element_bits(self.element, surplus)
-            return self._emit("sub.rn.f16x2", "?, ?", pair, self._constant(bits << 16 | bits))
-        one, bits = (element_bits(self.element, number) for number in (1, -surplus))
-        factors = self._constant(one << 16 | one), self._constant(bits << 16 | bits)
-        return self._emit("fma.rn.bf16x2", "?, ?, ?", pair, *factors)
-
-    def _nibbles(self, packed: VirtualRegister) -> Iterator[VirtualRegister]:
-        """Pairs of neighbours: bytes of the register, and of what is shifted by four bits, hold one of each."""
-        magic, _ = MAGIC[self.element.name]
-        shifted = self._emit("shr.b32", "?, 4", packed)
-        for i in range(4):
-            both = self._emit("prmt.b32", f"?, ?, 0x{i + 4:X}{i + 4:X}{i:X}{i:X}", packed, shifted)
-            # (both & mask) | magic: 0xEA is the truth table of a & b | c.
-            word = self._emit("lop3.b32", "?, 0x000F000F, ?, 0xEA", both, self._constant(magic << 16 | magic))
-            yield self._less(word)
-
-    def _halves(self, packed: VirtualRegister) -> Iterator[VirtualRegister]:
-        """Bytes as the low halves of f16."""
-        magic, _ = MAGIC["f16"]
-        for first in (0, 2):
-            selector = f"0x5{first + 1}5{first}"  # byte 5 is the upper one of the magic half
-            yield self._less(self._emit("prmt.b32", f"?, ?, {selector}", packed, self._constant(magic << 16 | magic)))
-
-    def _words(self, packed: VirtualRegister) -> Iterator[VirtualRegister]:
-        """Bytes as the low bits of f32, which has no more of them than bf16 once the surplus is gone."""
-        surplus = WIDE_VALUE + self.turned + self.stored.zero
-        found: list[VirtualRegister] = []
-        for i in range(4):
-            word = self._emit("prmt.b32", f"?, ?, 0x744{i}", packed, self._constant(WIDE))
-            wide = self._emit("mov.b32", "?", word, type="f32")
-            bits = element_bits(ELEMENT_TYPES["f32"], surplus)
-            less = self._emit("sub.rn.f32", f"?, 0f{bits:08X}", wide, type="f32")
-            found.append(self._emit("mov.b32", "?", less))
-        for low, high in ((found[0], found[1]), (found[2], found[3])):
-            yield self._emit("prmt.b32", "?, ?, 0x7632", low, high)
+        if self.element.name == "f16":
+            return self._emit("sub.rn.f16x2", "?, ?", pair, self._number(surplus))
+        return self._emit("fma.rn.bf16x2", "?, ?, ?", pair, self._number(1), self._number(-surplus))

@@ -16,7 +16,7 @@ from warploom.passes.linalg.product import read
 from warploom.passes.linalg.raise_matmul import raise_products
 from warploom.passes.schedule.choice import products
 from warploom.passes.schedule.tuned import key_of
-from warploom.runtime import CompileError, Kernel, compile
+from warploom.runtime import CompileError, Kernel, compile, load_kernels
 
 Array = NDArray[Any]
 
@@ -24,7 +24,7 @@ FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 LIMITS = {"s8": (-128, 128), "u8": (0, 256), "s4": (-8, 8), "u4": (0, 16)}
 
 
-def held(weights: Array, bits: int) -> Array:
+def in_memory(weights: Array, bits: int) -> Array:
     """Integers as they lie in memory: bytes, or two of 4 bits in each."""
     if bits == 8:
         return np.ascontiguousarray(weights.astype(np.uint8).view(np.int8))
@@ -51,9 +51,39 @@ def test_integers_are_multiplied_exactly(float_: str, stored: str, by_columns: b
 }}"""
     a = np.random.default_rng().standard_normal((m, k)).astype(FLOATS[float_])
     weights, d = draw(stored, k, n), np.full((m, n), np.nan, np.float32)
-    compile(text, cache=False)(a, held(weights.T if by_columns else weights, bits), d, device="interp")
+    compile(text, cache=False)(a, in_memory(weights.T if by_columns else weights, bits), d, device="interp")
     expected = a.astype(np.float64) @ (weights - zero)
     np.testing.assert_allclose(d, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("half_apart", [True, False])
+@pytest.mark.parametrize(("float_", "stored"), [("bf16", "s8"), ("bf16", "u8"), ("f16", "s4")])
+def test_a_fragment_is_converted_in_either_order(float_: str, stored: str, half_apart: bool) -> None:
+    """Neighbours of a register, or elements half a register apart, become a register of floats."""
+    bits = int(stored[1])
+    lane, order, k = ("r3 r4 c0 c1 c2", ["r0", "r1", "r2"], 32) if bits == 4 else ("r2 r3 c0 c1 c2", ["r0", "r1"], 16)
+    wanted = [order[-1], *order[:-1]] if half_apart else order
+    held = f"memref<16x{k}xi{bits}, #warp.swizzle<16>, 3 : i64>"
+    source, result = (
+        f"!warp.fragment<b, {k}x16x{kind}, [{lane} | {' '.join(bits_)}]>"
+        for kind, bits_ in ((f"i{bits}", order), (float_, wanted))
+    )
+    text = f"""module attributes {{warp.target = #warp.target<sm_90a>}} {{ gpu.module @kernels {{
+  gpu.func @f(%Q: memref<16x{k}xi{bits}>, %D: memref<{k}x16x{float_}>) kernel
+      attributes {{gpu.known_block_size = array<i32: 32, 1, 1>}} {{
+    %0 = arith.constant 0 : index
+    %s = memref.alloc() : {held}
+    warp.copy %Q[%0, %0] to %s[] {{in_bounds = [true, true]}} : memref<16x{k}xi{bits}> to {held}
+    gpu.barrier
+    %q = warp.ldmatrix x2 swapped %s[%0, %0] : {held} -> {source}
+    %d = warp.convert %q {{stored = "{stored}", zero = 3 : i64}} : {source} to {result}
+    warp.store %d, %D[%0, %0] : {result}, memref<{k}x16x{float_}>
+    gpu.return
+  }}
+}} }}"""
+    weights, d = draw(stored, 16, k), np.full((k, 16), np.nan, FLOATS[float_])
+    load_kernels(text).launch("f", 1, 32, [in_memory(weights, bits), d], device="interp")
+    np.testing.assert_array_equal(d.astype(np.int64), weights.T - 3)
 
 
 def function(convert: str, *, c: str = "f32", scale: str = "(n)", start: str = "fill", q: str = "i8") -> str:
@@ -115,6 +145,35 @@ def test_a_scale_of_columns_is_part_of_the_product(text: str, dtype: Any) -> Non
     a, q, s, d, kernel = run(text, c=dtype)
     assert kernel.scratch == (), "the converted weights are nowhere"
     np.testing.assert_allclose(d, a @ q * s, rtol=2e-3, atol=2e-3 * np.abs(a @ q * s).max())
+
+
+def test_scales_are_asked_for_before_the_loop() -> None:
+    """The few columns that slices leave to a warp: behind the loop nothing hides how long memory takes."""
+    schedule: dict[str, Any] = {"cta": (16, 32, 32), "warp": (16, 32), "sliced_k": 2, "stages": 2}
+    kernel = compile(function(SCALED), cache=False, **schedule)
+    assert "ld.global" not in kernel.ptx.partition("K loop")[2]
+    a, q, s, d = (
+        np.random.default_rng().integers(-3, 4, n).astype(t)
+        for n, t in (((21, 64), np.float16), ((64, 48), np.int8), (48, np.float16), ((21, 48), np.float32))
+    )
+    kernel(a, q, s, d, device="interp")
+    np.testing.assert_array_equal(d, a.astype(np.float64) @ q * s)
+
+
+def test_turns_of_all_stages_where_they_make_up_k() -> None:
+    """Addresses are known then; more stages than four would delay the first tile."""
+    text = """func.func @f(%A: memref<16x4096xf16>, %B: memref<8192x4096xi8>, %C: memref<16x8192xf32>) {
+  linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>,
+                                 affine_map<(m, n, k) -> (m, n)>]
+      ins(%A, %B : memref<16x4096xf16>, memref<8192x4096xi8>) outs(%C : memref<16x8192xf32>)
+  return
+}"""
+    (schedule,) = compile(text, target="sm_90a", cache=False).schedule
+    assert schedule is not None
+    assert (schedule.loop.stages, schedule.loop.unroll) == (4, 4)
+    (schedule,) = compile(text.replace("4096", "4224"), target="sm_90a", cache=False).schedule
+    assert schedule is not None
+    assert schedule.loop.unroll == 0
 
 
 def test_zero_points_and_numbers() -> None:

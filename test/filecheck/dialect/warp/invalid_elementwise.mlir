@@ -85,3 +85,12 @@ func.func @convert_layout(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0
   %r = warp.convert %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
   return
 }
+
+// -----
+
+// Elements stay in their lane, whatever their order.
+// CHECK: error: warp.convert: expected only the element type to change, got !warp.fragment<b, 16x8xi8, [r2 r3 c0 c1 c2 | r0 r1]> to !warp.fragment<b, 16x8xf16, [r1 r3 c0 c1 c2 | r0 r2]>
+func.func @convert_lanes(%x: !warp.fragment<b, 16x8xi8, [r2 r3 c0 c1 c2 | r0 r1]>) {
+  %r = warp.convert %x {stored = "s8"} : !warp.fragment<b, 16x8xi8, [r2 r3 c0 c1 c2 | r0 r1]> to !warp.fragment<b, 16x8xf16, [r1 r3 c0 c1 c2 | r0 r2]>
+  return
+}
