@@ -117,8 +117,11 @@ column has a line of the IR of `examples/matmul.mlir` that the pass has changed.
 EVIDENCE = """
 ## One fact, one place
 
-- An instruction is a row. Verifier, parser, printer, interpreter, `warploom isa`, the documents and the tests of
-  conformance all read the same row.
+- An instruction is a row. Verifier, parser, printer, interpreter, the emitter, `warploom isa`, the documents and the
+  tests of conformance all read the same row.
+- `passes/to_ptx` emits an instruction by its spelling and its operands (`passes/to_ptx/operands.py`). What else there
+  is to know follows from the row: the type of the register that is set, whether the instruction may be hoisted or
+  computed once, since which PTX version the target has it. What no row allows is an error there.
 - A row has the layout of each operand, written in bits: where its elements lie. Figures, `warploom layout`, the
   interpreter and the lowering read the same layout.
 - All choices for a product are its schedule, an attribute in the IR. The lowering decides nothing that the schedule

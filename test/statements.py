@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from warploom.dialect.ptx.instruction import InstOp
-from warploom.passes.to_ptx.emitter import Emitter, VirtualRegister
+from warploom.passes.to_ptx.emitter import Emitter
+from warploom.passes.to_ptx.operands import VirtualRegister
 
 Lanes = NDArray[np.int64]
 WORD = 0xFFFFFFFF
@@ -55,9 +56,14 @@ OPERATIONS: dict[str, Callable[..., Lanes]] = {
 
 
 def keep(emitter: Emitter, *registers: VirtualRegister) -> None:
-    """Marks registers whose values `run` should give."""
+    """Marks registers whose values `run` should give: by moves to themselves."""
     for register in registers:
-        emitter.emit("keep", "?", register)
+        emitter.emit(f"mov.{register.type}", register, register)
+
+
+def name(op: InstOp) -> str:
+    """The opcode; "keep" of what `keep` emits."""
+    return "keep" if len(op.operands) == 2 and op.operands[0] is op.operands[1] else op.spelling()[0]
 
 
 def instructions(emitter: Emitter) -> list[InstOp]:
@@ -73,7 +79,7 @@ def run(emitter: Emitter, threads: int, names: Mapping[str, Lanes | int]) -> lis
         opcode, form, guard = op.spelling()
         assert not guard
         registers = iter(op.operands)
-        if opcode == "keep":
+        if name(op) == "keep":
             kept.append(known[next(registers)])
             continue
         result, *words = form.split(", ")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import count
 from typing import cast
 
 from xdsl.dialects.builtin import StringAttr
@@ -22,8 +21,8 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.mlir_lexer import PunctuationSpelling
 
-from .text.operands import OperandError, OperandReader
-from .text.syntax import Register
+from .facts import read_form
+from .text.operands import OperandError
 from .types import RegisterType
 from .verifier import TargetContext, check
 
@@ -153,18 +152,10 @@ def _attribute(text: str) -> StringAttr:
 
 def _problem(opcode: str, form: str, types: list[str], context: TargetContext | None) -> str | None:
     """What is wrong with an instruction whose n-th register has the n-th type."""
-    numbers = count()
-    text = re.sub(r"\?", lambda _: f"%{next(numbers)}", form)
     try:
-        reader = OperandReader()
-        operands = reader.read_call(text) if opcode.startswith("call") else reader.read(text)
+        operands, type_of = read_form(opcode, form, types)
     except OperandError as error:
         return f"{opcode}: {error}"
-
-    def type_of(register: Register) -> str | None:
-        number = register.name[1:].partition(".")[0]
-        return types[int(number)] if number.isdigit() else None
-
     return check(opcode, operands, type_of, context)
 
 

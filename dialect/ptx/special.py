@@ -57,6 +57,12 @@ SPECIAL_REGISTERS = {
 }
 """Every special register, and each part of those that are vectors."""
 
+VARYING = frozenset(
+    f"%{name}" for name in (*["clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"],
+                            *["smid", "warpid"], *(f"pm{i}{end}" for i in range(8) for end in ("", "_64")))
+)  # fmt: skip
+"""Those that a thread may read twice and get two values."""
+
 CONSTANTS = frozenset(("_", "WARP_SZ"))
 """Symbols that stand for no declaration: a discarded result, the number of lanes."""
 

@@ -102,23 +102,46 @@ def resolve(
 
     Without a context, targets are not looked at.
     """
+    found = fitting(opcode, operands, type_of)
+    if isinstance(found, str) or context is None:
+        return found if isinstance(found, str) else found[0]
+    problems: list[str] = []
+    for row, bindings in found:
+        problem = context.problem(row)
+        if problem is None:
+            return row, bindings
+        problems.append(problem)
+    return f"{opcode}: {problems[0]} (PTX ISA {section(opcode)})"
+
+
+def fitting(opcode: str, operands: Sequence[Operand], type_of: TypeOf) -> Sequence[tuple[Row, Bindings]] | str:
+    """All rows that spell an opcode and take the operands, with what the qualifiers bind; or why there is none."""
     matches = find(opcode)
     if not matches:
-        return _unknown(opcode)
-    misses: list[_Miss] = []
-    for row, bindings in matches:
-        miss = _check_operands(row, bindings, operands, type_of)
-        if miss is None:
-            problem = None if context is None else context.problem(row)
-            if problem is None:
-                return row, bindings
-            miss = _Miss(problem, len(operands) + 1)
-        misses.append(miss)
-    nearest_miss = max(misses, key=lambda miss: miss.fits)
-    return f"{opcode}: {nearest_miss.message} (PTX ISA {matches[0][0].section})"
+        return unknown(opcode)
+    misses = [_check_operands(row, bindings, operands, type_of) for row, bindings in matches]
+    if found := [match for match, miss in zip(matches, misses, strict=True) if miss is None]:
+        return found
+    nearest_miss = max((miss for miss in misses if miss is not None), key=lambda miss: miss.fits)
+    return f"{opcode}: {nearest_miss.message} (PTX ISA {section(opcode)})"
 
 
-def _unknown(opcode: str) -> str:
+def section(opcode: str) -> str:
+    """Where PTX ISA says what an opcode does that there are rows for."""
+    return find(opcode)[0][0].section
+
+
+def type_of_result(row: Row, bindings: Bindings) -> str | None:
+    """The instruction type of the one value that a row writes, such as "s32"; None if it writes none, or several."""
+    slots = row.slots_of(bindings)
+    if not slots or not slots[0].written or _named(slots[0].kind):
+        return None
+    kind = _kind(slots[0], bindings)
+    return None if kind.count else kind.type
+
+
+def unknown(opcode: str) -> str:
+    """What to say of an opcode that no row spells."""
     close = nearest(opcode)
     hint = f"; the nearest are {', '.join(close)}" if close else ""
     return f"'{opcode}' is not a PTX instruction known here{hint}"

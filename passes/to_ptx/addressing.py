@@ -7,7 +7,9 @@ from math import gcd
 from typing import NamedTuple
 
 from ...dialect.layouts.layout import Bit, Layout
-from .emitter import Emitter, IndexValue, VirtualRegister, divisor_of, split
+from ...dialect.ptx.text.syntax import Symbol
+from .emitter import Emitter, divisor_of, split
+from .operands import At, IndexValue, VirtualRegister
 from .scalars import Scalars
 
 ALIGNMENT = 16
@@ -175,10 +177,8 @@ class Addressing:
         holder, bits = self.holder(layout, lane), layout.lane + layout.warp
         return self.from_bits(holder, bits, "r"), self.from_bits(holder, bits, "c")
 
-    def shared(
-        self, tile: SharedTile, stage: IndexValue, row: Position, column: Position
-    ) -> tuple[VirtualRegister, int]:
-        """The shared address of an element whose column is a whole number of accesses, as (register, offset)."""
+    def shared(self, tile: SharedTile, stage: IndexValue, row: Position, column: Position) -> At:
+        """The shared address of an element whose column is a whole number of accesses."""
         s, width = self.scalars, tile.swizzle
         start = s.add(self._shared_base(), tile.offset)
         stage_offset, size = s.multiply(stage, tile.stage_bytes), tile.element_bytes
@@ -199,27 +199,23 @@ class Addressing:
             return self._settle(s.xor(base, within), fixed + stage_offset)
         return self._settle(s.xor(s.sum(base, stage_offset), within), fixed)
 
-    def origin(
-        self, tile: SharedTile, stage: IndexValue, row: IndexValue, column: IndexValue
-    ) -> tuple[VirtualRegister, int]:
-        """The shared address of an element whose line nothing permutes, as (register, offset): the first of eight, as
+    def origin(self, tile: SharedTile, stage: IndexValue, row: IndexValue, column: IndexValue) -> At:
+        """The shared address of an element whose line nothing permutes: the first of eight, as
         of what a matrix descriptor or a tensor copy begins with."""
         s = self.scalars
         panels, rest = self._panels(tile, s.multiply(column, tile.element_bytes))
         along = s.sum(s.multiply(stage, tile.stage_bytes), panels, s.multiply(row, tile.swizzle), rest)
         return self.shared_bytes_at(tile.offset, along)
 
-    def plain(self, tile: SharedTile, offset: IndexValue) -> tuple[VirtualRegister, int]:
-        """The shared address of a byte of a tile that nothing permutes, as (register, offset)."""
+    def plain(self, tile: SharedTile, offset: IndexValue) -> At:
+        """The shared address of a byte of a tile that nothing permutes."""
         return self.shared_bytes_at(tile.offset, offset)
 
-    def shared_bytes_at(self, offset: int, along: IndexValue) -> tuple[VirtualRegister, int]:
-        """The address `offset` + `along` bytes into the CTA's shared memory, as (register, offset)."""
+    def shared_bytes_at(self, offset: int, along: IndexValue) -> At:
+        """The address `offset` + `along` bytes into the CTA's shared memory."""
         return self._settle(self.scalars.sum(self._shared_base(), along), offset)
 
-    def _general(
-        self, tile: SharedTile, start: IndexValue, line: IndexValue, column: IndexValue, offset: int
-    ) -> tuple[VirtualRegister, int]:
+    def _general(self, tile: SharedTile, start: IndexValue, line: IndexValue, column: IndexValue, offset: int) -> At:
         """The address with nothing known of the alignment of its parts; `column` is in bytes."""
         s = self.scalars
         whole_panels, rest = self._panels(tile, column)
@@ -268,13 +264,13 @@ class Addressing:
         return True
 
     def _shared_base(self) -> VirtualRegister:
-        return self.emitter.pure("b32", "mov.u32", self.shared_symbol)
+        return self.emitter.pure("mov.u32", Symbol(self.shared_symbol))
 
-    def _settle(self, address: IndexValue, offset: int) -> tuple[VirtualRegister, int]:
+    def _settle(self, address: IndexValue, offset: int) -> At:
         base, constant = split(address)
         if base is None:
-            return self.emitter.pure("b32", "mov.u32", str(address)), offset
-        return base, constant + offset
+            return At(self.emitter.pure("mov.u32", address), offset)
+        return At(base, constant + offset)
 
     def inside(self, position: Position, extent: int, size: IndexValue) -> VirtualRegister | bool:
         """Whether a coordinate lies below `size`. The lane's part and the constant's remainder stay below `extent`.

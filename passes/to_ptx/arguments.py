@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, MemRefType
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 from xdsl.utils.hints import isa
 
-from ...dialect.isa.targets import Version
 from ...dialect.isa.tensor_map import SIZE as MAP_BYTES
+from ...dialect.ptx.text.syntax import Address, Symbol
 from ...dialect.ptx.types import ParamAttr
 from ...dialect.warp.attributes import Memory, element_row, memory_of, memory_space
 from ...dialect.warp.tensor_maps import TensorMapType
@@ -18,14 +18,13 @@ from ...dialect.warp.view import DIVISIBLE, Dimensions, dynamic_parts, strides_o
 from ..diagnostics import fail
 from ..linalg.product import GLOBAL_SPACE
 from .addressing import ALIGNMENT, GlobalMatrix, MemoryArgument
-from .emitter import Emitter, IndexValue, VirtualRegister, divisor_of
+from .emitter import Emitter, divisor_of
+from .operands import IndexValue, VirtualRegister
 from .scalars import Scalars
 
 INDEX_LIMIT = 1 << 31
 
 MAP_ALIGNMENT = 64
-MAP_VERSION: Version = (7, 7)
-"""Of `cvta.param`. Source: PTX ISA 9.7.9.22."""
 
 
 NUMBERS = {"f32": "f32", "f64": "f64", "f16": "b16", "bf16": "b16", "i8": "b8", "i16": "b16", "i32": "b32"}
@@ -79,8 +78,7 @@ def argument(
     Raises a located diagnostic for what is no strided memory, or too large for 32-bit indices.
     """
     if isinstance(value.type, TensorMapType):
-        emitter.require(MAP_VERSION)
-        return emitter.pure("b64", "cvta.param.u64", "?", emitter.pure("b64", "mov.b64", name))
+        return emitter.pure("cvta.param.u64", emitter.pure("mov.b64", Symbol(name)))
     if not isinstance(value.type, MemRefType):
         return _number(kernel, emitter, value, name)
     kind = memory_of(value)
@@ -93,8 +91,7 @@ def argument(
     known = [stride or 0 for stride in strides]
     if max((0, *shape, *(n * element.memory_bits // 8 for n in (*shape[-1:], *known[-2:])))) >= INDEX_LIMIT:
         fail(kernel, f"indices and rows must stay below 2^31 elements and bytes, got {kind}")
-    pointer = emitter.pure("b64", "ld.param.u64", f"[{name}]")
-    base = emitter.pure("b64", "cvta.to.global.u64", "?", pointer)
+    base = emitter.pure("cvta.to.global.u64", _passed(emitter, "u64", name))
     by = divisor(kernel, value)
     aligned = alignment(kind, by)
     if dynamic_parts(kind) == ([], []):
@@ -108,7 +105,7 @@ def _sizes(emitter: Emitter, kind: Memory, name: str, divisor: int) -> tuple[Ind
     found: list[IndexValue] = []
     for i, (size, stride) in enumerate(zip(kind.get_shape(), strides_of(kind) or (), strict=True)):
         if size < 0:
-            register = emitter.pure("b32", "ld.param.u32", f"[{name}_size{i}]")
+            register = _passed(emitter, "u32", f"{name}_size{i}")
             register.divisor = divisor if stride == 1 else 1
             found.append(register)
         else:
@@ -126,7 +123,7 @@ def _strides(
         if stride is not None:
             found.append(stride)
         elif i in passed:
-            register = emitter.pure("b64", "ld.param.u64", f"[{name}_stride{i}]")
+            register = _passed(emitter, "u64", f"{name}_stride{i}")
             register.divisor = divisor
             found.append(register)
         else:
@@ -139,14 +136,19 @@ def _number(kernel: gpu.FuncOp, emitter: Emitter, value: SSAValue, name: str) ->
     if kind not in NUMBERS:
         fail(kernel, f"expected kernel arguments to be memrefs or numbers of {', '.join(NUMBERS)}, got {kind}")
     if kind == "f16":
-        return emitter.pure("f32", "cvt.f32.f16", "?", emitter.pure("b16", "ld.param.b16", f"[{name}]"))
+        return emitter.pure("cvt.f32.f16", _passed(emitter, "b16", name))
     if kind == "bf16":
         # The bits of a bf16 are the upper half of the same f32.
-        word = emitter.pure("b32", "shl.b32", "?, 16", emitter.pure("b32", "ld.param.u16", f"[{name}]"))
-        return emitter.pure("f32", "mov.b32", "?", word)
+        word = emitter.pure("shl.b32", _passed(emitter, "u16", name, "b32"), 16)
+        return emitter.pure("mov.b32", word, type="f32")
     if kind.startswith("i"):
-        return emitter.pure("b32", f"ld.param.s{kind[1:]}", f"[{name}]")
-    return emitter.pure(kind, f"ld.param.{kind}", f"[{name}]")
+        return _passed(emitter, f"s{kind[1:]}", name, "b32")
+    return _passed(emitter, kind, name)
+
+
+def _passed(emitter: Emitter, kind: str, name: str, type: str = "") -> VirtualRegister:
+    """A parameter of a PTX type, in a register of `type` if that is wider."""
+    return emitter.pure(f"ld.param.{kind}", Address(Symbol(name)), type=type)
 
 
 def matrix(

@@ -16,12 +16,11 @@ from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.exchange import BANKS, WIDEST, BankedOp, LoadBankedOp, OwnRowOp, StoreBankedOp
 from ..diagnostics import fail
 from .addressing import OwnRow
-from .emitter import IndexValue
-from .fragments import Fragment, vector
+from .fragments import Fragment
 from .kernel import KernelLowering
 from .memory import offsets, side_by_side
+from .operands import At, IndexValue
 from .registry import lowers
-from .scalars import at
 
 WARP_BITS = 5
 BANK_BITS = BANKS.bit_length() - 1
@@ -87,20 +86,16 @@ class Banked:
     places: Places
     row: OwnRow
 
-    def move(self, opcode: str, kind: FragmentType, registers: Fragment) -> None:
-        """Stores or loads all registers of a fragment."""
+    def places_of(self, kind: FragmentType, registers: Fragment) -> Iterator[tuple[Fragment, At]]:
+        """The registers of a fragment that one access moves, and where."""
         s, lane_bits = self.lowering.scalars, self.places.of_lanes(kind)
         mine, start = self.lowering.addressing.plain(self.row.tile, s.sum(self.row.base, self._lane(kind.layout.data)))
         for moved, (row, along) in self._groups(kind, registers):
             low, high = self.places.offset(row, along)
             # Each warp's part starts at a multiple of the banks, so that bits can be turned in the address itself.
             turned = low & lane_bits
-            address = self.lowering.emitter.pure("b32", "xor.b32", f"?, {turned}", mine) if turned else mine
-            wide, data = (f".v{len(moved)}", vector(len(moved))) if len(moved) > 1 else ("", "?")
-            place = at("?", start + high + (low & ~lane_bits))
-            form = f"{place}, {data}" if opcode == "st" else f"{data}, {place}"
-            operands = (address, *moved) if opcode == "st" else (*moved, address)
-            self.lowering.emitter.emit(f"{opcode}.shared{wide}.{moved[0].type}", form, *operands)
+            address = self.lowering.emitter.pure("xor.b32", mine, turned) if turned else mine
+            yield moved, At(address, start + high + (low & ~lane_bits))
 
     def _groups(self, kind: FragmentType, registers: Fragment) -> Iterator[tuple[Fragment, tuple[int, int]]]:
         """The registers that one access moves, and what its first element adds to the lane's row and column."""
@@ -133,9 +128,8 @@ def _runs(places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 def _own_row(lowering: KernelLowering, op: OwnRowOp) -> None:
     emitter, s, tile = lowering.emitter, lowering.scalars, lowering.tile(op, op.scratch)
     # Copies of what is known from the start keep the addresses here; outside they would hold registers in the K loop.
-    lane, thread = (emitter.register("b32", bound=known.bound) for known in (lowering.lane, lowering.thread))
-    emitter.emit("mov.b32", "?, ?", lane, lowering.lane)
-    emitter.emit("mov.b32", "?, ?", thread, lowering.thread)
+    lane, thread = (emitter.compute("mov.b32", known) for known in (lowering.lane, lowering.thread))
+    lane.bound, thread.bound = lowering.lane.bound, lowering.thread.bound
     base = s.multiply(s.shift_right(thread, WARP_BITS), tile.columns * tile.element_bytes)
     lowering.values[op.row] = OwnRow(tile, base, lane)
 
@@ -152,12 +146,14 @@ def _store(lowering: KernelLowering, op: StoreBankedOp) -> None:
     kind = fragment_of(op.fragment)
     shown = f"{kind.shape[0]}x{kind.shape[1]} {kind.element.name}"
     lowering.emitter.comment(f"{op.name}: {shown} to be read by other lanes")
-    _banked(lowering, op).move("st", kind, lowering.fragment(op.fragment))
+    for registers, place in _banked(lowering, op).places_of(kind, lowering.fragment(op.fragment)):
+        lowering.emitter.store("shared", registers, place)
 
 
 @lowers(LoadBankedOp)
 def _load(lowering: KernelLowering, op: LoadBankedOp) -> None:
     kind = op.fragment.type
     got = lowering.fresh(kind)
-    _banked(lowering, op).move("ld", kind, got)
+    for registers, place in _banked(lowering, op).places_of(kind, got):
+        lowering.emitter.load("shared", registers, place)
     lowering.values[op.fragment] = got

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 from xdsl.ir import Operation, SSAValue
 
-from ...dialect.isa.targets import Version
 from ...dialect.warp.barriers import BARRIER_BYTES, BARRIER_SM, ArriveCopiesOp, ArriveOp, AwaitOp, MakeBarriersOp
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import SharedBarriers
 from .branches import is_alone
 from .clusters import require
-from .emitter import VirtualRegister
 from .kernel import KernelLowering
+from .operands import SINK, At
 from .registry import lowers
-from .scalars import at
 
 SLEEPING_SM = 90
 """The first target where a wait may sleep until the phase ends, `try_wait` (PTX ISA 9.7.13.15.16)."""
 
-PARITY_VERSION: Version = (7, 1)
-REMOTE_VERSION: Version = (8, 0)
-SLEEPING_VERSION: Version = (7, 8)
 
-
-def barrier_address(
-    lowering: KernelLowering, op: Operation, barriers: SSAValue, number: SSAValue
-) -> tuple[VirtualRegister, int]:
-    """The address of one of several barriers, as (register, offset)."""
+def barrier_address(lowering: KernelLowering, op: Operation, barriers: SSAValue, number: SSAValue) -> At:
+    """The address of one of several barriers."""
     held = lowering.values[barriers]
     if not isinstance(held, SharedBarriers):
         fail(op, f"expected barriers made in this kernel, got {barriers.type}")
@@ -46,46 +38,34 @@ def _make(lowering: KernelLowering, op: MakeBarriersOp) -> None:
     if lowering.threads < kind.count.data:
         fail(op, f"expected at most one barrier for each of {lowering.threads} threads, got {kind.count.data}")
     mine = lowering.scalars.compare("lt", lowering.thread, kind.count.data)
-    base, offset = lowering.addressing.shared_bytes_at(start, lowering.scalars.multiply(lowering.thread, BARRIER_BYTES))
-    form = f"{at('?', offset)}, {op.arrivals.value.data}"
-    guard = mine if isinstance(mine, VirtualRegister) else None
-    lowering.emitter.emit("mbarrier.init.shared.b64", form, base, guard=guard)
+    place = lowering.addressing.shared_bytes_at(start, lowering.scalars.multiply(lowering.thread, BARRIER_BYTES))
+    lowering.emitter.emit("mbarrier.init.shared.b64", place, op.arrivals.value.data, guard=mine)
 
 
 @lowers(ArriveOp)
 def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
-    base, offset = barrier_address(lowering, op, op.barriers, op.number)
-    first = True if is_alone(op) else lowering.scalars.compare("eq", lowering.lane, 0)
-    guard = first if isinstance(first, VirtualRegister) else None
+    here, emitter = barrier_address(lowering, op, op.barriers, op.number), lowering.emitter
+    first = is_alone(op) or lowering.scalars.compare("eq", lowering.lane, 0)
     if op.cta is None:
-        lowering.emitter.require(PARITY_VERSION)
-        lowering.emitter.emit("mbarrier.arrive.shared.b64", f"_, {at('?', offset)}", base, guard=guard)
+        emitter.emit("mbarrier.arrive.shared.b64", SINK, here, guard=first)
         return
     require(lowering, op, "barriers of other CTAs")
-    lowering.emitter.require(REMOTE_VERSION)
-    rank, emitter = lowering.scalar(op.cta), lowering.emitter
-    named = "?" if isinstance(rank, VirtualRegister) else str(rank)
-    held = [rank] if isinstance(rank, VirtualRegister) else []
-    there = emitter.pure("b32", "mapa.shared::cluster.u32", f"?, {named}", base, *held)
+    there = emitter.pure("mapa.shared::cluster.u32", here.base, lowering.scalar(op.cta))
     # A release for the cluster would be a fence of all memory, but nothing is published: the stage has been read.
-    emitter.emit("mbarrier.arrive.shared::cluster.b64", f"_, {at('?', offset)}", there, guard=guard)
+    emitter.emit("mbarrier.arrive.shared::cluster.b64", SINK, At(there, here.offset), guard=first)
 
 
 @lowers(ArriveCopiesOp)
 def _arrive_copies(lowering: KernelLowering, op: ArriveCopiesOp) -> None:
-    base, offset = barrier_address(lowering, op, op.barriers, op.number)
-    lowering.emitter.emit("cp.async.mbarrier.arrive.noinc.shared.b64", at("?", offset), base)
+    place = barrier_address(lowering, op, op.barriers, op.number)
+    lowering.emitter.emit("cp.async.mbarrier.arrive.noinc.shared.b64", place)
 
 
 @lowers(AwaitOp)
 def _await(lowering: KernelLowering, op: AwaitOp) -> None:
-    base, offset = barrier_address(lowering, op, op.barriers, op.number)
-    emitter, parity = lowering.emitter, lowering.scalar(op.parity)
-    sleeping = lowering.target.sm >= SLEEPING_SM
-    emitter.require(SLEEPING_VERSION if sleeping else PARITY_VERSION)
-    label, ended = emitter.fresh_label("wait"), emitter.register("pred")
+    place, emitter = barrier_address(lowering, op, op.barriers, op.number), lowering.emitter
+    wait = "try_wait" if lowering.target.sm >= SLEEPING_SM else "test_wait"
+    label = emitter.fresh_label("wait")
     emitter.label(label)
-    form = f"?, {at('?', offset)}, {'?' if isinstance(parity, VirtualRegister) else parity}"
-    operands = [ended, base, *([parity] if isinstance(parity, VirtualRegister) else [])]
-    emitter.emit(f"mbarrier.{'try' if sleeping else 'test'}_wait.parity.shared.b64", form, *operands)
-    emitter.emit("bra", label, unless=ended)
+    ended = emitter.compute(f"mbarrier.{wait}.parity.shared.b64", place, lowering.scalar(op.parity))
+    emitter.branch(label, unless=ended)

@@ -13,22 +13,22 @@ from xdsl.dialects import arith, gpu, scf
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from ...dialect.isa.targets import Version
 from ...dialect.warp.synchronisation import ElectOp
 from ..diagnostics import fail
-from .emitter import VirtualRegister, common_divisor
+from .emitter import common_divisor
 from .fragments import Fragment
+from .operands import Second, VirtualRegister, word
 from .registry import lowers
 
 if TYPE_CHECKING:
-    from .emitter import IndexValue
     from .kernel import KernelLowering, KernelValue
+    from .operands import IndexValue
 
 ELECT_SM = 90
-ELECT_VERSION: Version = (8, 0)
 """Source: PTX ISA 9.7.13.14."""
 
-WARP = "0xFFFFFFFF"
+WARP = word(0xFFFFFFFF)
+"""All lanes."""
 
 ALONE = frozenset(
     ("warp.expect", "warp.arrive", "warp.await", "warp.tensor_load", "warp.tensor_store", "warp.bulk_commit")
@@ -40,9 +40,8 @@ ALONE = frozenset(
 def _elect(lowering: KernelLowering, op: ElectOp) -> None:
     if lowering.target.sm < ELECT_SM:
         fail(op, f"{lowering.target} has no elect.sync; sm_{ELECT_SM} and later have it")
-    lowering.emitter.require(ELECT_VERSION)
     chosen = lowering.emitter.register("pred")
-    lowering.emitter.emit("elect.sync", f"_|?, {WARP}", chosen)
+    lowering.emitter.emit("elect.sync", Second(chosen), WARP)
     lowering.values[op.chosen] = chosen
 
 
@@ -130,7 +129,7 @@ def _one_way(lowering: KernelLowering, taken: VirtualRegister, block: Block) -> 
     emitter = lowering.emitter
     end = emitter.fresh_label("skipped")
     with emitter.loop():
-        emitter.emit("bra", end, unless=taken)
+        emitter.branch(end, unless=taken)
         lowering.block(block)
         emitter.label(end)
 
@@ -145,9 +144,9 @@ def _two_ways(
     emitter = lowering.emitter
     otherwise, end = emitter.fresh_label("otherwise"), emitter.fresh_label("met")
     with emitter.loop():
-        emitter.emit("bra", otherwise, unless=taken)
+        emitter.branch(otherwise, unless=taken)
         yielded = _way(lowering, blocks[0], results)
-        emitter.emit("bra", end)
+        emitter.branch(end)
         emitter.label(otherwise)
         yielded += _way(lowering, blocks[1], results)
         emitter.label(end)
@@ -186,8 +185,5 @@ def _value(lowering: KernelLowering, value: SSAValue) -> Fragment | IndexValue:
 
 
 def _set(lowering: KernelLowering, register: VirtualRegister, value: IndexValue) -> None:
-    opcode = f"mov.{register.type}"
-    if isinstance(value, VirtualRegister):
-        lowering.emitter.emit(opcode, "?, ?", register, value)
-    else:
-        lowering.emitter.emit(opcode, f"?, {int(value)}", register)
+    known = value if isinstance(value, VirtualRegister) else int(value)
+    lowering.emitter.emit(f"mov.{register.type}", register, known)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
-from ...dialect.isa.targets import Version
 from ...dialect.warp.clusters import (
     CLUSTER_SM,
     MOST_BARRIERS,
@@ -16,18 +15,14 @@ from ...dialect.warp.clusters import (
     NamedBarrierOp,
 )
 from ..diagnostics import fail
-from .emitter import VirtualRegister
 from .kernel import KernelLowering
 from .registry import lowers
-
-VERSION: Version = (7, 8)
 
 
 def require(lowering: KernelLowering, op: Operation, what: str = "") -> None:
     """Raises a located diagnostic on targets that lack clusters."""
     if lowering.target.sm < CLUSTER_SM:
         fail(op, f"{lowering.target} has no {what or op.name.removeprefix('warp.')}; sm_{CLUSTER_SM} and later have it")
-    lowering.emitter.require(VERSION)
 
 
 @lowers(ClusterRankOp)
@@ -39,20 +34,20 @@ def _rank(lowering: KernelLowering, op: ClusterRankOp) -> None:
 @lowers(ClusterArriveOp)
 def _arrive(lowering: KernelLowering, op: ClusterArriveOp) -> None:
     require(lowering, op)
-    lowering.emitter.emit("barrier.cluster.arrive.aligned", "")
+    lowering.emitter.emit("barrier.cluster.arrive.aligned")
 
 
 @lowers(ClusterWaitOp)
 def _wait(lowering: KernelLowering, op: ClusterWaitOp) -> None:
     require(lowering, op)
-    lowering.emitter.emit("barrier.cluster.wait.aligned", "")
+    lowering.emitter.emit("barrier.cluster.wait.aligned")
 
 
 @lowers(ClusterBarrierOp)
 def _barrier(lowering: KernelLowering, op: ClusterBarrierOp) -> None:
     require(lowering, op)
-    lowering.emitter.emit("barrier.cluster.arrive.aligned", "")
-    lowering.emitter.emit("barrier.cluster.wait.aligned", "")
+    lowering.emitter.emit("barrier.cluster.arrive.aligned")
+    lowering.emitter.emit("barrier.cluster.wait.aligned")
 
 
 @lowers(NamedBarrierOp)
@@ -62,6 +57,4 @@ def _named(lowering: KernelLowering, op: NamedBarrierOp) -> None:
         fail(op, f"expected a barrier from 1 to {MOST_BARRIERS - 1}, got {number}; gpu.barrier is the first")
     if threads > lowering.threads:
         fail(op, f"expected at most the {lowering.threads} threads of the kernel, got {threads}")
-    held = [number] if isinstance(number, VirtualRegister) else []
-    how = "sync" if op.arrive is None else "arrive"
-    lowering.emitter.emit(f"bar.{how}", f"{'?' if held else number}, {threads}", *held)
+    lowering.emitter.emit("bar.sync" if op.arrive is None else "bar.arrive", number, threads)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.rows import BroadcastOp, ReduceOp, StepOp
-from .emitter import VirtualRegister
 from .epilogue import own
 from .fragments import Fragment, elementwise_opcode
 from .kernel import KernelLowering
 from .memory import offsets
+from .operands import VirtualRegister, word
 from .registry import lowers
 
-WARP = "0x1F, 0xFFFFFFFF"
+WARP = (word(0x1F, 2), word(0xFFFFFFFF))
 """All lanes take part, and none is beyond the end of its segment."""
 
 
@@ -38,22 +38,16 @@ def _halved(lowering: KernelLowering, opcode: str, registers: Fragment) -> Virtu
     """All registers as one: the first half with the second one, until one is left."""
     while len(registers) > 1:
         half = (len(registers) + 1) // 2
-        taken = [_both(lowering, opcode, a, b) for a, b in zip(registers, registers[half:], strict=False)]
+        taken = [lowering.emitter.compute(opcode, a, b) for a, b in zip(registers, registers[half:], strict=False)]
         registers = [*taken, *registers[len(taken) : half]]
     return registers[0]
 
 
-def _both(lowering: KernelLowering, opcode: str, a: VirtualRegister, b: VirtualRegister) -> VirtualRegister:
-    result = lowering.emitter.register(a.type)
-    lowering.emitter.emit(opcode, "?, ?, ?", result, a, b)
-    return result
-
-
 def _exchanged(lowering: KernelLowering, opcode: str, register: VirtualRegister, distance: int) -> VirtualRegister:
     """A register with that of the lane whose number differs in one bit."""
-    other = lowering.emitter.register(register.type)
-    lowering.emitter.emit("shfl.sync.bfly.b32", f"?, ?, {distance}, {WARP}", other, register)
-    return _both(lowering, opcode, register, other)
+    emitter = lowering.emitter
+    other = emitter.compute("shfl.sync.bfly.b32", register, distance, *WARP, type=register.type)
+    return emitter.compute(opcode, register, other)
 
 
 @lowers(BroadcastOp)
@@ -72,10 +66,9 @@ def _step(lowering: KernelLowering, op: StepOp) -> None:
     for place in offsets(kind, 1):
         offset = place[axis == "c"]
         if offset not in numbers:
-            numbers[offset] = emitter.register("b32")
             if isinstance(first, VirtualRegister):
-                emitter.emit("add.s32", f"?, ?, {offset}", numbers[offset], first)
+                numbers[offset] = emitter.compute("add.s32", first, offset)
             else:
-                emitter.emit("mov.b32", f"?, {first + offset}", numbers[offset])
+                numbers[offset] = emitter.compute("mov.b32", first + offset)
     registers = [numbers[place[axis == "c"]] for place in offsets(kind, 1)]
     lowering.values[op.fragment] = own(lowering, op.fragment, registers)

@@ -6,21 +6,21 @@ from xdsl.dialects import gpu, scf
 from xdsl.ir import Block, SSAValue
 
 from ...dialect.warp.registers import LoadRegistersOp
-from .emitter import IndexValue
 from .fragments import Fragment
 from .kernel import KernelLowering
 from .loops import only_use_is_here
+from .operands import IndexValue
 from .registry import lowers
 
 
 @lowers(gpu.BarrierOp)
 def _barrier(lowering: KernelLowering, op: gpu.BarrierOp) -> None:
-    lowering.emitter.emit("bar.sync", "0")
+    lowering.emitter.emit("bar.sync", 0)
 
 
 @lowers(gpu.ReturnOp)
 def _finish(lowering: KernelLowering, op: gpu.ReturnOp) -> None:
-    lowering.emitter.emit("ret", "")
+    lowering.emitter.emit("ret")
 
 
 @lowers(scf.ForOp)

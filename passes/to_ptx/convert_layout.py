@@ -11,10 +11,10 @@ from ...dialect.warp.attributes import fragment_of
 from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ..diagnostics import fail
 from .column_ops import WARP
-from .emitter import IndexValue, VirtualRegister
 from .epilogue import own
 from .fragments import Fragment
 from .kernel import KernelLowering
+from .operands import IndexValue, VirtualRegister
 from .registry import lowers
 from .regroup import REGISTER_BITS, gather
 
@@ -54,11 +54,7 @@ def _step(lowering: KernelLowering, op: ConvertLayoutOp, step: Step, registers: 
         return _shuffles(lowering, step, registers)
     if not isinstance(step, MoveMatrices):
         fail(op, f"expected a step within registers, got: {step}")
-    lowering.emitter.require(MOVMATRIX.since(lowering.target))
-    moved = lowering.emitter.registers("b32", len(registers))
-    for into, register in zip(moved, registers, strict=True):
-        lowering.emitter.emit(MOVMATRIX.spelling, "?, ?", into, register)
-    return moved
+    return [lowering.emitter.compute(MOVMATRIX.spelling, register) for register in registers]
 
 
 def _regroup(lowering: KernelLowering, step: Regroup, registers: Fragment, bits: int) -> Fragment:
@@ -89,28 +85,23 @@ def _shuffles(lowering: KernelLowering, step: Shuffles, registers: Fragment) -> 
         if turn.free:
             received.append(sent)
             continue
-        received.append(lowering.emitter.register(sent.type))
-        _shuffle(lowering, received[-1], sent, turn.source)
+        received.append(_shuffle(lowering, sent, turn.source))
     rounds = {(lane, kept): i for i, turn in enumerate(step.rounds) for lane, kept in enumerate(turn.keep)}
     return [
         _of_lane(lowering, [received[rounds[lane, number]] for lane in range(LANES)]) for number in range(len(received))
     ]
 
 
-def _shuffle(lowering: KernelLowering, into: VirtualRegister, sent: VirtualRegister, source: Sequence[int]) -> None:
+def _shuffle(lowering: KernelLowering, sent: VirtualRegister, source: Sequence[int]) -> VirtualRegister:
     """Lane l gets what lane `source[l]` sends; lanes are sent to an affine function of their number."""
     constant, s = source[0], lowering.scalars
     images = [source[1 << bit] ^ constant for bit in range(LANE_BITS)]
     if images == [1 << bit for bit in range(LANE_BITS)]:
-        lowering.emitter.emit("shfl.sync.bfly.b32", f"?, ?, {constant}, {WARP}", into, sent)
-        return
+        return lowering.emitter.compute("shfl.sync.bfly.b32", sent, constant, *WARP, type=sent.type)
     number: IndexValue = constant
     for bit, image in enumerate(images):
         number = s.xor(number, s.multiply(s.bits(lowering.lane, bit, 1, 0), image))
-    if isinstance(number, VirtualRegister):
-        lowering.emitter.emit("shfl.sync.idx.b32", f"?, ?, ?, {WARP}", into, sent, number)
-    else:
-        lowering.emitter.emit("shfl.sync.idx.b32", f"?, ?, {number}, {WARP}", into, sent)
+    return lowering.emitter.compute("shfl.sync.idx.b32", sent, number, *WARP, type=sent.type)
 
 
 def _of_lane(lowering: KernelLowering, choices: Sequence[VirtualRegister]) -> VirtualRegister:

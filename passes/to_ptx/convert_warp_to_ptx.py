@@ -26,21 +26,10 @@ from ..diagnostics import fail, warn
 from ..linalg.product import PTX_NAME, fresh_name
 from ..tile.index_builder import constant_value
 from .arguments import parameters
-from .copies import ASYNC_SM
 from .kernel import KernelLowering
 
 SHARED_SYMBOL = "shared_tiles"
 """The name of the CTA's dynamic shared memory in the text, unless a kernel has it."""
-
-OLDEST_VERSION: Version = (6, 5)
-"""`ldmatrix` and mma m16n8k8 came with it."""
-
-ASYNC_VERSION: Version = (7, 0)
-
-
-def ptx_version(target: Target) -> Version:
-    """The oldest PTX version with the target and every instruction that plain kernels have on it."""
-    return max(target.ptx, ASYNC_VERSION if target.sm >= ASYNC_SM else OLDEST_VERSION)
 
 
 def _check_launches(kernel: gpu.FuncOp, symbol: SymbolRefAttr, needed: int) -> None:
@@ -109,7 +98,7 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
         fail(module, f"{target} has no ldmatrix; sm_75 and later have it")
     name = module.sym_name.data
     functions: list[Operation] = []
-    version = ptx_version(target)
+    version = target.ptx
     shared = fresh_name(SHARED_SYMBOL, {op.sym_name.data for op in module.body.block.ops if isinstance(op, gpu.FuncOp)})
     for op in module.body.block.ops:
         if not isinstance(op, gpu.FuncOp):

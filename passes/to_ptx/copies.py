@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from ...dialect.isa.targets import Target
 from .addressing import CHUNK, Addressing, GlobalMatrix, Position, SharedTile
-from .emitter import Emitter, IndexValue, VirtualRegister
-from .fragments import vector
-from .scalars import Scalars, at
+from .emitter import Emitter
+from .operands import At, IndexValue, VirtualRegister
+from .scalars import Scalars
 
 ASYNC_SM = 80
 """The first target with `cp.async` (PTX ISA 9.7.9.25.3.1)."""
@@ -20,7 +20,7 @@ ASYNC_SM = 80
 
 @dataclass(frozen=True)
 class CopyPiece:
-    """What one thread copies at once: where in the tile, and for which threads (None: for all).
+    """What one thread copies at once: where in the tile, and for which threads.
 
     In shared memory panels stand below one another, and elements may be spread: there it is the piece at `line` and
     `along`.
@@ -28,7 +28,7 @@ class CopyPiece:
 
     row: Position
     column: Position
-    taken: VirtualRegister | None
+    taken: VirtualRegister | bool
     line: Position
     along: Position
 
@@ -76,7 +76,7 @@ class TileCopies:
             return self._of_several_panels(tile, per_line, size, spread=spread)
         pieces: list[CopyPiece] = []
         for start in range(0, in_panel, self.threads):
-            taken = s.compare("lt", self.thread, in_panel - start) if start + self.threads > in_panel else None
+            taken = start + self.threads <= in_panel or s.compare("lt", self.thread, in_panel - start)
             if self.threads % per_line == 0:
                 row = Position(s.quotient(self.thread, per_line), 0, start // per_line)
                 lane_column = s.remainder(self.thread, per_line)
@@ -86,9 +86,8 @@ class TileCopies:
             column = s.multiply(lane_column, elements)
             along = self._spread(lane_column, size) if spread else column
             pieces += [
-                CopyPiece(row, Position(column, 0, panel * width // tile.element_bytes),
-                      taken if isinstance(taken, VirtualRegister) else None,
-                      row, Position(along, 0, panel * tile.swizzle // tile.element_bytes))
+                CopyPiece(row, Position(column, 0, panel * width // tile.element_bytes), taken,
+                          row, Position(along, 0, panel * tile.swizzle // tile.element_bytes))
                 for panel in range(tile.panels)
             ]  # fmt: skip
         return pieces
@@ -105,10 +104,9 @@ class TileCopies:
         pieces: list[CopyPiece] = []
         for panel in range(0, tile.panels, group):
             left = (tile.panels - panel) * in_panel
-            taken = s.compare("lt", self.thread, left) if left < self.threads else None
-            guard = taken if isinstance(taken, VirtualRegister) else None
+            taken = left >= self.threads or s.compare("lt", self.thread, left)
             pieces.append(
-                CopyPiece(row, Position(column, 0, panel * read), guard, line, Position(along, 0, panel * width))
+                CopyPiece(row, Position(column, 0, panel * read), taken, line, Position(along, 0, panel * width))
             )
         return pieces
 
@@ -129,33 +127,19 @@ class TileCopies:
                 result = self.scalars.both(result, self.addressing.inside(whole, extent, size))
         return result
 
-    def _async(self, size: int, origin: tuple[VirtualRegister, int], target: tuple[VirtualRegister, int],
-               inside: VirtualRegister | bool, taken: VirtualRegister | None) -> None:  # fmt: skip
+    def _async(self, size: int, origin: At, target: At, inside: VirtualRegister | bool,
+               taken: VirtualRegister | bool) -> None:  # fmt: skip
         # .cg keeps the data out of L1, which it would only pass through; it exists for 16 bytes only.
         opcode = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global"
-        form = f"{at('?', target[1])}, {at('?', origin[1])}, {size}"
-        registers = [target[0], origin[0]]
-        if inside is not True:
-            count = self.scalars.select(inside, size, 0)
-            form += ", ?" if isinstance(count, VirtualRegister) else f", {count}"
-            registers += [count] if isinstance(count, VirtualRegister) else []
-        self.emitter.emit(opcode, form, *registers, guard=taken)
+        read = () if inside is True else (self.scalars.select(inside, size, 0),)
+        self.emitter.emit(opcode, target, origin, size, *read, guard=taken)
 
-    def _through_registers(self, size: int, origin: tuple[VirtualRegister, int], target: tuple[VirtualRegister, int],
-                           inside: VirtualRegister | bool, taken: VirtualRegister | None) -> None:  # fmt: skip
+    def _through_registers(self, size: int, origin: At, target: At, inside: VirtualRegister | bool,
+                           taken: VirtualRegister | bool) -> None:  # fmt: skip
         type, count = (f"b{size * 8}", 1) if size < 4 else ("b32", size // 4)
         registers = self.emitter.registers("b16" if size < 4 else "b32", count)
         if inside is not True:
             for register in registers:
-                self.emitter.emit(f"mov.{register.type}", "?, 0", register)
-        guard = inside if isinstance(inside, VirtualRegister) else None
-        if taken is not None:
-            both = self.scalars.both(taken, True if guard is None else guard)
-            guard = both if isinstance(both, VirtualRegister) else None
-        wide = "" if count == 1 else f".v{count}"
-        form = "?" if count == 1 else vector(count)
-        if inside is not False:
-            self.emitter.emit(f"ld.global{wide}.{type}", f"{form}, {at('?', origin[1])}", *registers, origin[0],
-                              guard=guard)  # fmt: skip
-        self.emitter.emit(f"st.shared{wide}.{type}", f"{at('?', target[1])}, {form}", target[0], *registers,
-                          guard=taken)  # fmt: skip
+                self.emitter.emit(f"mov.{register.type}", register, 0)
+        self.emitter.load("global", registers, origin, type, guard=self.scalars.both(taken, inside))
+        self.emitter.store("shared", registers, target, type, guard=taken)

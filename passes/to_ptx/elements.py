@@ -21,12 +21,14 @@ from xdsl.ir import Attribute, Operation, Region, SSAValue
 
 from ...dialect.isa.targets import Target
 from ...dialect.isa.types import ELEMENT_TYPES
+from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import YieldOp
 from ..diagnostics import fail
-from .emitter import Emitter, VirtualRegister
+from .emitter import Emitter
 from .fragments import element_bits
-from .functions import ACCURATE, APPROXIMATE, Instructions, Operand, number
+from .functions import ACCURATE, APPROXIMATE, Instructions, Operand
+from .operands import VirtualRegister, single
 
 NARROW = ("f16", "bf16")
 """Types whose elements are held as f32."""
@@ -41,7 +43,7 @@ WIDTH = 32
 
 @dataclass(frozen=True)
 class HeldElement:
-    """One element: a register, or a literal's text. `pending` is the 16-bit type that it has yet to be rounded to."""
+    """One element: a register, or a literal. `pending` is the 16-bit type that it has yet to be rounded to."""
 
     held: Operand
     pending: str = ""
@@ -100,8 +102,8 @@ class Elements:
         i, value = self.emit, element.held
         if element.pending == "bf16":
             # The pair (value, 0) of bf16 has the bits of the same f32.
-            return HeldElement(i.of_bits(i("b32", "cvt.rn.bf16x2.f32", value, number(0.0))))
-        return HeldElement(i("f32", "cvt.f32.f16", i("b16", "cvt.rn.f16.f32", value)))
+            return HeldElement(i.of_bits(i("cvt.rn.bf16x2.f32", value, single(0.0))))
+        return HeldElement(i("cvt.f32.f16", i("cvt.rn.f16.f32", value)))
 
     def final(self, value: VirtualRegister, kind: Attribute) -> HeldElement:
         """What an instruction in f32 or f64 gave, as an element of a type."""
@@ -115,8 +117,8 @@ class Elements:
     def extended(self, value: Operand, width: int, sign: str = "s") -> VirtualRegister:
         """The low bits of an integer, extended."""
         if width in (8, 16):
-            return self.emit("b32", f"cvt.{sign}32.{sign}{width}", value)
-        return self.emit("b32", f"bfe.{sign}32", value, "0", str(width))
+            return self.emit(f"cvt.{sign}32.{sign}{width}", value)
+        return self.emit(f"bfe.{sign}32", value, 0, width)
 
 
 def _needed(region: Region) -> list[Operation]:
@@ -138,17 +140,17 @@ def _type(op: Operation) -> str:
     return held_as(op.operands[0].type)
 
 
-def literal(kind: Attribute, value: float) -> str:
+def literal(kind: Attribute, value: float) -> Operand:
     """A constant of an element type as a literal of what holds it."""
     element = element_row(kind)
     if element is None or not element.is_float:
-        return str(int(value))
+        return int(value)
     bits = element_bits(element, value)
     if element.name == "f64":
-        return f"0d{bits:016X}"
+        return Immediate(f"0d{bits:016X}")
     if element.name == "f16":
         bits = element_bits(ELEMENT_TYPES["f32"], struct.unpack("<e", struct.pack("<H", bits))[0])
-    return f"0f{bits << 16 if element.name == 'bf16' else bits:08X}"
+    return Immediate(f"0f{bits << 16 if element.name == 'bf16' else bits:08X}")
 
 
 def _constant(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -158,9 +160,9 @@ def _constant(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
     kind = op.results[0].type
     if held_as(kind) == "pred":
         # A comparison that is always so, for there is no literal predicate.
-        return HeldElement(e.emit("pred", f"setp.{'eq' if value.value.data else 'ne'}.s32", "0", "0"))
+        return HeldElement(e.emit(f"setp.{'eq' if value.value.data else 'ne'}.s32", 0, 0))
     if str(kind) in LAST:
-        return HeldElement(number(value.value.data), str(kind))
+        return HeldElement(single(value.value.data), str(kind))
     return HeldElement(literal(kind, value.value.data))
 
 
@@ -179,7 +181,7 @@ def _float(opcode: str, types: Sequence[str] = FLOATS, *, exact: bool = False) -
         spelling = f"{opcode}.{type}"
         if ".NaN" in opcode and e.target.sm < 80:
             fail(op, f"{op.name} takes {spelling}, which needs sm_80 or later; the target is {e.target}")
-        result = e.emit(type, spelling, *(o.held for o in operands))
+        result = e.emit(spelling, *(o.held for o in operands))
         return HeldElement(result) if exact else e.final(result, op.results[0].type)
 
     return handle
@@ -194,9 +196,9 @@ def _extreme(opcode: str) -> Handler:
         if _type(op) != "f64":
             return narrower(e, op, operands)
         a, b = (o.held for o in operands)
-        found, nan, total = e.emit("f64", f"{opcode}.f64", a, b), e.emit("pred", "setp.nan.f64", a, b), e.emit(
-            "f64", "add.rn.f64", a, b)  # fmt: skip
-        return HeldElement(e.emit("f64", "selp.f64", total, found, nan))
+        found, nan, total = e.emit(f"{opcode}.f64", a, b), e.emit("setp.nan.f64", a, b), e.emit(
+            "add.rn.f64", a, b)  # fmt: skip
+        return HeldElement(e.emit("selp.f64", total, found, nan))
 
     return handle
 
@@ -204,7 +206,7 @@ def _extreme(opcode: str) -> Handler:
 def _divide(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     type = _type(op)
     opcode = "div.approx.ftz.f32" if type == "f32" and _approximate(op) else f"div.rn.{type}"
-    return e.final(e.emit(type, opcode, *(o.held for o in operands)), op.results[0].type)
+    return e.final(e.emit(opcode, *(o.held for o in operands)), op.results[0].type)
 
 
 def _function(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -212,7 +214,7 @@ def _function(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
     if _type(op) == "f64":
         if op.name != "math.sqrt":
             fail(op, f"{op.name} on elements of f64 is not lowered; on f32, f16 and bf16 it is")
-        return HeldElement(e.emit("f64", "sqrt.rn.f64", x.held))
+        return HeldElement(e.emit("sqrt.rn.f64", x.held))
     table = APPROXIMATE if _approximate(op) else ACCURATE
     return e.final(table[op.name](e.emit, x.held, e.target.sm), kind)
 
@@ -222,8 +224,8 @@ def _integer(opcode: str) -> Handler:
         if _type(op) == "pred":
             if opcode not in ("and.b32", "or.b32", "xor.b32"):
                 fail(op, f"{op.name} on elements of i1 is not lowered")
-            return HeldElement(e.emit("pred", opcode.replace("b32", "pred"), *(o.held for o in operands)))
-        return e.normal(e.emit("b32", opcode, *(o.held for o in operands)), op.results[0].type)
+            return HeldElement(e.emit(opcode.replace("b32", "pred"), *(o.held for o in operands)))
+        return e.normal(e.emit(opcode, *(o.held for o in operands)), op.results[0].type)
 
     return handle
 
@@ -235,7 +237,7 @@ def _unsigned(opcode: str) -> Handler:
         kind = op.operands[0].type
         width = width_of(kind)
         sources = [o.held if width == WIDTH else e.extended(o.held, width, "u") for o in operands]
-        return e.normal(e.emit("b32", opcode, *sources), kind)
+        return e.normal(e.emit(opcode, *sources), kind)
 
     return handle
 
@@ -255,8 +257,8 @@ def _compare_floats(e: Elements, op: Operation, operands: Sequence[HeldElement])
     predicate = op.properties["predicate"]
     name = names[predicate.value.data] if isinstance(predicate, IntegerAttr) else ""
     if name not in _ORDERED:
-        return HeldElement(e.emit("pred", f"setp.{'eq' if name == 'true' else 'ne'}.s32", "0", "0"))
-    return HeldElement(e.emit("pred", f"setp.{_ORDERED[name]}.{_type(op)}", *(o.held for o in operands)))
+        return HeldElement(e.emit(f"setp.{'eq' if name == 'true' else 'ne'}.s32", 0, 0))
+    return HeldElement(e.emit(f"setp.{_ORDERED[name]}.{_type(op)}", *(o.held for o in operands)))
 
 
 def _compare_integers(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -266,7 +268,7 @@ def _compare_integers(e: Elements, op: Operation, operands: Sequence[HeldElement
         fail(op, f"{op.name} on elements of i1 is not lowered")
     # Sign-extended numbers compare as unsigned ones in the same order that they have before.
     sign = "u" if name.startswith("u") else "s"
-    return HeldElement(e.emit("pred", f"setp.{name.removeprefix(sign)}.{sign}32", *(o.held for o in operands)))
+    return HeldElement(e.emit(f"setp.{name.removeprefix(sign)}.{sign}32", *(o.held for o in operands)))
 
 
 def _select(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -276,7 +278,7 @@ def _select(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> Held
     type = held_as(op.results[0].type)
     if type == "pred":
         fail(op, f"{op.name} of elements of i1 is not lowered")
-    return HeldElement(e.emit(type, f"selp.{type}", yes.held, no.held, condition.held), yes.pending)
+    return HeldElement(e.emit(f"selp.{type}", yes.held, no.held, condition.held), yes.pending)
 
 
 def _truncate(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -285,15 +287,15 @@ def _truncate(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
     if str(source) != "f64":
         return replace(x, pending=kind) if kind in (*NARROW, *LAST) else x
     if kind == "f32":
-        return HeldElement(e.emit("f32", "cvt.rn.f32.f64", x.held))
+        return HeldElement(e.emit("cvt.rn.f32.f64", x.held))
     if kind != "f16":
         fail(op, f"{op.name} from f64 to {kind} is not lowered; go by way of f32, which rounds twice")
-    return HeldElement(e.emit("f32", "cvt.f32.f16", e.emit("b16", "cvt.rn.f16.f64", x.held)))
+    return HeldElement(e.emit("cvt.f32.f16", e.emit("cvt.rn.f16.f64", x.held)))
 
 
 def _extend(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     (x,) = operands
-    return HeldElement(e.emit("f64", "cvt.f64.f32", x.held)) if held_as(op.results[0].type) == "f64" else x
+    return HeldElement(e.emit("cvt.f64.f32", x.held)) if held_as(op.results[0].type) == "f64" else x
 
 
 def _from_integer(sign: str) -> Handler:
@@ -306,7 +308,7 @@ def _from_integer(sign: str) -> Handler:
             fail(op, f"{op.name} from {source} to {kind} is not lowered; go by way of f32, which rounds twice")
         held = x.held if sign == "s" or width == WIDTH else e.extended(x.held, width, "u")
         type = held_as(kind)
-        return e.final(e.emit(type, f"cvt.rn.{type}.{sign}32", held), kind)
+        return e.final(e.emit(f"cvt.rn.{type}.{sign}32", held), kind)
 
     return handle
 
@@ -316,7 +318,7 @@ def _to_integer(sign: str) -> Handler:
         (x,), kind = operands, op.results[0].type
         if held_as(kind) == "pred":
             fail(op, f"{op.name} to i1 is not lowered; arith.cmpf is")
-        return e.normal(e.emit("b32", f"cvt.rzi.{sign}32.{_type(op)}", x.held), kind)
+        return e.normal(e.emit(f"cvt.rzi.{sign}32.{_type(op)}", x.held), kind)
 
     return handle
 
@@ -326,7 +328,7 @@ def _extend_integer(sign: str) -> Handler:
         (x,), source = operands, op.operands[0].type
         width = width_of(source)
         if width == 1:
-            return HeldElement(e.emit("b32", "selp.b32", "-1" if sign == "s" else "1", "0", x.held))
+            return HeldElement(e.emit("selp.b32", -1 if sign == "s" else 1, 0, x.held))
         return x if sign == "s" else HeldElement(e.extended(x.held, width, "u"))
 
     return handle
@@ -335,9 +337,9 @@ def _extend_integer(sign: str) -> Handler:
 def _truncate_integer(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     (x,), kind = operands, op.results[0].type
     if held_as(kind) == "pred":
-        low = e.emit("b32", "and.b32", x.held, "1")
-        return HeldElement(e.emit("pred", "setp.ne.s32", low, "0"))
-    return e.normal(e.emit("b32", "mov.b32", x.held), kind)
+        low = e.emit("and.b32", x.held, 1)
+        return HeldElement(e.emit("setp.ne.s32", low, 0))
+    return e.normal(e.emit("mov.b32", x.held), kind)
 
 
 _HANDLERS: Mapping[type[Operation], Handler] = {

@@ -11,50 +11,38 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import gcd
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, NoReturn
 
 from xdsl.ir import Operation, SSAValue
 
-from ...dialect.isa.targets import Version
+from ...dialect.isa.targets import Target, Version
 from ...dialect.ptx.declarations import RegOp
+from ...dialect.ptx.facts import InstructionError, InstructionFacts, facts_of, result_type
 from ...dialect.ptx.instruction import InstOp
 from ...dialect.ptx.ops import CommentOp, LabelOp
+from ...dialect.ptx.text.syntax import Symbol
+from ..diagnostics import fail
+from .operands import At, EmittedOperand, IndexValue, ScalarOperand, VirtualRegister, Written, write
 
 PREFIXES = {"pred": "%p", "b16": "%h", "b32": "%r", "f32": "%f", "f64": "%d", "b64": "%rd"}
 """How registers of each type are called in the text."""
 
 
-@dataclass(eq=False, slots=True)
-class VirtualRegister:
-    """One register. `level` is the loop level it is set at; -1 while nothing is known of it.
-
-    `divisor` divides its value; `bound`, if known, is larger than its value as an unsigned number.
-    `base` and `offset` say that it was computed as base + offset.
-    """
-
-    type: str
-    level: int = 0
-    divisor: int = 1
-    bound: int | None = None
-    base: VirtualRegister | None = None
-    offset: int = 0
-
-
-IndexValue: TypeAlias = VirtualRegister | int
-"""What an index is at this level: a register, or a number known while compiling."""
-
-
 class BodyStatement(NamedTuple):
-    """An instruction; or with no opcode a label, or with opcode "//" a comment, both spelled by `form`."""
+    """An instruction; or with no opcode a label, or with opcode "//" a comment, both spelled by `form`.
+
+    `since` is the PTX version it needs; one that is `unneeded` unless something reads its result may be left out.
+    """
 
     opcode: str
     form: str
     registers: tuple[VirtualRegister, ...] = ()
     guard: str = ""
-    pure: bool = False
+    unneeded: bool = False
+    since: Version = (1, 0)
 
 
-Key = tuple[str, str, tuple[int, ...]]
+Key = tuple[str, str, tuple[ScalarOperand, ...]]
 
 
 @dataclass
@@ -65,19 +53,23 @@ class Level:
     values: dict[Key, VirtualRegister] = field(default_factory=dict[Key, VirtualRegister])
 
 
-class Emitter:
-    """Builds the body of one function."""
+_FACTS: dict[Target, dict[tuple[str, tuple[object, ...]], InstructionFacts]] = {}
+"""What has been asked of the table: by opcode and the kinds of operands."""
 
-    def __init__(self) -> None:
+
+class Emitter:
+    """Builds the body of one function for a target. What it emits, the table of instructions has: see `facts_of`."""
+
+    def __init__(self, target: Target, operation: Operation | None = None) -> None:
         self._levels = [Level()]
         self._labels = 0
-        self._deferred: dict[VirtualRegister, Sequence[BodyStatement]] = {}
-        self.version: Version = (1, 0)
-        """The oldest PTX version with all the instructions that said what they need."""
-
-    def require(self, version: Version | None) -> None:
-        """Notes that an instruction needs a PTX version; None, of one the target does not have, needs none."""
-        self.version = max(self.version, version or self.version)
+        self._deferred: dict[VirtualRegister, Sequence[tuple[str, Sequence[EmittedOperand]]]] = {}
+        self.target = target
+        self._known = _FACTS.setdefault(target, {})
+        self.operation = operation
+        """The operation that is being lowered, for errors."""
+        self.version: Version = target.ptx
+        """The oldest PTX version with all the instructions of a finished function."""
 
     @property
     def level(self) -> int:
@@ -94,27 +86,83 @@ class Emitter:
     def emit(
         self,
         opcode: str,
-        form: str,
-        *registers: VirtualRegister,
-        guard: VirtualRegister | None = None,
+        *operands: EmittedOperand,
+        guard: VirtualRegister | bool = True,
         unless: VirtualRegister | None = None,
     ) -> None:
-        """Appends an instruction here, done if `guard`, or `unless`; `form` has a `?` for each register."""
+        """Appends an instruction here, done if `guard`, or `unless`; nothing if the guard is known not to hold."""
+        if guard is False:
+            return
+        written = write(operands)
+        _, registers, _ = written
         if self._deferred:
             self._emit_deferred(registers)
+        sign = ""
         if unless is not None:
-            self._levels[-1].statements.append(BodyStatement(opcode, form, (unless, *registers), "@!"))
-        elif guard is None:
-            self._levels[-1].statements.append(BodyStatement(opcode, form, registers))
-        else:
-            self._levels[-1].statements.append(BodyStatement(opcode, form, (guard, *registers), "@"))
+            registers, sign = (unless, *registers), "@!"
+        elif guard is not True:
+            registers, sign = (guard, *registers), "@"
+        since = self._known_as(opcode, written).since
+        self._levels[-1].statements.append(BodyStatement(opcode, written.form, registers, sign, False, since))
 
-    def defer(self, result: VirtualRegister, *statements: BodyStatement) -> None:
+    def compute(self, opcode: str, *sources: EmittedOperand, type: str = "") -> VirtualRegister:
+        """The register that an instruction sets here; of `type`, where that is not the type of what it computes."""
+        result = VirtualRegister(type or self._result_type(opcode), self.level)
+        self.emit(opcode, result, *sources)
+        return result
+
+    def load(
+        self, space: str, registers: Sequence[VirtualRegister], place: At, type: str = "",
+        *, guard: VirtualRegister | bool = True,
+    ) -> None:  # fmt: skip
+        """Reads registers that lie side by side in memory; elements of `type`, if not of the registers' own."""
+        self.emit(*_access("ld", space, registers, type), place, guard=guard)
+
+    def store(
+        self, space: str, registers: Sequence[VirtualRegister], place: At, type: str = "",
+        *, guard: VirtualRegister | bool = True,
+    ) -> None:  # fmt: skip
+        """Writes registers side by side to memory."""
+        opcode, data = _access("st", space, registers, type)
+        self.emit(opcode, place, data, guard=guard)
+
+    def branch(
+        self, label: str, *, guard: VirtualRegister | bool = True, unless: VirtualRegister | None = None
+    ) -> None:
+        """Goes on behind a label, if `guard`, or `unless`."""
+        self.emit("bra", Symbol(label), guard=guard, unless=unless)
+
+    def _known_as(self, opcode: str, written: Written) -> InstructionFacts:
+        """What the table says of an instruction, which it must have."""
+        form, registers, kinds = written
+        found = self._known.get((opcode, kinds))
+        if found is None or found.limited:
+            try:
+                found = facts_of(opcode, form, tuple([r.type for r in registers]), self.target)
+            except InstructionError as error:
+                self._refuse(error)
+            self._known[opcode, kinds] = found
+        return found
+
+    def _result_type(self, opcode: str) -> str:
+        try:
+            return result_type(opcode)
+        except InstructionError as error:
+            self._refuse(error)
+
+    def _refuse(self, error: InstructionError) -> NoReturn:
+        """Raises an error that names pass, operation and instruction."""
+        if self.operation is None:
+            raise error
+        fail(self.operation, f"convert-warp-to-ptx cannot make {self.operation.name} of {error}")
+
+    def defer(self, result: VirtualRegister, *instructions: tuple[str, Sequence[EmittedOperand]]) -> None:
         """Sets a register where an instruction first reads it, so that it is held no longer than needed.
 
-        `statements` set it from registers that must keep their values until then, or until `settle`.
+        Instructions, opcodes with operands, set it from registers that must keep their values until then, or until
+        `settle`.
         """
-        self._deferred[result] = statements
+        self._deferred[result] = instructions
 
     def settle(self) -> None:
         """Sets every register that waits for its reader."""
@@ -123,23 +171,30 @@ class Emitter:
 
     def _emit_deferred(self, registers: Iterable[VirtualRegister]) -> None:
         for register in registers:
-            for statement in self._deferred.pop(register, ()):
-                self._emit_deferred(statement.registers)
-                self._levels[-1].statements.append(statement)
+            for opcode, operands in self._deferred.pop(register, ()):
+                self.emit(opcode, *operands)
 
-    def pure(self, type: str, opcode: str, form: str, *sources: VirtualRegister) -> VirtualRegister:
-        """The result of an instruction without effects; `form` spells the operands after the destination.
+    def pure(self, opcode: str, *sources: ScalarOperand, type: str = "") -> VirtualRegister:
+        """The result of a pure instruction, which may have been computed before; of `type`, as for `compute`.
 
         Predicates stay at their level: there are seven, and one that lives through a loop costs more than a `setp`.
         """
-        level = self.level if type == "pred" else max((s.level for s in sources), default=0)
-        place = self._levels[level]
-        key = (opcode, form, tuple(map(id, sources)))
-        known = place.values.get(key)
-        if known is None:
-            known = place.values[key] = VirtualRegister(type, level)
-            place.statements.append(BodyStatement(opcode, f"?, {form}", (known, *sources), pure=True))
-        return known
+        level = self.level if self._result_type(opcode) == "pred" else _level_of(sources)
+        values, key = self._levels[level].values, (opcode, type, sources)
+        if key not in values:
+            values[key] = self._set_pure(level, opcode, sources, type)
+        return values[key]
+
+    def _set_pure(self, level: int, opcode: str, sources: Iterable[ScalarOperand], type: str) -> VirtualRegister:
+        result = VirtualRegister(type or self._result_type(opcode), level)
+        written = write((result, *sources))
+        found = self._known_as(opcode, written)
+        if not found.pure:
+            self._refuse(InstructionError(f"{opcode}: its result does not follow from its operands alone"))
+        self._levels[level].statements.append(
+            BodyStatement(opcode, written.form, written.registers, "", True, found.since)
+        )
+        return result
 
     def comment(self, text: str) -> None:
         """A comment on a line of its own, at this level."""
@@ -164,16 +219,17 @@ class Emitter:
     def finish(self) -> list[Operation]:
         """The function's operations: register declarations, then the statements."""
         statements = _without_unused(self._levels[0].statements)
+        self.version = max(self.target.ptx, *{statement.since for statement in statements}, (1, 0))
         declared, values = _declare(s.registers for s in statements)
         return [*declared, *(_operation(s, values) for s in statements)]
 
 
 def _without_unused(statements: Sequence[BodyStatement]) -> list[BodyStatement]:
-    """The statements less the pure ones whose results nothing reads."""
+    """The statements less the unneeded ones whose results nothing reads."""
     kept: list[BodyStatement] = []
     read: set[VirtualRegister] = set()
     for statement in reversed(statements):
-        if not statement.pure or statement.registers[0] in read:
+        if not statement.unneeded or statement.registers[0] in read:
             kept.append(statement)
             read.update(statement.registers)
     return kept[::-1]
@@ -191,12 +247,31 @@ def _declare(uses: Iterable[Sequence[VirtualRegister]]) -> tuple[list[RegOp], Ma
 
 
 def _operation(statement: BodyStatement, values: Mapping[VirtualRegister, SSAValue]) -> Operation:
-    opcode, form, registers, guard, _ = statement
+    opcode, form, registers, guard, *_ = statement
     if opcode == "//":
         return CommentOp(form)
     if not opcode:
         return LabelOp(form)
     return InstOp.of(opcode, form, [values[r] for r in registers], guard)
+
+
+def _level_of(sources: Iterable[ScalarOperand]) -> int:
+    """The outermost level where all of them are known."""
+    level = 0
+    for source in sources:
+        if isinstance(source, VirtualRegister) and source.level > level:
+            level = source.level
+    return level
+
+
+def _access(
+    opcode: str, space: str, registers: Sequence[VirtualRegister], type: str
+) -> tuple[str, VirtualRegister | list[VirtualRegister]]:
+    """The spelling of a load or a store, and what it moves: a vector unless it is one register."""
+    type = type or registers[0].type
+    if len(registers) == 1:
+        return f"{opcode}.{space}.{type}", registers[0]
+    return f"{opcode}.{space}.v{len(registers)}.{type}", [*registers]
 
 
 def divisor_of(value: IndexValue) -> int:

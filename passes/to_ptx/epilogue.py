@@ -22,11 +22,12 @@ from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position
 from .elements import LAST, NARROW, Elements, HeldElement, held_as
-from .emitter import Emitter, IndexValue, VirtualRegister, common_divisor, divisor_of
+from .emitter import Emitter, common_divisor, divisor_of
 from .fragments import PAIRED, Fragment, per_register, register_type
 from .functions import Operand
 from .kernel import KernelLowering
 from .memory import offsets
+from .operands import IndexValue, VirtualRegister, word
 from .registry import lowers
 
 FP8_SM = 89
@@ -115,11 +116,11 @@ class _Vector:
         known: dict[tuple[int, int], VirtualRegister] = {}
         single = {} if self.pairs else dict(zip(along, self.words(along, "b16"), strict=True))
         for two in dict.fromkeys(twos):
-            known[two] = emitter.register("b32")
             if self.pairs:
+                known[two] = emitter.register("b32")
                 self._load([known[two]], two[0], "b32")
             else:
-                emitter.emit("mov.b32", "?, {?, ?}", known[two], *(single[offset] for offset in two))
+                known[two] = emitter.compute("mov.b32", [single[offset] for offset in two])
         return [known[two] for two in twos]
 
     def _load(self, registers: Fragment, offset: int, type: str) -> None:
@@ -127,10 +128,8 @@ class _Vector:
         inside = self.is_inside or lowering.addressing.inside(
             Position.of(self.lane, self.start, offset), self.extent, self.matrix.columns
         )
-        base, displacement = lowering.scalars.address(
-            self.matrix.base, [(self.lane, size), (self.start, size), (offset, size)]
-        )
-        lowering.globals.load_one(registers, (base, displacement), inside, type)
+        place = lowering.scalars.address(self.matrix.base, [(self.lane, size), (self.start, size), (offset, size)])
+        lowering.globals.load_one(registers, place, inside, type)
 
 
 # Elements
@@ -150,17 +149,17 @@ class _Packing:
         if each == 1:
             return HeldElement(register)
         if not kind.element.is_float:
-            return HeldElement(i("b32", "bfe.s32", register, str(place * kind.bits), str(kind.bits)))
+            return HeldElement(i("bfe.s32", register, place * kind.bits, kind.bits))
         if kind.element.name == "bf16":
             # The bits of a bf16 are the upper half of the same f32.
-            word = i("b32", "and.b32", register, "0xFFFF0000") if place else i("b32", "shl.b32", register, "16")
-            return HeldElement(i.of_bits(word))
-        return HeldElement(i("f32", "cvt.f32.f16", self._half(register, place)))
+            bits = i("and.b32", register, word(0xFFFF0000)) if place else i("shl.b32", register, 16)
+            return HeldElement(i.of_bits(bits))
+        return HeldElement(i("cvt.f32.f16", self._half(register, place)))
 
     def _half(self, register: VirtualRegister, place: int) -> VirtualRegister:
         if register not in self._halves:
             low, high = self.emitter.registers("b16", 2)
-            self.emitter.emit("mov.b32", "{?, ?}, ?", low, high, register)
+            self.emitter.emit("mov.b32", [low, high], register)
             self._halves[register] = low, high
         return self._halves[register][place]
 
@@ -168,39 +167,25 @@ class _Packing:
         """A register full of elements, the first lowest."""
         i, name = self.elements.emit, str(kind)
         if len(held) == 1:
-            type = held_as(kind)
-            register = self.emitter.register(type)
-            self._emit(register, f"mov.{type}", held[0])
-            return register
+            return self.emitter.compute(f"mov.{held_as(kind)}", held[0])
         if isinstance(kind, IntegerType):
             words = list(held)
             while len(words) > 2:
-                words = [i("b32", "prmt.b32", a, b, "0x0040") for a, b in zip(words[::2], words[1::2], strict=True)]
-            return i("b32", "prmt.b32", *words, "0x5410")
+                words = [i("prmt.b32", a, b, word(0x0040, 4)) for a, b in zip(words[::2], words[1::2], strict=True)]
+            return i("prmt.b32", *words, word(0x5410, 4))
         if name in LAST:
             return self._bytes(op, name, held)
-        register = self.emitter.register("b32")
         if self.target.sm >= 80:
-            self._emit(register, f"cvt.rn.{name}{PAIRED}.f32", held[1], held[0])
-        else:
-            halves = [i("b16", f"cvt.rn.{name}.f32", value) for value in held]
-            self._emit(register, "mov.b32", "{", *halves, "}")
-        return register
+            return self.emitter.compute(f"cvt.rn.{name}{PAIRED}.f32", held[1], held[0])
+        return self.emitter.compute("mov.b32", [i(f"cvt.rn.{name}.f32", value) for value in held])
 
     def _bytes(self, op: MapOp, name: str, held: Sequence[Operand]) -> VirtualRegister:
         if self.target.sm < FP8_SM:
             fail(op, f"conversion to {name} needs sm_{FP8_SM} or later; the target is {self.target}")
         short = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}[name]
         opcode, i = f"cvt.rn.satfinite.{short}x2.f32", self.elements.emit
-        halves = [i("b16", opcode, high, low) for low, high in zip(held[::2], held[1::2], strict=True)]
-        register = self.emitter.register("b32")
-        self.emitter.emit("mov.b32", "?, {?, ?}", register, *halves)
-        return register
-
-    def _emit(self, register: VirtualRegister, opcode: str, *operands: Operand) -> None:
-        form = ", ".join("?" if isinstance(o, VirtualRegister) else o for o in operands)
-        form = form.replace("{, ", "{").replace(", }", "}")
-        self.emitter.emit(opcode, f"?, {form}", register, *(o for o in operands if isinstance(o, VirtualRegister)))
+        halves = [i(opcode, high, low) for low, high in zip(held[::2], held[1::2], strict=True)]
+        return self.emitter.compute("mov.b32", halves)
 
 
 @lowers(MapOp)

@@ -60,9 +60,7 @@ def _computes(op: Operation, element: ElementType) -> None:
 
 
 def _require(lowering: KernelLowering, op: Operation, opcode: str, what: str) -> None:
-    """Refuses an operation whose instruction the target does not have, and notes since when PTX has it."""
-    rows = [row for row, _ in find(opcode)]
-    lowering.emitter.require(min((row.ptx for row in rows), default=None))
-    lowest = min((row.sm for row in rows), default=0)
+    """Refuses an operation whose instruction the target does not have."""
+    lowest = min((row.sm for row, _ in find(opcode)), default=0)
     if lowest > lowering.target.sm:
         fail(op, f"{what} takes {opcode}, which needs sm_{lowest} or later; the target is {lowering.target}")

@@ -14,12 +14,17 @@ from typing import NamedTuple
 
 from ...dialect.isa.targets import Target
 from ...dialect.isa.types import ElementType
+from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elementwise import Kind
 from ...dialect.warp.product import ProductOp
-from .emitter import BodyStatement, Emitter, VirtualRegister
+from .emitter import Emitter
+from .operands import EmittedOperand, VirtualRegister, word
 
 Fragment = list[VirtualRegister]
+
+UPPER = word(0xFFFF0000)
+"""The mask of the upper half of a register."""
 
 PAIRED = "x2"
 """In an opcode: it works on two 16-bit elements at once."""
@@ -35,16 +40,10 @@ def per_register(type: FragmentType) -> int:
     return max(1, 32 // type.bits)
 
 
-def vector(count: int) -> str:
-    """The operand form of `count` registers in braces."""
-    return "{" + ", ".join("?" * count) + "}"
-
-
 class TrailingOperand(NamedTuple):
-    """What a product takes after A, B and C: for each of the instruction's tiles of A or of B a word, and how it is
-    spelled."""
+    """What a product takes after A, B and C, for each of the instruction's tiles of A or of B."""
 
-    words: Sequence[tuple[VirtualRegister, str]]
+    of_tiles: Sequence[Sequence[EmittedOperand]]
     of_b: bool = False
 
 
@@ -60,24 +59,19 @@ class FragmentEmitter:
         return self.emitter.registers(register_type(type.element), type.registers)
 
     def constant(self, type: FragmentType, value: float) -> Fragment:
-        registers, text = self.fresh(type), literal(type, value)
-        for register in registers:
-            self.emitter.emit(f"mov.{register.type}", f"?, {text}", register)
-        return registers
+        number = literal(type, value)
+        return [self.emitter.compute(f"mov.{register_type(type.element)}", number) for _ in range(type.registers)]
 
     def copy(self, source: Fragment, into: Fragment) -> None:
         for a, b in zip(source, into, strict=True):
             if a is not b:
-                self.emitter.emit(f"mov.{b.type}", "?, ?", b, a)
+                self.emitter.emit(f"mov.{b.type}", b, a)
 
     def select(self, condition: VirtualRegister | bool, yes: Fragment, no: Fragment) -> Fragment:
         """One fragment or the other; registers of its own where it is not known which."""
         if isinstance(condition, bool):
             return yes if condition else no
-        result = self.emitter.registers(yes[0].type, len(yes))
-        for into, a, b in zip(result, yes, no, strict=True):
-            self.emitter.emit(f"selp.{into.type}", "?, ?, ?, ?", into, a, b, condition)
-        return result
+        return [self.emitter.compute(f"selp.{a.type}", a, b, condition) for a, b in zip(yes, no, strict=True)]
 
     def multiply(
         self, op: ProductOp, a: Fragment, b: Fragment, c: Fragment, d: Fragment, extras: Sequence[TrailingOperand] = ()
@@ -90,23 +84,20 @@ class FragmentEmitter:
         down, across = (list(dict.fromkeys(where)) for where in ((m for m, _ in of_a), (n for _, n in of_b)))
         deep = list(dict.fromkeys(k for _, k in of_a))
         na, nb, nc, nd = (row.registers(role) for role in "abcd")
-        form = ", ".join(vector(n) for n in (nd, na, nb, nc))
-        self.emitter.require(row.since(self.target))
         for step, k in enumerate(deep):
             source, n = (c, nc) if step == 0 else (d, nd)
             for i, m in enumerate(down):
                 held_a = first[m, k]
                 for j in reversed(across) if self.serpentine and i % 2 else across:
                     held_b, tile = second[k * op.SPARSITY, j], third[m, j]
-                    words = [extra.words[held_b if extra.of_b else held_a] for extra in extras]
+                    trailing = (extra.of_tiles[held_b if extra.of_b else held_a] for extra in extras)
                     self.emitter.emit(
                         row.spelling,
-                        ", ".join((form, *(spelled for _, spelled in words))),
-                        *d[tile * nd :][:nd],
-                        *a[held_a * na :][:na],
-                        *b[held_b * nb :][:nb],
-                        *source[tile * n :][:n],
-                        *(word for word, _ in words),
+                        d[tile * nd : (tile + 1) * nd],
+                        a[held_a * na : (held_a + 1) * na],
+                        b[held_b * nb : (held_b + 1) * nb],
+                        source[tile * n : (tile + 1) * n],
+                        *(operand for operands in trailing for operand in operands),
                     )
 
     def narrowing(self, element: ElementType) -> str:
@@ -116,9 +107,8 @@ class FragmentEmitter:
     def elementwise(self, kind: Kind, element: ElementType, inputs: list[Fragment], into: Fragment) -> None:
         """Computes into registers, which may be those of an input."""
         opcode = elementwise_opcode(kind, element)
-        form = ", ".join("?" * (1 + len(inputs)))
         for registers in zip(into, *inputs, strict=True):
-            self.emitter.emit(opcode, form, *registers)
+            self.emitter.emit(opcode, *registers)
 
     def convert(self, source: Fragment, type: FragmentType, to: FragmentType) -> Fragment:
         """Converts by way of f32, which holds every 16-bit type exactly; 8-bit floats to f16, exactly too."""
@@ -134,20 +124,14 @@ class FragmentEmitter:
     def _widen(self, source: Fragment, element: ElementType) -> Fragment:
         result: Fragment = []
         for pair in source:
-            low, high = self.emitter.registers("f32", 2)
             if element.name == "bf16":
                 # The bits of a bf16 are the upper half of the same f32.
-                shifted, masked = self.emitter.registers("b32", 2)
-                self.emitter.emit("shl.b32", "?, ?, 16", shifted, pair)
-                self.emitter.emit("and.b32", "?, ?, 0xFFFF0000", masked, pair)
-                self.emitter.emit("mov.b32", "?, ?", low, shifted)
-                self.emitter.emit("mov.b32", "?, ?", high, masked)
+                words = self.emitter.compute("shl.b32", pair, 16), self.emitter.compute("and.b32", pair, UPPER)
+                result += [self.emitter.compute("mov.b32", bits, type="f32") for bits in words]
             else:
                 halves = self.emitter.registers("b16", 2)
-                self.emitter.emit("mov.b32", "{?, ?}, ?", *halves, pair)
-                self.emitter.emit("cvt.f32.f16", "?, ?", low, halves[0])
-                self.emitter.emit("cvt.f32.f16", "?, ?", high, halves[1])
-            result += [low, high]
+                self.emitter.emit("mov.b32", halves, pair)
+                result += [self.emitter.compute("cvt.f32.f16", half) for half in halves]
         return result
 
     def _halves(self, source: Fragment, element: ElementType) -> Fragment:
@@ -156,23 +140,19 @@ class FragmentEmitter:
         for packed in source:
             pairs = self.emitter.registers("b16", 2)
             for i, into in enumerate(wide := self.emitter.registers("b32", 2)):
-                both = BodyStatement("mov.b32", "{?, ?}, ?", (*pairs, packed))
-                self.emitter.defer(into, both, BodyStatement(widening(element), "?, ?", (into, pairs[i])))
+                both = "mov.b32", (pairs, packed)
+                self.emitter.defer(into, both, (widening(element), (into, pairs[i])))
             result += wide
         return result
 
     def _narrow(self, source: Fragment, element: ElementType) -> Fragment:
         result: Fragment = []
         for low, high in zip(source[::2], source[1::2], strict=True):
-            pair = self.emitter.register("b32")
             if PAIRED in (opcode := self.narrowing(element)):
-                self.emitter.emit(opcode, "?, ?, ?", pair, high, low)
+                result.append(self.emitter.compute(opcode, high, low))
             else:
-                halves = self.emitter.registers("b16", 2)
-                for half, value in zip(halves, (low, high), strict=True):
-                    self.emitter.emit(opcode, "?, ?", half, value)
-                self.emitter.emit("mov.b32", "?, {?, ?}", pair, *halves)
-            result.append(pair)
+                halves = [self.emitter.compute(opcode, value) for value in (low, high)]
+                result.append(self.emitter.compute("mov.b32", halves))
         return result
 
 
@@ -192,17 +172,16 @@ def elementwise_opcode(kind: Kind, element: ElementType) -> str:
     return f"{SPELLINGS.get(kind, str(kind))}.{rounded}{type}"
 
 
-def literal(type: FragmentType, value: float) -> str:
+def literal(type: FragmentType, value: float) -> Immediate:
     """A register full of one value, as a literal."""
     element, bits = type.element, element_bits(type.element, value)
     if element.name == "e2m1" and type.bits > element.bits:
         bits <<= 2  # PTX ISA 9.7.14.5.14: e2m1 lies in the middle of its byte.
     if element.name == "f32":
-        return f"0f{bits:08X}"
+        return Immediate(f"0f{bits:08X}")
     if element.name == "f64":
-        return f"0d{bits:016X}"
-    repeated = sum(bits << place for place in range(0, 32, type.bits))
-    return f"0x{repeated:08X}"
+        return Immediate(f"0d{bits:016X}")
+    return word(sum(bits << place for place in range(0, 32, type.bits)))
 
 
 NARROW = {

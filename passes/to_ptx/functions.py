@@ -22,16 +22,14 @@ relative errors about 2^-22, 2^-22, 2^-11; PTX ISA 9.7.3.20 to 22), and erf(x) a
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 
-from ...dialect.isa.targets import Version
-from ...dialect.ptx.instructions import find
-from .emitter import Emitter, VirtualRegister
+from ...dialect.ptx.text.syntax import Immediate
+from .emitter import Emitter
+from .operands import VirtualRegister, single
 
-Operand = VirtualRegister | str
-"""A register, or the text of a literal."""
+Operand = VirtualRegister | Immediate | int
+"""A register, or a literal."""
 
 LOG2_E = 1.4426950408889634
 LN2 = 0.6931471805599453
@@ -63,70 +61,55 @@ ERF_P = (0.7396676540374756, 0.1734619140625, 0.033556390553712845, 0.0038417614
 ERF_Q = (0.7333090901374817, 0.4449103772640228, 0.1168585792183876, 0.01701503060758114, 0.001366351032629609)
 
 
-def number(value: float) -> str:
-    """An f32 as a literal."""
-    return f"0f{struct.unpack('<I', struct.pack('<f', value))[0]:08X}"
-
-
-@cache
-def _since(opcode: str) -> Version | None:
-    """The oldest PTX version that has an instruction."""
-    return min((row.ptx for row, _ in find(opcode)), default=None)
-
-
 class Instructions:
     """Emits instructions on single elements; the same one on the same operands only once."""
 
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
-        self._known: dict[tuple[str, tuple[int | str, ...]], VirtualRegister] = {}
+        self._known: dict[tuple[str, str, tuple[Operand, ...]], VirtualRegister] = {}
 
-    def __call__(self, type: str, opcode: str, *operands: Operand) -> VirtualRegister:
-        """The register, of a PTX type, that an instruction without effects sets."""
-        key = opcode, tuple(o if isinstance(o, str) else id(o) for o in operands)
+    def __call__(self, opcode: str, *operands: Operand, type: str = "") -> VirtualRegister:
+        """The register that an instruction without effects sets; of `type`, as for `Emitter.compute`."""
+        key = opcode, type, operands
         if key not in self._known:
-            result = self.emitter.register(type)
-            form = ", ".join(["?", *(o if isinstance(o, str) else "?" for o in operands)])
-            self.emitter.emit(opcode, form, result, *(o for o in operands if isinstance(o, VirtualRegister)))
-            self.emitter.require(_since(opcode))
-            self._known[key] = result
+            self._known[key] = self.emitter.compute(opcode, *operands, type=type)
         return self._known[key]
 
     # f32
 
     def add(self, a: Operand, b: Operand) -> VirtualRegister:
-        return self("f32", "add.rn.f32", a, b)
+        return self("add.rn.f32", a, b)
 
     def mul(self, a: Operand, b: Operand) -> VirtualRegister:
-        return self("f32", "mul.rn.f32", a, b)
+        return self("mul.rn.f32", a, b)
 
     def fma(self, a: Operand, b: Operand, c: Operand) -> VirtualRegister:
-        return self("f32", "fma.rn.f32", a, b, c)
+        return self("fma.rn.f32", a, b, c)
 
     def neg(self, a: Operand) -> VirtualRegister:
-        return self("f32", "neg.f32", a)
+        return self("neg.f32", a)
 
     def polynomial(self, x: Operand, coefficients: Sequence[float]) -> VirtualRegister:
         """Horner's scheme; coefficients from the constant one on."""
         *rest, last = coefficients
-        result: Operand = number(last)
+        result: Operand = single(last)
         for coefficient in reversed(rest):
-            result = self.fma(result, x, number(coefficient))
-        return result if isinstance(result, VirtualRegister) else self("f32", "mov.f32", result)
+            result = self.fma(result, x, single(coefficient))
+        return result if isinstance(result, VirtualRegister) else self("mov.f32", result)
 
     def clamp(self, x: Operand, low: float, high: float, sm: int) -> VirtualRegister:
         """x between two bounds; NaN stays NaN."""
         if sm >= 80:
-            return self("f32", "min.NaN.f32", self("f32", "max.NaN.f32", x, number(low)), number(high))
-        bounded = self("f32", "min.f32", self("f32", "max.f32", x, number(low)), number(high))
-        return self("f32", "selp.f32", x, bounded, self("pred", "setp.nan.f32", x, x))
+            return self("min.NaN.f32", self("max.NaN.f32", x, single(low)), single(high))
+        bounded = self("min.f32", self("max.f32", x, single(low)), single(high))
+        return self("selp.f32", x, bounded, self("setp.nan.f32", x, x))
 
     def within(self, x: Operand, limit: float, sm: int) -> VirtualRegister:
         """x between -limit and limit; NaN stays NaN."""
         if sm < XORSIGN_SM:
             return self.clamp(x, -limit, limit, sm)
         # The smaller of both magnitudes, with the sign of x.
-        return self("f32", "min.NaN.xorsign.abs.f32", x, number(limit))
+        return self("min.NaN.xorsign.abs.f32", x, single(limit))
 
     def reciprocal(self, q: Operand) -> VirtualRegister:
         """1 / q, correctly rounded, for a normal q whose reciprocal is one.
@@ -136,25 +119,25 @@ class Instructions:
         the IBM RISC System/6000 processor", 1990), but where the fraction of q is all ones: there the guess must be the
         upper one of two, as it is on an H200.
         """
-        guess = self("f32", "rcp.approx.ftz.f32", q)
-        return self.fma(self.fma(self.neg(q), guess, number(1.0)), guess, guess)
+        guess = self("rcp.approx.ftz.f32", q)
+        return self.fma(self.fma(self.neg(q), guess, single(1.0)), guess, guess)
 
     # Bits
 
     def bits(self, a: Operand) -> VirtualRegister:
-        return self("b32", "mov.b32", a)
+        return self("mov.b32", a)
 
     def of_bits(self, a: Operand) -> VirtualRegister:
-        return self("f32", "mov.b32", a)
+        return self("mov.b32", a, type="f32")
 
 
 def _power(i: Instructions, whole: Operand, fraction: VirtualRegister) -> VirtualRegister:
     """fraction * 2^n, n being in the low bits of `whole`; in two steps, so that the ends of the range are right."""
-    n = i("b32", "sub.s32", i.bits(whole), str(ROUNDER_BITS))
-    half = i("b32", "shr.s32", n, "1")
-    rest = i("b32", "sub.s32", n, half)
+    n = i("sub.s32", i.bits(whole), ROUNDER_BITS)
+    half = i("shr.s32", n, 1)
+    rest = i("sub.s32", n, half)
     for power in (half, rest):
-        factor = i.of_bits(i("b32", "add.s32", i("b32", "shl.b32", power, "23"), str(ONE_BITS)))
+        factor = i.of_bits(i("add.s32", i("shl.b32", power, 23), ONE_BITS))
         fraction = i.mul(fraction, factor)
     return fraction
 
@@ -162,36 +145,36 @@ def _power(i: Instructions, whole: Operand, fraction: VirtualRegister) -> Virtua
 def exp(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
     """e^x = 2^n e^r: n the whole number nearest to x log2(e), r what is left."""
     x = i.clamp(x, -104.0, 89.0, sm)
-    whole = i.fma(x, number(LOG2_E), number(ROUNDER))
-    n = i.add(whole, number(-ROUNDER))
-    r = i.fma(n, number(LN2_HIGH - LN2), i.fma(n, number(-LN2_HIGH), x))
+    whole = i.fma(x, single(LOG2_E), single(ROUNDER))
+    n = i.add(whole, single(-ROUNDER))
+    r = i.fma(n, single(LN2_HIGH - LN2), i.fma(n, single(-LN2_HIGH), x))
     return _power(i, whole, i.polynomial(r, EXP))
 
 
 def exp2(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
     """2^x = 2^n 2^r."""
     x = i.clamp(x, -151.0, 129.0, sm)
-    whole = i.add(x, number(ROUNDER))
-    r = i.add(x, i.neg(i.add(whole, number(-ROUNDER))))
+    whole = i.add(x, single(ROUNDER))
+    r = i.add(x, i.neg(i.add(whole, single(-ROUNDER))))
     return _power(i, whole, i.polynomial(r, EXP2))
 
 
 def log(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
     """log(2^n m) = n ln2 + log(m), m from sqrt(1/2) to sqrt(2); subnormals are scaled first."""
-    small = i("pred", "setp.lt.f32", x, number(2.0**-126))
-    bits = i.bits(i("f32", "selp.f32", i.mul(x, number(2.0**23)), x, small))
-    shift = i("b32", "selp.b32", "-23", "0", small)
-    exponent = i("b32", "shr.s32", i("b32", "sub.s32", bits, str(0x3F3504F3)), "23")
-    m = i.of_bits(i("b32", "sub.s32", bits, i("b32", "shl.b32", exponent, "23")))
-    f = i.add(m, number(-1.0))
-    n = i("f32", "cvt.rn.f32.s32", i("b32", "add.s32", exponent, shift))
-    tail = i.fma(i.mul(f, f), i.polynomial(f, LOG), i.mul(n, number(LN2 - LN2_HIGH)))
-    result = i.fma(n, number(LN2_HIGH), i.add(f, tail))
+    small = i("setp.lt.f32", x, single(2.0**-126))
+    bits = i.bits(i("selp.f32", i.mul(x, single(2.0**23)), x, small))
+    shift = i("selp.b32", -23, 0, small)
+    exponent = i("shr.s32", i("sub.s32", bits, 0x3F3504F3), 23)
+    m = i.of_bits(i("sub.s32", bits, i("shl.b32", exponent, 23)))
+    f = i.add(m, single(-1.0))
+    n = i("cvt.rn.f32.s32", i("add.s32", exponent, shift))
+    tail = i.fma(i.mul(f, f), i.polynomial(f, LOG), i.mul(n, single(LN2 - LN2_HIGH)))
+    result = i.fma(n, single(LN2_HIGH), i.add(f, tail))
     # What is not positive and finite: infinity and NaN as they are, minus infinity for 0, NaN below.
-    beyond = i("pred", "setp.geu.f32", x, number(float("inf")))
-    result = i("f32", "selp.f32", x, result, beyond)
-    result = i("f32", "selp.f32", number(float("nan")), result, i("pred", "setp.lt.f32", x, number(0.0)))
-    return i("f32", "selp.f32", number(float("-inf")), result, i("pred", "setp.eq.f32", x, number(0.0)))
+    beyond = i("setp.geu.f32", x, single(float("inf")))
+    result = i("selp.f32", x, result, beyond)
+    result = i("selp.f32", single(float("nan")), result, i("setp.lt.f32", x, single(0.0)))
+    return i("selp.f32", single(float("-inf")), result, i("setp.eq.f32", x, single(0.0)))
 
 
 def _odd(
@@ -212,11 +195,11 @@ def erf(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
 
 
 def sqrt(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
-    return i("f32", "sqrt.rn.f32", x)
+    return i("sqrt.rn.f32", x)
 
 
 def rsqrt(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
-    return i("f32", "rcp.rn.f32", sqrt(i, x, sm))
+    return i("rcp.rn.f32", sqrt(i, x, sm))
 
 
 Function = Callable[[Instructions, Operand, int], VirtualRegister]
@@ -234,17 +217,17 @@ ACCURATE: Mapping[str, Function] = {
 
 
 def _fast_erf(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
-    inner = i.fma(i.mul(x, x), number(0.1), number(1.1295))
-    return i("f32", "tanh.approx.f32", i.mul(x, inner))
+    inner = i.fma(i.mul(x, x), single(0.1), single(1.1295))
+    return i("tanh.approx.f32", i.mul(x, inner))
 
 
 APPROXIMATE: Mapping[str, Function] = {
-    "math.exp": lambda i, x, sm: i("f32", "ex2.approx.ftz.f32", i.mul(x, number(LOG2_E))),
-    "math.exp2": lambda i, x, sm: i("f32", "ex2.approx.ftz.f32", x),
-    "math.log": lambda i, x, sm: i.mul(i("f32", "lg2.approx.ftz.f32", x), number(LN2)),
-    "math.tanh": lambda i, x, sm: i("f32", "tanh.approx.f32", x),
+    "math.exp": lambda i, x, sm: i("ex2.approx.ftz.f32", i.mul(x, single(LOG2_E))),
+    "math.exp2": lambda i, x, sm: i("ex2.approx.ftz.f32", x),
+    "math.log": lambda i, x, sm: i.mul(i("lg2.approx.ftz.f32", x), single(LN2)),
+    "math.tanh": lambda i, x, sm: i("tanh.approx.f32", x),
     "math.erf": _fast_erf,
-    "math.sqrt": lambda i, x, sm: i("f32", "sqrt.approx.ftz.f32", x),
-    "math.rsqrt": lambda i, x, sm: i("f32", "rsqrt.approx.ftz.f32", x),
+    "math.sqrt": lambda i, x, sm: i("sqrt.approx.ftz.f32", x),
+    "math.rsqrt": lambda i, x, sm: i("rsqrt.approx.ftz.f32", x),
 }
 """What `fastmath<afn>` allows."""

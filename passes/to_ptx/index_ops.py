@@ -13,8 +13,8 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import FragmentType
 from ..diagnostics import fail
 from .arguments import INDEX_LIMIT
-from .emitter import IndexValue, VirtualRegister
 from .kernel import KernelLowering
+from .operands import IndexValue, VirtualRegister
 from .registry import lowers
 from .scalars import Scalars
 
@@ -79,9 +79,7 @@ def _cast(lowering: KernelLowering, op: arith.IndexCastOp) -> None:
         fail(op, f"{op.name} is lowered to i32, got {op.result.type}")
     source = lowering.scalar(op.input)
     if isinstance(source, int):
-        register = lowering.emitter.register("b32")
-        lowering.emitter.emit("mov.b32", f"?, {source}", register)
-        source = register
+        source = lowering.emitter.compute("mov.b32", source)
     lowering.values[op.result] = source
 
 

@@ -15,10 +15,11 @@ from ..diagnostics import fail
 from .addressing import CHUNK, Addressing, GlobalMatrix, MemoryArgument, OwnRow, SharedBarriers, SharedTile
 from .arguments import argument, matrix
 from .copies import TileCopies
-from .emitter import Emitter, IndexValue, VirtualRegister, divisor_of
+from .emitter import Emitter, divisor_of
 from .fragments import Fragment, FragmentEmitter, register_type
 from .loops import Loops, carried_into
 from .memory import GlobalFragments, MatrixMoves
+from .operands import IndexValue, VirtualRegister
 from .registry import handler_of
 from .scalars import Scalars
 
@@ -35,7 +36,7 @@ class KernelLowering:
 
     def __init__(self, kernel: gpu.FuncOp, target: Target, shared_symbol: str) -> None:
         self.kernel, self.target = kernel, target
-        self.emitter = Emitter()
+        self.emitter = Emitter(target, kernel)
         self.scalars = Scalars(self.emitter)
         self.threads = self._threads()
         self.thread = self.scalars.special("%tid.x", self.threads)
@@ -48,7 +49,7 @@ class KernelLowering:
         self.fragments = FragmentEmitter(self.emitter, target, serpentine=serpentine)
         self.loops = Loops(self.emitter, self.scalars)
         self.globals = GlobalFragments(self.emitter, self.scalars, self.addressing, self.lane)
-        self.matrices = MatrixMoves(self.emitter, self.scalars, self.addressing, target, self.lane)
+        self.matrices = MatrixMoves(self.emitter, self.scalars, self.addressing, self.lane)
         widest = CHUNK if chosen is None else chosen.operands.access
         self.copies = TileCopies(self.emitter, self.scalars, self.addressing, target, self.thread, self.threads, widest)
         self.values: dict[SSAValue, KernelValue] = {}
@@ -87,13 +88,16 @@ class KernelLowering:
         self.values[value] = matrix(self.kernel, self.scalars, memory, dimensions, []) if plain else memory
 
     def block(self, block: Block) -> None:
+        around = self.emitter.operation
         for op in block.ops:
             lower = handler_of(op)
             if lower is None:
                 fail(op, f"{op.name} is not lowered to PTX inside a kernel")
+            self.emitter.operation = op
             if op.name not in PATIENT:
                 self.emitter.settle()
             lower(self, op)
+        self.emitter.operation = around
 
     # Values
 

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
-from .emitter import Emitter, IndexValue, VirtualRegister, common_divisor
+from .emitter import Emitter, common_divisor
 from .fragments import Fragment
+from .operands import IndexValue, VirtualRegister
 from .scalars import Scalars
 
 Variable = Fragment | VirtualRegister
@@ -40,18 +41,12 @@ class Loops:
         """What is emitted inside is repeated while the counter is below `upper`."""
         stem = self.emitter.fresh_label("loop")
         entered = self.scalars.compare("ge", lower, upper)
-        if entered is not False:
-            self.emitter.emit("bra", f"{stem}_end", guard=entered if isinstance(entered, VirtualRegister) else None)
+        self.emitter.branch(f"{stem}_end", guard=entered)
         self.emitter.label(stem)
         self.emitter.comment(f"{name} loop, step {step}" if isinstance(step, int) else f"{name} loop")
         yield
-        self._add(counter, step)
-        again = self.emitter.register("pred")
-        if isinstance(upper, VirtualRegister):
-            self.emitter.emit("setp.lt.s32", "?, ?, ?", again, counter, upper)
-        else:
-            self.emitter.emit("setp.lt.s32", f"?, ?, {upper}", again, counter)
-        self.emitter.emit("bra", stem, guard=again)
+        self.emitter.emit("add.s32", counter, counter, step)
+        self.emitter.branch(stem, guard=self.emitter.compute("setp.lt.s32", counter, upper))
         self.emitter.label(f"{stem}_end")
 
     def after(self, variables: Sequence[Variable]) -> list[Variable]:
@@ -82,21 +77,10 @@ class Loops:
             self._set(variable, value)
 
     def _variable(self, initial: IndexValue) -> VirtualRegister:
-        variable = self.emitter.register("b32")
-        self._set(variable, initial)
-        return variable
+        return self.emitter.compute("mov.b32", initial)
 
     def _set(self, register: VirtualRegister, value: IndexValue) -> None:
-        if isinstance(value, VirtualRegister):
-            self.emitter.emit(f"mov.{register.type}", "?, ?", register, value)
-        else:
-            self.emitter.emit("mov.b32", f"?, {value}", register)
-
-    def _add(self, register: VirtualRegister, value: IndexValue) -> None:
-        if isinstance(value, VirtualRegister):
-            self.emitter.emit("add.s32", "?, ?, ?", register, register, value)
-        else:
-            self.emitter.emit("add.s32", f"?, ?, {value}", register, register)
+        self.emitter.emit(f"mov.{register.type}", register, value)
 
 
 def only_use_is_here(value: SSAValue, op: Operation) -> bool:

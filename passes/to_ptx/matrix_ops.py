@@ -13,10 +13,10 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.product import ProductOp
 from ..diagnostics import fail
 from .addressing import CHUNK, SharedTile
-from .emitter import IndexValue
 from .fragments import Fragment, TrailingOperand
 from .kernel import KernelLowering
 from .loops import only_use_is_here
+from .operands import IndexValue
 from .registry import lowers
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def product(lowering: KernelLowering, op: ProductOp, extras: Sequence[TrailingOp
     scaled: list[TrailingOperand] = []
     for role, scale in zip("ab", op.scaling, strict=False):
         of_lane = lowering.fragment(scale)
-        words = [(of_lane[register], f"?, {{{byte}, {thread}}}") for register, byte, thread in op.scale_places(role)]
+        words = [(of_lane[register], (byte, thread)) for register, byte, thread in op.scale_places(role)]
         scaled.append(TrailingOperand(words, of_b=role == "b"))
     lowering.fragments.multiply(
         op, lowering.fragment(a), lowering.fragment(b), held, result, (*extras, *scaled)
@@ -67,7 +67,7 @@ def _ldmatrix(lowering: KernelLowering, op: LdmatrixOp) -> None:
     if op.packed is not None and kind.element.name == "e2m1":
         # The elements arrive in the low bits of their bytes; products want them in the middle.
         for register in into:
-            lowering.emitter.emit("shl.b32", "?, ?, 2", register, register)
+            lowering.emitter.emit("shl.b32", register, register, 2)
     lowering.values[op.fragment] = into
 
 

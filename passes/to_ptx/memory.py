@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from xdsl.ir import BlockArgument, SSAValue
 
 from ...dialect.isa.moves import LoadMatrix
-from ...dialect.isa.targets import Target
 from ...dialect.layouts.layout import LANES, Layout, column
 from ...dialect.layouts.layout import row as row_bit
+from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import Matrix, MoveRow, in_memory, matrices, unit
 from . import odd_rows
 from .addressing import Addressing, GlobalMatrix, Position, SharedTile
-from .emitter import Emitter, IndexValue, VirtualRegister, common_divisor
-from .fragments import Fragment, register_type, vector
-from .scalars import Scalars, at
+from .emitter import Emitter, common_divisor
+from .fragments import Fragment, register_type
+from .operands import At, IndexValue, VirtualRegister
+from .scalars import Scalars
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class ElementAccess:
     """One register's worth of elements in global memory: the address, and when it may be touched."""
 
     register: int
-    address: tuple[VirtualRegister, int]
+    address: At
     inside: VirtualRegister | bool
 
 
@@ -82,7 +83,7 @@ class GlobalFragments:
         accesses, kind = list(self.accesses(type, matrix, at_, in_bounds)), register_type(type.element)
         each = max(1, len(accesses) // type.registers)
         together = max(1, type.registers // len(accesses))
-        known: dict[tuple[tuple[VirtualRegister, int], ...], Fragment] = {}
+        known: dict[tuple[At, ...], Fragment] = {}
         result: Fragment = []
         for start in range(0, len(accesses), each):
             group = accesses[start : start + each]
@@ -105,26 +106,18 @@ class GlobalFragments:
                 self.load_one([part], access.address, access.inside, f"b{32 // each}")
             while len(parts) > 2:
                 parts = [self._joined(low, high) for low, high in zip(parts[::2], parts[1::2], strict=True)]
-            self.emitter.emit("mov.b32", "?, {?, ?}", register, *parts)
+            self.emitter.emit("mov.b32", register, parts)
 
     def _joined(self, low: VirtualRegister, high: VirtualRegister) -> VirtualRegister:
         """Two bytes as a half."""
-        shifted, joined = self.emitter.registers("b16", 2)
-        self.emitter.emit("shl.b16", "?, ?, 8", shifted, high)
-        self.emitter.emit("or.b16", "?, ?, ?", joined, low, shifted)
-        return joined
+        return self.emitter.compute("or.b16", low, self.emitter.compute("shl.b16", high, 8))
 
-    def load_one(
-        self, registers: Fragment, address: tuple[VirtualRegister, int], inside: VirtualRegister | bool, type: str
-    ) -> None:
+    def load_one(self, registers: Fragment, address: At, inside: VirtualRegister | bool, type: str) -> None:
         """Reads registers side by side in memory, or zero where that is not inside."""
-        base, offset = address
         for register in registers:
             if inside is not True:
-                zero = {"f32": "0f00000000", "f64": "0d0000000000000000"}.get(type, "0")
-                self.emitter.emit(f"mov.{register.type}", f"?, {zero}", register)
-        for guard, opcode, form, moved in _moves("ld.global", registers, inside, type):
-            self.emitter.emit(opcode, f"{form}, {at('?', offset)}", *moved, base, guard=guard)
+                self.emitter.emit(f"mov.{register.type}", register, ZEROS.get(type, 0))
+        self.emitter.load("global", registers, address, type, guard=inside)
 
     def store(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue],
               in_bounds: tuple[bool, bool], source: Fragment) -> None:  # fmt: skip
@@ -151,9 +144,9 @@ class GlobalFragments:
         with emitter.loop():
             limit = self.scalars.subtract(matrix.columns, type.shape[1])
             beyond = self.scalars.compare("gt", at_[1], limit)
-            emitter.emit("bra", f"{stem}_edge", guard=beyond if isinstance(beyond, VirtualRegister) else None)
+            emitter.branch(f"{stem}_edge", guard=beyond)
             odd_rows.OddRows(self.addressing, self.lane, type, matrix, at_, in_bounds[0]).store(source)
-            emitter.emit("bra", f"{stem}_end")
+            emitter.branch(f"{stem}_end")
         with emitter.loop():
             emitter.label(f"{stem}_edge")
             self._store(type, matrix, at_, in_bounds, source)
@@ -170,38 +163,24 @@ class GlobalFragments:
             source, kind = [part for half in source for part in (half, self._upper(half))], "b8"
         together = len(source) // len(accesses)
         for access in accesses:
-            base, offset = access.address
             registers = source[access.register * together :][:together]
-            for guard, opcode, form, moved in _moves("st.global", registers, access.inside, kind):
-                self.emitter.emit(opcode, f"{at('?', offset)}, {form}", base, *moved, guard=guard)
+            self.emitter.store("global", registers, access.address, kind, guard=access.inside)
 
     def _upper(self, half: VirtualRegister) -> VirtualRegister:
         """The upper byte of a half, as the lower one."""
-        upper = self.emitter.register("b16")
-        self.emitter.emit("shr.u16", "?, ?, 8", upper, half)
-        return upper
+        return self.emitter.compute("shr.u16", half, 8)
 
     def _halves(self, source: Fragment) -> Fragment:
         halves: Fragment = []
         for pair in source:
             two = self.emitter.registers("b16", 2)
-            self.emitter.emit("mov.b32", "{?, ?}, ?", *two, pair)
+            self.emitter.emit("mov.b32", two, pair)
             halves += two
         return halves
 
 
-Move = tuple[VirtualRegister | None, str, str, Fragment]
-
-
-def _moves(opcode: str, registers: Fragment, inside: VirtualRegister | bool, type: str) -> Iterator[Move]:
-    """The (guard, opcode, operand form, registers) of an access; nothing where it is never inside."""
-    if inside is False:
-        return
-    guard = None if inside is True else inside
-    if len(registers) == 1:
-        yield guard, f"{opcode}.{type}", "?", registers
-    else:
-        yield guard, f"{opcode}.v{len(registers)}.{type}", vector(len(registers)), registers
+ZEROS = {"f32": Immediate("0f00000000"), "f64": Immediate("0d0000000000000000")}
+"""Zero as a literal, for types whose literals are not plain numbers."""
 
 
 def offsets(type: FragmentType, together: int) -> Iterator[tuple[int, int]]:
@@ -232,11 +211,8 @@ def side_by_side(layout: Layout) -> int:
 class MatrixMoves:
     """Moves fragments from and to shared memory with `ldmatrix` and `stmatrix`."""
 
-    def __init__(
-        self, emitter: Emitter, scalars: Scalars, addressing: Addressing, target: Target, lane: VirtualRegister
-    ) -> None:
-        self.emitter, self.scalars, self.addressing, self.target = emitter, scalars, addressing, target
-        self.lane = lane
+    def __init__(self, emitter: Emitter, scalars: Scalars, addressing: Addressing, lane: VirtualRegister) -> None:
+        self.emitter, self.scalars, self.addressing, self.lane = emitter, scalars, addressing, lane
 
     def move(
         self,
@@ -284,12 +260,8 @@ class MatrixMoves:
             Position.of(lane_row, row_start, first.row),
             Position.of(lane_column, column_start, first.column // tile.packed),
         )
-        base, offset = self.addressing.shared(tile, stage, *where)
-        self.emitter.require(row.since(self.target))
-        if isinstance(row, LoadMatrix):
-            self.emitter.emit(row.spelling, f"{vector(len(held))}, {at('?', offset)}", *held, base)
-        else:
-            self.emitter.emit(row.spelling, f"{at('?', offset)}, {vector(len(held))}", base, *held)
+        place = self.addressing.shared(tile, stage, *where)
+        self.emitter.emit(row.spelling, *((held, place) if isinstance(row, LoadMatrix) else (place, held)))
 
     def _plus(self, value: IndexValue, chosen: IndexValue, step: int) -> IndexValue:
         return self._sum(value, self.scalars.multiply(chosen, step))

@@ -114,10 +114,10 @@ def _dim(lowering: KernelLowering, op: memref.DimOp) -> None:
 @lowers(CommitOp)
 def _commit(lowering: KernelLowering, op: CommitOp) -> None:
     if lowering.target.sm >= ASYNC_SM:
-        lowering.emitter.emit("cp.async.commit_group", "")
+        lowering.emitter.emit("cp.async.commit_group")
 
 
 @lowers(WaitOp)
 def _wait(lowering: KernelLowering, op: WaitOp) -> None:
     if lowering.target.sm >= ASYNC_SM:
-        lowering.emitter.emit("cp.async.wait_group", str(op.pending.value.data))
+        lowering.emitter.emit("cp.async.wait_group", op.pending.value.data)

@@ -21,7 +21,6 @@ def _movmatrix(lowering: KernelLowering, op: MovmatrixOp) -> None:
     source, result = lowering.fragment(op.input), lowering.result(op.fragment)
     if any(register in source for register in result):
         result = lowering.fresh(op.fragment.type)
-    lowering.emitter.require(MOVMATRIX.since(lowering.target))
     for before, after in op.blocks():
-        lowering.emitter.emit(MOVMATRIX.spelling, "?, ?", result[after], source[before])
+        lowering.emitter.emit(MOVMATRIX.spelling, result[after], source[before])
     lowering.values[op.fragment] = result

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...dialect.layouts.layout import Layout, column, row
+from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.warp.attributes import FragmentType
 from .addressing import Addressing, GlobalMatrix, Position
-from .emitter import IndexValue, VirtualRegister
 from .fragments import Fragment
-from .scalars import at
+from .operands import IndexValue, VirtualRegister, word
 
 QUADS = Layout((column(1), column(2), row(0), row(1), row(2)), (column(0), row(3)))
 """The accumulators this is about: four lanes to eight columns, rows 8 apart in a lane."""
@@ -86,46 +85,31 @@ class OddRows:
 
     def _aligned(self, held: Fragment, following: Fragment) -> Fragment:
         """The pair that starts at an even place: the lane's own, or its second element and the next lane's first."""
-        emit, type = self.addressing.emitter.emit, held[0].type
-        given, taken = self.addressing.emitter.registers(type, 2)
-        self._select(given, following[0], held[0], self.leftmost)
-        neighbour = self.neighbour
-        if isinstance(neighbour, VirtualRegister):
-            emit("shfl.sync.idx.b32", "?, ?, ?, 31, -1", taken, given, neighbour)
-        result = self.addressing.emitter.registers(type, len(held))
+        compute, type = self.addressing.emitter.compute, held[0].type
+        given = self._select(following[0], held[0], self.leftmost)
+        taken = compute("shfl.sync.idx.b32", given, self.neighbour, LANES - 1, -1, type=type)
         if len(held) == 2:
-            self._select(result[0], held[1], held[0], self.odd)
-            self._select(result[1], taken, held[1], self.odd)
-        else:
-            shifted = self.addressing.emitter.register(type)
-            emit("prmt.b32", "?, ?, ?, 0x5432", shifted, held[0], taken)
-            self._select(result[0], shifted, held[0], self.odd)
-        return result
+            return [self._select(held[1], held[0], self.odd), self._select(taken, held[1], self.odd)]
+        return [self._select(compute("prmt.b32", held[0], taken, word(0x5432, 4)), held[0], self.odd)]
 
-    def _select(
-        self, result: VirtualRegister, yes: VirtualRegister, no: VirtualRegister, condition: VirtualRegister | bool
-    ) -> None:
+    def _select(self, yes: VirtualRegister, no: VirtualRegister, condition: VirtualRegister | bool) -> VirtualRegister:
+        compute = self.addressing.emitter.compute
         if isinstance(condition, VirtualRegister):
-            self.addressing.emitter.emit(f"selp.{result.type}", "?, ?, ?, ?", result, yes, no, condition)
-        else:
-            self.addressing.emitter.emit(f"mov.{result.type}", "?, ?", result, yes if condition else no)
+            return compute(f"selp.{yes.type}", yes, no, condition)
+        return compute(f"mov.{yes.type}", yes if condition else no)
 
     def _one(self, held: Fragment, which: int) -> Fragment:
         """One element of a pair."""
         if len(held) == 2:
             return [held[which]]
         halves = self.addressing.emitter.registers("b16", 2)
-        self.addressing.emitter.emit("mov.b32", "{?, ?}, ?", *halves, held[0])
+        self.addressing.emitter.emit("mov.b32", halves, held[0])
         return [halves[which]]
 
     def _store(self, held: Fragment, down: int, lane: IndexValue, along: int, inside: VirtualRegister | bool) -> None:
-        if inside is False:
-            return
         size, pitch = self.matrix.element_bytes, self.matrix.row_bytes
-        base, offset = self.addressing.scalars.address(
+        place = self.addressing.scalars.address(
             self.matrix.base,
             [(self.row, pitch), (self.at_[0], pitch), (down, pitch), (lane, size), (self.at_[1], size), (along, size)],
         )
-        wide, form = (".v2", "{?, ?}") if len(held) == 2 else ("", "?")
-        self.addressing.emitter.emit(f"st.global{wide}.{held[0].type}", f"{at('?', offset)}, {form}", base, *held,
-                             guard=inside if isinstance(inside, VirtualRegister) else None)  # fmt: skip
+        self.addressing.emitter.store("global", held, place, guard=inside)

@@ -9,6 +9,7 @@ more, however odd the rows are.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from xdsl.ir import SSAValue
@@ -16,11 +17,9 @@ from xdsl.ir import SSAValue
 from ...dialect.warp.copy import PackOp
 from ..diagnostics import fail
 from .addressing import CHUNK
-from .emitter import IndexValue, VirtualRegister
-from .fragments import vector
 from .kernel import KernelLowering
+from .operands import IndexValue, VirtualRegister
 from .registry import lowers
-from .scalars import at
 
 WORD = 4
 """Bytes of a register."""
@@ -84,9 +83,8 @@ class Packing:
 
     def _chunk(self, chunk: Chunk, taken: VirtualRegister | bool) -> None:
         words = self._cut(chunk, self._shifted(chunk, self._words(chunk, taken)))
-        base, offset = self.scalars.address(self.destination.base, [(chunk.number, CHUNK)])
-        self.emitter.emit("st.global.v4.b32", f"{at('?', offset)}, {vector(len(words))}", base, *words,
-                          guard=_guard(taken))  # fmt: skip
+        place = self.scalars.address(self.destination.base, [(chunk.number, CHUNK)])
+        self.emitter.store("global", words, place, guard=taken)
         self._last_elements(chunk)
 
     def _excess(self, chunk: Chunk) -> IndexValue:
@@ -106,14 +104,12 @@ class Packing:
             # A word of the last row that ends behind the matrix must not be read: move its start behind the row.
             last = s.compare("eq", chunk.row, self.source.rows - 1)
             start = s.add(start, s.select(last, WORD - 1, 0))
-        base, offset = s.address(self.source.base, [(chunk.row, pitch), (chunk.column, CHUNK), (excess, -1)])
+        first = s.address(self.source.base, [(chunk.row, pitch), (chunk.column, CHUNK), (excess, -1)])
         words = self.emitter.registers("b32", CHUNK // WORD + (1 if pitch % WORD else 0))
         for i, word in enumerate(words):
             inside = s.both(taken, s.compare("lt", start, pitch - i * WORD))
-            self.emitter.emit("mov.b32", "?, 0", word)
-            if inside is not False:
-                form = f"?, {at('?', offset + i * WORD)}"
-                self.emitter.emit("ld.global.b32", form, word, base, guard=_guard(inside))
+            self.emitter.emit("mov.b32", word, 0)
+            self.emitter.load("global", [word], first.behind(i * WORD), guard=inside)
         return words
 
     def _shifted(self, chunk: Chunk, words: list[VirtualRegister]) -> list[VirtualRegister]:
@@ -121,11 +117,7 @@ class Packing:
         if len(words) == CHUNK // WORD:
             return words
         bits = self.scalars.multiply(self._excess(chunk), 8)
-        shifted = self.emitter.registers("b32", CHUNK // WORD)
-        for low, high, word in zip(words, words[1:], shifted, strict=False):
-            amount = (bits,) if isinstance(bits, VirtualRegister) else ()
-            self.emitter.emit("shf.r.wrap.b32", f"?, ?, ?, {'?' if amount else bits}", word, low, high, *amount)
-        return shifted
+        return [self.emitter.compute("shf.r.wrap.b32", low, high, bits) for low, high in pairwise(words)]
 
     def _cut(self, chunk: Chunk, words: list[VirtualRegister]) -> list[VirtualRegister]:
         """The words with zeros in place of what belongs to the source's next row."""
@@ -136,9 +128,7 @@ class Packing:
         kept = words[:whole]
         for i, word in enumerate(words[whole:]):
             mask = self.scalars.select(last, (1 << 8 * part) - 1 if i == 0 else 0, -1)
-            kept.append(self.emitter.register("b32"))
-            operand = (mask,) if isinstance(mask, VirtualRegister) else ()
-            self.emitter.emit("and.b32", f"?, ?, {'?' if operand else mask}", kept[-1], word, *operand)
+            kept.append(self.emitter.compute("and.b32", word, mask))
         return kept
 
     def _last_elements(self, chunk: Chunk) -> None:
@@ -148,19 +138,11 @@ class Packing:
             row, column = divmod(start, self.source.row_bytes)
             mine = self.scalars.compare("eq", chunk.number, row * self.per_row + column // CHUNK)
             element = self.emitter.register("b16" if size < WORD else "b32")
-            for opcode, base, place in (
-                ("ld.global", self.source.base, start),
-                ("st.global", self.destination.base, row * self.destination.row_bytes + column),
-            ):
-                base, offset = self.scalars.address(base, [(place, 1)])
-                operands = (element, base) if opcode[0] == "l" else (base, element)
-                form = f"?, {at('?', offset)}" if opcode[0] == "l" else f"{at('?', offset)}, ?"
-                self.emitter.emit(f"{opcode}.b{8 * size}", form, *operands, guard=_guard(mine))
-
-
-def _guard(inside: VirtualRegister | bool) -> VirtualRegister | None:
-    """The predicate to execute under; None for always."""
-    return inside if isinstance(inside, VirtualRegister) else None
+            source = self.scalars.address(self.source.base, [(start, 1)])
+            self.emitter.load("global", [element], source, f"b{8 * size}", guard=mine)
+            into = [(row * self.destination.row_bytes + column, 1)]
+            destination = self.scalars.address(self.destination.base, into)
+            self.emitter.store("global", [element], destination, f"b{8 * size}", guard=mine)
 
 
 @lowers(PackOp)

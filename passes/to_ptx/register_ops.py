@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, memory_space
 from ...dialect.warp.registers import LoadRegistersOp, StoreRegistersOp, register_bytes, together
-from .emitter import VirtualRegister
-from .fragments import Fragment, vector
+from .fragments import Fragment
 from .kernel import KernelLowering
 from .memory import memory_name
+from .operands import At
 from .registry import lowers
-from .scalars import at
 
 
 class _Vectors(NamedTuple):
@@ -20,8 +20,7 @@ class _Vectors(NamedTuple):
 
     space: str
     each: int
-    base: VirtualRegister
-    offset: int
+    first: At
     step: int
 
     @staticmethod
@@ -32,23 +31,15 @@ class _Vectors(NamedTuple):
             tile = lowering.tile(op, op.memory)
             start = s.multiply(row, tile.stage_bytes // tile.rows), s.multiply(column, tile.element_bytes)
             place = lowering.addressing.plain(tile, s.sum(*start, s.multiply(lowering.lane, lane_bytes)))
-            return _Vectors("shared", count, *place, LANES * lane_bytes)
+            return _Vectors("shared", count, place, LANES * lane_bytes)
         matrix = lowering.matrix(op, op.memory)
         terms = [(row, matrix.row_bytes), (column, matrix.element_bytes), (lowering.lane, lane_bytes)]
-        return _Vectors("global", count, *s.address(matrix.base, terms), LANES * lane_bytes)
+        return _Vectors("global", count, s.address(matrix.base, terms), LANES * lane_bytes)
 
-    def emit(
-        self, lowering: KernelLowering, opcode: str, registers: Fragment, taken: VirtualRegister | bool = True
-    ) -> None:
-        if taken is False:
-            return
-        guard = taken if isinstance(taken, VirtualRegister) else None
-        wide, data = (f".v{self.each}", vector(self.each)) if self.each > 1 else ("", "?")
+    def each_of(self, registers: Fragment) -> Iterator[tuple[Fragment, At]]:
+        """The registers of each vector, and where it lies."""
         for i, start in enumerate(range(0, len(registers), self.each)):
-            some, place = registers[start : start + self.each], at("?", self.offset + i * self.step)
-            form = f"{place}, {data}" if opcode == "st" else f"{data}, {place}"
-            operands = (self.base, *some) if opcode == "st" else (*some, self.base)
-            lowering.emitter.emit(f"{opcode}.{self.space}{wide}.{some[0].type}", form, *operands, guard=guard)
+            yield registers[start : start + self.each], self.first.behind(i * self.step)
 
 
 def _comment(lowering: KernelLowering, op: StoreRegistersOp | LoadRegistersOp, kind: FragmentType, way: str) -> None:
@@ -60,12 +51,16 @@ def _comment(lowering: KernelLowering, op: StoreRegistersOp | LoadRegistersOp, k
 def _store(lowering: KernelLowering, op: StoreRegistersOp) -> None:
     _comment(lowering, op, fragment_of(op.fragment), "to")
     taken = True if op.taken is None else lowering.predicate(op.taken)
-    _Vectors.of(lowering, op, fragment_of(op.fragment)).emit(lowering, "st", lowering.fragment(op.fragment), taken)
+    vectors = _Vectors.of(lowering, op, fragment_of(op.fragment))
+    for registers, place in vectors.each_of(lowering.fragment(op.fragment)):
+        lowering.emitter.store(vectors.space, registers, place, guard=taken)
 
 
 @lowers(LoadRegistersOp)
 def _load(lowering: KernelLowering, op: LoadRegistersOp) -> None:
     _comment(lowering, op, op.fragment.type, "from")
     into = lowering.result(op.fragment)
-    _Vectors.of(lowering, op, op.fragment.type).emit(lowering, "ld", into)
+    vectors = _Vectors.of(lowering, op, op.fragment.type)
+    for registers, place in vectors.each_of(into):
+        lowering.emitter.load(vectors.space, registers, place)
     lowering.values[op.fragment] = into

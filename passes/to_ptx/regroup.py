@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .emitter import Emitter, VirtualRegister
+from .emitter import Emitter
 from .fragments import Fragment
+from .operands import VirtualRegister, word
 
 REGISTER_BITS = 32
+
+AND_OR = word(0xEA, 2)
+"""The truth table of a & b | c."""
 
 
 def gather(emitter: Emitter, tile: Fragment, places: Sequence[tuple[int, int]], bits: int) -> VirtualRegister:
@@ -32,9 +36,7 @@ def _bytes(emitter: Emitter, wanted: Sequence[tuple[VirtualRegister, int]]) -> V
         for i, (register, byte) in enumerate(wanted):
             mine = byte + 4 if register is other and other is not first else byte if gathered is first else i
             selector |= mine << 4 * i
-        into = emitter.register("b32")
-        emitter.emit("prmt.b32", f"?, ?, ?, 0x{selector:04X}", into, gathered, other)
-        gathered = into
+        gathered = emitter.compute("prmt.b32", gathered, other, word(selector, 4))
     return gathered
 
 
@@ -48,13 +50,10 @@ def _bits(emitter: Emitter, wanted: Sequence[tuple[VirtualRegister, int]], bits:
     for (register, shift), mask in masks.items():
         moved = register
         if shift:
-            moved = emitter.register("b32")
-            emitter.emit(f"sh{'l' if shift > 0 else 'r'}.b32", f"?, ?, {abs(shift)}", moved, register)
-        into = emitter.register("b32")
+            moved = emitter.compute("shl.b32" if shift > 0 else "shr.b32", register, abs(shift))
         if gathered is None:
-            emitter.emit("and.b32", f"?, ?, 0x{mask:08X}", into, moved)
+            gathered = emitter.compute("and.b32", moved, word(mask))
         else:
-            # (moved & mask) | gathered in one instruction: 0xEA is the truth table of a & b | c.
-            emitter.emit("lop3.b32", f"?, ?, 0x{mask:08X}, ?, 0xEA", into, moved, gathered)
-        gathered = into
+            # (moved & mask) | gathered in one instruction.
+            gathered = emitter.compute("lop3.b32", moved, word(mask), gathered, AND_OR)
     return gathered if gathered is not None else wanted[0][0]

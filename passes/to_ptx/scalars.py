@@ -12,7 +12,9 @@ from functools import reduce
 from math import gcd
 
 from ...dialect.ptx.rows.comparison import COMPARISONS
-from .emitter import Emitter, IndexValue, VirtualRegister, divisor_of, split
+from ...dialect.ptx.text.syntax import Register
+from .emitter import Emitter, divisor_of, split
+from .operands import At, IndexValue, VirtualRegister
 
 WORD = (1 << 32) - 1
 
@@ -24,15 +26,11 @@ class Scalars:
     """Index, address and predicate arithmetic over an emitter."""
 
     def __init__(self, emitter: Emitter) -> None:
-        self.emitter = emitter
-
-    def _pure(self, opcode: str, *operands: IndexValue, type: str = "b32") -> VirtualRegister:
-        form = ", ".join("?" if isinstance(o, VirtualRegister) else str(o) for o in operands)
-        return self.emitter.pure(type, opcode, form, *(o for o in operands if isinstance(o, VirtualRegister)))
+        self.emitter, self._pure = emitter, emitter.pure
 
     def special(self, name: str, bound: int) -> VirtualRegister:
         """A special register such as %tid.x, smaller than `bound`."""
-        register = self.emitter.pure("b32", "mov.u32", name)
+        register = self._pure("mov.u32", Register(name))
         register.bound = bound
         return register
 
@@ -145,8 +143,8 @@ class Scalars:
         kind = "s32" if signed else "u32"
         if isinstance(a, int):
             mirrored = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-            return self._pure(f"setp.{mirrored.get(predicate, predicate)}.{kind}", b, a, type="pred")
-        return self._pure(f"setp.{predicate}.{kind}", a, b, type="pred")
+            return self._pure(f"setp.{mirrored.get(predicate, predicate)}.{kind}", b, a)
+        return self._pure(f"setp.{predicate}.{kind}", a, b)
 
     def both(self, a: VirtualRegister | bool, b: VirtualRegister | bool) -> VirtualRegister | bool:
         """The conjunction of two predicates."""
@@ -154,14 +152,14 @@ class Scalars:
             return b if a else False
         if isinstance(b, bool):
             return a if b else False
-        return a if a is b else self._pure("and.pred", a, b, type="pred")
+        return a if a is b else self._pure("and.pred", a, b)
 
     def either(self, a: VirtualRegister | bool, b: VirtualRegister | bool) -> VirtualRegister | bool:
         """The disjunction of two predicates."""
         if isinstance(a, bool) or isinstance(b, bool):
             known, other = (a, b) if isinstance(a, bool) else (b, a)
             return True if known else other
-        return a if a is b else self._pure("or.pred", a, b, type="pred")
+        return a if a is b else self._pure("or.pred", a, b)
 
     def differ(self, a: VirtualRegister | bool, b: VirtualRegister | bool) -> VirtualRegister | bool:
         """Whether one of two predicates holds and the other does not."""
@@ -170,44 +168,42 @@ class Scalars:
         if isinstance(a, bool):
             a, b = b, a
         if isinstance(a, VirtualRegister) and isinstance(b, bool):
-            return self._pure("not.pred", a, type="pred") if b else a
-        return False if a is b else self._pure("xor.pred", a, b, type="pred")
+            return self._pure("not.pred", a) if b else a
+        return False if a is b else self._pure("xor.pred", a, b)
 
     def select(self, condition: VirtualRegister | bool, yes: IndexValue, no: IndexValue) -> IndexValue:
         if isinstance(condition, bool):
             return yes if condition else no
-        form = ", ".join("?" if isinstance(o, VirtualRegister) else str(o) for o in (yes, no, condition))
-        sources = [o for o in (yes, no, condition) if isinstance(o, VirtualRegister)]
-        return self.emitter.pure("b32", "selp.b32", form, *sources)
+        return self._pure("selp.b32", yes, no, condition)
 
     def offset64(self, base: VirtualRegister, index: IndexValue, scale: IndexValue) -> VirtualRegister:
         """base + index * scale, as a 64-bit address; both factors are signed."""
         if isinstance(index, int):
             index, scale = scale, index
         if isinstance(index, int) and isinstance(scale, int):
-            return base if index * scale == 0 else self._pure("add.s64", base, index * scale, type="b64")
-        return self._pure("add.s64", base, self._pure("mul.wide.s32", index, scale, type="b64"), type="b64")
+            return base if index * scale == 0 else self._pure("add.s64", base, index * scale)
+        return self._pure("add.s64", base, self._pure("mul.wide.s32", index, scale))
 
     def offset_far(self, base: VirtualRegister, index: IndexValue, stride: IndexValue, bits: int) -> VirtualRegister:
         """base + index * stride elements of `bits` bits, where the offset may be beyond 32 bits; a stride that is a
         register is of 64."""
         if isinstance(index, int) and isinstance(stride, int):
             return self.offset64(base, index * stride * bits // 8, 1)
-        wide = index if isinstance(index, int) else self._pure("cvt.u64.u32", index, type="b64")
+        wide = index if isinstance(index, int) else self._pure("cvt.u64.u32", index)
         scale = stride * bits // 8 if isinstance(stride, int) else self._scaled64(stride, bits)
         if isinstance(scale, int):
             wide, scale = scale, wide
         if wide == 0:
             return base
-        return self._pure("add.s64", base, self._pure("mul.lo.s64", scale, wide, type="b64"), type="b64")
+        return self._pure("add.s64", base, self._pure("mul.lo.s64", scale, wide))
 
     def product64(self, factors: Sequence[IndexValue]) -> IndexValue:
         """The product of 32-bit factors in 64 bits; one register at least is among them."""
         total: IndexValue = math.prod(f for f in factors if isinstance(f, int))
         for factor in (f for f in factors if isinstance(f, VirtualRegister)):
             divisor = divisor_of(total) * factor.divisor
-            wide = self._pure("cvt.u64.u32", factor, type="b64")
-            wide = wide if total == 1 else self._pure("mul.lo.s64", wide, total, type="b64")
+            wide = self._pure("cvt.u64.u32", factor)
+            wide = wide if total == 1 else self._pure("mul.lo.s64", wide, total)
             wide.divisor = divisor
             total = wide
         return total
@@ -215,8 +211,8 @@ class Scalars:
     def _scaled64(self, elements: VirtualRegister, bits: int) -> VirtualRegister:
         """Elements of `bits` bits in bytes; of less than a byte there must be whole bytes."""
         if bits < 8:
-            return self._pure("shr.u64", elements, (8 // bits).bit_length() - 1, type="b64")
-        return elements if bits == 8 else self._pure("mul.lo.s64", elements, bits // 8, type="b64")
+            return self._pure("shr.u64", elements, (8 // bits).bit_length() - 1)
+        return elements if bits == 8 else self._pure("mul.lo.s64", elements, bits // 8)
 
     def bytes_of(self, elements: IndexValue, bits: int) -> IndexValue:
         """Elements of `bits` bits in bytes, in 32 bits."""
@@ -226,10 +222,8 @@ class Scalars:
         narrow.divisor = elements.divisor
         return self.multiply(narrow, bits // 8) if bits >= 8 else self.quotient(narrow, 8 // bits)
 
-    def address(
-        self, base: VirtualRegister, terms: Sequence[tuple[IndexValue, IndexValue]]
-    ) -> tuple[VirtualRegister, int]:
-        """base + the sum of index * scale over the terms, as (register, byte offset).
+    def address(self, base: VirtualRegister, terms: Sequence[tuple[IndexValue, IndexValue]]) -> At:
+        """base + the sum of index * scale over the terms.
 
         What does not change in the loop is added first, so that it is added outside; constants stay apart. Wide ones
         are added last, where the address is used: outside they would hold a register each for as long as the loop runs.
@@ -246,9 +240,4 @@ class Scalars:
                 parts.append((register, scale))
         parts.sort(key=lambda part: max(p.level for p in part if isinstance(p, VirtualRegister)))
         address = reduce(lambda at, part: self.offset64(at, *part), parts, base)
-        return (self.offset64(address, offset, 1), 0) if abs(offset) >= WIDE_OFFSET else (address, offset)
-
-
-def at(register: str, offset: int) -> str:
-    """The spelling of `[register+offset]`."""
-    return f"[{register}+{offset}]" if offset > 0 else f"[{register}{offset}]" if offset < 0 else f"[{register}]"
+        return At(self.offset64(address, offset, 1)) if abs(offset) >= WIDE_OFFSET else At(address, offset)

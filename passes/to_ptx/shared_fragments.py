@@ -12,9 +12,9 @@ from ...dialect.layouts.layout import column
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import in_memory
 from .addressing import CHUNK, Addressing, Position, SharedTile
-from .emitter import Emitter, IndexValue, VirtualRegister, divisor_of
-from .fragments import Fragment, per_register, vector
-from .scalars import at
+from .emitter import Emitter, divisor_of
+from .fragments import Fragment, per_register
+from .operands import At, IndexValue, VirtualRegister
 
 
 class SharedFragments:
@@ -32,19 +32,15 @@ class SharedFragments:
         into: Fragment,
     ) -> None:
         """Reads a fragment whose first element lies at (stage, row, column) of a tile."""
-        for registers, (base, offset) in self._accesses(type, swapped, tile, at_, into):
-            form, wide = _form(registers)
-            opcode = f"ld.shared{wide}.{registers[0].type}"
-            self.emitter.emit(opcode, f"{form}, {at('?', offset)}", *registers, base)
+        for registers, place in self._accesses(type, swapped, tile, at_, into):
+            self.emitter.load("shared", registers, place)
 
     def store(
         self, type: FragmentType, tile: SharedTile, at_: tuple[IndexValue, IndexValue, IndexValue], source: Fragment
     ) -> None:
         """Writes a fragment whose first element lies at (stage, row, column) of a tile."""
-        for registers, (base, offset) in self._accesses(type, False, tile, at_, source):
-            form, wide = _form(registers)
-            opcode = f"st.shared{wide}.{registers[0].type}"
-            self.emitter.emit(opcode, f"{at('?', offset)}, {form}", base, *registers)
+        for registers, place in self._accesses(type, False, tile, at_, source):
+            self.emitter.store("shared", registers, place)
 
     def _accesses(
         self,
@@ -53,7 +49,7 @@ class SharedFragments:
         tile: SharedTile,
         at_: tuple[IndexValue, IndexValue, IndexValue],
         held: Fragment,
-    ) -> Iterator[tuple[Fragment, tuple[VirtualRegister, int]]]:
+    ) -> Iterator[tuple[Fragment, At]]:
         """The registers that lie side by side in memory, with the address of the first."""
         stage, row_start, column_start = at_
         layout, per = in_memory(type, swapped), per_register(type)
@@ -72,11 +68,6 @@ class SharedFragments:
                 )
                 registers = [held[number * count + register] for register in group]
                 yield registers, self.addressing.shared(tile, stage, *where)
-
-
-def _form(registers: Fragment) -> tuple[str, str]:
-    """How the registers of an access are written, and the qualifier that goes with it."""
-    return (vector(len(registers)), f".v{len(registers)}") if len(registers) > 1 else ("?", "")
 
 
 def _groups(type: FragmentType, swapped: bool, aligned: int) -> list[list[int]]:

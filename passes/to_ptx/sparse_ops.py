@@ -10,17 +10,17 @@ from .addressing import Position
 from .fragments import TrailingOperand
 from .kernel import KernelLowering
 from .matrix_ops import STAGED, product, stage_text
+from .operands import word
 from .registry import lowers
-from .scalars import at
 
-FIRST_TWO = "0x44444444"
+FIRST_TWO = word(0x44444444)
 """A word of metadata that names elements 0 and 1 of each chunk (PTX ISA 9.7.14.6.1)."""
 
 
 @lowers(MmaSparseOp)
 def _mma_sp(lowering: KernelLowering, op: MmaSparseOp) -> None:
-    words = [(word, f"?, {op.selector.value.data}") for word in lowering.fragment(op.e)]
-    product(lowering, op, (TrailingOperand(words),))
+    selector = op.selector.value.data
+    product(lowering, op, (TrailingOperand([(metadata, selector) for metadata in lowering.fragment(op.e)]),))
 
 
 @lowers(LoadMetadataOp)
@@ -35,10 +35,8 @@ def _load_metadata(lowering: KernelLowering, op: LoadMetadataOp) -> None:
     warp = lowering.scalars.quotient(holder, LANES) if warps > 1 else 0
     for i, register in enumerate(into):
         where = Position.of(warp, row, i * warps), Position.of(lowering.lane, column, 0)
-        base, offset = lowering.addressing.shared(tile, stage, *where)
-        lowering.emitter.emit("ld.shared.b32", f"?, {at('?', offset)}", register, base)
+        lowering.emitter.load("shared", [register], lowering.addressing.shared(tile, stage, *where))
         if op.padded is not None:
-            absent = lowering.emitter.register("pred")
-            lowering.emitter.emit("setp.eq.b32", "?, ?, 0", absent, register)
-            lowering.emitter.emit("selp.b32", f"?, {FIRST_TWO}, ?, ?", register, register, absent)
+            absent = lowering.emitter.compute("setp.eq.b32", register, 0)
+            lowering.emitter.emit("selp.b32", register, FIRST_TWO, register, absent)
     lowering.values[op.fragment] = into

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Operation, SSAValue
 
-from ...dialect.isa.targets import Version
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.clusters import MOST_CTAS
@@ -25,18 +24,16 @@ from ...dialect.warp.warpgroup import ROWS
 from ..diagnostics import fail
 from .barriers import barrier_address
 from .branches import is_alone
-from .emitter import IndexValue, VirtualRegister, divisor_of
+from .emitter import divisor_of
 from .matrix_ops import shared_place
+from .operands import SINK, At, IndexValue, TensorBox, VirtualRegister
 from .registry import lowers
-from .scalars import at
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
 
 SM = 90
 """The first target with tensor copies and clusters. Source: PTX ISA 9.7.9.25.5."""
-
-VERSION: Version = (8, 0)
 
 WARPGROUP = WARPS * LANES
 """Threads of a warpgroup."""
@@ -47,17 +44,16 @@ COMPLETES = "mbarrier::complete_tx::bytes"
 def _require(lowering: KernelLowering, op: Operation) -> None:
     if lowering.target.sm < SM:
         fail(op, f"{lowering.target} has no {op.name.removeprefix('warp.')}; sm_{SM} and later have it")
-    lowering.emitter.require(VERSION)
 
 
 def _one(
     lowering: KernelLowering, op: Operation, by: IntegerAttr | None, each_warpgroup: UnitAttr | None = None
-) -> VirtualRegister | None:
-    """The guard of the one thread of the CTA, or of each warpgroup, that does it; None if no other comes here."""
+) -> VirtualRegister | bool:
+    """The guard of the one thread of the CTA, or of each warpgroup, that does it; True if no other comes here."""
     if is_alone(op):
         if by is not None:
             fail(op, f"the elected lane does {op.name} here; leave 'by' out")
-        return None
+        return True
     number, threads = by.value.data if by is not None else 0, lowering.threads
     among: IndexValue = lowering.thread
     if each_warpgroup is not None:
@@ -65,23 +61,17 @@ def _one(
     if not 0 <= number < threads:
         whose = "a warpgroup" if each_warpgroup else "the kernel"
         fail(op, f"expected one of the {threads} threads of {whose}, got thread {number}")
-    mine = lowering.scalars.compare("eq", among, number)
-    return mine if isinstance(mine, VirtualRegister) else None
+    return lowering.scalars.compare("eq", among, number)
 
 
-def _box(
-    lowering: KernelLowering, op: Operation, map: SSAValue, coordinates: Sequence[SSAValue]
-) -> tuple[str, list[VirtualRegister]]:
-    """The operand `[map, {c0, ...}]`, fastest coordinate first: how it is spelled, and its registers."""
+def _box(lowering: KernelLowering, op: Operation, map: SSAValue, coordinates: Sequence[SSAValue]) -> TensorBox:
     held = lowering.values.get(map)
     if not isinstance(held, VirtualRegister) or not isinstance(map.type, TensorMapType):
         fail(op, "expected a tensor map that is an argument of the kernel")
-    along = lowering.indices(coordinates)[::-1]
-    spelled = ", ".join("?" if isinstance(value, VirtualRegister) else str(value) for value in along)
-    return f"[?, {{{spelled}}}]", [held, *(value for value in along if isinstance(value, VirtualRegister))]
+    return TensorBox(held, lowering.indices(coordinates)[::-1])
 
 
-def _place(lowering: KernelLowering, op: TensorLoadOp | TensorStoreOp) -> tuple[VirtualRegister, int]:
+def _place(lowering: KernelLowering, op: TensorLoadOp | TensorStoreOp) -> At:
     """Where the box lies in shared memory."""
     tile, (stage, row, column) = shared_place(lowering, op, op.tile, op.indices)
     places: tuple[tuple[str, IndexValue, int], ...] = (
@@ -97,49 +87,46 @@ def _place(lowering: KernelLowering, op: TensorLoadOp | TensorStoreOp) -> tuple[
 @lowers(TensorLoadOp)
 def _load(lowering: KernelLowering, op: TensorLoadOp) -> None:
     _require(lowering, op)
-    (base, offset), (box, registers) = _place(lowering, op), _box(lowering, op, op.map, op.coordinates)
-    barrier, behind = barrier_address(lowering, op, op.barriers, op.number)
+    place, box = _place(lowering, op), _box(lowering, op, op.map, op.coordinates)
+    barrier = barrier_address(lowering, op, op.barriers, op.number)
     opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.shared::cluster.global.tile.{COMPLETES}"
-    form = f"{at('?', offset)}, {box}, {at('?', behind)}"
     ctas = [] if op.mask is None else [_mask(lowering, op, lowering.scalar(op.mask))]
     if ctas:
-        opcode, form = f"{opcode}.multicast::cluster", f"{form}, ?"
+        opcode = f"{opcode}.multicast::cluster"
     lowering.emitter.comment(f"{op.name}: {op.map.type}")
-    lowering.emitter.emit(opcode, form, base, *registers, barrier, *ctas, guard=_one(lowering, op, op.by))
+    lowering.emitter.emit(opcode, place, box, barrier, *ctas, guard=_one(lowering, op, op.by))
 
 
 def _mask(lowering: KernelLowering, op: TensorLoadOp, ctas: IndexValue) -> VirtualRegister:
     """The CTAs of a cluster that a copy goes to, a bit for each."""
     if isinstance(ctas, VirtualRegister):
-        return lowering.emitter.pure("b16", "cvt.u16.u32", "?", ctas)
+        return lowering.emitter.pure("cvt.u16.u32", ctas)
     if not 0 < ctas < 1 << MOST_CTAS:
         fail(op, f"expected a bit for each of 1 to {MOST_CTAS} CTAs of a cluster, got {ctas:#x}")
-    return lowering.emitter.pure("b16", "mov.b16", str(ctas))
+    return lowering.emitter.pure("mov.b16", ctas)
 
 
 @lowers(TensorStoreOp)
 def _store(lowering: KernelLowering, op: TensorStoreOp) -> None:
     _require(lowering, op)
-    (base, offset), (box, registers) = _place(lowering, op), _box(lowering, op, op.map, op.coordinates)
+    place, box = _place(lowering, op), _box(lowering, op, op.map, op.coordinates)
     opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.global.shared::cta.tile.bulk_group"
     lowering.emitter.comment(f"{op.name}: {op.map.type}")
-    guard = _one(lowering, op, op.by, op.each_warpgroup)
-    lowering.emitter.emit(opcode, f"{box}, {at('?', offset)}", *registers, base, guard=guard)
+    lowering.emitter.emit(opcode, box, place, guard=_one(lowering, op, op.by, op.each_warpgroup))
 
 
 @lowers(ExpectOp)
 def _expect(lowering: KernelLowering, op: ExpectOp) -> None:
     _require(lowering, op)
-    base, offset = barrier_address(lowering, op, op.barriers, op.number)
-    form = f"_, {at('?', offset)}, {op.bytes.value.data}"
+    place, bytes = barrier_address(lowering, op, op.barriers, op.number), op.bytes.value.data
     guard = _one(lowering, op, op.by)
-    lowering.emitter.emit("mbarrier.arrive.expect_tx.shared::cta.b64", form, base, guard=guard)
+    lowering.emitter.emit("mbarrier.arrive.expect_tx.shared::cta.b64", SINK, place, bytes, guard=guard)
 
 
 @lowers(BulkCommitOp)
 def _bulk_commit(lowering: KernelLowering, op: BulkCommitOp) -> None:
     _require(lowering, op)
-    lowering.emitter.emit("cp.async.bulk.commit_group", "", guard=_one(lowering, op, op.by, op.each_warpgroup))
+    lowering.emitter.emit("cp.async.bulk.commit_group", guard=_one(lowering, op, op.by, op.each_warpgroup))
 
 
 @lowers(BulkWaitOp)
@@ -147,10 +134,10 @@ def _bulk_wait(lowering: KernelLowering, op: BulkWaitOp) -> None:
     _require(lowering, op)
     opcode = f"cp.async.bulk.wait_group{'' if op.read is None else '.read'}"
     guard = _one(lowering, op, op.by, op.each_warpgroup)
-    lowering.emitter.emit(opcode, str(op.pending.value.data), guard=guard)
+    lowering.emitter.emit(opcode, op.pending.value.data, guard=guard)
 
 
 @lowers(ProxyFenceOp)
 def _proxy_fence(lowering: KernelLowering, op: ProxyFenceOp) -> None:
     _require(lowering, op)
-    lowering.emitter.emit("fence.proxy.async.shared::cta", "")
+    lowering.emitter.emit("fence.proxy.async.shared::cta")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.descriptor import UNIT
-from ...dialect.isa.targets import Version
 from ...dialect.isa.wgmma import WARPS, Wgmma
 from ...dialect.layouts.layout import LANES
+from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.warpgroup import (
     ROWS,
@@ -22,10 +22,10 @@ from ...dialect.warp.warpgroup import (
     descriptor_of,
 )
 from ..diagnostics import fail
-from .emitter import VirtualRegister, divisor_of
-from .fragments import vector
+from .emitter import divisor_of
 from .loops import only_use_is_here
 from .matrix_ops import shared_place
+from .operands import VirtualRegister
 from .registry import lowers
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 HOPPER = "sm_90a"
 """The target that has all of this."""
-
-VERSION: Version = (8, 0)
 
 ADDRESS_BITS, UNIT_BITS = 18, UNIT.bit_length() - 1
 """Of an address in shared memory, the bits that a descriptor holds. Source: PTX ISA 9.7.15.5.1.2.2."""
@@ -47,7 +45,6 @@ def require_hopper(lowering: KernelLowering, op: Operation) -> None:
     """Raises a located diagnostic on targets that lack warpgroups."""
     if lowering.target.name != HOPPER:
         fail(op, f"{lowering.target} has no {op.name.removeprefix('warp.')}; {HOPPER} has it")
-    lowering.emitter.require(VERSION)
 
 
 def _warpgroups(lowering: KernelLowering, op: Operation) -> None:
@@ -66,24 +63,19 @@ def _wgmma(lowering: KernelLowering, op: WgmmaOp) -> None:
         role: _descriptor(lowering, op, memory, indices, along_mn=op.major(role))
         for role, memory, indices in op.tiles()
     }
-    a = lowering.fragment(op.a) if op.a_in_registers else [words["a"]]
-    metadata = [] if op.e is None else lowering.fragment(op.e)
-    operands = [vector(len(held)), vector(len(a)) if op.a_in_registers else "?", "?"]
-    if op.selector is not None:
-        operands += ["?", str(op.selector.value.data)]
+    a = lowering.fragment(op.a) if op.a_in_registers else words["a"]
+    metadata = [] if op.e is None or op.selector is None else [*lowering.fragment(op.e), op.selector.value.data]
     lowering.emitter.comment(f"{op.name}: {row.shape} of {'registers and ' if op.a_in_registers else ''}shared memory")
-    lowering.emitter.require(row.since(lowering.target))
-    form = ", ".join((*operands, *_constants(op, row)))
-    lowering.emitter.emit(row.spelling, form, *held, *a, words["b"], *metadata)
+    lowering.emitter.emit(row.spelling, held, a, words["b"], *metadata, *_constants(op, row))
     lowering.values[op.d] = held
 
 
-def _constants(op: WgmmaOp, row: Wgmma) -> Iterator[str]:
+def _constants(op: WgmmaOp, row: Wgmma) -> Iterator[int]:
     """Whether D is added to, the signs of A and B, and how they lie."""
-    yield "0" if op.overwrite is not None else "1"
+    yield 0 if op.overwrite is not None else 1
     if row.a.is_float:
-        yield from ("1" if word is None else "-1" for word in (op.negate_a, op.negate_b))
-    yield from (str(int(op.major(role))) for role in row.transposable(a_shared=not op.a_in_registers))
+        yield from (1 if word is None else -1 for word in (op.negate_a, op.negate_b))
+    yield from (int(op.major(role)) for role in row.transposable(a_shared=not op.a_in_registers))
 
 
 def _descriptor(
@@ -100,31 +92,31 @@ def _descriptor(
     base, offset = lowering.addressing.origin(tile, stage, row, column)
     emitter = lowering.emitter
     # In a cluster the rank of the CTA stands above the address.
-    units = emitter.pure("b32", "bfe.u32", f"?, {UNIT_BITS}, {ADDRESS_BITS - UNIT_BITS}", base)
-    place = emitter.pure("b64", "cvt.u64.u32", "?", units)
-    return emitter.pure("b64", "add.s64", f"?, {how.encode() + offset // UNIT:#x}", place)
+    units = emitter.pure("bfe.u32", base, UNIT_BITS, ADDRESS_BITS - UNIT_BITS)
+    place = emitter.pure("cvt.u64.u32", units)
+    return emitter.pure("add.s64", place, Immediate(f"{how.encode() + offset // UNIT:#x}"))
 
 
 @lowers(WgmmaFenceOp)
 def _fence(lowering: KernelLowering, op: WgmmaFenceOp) -> None:
     _warpgroups(lowering, op)
-    lowering.emitter.emit("wgmma.fence.sync.aligned", "")
+    lowering.emitter.emit("wgmma.fence.sync.aligned")
 
 
 @lowers(WgmmaCommitOp)
 def _commit(lowering: KernelLowering, op: WgmmaCommitOp) -> None:
     _warpgroups(lowering, op)
-    lowering.emitter.emit("wgmma.commit_group.sync.aligned", "")
+    lowering.emitter.emit("wgmma.commit_group.sync.aligned")
 
 
 @lowers(WgmmaWaitOp)
 def _wait(lowering: KernelLowering, op: WgmmaWaitOp) -> None:
     _warpgroups(lowering, op)
-    lowering.emitter.emit("wgmma.wait_group.sync.aligned", str(op.pending.value.data))
+    lowering.emitter.emit("wgmma.wait_group.sync.aligned", op.pending.value.data)
 
 
 @lowers(SetRegistersOp)
 def _set_registers(lowering: KernelLowering, op: SetRegistersOp) -> None:
     _warpgroups(lowering, op)
     way = "dec" if op.grow is None else "inc"
-    lowering.emitter.emit(f"setmaxnreg.{way}.sync.aligned.u32", str(op.count.value.data))
+    lowering.emitter.emit(f"setmaxnreg.{way}.sync.aligned.u32", op.count.value.data)

@@ -12,9 +12,11 @@ to the lower end of the halves.
 from __future__ import annotations
 
 from ...dialect.isa.types import ElementType
+from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.stored import StoredIntegers
-from .emitter import Emitter, VirtualRegister
+from .emitter import Emitter
 from .fragments import Fragment, element_bits
+from .operands import VirtualRegister, word
 
 MAGIC = {"f16": (0x6400, 1024), "bf16": (0x4300, 128)}
 """Bits of a float whose last bit counts ones, and its value."""
@@ -22,17 +24,22 @@ MAGIC = {"f16": (0x6400, 1024), "bf16": (0x4300, 128)}
 FRACTION = {"f16": 10, "bf16": 7}
 """Bits of the fraction below the one that counts the value of `MAGIC`."""
 
-AND_XOR = "0x6A"
+AND_XOR = word(0x6A, 2)
 """The truth table of (a & b) ^ c."""
 
 REGISTER_BITS = 32
+
+
+def _twice(half: int) -> Immediate:
+    """16 bits in both halves of a word."""
+    return word(half << 16 | half)
 
 
 class Widening:
     """Emits the conversion of registers of integers to registers of two floats each."""
 
     def __init__(self, emitter: Emitter, stored: StoredIntegers, element: ElementType) -> None:
-        self.emitter, self.stored, self.element = emitter, stored, element
+        self._emit, self.stored, self.element = emitter.compute, stored, element
         self.turned = 1 << stored.element.bits - 1 if stored.element.signed else 0
         self._known: dict[int, VirtualRegister] = {}
         self._shifted: dict[tuple[VirtualRegister, int], VirtualRegister] = {}
@@ -49,15 +56,10 @@ class Widening:
             return self._floats(self._down(source[at], number * bits))
         return self._floats(self._gathered(source[at], number * bits, source[other], partner * bits))
 
-    def _emit(self, opcode: str, form: str, *operands: VirtualRegister) -> VirtualRegister:
-        into = self.emitter.register("b32")
-        self.emitter.emit(opcode, f"?, {form}", into, *operands)
-        return into
-
     def _constant(self, half: int) -> VirtualRegister:
         """A register that holds 16 bits twice."""
         if half not in self._known:
-            self._known[half] = self._emit("mov.b32", f"0x{half:04X}{half:04X}")
+            self._known[half] = self._emit("mov.b32", _twice(half))
         return self._known[half]
 
     def _number(self, value: float) -> VirtualRegister:
@@ -67,39 +69,39 @@ class Widening:
         if not by:
             return register
         if (register, by) not in self._shifted:
-            self._shifted[register, by] = self._emit("shr.b32", f"?, {by}", register)
+            self._shifted[register, by] = self._emit("shr.b32", register, by)
         return self._shifted[register, by]
 
     def _gathered(self, low: VirtualRegister, at: int, high: VirtualRegister, place: int) -> VirtualRegister:
         """The element at bit `at` of one register, and that at bit `place` of another, at the ends of two halves."""
         low, high = self._down(low, at % 8), self._down(high, place % 8)
         first, second = at // 8, place // 8 + 4
-        return self._emit("prmt.b32", f"?, ?, 0x{second:X}{second:X}{first:X}{first:X}", low, high)
+        return self._emit("prmt.b32", low, high, word(second * 0x1100 + first * 0x11, 4))
 
-    def _and_xor(self, word: VirtualRegister, mask: int, flipped: int) -> VirtualRegister:
-        return self._emit("lop3.b32", f"?, 0x{mask:04X}{mask:04X}, ?, {AND_XOR}", word, self._constant(flipped))
+    def _and_xor(self, halves: VirtualRegister, mask: int, flipped: int) -> VirtualRegister:
+        return self._emit("lop3.b32", halves, _twice(mask), self._constant(flipped), AND_XOR)
 
-    def _floats(self, word: VirtualRegister) -> VirtualRegister:
+    def _floats(self, halves: VirtualRegister) -> VirtualRegister:
         """Both halves of a register, whose low bits are integers, as floats."""
         name, bits = self.element.name, self.stored.element.bits
         magic, value = MAGIC[name]
         if bits > FRACTION[name]:
-            return self._by_exponent(word)
-        floats = self._and_xor(word, (1 << bits) - 1, magic ^ self.turned)
+            return self._by_exponent(halves)
+        floats = self._and_xor(halves, (1 << bits) - 1, magic ^ self.turned)
         return self._less(floats, value + self.turned + self.stored.zero)
 
-    def _by_exponent(self, word: VirtualRegister) -> VirtualRegister:
+    def _by_exponent(self, halves: VirtualRegister) -> VirtualRegister:
         """Bytes as bf16: 128 and the low seven bits, less 128 or 256 by the top bit."""
         magic, value = MAGIC[self.element.name]
-        floats = self._and_xor(word, value - 1, magic)
+        floats = self._and_xor(halves, value - 1, magic)
         # Of those without a sign the top bit is turned over, and counts 128 the other way.
-        exponents = self._and_xor(word, value, magic if self.turned else magic ^ value)
-        less = self._emit("fma.rn.bf16x2", "?, ?, ?", exponents, self._number(-1), floats)
+        exponents = self._and_xor(halves, value, magic if self.turned else magic ^ value)
+        less = self._emit("fma.rn.bf16x2", exponents, self._number(-1), floats)
         surplus = self.stored.zero - (0 if self.turned else value)
         return self._less(less, surplus) if surplus else less
 
     def _less(self, pair: VirtualRegister, surplus: int) -> VirtualRegister:
         """Two floats less what they have too much."""
         if self.element.name == "f16":
-            return self._emit("sub.rn.f16x2", "?, ?", pair, self._number(surplus))
-        return self._emit("fma.rn.bf16x2", "?, ?, ?", pair, self._number(1), self._number(-surplus))
+            return self._emit("sub.rn.f16x2", pair, self._number(surplus))
+        return self._emit("fma.rn.bf16x2", pair, self._number(1), self._number(-surplus))

@@ -6,17 +6,14 @@ from ...dialect.isa import wmma
 from ...dialect.warp.opaque import OpaqueType, opaque_of
 from ...dialect.warp.wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from ..diagnostics import fail
-from .emitter import VirtualRegister, divisor_of
-from .fragments import vector
+from .emitter import divisor_of
 from .kernel import KernelLowering
 from .matrix_ops import result_registers
+from .operands import At
 from .registry import lowers
-from .scalars import at
 
 
-def _opaque_address(
-    lowering: KernelLowering, op: WmmaLoadOp | WmmaStoreOp, kind: OpaqueType
-) -> tuple[tuple[VirtualRegister, int], int]:
+def _opaque_address(lowering: KernelLowering, op: WmmaLoadOp | WmmaStoreOp, kind: OpaqueType) -> tuple[At, int]:
     """The address of the first element, and the stride."""
     matrix, (row, column) = lowering.matrix(op, op.memory, bits=True), lowering.indices(op.indices)
     bits, pitch = kind.element.bits, matrix.row_bytes
@@ -37,26 +34,22 @@ def _opaque_address(
 @lowers(WmmaLoadOp)
 def _wmma_load(lowering: KernelLowering, op: WmmaLoadOp) -> None:
     kind, row = op.fragment.type, op.row
-    (base, offset), stride = _opaque_address(lowering, op, kind)
+    place, stride = _opaque_address(lowering, op, kind)
     into = lowering.result(op.fragment)
-    lowering.emitter.require(row.since(lowering.target))
-    lowering.emitter.emit(row.spelling, f"{vector(len(into))}, {at('?', offset)}, {stride}", *into, base)
+    lowering.emitter.emit(row.spelling, into, place, stride)
     lowering.values[op.fragment] = into
 
 
 @lowers(WmmaStoreOp)
 def _wmma_store(lowering: KernelLowering, op: WmmaStoreOp) -> None:
     row, held = op.row, lowering.fragment(op.fragment)
-    (base, offset), stride = _opaque_address(lowering, op, opaque_of(op.fragment))
-    lowering.emitter.require(row.since(lowering.target))
-    lowering.emitter.emit(row.spelling, f"{at('?', offset)}, {vector(len(held))}, {stride}", base, *held)
+    place, stride = _opaque_address(lowering, op, opaque_of(op.fragment))
+    lowering.emitter.emit(row.spelling, place, held, stride)
 
 
 @lowers(WmmaMmaOp)
 def _wmma_mma(lowering: KernelLowering, op: WmmaMmaOp) -> None:
     a, b, row = lowering.fragment(op.a), lowering.fragment(op.b), op.row
     c, d = result_registers(lowering, op, op.c, op.d)
-    form = ", ".join(vector(len(registers)) for registers in (d, a, b, c))
-    lowering.emitter.require(row.since(lowering.target))
-    lowering.emitter.emit(row.spelling, form, *d, *a, *b, *c)
+    lowering.emitter.emit(row.spelling, d, a, b, c)
     lowering.values[op.d] = d

@@ -9,19 +9,16 @@ from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.words import LoadScalesOp, LoadWordsOp, StoreWordsOp, words_of
 from ..diagnostics import fail
 from .addressing import CHUNK, Position
-from .emitter import VirtualRegister, common_divisor, divisor_of
-from .fragments import vector
+from .emitter import common_divisor, divisor_of
 from .kernel import KernelLowering
 from .matrix_ops import STAGED, stage_text
+from .operands import At
 from .registry import lowers
-from .scalars import at
 
 WORD_BYTES = 4
 
 
-def _words(
-    lowering: KernelLowering, op: LoadWordsOp | StoreWordsOp, kind: FragmentType
-) -> tuple[int, int, tuple[VirtualRegister, int]]:
+def _words(lowering: KernelLowering, op: LoadWordsOp | StoreWordsOp, kind: FragmentType) -> tuple[int, int, At]:
     """Registers that one access moves, the bytes of one, and the address of a lane's first."""
     matrix, (row, column) = lowering.matrix(op, op.memory), lowering.indices(op.indices)
     size = WORD_BYTES * words_of(kind) // kind.registers
@@ -38,29 +35,23 @@ def _words(
     return max(1, together), size, address
 
 
-def _access(opcode: str, together: int, size: int) -> str:
-    return f"{opcode}{f'.v{together}' if together > 1 else ''}.b{8 * size}"
-
-
 @lowers(LoadWordsOp)
 def _load_words(lowering: KernelLowering, op: LoadWordsOp) -> None:
     kind, into = op.fragment.type, lowering.result(op.fragment)
-    together, size, (base, offset) = _words(lowering, op, kind)
-    form = vector(together) if together > 1 else "?"
+    together, size, first = _words(lowering, op, kind)
     for start in range(0, len(into), together):
-        text = f"{form}, {at('?', offset + start * size)}"
-        lowering.emitter.emit(_access("ld.global", together, size), text, *into[start : start + together], base)
+        registers = into[start : start + together]
+        lowering.emitter.load("global", registers, first.behind(start * size), f"b{8 * size}")
     lowering.values[op.fragment] = into
 
 
 @lowers(StoreWordsOp)
 def _store_words(lowering: KernelLowering, op: StoreWordsOp) -> None:
     kind, held = fragment_of(op.fragment), lowering.fragment(op.fragment)
-    together, size, (base, offset) = _words(lowering, op, kind)
-    form = vector(together) if together > 1 else "?"
+    together, size, first = _words(lowering, op, kind)
     for start in range(0, len(held), together):
-        text = f"{at('?', offset + start * size)}, {form}"
-        lowering.emitter.emit(_access("st.global", together, size), text, base, *held[start : start + together])
+        registers = held[start : start + together]
+        lowering.emitter.store("global", registers, first.behind(start * size), f"b{8 * size}")
 
 
 @lowers(LoadScalesOp)
@@ -76,6 +67,5 @@ def _load_scales(lowering: KernelLowering, op: LoadScalesOp) -> None:
     lane_row = lowering.addressing.from_bits(lowering.lane, layout.lane, op.axis)
     for i, register in enumerate(into):
         where = Position.of(lane_row, row, i * size), Position.of(0, column, 0)
-        base, offset = lowering.addressing.shared(tile, stage, *where)
-        lowering.emitter.emit("ld.shared.b32", f"?, {at('?', offset)}", register, base)
+        lowering.emitter.load("shared", [register], lowering.addressing.shared(tile, stage, *where))
     lowering.values[op.fragment] = into

@@ -2,51 +2,61 @@
 
 from __future__ import annotations
 
-import pytest
-from statements import keep
+import re
 
+import pytest
+from statements import keep, name
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import DiagnosticException
+
+from warploom.dialect.isa.targets import target
 from warploom.dialect.ptx.declarations import RegOp
+from warploom.dialect.ptx.facts import InstructionError
 from warploom.dialect.ptx.instruction import InstOp
 from warploom.dialect.ptx.ops import CommentOp, LabelOp
-from warploom.passes.to_ptx.emitter import Emitter, VirtualRegister, common_divisor, divisor_of, split
+from warploom.dialect.ptx.text.syntax import Address, Register, Symbol
+from warploom.passes.to_ptx.emitter import Emitter, common_divisor, divisor_of, split
+from warploom.passes.to_ptx.operands import At, EmittedOperand, VirtualRegister, single
+
+TILE = Address(Symbol("tile"))
 
 
 def opcodes(emitter: Emitter) -> list[str]:
     """The opcodes of the function's instructions."""
-    return [op.spelling()[0] for op in emitter.finish() if isinstance(op, InstOp)]
+    return [name(op) for op in emitter.finish() if isinstance(op, InstOp)]
 
 
 @pytest.fixture
 def emitter() -> Emitter:
-    return Emitter()
+    return Emitter(target("sm_90a"))
 
 
 @pytest.fixture
 def thread(emitter: Emitter) -> VirtualRegister:
-    return emitter.pure("b32", "mov.u32", "%tid.x")
+    return emitter.pure("mov.u32", Register("%tid.x"))
 
 
 def test_a_pure_value_is_emitted_once(emitter: Emitter, thread: VirtualRegister) -> None:
-    first = emitter.pure("b32", "shr.u32", "?, 5", thread)
-    assert emitter.pure("b32", "shr.u32", "?, 5", thread) is first
-    assert emitter.pure("b32", "mov.u32", "%tid.x") is thread
+    first = emitter.pure("shr.u32", thread, 5)
+    assert emitter.pure("shr.u32", thread, 5) is first
+    assert emitter.pure("mov.u32", Register("%tid.x")) is thread
     keep(emitter, first)
     assert opcodes(emitter) == ["mov.u32", "shr.u32", "keep"]
 
 
 def test_values_differ_by_opcode_form_and_sources(emitter: Emitter, thread: VirtualRegister) -> None:
     shifts = [
-        emitter.pure("b32", "shr.u32", "?, 5", thread),
-        emitter.pure("b32", "shl.b32", "?, 5", thread),
-        emitter.pure("b32", "shr.u32", "?, 4", thread),
+        emitter.pure("shr.u32", thread, 5),
+        emitter.pure("shl.b32", thread, 5),
+        emitter.pure("shr.u32", thread, 4),
     ]
-    shifts.append(emitter.pure("b32", "shr.u32", "?, 5", shifts[0]))
+    shifts.append(emitter.pure("shr.u32", shifts[0], 5))
     assert len({id(r) for r in shifts}) == 4
 
 
 def test_an_instruction_with_effects_is_emitted_each_time(emitter: Emitter) -> None:
     for _ in range(2):
-        emitter.emit("bar.sync", "0")
+        emitter.emit("bar.sync", 0)
     assert opcodes(emitter) == ["bar.sync", "bar.sync"]
 
 
@@ -54,12 +64,11 @@ def test_a_pure_value_leaves_the_loops_that_do_not_change_it(emitter: Emitter, t
     with emitter.loop():
         assert emitter.level == 1
         counter = emitter.register("b32")
-        emitter.emit("mov.b32", "?, 0", counter)
+        emitter.emit("mov.b32", counter, 0)
         with emitter.loop():
-            inner = emitter.register("b32")
-            emitter.emit("ld.shared.b32", "?, [0]", inner)
-            values = [emitter.pure("b32", "shr.u32", "?, 5", source) for source in (thread, counter, inner)]
-            both = emitter.pure("b32", "add.s32", "?, ?", thread, counter)
+            inner = emitter.compute("ld.shared.b32", TILE)
+            values = [emitter.pure("shr.u32", source, 5) for source in (thread, counter, inner)]
+            both = emitter.pure("add.s32", thread, counter)
             keep(emitter, *values, both)
     assert [v.level for v in (*values, both)] == [0, 1, 2, 1]
     assert emitter.level == 0
@@ -71,58 +80,58 @@ def test_a_pure_value_leaves_the_loops_that_do_not_change_it(emitter: Emitter, t
 
 
 def test_a_value_known_outside_is_used_inside(emitter: Emitter, thread: VirtualRegister) -> None:
-    outside = emitter.pure("b32", "shr.u32", "?, 5", thread)
+    outside = emitter.pure("shr.u32", thread, 5)
     with emitter.loop():
-        assert emitter.pure("b32", "shr.u32", "?, 5", thread) is outside
+        assert emitter.pure("shr.u32", thread, 5) is outside
 
 
 def test_a_value_first_needed_inside_is_known_after_the_loop(emitter: Emitter, thread: VirtualRegister) -> None:
     with emitter.loop():
-        inside = emitter.pure("b32", "shr.u32", "?, 5", thread)
-    assert emitter.pure("b32", "shr.u32", "?, 5", thread) is inside
+        inside = emitter.pure("shr.u32", thread, 5)
+    assert emitter.pure("shr.u32", thread, 5) is inside
 
 
 def test_values_of_one_loop_are_not_those_of_the_next(emitter: Emitter) -> None:
     with emitter.loop():
         first = emitter.register("b32")
-        emitter.pure("b32", "shr.u32", "?, 5", first)
+        emitter.pure("shr.u32", first, 5)
     with emitter.loop():
         second = emitter.register("b32")
-        emitter.emit("mov.b32", "?, 0", second)
-        keep(emitter, emitter.pure("b32", "shr.u32", "?, 5", second))
+        emitter.emit("mov.b32", second, 0)
+        keep(emitter, emitter.pure("shr.u32", second, 5))
     assert opcodes(emitter) == ["mov.b32", "shr.u32", "keep"]
 
 
 def test_predicates_stay_where_they_are_used(emitter: Emitter, thread: VirtualRegister) -> None:
-    outside = emitter.pure("pred", "setp.lt.s32", "?, 5", thread)
+    outside = emitter.pure("setp.lt.s32", thread, 5)
     with emitter.loop():
-        inside = emitter.pure("pred", "setp.lt.s32", "?, 5", thread)
+        inside = emitter.pure("setp.lt.s32", thread, 5)
         assert inside is not outside
         assert inside.level == 1
-        assert emitter.pure("pred", "setp.lt.s32", "?, 5", thread) is inside
-        emitter.emit("bar.sync", "0", guard=inside)
+        assert emitter.pure("setp.lt.s32", thread, 5) is inside
+        emitter.emit("bar.sync", 0, guard=inside)
     assert opcodes(emitter) == ["mov.u32", "setp.lt.s32", "bar.sync"]
 
 
 def test_values_of_predicates_stay_with_them(emitter: Emitter, thread: VirtualRegister) -> None:
     with emitter.loop():
-        predicate = emitter.pure("pred", "setp.lt.s32", "?, 5", thread)
-        assert emitter.pure("b32", "selp.b32", "16, 0, ?", predicate).level == 1
+        predicate = emitter.pure("setp.lt.s32", thread, 5)
+        assert emitter.pure("selp.b32", 16, 0, predicate).level == 1
 
 
 def test_pure_statements_nothing_reads_are_dropped_with_their_sources(
     emitter: Emitter, thread: VirtualRegister
 ) -> None:
-    used = emitter.pure("b32", "shr.u32", "?, 5", thread)
-    unused = emitter.pure("b32", "shl.b32", "?, 2", used)
-    emitter.pure("b32", "add.s32", "?, 1", unused)
-    emitter.emit("ld.shared.b32", "?, [0]", emitter.register("b32"))
+    used = emitter.pure("shr.u32", thread, 5)
+    unused = emitter.pure("shl.b32", used, 2)
+    emitter.pure("add.s32", unused, 1)
+    emitter.compute("ld.shared.b32", TILE)
     assert opcodes(emitter) == ["ld.shared.b32"]
 
 
 def test_what_a_guard_or_an_address_reads_is_kept(emitter: Emitter, thread: VirtualRegister) -> None:
-    guard = emitter.pure("pred", "setp.lt.s32", "?, 5", thread)
-    emitter.emit("st.shared.b32", "[?], ?", thread, thread, guard=guard)
+    guard = emitter.pure("setp.lt.s32", thread, 5)
+    emitter.emit("st.shared.b32", At(thread), thread, guard=guard)
     assert opcodes(emitter) == ["mov.u32", "setp.lt.s32", "st.shared.b32"]
     store = emitter.finish()[-1]
     assert isinstance(store, InstOp)
@@ -131,10 +140,10 @@ def test_what_a_guard_or_an_address_reads_is_kept(emitter: Emitter, thread: Virt
 
 
 def test_registers_are_declared_by_type_and_numbered_by_appearance(emitter: Emitter, thread: VirtualRegister) -> None:
-    halves, wide, single = emitter.registers("b16", 2), emitter.register("b64"), emitter.register("f32")
-    emitter.emit("mov.b32", "{?, ?}, ?", *halves, thread)
-    emitter.emit("mov.f32", "?, 0f00000000", single)
-    emitter.emit("mov.b64", "?, 0", wide)
+    halves, wide, zero = emitter.registers("b16", 2), emitter.register("b64"), emitter.register("f32")
+    emitter.emit("mov.b32", halves, thread)
+    emitter.emit("mov.f32", zero, single(0.0))
+    emitter.emit("mov.b64", wide, 0)
     declared = [op for op in emitter.finish() if isinstance(op, RegOp)]
     assert [(op.results[0].name_hint, len(op.results)) for op in declared] == [
         ("h0", 2),
@@ -149,13 +158,13 @@ def test_labels_and_comments_keep_their_place(emitter: Emitter) -> None:
     assert names == ["loop_1", "loop_2", "end_3"]
     emitter.label(names[0])
     emitter.comment("as it is")
-    emitter.emit("bra", names[0])
+    emitter.branch(names[0])
     kinds = [type(op) for op in emitter.finish()]
     assert kinds == [LabelOp, CommentOp, InstOp]
 
 
 def test_an_empty_function() -> None:
-    assert Emitter().finish() == []
+    assert Emitter(target("sm_80")).finish() == []
 
 
 def test_divisors() -> None:
@@ -171,3 +180,117 @@ def test_split() -> None:
     assert split(7) == (None, 7)
     assert split(base) == (base, 0)
     assert split(VirtualRegister("b32", base=base, offset=-3)) == (base, -3)
+
+
+def test_what_is_set_follows_from_the_row(emitter: Emitter, thread: VirtualRegister) -> None:
+    of = {
+        opcode: emitter.compute(opcode, *sources).type
+        for opcode, sources in {
+            "mul.wide.s32": (thread, 3),
+            "setp.lt.u32": (thread, 3),
+            "cvt.rn.f32.s32": (thread,),
+            "cvt.rn.bf16x2.f32": (single(1.0), single(2.0)),
+            "cvt.rn.satfinite.e4m3x2.f32": (single(1.0), single(2.0)),
+            "cvt.f64.f32": (single(1.0),),
+        }.items()
+    }
+    assert list(of.values()) == ["b64", "pred", "f32", "b32", "b16", "f64"]
+    assert emitter.compute("mov.b32", thread, type="f32").type == "f32"
+
+
+@pytest.mark.parametrize(
+    ("opcode", "sources", "version"),
+    [
+        ("add.s32", (1, 2), (7, 0)),
+        ("mbarrier.test_wait.parity.shared.b64", (TILE, 0), (7, 1)),
+        ("mov.u32", (Register("%dynamic_smem_size"),), (7, 0)),
+        ("mov.u32", (Register("%reserved_smem_offset_0"),), (7, 6)),
+    ],
+)
+def test_the_version_is_that_of_the_instructions(
+    opcode: str, sources: tuple[EmittedOperand, ...], version: tuple[int, int]
+) -> None:
+    emitter = Emitter(target("sm_80"))
+    emitter.compute(opcode, *sources)
+    emitter.finish()
+    assert emitter.version == version
+
+
+@pytest.mark.parametrize(
+    ("on", "opcode", "sources", "message"),
+    [
+        ("sm_80", "tanh.approx.bf16x2", (VirtualRegister("b32"),), "needs sm_90 or later, the target is sm_80"),
+        ("sm_80", "mov.u32", (Register("%cluster_ctarank"),), "needs sm_90 or later, the target is sm_80"),
+        ("sm_90", "setmaxnreg.inc.sync.aligned.u32", (), "expected 1 operands"),
+        ("sm_80", "vote.ballot.b32", (VirtualRegister("pred"),), "needs a version before PTX 6.4, the target is sm_80"),
+    ],
+)
+def test_an_instruction_that_the_target_lacks_is_an_error(
+    on: str, opcode: str, sources: tuple[EmittedOperand, ...], message: str
+) -> None:
+    emitter = Emitter(target(on))
+    with pytest.raises(InstructionError, match=re.escape(message)):
+        emitter.emit(opcode, *((emitter.register("b32"), *sources) if sources else ()))
+
+
+def test_what_nothing_reads_needs_no_version() -> None:
+    emitter = Emitter(target("sm_80"))
+    emitter.pure("mov.u32", Register("%reserved_smem_offset_0"))
+    emitter.finish()
+    assert emitter.version == (7, 0)
+
+
+Wrong = tuple[str, tuple[EmittedOperand, ...], str]
+
+WRONG: list[Wrong] = [
+    ("adds.s32", (1, 2), "'adds.s32' is not a PTX instruction known here; the nearest are add"),
+    ("add.s32", (1, 2, 3), "expected 3 operands"),
+    ("add.s64", (VirtualRegister("b32"), 1), "operand a: expected a register that holds .s64, got .b32"),
+    ("add.f32", (single(1.0), 1), "operand b: expected a floating-point literal"),
+    (
+        "ld.shared.b32",
+        (At(VirtualRegister("f64")),),
+        "expected an address in a 32 or 64-bit integer register, got a .f64",
+    ),
+    ("bar.sync", (16,), "operand a: "),
+    ("st.global.v2.b32", (At(VirtualRegister("b64")), [VirtualRegister("b32")]), "expected a vector of 2 x .b32"),
+]
+
+
+@pytest.mark.parametrize(("opcode", "operands", "message"), WRONG)
+def test_what_no_row_allows_is_an_error(
+    emitter: Emitter, opcode: str, operands: tuple[EmittedOperand, ...], message: str
+) -> None:
+    emit = emitter.compute if opcode[0] in "al" else emitter.emit
+    for _ in range(2):
+        with pytest.raises(InstructionError, match=re.escape(message)):
+            emit(opcode, *operands)
+    emitter.operation = ModuleOp([])
+    with pytest.raises(
+        DiagnosticException, match=f"convert-warp-to-ptx cannot make builtin.module of .*{re.escape(message)}"
+    ):
+        emit(opcode, *operands)
+
+
+def test_literals_are_looked_at_each_time(emitter: Emitter) -> None:
+    emitter.emit("setmaxnreg.inc.sync.aligned.u32", 232)
+    with pytest.raises(InstructionError, match="expected"):
+        emitter.emit("setmaxnreg.inc.sync.aligned.u32", 233)
+    emitter.emit("setmaxnreg.inc.sync.aligned.u32", 240)
+
+
+@pytest.mark.parametrize("source", [Register("%clock"), Register("%globaltimer_lo")])
+def test_a_value_that_changes_by_itself_is_not_pure(emitter: Emitter, source: Register) -> None:
+    assert emitter.compute("mov.u32", source).type == "b32"
+    with pytest.raises(InstructionError, match="does not follow from its operands alone"):
+        emitter.pure("mov.u32", source)
+
+
+def test_a_shuffle_is_not_pure(emitter: Emitter, thread: VirtualRegister) -> None:
+    with pytest.raises(InstructionError, match="does not follow from its operands alone"):
+        emitter.pure("shfl.sync.bfly.b32", thread, 1, 31, -1)
+
+
+def test_text_is_no_operand(emitter: Emitter) -> None:
+    with pytest.raises(TypeError, match="expected an operand of an instruction, got '0'"):
+        emitter.emit("bar.sync", "0")  # pyright: ignore[reportArgumentType]

@@ -10,10 +10,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from statements import Lanes, keep, run
 
+from warploom.dialect.isa.targets import target
 from warploom.dialect.layouts.layout import LANES, Layout, column, row
 from warploom.dialect.schedule import SHARED_ALIGNMENT, SWIZZLES
 from warploom.passes.to_ptx.addressing import Addressing, GlobalMatrix, Position, SharedTile
-from warploom.passes.to_ptx.emitter import Emitter, IndexValue, VirtualRegister
+from warploom.passes.to_ptx.emitter import Emitter
+from warploom.passes.to_ptx.operands import IndexValue, VirtualRegister
 from warploom.passes.to_ptx.scalars import Scalars
 
 SYMBOL = "tiles"
@@ -50,7 +52,7 @@ class Thread:
     """Positions of 32 lanes in the forms that fragments, `ldmatrix` and copies use."""
 
     def __init__(self, data: st.DataObject) -> None:
-        self.draw, self.emitter = data.draw, Emitter()
+        self.draw, self.emitter = data.draw, Emitter(target("sm_80"))
         self.scalars = Scalars(self.emitter)
         self.addressing = Addressing(self.emitter, self.scalars, SYMBOL, 0)
         self.lane = self.scalars.special("%tid.x", LANES)
@@ -59,7 +61,7 @@ class Thread:
     def register(self, divisor: int, turns: int, bound: int | None = None) -> tuple[VirtualRegister, int]:
         """A value of the program: a multiple of what is known to divide it."""
         register = self.emitter.register("b32", divisor=divisor, bound=bound)
-        self.emitter.emit("mov.b32", f"?, {divisor * turns}", register)
+        self.emitter.emit("mov.b32", register, divisor * turns)
         return register, divisor * turns
 
     def lane_part(self, size: int, step: int) -> tuple[IndexValue, Lanes]:
@@ -127,7 +129,7 @@ def test_without_a_swizzle_a_panel_is_one_chunk_wide() -> None:
 @given(st.permutations([*map(row, range(4)), *map(column, range(4))]))
 def test_lanes_start_where_the_layout_says(bits: list[tuple[str, int]]) -> None:
     layout = Layout(tuple(bits[:5]), tuple(bits[5:]))  # pyright: ignore[reportArgumentType]
-    emitter = Emitter()
+    emitter = Emitter(target("sm_80"))
     scalars = Scalars(emitter)
     place = Addressing(emitter, scalars, SYMBOL, 0).lane_position(layout, scalars.special("%tid.x", LANES))
     keep(emitter, *(v for v in place if isinstance(v, VirtualRegister)))

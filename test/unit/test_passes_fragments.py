@@ -14,14 +14,14 @@ from warploom.dialect.layouts.layout import accumulator
 from warploom.dialect.ptx.instruction import InstOp
 from warploom.dialect.warp.attributes import FragmentType, float_type
 from warploom.passes.to_ptx.emitter import Emitter
-from warploom.passes.to_ptx.fragments import FragmentEmitter, vector
+from warploom.passes.to_ptx.fragments import FragmentEmitter
 
 WORDS = {"f16": (np.float16, "<u2"), "bf16": (ml_dtypes.bfloat16, "<u2"), "f32": (np.float32, "<u4")}
 
 
 def literals(element: str, value: float) -> list[str]:
     """What each register of a 16x8 fragment of the constant is set to."""
-    emitter = Emitter()
+    emitter = Emitter(target("sm_90"))
     kind = FragmentType.of("acc", 16, 8, float_type(element_type(element)), accumulator(16, 8))
     registers = FragmentEmitter(emitter, target("sm_90")).constant(kind, value)
     assert len(registers) == kind.registers
@@ -53,7 +53,3 @@ def test_nan_stays_nan(element: str) -> None:
     text = literals(element, float("nan"))[0][2:]
     bits = int(text if element == "f32" else text[:4], 16)
     assert np.isnan(np.array(bits, word).view(kind).astype(np.float64))
-
-
-def test_vectors_are_spelled() -> None:
-    assert [vector(count) for count in (1, 2, 4)] == ["{?}", "{?, ?}", "{?, ?, ?, ?}"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...isa.targets import Version
-from .grammar import Row, row
+from .grammar import Row, pure, row
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
@@ -56,7 +56,7 @@ def _set(
     )
 
 
-ROWS = (
+_ROWS = (
     # 9.7.6.1  set
     *_set(_BITS, "b16,b32,b64", "", "9.7.6.1"),
     *_set(_SIGNED, "s16,s32,s64", "", "9.7.6.1"),
@@ -87,3 +87,5 @@ ROWS = (
     *_setp(_FLOAT, "bf16", "", "9.7.7.2", ptx=(7, 8), sm=90),
     *_setp(_FLOAT, "bf16x2", "", "9.7.7.2", ptx=(7, 8), sm=90),
 )
+
+ROWS = pure(_ROWS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...isa.targets import Specific
-from .grammar import row
+from .grammar import pure, row
 
 _INT = "u8,u16,u32,u64,s8,s16,s32,s64"
 _ROUND, _ANY_ROUND = "ROUND{rn,rz,rm,rp}", "{ROUND=.rn,.rz,.rm,.rp}"
@@ -48,7 +48,7 @@ def _clamping() -> Iterator[tuple[str, str]]:
 
 _CVT = "9.7.9.21"
 
-ROWS = (
+_ROWS = (
     # 9.7.9.21  between integers
     row(f"cvt.D{{{_INT}}}.S{{{_INT}}}", "d:D+, a:S+", _CVT, meaning="cvt.integer"),
     *(row(f"cvt.SAT{{sat}}.D{{{d}}}.S{{{s}}}", "d:D+, a:S+", _CVT, meaning="cvt.integer") for d, s in _clamping()),
@@ -192,3 +192,5 @@ ROWS = (
         meaning="cvt.pack",
     ),
 )
+
+ROWS = pure(_ROWS)

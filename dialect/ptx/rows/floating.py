@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .grammar import row
+from .grammar import pure, row
 
 _ROWS = (
     # 9.7.3  f32 and f64
@@ -121,5 +121,5 @@ _ROWS = (
     row("ex2.approx.FTZ{ftz}.T{bf16,bf16x2}", "d:T, a:T", "9.7.4.10", ptx=(7, 8), sm=90),
 )
 
-ROWS = tuple(row if row.meaning else replace(row, meaning=f"{row.root}.float") for row in _ROWS)
+ROWS = pure(row if row.meaning else replace(row, meaning=f"{row.root}.float") for row in _ROWS)
 """The names of what they mean differ from those of the integer instructions with the same first word."""

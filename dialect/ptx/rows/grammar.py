@@ -25,7 +25,7 @@ Operands are `name:kind`, separated by commas; a name that begins with `d` is wr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import product, takewhile
@@ -116,7 +116,8 @@ class Row(Availability):
     """One instruction, with its variants, and where it is legal.
 
     `meaning` names what the interpreter does for it; the opcode's first word where nothing else is said.
-    `needs` has the qualifiers that came later than the rest.
+    `needs` has the qualifiers that came later than the rest. A `pure` instruction has no effects, and its result
+    follows from what it reads alone.
     """
 
     spelling: str
@@ -128,6 +129,7 @@ class Row(Availability):
     only: Specific = ()
     gone: Gone | None = None
     needs: Needs = ()
+    pure: bool = False
 
     def unavailable(self, target: Target, version: Version) -> str | None:
         """Why the target does not have it in this PTX version, such as "needs PTX 7.0"; None if it has."""
@@ -349,3 +351,8 @@ def row(
 ) -> Row:
     """A row; see the module's text for the grammar."""
     return Row(spelling, operands, section, ptx, sm, meaning, only, gone, needs)
+
+
+def pure(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """The rows, as those of pure instructions."""
+    return tuple(replace(each, pure=True) for each in rows)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from .grammar import row
+from .grammar import pure, row
 
 _UNTOLD = "carry.untold"
 """The meaning of what ptxas takes and the text does not have."""
 
-ROWS = (
+_ARITHMETIC = (
     # 9.7.1  Integer arithmetic
     row("add.T{u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:T", "9.7.1.1"),
     row("add.SAT{sat}.T{s32}", "d:T, a:T, b:T", "9.7.1.1"),
@@ -44,6 +44,9 @@ ROWS = (
     row("szext.RANGE{clamp,wrap}.T{u32,s32}", "d:T, a:T, b:u32", "9.7.1.21", ptx=(7, 6), sm=70),
     row("dp2a.HALF{lo,hi}.A{u32,s32}.B{u32,s32}", "d:b32, a:b32, b:b32, c:b32", "9.7.1.24", ptx=(5, 0), sm=61),
     row("dp4a.A{u32,s32}.B{u32,s32}", "d:b32, a:b32, b:b32, c:b32", "9.7.1.23", ptx=(5, 0), sm=61),
+)
+
+_CARRY = (
     # 9.7.2  Extended-precision integer arithmetic
     row("add.CC{cc}.T{u32,s32}", "d:T, a:T, b:T", "9.7.2.1", ptx=(1, 2), meaning="add.cc"),
     row("add.CC{cc}.T{u64,s64}", "d:T, a:T, b:T", "9.7.2.1", ptx=(4, 3), meaning="add.cc"),
@@ -64,6 +67,9 @@ ROWS = (
     row("madc.PART{lo,hi}{CC=.cc}.T{u64,s64}", "d:T, a:T, b:T, c:T", "9.7.2.6", ptx=(4, 3), sm=20),
     row("madc.PART{lo,hi}.T{u16,s16}", "d:T, a:T, b:T, c:T", "9.7.2.6", ptx=(3, 0), sm=20, meaning=_UNTOLD),
     row("madc.PART{hi}.sat.s32", "d:s32, a:s32, b:s32, c:s32", "9.7.2.6", ptx=(3, 0), sm=20, meaning=_UNTOLD),
+)
+
+_LOGIC = (
     # 9.7.8  Logic and shift
     row("and.T{b16,b32,b64,pred}", "d:T, a:T, b:T", "9.7.8.1"),
     row("or.T{b16,b32,b64,pred}", "d:T, a:T, b:T", "9.7.8.2"),
@@ -76,3 +82,5 @@ ROWS = (
     row("shl.T{b16,b32,b64}", "d:T, a:T, b:u32", "9.7.8.8"),
     row("shr.T{b16,b32,b64,u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:u32", "9.7.8.9"),
 )
+
+ROWS = (*pure(_ARITHMETIC), *_CARRY, *pure(_LOGIC))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...isa.targets import Version
-from .grammar import Need, Needs, Row, row
+from .grammar import Need, Needs, Row, pure, row
 
 _SHARED = ".P{shared,shared::cta,shared::cluster}"
 _WRITABLE = ".P{local,param,param::func,shared,shared::cta,shared::cluster}"
-_READABLE = ".P{const,local,param,param::entry,param::func,shared,shared::cta,shared::cluster}"
+_READABLE = ".P{local,param::func,shared,shared::cta,shared::cluster}"
+_CONSTANT = ".P{const,param,param::entry}"
+"""What no thread writes while a kernel runs; code that calls functions writes `.param` too, and is not emitted."""
 _SCOPES = ".{cta,cluster,gpu,sys}"
 _EVICTIONS = "L1::evict_normal,L1::evict_unchanged,L1::evict_first,L1::evict_last,L1::no_allocate"
 _L1 = "{" + ",".join(f".{word}" for word in _EVICTIONS.split(",")) + "}"
@@ -65,6 +67,8 @@ def _accesses(root: str, section: str) -> Iterator[Row]:
     operations = "{.ca,.cg,.cs,.lu,.cv}" if load else "{.wb,.cg,.cs,.wt}"
     order = ".{relaxed,acquire}" if load else ".{relaxed,release}"
     prefetch = "{.L2::64B,.L2::128B,.L2::256B}" if load else ""
+    if load:
+        yield from pure(_typed(f"ld{{.weak}}{_CONSTANT}{operations}", section))
     yield from _typed(f"{root}{{.weak}}{_READABLE if load else _WRITABLE}{operations}", section)
     yield from _typed(f"{root}.volatile{_SHARED}", section)
     yield from _typed(f"{root}{order}{_SCOPES}{_SHARED}", section)
@@ -98,7 +102,7 @@ ADDRESSES = (
     Need("param::entry", (8, 3), 70),
 )
 
-ROWS = (
+_ACCESSES = (
     # 9.7.9.8  ld
     *_accesses("ld", "9.7.9.8"),
     row(f"ld.mmio.relaxed.sys{_DEVICE}", "d:T+, a:[]", "9.7.9.8", ptx=(8, 2), sm=70, meaning="ld"),
@@ -127,6 +131,9 @@ ROWS = (
         sm=80,
     ),
     row("createpolicy.cvt.L2.b64", "d:b64, a:b64", "9.7.9.18", ptx=(7, 4), sm=80),
+)
+
+_ADDRESSES = (
     # 9.7.9.19  isspacep
     row(f"isspacep.P{{{_WINDOWS}}}", "d:pred, a:u64", "9.7.9.19", ptx=(2, 0), sm=20, needs=ADDRESSES),
     # 9.7.9.20  cvta
@@ -151,3 +158,5 @@ ROWS = (
     row("mapa{P=.shared::cluster}.T{u32,u64,s32}", "d:T, a:T*, b:u32", "9.7.9.23", ptx=(7, 8), sm=90),
     row("getctarank{P=.shared::cluster}.T{u32,u64,s32}", "d:u32, a:T*", "9.7.9.24", ptx=(7, 8), sm=90),
 )
+
+ROWS = (*_ACCESSES, *pure(_ADDRESSES))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .grammar import row
+from .grammar import pure, row
 
-ROWS = (
+_MOVES = (
     # 9.7.9.3  mov
     row("mov.T{b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64,pred}", "d:T, a:T*", "9.7.9.3"),
     row("mov.T{b128}", "d:T, a:T", "9.7.9.3", meaning="mov.b128", ptx=(8, 3), sm=70),
@@ -21,6 +21,9 @@ ROWS = (
     row("mov.T{b64}", "d:2*b32, a:b64", "9.7.9.4", meaning="mov.unpack"),
     row("mov.T{b64}", "d:4*b16, a:b64", "9.7.9.4", meaning="mov.unpack"),
     row("mov.T{b128}", "d:2*b64, a:b128", "9.7.9.4", meaning="mov.b128", ptx=(8, 3), sm=70),
+)
+
+_SHUFFLES = (
     # 9.7.9.5  shfl
     row(
         "shfl.MODE{up,down,bfly,idx}.b32",
@@ -33,6 +36,11 @@ ROWS = (
     ),
     # 9.7.9.6  shfl.sync
     row("shfl.sync.MODE{up,down,bfly,idx}.b32", "d|p_:b32, a:b32, b:u32, c:u32, m:u32", "9.7.9.6", ptx=(6, 0), sm=30),
+)
+
+_PERMUTATIONS = (
     # 9.7.9.7  prmt
     row("prmt.b32{MODE=.f4e,.b4e,.rc8,.ecl,.ecr,.rc16}", "d:b32, a:b32, b:b32, c:b32", "9.7.9.7", ptx=(2, 0), sm=20),
 )
+
+ROWS = (*pure(_MOVES), *_SHUFFLES, *pure(_PERMUTATIONS))

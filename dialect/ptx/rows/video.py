@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .comparison import COMPARISONS
-from .grammar import Row, row
+from .grammar import Row, pure, row
 
 _TYPES = ".D{u32,s32}.A{u32,s32}.B{u32,s32}"
 _SAT = "{SAT=.sat}"
@@ -28,7 +28,7 @@ def _packed(name: str, parts: int, spelling: str, result: str, section: str) -> 
     return row(f"{name}{parts}{spelling}", operands, section, ptx=(3, 0), sm=30, meaning=f"video.{name}{parts}")
 
 
-ROWS = (
+_ROWS = (
     # 9.7.18.1  one number
     *(
         each
@@ -61,3 +61,5 @@ ROWS = (
         for parts in (2, 4)
     ),
 )
+
+ROWS = pure(_ROWS)
