@@ -18,11 +18,18 @@ from .special import SPECIAL_REGISTERS, VARYING
 from .text.operands import OperandError, OperandReader
 from .text.syntax import Operand, Register, members
 from .types import bits_of
-from .verifier import TypeOf, fitting, section, type_of_result, unknown
+from .verifier import TypeOf, fitting, type_of_result, unknown
 
 
 class InstructionError(Exception):
-    """An instruction that PTX does not have, or the target, and why."""
+    """An instruction that PTX does not have, and why."""
+
+
+class UnavailableError(InstructionError):
+    """An instruction, or a special register, that a target does not have."""
+
+    def __init__(self, what: str, needs: str, target: Target) -> None:
+        super().__init__(f"{what}, which needs {needs}; the target is {target}")
 
 
 class InstructionFacts(NamedTuple):
@@ -43,7 +50,8 @@ def facts_of(opcode: str, form: str, types: tuple[str, ...], target: Target) -> 
     """The facts of an instruction whose n-th register has the n-th type.
 
     Raises:
-        InstructionError: if PTX has no such instruction, or the target does not.
+        InstructionError: if PTX has no such instruction.
+        UnavailableError: if the target does not have it.
     """
     try:
         operands, type_of = read_form(opcode, form, types)
@@ -65,7 +73,7 @@ def _since(opcode: str, rows: Sequence[Row], target: Target) -> Version:
     if not versions:
         older = rows[0].removed(target)
         wanted = rows[0].requirement() if older is None else "a version before PTX {}.{}".format(*older)
-        raise InstructionError(f"{opcode}: needs {wanted}, the target is {target} (PTX ISA {section(opcode)})")
+        raise UnavailableError(opcode, wanted, target)
     return min(versions)
 
 
@@ -78,7 +86,7 @@ def _gone(row: Row, target: Target) -> bool:
 def _special_since(name: str, target: Target) -> Version:
     special = SPECIAL_REGISTERS[name]
     if target.sm < special.sm:
-        raise InstructionError(f"{name}: needs sm_{special.sm} or later, the target is {target}")
+        raise UnavailableError(name, f"sm_{special.sm} or later", target)
     return special.ptx
 
 

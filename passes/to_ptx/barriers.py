@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from xdsl.ir import Operation, SSAValue
 
-from ...dialect.warp.barriers import BARRIER_BYTES, BARRIER_SM, ArriveCopiesOp, ArriveOp, AwaitOp, MakeBarriersOp
+from ...dialect.warp.barriers import BARRIER_BYTES, ArriveCopiesOp, ArriveOp, AwaitOp, MakeBarriersOp
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import SharedBarriers
 from .branches import is_alone
-from .clusters import require
 from .kernel import KernelLowering
 from .operands import SINK, At
 from .registry import lowers
@@ -29,8 +28,6 @@ def barrier_address(lowering: KernelLowering, op: Operation, barriers: SSAValue,
 
 @lowers(MakeBarriersOp)
 def _make(lowering: KernelLowering, op: MakeBarriersOp) -> None:
-    if lowering.target.sm < BARRIER_SM:
-        fail(op, f"{lowering.target} has no mbarrier; sm_{BARRIER_SM} and later have it")
     kind = op.barriers.type
     start = offset_of(op)
     lowering.values[op.barriers] = SharedBarriers(start)
@@ -49,7 +46,6 @@ def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
     if op.cta is None:
         emitter.emit("mbarrier.arrive.shared.b64", SINK, here, guard=first)
         return
-    require(lowering, op, "barriers of other CTAs")
     there = emitter.pure("mapa.shared::cluster.u32", here.base, lowering.scalar(op.cta))
     # A release for the cluster would be a fence of all memory, but nothing is published: the stage has been read.
     emitter.emit("mbarrier.arrive.shared::cluster.b64", SINK, At(there, here.offset), guard=first)

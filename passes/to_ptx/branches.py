@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from .kernel import KernelLowering, KernelValue
     from .operands import IndexValue
 
-ELECT_SM = 90
-"""Source: PTX ISA 9.7.13.14."""
-
 WARP = word(0xFFFFFFFF)
 """All lanes."""
 
@@ -38,8 +35,6 @@ ALONE = frozenset(
 
 @lowers(ElectOp)
 def _elect(lowering: KernelLowering, op: ElectOp) -> None:
-    if lowering.target.sm < ELECT_SM:
-        fail(op, f"{lowering.target} has no elect.sync; sm_{ELECT_SM} and later have it")
     chosen = lowering.emitter.register("pred")
     lowering.emitter.emit("elect.sync", Second(chosen), WARP)
     lowering.values[op.chosen] = chosen

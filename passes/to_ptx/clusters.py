@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.ir import Operation
-
 from ...dialect.warp.clusters import (
-    CLUSTER_SM,
     MOST_BARRIERS,
     MOST_CTAS,
     ClusterArriveOp,
@@ -19,33 +16,23 @@ from .kernel import KernelLowering
 from .registry import lowers
 
 
-def require(lowering: KernelLowering, op: Operation, what: str = "") -> None:
-    """Raises a located diagnostic on targets that lack clusters."""
-    if lowering.target.sm < CLUSTER_SM:
-        fail(op, f"{lowering.target} has no {what or op.name.removeprefix('warp.')}; sm_{CLUSTER_SM} and later have it")
-
-
 @lowers(ClusterRankOp)
 def _rank(lowering: KernelLowering, op: ClusterRankOp) -> None:
-    require(lowering, op)
     lowering.values[op.rank] = lowering.scalars.special("%cluster_ctarank", MOST_CTAS)
 
 
 @lowers(ClusterArriveOp)
-def _arrive(lowering: KernelLowering, op: ClusterArriveOp) -> None:
-    require(lowering, op)
+def _arrive(lowering: KernelLowering, _: ClusterArriveOp) -> None:
     lowering.emitter.emit("barrier.cluster.arrive.aligned")
 
 
 @lowers(ClusterWaitOp)
-def _wait(lowering: KernelLowering, op: ClusterWaitOp) -> None:
-    require(lowering, op)
+def _wait(lowering: KernelLowering, _: ClusterWaitOp) -> None:
     lowering.emitter.emit("barrier.cluster.wait.aligned")
 
 
 @lowers(ClusterBarrierOp)
-def _barrier(lowering: KernelLowering, op: ClusterBarrierOp) -> None:
-    require(lowering, op)
+def _barrier(lowering: KernelLowering, _: ClusterBarrierOp) -> None:
     lowering.emitter.emit("barrier.cluster.arrive.aligned")
     lowering.emitter.emit("barrier.cluster.wait.aligned")
 

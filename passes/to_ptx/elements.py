@@ -73,10 +73,13 @@ class Elements:
 
     def apply(self, region: Region, arguments: Mapping[SSAValue, HeldElement]) -> HeldElement:
         """The element that a region yields for these arguments; those it does not use may be missing."""
-        known = dict(arguments)
+        known, emitter = dict(arguments), self.emit.emitter
+        around = emitter.operation
         for op in _needed(region):
             if isinstance(op, YieldOp):
+                emitter.operation = around
                 return known[op.element]
+            emitter.operation = op
             known[op.results[0]] = self._lower(op, [known[value] for value in op.operands])
         fail(region.block.ops.first or YieldOp(region.block.args[0]), "expected warp.yield")
 
@@ -178,10 +181,7 @@ def _float(opcode: str, types: Sequence[str] = FLOATS, *, exact: bool = False) -
         type, kind = _type(op), str(op.operands[0].type)
         if kind not in types:
             fail(op, f"{op.name} on elements of {kind} is not lowered; on {' and '.join(types)} it is")
-        spelling = f"{opcode}.{type}"
-        if ".NaN" in opcode and e.target.sm < 80:
-            fail(op, f"{op.name} takes {spelling}, which needs sm_80 or later; the target is {e.target}")
-        result = e.emit(spelling, *(o.held for o in operands))
+        result = e.emit(f"{opcode}.{type}", *(o.held for o in operands))
         return HeldElement(result) if exact else e.final(result, op.results[0].type)
 
     return handle

@@ -17,7 +17,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.targets import Target, Version
 from ...dialect.ptx.declarations import RegOp
-from ...dialect.ptx.facts import InstructionError, InstructionFacts, facts_of, result_type
+from ...dialect.ptx.facts import InstructionError, InstructionFacts, UnavailableError, facts_of, result_type
 from ...dialect.ptx.instruction import InstOp
 from ...dialect.ptx.ops import CommentOp, LabelOp
 from ...dialect.ptx.text.syntax import Symbol
@@ -63,7 +63,7 @@ class Emitter:
     def __init__(self, target: Target, operation: Operation | None = None) -> None:
         self._levels = [Level()]
         self._labels = 0
-        self._deferred: dict[VirtualRegister, Sequence[tuple[str, Sequence[EmittedOperand]]]] = {}
+        self._deferred: dict[VirtualRegister, Sequence[BodyStatement]] = {}
         self.target = target
         self._known = _FACTS.setdefault(target, {})
         self.operation = operation
@@ -93,17 +93,14 @@ class Emitter:
         """Appends an instruction here, done if `guard`, or `unless`; nothing if the guard is known not to hold."""
         if guard is False:
             return
-        written = write(operands)
-        _, registers, _ = written
+        opcode, form, registers, _, _, since = statement = self._statement(opcode, operands)
         if self._deferred:
             self._emit_deferred(registers)
-        sign = ""
         if unless is not None:
-            registers, sign = (unless, *registers), "@!"
+            statement = BodyStatement(opcode, form, (unless, *registers), "@!", False, since)
         elif guard is not True:
-            registers, sign = (guard, *registers), "@"
-        since = self._known_as(opcode, written).since
-        self._levels[-1].statements.append(BodyStatement(opcode, written.form, registers, sign, False, since))
+            statement = BodyStatement(opcode, form, (guard, *registers), "@", False, since)
+        self._levels[-1].statements.append(statement)
 
     def compute(self, opcode: str, *sources: EmittedOperand, type: str = "") -> VirtualRegister:
         """The register that an instruction sets here; of `type`, where that is not the type of what it computes."""
@@ -132,6 +129,14 @@ class Emitter:
         """Goes on behind a label, if `guard`, or `unless`."""
         self.emit("bra", Symbol(label), guard=guard, unless=unless)
 
+    def _statement(self, opcode: str, operands: Iterable[EmittedOperand], *, unneeded: bool = False) -> BodyStatement:
+        """An instruction that stands nowhere yet; one that is `unneeded` must be pure."""
+        written = write(operands)
+        found = self._known_as(opcode, written)
+        if unneeded and not found.pure:
+            self._refuse(InstructionError(f"{opcode}: its result does not follow from its operands alone"))
+        return BodyStatement(opcode, written.form, written.registers, "", unneeded, found.since)
+
     def _known_as(self, opcode: str, written: Written) -> InstructionFacts:
         """What the table says of an instruction, which it must have."""
         form, registers, kinds = written
@@ -154,6 +159,8 @@ class Emitter:
         """Raises an error that names pass, operation and instruction."""
         if self.operation is None:
             raise error
+        if isinstance(error, UnavailableError):
+            fail(self.operation, f"{self.operation.name} takes {error}")
         fail(self.operation, f"convert-warp-to-ptx cannot make {self.operation.name} of {error}")
 
     def defer(self, result: VirtualRegister, *instructions: tuple[str, Sequence[EmittedOperand]]) -> None:
@@ -162,7 +169,7 @@ class Emitter:
         Instructions, opcodes with operands, set it from registers that must keep their values until then, or until
         `settle`.
         """
-        self._deferred[result] = instructions
+        self._deferred[result] = [self._statement(opcode, operands) for opcode, operands in instructions]
 
     def settle(self) -> None:
         """Sets every register that waits for its reader."""
@@ -171,8 +178,9 @@ class Emitter:
 
     def _emit_deferred(self, registers: Iterable[VirtualRegister]) -> None:
         for register in registers:
-            for opcode, operands in self._deferred.pop(register, ()):
-                self.emit(opcode, *operands)
+            for statement in self._deferred.pop(register, ()):
+                self._emit_deferred(statement.registers)
+                self._levels[-1].statements.append(statement)
 
     def pure(self, opcode: str, *sources: ScalarOperand, type: str = "") -> VirtualRegister:
         """The result of a pure instruction, which may have been computed before; of `type`, as for `compute`.
@@ -187,13 +195,7 @@ class Emitter:
 
     def _set_pure(self, level: int, opcode: str, sources: Iterable[ScalarOperand], type: str) -> VirtualRegister:
         result = VirtualRegister(type or self._result_type(opcode), level)
-        written = write((result, *sources))
-        found = self._known_as(opcode, written)
-        if not found.pure:
-            self._refuse(InstructionError(f"{opcode}: its result does not follow from its operands alone"))
-        self._levels[level].statements.append(
-            BodyStatement(opcode, written.form, written.registers, "", True, found.since)
-        )
+        self._levels[level].statements.append(self._statement(opcode, (result, *sources), unneeded=True))
         return result
 
     def comment(self, text: str) -> None:

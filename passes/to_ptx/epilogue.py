@@ -30,9 +30,6 @@ from .memory import offsets
 from .operands import IndexValue, VirtualRegister, word
 from .registry import lowers
 
-FP8_SM = 89
-"""The first with conversions to 8-bit floats (PTX ISA 9.7.9.21)."""
-
 READERS = (
     *(MapOp, StoreOp, StoreRegistersOp, ConvertOp, StoreBankedOp, ElementwiseOp, SubfragmentOp, arith.SelectOp),
     *(ReduceOp, BroadcastOp),
@@ -163,7 +160,7 @@ class _Packing:
             self._halves[register] = low, high
         return self._halves[register][place]
 
-    def pack(self, op: MapOp, kind: Attribute, held: Sequence[Operand]) -> VirtualRegister:
+    def pack(self, kind: Attribute, held: Sequence[Operand]) -> VirtualRegister:
         """A register full of elements, the first lowest."""
         i, name = self.elements.emit, str(kind)
         if len(held) == 1:
@@ -174,14 +171,12 @@ class _Packing:
                 words = [i("prmt.b32", a, b, word(0x0040, 4)) for a, b in zip(words[::2], words[1::2], strict=True)]
             return i("prmt.b32", *words, word(0x5410, 4))
         if name in LAST:
-            return self._bytes(op, name, held)
+            return self._bytes(name, held)
         if self.target.sm >= 80:
             return self.emitter.compute(f"cvt.rn.{name}{PAIRED}.f32", held[1], held[0])
         return self.emitter.compute("mov.b32", [i(f"cvt.rn.{name}.f32", value) for value in held])
 
-    def _bytes(self, op: MapOp, name: str, held: Sequence[Operand]) -> VirtualRegister:
-        if self.target.sm < FP8_SM:
-            fail(op, f"conversion to {name} needs sm_{FP8_SM} or later; the target is {self.target}")
+    def _bytes(self, name: str, held: Sequence[Operand]) -> VirtualRegister:
         short = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}[name]
         opcode, i = f"cvt.rn.satfinite.{short}x2.f32", self.elements.emit
         halves = [i(opcode, high, low) for low, high in zip(held[::2], held[1::2], strict=True)]
@@ -208,7 +203,7 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
             held.clear()
         held.append(_final(elements, element, str(kind.element_type)))
         if len(held) == each:
-            result.append(packing.pack(op, kind.element_type, held))
+            result.append(packing.pack(kind.element_type, held))
     lowering.values[op.fragment] = result
 
 

@@ -32,18 +32,10 @@ from .registry import lowers
 if TYPE_CHECKING:
     from .kernel import KernelLowering
 
-SM = 90
-"""The first target with tensor copies and clusters. Source: PTX ISA 9.7.9.25.5."""
-
 WARPGROUP = WARPS * LANES
 """Threads of a warpgroup."""
 
 COMPLETES = "mbarrier::complete_tx::bytes"
-
-
-def _require(lowering: KernelLowering, op: Operation) -> None:
-    if lowering.target.sm < SM:
-        fail(op, f"{lowering.target} has no {op.name.removeprefix('warp.')}; sm_{SM} and later have it")
 
 
 def _one(
@@ -86,7 +78,6 @@ def _place(lowering: KernelLowering, op: TensorLoadOp | TensorStoreOp) -> At:
 
 @lowers(TensorLoadOp)
 def _load(lowering: KernelLowering, op: TensorLoadOp) -> None:
-    _require(lowering, op)
     place, box = _place(lowering, op), _box(lowering, op, op.map, op.coordinates)
     barrier = barrier_address(lowering, op, op.barriers, op.number)
     opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.shared::cluster.global.tile.{COMPLETES}"
@@ -108,7 +99,6 @@ def _mask(lowering: KernelLowering, op: TensorLoadOp, ctas: IndexValue) -> Virtu
 
 @lowers(TensorStoreOp)
 def _store(lowering: KernelLowering, op: TensorStoreOp) -> None:
-    _require(lowering, op)
     place, box = _place(lowering, op), _box(lowering, op, op.map, op.coordinates)
     opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.global.shared::cta.tile.bulk_group"
     lowering.emitter.comment(f"{op.name}: {op.map.type}")
@@ -117,7 +107,6 @@ def _store(lowering: KernelLowering, op: TensorStoreOp) -> None:
 
 @lowers(ExpectOp)
 def _expect(lowering: KernelLowering, op: ExpectOp) -> None:
-    _require(lowering, op)
     place, bytes = barrier_address(lowering, op, op.barriers, op.number), op.bytes.value.data
     guard = _one(lowering, op, op.by)
     lowering.emitter.emit("mbarrier.arrive.expect_tx.shared::cta.b64", SINK, place, bytes, guard=guard)
@@ -125,19 +114,16 @@ def _expect(lowering: KernelLowering, op: ExpectOp) -> None:
 
 @lowers(BulkCommitOp)
 def _bulk_commit(lowering: KernelLowering, op: BulkCommitOp) -> None:
-    _require(lowering, op)
     lowering.emitter.emit("cp.async.bulk.commit_group", guard=_one(lowering, op, op.by, op.each_warpgroup))
 
 
 @lowers(BulkWaitOp)
 def _bulk_wait(lowering: KernelLowering, op: BulkWaitOp) -> None:
-    _require(lowering, op)
     opcode = f"cp.async.bulk.wait_group{'' if op.read is None else '.read'}"
     guard = _one(lowering, op, op.by, op.each_warpgroup)
     lowering.emitter.emit(opcode, op.pending.value.data, guard=guard)
 
 
 @lowers(ProxyFenceOp)
-def _proxy_fence(lowering: KernelLowering, op: ProxyFenceOp) -> None:
-    _require(lowering, op)
+def _proxy_fence(lowering: KernelLowering, _: ProxyFenceOp) -> None:
     lowering.emitter.emit("fence.proxy.async.shared::cta")

@@ -31,9 +31,6 @@ from .registry import lowers
 if TYPE_CHECKING:
     from .kernel import KernelLowering
 
-HOPPER = "sm_90a"
-"""The target that has all of this."""
-
 ADDRESS_BITS, UNIT_BITS = 18, UNIT.bit_length() - 1
 """Of an address in shared memory, the bits that a descriptor holds. Source: PTX ISA 9.7.15.5.1.2.2."""
 
@@ -41,14 +38,7 @@ STEP = 32
 """Bytes along K that one instruction takes."""
 
 
-def require_hopper(lowering: KernelLowering, op: Operation) -> None:
-    """Raises a located diagnostic on targets that lack warpgroups."""
-    if lowering.target.name != HOPPER:
-        fail(op, f"{lowering.target} has no {op.name.removeprefix('warp.')}; {HOPPER} has it")
-
-
 def _warpgroups(lowering: KernelLowering, op: Operation) -> None:
-    require_hopper(lowering, op)
     if lowering.threads % (WARPS * LANES):
         fail(op, f"expected whole warpgroups of {WARPS * LANES} threads, the kernel has {lowering.threads} threads")
 

@@ -219,10 +219,10 @@ def test_the_version_is_that_of_the_instructions(
 @pytest.mark.parametrize(
     ("on", "opcode", "sources", "message"),
     [
-        ("sm_80", "tanh.approx.bf16x2", (VirtualRegister("b32"),), "needs sm_90 or later, the target is sm_80"),
-        ("sm_80", "mov.u32", (Register("%cluster_ctarank"),), "needs sm_90 or later, the target is sm_80"),
+        ("sm_80", "tanh.approx.bf16x2", (VirtualRegister("b32"),), "needs sm_90 or later; the target is sm_80"),
+        ("sm_80", "mov.u32", (Register("%cluster_ctarank"),), "needs sm_90 or later; the target is sm_80"),
         ("sm_90", "setmaxnreg.inc.sync.aligned.u32", (), "expected 1 operands"),
-        ("sm_80", "vote.ballot.b32", (VirtualRegister("pred"),), "needs a version before PTX 6.4, the target is sm_80"),
+        ("sm_80", "vote.ballot.b32", (VirtualRegister("pred"),), "needs a version before PTX 6.4; the target is sm_80"),
     ],
 )
 def test_an_instruction_that_the_target_lacks_is_an_error(

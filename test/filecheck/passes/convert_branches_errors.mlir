@@ -106,7 +106,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
   %zero = arith.constant 0 : index
   %warp = "gpu.subgroup_id"() : () -> index
   %p = arith.cmpi eq, %warp, %zero : index
-  // CHECK: sm_80 has no elect.sync; sm_90 and later have it
+  // CHECK: warp.elect takes elect.sync, which needs sm_90 or later; the target is sm_80
   %chosen = warp.elect
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 64, 1, 1>} : () -> ()

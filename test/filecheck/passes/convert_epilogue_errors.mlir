@@ -96,7 +96,7 @@ builtin.module attributes {warp.target = #warp.target<sm_75>} {
 
 // -----
 
-// CHECK: error: conversion to f8E4M3FN needs sm_89 or later; the target is sm_80
+// CHECK: error: warp.map takes cvt.rn.satfinite.e4m3x2.f32, which needs sm_89 or later; the target is sm_80
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x8xf32>, memref<16x8xf8E4M3FN>) -> (), kernel}> ({

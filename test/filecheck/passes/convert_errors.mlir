@@ -349,7 +349,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: max of f16 takes max.f16x2, which needs sm_80 or later; the target is sm_75
+// CHECK: error: warp.elementwise takes max.f16x2, which needs sm_80 or later; the target is sm_75
 builtin.module attributes {warp.target = #warp.target<sm_75>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x8xf16>) -> (), kernel}> ({
@@ -365,7 +365,7 @@ builtin.module attributes {warp.target = #warp.target<sm_75>} {
 
 // -----
 
-// CHECK: error: add of bf16 takes add.rn.bf16x2, which needs sm_90 or later; the target is sm_80
+// CHECK: error: warp.elementwise takes add.rn.bf16x2, which needs sm_90 or later; the target is sm_80
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x8xbf16>) -> (), kernel}> ({
@@ -381,7 +381,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 
 // -----
 
-// CHECK: error: conversion to bf16 takes cvt.rn.bf16.f32, which needs sm_80 or later; the target is sm_75
+// CHECK: error: warp.convert takes cvt.rn.bf16.f32, which needs sm_80 or later; the target is sm_75
 builtin.module attributes {warp.target = #warp.target<sm_75>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x8xf32>, memref<16x8xbf16>) -> (), kernel}> ({
@@ -397,7 +397,7 @@ builtin.module attributes {warp.target = #warp.target<sm_75>} {
 
 // -----
 
-// CHECK: error: conversion of e4m3 takes cvt.rn.f16x2.e4m3x2, which needs sm_89 or later; the target is sm_80
+// CHECK: error: warp.convert takes cvt.rn.f16x2.e4m3x2, which needs sm_89 or later; the target is sm_80
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = () -> (), kernel}> ({

@@ -6,7 +6,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90>} {
 ^bb0():
   %i = arith.constant 0 : index
   %four = arith.constant 4 : index
-  // CHECK: sm_90 has no wgmma_fence; sm_90a has it
+  // CHECK: warp.wgmma_fence takes wgmma.fence.sync.aligned, which needs sm_90a; the target is sm_90
   warp.wgmma_fence
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
@@ -21,7 +21,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 ^bb0():
   %i = arith.constant 0 : index
   %four = arith.constant 4 : index
-  // CHECK: sm_80 has no cluster_barrier; sm_90 and later have it
+  // CHECK: warp.cluster_barrier takes barrier.cluster.arrive.aligned, which needs sm_90 or later; the target is sm_80
   warp.cluster_barrier
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
@@ -166,7 +166,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 ^bb0():
   %i = arith.constant 0 : index
   %many = arith.constant 65536 : index
-  // CHECK: sm_80 has no barriers of other CTAs; sm_90 and later have it
+  // CHECK: warp.arrive takes mapa.shared::cluster.u32, which needs sm_90 or later; the target is sm_80
   %b = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<1>
   warp.arrive %b[%i] at %i : !warp.barriers<1>
   "gpu.return"() : () -> ()
@@ -182,7 +182,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 ^bb0():
   %i = arith.constant 0 : index
   %many = arith.constant 65536 : index
-  // CHECK: sm_80 has no cluster_rank; sm_90 and later have it
+  // CHECK: warp.cluster_rank takes %cluster_ctarank, which needs sm_90 or later; the target is sm_80
   %r = warp.cluster_rank
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
