@@ -192,7 +192,7 @@ class _HelpSchedule(argparse.Action):
 
 def _describe_pass(pass_class: type[ModulePass]) -> str:
     """The pass's name, the first sentence of its documentation, and a line for each option."""
-    sentence = re.split(r"(?<=[.;]) ", " ".join((pass_class.__doc__ or "").split()))[0]
+    sentence = re.split(r"(?<=\.) ", " ".join((pass_class.__doc__ or "").split()))[0]
     lines = [pass_class.name, *textwrap.wrap(sentence, 100, initial_indent="    ", subsequent_indent="    ")]
     for name, kind, default in get_pass_option_infos(pass_class):
         # xDSL quotes a type that the pass's module keeps as text

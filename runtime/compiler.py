@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from .cache import kept, key_of
+from .errors import ArgumentError
 from .kernel import Kernel, OnPhase, ScheduleOption
 from .launch import dim3
 from .module import PtxModule
 from .record import kernel_of, parts_of
-from .source import read_source
+from .source import text_or_file
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -40,7 +41,8 @@ def compile(
 ) -> Kernel:
     """Compile one function of an MLIR module down to PTX.
 
-    - `mlir`: text, the path of a file (a `Path`, or one line that ends in .mlir), or a module, which is not changed.
+    - `mlir`: text, the path of a file (a `Path`, or one line that ends in .mlir or names a file), or a module, which is
+      not changed.
     - `target`: the GPU, such as "sm_80"; by default the module's `warp.target`, or else sm_90a.
     - `name`: the function, where there are several.
     - `file`: what error messages call the text.
@@ -59,7 +61,8 @@ def compile(
         WarploomError: if there is no such file, or it is no text.
     """
     asked = _Asked(target, name, tf32, None if tuned is None else str(tuned), schedule)
-    text, where = _read(mlir) if isinstance(mlir, str | os.PathLike) else (_printed(mlir), UNNAMED)
+    written = isinstance(mlir, str | os.PathLike)
+    text, where = text_or_file(mlir, SUFFIX, UNNAMED) if written else (_printed(_module(mlir)), UNNAMED)
     file = file or where
     store = kept() if cache else None
     key = None if store is None else asked.key(text, file)
@@ -92,9 +95,9 @@ def load_kernels(
 
     shape = None if block is None else dim3(block, "block")
     if isinstance(mlir, str | os.PathLike):
-        text, where = _read(mlir)
+        text, where = text_or_file(mlir, SUFFIX, UNNAMED)
         return kernels(parse(text, where), target, where, shape)
-    return kernels(mlir.clone(), target, UNNAMED, shape)
+    return kernels(_module(mlir).clone(), target, UNNAMED, shape)
 
 
 @dataclass(frozen=True)
@@ -136,8 +139,14 @@ def _printed(module: ModuleOp) -> str:
     return out.getvalue()
 
 
-def _read(mlir: str | os.PathLike[str]) -> tuple[str, str]:
-    """The text that is meant, and what messages call it. No text of MLIR is one line that ends in .mlir."""
-    if isinstance(mlir, str) and not (mlir.endswith(SUFFIX) and "\n" not in mlir):
-        return mlir, UNNAMED
-    return read_source(Path(mlir)), str(Path(mlir))
+def _module(given: ModuleOp) -> ModuleOp:
+    """What is neither text nor a path, if it is a module.
+
+    Raises:
+        ArgumentError: if it is something else.
+    """
+    from xdsl.dialects.builtin import ModuleOp
+
+    if not isinstance(cast("object", given), ModuleOp):
+        raise ArgumentError(f"expected MLIR text, the path of a file, or a module of xDSL, got {type(given).__name__}")
+    return given

@@ -134,8 +134,8 @@ class Launch:
             raise ArgumentError(
                 f"kernel {self.kernel}: a block has at most {THREADS_LIMIT} threads, got {self.threads}"
             )
-        if self.shared < 0:
-            raise ArgumentError(f"kernel {self.kernel}: shared memory must not be negative, got {self.shared} bytes")
+        if not isinstance(cast("object", self.shared), int) or self.shared < 0:
+            raise ArgumentError(f"kernel {self.kernel}: expected bytes of shared memory from 0 on, got {self.shared!r}")
 
     @property
     def threads(self) -> int:
@@ -203,6 +203,8 @@ def values(function: Function, args: Sequence[object]) -> list[LaunchValue]:
         ArgumentError: naming the argument, what the parameter is, and what was given.
     """
     parameters = function.parameters
+    if not isinstance(cast("object", args), Sequence):
+        raise ArgumentError(f"kernel {function.name}: expected a list of arguments, got {type(args).__name__}")
     if len(args) != len(parameters):
         raise ArgumentError(_miscounted(function, args))
     found: list[LaunchValue] = []

@@ -77,7 +77,7 @@ def kernels(module: ModuleOp, target: str | None, file: str, block: Dim3 | None 
         raise CompileError(f"{file}: expected one gpu.module, whose kernels are launched, got {len(found)} ({names})")
     target = target or target_name(module)
     size = None if block is None else DenseArrayBase.from_list(i32, block)
-    for kernel in found[0].body.block.ops:
+    for kernel in found[0].walk():
         if isinstance(kernel, gpu.FuncOp) and kernel.known_block_size is None:
             kernel.known_block_size = size
     with _errors():
@@ -96,8 +96,13 @@ def _pipeline(target: str, schedule: Mapping[str, ScheduleOption], tf32: bool, t
 
 
 def target_name(module: ModuleOp, otherwise: str = DEFAULT_TARGET) -> str:
-    """The target that a module says it is for, or another where it says none."""
-    own = target_of(module)
+    """The target that a module says it is for, or another where it says none.
+
+    Raises:
+        CompileError: for a `warp.target` that is none.
+    """
+    with _errors():
+        own = target_of(module)
     return otherwise if own is None else own.name
 
 
@@ -130,6 +135,8 @@ def parse(mlir: str, file: str = "<mlir>", on_phase: OnPhase | None = None) -> M
         CompileError: with file, line and column, if the text is no MLIR.
     """
     start = time.perf_counter()
+    if not mlir.strip():
+        raise CompileError(f"{file}:1:1: error: expected MLIR, got no text")
     with _errors():
         module = parse_mlir(make_context(), mlir, file)
     _report(on_phase, "parse", start)
@@ -151,6 +158,8 @@ def _kernel_of(module: ModuleOp, function: Signature, target: str, file: str, on
         version = ".".join(map(str, named(target).ptx))
         text = print_ptx(PtxModuleOp(function.name, [], version=version, target=target))
         return Kernel(function, plan, (), text, target, file)
+    if not plan.launches:
+        raise HostError(f"@{function.name} launches no kernel: there is no product and no elementwise operation in it")
     if len(used) != 1 or not used <= device_modules.keys():
         found = ", ".join(f"@{n}" for n in device_modules) or "none"
         raise HostError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
@@ -30,6 +31,7 @@ from .launch import (
     values,
     where,
 )
+from .source import text_or_file
 from .written import may_write
 
 if TYPE_CHECKING:
@@ -384,13 +386,15 @@ def _host(value: LaunchValue) -> object:
     return value
 
 
-def load_ptx(text: str, name: str = "<ptx>") -> PtxModule:
-    """PTX text, ours or not, ready to be launched. `name` stands in error messages.
+def load_ptx(text: str | PathLike[str], name: str | None = None) -> PtxModule:
+    """PTX of any compiler, ready to be launched. `text` is the PTX itself, or the path of a file: a `Path`, or one line
+    that ends in .ptx or names a file. Messages call it `name`.
 
     Raises:
-        WarploomError: with file, line and column, if the text is no PTX.
+        WarploomError: with file, line and column, if the text is no PTX, or if there is no such file.
     """
-    return PtxModule(text, name)
+    text, where = text_or_file(text, ".ptx", "<ptx>")
+    return PtxModule(text, name or where)
 
 
 __all__ = ["DEVICES", "Checks", "LaunchPlace", "Progress", "PtxModule", "Scalar", "choose_place", "load_ptx"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import cast
 
 from ..passes.source import InputError, decode
-from .errors import WarploomError
+from .errors import ArgumentError, WarploomError
 
 
 def read_source(path: str | Path) -> str:
@@ -21,3 +23,20 @@ def read_source(path: str | Path) -> str:
         raise WarploomError(f"{path}: {error.strerror or error}") from error
     except InputError as error:
         raise WarploomError(str(error)) from error
+
+
+def text_or_file(given: str | os.PathLike[str], suffix: str, unnamed: str) -> tuple[str, str]:
+    """The text that is given itself, or is in the file that is given, and what messages call it.
+
+    A string is a path if it is one line that ends in `suffix` or names a file or folder.
+
+    Raises:
+        ArgumentError: for anything else than text and paths.
+        WarploomError: naming the file, if it cannot be read or is no text.
+    """
+    if not isinstance(cast("object", given), str | os.PathLike):
+        what = f"the text or the path of a {suffix} file"
+        raise ArgumentError(f"expected {what}, got {type(given).__name__}")
+    if isinstance(given, str) and ("\n" in given or not (given.endswith(suffix) or os.path.exists(given))):
+        return given, unnamed
+    return read_source(Path(given)), str(Path(given))

@@ -10,6 +10,8 @@ Source: PTX ISA 9.7.14.6.1 and 9.7.15.6.1 (patterns and metadata).
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from ..dialect.isa.types import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
@@ -17,7 +19,7 @@ from ..dialect.sparsity import matrix
 from ..dialect.sparsity.metadata import metadata_codes, metadata_words, validate_words
 from ..dialect.sparsity.operands import NIBBLES, ROWS, SparseOperand
 from ..dialect.sparsity.patterns import PatternError, pattern_of
-from .arguments.dtypes import DType, element_of
+from .arguments.dtypes import element_of
 from .errors import ArgumentError
 from .numerics.array import Array
 
@@ -50,7 +52,7 @@ def prune(dense: Array) -> Array:
         ArgumentError: for an array that is no matrix of a type that `mma.sp` takes.
     """
     try:
-        return matrix.prune(dense, pattern_of(_element(dense.dtype).name))
+        return matrix.prune(dense, pattern_of(_element(dense).name))
     except PatternError as error:
         raise ArgumentError(f"cannot prune: {error}") from error
 
@@ -67,7 +69,7 @@ def compress(dense: Array, instruction: str = MMA_SP) -> tuple[Array, Array]:
         ArgumentError: for an array that is no matrix of such a type, has columns that are no whole chunks, or breaks
             the pattern, naming the first place.
     """
-    element = _element(dense.dtype)
+    element = _element(dense)
     pattern, operand = pattern_of(element.name), operand_of(element.name, instruction)
     if dense.ndim == 2 and dense.shape[1] % pattern.chunk:
         raise ArgumentError(f"cannot compress: {dense.shape[1]} columns are no whole chunks of {pattern.chunk}")
@@ -85,7 +87,7 @@ def expand(values: Array, metadata: Array, instruction: str = MMA_SP) -> Array:
     Raises:
         ArgumentError: for arrays that do not belong together, or codes that mean nothing.
     """
-    element = _element(values.dtype)
+    element = _element(values)
     pattern, operand = pattern_of(element.name), operand_of(element.name, instruction)
     try:
         words = np.ascontiguousarray(metadata).view(np.uint32).reshape(len(metadata), -1, operand.threads)
@@ -125,13 +127,15 @@ def _row(element: str, instruction: str = MMA_SP) -> SparseOperand:
     return operand_of(row.name, instruction)
 
 
-def _element(dtype: DType) -> ElementType:
+def _element(array: Array) -> ElementType:
     """The ISA's type that elements are multiplied as.
 
     Raises:
-        ArgumentError: for a type that `mma.sp` does not take.
+        ArgumentError: for what is no numpy array, or has elements that `mma.sp` does not take.
     """
-    name = element_of(dtype)
+    if not isinstance(cast("object", array), np.ndarray):
+        raise ArgumentError(f"expected a numpy array, got {type(array).__name__}")
+    name = element_of(array.dtype)
     found = {row.element for row in ROWS if not row.kind}
     row = ELEMENT_TYPES["tf32"] if name == "f32" else BY_MLIR_NAME.get(name)
     if row is None or row.name not in found:

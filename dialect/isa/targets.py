@@ -169,7 +169,7 @@ def named(name: str) -> Target:
     """
     if name in NAMED:
         return NAMED[name]
-    hint = "" if re.fullmatch(r"sm_\d+[af]?", name) else " (a target is written like sm_90a)"
+    hint = "" if re.fullmatch(r"sm_\d+[af]?", str(name)) else " (a target is written like sm_90a)"
     raise UnknownTargetError(f"unknown target '{name}'{hint}; known targets: {', '.join(NAMED)}")
 
 
@@ -185,5 +185,5 @@ def target(name: str) -> Target:
     """
     if name in TARGETS:
         return TARGETS[name]
-    hint = "" if re.fullmatch(r"sm_\d+[af]?", name) else " (a target is written like sm_90a)"
+    hint = "" if re.fullmatch(r"sm_\d+[af]?", str(name)) else " (a target is written like sm_90a)"
     raise UnknownTargetError(f"unknown target '{name}'{hint}; known targets: {', '.join(TARGETS)}")

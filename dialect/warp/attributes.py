@@ -345,10 +345,17 @@ class TargetAttr(Data[Target]):
 
 
 def target_of(op: Operation) -> Target | None:
-    """The target of the module that `op` is in, if one is set."""
+    """The target of the module that `op` is in, if one is set.
+
+    Raises:
+        VerifyException: for a `warp.target` of another kind, such as a string.
+    """
     parent: Operation | None = op
     while parent is not None:
-        if isinstance(attribute := parent.attributes.get(TargetAttr.name), TargetAttr):
+        attribute = parent.attributes.get(TargetAttr.name)
+        if isinstance(attribute, TargetAttr):
             return attribute.data
+        if attribute is not None:
+            raise VerifyException(f"expected warp.target = #warp.target<sm_90a> or another GPU, got {attribute}")
         parent = parent.parent_op()
     return None

@@ -291,6 +291,8 @@ def _packed(array: Array, element: str) -> Argument:
 
 
 def _from_numpy(array: Array, wanted: str) -> Argument:
+    if array.dtype.hasobject:
+        raise ArgumentError(f"expected numbers, got {describe(array.shape, str(array.dtype))}")
     element = element_of(array.dtype)
     if element in PACKED and (element != "i1" or wanted == "i1"):
         return _packed(array, element)

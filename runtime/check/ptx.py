@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 from ...dialect.isa.targets import UnknownTargetError, named
@@ -9,6 +10,7 @@ from ...dialect.ptx.check.module import Checker, Diagnostic
 from ...dialect.ptx.text.parser import read_ptx
 from ...dialect.ptx.verifier import TargetContext
 from ..errors import WarploomError
+from ..source import text_or_file
 
 
 @dataclass(frozen=True)
@@ -30,19 +32,20 @@ class Checked:
         return f"{count} instruction{'s' if count > 1 else ''} of families that are not modelled: {counts}"
 
 
-def check_ptx(text: str, target: str | None = None, name: str = "<ptx>") -> list[Diagnostic]:
+def check_ptx(text: str | os.PathLike[str], target: str | None = None, name: str | None = None) -> list[Diagnostic]:
     """What is wrong with PTX text, in the order of the file; an empty list if nothing is.
 
     It finds statements that cannot be read, and headers and declarations that PTX does not have. It finds instructions
     that do not exist, mention what is not declared, have operands that do not fit, are not on the target, or can be
     proved wrong where they stand. Of families that are not modelled it looks at names only; `check_text` counts these.
 
-    `target` replaces the file's own `.target`.
+    `text` and `name` are those of `load_ptx`. `target` replaces the file's own `.target`.
 
     Raises:
-        WarploomError: for an unknown `target`.
+        WarploomError: for an unknown `target`, or if there is no such file.
     """
-    return check_text(text, target, name).diagnostics
+    text, where = text_or_file(text, ".ptx", "<ptx>")
+    return check_text(text, target, name or where).diagnostics
 
 
 def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Checked:

@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _fail(f"{error.filename or 'writing the output'}: {error.strerror or error}", 1)
     except RecursionError:
-        return _fail(f"{args.file}: nested too deeply", 1)
+        return _fail(f"{getattr(args, 'file', 'input')}: nested too deeply", 1)
     except MemoryError as error:
         return _fail(f"out of memory: {error}", 1)
     except Exception as error:
@@ -169,7 +169,7 @@ def _refuse_options(args: argparse.Namespace, launched: bool) -> None:
 
 class _ShowVersions(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        print(versions(parser.prog))
+        print(versions(parser.prog.split()[0]))
         parser.exit()
 
 
@@ -207,6 +207,8 @@ def parser() -> argparse.ArgumentParser:
     add_isa(commands)
     add_layout(commands)
     add_tune(commands)
+    for command in commands.choices.values():
+        command.add_argument("--version", action=_ShowVersions, nargs=0, help=argparse.SUPPRESS)
     return top
 
 

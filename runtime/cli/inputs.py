@@ -100,7 +100,10 @@ def arrays(function: Signature, texts: Sequence[str], seed: int, *, poisoned: bo
         bound = binding(text)
         if bound.name is None:
             raise ArgumentError(f"--in: expected NAME=VALUE, such as 0=a.npy or %A=random, got '{text}'")
-        given[position_of(bound.name, parameters)] = bound.value
+        position = position_of(bound.name, parameters)
+        if position in given:
+            raise ArgumentError(f"--in: argument {position} (%{parameters[position].name}) is given twice")
+        given[position] = bound.value
     words = [given.get(i, "nan" if i in filled else "random") for i in range(len(parameters))]
     loaded = {i: load(w, p) for i, (w, p) in enumerate(zip(words, parameters, strict=True)) if sized(w)[0] not in WORDS}
     shapes = {i: array.shape for i, array in loaded.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 from ...dialect.isa.descriptor import UNIT, DescriptorError, MatrixDescriptor
 from ...dialect.isa.pixel_box import PixelBox
@@ -24,6 +25,8 @@ def explain(value: int | bytes | str) -> str:
     Raises:
         ArgumentError: for anything else, and for bits that mean nothing.
     """
+    if not isinstance(cast("object", value), int | bytes | str):
+        raise ArgumentError(f"expected a number, bytes or a string, got {type(value).__name__}")
     if isinstance(value, str):
         value = _read(value)
     try:

@@ -11,7 +11,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from ..errors import CompileError
+from ..errors import ArgumentError, CompileError
 from .importer import Importer
 from .torch_api import aten, decompositions, leaves
 from .types import UnsupportedError
@@ -43,6 +43,11 @@ def torch_to_linalg(
         CompileError: naming the line of the function and the operation, if one has no form in `linalg` here, or if
             torch cannot export the function.
     """
+    if not callable(cast("object", function)):
+        raise ArgumentError(f"expected a function or a torch.nn.Module, got {type(function).__name__}")
+    for position, example in enumerate(examples):
+        if not isinstance(cast("object", example), torch.Tensor):
+            raise ArgumentError(f"example {position}: expected a tensor, got {type(example).__name__}")
     program = _exported(function, examples, dynamic)
     importer, names = Importer(), _names(function, program)
     name = getattr(function, "__name__", type(function).__name__)
@@ -77,7 +82,8 @@ def _run(importer: Importer, node: Node, names: Mapping[str, str]) -> None:
 
 def _text(importer: Importer, name: str, output: Node) -> str:
     returned = [x for x in leaves(output.args) if isinstance(x, Node)]
-    if not returned or len(returned) != len(leaves(output.args)):
+    tensors = [node for node in returned if isinstance(node.meta.get("val"), torch.Tensor)]
+    if not tensors or len(tensors) != len(leaves(output.args)):
         raise CompileError(f"@{name}: expected a function that returns tensors")
     try:
         return importer.builder.text(re.sub(r"\W", "_", name), importer.results(returned))

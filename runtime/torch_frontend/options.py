@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
@@ -10,6 +11,7 @@ from typing import Any, cast
 import torch
 
 from ...dialect.isa.targets import UnknownTargetError, target
+from ...dialect.schedule.schedule import ScheduleError, parse_options
 from ..errors import ArgumentError
 from .report import Explanation
 
@@ -48,6 +50,12 @@ class BackendOptions:
             raise ArgumentError(
                 f"option 'schedule': expected a dictionary such as {{'stages': 3}}, got {self.schedule!r}"
             )
+        try:
+            parse_options(self.schedule)
+        except ScheduleError as error:
+            raise ArgumentError(f"option 'schedule': {error}") from error
+        if self.tuned is not None and not os.path.isfile(self.tuned):
+            raise ArgumentError(f"option 'tuned': {self.tuned}: no such file; `warploom tune` writes such files")
         if not isinstance(self.explain, bool) and not callable(cast("object", self.explain)):
             raise ArgumentError(f"option 'explain': expected True, False or a function, got {self.explain!r}")
 

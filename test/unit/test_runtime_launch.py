@@ -104,7 +104,7 @@ def test_dim3() -> None:
         ((1, 65536, 1), (1, 1, 1), 0, "expected grid from"),
         ((1, 1, 1), (1, 1, 65), 0, "expected block from"),
         ((1, 1, 1), (64, 32, 1), 0, "a block has at most 1024 threads, got 2048"),
-        ((1, 1, 1), (1, 1, 1), -1, "shared memory must not be negative"),
+        ((1, 1, 1), (1, 1, 1), -1, "expected bytes of shared memory from 0 on, got -1"),
     ],
 )
 def test_impossible_launches(

@@ -8,6 +8,7 @@ by name; the kernel runs on to its end, and all findings are reported together.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from ...errors import ArgumentError
 from ..observers.observer import Observer, Observers
@@ -46,6 +47,8 @@ def chosen(names: str | Sequence[str]) -> tuple[str, ...]:
     Raises:
         ArgumentError: for a name that means no check, or several.
     """
+    if not isinstance(cast("object", names), str | Sequence):
+        raise ArgumentError(f"expected checks among {', '.join(CHECKS)} and all, got {names!r}")
     words = names.split(",") if isinstance(names, str) else names
     found: list[str] = []
     for word in words:
