@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TypeAlias, cast
 
 from xdsl.dialects.builtin import (
@@ -101,9 +102,16 @@ def memory_space(memory: Memory) -> int:
     return space.value.data if isinstance(space, IntegerAttr) else 0
 
 
+@lru_cache
+def type_name(attribute: Attribute) -> str:
+    """The text of a type. Elements of a kernel have few types, and printing one takes longer than finding it."""
+    return str(attribute)
+
+
+@lru_cache
 def element_row(attribute: Attribute) -> ElementType | None:
     """The ISA's element type behind an MLIR element type, if it has one; `si8` says the same as `i8`."""
-    return BY_MLIR_NAME.get(str(attribute).removeprefix("s"))
+    return BY_MLIR_NAME.get(type_name(attribute).removeprefix("s"))
 
 
 def same_words(a: Attribute, b: Attribute) -> bool:

@@ -9,9 +9,8 @@ into a register. f64 is an f64 register; integers are a b32 register, sign-exten
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.arith import FastMathFlagsAttr
@@ -20,49 +19,13 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 
 from ...dialect.isa.targets import Target
-from ...dialect.isa.types import ELEMENT_TYPES
-from ...dialect.ptx.text.syntax import Immediate
-from ...dialect.warp.attributes import element_row
+from ...dialect.warp.attributes import type_name
 from ...dialect.warp.elements import YieldOp
 from ..diagnostics import fail
 from .emitter import Emitter
-from .fragments import element_bits
 from .functions import ACCURATE, APPROXIMATE, Instructions, Operand
+from .held import FLOATS, INTEGERS, LAST, NARROW, SINGLE, WIDTH, HeldElement, held_as, literal, width_of
 from .operands import VirtualRegister, single
-
-NARROW = ("f16", "bf16")
-"""Types whose elements are held as f32."""
-LAST = ("f8E4M3FN", "f8E5M2")
-"""Types that an element can only be converted to last."""
-FLOATS = ("f32", "f64", *NARROW)
-SINGLE = ("f32", *NARROW)
-"""Types whose elements are held as f32 and computed with."""
-INTEGERS = ("i1", "i8", "i16", "i32")
-WIDTH = 32
-
-
-@dataclass(frozen=True)
-class HeldElement:
-    """One element: a register, or a literal. `pending` is the 16-bit type that it has yet to be rounded to."""
-
-    held: Operand
-    pending: str = ""
-
-
-def held_as(kind: Attribute) -> str:
-    """The PTX type of the register that holds an element; nothing for a type that is not lowered."""
-    name = str(kind)
-    if name in INTEGERS:
-        return "pred" if name == "i1" else "b32"
-    return "f64" if name == "f64" else "f32" if name in (*FLOATS, *LAST) else ""
-
-
-def width_of(kind: Attribute) -> int:
-    """The bits of an integer type; of another, the widest that is lowered."""
-    row = element_row(kind)
-    if str(kind) == "i1":
-        return 1
-    return WIDTH if row is None or row.is_float else row.bits
 
 
 class Elements:
@@ -70,12 +33,16 @@ class Elements:
 
     def __init__(self, emitter: Emitter, target: Target) -> None:
         self.emit, self.target = Instructions(emitter), target
+        self._plans: dict[Region, list[Operation]] = {}
+        """The operations of a region that its result depends on, checked once."""
 
     def apply(self, region: Region, arguments: Mapping[SSAValue, HeldElement]) -> HeldElement:
         """The element that a region yields for these arguments; those it does not use may be missing."""
         known, emitter = dict(arguments), self.emit.emitter
         around = emitter.operation
-        for op in _needed(region):
+        if region not in self._plans:
+            self._plans[region] = [op if isinstance(op, YieldOp) else _checked(op) for op in _needed(region)]
+        for op in self._plans[region]:
             if isinstance(op, YieldOp):
                 emitter.operation = around
                 return known[op.element]
@@ -84,16 +51,7 @@ class Elements:
         fail(region.block.ops.first or YieldOp(region.block.args[0]), "expected warp.yield")
 
     def _lower(self, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
-        for value in (*op.operands, *op.results):
-            if not held_as(value.type):
-                fail(op, f"{op.name} on elements of {value.type} is not lowered; "
-                     f"{', '.join((*FLOATS, *INTEGERS))} are")  # fmt: skip
-            if value in op.operands and str(value.type) in LAST:
-                fail(op, f"{op.name} of {value.type} is not lowered: an element can only be stored as one")
-        handler = _HANDLERS.get(type(op))
-        if handler is None:
-            known = ", ".join(sorted(kind.name for kind in _HANDLERS))
-            fail(op, f"{op.name} is not lowered in an epilogue; these are: {known}")
+        handler = _HANDLERS[type(op)]
         if isinstance(op, arith.SelectOp | arith.TruncFOp):
             return handler(self, op, operands)
         return handler(self, op, [self.rounded(element) for element in operands])
@@ -110,7 +68,7 @@ class Elements:
 
     def final(self, value: VirtualRegister, kind: Attribute) -> HeldElement:
         """What an instruction in f32 or f64 gave, as an element of a type."""
-        return HeldElement(value, str(kind) if str(kind) in NARROW else "")
+        return HeldElement(value, type_name(kind) if type_name(kind) in NARROW else "")
 
     def normal(self, value: VirtualRegister, kind: Attribute) -> HeldElement:
         """What an instruction on 32-bit integers gave, as an element of a type: its low bits, sign-extended."""
@@ -135,25 +93,26 @@ def _needed(region: Region) -> list[Operation]:
     return found[::-1]
 
 
+def _checked(op: Operation) -> Operation:
+    """The operation; fails if it is not lowered on elements of its types."""
+    for value in (*op.operands, *op.results):
+        if not held_as(value.type):
+            fail(op, f"{op.name} on elements of {value.type} is not lowered; "
+                 f"{', '.join((*FLOATS, *INTEGERS))} are")  # fmt: skip
+        if value in op.operands and type_name(value.type) in LAST:
+            fail(op, f"{op.name} of {value.type} is not lowered: an element can only be stored as one")
+    if type(op) not in _HANDLERS:
+        known = ", ".join(sorted(kind.name for kind in _HANDLERS))
+        fail(op, f"{op.name} is not lowered in an epilogue; these are: {known}")
+    return op
+
+
 Handler = Callable[[Elements, Operation, Sequence[HeldElement]], HeldElement]
 
 
 def _type(op: Operation) -> str:
     """What the first operand is held as."""
     return held_as(op.operands[0].type)
-
-
-def literal(kind: Attribute, value: float) -> Operand:
-    """A constant of an element type as a literal of what holds it."""
-    element = element_row(kind)
-    if element is None or not element.is_float:
-        return int(value)
-    bits = element_bits(element, value)
-    if element.name == "f64":
-        return Immediate(f"0d{bits:016X}")
-    if element.name == "f16":
-        bits = element_bits(ELEMENT_TYPES["f32"], struct.unpack("<e", struct.pack("<H", bits))[0])
-    return Immediate(f"0f{bits << 16 if element.name == 'bf16' else bits:08X}")
 
 
 def _constant(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -164,8 +123,8 @@ def _constant(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
     if held_as(kind) == "pred":
         # A comparison that is always so, for there is no literal predicate.
         return HeldElement(e.emit(f"setp.{'eq' if value.value.data else 'ne'}.s32", 0, 0))
-    if str(kind) in LAST:
-        return HeldElement(single(value.value.data), str(kind))
+    if type_name(kind) in LAST:
+        return HeldElement(single(value.value.data), type_name(kind))
     return HeldElement(literal(kind, value.value.data))
 
 
@@ -178,7 +137,7 @@ def _float(opcode: str, types: Sequence[str] = FLOATS, *, exact: bool = False) -
     """An instruction for elements of some types; an `exact` one gives what the type of its operands holds."""
 
     def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
-        type, kind = _type(op), str(op.operands[0].type)
+        type, kind = _type(op), type_name(op.operands[0].type)
         if kind not in types:
             fail(op, f"{op.name} on elements of {kind} is not lowered; on {' and '.join(types)} it is")
         result = e.emit(f"{opcode}.{type}", *(o.held for o in operands))
@@ -284,7 +243,7 @@ def _select(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> Held
 def _truncate(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     source, kind = op.operands[0].type, str(op.results[0].type)
     (x,) = (e.rounded(element) for element in operands)
-    if str(source) != "f64":
+    if type_name(source) != "f64":
         return replace(x, pending=kind) if kind in (*NARROW, *LAST) else x
     if kind == "f32":
         return HeldElement(e.emit("cvt.rn.f32.f64", x.held))
@@ -304,7 +263,7 @@ def _from_integer(sign: str) -> Handler:
         width = width_of(source)
         if width == 1:
             fail(op, f"{op.name} of elements of i1 is not lowered; arith.select between two numbers is")
-        if str(kind) in NARROW and width > 24:
+        if type_name(kind) in NARROW and width > 24:
             fail(op, f"{op.name} from {source} to {kind} is not lowered; go by way of f32, which rounds twice")
         held = x.held if sign == "s" or width == WIDTH else e.extended(x.held, width, "u")
         type = held_as(kind)

@@ -21,10 +21,11 @@ from ...dialect.warp.rows import BroadcastOp, ReduceOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position
-from .elements import LAST, NARROW, Elements, HeldElement, held_as
+from .elements import Elements
 from .emitter import Emitter, common_divisor, divisor_of
 from .fragments import PAIRED, Fragment, per_register, register_type
 from .functions import Operand
+from .held import LAST, NARROW, HeldElement, held_as
 from .kernel import KernelLowering
 from .memory import offsets
 from .operands import IndexValue, VirtualRegister, word
