@@ -190,10 +190,14 @@ class Row(Availability):
 
     def match(self, opcode: str) -> Bindings | None:
         """What the qualifiers of an opcode bind, if it is one of this row's spellings, in whatever order."""
+        words = _words(opcode)
+        allowed, needed = self._vocabulary
+        if not needed <= set(words) <= allowed:
+            return None
         found = self._pattern.fullmatch(opcode)
         if found is not None:
             return {k: v.lstrip(".") for k, v in found.groupdict("").items()}
-        chosen = self._arranged(opcode)
+        chosen = self._arranged(words)
         if chosen is None:
             return None
         named = zip(self._groups, chosen, strict=True)
@@ -201,7 +205,7 @@ class Row(Availability):
 
     def canonical(self, opcode: str) -> str:
         """One of this row's spellings, its qualifiers in the order of the text."""
-        return opcode if self._pattern.fullmatch(opcode) else "".join(self._arranged(opcode) or (opcode,))
+        return opcode if self._pattern.fullmatch(opcode) else "".join(self._arranged(_words(opcode)) or (opcode,))
 
     @cached_property
     def _groups(self) -> tuple[Piece, ...]:
@@ -216,12 +220,8 @@ class Row(Availability):
         allowed = frozenset[str]().union(*(word for alternatives in words for word in alternatives))
         return allowed, frozenset[str]().union(*needed)
 
-    def _arranged(self, opcode: str) -> list[str] | None:
-        """What of an opcode each part of the spelling takes, if the parts take all of it."""
-        words = _words(opcode)
-        allowed, needed = self._vocabulary
-        if not needed <= set(words) <= allowed:
-            return None
+    def _arranged(self, words: list[str]) -> list[str] | None:
+        """What of an opcode's words, which it loses, each part of the spelling takes, if the parts take all of them."""
         name, chosen = _name(words), list[str]()
         for group in self._groups:
             word = _take(group, words)
