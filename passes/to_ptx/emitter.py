@@ -96,10 +96,11 @@ class Emitter:
         opcode, form, registers, _, _, since = statement = self._statement(opcode, operands)
         if self._deferred:
             self._emit_deferred(registers)
-        if unless is not None:
-            statement = BodyStatement(opcode, form, (unless, *registers), "@!", False, since)
-        elif guard is not True:
-            statement = BodyStatement(opcode, form, (guard, *registers), "@", False, since)
+        predicate, sign = (unless, "@!") if unless is not None else (guard, "@")
+        if predicate is not True:
+            if predicate.type != "pred":
+                self._refuse(InstructionError(f"{opcode}: expected a predicate as guard, got .{predicate.type}"))
+            statement = BodyStatement(opcode, form, (predicate, *registers), sign, False, since)
         self._levels[-1].statements.append(statement)
 
     def compute(self, opcode: str, *sources: EmittedOperand, type: str = "") -> VirtualRegister:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from statements import keep, name
@@ -13,8 +16,10 @@ from warploom.dialect.isa.targets import target
 from warploom.dialect.ptx.declarations import RegOp
 from warploom.dialect.ptx.facts import InstructionError
 from warploom.dialect.ptx.instruction import InstOp
+from warploom.dialect.ptx.instructions import find
 from warploom.dialect.ptx.ops import CommentOp, LabelOp
 from warploom.dialect.ptx.text.syntax import Address, Register, Symbol
+from warploom.passes.to_ptx import emitter as emitters
 from warploom.passes.to_ptx.emitter import Emitter, common_divisor, divisor_of, split
 from warploom.passes.to_ptx.operands import At, EmittedOperand, VirtualRegister, single
 
@@ -294,3 +299,31 @@ def test_a_shuffle_is_not_pure(emitter: Emitter, thread: VirtualRegister) -> Non
 def test_text_is_no_operand(emitter: Emitter) -> None:
     with pytest.raises(TypeError, match="expected an operand of an instruction, got '0'"):
         emitter.emit("bar.sync", "0")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_guard_is_a_predicate(emitter: Emitter, thread: VirtualRegister) -> None:
+    with pytest.raises(InstructionError, match=r"bar\.sync: expected a predicate as guard, got \.b32"):
+        emitter.emit("bar.sync", 0, guard=thread)
+    with pytest.raises(InstructionError, match=r"bra: expected a predicate as guard, got \.b32"):
+        emitter.branch("end", unless=thread)
+    emitter.emit("bar.sync", 0, guard=False)
+    assert opcodes(emitter) == []
+
+
+LOWERINGS = sorted(Path(emitters.__file__).parent.glob("*.py"))
+EMITS = ("emit", "compute", "pure", "_emit", "_pure", "i", "self")
+
+
+def written_out(path: Path) -> Iterator[str]:
+    """The opcodes that a module emits and that stand there as they are."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in EMITS and isinstance(node.args[0].value, str):
+                yield node.args[0].value
+
+
+def test_opcodes_that_are_written_out_are_in_the_table() -> None:
+    found = {opcode for path in LOWERINGS for opcode in written_out(path)}
+    assert len(found) > 80
+    assert not [opcode for opcode in found if not find(opcode)]
