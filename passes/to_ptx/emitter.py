@@ -109,6 +109,12 @@ class Emitter:
         self.emit(opcode, result, *sources)
         return result
 
+    def halves(self, register: VirtualRegister) -> list[VirtualRegister]:
+        """The lower and the upper half of a register of 32 bits, here."""
+        halves = self.registers("b16", 2)
+        self.emit("mov.b32", halves, register)
+        return halves
+
     def load(
         self, space: str, registers: Sequence[VirtualRegister], place: At, type: str = "",
         *, guard: VirtualRegister | bool = True,

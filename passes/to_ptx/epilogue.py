@@ -138,7 +138,7 @@ class _Packing:
 
     def __init__(self, emitter: Emitter, elements: Elements, target: Target) -> None:
         self.emitter, self.elements, self.target = emitter, elements, target
-        self._halves: dict[VirtualRegister, tuple[VirtualRegister, VirtualRegister]] = {}
+        self._halves: dict[VirtualRegister, Fragment] = {}
 
     def element(self, kind: FragmentType, registers: Fragment, number: int) -> HeldElement:
         """Element number `number` of a fragment."""
@@ -156,9 +156,7 @@ class _Packing:
 
     def _half(self, register: VirtualRegister, place: int) -> VirtualRegister:
         if register not in self._halves:
-            low, high = self.emitter.registers("b16", 2)
-            self.emitter.emit("mov.b32", [low, high], register)
-            self._halves[register] = low, high
+            self._halves[register] = self.emitter.halves(register)
         return self._halves[register][place]
 
     def pack(self, kind: Attribute, held: Sequence[Operand]) -> VirtualRegister:

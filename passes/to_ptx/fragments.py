@@ -19,7 +19,7 @@ from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elementwise import Kind
 from ...dialect.warp.product import ProductOp
 from .emitter import Emitter
-from .operands import EmittedOperand, VirtualRegister, word
+from .operands import EmittedOperand, VirtualRegister, floating, word
 
 Fragment = list[VirtualRegister]
 
@@ -129,9 +129,7 @@ class FragmentEmitter:
                 words = self.emitter.compute("shl.b32", pair, 16), self.emitter.compute("and.b32", pair, UPPER)
                 result += [self.emitter.compute("mov.b32", bits, type="f32") for bits in words]
             else:
-                halves = self.emitter.registers("b16", 2)
-                self.emitter.emit("mov.b32", halves, pair)
-                result += [self.emitter.compute("cvt.f32.f16", half) for half in halves]
+                result += [self.emitter.compute("cvt.f32.f16", half) for half in self.emitter.halves(pair)]
         return result
 
     def _halves(self, source: Fragment, element: ElementType) -> Fragment:
@@ -178,9 +176,9 @@ def literal(type: FragmentType, value: float) -> Immediate:
     if element.name == "e2m1" and type.bits > element.bits:
         bits <<= 2  # PTX ISA 9.7.14.5.14: e2m1 lies in the middle of its byte.
     if element.name == "f32":
-        return Immediate(f"0f{bits:08X}")
+        return floating(bits)
     if element.name == "f64":
-        return Immediate(f"0d{bits:016X}")
+        return floating(bits, 64)
     return word(sum(bits << place for place in range(0, 32, type.bits)))
 
 

@@ -9,10 +9,10 @@ from functools import lru_cache
 from xdsl.ir import Attribute
 
 from ...dialect.isa.types import ELEMENT_TYPES
-from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import element_row, type_name
 from .fragments import element_bits
 from .functions import Operand
+from .operands import floating
 
 NARROW = ("f16", "bf16")
 """Types whose elements are held as f32."""
@@ -57,7 +57,7 @@ def literal(kind: Attribute, value: float) -> Operand:
         return int(value)
     bits = element_bits(element, value)
     if element.name == "f64":
-        return Immediate(f"0d{bits:016X}")
+        return floating(bits, 64)
     if element.name == "f16":
         bits = element_bits(ELEMENT_TYPES["f32"], struct.unpack("<e", struct.pack("<H", bits))[0])
-    return Immediate(f"0f{bits << 16 if element.name == 'bf16' else bits:08X}")
+    return floating(bits << 16 if element.name == "bf16" else bits)

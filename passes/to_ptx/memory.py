@@ -10,14 +10,13 @@ from xdsl.ir import BlockArgument, SSAValue
 from ...dialect.isa.moves import LoadMatrix
 from ...dialect.layouts.layout import LANES, Layout, column
 from ...dialect.layouts.layout import row as row_bit
-from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import Matrix, MoveRow, in_memory, matrices, unit
 from . import odd_rows
 from .addressing import Addressing, GlobalMatrix, Position, SharedTile
 from .emitter import Emitter, common_divisor
 from .fragments import Fragment, register_type
-from .operands import At, IndexValue, VirtualRegister
+from .operands import At, IndexValue, VirtualRegister, floating
 from .scalars import Scalars
 
 
@@ -158,7 +157,7 @@ class GlobalFragments:
         accesses = list(self.accesses(type, matrix, at_, in_bounds))
         kind = register_type(type.element)
         if len(accesses) > len(source):
-            source, kind = self._halves(source), "b16"
+            source, kind = [half for pair in source for half in self.emitter.halves(pair)], "b16"
         if len(accesses) == 2 * len(source) and type.bits == 8:
             source, kind = [part for half in source for part in (half, self._upper(half))], "b8"
         together = len(source) // len(accesses)
@@ -170,16 +169,8 @@ class GlobalFragments:
         """The upper byte of a half, as the lower one."""
         return self.emitter.compute("shr.u16", half, 8)
 
-    def _halves(self, source: Fragment) -> Fragment:
-        halves: Fragment = []
-        for pair in source:
-            two = self.emitter.registers("b16", 2)
-            self.emitter.emit("mov.b32", two, pair)
-            halves += two
-        return halves
 
-
-ZEROS = {"f32": Immediate("0f00000000"), "f64": Immediate("0d0000000000000000")}
+ZEROS = {"f32": floating(0), "f64": floating(0, 64)}
 """Zero as a literal, for types whose literals are not plain numbers."""
 
 

@@ -102,9 +102,7 @@ class OddRows:
         """One element of a pair."""
         if len(held) == 2:
             return [held[which]]
-        halves = self.addressing.emitter.registers("b16", 2)
-        self.addressing.emitter.emit("mov.b32", halves, held[0])
-        return [halves[which]]
+        return [self.addressing.emitter.halves(held[0])[which]]
 
     def _store(self, held: Fragment, down: int, lane: IndexValue, along: int, inside: VirtualRegister | bool) -> None:
         size, pitch = self.matrix.element_bytes, self.matrix.row_bytes

@@ -74,9 +74,14 @@ def word(bits: int, digits: int = 8) -> Immediate:
     return Immediate(f"0x{bits:0{digits}X}")
 
 
+def floating(bits: int, width: int = 32) -> Immediate:
+    """The f32, or the f64, of some bits as a literal."""
+    return Immediate(f"0f{bits:08X}" if width == 32 else f"0d{bits:016X}")
+
+
 def single(value: float) -> Immediate:
     """An f32 as a literal."""
-    return Immediate(f"0f{struct.unpack('<I', struct.pack('<f', value))[0]:08X}")
+    return floating(struct.unpack("<I", struct.pack("<f", value))[0])
 
 
 class Written(NamedTuple):

@@ -1,0 +1,105 @@
+"""What the table says of instructions before they are made: purity, versions, types of results."""
+
+from __future__ import annotations
+
+import pytest
+
+from warploom.dialect.isa.targets import TARGETS, target
+from warploom.dialect.ptx.facts import InstructionError, UnavailableError, facts_of, result_type, storage
+from warploom.dialect.ptx.instructions import ROWS
+from warploom.dialect.ptx.rows.grammar import Row
+from warploom.dialect.ptx.types import PACKED_BITS, REGISTER_BITS, bits_of, compatible
+
+SM_90A = target("sm_90a")
+
+CONSTANT = ("const", "param", "param::entry")
+"""Spaces that nobody writes while a kernel runs."""
+
+TOGETHER = ("sync", "aligned", "warp", "cluster")
+"""Words of instructions that several threads do together."""
+
+
+def reads_memory(row: Row) -> bool:
+    """Whether a row has an address among its operands."""
+    return any(slot.kind.startswith(("[]", "tensor")) for slot in row.slots)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.pure], ids=lambda row: row.spelling)
+def test_a_pure_row_sets_registers_from_operands_alone(row: Row) -> None:
+    written = [slot for slot in row.slots if slot.written]
+    assert written == [row.slots[0]]
+    assert not any(slot.kind in ("label", "...") for slot in row.slots)
+    assert not any(word in row.spelling.split(".") for word in TOGETHER)
+    assert "cc" not in row.spelling.split(".")
+    assert row.root not in ("addc", "subc", "madc")
+    if reads_memory(row):
+        spaces = {bindings["P"] for spelling in row.samples() if (bindings := row.match(spelling)) is not None}
+        assert row.root == "ld"
+        assert spaces <= set(CONSTANT)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "form", "types"),
+    [
+        ("shfl.sync.bfly.b32", "?, ?, 1, 31, -1", ("b32", "b32")),
+        ("ld.shared.b32", "?, [?]", ("b32", "b32")),
+        ("ld.global.nc.b32", "?, [?]", ("b32", "b64")),
+        ("add.cc.u32", "?, ?, 1", ("b32", "b32")),
+        ("addc.u32", "?, ?, 1", ("b32", "b32")),
+        ("mov.u32", "?, %clock", ("b32",)),
+        ("mov.u64", "?, %globaltimer", ("b64",)),
+        ("activemask.b32", "?", ("b32",)),
+        ("atom.global.add.u32", "?, [?], 1", ("b32", "b64")),
+        ("bar.sync", "0", ()),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "{?, ?, ?, ?}, {?, ?, ?, ?}, {?, ?}, {?, ?, ?, ?}",
+         ("f32",) * 4 + ("b32",) * 6 + ("f32",) * 4),
+    ],
+)  # fmt: skip
+def test_what_has_effects_or_reads_what_others_write_is_not_pure(
+    opcode: str, form: str, types: tuple[str, ...]
+) -> None:
+    assert not facts_of(opcode, form, types, SM_90A).pure
+
+
+@pytest.mark.parametrize(
+    ("opcode", "form", "types"),
+    [
+        ("mov.u32", "?, %tid.x", ("b32",)),
+        ("ld.param.u64", "?, [size]", ("b64",)),
+        ("cvta.to.global.u64", "?, ?", ("b64", "b64")),
+        ("mapa.shared::cluster.u32", "?, ?, 1", ("b32", "b32")),
+        ("prmt.b32", "?, ?, ?, 0x5410", ("b32", "b32", "b32")),
+        ("lop3.b32", "?, ?, ?, ?, 0xEA", ("b32",) * 4),
+        ("rcp.approx.ftz.f32", "?, ?", ("f32", "f32")),
+    ],
+)
+def test_arithmetic_and_what_does_not_change_is_pure(opcode: str, form: str, types: tuple[str, ...]) -> None:
+    assert facts_of(opcode, form, types, SM_90A).pure
+
+
+@pytest.mark.parametrize("on", TARGETS)
+def test_versions_are_those_of_the_rows_and_the_target(on: str) -> None:
+    facts = facts_of("add.s32", "?, ?, 1", ("b32", "b32"), TARGETS[on])
+    assert facts.since == (1, 0)
+    if TARGETS[on].sm >= 90:
+        assert facts_of("elect.sync", "_|?, -1", ("pred",), TARGETS[on]).since == (8, 0)
+    else:
+        with pytest.raises(UnavailableError, match=f"elect.sync, which needs sm_90 or later; the target is {on}$"):
+            facts_of("elect.sync", "_|?, -1", ("pred",), TARGETS[on])
+
+
+@pytest.mark.parametrize("type", [type for type in (*REGISTER_BITS, *PACKED_BITS) if type != "pred"])
+def test_a_register_for_a_type_holds_it(type: str) -> None:
+    assert compatible(type, storage(type), wider=bits_of(type) < 16)
+    assert storage("pred") == "pred"
+
+
+@pytest.mark.parametrize("opcode", ["bar.sync", "st.global.b32", "ldmatrix.sync.aligned.m8n8.x4.shared.b16"])
+def test_what_sets_no_single_value_has_no_type(opcode: str) -> None:
+    with pytest.raises(InstructionError, match="sets no value"):
+        result_type(opcode)
+
+
+def test_a_word_that_is_none_is_told_with_the_nearest() -> None:
+    with pytest.raises(InstructionError, match=r"'fmaa\.rn\.f32' is not a PTX instruction known here; .* fma"):
+        result_type("fmaa.rn.f32")
