@@ -35,28 +35,44 @@ class Weights:
 
     bits: int
     by_columns: bool
+    group: int = 0
 
     @property
     def name(self) -> str:
         """What the table calls them."""
-        return f"W{self.bits}A16 {'(n, k)' if self.by_columns else '(k, n)'}"
+        groups = f" g{self.group}" if self.group else ""
+        return f"W{self.bits}A16 {'(n, k)' if self.by_columns else '(k, n)'}{groups}"
+
+    def scale_shape(self, n: int, k: int) -> tuple[int, ...]:
+        """The sizes of the scales."""
+        if not self.group:
+            return (n,)
+        return (n, k // self.group) if self.by_columns else (k // self.group, n)
+
+    def each(self, scales: Any) -> Any:
+        """The scale of each weight, or of each column, as k x n, or n."""
+        if not self.group:
+            return scales
+        return (scales.t() if self.by_columns else scales).repeat_interleave(self.group, 0)
 
     def text(self, m: int, n: int, k: int) -> str:
         """The product: weights are converted and scaled by an operation of their own."""
         shape = f"{n}x{k}" if self.by_columns else f"{k}x{n}"
         axes = "n, k" if self.by_columns else "k, n"
         held, wide = f"memref<{shape}xi{self.bits}>", f"memref<{shape}xbf16>"
+        along = axes.replace("k", f"k floordiv {self.group}") if self.group else "n"
+        scales = f"memref<{'x'.join(map(str, self.scale_shape(n, k)))}xbf16>"
         a, c = f"memref<{m}x{k}xbf16>", f"memref<{m}x{n}xbf16>"
         return f"""#w = affine_map<({axes}) -> ({axes})>
-#s = affine_map<({axes}) -> (n)>
+#s = affine_map<({axes}) -> ({along})>
 #a = affine_map<(m, n, k) -> (m, k)>
 #b = affine_map<(m, n, k) -> ({axes})>
 #c = affine_map<(m, n, k) -> (m, n)>
-func.func @f(%A: {a}, %Q: {held}, %S: memref<{n}xbf16>, %C: {c}) {{
+func.func @f(%A: {a}, %Q: {held}, %S: {scales}, %C: {c}) {{
   %zero = arith.constant 0.0 : bf16
   %W = memref.alloc() : {wide}
   linalg.generic {{indexing_maps = [#w, #s, #w], iterator_types = ["parallel", "parallel"]}}
-      ins(%Q, %S : {held}, memref<{n}xbf16>) outs(%W : {wide}) {{
+      ins(%Q, %S : {held}, {scales}) outs(%W : {wide}) {{
   ^bb0(%q: i{self.bits}, %s: bf16, %old: bf16):
     %0 = arith.sitofp %q : i{self.bits} to bf16
     %1 = arith.mulf %0, %s : bf16
@@ -79,7 +95,10 @@ func.func @f(%A: {a}, %Q: {held}, %S: memref<{n}xbf16>, %C: {c}) {{
 
 
 KINDS = {
-    f"w{bits}{'' if by_columns else 'r'}": Weights(bits, by_columns) for bits in (8, 4) for by_columns in (True, False)
+    f"w{bits}{'' if by_columns else 'r'}{f'g{group}' if group else ''}": Weights(bits, by_columns, group)
+    for bits in (8, 4)
+    for by_columns in (True, False)
+    for group in (0, 128)
 }
 
 
@@ -108,8 +127,9 @@ def measure(
     """A kernel for each schedule."""
     (m, n, k), weights = size, KINDS[name]
     a, (held, q) = torch.randn((m, k), device="cuda", dtype=torch.bfloat16), weights.draw(torch, n, k)
-    scales = torch.rand(n, device="cuda", dtype=torch.bfloat16) / 64
-    exact = a.double() @ q.double() * scales.double()
+    scales = torch.rand(weights.scale_shape(n, k), device="cuda", dtype=torch.bfloat16) / 64
+    each = weights.each(scales.double())
+    exact = a.double() @ (q.double() * each)
     rows: list[Row] = []
     for chosen in options:
         try:

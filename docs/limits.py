@@ -79,19 +79,18 @@ DEPTHWISE = """func.func @f(%I: memref<1x16x16x64xf16>, %K: memref<9x9x64xf16>, 
 """
 
 GROUPS = """#map = affine_map<(g, k, n) -> (g, k, n)>
-#scale = affine_map<(g, k, n) -> (g, n)>
-func.func @f(%A: memref<16x2x64xf16>, %Q: memref<2x64x32xi4>, %S: memref<2x32xf16>, %C: memref<16x32xf32>) {
+#group = affine_map<(g, k, n) -> (g, n)>
+func.func @f(%A: memref<16x128xf16>, %Q: memref<2x64x32xi4>, %Z: memref<2x32xf16>, %C: memref<16x32xf32>) {
   %W = memref.alloc() : memref<2x64x32xf16>
-  linalg.generic {indexing_maps = [#map, #scale, #map], iterator_types = ["parallel", "parallel", "parallel"]}
-      ins(%Q, %S : memref<2x64x32xi4>, memref<2x32xf16>) outs(%W : memref<2x64x32xf16>) {
-  ^bb0(%q: i4, %s: f16, %old: f16):
-    %0 = arith.sitofp %q : i4 to f16
-    %1 = arith.mulf %0, %s : f16
+  linalg.generic {indexing_maps = [#map, #group, #map], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%Q, %Z : memref<2x64x32xi4>, memref<2x32xf16>) outs(%W : memref<2x64x32xf16>) {
+  ^bb0(%q: i4, %z: f16, %old: f16):
+    %0 = arith.uitofp %q : i4 to f16
+    %1 = arith.subf %0, %z : f16
     linalg.yield %1 : f16
   }
-  linalg.contract indexing_maps = [
-      affine_map<(m, n, g, k) -> (m, g, k)>, affine_map<(m, n, g, k) -> (g, k, n)>, affine_map<(m, n, g, k) -> (m, n)>]
-      ins(%A, %W : memref<16x2x64xf16>, memref<2x64x32xf16>) outs(%C : memref<16x32xf32>)
+  %B = memref.collapse_shape %W [[0, 1], [2]] : memref<2x64x32xf16> into memref<128x32xf16>
+  linalg.matmul ins(%A, %B : memref<16x128xf16>, memref<128x32xf16>) outs(%C : memref<16x32xf32>)
   return
 }
 """
@@ -140,9 +139,10 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
             product("64x64xi8", "64x64xf16", "64x64xf32"),
         ),
         Refused(
-            "weights of 4 bits whose scales change along k",
-            "The epilogue multiplies sums with the scales of columns. Those of groups along k belong to parts of it. "
-            "Weights of 8 bits are then converted by a kernel of their own, before the product.",
+            "weights of 4 bits with zero points from memory, or with odd groups",
+            "A zero point is subtracted in registers, where it is a constant. Scales of groups are multiplied with the "
+            "sums of 32 elements along k, or of 64, 128 and so on. Weights of 8 bits with others are converted by a "
+            "kernel of their own, before the product.",
             GROUPS,
         ),
         Refused(

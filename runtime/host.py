@@ -191,6 +191,7 @@ def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
         return False  # it may have no turn
     if isinstance(first, MatmulOp):
         others = (first.a, first.b, *first.scales, *first.epilogue_operands)
+        others = others if first.group_scales is None else (*others, first.group_scales)
         return first.c is None and argument == first.d and argument not in map(root, others)
     if first is None or argument in map(root, first.inputs) or argument not in first.outputs:
         return False

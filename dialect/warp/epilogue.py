@@ -25,6 +25,7 @@ from xdsl.utils.exceptions import VerifyException
 from .attributes import FragmentType, fragment_of, memory_of
 from .elements import parse_elements, print_elements, verify_elements
 from .numbered import parse_numbered, print_numbered
+from .view import strides_of
 
 AXES = ("rows", "columns")
 
@@ -89,7 +90,7 @@ class LoadVectorOp(IRDLOperation):
 
     The word says what the vector runs along: with `columns`, element j of every row is %bias[%n + j]. Each lane loads
     an element once, whatever it fills. Elements outside the memref read as zero; `in_bounds` promises that there are
-    none.
+    none. A matrix whose rows are all the same (`warp.matrix` without `row`) is a vector along columns.
     """
 
     name = "warp.load_vector"
@@ -121,7 +122,8 @@ class LoadVectorOp(IRDLOperation):
 
     def verify_(self) -> None:
         memory, kind = memory_of(self.memory), fragment_of(self.fragment)
-        if memory.get_num_dims() != 1:
+        same = memory.get_num_dims() == 2 and (strides_of(memory) or (None,))[0] == 0 and self.along.data == "columns"
+        if memory.get_num_dims() != 1 and not same:
             raise VerifyException(f"expected memory of rank 1, got {memory}")
         if memory.element_type != kind.element_type:
             raise VerifyException(

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, FloatAttr, IndexType, IntegerAttr, MemRefType, StringAttr
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    AnyFloat,
+    ArrayAttr,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    StringAttr,
+)
 from xdsl.ir import Attribute, Region, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
@@ -87,6 +96,12 @@ class MatmulOp(FactorsOp):
 
         warp.matmul bf16 x bf16 %A, %B as u4 minus 8 init 0.0 : f32 into %D : memref<16x512xbf16>, ...
 
+    Groups of neighbours along k may then have scales of floats, whose dimensions run along those of B: the products of
+    a group are added up, and their sum is multiplied by the group's scale in each column::
+
+        warp.matmul bf16 x bf16 %A, %B as s4 times %S init 0.0 : f32 into %D
+            : memref<16x512xbf16>, memref<512x64xi4>, memref<4x64xbf16>, ...
+
     An epilogue says what D's elements are instead: it takes the element of the product, rounded to the type of its
     first argument, and one of each epilogue operand, and yields D's::
 
@@ -109,6 +124,7 @@ class MatmulOp(FactorsOp):
     a = operand_def(MemRefType)
     e = opt_operand_def(MemRefType)
     b = operand_def(MemRefType)
+    group_scales = opt_operand_def(MemRefType)
     scales = var_operand_def(MemRefType)
     c = opt_operand_def(MemRefType)
     d = operand_def(MemRefType)
@@ -138,10 +154,14 @@ class MatmulOp(FactorsOp):
         words: Sequence[str] = (),
         tile: Sequence[SSAValue] = (),
         b_stored: StoredIntegers | None = None,
+        group_scales: SSAValue | None = None,
     ):
         """`words` are those of the text before the types."""
         super().__init__(
-            operands=[a, [e] if e else [], b, list(scales), [c] if c else [], d, list(epilogue_operands), list(tile)],
+            operands=[
+                *(a, [e] if e else [], b, [group_scales] if group_scales else [], list(scales), [c] if c else [], d),
+                *(list(epilogue_operands), list(tile)),
+            ],
             properties={
                 "types": ArrayAttr([StringAttr(t) for t in types]),
                 "init": init,
@@ -162,6 +182,11 @@ class MatmulOp(FactorsOp):
         """The loops that the dimensions of the scales of A and B run along, those of the blocks as k."""
         a, b = self.maps[:2]
         return scale_map(a, M, self.outer), scale_map(b, N, self.outer)
+
+    @property
+    def group_map(self) -> AffineMap:
+        """The loops that the dimensions of the scales of groups run along, those of the groups as k."""
+        return self.maps[1]
 
     @property
     def outer(self) -> int:
@@ -221,11 +246,26 @@ class MatmulOp(FactorsOp):
             sizes.add(name, operand, loops_of(map_), self._shape_of_a() if name == "A" else None)
         for name, scales, map_ in zip("AB", self.scales, self.scale_maps, strict=False):
             verify_scale_shape(self.variant, name, scales, [sizes[loop] for loop in loops_of(map_)])
+        if self.group_scales is not None:
+            self._verify_groups(sizes)
         for number, (map_, operand) in enumerate(zip(epilogue_operands, self.epilogue_operands, strict=True)):
             verify_along(f"epilogue operand {number}", map_, self.maps[2].num_dims, loops_of(self.maps[2]))
             sizes.add(f"epilogue operand {number}", operand, loops_of(map_))
             if operand == self.d and map_ != self.maps[2]:
                 raise VerifyException("expected D as an epilogue operand to be indexed as D is")
+
+    def _verify_groups(self, sizes: LoopSizes) -> None:
+        """Checks that each column of B has scales for groups along k of one size."""
+        held, loops = memory_of(self.group_scales or self.b), loops_of(self.group_map)
+        shape = dict(zip(loops, held.get_shape(), strict=False))
+        k, n = (self.outer + loop for loop in (K, N))
+        fits = len(shape) == held.get_num_dims() == 2 and self.outer == 0 and self.b_stored is not None
+        if not fits or not isinstance(held.element_type, AnyFloat):
+            raise VerifyException(f"expected scales of groups as a matrix of floats for one B of integers, got {held}")
+        if min(shape.values()) < 1 or shape[n] != sizes[n] or sizes[k] % shape[k]:
+            raise VerifyException(
+                f"expected {sizes[n]} columns of scales of groups that divide k of {sizes[k]}, got {held}"
+            )
 
     def _shape_of_a(self) -> list[int]:
         """The shape of A, with the elements of a sparse one that are not stored."""
@@ -250,6 +290,9 @@ class MatmulOp(FactorsOp):
         parser.parse_punctuation(",")
         operands.append(parser.parse_unresolved_operand())
         stored = StoredIntegers.parse(parser)
+        grouped = parser.parse_optional_keyword("times") is not None
+        if grouped:
+            operands.append(parser.parse_unresolved_operand())
         scaled: list[UnresolvedOperand] = []
         if parser.parse_optional_keyword("scaled"):
             scaled = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
@@ -281,21 +324,23 @@ class MatmulOp(FactorsOp):
         if init is not None and not isa(init, Number):
             parser.raise_error(f"expected the initial value to be a number, got {init}", position)
         epilogue = parse_elements(parser) if parser.parse_optional_keyword("epilogue") else None
+        first = 2 + sparse + grouped
         op = cls(
             values[0],
             values[1 + sparse],
             values[fixed - 1],
             types,
             e=values[1] if sparse else None,
-            c=values[2 + sparse + len(scaled)] if c else None,
+            c=values[first + len(scaled)] if c else None,
             init=init,
             maps=[attribute.data for attribute in maps],
             epilogue_operands=values[fixed:],
             epilogue=epilogue,
-            scales=values[2 + sparse :][: len(scaled)],
+            scales=values[first:][: len(scaled)],
             words=words,
             tile=parser.resolve_operands(tile, [IndexType()] * len(tile), position),
             b_stored=stored,
+            group_scales=values[2 + sparse] if grouped else None,
         )
         op.attributes |= attributes
         return op
@@ -309,6 +354,9 @@ class MatmulOp(FactorsOp):
         printer.print_string(", ")
         printer.print_ssa_value(self.b)
         printer.print_string("" if self.b_stored is None else f" {self.b_stored}")
+        if self.group_scales is not None:
+            printer.print_string(" times ")
+            printer.print_ssa_value(self.group_scales)
         if self.scales:
             printer.print_string(" scaled ")
             printer.print_list(self.scales, printer.print_ssa_value)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from xdsl.dialects.builtin import ArrayAttr, IndexType, MemRefType, StringAttr, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -33,6 +34,15 @@ SUMS = VarConstraint("Sums", base(CtaTileType) | base(FragmentType))
 """The type of C and D: what the CTA holds, or a warp."""
 
 
+class GroupScales(NamedTuple):
+    """Scales in memory, groups x columns, of groups of `size` neighbours along k; what they are for begins at k, n."""
+
+    scales: SSAValue
+    size: int
+    k: SSAValue
+    n: SSAValue
+
+
 @irdl_op_definition
 class TileMmaOp(FactorsOp):
     """D = C + A * B by the warps of a CTA, where A and B are tiles in shared memory::
@@ -53,7 +63,9 @@ class TileMmaOp(FactorsOp):
     Then all warps do the same at a different place, and A may be a fragment that the warp holds, of as many rows as
     that of C and all of k. Behind the types stand the tiles of what belongs to A and B: of a
     sparse A, which is m x k/2, `sparse %Es : memref<...>`, the metadata, of which `padded` says that it may be asked
-    for beyond what was copied; of blocks that have scales `scaled %SAs, %SBs : memref<...>, memref<...>`.
+    for beyond what was copied; of blocks that have scales `scaled %SAs, %SBs : memref<...>, memref<...>`. Groups of
+    `group` neighbours along k have scales in global memory, `times %S[%k, %n] : memref<...>`, groups x columns, of
+    which the tiles of A and B begin at k and n.
     """
 
     name = "warp.tile_mma"
@@ -64,6 +76,9 @@ class TileMmaOp(FactorsOp):
     part = var_operand_def(IndexType())
     e = opt_operand_def(MemRefType)
     scales = var_operand_def(MemRefType)
+    group_scales = opt_operand_def(MemRefType)
+    group_at = var_operand_def(IndexType())
+    group = opt_prop_def(IntegerAttr)
     transposed_a = opt_prop_def(UnitAttr)
     transposed_b = opt_prop_def(UnitAttr)
     padded = opt_prop_def(UnitAttr)
@@ -73,7 +88,8 @@ class TileMmaOp(FactorsOp):
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
         "$a `,` $b `,` $c (`part` `[` $part^ `]`)? attr-dict `:` type($a) `,` type($b) `,` type($c) "
-        "(`sparse` $e^ `:` type($e))? (`scaled` $scales^ `:` type($scales))?"
+        "(`sparse` $e^ `:` type($e))? (`scaled` $scales^ `:` type($scales))? "
+        "(`times` $group_scales^ `[` $group_at `]` `:` type($group_scales))?"
     )
 
     def __init__(
@@ -90,10 +106,14 @@ class TileMmaOp(FactorsOp):
         padded: bool = False,
         part: Sequence[SSAValue] = (),
         b_stored: StoredIntegers | None = None,
+        groups: GroupScales | None = None,
     ):
         """`transposed` says how A and B lie; `words` are those of the text of `warp.matmul` before the types."""
         super().__init__(
-            operands=[a, b, c, list(part), [] if e is None else [e], list(scales)],
+            operands=[
+                *(a, b, c, list(part), [] if e is None else [e], list(scales)),
+                *([] if groups is None else [groups.scales], [] if groups is None else [groups.k, groups.n]),
+            ],
             properties={
                 "types": ArrayAttr([StringAttr(t) for t in types]),
                 **word_properties(words),
@@ -101,6 +121,7 @@ class TileMmaOp(FactorsOp):
                 "transposed_a": UnitAttr() if transposed[0] else None,
                 "transposed_b": UnitAttr() if transposed[1] else None,
                 "padded": UnitAttr() if padded else None,
+                "group": None if groups is None else IntegerAttr(groups.size, i64),
             },
             result_types=[c.type],
         )
@@ -117,10 +138,18 @@ class TileMmaOp(FactorsOp):
             padded=self.padded is not None,
             part=part,
             b_stored=self.b_stored,
+            groups=self.groups,
         )
         found.attributes |= self.attributes
         found.location = self.location
         return found
+
+    @property
+    def groups(self) -> GroupScales | None:
+        """The scales of groups along k, if there are any."""
+        if self.group_scales is None or self.group is None:
+            return None
+        return GroupScales(self.group_scales, self.group.value.data, *self.group_at)
 
     @property
     def metadata(self) -> SSAValue | None:
@@ -156,8 +185,16 @@ class TileMmaOp(FactorsOp):
             if held is None or held.memory_bits not in (wanted.memory_bits, BYTE):
                 raise VerifyException(f"{name} cannot be multiplied as {multiplied}, got {tile.type}")
         self._verify_shape()
+        self._verify_groups()
         if self.padded is not None and self.e is None:
             raise VerifyException("expected `padded` of metadata, and there is none")
+
+    def _verify_groups(self) -> None:
+        given = self.group_scales is not None, self.group is not None, len(self.group_at) == 2, bool(self.b_stored)
+        if self.group_scales is None and self.group is None and not self.group_at:
+            return
+        if not all(given) or (self.group is not None and self.group.value.data < 1):
+            raise VerifyException("expected scales of groups of integers with their size, and [k, n] of the tiles")
 
     def _verify_held(self, a: FragmentType) -> None:
         """Checks an A that a warp holds."""

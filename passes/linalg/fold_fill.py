@@ -107,6 +107,7 @@ def _start(product: MatmulOp, *, init: FloatAttr | IntegerAttr | None = None, c:
         scales=product.scales,
         words=product.words,
         b_stored=product.b_stored,
+        group_scales=product.group_scales,
     )
     started.attributes |= product.attributes
     started.location = product.location

@@ -92,7 +92,7 @@ class Match:
     def _is_private(self) -> bool:
         """Whether the temporary is an allocation of which nothing is read but this."""
         product, temporary = self.product, self.temporary
-        if temporary in (product.a, product.e, product.b, product.c, *product.scales, *product.epilogue_operands):
+        if temporary in (product.a, product.e, *_of_b(product), product.c, *product.scales, *product.epilogue_operands):
             return False
         users = {use.operation for use in temporary.uses} - {product, self.elementwise.op}
         is_local = isinstance(temporary.owner, memref.AllocOp | memref.AllocaOp)
@@ -103,7 +103,7 @@ class Match:
         product, output = self.product, self.elementwise.output
         if any(
             value is not None and root(value) == root(output)
-            for value in (product.a, product.e, product.b, *product.scales)
+            for value in (product.a, product.e, *_of_b(product), *product.scales)
         ):
             return False
         others = [(product.c, product.maps[2])]
@@ -147,6 +147,7 @@ class Match:
             scales=product.scales,
             words=product.words,
             b_stored=product.b_stored,
+            group_scales=product.group_scales,
         )
         fused.attributes |= product.attributes
         fused.location = product.location
@@ -187,6 +188,11 @@ def _roots(values: Sequence[SSAValue]) -> set[SSAValue]:
     return {root(value) for value in values if isinstance(value.type, MemRefType)}
 
 
+def _of_b(product: MatmulOp) -> tuple[SSAValue | None, ...]:
+    """B, and the scales of its groups."""
+    return product.b, product.group_scales
+
+
 def _producer(elementwise: Elementwise) -> Match | None:
     """The product before an operation that it can be fused with; a remark where it cannot be with one that it reads."""
     wanted = {value for i, value in enumerate(elementwise.inputs) if elementwise.reads(i)}
@@ -196,7 +202,7 @@ def _producer(elementwise: Elementwise) -> Match | None:
     while op is not None:
         if isinstance(op, MatmulOp) and op.d in wanted:
             inputs = _roots(
-                [value for value in (op.a, op.e, op.b, op.c, *op.scales, *op.epilogue_operands) if value is not None]
+                [v for v in (op.a, op.e, *_of_b(op), op.c, *op.scales, *op.epilogue_operands) if v is not None]
             )
             match = Match(op, elementwise)
             found = opaque and f"{opaque} between them may touch any memory"

@@ -15,23 +15,29 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, ModuleOp, f32
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, MemRefType, ModuleOp, NoneAttr, f32
+from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
-from xdsl.rewriter import Rewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.linalg.body import converted_to
+from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import YieldOp
-from ...dialect.warp.loops import element_type, loops_of
+from ...dialect.warp.loops import K, element_type, loops_of
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.stored import FLOATS, StoredIntegers
 from ..diagnostics import fail, remark
 from .elementwise import Elementwise, read_elementwise
 from .fuse_epilogue import touched
 from .raise_matmul import raise_products
-from .views import root
+from .views import collapsed, groups_of, root
 from .weight_bodies import Dequantised, dequantised
+from .weight_groups import expand_groups, merge_sums
+
+LEAST_GROUP = 32
+"""Elements along k that a register of integers of 4 bits is multiplied with in a step."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +48,38 @@ class Weights:
     made: Elementwise
     how: Dequantised
 
+    @property
+    def dimensions(self) -> list[list[int]]:
+        """For each dimension of B the loops of the operation that it runs along: two for groups and what is in them."""
+        view = self.product.b.owner
+        if isinstance(view, memref.CollapseShapeOp) and view.src is self.made.output:
+            return groups_of(view)
+        return [[loop] for loop in range(self.made.loops)]
+
+    @property
+    def along_k(self) -> list[int]:
+        """The loops of the operation that k of the product is."""
+        return self.dimensions[loops_of(self.product.maps[1]).index(self.product.outer + K)]
+
     def map_of(self, number: int) -> AffineMap:
-        """How an input of the operation is indexed by the loops of the product."""
+        """How an input of the operation, which does not run along k, is indexed by the loops of the product."""
         of_b = self.product.maps[1]
-        found = (of_b.results[loop] for loop in loops_of(self.made.maps[number]))
-        return AffineMap(of_b.num_dims, 0, tuple(found))
+        own = {loop: of_b.results[d] for d, loops in enumerate(self.dimensions) for loop in loops}
+        return AffineMap(of_b.num_dims, 0, tuple(own[loop] for loop in loops_of(self.made.maps[number])))
 
     @property
     def scales(self) -> list[tuple[SSAValue, AffineMap]]:
         """What the sums are multiplied with: memory and numbers, and how they are indexed."""
-        return [(self.made.inputs[i], self.map_of(i)) for i in self.how.scales]
+        return [(self.made.inputs[i], self.map_of(i)) for i in self.how.scales if i not in self.of_groups]
+
+    @property
+    def of_groups(self) -> list[int]:
+        """The scales that change from group to group along k, but not in one."""
+        if len(self.along_k) == 1:
+            return []
+        outer, inner = self.along_k
+        found = [(i, loops_of(self.made.maps[i])) for i in self.how.scales]
+        return [i for i, loops in found if outer in loops and inner not in loops]
 
     def objection(self) -> str:
         """Why the product cannot convert its B; "" if it can."""
@@ -62,11 +90,44 @@ class Weights:
             return f"integers are converted to {' and '.join(FLOATS)}, got {' x '.join(product.multiplied)}"
         if sorted(loops_of(self.made.maps[self.how.weights])) != list(range(self.made.loops)):
             return "the integers are read more than once, or not all of them"
+        if reason := self._shaped() or self._grouped():
+            return reason
         if any(not set(loops_of(map_)) <= set(loops_of(product.maps[2])) for _, map_ in self.scales):
             return "its scale changes along k"
         if (self.how.scales or self.how.factors) and not isinstance(element_type(product.d), AnyFloat):
             return f"its result is of {element_type(product.d)}"
         return self._between()
+
+    def _shaped(self) -> str:
+        """Why B is no other shape of what the operation makes, but for groups along k."""
+        product, held = self.product, memory_of(self.made.inputs[self.how.weights])
+        if product.b is self.made.output:
+            return ""
+        plain = isinstance(held.layout, NoneAttr) and min(held.get_shape()) > 0
+        if product.outer or len(self.along_k) != 2 or len(self.dimensions) != self.made.loops - 1 or not plain:
+            return "it reads them in another shape, which is not that of groups along k as one dimension"
+        if loops_of(self.made.maps[self.how.weights]) != tuple(range(self.made.loops)):
+            return "it reads them in another order of dimensions than they are made in"
+        return ""
+
+    def _grouped(self) -> str:
+        """Why the scales of groups are not multiplied within the product."""
+        if not self.of_groups:
+            return ""
+        size = memory_of(self.made.output).get_shape()[self.along_k[1]]
+        if len(self.of_groups) > 1:
+            return "its groups have more than one scale"
+        scales, loops = self.made.inputs[self.of_groups[0]], loops_of(self.made.maps[self.of_groups[0]])
+        wanted = [loops[0] for loops in self.dimensions]
+        if sorted(loops) != sorted(wanted):
+            return "the scales of its groups are not those of each column"
+        if list(loops) != wanted:
+            return "the scales of its groups lie the other way than the integers: one as groups x n, one as n x groups"
+        if size < LEAST_GROUP or size & (size - 1):
+            return f"its groups have {size} elements along k; expected {LEAST_GROUP}, or twice as many and so on"
+        if not isinstance(memory_of(scales).layout, NoneAttr):
+            return "the scales of its groups lie apart in memory"
+        return ""
 
     def _between(self) -> str:
         """What stands between the two operations that changes what is read."""
@@ -87,14 +148,17 @@ class Weights:
         """Replaces both operations by a product of the integers."""
         product, made, held = self.product, self.made, self.made.output
         stored = StoredIntegers(self.how.stored, self.how.zero)
-        maps = [product.maps[0], self.map_of(self.how.weights), product.maps[2]]
-        given = [made.inputs[self.how.weights], product.d]
-        if self.how.scales or self.how.factors:
-            fused = self._scaled(given, maps, stored)
+        own = product.maps[1] if len(self.along_k) > 1 else self.map_of(self.how.weights)
+        maps = [product.maps[0], own, product.maps[2]]
+        given = [self._integers(), product.d]
+        grouped = made.inputs[self.of_groups[0]] if self.of_groups else None
+        if self.scales or self.how.factors:
+            fused = self._scaled(given, maps, stored, grouped)
         else:
             a, (b, d) = product.a, given
             starts = {"c": product.c, "init": product.init}
-            fused = MatmulOp(a, b, d, product.multiplied, maps=maps, words=product.words, b_stored=stored, **starts)  # pyright: ignore[reportArgumentType]
+            how = {"words": product.words, "b_stored": stored, "group_scales": grouped}
+            fused = MatmulOp(a, b, d, product.multiplied, maps=maps, **how, **starts)  # pyright: ignore[reportArgumentType]
         fused.attributes |= product.attributes
         fused.location = product.location
         view = product.b
@@ -102,7 +166,22 @@ class Weights:
         Rewriter.erase_op(made.op)
         _drop(view, held)
 
-    def _scaled(self, given: Sequence[SSAValue], maps: Sequence[AffineMap], stored: StoredIntegers) -> MatmulOp:
+    def _integers(self) -> SSAValue:
+        """The integers in the shape of B."""
+        product, held = self.product, self.made.inputs[self.how.weights]
+        if product.b is self.made.output:
+            return held
+        shape, groups = memory_of(product.b).get_shape(), self.dimensions
+        if isinstance(held.owner, memref.ExpandShapeOp) and groups_of(held.owner) == groups:
+            return held.owner.src
+        kind = MemRefType(memory_of(held).element_type, shape, memory_space=memory_of(held).memory_space)
+        view = collapsed(held, kind, groups)
+        Rewriter.insert_op(view, InsertPoint.before(product))
+        return view.result
+
+    def _scaled(
+        self, given: Sequence[SSAValue], maps: Sequence[AffineMap], stored: StoredIntegers, grouped: SSAValue | None
+    ) -> MatmulOp:
         """The product from zero, with an epilogue that scales it and adds what it started from."""
         product, (b, d) = self.product, given
         held = element_type(d)
@@ -137,6 +216,7 @@ class Weights:
             epilogue=Region(block),
             words=product.words,
             b_stored=stored,
+            group_scales=grouped,
         )
 
 
@@ -168,9 +248,10 @@ def _weights(product: MatmulOp) -> Weights | None:
     how = None if made is None or made.output is not memory else dequantised(made)
     if made is None or how is None or any(made.inputs[i] is memory and made.reads(i) for i in range(len(made.inputs))):
         return None
+    product = merge_sums(product)
     found = Weights(product, made, how)
-    if memory is not product.b:
-        reason = "it reads them in another shape, such as groups along k as one dimension"
+    if memory is not product.b and not isinstance(product.b.owner, memref.CollapseShapeOp):
+        reason = "it reads them in another shape"
     elif memory in (product.a, product.c, product.d):
         reason = "it uses them twice"
     else:
@@ -194,6 +275,8 @@ class FuseWeightsPass(ModulePass):
     name = "warp-fuse-weights"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for generic in [o for o in op.walk() if isinstance(o, GenericOp)]:
+            expand_groups(generic)
         raise_products(op)
         for product in [o for o in op.walk() if isinstance(o, MatmulOp)]:
             if (found := _weights(product)) is not None:

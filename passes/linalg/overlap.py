@@ -51,6 +51,7 @@ def check_product(op: Operation, product: MatmulOp) -> None:
     names = ("A", "B") if op is product else ("an input", "an input")
     reads = [MemoryUse(name, value) for name, value in zip(names, (product.a, product.b), strict=True)]
     reads += [MemoryUse("scales", value) for value in product.scales]
+    reads += [] if product.group_scales is None else [MemoryUse("the scales of groups", product.group_scales)]
     reads += [] if product.e is None else [MemoryUse("the metadata of A", product.e)]
     reads += [] if product.c is None else [MemoryUse("C", product.c, product.maps[2])]
     epilogue_operands = zip(product.epilogue_operands, product.maps[len(OPERAND_LOOPS) :], strict=True)

@@ -45,7 +45,8 @@ class Product:
 
     `element_type` is what an element of the product is rounded to before it is stored, or taken by the epilogue with
     one of each extra. Of a sparse A the m x k/2 stored elements are in memory, and `metadata` says where they belong.
-    `scales` are those of the blocks of A's rows and of B's columns, or none.
+    `scales` are those of the blocks of A's rows and of B's columns, or none; `group_scales` those of groups along k of
+    a B of integers, in memory as B.
     `batch` are the sizes of the loops around the product, `summed` those of the loops that are summed over beside k.
 
     `dynamic` are the loops, by number, whose sizes are not known: there is a sample for each (`extents.py`), which
@@ -65,6 +66,7 @@ class Product:
     epilogue_operands: tuple[KernelArgument, ...] = ()
     metadata: MatrixOperand | None = None
     scales: tuple[MatrixOperand, ...] = ()
+    group_scales: MatrixOperand | None = None
     batch: tuple[int, ...] = ()
     summed: tuple[int, ...] = ()
     dynamic: frozenset[int] = frozenset()
@@ -85,6 +87,16 @@ class Product:
         return -(-self.k // cta_k) * math.prod(self.summed)
 
     @property
+    def group(self) -> int:
+        """How many neighbours along k have a scale of their own in each column of B; 0 where none do."""
+        return 0 if self.group_scales is None else self.k // self.group_scales.type.get_shape()[self.group_axis]
+
+    @property
+    def group_axis(self) -> int:
+        """The dimension of the scales of groups that runs along k."""
+        return loops_of(self.op.group_map).index(K)
+
+    @property
     def sparsity(self) -> int:
         """How many elements of A there are for each that is stored: 2 if A is sparse, else 1."""
         return self.op.sparsity
@@ -97,7 +109,8 @@ class Product:
     @property
     def operands(self) -> tuple[KernelArgument, ...]:
         """The operands of the operation, in order."""
-        every = (self.a, self.metadata, self.b, *self.scales, self.c, self.d, *self.epilogue_operands)
+        of_b = (self.b, self.group_scales)
+        every = (self.a, self.metadata, *of_b, *self.scales, self.c, self.d, *self.epilogue_operands)
         return tuple(operand for operand in every if operand is not None)
 
     @property
@@ -142,6 +155,7 @@ def read(op: MatmulOp) -> Product:
         fail(op, f"a batch has at most {MOST_MATRICES} matrices, the z of a grid, got {known}")
     product = Product(
         op, m, n, k, a, b, c, d, initial, _type(op), _extras(op, sizes), metadata, _scales(op),
+        _group_scales(op),
         tuple(outer[: op.batch]), tuple(outer[op.batch :]), dynamic,
     )  # fmt: skip
     _check_metadata(product)
@@ -152,6 +166,12 @@ def read(op: MatmulOp) -> Product:
 def _scales(op: MatmulOp) -> tuple[MatrixOperand, ...]:
     given = zip("AB", op.scales, (M, N), op.scale_maps, strict=False)
     return tuple(_operand(op, f"S{name}", value, (own, K), {}, map_) for name, value, own, map_ in given)
+
+
+def _group_scales(op: MatmulOp) -> MatrixOperand | None:
+    if op.group_scales is None:
+        return None
+    return _operand(op, "SG", op.group_scales, OPERAND_LOOPS[1], {}, op.group_map)
 
 
 def _check_scales(product: Product) -> None:

@@ -166,7 +166,9 @@ def overhead(product: Product, tile: Tile, row: Row, target: Target) -> int:
     for each in ROWS:
         if each.condition(case):
             kinds[each.kind] = max(each.registers, kinds.get(each.kind, 0))
-    return sum(kinds.values())
+    # The sums of a group beside all others, and the scales.
+    grouped = row.registers("d") * tile.warp[0] * tile.warp[1] // (row.shape.m * row.shape.n) if product.group else 0
+    return sum(kinds.values()) + grouped + grouped // 4
 
 
 def group_spills(product: Product, columns: int) -> bool:

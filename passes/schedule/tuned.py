@@ -100,6 +100,7 @@ def key_of(product: Product) -> str:
     words += ["A sparse"] if product.sparsity > 1 else []
     words += product.op.words
     words += [f"scales of {product.scales[0].element.name}"] if product.scales else []
+    words += [f"scales of groups of {product.group}"] if product.group else []
     words += ["added to C"] if product.c is not None else []
     words += ["with an epilogue"] if product.op.epilogue is not None else []
     return ", ".join(words)

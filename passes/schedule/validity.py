@@ -91,6 +91,11 @@ def _check_kind(schedule: Schedule, product: Product, row: Row) -> None:
         raise ScheduleError(f"fp8_as = {fp8_as}: operands that are dense 8-bit floats are widened, not those {what}")
     if product.scales and cta[2] % (words := block(product) * SCALES_OF_WORD):
         raise ScheduleError(f"scales come for {words} elements along k at a time, got a CTA tile of {cta}")
+    if product.group and (run := max(cta[2] // slices, product.group)) % min(cta[2] // slices, product.group):
+        raise ScheduleError(
+            f"a warp multiplies whole groups, or parts of one: {cta[2] // slices} elements along k and groups of "
+            f"{product.group} fill no {run}"
+        )
     if product.scales and slices > 1:
         raise ScheduleError(f"a scaled product is not cut into slices, got {slices}")
 
@@ -123,6 +128,8 @@ def unsplit(product: Product, parts: int, row: Row) -> str:
     }
     if kind := next((kind for kind, given in kinds.items() if given), ""):
         return f"a {kind} is not split"
+    if product.group and product.k // parts % product.group:
+        return f"parts of K = {product.k} would end within groups of {product.group}"
     if product.k // parts * min(product.a.memory_bits, product.b.memory_bits) % BYTE:
         return f"parts of K = {product.k} would end within a byte"
     odd = next((o for o in (product.a, product.b) if not o.is_compact), None)

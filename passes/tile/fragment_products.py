@@ -21,6 +21,7 @@ from xdsl.pattern_rewriter import (
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.warp.tile_mma import TileMmaOp
+from .groups import GroupedProduct
 from .index_builder import Index, IndexBuilder
 from .metadata import SparseProduct
 from .multiplication import DenseProduct, Multiplication, Place
@@ -32,6 +33,7 @@ MULTIPLICATIONS: Sequence[type[Multiplication]] = (
     SparseWarpgroupProduct,
     ScaledProduct,
     SparseProduct,
+    GroupedProduct,
     DenseProduct,
 )
 

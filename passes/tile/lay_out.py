@@ -55,7 +55,7 @@ def _aligned(rewriter: PatternRewriter, op: MatmulOp, types: tuple[Memory, Memor
 def _number(op: MatmulOp, role: str) -> int:
     """Which operand of the operation A, B or D is."""
     b = 1 + (op.e is not None)
-    return {"a": 0, "b": b, "d": b + 1 + len(op.scales) + (op.c is not None)}[role]
+    return {"a": 0, "b": b, "d": b + 1 + (op.group_scales is not None) + len(op.scales) + (op.c is not None)}[role]
 
 
 def _bits(memory: Memory) -> int:

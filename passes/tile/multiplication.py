@@ -53,8 +53,14 @@ class FragmentProduct(Multiplication):
     """Products of fragments that a warp loads from shared memory, step by step of the instruction."""
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
-        schedule = self.tiling.schedule
-        for inner in range(0, schedule.tile.cta[2] // schedule.tile.sliced_k, self.tiling.step):
+        tile = self.tiling.schedule.tile
+        return self.steps(outside, index, warp, accumulator, range(0, tile.cta[2] // tile.sliced_k, self.tiling.step))
+
+    def steps(
+        self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue, every: range
+    ) -> SSAValue:
+        """The accumulators after steps of the instruction, those at `every` k of the warp's part."""
+        for inner in every:
             at = warp | {"k": outside.add(warp["k"], inner)}
             a, b = (
                 o.load(outside if self._stays(tile) and self._fit(o) else index, tile, at)
@@ -85,7 +91,7 @@ class DenseProduct(FragmentProduct):
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
-        return op.e is None and not op.scales and schedule_of(op).tile.together == 1
+        return op.e is None and not op.scales and op.groups is None and schedule_of(op).tile.together == 1
 
     def step(self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: Place) -> SSAValue:
         words = self.op.variant.words

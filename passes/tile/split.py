@@ -29,7 +29,7 @@ from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail, remark
 from ..linalg.views import expanded
 from .fragment_math import number_of
-from .index_builder import IndexBuilder, constant_value
+from .index_builder import Index, IndexBuilder, constant_value
 from .launches import LaunchedKernel, launches
 
 
@@ -73,8 +73,19 @@ class Split:
             inside, sizes = list(bounds(copy.in_bounds)), memory_of(copy.destination).get_shape()
             inside[along] = self.k // parts % sizes[along] == 0
             copy.in_bounds = bounds_attribute(*inside)
+        self._count_from(start.mul(part, self.k // parts))
         self.loop.operands[1] = IndexBuilder(Builder(InsertPoint.before(self.loop))).value(self.k // parts)
         return part
+
+    def _count_from(self, first: Index) -> None:
+        """Says where in all of K this part is, to what asks for that and is no copy."""
+        counter = self.loop.body.block.args[0]
+        others = [use for use in counter.uses if not isinstance(use.operation, CopyOp)]
+        if others:
+            inside = IndexBuilder(Builder(InsertPoint.at_start(self.loop.body.block)))
+            k = inside.value(inside.add(counter, first))
+            for use in others:
+                use.operation.operands[use.index] = k
 
     def _cut(self, copy: CopyOp, along: int) -> SSAValue:
         """An argument for the source of a copy with K, its dimension `along`, as two: the part, and the place in it."""

@@ -32,7 +32,8 @@ from ...dialect.warp.cta_tile import CtaConstantOp, CtaLoadOp, CtaTileType
 from ...dialect.warp.indices import IndexOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.store_epilogue import EpilogueOp
-from ...dialect.warp.tile_mma import TileMmaOp
+from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
+from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
 from ..linalg.product import read
 from ..schedule.staging import adds_last
@@ -102,7 +103,7 @@ class StageBuilder:
         for way, tile in zip(ways, shared, strict=True):
             way.copy(inside, here, tile)
         copies_done(inside, self.tiling.schedule)
-        product = inside.insert(self._multiplied(shared, body.args[1]))
+        product = inside.insert(self._multiplied(shared, body.args[1], self._groups(index, inside, here)))
         inside.insert(BarrierOp())
         inside.insert(scf.YieldOp(product.d))
         index.insert(loop)
@@ -122,7 +123,17 @@ class StageBuilder:
             fail(product.op, f"C starts from {start:g}, {what}")
         return index.insert(CtaConstantOp(number_of(element, start), kind)).tile
 
-    def _multiplied(self, shared: Sequence[SSAValue], sums: SSAValue) -> TileMmaOp:
+    def _groups(self, outside: IndexBuilder, index: IndexBuilder, here: dict[str, Index]) -> GroupScales | None:
+        """The scales of groups, where the K tile is that begins `here`."""
+        product, scales = self.product, self.product.group_scales
+        if scales is None:
+            return None
+        memory, along = scales.value, product.group_axis
+        if along:
+            memory = outside.insert(MatrixOp(memory, (), along, 1 - along)).matrix
+        return GroupScales(memory, product.group, *index.values([here["k"], here["n"]]))
+
+    def _multiplied(self, shared: Sequence[SSAValue], sums: SSAValue, groups: GroupScales | None) -> TileMmaOp:
         """The product of the tiles of one K tile."""
         op, product, (m, _, k) = self.product.op, self.product, self.tiling.schedule.tile.cta
         a, b, *others = shared
@@ -135,6 +146,7 @@ class StageBuilder:
             scales=[] if sparse else others,
             padded=sparse and bool(product.m % m or product.k % k),
             b_stored=op.b_stored,
+            groups=groups,
         )
         found.attributes |= op.attributes
         found.location = op.location

@@ -67,7 +67,7 @@ def _subfragment(lowering: KernelLowering, op: SubfragmentOp) -> None:
 
 @lowers(LoadVectorOp)
 def _load_vector(lowering: KernelLowering, op: LoadVectorOp) -> None:
-    kind, matrix = op.fragment.type, lowering.matrix(op, op.memory)
+    kind, matrix = op.fragment.type, lowering.matrix(op, op.memory, steps=True)
     if kind.bits not in (16, 32, 64):
         fail(op, f"{op.name} of {kind.element.name} is not lowered; elements of 16, 32 and 64 bits are")
     axis = op.along.data[0]
@@ -95,7 +95,7 @@ class _Vector:
         self.lane = lowering.addressing.from_bits(holder, layout.lane + layout.warp, axis)
         even = axis == "c" and layout.element[:1] == (column(0),) and common_divisor((self.lane, start)) % 2 == 0
         aligned = matrix.alignment % (2 * matrix.element_bytes) == 0
-        self.pairs = even and aligned and (is_inside or divisor_of(matrix.columns) % 2 == 0)
+        self.pairs = even and aligned and matrix.step is None and (is_inside or divisor_of(matrix.columns) % 2 == 0)
         """Whether elements at even offsets move together with the next ones."""
 
     def words(self, along: Sequence[int], type: str) -> Fragment:
@@ -122,7 +122,7 @@ class _Vector:
         return [known[two] for two in twos]
 
     def _load(self, registers: Fragment, offset: int, type: str) -> None:
-        lowering, size = self.lowering, self.matrix.element_bytes
+        lowering, size = self.lowering, self.matrix.column_bytes
         inside = self.is_inside or lowering.addressing.inside(
             Position.of(self.lane, self.start, offset), self.extent, self.matrix.columns
         )

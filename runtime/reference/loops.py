@@ -19,7 +19,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.dialects.linalg.ops import IndexOp, YieldOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
+from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineMap
 
 from ..arguments.dtypes import DTYPES, DType, Floats, rounded
 from .elements import Bounded, evaluate, evaluate_body, operations
@@ -148,7 +148,7 @@ def _inputs(
     maps = [attribute.data for attribute in op.get_indexing_maps()]
     for argument, value, map_ in zip(op.body.block.args, op.operands, maps, strict=True):
         found = scope[value]
-        both = (_along_loops(op, array, map_, len(sizes)) for array in (found.value, found.stored_error()))
+        both = (_along_loops(op, array, map_, sizes) for array in (found.value, found.stored_error()))
         inputs[argument] = Bounded(*both)
     for index in op.body.block.ops:
         if isinstance(index, IndexOp):
@@ -174,13 +174,26 @@ def _output_loops(op: LinalgStructuredOperation) -> list[int]:
     return [e.position if isinstance(e, AffineDimExpr) else -1 for e in last.data.results]
 
 
-def _along_loops(op: Operation, array: Floats, map_: AffineMap, loops: int) -> Floats:
+def _repeated(array: Floats, map_: AffineMap, sizes: Sequence[int]) -> tuple[Floats, AffineMap]:
+    """An operand with as many elements along a dimension as the loop has turns that its map divides by a number."""
+    results = list(map_.results)
+    for axis, expression in enumerate(results):
+        if not isinstance(expression, AffineBinaryOpExpr) or expression.kind is not AffineBinaryOpKind.FloorDiv:
+            continue
+        loop, by = expression.lhs, expression.rhs
+        if isinstance(loop, AffineDimExpr) and isinstance(by, AffineConstantExpr):
+            array, results[axis] = np.repeat(array, by.value, axis).take(range(sizes[loop.position]), axis), loop
+    return array, AffineMap(map_.num_dims, 0, tuple(results))
+
+
+def _along_loops(op: Operation, array: Floats, map_: AffineMap, sizes: Sequence[int]) -> Floats:
     """An operand with a dimension for each loop, in order; of size 1 for those that it does not run along."""
+    array, map_ = _repeated(array, map_, sizes)
     fixed = [isinstance(e, AffineConstantExpr) and e.value == 0 for e in map_.results]
     array = array[tuple(0 if zero else slice(None) for zero in fixed)]
     letters = letters_of(
         op, AffineMap(map_.num_dims, 0, tuple(e for e, zero in zip(map_.results, fixed, strict=True) if not zero))
     )
-    where = [slice(None) if chr(ord("a") + loop) in letters else None for loop in range(loops)]
+    where = [slice(None) if chr(ord("a") + loop) in letters else None for loop in range(len(sizes))]
     ordered: Floats = array.transpose([letters.index(letter) for letter in sorted(letters)])
     return ordered[tuple(where)]

@@ -50,7 +50,10 @@ def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulat
 
 def _product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Accumulator) -> Reference:
     """The product, in the type that an element of it is rounded to."""
-    a, b = (_read(scope[value], name) for value, name in zip((op.a, op.b), op.multiplied, strict=True))
+    names = (op.multiplied[0], op.multiplied[1] if op.b_stored is None else op.b_stored.name)
+    a, b = (_read(scope[value], name) for value, name in zip((op.a, op.b), names, strict=True))
+    if op.b_stored is not None:
+        b = replace(b, value=b.value - op.b_stored.zero, dtype=np.dtype(np.float64))
     maps = [letters_of(op, map_) for map_ in op.maps[: len(OPERAND_LOOPS)]]
     if op.scales:
         block, k = blocks()[op.variant], chr(ord("a") + op.outer + K)
@@ -58,6 +61,8 @@ def _product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Acc
             _scaled(operand, scope[scales], map_.index(k), block)
             for operand, scales, map_ in zip((a, b), op.scales, maps, strict=False)
         )
+    if op.group_scales is not None:
+        b = _grouped(b, scope[op.group_scales])
     start, kind = scope[op.d if op.c is None else op.c], DTYPES[str(op.product_type)]
     if op.init is not None:
         value = np.full_like(start.value, float(op.init.value.data))
@@ -84,6 +89,15 @@ def _scaled(operand: Reference, scales: Reference, along: int, block: int) -> Re
     that, with that of rows or columns."""
     each = np.repeat(np.abs(scales.value), block, axis=-1)[..., : operand.value.shape[along]]
     value = operand.value * (each if along == operand.value.ndim - 1 else each.swapaxes(-1, -2))
+    return Reference(value, np.zeros_like(value), np.dtype(np.float64))
+
+
+def _grouped(operand: Reference, scales: Reference) -> Reference:
+    """B times the scales of its groups, which its dimension along k has several elements of."""
+    each = scales.value
+    for axis, (size, count) in enumerate(zip(operand.value.shape, each.shape, strict=True)):
+        each = np.repeat(each, size // count, axis=axis)
+    value = operand.value * each
     return Reference(value, np.zeros_like(value), np.dtype(np.float64))
 
 

@@ -48,6 +48,29 @@ func.func @scaled(%A: memref<16x128xbf16>, %Q: memref<64x128xi4>, %S: memref<64x
   return
 }
 
+// Scales of groups along k are multiplied with the sums of their groups; others stay in the epilogue.
+// CHECK-LABEL: func.func @groups
+// CHECK-NOT:     memref.alloc
+// CHECK:         warp.matmul f16 x f16 %A, %Q as s4 times %S plus %C into %C : memref<16x128xf16>, memref<128x64xi4>, memref<2x64xf16>, memref<16x64xf32>, memref<16x64xf32>
+// TILED-LABEL: gpu.func @groups
+// TILED:         scf.for
+// TILED:           %[[ROW:\w+]] = warp.matrix %{{.*}}[%{{.*}}, column] : memref<2x64xf16> -> memref<?x64xf16, strided<[0, 1], offset: ?>>
+// TILED:           warp.load_vector columns %[[ROW]][{{.*}}] in_bounds
+// TILED:           warp.mma m16n8k16
+// TILED:           warp.map
+func.func @groups(%A: memref<16x128xf16>, %Q: memref<128x64xi4>, %S: memref<2x64xf16>, %C: memref<16x64xf32>) {
+  %W = memref.alloc() : memref<128x64xf16>
+  linalg.generic {indexing_maps = [#mn, affine_map<(k, n) -> (k floordiv 64, n)>, #mn], iterator_types = ["parallel", "parallel"]}
+      ins(%Q, %S : memref<128x64xi4>, memref<2x64xf16>) outs(%W : memref<128x64xf16>) {
+  ^bb0(%q: i4, %s: f16, %old: f16):
+    %0 = arith.sitofp %q : i4 to f16
+    %1 = arith.mulf %0, %s : f16
+    linalg.yield %1 : f16
+  }
+  linalg.matmul ins(%A, %W : memref<16x128xf16>, memref<128x64xf16>) outs(%C : memref<16x64xf32>)
+  return
+}
+
 // Without a scale the product goes on adding to C; so does one of floats and integers that linalg writes.
 // CHECK-LABEL: func.func @plain
 // CHECK-NEXT:    warp.matmul f16 x f16 %A, %Q as s8 plus %C into %C : memref<16x32xf16>, memref<32x16xi8>, memref<16x16xf32>, memref<16x16xf32>

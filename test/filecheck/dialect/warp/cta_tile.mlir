@@ -17,6 +17,17 @@ func.func @sums(%A: memref<64x32xf16, 3>, %B: memref<64x32xf16, 3>, %C: memref<1
 
 !acc = !warp.fragment<acc, 32x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 
+// Groups along k of integers that are converted have scales in memory, and the K tile begins at k and n of it.
+// CHECK-LABEL: func.func @groups
+func.func @groups(%A: memref<64x64xf16, 3>, %B: memref<64x64xi8, 3>, %S: memref<8x96xf32>, %C: memref<64x96xf32>, %k: index) {
+  %z = warp.cta_constant 0.0 : f32 -> !warp.cta_tile<64x64xf32>
+  // CHECK: warp.tile_mma %A, %B, %z {types = ["f16", "f16"], stored = "s8", group = 32 : i64} : {{.*}} times %S[%k, %k] : memref<8x96xf32>
+  %d = warp.tile_mma %A, %B, %z {types = ["f16", "f16"], stored = "s8", group = 32 : i64}
+    : memref<64x64xf16, 3>, memref<64x64xi8, 3>, !warp.cta_tile<64x64xf32> times %S[%k, %k] : memref<8x96xf32>
+  warp.epilogue %d into %C[%k, %k] : !warp.cta_tile<64x64xf32>, memref<64x96xf32>
+  return
+}
+
 // A part of a warp; the tiles of metadata and of scales come behind the types.
 // CHECK-LABEL: func.func @parts
 func.func @parts(%P: !warp.fragment<a, 32x64xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %A: memref<64x32xf16, 3>, %B: memref<64x64xf16, 3>, %E: memref<4x64xi32, 3>, %X: memref<64x64xf4E2M1FN, 3>,

@@ -191,3 +191,12 @@ func.func @index(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xi32>, %m: index
   }
   return
 }
+
+// -----
+
+// CHECK: error: warp.tile_mma: expected scales of groups of integers with their size, and [k, n] of the tiles
+func.func @groups(%A: memref<64x64xf16, 3>, %B: memref<64x64xi8, 3>, %S: memref<8x96xf32>, %c: !warp.cta_tile<64x64xf32>, %k: index) {
+  %d = warp.tile_mma %A, %B, %c {types = ["f16", "f16"], stored = "s8"}
+    : memref<64x64xf16, 3>, memref<64x64xi8, 3>, !warp.cta_tile<64x64xf32> times %S[%k, %k] : memref<8x96xf32>
+  return
+}

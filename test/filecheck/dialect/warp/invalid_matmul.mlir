@@ -2,7 +2,7 @@
 
 // CHECK: invalid_matmul.mlir:5:3: error: warp.matmul: '9' is no type of the ISA that A could be multiplied as
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
-  "warp.matmul"(%a, %b, %c, %c) <{types = ["9", "f16"], indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], operandSegmentSizes = array<i32: 1, 0, 1, 0, 1, 1, 0, 0>}> : (memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf32>) -> ()
+  "warp.matmul"(%a, %b, %c, %c) <{types = ["9", "f16"], indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], operandSegmentSizes = array<i32: 1, 0, 1, 0, 0, 1, 1, 0, 0>}> : (memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf32>) -> ()
   return
 }
 
@@ -82,7 +82,7 @@ func.func @no_bits(%a: memref<4x5xi8>, %b: memref<5x6xi8>, %c: memref<4x6xi32>) 
 
 // CHECK: error: warp.matmul: expected the operation on single bits to be xor or and, got 'or'
 func.func @operation(%a: memref<4x5xi1>, %b: memref<5x6xi1>, %c: memref<4x6xi32>) {
-  "warp.matmul"(%a, %b, %c, %c) <{types = ["b1", "b1"], bit_op = "or", indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], operandSegmentSizes = array<i32: 1, 0, 1, 0, 1, 1, 0, 0>}> : (memref<4x5xi1>, memref<5x6xi1>, memref<4x6xi32>, memref<4x6xi32>) -> ()
+  "warp.matmul"(%a, %b, %c, %c) <{types = ["b1", "b1"], bit_op = "or", indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], operandSegmentSizes = array<i32: 1, 0, 1, 0, 0, 1, 1, 0, 0>}> : (memref<4x5xi1>, memref<5x6xi1>, memref<4x6xi32>, memref<4x6xi32>) -> ()
   return
 }
 
@@ -107,5 +107,21 @@ func.func @other_integers(%a: memref<4x5xf16>, %b: memref<5x6xi8>, %c: memref<4x
 func.func @far_zero(%a: memref<4x5xf16>, %b: memref<5x6xi8>, %c: memref<4x6xf32>) {
   // CHECK: expected a zero point from -128 to 127, got 200
   warp.matmul f16 x f16 %a, %b as s8 minus 200 plus %c into %c : memref<4x5xf16>, memref<5x6xi8>, memref<4x6xf32>, memref<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @scales_without_integers(%a: memref<4x64xf16>, %b: memref<64x6xf16>, %s: memref<2x6xf16>, %c: memref<4x6xf32>) {
+  // CHECK: expected scales of groups as a matrix of floats for one B of integers, got memref<2x6xf16>
+  warp.matmul f16 x f16 %a, %b times %s plus %c into %c : memref<4x64xf16>, memref<64x6xf16>, memref<2x6xf16>, memref<4x6xf32>, memref<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @odd_groups(%a: memref<4x64xf16>, %b: memref<64x6xi8>, %s: memref<3x6xf16>, %c: memref<4x6xf32>) {
+  // CHECK: expected 6 columns of scales of groups that divide k of 64, got memref<3x6xf16>
+  warp.matmul f16 x f16 %a, %b as s8 times %s plus %c into %c : memref<4x64xf16>, memref<64x6xi8>, memref<3x6xf16>, memref<4x6xf32>, memref<4x6xf32>
   return
 }

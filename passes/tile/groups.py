@@ -1,0 +1,71 @@
+"""Products of integers whose groups along k have scales of floats, `times` of `warp.tile_mma`.
+
+The products of a group are added up by themselves, and their sums, times the scales of the columns, are added to the
+rest in f32: the weights themselves are not rounded after they are scaled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, Float32Type
+from xdsl.ir import SSAValue
+
+from ...dialect.warp.attributes import fragment_of, memory_of
+from ...dialect.warp.epilogue import LoadVectorOp
+from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
+from ...dialect.warp.view import MatrixOp
+from .fragment_math import constant, mapped
+from .index_builder import Index, IndexBuilder
+from .matrix_load import held_type
+from .multiplication import DenseProduct, Place
+from .tiling import schedule_of
+
+
+class GroupedProduct(DenseProduct):
+    """`warp.mma` for each group, from zero."""
+
+    @staticmethod
+    def multiplies(op: TileMmaOp) -> bool:
+        return op.groups is not None and schedule_of(op).tile.together == 1
+
+    def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
+        groups = self.op.groups
+        if groups is None:
+            raise ValueError("expected a product with scales of groups")
+        tile = self.tiling.schedule.tile
+        depth = tile.cta[2] // tile.sliced_k
+        run = min(depth, groups.size)
+        # Before the products, which hide how long memory takes to answer.
+        scales = [self._load(index, groups, warp, first) for first in range(0, depth, run)]
+        for number, scale in enumerate(scales):
+            sums = constant(outside, fragment_of(accumulator), 0.0)
+            sums = self.steps(outside, index, warp, sums, range(number * run, (number + 1) * run, self.tiling.step))
+            accumulator = mapped(index, _added, accumulator, sums, scale)
+        return accumulator
+
+    def _load(self, index: IndexBuilder, groups: GroupScales, warp: Place, first: int) -> SSAValue:
+        """The scales of the columns of a warp, of the group that `first` of the warp's part of k is in."""
+        count, columns = memory_of(groups.scales).get_shape()
+        k = index.add(index.add(index.known(groups.k), warp["k"]), first)
+        group: Index = index.div(k, groups.size)
+        depth = self.tiling.schedule.tile.cta[2]
+        if count * groups.size % depth:
+            group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
+        row = MatrixOp(groups.scales, index.values([group]), None, 1)
+        held = groups.scales.owner
+        if isinstance(held, MatrixOp):
+            row = held.at(index.values([group]), None, 1)
+        kind = self.tiling.fragment("acc").with_element(held_type(groups.scales))
+        inside = columns % self.tiling.schedule.tile.cta[1] == 0
+        n = index.add(index.known(groups.n), warp["n"])
+        vector, start = index.insert(row).matrix, index.value(n)
+        return index.insert(LoadVectorOp(vector, start, "columns", kind, in_bounds=inside)).fragment
+
+
+def _added(elements: Sequence[SSAValue]) -> SSAValue:
+    total, part, scale = elements
+    if isinstance(scale.type, AnyFloat) and not isinstance(scale.type, Float32Type):
+        scale = arith.ExtFOp(scale, part.type).result
+    return arith.AddfOp(total, arith.MulfOp(part, scale).result).result

@@ -1,0 +1,220 @@
+"""Weights of 8 and 4 bits whose groups along k have scales: within the product where they fit, against float64."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.diagnostics import remarks
+from warploom.passes.linalg.fuse_weights import FuseWeightsPass
+from warploom.runtime import CompileError, Kernel, compile
+from warploom.runtime.cli.command import main
+
+Array = NDArray[Any]
+
+FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
+M, N, K = 18, 56, 192
+
+
+def shape(*sizes: int) -> str:
+    return "x".join(map(str, sizes))
+
+
+def function(q: str, by: str, group: int, *, scale: str = "", dimensions: bool = False, body: str = "") -> str:
+    """A product with weights of groups; `by` is the order of their dimensions. `scale` is how scales are indexed, and
+    with `dimensions` groups are a dimension instead of a quotient."""
+    along = ", ".join({"k": f"k floordiv {group}"}.get(axis, axis) for axis in by)
+    loops, sizes = ", ".join(by), {"k": [K], "n": [N]}
+    if dimensions:
+        along, loops = (", ".join({"k": k}.get(axis, axis) for axis in by) for k in ("g", "g, k"))
+        sizes["k"] = [K // group, group]
+    held = shape(*(size for axis in by for size in sizes[axis]))
+    scales, whole = shape(*({"k": K // group, "n": N}[axis] for axis in by)), shape(*({"k": K, "n": N}[a] for a in by))
+    body = body or f"%0 = arith.sitofp %q : {q} to f16\n    %w = arith.mulf %0, %s : f16"
+    kinds = ", ".join(['"parallel"'] * (2 + dimensions))
+    groups = {"kn": "[[0, 1], [2]]", "nk": "[[0], [1, 2]]"}[by]
+    view = f"memref.collapse_shape %M {groups} : memref<{held}xf16> into memref<{whole}xf16>"
+    name = "M" if dimensions else "W"
+    return f"""#w = affine_map<({loops}) -> ({loops})>
+#s = affine_map<({loops}) -> ({scale or along})>
+func.func @f(%A: memref<{M}x{K}xf16>, %Q: memref<{held}x{q}>, %S: memref<{scales}xf16>, %C: memref<{M}x{N}xf32>) {{
+  %zero = arith.constant 0.0 : f32
+  %{name} = memref.alloc() : memref<{held}xf16>
+  linalg.generic {{indexing_maps = [#w, #s, #w], iterator_types = [{kinds}]}}
+      ins(%Q, %S : memref<{held}x{q}>, memref<{scales}xf16>) outs(%{name} : memref<{held}xf16>) {{
+  ^bb0(%q: {q}, %s: f16, %old: f16):
+    {body}
+    linalg.yield %w : f16
+  }}
+  {f"%W = {view}" if dimensions else ""}
+  linalg.fill ins(%zero : f32) outs(%C : memref<{M}x{N}xf32>)
+  linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> ({", ".join(by)})>,
+                                 affine_map<(m, n, k) -> (m, n)>]
+      ins(%A, %W : memref<{M}x{K}xf16>, memref<{whole}xf16>) outs(%C : memref<{M}x{N}xf32>)
+  memref.dealloc %{name} : memref<{held}xf16>
+  return
+}}"""
+
+
+def in_memory(weights: Array, bits: int) -> Array:
+    """Integers as they lie in memory: bytes, or two of 4 bits in each."""
+    weights = np.ascontiguousarray(weights)
+    return weights.astype(np.int8) if bits == 8 else ((weights[:, ::2] & 15) | (weights[:, 1::2] << 4)).astype(np.uint8)
+
+
+def run(text: str, bits: int, by: str, group: int, *, dimensions: bool = False) -> tuple[Kernel, Array, Array]:
+    """The kernel, what it computes, and that in float64."""
+    kernel, rng = compile(text, cache=False), np.random.default_rng()
+    a, q = rng.standard_normal((M, K)).astype(np.float16), rng.integers(-(1 << bits - 1), 1 << bits - 1, (K, N))
+    s = (rng.random((K // group, N)) / 16 + 0.01).astype(np.float16)
+    held = in_memory(q if by == "kn" else q.T, bits)
+    if dimensions:
+        held = held.reshape((K // group, group, -1) if by == "kn" else (N, K // group, -1))
+    c = np.full((M, N), np.nan, np.float32)
+    kernel(a, held, np.ascontiguousarray(s if by == "kn" else s.T), c, device="interp")
+    return kernel, c, a.astype(np.float64) @ (q * np.repeat(s.astype(np.float64), group, 0))
+
+
+@pytest.mark.parametrize(
+    ("q", "by", "group", "dimensions"),
+    [("i4", "kn", 64, False), ("i4", "nk", 32, True), ("i8", "kn", 32, True), ("i8", "nk", 64, False)],
+)
+def test_groups_are_scaled_within_the_product(q: str, by: str, group: int, dimensions: bool) -> None:
+    text = function(q, by, group, dimensions=dimensions)
+    kernel, found, exact = run(text, int(q[1]), by, group, dimensions=dimensions)
+    assert (len(kernel.launches), kernel.scratch) == (1, ()), "the converted weights are nowhere"
+    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
+
+
+def test_a_product_may_be_summed_over_groups_and_what_is_in_them() -> None:
+    """As one of a loop over groups beside k."""
+    text = """#map = affine_map<(g, k, n) -> (g, k, n)>
+#scale = affine_map<(g, k, n) -> (g, n)>
+func.func @f(%A: memref<18x2x64xf16>, %Q: memref<2x64x40xi4>, %S: memref<2x40xf16>, %C: memref<18x40xf32>) {
+  %W = memref.alloc() : memref<2x64x40xf16>
+  linalg.generic {indexing_maps = [#map, #scale, #map], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%Q, %S : memref<2x64x40xi4>, memref<2x40xf16>) outs(%W : memref<2x64x40xf16>) {
+  ^bb0(%q: i4, %s: f16, %old: f16):
+    %0 = arith.uitofp %q : i4 to f16
+    %1 = arith.mulf %0, %s : f16
+    linalg.yield %1 : f16
+  }
+  linalg.contract indexing_maps = [
+      affine_map<(m, n, g, k) -> (m, g, k)>, affine_map<(m, n, g, k) -> (g, k, n)>, affine_map<(m, n, g, k) -> (m, n)>]
+      ins(%A, %W : memref<18x2x64xf16>, memref<2x64x40xf16>) outs(%C : memref<18x40xf32>)
+  return
+}"""
+    rng = np.random.default_rng()
+    a, q = rng.standard_normal((18, 2, 64)).astype(np.float16), rng.integers(0, 16, (128, 40))
+    s, c = (rng.random((2, 40)) + 0.1).astype(np.float16), rng.standard_normal((18, 40)).astype(np.float32)
+    exact = c + a.reshape(18, 128).astype(np.float64) @ (q * np.repeat(s.astype(np.float64), 64, 0))
+    compile(text, cache=False)(a, in_memory(q, 4).reshape(2, 64, 20), s, c, device="interp")
+    np.testing.assert_allclose(c, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
+
+
+def test_groups_and_columns_have_scales_and_what_is_there_is_kept() -> None:
+    """A scale of all weights goes to the epilogue, where C is added."""
+    body = """%0 = arith.sitofp %q : i8 to f16
+    %1 = arith.mulf %0, %s : f16
+    %half = arith.constant 0.5 : f16
+    %w = arith.mulf %1, %half : f16"""
+    _, found, exact = run(function("i8", "kn", 64, body=body), 8, "kn", 64)
+    np.testing.assert_allclose(found, exact / 2, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
+
+
+def test_bytes_of_groups_that_do_not_fit_are_converted_before() -> None:
+    text = function("i8", "kn", 48)
+    with remarks() as said:
+        FuseWeightsPass().apply(make_context(), parse_mlir(make_context(), text, "f.mlir"))
+    assert len(said) == 1
+    assert "its groups have 48 elements along k; expected 32, or twice as many and so on" in said[0]
+    kernel, found, exact = run(text, 8, "kn", 48)
+    assert len(kernel.launches) == 2
+    np.testing.assert_allclose(found, exact, rtol=2e-3, atol=2e-3 * np.abs(exact).max())
+
+
+TWICE = "%0 = arith.sitofp %q : i4 to f16\n    %1 = arith.mulf %0, %s : f16\n    %w = arith.mulf %1, %s : f16"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (function("i4", "kn", 48), "its groups have 48 elements along k; expected 32, or twice as many"),
+        (function("i4", "kn", 64, body=TWICE), "its groups have more than one scale"),
+        (
+            function("i4", "kn", 64, scale="n, k floordiv 64").replace("3x56xf16", "56x3xf16"),
+            "the scales of its groups lie the other way than the integers: one as groups x n, one as n x groups",
+        ),
+        (
+            function("i4", "kn", 64, scale="k floordiv 64").replace("3x56xf16", "3xf16"),
+            "the scales of its groups are not those of each column",
+        ),
+        (function("i4", "kn", 1, scale="k, n"), "its scale changes along k"),
+    ],
+)
+def test_groups_that_no_product_scales_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(
+        CompileError, match=f"f.mlir:.*the product that reads it does not convert its integers: {reason}"
+    ):
+        compile(text, file="f.mlir", cache=False)
+
+
+def product(float_: str, stored: str, by: str, group: int, scale: str, k: int = K) -> str:
+    """The same as `warp.matmul` says it, with a zero point."""
+    held, scales = (shape(*({"k": size, "n": N}[axis] for axis in by)) for size in (k, k // group))
+    types = f"memref<{M}x{k}x{float_}>, memref<{held}xi{stored[1]}>, memref<{scales}x{scale}>, memref<{M}x{N}xf32>"
+    a, b, s, d = types.split(", ")
+    return f"""func.func @f(%A: {a}, %B: {b}, %S: {s}, %D: {d}) {{
+  warp.matmul {float_} x {float_} %A, %B as {stored} minus 3 times %S init 0.0 : f32 into %D
+      maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> ({", ".join(by)})>,
+            affine_map<(m, n, k) -> (m, n)>]
+      : {types}
+  return
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("float_", "stored", "by", "scale", "schedule"),
+    [
+        ("bf16", "u4", "nk", "f32", {"cta": (16, 64, 128), "warp": (16, 64), "sliced_k": 2, "stages": 2}),
+        ("f16", "s4", "kn", "bf16", {"cta": (16, 64, 64), "warp": (16, 32), "stages": 3, "unroll": 3}),
+        ("f16", "u4", "kn", "f16", {"cta": (16, 64, 32), "warp": (16, 32), "stages": 2, "split_k": 3}),
+        ("bf16", "s8", "nk", "bf16", {"cta": (32, 32, 32), "warp": (16, 16), "stages": 3, "sync": "mbarrier"}),
+    ],
+)
+def test_schedules_with_groups(float_: str, stored: str, by: str, scale: str, schedule: dict[str, Any]) -> None:
+    """K tiles of several groups and of parts of one, the last of them beyond the end of K, with slices or without."""
+    kernel, rng, group = (
+        compile(product(float_, stored, by, 64, scale), cache=False, **schedule),
+        np.random.default_rng(),
+        64,
+    )
+    bits, low = int(stored[1]), 0 if stored[0] == "u" else -(1 << int(stored[1]) - 1)
+    q, a = rng.integers(low, low + (1 << bits), (K, N)), rng.standard_normal((M, K)).astype(FLOATS[float_])
+    s, d = (rng.random((K // group, N)) + 0.1).astype(FLOATS[scale]), np.full((M, N), np.nan, np.float32)
+    turned = by == "nk"
+    kernel(a, in_memory(q.T if turned else q, bits), np.ascontiguousarray(s.T if turned else s), d, device="interp")
+    exact = a.astype(np.float64) @ ((q - 3) * np.repeat(s.astype(np.float64), group, 0))
+    np.testing.assert_allclose(d, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
+
+
+def test_parts_of_k_hold_whole_groups() -> None:
+    text = product("f16", "s8", "nk", 48, "f16")
+    with pytest.raises(CompileError, match="a warp multiplies whole groups, or parts of one: 64 elements along k"):
+        compile(text, cache=False, cta=(16, 16, 64), warp=(16, 16))
+    with pytest.raises(CompileError, match="parts of K = 192 would end within groups of 64"):
+        compile(product("f16", "s8", "nk", 64, "f16"), cache=False, split_k=2)
+
+
+def test_the_reference_knows_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, text in enumerate((product("f16", "u8", "nk", 32, "f16"), function("i4", "kn", 64))):
+        path = tmp_path / f"{number}.mlir"
+        path.write_text(text)
+        assert main(["run", str(path), "--device", "interp", "--check"]) == 0
+        assert "within the bound" in capsys.readouterr().out
