@@ -125,17 +125,18 @@ CARRIED = """func.func @f(%A: memref<64x64xf16>, %B: memref<64x64xf16>, %C: memr
 SECTIONS: dict[str, tuple[Refused, ...]] = {
     "Products": (
         Refused(
-            "depthwise convolutions with their channels last, of large windows",
-            "Each channel is multiplied with a kernel of its own, and neighbours in memory are of different channels: "
-            "no rows or columns of a matrix lie there. The sum is written out, as an elementwise kernel that reads a "
-            "view of each input for each place of the window. With channels first they are products of matrices and "
-            "vectors.",
+            "depthwise convolutions of large windows, with the channels last",
+            "Such a convolution has a filter for each channel, and neighbours in memory belong to different channels. "
+            "So it is no product of matrices. It becomes an elementwise kernel that reads one view of the input for "
+            "each position of the window, and the number of views is limited. With channels first, a depthwise "
+            "convolution is a product of matrices and vectors, and has no such limit.",
             DEPTHWISE,
         ),
         Refused("zero points other than 0", "Integers are multiplied as they are stored.", ZERO_POINTS),
         Refused(
-            "integers times floats, the integers as A",
-            "Integers of 8 and 4 bits are converted on the way in where they are B ([narrow.md](narrow.md)).",
+            "integers times floats, with the integers in A",
+            "A kernel converts integers of 8 and 4 bits to floats as it loads them, but only in B "
+            "([narrow.md](narrow.md)).",
             product("64x64xi8", "64x64xf16", "64x64xf32"),
         ),
         Refused(
@@ -146,13 +147,14 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
             GROUPS,
         ),
         Refused(
-            "loops that hand on values",
-            "Loops and conditions of the host run when a function is called. They have sizes for bounds.",
+            "loops that carry values",
+            "The host runs `scf.for` and `scf.if` when the function is called. Their bounds and conditions are computed "
+            "from sizes and constants, and iterations share nothing but memory.",
             CARRIED,
         ),
         Refused(
-            "warpgroups for several sums",
-            "Products that are summed over several loops, convolutions among them, are multiplied by `mma.sync`.",
+            "warpgroups for sums over several loops",
+            "Products that are summed over several loops, such as convolutions, are multiplied by `mma.sync` only.",
             BATCH_REDUCE,
             schedule={"mma": "m64n128k16"},
         ),
@@ -160,49 +162,49 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
     "Types": (
         Refused(
             "f32 without tf32",
-            "No matrix instruction multiplies f32 with all bits of its fraction. What drops bits is done only when "
-            "asked for.",
+            "No matrix instruction multiplies f32 with all bits of its fraction. An option allows tf32, which drops "
+            "bits.",
             square("f32", "f32", "f32"),
         ),
         Refused(
             "two different types",
-            "The instructions for 16-bit types multiply a type with itself. 8-bit floats and integers may differ in "
-            "kind or sign.",
+            "The instructions for 16-bit types multiply two operands of the same type. Those for 8-bit floats and for "
+            "integers also multiply two kinds of floats, or signed with unsigned integers.",
             square("f16", "bf16", "f32"),
         ),
-        Refused("32-bit integers", "There is no such instruction.", square("i32", "i32", "i32")),
+        Refused("32-bit integers", "No matrix instruction multiplies 32-bit integers.", square("i32", "i32", "i32")),
         Refused(
             "a type that the target lacks",
-            "Types came to tensor cores one after the other. `warploom isa --target SM` lists what each GPU has.",
+            "Later GPUs multiply more types. `warploom isa --target SM` lists the instructions of a GPU.",
             square("bf16", "bf16", "f32"),
             "sm_75",
         ),
         Refused(
             "Volta",
-            "sm_70 has one shape, m8n8k4, whose fragments are unlike all later ones. The interpreter runs it, and "
-            "kernels may be written with it. Products are not lowered to it.",
+            "sm_70 has only the shape m8n8k4, whose fragments differ from all later ones. You can write kernels with "
+            "it, and the interpreter runs them. Products are not lowered to it.",
             square("f16", "f16", "f32"),
             "sm_70",
         ),
     ),
     "Memory": (
         Refused(
-            "elements that are not side by side",
-            "Copies to shared memory move 4 to 16 bytes. Along one of the two dimensions elements must follow each "
-            "other. Any stride is fine along the other.",
+            "rows and columns that are not contiguous",
+            "Copies to shared memory move 4 to 16 contiguous bytes. So the rows or the columns of an operand must be "
+            "contiguous. The other stride is free.",
             product("64x64xf16, strided<[128, 2]>", "64x64xf16", "64x64xf32"),
         ),
         Refused(
-            "a result that is an operand",
-            "CTAs write their tiles of C while others read A. In-place elementwise operations are fine.",
+            "a result that is also an operand",
+            "Some CTAs write their tiles of C while others still read A. Elementwise operations may work in place.",
             product("64x64xf16", "64x64xf16", "64x64xf16", "%A"),
         ),
     ),
     "Epilogues": (
         Refused(
-            "functions without an instruction",
-            "An epilogue has the operations that [epilogues.md](epilogues.md) lists. Each of them has a bound for its "
-            "error, by which results are checked.",
+            "functions that are not lowered",
+            "[epilogues.md](epilogues.md) lists the operations of epilogues. Each of them has a bound on its error, which "
+            "`--check` uses.",
             TAN,
         ),
     ),
@@ -227,8 +229,8 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
             {"mma": "m64n128k16"},
         ),
         Refused(
-            "split-K of unknown sizes",
-            "How many parts K has decides how much memory their sums take, before the sizes are known.",
+            "split-K of dynamic sizes",
+            "The partial sums take memory that is allocated for a known M x N.",
             product("?x?xf16", "?x?xf16", "?x?xf32"),
             schedule={"split_k": "2"},
         ),
@@ -237,11 +239,10 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
 
 HEAD = f"""# Limits
 
-What Warploom refuses, and why. Each function of this page is compiled when the page is written, and the error is
-the one that it gave. Nothing on this page is a crash: an error names the file, the line, and what would be
-accepted.
+This page lists what Warploom refuses, and why. When the page is generated, each function on it is compiled, and the
+error below it is the one that the compiler printed. An error names the file, the line, and what would be accepted.
 
-Targets are {", ".join(TARGETS)}.
+The targets are {", ".join(TARGETS)}.
 
 """
 
@@ -249,31 +250,28 @@ NAMES = ", ".join(f"`{name}`" for name in FAMILIES if family(name))
 
 TAIL = f"""## What is not modelled
 
-Of these families of instructions `warploom check` looks at names only, and the interpreter refuses kernels that use
-them: {NAMES}. So sm_100 and later multiply with `mma.sync` here, not with `tcgen05`.
-
-The interpreter also refuses tensor maps that a kernel edits (`tensormap.replace`): maps are made by the host.
-
+These families of instructions are not modelled: {NAMES}. `warploom check` checks only their names, and the interpreter
+refuses kernels that use them. Because `tcgen05` is among them, products for sm_100 and later use `mma.sync`.
 ## What is not measured
 
-Schedules are chosen by a model with constants of one H200 ([bench/RESULTS.md](../bench/RESULTS.md)), and an H200 is
-the only GPU that kernels have run on. For other targets ptxas assembles the PTX, and the interpreter computes with
-the target's arithmetic; nobody has measured how fast they are. `warploom tune` measures on the GPU that is there.
+A model chooses schedules. Its constants were measured on one H200 ([bench/RESULTS.md](../bench/RESULTS.md)), which is
+the only GPU that kernels have run on. For other targets the tests assemble the PTX with ptxas, and interpret it with
+the arithmetic of the target. The speed of these kernels is not known. `warploom tune` measures on your GPU.
 
 The arithmetic of the interpreter rests on measurements of some GPUs and on published models for others.
-[arithmetic.md](arithmetic.md) says which, and marks what no one has compared with hardware.
+[arithmetic.md](arithmetic.md) says which, and marks what nobody has compared with hardware.
 
 The interpreter runs a few hundred million multiply-adds in a second. It is made for tiles, tests and small
 problems. A product of 4096 x 4096 x 4096 takes minutes ([bench/RESULTS.md](../bench/RESULTS.md)).
 
-## What is left to others
+## What other compilers do
 
-Warploom compiles products, attention, reductions of rows, what is fused with them, and elementwise operations
-beside them. What a function does otherwise (reductions along several loops, sorting, memory management) belongs to
-the compiler around it. In PyTorch such operations stay with eager mode, or go to inductor ([torch.md](torch.md)).
+Warploom compiles products, attention, row reductions, and the elementwise operations around them. Other operations,
+such as reductions along several loops, sorting and memory management, are left to the compiler that uses Warploom. In
+PyTorch they run in eager mode or go to inductor ([torch.md](torch.md)).
 
-Of the 538 functions with a product in LLVM 22's own tests of `Linalg`, 413 compile, with f32 as tf32. The others have
-a reason each: `python test/linalg_suite.py FOLDER --list`.
+LLVM 22's tests of `Linalg` have 538 functions with a product. Of these 413 compile, with f32 as tf32.
+`python test/linalg_suite.py FOLDER --list` prints the reason why each of the others does not.
 """
 
 

@@ -27,7 +27,7 @@ def table() -> str:
         ("M x N x K", *(size if "x" in size else f"{size}³" for size in SIZES)),
         ("---", *("---:" for _ in SIZES)),
         ("TFLOP/s", *(f"{one:.{0 if one >= 100 else 1}f}" for one in ours)),
-        ("of cuBLAS", *(f"{one / other:.2f}" for one, other in zip(ours, theirs, strict=True))),
+        ("relative to cuBLAS", *(f"{one / other:.2f}" for one, other in zip(ours, theirs, strict=True))),
     )
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
@@ -39,10 +39,10 @@ def attention() -> str:
     kinds = [(width, causal) for width in WIDTHS for causal in (False, True)]
     ours, theirs = ([found[name, *kind] for kind in kinds] for name in ("warploom", "cudnn"))
     table = (
-        ("columns", *(f"{width}{', causal' if causal else ''}" for width, causal in kinds)),
+        ("head size", *(f"{width}{', causal' if causal else ''}" for width, causal in kinds)),
         ("---", *("---:" for _ in kinds)),
         ("TFLOP/s", *(f"{one:.0f}" for one in ours)),
-        ("of cuDNN", *(f"{one / other:.2f}" for one, other in zip(ours, theirs, strict=True))),
+        ("relative to cuDNN", *(f"{one / other:.2f}" for one, other in zip(ours, theirs, strict=True))),
     )
     return "".join(f"| {' | '.join(row)} |\n" for row in table)
 
