@@ -148,8 +148,8 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
         ),
         Refused(
             "loops that carry values",
-            "The host runs `scf.for` and `scf.if` when the function is called. Their bounds and conditions are computed "
-            "from sizes and constants, and iterations share nothing but memory.",
+            "The host runs `scf.for` and `scf.if` when the function is called. Their bounds and conditions are "
+            "computed from sizes and constants, and iterations share nothing but memory.",
             CARRIED,
         ),
         Refused(
@@ -203,8 +203,8 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
     "Epilogues": (
         Refused(
             "functions that are not lowered",
-            "[epilogues.md](epilogues.md) lists the operations of epilogues. Each of them has a bound on its error, which "
-            "`--check` uses.",
+            "[epilogues.md](epilogues.md) lists the operations of epilogues. Each of them has a bound on its error, "
+            "which `--check` uses.",
             TAN,
         ),
     ),

@@ -11,9 +11,9 @@ from ..dialect.schedule.schedule import FIELDS, RECORDS
 WIDTH = 100
 
 HEAD = """\
-Every choice of the lowering is a field of the product's schedule. Each can be given alone, as an option of the pass
+Every choice of the lowering is a field of the product's schedule. You can set each field alone, as an option of a pass
 (-p "warploom{stages=4}", -p "warp-schedule{cta=128,128,64}"), of a command (--schedule "cta=128,128,64 stages=4"), or
-of compile(..., stages=4). What it contradicts follows; --remarks lists it.
+of compile(..., stages=4). The compiler then changes the fields that contradict it; --remarks lists these changes.
 """
 
 

@@ -47,9 +47,11 @@ def compile(
     - `name`: the function, where there are several.
     - `file`: what error messages call the text.
     - `on_phase`: called with the name and the seconds of each phase.
-    - `tf32`: multiply f32 as tf32, without 13 of the 23 bits of each fraction. Otherwise products of f32 are refused.
+    - `tf32`: multiply f32 as tf32, which drops 13 of the 23 bits of each fraction. Without it products of f32 are
+      refused.
     - `tuned`: a file of measured schedules, which `warploom tune` writes.
-    - `cache`: read what was compiled before, with the same options and compiler, from the cache on disk.
+    - `cache`: whether a kernel that was compiled before, with the same options and compiler, is read from the cache on
+      disk.
     - `schedule`: fields of the schedule, such as `cta=(128, 256, 64), stages=3`.
 
     A function on tensors is called with its results as arguments behind its own.
@@ -84,11 +86,11 @@ def load_kernels(
     """The kernels of a `gpu.module`, written by hand or by other passes, ready to be launched with a grid, a block and
     arguments: `load_kernels("a.mlir").launch("k", grid=4, block=32, args=[a])`. Their shared memory is computed.
 
-    `mlir` and `target` are as for `compile`. `block` is the block that kernels are compiled for which do not say theirs
-    (`gpu.known_block_size`).
+    `mlir` and `target` are those of `compile`. `block` is the shape of the block for kernels that do not have
+    `gpu.known_block_size`.
 
     Raises:
-        CompileError: as `compile`, or unless there is one `gpu.module`.
+        CompileError: as `compile`, or if there is not exactly one `gpu.module`.
         WarploomError: if there is no such file, or it is no text.
     """
     from .lowering import kernels, parse

@@ -16,7 +16,7 @@ class HostError(WarploomError):
 
 
 class ArgumentError(WarploomError):
-    """An argument does not fit the parameter it was given for."""
+    """An argument does not fit its parameter."""
 
 
 class DeviceUnavailableError(WarploomError):

@@ -109,26 +109,28 @@ class Kernel:
         trace: bool = False,
         **named: object,
     ) -> Any:
-        """Run on arrays. Those that the function writes are written in place.
+        """Run the function on arrays. The arrays that it writes are written in place.
 
         Arguments are numpy arrays (ml_dtypes.bfloat16 for bf16), or objects with `__cuda_array_interface__` or
         `__dlpack__`, by position or by the names of the function's parameters. Outputs may be left out. They are then
-        made by the library, and on the device, of the arrays given, and start as zeros where the function adds to them.
+        allocated by the library of the arrays given, and on their device. They start as zeros if the function adds to
+        them.
 
-        - `out`: outputs that are left out of the arguments: an array, several, or a mapping by name.
+        - `out`: arrays for the outputs that are left out of the arguments: one array, several, or a mapping by name.
         - `device`: "interp", "cuda", or "auto", which takes a GPU if there is one that runs the target. If all arrays
           are in GPU memory, the launches are enqueued on the stream of the arrays' producer, and not waited for.
-        - `progress`: called now and then with the part of an interpreted launch that is done.
+        - `progress`: called at intervals with the part of an interpreted launch that is done.
         - `arch`: the target whose matrix arithmetic the interpreter uses instead of the kernel's own.
-        - `checks`: what the interpreter looks for beside faults: names such as "races", or "all".
+        - `checks`: what the interpreter checks in addition to faults: names such as "races", or "all".
         - `report`: run on the interpreter, and count instructions, bank conflicts and sectors.
-        - `trace`: run on the interpreter, and write down what each warp does when, in modelled cycles.
+        - `trace`: run on the interpreter, and record what each warp does at which time, in modelled cycles.
         - `max_steps`: end an interpreted launch with an error after so many steps. A step is one instruction for all
           threads that run it together.
 
         Returns:
-            The outputs that were left out or given as `out`: one array, or a tuple of several. Where every argument is
-            given otherwise, a `LaunchPlace`: where it ran, with a report and a trace of each launch if asked for.
+            The outputs that were left out or given as `out`: one array, or a tuple of several. If every argument is
+            given, a `LaunchPlace` instead, which says where the function ran, and holds the report and the trace of
+            each launch if asked for.
 
         Raises:
             ArgumentError: naming the argument, if one does not fit its parameter.
@@ -169,7 +171,7 @@ class Kernel:
         return [None if s is None else next(products) for s in self.schedule]
 
     def prepare(self, *args: object, **named: object) -> Prepared:
-        """The call on these arrays in GPU memory, checked and packed once, to be enqueued many times.
+        """A call on these arrays in GPU memory, which is checked and packed once and can be enqueued many times.
 
         Raises:
             ArgumentError: if one is missing, does not fit its parameter or lies in host memory.

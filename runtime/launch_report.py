@@ -88,13 +88,13 @@ class MatrixProducts:
 
 @dataclass(frozen=True)
 class LaunchReport:
-    """What one launch did, instruction by instruction. docs/report.md says what is counted.
+    """What one launch did, for each instruction. docs/report.md says what is counted.
 
-    - `instructions`: those that were executed, and by how many warps and lanes.
+    - `instructions`: the instructions that were executed, and by how many warps and lanes.
     - `shared`, `global_`: the accesses of each instruction to shared and to global memory.
     - `products`: the matrix instructions.
-    - `uncounted`: the instructions whose accesses are in none of the lists, and why.
-    - `problem`: the product that the launch is to compute, where that is known.
+    - `uncounted`: the instructions whose accesses are not counted, and why.
+    - `problem`: the product that the launch computes, if that is known.
     """
 
     kernel: str
@@ -108,12 +108,12 @@ class LaunchReport:
     problem: Problem | None = None
 
     def against(self, problem: Problem | None) -> LaunchReport:
-        """The same, held against the product that the launch is to compute."""
+        """The same report, compared with the product that the launch computes."""
         return replace(self, problem=problem)
 
     @property
     def mix(self) -> dict[str, int]:
-        """How many warps executed each opcode, those first that were executed most."""
+        """How many warps executed each opcode. The most frequent opcode comes first."""
         found: dict[str, int] = {}
         for item in self.instructions:
             found[item.opcode] = found.get(item.opcode, 0) + item.warps
@@ -126,13 +126,14 @@ class LaunchReport:
 
     @property
     def useful(self) -> float | None:
-        """The part of the multiply-adds that the problem needs; None without a problem or matrix instructions."""
+        """The fraction of the multiply-adds that the problem needs. It is None without a problem or without matrix
+        instructions."""
         if self.problem is None or not self.multiply_adds:
             return None
         return self.problem.multiply_adds / self.multiply_adds
 
     def as_json(self) -> dict[str, Any]:
-        """Everything as JSON objects; the totals as well."""
+        """The report and its totals as JSON objects."""
         found = asdict(self)
         found["global"] = found.pop("global_")
         found["problem"] = self.problem and str(self.problem)

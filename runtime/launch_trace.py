@@ -17,11 +17,11 @@ TraceKind: TypeAlias = Literal["tensor copy", "cp.async", "product", "wait", "st
 
 @dataclass(frozen=True)
 class TraceEvent:
-    """Something that a warp does, or has begun, from cycle `start` to cycle `end`.
+    """Something that a warp did or started, from cycle `start` to cycle `end`.
 
-    `warp` is the number in the CTA of the warp that issued it, `line` that of the instruction in the PTX text. What is
-    `asynchronous` goes on while the warp does other things. `details` are further numbers: bytes, instructions,
-    cycles that tensor cores are busy.
+    `warp` is the number, within the CTA, of the warp that issued the instruction. `line` is the line of the instruction
+    in the PTX text. An `asynchronous` event goes on while the warp does other things. `details` has further numbers:
+    bytes, instructions, cycles in which the tensor cores are busy.
     """
 
     cta: int
@@ -39,7 +39,7 @@ class TraceEvent:
 class LaunchTrace:
     """What the first CTAs of one launch did: `places` are their indices in the grid, `total` is how many there are.
 
-    Every CTA begins at cycle 0, as if it had an SM for itself. `events` are in the order of their starts.
+    Every CTA begins at cycle 0, as if it had an SM to itself. `events` are sorted by their start.
     """
 
     kernel: str
@@ -55,7 +55,7 @@ class LaunchTrace:
         return max((event.end for event in self.events), default=0)
 
     def of_cta(self, cta: int) -> tuple[TraceEvent, ...]:
-        """The events of one of the CTAs, by its position in `places`."""
+        """The events of the CTA at this position of `places`."""
         return tuple(event for event in self.events if event.cta == cta)
 
 

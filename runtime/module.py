@@ -146,7 +146,7 @@ def choose_place(device: str, target: str, values: Sequence[LaunchValue] = ()) -
 
 
 class PtxModule:
-    """PTX text, parsed at once, prepared for a device when first launched there; `shared` bytes by kernel, where known.
+    """PTX text, which is parsed at once. `shared` has the bytes of dynamic shared memory of kernels, where known.
 
     Raises:
         WarploomError: with file, line and column, if the text is no PTX.
@@ -181,7 +181,7 @@ class PtxModule:
         return self.program_for(None)
 
     def program_for(self, arch: str | None) -> Program:
-        """The module decoded for the interpreter, with the arithmetic of the target `arch`; decoded once for each.
+        """The module decoded for the interpreter, once for each target `arch`, with the arithmetic of that target.
 
         Raises:
             InterpreterError: with file, line and column, at the first instruction that cannot be run there.
@@ -196,7 +196,7 @@ class PtxModule:
         """The kernel called `name`.
 
         Raises:
-            ArgumentError: naming the kernels there are.
+            ArgumentError: if there is none, naming the kernels that there are.
         """
         if name not in self.kernels:
             raise ArgumentError(f"no kernel '{name}' in {self.name}; it has {', '.join(self.kernels) or 'none'}")
@@ -238,22 +238,22 @@ class PtxModule:
     ) -> LaunchPlace:
         """Launch a kernel.
 
-        If all arrays are in GPU memory, the launch is enqueued on the stream of the arrays' producer, and not waited
-        for. Otherwise the kernel is done when this returns. `device`, `progress`, `arch`, `checks`, `report`, `trace`
-        and `max_steps` are those of `Kernel.__call__`.
+        If all arrays are in GPU memory, the launch is enqueued on the stream of the arrays' producer, and this returns
+        at once. Otherwise this returns when the kernel is done. `device`, `progress`, `arch`, `checks`, `report`,
+        `trace` and `max_steps` are those of `Kernel.__call__`.
 
         - `args`: scalars are passed by value, arrays as pointers to their elements. A struct (`.param .b8 p[16]`) is a
           tuple, bytes, a numpy record or a ctypes structure; a `Struct` puts pointers into it.
         - `shared`: bytes of dynamic shared memory; by default those that the kernel is known to take, or 0.
-        - `cluster`: the shape of the clusters of blocks, where the kernel leaves it open.
-        - `output`: takes what an interpreted kernel prints; by default standard output, where a GPU always prints.
+        - `cluster`: the shape of the clusters of blocks, if the kernel does not fix it.
+        - `output`: is called with the text that an interpreted kernel prints; by default it goes to standard output.
 
         Returns:
-            Where it ran, the report and the trace if asked for, and what checks noted that is no error.
+            Where the kernel ran, the report and the trace if asked for, and the notes of checks, which are no errors.
 
         Raises:
-            WarploomError: for arguments that do not fit, no GPU where one is asked for, or a failing kernel.
-            InterpreterError: with `findings`, when checks have any.
+            WarploomError: for arguments that do not fit, a missing GPU, or a kernel that fails.
+            InterpreterError: with `findings`, if the checks find anything.
         """
         passed, everything = values(self.kernel(name), args), tuple(range(len(args)))
         shape = None if cluster is None else dim3(cluster, "cluster")
@@ -315,7 +315,7 @@ class PtxModule:
     def prepare(
         self, launches: Sequence[Launch], values: Sequence[LaunchValue], scratch: Sequence[ScratchBuffer] = ()
     ) -> Prepared:
-        """Launches over arrays in GPU memory, ready to be enqueued many times; `scratch` as in `run`.
+        """Launches on arrays in GPU memory, ready to be enqueued many times. `scratch` is that of `run`.
 
         Raises:
             ArgumentError: naming the first array in host memory.

@@ -82,10 +82,10 @@ def compress(dense: Array, instruction: str = MMA_SP) -> tuple[Array, Array]:
 
 
 def expand(values: Array, metadata: Array, instruction: str = MMA_SP) -> Array:
-    """The dense matrix, (rows, columns), from which `compress` made values and metadata for the same instruction.
+    """The dense matrix, (rows, columns), from which `compress` made these values and metadata for the same instruction.
 
     Raises:
-        ArgumentError: for arrays that do not belong together, or codes that mean nothing.
+        ArgumentError: for arrays that do not belong together, or invalid codes.
     """
     element = _element(values)
     pattern, operand = pattern_of(element.name), operand_of(element.name, instruction)
@@ -101,7 +101,7 @@ def check_metadata(words: Array, element: str, instruction: str = MMA_SP) -> Non
     """Checks metadata as `compress` makes it, (rows / 16 or 64, words) of int32, for elements of an MLIR type.
 
     Raises:
-        ArgumentError: naming the first word that means nothing, such as one that was never filled.
+        ArgumentError: naming the first invalid word, such as one that was never written.
     """
     operand = _row(element, instruction)
     try:

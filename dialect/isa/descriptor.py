@@ -84,17 +84,17 @@ class MatrixDescriptor:
 
     @property
     def span(self) -> int:
-        """Bytes of a row that lie side by side before the next row."""
+        """The contiguous bytes of a row before the next row begins."""
         return self.swizzle or UNIT
 
     @property
     def row_of_pattern(self) -> int:
-        """In which row of 128 bytes of the swizzle's pattern the matrix begins."""
+        """The row of 128 bytes of the swizzle's pattern in which the matrix begins."""
         return (self.address // 128 - self.base_offset) % max(self.swizzle // 16, 1)
 
     def offset(self, mn: Place, k: Place, size: int, *, along_mn: bool) -> Place:
-        """How far from the start, before the swizzle, the element of `size` bytes lies that is number `mn` along M or N
-        and number `k` along K."""
+        """The offset from the start, before the swizzle, of the element of `size` bytes with index `mn` along M or N
+        and index `k` along K."""
         if not along_mn:
             byte = k * size
             units = byte // UNIT * (UNIT if self.swizzle else self.leading)
@@ -104,7 +104,7 @@ class MatrixDescriptor:
         return byte % self.span + byte // self.span * atoms + k % 8 * self.span + k // 8 * rows
 
     def swizzled(self, address: Place) -> Place:
-        """Where the byte at an address is when the units are permuted, by rows of 128 bytes of the pattern. It begins
-        `base_offset` rows behind a multiple of 1024 bytes."""
+        """The address of a byte after the swizzle. The pattern consists of rows of 128 bytes, and begins `base_offset`
+        rows after a multiple of 1024 bytes."""
         mask = self.span // UNIT - 1
         return address ^ ((address >> 7) - self.base_offset & mask) << 4

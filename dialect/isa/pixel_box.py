@@ -19,9 +19,9 @@ _BITS = {3: 16, 4: 8, 5: 5}
 class PixelBox:
     """A copy moves `pixels` pixels, and `channels` elements of each.
 
-    The filter's corner begins at the coordinates of the copy and goes from pixel to pixel inside a bounding box: from
-    `lower` to the last index of the tensor plus `upper`, both included, along each dimension between C and N. Each
-    pixel lies as far behind the corner as the offsets of the copy say.
+    The corner of the filter starts at the coordinates of the copy and moves from pixel to pixel within a bounding box.
+    Along each dimension between C and N the box goes from `lower` to the last index of the tensor plus `upper`, both
+    included. Each pixel is the corner plus the offsets of the copy.
     """
 
     lower: tuple[int, ...]
@@ -34,7 +34,8 @@ class PixelBox:
         return PixelBox(tuple(self.lower[::-1]), tuple(self.upper[::-1]), self.channels, self.pixels)
 
     def problem(self, sizes: tuple[int, ...]) -> str | None:
-        """What keeps a map of a tensor of these sizes, fastest dimension first, from having this box."""
+        """The reason why a map of a tensor of these sizes, fastest dimension first, cannot have this box; None if it
+        can."""
         rank = len(sizes)
         if rank not in _BITS:
             return f"pixels are those of tensors with 3 to 5 dimensions, got {rank}"
@@ -54,14 +55,14 @@ class PixelBox:
         return None
 
     def last(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        """The last place of the filter's corner along each dimension between C and N."""
+        """The last position of the filter's corner along each dimension between C and N."""
         return tuple(size - 1 + by for size, by in zip(sizes[1:-1], self.upper, strict=True))
 
     def corners(
         self, sizes: tuple[int, ...], steps: tuple[int, ...], start: tuple[int, ...]
     ) -> Iterator[tuple[int, ...]]:
-        """Where the filter's corner is for each pixel, from W to N, in a tensor of these sizes; it begins at `start`,
-        which lies in the bounding box, and along W, H and D takes a step of `steps` elements at a time."""
+        """The position of the filter's corner for each pixel, from W to N, in a tensor of these sizes. The corner
+        begins at `start`, which lies in the bounding box, and moves by `steps` elements along W, H and D."""
         at, last = list(start), self.last(sizes)
         for _ in range(self.pixels):
             yield tuple(at)
@@ -76,13 +77,13 @@ class PixelBox:
     # Bits
 
     def encode_corners(self) -> int:
-        """Both corners in 32 bits, from the fastest dimension of the lower one on."""
+        """Both corners in 32 bits. The lowest bits hold the fastest dimension of the lower corner."""
         bits = _BITS[len(self.lower) + 2]
         return sum((v & (1 << bits) - 1) << bits * i for i, v in enumerate((*self.lower, *self.upper)))
 
     @staticmethod
     def decode(rank: int, corners: int, channels: int, pixels: int) -> PixelBox:
-        """The box of a tensor of a rank whose corners are these bits."""
+        """The box of a tensor of this rank whose corners are encoded in these bits."""
         bits = _BITS[rank]
         fields = [corners >> bits * i & (1 << bits) - 1 for i in range(2 * (rank - 2))]
         signed = [field - (field >> bits - 1 << bits) for field in fields]

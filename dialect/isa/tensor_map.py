@@ -69,11 +69,11 @@ class TensorMapError(ValueError):
 
 @dataclass(frozen=True)
 class TensorMapFields:
-    """What a map says, in im2col mode where the box is one of pixels.
+    """The fields of a tensor map. The map is one of im2col mode if its box is a `PixelBox`.
 
-    `address` is that of the tensor; `sizes` and `box` count elements, `strides` bytes between elements that follow each
-    other along dimension 1 and on; of every `steps[i]` elements of the box along dimension i one is copied. What
-    lies outside the tensor is read as zero or, with `nan_fill`, as a NaN.
+    `address` is that of the tensor. `sizes` and `box` count elements. `strides` are the bytes between neighbours along
+    dimension 1 and the following ones. Along dimension i every `steps[i]`-th element of the box is copied. Elements
+    outside the tensor are read as zero or, with `nan_fill`, as a NaN.
 
     Raises:
         TensorMapError: for what `cuTensorMapEncodeTiled`, or `cuTensorMapEncodeIm2col`, refuses.
@@ -163,8 +163,8 @@ class TensorMapFields:
 
     @property
     def copied(self) -> tuple[int, ...]:
-        """How many elements of the box are copied along each dimension, or the channels and pixels; steps along the
-        fastest count only where the tensor is interleaved."""
+        """How many elements of the box are copied along each dimension, or the channels and pixels. Steps along the
+        fastest dimension count only if the tensor is interleaved."""
         if isinstance(self.box, PixelBox):
             return self.box.channels, self.box.pixels
         steps = self.steps if self.interleave else (1, *self.steps[1:])
@@ -183,11 +183,11 @@ class TensorMapFields:
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that one copy moves: those of the whole box, whatever lies outside the tensor."""
+        """Bytes that one copy moves: those of the whole box, including its part outside the tensor."""
         return prod(self.copied) * self.element.size
 
     def encode(self) -> bytes:
-        """The 128 bytes, as far as their fields are known; the others are zero."""
+        """The 128 bytes of the map. Bytes whose fields are not known are zero."""
         words = [0] * (SIZE // 4)
         words[0], words[1] = self.address & 0xFFFFFFFF, self.address >> 32
         words[2] = (
@@ -209,7 +209,7 @@ class TensorMapFields:
 
     @staticmethod
     def decode(data: bytes) -> TensorMapFields:
-        """What 128 bytes say.
+        """The fields of a map of 128 bytes.
 
         Raises:
             TensorMapError: if they are no map.

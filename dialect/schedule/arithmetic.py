@@ -14,8 +14,8 @@ class ArithmeticSchedule(ScheduleRecord):
     accumulate: str = always(6, "the element type of the accumulators", "f32")
     promote: str = rare(
         21,
-        "where warpgroups add up products of 8-bit floats. `none`: in the tensor cores, with 13 bits of fraction "
-        "beside the largest term. `f32`: in the tensor cores for each K tile, and the sums of K tiles in f32 registers",
+        "where warpgroups add products of 8-bit floats. `none`: the tensor cores add all, keeping 13 bits of fraction "
+        "relative to the largest term. `f32`: the tensor cores add those of one K tile, and f32 registers add K tiles",
         "none",
         ("none", "f32"),
     )

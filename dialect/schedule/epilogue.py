@@ -13,14 +13,14 @@ class EpilogueSchedule(ScheduleRecord):
 
     staging: int = rare(
         14,
-        "how many rows of a warp tile go through shared memory at a time on their way to D, so that a warp stores "
-        "whole lines (0: each lane stores what it holds)",
+        "how many rows of a warp tile pass through shared memory at a time before they are stored, so that a "
+        "warp stores whole cache lines (0: each lane stores the elements that it holds)",
         0,
     )
     add_c: str = rare(
         18,
-        "when C is added. `first`: the accumulators start with C. `last`: it is added to what a warp is about to "
-        "store. `auto`: last where rows are staged and there are enough registers, or else first",
+        "when C is added. `first`: the accumulators start with C. `last`: C is added just before the store. `auto`: "
+        "`last` if rows are staged and there are enough registers, otherwise `first`",
         "auto",
         ("auto", "first", "last"),
     )

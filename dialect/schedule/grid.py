@@ -18,26 +18,31 @@ class GridSchedule(ScheduleRecord):
     """The CTAs of a launch."""
 
     group: int = always(
-        5, "how many rows of CTA tiles are computed together, column by column, so that L2 is reused", 8
+        5,
+        "how many rows of CTA tiles form a group. CTAs run through a group column by column, which reuses "
+        "operands in L2",
+        8,
     )
-    split_k: int = rare(9, "how many CTAs share K of a tile; the last one that is done adds up their sums", 1)
+    split_k: int = rare(
+        9, "split-K: how many CTAs share K of each tile; the last one to finish adds their partial sums", 1
+    )
     ctas: int = rare(
         13,
-        "how many CTAs there are. Each computes one tile after the other, and starts to copy the next tile during the "
-        "last steps of the one before (0: one CTA for each tile)",
+        "how many persistent CTAs there are. Each computes one tile after another, and starts to copy the next tile "
+        "during the last steps of the current one (0: one CTA for each tile)",
         0,
     )
     edges: str = rare(
         17,
-        "what becomes of CTA tiles that pass the end of D. `inside`: they are moved back inside, where that is "
-        "possible, so that no access needs a bound. `predicated`: they stay, and accesses have bounds",
+        "what happens to CTA tiles that cross the edge of D. `inside`: they are moved back inside D where possible, so "
+        "that accesses need no bounds. `predicated`: they stay where they are, and accesses are predicated",
         "inside",
         ("inside", "predicated"),
     )
     cluster: tuple[int, int] = rare(
         22,
-        "how many CTAs along M x N share what they copy: those along M a tile of B, those along N a tile of A. Each "
-        "copies a part of it to all of them (`wgmma` alone)",
+        "the shape of a cluster, M x N CTAs, which share operand tiles by multicast: CTAs along M share a tile "
+        "of B, and CTAs along N a tile of A (only with `wgmma`)",
         (1, 1),
     )
 

@@ -11,26 +11,29 @@ from .fields import ScheduleError, ScheduleRecord, always, rare
 class LoopSchedule(ScheduleRecord):
     """The pipeline of the K loop."""
 
-    stages: int = always(3, "how many buffers in shared memory copies fill in turn (1: copies do not overlap products)")
+    stages: int = always(3, "how many buffers the ring in shared memory has (1: copies do not overlap products)")
     sync: str = rare(
         10,
-        "how warps wait for copies, and for other warps to have read a stage. `barrier`: all warps at a barrier of the "
-        "CTA in each K tile. `mbarrier`: each warp for what it needs, at an mbarrier for each stage",
+        "how warps wait for copies, and for other warps that still read a stage. `barrier`: all warps wait at a "
+        "barrier of the CTA in each K tile. `mbarrier`: each stage has an mbarrier, at which a warp waits when "
+        "it needs the stage",
         "barrier",
         ("barrier", "mbarrier"),
     )
-    prefetch: int = rare(11, "how many K tiles copies run ahead of products (0: one less than there are stages)", 0)
+    prefetch: int = rare(
+        11, "the prefetch distance: how many K tiles ahead of the products copies run (0: one less than `stages`)", 0
+    )
     unroll: int = rare(
         12,
-        "how many K tiles one turn of the loop has, a multiple of the stages. Their addresses are then known while "
-        "compiling (0: one K tile, of any stage)",
+        "how many K tiles one iteration of the loop multiplies, a multiple of `stages`, so that addresses of "
+        "stages are constants (0: one K tile, whose stage is computed)",
         0,
     )
 
     consumers: str = rare(
         20,
-        "how warpgroups that multiply share the tensor cores. `cooperative`: all of them multiply each K tile. "
-        "`pingpong`: in turns, so that one multiplies while another works on its sums",
+        "how the consumer warpgroups share the tensor cores. `cooperative`: all of them multiply each K tile. "
+        "`pingpong`: they take turns, so that one multiplies while another runs its epilogue",
         "cooperative",
         ("cooperative", "pingpong"),
     )

@@ -13,33 +13,33 @@ class OperandSchedule(ScheduleRecord):
 
     pack: str = rare(
         7,
-        "which operands a kernel before this one copies to scratch memory, into whole tiles of aligned rows",
+        "which operands a kernel of its own first copies to scratch memory, into whole tiles of aligned rows",
         "none",
         ("none", "a", "b", "ab"),
     )
     fp8_as: str = rare(
         15,
-        "the type to which 8-bit floats are converted in registers, before they are multiplied (`none`: they are "
-        "multiplied as they are)",
+        "the type to which 8-bit floats are converted in registers before they are multiplied (`none`: they are not "
+        "converted)",
         "none",
         ("none", "f16"),
     )
     access: int = rare(
         19,
-        "the most bytes that a thread copies to shared memory at a time; rows may allow only fewer",
+        "the most bytes that a thread copies to shared memory at a time; the alignment of rows may allow fewer",
         16,
         (16, 8, 4),
     )
     transpose: str = rare(
         23,
-        "which operands a kernel before this one transposes, so that they lie along K (`wgmma` of elements that have "
-        "not 16 bits takes no others)",
+        "which operands a kernel of its own first transposes, so that elements along K are contiguous (`wgmma` needs "
+        "that for all elements but those of 16 bits)",
         "none",
         ("none", "a", "b", "ab"),
     )
     padded: str = rare(
         24,
-        "whether D is made in scratch memory with rows of whole 16 bytes, from where another kernel copies it (`d`)",
+        "`d`: D is computed in scratch memory, with rows that are multiples of 16 bytes, and another kernel copies it",
         "none",
         ("none", "d"),
     )

@@ -17,7 +17,7 @@ class SharedSchedule(ScheduleRecord):
     """The layout of tiles in shared memory."""
 
     swizzle: int = always(
-        4, "how many bytes of a row are permuted among each other at most, in chunks of 16 bytes (16: none)", 128
+        4, "the span in bytes within which the swizzle permutes chunks of 16 bytes of a row (16: no swizzle)", 128
     )
 
     def check(self) -> None:

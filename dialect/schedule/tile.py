@@ -15,18 +15,21 @@ MOST_THREADS = 1024
 
 @dataclass(frozen=True, slots=True)
 class TileSchedule(ScheduleRecord):
-    """The tiles of a product: each is a multiple of the next smaller one."""
+    """The tiles of a product. Each tile size is a multiple of the next smaller one."""
 
     cta: tuple[int, int, int] = always(
-        0, "M x N of the tile of D that a CTA computes, and how much of K it multiplies in each step"
+        0, "the tile of a CTA: M x N of D, and the part of K that it multiplies in each step of the K loop"
     )
-    warp: tuple[int, int] = always(1, "M x N of the part of the CTA tile that a warp, or a warpgroup, computes")
-    mma: Shape = always(2, "the shape of the instruction; M = 64 stands for warpgroups (`wgmma`)")
-    sliced_k: int = rare(8, "how many groups of warps share a K tile; their sums are added up in shared memory", 1)
+    warp: tuple[int, int] = always(1, "the part of the CTA tile, M x N, that a warp or a warpgroup computes")
+    mma: Shape = always(2, "the shape of the matrix instruction; M = 64 means `wgmma`, which warpgroups execute")
+    sliced_k: int = rare(
+        8, "sliced-K: how many groups of warps share each K tile; the CTA adds their sums in shared memory", 1
+    )
     order: str = rare(
         16,
-        "the order in which a warp multiplies its tile. `rows`: row after row of instructions. `serpentine`: every "
-        "second row backwards, so that its first instruction reads the B that was read last",
+        "the order of the instructions of a warp tile. `rows`: row by row, each from left to right. "
+        "`serpentine`: every second row from right to left, so that its first instruction reads the same B as "
+        "the one before",
         "serpentine",
         ("serpentine", "rows"),
     )

@@ -26,8 +26,8 @@ _CTYPES = (ctypes.Structure, ctypes.Union, ctypes.Array, ctypes._SimpleCData)  #
 class Struct:
     """A parameter passed by value: bytes, a numpy record, a ctypes structure or a tuple, with pointers put into it.
 
-    `pointers` are the arrays, by the offset of the pointer in bytes, or by the name of its field. The name has dots
-    where a struct lies in a struct::
+    `pointers` maps the offset of a pointer in bytes, or the name of its field, to an array. The name of a field in a
+    nested struct has dots::
 
         Struct(bytes(24), {0: a, 16: b})
         Struct(record, {"x.data": a})

@@ -60,15 +60,15 @@ class EncodedMap:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A tensor map of an array, to be passed for a parameter `.param .align 64 .b8 map[128]`.
+    """A tensor map of an array. It is passed for a parameter `.param .align 64 .b8 map[128]`.
 
-    - `box`: the extents of what one copy moves, in elements, slowest dimension first. A `PixelBox` makes it a map of
-      im2col mode; its corners are in numpy's order, too: D, H, W.
+    - `box`: the extents of the box that one copy moves, in elements, with the slowest dimension first. With a
+      `PixelBox` the map is one of im2col mode. Its corners are in numpy's order as well: D, H, W.
     - `swizzle`: 0, 32, 64 or 128 bytes.
-    - `element_strides`: of every so many elements along a dimension one is copied.
-    - `fill`: "zero" or "nan", what is read where the box lies outside of the array.
-    - `l2_promotion`: 0, 64, 128 or 256 bytes. It changes speed alone.
-    - `type`: the name of an element type, where the array's own is not meant (`tf32`, `u8`, ...).
+    - `element_strides`: for each dimension a step n; every n-th element of the box is copied.
+    - `fill`: "zero" or "nan", the value that is read where the box lies outside of the array.
+    - `l2_promotion`: 0, 64, 128 or 256 bytes. It changes only the speed.
+    - `type`: the name of an element type, if it is not that of the array (`tf32`, `u8`, ...).
 
     Raises:
         ArgumentError: for what the driver would refuse, with the limit.
@@ -100,7 +100,7 @@ class TensorMap:
         """The element type.
 
         Raises:
-            ArgumentError: if a map has none such.
+            ArgumentError: if maps have no such element type.
         """
         name = self.type or _BY_ELEMENT.get(self.borrowed().element, "")
         found = next((e for e in ELEMENTS if e.name == name), None)
@@ -112,7 +112,7 @@ class TensorMap:
         return found
 
     def fields(self, address: int) -> TensorMapFields:
-        """What the map says of the array, once its address is known.
+        """The fields of the map for an array at this address.
 
         Raises:
             ArgumentError: for what the driver would refuse.

@@ -33,11 +33,12 @@ class Checked:
 
 
 def check_ptx(text: str | os.PathLike[str], target: str | None = None, name: str | None = None) -> list[Diagnostic]:
-    """What is wrong with PTX text, in the order of the file; an empty list if nothing is.
+    """The errors in PTX text, in the order of the file. The list is empty if there are none.
 
-    It finds statements that cannot be read, and headers and declarations that PTX does not have. It finds instructions
-    that do not exist, mention what is not declared, have operands that do not fit, are not on the target, or can be
-    proved wrong where they stand. Of families that are not modelled it looks at names only; `check_text` counts these.
+    The check finds statements that cannot be parsed, and headers and declarations that PTX does not have. It finds
+    instructions that do not exist, that the target does not have, whose operands do not fit or are not declared, or
+    that cannot be right where they stand. For families of instructions that are not modelled it checks only the names;
+    `check_text` counts them.
 
     `text` and `name` are those of `load_ptx`. `target` replaces the file's own `.target`.
 

@@ -17,13 +17,13 @@ _DESCRIPTOR_BYTES = 8
 
 
 def explain(value: int | bytes | str) -> str:
-    """Lines that tell the fields of a matrix descriptor of `wgmma` (a number, 8 bytes) or of a tensor map (128 bytes).
+    """The fields of a matrix descriptor of `wgmma` (a number, or 8 bytes) or of a tensor map (128 bytes), one a line.
 
     A string is a number as in `0x4000004000010000`; 256 hexadecimal digits, byte by byte as in memory; 32 words of 32
     bits with spaces between; or the name of a file of 8 or 128 bytes.
 
     Raises:
-        ArgumentError: for anything else, and for bits that mean nothing.
+        ArgumentError: for anything else, and for reserved bits that are set.
     """
     if not isinstance(cast("object", value), int | bytes | str):
         raise ArgumentError(f"expected a number, bytes or a string, got {type(value).__name__}")

@@ -39,10 +39,11 @@ def warploom(
     options: Mapping[str, Any] | None = None,
     mode: str | None = None,
 ) -> Callee:
-    """What `torch.compile(..., backend="warploom", options={...})` calls with each graph; see `BackendOptions`.
+    """The backend function: `torch.compile(..., backend="warploom", options={...})` calls it with each graph.
+    `BackendOptions` describes the options.
 
     Raises:
-        ArgumentError: for an option that there is not, or a mode.
+        ArgumentError: for an unknown option, or a mode.
     """
     if mode is not None:
         raise ArgumentError(f"the backend warploom has no modes, got {mode!r}; it takes options")

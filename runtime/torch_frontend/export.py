@@ -33,15 +33,15 @@ def torch_to_linalg(
     function: Callable[..., object], *examples: torch.Tensor, dynamic: Sequence[Mapping[int, str] | None] = ()
 ) -> str:
     """The graph of a function, or a `torch.nn.Module`, as MLIR text: one `func.func` of `linalg` on tensors, which
-    upstream's `mlir-opt` reads too. Its arguments are parameters and buffers of the module, then the tensors that it is
-    called with, all in row-major order; truth values have a byte each.
+    upstream's `mlir-opt` reads too. Its arguments are the parameters and buffers of the module, and then the tensors of
+    a call, all in row-major order. A truth value has a byte.
 
-    `examples` are tensors that the function can be called with; their shapes and types are the function's. `dynamic`
-    names, for each of them, dimensions whose size only the caller knows: `dynamic=({0: "batch"},)`.
+    `examples` are tensors with which the function can be called. Their shapes and types become those of the MLIR
+    function. `dynamic` names the dynamic dimensions of each example: `dynamic=({0: "batch"},)`.
 
     Raises:
-        CompileError: naming the line of the function and the operation, if one has no form in `linalg` here, or if
-            torch cannot export the function.
+        CompileError: naming the line of the function and the operation, if the importer has no `linalg` for an
+        operation, or if torch cannot export the function.
     """
     if not callable(cast("object", function)):
         raise ArgumentError(f"expected a function or a torch.nn.Module, got {type(function).__name__}")

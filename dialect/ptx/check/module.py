@@ -28,7 +28,7 @@ from .values import Values
 
 @dataclass(frozen=True, order=True)
 class Diagnostic:
-    """Something wrong at a place in a file; lines and columns count from 1."""
+    """An error at a place in a file. Lines and columns count from 1."""
 
     line: int
     column: int
