@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import cast
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -80,11 +80,15 @@ class InstOp(IRDLOperation):
         return properties["opcode"].data, properties["form"].data, "" if guard is None else guard.data
 
     def verification_key(self) -> tuple[object, ...]:
-        """All that decides whether the instruction is legal: spelling, form, register types, target."""
+        """All that decides whether the instruction is legal: spelling, form, register types, target.
+
+        Of attributes it has the text where there is one: text knows its hash, and attributes compute it each time.
+        """
         module = self._module()
         context = () if module is None else (module.properties.get("version"), module.properties.get("target"))
-        shape = (len(self.results), len(self.regions), len(self.successors), *context)
-        return (*self.properties.items(), *shape, *[v.type for v in self.operands])
+        words = (*self.properties, *map(_text, (*self.properties.values(), *context)))
+        shape = (len(self.results), len(self.regions), len(self.successors))
+        return (*words, *shape, *[_register_text(v.type) for v in self.operands])
 
     def verify_(self) -> None:
         opcode, form, guard = self.spelling()
@@ -143,6 +147,15 @@ class InstOp(IRDLOperation):
         if (attributes := parser.parse_optional_attr_dict_with_keyword()) is not None:
             op.attributes |= attributes.data
         return op
+
+
+def _text(attribute: Attribute | None) -> object:
+    """What stands for an attribute in a key."""
+    return attribute.data if isinstance(attribute, StringAttr) else attribute
+
+
+def _register_text(type: Attribute) -> object:
+    return type.type.data if isinstance(type, RegisterType) else type
 
 
 @lru_cache(65536)
