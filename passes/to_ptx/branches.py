@@ -180,5 +180,4 @@ def _value(lowering: KernelLowering, value: SSAValue) -> Fragment | IndexValue:
 
 
 def _set(lowering: KernelLowering, register: VirtualRegister, value: IndexValue) -> None:
-    known = value if isinstance(value, VirtualRegister) else int(value)
-    lowering.emitter.emit(f"mov.{register.type}", register, known)
+    lowering.emitter.move(register, value if isinstance(value, VirtualRegister) else int(value))

@@ -139,7 +139,6 @@ class TileCopies:
         type, count = (f"b{size * 8}", 1) if size < 4 else ("b32", size // 4)
         registers = self.emitter.registers("b16" if size < 4 else "b32", count)
         if inside is not True:
-            for register in registers:
-                self.emitter.emit(f"mov.{register.type}", register, 0)
+            self.emitter.clear(registers)
         self.emitter.load("global", registers, origin, type, guard=self.scalars.both(taken, inside))
         self.emitter.store("shared", registers, target, type, guard=taken)

@@ -22,10 +22,14 @@ from ...dialect.ptx.instruction import InstOp
 from ...dialect.ptx.ops import CommentOp, LabelOp
 from ...dialect.ptx.text.syntax import Symbol
 from ..diagnostics import fail
-from .operands import At, EmittedOperand, IndexValue, ScalarOperand, VirtualRegister, Written, write
+from .operands import At, EmittedOperand, IndexValue, ScalarOperand, VirtualRegister, Written, floating, write
 
 PREFIXES = {"pred": "%p", "b16": "%h", "b32": "%r", "f32": "%f", "f64": "%d", "b64": "%rd"}
 """How registers of each type are called in the text."""
+
+
+_ZEROS = {"f32": floating(0), "f64": floating(0, 64)}
+"""Zero as a literal, for types whose literals are not plain numbers."""
 
 
 class BodyStatement(NamedTuple):
@@ -108,6 +112,15 @@ class Emitter:
         result = VirtualRegister(type or self._result_type(opcode), self.level)
         self.emit(opcode, result, *sources)
         return result
+
+    def move(self, into: VirtualRegister, source: ScalarOperand) -> None:
+        """Sets a register, here, to what another holds, or to a literal."""
+        self.emit(f"mov.{into.type}", into, source)
+
+    def clear(self, registers: Iterable[VirtualRegister]) -> None:
+        """Sets registers to zero, here."""
+        for register in registers:
+            self.move(register, _ZEROS.get(register.type, 0))
 
     def halves(self, register: VirtualRegister) -> list[VirtualRegister]:
         """The lower and the upper half of a register of 32 bits, here."""

@@ -65,7 +65,7 @@ class FragmentEmitter:
     def copy(self, source: Fragment, into: Fragment) -> None:
         for a, b in zip(source, into, strict=True):
             if a is not b:
-                self.emitter.emit(f"mov.{b.type}", b, a)
+                self.emitter.move(b, a)
 
     def select(self, condition: VirtualRegister | bool, yes: Fragment, no: Fragment) -> Fragment:
         """One fragment or the other; registers of its own where it is not known which."""

@@ -31,7 +31,7 @@ class Loops:
     ) -> tuple[VirtualRegister, list[Variable]]:
         """The counter and the loop variables, set for the first turn; fragments keep their registers."""
         counter = self.emitter.register("b32", divisor=common_divisor((lower, step)))
-        self._set(counter, lower)
+        self.emitter.move(counter, lower)
         return counter, [value if isinstance(value, list) else self._variable(value) for value in initial]
 
     @contextmanager
@@ -71,16 +71,13 @@ class Loops:
         for i, (variable, value) in enumerate(moves):
             if isinstance(value, VirtualRegister) and id(value) in written:
                 saved = self.emitter.register(value.type)
-                self._set(saved, value)
+                self.emitter.move(saved, value)
                 moves[i] = (variable, saved)
         for variable, value in moves:
-            self._set(variable, value)
+            self.emitter.move(variable, value)
 
     def _variable(self, initial: IndexValue) -> VirtualRegister:
         return self.emitter.compute("mov.b32", initial)
-
-    def _set(self, register: VirtualRegister, value: IndexValue) -> None:
-        self.emitter.emit(f"mov.{register.type}", register, value)
 
 
 def only_use_is_here(value: SSAValue, op: Operation) -> bool:

@@ -16,7 +16,7 @@ from . import odd_rows
 from .addressing import Addressing, GlobalMatrix, Position, SharedTile
 from .emitter import Emitter, common_divisor
 from .fragments import Fragment, register_type
-from .operands import At, IndexValue, VirtualRegister, floating
+from .operands import At, IndexValue, VirtualRegister
 from .scalars import Scalars
 
 
@@ -113,9 +113,8 @@ class GlobalFragments:
 
     def load_one(self, registers: Fragment, address: At, inside: VirtualRegister | bool, type: str) -> None:
         """Reads registers side by side in memory, or zero where that is not inside."""
-        for register in registers:
-            if inside is not True:
-                self.emitter.emit(f"mov.{register.type}", register, ZEROS.get(type, 0))
+        if inside is not True:
+            self.emitter.clear(registers)
         self.emitter.load("global", registers, address, type, guard=inside)
 
     def store(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue],
@@ -168,10 +167,6 @@ class GlobalFragments:
     def _upper(self, half: VirtualRegister) -> VirtualRegister:
         """The upper byte of a half, as the lower one."""
         return self.emitter.compute("shr.u16", half, 8)
-
-
-ZEROS = {"f32": floating(0), "f64": floating(0, 64)}
-"""Zero as a literal, for types whose literals are not plain numbers."""
 
 
 def offsets(type: FragmentType, together: int) -> Iterator[tuple[int, int]]:

@@ -148,7 +148,7 @@ def _write_other(operand: EmittedOperand, registers: list[VirtualRegister], kind
             kinds.append("[symbol]")
         case Register():
             kinds.append(operand.name)
-        case tuple():
+        case tuple() if all(type(item) is int for item in operand):
             kinds.append(("#",) * len(operand))
             return f"{{{', '.join(map(str, operand))}}}"
         case _:

@@ -108,7 +108,7 @@ class Packing:
         words = self.emitter.registers("b32", CHUNK // WORD + (1 if pitch % WORD else 0))
         for i, word in enumerate(words):
             inside = s.both(taken, s.compare("lt", start, pitch - i * WORD))
-            self.emitter.emit("mov.b32", word, 0)
+            self.emitter.clear([word])
             self.emitter.load("global", [word], first.behind(i * WORD), guard=inside)
         return words
 

@@ -16,7 +16,7 @@ def _atomic_inc(lowering: KernelLowering, op: AtomicIncOp) -> None:
     emitter.comment(f"{op.name}: {memory_name(op.counters)}")
     taken, seen = lowering.predicate(op.taken), emitter.register("b32")
     if taken is not True:
-        emitter.emit("mov.b32", seen, 0)
+        emitter.clear([seen])
     emitter.emit("atom.acq_rel.gpu.global.inc.u32", seen, place, limit, guard=taken)
     lowering.values[op.seen] = seen
 

@@ -62,3 +62,8 @@ def test_kinds_are_those_of_types_and_not_of_values() -> None:
     different = [*vectors, *others, Address(Symbol("a")), Register("%tid.x"), Register("%tid.y")]
     kinds = [write([operand]).kinds for operand in different]
     assert len(set(kinds)) == len(different)
+
+
+def test_registers_among_numbers_are_no_vector() -> None:
+    with pytest.raises(TypeError, match="expected an operand of an instruction"):
+        write([(A, 0)])  # pyright: ignore[reportArgumentType]
