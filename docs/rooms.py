@@ -51,6 +51,7 @@ ADDITIONS = (
     ("a target", "a row of `dialect/isa/targets.py`; its arithmetic in `runtime/numerics/parameters.py`"),
     ("how an instruction computes", "`runtime/numerics/`, which knows nothing of the interpreter"),
     ("an operation between `linalg` and PTX", "`dialect/warp/`, and what it becomes in `passes/to_ptx/`"),
+    ("an operand of products that is more than memory", "an operation in `dialect/warp/`, an `OperandForm`"),
     ("a way to multiply tiles in shared memory", "a class in `passes/tile/`, in the list of `fragment_products.py`"),
     ("what a macro-operation does", "a pattern in `passes/expand/`"),
     ("a form of product that `linalg` writes otherwise", "`passes/linalg/`: it becomes `warp.matmul`"),
@@ -226,18 +227,21 @@ and about how many lines they have, give or take a hundred. Beside these files a
 """
 
 OF_IDEAS = {
-    "block scales": "dialect/isa/block_scale.py dialect/warp/scaling.py dialect/warp/matmul.py "
-    "dialect/warp/tile_mma.py dialect/warp/words.py passes/linalg/product.py passes/tile/scales.py "
-    "passes/to_ptx/word_ops.py",
+    "block scales": "dialect/isa/block_scale.py dialect/warp/scaling.py dialect/warp/product.py "
+    "passes/linalg/scaled.py passes/tile/scales.py passes/to_ptx/word_ops.py",
     "split-K": "dialect/schedule/grid.py dialect/warp/partial_sums.py passes/tile/split.py "
     "passes/expand/partial_sums.py",
     "staging of the epilogue": "dialect/schedule/epilogue.py dialect/warp/exchange.py passes/schedule/staging.py "
     "passes/tile/store_epilogue.py passes/expand/exchange.py passes/to_ptx/banked.py",
-    "sparsity": "dialect/warp/mma_sp.py dialect/warp/words.py dialect/warp/tile_mma.py "
-    "passes/linalg/product.py passes/tile/metadata.py passes/tile/warpgroup.py passes/pipelining/specialise.py "
-    "passes/to_ptx/sparse_ops.py",
-    "products of warpgroups": "passes/schedule/warpgroup.py passes/tile/warpgroup.py passes/pipelining/specialise.py "
-    "passes/pipelining/tensor_copies.py passes/pipelining/tensor_stores.py dialect/warp/tensor_maps.py runtime/plan.py",
+    "sparsity": "dialect/isa/mma_sp.py dialect/warp/mma_sp.py dialect/warp/sparse.py passes/linalg/sparse.py "
+    "passes/tile/metadata.py passes/to_ptx/sparse_ops.py",
+    "products of warpgroups": "dialect/warp/warpgroup.py passes/schedule/warpgroup.py "
+    "passes/schedule/warpgroup_checks.py passes/schedule/warpgroup_model.py passes/tile/warpgroup.py "
+    "passes/to_ptx/warpgroups.py",
+    "tensor copies": "dialect/warp/tensor_copies.py dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "
+    "passes/pipelining/tensor_stores.py passes/to_ptx/tensor_copies.py runtime/plan.py",
+    "producer and consumers": "passes/pipelining/specialise.py passes/pipelining/ring.py "
+    "passes/pipelining/consumers.py",
     "clusters": "dialect/schedule/grid.py passes/tile/raster.py passes/pipelining/clusters.py "
     "passes/pipelining/tensor_copies.py passes/pipelining/ring.py",
     "attention": "dialect/warp/attention.py passes/linalg/fuse_attention.py passes/linalg/scores.py "

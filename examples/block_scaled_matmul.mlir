@@ -5,8 +5,10 @@
 
 func.func @nvfp4(%A: memref<100x320xf4E2M1FN>, %scalesA: memref<100x20xf8E4M3FN>,
                  %B: memref<75x320xf4E2M1FN>, %scalesB: memref<75x20xf8E4M3FN>, %C: memref<100x75xf32>) {
-  warp.matmul mxf4nvf4 e2m1 x e2m1 %A, %B scaled %scalesA, %scalesB init 0.0 : f32 into %C
+  %a = warp.scaled %A, %scalesA : memref<100x320xf4E2M1FN>, memref<100x20xf8E4M3FN>
+  %b = warp.scaled %B, %scalesB : memref<75x320xf4E2M1FN>, memref<75x20xf8E4M3FN>
+  warp.matmul mxf4nvf4 e2m1 x e2m1 %a, %b init 0.0 : f32 into %C
     maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
-    : memref<100x320xf4E2M1FN>, memref<75x320xf4E2M1FN>, memref<100x20xf8E4M3FN>, memref<75x20xf8E4M3FN>, memref<100x75xf32>
+    : !warp.operand<memref<100x320xf4E2M1FN>>, !warp.operand<memref<75x320xf4E2M1FN>>, memref<100x75xf32>
   return
 }

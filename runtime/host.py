@@ -105,7 +105,7 @@ def _metadata(op: Structured) -> tuple[int, str] | None:
     """Of a product with a sparse A: which argument holds the metadata, and the type of A's elements."""
     number = op.attributes.get(METADATA)
     if isinstance(op, MatmulOp):
-        position = root(op.e) if op.e is not None else None
+        position = root(op.metadata) if op.metadata is not None else None
         place = position.index if isinstance(position, BlockArgument) else None
     else:
         place = number.value.data if isinstance(number, IntegerAttr) else None
@@ -166,7 +166,12 @@ def _is_structured(op: Operation) -> TypeGuard[Structured]:
 
 def _inputs(op: Structured) -> Sequence[SSAValue]:
     """Of a `warp.matmul` the matrices alone."""
-    return (op.a, op.b) if isinstance(op, MatmulOp) else op.inputs
+    return op.matrices if isinstance(op, MatmulOp) else op.inputs
+
+
+def _touched(op: Structured) -> Sequence[SSAValue]:
+    """All that an operation reads or writes."""
+    return (*op.factors, *op.operands) if isinstance(op, MatmulOp) else op.operands
 
 
 def _outputs(op: Structured) -> Sequence[SSAValue]:
@@ -186,12 +191,11 @@ def _is_array(kind: Attribute) -> TypeGuard[MemRefType[Any] | TensorType[Any]]:
 
 def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
     """Whether the first operation that knows an argument writes all of it and does not look at the old elements."""
-    first = next((op for op in ops if any(root(value) == argument for value in op.operands)), None)
+    first = next((op for op in ops if any(root(value) == argument for value in _touched(op))), None)
     if first is not None and not isinstance(first.parent_op(), func.FuncOp):
         return False  # it may have no turn
     if isinstance(first, MatmulOp):
-        others = (first.a, first.b, *first.scales, *first.epilogue_operands)
-        others = others if first.group_scales is None else (*others, first.group_scales)
+        others = (*first.factors, *first.epilogue_operands)
         return first.c is None and argument == first.d and argument not in map(root, others)
     if first is None or argument in map(root, first.inputs) or argument not in first.outputs:
         return False

@@ -21,12 +21,16 @@ from .mma import MmaOp
 from .mma_sp import MmaSparseOp
 from .moves import MovmatrixOp, StmatrixOp
 from .opaque import OpaqueType
+from .operand_forms import OperandType
 from .partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
 from .registers import LoadRegistersOp, StoreRegistersOp
 from .row_wise import AcrossOp, RowsOp
 from .rows import BroadcastOp, ReduceOp, StepOp
+from .scaling import LoadScalesOp, ScaledOp
 from .sliced_k import SumSlicedKOp
+from .sparse import LoadMetadataOp, SparseOp
 from .store_epilogue import EpilogueOp
+from .stored import StoredOp
 from .swizzle import SwizzleAttr
 from .synchronisation import AtomicIncOp, BarrierAnyOp, ElectOp, SyncLanesOp
 from .tensor_copies import (
@@ -43,9 +47,10 @@ from .view import MatrixOp
 from .warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from .window import WindowOp
 from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
-from .words import LoadMetadataOp, LoadScalesOp, LoadWordsOp, StoreWordsOp
+from .words import LoadWordsOp, StoreWordsOp
 
 _PRODUCTS: list[type[Operation]] = [MatmulOp, AttentionOp, RowsOp, MmaOp, MmaSparseOp, WmmaMmaOp]
+_FORMS: list[type[Operation]] = [SparseOp, ScaledOp, StoredOp]
 _CTA_TILES: list[type[Operation]] = [CtaConstantOp, CtaLoadOp, TileMmaOp, EpilogueOp]
 _MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, WmmaLoadOp, WmmaStoreOp]
 _EXCHANGE: list[type[Operation]] = [ExchangeOp, OwnRowOp, StoreBankedOp, LoadBankedOp, SyncLanesOp]
@@ -96,6 +101,7 @@ _ATTRIBUTES: list[type[Attribute]] = [
     CtaTileType,
     FragmentType,
     OpaqueType,
+    OperandType,
     KindAttr,
     LayoutAttr,
     ScheduleAttr,
@@ -105,7 +111,7 @@ _ATTRIBUTES: list[type[Attribute]] = [
 ]
 
 _OPERATIONS = [
-    *(*_PRODUCTS, *_CTA_TILES, *_MOVES, *_EXCHANGE, *_MEMORY, *_MEETING),
+    *(*_PRODUCTS, *_FORMS, *_CTA_TILES, *_MOVES, *_EXCHANGE, *_MEMORY, *_MEETING),
     *(*_ARITHMETIC, *_EPILOGUE, *_PARTS, *_WARPGROUPS, *_TENSORS, *_CLUSTERS),
 ]
 

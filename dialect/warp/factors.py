@@ -2,52 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr
-from xdsl.ir import SSAValue
-from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def
+from xdsl.dialects.builtin import ArrayAttr, MemRefType, StringAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import IRDLOperation, base, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.mma import Variant
 from ..isa.product import KIND_F8F6F4
 from ..isa.types import ELEMENT_TYPES
-from .attributes import BYTE, Memory, element_row
+from .attributes import BYTE
+from .operand_forms import OperandForm, OperandType, form_of, matrix_behind
 from .product import WORDS
-from .scaling import scale_type, verify_scaling
-from .stored import StoredIntegers
-
-SPARSITY = 2
-"""Elements of a sparse A for each stored one, in every pattern of `mma.sp` (PTX ISA 9.7.14.6)."""
+from .scaling import scale_type, scales_of, verify_scaling
+from .sparse import metadata_of
+from .stored import StoredIntegers, stored_of
 
 WORD_PROPERTIES = ("bit_op", "kind")
 WORD_CHOICES = tuple(word for name in WORD_PROPERTIES for word in WORDS[name])
 """The properties that are words before the types, as those of `warp.mma` are, and what they may say."""
 
 
+FACTOR = base(MemRefType) | base(OperandType)
+"""The types of A and B in memory."""
+
+
 class FactorsOp(IRDLOperation):
-    """Multiplies A, which may be sparse, and B, which may be scaled with it."""
+    """Multiplies A and B: memory, or what an `OperandForm` makes of it."""
 
     types = prop_def(ArrayAttr[StringAttr])
     bit_op = opt_prop_def(StringAttr)
     kind = opt_prop_def(StringAttr)
-    stored = opt_prop_def(StringAttr)
-    zero = opt_prop_def(IntegerAttr)
 
     @property
-    def b_stored(self) -> StoredIntegers | None:
-        """What memory holds of B, if it is converted on the way."""
-        return StoredIntegers.of(self.stored, self.zero)
+    def given(self) -> tuple[SSAValue, SSAValue]:
+        """A and B, each in memory, in registers, or of a form: the first two operands."""
+        return self.operands[0], self.operands[1]
+
+    @property
+    def forms(self) -> tuple[OperandForm | None, OperandForm | None]:
+        """The forms of A and of B; None of what is all in memory, or in registers."""
+        a, b = self.given
+        return form_of(a), form_of(b)
+
+    @property
+    def matrices(self) -> tuple[SSAValue, SSAValue]:
+        """Where the elements of A and of B are."""
+        a, b = self.given
+        return matrix_behind(a), matrix_behind(b)
+
+    @property
+    def factors(self) -> tuple[SSAValue, ...]:
+        """All that is read of A and of B: their elements, and what is read beside these."""
+        beside = [value for form in self.forms if form is not None for value in form.beside]
+        return (*self.matrices, *beside)
 
     @property
     def metadata(self) -> SSAValue | None:
         """The metadata of a sparse A."""
-        raise TypeError(f"{type(self).__name__} has no A")
+        return metadata_of(self.given[0])
 
     @property
-    def scaled_by(self) -> Sequence[SSAValue]:
+    def scales(self) -> tuple[SSAValue, ...]:
         """The scales of A and B, or none."""
-        raise TypeError(f"{type(self).__name__} has no scales")
+        return scales_of(*self.given)
+
+    @property
+    def b_stored(self) -> StoredIntegers | None:
+        """What memory holds of B, if it is converted on the way."""
+        return stored_of(self.given[1])
 
     @property
     def multiplied(self) -> tuple[str, ...]:
@@ -66,7 +88,7 @@ class FactorsOp(IRDLOperation):
 
         Floats of 6 and 4 bits are multiplied by one kind alone where nothing is scaled.
         """
-        scaled = scale_type(self.scaled_by)
+        scaled = scale_type(self.scales)
         narrow = any((row := ELEMENT_TYPES[name]).is_float and row.bits < BYTE for name in self.multiplied)
         kind = self.kind.data if self.kind is not None else KIND_F8F6F4 if narrow and not scaled else ""
         return Variant("" if self.bit_op is None else self.bit_op.data, kind, scaled)
@@ -74,7 +96,8 @@ class FactorsOp(IRDLOperation):
     @property
     def sparsity(self) -> int:
         """How many elements of A there are for each that is stored: 2 if A is sparse, else 1."""
-        return 1 if self.metadata is None else SPARSITY
+        form, _ = self.forms
+        return 1 if form is None else form.sparsity
 
     def verify_names(self) -> None:
         """Checks that A and B are multiplied as types of the ISA.
@@ -88,16 +111,22 @@ class FactorsOp(IRDLOperation):
             if multiplied not in ELEMENT_TYPES:
                 raise VerifyException(f"'{multiplied}' is no type of the ISA that {name} could be multiplied as")
 
-    def verify_converted(self, b: Memory) -> None:
-        """Checks the types of a B that is converted on the way, and that lies in this memory.
+    def verify_forms(self) -> None:
+        """Checks that A and B are of forms that they may have, together.
 
         Raises:
-            VerifyException: if there is no such conversion, or scales or metadata beside it.
+            VerifyException: if one is not.
         """
-        if self.b_stored is not None:
-            self.b_stored.verify(self.multiplied[1], element_row(b.element_type))
-            if self.scaled_by or self.metadata is not None:
-                raise VerifyException("expected integers to be converted for a dense product without scales")
+        for side, value, form in zip("AB", self.given, self.forms, strict=True):
+            if isinstance(value.type, OperandType) and form is None:
+                made = value.owner.name if isinstance(value.owner, Operation) else "a block argument"
+                raise VerifyException(
+                    f"expected {side} from an operation that says its form, such as warp.sparse, got {made}"
+                )
+            if form is not None and side not in form.SIDES:
+                raise VerifyException(f"expected no {side} of the form {form.name}")
+        if self.b_stored is not None and (self.scales or self.metadata is not None):
+            raise VerifyException("expected integers to be converted for a dense product without scales")
 
     def verify_words(self) -> None:
         """Of single bits the text says what is done with them, of other types nothing; a kind is one of the ISA's.
@@ -107,7 +136,7 @@ class FactorsOp(IRDLOperation):
         """
         if self.kind is not None and self.kind.data not in WORDS["kind"]:
             raise VerifyException(f"expected a kind of {', '.join(WORDS['kind'])}, got '{self.kind.data}'")
-        verify_scaling(self.variant, self.scaled_by)
+        verify_scaling(self.variant, self.scales)
         ops = " or ".join(WORDS["bit_op"])
         if self.bit_op is not None and self.bit_op.data not in WORDS["bit_op"]:
             raise VerifyException(f"expected the operation on single bits to be {ops}, got '{self.bit_op.data}'")

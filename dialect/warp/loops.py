@@ -84,10 +84,9 @@ def verify_along(name: str, map_: AffineMap, loops: int, along: Sequence[int]) -
         raise VerifyException(f"expected {name} to be indexed by some of {listed}, got {map_}")
 
 
-def scale_map(map_: AffineMap, own: int, outer: int) -> AffineMap:
-    """The loops that the dimensions of the scales of A or B, of this map, run along, those of the blocks as k."""
-    before = [loop for loop in loops_of(map_) if loop < outer]
-    return map_along(map_.num_dims, (*before, outer + own, outer + K))
+def loops_beside(map_: AffineMap, own: int, outer: int) -> tuple[int, ...]:
+    """The loops that run along what is read beside A or B, of this map: those before m or n, their own one, and k."""
+    return (*(loop for loop in loops_of(map_) if loop < outer), outer + own, outer + K)
 
 
 def loops_around(

@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
-    AnyFloat,
     ArrayAttr,
     FloatAttr,
     IndexType,
@@ -31,17 +30,16 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from ..isa.types import ELEMENT_TYPES, ElementType
-from .attributes import element_row, memory_of
+from .attributes import memory_of
 from .elements import parse_elements, print_elements
 from .endings import product_type, verify_epilogue, verify_like
-from .factors import WORD_CHOICES, FactorsOp
+from .factors import FACTOR, WORD_CHOICES, FactorsOp
 from .loops import (
     DEFAULT_MAPS,
     OPERAND_LOOPS,
@@ -49,15 +47,15 @@ from .loops import (
     LoopSizes,
     M,
     N,
+    loops_beside,
     loops_of,
-    scale_map,
     shape_of,
     verify_along,
     verify_map,
 )
+from .operand_forms import verify_held
 from .product import word_properties
-from .scaling import verify_scale_shape
-from .stored import StoredIntegers
+from .stored import group_scales_of
 
 Number: TypeAlias = FloatAttr | IntegerAttr
 
@@ -70,7 +68,6 @@ class MatmulOp(FactorsOp):
 
         warp.matmul f16 x f16 %A, %B init 0.0 : f32 into %D : memref<256x192xf16>, memref<192x320xf16>, memref<...>
         warp.matmul bf16 x bf16 %A, %B plus %C into %C maps [...] : memref<...>, memref<...>, memref<...>, memref<...>
-        warp.matmul f16 x f16 %A sparse %E, %B init 0.0 : f32 into %D : memref<256x96xf16>, memref<16x96xi32>, ...
         warp.matmul xor b1 x b1 %A, %B init 0 : i32 into %D maps [...] : memref<256x8192xi1>, memref<320x8192xi1>, ...
 
     The types before the operands are those of the ISA that A and B are multiplied as: they tell signed integers from
@@ -80,27 +77,11 @@ class MatmulOp(FactorsOp):
     them, A and B along those whose matrices differ. Behind the batch may come loops that D does not run along, but A
     and B do: these are summed over, as k is.
 
-    Of a sparse A, m x k, the m x k/2 stored elements are given, and E says where they belong: the metadata words of
-    `mma.sp::ordered_metadata`, 32 of them, one for each lane, for 16 rows and as many columns as they describe
-    (`warploom.runtime.compress` makes both).
+    A and B are in memory, or of a form: a sparse A (`warp.sparse`), both with scales (`warp.scaled`), a B of integers
+    (`warp.stored`)::
 
-    The blocks of A's rows and of B's columns may have scales, matrices of m and of n rows, behind the batch of A or B::
-
-        warp.matmul mxf4 e2m1 x e2m1 %A, %B scaled %SA, %SB init 0.0 : f32 into %D maps [...]
-            : memref<256x128xf4E2M1FN>, memref<320x128xf4E2M1FN>, memref<256x4xf8E8M0FNU>, memref<320x4xf8E8M0FNU>, ...
-
-    How many elements along k share a scale follows from the kind and the type of the scales (PTX ISA 9.7.14.3); scales
-    of f8E4M3FN are read without their sign, as ue4m3.
-
-    B may lie in memory as integers of 8 or 4 bits, which are multiplied as f16 or bf16 less a zero point::
-
-        warp.matmul bf16 x bf16 %A, %B as u4 minus 8 init 0.0 : f32 into %D : memref<16x512xbf16>, ...
-
-    Groups of neighbours along k may then have scales of floats, whose dimensions run along those of B: the products of
-    a group are added up, and their sum is multiplied by the group's scale in each column::
-
-        warp.matmul bf16 x bf16 %A, %B as s4 times %S init 0.0 : f32 into %D
-            : memref<16x512xbf16>, memref<512x64xi4>, memref<4x64xbf16>, ...
+        %sparse = warp.sparse %A, %E : memref<256x96xf16>, memref<16x96xi32>
+        warp.matmul f16 x f16 %sparse, %B init 0.0 : f32 into %D : !warp.operand<memref<256x96xf16>>, memref<...>, ...
 
     An epilogue says what D's elements are instead: it takes the element of the product, rounded to the type of its
     first argument, and one of each epilogue operand, and yields D's::
@@ -121,11 +102,8 @@ class MatmulOp(FactorsOp):
 
     name = "warp.matmul"
 
-    a = operand_def(MemRefType)
-    e = opt_operand_def(MemRefType)
-    b = operand_def(MemRefType)
-    group_scales = opt_operand_def(MemRefType)
-    scales = var_operand_def(MemRefType)
+    a = operand_def(FACTOR)
+    b = operand_def(FACTOR)
     c = opt_operand_def(MemRefType)
     d = operand_def(MemRefType)
     epilogue_operands = var_operand_def()
@@ -144,30 +122,22 @@ class MatmulOp(FactorsOp):
         d: SSAValue,
         types: Sequence[str],
         *,
-        e: SSAValue | None = None,
         c: SSAValue | None = None,
         init: Number | None = None,
         maps: Sequence[AffineMap] = DEFAULT_MAPS,
         epilogue_operands: Sequence[SSAValue] = (),
         epilogue: Region | None = None,
-        scales: Sequence[SSAValue] = (),
         words: Sequence[str] = (),
         tile: Sequence[SSAValue] = (),
-        b_stored: StoredIntegers | None = None,
-        group_scales: SSAValue | None = None,
     ):
         """`words` are those of the text before the types."""
         super().__init__(
-            operands=[
-                *(a, [e] if e else [], b, [group_scales] if group_scales else [], list(scales), [c] if c else [], d),
-                *(list(epilogue_operands), list(tile)),
-            ],
+            operands=[a, b, [c] if c else [], d, list(epilogue_operands), list(tile)],
             properties={
                 "types": ArrayAttr([StringAttr(t) for t in types]),
                 "init": init,
                 "indexing_maps": ArrayAttr([AffineMapAttr(m) for m in maps]),
                 **word_properties(words),
-                **({} if b_stored is None else b_stored.properties()),
             },
             regions=[[] if epilogue is None else [epilogue]],
         )
@@ -178,15 +148,9 @@ class MatmulOp(FactorsOp):
         return tuple(attribute.data for attribute in self.indexing_maps)
 
     @property
-    def scale_maps(self) -> tuple[AffineMap, AffineMap]:
-        """The loops that the dimensions of the scales of A and B run along, those of the blocks as k."""
-        a, b = self.maps[:2]
-        return scale_map(a, M, self.outer), scale_map(b, N, self.outer)
-
-    @property
-    def group_map(self) -> AffineMap:
-        """The loops that the dimensions of the scales of groups run along, those of the groups as k."""
-        return self.maps[1]
+    def group_scales(self) -> SSAValue | None:
+        """The scales of groups along k of a B of integers; their dimensions run along those of B."""
+        return group_scales_of(self.b)
 
     @property
     def outer(self) -> int:
@@ -203,14 +167,6 @@ class MatmulOp(FactorsOp):
         """The type that an element of the product is rounded to: D's, or what the epilogue takes."""
         return product_type(self.d, self.epilogue)
 
-    @property
-    def metadata(self) -> SSAValue | None:
-        return self.e
-
-    @property
-    def scaled_by(self) -> Sequence[SSAValue]:
-        return self.scales
-
     def verify_(self) -> None:
         if (self.c is None) == (self.init is None):
             raise VerifyException("expected the product to start either from C or from a constant")
@@ -223,20 +179,19 @@ class MatmulOp(FactorsOp):
 
     def _verify_types(self) -> None:
         self.verify_names()
-        self.verify_converted(memory_of(self.b))
-        plain = (self.a, self.b) if self.b_stored is None else (self.a,)
-        for multiplied, operand in zip(self.multiplied, plain, strict=False):
-            if not _holds(memory_of(operand).element_type, ELEMENT_TYPES[multiplied]):
-                raise VerifyException(f"{operand.type} cannot be multiplied as {multiplied}")
+        self.verify_forms()
+        for multiplied, operand, form in zip(self.multiplied, (self.a, self.b), self.forms, strict=True):
+            if form is None:
+                verify_held(memory_of(operand), multiplied)
+            else:
+                form.verify_multiplied(multiplied)
         self.verify_words()
-        if self.e is not None and str(memory_of(self.e).element_type) != "i32":
-            raise VerifyException(f"expected the metadata of A as words of i32, got {self.e.type}")
         if self.init is not None and self.init.type != self.product_type:
             whose = "D's element type" if self.epilogue is None else "the type that the epilogue takes"
             raise VerifyException(f"expected an initial value of {whose}, got {self.init.type}")
 
     def _verify_maps(self) -> None:
-        operands, epilogue_operands = (self.a, self.b, self.d), self.maps[len(OPERAND_LOOPS) :]
+        operands, epilogue_operands = (*self.matrices, self.d), self.maps[len(OPERAND_LOOPS) :]
         if len(self.maps) != len(operands) + len(self.epilogue_operands):
             also = f" and {len(self.epilogue_operands)} epilogue operands" if self.epilogue_operands else ""
             raise VerifyException(f"expected indexing maps of A, B and D{also}, got {len(self.maps)}")
@@ -244,32 +199,21 @@ class MatmulOp(FactorsOp):
         for name, loops, map_, operand in zip("ABD", OPERAND_LOOPS, self.maps, operands, strict=False):
             verify_map(name, loops, map_, self.outer, self.batch)
             sizes.add(name, operand, loops_of(map_), self._shape_of_a() if name == "A" else None)
-        for name, scales, map_ in zip("AB", self.scales, self.scale_maps, strict=False):
-            verify_scale_shape(self.variant, name, scales, [sizes[loop] for loop in loops_of(map_)])
-        if self.group_scales is not None:
-            self._verify_groups(sizes)
+        for number, form in enumerate(self.forms):
+            if form is not None:
+                loops = loops_beside(self.maps[number], (M, N)[number], self.outer)
+                order = [loops.index(loop) for loop in loops_of(self.maps[number])]
+                lengths = [sizes[loop] for loop in loops]
+                form.verify_sizes("AB"[number], self.multiplied[number], self.variant, lengths, order)
         for number, (map_, operand) in enumerate(zip(epilogue_operands, self.epilogue_operands, strict=True)):
             verify_along(f"epilogue operand {number}", map_, self.maps[2].num_dims, loops_of(self.maps[2]))
             sizes.add(f"epilogue operand {number}", operand, loops_of(map_))
             if operand == self.d and map_ != self.maps[2]:
                 raise VerifyException("expected D as an epilogue operand to be indexed as D is")
 
-    def _verify_groups(self, sizes: LoopSizes) -> None:
-        """Checks that each column of B has scales for groups along k of one size."""
-        held, loops = memory_of(self.group_scales or self.b), loops_of(self.group_map)
-        shape = dict(zip(loops, held.get_shape(), strict=False))
-        k, n = (self.outer + loop for loop in (K, N))
-        fits = len(shape) == held.get_num_dims() == 2 and self.outer == 0 and self.b_stored is not None
-        if not fits or not isinstance(held.element_type, AnyFloat):
-            raise VerifyException(f"expected scales of groups as a matrix of floats for one B of integers, got {held}")
-        if min(shape.values()) < 1 or shape[n] != sizes[n] or sizes[k] % shape[k]:
-            raise VerifyException(
-                f"expected {sizes[n]} columns of scales of groups that divide k of {sizes[k]}, got {held}"
-            )
-
     def _shape_of_a(self) -> list[int]:
         """The shape of A, with the elements of a sparse one that are not stored."""
-        shape, k = list(shape_of(self.a)), loops_of(self.maps[0]).index(self.outer + K)
+        shape, k = list(shape_of(self.matrices[0])), loops_of(self.maps[0]).index(self.outer + K)
         if k < len(shape) and shape[k] >= 0:
             shape[k] *= self.sparsity
         return shape
@@ -284,26 +228,16 @@ class MatmulOp(FactorsOp):
         types.append(parser.parse_identifier(" as the type of B"))
         position = parser.pos
         operands = [parser.parse_unresolved_operand()]
-        sparse = parser.parse_optional_keyword("sparse") is not None
-        if sparse:
-            operands.append(parser.parse_unresolved_operand())
         parser.parse_punctuation(",")
         operands.append(parser.parse_unresolved_operand())
-        stored = StoredIntegers.parse(parser)
-        grouped = parser.parse_optional_keyword("times") is not None
-        if grouped:
-            operands.append(parser.parse_unresolved_operand())
-        scaled: list[UnresolvedOperand] = []
-        if parser.parse_optional_keyword("scaled"):
-            scaled = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
         init: Attribute | None = None
-        c: list[UnresolvedOperand] = []
         if parser.parse_optional_keyword("init"):
             init = parser.parse_attribute()
         elif parser.parse_optional_keyword("plus"):
-            c.append(parser.parse_unresolved_operand())
+            operands.append(parser.parse_unresolved_operand())
+        has_c = len(operands) > 2
         parser.parse_keyword("into")
-        operands += [*scaled, *c, parser.parse_unresolved_operand()]
+        operands.append(parser.parse_unresolved_operand())
         fixed = len(operands)
         if parser.parse_optional_keyword("with"):
             operands += parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
@@ -317,49 +251,29 @@ class MatmulOp(FactorsOp):
             parser.raise_error(f"expected maps to be a list of affine maps, got {maps}", position)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
-        memories = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-        if len(memories) != len(operands):
-            parser.raise_error(f"expected a type for each of {len(operands)} operands, got {len(memories)}", position)
-        values = parser.resolve_operands(operands, memories, position)
+        types_of = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        if len(types_of) != len(operands):
+            parser.raise_error(f"expected a type for each of {len(operands)} operands, got {len(types_of)}", position)
+        values = parser.resolve_operands(operands, types_of, position)
         if init is not None and not isa(init, Number):
             parser.raise_error(f"expected the initial value to be a number, got {init}", position)
         epilogue = parse_elements(parser) if parser.parse_optional_keyword("epilogue") else None
-        first = 2 + sparse + grouped
         op = cls(
-            values[0],
-            values[1 + sparse],
-            values[fixed - 1],
-            types,
-            e=values[1] if sparse else None,
-            c=values[first + len(scaled)] if c else None,
+            *(values[0], values[1], values[fixed - 1], types),
+            c=values[2] if has_c else None,
             init=init,
             maps=[attribute.data for attribute in maps],
             epilogue_operands=values[fixed:],
             epilogue=epilogue,
-            scales=values[first:][: len(scaled)],
             words=words,
             tile=parser.resolve_operands(tile, [IndexType()] * len(tile), position),
-            b_stored=stored,
-            group_scales=values[2 + sparse] if grouped else None,
         )
         op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {' '.join((*self.words, ' x '.join(self.multiplied)))} ")
-        printer.print_ssa_value(self.a)
-        if self.e is not None:
-            printer.print_string(" sparse ")
-            printer.print_ssa_value(self.e)
-        printer.print_string(", ")
-        printer.print_ssa_value(self.b)
-        printer.print_string("" if self.b_stored is None else f" {self.b_stored}")
-        if self.group_scales is not None:
-            printer.print_string(" times ")
-            printer.print_ssa_value(self.group_scales)
-        if self.scales:
-            printer.print_string(" scaled ")
-            printer.print_list(self.scales, printer.print_ssa_value)
+        printer.print_list((self.a, self.b), printer.print_ssa_value)
         if self.init is not None:
             printer.print_string(" init ")
             printer.print_attribute(self.init)
@@ -384,11 +298,3 @@ class MatmulOp(FactorsOp):
         if self.epilogue is not None:
             printer.print_string(" epilogue")
             print_elements(printer, self.epilogue)
-
-
-def _holds(stored: Attribute, multiplied: ElementType) -> bool:
-    """Whether memory of an MLIR element type can be read as a type of the ISA: itself, or the same bits."""
-    row = element_row(stored)
-    if row is None or multiplied.name == "tf32":
-        return row is not None and row.name == "f32"
-    return row == multiplied or (not (row.is_float or multiplied.is_float) and row.bits == multiplied.bits)

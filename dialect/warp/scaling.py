@@ -1,18 +1,73 @@
-"""The scales of a `warp.matmul`: how many there are, and of which types."""
+"""Blocks that have scales: `warp.scaled`, an operand of products, and `warp.load_scales`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def
 from xdsl.utils.exceptions import VerifyException
 
+from ..isa.block_scale import SCALES_OF_WORD
 from ..isa.mma import Variant, blocks
 from ..isa.types import ELEMENT_TYPES
-from .attributes import SCALES, element_row, memory_of
+from .attributes import SCALES, SHARED_SPACE, element_row, fragment_of, memory_of, memory_space
+from .memory import verify_indices, verify_one_warp
+from .operand_forms import MEMORY, OperandForm, OperandType, form_of
+from .words import WordsLoad
 
 STORED_AS = {held: scale for scale, held in SCALES.items()}
 """The type of scales that memory of another type holds."""
+
+AXES = {"A": "row", "B": "column"}
+"""What of A and of B has blocks along k."""
+
+
+@irdl_op_definition
+class ScaledOp(OperandForm):
+    """An A whose blocks of rows have scales, or a B whose blocks of columns have::
+
+        %a = warp.scaled %A, %SA : memref<256x128xf4E2M1FN>, memref<256x4xf8E8M0FNU>
+        %b = warp.scaled %B, %SB : memref<320x128xf4E2M1FN>, memref<320x4xf8E8M0FNU>
+        warp.matmul mxf4 e2m1 x e2m1 %a, %b init 0.0 : f32 into %D maps [...] : !warp.operand<...>, ...
+
+    The scales are a matrix with a row for each row of A, or column of B, behind the batch of A or B. How many elements
+    along k share a scale follows from the kind of the product and the type of the scales (PTX ISA 9.7.14.3); scales of
+    f8E4M3FN are read without their sign, as ue4m3.
+    """
+
+    name = "warp.scaled"
+
+    memory = operand_def(MEMORY)
+    scales = operand_def(MemRefType)
+
+    assembly_format = "$memory `,` $scales attr-dict `:` type($memory) `,` type($scales)"
+
+    def __init__(self, memory: SSAValue, scales: SSAValue):
+        super().__init__(operands=[memory, scales], result_types=[OperandType(memory_of(memory))])
+
+    def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> ScaledOp:
+        (scales,) = beside
+        return ScaledOp(memory, scales)
+
+    def verify_sizes(
+        self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
+    ) -> None:
+        (*rows, k), block, shape = sizes, blocks()[variant], memory_of(self.scales).get_shape()
+        expected = (*rows, -(-k // block) if k >= 0 else -1)
+        pairs = zip(shape, expected, strict=False)
+        if len(shape) != len(expected) or any(known != size and min(known, size) >= 0 for known, size in pairs):
+            text, what = "x".join("?" if size < 0 else str(size) for size in expected), AXES[side]
+            raise VerifyException(
+                f"expected {text} scales of {side}, one for each {block} elements of a {what}, got {self.scales.type}"
+            )
+
+
+def scales_of(a: SSAValue, b: SSAValue) -> tuple[SSAValue, ...]:
+    """The scales of A and of B, of those that have some."""
+    forms = (form_of(value) for value in (a, b))
+    return tuple(form.scales for form in forms if isinstance(form, ScaledOp))
 
 
 def scale_type(scales: Sequence[SSAValue]) -> str:
@@ -46,24 +101,44 @@ def verify_scaling(variant: Variant, scales: Sequence[SSAValue]) -> None:
         raise VerifyException(f"expected scales of {' or '.join(map(_stored, legal))} for {variant.kind}, got {first}")
 
 
-def verify_scale_shape(variant: Variant, name: str, scales: SSAValue, sizes: Sequence[int]) -> None:
-    """Checks that there is a scale for each block of a row of A, or of a column of B.
-
-    `sizes` are those of the batch, of rows or columns, and of k, below 0 where they are not known.
-
-    Raises:
-        VerifyException: saying how many are expected.
-    """
-    (*rows, k), block, shape = sizes, blocks()[variant], memory_of(scales).get_shape()
-    expected = (*rows, -(-k // block) if k >= 0 else -1)
-    pairs = zip(shape, expected, strict=False)
-    if len(shape) != len(expected) or any(known != size and min(known, size) >= 0 for known, size in pairs):
-        text, what = "x".join("?" if size < 0 else str(size) for size in expected), {"A": "row", "B": "column"}[name]
-        raise VerifyException(
-            f"expected {text} scales of {name}, one for each {block} elements of a {what}, got {scales.type}"
-        )
-
-
 def _stored(scale: str) -> str:
     """The MLIR type that holds scales of a type."""
     return ELEMENT_TYPES[SCALES.get(scale, scale)].mlir
+
+
+@irdl_op_definition
+class LoadScalesOp(WordsLoad):
+    """Reads the scales of A or B from a tile in shared memory, each lane a word of each base tile::
+
+        %s = warp.load_scales %S[%stage, %row, %column] : memref<3x128x4xf8E8M0FNU, ..., 3> -> !warp.fragment<...>
+
+    A row of memory has the scales of a row of A, or of a column of B, in the order of k. A lane gets four of them, from
+    `%column` on, a multiple of four: byte-ids pick those of a step of the instruction. The base tiles of the fragment
+    follow each other along m or n.
+    """
+
+    name = "warp.load_scales"
+
+    @property
+    def axis(self) -> str:
+        """The axis of the fragment that the rows of memory run across: "r" for scales of A, "c" for those of B."""
+        return "r" if any(bit.axis == "r" for bit in self.fragment.type.layout.data.lane) else "c"
+
+    @property
+    def what(self) -> str:
+        """What has a scale for each of its blocks, in words."""
+        return "rows of A" if self.axis == "r" else "columns of B"
+
+    def verify_(self) -> None:
+        memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
+        verify_one_warp("scales", fragment)
+        verify_indices("the memref", memory, self.indices)
+        if memory_space(memory) != SHARED_SPACE:
+            raise VerifyException(f"expected scales in shared memory (memory space {SHARED_SPACE}), got {memory}")
+        along_k = fragment.tiles[self.axis == "r"]
+        if fragment.role.data != "scale" or fragment.tile_registers != 1 or along_k != 1:
+            raise VerifyException(f"expected a fragment of scales, one base tile deep, got {fragment}")
+        if memory.element_type != fragment.element_type:
+            raise VerifyException(f"expected memory of {fragment.element_type}, got {memory}")
+        if (columns := memory.get_shape()[-1]) % SCALES_OF_WORD:
+            raise VerifyException(f"expected rows of whole words of {SCALES_OF_WORD} scales, got {columns} in {memory}")

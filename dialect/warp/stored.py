@@ -1,15 +1,22 @@
-"""Operands that memory holds as integers of 8 or 4 bits, and that are multiplied as f16 or bf16."""
+"""Operands that memory holds as integers of 8 or 4 bits, and that are multiplied as f16 or bf16: `warp.stored`."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import AnyFloat, IntegerAttr, MemRefType, StringAttr, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import ParsePropInAttrDict, irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def
 from xdsl.parser import Parser
+from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
 
+from ..isa.mma import Variant
 from ..isa.types import ELEMENT_TYPES, ElementType
+from .attributes import element_row, memory_of
+from .operand_forms import MEMORY, OperandForm, OperandType, form_of
 
 INTEGERS = ("s8", "u8", "s4", "u4")
 FLOATS = ("f16", "bf16")
@@ -48,14 +55,6 @@ class StoredIntegers(NamedTuple):
         """What the properties of an operation say; None where they say nothing."""
         return None if stored is None else StoredIntegers(stored.data, 0 if zero is None else zero.value.data)
 
-    @staticmethod
-    def parse(parser: Parser) -> StoredIntegers | None:
-        """Reads `as s8 minus 3`, if it is there."""
-        if parser.parse_optional_keyword("as") is None:
-            return None
-        name = parser.parse_identifier(" as the type in memory")
-        return StoredIntegers(name, parser.parse_integer() if parser.parse_optional_keyword("minus") else 0)
-
     def verify(self, multiplied: str, held: ElementType | None) -> None:
         """Checks the type that it is multiplied as, and that of the elements of memory.
 
@@ -71,3 +70,99 @@ class StoredIntegers(NamedTuple):
         low, high = self.limits
         if not low <= self.zero <= high:
             raise VerifyException(f"expected a zero point from {low} to {high}, got {self.zero}")
+
+
+@irdl_op_definition
+class StoredOp(OperandForm):
+    """A B that lies in memory as integers of 8 or 4 bits, which are multiplied as f16 or bf16, less a zero point::
+
+        %weights = warp.stored %Q as u4 minus 8 : memref<512x64xi4>
+        warp.matmul bf16 x bf16 %A, %weights init 0.0 : f32 into %D : memref<16x512xbf16>, !warp.operand<...>, ...
+
+    Groups of neighbours along k may then have scales of floats, whose dimensions run along those of B: the products of
+    a group are added up, and their sum is multiplied by the group's scale in each column::
+
+        %weights = warp.stored %Q as s4 times %S : memref<512x64xi4>, memref<4x64xbf16>
+    """
+
+    name = "warp.stored"
+
+    memory = operand_def(MEMORY)
+    scales = opt_operand_def(MemRefType)
+    stored = prop_def(StringAttr)
+    zero = opt_prop_def(IntegerAttr)
+
+    SIDES: ClassVar = "B"
+    irdl_options = (ParsePropInAttrDict(),)
+
+    def __init__(self, memory: SSAValue, integers: StoredIntegers, scales: SSAValue | None = None):
+        super().__init__(
+            operands=[memory, [] if scales is None else [scales]],
+            properties=integers.properties(),
+            result_types=[OperandType(memory_of(memory))],
+        )
+
+    @property
+    def integers(self) -> StoredIntegers:
+        """What memory holds."""
+        return StoredIntegers(self.stored.data, 0 if self.zero is None else self.zero.value.data)
+
+    def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> StoredOp:
+        return StoredOp(memory, self.integers, *beside)
+
+    def verify_multiplied(self, name: str) -> None:
+        self.integers.verify(name, element_row(memory_of(self.memory).element_type))
+
+    def verify_sizes(
+        self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
+    ) -> None:
+        if self.scales is None:
+            return
+        held, (*outer, n, k) = memory_of(self.scales), sizes
+        shape = dict(zip(order, held.get_shape(), strict=False))
+        if outer or len(shape) != held.get_num_dims() or not isinstance(held.element_type, AnyFloat):
+            raise VerifyException(f"expected scales of groups as a matrix of floats for one B of integers, got {held}")
+        if min(shape.values()) < 1 or shape[0] != n or k % shape[1]:
+            raise VerifyException(f"expected {n} columns of scales of groups that divide k of {k}, got {held}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> StoredOp:
+        operands = [parser.parse_unresolved_operand()]
+        parser.parse_keyword("as")
+        name = parser.parse_identifier(" as the type in memory")
+        zero = parser.parse_integer() if parser.parse_optional_keyword("minus") else 0
+        if parser.parse_optional_keyword("times"):
+            operands.append(parser.parse_unresolved_operand())
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        position = parser.pos
+        kinds = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        if len(kinds) != len(operands) or not isa(kinds[0], MemRefType[Attribute]):
+            parser.raise_error(f"expected {len(operands)} memref type(s), got {', '.join(map(str, kinds))}", position)
+        memory, *scales = parser.resolve_operands(operands, kinds, position)
+        op = cls(memory, StoredIntegers(name, zero), *scales)
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.memory)
+        printer.print_string(f" {self.integers}")
+        if self.scales is not None:
+            printer.print_string(" times ")
+            printer.print_ssa_value(self.scales)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_list(self.operand_types, printer.print_attribute)
+
+
+def stored_of(b: SSAValue) -> StoredIntegers | None:
+    """What memory holds of a B that is converted on the way."""
+    form = form_of(b)
+    return form.integers if isinstance(form, StoredOp) else None
+
+
+def group_scales_of(b: SSAValue) -> SSAValue | None:
+    """The scales of groups along k of a B of integers."""
+    form = form_of(b)
+    return form.scales if isinstance(form, StoredOp) else None

@@ -26,9 +26,8 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.types import ELEMENT_TYPES
 from .attributes import BYTE, SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, memory_space
 from .cta_tile import CtaTileType
-from .factors import FactorsOp
+from .factors import FACTOR, FactorsOp
 from .product import word_properties
-from .stored import StoredIntegers
 
 SUMS = VarConstraint("Sums", base(CtaTileType) | base(FragmentType))
 """The type of C and D: what the CTA holds, or a warp."""
@@ -51,9 +50,9 @@ class TileMmaOp(FactorsOp):
           : memref<64x32xf16, #warp.swizzle<64>, 3>, memref<32x64xf16, #warp.swizzle<128>, 3>, !warp.cta_tile<64x64xf32>
 
     A is m x k, B k x n, C and D are m x n. `types` are those of the ISA that A and B are multiplied as, `bit_op` and
-    `kind` the words of `warp.matmul`, `stored` and `zero` what the tile of B holds if it is converted. With
-    `transposed_a` the tile of A lies in memory as k x m, with `transposed_b` that of B as n x k. `warp.schedule` names
-    the instruction, and says which warps compute what.
+    `kind` the words of `warp.matmul`. A and B may be of a form, as its operands may: `warp.sparse` and `warp.scaled`
+    then have the tiles of metadata and of scales. With `transposed_a` the tile of A lies in memory as k x m, with
+    `transposed_b` that of B as n x k. `warp.schedule` names the instruction, and says which warps compute what.
 
     When it is said which warp has what (`warp-distribute`), each has a fragment of C and of D, and `part` says where
     its rows, columns and k of the tiles begin::
@@ -61,34 +60,28 @@ class TileMmaOp(FactorsOp):
         %d = warp.tile_mma %As, %Bs, %c part [%m, %n, %k] {...} : memref<...>, memref<...>, !warp.fragment<acc, ...>
 
     Then all warps do the same at a different place, and A may be a fragment that the warp holds, of as many rows as
-    that of C and all of k. Behind the types stand the tiles of what belongs to A and B: of a
-    sparse A, which is m x k/2, `sparse %Es : memref<...>`, the metadata, of which `padded` says that it may be asked
-    for beyond what was copied; of blocks that have scales `scaled %SAs, %SBs : memref<...>, memref<...>`. Groups of
-    `group` neighbours along k have scales in global memory, `times %S[%k, %n] : memref<...>`, groups x columns, of
-    which the tiles of A and B begin at k and n.
+    that of C and all of k. Groups of `group` neighbours along k of a B of integers (`warp.stored`) have scales in
+    global memory, `times %S[%k, %n] : memref<...>` behind the types, groups x columns, of which the tiles of A and B
+    begin at k and n.
     """
 
     name = "warp.tile_mma"
 
-    a = operand_def(base(MemRefType) | base(FragmentType))
-    b = operand_def(MemRefType)
+    a = operand_def(FACTOR | base(FragmentType))
+    b = operand_def(FACTOR)
     c = operand_def(SUMS)
     part = var_operand_def(IndexType())
-    e = opt_operand_def(MemRefType)
-    scales = var_operand_def(MemRefType)
     group_scales = opt_operand_def(MemRefType)
     group_at = var_operand_def(IndexType())
     group = opt_prop_def(IntegerAttr)
     transposed_a = opt_prop_def(UnitAttr)
     transposed_b = opt_prop_def(UnitAttr)
-    padded = opt_prop_def(UnitAttr)
     d = result_def(SUMS)
 
     traits = traits_def(MemoryReadEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
         "$a `,` $b `,` $c (`part` `[` $part^ `]`)? attr-dict `:` type($a) `,` type($b) `,` type($c) "
-        "(`sparse` $e^ `:` type($e))? (`scaled` $scales^ `:` type($scales))? "
         "(`times` $group_scales^ `[` $group_at `]` `:` type($group_scales))?"
     )
 
@@ -101,26 +94,20 @@ class TileMmaOp(FactorsOp):
         *,
         words: Sequence[str] = (),
         transposed: tuple[bool, bool] = (False, False),
-        e: SSAValue | None = None,
-        scales: Sequence[SSAValue] = (),
-        padded: bool = False,
         part: Sequence[SSAValue] = (),
-        b_stored: StoredIntegers | None = None,
         groups: GroupScales | None = None,
     ):
         """`transposed` says how A and B lie; `words` are those of the text of `warp.matmul` before the types."""
         super().__init__(
             operands=[
-                *(a, b, c, list(part), [] if e is None else [e], list(scales)),
+                *(a, b, c, list(part)),
                 *([] if groups is None else [groups.scales], [] if groups is None else [groups.k, groups.n]),
             ],
             properties={
                 "types": ArrayAttr([StringAttr(t) for t in types]),
                 **word_properties(words),
-                **({} if b_stored is None else b_stored.properties()),
                 "transposed_a": UnitAttr() if transposed[0] else None,
                 "transposed_b": UnitAttr() if transposed[1] else None,
-                "padded": UnitAttr() if padded else None,
                 "group": None if groups is None else IntegerAttr(groups.size, i64),
             },
             result_types=[c.type],
@@ -133,11 +120,7 @@ class TileMmaOp(FactorsOp):
             *(self.a, self.b, c, self.multiplied),
             words=self.words,
             transposed=turned,
-            e=self.e,
-            scales=self.scales,
-            padded=self.padded is not None,
             part=part,
-            b_stored=self.b_stored,
             groups=self.groups,
         )
         found.attributes |= self.attributes
@@ -152,14 +135,6 @@ class TileMmaOp(FactorsOp):
         return GroupScales(self.group_scales, self.group.value.data, *self.group_at)
 
     @property
-    def metadata(self) -> SSAValue | None:
-        return self.e
-
-    @property
-    def scaled_by(self) -> Sequence[SSAValue]:
-        return self.scales
-
-    @property
     def shape(self) -> tuple[int, int, int]:
         """(m, n, k) of the tiles."""
         a, b = self._lying()
@@ -167,27 +142,27 @@ class TileMmaOp(FactorsOp):
 
     def _lying(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(m, stored k) of A and (k, n) of B."""
-        a, b = _shape(self.a), memory_of(self.b).get_shape()
+        a, b = map(_shape, self.matrices)
         return a[::-1] if self.transposed_a else a, b[::-1] if self.transposed_b else b
 
     def verify_(self) -> None:
         self.verify_names()
+        self.verify_forms()
         self.verify_words()
-        for name, memory in zip(("A", "B", "E", "SA", "SB"), self._tiles(), strict=False):
-            if isinstance(memory, SSAValue) and isinstance(memory.type, FragmentType):
-                self._verify_held(fragment_of(memory))
-            elif memory is not None and (memory_space(memory_of(memory)) != SHARED_SPACE or len(_shape(memory)) != 2):
-                raise VerifyException(f"expected {name} to be a tile in shared memory, got {memory.type}")
-        self.verify_converted(memory_of(self.b))
-        plain = (self.a, self.b) if self.b_stored is None else (self.a,)
-        for name, multiplied, tile in zip("AB", self.multiplied, plain, strict=False):
+        for number, tile in enumerate(self.factors):
+            if isinstance(tile.type, FragmentType):
+                self._verify_held(tile.type)
+            elif memory_space(memory_of(tile)) != SHARED_SPACE or len(_shape(tile)) != 2:
+                name = ("A", "B", "what is read beside A and B")[min(number, 2)]
+                raise VerifyException(f"expected {name} to be a tile in shared memory, got {tile.type}")
+        for name, multiplied, tile in zip("AB", self.multiplied, self.matrices, strict=True):
             held, wanted = element_row(_element(tile)), ELEMENT_TYPES[multiplied]
-            if held is None or held.memory_bits not in (wanted.memory_bits, BYTE):
+            if name == "B" and self.b_stored is not None:
+                self.b_stored.verify(multiplied, held)
+            elif held is None or held.memory_bits not in (wanted.memory_bits, BYTE):
                 raise VerifyException(f"{name} cannot be multiplied as {multiplied}, got {tile.type}")
         self._verify_shape()
         self._verify_groups()
-        if self.padded is not None and self.e is None:
-            raise VerifyException("expected `padded` of metadata, and there is none")
 
     def _verify_groups(self) -> None:
         given = self.group_scales is not None, self.group is not None, len(self.group_at) == 2, bool(self.b_stored)
@@ -200,16 +175,14 @@ class TileMmaOp(FactorsOp):
         """Checks an A that a warp holds."""
         c = self.c.type
         fits = isinstance(c, FragmentType) and a.shape[0] == c.shape[0] and a.role.data == "a"
-        if not fits or self.transposed_a is not None or self.e is not None:
+        if not fits or self.transposed_a is not None:
             raise VerifyException(f"expected a dense A in registers to be a fragment a of C's rows, got {a} and {c}")
-
-    def _tiles(self) -> Sequence[SSAValue | None]:
-        return (self.a, self.b, self.e, *self.scales)
 
     def _verify_shape(self) -> None:
         (rows, stored), (k, columns) = self._lying()
         if stored * self.sparsity != k:
-            raise VerifyException(f"expected A and B to agree on k, got {self.a.type} and {self.b.type}")
+            a, b = self.matrices
+            raise VerifyException(f"expected A and B to agree on k, got {a.type} and {b.type}")
         sums = self.c.type
         whole = isinstance(sums, CtaTileType)
         if whole == bool(self.part) or len(self.part) not in (0, 3):

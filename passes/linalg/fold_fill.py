@@ -81,7 +81,7 @@ def _decline(op: Operation, memory: SSAValue, between: Operation | None, reason:
 
 def _overwrites(product: MatmulOp, memory: SSAValue) -> bool:
     """Whether a product adds to all of a memory, and reads it nowhere else."""
-    return product.c == product.d and _reshaped(product.d) == memory and memory not in map(root, (product.a, product.b))
+    return product.c == product.d and _reshaped(product.d) == memory and memory not in map(root, product.factors)
 
 
 def _reshaped(value: SSAValue) -> SSAValue:
@@ -98,16 +98,12 @@ def _start(product: MatmulOp, *, init: FloatAttr | IntegerAttr | None = None, c:
         product.b,
         product.d,
         product.multiplied,
-        e=product.e,
         c=c,
         init=init,
         maps=product.maps,
         epilogue_operands=product.epilogue_operands,
         epilogue=None if product.epilogue is None else product.epilogue.clone(),
-        scales=product.scales,
         words=product.words,
-        b_stored=product.b_stored,
-        group_scales=product.group_scales,
     )
     started.attributes |= product.attributes
     started.location = product.location

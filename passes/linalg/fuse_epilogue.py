@@ -92,7 +92,7 @@ class Match:
     def _is_private(self) -> bool:
         """Whether the temporary is an allocation of which nothing is read but this."""
         product, temporary = self.product, self.temporary
-        if temporary in (product.a, product.e, *_of_b(product), product.c, *product.scales, *product.epilogue_operands):
+        if temporary in (*product.factors, product.c, *product.epilogue_operands):
             return False
         users = {use.operation for use in temporary.uses} - {product, self.elementwise.op}
         is_local = isinstance(temporary.owner, memref.AllocOp | memref.AllocaOp)
@@ -101,10 +101,7 @@ class Match:
     def _is_unshared(self) -> bool:
         """Whether no element that others read is overwritten before they have read it."""
         product, output = self.product, self.elementwise.output
-        if any(
-            value is not None and root(value) == root(output)
-            for value in (product.a, product.e, *_of_b(product), *product.scales)
-        ):
+        if any(root(value) == root(output) for value in product.factors):
             return False
         others = [(product.c, product.maps[2])]
         others += zip(product.epilogue_operands, product.maps[len(OPERAND_LOOPS) :], strict=True)
@@ -138,16 +135,12 @@ class Match:
             product.b,
             self.elementwise.output,
             product.multiplied,
-            e=product.e,
             c=product.c,
             init=product.init,
             maps=[*product.maps[: len(OPERAND_LOOPS)], *(map_ for _, map_ in epilogue_operands)],
             epilogue_operands=[value for value, _ in epilogue_operands],
             epilogue=Region(block),
-            scales=product.scales,
             words=product.words,
-            b_stored=product.b_stored,
-            group_scales=product.group_scales,
         )
         fused.attributes |= product.attributes
         fused.location = product.location
@@ -180,17 +173,12 @@ def touched(op: Operation) -> tuple[set[SSAValue], set[SSAValue]] | None:
     if isinstance(op, LinalgStructuredOperation):
         return _roots(op.operands), _roots(op.outputs)
     if isinstance(op, MatmulOp):
-        return _roots(op.operands), _roots([op.d])
+        return _roots([*op.factors, *op.operands]), _roots([op.d])
     return None
 
 
 def _roots(values: Sequence[SSAValue]) -> set[SSAValue]:
     return {root(value) for value in values if isinstance(value.type, MemRefType)}
-
-
-def _of_b(product: MatmulOp) -> tuple[SSAValue | None, ...]:
-    """B, and the scales of its groups."""
-    return product.b, product.group_scales
 
 
 def _producer(elementwise: Elementwise) -> Match | None:
@@ -201,9 +189,7 @@ def _producer(elementwise: Elementwise) -> Match | None:
     reason, opaque, op = "", "", elementwise.op.prev_op
     while op is not None:
         if isinstance(op, MatmulOp) and op.d in wanted:
-            inputs = _roots(
-                [v for v in (op.a, op.e, *_of_b(op), op.c, *op.scales, *op.epilogue_operands) if v is not None]
-            )
+            inputs = _roots([value for value in (*op.factors, op.c, *op.epilogue_operands) if value is not None])
             match = Match(op, elementwise)
             found = opaque and f"{opaque} between them may touch any memory"
             found = found or (written & inputs and "an operation between them writes what the product reads")

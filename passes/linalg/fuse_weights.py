@@ -27,11 +27,11 @@ from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.loops import K, element_type, loops_of
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.stored import FLOATS, StoredIntegers
+from ...dialect.warp.stored import FLOATS, StoredIntegers, StoredOp
 from ..diagnostics import fail, remark
 from .elementwise import Elementwise, read_elementwise
 from .fuse_epilogue import touched
-from .raise_matmul import raise_products
+from .raise_matmul import formed, raise_products
 from .views import collapsed, groups_of, root
 from .weight_bodies import Dequantised, dequantised
 from .weight_groups import expand_groups, merge_sums
@@ -84,7 +84,7 @@ class Weights:
     def objection(self) -> str:
         """Why the product cannot convert its B; "" if it can."""
         product = self.product
-        if product.epilogue is not None or product.scales or product.e is not None or product.b_stored is not None:
+        if product.epilogue is not None or any(product.forms):
             return "the product is scaled, sparse or weighted already"
         if product.multiplied[0] != product.multiplied[1] or product.multiplied[1] not in FLOATS:
             return f"integers are converted to {' and '.join(FLOATS)}, got {' x '.join(product.multiplied)}"
@@ -157,8 +157,8 @@ class Weights:
         else:
             a, (b, d) = product.a, given
             starts = {"c": product.c, "init": product.init}
-            how = {"words": product.words, "b_stored": stored, "group_scales": grouped}
-            fused = MatmulOp(a, b, d, product.multiplied, maps=maps, **how, **starts)  # pyright: ignore[reportArgumentType]
+            b = formed(product, StoredOp(b, stored, grouped))
+            fused = MatmulOp(a, b, d, product.multiplied, maps=maps, words=product.words, **starts)  # pyright: ignore[reportArgumentType]
         fused.attributes |= product.attributes
         fused.location = product.location
         view = product.b
@@ -207,7 +207,7 @@ class Weights:
         block.add_op(YieldOp(converted_to(block, element, held)))
         return MatmulOp(
             product.a,
-            b,
+            formed(product, StoredOp(b, stored, grouped)),
             d,
             product.multiplied,
             init=FloatAttr(0.0, f32),
@@ -215,8 +215,6 @@ class Weights:
             epilogue_operands=operands,
             epilogue=Region(block),
             words=product.words,
-            b_stored=stored,
-            group_scales=grouped,
         )
 
 
@@ -239,20 +237,21 @@ def _drop(view: SSAValue, memory: SSAValue) -> None:
 
 def _weights(product: MatmulOp) -> Weights | None:
     """The operation that makes B of integers, for the product alone; a remark where it cannot be left out."""
-    memory = root(product.b)
+    _, b = product.matrices
+    memory = root(b)
     if not isinstance(memory.owner, memref.AllocOp):
         return None
     users = [use.operation for use in memory.uses if not isinstance(use.operation, memref.DeallocOp)]
-    writers = [user for user in users if user is not product and user is not product.b.owner]
+    writers = [user for user in users if user is not product and user not in (b.owner, product.b.owner)]
     made = read_elementwise(writers[0]) if len(writers) == 1 else None
     how = None if made is None or made.output is not memory else dequantised(made)
     if made is None or how is None or any(made.inputs[i] is memory and made.reads(i) for i in range(len(made.inputs))):
         return None
     product = merge_sums(product)
     found = Weights(product, made, how)
-    if memory is not product.b and not isinstance(product.b.owner, memref.CollapseShapeOp):
+    if memory is not product.matrices[1] and not isinstance(product.matrices[1].owner, memref.CollapseShapeOp):
         reason = "it reads them in another shape"
-    elif memory in (product.a, product.c, product.d):
+    elif memory in (product.matrices[0], product.c, product.d):
         reason = "it uses them twice"
     else:
         reason = how.objection or found.objection()

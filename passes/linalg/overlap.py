@@ -49,10 +49,10 @@ class MemoryUse:
 def check_product(op: Operation, product: MatmulOp) -> None:
     """Refuses a product whose result shares elements with what it reads; errors are about `op`, which it is made of."""
     names = ("A", "B") if op is product else ("an input", "an input")
-    reads = [MemoryUse(name, value) for name, value in zip(names, (product.a, product.b), strict=True)]
+    reads = [MemoryUse(name, value) for name, value in zip(names, product.matrices, strict=True)]
     reads += [MemoryUse("scales", value) for value in product.scales]
     reads += [] if product.group_scales is None else [MemoryUse("the scales of groups", product.group_scales)]
-    reads += [] if product.e is None else [MemoryUse("the metadata of A", product.e)]
+    reads += [] if product.metadata is None else [MemoryUse("the metadata of A", product.metadata)]
     reads += [] if product.c is None else [MemoryUse("C", product.c, product.maps[2])]
     epilogue_operands = zip(product.epilogue_operands, product.maps[len(OPERAND_LOOPS) :], strict=True)
     reads += [MemoryUse("an input of the epilogue", value, map_) for value, map_ in epilogue_operands]

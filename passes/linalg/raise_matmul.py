@@ -33,13 +33,15 @@ from ...dialect.linalg.body import weighted
 from ...dialect.warp.attributes import element_row, memory_of
 from ...dialect.warp.loops import loops_of
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.stored import StoredIntegers
+from ...dialect.warp.operand_forms import OperandForm
+from ...dialect.warp.sparse import SparseOp
+from ...dialect.warp.stored import StoredIntegers, StoredOp
 from ...dialect.warp.view import strides_of
 from ..diagnostics import fail
 from ..tile.index_builder import constant_value
 from . import contraction
+from .matrices import lie_in_memory
 from .overlap import check_product
-from .product import lie_in_memory
 from .unroll_windows import unroll
 from .views import expanded
 from .weights import weigh
@@ -105,7 +107,11 @@ def _generic(op: LinalgStructuredOperation) -> MatmulOp:
     found = contraction.read_matrices(op)
     a, b, c = (_with_ones(op, value, map_) for value, map_ in zip(found.operands, found.maps, strict=True))
     raised = _raised(op, a, b, found.maps, found.unsigned, c)
-    return raised if found.body.is_plain else weigh(op, raised, found.body)
+    if found.body.is_plain:
+        return raised
+    weighted_product = weigh(op, raised, found.body)
+    raised.erase()
+    return weighted_product
 
 
 def _with_ones(op: Operation, value: SSAValue, map_: AffineMap) -> SSAValue:
@@ -156,7 +162,7 @@ def _raised(
     types = [_multiplied(*given) for given in zip((a_type, b_type), unsigned, strict=True)]
     # The product of two bits is their and, whether a set one is read as 1 or as -1.
     words = ["and"] if types == ["b1", "b1"] and unsigned[0] == unsigned[1] else []
-    e, stored = _metadata(op), None
+    e, integers = _metadata(op), None
     if _runs_down(op, c, maps[-1]):
         if e is not None:
             fail(op, f"expected C of a sparse A row by row, got {c.type}")
@@ -167,8 +173,17 @@ def _raised(
             fail(op, "expected the integers of a product of floats as B of a dense product, got "
                  f"{' x '.join(types)}; where they are A, exchange A and B, and write C transposed")  # fmt: skip
         # The integers are converted to the type that they are multiplied with, which has all of them.
-        stored, types = StoredIntegers(types[1]), [types[0]] * 2
-    return MatmulOp(a, b, c, types, e=e, c=c, maps=maps, words=words, b_stored=stored)
+        integers, types = StoredIntegers(types[1]), [types[0]] * 2
+    a = a if e is None else formed(op, SparseOp(a, e))
+    b = b if integers is None else formed(op, StoredOp(b, integers))
+    return MatmulOp(a, b, c, types, c=c, maps=maps, words=words)
+
+
+def formed(op: Operation, form: OperandForm) -> SSAValue:
+    """An operand of a form that is made before an operation, with the name of its memory."""
+    form.operand.name_hint = form.matrix.name_hint and f"{form.matrix.name_hint}_{form.name.partition('.')[2]}"
+    form.location = op.location
+    return Builder(InsertPoint.before(op)).insert(form).operand
 
 
 def _runs_down(op: Operation, c: SSAValue, map_: AffineMap) -> bool:
@@ -217,7 +232,8 @@ def _replace(op: Operation, raised: MatmulOp) -> None:
     raised.location = op.location
     raised.attributes |= op.attributes
     try:
-        raised.verify()
+        for made in (*(form for form in raised.forms if form is not None), raised):
+            made.verify()
     except VerifyException as error:
         fail(op, str(error))
     check_product(op, raised)

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, DenseArrayBase, Inte
 from xdsl.ir import SSAValue
 
 from ...dialect.warp.attributes import Memory, memory_of
+from ...dialect.warp.operand_forms import OperandForm
 from ...dialect.warp.window import WindowOp, passed, steps_of
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ VIEWS = (
 
 
 def root(value: SSAValue) -> SSAValue:
-    """The memory that a value is a view of."""
-    while isinstance(value.owner, VIEWS):
+    """The memory that a value is a view of, or whose elements an operand of a product has."""
+    while isinstance(value.owner, (*VIEWS, OperandForm)):
         value = value.owner.operands[0]
     return value
 

@@ -50,7 +50,7 @@ def merge_sums(product: MatmulOp) -> MatmulOp:
     """A product that is summed over a loop beside k, over both as one k where they are neighbours in A and in B; else
     the product as it is."""
     views: list[SSAValue] = []
-    if product.outer != 1 or product.batch or product.metadata is not None or product.scales or product.epilogue:
+    if product.outer != 1 or product.batch or any(product.forms) or product.epilogue:
         return product
     for value, map_ in zip((product.a, product.b), product.maps, strict=False):
         loops, held = loops_of(map_), memory_of(value)
@@ -72,7 +72,6 @@ def merge_sums(product: MatmulOp) -> MatmulOp:
         init=product.init,
         maps=[_without_first(map_) for map_ in product.maps],
         words=product.words,
-        b_stored=product.b_stored,
     )
     merged.attributes |= product.attributes
     merged.location = product.location

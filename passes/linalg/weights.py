@@ -52,20 +52,18 @@ def weigh(op: Operation, product: MatmulOp, body: Weighted) -> MatmulOp:
         product.b,
         product.d,
         product.multiplied,
-        e=product.e,
         init=FloatAttr(0.0, summed) if isinstance(summed, AnyFloat) else IntegerAttr(0, summed),  # pyright: ignore[reportArgumentType, reportCallIssue]
         maps=[*product.maps, product.maps[2], *(scalar for _ in given)],
         epilogue_operands=[product.d, *given],
         epilogue=Region(block),
         words=product.words,
-        b_stored=product.b_stored,
     )
     return found
 
 
 def _check_exact(op: Operation, product: MatmulOp) -> None:
     """Refuses integers whose sums, of which there are as many as is known, may not fit the 32 bits of accumulators."""
-    sizes = dict(zip(loops_of(product.maps[0]), shape_of(product.a), strict=True))
+    sizes = dict(zip(loops_of(product.maps[0]), shape_of(product.matrices[0]), strict=True))
     depth = math.prod(size for loop, size in sizes.items() if size > 0 and loop not in loops_of(product.maps[2]))
     bits = (ELEMENT_TYPES[name] for name in product.multiplied)
     largest = math.prod(1 << (row.bits - row.signed) for row in bits)

@@ -20,7 +20,8 @@ from ...dialect.warp.product import ProductOp
 from ..tile.index_builder import Index, IndexBuilder, constant_value
 
 if TYPE_CHECKING:
-    from ...dialect.warp.words import LoadMetadataOp, LoadScalesOp
+    from ...dialect.warp.scaling import LoadScalesOp
+    from ...dialect.warp.sparse import LoadMetadataOp
 
 TileLoad: TypeAlias = "LdmatrixOp | LoadOp | LoadMetadataOp | LoadScalesOp"
 

@@ -19,8 +19,9 @@ from ...dialect.schedule.loop import LoopSchedule
 from ...dialect.schedule.operands import OperandSchedule
 from ...dialect.schedule.tile import TileSchedule
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.sparse import metadata_span
 from ..linalg.multiplied import block
-from ..linalg.product import Product, metadata_span
+from ..linalg.product import Product
 from ..tile.arrangement import LANES as LANES_LOAD
 from .h200 import (
     BETWEEN_MARGIN,

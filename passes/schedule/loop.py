@@ -8,7 +8,8 @@ from ...dialect.isa.product import ProductForm as Row
 from ...dialect.isa.targets import Target
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.barriers import BARRIER_BYTES, BARRIER_SM
-from ..linalg.product import Product, metadata_span
+from ...dialect.warp.sparse import metadata_span
+from ..linalg.product import Product
 from .h200 import LEAST_AHEAD, LONG_STEP, LOOP_WARPS, MOST_STAGES, SLACK
 from .packing import narrow, roles
 

@@ -12,8 +12,9 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.barriers import BARRIER_BYTES
+from ...dialect.warp.sparse import METADATA_ROWS, metadata_span
 from ..linalg.multiplied import Multiplied, block, shared_bits
-from ..linalg.product import METADATA_ROWS, Product, metadata_span
+from ..linalg.product import Product
 from ..tile.arrangement import Arrangement, arrange, arrange_stored
 from .staging import strip_bytes
 

@@ -8,8 +8,9 @@ from ...dialect.isa.targets import KIB, Target
 from ...dialect.isa.types import FP8
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import BYTE
+from ...dialect.warp.sparse import metadata_span
 from ..linalg.multiplied import block
-from ..linalg.product import Product, metadata_span
+from ..linalg.product import Product
 from .loop import check_loop
 from .model import as_halves, bits_twice
 from .packing import SHORTEST_PACKED_ROW, roles, row_bytes

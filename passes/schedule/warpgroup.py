@@ -26,9 +26,10 @@ from ...dialect.schedule.operands import OperandSchedule
 from ...dialect.schedule.tile import TileSchedule
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.barriers import BARRIER_BYTES
+from ...dialect.warp.sparse import METADATA_ROWS, metadata_span
 from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
-from ..linalg.product import METADATA_ROWS, Product, metadata_span
+from ..linalg.product import Product
 from .laid_out import can_change, laid_out
 from .packing import SHORTEST_PACKED_ROW, roles, row_bytes
 from .register_overhead import group_spills

@@ -20,13 +20,14 @@ from xdsl.pattern_rewriter import (
 )
 from xdsl.rewriter import InsertPoint
 
+from ...dialect.warp.operand_forms import drop_forms
 from ...dialect.warp.tile_mma import TileMmaOp
 from .groups import GroupedProduct
 from .index_builder import Index, IndexBuilder
-from .metadata import SparseProduct
+from .metadata import SparseProduct, SparseWarpgroupProduct
 from .multiplication import DenseProduct, Multiplication, Place
 from .scales import ScaledProduct
-from .warpgroup import SparseWarpgroupProduct, WarpgroupProduct
+from .warpgroup import WarpgroupProduct
 
 MULTIPLICATIONS: Sequence[type[Multiplication]] = (
     WarpgroupProduct,
@@ -53,7 +54,9 @@ class ProductOfTiles(RewritePattern):
         warp: Place = {axis: outside.known(at) for axis, at in zip("mnk", op.part, strict=True)}
         warp = multiplication.counted(_behind(list(warp.values())) or outside, warp)
         index = outside.at(Builder(InsertPoint.before(op)))
+        factors = (op.a, op.b)
         rewriter.replace(op, (), [multiplication.multiply(outside, index, warp, op.c)])
+        drop_forms(factors)
 
 
 def _loop_of(op: TileMmaOp) -> Operation:

@@ -32,6 +32,7 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, element_row, memory_of
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.operand_forms import drop_forms, of_form
 from ..schedule.laid_out import padded_type, transposed_type
 from ..schedule.packing import roles
 
@@ -54,8 +55,7 @@ def _aligned(rewriter: PatternRewriter, op: MatmulOp, types: tuple[Memory, Memor
 
 def _number(op: MatmulOp, role: str) -> int:
     """Which operand of the operation A, B or D is."""
-    b = 1 + (op.e is not None)
-    return {"a": 0, "b": b, "d": b + 1 + (op.group_scales is not None) + len(op.scales) + (op.c is not None)}[role]
+    return {"a": 0, "b": 1, "d": 2 + (op.c is not None)}[role]
 
 
 def _bits(memory: Memory) -> int:
@@ -71,14 +71,16 @@ class TransposeOperands(RewritePattern):
         schedule = _schedule(op)
         for role in roles(schedule.operands.transpose) if schedule is not None else "":
             at = "ab".index(role)
-            value, maps = (op.a, op.b)[at], list(op.maps)
+            value, form, maps = op.matrices[at], op.forms[at], list(op.maps)
             kind = memory_of(value)
             name = f"{value.name_hint or role.upper()}_transposed"
             transposed = _aligned(rewriter, op, transposed_type(kind, _bits(kind)), name)
             rewriter.insert(TransposeOp(value, transposed, DenseArrayBase.from_list(i64, [1, 0])))
-            op.operands[_number(op, role)] = transposed
+            beside = () if form is None else form.beside
+            op.operands[_number(op, role)] = of_form(form, transposed, beside, rewriter.insert)
             maps[at] = AffineMap(maps[at].num_dims, 0, maps[at].results[::-1])
             op.indexing_maps = ArrayAttr([AffineMapAttr(each) for each in maps])
+            drop_forms([] if form is None else [form.operand])
 
 
 class PadResult(RewritePattern):

@@ -15,15 +15,15 @@ from ...dialect.warp.attributes import SHARED_SPACE
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.mma_sp import MmaSparseOp, metadata_type
+from ...dialect.warp.sparse import METADATA_ROWS, LoadMetadataOp, SparseOp, metadata_span
 from ...dialect.warp.swizzle import SwizzleAttr
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.warpgroup import ROWS
-from ...dialect.warp.words import LoadMetadataOp
 from ..linalg.operand import MatrixOperand
-from ..linalg.product import METADATA_ROWS, metadata_span
 from .index_builder import Index, IndexBuilder
 from .multiplication import FragmentProduct, Place
 from .tiling import Fragments, Tiling, schedule_of
+from .warpgroup import WarpgroupProduct
 
 ROW_TILES = "m16"
 """The axis along M in units of the 16 rows that a row of metadata words describes."""
@@ -43,18 +43,18 @@ class MetadataWords:
         """A place with its row of metadata, which is the same in every turn of the K loop."""
         return at | {ROW_TILES: index.div(at["m"], METADATA_ROWS)}
 
-    def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index], *, padded: bool) -> tuple[SSAValue, int]:
+    def load(self, index: IndexBuilder, a: SparseOp, at: dict[str, Index]) -> tuple[SSAValue, int]:
         """The metadata of a warp's fragment of A at `at` in the tile, and the selector that picks its part."""
         row, (m, _) = self.tiling.row, self.tiling.schedule.tile.warp
         if not isinstance(row, MmaSparse | Wgmma) or row.metadata is None:
             raise ValueError("metadata is loaded for a sparse instruction")
         where = index.values(self.words(index, at))
         kind = metadata_type(row.metadata, m // row.metadata.rows)
-        loaded = index.insert(LoadMetadataOp(tile, where, kind, padded=padded)).fragment
+        loaded = index.insert(LoadMetadataOp(a.metadata, where, kind, padded=a.padded is not None)).fragment
         return loaded, self._selector(at)
 
     def load_all(
-        self, index: IndexBuilder, tile: SSAValue, steps: Sequence[dict[str, Index]], *, padded: bool
+        self, index: IndexBuilder, a: SparseOp, steps: Sequence[dict[str, Index]]
     ) -> list[tuple[SSAValue, int]]:
         """`load` of several steps, in which words that have the metadata of more than one are loaded once."""
         loaded: dict[Index, tuple[SSAValue, int]] = {}
@@ -62,7 +62,7 @@ class MetadataWords:
         for at in steps:
             word = index.div(at["k"], self.span)
             if word not in loaded:
-                loaded[word] = self.load(index, tile, at, padded=padded)
+                loaded[word] = self.load(index, a, at)
             found.append((loaded[word][0], self._selector(at)))
         return found
 
@@ -108,6 +108,18 @@ class GroupMetadataTiles(MetadataTiles):
         return MemRefType(kind.element_type, [-(-rows // ROWS) * ROWS, words], kind.layout, kind.memory_space)
 
 
+def sparse_of(op: TileMmaOp) -> SparseOp:
+    """The sparse A of a product.
+
+    Raises:
+        ValueError: if its A is dense.
+    """
+    form, _ = op.forms
+    if not isinstance(form, SparseOp):
+        raise ValueError("expected a product with a sparse A")
+    return form
+
+
 class SparseProduct(FragmentProduct):
     """`warp.mma_sp`: A is sparse, with metadata that is copied and loaded beside it."""
 
@@ -117,14 +129,31 @@ class SparseProduct(FragmentProduct):
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
-        return op.e is not None and schedule_of(op).tile.together == 1
+        return op.metadata is not None and schedule_of(op).tile.together == 1
 
     def counted(self, index: IndexBuilder, at: Place) -> Place:
         return self.metadata.counted(index, at)
 
     def step(self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: Place) -> SSAValue:
-        if self.op.e is None:
-            raise ValueError("expected a product with a sparse A")
-        metadata, selector = self.metadata.load(index, self.op.e, at, padded=self.op.padded is not None)
+        metadata, selector = self.metadata.load(index, sparse_of(self.op), at)
         shape = self.tiling.schedule.tile.mma
         return index.insert(MmaSparseOp(shape, a, b, accumulator, metadata, selector, "ordered")).d
+
+
+class SparseWarpgroupProduct(WarpgroupProduct):
+    """`warp.wgmma` of a sparse A, whose metadata is copied beside it; each lane loads its word of some steps at once,
+    before their products begin."""
+
+    def __init__(self, op: TileMmaOp) -> None:
+        super().__init__(op)
+        self.metadata = MetadataWords(self.tiling)
+
+    @staticmethod
+    def multiplies(op: TileMmaOp) -> bool:
+        return schedule_of(op).tile.together > 1 and op.metadata is not None
+
+    def counted(self, index: IndexBuilder, at: Place) -> Place:
+        return self.metadata.counted(index, at)
+
+    def sparse(self, index: IndexBuilder, steps: Sequence[Place]) -> Sequence[tuple[SSAValue, int] | None]:
+        return self.metadata.load_all(index, sparse_of(self.op), steps)

@@ -32,7 +32,7 @@ class Multiplication(ABC):
         self.op = op
         self.tiling = Fragments(TileProduct.of(op), schedule_of(op))
         self.operands = FactorTiles.both(self.tiling)
-        self.tiles = (op.a, op.b)
+        self.tiles = op.matrices
 
     @staticmethod
     @abstractmethod
@@ -91,7 +91,7 @@ class DenseProduct(FragmentProduct):
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
-        return op.e is None and not op.scales and op.groups is None and schedule_of(op).tile.together == 1
+        return op.metadata is None and not op.scales and op.groups is None and schedule_of(op).tile.together == 1
 
     def step(self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: Place) -> SSAValue:
         words = self.op.variant.words

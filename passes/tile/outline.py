@@ -25,6 +25,7 @@ from ...dialect.warp.attributes import ScheduleAttr, memory_of
 from ...dialect.warp.indices import IndexOp
 from ...dialect.warp.loops import OPERAND_LOOPS, M, N
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.operand_forms import OperandForm, of_form
 from ...dialect.warp.row_wise import RowsOp
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
@@ -77,16 +78,21 @@ class Inside:
         view = None if isinstance(operand, VectorOperand) else self.views.get(operand.place)
         return view or self.arguments[operand.value]
 
+    def factor(self, index: IndexBuilder, form: OperandForm | None, operands: Sequence[KernelArgument]) -> SSAValue:
+        """What stands for A or B, of a form, with what is read beside it."""
+        memory, *beside = map(self.seen, operands)
+        return of_form(form, memory, beside, index.insert)
+
     def tile(
         self,
         op: MatmulOp | AttentionOp,
-        operands: Sequence[KernelArgument],
+        operands: Sequence[SSAValue],
         maps: Sequence[AffineMap],
         at: Sequence[SSAValue],
     ) -> Operation:
-        """The operation for the tile at these indices, on what stands for its operands, which run along loops of the
-        tile by these maps. The last two segments of its operands are those that its region takes, and the indices."""
-        inputs = [*map(self.seen, operands), *self.numbers.values()]
+        """The operation for the tile at these indices, on these operands, which run along loops of the tile by these
+        maps. The last two segments of its operands are those that its region takes, and the indices."""
+        inputs = [*operands, *self.numbers.values()]
         maps = [*maps, *(AffineMap(maps[0].num_dims, 0, ()) for _ in self.numbers)]
         *segments, own, _ = map(int, cast("DenseArrayBase[IntegerType]", op.properties[SEGMENTS]).get_values())
         found = type(op).create(
@@ -181,7 +187,12 @@ class TiledProduct:
             for operand, loops in zip((product.a, product.b, product.d), OPERAND_LOOPS, strict=True)
         ]
         maps += [self._map(_loops(operand)) for operand in product.epilogue_operands]
-        return inside.tile(self.op, product.operands, maps, index.values(starts))
+        operands = [
+            inside.factor(index, form, factor) for form, factor in zip(self.op.forms, product.factors, strict=True)
+        ]
+        others = (product.c, product.d, *product.epilogue_operands)
+        operands += [inside.seen(operand) for operand in others if operand is not None]
+        return inside.tile(self.op, operands, maps, index.values(starts))
 
     def _map(self, loops: Sequence[int], operand: MatrixOperand | None = None) -> AffineMap:
         """A map of the product of a tile: first the loops that are summed over beside k, those that an operand runs
@@ -227,7 +238,7 @@ class TiledAttention:
         loops = (*FACTORS, *((M, N) for _ in operands[len(FACTORS) :]))
         own = [_loops(operand, two) for operand, two in zip(operands, loops, strict=True)]
         maps = [AffineMap(len(FACTORS), 0, tuple(map(AffineDimExpr, one))) for one in own]
-        return inside.tile(self.op, operands, maps, index.values([row]))
+        return inside.tile(self.op, list(map(inside.seen, operands)), maps, index.values([row]))
 
     def _turn(self, index: IndexBuilder, tile: Index, tiles: Index, matrix: Index) -> Index:
         """Which tile it is the turn of.

@@ -24,6 +24,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.gpu import FuncOp, LaunchFuncOp
 from ...dialect.gpu import ModuleOp as GpuModuleOp
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.operand_forms import drop_forms
 from ...dialect.warp.partial_sums import ZEROED
 from ...dialect.warp.view import DIVISIBLE
 from ..diagnostics import fail
@@ -108,7 +109,9 @@ class Outliner:
         """Frees the scratch memory and erases the operation."""
         for memory in self._scratch:
             self._builder.insert(memref.DeallocOp.get(memory))
+        operands = list(self.op.operands)
         Rewriter.erase_op(self.op)
+        drop_forms(operands)
 
     def _name(self, suffix: str) -> str:
         parent = self.op.parent_op()

@@ -19,9 +19,9 @@ from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, type_of_eleme
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.scaling import LoadScalesOp
 from ...dialect.warp.swizzle import WORD_PANEL, SwizzleAttr
 from ...dialect.warp.tile_mma import TileMmaOp
-from ...dialect.warp.words import LoadScalesOp
 from ..linalg.multiplied import block
 from ..linalg.operand import MatrixOperand
 from .index_builder import Index, IndexBuilder

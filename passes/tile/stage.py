@@ -15,7 +15,7 @@ from typing import Protocol
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import memref, scf
-from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp
+from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, UnitAttr
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import (
@@ -31,6 +31,8 @@ from ...dialect.gpu import BarrierOp
 from ...dialect.warp.cta_tile import CtaConstantOp, CtaLoadOp, CtaTileType
 from ...dialect.warp.indices import IndexOp
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.operand_forms import form_of, of_form
+from ...dialect.warp.sparse import SparseOp
 from ...dialect.warp.store_epilogue import EpilogueOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.view import MatrixOp
@@ -103,7 +105,7 @@ class StageBuilder:
         for way, tile in zip(ways, shared, strict=True):
             way.copy(inside, here, tile)
         copies_done(inside, self.tiling.schedule)
-        product = inside.insert(self._multiplied(shared, body.args[1], self._groups(index, inside, here)))
+        product = inside.insert(self._multiplied(inside, shared, body.args[1], self._groups(index, inside, here)))
         inside.insert(BarrierOp())
         inside.insert(scf.YieldOp(product.d))
         index.insert(loop)
@@ -133,19 +135,24 @@ class StageBuilder:
             memory = outside.insert(MatrixOp(memory, (), along, 1 - along)).matrix
         return GroupScales(memory, product.group, *index.values([here["k"], here["n"]]))
 
-    def _multiplied(self, shared: Sequence[SSAValue], sums: SSAValue, groups: GroupScales | None) -> TileMmaOp:
+    def _multiplied(
+        self, inside: IndexBuilder, shared: Sequence[SSAValue], sums: SSAValue, groups: GroupScales | None
+    ) -> TileMmaOp:
         """The product of the tiles of one K tile."""
         op, product, (m, _, k) = self.product.op, self.product, self.tiling.schedule.tile.cta
-        a, b, *others = shared
-        sparse = product.metadata is not None
+        tiles, beside = shared[:2], list(shared[2:])
+        factors: list[SSAValue] = []
+        for form, tile in zip(op.forms, tiles, strict=True):
+            # Scales of groups are no tiles: they are read where they lie.
+            own = [beside.pop(0) for _ in form.beside] if form is not None and beside else []
+            factors.append(of_form(form, tile, own, inside.insert))
+        a, b = factors
+        if isinstance(sparse := form_of(a), SparseOp) and (product.m % m or product.k % k):
+            sparse.padded = UnitAttr()
         found = TileMmaOp(
             *(a, b, sums, op.multiplied),
             words=op.words,
             transposed=(product.a.transposed, product.b.transposed),
-            e=others[0] if sparse else None,
-            scales=[] if sparse else others,
-            padded=sparse and bool(product.m % m or product.k % k),
-            b_stored=op.b_stored,
             groups=groups,
         )
         found.attributes |= op.attributes

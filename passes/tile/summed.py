@@ -17,6 +17,7 @@ from functools import reduce
 from xdsl.ir import SSAValue
 
 from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.operand_forms import drop_forms, memories_behind
 from ...dialect.warp.view import MatrixOp
 from ..linalg.operand import MatrixOperand
 from .index_builder import Index, IndexBuilder
@@ -78,8 +79,10 @@ def _unknown(operand: MatrixOperand, dimension: int) -> bool:
 
 
 def drop_unused(values: Sequence[SSAValue]) -> None:
-    """Erases matrices that nothing is taken from any more."""
-    for value in values:
+    """Erases matrices that nothing is taken from any more, and forms of operands that nothing multiplies."""
+    memories = [memory for value in values for memory in memories_behind(value)]
+    drop_forms(values)
+    for value in dict.fromkeys(memories):
         if isinstance(value.owner, MatrixOp) and not value.uses:
             value.owner.detach()
             value.owner.erase()

@@ -12,7 +12,6 @@ from ...dialect.warp.elementwise import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.warpgroup import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from .index_builder import IndexBuilder
-from .metadata import MetadataWords
 from .multiplication import Multiplication, Place
 from .tiling import schedule_of
 
@@ -22,7 +21,7 @@ class WarpgroupProduct(Multiplication):
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
-        return schedule_of(op).tile.together > 1 and op.e is None
+        return schedule_of(op).tile.together > 1 and op.metadata is None
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
         schedule, (a, b) = self.tiling.schedule, self.operands
@@ -36,7 +35,7 @@ class WarpgroupProduct(Multiplication):
         index.insert(WgmmaFenceOp())
         for number, (at, (of_a, where_a), chosen) in enumerate(zip(steps, held, sparse, strict=True)):
             flags = {"mn_major_a": along_m, "mn_major_b": along_n, "overwrite": zero and not promoted and not number}
-            op = WgmmaOp(of_a, where_a, self.op.b, b.place(outside, at), accumulator, **flags, sparse=chosen)
+            op = WgmmaOp(of_a, where_a, self.tiles[1], b.place(outside, at), accumulator, **flags, sparse=chosen)
             accumulator = index.insert(op).d
         index.insert(WgmmaCommitOp())
         index.insert(WgmmaWaitOp(0))
@@ -44,32 +43,12 @@ class WarpgroupProduct(Multiplication):
 
     def _a(self, outside: IndexBuilder, index: IndexBuilder, at: Place) -> tuple[SSAValue, list[SSAValue]]:
         """A of a step: its tile and where in it, or the registers that hold it."""
-        if isinstance(self.op.a.type, FragmentType):
-            return self.operands[0].held(index, self.op.a, at), []
-        return self.op.a, self.operands[0].place(outside, at)
+        tile, _ = self.tiles
+        if isinstance(tile.type, FragmentType):
+            return self.operands[0].held(index, tile, at), []
+        return tile, self.operands[0].place(outside, at)
 
     def sparse(self, index: IndexBuilder, steps: Sequence[Place]) -> Sequence[tuple[SSAValue, int] | None]:
         """The metadata and the selector of each step; none of a dense A."""
         del index
         return [None] * len(steps)
-
-
-class SparseWarpgroupProduct(WarpgroupProduct):
-    """`warp.wgmma` of a sparse A, whose metadata is copied beside it; each lane loads its word of some steps at once,
-    before their products begin."""
-
-    def __init__(self, op: TileMmaOp) -> None:
-        super().__init__(op)
-        self.metadata = MetadataWords(self.tiling)
-
-    @staticmethod
-    def multiplies(op: TileMmaOp) -> bool:
-        return schedule_of(op).tile.together > 1 and op.e is not None
-
-    def counted(self, index: IndexBuilder, at: Place) -> Place:
-        return self.metadata.counted(index, at)
-
-    def sparse(self, index: IndexBuilder, steps: Sequence[Place]) -> Sequence[tuple[SSAValue, int] | None]:
-        if self.op.e is None:
-            raise ValueError("expected a product with a sparse A")
-        return self.metadata.load_all(index, self.op.e, steps, padded=self.op.padded is not None)

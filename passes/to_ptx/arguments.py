@@ -16,7 +16,7 @@ from ...dialect.warp.attributes import Memory, element_row, memory_of, memory_sp
 from ...dialect.warp.tensor_maps import TensorMapType
 from ...dialect.warp.view import DIVISIBLE, Dimensions, dynamic_parts, strides_of
 from ..diagnostics import fail
-from ..linalg.product import GLOBAL_SPACE
+from ..linalg.matrices import GLOBAL_SPACE
 from .addressing import ALIGNMENT, GlobalMatrix, MemoryArgument
 from .emitter import Emitter, divisor_of
 from .operands import IndexValue, VirtualRegister

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.mma_sp import MmaSparseOp
-from ...dialect.warp.words import LoadMetadataOp
-from ..linalg.product import METADATA_ROWS
+from ...dialect.warp.sparse import METADATA_ROWS, LoadMetadataOp
 from .addressing import Position
 from .fragments import TrailingOperand
 from .kernel import KernelLowering

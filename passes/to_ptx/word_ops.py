@@ -6,7 +6,8 @@ from math import gcd
 
 from ...dialect.isa.block_scale import SCALES_OF_WORD
 from ...dialect.warp.attributes import FragmentType, fragment_of
-from ...dialect.warp.words import LoadScalesOp, LoadWordsOp, StoreWordsOp, words_of
+from ...dialect.warp.scaling import LoadScalesOp
+from ...dialect.warp.words import LoadWordsOp, StoreWordsOp, words_of
 from ..diagnostics import fail
 from .addressing import CHUNK, Position
 from .emitter import common_divisor, divisor_of

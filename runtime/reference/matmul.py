@@ -26,7 +26,7 @@ def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulat
     Raises:
         HostError: for a sparse A.
     """
-    if op.e is not None:
+    if op.metadata is not None:
         raise HostError(f"{place_of(op)}no float64 reference for {op.name} with a sparse A")
     found = _product(op, scope, replace(accumulator, tf32=op.multiplied == ("tf32", "tf32")))
     if op.epilogue is None:
@@ -51,7 +51,7 @@ def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulat
 def _product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Accumulator) -> Reference:
     """The product, in the type that an element of it is rounded to."""
     names = (op.multiplied[0], op.multiplied[1] if op.b_stored is None else op.b_stored.name)
-    a, b = (_read(scope[value], name) for value, name in zip((op.a, op.b), names, strict=True))
+    a, b = (_read(scope[value], name) for value, name in zip(op.matrices, names, strict=True))
     if op.b_stored is not None:
         b = replace(b, value=b.value - op.b_stored.zero, dtype=np.dtype(np.float64))
     maps = [letters_of(op, map_) for map_ in op.maps[: len(OPERAND_LOOPS)]]

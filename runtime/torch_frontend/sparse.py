@@ -7,7 +7,7 @@ import torch
 
 from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.layouts.layout import LANES
-from ...passes.linalg.product import METADATA_ROWS, metadata_span
+from ...dialect.warp.sparse import METADATA_ROWS, metadata_span
 from ..errors import ArgumentError
 from ..numerics.array import Array
 from ..sparse import compress

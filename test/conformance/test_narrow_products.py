@@ -61,6 +61,8 @@ def test_scaled_products(kind: str, a_kind: str, b_kind: str, scale: str, block:
     a, b, c = f"memref<{m}x{k}x{a_kind}>", f"memref<{n}x{k}x{b_kind}>", f"memref<{m}x{n}xf32>"
     of_a, of_b = (f"memref<{rows}x{-(-k // block)}x{scale}>" for rows in (m, n))
     types = f"{PTX[a_kind]} x {PTX[b_kind]}"
-    text = f"warp.matmul {kind} {types} %A, %B scaled %SA, %SB init 0.0 : f32 into %C {ALONG_K}"
+    forms = f"%a = warp.scaled %A, %SA : {a}, {of_a}\n%b = warp.scaled %B, %SB : {b}, {of_b}"
+    text = f"{forms}\nwarp.matmul {kind} {types} %a, %b init 0.0 : f32 into %C {ALONG_K}"
+    kinds = ", ".join(f"!warp.operand<{kind}>" for kind in (a, b))
     arguments = f"%A: {a}, %B: {b}, %SA: {of_a}, %SB: {of_b}, %C: {c}"
-    assemble(f"func.func @f({arguments}) {{\n{text} : {a}, {b}, {of_a}, {of_b}, {c}\nreturn\n}}", "sm_120a")
+    assemble(f"func.func @f({arguments}) {{\n{text} : {kinds}, {c}\nreturn\n}}", "sm_120a")

@@ -44,9 +44,10 @@ def test_integers_are_multiplied_exactly(float_: str, stored: str, by_columns: b
     b = f"memref<{n}x{k}xi{bits}>" if by_columns else f"memref<{k}x{n}xi{bits}>"
     axes = "(n, k)" if by_columns else "(k, n)"
     text = f"""func.func @f(%A: memref<{m}x{k}x{float_}>, %B: {b}, %D: memref<{m}x{n}xf32>) {{
-  warp.matmul {float_} x {float_} %A, %B as {stored} minus {zero} init 0.0 : f32 into %D
+  %W = warp.stored %B as {stored} minus {zero} : {b}
+  warp.matmul {float_} x {float_} %A, %W init 0.0 : f32 into %D
       maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> {axes}>, affine_map<(m, n, k) -> (m, n)>]
-      : memref<{m}x{k}x{float_}>, {b}, memref<{m}x{n}xf32>
+      : memref<{m}x{k}x{float_}>, !warp.operand<{b}>, memref<{m}x{n}xf32>
   return
 }}"""
     a = np.random.default_rng().standard_normal((m, k)).astype(FLOATS[float_])

@@ -171,10 +171,11 @@ def product(float_: str, stored: str, by: str, group: int, scale: str, k: int = 
     types = f"memref<{M}x{k}x{float_}>, memref<{held}xi{stored[1]}>, memref<{scales}x{scale}>, memref<{M}x{N}xf32>"
     a, b, s, d = types.split(", ")
     return f"""func.func @f(%A: {a}, %B: {b}, %S: {s}, %D: {d}) {{
-  warp.matmul {float_} x {float_} %A, %B as {stored} minus 3 times %S init 0.0 : f32 into %D
+  %W = warp.stored %B as {stored} minus 3 times %S : {b}, {s}
+  warp.matmul {float_} x {float_} %A, %W init 0.0 : f32 into %D
       maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> ({", ".join(by)})>,
             affine_map<(m, n, k) -> (m, n)>]
-      : {types}
+      : {a}, !warp.operand<{b}>, {d}
   return
 }}"""
 

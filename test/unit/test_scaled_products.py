@@ -45,8 +45,10 @@ class Form:
         a, b, sa, sb, c = self.types(size)
         types = " x ".join(BY_MLIR_NAME[kind].name for kind in (self.a, self.b))
         return f"""func.func @f(%A: {a}, %B: {b}, %SA: {sa}, %SB: {sb}, %C: {c}) {{
-          warp.matmul {self.kind} {types} %A, %B scaled %SA, %SB plus %C into %C {ALONG_K}
-            : {a}, {b}, {sa}, {sb}, {c}, {c}
+          %a = warp.scaled %A, %SA : {a}, {sa}
+          %b = warp.scaled %B, %SB : {b}, {sb}
+          warp.matmul {self.kind} {types} %a, %b plus %C into %C {ALONG_K}
+            : !warp.operand<{a}>, !warp.operand<{b}>, {c}, {c}
           return
         }}"""
 
@@ -130,7 +132,9 @@ def test_an_epilogue_is_fused() -> None:
     text = f"""func.func @f(%A: {a}, %B: {b}, %SA: {sa}, %SB: {sb}, %C: {c}, %D: {c}) {{
       %zero = arith.constant 0.0 : f32
       %T = memref.alloc() : {c}
-      warp.matmul mxf4 e2m1 x e2m1 %A, %B scaled %SA, %SB init 0.0 : f32 into %T {ALONG_K} : {a}, {b}, {sa}, {sb}, {c}
+      %a = warp.scaled %A, %SA : {a}, {sa}
+      %b = warp.scaled %B, %SB : {b}, {sb}
+      warp.matmul mxf4 e2m1 x e2m1 %a, %b init 0.0 : f32 into %T {ALONG_K} : !warp.operand<{a}>, !warp.operand<{b}>, {c}
       linalg.max ins(%T, %C : {c}, {c}) outs(%D : {c})
       return
     }}"""
@@ -148,9 +152,11 @@ def test_a_batch() -> None:
     """A and its scales differ from matrix to matrix, B and its scales do not."""
     maps = ", ".join(f"affine_map<(b, m, n, k) -> {axes}>" for axes in ("(b, m, k)", "(n, k)", "(b, m, n)"))
     a, b, sa = "memref<3x20x96xf4E2M1FN>", "memref<9x96xf4E2M1FN>", "memref<3x20x6xf8E4M3FN>"
-    kinds = f"{a}, {b}, {sa}, memref<9x6xf8E4M3FN>, memref<3x20x9xf32>"
+    kinds = f"!warp.operand<{a}>, !warp.operand<{b}>, memref<3x20x9xf32>"
     text = f"""func.func @f(%A: {a}, %B: {b}, %SA: {sa}, %SB: memref<9x6xf8E4M3FN>, %C: memref<3x20x9xf32>) {{
-      warp.matmul mxf4nvf4 e2m1 x e2m1 %A, %B scaled %SA, %SB init 0.0 : f32 into %C maps [{maps}] : {kinds}
+      %a = warp.scaled %A, %SA : {a}, {sa}
+      %b = warp.scaled %B, %SB : {b}, memref<9x6xf8E4M3FN>
+      warp.matmul mxf4nvf4 e2m1 x e2m1 %a, %b init 0.0 : f32 into %C maps [{maps}] : {kinds}
       return
     }}"""
     of_a, of_b = FORMS[5].draw((60, 1, 96)), FORMS[5].draw((1, 9, 96))
@@ -194,10 +200,11 @@ def test_bad_scales() -> None:
     by_rows = text.replace("(n, k)>, affine_map<(m, n, k) -> (m", "(k, n)>, affine_map<(m, n, k) -> (m")
     message = refused(by_rows.replace("memref<32x100xf8E4M3FN>", "memref<100x32xf8E4M3FN>"))
     assert "expected B of a scaled product by columns, along which it is scaled, got memref<100x32xf8E4M3FN>" in message
-    one = text.replace(", %SB plus", " plus").replace(
-        "memref<32x4xf8E8M0FNU>, memref<64x32xf32>, ", "memref<64x32xf32>, "
+    message = refused(
+        text.replace("%a, %b plus", "%a, %B plus").replace(
+            "!warp.operand<memref<32x100xf8E4M3FN>>", "memref<32x100xf8E4M3FN>"
+        )
     )
-    message = refused(one)
     assert "expected scales of A and of B, got 1 operands" in message
 
 

@@ -13,7 +13,8 @@
 // CHECK-LABEL: func.func @scaled
 // CHECK-NOT:     memref.alloc
 // CHECK-NOT:     linalg
-// CHECK:         warp.matmul bf16 x bf16 %A, %Q as u4 minus 8 init 0.000000e+00 : f32 into %C with %S maps [{{.*}}, affine_map<(d0, d1, d2) -> (d1)>] : {{.*}} epilogue(%product: f32, %[[S:\w+]]: bf16) {
+// CHECK:         %Q_stored = warp.stored %Q as u4 minus 8 : memref<64x128xi4>
+// CHECK-NEXT:    warp.matmul bf16 x bf16 %A, %Q_stored init 0.000000e+00 : f32 into %C with %S maps [{{.*}}, affine_map<(d0, d1, d2) -> (d1)>] : {{.*}} epilogue(%product: f32, %[[S:\w+]]: bf16) {
 // CHECK-NEXT:      %[[W:\w+]] = arith.extf %[[S]] : bf16 to f32
 // CHECK-NEXT:      %[[P:\w+]] = arith.mulf %product, %[[W]] : f32
 // CHECK-NEXT:      %[[T:\w+]] = arith.truncf %[[P]] : f32 to bf16
@@ -51,7 +52,8 @@ func.func @scaled(%A: memref<16x128xbf16>, %Q: memref<64x128xi4>, %S: memref<64x
 // Scales of groups along k are multiplied with the sums of their groups; others stay in the epilogue.
 // CHECK-LABEL: func.func @groups
 // CHECK-NOT:     memref.alloc
-// CHECK:         warp.matmul f16 x f16 %A, %Q as s4 times %S plus %C into %C : memref<16x128xf16>, memref<128x64xi4>, memref<2x64xf16>, memref<16x64xf32>, memref<16x64xf32>
+// CHECK:         %[[W:\w+]] = warp.stored %Q as s4 times %S : memref<128x64xi4>, memref<2x64xf16>
+// CHECK-NEXT:    warp.matmul f16 x f16 %A, %[[W]] plus %C into %C : memref<16x128xf16>, !warp.operand<memref<128x64xi4>>, memref<16x64xf32>, memref<16x64xf32>
 // TILED-LABEL: gpu.func @groups
 // TILED:         scf.for
 // TILED:           %[[ROW:\w+]] = warp.matrix %{{.*}}[%{{.*}}, column] : memref<2x64xf16> -> memref<?x64xf16, strided<[0, 1], offset: ?>>
@@ -73,8 +75,10 @@ func.func @groups(%A: memref<16x128xf16>, %Q: memref<128x64xi4>, %S: memref<2x64
 
 // Without a scale the product goes on adding to C; so does one of floats and integers that linalg writes.
 // CHECK-LABEL: func.func @plain
-// CHECK-NEXT:    warp.matmul f16 x f16 %A, %Q as s8 plus %C into %C : memref<16x32xf16>, memref<32x16xi8>, memref<16x16xf32>, memref<16x16xf32>
-// CHECK-NEXT:    warp.matmul f16 x f16 %A, %Q as u8 plus %C into %C : memref<16x32xf16>, memref<32x16xi8>, memref<16x16xf32>, memref<16x16xf32>
+// CHECK-NEXT:    %Q_stored = warp.stored %Q as s8 : memref<32x16xi8>
+// CHECK-NEXT:    warp.matmul f16 x f16 %A, %Q_stored plus %C into %C : memref<16x32xf16>, !warp.operand<memref<32x16xi8>>, memref<16x16xf32>, memref<16x16xf32>
+// CHECK-NEXT:    %[[U:\w+]] = warp.stored %Q as u8 : memref<32x16xi8>
+// CHECK-NEXT:    warp.matmul f16 x f16 %A, %[[U]] plus %C into %C : memref<16x32xf16>, !warp.operand<memref<32x16xi8>>, memref<16x16xf32>, memref<16x16xf32>
 func.func @plain(%A: memref<16x32xf16>, %Q: memref<32x16xi8>, %C: memref<16x16xf32>) {
   %W = memref.alloc() : memref<32x16xf16>
   linalg.generic {indexing_maps = [#mn, #mn], iterator_types = ["parallel", "parallel"]}

@@ -49,8 +49,10 @@ func.func @floats(%A: memref<64x1024xf4E2M1FN>, %B: memref<32x1024xf6E3M2FN>, %C
 // PTX: ld.shared.b32
 // PTX: mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0 {{.*}}, {0, 0}, {{.*}}, {0, 1};
 func.func @scaled(%A: memref<64x1024xf4E2M1FN>, %B: memref<32x1024xf4E2M1FN>, %SA: memref<64x32xf8E8M0FNU>, %SB: memref<32x32xf8E8M0FNU>, %C: memref<64x32xf32>) {
-  warp.matmul mxf4 e2m1 x e2m1 %A, %B scaled %SA, %SB init 0.0 : f32 into %C
+  %a = warp.scaled %A, %SA : memref<64x1024xf4E2M1FN>, memref<64x32xf8E8M0FNU>
+  %b = warp.scaled %B, %SB : memref<32x1024xf4E2M1FN>, memref<32x32xf8E8M0FNU>
+  warp.matmul mxf4 e2m1 x e2m1 %a, %b init 0.0 : f32 into %C
     maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
-    : memref<64x1024xf4E2M1FN>, memref<32x1024xf4E2M1FN>, memref<64x32xf8E8M0FNU>, memref<32x32xf8E8M0FNU>, memref<64x32xf32>
+    : !warp.operand<memref<64x1024xf4E2M1FN>>, !warp.operand<memref<32x1024xf4E2M1FN>>, memref<64x32xf32>
   return
 }

@@ -51,7 +51,8 @@ func.func @unknown_strides(%a: memref<?x?xf16, strided<[?, ?]>>, %b: memref<5x6x
 // CHECK: error: a sparse A and its metadata need static sizes, got memref<?x64xf16> and memref<16x64xi32>
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 func.func @sparse(%a: memref<?x64xf16>, %e: memref<16x64xi32>, %b: memref<128x6xf16>, %c: memref<?x6xf32>) {
-  warp.matmul f16 x f16 %a sparse %e, %b init 0.0 : f32 into %c : memref<?x64xf16>, memref<16x64xi32>, memref<128x6xf16>, memref<?x6xf32>
+  %s = warp.sparse %a, %e : memref<?x64xf16>, memref<16x64xi32>
+  warp.matmul f16 x f16 %s, %b init 0.0 : f32 into %c : !warp.operand<memref<?x64xf16>>, memref<128x6xf16>, memref<?x6xf32>
   return
 }
 }

@@ -21,26 +21,31 @@ func.func @sums(%A: memref<64x32xf16, 3>, %B: memref<64x32xf16, 3>, %C: memref<1
 // CHECK-LABEL: func.func @groups
 func.func @groups(%A: memref<64x64xf16, 3>, %B: memref<64x64xi8, 3>, %S: memref<8x96xf32>, %C: memref<64x96xf32>, %k: index) {
   %z = warp.cta_constant 0.0 : f32 -> !warp.cta_tile<64x64xf32>
-  // CHECK: warp.tile_mma %A, %B, %z {types = ["f16", "f16"], stored = "s8", group = 32 : i64} : {{.*}} times %S[%k, %k] : memref<8x96xf32>
-  %d = warp.tile_mma %A, %B, %z {types = ["f16", "f16"], stored = "s8", group = 32 : i64}
-    : memref<64x64xf16, 3>, memref<64x64xi8, 3>, !warp.cta_tile<64x64xf32> times %S[%k, %k] : memref<8x96xf32>
+  %b = warp.stored %B as s8 : memref<64x64xi8, 3>
+  // CHECK: warp.tile_mma %A, %b, %z {types = ["f16", "f16"], group = 32 : i64} : {{.*}} times %S[%k, %k] : memref<8x96xf32>
+  %d = warp.tile_mma %A, %b, %z {types = ["f16", "f16"], group = 32 : i64}
+    : memref<64x64xf16, 3>, !warp.operand<memref<64x64xi8, 3>>, !warp.cta_tile<64x64xf32> times %S[%k, %k] : memref<8x96xf32>
   warp.epilogue %d into %C[%k, %k] : !warp.cta_tile<64x64xf32>, memref<64x96xf32>
   return
 }
 
-// A part of a warp; the tiles of metadata and of scales come behind the types.
+// A part of a warp; operands have the tiles of metadata and of scales.
 // CHECK-LABEL: func.func @parts
 func.func @parts(%P: !warp.fragment<a, 32x64xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %A: memref<64x32xf16, 3>, %B: memref<64x64xf16, 3>, %E: memref<4x64xi32, 3>, %X: memref<64x64xf4E2M1FN, 3>,
                  %SX: memref<64x2xf8E8M0FNU, 3>, %acc: !acc, %m: index) {
-  // CHECK-NEXT: warp.tile_mma %A, %B, %acc part[%m, %m, %m] {types = ["f16", "f16"], padded} : memref<64x32xf16, 3 : i64>, memref<64x64xf16, 3 : i64>, !warp.fragment<{{.*}}> sparse %E : memref<4x64xi32, 3 : i64>
-  %1 = warp.tile_mma %A, %B, %acc part [%m, %m, %m] {types = ["f16", "f16"], padded}
-    : memref<64x32xf16, 3>, memref<64x64xf16, 3>, !acc sparse %E : memref<4x64xi32, 3>
+  // CHECK-NEXT: %s = warp.sparse %A, %E {padded} : memref<64x32xf16, 3 : i64>, memref<4x64xi32, 3 : i64>
+  %s = warp.sparse %A, %E {padded} : memref<64x32xf16, 3>, memref<4x64xi32, 3>
+  // CHECK-NEXT: warp.tile_mma %s, %B, %acc part[%m, %m, %m] {types = ["f16", "f16"]} : !warp.operand<memref<64x32xf16, 3 : i64>>, memref<64x64xf16, 3 : i64>, !warp.fragment<
+  %1 = warp.tile_mma %s, %B, %acc part [%m, %m, %m] {types = ["f16", "f16"]}
+    : !warp.operand<memref<64x32xf16, 3>>, memref<64x64xf16, 3>, !acc
   // CHECK-NEXT: warp.tile_mma %P, %B, %acc part[%m, %m, %m] {types = ["f16", "f16"]} : !warp.fragment<a, 32x64xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, memref<64x64xf16, 3 : i64>, !warp.fragment<
   %held = warp.tile_mma %P, %B, %acc part [%m, %m, %m] {types = ["f16", "f16"]}
     : !warp.fragment<a, 32x64xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, memref<64x64xf16, 3>, !acc
-  // CHECK-NEXT: warp.tile_mma %X, %X, %{{.*}} part[%m, %m, %m] {{{.*}}transposed_b{{.*}}} : {{.*}} scaled %SX, %SX : memref<64x2xf8E8M0FNU, 3 : i64>, memref<64x2xf8E8M0FNU, 3 : i64>
-  %2 = warp.tile_mma %X, %X, %1 part [%m, %m, %m] {types = ["e2m1", "e2m1"], kind = "mxf4", transposed_b}
-    : memref<64x64xf4E2M1FN, 3>, memref<64x64xf4E2M1FN, 3>, !acc scaled %SX, %SX : memref<64x2xf8E8M0FNU, 3>, memref<64x2xf8E8M0FNU, 3>
+  // CHECK-NEXT: %x = warp.scaled %X, %SX : memref<64x64xf4E2M1FN, 3 : i64>, memref<64x2xf8E8M0FNU, 3 : i64>
+  %x = warp.scaled %X, %SX : memref<64x64xf4E2M1FN, 3>, memref<64x2xf8E8M0FNU, 3>
+  // CHECK-NEXT: warp.tile_mma %x, %x, %{{.*}} part[%m, %m, %m] {{{.*}}transposed_b{{.*}}} : !warp.operand<memref<64x64xf4E2M1FN, 3 : i64>>, !warp.operand<memref<64x64xf4E2M1FN, 3 : i64>>, !warp.fragment<
+  %2 = warp.tile_mma %x, %x, %1 part [%m, %m, %m] {types = ["e2m1", "e2m1"], kind = "mxf4", transposed_b}
+    : !warp.operand<memref<64x64xf4E2M1FN, 3>>, !warp.operand<memref<64x64xf4E2M1FN, 3>>, !acc
   return
 }
 

@@ -117,9 +117,10 @@ func.func @held(%P: !warp.fragment<a, 16x64xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %
 
 // -----
 
-// CHECK: error: warp.tile_mma: expected `padded` of metadata, and there is none
-func.func @padded(%A: memref<64x32xf16, 3>, %c: !warp.cta_tile<64x64xf32>) {
-  %d = warp.tile_mma %A, %A, %c {types = ["f16", "f16"], transposed_b, padded} : memref<64x32xf16, 3>, memref<64x32xf16, 3>, !warp.cta_tile<64x64xf32>
+// CHECK: error: warp.tile_mma: expected what is read beside A and B to be a tile in shared memory, got memref<4x64xi32>
+func.func @metadata(%A: memref<64x32xf16, 3>, %E: memref<4x64xi32>, %B: memref<64x64xf16, 3>, %c: !warp.cta_tile<64x64xf32>) {
+  %a = warp.sparse %A, %E {padded} : memref<64x32xf16, 3>, memref<4x64xi32>
+  %d = warp.tile_mma %a, %B, %c {types = ["f16", "f16"]} : !warp.operand<memref<64x32xf16, 3>>, memref<64x64xf16, 3>, !warp.cta_tile<64x64xf32>
   return
 }
 
@@ -196,7 +197,8 @@ func.func @index(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xi32>, %m: index
 
 // CHECK: error: warp.tile_mma: expected scales of groups of integers with their size, and [k, n] of the tiles
 func.func @groups(%A: memref<64x64xf16, 3>, %B: memref<64x64xi8, 3>, %S: memref<8x96xf32>, %c: !warp.cta_tile<64x64xf32>, %k: index) {
-  %d = warp.tile_mma %A, %B, %c {types = ["f16", "f16"], stored = "s8"}
-    : memref<64x64xf16, 3>, memref<64x64xi8, 3>, !warp.cta_tile<64x64xf32> times %S[%k, %k] : memref<8x96xf32>
+  %b = warp.stored %B as s8 : memref<64x64xi8, 3>
+  %d = warp.tile_mma %A, %b, %c {types = ["f16", "f16"]}
+    : memref<64x64xf16, 3>, !warp.operand<memref<64x64xi8, 3>>, !warp.cta_tile<64x64xf32> times %S[%k, %k] : memref<8x96xf32>
   return
 }

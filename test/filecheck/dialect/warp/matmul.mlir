@@ -34,7 +34,31 @@ func.func @kind(%a: memref<4x64xf8E4M3FN>, %b: memref<64x6xf6E3M2FN>, %c: memref
 
 // CHECK-LABEL: func.func @scaled
 func.func @scaled(%a: memref<4x80xf4E2M1FN>, %b: memref<6x80xf4E2M1FN>, %sa: memref<4x5xf8E4M3FN>, %sb: memref<6x5xf8E4M3FN>, %c: memref<4x6xf32>) {
-  // CHECK-NEXT: warp.matmul mxf4nvf4 e2m1 x e2m1 %a, %b scaled %sa, %sb plus %c into %c maps [{{.*}}] : memref<4x80xf4E2M1FN>, memref<6x80xf4E2M1FN>, memref<4x5xf8E4M3FN>, memref<6x5xf8E4M3FN>, memref<4x6xf32>, memref<4x6xf32>
-  warp.matmul mxf4nvf4 e2m1 x e2m1 %a, %b scaled %sa, %sb plus %c into %c maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] : memref<4x80xf4E2M1FN>, memref<6x80xf4E2M1FN>, memref<4x5xf8E4M3FN>, memref<6x5xf8E4M3FN>, memref<4x6xf32>, memref<4x6xf32>
+  // CHECK-NEXT: %x = warp.scaled %a, %sa : memref<4x80xf4E2M1FN>, memref<4x5xf8E4M3FN>
+  %x = warp.scaled %a, %sa : memref<4x80xf4E2M1FN>, memref<4x5xf8E4M3FN>
+  // CHECK-NEXT: %y = warp.scaled %b, %sb : memref<6x80xf4E2M1FN>, memref<6x5xf8E4M3FN>
+  %y = warp.scaled %b, %sb : memref<6x80xf4E2M1FN>, memref<6x5xf8E4M3FN>
+  // CHECK-NEXT: warp.matmul mxf4nvf4 e2m1 x e2m1 %x, %y plus %c into %c maps [{{.*}}] : !warp.operand<memref<4x80xf4E2M1FN>>, !warp.operand<memref<6x80xf4E2M1FN>>, memref<4x6xf32>, memref<4x6xf32>
+  warp.matmul mxf4nvf4 e2m1 x e2m1 %x, %y plus %c into %c maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] : !warp.operand<memref<4x80xf4E2M1FN>>, !warp.operand<memref<6x80xf4E2M1FN>>, memref<4x6xf32>, memref<4x6xf32>
+  return
+}
+
+// CHECK-LABEL: func.func @sparse
+func.func @sparse(%a: memref<100x96xf16>, %e: memref<7x96xi32>, %b: memref<192x320xf16>, %c: memref<100x320xf32>) {
+  // CHECK-NEXT: %s = warp.sparse %a, %e : memref<100x96xf16>, memref<7x96xi32>
+  %s = warp.sparse %a, %e : memref<100x96xf16>, memref<7x96xi32>
+  // CHECK-NEXT: warp.matmul f16 x f16 %s, %b init 0.000000e+00 : f32 into %c : !warp.operand<memref<100x96xf16>>, memref<192x320xf16>, memref<100x320xf32>
+  warp.matmul f16 x f16 %s, %b init 0.0 : f32 into %c : !warp.operand<memref<100x96xf16>>, memref<192x320xf16>, memref<100x320xf32>
+  return
+}
+
+// CHECK-LABEL: func.func @stored
+func.func @stored(%a: memref<4x5xbf16>, %q: memref<5x6xi4>, %c: memref<4x6xf32>) {
+  // CHECK-NEXT: %w = warp.stored %q as u4 minus 8 : memref<5x6xi4>
+  %w = warp.stored %q as u4 minus 8 : memref<5x6xi4>
+  // CHECK-NEXT: %v = warp.stored %q as s4 {note} : memref<5x6xi4>
+  %v = warp.stored %q as s4 {note} : memref<5x6xi4>
+  // CHECK-NEXT: warp.matmul bf16 x bf16 %a, %w plus %c into %c : memref<4x5xbf16>, !warp.operand<memref<5x6xi4>>, memref<4x6xf32>, memref<4x6xf32>
+  warp.matmul bf16 x bf16 %a, %w plus %c into %c : memref<4x5xbf16>, !warp.operand<memref<5x6xi4>>, memref<4x6xf32>, memref<4x6xf32>
   return
 }
