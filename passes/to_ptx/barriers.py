@@ -32,11 +32,16 @@ def _make(lowering: KernelLowering, op: MakeBarriersOp) -> None:
     start = offset_of(op)
     lowering.values[op.barriers] = SharedBarriers(start)
     lowering.emitter.comment(f"{kind.count.data} barriers of {op.arrivals.value.data} arrivals")
-    if lowering.threads < kind.count.data:
-        fail(op, f"expected at most one barrier for each of {lowering.threads} threads, got {kind.count.data}")
-    mine = lowering.scalars.compare("lt", lowering.thread, kind.count.data)
-    place = lowering.addressing.shared_bytes_at(start, lowering.scalars.multiply(lowering.thread, BARRIER_BYTES))
-    lowering.emitter.emit("mbarrier.init.shared.b64", place, op.arrivals.value.data, guard=mine)
+    # One thread makes them all: of addresses that differ between lanes, or guards, the assembler makes loops.
+    emitter = lowering.emitter
+    places = [lowering.addressing.shared_bytes_at(start, number * BARRIER_BYTES) for number in range(kind.count.data)]
+    others = lowering.scalars.compare("ne", lowering.thread, 0)
+    with emitter.loop():
+        made = emitter.fresh_label("made")
+        emitter.branch(made, guard=others)
+        for place in places:
+            emitter.emit("mbarrier.init.shared.b64", place, op.arrivals.value.data)
+        emitter.label(made)
 
 
 @lowers(ArriveOp)

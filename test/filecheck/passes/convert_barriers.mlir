@@ -8,10 +8,18 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %stage = "gpu.block_id"() <{dimension = #gpu<dim x>}> : () -> index
   %one = arith.constant 1 : index
   // CHECK: // 4 barriers of 64 arrivals
-  // CHECK: setp.lt.s32 [[MINE:%p[0-9]+]], [[TID:%r[0-9]+]], 4;
-  // CHECK: @[[MINE]] mbarrier.init.shared.b64 [%r{{[0-9]+}}], 64;
+  // One thread makes them, at addresses that are known.
+  // CHECK: setp.ne.s32 [[OTHER:%p[0-9]+]], [[TID:%r[0-9]+]], 0;
+  // CHECK-NEXT: @[[OTHER]] bra [[MADE:made_[0-9]+]];
+  // CHECK-NEXT: mbarrier.init.shared.b64 [[[BASE:%r[0-9]+]]], 64;
+  // CHECK-NEXT: mbarrier.init.shared.b64 [[[BASE]]+8], 64;
+  // CHECK-COUNT-2: mbarrier.init.shared.b64
+  // CHECK-NEXT: [[MADE]]:
   %full = warp.make_barriers {arrivals = 64 : i64} : !warp.barriers<4>
-  // CHECK: @[[MINE]] mbarrier.init.shared.b64 [%r{{[0-9]+}}+32], 2;
+  // CHECK: @[[OTHER]] bra [[MADE:made_[0-9]+]];
+  // CHECK-NEXT: mbarrier.init.shared.b64 [[[BASE]]+32], 2;
+  // CHECK-COUNT-3: mbarrier.init.shared.b64
+  // CHECK-NEXT: [[MADE]]:
   %empty = warp.make_barriers {arrivals = 2 : i64} : !warp.barriers<4>
   // CHECK-NEXT: bar.sync 0;
   "gpu.barrier"() : () -> ()
