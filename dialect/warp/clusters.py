@@ -57,9 +57,22 @@ class _Meeting(IRDLOperation):
 
 @irdl_op_definition
 class ClusterBarrierOp(_Meeting):
-    """A barrier of all threads of a cluster, which then see what the others did. Source: PTX ISA 9.7.13.3."""
+    """A barrier of all threads of a cluster, which then see what the others did; with `mbarriers`, of that only the
+    mbarriers that they made, which takes no fence of all memory::
+
+        warp.cluster_barrier {mbarriers}
+
+    Source: PTX ISA 9.7.13.3, 9.7.13.4.
+    """
 
     name = "warp.cluster_barrier"
+
+    mbarriers = opt_prop_def(UnitAttr)
+
+    irdl_options = (ParsePropInAttrDict(),)
+
+    def __init__(self, *, mbarriers: bool = False):
+        super().__init__(properties={"mbarriers": UnitAttr() if mbarriers else None})
 
 
 @irdl_op_definition

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.gpu import BarrierOp
-from ...dialect.warp.barriers import ArriveOp, MakeBarriersOp
+from ...dialect.warp.barriers import ArriveOp, AwaitOp, MakeBarriersOp
 from ...dialect.warp.clusters import ClusterBarrierOp
 from ...dialect.warp.tensor_copies import ProxyFenceOp
 from ..tile.index_builder import Index, IndexBuilder
@@ -38,7 +39,21 @@ class Ring:
     def known(self, index: IndexBuilder) -> None:
         """Lets all threads, and tensor copies, know the barriers made so far."""
         index.insert(ProxyFenceOp())
-        index.insert(ClusterBarrierOp() if self.peers else BarrierOp())
+        index.insert(ClusterBarrierOp(mbarriers=True) if self.peers else BarrierOp())
+
+    def drain(self, index: IndexBuilder, stage: Index, parity: Index) -> None:
+        """Waits until all stages from this one on have been read, here and in other CTAs, which say so to barriers of
+        this one."""
+        if not self.peers:
+            return
+        body = Block(arg_types=[IndexType()] * 3)
+        _, here, phase = body.args
+        inside = index.at(Builder(InsertPoint.at_end(body)))
+        inside.insert(AwaitOp(self.empty, here, phase))
+        inside.insert(scf.YieldOp(*inside.values(self.next(inside, here, phase))))
+        index.insert(
+            scf.ForOp(index.value(0), index.value(self.stages), index.value(1), index.values([stage, parity]), body)
+        )
 
     def next(self, index: IndexBuilder, stage: Index, parity: Index) -> tuple[Index, Index]:
         """The next stage, and the parity of the phase that it is in."""

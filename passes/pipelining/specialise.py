@@ -34,7 +34,7 @@ from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import target_of
 from ...dialect.warp.barriers import ArriveOp, AwaitOp
-from ...dialect.warp.clusters import CLUSTER_SIZE, ClusterBarrierOp
+from ...dialect.warp.clusters import CLUSTER_SIZE
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.synchronisation import SOME_WARPS, ElectOp
@@ -133,14 +133,13 @@ class Specialiser:
         self._produce(index.at(Builder(InsertPoint.at_end(produce))), warp, copies, ring, registers, whole)
         self._consume(consume, mine, ring, registers, whole)
         if stores and consume.last_op is not None:
-            index.at(Builder(InsertPoint.before(consume.last_op))).insert(BulkWaitOp(0, each_warpgroup=True))
+            index.at(Builder(InsertPoint.before(consume.last_op))).insert(BulkWaitOp(0, read=True, each_warpgroup=True))
         for predicate, body in (("sge", produce), ("slt", consume)):
             mine_is = index.insert(arith.CmpiOp(warp, index.value(self.consumers), predicate)).result
             some = index.insert(scf.IfOp(mine_is, [], Region(body)))
             if body is consume:
                 some.attributes[SOME_WARPS] = IntegerAttr(self.consumers, i64)
         if cluster is not None:
-            index.insert(ClusterBarrierOp())  # shared memory stays while others copy to it
             kernel.attributes[CLUSTER_SIZE] = DenseArrayBase.from_list(i32, [cluster.ctas, 1, 1])
         for tile in dict.fromkeys(tiles):
             with_stages(tile, ring.stages)
@@ -202,7 +201,7 @@ class Specialiser:
         if self.tiles is None:
             if once is not None:
                 once.start(inside, lambda value: value, 0, 1)
-            self._copy_all(inside, copies, ring, [0, 1], {})
+            end = self._copy_all(inside, copies, ring, [0, 1], {})
         else:
             initial = inside.values([0, 1] * (1 if once is None else 2))
             turn = Block(arg_types=[IndexType()] * (1 + len(initial)))
@@ -214,7 +213,9 @@ class Specialiser:
             after = self._copy_all(here, copies, ring, list(state[:2]), moved)
             after += [] if once is None else once.ring.next(here, *state[2:])
             here.insert(scf.YieldOp(*here.values(after)))
-            inside.insert(scf.ForOp(self.tiles.lb, self.tiles.ub, self.tiles.step, initial, turn))
+            loop = scf.ForOp(self.tiles.lb, self.tiles.ub, self.tiles.step, initial, turn)
+            end = list[Index](inside.insert(loop).results)
+        ring.drain(inside, *end[:2])
         inside.insert(scf.YieldOp())
         index.insert(scf.IfOp(one, [], Region(body)))
         index.insert(scf.YieldOp())

@@ -32,8 +32,11 @@ def _wait(lowering: KernelLowering, _: ClusterWaitOp) -> None:
 
 
 @lowers(ClusterBarrierOp)
-def _barrier(lowering: KernelLowering, _: ClusterBarrierOp) -> None:
-    lowering.emitter.emit("barrier.cluster.arrive.aligned")
+def _barrier(lowering: KernelLowering, op: ClusterBarrierOp) -> None:
+    if op.mbarriers is not None:
+        lowering.emitter.emit("fence.mbarrier_init.release.cluster")
+    how = "" if op.mbarriers is None else ".relaxed"
+    lowering.emitter.emit(f"barrier.cluster.arrive{how}.aligned")
     lowering.emitter.emit("barrier.cluster.wait.aligned")
 
 

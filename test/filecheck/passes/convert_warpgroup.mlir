@@ -22,8 +22,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %full = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<2>
   warp.proxy_fence
   "gpu.barrier"() : () -> ()
-  // CHECK: mbarrier.init.shared.b64
-  // CHECK-NEXT: fence.proxy.async.shared::cta;
+  // CHECK-COUNT-2: mbarrier.init.shared.b64
+  // CHECK: fence.proxy.async.shared::cta;
   // CHECK-NEXT: bar.sync 0;
   // CHECK: bfe.u32 [[UNITS:%r[0-9]+]], [[BASE:%r[0-9]+]], 4, 14;
   // CHECK-NEXT: cvt.u64.u32 [[WIDE:%rd[0-9]+]], [[UNITS]];
@@ -100,6 +100,10 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   // CHECK: barrier.cluster.arrive.aligned;
   // CHECK-NEXT: barrier.cluster.wait.aligned;
   warp.cluster_barrier
+  // CHECK-NEXT: fence.mbarrier_init.release.cluster;
+  // CHECK-NEXT: barrier.cluster.arrive.relaxed.aligned;
+  // CHECK-NEXT: barrier.cluster.wait.aligned;
+  warp.cluster_barrier {mbarriers}
   // CHECK-NEXT: mov.u32 [[RANK:%r[0-9]+]], %cluster_ctarank;
   %rank = warp.cluster_rank
   %one = arith.constant 1 : index

@@ -90,5 +90,7 @@ func.func @clusters(%empty: !warp.barriers<2>, %i: index) {
   warp.named_barrier %i {threads = 128 : i64}
   // CHECK-NEXT: warp.cluster_barrier
   warp.cluster_barrier
+  // CHECK-NEXT: warp.cluster_barrier {mbarriers}
+  warp.cluster_barrier {mbarriers}
   return
 }
