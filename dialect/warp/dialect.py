@@ -16,7 +16,7 @@ from .epilogue import LoadVectorOp, MapOp, SubfragmentOp
 from .exchange import ExchangeOp, LoadBankedOp, OwnRowOp, StoreBankedOp
 from .indices import IndexOp
 from .matmul import MatmulOp
-from .memory import LdmatrixOp, LoadOp, StoreOp
+from .memory import LdmatrixOp, LoadOp, PrefetchOp, StoreOp
 from .mma import MmaOp
 from .mma_sp import MmaSparseOp
 from .moves import MovmatrixOp, StmatrixOp
@@ -56,6 +56,7 @@ _MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, WmmaLoadOp
 _EXCHANGE: list[type[Operation]] = [ExchangeOp, OwnRowOp, StoreBankedOp, LoadBankedOp, SyncLanesOp]
 _MEMORY: list[type[Operation]] = [
     LoadOp,
+    PrefetchOp,
     StoreOp,
     LoadRegistersOp,
     StoreRegistersOp,

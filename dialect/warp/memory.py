@@ -134,6 +134,44 @@ class LoadOp(IRDLOperation):
 
 
 @irdl_op_definition
+class PrefetchOp(IRDLOperation):
+    """Asks for the lines of global memory that a fragment will be loaded from, and waits for nothing::
+
+        warp.prefetch %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xf32> as <acc, 64x64xf32, ...>
+
+    Source: PTX ISA 9.7.9.15.
+    """
+
+    name = "warp.prefetch"
+
+    memory = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
+    fragment = prop_def(FragmentType)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$memory `[` $indices `]` attr-dict `:` type($memory) `as` $fragment"
+
+    def __init__(
+        self,
+        memory: SSAValue,
+        indices: Sequence[SSAValue],
+        fragment: FragmentType,
+        in_bounds: ArrayAttr[BoolAttr] | None = None,
+    ):
+        super().__init__(operands=[memory, list(indices)], properties={"in_bounds": in_bounds, "fragment": fragment})
+
+    def verify_(self) -> None:
+        memory = memory_of(self.memory)
+        verify_indices("the memref", memory, self.indices)
+        _verify_element(memory, self.fragment)
+        bounds(self.in_bounds)
+        if memory_space(memory) == SHARED_SPACE:
+            raise VerifyException(f"expected global memory, got {memory}")
+
+
+@irdl_op_definition
 class StoreOp(IRDLOperation):
     """Writes a fragment to memory, each lane its own elements; those outside the memref are dropped::
 

@@ -14,6 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.warp.barriers import AwaitOp
 from ...dialect.warp.warpgroup import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from ..tile.index_builder import Index, IndexBuilder
+from .ahead import load_ahead, prefetch
 from .loop import is_load
 from .ring import Ring
 from .turns import PingPong
@@ -71,6 +72,8 @@ class ConsumerLoop:
             now.update(zip(op.results, new.results, strict=True))
             if not behind and op is last_wait:
                 ring.arrive(inside, stage)
+        if behind:
+            prefetch(inside, self.loop, body.args[0])
         handed = [now.get(value, value) for value in (old.last_op.operands if old.last_op is not None else ())]
         following = inside.values(ring.next(inside, stage, parity))
         inside.insert(scf.YieldOp(*handed, *following, *([stage] if behind else [])))
@@ -78,8 +81,8 @@ class ConsumerLoop:
         new = index.insert(scf.ForOp(self.loop.lb, self.loop.ub, self.loop.step, initial, body))
         if behind_all is not None:
             behind_all(index)
+        last = index.insert(WgmmaWaitOp(0)) if behind else None
         if behind:
-            index.insert(WgmmaWaitOp(0))
             ring.release(index, new.results[-1])
         if turns is not None:
             turns.end_all(index)
@@ -87,6 +90,8 @@ class ConsumerLoop:
             result.replace_all_uses_with(made)
         count = len(self.loop.results)
         Rewriter.erase_op(self.loop)
+        if last is not None:
+            load_ahead(last)
         return new, list(new.results[count : count + 2])
 
     def _turns(self, index: IndexBuilder) -> PingPong | None:

@@ -51,7 +51,8 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
     """Takes accumulators to D as an operation says.
 
     Where elements of several matrices lie beside them, that is done for one half of the columns after the other, or for
-    smaller parts, so that these and their addresses take no more registers than one matrix of `MOST_BITS` would.
+    smaller parts, so that these and their addresses take no more registers than one matrix of `MOST_BITS` would. A
+    warpgroup loads what lies beside the next part before it works on this one.
     """
     accumulator = regrouped(index, op.sums, stored(fragment_of(op.sums).layout.data))
     whole, schedule = fragment_of(accumulator), schedule_of(op)
@@ -65,11 +66,27 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
         least = staged or GROUP_COLUMNS
         width = next((n for n in range(least, width, 8) if width % n == 0), width)
     m, n = map(index.known, op.at)
-    for left in range(0, whole.shape[1], width):
+
+    def begun(left: int) -> tuple[Ending, SSAValue]:
         held = accumulator
         if width < whole.shape[1]:
             held = index.insert(SubfragmentOp(accumulator, (0, left), (rows, width))).fragment
-        Ending(op, index, fragment_of(held), (m, index.add(n, left)), scratch).store(held)
+        return Ending(op, index, fragment_of(held), (m, index.add(n, left)), scratch), held
+
+    ahead = schedule.tile.together > 1 and _has_registers_ahead(op)
+    ending, held = begun(0)
+    for left in range(width, whole.shape[1], width):
+        upcoming = begun(left) if ahead else None
+        ending.store(held)
+        ending, held = upcoming or begun(left)
+    ending.store(held)
+
+
+def _has_registers_ahead(op: EpilogueOp) -> bool:
+    """Whether a warpgroup has registers for what lies beside the next part: a logarithm beside a matrix leaves none
+    (`ptxas`, 256 columns: 20 bytes of spills)."""
+    logarithm = op.epilogue is not None and any(one.name == "math.log" for one in op.epilogue.walk())
+    return _bits(op) <= (0 if logarithm else EARLY_BITS)
 
 
 def _bits(op: EpilogueOp) -> int:
@@ -82,7 +99,8 @@ class Ending:
     """Takes accumulators of the type `whole`, whose first element is that of row m and column n, to D.
 
     That is done for all of them at once where nothing else is loaded; for a row of base tiles after the other, or a
-    strip of more of them, where elements change lanes or other operands lie beside them in registers.
+    strip of more of them, where elements change lanes or other operands lie beside them in registers. Those beside the
+    first are loaded when this is made.
     """
 
     def __init__(
@@ -99,6 +117,7 @@ class Ending:
         self.early = _bits(op) <= EARLY_BITS
         self.operands = self._operands()
         self.scratch = self._scratch(part if self.first else stored_part, scratch)
+        self.loaded = self._load(0)
 
     def _operands(self) -> EpilogueOperands:
         """What the epilogue takes beside the sums."""
@@ -118,7 +137,7 @@ class Ending:
     def store(self, accumulator: SSAValue) -> None:
         """Stores what becomes of the accumulators."""
         index, op, last = self.index, self.op, fragment_of(accumulator).shape[0] - self.rows
-        upcoming = self._load(0)
+        upcoming = self.loaded
         for part, row in self._parts(accumulator):
             c, loaded = upcoming
             held = self._exchanged(part) if self.first else part

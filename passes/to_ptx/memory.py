@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,9 @@ from .emitter import Emitter, common_divisor
 from .fragments import Fragment, register_type
 from .operands import At, IndexValue, VirtualRegister
 from .scalars import Scalars
+
+LINE = 128
+"""Bytes of a line of memory."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,21 @@ class GlobalFragments:
         for access in accesses if together else ():
             moved = into[access.register * together :][:together]
             self.load_one(moved, access.address, access.inside, register_type(type.element))
+
+    def prefetch(
+        self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue], in_bounds: tuple[bool, bool]
+    ) -> None:
+        """Asks for the lines that a fragment lies in, where rows are contiguous."""
+        size = matrix.column_bytes
+        if not isinstance(size, int) or size != matrix.element_bytes:
+            return
+        accesses, known = list(self.accesses(type, matrix, at_, in_bounds)), set[tuple[int, int]]()
+        together = math.prod(type.tiles) * type.layout.data.elements // len(accesses)
+        for access, (i, j) in zip(accesses, offsets(type, together), strict=True):
+            line = i, j * size // LINE
+            if line not in known:
+                known.add(line)
+                self.emitter.emit("prefetch.global.L2", access.address, guard=access.inside)
 
     def load_repeated(
         self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue], in_bounds: tuple[bool, bool]

@@ -6,7 +6,7 @@ from xdsl.dialects import memref
 
 from ...dialect.warp.attributes import SHARED_SPACE, element_row, fragment_of, memory_of, memory_space
 from ...dialect.warp.copy import CommitOp, CopyOp, WaitOp
-from ...dialect.warp.memory import LoadOp, StoreOp, bounds
+from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp, bounds
 from ...dialect.warp.swizzle import SwizzleAttr
 from ...dialect.warp.view import MatrixOp
 from ..allocate import offset_of
@@ -55,6 +55,13 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
     into = lowering.result(op.fragment)
     lowering.globals.load(kind, matrix, (row, column), bounds(op.in_bounds), into)
     lowering.values[op.fragment] = into
+
+
+@lowers(PrefetchOp)
+def _prefetch(lowering: KernelLowering, op: PrefetchOp) -> None:
+    matrix = lowering.matrix(op, op.memory, steps=True)
+    row, column = lowering.indices(op.indices)
+    lowering.globals.prefetch(op.fragment, matrix, (row, column), bounds(op.in_bounds))
 
 
 @lowers(StoreOp)

@@ -31,7 +31,8 @@ _OF_MODULES = {
     "arith.cmpi arith.andi arith.ori arith.xori arith.select arith.index_cast "
     "gpu.block_id gpu.subgroup_id gpu.thread_id gpu.lane_id",
     "matrix_ops": "warp.mma warp.ldmatrix",
-    "memory_ops": "memref.alloc memref.dim warp.matrix warp.load warp.store warp.copy warp.commit warp.wait",
+    "memory_ops": "memref.alloc memref.dim warp.matrix warp.load warp.prefetch warp.store warp.copy warp.commit "
+    "warp.wait",
     "move_ops": "warp.stmatrix warp.movmatrix",
     "pack": "warp.pack",
     "register_ops": "warp.store_registers warp.load_registers",

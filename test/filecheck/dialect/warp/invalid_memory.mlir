@@ -85,3 +85,27 @@ func.func @store_tensor(%s: tensor<100x77xf32>, %i: index, %x: !warp.fragment<ac
   "warp.store"(%x, %s, %i, %i) : (!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, tensor<100x77xf32>, index, index) -> ()
   return
 }
+
+// -----
+
+// CHECK: error: warp.prefetch: expected global memory, got memref<128x64xf16, 3 : i64>
+func.func @prefetch_shared(%s: memref<128x64xf16, 3>, %i: index) {
+  warp.prefetch %s[%i, %i] : memref<128x64xf16, 3> as <acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.prefetch: expected memory of the fragment's element type f16, got f32
+func.func @prefetch_element(%s: memref<100x77xf32>, %i: index) {
+  warp.prefetch %s[%i, %i] : memref<100x77xf32> as <acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.prefetch: expected one index for each of the 2 dimensions of the memref, got 1
+func.func @prefetch_indices(%s: memref<100x77xf32>, %i: index) {
+  warp.prefetch %s[%i] : memref<100x77xf32> as <acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
