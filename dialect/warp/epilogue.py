@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, IndexType, IntegerType, MemRefType, StringAttr, i64
+from xdsl.dialects.builtin import (
+    BoolAttr,
+    DenseArrayBase,
+    IndexType,
+    IntegerType,
+    MemRefType,
+    StringAttr,
+    UnitAttr,
+    i64,
+)
 from xdsl.ir import Attribute, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     region_def,
@@ -22,7 +32,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from .attributes import FragmentType, fragment_of, memory_of
+from .attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, memory_space
 from .elements import parse_elements, print_elements, verify_elements
 from .numbered import parse_numbered, print_numbered
 from .view import strides_of
@@ -91,25 +101,40 @@ class LoadVectorOp(IRDLOperation):
     The word says what the vector runs along: with `columns`, element j of every row is %bias[%n + j]. Each lane loads
     an element once, whatever it fills. Elements outside the memref read as zero; `in_bounds` promises that there are
     none. A matrix whose rows are all the same (`warp.matrix` without `row`) is a vector along columns.
+
+    A row of a tile in shared memory is a vector too, or a column of one that lies there `swapped`::
+
+        %s = warp.load_vector columns %tile[%n] of %g swapped : memref<64x32xf16, ..., 3> -> !warp.fragment<acc, ...>
     """
 
     name = "warp.load_vector"
 
     memory = operand_def(MemRefType)
     index = operand_def(IndexType())
+    line = opt_operand_def(IndexType())
     along = prop_def(StringAttr)
+    swapped = opt_prop_def(UnitAttr)
     in_bounds = opt_prop_def(BoolAttr)
     fragment = result_def(FragmentType)
 
     traits = traits_def(MemoryReadEffect())
 
     def __init__(
-        self, memory: SSAValue, index: SSAValue, along: str, fragment: FragmentType, *, in_bounds: bool = False
+        self,
+        memory: SSAValue,
+        index: SSAValue,
+        along: str,
+        fragment: FragmentType,
+        *,
+        in_bounds: bool = False,
+        line: SSAValue | None = None,
+        swapped: bool = False,
     ):
         super().__init__(
-            operands=[memory, index],
+            operands=[memory, index, line],
             properties={
                 "along": StringAttr(along),
+                "swapped": UnitAttr() if swapped else None,
                 "in_bounds": BoolAttr.from_bool(True) if in_bounds else None,
             },
             result_types=[fragment],
@@ -123,7 +148,10 @@ class LoadVectorOp(IRDLOperation):
     def verify_(self) -> None:
         memory, kind = memory_of(self.memory), fragment_of(self.fragment)
         same = memory.get_num_dims() == 2 and (strides_of(memory) or (None,))[0] == 0 and self.along.data == "columns"
-        if memory.get_num_dims() != 1 and not same:
+        if self.line is not None or self.swapped is not None:
+            if self.line is None or memory.get_num_dims() != 2 or memory_space(memory) != SHARED_SPACE:
+                raise VerifyException(f"expected a line of a tile in shared memory, of rank 2, got {memory}")
+        elif memory.get_num_dims() != 1 and not same:
             raise VerifyException(f"expected memory of rank 1, got {memory}")
         if memory.element_type != kind.element_type:
             raise VerifyException(
@@ -138,12 +166,17 @@ class LoadVectorOp(IRDLOperation):
         memory = parser.parse_unresolved_operand()
         with parser.in_square_brackets():
             index = parser.parse_unresolved_operand()
+        line = [parser.parse_unresolved_operand()] if parser.parse_optional_keyword("of") else []
+        swapped = parser.parse_optional_keyword("swapped") is not None
         in_bounds = parser.parse_optional_keyword("in_bounds") is not None
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
-        values = parser.resolve_operands([memory, index], [parser.parse_type(), IndexType()], position)
+        kinds = [parser.parse_type(), *([IndexType()] * (1 + len(line)))]
+        values = parser.resolve_operands([memory, index, *line], kinds, position)
         parser.parse_punctuation("->")
         properties: dict[str, Attribute] = {"along": StringAttr(along)}
+        if swapped:
+            properties["swapped"] = UnitAttr()
         if in_bounds:
             properties["in_bounds"] = BoolAttr.from_bool(True)
         return cls.create(
@@ -155,6 +188,11 @@ class LoadVectorOp(IRDLOperation):
         printer.print_ssa_value(self.memory)
         with printer.in_square_brackets():
             printer.print_ssa_value(self.index)
+        if self.line is not None:
+            printer.print_string(" of ")
+            printer.print_ssa_value(self.line)
+        if self.swapped is not None:
+            printer.print_string(" swapped")
         if self.is_inside:
             printer.print_string(" in_bounds")
         printer.print_op_attributes(self.attributes)

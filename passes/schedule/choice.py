@@ -111,8 +111,9 @@ def depth(
 
 def _stage(product: Product, tile: Tile, row: Row, cta_k: int) -> tuple[int, int]:
     """Bytes of a stage of a tile, and of the sums of its slices."""
-    schedule = Schedule(_tiles(tile, cta_k, row), LoopSchedule(stages=1))
-    return shared_bytes(product, schedule) - schedule.slice_bytes, schedule.slice_bytes
+    one, two = (Schedule(_tiles(tile, cta_k, row), LoopSchedule(stages)) for stages in (1, 2))
+    stage = shared_bytes(product, two) - shared_bytes(product, one)
+    return stage, shared_bytes(product, one) - stage
 
 
 def _tiles(tile: Tile, cta_k: int, row: Row) -> TileSchedule:

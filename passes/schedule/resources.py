@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ...dialect.isa import mma, wgmma
 from ...dialect.isa.product import ProductForm as Row
-from ...dialect.isa.targets import Target
+from ...dialect.isa.targets import KIB, Target
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule
@@ -26,6 +27,9 @@ LEAST_ADDRESSING_REGISTERS = 24
 
 CHUNK_BITS = 128
 """A line of a tile in shared memory is at least one chunk."""
+
+MOST_SCALE_BITS = 32 * KIB * BYTE
+"""Bits of the scales of groups that a CTA keeps in shared memory at most."""
 
 CONVERTED_K = 16
 """Elements along k of an instruction whose B is converted from integers."""
@@ -90,6 +94,28 @@ def arrangement(product: Multiplied, row: Row, warp: tuple[int, int]) -> Arrange
     return arrange(row, warp, *along_k) if stored is None else arrange_stored(row, warp, *along_k, stored.element.bits)
 
 
+def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | None:
+    """Rows and columns of the scales of groups that a CTA keeps in shared memory, as they lie; None where they stay in
+    global memory: too many, not in whole chunks, or others for the next tile."""
+    scales = product.group_scales
+    if scales is None or schedule.grid.ctas:
+        return None
+    shape = list(scales.type.get_shape())
+    shape[1 - product.group_axis] = schedule.tile.cta[1]
+    rows, columns = shape
+    whole = scales.shape[1] * scales.memory_bits % CHUNK_BITS == columns * scales.memory_bits % CHUNK_BITS == 0
+    return (rows, columns) if whole and rows * columns * scales.memory_bits <= MOST_SCALE_BITS else None
+
+
+def _scale_bytes(product: Product, schedule: Schedule) -> int:
+    found = group_scale_tile(product, schedule)
+    return (
+        0
+        if found is None or product.group_scales is None
+        else math.prod(found) * product.group_scales.memory_bits // BYTE
+    )
+
+
 def shared_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory of a CTA: the stages of each operand's tile, the sums of slices, the strips of D."""
     m, n, k = schedule.tile.cta
@@ -99,6 +125,7 @@ def shared_bytes(product: Product, schedule: Schedule) -> int:
         sides.append((words, product.metadata.element.bits))
     sides += [(side * k // block(product), BYTE) for side in (m, n) if product.scales]
     parts = [schedule.loop.stages * elements * bits // 8 for elements, bits in sides]
+    parts += [size] if (size := _scale_bytes(product, schedule)) else []
     if schedule.loop.sync == "mbarrier":
         parts.append(2 * schedule.loop.stages * BARRIER_BYTES)
     if schedule.tile.sliced_k > 1:

@@ -12,7 +12,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, Float32Type
 from xdsl.ir import SSAValue
 
-from ...dialect.warp.attributes import fragment_of, memory_of
+from ...dialect.warp.attributes import SHARED_SPACE, fragment_of, memory_of, memory_space
 from ...dialect.warp.epilogue import LoadVectorOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.view import MatrixOp
@@ -47,21 +47,23 @@ class GroupedProduct(DenseProduct):
 
     def _load(self, index: IndexBuilder, groups: GroupScales, warp: Place, first: int) -> SSAValue:
         """The scales of the columns of a warp, of the group that `first` of the warp's part of k is in."""
-        count, columns = memory_of(groups.scales).get_shape()
+        held, swapped = memory_of(groups.scales), self.op.transposed_b is not None
+        shared = memory_space(held) == SHARED_SPACE
+        count, columns = held.get_shape()[:: -1 if shared and swapped else 1]
         k = index.add(index.add(index.known(groups.k), warp["k"]), first)
         group: Index = index.div(k, groups.size)
-        depth = self.tiling.schedule.tile.cta[2]
-        if count * groups.size % depth:
+        if count * groups.size % self.tiling.schedule.tile.cta[2]:
             group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
-        row = MatrixOp(groups.scales, index.values([group]), None, 1)
-        held = groups.scales.owner
-        if isinstance(held, MatrixOp):
-            row = held.at(index.values([group]), None, 1)
         kind = self.tiling.fragment("acc").with_element(held_type(groups.scales))
+        line, start = index.value(group), index.value(index.add(index.known(groups.n), warp["n"]))
+        if shared:
+            vector = LoadVectorOp(groups.scales, start, "columns", kind, line=line, swapped=swapped)
+            return index.insert(vector).fragment
+        row = MatrixOp(groups.scales, [line], None, 1)
+        if isinstance(view := groups.scales.owner, MatrixOp):
+            row = view.at([line], None, 1)
         inside = columns % self.tiling.schedule.tile.cta[1] == 0
-        n = index.add(index.known(groups.n), warp["n"])
-        vector, start = index.insert(row).matrix, index.value(n)
-        return index.insert(LoadVectorOp(vector, start, "columns", kind, in_bounds=inside)).fragment
+        return index.insert(LoadVectorOp(index.insert(row).matrix, start, "columns", kind, in_bounds=inside)).fragment
 
 
 def _added(elements: Sequence[SSAValue]) -> SSAValue:

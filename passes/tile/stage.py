@@ -15,7 +15,7 @@ from typing import Protocol
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import memref, scf
-from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, UnitAttr
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, ModuleOp, UnitAttr, i64
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import (
@@ -28,23 +28,28 @@ from xdsl.pattern_rewriter import (
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.gpu import BarrierOp
+from ...dialect.warp.attributes import SHARED_SPACE
+from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.cta_tile import CtaConstantOp, CtaLoadOp, CtaTileType
 from ...dialect.warp.indices import IndexOp
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.operand_forms import form_of, of_form
 from ...dialect.warp.sparse import SparseOp
 from ...dialect.warp.store_epilogue import EpilogueOp
+from ...dialect.warp.swizzle import SwizzleAttr
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
 from ..linalg.product import read
+from ..schedule.resources import group_scale_tile
 from ..schedule.staging import adds_last
 from .attention import StageAttention
 from .epilogue_operands import PlacedOperand
 from .fragment_math import number_of
 from .index_builder import Index, IndexBuilder
 from .metadata import GroupMetadataTiles, MetadataTiles
-from .operands import OperandTiles, copies_done
+from .operands import CHUNK, OperandTiles, copies_done
 from .scales import ScaleTiles
 from .summed import KTurns, drop_unused
 from .tiling import Tiling, schedule_of
@@ -131,6 +136,14 @@ class StageBuilder:
         if scales is None:
             return None
         memory, along = scales.value, product.group_axis
+        if (shape := group_scale_tile(product, self.tiling.schedule)) is not None:
+            # Once for all of K: nothing hides how long memory takes in each turn.
+            kind = MemRefType(scales.element_type, shape, SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
+            tile, start, inside = outside.insert(memref.AllocOp([], [], kind)).memref, list[Index]((0, 0)), [True, True]
+            start[1 - along], inside[1 - along] = here["n"], self.tiling.inside("n")
+            outside.insert(CopyOp(memory, outside.values(start), tile, in_bounds=bounds_attribute(*inside)))
+            outside.insert(BarrierOp())
+            return GroupScales(tile, product.group, *index.values([here["k"], 0]))
         if along:
             memory = outside.insert(MatrixOp(memory, (), along, 1 - along)).matrix
         return GroupScales(memory, product.group, *index.values([here["k"], here["n"]]))

@@ -20,7 +20,7 @@ from ...dialect.warp.registers import StoreRegistersOp
 from ...dialect.warp.rows import BroadcastOp, ReduceOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
-from .addressing import GlobalMatrix, Position
+from .addressing import GlobalMatrix, Position, SharedTile
 from .elements import Elements
 from .emitter import Emitter, common_divisor, divisor_of
 from .fragments import PAIRED, Fragment, per_register, register_type
@@ -67,35 +67,30 @@ def _subfragment(lowering: KernelLowering, op: SubfragmentOp) -> None:
 
 @lowers(LoadVectorOp)
 def _load_vector(lowering: KernelLowering, op: LoadVectorOp) -> None:
-    kind, matrix = op.fragment.type, lowering.matrix(op, op.memory, steps=True)
+    kind = op.fragment.type
     if kind.bits not in (16, 32, 64):
         fail(op, f"{op.name} of {kind.element.name} is not lowered; elements of 16, 32 and 64 bits are")
-    axis = op.along.data[0]
-    vector = _Vector(lowering, kind.layout.data, matrix, axis, lowering.scalar(op.index), op.is_inside)
+    axis, start = op.along.data[0], lowering.scalar(op.index)
+    if op.line is not None:
+        line = lowering.scalar(op.line), op.swapped is not None
+        vector = _Line(lowering, kind.layout.data, lowering.tile(op, op.memory), axis, start, line)
+    else:
+        matrix = lowering.matrix(op, op.memory, steps=True)
+        vector = _Vector(lowering, kind.layout.data, matrix, axis, start, op.is_inside)
     along = [place[axis == "c"] for place in offsets(kind, 1)]
     registers = vector.halves(along) if kind.bits == 16 else vector.words(along, register_type(kind.element))
     lowering.values[op.fragment] = own(lowering, op.fragment, registers)
 
 
-class _Vector:
-    """Loads elements of a vector in memory, each once, by their offset from the lane's own position."""
+class _Elements:
+    """Loads elements of a vector, each once, by their offset from the lane's own position."""
 
-    def __init__(
-        self,
-        lowering: KernelLowering,
-        layout: Layout,
-        matrix: GlobalMatrix,
-        axis: str,
-        start: IndexValue,
-        is_inside: bool,
-    ) -> None:
-        self.lowering, self.matrix, self.start, self.is_inside = lowering, matrix, start, is_inside
-        self.extent = layout.extent(axis)
+    def __init__(self, lowering: KernelLowering, layout: Layout, axis: str, start: IndexValue) -> None:
+        self.lowering, self.start = lowering, start
         holder = lowering.addressing.holder(layout, lowering.lane)
         self.lane = lowering.addressing.from_bits(holder, layout.lane + layout.warp, axis)
-        even = axis == "c" and layout.element[:1] == (column(0),) and common_divisor((self.lane, start)) % 2 == 0
-        aligned = matrix.alignment % (2 * matrix.element_bytes) == 0
-        self.pairs = even and aligned and matrix.step is None and (is_inside or divisor_of(matrix.columns) % 2 == 0)
+        even = axis == "c" and layout.element[:1] == (column(0),)
+        self.pairs = even and common_divisor((self.lane, start)) % 2 == 0
         """Whether elements at even offsets move together with the next ones."""
 
     def words(self, along: Sequence[int], type: str) -> Fragment:
@@ -122,12 +117,59 @@ class _Vector:
         return [known[two] for two in twos]
 
     def _load(self, registers: Fragment, offset: int, type: str) -> None:
+        """Loads elements from an offset on, side by side."""
+        raise NotImplementedError
+
+
+class _Vector(_Elements):
+    """Loads elements of a vector in global memory."""
+
+    def __init__(
+        self,
+        lowering: KernelLowering,
+        layout: Layout,
+        matrix: GlobalMatrix,
+        axis: str,
+        start: IndexValue,
+        is_inside: bool,
+    ) -> None:
+        super().__init__(lowering, layout, axis, start)
+        self.matrix, self.is_inside = matrix, is_inside
+        self.extent = layout.extent(axis)
+        aligned = matrix.alignment % (2 * matrix.element_bytes) == 0
+        even = self.pairs and (is_inside or divisor_of(matrix.columns) % 2 == 0)
+        self.pairs = even and aligned and matrix.step is None
+
+    def _load(self, registers: Fragment, offset: int, type: str) -> None:
         lowering, size = self.lowering, self.matrix.column_bytes
         inside = self.is_inside or lowering.addressing.inside(
             Position.of(self.lane, self.start, offset), self.extent, self.matrix.columns
         )
         place = lowering.scalars.address(self.matrix.base, [(self.lane, size), (self.start, size), (offset, size)])
         lowering.globals.load_one(registers, place, inside, type)
+
+
+class _Line(_Elements):
+    """Loads elements of a row of a tile in shared memory, or of a column of one that lies there swapped."""
+
+    def __init__(
+        self,
+        lowering: KernelLowering,
+        layout: Layout,
+        tile: SharedTile,
+        axis: str,
+        start: IndexValue,
+        line: tuple[IndexValue, bool],
+    ) -> None:
+        super().__init__(lowering, layout, axis, start)
+        self.tile, (self.line, self.swapped) = tile, line
+        self.pairs = self.pairs and not self.swapped
+
+    def _load(self, registers: Fragment, offset: int, type: str) -> None:
+        places = Position.of(0, self.line, 0), Position.of(self.lane, self.start, offset)
+        row, column = places[::-1] if self.swapped else places
+        place = self.lowering.addressing.shared(self.tile, 0, row, column)
+        self.lowering.emitter.load("shared", registers, place, type)
 
 
 # Elements

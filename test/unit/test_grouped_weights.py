@@ -181,26 +181,31 @@ def product(float_: str, stored: str, by: str, group: int, scale: str, k: int = 
 
 
 @pytest.mark.parametrize(
-    ("float_", "stored", "by", "scale", "schedule"),
+    ("float_", "stored", "by", "scale", "k", "schedule"),
     [
-        ("bf16", "u4", "nk", "f32", {"cta": (16, 64, 128), "warp": (16, 64), "sliced_k": 2, "stages": 2}),
-        ("f16", "s4", "kn", "bf16", {"cta": (16, 64, 64), "warp": (16, 32), "stages": 3, "unroll": 3}),
-        ("f16", "u4", "kn", "f16", {"cta": (16, 64, 32), "warp": (16, 32), "stages": 2, "split_k": 3}),
-        ("bf16", "s8", "nk", "bf16", {"cta": (32, 32, 32), "warp": (16, 16), "stages": 3, "sync": "mbarrier"}),
+        ("bf16", "u4", "nk", "f32", 192, {"cta": (16, 64, 128), "warp": (16, 64), "sliced_k": 2, "stages": 2}),
+        ("f16", "s4", "kn", "bf16", 192, {"cta": (16, 64, 64), "warp": (16, 32), "stages": 3, "unroll": 3}),
+        ("f16", "u4", "kn", "f16", 192, {"cta": (16, 64, 32), "warp": (16, 32), "stages": 2, "split_k": 3}),
+        ("bf16", "s8", "nk", "bf16", 192, {"cta": (32, 32, 32), "warp": (16, 16), "stages": 3, "sync": "mbarrier"}),
+        ("bf16", "s8", "nk", "bf16", 1024, {"cta": (16, 32, 128), "warp": (16, 32), "stages": 3, "sync": "mbarrier"}),
+        ("f16", "u4", "nk", "f32", 512, {"cta": (16, 32, 256), "warp": (16, 32), "sliced_k": 2, "stages": 2}),
+        ("f16", "s8", "kn", "f16", 192, {"cta": (16, 32, 64), "warp": (16, 16), "stages": 2, "ctas": 2}),
     ],
 )
-def test_schedules_with_groups(float_: str, stored: str, by: str, scale: str, schedule: dict[str, Any]) -> None:
-    """K tiles of several groups and of parts of one, the last of them beyond the end of K, with slices or without."""
+def test_schedules_with_groups(float_: str, stored: str, by: str, scale: str, k: int, schedule: dict[str, Any]) -> None:
+    """K tiles of several groups and of parts of one, some with the last beyond the end of K; scales in shared memory
+    and, where rows of them are no whole chunks or a CTA has several tiles, in global memory."""
     kernel, rng, group = (
-        compile(product(float_, stored, by, 64, scale), cache=False, **schedule),
+        compile(product(float_, stored, by, 64, scale, k), cache=False, **schedule),
         np.random.default_rng(),
         64,
     )
     bits, low = int(stored[1]), 0 if stored[0] == "u" else -(1 << int(stored[1]) - 1)
-    q, a = rng.integers(low, low + (1 << bits), (K, N)), rng.standard_normal((M, K)).astype(FLOATS[float_])
-    s, d = (rng.random((K // group, N)) + 0.1).astype(FLOATS[scale]), np.full((M, N), np.nan, np.float32)
+    q, a = rng.integers(low, low + (1 << bits), (k, N)), rng.standard_normal((M, k)).astype(FLOATS[float_])
+    s, d = (rng.random((k // group, N)) + 0.1).astype(FLOATS[scale]), np.full((M, N), np.nan, np.float32)
     turned = by == "nk"
-    kernel(a, in_memory(q.T if turned else q, bits), np.ascontiguousarray(s.T if turned else s), d, device="interp")
+    given = a, in_memory(q.T if turned else q, bits), np.ascontiguousarray(s.T if turned else s)
+    kernel(*given, d, device="interp", checks="all")
     exact = a.astype(np.float64) @ ((q - 3) * np.repeat(s.astype(np.float64), group, 0))
     np.testing.assert_allclose(d, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
 

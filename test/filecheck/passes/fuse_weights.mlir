@@ -55,9 +55,10 @@ func.func @scaled(%A: memref<16x128xbf16>, %Q: memref<64x128xi4>, %S: memref<64x
 // CHECK:         %[[W:\w+]] = warp.stored %Q as s4 times %S : memref<128x64xi4>, memref<2x64xf16>
 // CHECK-NEXT:    warp.matmul f16 x f16 %A, %[[W]] plus %C into %C : memref<16x128xf16>, !warp.operand<memref<128x64xi4>>, memref<16x64xf32>, memref<16x64xf32>
 // TILED-LABEL: gpu.func @groups
+// TILED:         warp.copy %SG[{{.*}}] to %[[S:\w+]][] {{.*}} : memref<2x64xf16> to memref<2x64xf16, #warp.swizzle<16>, 3 : i64>
+// TILED-NEXT:    gpu.barrier
 // TILED:         scf.for
-// TILED:           %[[ROW:\w+]] = warp.matrix %{{.*}}[%{{.*}}, column] : memref<2x64xf16> -> memref<?x64xf16, strided<[0, 1], offset: ?>>
-// TILED:           warp.load_vector columns %[[ROW]][{{.*}}] in_bounds
+// TILED:           warp.load_vector columns %[[S]][{{.*}}] of %{{.*}} : memref<2x64xf16, #warp.swizzle<16>, 3 : i64> -> !warp.fragment<acc,
 // TILED:           warp.mma m16n8k16
 // TILED:           warp.map
 func.func @groups(%A: memref<16x128xf16>, %Q: memref<128x64xi4>, %S: memref<2x64xf16>, %C: memref<16x64xf32>) {

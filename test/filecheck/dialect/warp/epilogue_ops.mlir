@@ -21,3 +21,13 @@ func.func @ops(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %bi
   }
   return
 }
+
+// A line of a tile in shared memory, which may lie there as a column.
+// CHECK-LABEL: func.func @lines
+func.func @lines(%t: memref<8x64xf16, 3>, %i: index) {
+  // CHECK-NEXT: warp.load_vector columns %t[%i] of %i : memref<8x64xf16, 3 : i64> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  %a = warp.load_vector columns %t[%i] of %i : memref<8x64xf16, 3> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  // CHECK-NEXT: warp.load_vector columns %t[%i] of %i swapped in_bounds : memref<8x64xf16, 3 : i64> -> !warp.fragment<
+  %b = warp.load_vector columns %t[%i] of %i swapped in_bounds : memref<8x64xf16, 3> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}

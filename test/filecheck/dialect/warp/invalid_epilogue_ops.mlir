@@ -75,3 +75,11 @@ func.func @f(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   }
   return
 }
+
+// -----
+
+// CHECK: error: warp.load_vector: expected a line of a tile in shared memory, of rank 2, got memref<8x8xf32>
+func.func @line(%v: memref<8x8xf32>, %i: index) {
+  %x = warp.load_vector columns %v[%i] of %i : memref<8x8xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
