@@ -1,1 +1,1 @@
-"""What can be said: the rows of the ISA, fragment layouts, and the dialects `warp` and `ptx`."""
+"""The IR: the tables of the ISA, fragment layouts, and the dialects `warp` and `ptx`."""

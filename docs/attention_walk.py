@@ -36,20 +36,21 @@ Two products with a softmax between them become one kernel. It streams over K an
     S = scale * f(Q K^T)        P = exp(S - max S) / sum exp(S - max S)        O = P V
 
 The input is ordinary `linalg` on tensors or memory, as in [examples/attention.mlir](../examples/attention.mlir).
-`warp-fuse-attention` reads what an element of O is, as an expression of elements of Q, K and V. It does not matter
-which operations write it so, in which order, or with how many temporaries:
+`warp-fuse-attention` follows an element of O back to the elements of Q, K and V. The operations, their order and the
+number of temporaries may vary:
 
-- the division stands before or behind the second product, or is a multiplication by 1 / sum; the softmax is
-  `linalg.softmax`, or written out with `math.exp` or `math.exp2`;
-- K lies transposed or not; a batch has any number of dimensions, and several heads may share K and V through their
-  indexing maps;
-- f scales, adds operands in memory that run along any of the loops of the scores (masks, biases), and numbers, compares
-  and computes with `linalg.index` (causal masks, ALiBi), and does what `arith` and `math` can with one score (softcap);
-- Q, K and V are f16 or bf16, O is of that type or f32; the lengths of queries and keys differ and may be unknown
-  (`?`); heads have up to 256 columns, padded in registers to 16, 32, 64, 128 or 256.
+- The division may stand before or after the second product, or be a multiplication by 1 / sum. The softmax may be
+  `linalg.softmax`, or be written with `math.exp` or `math.exp2`.
+- K may be transposed. A batch may have any number of dimensions, and several heads may share K and V through their
+  indexing maps.
+- f may scale a score, and add numbers and operands in memory that are indexed by any of the loops of the scores (masks,
+  biases). It may compare and compute with `linalg.index` (causal masks, ALiBi), and apply `arith` and `math` operations
+  to the score (softcap).
+- Q, K and V are f16 or bf16, and O is of that type or f32. The lengths of queries and keys may differ and may be
+  dynamic (`?`). Heads have up to 256 columns, which are padded in registers to 16, 32, 64, 128 or 256.
 
-A comparison n > m + c that leads to minus infinity is the operation's `diagonal`: tiles that lie right of it are not
-computed, those on it are masked in registers. Masks of other kinds are part of f.
+If a comparison n > m + c leads to minus infinity, it becomes the attribute `diagonal` of the operation. Tiles to the
+right of the diagonal are not computed, and those on it are masked in registers. Other masks are part of f.
 """
     )
     yield block("sh", "warploom run examples/attention.mlir --device interp --check\n")
@@ -67,7 +68,7 @@ The passes are those of [one product](pipeline.md). Small tiles make them easy t
     yield prose("""
 ### One operation: `warp-fuse-attention`
 
-All the function is one operation, and the temporaries are gone.
+The whole function becomes one operation without temporaries.
 """)
     yield block(
         "mlir", quoted(ATTENTION.level("warp-fuse-attention"), ["func.func", r"warp\.attention", "return"], 400)
@@ -75,8 +76,8 @@ All the function is one operation, and the temporaries are gone.
     yield prose("""
 ### A kernel: `warp-outline`
 
-`warp-schedule` chooses the tiles: a CTA has 32 rows of Q here, and goes over 64 keys at a time. The CTAs whose rows see
-most keys come first.
+`warp-schedule` chooses the tiles: here a CTA has 32 rows of Q and reads 64 keys at a time. The CTAs whose rows attend
+to the most keys start first.
 """)
     yield block(
         "mlir",
@@ -85,11 +86,11 @@ most keys come first.
     yield prose("""
 ### A loop over tiles of K and V: `warp-stage`
 
-The loop hands on the largest score of each row, the sum of each row in parts, and the sums of O. The scores of a tile
-stay a fragment of accumulators: `warp.reduce` takes rows of it together, `warp.broadcast` spreads a column out again,
-`warp.map` computes element by element. `warp.convert_layout` makes P the operand A of the second product; from f32
-accumulators to 16-bit operands that is another order of registers, and takes no instruction. The products are
-`warp.tile_mma`, as those of `warp.matmul` are, and go on as they do.
+The loop carries the largest score of each row, partial sums of each row, and the sums of O. The scores of a tile stay a
+fragment of accumulators. `warp.reduce` reduces its rows, `warp.broadcast` repeats a column, and `warp.map` computes
+elements. `warp.convert_layout` makes P the operand A of the second product. From f32 accumulators to 16-bit operands
+that only renames registers, and takes no instruction. The products are `warp.tile_mma`, and are lowered like those of
+`warp.matmul`.
 """)
     yield block(
         "mlir",
@@ -105,10 +106,10 @@ accumulators to 16-bit operands that is another order of registers, and takes no
         ),
     )  # fmt: skip
     yield prose("""
-The rest is as for products: `warp-fragments` takes products to instructions, `warp-pipeline` lets copies of K and V run
-ahead, `warp-allocate` gives tiles a place, and `convert-warp-to-ptx` writes instructions for one thread. On sm_90a
-products are `wgmma` and copies are tensor copies, by [warps of their own](hopper.md); with more than 64 queries that is
-the default.
+The other passes work as for products. `warp-fragments` lowers products to matrix instructions, `warp-pipeline` lets
+copies of K and V run ahead, `warp-allocate` places tiles in shared memory, and `convert-warp-to-ptx` writes the
+instructions of one thread. On sm_90a, attention with more than 64 queries uses `wgmma`, and
+[a producer warp](hopper.md) with tensor copies.
 """)
     yield block(
         "ptx",
@@ -129,75 +130,77 @@ def over_time() -> Iterator[str]:
     yield prose("""
 ## Over time
 
-What a CTA of the Hopper kernel does, in cycles of a model ([trace.md](trace.md)); it computes two tiles of O here:
+This picture shows what a CTA of the Hopper kernel does over time, in cycles of a model ([trace.md](trace.md)). Here it
+computes two tiles of O:
 """)
     command = f"warploom run examples/attention.mlir --schedule '{ATTENTION_IN_TURNS.schedule}' --trace out.svg"
     yield block("sh", f"{command}\n")
     yield "![tensor copies, products of two warpgroups in turn, and stores over time](pictures/attention-wgmma.svg)\n\n"
     yield prose("""
-Warp 8 is the producer: it copies Q, and keeps two stages of K and V full. Warps 0 to 3 and 4 to 7 each have 64 rows.
-For each tile of keys a warpgroup has two products, Q K^T and P V, and computes the softmax between them, where its row
-is blank. The two take turns (`consumers=pingpong`): while one multiplies, the other has its softmax, or waits to be let
-in. The producer goes on to the next tile of O while the last one is multiplied and stored.
+Warp 8 is the producer: it copies Q, and keeps two stages of K and V full. Warps 0 to 3 are one warpgroup, and warps 4
+to 7 another. Each has 64 rows. For each tile of keys a warpgroup multiplies twice, Q K^T and P V. Between the two
+products it computes the softmax, where its row in the picture is blank. The two warpgroups take turns
+(`consumers=pingpong`): while one multiplies, the other computes its softmax or waits for its turn. The producer
+copies the operands of the next tile of O while the current one is computed and stored.
 """)
 
 
 def computed() -> Iterator[str]:
     """The arithmetic."""
     yield prose("""
-## What is computed
+## Arithmetic
 
-Scores, the softmax and all sums are f32, whatever the types of temporaries are; P is rounded to the type of V before
-its product, O once at the end. With s the scores of a tile, m and l the largest score and the sum of a row so far, and
-c the scale times log2(e):
+Scores, the softmax and all sums are f32, whatever the types of temporaries are. P is rounded to the type of V before
+the second product, and O is rounded once at the end. Let s be the scores of a tile, m the largest score and l the sum
+of a row so far, and c the scale times log2(e). Then each tile computes:
 
     m' = max(m, max s)     p = 2^(c s - c m')     a = 2^(c m - c m')     l' = a l + sum p     O' = a O + p V
 
-2^x is `ex2.approx.ftz.f32`: the PTX ISA bounds its relative error by 2^-22, and numbers below 2^-126 become 0. The
-interpreter has its bits on an H200, so that both give the same words (`test/gpu/test_attention.py`). Without
-f, c s - c m' is one `fma`; where there is an f, s - m' is subtracted first, so that scores may be as large as f32 is.
-With u the rounding of P's type (2^-11 for f16, 2^-8 for bf16), D columns and N keys:
+2^x is `ex2.approx.ftz.f32`. The PTX ISA bounds its relative error by 2^-22, and results below 2^-126 become 0. The
+interpreter computes the bits of an H200, so that both give the same words (`test/gpu/test_attention.py`). Without f,
+c s - c m' is one `fma`. With an f, s - m' is subtracted first, so that scores may have any value of f32. Let u be the
+rounding error of P's type (2^-11 for f16, 2^-8 for bf16), D the number of columns and N the number of keys. Then
 
     |O - exact| <= sum over n of P |V| (2 x + u + (N + 16) 2^-23) + 2^-25 sum over n of |V| + rounding of O
 
-x is how far the exponent of a score may be off: (D + 8) 2^-23 scale |Q| |K|^T for the product, and 2^-21 of the
-largest score, mask and value of f that it is made of. `test/attention_grid.py` holds kernels of all forms against
-float64 with this bound. `--check` evaluates the function as it is written, in float64, and carries a bound through
-every operation; it grants P the rounding of its type before or after the division.
+x bounds the error of the exponent of a score: (D + 8) 2^-23 scale |Q| |K|^T for the product, and 2^-21 of the largest
+score, mask and value of f in it. `test/attention_grid.py` compares kernels of all forms with float64 under this bound.
+`--check` evaluates the function as it is written, in float64, and carries a bound through every operation. It allows P
+to be rounded before or after the division.
 
-| a row of scores | gives |
+| a row of scores | result |
 |---|---|
 | all minus infinity, or no key left of the diagonal | NaN, as 0 / 0 is |
-| some minus infinity | as if these keys were not there |
+| some minus infinity | the result without these keys |
 | a NaN in the row of Q, in K, or plus infinity | NaN |
-| the lowest number of f32, as in masks | as any other number: a row of nothing else weighs all keys alike |
-| a NaN or an infinity in V | the same in its column, but for keys in tiles right of the diagonal |
+| the lowest number of f32, as in masks | that of any other number: a row of nothing else weighs all keys alike |
+| a NaN or an infinity in V | the same in its column, unless the key is in a tile to the right of the diagonal |
 """)
 
 
 def declined() -> Iterator[str]:
     """What is left."""
     yield prose("""
-## What declines
+## What is not fused
 
-What is nearly attention stays as it is: the products are compiled separately, and `warploom-opt --remarks` says why at
-the second product. The reasons are that
+If a function is not quite attention, the products are compiled separately, and `warploom-opt --remarks` says why at the
+second product. The reasons are:
 
-- the scores, or what becomes of them, are used by others too, or the sums before they are divided;
-- what P is divided by is not the sum of the same exponentials, or what is subtracted is not the largest score of the
-  row;
-- the scores depend on several products, or on a negative scale;
-- an operation between them writes what is read, uses the result, or may touch any memory;
-- the second product adds to what its result holds, or its result is where Q, K or V is;
-- types or sizes are not those above: f32, for example, which no instruction multiplies whole.
+- The scores, a temporary computed from them, or the sums before the division have another use.
+- The divisor of P is not the sum of the same exponentials, or the number that is subtracted is not the largest score of
+  the row.
+- The scores depend on several products, or have a negative scale.
+- An operation between the products writes what is read, uses the result, or may touch any memory.
+- The second product adds to its result, or the result shares memory with Q, K or V.
+- Types or sizes are not those above. For example, no instruction multiplies f32 with all its bits.
 
-Targets before sm_80 have no instruction for it, and are refused.
+Targets before sm_80 are refused, because they lack the instructions.
 """)
     fixed = ", ".join(f"`{name}`" for name in FIXED)
     yield prose(
         fill(
-            f"These fields of a schedule are no choices of an attention: {fixed}. The others are, as "
-            "[schedules.md](schedules.md) says: a CTA tile is rows of Q x keys x columns of Q.",
+            f"These fields of a schedule do not apply to attention: {fixed}. [schedules.md](schedules.md) describes "
+            "the others. The `cta` tile of attention is rows of Q x keys x columns of Q.",
             120,
         )
     )

@@ -46,19 +46,19 @@ SHOWN = {
 
 ADDITIONS = (
     ("a shape or type of a matrix instruction", "a row of `dialect/isa/`: [how](adding-an-instruction.md)"),
-    ("a family of matrix instructions", "rows, an operation, a pattern, a meaning: [how](adding-a-family.md)"),
+    ("a family of matrix instructions", "rows, an operation, a pattern, its semantics: [how](adding-a-family.md)"),
     ("any other instruction of PTX", "a row of `dialect/ptx/rows/`, and its meaning in `runtime/interp/instructions/`"),
     ("a target", "a row of `dialect/isa/targets.py`; its arithmetic in `runtime/numerics/parameters.py`"),
-    ("how an instruction computes", "`runtime/numerics/`, which knows nothing of the interpreter"),
-    ("an operation between `linalg` and PTX", "`dialect/warp/`, and what it becomes in `passes/to_ptx/`"),
+    ("the arithmetic of an instruction", "`runtime/numerics/`, which does not depend on the interpreter"),
+    ("an operation between `linalg` and PTX", "`dialect/warp/`, and its conversion in `passes/to_ptx/`"),
     ("an operand of products that is more than memory", "an operation in `dialect/warp/`, an `OperandForm`"),
     ("a way to multiply tiles in shared memory", "a class in `passes/tile/`, in the list of `fragment_products.py`"),
-    ("what a macro-operation does", "a pattern in `passes/expand/`"),
-    ("a form of product that `linalg` writes otherwise", "`passes/linalg/`: it becomes `warp.matmul`"),
+    ("the expansion of a macro-operation", "a pattern in `passes/expand/`"),
+    ("another form of product in `linalg`", "`passes/linalg/`: it becomes `warp.matmul`"),
     ("a choice of the lowering", "a field in `dialect/schedule/`, its default in `passes/schedule/`, a rewrite"),
     ("a constant measured on a GPU", "`passes/schedule/h200.py`, or a file like it for another GPU"),
     ("a check of a running kernel", "an observer in `runtime/interp/checks/`"),
-    ("an event of a trace, or what it takes", "`runtime/interp/traces/`; its cycles in `cycles.py` there"),
+    ("an event of a trace, or its duration", "`runtime/interp/traces/`; its cycles in `cycles.py` there"),
     ("a check of PTX text", "`dialect/ptx/check/`"),
     ("a kind of argument", "`runtime/arguments/`"),
     ("an operation of PyTorch", "`runtime/torch_frontend/`: `scalars.py`, `views.py`, `products.py`, `reductions.py`"),
@@ -67,7 +67,7 @@ ADDITIONS = (
 
 GLOSSARY = (
     ("CTA tile, warp tile", "the part of the result that a CTA, or a warp, computes at a time (`cta`, `warp`)"),
-    ("fragment", "the part of a matrix that a warp holds in registers; its layout says which lane has what"),
+    ("fragment", "the part of a matrix that a warp holds in registers; its layout says which lane has which element"),
     ("warpgroup", "four warps of a CTA that multiply together by `wgmma`"),
     ("cluster", "CTAs that run at the same time and copy to each other's shared memory (`cluster`)"),
     ("producer, consumer", "the warp that copies tiles to shared memory, and the warpgroups that multiply them"),
@@ -76,42 +76,42 @@ GLOSSARY = (
     ("prefetch distance", "how many K tiles copies run ahead of the products (`prefetch`)"),
     ("split-K", "K cut among CTAs, which add their partial sums in a workspace in global memory (`split_k`)"),
     ("sliced-K", "K cut among warps of a CTA, which add their partial sums in shared memory (`sliced_k`)"),
-    ("partial sum", "what a CTA of split-K, or a warp of sliced-K, has of an element of the result"),
-    ("epilogue", "what happens to an accumulator on its way to memory: bias, activation, residual, conversion"),
-    ("epilogue operand", "what an epilogue reads beside the accumulator: a matrix, a vector, a number"),
+    ("partial sum", "the part of the sum of an element that a CTA of split-K, or a warp of sliced-K, computes"),
+    ("epilogue", "the operations on an accumulator before it is stored: bias, activation, residual, conversion"),
+    ("epilogue operand", "an operand that an epilogue reads: a matrix, a vector or a number"),
     ("staging of the epilogue", "rows of the result change lanes in shared memory before they are stored (`staging`)"),
     ("packing", "copying an operand to aligned rows in scratch memory before the product (`pack`)"),
     ("rasterisation", "the order in which CTA tiles are computed, for reuse in the L2 cache (`group`)"),
     ("persistent CTAs", "a fixed number of CTAs that go from tile to tile (`ctas`)"),
-    ("swizzle", "a permutation of 16-byte chunks in shared memory by which accesses meet no bank twice (`swizzle`)"),
-    ("index permutation", "indices of a fragment numbered so that memory delivers what the instruction wants"),
-    ("register overhead", "what ptxas takes of registers beside fragments and addresses"),
+    ("swizzle", "a permutation of 16-byte chunks in shared memory that avoids bank conflicts (`swizzle`)"),
+    ("index permutation", "a numbering of a fragment's indices with which wide loads fill its registers in order"),
+    ("register overhead", "the registers that ptxas takes in addition to fragments and addresses"),
     ("fp8-as-f16 emulation", "8-bit floats converted in registers and multiplied as f16 (`fp8_as`)"),
     ("elementwise kernel", "a kernel of elementwise operations that belong to no product"),
-    ("trace", "what each warp of an interpreted launch does when, in cycles of a model"),
-    ("finding", "what a check reports of a running kernel: line, CTA, warp, the two events"),
+    ("trace", "a record of what each warp of an interpreted launch does over time, in cycles of a model"),
+    ("finding", "an error that a check reports in a running kernel: line, CTA, warp, the two events"),
     ("row", "a frozen record of one instruction: spelling, operands, section of the ISA, version, target"),
 )  # fmt: skip
 
 INTRODUCTION = """
 # Architecture
 
-There are three floors. `dialect/` has the IR and the tables of instructions, `passes/` lowers the IR, and `runtime/`
-runs kernels. Imports run down only: a package of `runtime/` may import the other two floors, a package of `passes/`
-only `dialect/`, and `dialect/` neither. No modules import each other in a circle. `python test/structure.py` states
-these rules, and `make test` holds the code to them.
+The code has three layers. `dialect/` has the IR and the tables of instructions, `passes/` lowers the IR, and `runtime/`
+runs kernels. A package of `runtime/` may import the other two layers. A package of `passes/` may import only
+`dialect/`, and `dialect/` imports neither of the others. There are no import cycles. `python test/structure.py` checks
+these rules, and `make test` runs it.
 
 The folders are installed as the packages `warploom.dialect`, `warploom.passes` and `warploom.runtime`. Inside them,
-imports are relative. For an editor or a type checker run `make build/typing` once. It lays the three folders out as
-`build/typing/warploom/`. `pyproject.toml` names `build/typing` as a search path for Pyright already; in PyCharm, mark
+imports are relative. For an editor or a type checker run `make build/typing` once. It links the three folders into
+`build/typing/warploom/`. `pyproject.toml` names `build/typing` as a search path for Pyright. In PyCharm, mark
 `build/typing` and `test` as source roots.
 """
 
 LEVELS = """
 ## Levels
 
-A product goes down through these passes. Each can be run alone, left out or replaced. `warploom-opt
---print-between-passes` prints the IR after each, and [pipeline.md](pipeline.md) walks through all of them. The last
+These passes lower a product. You can run each pass alone, leave it out, or replace it. `warploom-opt
+--print-between-passes` prints the IR after each pass, and [pipeline.md](pipeline.md) describes all of them. The last
 column has a line of the IR of `examples/matmul.mlir` that the pass has changed.
 """
 
@@ -164,7 +164,7 @@ def arrows(package: str) -> str:
 
 def rooms() -> Iterator[str]:
     """The table of packages."""
-    yield "## Rooms\n\n| package | holds | imports |\n|---|---|---|\n"
+    yield "## Packages\n\n| package | holds | imports |\n|---|---|---|\n"
     for package in sorted(packages()):
         yield f"| `{package.replace('.', '/')}` | {said(package)} | {arrows(package)} |\n"
 
@@ -200,7 +200,7 @@ def shown(number: int) -> str:
 def meaning(name: str) -> str:
     """The first sentence of the docstring of a pass."""
     text = WARPLOOM_UNIVERSE.all_passes[name]().__doc__ or ""
-    return re.split(r"(?<=[.:;])\s", text.strip().replace("\n", " "))[0].rstrip(".:;")
+    return re.split(r"(?<=[.:;])\s", " ".join(text.split()))[0].rstrip(".:;")
 
 
 def levels() -> Iterator[str]:
@@ -218,11 +218,11 @@ def table(title: str, heads: tuple[str, str], rows: tuple[tuple[str, str], ...])
 
 
 IDEAS = """
-## What an idea touches
+## The files of a feature
 
-The table has, for some ideas of the lowering, the production files with code for that idea alone, or for little else,
-and about how many lines they have, give or take a hundred. Beside these files an idea has its field and its defaults in
-`passes/schedule/`, and stands in the lists of passes and operations.
+The table lists, for some features of the lowering, the files that have code only or mostly for this feature, and their
+number of lines, to within a hundred. In addition a feature has a field and defaults in `passes/schedule/`, and entries
+in the lists of passes and operations.
 
 """
 
@@ -282,9 +282,9 @@ def page() -> Iterator[str]:
     yield from levels()
     yield EVIDENCE
     yield from table("Where to add what", ("to add", "go to"), ADDITIONS)
-    yield f"{IDEAS}| idea | files | lines | which |\n|---|---|---|---|\n"
+    yield f"{IDEAS}| feature | files | lines | which |\n|---|---|---|---|\n"
     yield from ideas()
-    yield from table("Words", ("word", "meaning"), GLOSSARY)
+    yield from table("Terms", ("term", "meaning"), GLOSSARY)
 
 
 def write() -> None:

@@ -33,7 +33,7 @@ A product goes from `linalg` to PTX in steps. Each step can be printed, edited a
 
 - with `mma.sync`: warps multiply fragments in their registers, and `cp.async` copies tiles to shared memory. This works
   on every GPU from sm_80 on.
-- with `wgmma`: warpgroups multiply tiles in shared memory, and a warp of its own copies them there by tensor copies.
+- with `wgmma`: warpgroups multiply tiles in shared memory, and a producer warp copies them there by tensor copies.
   This works on sm_90a (Hopper).
 
 The first three steps are the same. The schedule then says which way the product goes. To see a level, leave the passes
@@ -44,27 +44,27 @@ after it off the end of `-p`:
 `-p warploom` stands for all of them and takes the same options. `warploom-schedule` ends at products with a schedule,
 `warploom-tile` goes from there to kernels over fragments, and `warploom-finish` goes from there to PTX.
 """)
-    yield "## 1. What is asked for\n\n"
+    yield "## 1. The input\n\n"
     yield block("mlir", quoted(EXAMPLE.read_text(), ["func.func", "constant", "fill", "matmul", "return", "}"]))
     yield prose("""
 `warp-set-target` puts the GPU on the module. The passes after it ask there which instructions exist. `warp-bufferize`
 turns functions on tensors into functions on memory. This function is already on memory. `warp-fuse-attention` looks for
-[attention](attention.md), and `warp-fuse-rows` for [rows that are taken together](rows.md), as by a softmax or a norm.
+[attention](attention.md), and `warp-fuse-rows` for [operations along rows](rows.md), such as a softmax or a norm.
 
 ## 2. One operation: `warp-raise-matmul`, `warp-fold-fill`, `warp-fuse-epilogue`
 
-`linalg` has many ways to write a product. Each of them becomes one operation, `warp.matmul`. It says in which types A
-and B are multiplied, where the sum starts, and how each operand lies in memory. A fill before the product becomes its
-initial value, so C is never read. Elementwise operations after the product become its epilogue, so the product itself
-is never stored.
+`linalg` has many ways to write a product. Each of them becomes one operation, `warp.matmul`. It has the types in which
+A and B are multiplied, the initial value of the sum, and the layout of each operand. A fill before the product becomes
+its initial value, so C is never read. Elementwise operations after the product become its epilogue, so the product
+itself is never stored.
 """)
     yield block("mlir", quoted(WARPS.level("warp-fuse-epilogue"), ["func.func", "warp.matmul"], 200))
     yield prose("""
 ## 3. All choices in one attribute: `warp-schedule`
 
-The schedule is one attribute of the product. The pass chooses it by a model of the target and the size. Each field can
-be given instead ([schedules.md](schedules.md)), and `warploom tune` measures which schedule is fastest. The two
-schedules of this page are small enough to read:
+The schedule is one attribute of the product. The pass chooses it with a model of the target and the size. You can set
+each field yourself ([schedules.md](schedules.md)), and `warploom tune` measures which schedule is fastest. The two
+schedules of this page are small, so that the IR is easy to read:
 """)
     yield block("mlir", quoted(WARPS.level("warp-schedule"), [r"warp\.matmul"], 400))
     yield block("mlir", quoted(WARPGROUPS.level("warp-schedule"), [r"warp\.matmul"], 400))
@@ -73,10 +73,10 @@ In the first, a CTA computes a tile of C of 64x64, with 32 of K in each step. Ea
 the tile, with `mma` instructions of 16x8x16. In the second, a CTA computes a tile of 128x64, with 64 of K in each step.
 Each of two warpgroups computes 64x64 of it, with `wgmma` instructions of 64x64x16. Five CTAs compute two tiles each.
 
-`warp-outline` then makes a kernel of the product, a `gpu.func`, and a launch in its place. In the kernel it is still
-the same operation. A CTA computes one `tile` of it. The number of the CTA says which one: CTAs that run at the same
-time share rows of A and columns of B. `warp.matrix` takes one matrix of a batch, or of memory that does not lie row by
-row.
+`warp-outline` then makes a kernel of the product, a `gpu.func`, and a launch in its place. The kernel still has the
+same operation, of which a CTA computes one `tile`. The index of the CTA determines the tile, such that CTAs that run at
+the same time share rows of A and columns of B. `warp.matrix` selects one matrix of a batch, or of memory that is not
+row-major.
 """)
     patterns = ["gpu.launch_func", "gpu.func", "gpu.block_id", r"warp\.matmul", "gpu.return"]
     yield block("mlir", quoted(WARPS.level("warp-outline"), patterns, 200))
@@ -89,9 +89,10 @@ def levels_of_warps() -> Iterator[str]:
 
 ### 4. A kernel over fragments: `warp-stage`, `warp-distribute`, `warp-fragments`, `warp-epilogue`
 
-`-p warp-tile` stands for these four passes. `warp-stage` makes a loop over K of the tile. The loop is plain: copy a
-tile of A and one of B to shared memory, wait, multiply the two tiles there, wait. The sums are a value of type
-`!warp.cta_tile`, which the warps of the CTA hold together. Behind the loop, `warp.epilogue` stores them.
+`-p warp-tile` stands for these four passes. `warp-stage` makes a loop over K of the tile. The loop is not pipelined
+yet: it copies a tile of A and one of B to shared memory, waits, multiplies the two tiles there, and waits again. The
+sums are a value of type `!warp.cta_tile`, which the warps of the CTA hold together. After the loop, `warp.epilogue`
+stores them.
 """)
     staged = [
         "memref.alloc", "memref.alloc", "warp.cta_constant", "scf.for", "warp.copy", "warp.copy", "gpu.barrier",
@@ -99,16 +100,16 @@ tile of A and one of B to shared memory, wait, multiply the two tiles there, wai
     ]  # fmt: skip
     yield block("mlir", quoted(WARPS.level("warp-stage"), staged))
     yield prose("""
-`warp-distribute` gives each warp its part of the sums, and of the tiles that it multiplies. What a warp holds in
-registers is a value of type `!warp.fragment`. The type has the role of the operand, its size, its element type and its
-layout. The layout names, for each bit of the lane number and of the number of the element, the bit of the row or of the
-column that it stands for.
+`warp-distribute` gives each warp its part of the sums, and of the tiles that it multiplies. A matrix in the registers
+of a warp is a value of type `!warp.fragment`. The type has the role of the operand, its size, its element type and its
+layout. The layout maps each bit of the lane number, and of the number of the element in the lane, to a bit of the row
+or of the column.
 """)
     distributed = ["gpu.subgroup_id", "warp.constant", "scf.for", "warp.tile_mma", "scf.yield", "warp.epilogue"]
     yield block("mlir", quoted(WARPS.level("warp-distribute"), distributed))
     yield prose("""
-`warp-fragments` multiplies a warp's part by instructions: it loads fragments of A and B and multiplies them, one step
-of the instruction after the other. `warp-epilogue` writes out how a warp stores its sums.
+`warp-fragments` multiplies the part of a warp by matrix instructions: it loads fragments of A and B and multiplies
+them, step by step along K. `warp-epilogue` expands the store of the sums.
 """)
     yield block(
         "mlir",
@@ -122,24 +123,25 @@ of the instruction after the other. `warp-epilogue` writes out how a warp stores
         ),
     )  # fmt: skip
     yield prose("""
-`#warp.swizzle` says how a tile lies in shared memory: chunks of 16 bytes are permuted, so that the rows that an
-`ldmatrix` reads lie in different banks. The rows of B are the rows of K, so its loads are `trans`. Stop here to run a
-kernel whose copies do not overlap its products, or to write such kernels by hand.
+`#warp.swizzle` is the layout of a tile in shared memory: chunks of 16 bytes are permuted, so that the rows that an
+`ldmatrix` reads are in different banks. The rows of B run along N, so its loads are `trans`. You can stop here and run
+the kernel, whose copies do not overlap its products. You can also write such kernels by hand.
 
 ### 5. Other loops around the products: `warp-pack`, `warp-split-k`, `warp-persist`
 
-Three passes rewrite the launch and the loops around the products where the schedule asks for it. This schedule does
-not. `warp-pack` adds a kernel that copies A or B to whole tiles of aligned rows. `warp-split-k` cuts K into parts, each
-for CTAs of its own. The last CTA of a tile adds up the sums of all parts. `warp-persist` lets each CTA compute one tile
-after the other. A kernel is right without these passes, and each pass writes a remark where it cannot do what is asked.
+Three passes rewrite the launch and the loops around the products if the schedule asks for it. This schedule does not.
+`warp-pack` adds a kernel that copies A or B to whole tiles of aligned rows. `warp-split-k` cuts K into parts, and
+different CTAs compute them. The last CTA of a tile adds the sums of all parts. `warp-persist` lets each CTA compute one
+tile after another. A kernel is correct without these passes. A pass that cannot do what the schedule asks for writes a
+remark.
 `warp-fp8-as-f16` multiplies 8-bit floats as f16 where the hardware does the same. `warp-specialise` does nothing here.
 
 ### 6. Copies ahead of products: `warp-pipeline`
 
-Each tile gets three buffers, which copies fill in turn. While one tile is multiplied, the next two are on their way
-(`async`, `commit`, `wait`), and the fragments of the next step load while the products of this step run. The pass
-follows which operation makes what another one uses. So loops written by hand may have constants anywhere, and several
-products. `warploom-opt --remarks` says where and why the pass leaves a loop as it is.
+Each tile gets a ring of three buffers. While one tile is multiplied, the next two are being copied (`async`, `commit`,
+`wait`), and the fragments of the next step are loaded while the products of this step run. The pass follows def-use
+chains. So loops that are written by hand may have constants anywhere, and several products. `warploom-opt --remarks`
+says where and why the pass does not change a loop.
 """)
     yield block(
         "mlir",
@@ -158,20 +160,20 @@ What one CTA does over time, as `warploom run --trace` draws it ([trace.md](trac
 
 ![copies, products, waits and stores of each warp over time](pictures/pipeline-mma.svg)
 
-### 7. Sums, and where tiles lie: `warp-expand`, `warp-allocate`
+### 7. Macro-operations and shared memory: `warp-expand`, `warp-allocate`
 
 `warp-expand` replaces operations that stand for more than a few instructions (sums over slices of K or over CTAs) by
 loads, stores, barriers and arithmetic. This kernel has none. `warp-allocate` gives each allocation its offset in shared
-memory, and tells the launch how many bytes that takes. It keeps an offset that is given by hand, so tiles that are
-never used at the same time can share memory.
+memory, and writes the total number of bytes into the launch. It keeps offsets that are given by hand, so that tiles
+that are never used at the same time can share memory.
 """)
     yield block("mlir", quoted(WARPS.level("warp-allocate"), ["i32$", "gpu.launch_func", r"alloc\(\)", r"alloc\(\)"]))
     yield prose("""
-### 8. What each thread does: `convert-warp-to-ptx`
+### 8. Instructions of one thread: `convert-warp-to-ptx`
 
 Fragments become registers, and operations become instructions of the dialect `ptx`. Its verifier knows the operands,
 the types and the targets of each instruction. The pass computes equal addresses once and moves them out of loops. So
-the loop has little beside loads, copies and products.
+the loop consists mostly of loads, copies and products.
 """)
     yield block(
         "mlir",
@@ -180,7 +182,7 @@ the loop has little beside loads, copies and products.
             ["ptx.module", "ptx.var", "ptx.func", "cp.async", "ptx.label", "ldmatrix", "mma.sync", "ptx.inst ret"],
         ),
     )
-    yield "`-t ptx` prints the text. Comments name the tile and the operation that instructions come from.\n\n"
+    yield "`-t ptx` prints the text. Comments name the tile and the operation from which instructions were made.\n\n"
     yield block(
         "ptx",
         quoted(
@@ -199,7 +201,7 @@ def levels_of_warpgroups() -> Iterator[str]:
     yield prose("""
 ## With `wgmma`
 
-The passes are the same; give the other schedule:
+The passes are the same. Only the schedule differs:
 """)
     yield block("sh", f"warploom-opt examples/matmul.mlir -p \\\n  '{WARPGROUPS.until('convert-warp-to-ptx')}'\n")
     yield prose("""
@@ -223,7 +225,7 @@ threads wrote visible to `wgmma`.
         ),
     )  # fmt: skip
     yield prose("""
-### 5. One tile after the other: `warp-persist`
+### 5. One tile after another: `warp-persist`
 
 The schedule asks for five CTAs (`ctas = 5`), and there are ten tiles. So the pass puts a loop over tiles around the
 loop over K.
@@ -231,10 +233,10 @@ loop over K.
     patterns = ["gpu.launch_func", "gpu.block_id", "scf.for", "scf.for", "warp.copy", r"warp\.wgmma ", "warp.store"]
     yield block("mlir", quoted(WARPGROUPS.level("warp-persist"), patterns))
     yield prose("""
-### 6. A warp that copies, warpgroups that multiply: `warp-specialise`
+### 6. Producer and consumers: `warp-specialise`
 
 The pass adds a third warpgroup, the producer, and gives each stage of the ring two barriers: `full` and `empty`. The
-host makes a tensor map of each argument.
+host encodes a tensor map of each argument.
 """)
     specialised = WARPGROUPS.level("warp-specialise")
     yield block("mlir", quoted(specialised, [r"warp\.encode_tensor_map", r"warp\.encode_tensor_map", "launch_func"]))
@@ -276,14 +278,14 @@ dark part the tensor cores multiply.
 
 ![tensor copies of the producer, products and stores of the consumers over time](pictures/pipeline-wgmma.svg)
 
-### 7. Where tiles and barriers lie: `warp-allocate`
+### 7. Shared memory of tiles and barriers: `warp-allocate`
 
-`warp-pipeline` and `warp-expand` have nothing to do here. `warp-allocate` gives the barriers a place as well.
+`warp-pipeline` and `warp-expand` have nothing to do here. `warp-allocate` also gives each barrier its offset.
 """)
     patterns = ["i32$", "gpu.launch_func", "memref.alloc", "memref.alloc", "memref.alloc", "make_barriers"]
     yield block("mlir", quoted(WARPGROUPS.level("warp-allocate"), patterns))
     yield prose("""
-### 8. What each thread does: `convert-warp-to-ptx`
+### 8. Instructions of one thread: `convert-warp-to-ptx`
 
 Barriers become mbarrier objects, tensor copies become `cp.async.bulk.tensor`, and the tiles of a product become matrix
 descriptors: 64-bit words with the address and the swizzle of a tile, which `warploom explain` takes apart.

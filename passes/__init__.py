@@ -1,1 +1,1 @@
-"""How it is lowered: passes, the standard pipeline, diagnostics, and `warploom-opt`."""
+"""The lowering: passes, the standard pipeline, diagnostics, and `warploom-opt`."""

@@ -1,4 +1,4 @@
-"""How it is run: the Python API, the CUDA driver, ptxas, the interpreter and the `warploom` command.
+"""The runtime: the Python API, the CUDA driver, ptxas, the interpreter and the `warploom` command.
 
     from warploom.runtime import compile, load_ptx, check_ptx
 

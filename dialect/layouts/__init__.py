@@ -1,1 +1,1 @@
-"""Layouts: which lane and register hold which element, the algebra of that, and ways from one to another."""
+"""Layouts: which lane and register hold which element, their algebra, and conversions between them."""

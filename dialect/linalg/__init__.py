@@ -1,4 +1,4 @@
-"""`linalg` as MLIR's users write it: xDSL's dialect, with the products that it lacks or does not take whole."""
+"""`linalg`: xDSL's dialect, and the operations and forms of MLIR that it lacks."""
 
 from xdsl.dialects.linalg import Linalg, ops
 from xdsl.dialects.linalg.abstract_ops import ConvOperation

@@ -1,1 +1,1 @@
-"""What macro-operations do, as loads, stores, barriers and arithmetic."""
+"""Expansion of macro-operations to loads, stores, barriers and arithmetic."""

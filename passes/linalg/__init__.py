@@ -1,1 +1,1 @@
-"""On `linalg`: what is asked, read, brought to one form and fused."""
+"""Passes on `linalg`: products, attention and rows are recognised, and operations are fused."""

@@ -114,7 +114,7 @@ class RowsMatch:
 
 @dataclass(frozen=True)
 class FuseRowsPass(ModulePass):
-    """Replaces operations on the same rows, of which some take rows together, by one `warp.rows`: row reductions,
+    """Replaces operations on the same rows, some of which reduce along the rows, by one `warp.rows`: row reductions,
     softmax, layer norm and RMS norm.
 
     The operations are those of `linalg` on memory, in one block.

@@ -1,1 +1,1 @@
-"""`warp-pipeline`: the K loop read, its barriers, the loop with copies ahead."""
+"""Pipelining: copies that run ahead of products, barriers, and producer and consumer warps."""

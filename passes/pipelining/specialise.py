@@ -375,8 +375,8 @@ def _before(loop: scf.ForOp, kind: type[OpT]) -> list[OpT]:
 
 @dataclass(frozen=True)
 class SpecialisePass(ModulePass):
-    """Gives kernels of warpgroups a warpgroup that copies tiles by tensor maps, in a ring of the stages that their
-    schedule asks for, while the others multiply.
+    """Adds a producer warpgroup to kernels of warpgroups. It copies tiles by tensor maps to a ring of stages, while the
+    other warpgroups multiply.
 
     It follows `warp-persist`. A kernel is right without it; what cannot be done so stays as it is, and
     `warploom-opt --remarks` says why.

@@ -1,1 +1,1 @@
-"""Schedules: chosen by a model, found by measuring, overridden field by field, and checked."""
+"""Schedules: the model that chooses them, measured ones, overridden fields, and checks."""

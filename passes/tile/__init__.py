@@ -1,1 +1,1 @@
-"""From a scheduled product to a kernel over warp fragments."""
+"""Tiling: from a scheduled product to a kernel over fragments."""

@@ -49,7 +49,8 @@ def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
 
 @dataclass(frozen=True)
 class PersistPass(ModulePass):
-    """Lets each CTA of a kernel whose schedule says `ctas` compute one tile after the other.
+    """Puts a loop over tiles around kernels whose schedule has `ctas`, so that each CTA computes one tile after
+    another.
 
     It follows `warp-tile`. Without it there is a CTA for each tile.
     """

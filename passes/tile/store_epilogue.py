@@ -229,8 +229,8 @@ def _needed(op: Operation, behind: Operation) -> list[Operation]:
 
 @dataclass(frozen=True)
 class EpiloguePass(ModulePass):
-    """Writes out how a warp stores its sums of a product: C is added, they are rounded, go through the epilogue and to
-    other lanes, part by part."""
+    """Expands `warp.epilogue`: for each part of its sums, a warp adds C, rounds them, computes the epilogue, moves
+    elements to other lanes and stores them."""
 
     name = "warp-epilogue"
 

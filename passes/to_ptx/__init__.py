@@ -1,1 +1,1 @@
-"""From fragments to threads: the parts of `convert-warp-to-ptx`."""
+"""`convert-warp-to-ptx`: from operations on fragments to instructions of one thread."""

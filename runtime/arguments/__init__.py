@@ -1,1 +1,1 @@
-"""What kernels are called with: arrays of any maker, records, tensor maps, and the memory that they share."""
+"""Arguments of kernels: arrays of any library, structs, tensor maps, and the memory that they share."""

@@ -1,4 +1,4 @@
-"""The interpreter: PTX, parsed, runs on the CPU with the bits of the machine it was written for.
+"""The interpreter: it runs PTX on the CPU, with the arithmetic of the target.
 
 program = load(parse_ptx(text, "k.ptx"), "k.ptx")
 program.launch("k", (4, 1, 1), (32, 1, 1), [a, b, 3])

@@ -1,1 +1,1 @@
-"""Looking things up: which forms of instructions there are, fragments, layouts, and ways from one to another."""
+"""Look-ups: forms of instructions, fragments, layouts, and conversions between layouts."""

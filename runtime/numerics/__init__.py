@@ -1,1 +1,1 @@
-"""The arithmetic of the tensor cores and of floats, on arrays of words; it knows nothing of the interpreter."""
+"""The arithmetic of tensor cores and floats, on arrays of words, independent of the interpreter."""

@@ -1,1 +1,1 @@
-"""What a function means, in float64, and how far from it a result may be."""
+"""The reference: a function evaluated in float64, and the bound on the error of a result."""

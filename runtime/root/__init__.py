@@ -1,1 +1,1 @@
-"""The package `warploom` itself: `python -m warploom` is its command, all else is in the packages inside it."""
+"""The package `warploom`, so that `python -m warploom` runs the command; the other packages are inside it."""

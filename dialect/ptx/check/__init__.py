@@ -1,1 +1,1 @@
-"""Checking PTX without assembling it: names, declarations, instructions, and what can be proved wrong of them."""
+"""Checks of PTX without assembling it: names, declarations, instructions, and errors that can be proved."""

@@ -1,1 +1,1 @@
-"""PTX as text: records of its syntax, the parser, the printer, and the way into the dialect `ptx`."""
+"""PTX as text: records of its syntax, the parser, the printer, and the importer to the dialect `ptx`."""

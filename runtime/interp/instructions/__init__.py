@@ -1,1 +1,1 @@
-"""What instructions do: a module for each section of the ISA, bound to the rows they give a meaning to."""
+"""The semantics of instructions: a module for each section of the ISA, bound to its rows."""

@@ -1,1 +1,1 @@
-"""The machine that executes them: threads in flight, memory, mbarriers, launches."""
+"""The machine that executes instructions: threads, memory, mbarriers, launches."""

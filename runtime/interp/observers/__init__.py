@@ -1,1 +1,1 @@
-"""What looks on while a kernel runs: the interface, the report, what accesses to memory cost."""
+"""Observers of a running kernel: their interface, the report, and the costs of memory accesses."""

@@ -1,1 +1,1 @@
-"""Traces of a running kernel: what each warp does when, in modelled cycles."""
+"""Traces of a running kernel: what each warp does over time, in modelled cycles."""
