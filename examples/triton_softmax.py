@@ -4,8 +4,9 @@
     warploom run softmax.ptx --grid 5 --block 128 --shared 1024 --arg random:f32:5x200 --arg zeros:f32:5x200 \
         --arg i32:200 --arg i64:0 --arg i64:0 --check=all
 
-The block is 32 times `num_warps`. Triton says in `compiled.metadata.shared` how much shared memory a launch takes.
-Behind the arguments of the program it passes two pointers of its own, which are 0 here.
+The block is 32 times `num_warps`. `compiled.metadata.shared` has the bytes of shared memory that a launch takes.
+After the arguments of the program Triton passes two pointers of its own, which are 0 here. The PTX has the version that
+the ptxas in the package of Triton takes.
 """
 
 # pyright: reportMissingImports=false
@@ -29,5 +30,5 @@ def softmax(x, y, columns, BLOCK: tl.constexpr):
 if __name__ == "__main__":
     signature = {"x": "*fp32", "y": "*fp32", "columns": "i32", "BLOCK": "constexpr"}
     source = ASTSource(softmax, signature=signature, constexprs={"BLOCK": 256})
-    options = {"num_warps": 4, "ptx_version": 90}
+    options = {"num_warps": 4}
     print(triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"])
