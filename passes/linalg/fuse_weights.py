@@ -103,7 +103,9 @@ class Weights:
         product, held = self.product, memory_of(self.made.inputs[self.how.weights])
         if product.b is self.made.output:
             return ""
-        plain = isinstance(held.layout, NoneAttr) and min(held.get_shape()) > 0
+        if min(held.get_shape()) < 1:
+            return "it reads them in another shape, and their sizes are not known"
+        plain = isinstance(held.layout, NoneAttr)
         if product.outer or len(self.along_k) != 2 or len(self.dimensions) != self.made.loops - 1 or not plain:
             return "it reads them in another shape, which is not that of groups along k as one dimension"
         if loops_of(self.made.maps[self.how.weights]) != tuple(range(self.made.loops)):

@@ -156,6 +156,12 @@ TWICE = "%0 = arith.sitofp %q : i4 to f16\n    %1 = arith.mulf %0, %s : f16\n   
             "the scales of its groups are not those of each column",
         ),
         (function("i4", "kn", 1, scale="k, n"), "its scale changes along k"),
+        (
+            function("i4", "kn", 64, dimensions=True)
+            .replace("x56x", "x?x")
+            .replace("%M = memref.alloc()", "%c = arith.constant 56 : index\n  %M = memref.alloc(%c)"),
+            "it reads them in another shape, and their sizes are not known",
+        ),
     ],
 )
 def test_groups_that_no_product_scales_are_refused(text: str, reason: str) -> None:
