@@ -39,9 +39,9 @@ def pages() -> dict[str, str]:
 
 COMMANDS = """# Commands
 
-`warploom` runs, checks, measures and explains; `warploom-opt` runs passes. Both print their version with `--version`,
-and `-h` prints what is said here. `warploom` exits with 0 when all went well, with 1 after an error or a result outside
-its bound, and with 2 for misuse.
+`warploom` compiles, runs, checks and measures, and `warploom-opt` runs passes. Both print their version with
+`--version`, and `-h` prints the text on this page. `warploom` exits with 0 on success, with 1 after an error or if a
+result exceeds its bound, and with 2 for misuse.
 
 """
 

@@ -6,10 +6,10 @@ import argparse
 import os
 
 CACHE_TEXT = """\
-Show the cache of compiled kernels and machine code, or drop what is in it.
+Show the cache of compiled kernels and machine code, or delete its entries.
 
-It lies in the platform's cache folder; the environment variable WARPLOOM_CACHE names another one, or is "off".
-`--no-cache` of other commands neither reads it nor writes it.
+The cache is in the platform's cache folder. The environment variable WARPLOOM_CACHE names another folder, or is "off".
+With `--no-cache` the other commands neither read nor write the cache.
 """
 
 
@@ -22,7 +22,7 @@ def add_cache(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     cache.set_defaults(command=_run, file="cache")
-    cache.add_argument("--clear", action="store_true", help="drop all entries")
+    cache.add_argument("--clear", action="store_true", help="delete all entries")
     cache.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
 

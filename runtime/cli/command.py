@@ -25,10 +25,10 @@ from .tune import add_tune
 RUN_TEXT = """\
 Compile and run an MLIR file, or launch a kernel of a PTX file.
 
-FILE.mlir is compiled for --target and its function called: arguments not given with --in are drawn from N(0, 1) with
---seed; those that the function fills before it reads them start as NaN. FILE.ptx needs --grid and --block, --kernel
-if it has several, and one --arg for each parameter; so do the kernels of a FILE.mlir that holds a gpu.module, whose
-shared memory is computed.
+FILE.mlir is compiled for --target, and its function is called. Arguments without --in are drawn from N(0, 1) with
+--seed. Arguments that the function fills before it reads them start as NaN. FILE.ptx needs --grid, --block and one
+--arg for each parameter, and --kernel if it has several kernels. So does a FILE.mlir that holds a gpu.module; the
+shared memory of its kernels is computed.
 """
 
 COMPARE = "float64"
@@ -198,7 +198,7 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("file", metavar="FILE", help="a .ptx file")
     check.add_argument("--target", metavar="SM", help="check for this GPU instead of the file's own .target")
     check.add_argument(
-        "--runnable", action="store_true", help="say, too, what `warploom run --device interp` would refuse"
+        "--runnable", action="store_true", help="also report what `warploom run --device interp` would refuse"
     )
     check.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
     add_compile(commands)
@@ -228,11 +228,11 @@ def _add_common(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--check", action="append", default=[], metavar="[=NAME,...]",
         help="compare the result of an .mlir file with float64; with names (races, uninitialised, barriers, bounds, "
-        "wmma, wgmma, all), have the interpreter look for these bugs; exit 1 if there is anything wrong",
+        "wmma, wgmma, all), look for these bugs on the interpreter; exit 1 if anything is wrong",
     )  # fmt: skip
     run.add_argument(
         "--max-steps", type=int, metavar="N",
-        help="end a launch on the interpreter with an error after N steps, where a loop may have no end; a step is an "
+        help="end a launch on the interpreter with an error after N steps, in case a loop does not end; a step is one "
         "instruction for all threads that run it together",
     )  # fmt: skip
     run.add_argument(
@@ -244,9 +244,9 @@ def _add_common(run: argparse.ArgumentParser) -> None:
     )
     run.add_argument(
         "--trace", metavar="FILE",
-        help="write what the interpreter's warps do over time: copies, products, waits, stores; FILE.json is a Chrome "
-        "trace for chrome://tracing or Perfetto, FILE.svg a picture of the first CTA; times are modelled cycles, "
-        "nothing is measured (docs/trace.md)",
+        help="record what the interpreter's warps do over time: copies, products, waits, stores; FILE.json is a Chrome "
+        "trace for chrome://tracing or Perfetto, FILE.svg a picture of the first CTA; times are cycles of a model, "
+        "not measurements (docs/trace.md)",
     )  # fmt: skip
     add_seed(run)
     add_no_cache(run)
@@ -256,7 +256,7 @@ def _add_common(run: argparse.ArgumentParser) -> None:
 def _add_mlir(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPrivateUsage]
     group.add_argument(
         "--in", dest="inputs", action="append", default=[], metavar="NAME=VALUE",
-        help="an argument by position or %%name: FILE.npy, random, zeros, ones or nan; random:256x192 says its extents",
+        help="an argument by position or %%name: FILE.npy, random, zeros, ones or nan; random:256x192 gives its sizes",
     )  # fmt: skip
     add_compilation(group)
 

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from ..kernel import Kernel
 
 COMPILE_TEXT = """\
-Compile one function of FILE.mlir down to PTX, or write a level on the way there.
+Compile one function of FILE.mlir to PTX, or write another level with --emit:
 
   ptx      PTX text (the default)
-  cubin    machine code, by ptxas
-  json     how the kernel is called and launched: parameters, launches, schedules, PTX
-  linalg   what is asked, in linalg on memrefs: functions on tensors have become functions on memory
-  mlir     the kernels over fragments, in the dialect warp, which `warploom-opt -p convert-warp-to-ptx` goes on with
+  cubin    machine code, made by ptxas
+  json     parameters, launches, schedules and PTX of the function
+  linalg   the function as linalg on memrefs; functions on tensors have become functions on memory
+  mlir     the kernels over fragments, in the dialect warp; `warploom-opt -p convert-warp-to-ptx` lowers them to PTX
 
-Without --emit the ending of OUT says which: .ptx, .cubin, .json or .mlir.
+Without --emit the ending of OUT decides: .ptx, .cubin, .json or .mlir.
 """
 
 COMPILE_EXAMPLES = """\

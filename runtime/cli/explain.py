@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 EXPLAIN_TEXT = """\
-Print the fields of a matrix descriptor of wgmma, or of a tensor map, and what they say.
+Print the fields of a matrix descriptor of wgmma, or of a tensor map, and their meanings.
 
-VALUE is a descriptor of 64 bits, such as 0x4000004000010000; the 128 bytes of a tensor map as 256 hexadecimal digits,
-in the order of memory, or as 32 words of 32 bits in quotes; or a file of 8 or 128 bytes.
+VALUE is a descriptor of 64 bits, such as 0x4000004000010000; a tensor map as 256 hexadecimal digits, in the order of
+its bytes in memory, or as 32 words of 32 bits in quotes; or a file of 8 or 128 bytes.
 """
 
 EXPLAIN_EXAMPLES = """\

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 
 ISA_TEXT = """\
-List the matrix instructions of warps and warpgroups, PTX ISA 9.7.14 and 9.7.15: since which PTX version there are, and
-on which GPUs. Any other instruction is listed by its name, such as cp.async.bulk.tensor or mbarrier, with its operands.
+List the matrix instructions of warps and warpgroups (PTX ISA 9.7.14 and 9.7.15), with the PTX version and the GPUs
+that each needs. --family lists any other instruction, such as cp.async.bulk.tensor or mbarrier, with its operands.
 
-A line stands for several forms: .(a|b) is one of several qualifiers, [.a] one that may be left out. --all gives each
-form a line of its own; --json has every field, operand and fragment layout.
+A line stands for several forms: .(a|b) is one of several qualifiers, and [.a] is an optional one. --all prints one
+line for each form. --json has every field, operand and fragment layout.
 """
 
 ISA_EXAMPLES = """\

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 LAYOUT_TEXT = """\
 Show which lane of a warp holds which elements of an operand of a matrix instruction.
 
-INSTRUCTION is a full spelling, part of one such as mma.m16n8k16.f16, or a shape that says all. OPERAND is A, B, C or D;
-E, the metadata of mma.sp; scale_a or scale_b, the scales of block-scaled products; D of ldmatrix, R of stmatrix.
+INSTRUCTION is a full spelling, a part of one such as mma.m16n8k16.f16, or a shape if it is unique. OPERAND is A, B, C
+or D; E, the metadata of mma.sp; scale_a or scale_b, the scales of block-scaled products; D of ldmatrix; R of stmatrix.
 
-With --swizzle, show instead how operand A or B of wgmma lies in shared memory, as a matrix descriptor with that swizzle
-has it: elements along K side by side or, with --mn-major, those along M or N.
+With --swizzle, show instead the layout of operand A or B of wgmma in shared memory, for a matrix descriptor with that
+swizzle. Elements are contiguous along K or, with --mn-major, along M or N.
 
-With --to, show instead what turns that operand into another one of the same matrix: every way there is, by lane-local
-permutes, shuffles, matrix moves or shared memory, the cheapest first, with its cost in issue slots of a warp.
+With --to, show instead how to convert the operand to another one of the same matrix, by lane-local permutes, shuffles,
+matrix moves or shared memory. The cheapest way comes first. Costs are issue slots of a warp.
 """
 
 LAYOUT_EXAMPLES = """\

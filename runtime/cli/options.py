@@ -30,7 +30,7 @@ def add_compilation(parser: argparse._ActionsContainer) -> None:  # pyright: ign
     parser.add_argument(
         "--tf32", action="store_true", help="multiply f32 operands with 10 of the 23 bits of their fractions"
     )
-    parser.add_argument("--tuned", metavar="FILE.json", help="take schedules that `warploom tune` found, where it did")
+    parser.add_argument("--tuned", metavar="FILE.json", help="use the schedules in this file of `warploom tune`")
 
 
 def schedule_options(texts: Sequence[str]) -> dict[str, str]:

@@ -10,8 +10,8 @@ from .options import add_seed
 TUNE_TEXT = """\
 Measure schedules of the one product of FILE.mlir on the GPU and keep the times in a JSON file.
 
-The file is keyed by device, sizes and element types. It is written after every measurement: a search that was stopped
-goes on where it was, and one with a larger --limit adds to it. Use what was found with `warploom run --tuned`,
+The keys of the file are device, sizes and element types. It is written after every measurement. A search that was
+stopped continues there, and one with a larger --limit adds to it. Use the schedules with `warploom run --tuned`,
 `compile(..., tuned=...)` or `warploom-opt -p 'warp-schedule{tuned="..."}'`.
 """
 
