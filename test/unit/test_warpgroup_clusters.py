@@ -9,7 +9,9 @@ from attentions import Attention
 from problems import problem
 from products import Product, Types
 
-from warploom.runtime import CompileError
+from warploom.passes.pipelining.ring import Ring
+from warploom.runtime import CompileError, compile
+from warploom.runtime.interp.checks.findings import CheckError
 
 BF16, MIXED, S8 = Types("bf16", "bf16", "bf16"), Types("f16", "f16", "f32"), Types("i8", "i8", "i32")
 E4M3 = Types("f8E4M3FN", "f8E4M3FN", "bf16")
@@ -40,6 +42,14 @@ def test_products_are_right_and_silent(product: Product) -> None:
     assert ".multicast::cluster" in kernel.ptx
     kernel(*given.arguments, device="interp", checks="all")
     assert given.wrong() == ""
+
+
+def test_a_cta_that_leaves_before_the_others_are_done_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ring, "drain", lambda *_: None)
+    product = CASES[0]
+    kernel = compile(product.mlir, "sm_90a", cache=False, **product.schedule)
+    with pytest.raises(CheckError, match="which may be gone"):
+        kernel(*problem(product, 6).arguments, device="interp", checks="all")
 
 
 @pytest.mark.parametrize(
