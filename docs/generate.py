@@ -134,24 +134,24 @@ def _code(text: str) -> str:
 ARITHMETIC = """\
 # What the matrix instructions compute
 
-The interpreter computes every `mma`, `mma.sp`, `wmma.mma` and `wgmma.mma_async` with the arithmetic of the GPU asked
-for, bit for bit.
+The interpreter computes every `mma`, `mma.sp`, `wmma.mma` and `wgmma.mma_async` bit for bit with the arithmetic of the
+target GPU.
 
-Nearly all floating-point forms are one algorithm, the truncated fused sum, with parameters. An element of D is
-computed like this:
+Nearly all floating-point forms use one algorithm, the truncated fused sum, with different parameters. It computes an
+element of D as follows:
 
 1. D = C.
-2. The products along k are taken in blocks of L, k ascending. Each block is added to D at once:
-   1. Each product is exact. Each term, D too, is cut toward zero to F bits below the largest exponent among the
-      terms.
-   2. The cut terms are added exactly.
-   3. The sum becomes the new D: f32 toward zero, or f16 to nearest even.
+2. The products along k are added in blocks of L, in ascending order of k. Each block is added to D at once:
+   1. Each product is exact. Each term, including D, is truncated toward zero to F bits below the largest exponent of
+      the terms.
+   2. The truncated terms are added exactly.
+   3. The sum becomes the new D, rounded to f32 toward zero, or to f16 to nearest even.
 
-A zero takes part with an exponent of its own, which the table calls "zero". A sum that is zero, or rounds to zero, is
-+0 and never -0. On sm_70, and for m8n8k4 on sm_75, an f16 C of an f32 D takes part with the exponent that it has in
-f16. Elsewhere it becomes f32 first.
+A zero counts with an exponent of its own, which the table calls "zero". A sum that is zero, or rounds to zero, is +0
+and never -0. On sm_70, and for m8n8k4 on sm_75, an f16 C of an f32 D has its exponent in f16. On other GPUs it is
+converted to f32 first.
 
-## Ask from Python
+## Parameters in Python
 
 ```python
 from warploom.dialect.isa.mma import BY_SPELLING
@@ -165,10 +165,13 @@ print(core.compared)               # who compared them with a GPU: test/public_w
 
 ## What has been compared with hardware
 
-- "the tests": `test/unit/test_replay.py` replays words that a GPU of that architecture gave, and finds no difference.
-- "test/public_words.py": that script replays words that others recorded and published, and finds no difference. They
+The column "compared by" of the table has one of these values:
+
+- "the tests": `test/unit/test_replay.py` replays words that a GPU of that architecture computed, and finds no
+  difference.
+- "test/public_words.py": this script replays words that others recorded and published, and finds no difference. They
   are 5000 dot products of moderate numbers, without infinities and NaNs, for each GPU and format. For tf32 each has 4
-  products, so they say nothing about L = 8. The words are BSD 2-Clause. They are not part of this repository, but of
+  products, so they do not determine L = 8. The words are licensed under BSD 2-Clause. They are part of
   [MATLAB-tensor-core](https://github.com/north-numerical-computing/MATLAB-tensor-core):
 
   ```sh
@@ -176,18 +179,18 @@ print(core.compared)               # who compared them with a GPU: test/public_w
   python test/public_words.py MATLAB-tensor-core    # 48 lines: 0 of 5000 differ
   ```
 
-- "the models' authors": published models have these parameters. Their authors say that they compared them with GPUs.
-  Words of such a GPU have not been seen here.
-- "**no one**": nobody is known to have confirmed the row on hardware of that architecture. The last column says what
-  the row rests on instead.
+- "the models' authors": published models have these parameters. Their authors report that they compared them with GPUs.
+  This project has not seen words of such a GPU.
+- "**no one**": as far as is known, nobody has confirmed the row on hardware of that architecture. The last column names
+  the evidence for the row instead.
 
-With a GPU, `test/gpu/capture.py` records the words that are missing.
+With a GPU, `test/gpu/capture.py` records the missing words.
 
 ## The parameters
 
 A GPU without a row of its own has the arithmetic of the nearest lower one: sm_86 has that of sm_80, and sm_103 has
-that of sm_100. The column "compared by" is about the GPU named. Of those after it, the public words cover A2 (sm_86),
-Ada and L40S (sm_89).
+that of sm_100. The column "compared by" is about the GPU that the row names. Of the GPUs that share its arithmetic, the
+public words cover A2 (sm_86), Ada and L40S (sm_89).
 
 """
 
@@ -215,11 +218,12 @@ out. When `warploom run` takes the interpreter, it names the first sum of this k
 
 ## Approximate functions
 
-The ISA bounds the error of `.approx` and `.full` instructions (ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh, div), and
-defines no bits. In f32, f16 and bf16 the interpreter has the bits of an H200 for all of them, with `.ftz` and without
-(`runtime/numerics/approximate.py`). A GPU computes them in one unit. It cuts a range of arguments into 64 segments, for
-the reciprocal 128, and evaluates a quadratic polynomial in each. Its coefficients have about 26, 16 and 10 bits. Its
-squarer leaves out every partial product below 2^-15. Results of 16 bits are those of f32, rounded towards zero.
+The ISA bounds the error of `.approx` and `.full` instructions (ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh, div), but
+does not define the bits of their results. In f32, f16 and bf16 the interpreter computes the bits of an H200, with
+`.ftz` and without (`runtime/numerics/approximate.py`). A GPU computes them in one unit. It cuts a range of arguments
+into 64 segments, for the reciprocal 128, and evaluates a quadratic polynomial in each. Its coefficients have about 26,
+16 and 10 bits. Its squarer leaves out every partial product below 2^-15. Results of 16 bits are those of f32, rounded
+towards zero.
 
 The coefficients (`runtime/numerics/coefficients.py`) were found from the words of an H200 for all arguments of one or
 more binades: in each segment one pair of a linear and a quadratic coefficient gives all of them, and no other pair
@@ -227,8 +231,8 @@ does. `test/gpu/approximations.py` compares 36 whole binades on a GPU, 2^23 word
 replay 4,096 recorded words of each instruction, special values and subnormal numbers among them, and all 65,536 of each
 type of 16 bits, with 0 differing words.
 
-Not known to the bit are the approximate instructions of f64: the interpreter rounds the exact value once. Of other GPUs
-than the H200 no words were seen.
+The bits of the approximate instructions of f64 are not known: there the interpreter rounds the exact value once. No
+words of other GPUs than the H200 were available.
 """
 
 

@@ -56,19 +56,20 @@ class AttentionOp(IRDLOperation):
           scale = 1.250000e-01 : f32, indexing_maps = [affine_map<(h, m, n, d, e) -> (h, m, d)>, ...]
         } : memref<16x512x64xf16>, memref<16x512x64xf16>, memref<16x512x64xf16>, memref<16x512x64xf16>
 
-    The loops are those of a batch, then m over queries, n over keys, d over what Q and K share, e over the columns of
-    V. Q is indexed by m and d, K by n and d, V by n and e, O by m and e; O by all loops of the batch, the others by
-    those along which their matrices differ, so that several heads may share K and V.
+    The loops are those of a batch, then m over queries, n over keys, d over the columns of Q and K, and e over the
+    columns of V. Q is indexed by m and d, K by n and d, V by n and e, and O by m and e. All loops of the batch index O.
+    Q, K and V are indexed by those along which their matrices differ, so that several heads may share K and V.
 
-    Scores are f32. `diagonal = c` leaves out what is more than c to the right of the diagonal: n > m + c counts as
-    minus infinity. A region says what else scores are: it takes a score, unscaled, and an element of each score
-    operand, and yields a score in f32; maps behind the four say which of m and n, and of the batch, these run along.
-    `warp.index` is where a score lies along these loops.
+    Scores are f32. With `diagonal = c`, scores with n > m + c count as minus infinity. A region may change scores: its
+    arguments are a score before scaling and an element of each score operand, and it yields a score in f32. The maps
+    after the first four index the score operands by m, n and the batch. `warp.index` is the index of a score along one
+    of these loops.
 
-    A row whose scores are all minus infinity gives NaN, as the formula does, and so does one with a NaN or plus
-    infinity among them.
+    As in the formula, the result is NaN for a row whose scores are all minus infinity, and for a row with a NaN or plus
+    infinity.
 
-    In a kernel it is what one CTA computes, `tile [%m]`: the rows of O from there on, as many as its schedule says.
+    In a kernel the operation computes the tile of one CTA, `tile [%m]`: the rows of O from m on, in the number of its
+    schedule.
     """
 
     name = "warp.attention"

@@ -85,7 +85,8 @@ class MakeBarriersOp(IRDLOperation):
 
 @irdl_op_definition
 class ArriveOp(IRDLOperation):
-    """Each warp that executes this arrives once. After the phase others may overwrite what its lanes read before::
+    """Each warp that executes this arrives once. After the phase other warps may overwrite memory that its lanes have
+    read::
 
         warp.arrive %empty[%stage] : !warp.barriers<8>
 

@@ -33,7 +33,7 @@ from .memory import bounds, verify_indices
 class CtaTileType(ParametrizedAttribute, TypeAttribute):
     """A matrix that the warps of a CTA hold together in registers: `!warp.cta_tile<128x64xf32>`.
 
-    Which warp has which part of it, and which lane which elements, is not said yet: `warp-distribute` does.
+    It does not yet determine which warp has which part, and which lane which elements. `warp-distribute` does that.
     """
 
     name = "warp.cta_tile"
@@ -98,7 +98,7 @@ class CtaLoadOp(IRDLOperation):
 
         %c = warp.cta_load %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xbf16> -> !warp.cta_tile<64x64xf32>
 
-    Elements outside the memref read as zero; `in_bounds` [rows, columns] promises that there are none.
+    Elements outside the memref are read as zero. `in_bounds` [rows, columns] promises that there are none.
     """
 
     name = "warp.cta_load"

@@ -12,7 +12,7 @@ from .attributes import memory_of
 
 @irdl_op_definition
 class DisjointOp(IRDLOperation):
-    """Refuses a call in which two views of memory have an element in common::
+    """Makes a call fail if two views of memory share an element::
 
         warp.disjoint %written, %read : memref<?x64xf32, strided<[128, 1]>>, memref<64x?xf32, strided<[128, 1]>>
         warp.disjoint %written, %read or_same : memref<?x64xf32, strided<[?, 1]>>, memref<?x64xf32, strided<[?, 1]>>

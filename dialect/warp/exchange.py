@@ -41,7 +41,7 @@ BANKS = 128
 
 @irdl_op_definition
 class ExchangeOp(IRDLOperation):
-    """The same matrix with its elements in other lanes, by way of shared memory::
+    """Moves the elements of a matrix to other lanes, through shared memory::
 
         %rows = warp.exchange %acc via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>,
                 memref<8x1024xf32, 3> -> !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>

@@ -70,21 +70,21 @@ class MatmulOp(FactorsOp):
         warp.matmul bf16 x bf16 %A, %B plus %C into %C maps [...] : memref<...>, memref<...>, memref<...>, memref<...>
         warp.matmul xor b1 x b1 %A, %B init 0 : i32 into %D maps [...] : memref<256x8192xi1>, memref<320x8192xi1>, ...
 
-    The types before the operands are those of the ISA that A and B are multiplied as: they tell signed integers from
-    unsigned ones. Of single bits an element of the product is the number of ones in the `xor`, or the `and`, of a row
-    of A and a column of B. `maps` say which loops (m, n, k by number) the dimensions of A, B and D run along; left out,
-    they are those of row-major A, B and D. C lies as D does. Loops before these three are a batch: D runs along all of
-    them, A and B along those whose matrices differ. Behind the batch may come loops that D does not run along, but A
-    and B do: these are summed over, as k is.
+    The types before the operands are the types of the ISA as which A and B are multiplied. They distinguish signed from
+    unsigned integers. With single bits an element of the product is the number of ones in the `xor`, or the `and`, of a
+    row of A and a column of B. `maps` are indexing maps over the loops of the product, of which the last three are m, n
+    and k. Without `maps`, A, B and D are row-major. C has the layout of D. Loops before m, n and k are a batch: all of
+    them index D, and those along which their matrices differ index A and B. After the batch there may be loops that
+    index A and B, but not D. The product is summed over these loops, as over k.
 
-    A and B are in memory, or of a form: a sparse A (`warp.sparse`), both with scales (`warp.scaled`), a B of integers
-    (`warp.stored`)::
+    A and B are memory, or the result of an operation that makes another form of operand: a sparse A (`warp.sparse`), A
+    and B with scales (`warp.scaled`), or a B of integers (`warp.stored`)::
 
         %sparse = warp.sparse %A, %E : memref<256x96xf16>, memref<16x96xi32>
         warp.matmul f16 x f16 %sparse, %B init 0.0 : f32 into %D : !warp.operand<memref<256x96xf16>>, memref<...>, ...
 
-    An epilogue says what D's elements are instead: it takes the element of the product, rounded to the type of its
-    first argument, and one of each epilogue operand, and yields D's::
+    An epilogue computes the elements of D from those of the product. Its arguments are the element of the product,
+    rounded to the type of the first argument, and one element of each epilogue operand. It yields the element of D::
 
         warp.matmul bf16 x bf16 %A, %B init 0.0 : f32 into %D with %bias maps [..., affine_map<(m, n, k) -> (n)>]
             : memref<...>, memref<...>, memref<256x320xbf16>, memref<320xf32> epilogue(%x: f32, %b: f32) {
@@ -93,11 +93,11 @@ class MatmulOp(FactorsOp):
           warp.yield %y : bf16
         }
 
-    An epilogue operand is memory, whose map says which loops but k it runs along, or a number, whose map has no
-    results. It may be D, if its map is D's.
+    An epilogue operand is memory, indexed by any loops except k, or a number, whose map has no results. It may be D,
+    with the map of D.
 
-    In a kernel it is the product of one CTA, `... into %D tile [%m, %n] ...`: the tile of D, as large as the CTA tile
-    of the schedule, whose first element has these indices.
+    In a kernel the operation computes the tile of one CTA, `... into %D tile [%m, %n] ...`. The tile has the size of
+    the schedule's CTA tile, and its first element has these indices.
     """
 
     name = "warp.matmul"

@@ -77,7 +77,7 @@ def _verify_element(memory: Memory, fragment: FragmentType) -> None:
 
 @irdl_op_definition
 class LoadOp(IRDLOperation):
-    """Reads a fragment from memory, each lane its own elements.
+    """Reads a fragment from memory. Each lane reads its own elements.
 
     From global memory, elements outside the memref read as zero; `in_bounds` [rows, columns] promises that there are
     none. With `swapped`, memory holds the transpose of the fragment::
@@ -135,7 +135,7 @@ class LoadOp(IRDLOperation):
 
 @irdl_op_definition
 class PrefetchOp(IRDLOperation):
-    """Asks for the lines of global memory that a fragment will be loaded from, and waits for nothing::
+    """Prefetches the lines of global memory from which a fragment will be loaded. It does not wait::
 
         warp.prefetch %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xf32> as <acc, 64x64xf32, ...>
 
@@ -173,7 +173,7 @@ class PrefetchOp(IRDLOperation):
 
 @irdl_op_definition
 class StoreOp(IRDLOperation):
-    """Writes a fragment to memory, each lane its own elements; those outside the memref are dropped::
+    """Writes a fragment to memory. Each lane writes its own elements. Elements outside the memref are not written::
 
     warp.store %d, %C[%m, %n] {in_bounds = [true, true]} : !warp.fragment<...>, memref<256x320xf32>
     """

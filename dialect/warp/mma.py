@@ -34,8 +34,8 @@ def _key(row: mma.Mma) -> Key:
 class MmaOp(ProductOp):
     """D = A * B + C, with A m x k, B k x n and C, D m x n fragments of a warp.
 
-    The instruction is one row of the ISA, named by its shape, the element types of the operands, and words for
-    what these do not say; the fragments are whole multiples of its matrices. Printed as::
+    The instruction is determined by its shape, the element types of the operands, and further words. The sizes of the
+    fragments are multiples of its shape. Printed as::
 
         %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, ...>, !warp.fragment<b, ...>, !warp.fragment<acc, ...>
         %d = warp.mma m16n8k32 satfinite %a, %b, %c : ...

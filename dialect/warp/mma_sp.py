@@ -37,7 +37,7 @@ def metadata_type(layout: Layout, down: int = 1, deep: int = 1) -> FragmentType:
 
 @irdl_op_definition
 class MmaSparseOp(ProductOp):
-    """D = A * B + C, A being m x k of which half of each row is stored: its fragment is m x k/2.
+    """D = A * B + C with a sparse A, m x k. Half of each row is stored, so the fragment of A is m x k/2.
 
     As `warp.mma`, with the metadata that says where the stored elements belong, and the sparsity selector
     that says which lanes hold it. Printed as::

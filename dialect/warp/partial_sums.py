@@ -58,7 +58,8 @@ class StorePartOp(IRDLOperation):
 
 @irdl_op_definition
 class ArriveLastOp(IRDLOperation):
-    """Counts the CTAs that come here, and says whether this one is the last of `of`. Then the counter is zero again::
+    """Counts the CTAs that execute it, and returns whether this CTA is the last of `of`. The last one sets the counter
+    to zero again::
 
         %last = warp.arrive_last %counters[%tile] of %parts : memref<64xi32>
 

@@ -29,7 +29,8 @@ from .loops import LoopSizes, element_type, loops_of, verify_along
 
 @irdl_op_definition
 class AcrossOp(IRDLOperation):
-    """All elements of a row as one: `%m = warp.across max %x : f32`. It stands in the region of `warp.rows`."""
+    """Reduces all elements of a row to one: `%m = warp.across max %x : f32`. It is used in the region of
+    `warp.rows`."""
 
     name = "warp.across"
 
@@ -50,7 +51,7 @@ class AcrossOp(IRDLOperation):
 
 @irdl_op_definition
 class RowsOp(IRDLOperation):
-    """Makes each row of the output from a row of each input::
+    """Computes each row of the output from a row of each input::
 
         warp.rows %x, %weight into %y {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>,
                                                         affine_map<(m, n) -> (m, n)>]}
@@ -63,9 +64,9 @@ class RowsOp(IRDLOperation):
           warp.yield %r : f16
         }
 
-    The last loop runs along a row, the others over rows. The output is indexed by all loops in order, or by all but the
-    last, where each row gives one element. Inputs are memory, indexed by any loops, and numbers. The region takes an
-    element of each, and computes in f32.
+    The last loop runs along a row, and the others over rows. The output is indexed by all loops in order. If each row
+    gives one element, it is indexed by all loops except the last. Inputs are numbers, or memory that is indexed by any
+    loops. The arguments of the region are one element of each input. The region computes in f32.
     """
 
     name = "warp.rows"

@@ -59,9 +59,9 @@ class ReduceOp(IRDLOperation):
         %l = warp.reduce add %p : ... to !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>
         %sum = warp.reduce add %l : ... to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
 
-    Elements are of 32 bits. Each lane takes its first and its second half together, then the halves of what that gives,
-    and so on; lanes then exchange what they have by `shfl.sync.bfly`, lowest bit of the lane first. `max` and `min`
-    return the number when one operand is NaN, `maximum` and `minimum` NaN.
+    Elements have 32 bits. Each lane combines the first and the second half of its elements, then the halves of the
+    result, and so on. Then lanes exchange their results by `shfl.sync.bfly`, from the lowest bit of the lane on. `max`
+    and `min` return the number when one operand is NaN, `maximum` and `minimum` NaN.
     """
 
     name = "warp.reduce"

@@ -44,14 +44,14 @@ def metadata_span(element: ElementType) -> int:
 
 @irdl_op_definition
 class SparseOp(OperandForm):
-    """A sparse A, m x k, of which m x k/2 elements are stored, and metadata says where they belong::
+    """A sparse A, m x k, of which m x k/2 elements are stored. The metadata gives their positions::
 
         %sparse = warp.sparse %A, %E : memref<256x96xf16>, memref<16x96xi32>
         warp.matmul f16 x f16 %sparse, %B init 0.0 : f32 into %D : !warp.operand<memref<256x96xf16>>, ...
 
-    The metadata are the words of `mma.sp::ordered_metadata`, 32 of them, one for each lane, for 16 rows and as many
-    columns as they describe (`warploom.runtime.compress` makes both). With `padded`, of a tile in shared memory, the
-    product may ask for metadata beyond what was copied.
+    The metadata are words of `mma.sp::ordered_metadata`. 32 of them, one for each lane, describe 16 rows and 32 to 128
+    columns (`warploom.runtime.compress` makes the elements and the metadata). With `padded`, for a tile in shared
+    memory, the product may read metadata beyond the part that was copied.
     """
 
     name = "warp.sparse"

@@ -43,19 +43,19 @@ class EpilogueOp(IRDLOperation):
 
         warp.epilogue %sum into %D[%m, %n] {in_bounds = [true, true]} : !warp.cta_tile<64x64xf32>, memref<256x320xf32>
 
-    With `plus %C`, which lies as D does, C is added before. An epilogue takes the sum, rounded to the type of its first
-    argument, and an element of each operand, and yields D's::
+    With `plus %C`, C is added first. It has the layout of D. The arguments of an epilogue are the sum, rounded to the
+    type of the first argument, and an element of each operand. It yields the element of D::
 
         warp.epilogue %sum plus %C into %D[%m, %n] with %bias {along = ["columns"]}
           : !warp.fragment<acc, ...>, memref<256x320xbf16>, memref<256x320xbf16>, memref<320xf32>
           epilogue(%x: f32, %b: f32) {...}
 
-    `along` says of each operand whether it is a `matrix` like D, a vector along the `rows` or the `columns` of D, or a
-    `number`. `warp.index 0` in the region is the row in D, `warp.index 1` the column. `in_bounds` [rows, columns]
-    promises that no element lies outside of D; those that do are dropped.
+    `along` has a word for each operand: it is a `matrix` like D, a vector along the `rows` or the `columns` of D, or a
+    `number`. In the region `warp.index 0` is the row in D, and `warp.index 1` the column. Elements outside D are not
+    stored. `in_bounds` [rows, columns] promises that there are none.
 
-    The sums are those of a CTA, or of a warp when it is said which warp has what (`warp-distribute`). `warp.schedule`
-    says how a warp stores them. `warp-epilogue` writes it out.
+    The sums are those of a CTA or, after `warp-distribute`, of a warp. `warp.schedule` determines how a warp stores
+    them. `warp-epilogue` expands the operation.
     """
 
     name = "warp.epilogue"

@@ -124,7 +124,7 @@ class BarrierAnyOp(IRDLOperation):
 
 @irdl_op_definition
 class ElectOp(IRDLOperation):
-    """Chooses a lane of each warp, all of whose lanes execute this. The result is true for that lane alone::
+    """Elects one lane of each warp. All lanes execute the operation, and its result is true only in the elected lane::
 
         %chosen = warp.elect
         scf.if %chosen {

@@ -170,7 +170,8 @@ class TensorStoreOp(IRDLOperation):
 
 @irdl_op_definition
 class ExpectOp(IRDLOperation):
-    """One thread arrives. The phase then ends only when so many bytes of copies have arrived as well::
+    """One thread arrives, and announces a number of bytes. The phase ends only after so many bytes of copies have
+    arrived as well::
 
         warp.expect %full[%s] {bytes = 16384 : i64, by = 128 : i64} : !warp.barriers<2>
 

@@ -52,17 +52,16 @@ class TileMmaOp(FactorsOp):
     A is m x k, B k x n, C and D are m x n. `types` are those of the ISA that A and B are multiplied as, `bit_op` and
     `kind` the words of `warp.matmul`. A and B may be of a form, as its operands may: `warp.sparse` and `warp.scaled`
     then have the tiles of metadata and of scales. With `transposed_a` the tile of A lies in memory as k x m, with
-    `transposed_b` that of B as n x k. `warp.schedule` names the instruction, and says which warps compute what.
+    `transposed_b` that of B as n x k. `warp.schedule` names the instruction, and gives each warp its part.
 
-    When it is said which warp has what (`warp-distribute`), each has a fragment of C and of D, and `part` says where
-    its rows, columns and k of the tiles begin::
+    After `warp-distribute` each warp has a fragment of C and of D, and `part` has the first row, column and k of its
+    part of the tiles::
 
         %d = warp.tile_mma %As, %Bs, %c part [%m, %n, %k] {...} : memref<...>, memref<...>, !warp.fragment<acc, ...>
 
-    Then all warps do the same at a different place, and A may be a fragment that the warp holds, of as many rows as
-    that of C and all of k. Groups of `group` neighbours along k of a B of integers (`warp.stored`) have scales in
-    global memory, `times %S[%k, %n] : memref<...>` behind the types, groups x columns, of which the tiles of A and B
-    begin at k and n.
+    Then A may also be a fragment in the registers of the warp, with the rows of the fragment of C and all of k. Groups
+    of `group` neighbours along k of a B of integers (`warp.stored`) have scales in global memory, `times %S[%k, %n] :
+    memref<...>` behind the types, groups x columns, of which the tiles of A and B begin at k and n.
     """
 
     name = "warp.tile_mma"

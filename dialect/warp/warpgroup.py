@@ -137,9 +137,9 @@ def descriptor_of(memory: Memory, *, mn_major: bool) -> MatrixDescriptor:
 class WgmmaOp(IRDLOperation):
     """D = A * B + C by the four warps of a warpgroup, of tiles in shared memory; D is there after `warp.wgmma_wait`.
 
-    One instruction: 64 rows, as many columns as C has, 32 bytes of K. The indices say where in their tiles the operands
-    begin. Tiles are A m x k and B n x k; with `mn_major_a` and `mn_major_b` k x m and k x n, of 16-bit elements.
-    With `overwrite` D = A * B; `negate_a` and `negate_b` change signs; `satfinite` clamps integers::
+    It is one instruction, with 64 rows, the columns of C, and 32 bytes of K. The indices are those of the operands'
+    first elements in their tiles. Tiles are A m x k and B n x k; with `mn_major_a` and `mn_major_b` k x m and k x n, of
+    16-bit elements. With `overwrite` D = A * B; `negate_a` and `negate_b` change signs; `satfinite` clamps integers::
 
         %d = warp.wgmma %As[%s, %zero, %k], %Bs[%s, %zero, %k], %c {overwrite} :
             memref<2x64x64xf16, #warp.swizzle<128>, 3>, memref<2x128x64xf16, #warp.swizzle<128>, 3>,
@@ -359,7 +359,7 @@ FEWEST_REGISTERS, MOST_REGISTERS, REGISTER_STEP = 24, 256, 8
 
 @irdl_op_definition
 class SetRegistersOp(IRDLOperation):
-    """The warps of a warpgroup give registers back, or with `grow` wait until they can have more::
+    """The warps of a warpgroup release registers or, with `grow`, wait until they get more::
 
         warp.set_registers {count = 40 : i64}
         warp.set_registers {count = 232 : i64, grow}

@@ -73,7 +73,7 @@ class _MemoryOp(IRDLOperation):
 
 @irdl_op_definition
 class WmmaLoadOp(_MemoryOp):
-    """Reads a fragment whose first element lies at the indices; rows of memory are a stride apart, the memref's::
+    """Reads a fragment whose first element is at the indices. The distance of its rows is the stride of the memref::
 
         %a = warp.wmma.load %A[%m, %k] : memref<256x192xf16> -> !warp.opaque<a, m16n16k16, f16, row>
         %c = warp.wmma.load col %C[%n, %m] : memref<320x256xf32> -> !warp.opaque<acc, m16n16k16, f32>
