@@ -10,10 +10,11 @@ Source: PTX ISA 9.7.15.5.1.2 (Shared Memory Matrix Layout, Matrix Descriptor For
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 UNIT = 16
 """Bytes that always stay together."""
@@ -31,7 +32,7 @@ _UNUSED = ((1 << 64) - 1) & ~(
     sum(((1 << _FIELD_BITS) - 1) << at for at in _FIELDS.values()) | 7 << _BASE_OFFSET | 3 << _SWIZZLE
 )
 
-Place = TypeVar("Place", int, NDArray[np.int64])
+Place = TypeVar("Place", int, "NDArray[np.int64]")
 
 
 class DescriptorError(ValueError):

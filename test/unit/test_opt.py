@@ -366,6 +366,17 @@ class TestProcess:
         done = subprocess.run(command, input=GOOD.encode(), capture_output=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (0, b"\n")
 
+    def test_lowers_without_arrays(self) -> None:
+        """numpy takes a tenth of a second to import, and nothing that lowers a product computes with it."""
+        script = (
+            "import sys; from warploom.passes.opt import main; "
+            "main([sys.argv[1], '-p', 'warploom{target=sm_90a}', '-t', 'ptx', '-o', sys.argv[2]]); "
+            "print('numpy' in sys.modules)"
+        )
+        command = [sys.executable, "-c", script, "examples/matmul_bf16.mlir", os.devnull]
+        done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"False\n", b"")
+
 
 class TestNames:
     def test_list_passes(self, opt: Opt) -> None:
