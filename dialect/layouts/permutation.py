@@ -1,4 +1,4 @@
-"""Products on relabelled fragments: the instruction's rows and columns under other numbers.
+"""Products on fragments with permuted indices: the instruction's rows and columns under other numbers.
 
 A product is the same whatever its rows, its columns and the terms of its sums are called, as long as A, B and C agree.
 So a fragment may hold, where the instruction has bit i of m, n or k, any other bit of it; and its base tile may be
@@ -44,7 +44,7 @@ def labels(layout: Layout, instruction: Layout) -> Labels | None:
     return Labels(rows, columns)
 
 
-def relabelled(instruction: Layout, rows: Sequence[int], columns: Sequence[int], further: Sequence[Bit] = ()) -> Layout:
+def permuted(instruction: Layout, rows: Sequence[int], columns: Sequence[int], further: Sequence[Bit] = ()) -> Layout:
     """The base tile that calls bit i of the instruction's row `rows[i]`, and is made of the tiles that `further` names.
 
     Raises:

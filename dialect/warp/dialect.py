@@ -72,7 +72,7 @@ _MEMORY: list[type[Operation]] = [
     CommitOp,
     WaitOp,
 ]
-_MEETING: list[type[Operation]] = [MakeBarriersOp, ArriveOp, ArriveCopiesOp, AwaitOp]
+_BARRIERS: list[type[Operation]] = [MakeBarriersOp, ArriveOp, ArriveCopiesOp, AwaitOp]
 _ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, SumSlicedKOp, YieldOp]
 _EPILOGUE: list[type[Operation]] = [
     LoadVectorOp,
@@ -112,7 +112,7 @@ _ATTRIBUTES: list[type[Attribute]] = [
 ]
 
 _OPERATIONS = [
-    *(*_PRODUCTS, *_FORMS, *_CTA_TILES, *_MOVES, *_EXCHANGE, *_MEMORY, *_MEETING),
+    *(*_PRODUCTS, *_FORMS, *_CTA_TILES, *_MOVES, *_EXCHANGE, *_MEMORY, *_BARRIERS),
     *(*_ARITHMETIC, *_EPILOGUE, *_PARTS, *_WARPGROUPS, *_TENSORS, *_CLUSTERS),
 ]
 

@@ -151,16 +151,16 @@ class EpilogueOp(IRDLOperation):
             parser.raise_error(f"expected `along` to be a list of words, got {along}", position)
         if in_bounds is not None and not isa(in_bounds, ArrayAttr[BoolAttr]):
             parser.raise_error(f"expected in_bounds to be a list of truth values, got {in_bounds}", position)
-        extras = values[2 + added :]
-        if len(along) != len(extras):
-            parser.raise_error(f"expected `along` of each of {len(extras)} epilogue operands, got {along}", position)
+        given = values[2 + added :]
+        if len(along) != len(given):
+            parser.raise_error(f"expected `along` of each of {len(given)} epilogue operands, got {along}", position)
         op = cls(
             values[0],
             values[1 + added],
             parser.resolve_operands(at, [IndexType()] * len(at), position),
             c=values[1] if added else None,
             in_bounds=in_bounds,
-            epilogue_operands=[(value, word.data) for value, word in zip(extras, along, strict=True)],
+            epilogue_operands=[(value, word.data) for value, word in zip(given, along, strict=True)],
             epilogue=parse_elements(parser) if parser.parse_optional_keyword("epilogue") else None,
         )
         op.attributes |= attributes

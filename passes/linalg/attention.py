@@ -45,7 +45,7 @@ class Attention:
         outer = tuple(range(op.batch))
         row = element_row(half)
         names = [row.name if row is not None else str(half)] * 2
-        q, k, v, o, *extras = map(loops_of, op.maps)
+        q, k, v, o, *of_scores = map(loops_of, op.maps)
 
         def along(every: Sequence[int], *operands: Sequence[int]) -> list[AffineMap]:
             """The maps of a product over these loops."""
@@ -55,7 +55,7 @@ class Attention:
         scores = MatmulOp(
             *(op.q, op.k, _nowhere(f32, inner), names),
             init=FloatAttr(0.0, f32),
-            maps=along((*outer, m, n, d), q, k, (*outer, m, n), *extras),
+            maps=along((*outer, m, n, d), q, k, (*outer, m, n), *of_scores),
             epilogue_operands=op.score_operands,
             epilogue=None if op.score is None else op.score.clone(),
         )
@@ -74,8 +74,8 @@ class Attention:
     @property
     def memories(self) -> tuple[KernelArgument, ...]:
         """The operands of the kernel: each memory once."""
-        q, k, v, o, *extras = self.operands
-        return each_once((q, k, v, *extras, o))
+        q, k, v, o, *of_scores = self.operands
+        return each_once((q, k, v, *of_scores, o))
 
 
 def _nowhere(kind: Attribute, shape: Sequence[int]) -> SSAValue:

@@ -83,7 +83,9 @@ class AttentionMatch:
         self.scores = self._scores(exponential)
         self._read_factors()
         rest = self.scores.rest
-        self.extras = {leaf: value for leaf in (*rest.leaves("load"), *rest.leaves("outside")) if (value := leaf.value)}
+        self.score_operands = {
+            leaf: value for leaf in (*rest.leaves("load"), *rest.leaves("outside")) if (value := leaf.value)
+        }
 
     @staticmethod
     def _is_exponential(element: ElementExpression) -> bool:
@@ -184,7 +186,7 @@ class AttentionMatch:
             NotFusedError: if without them something is not as it was, or there is no such attention.
         """
         read = {root(value) for value, _ in (self.q, self.k, self.v)}
-        read |= {root(value) for value in self.extras.values()}
+        read |= {root(value) for value in self.score_operands.values()}
         used = frozenset({*self.reader.used, self.values, self.last})
         found = Replacement(used, self.last, self.o[0], read)
         if self.product not in found.dead:
@@ -201,13 +203,13 @@ class AttentionMatch:
         order: dict[Name, int] = {name: i for i, name in enumerate(loops)}
         matrices, plain = (self.q, self.k, self.v, self.o), self.scores.rest.kind == "product"
         (product,) = self.scores.rest.leaves("product")
-        given = {product: f32, **{leaf: element_type(value) for leaf, value in self.extras.items()}}
+        given = {product: f32, **{leaf: element_type(value) for leaf, value in self.score_operands.items()}}
         return AttentionOp(
             [value for value, _ in matrices],
-            [map_of(at, order) for at in (*(at for _, at in matrices), *(leaf.place for leaf in self.extras))],
+            [map_of(at, order) for at in (*(at for _, at in matrices), *(leaf.place for leaf in self.score_operands))],
             scale=self.scores.scale,
             diagonal=self.scores.diagonal,
-            score_operands=list(self.extras.values()),
+            score_operands=list(self.score_operands.values()),
             score=None if plain else region_of(self.scores.rest, given, indices=order),
         )
 

@@ -40,7 +40,8 @@ class Product:
     """D (m x n) = C + A (m x k) * B (k x n), or D = initial + A * B where there is no C; then the epilogue.
 
     `element_type` is what an element of the product is rounded to before it is stored, or taken by the epilogue with
-    one of each extra. Of a sparse A the m x k/2 stored elements are in memory, and `metadata` says where they belong.
+    one of each epilogue operand. Of a sparse A the m x k/2 stored elements are in memory, and `metadata` says where
+    they belong.
     `scales` are those of the blocks of A's rows and of B's columns, or none; `group_scales` those of groups along k of
     a B of integers, in memory as B.
     `batch` are the sizes of the loops around the product, `summed` those of the loops that are summed over beside k.
@@ -149,7 +150,7 @@ def read(op: MatmulOp) -> Product:
         fail(op, f"a batch has at most {MOST_MATRICES} matrices, the z of a grid, got {known}")
     metadata, scales = read_metadata(op, a, dynamic=bool(dynamic)), read_scales(op, a, b, dynamic=bool(dynamic))
     product = Product(
-        op, m, n, k, a, b, c, d, initial, _type(op), _extras(op, sizes), metadata, scales,
+        op, m, n, k, a, b, c, d, initial, _type(op), _epilogue_operands(op, sizes), metadata, scales,
         _group_scales(op),
         tuple(outer[: op.batch]), tuple(outer[op.batch :]), dynamic,
     )  # fmt: skip
@@ -169,7 +170,7 @@ def _type(op: MatmulOp) -> TypeAttribute:
     return kind
 
 
-def _extras(op: MatmulOp, sizes: Mapping[int, int]) -> tuple[KernelArgument, ...]:
+def _epilogue_operands(op: MatmulOp, sizes: Mapping[int, int]) -> tuple[KernelArgument, ...]:
     found: list[KernelArgument] = []
     axes = {op.outer + loop: name for loop, name in zip(OPERAND_LOOPS[2], "mn", strict=True)}
     for number, (value, map_) in enumerate(zip(op.epilogue_operands, op.maps[len(OPERAND_LOOPS) :], strict=True)):
@@ -177,11 +178,11 @@ def _extras(op: MatmulOp, sizes: Mapping[int, int]) -> tuple[KernelArgument, ...
         if not isinstance(value.type, MemRefType):
             found.append(VectorOperand(name, value, ""))
         else:
-            found.append(_memory_extra(op, name, value, map_, axes, sizes))
+            found.append(_epilogue_memory(op, name, value, map_, axes, sizes))
     return tuple(found)
 
 
-def _memory_extra(
+def _epilogue_memory(
     op: MatmulOp, name: str, value: SSAValue, map_: AffineMap, axes: Mapping[int, str], sizes: Mapping[int, int]
 ) -> KernelArgument:
     """An epilogue operand in memory; `axes` names the loops of the product."""

@@ -67,7 +67,7 @@ class Case:
     def adds(self) -> bool:
         """Whether tiles that reach beyond C are added to it, or the epilogue has a matrix of its own."""
         adds_c = self.product.c is not None and self.edges
-        return adds_c or any(not isinstance(extra, VectorOperand) for extra in self.product.epilogue_operands)
+        return adds_c or any(not isinstance(operand, VectorOperand) for operand in self.product.epilogue_operands)
 
     @property
     def addresses(self) -> bool:
@@ -176,7 +176,7 @@ def group_spills(product: Product, columns: int) -> bool:
 
     Beside 256 columns it has no room for a logarithm and a matrix of 32 bits (`GROUP_EVIDENCE`: 4 bytes).
     """
-    matrix = any(not isinstance(extra, VectorOperand) for extra in product.epilogue_operands)
+    matrix = any(not isinstance(operand, VectorOperand) for operand in product.epilogue_operands)
     wide = columns == MOST_GROUP_COLUMNS and product.d.element.bits == 32
     return wide and matrix and "math.log" in functions(product)
 

@@ -41,7 +41,7 @@ def adds_last(product: Product, schedule: Schedule) -> bool:
 
 def matrices(product: Product) -> list[MatrixOperand | Spread]:
     """The epilogue's operands that are matrices."""
-    return [extra for extra in product.epilogue_operands if isinstance(extra, MatrixOperand | Spread)]
+    return [operand for operand in product.epilogue_operands if isinstance(operand, MatrixOperand | Spread)]
 
 
 def changes_lanes_first(schedule: Schedule, *, loads: bool, bits: int) -> bool:

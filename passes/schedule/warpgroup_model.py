@@ -48,7 +48,7 @@ MULTICAST, SHARED_TILE = 1.6, 16384
 share B; 3000 takes 88 microseconds in those, 113 without); bytes of a tile from which on that is less than two lines
 (two that share 64 rows of A are no faster)."""
 
-MEETING, WRITTEN, READ = 3000, 16, 40
+SUMMED, WRITTEN, READ = 3000, 16, 40
 """Cycles that parts of K take to meet; bytes of sums that a CTA writes in a cycle, and that the last one reads
 (1024x512x4096 in two parts, 512x512x4096 in two and four, 256x256x8192 in eight)."""
 
@@ -126,7 +126,7 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     loops = waves * -(-product.k_tiles(k_of(product)) // tile.parts) * step
     if tile.parts > 1:
         loops = max(loops, _read_bytes(product) / READ_PER_CYCLE)
-    return loops + waves * (TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE) + _meeting(tile)
+    return loops + waves * (TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE) + _partial_sums(tile)
 
 
 def _read_bytes(product: Product) -> float:
@@ -135,10 +135,10 @@ def _read_bytes(product: Product) -> float:
     return (rows + product.k * product.n * product.b.element.memory_bits) / 8
 
 
-def _meeting(tile: GroupTile) -> float:
+def _partial_sums(tile: GroupTile) -> float:
     """Cycles to add up the sums of all parts, of 4 bytes for each element."""
     sums = 4 * tile.m * tile.n
-    return 0.0 if tile.parts == 1 else MEETING + sums / WRITTEN + tile.parts * sums / READ
+    return 0.0 if tile.parts == 1 else SUMMED + sums / WRITTEN + tile.parts * sums / READ
 
 
 def _multiplying(product: Product, tile: GroupTile) -> float:

@@ -29,7 +29,7 @@ from typing import NamedTuple
 from ...dialect.isa.product import ProductForm as Row
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Bit, Layout, column, row
-from ...dialect.layouts.permutation import relabelled
+from ...dialect.layouts.permutation import permuted
 from ...dialect.schedule import ScheduleError
 
 LDMATRIX, PIECES, LANES, NONE = "ldmatrix", "pieces", "lanes", "none"
@@ -91,10 +91,10 @@ def arrange(instruction: Row, warp: tuple[int, int], a_along_k: bool, b_along_k:
     a_k = range(instruction.layout("a").columns.bit_length() - 1)
     m = _numbers(bits, a_along_k, instruction.shape.m, "m", warp[0])
     n = _numbers(bits, b_along_k, instruction.shape.n, "n", warp[1])
-    a = relabelled(instruction.layout("a"), m.bits, a_k, tuple(map(row, m.further)))
-    b = relabelled(instruction.layout("b"), b_k, n.bits, tuple(map(column, n.further)))
+    a = permuted(instruction.layout("a"), m.bits, a_k, tuple(map(row, m.further)))
+    b = permuted(instruction.layout("b"), b_k, n.bits, tuple(map(column, n.further)))
     further = (*map(column, n.further), *map(row, m.further))
-    accumulator = relabelled(instruction.layout("c"), m.bits, n.bits, further)
+    accumulator = permuted(instruction.layout("c"), m.bits, n.bits, further)
     return Arrangement(_way(a, "c", bits, a_along_k), _way(b, "r", bits, b_along_k), accumulator)
 
 
@@ -120,9 +120,9 @@ def arrange_stored(instruction: Row, warp: tuple[int, int], a_along_k: bool, b_a
         k, more = (together - 1, together, together + 1, 0), [*range(1, together - 1)]
     if by_lanes:
         m = Numbers((2, 1, 0, 3))  # rows of A that are read at once, 0 and 4, or 0, 2, 4 and 6, lie in different banks
-    a = relabelled(instruction.layout("a"), m.bits, k, tuple(map(column, more)))
-    b = relabelled(instruction.layout("b"), k, n.bits, (*map(column, n.further), *map(row, more)))
-    accumulator = relabelled(instruction.layout("c"), m.bits, n.bits, tuple(map(column, n.further)))
+    a = permuted(instruction.layout("a"), m.bits, k, tuple(map(column, more)))
+    b = permuted(instruction.layout("b"), k, n.bits, (*map(column, n.further), *map(row, more)))
+    accumulator = permuted(instruction.layout("c"), m.bits, n.bits, tuple(map(column, n.further)))
     of_a = Delivery(LANES, a, _first(a, *map(column, range(together)))) if by_lanes else Delivery(LDMATRIX, a, a)
     if b_along_k:
         return Arrangement(of_a, Delivery(LDMATRIX, b, _first(b, *map(row, range(together)))), accumulator)
