@@ -24,4 +24,4 @@ for signature in SIGNATURES:
     LIBRARY.define(signature, tags=(torch.Tag.pt2_compliant_tag,))
 
 warploom: Any = torch.ops.warploom
-"""The operators."""
+"""The namespace `torch.ops.warploom` of the operators, which docs/torch.md describes."""
