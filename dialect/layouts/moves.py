@@ -47,7 +47,7 @@ class Rename:
 
 
 @dataclass(frozen=True, slots=True)
-class Regroup:
+class PermuteElements:
     """Bits change places within each lane: bit i of an address of the result is bit `sources[i]` of the source's.
 
     Where `sources[i]` is None, places whose address has bit i are not used.
@@ -68,7 +68,7 @@ class Regroup:
         return registers * max(1, meet - 1) * (1 if self.opcode == "prmt" else 2)
 
     def __str__(self) -> str:
-        return f"regroup the registers of each lane: about {self.cost} {self.opcode}"
+        return f"permute the elements of each lane: about {self.cost} {self.opcode}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ def _count(access: Access) -> int:
     return len(access.addresses()) // (1 if plain else access.matrices)
 
 
-Step = Rename | Regroup | Shuffles | MoveMatrices | Trip
+Step = Rename | PermuteElements | Shuffles | MoveMatrices | Trip
 
 
 @dataclass(frozen=True)

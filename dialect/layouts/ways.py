@@ -24,7 +24,7 @@ from .moves import (
     WORDS,
     Access,
     MoveMatrices,
-    Regroup,
+    PermuteElements,
     Rename,
     Round,
     Shuffles,
@@ -83,7 +83,7 @@ def _within(sources: tuple[int | None, ...], count: int) -> Iterator[Step]:
         if bits != [*range(len(bits))]:
             yield Rename(tuple(sum((i >> at & 1) << bit for at, bit in enumerate(bits)) for i in range(1 << len(bits))))
     else:
-        yield Regroup(sources)
+        yield PermuteElements(sources)
 
 
 class _Carried(NamedTuple):
@@ -120,7 +120,7 @@ class _Carried(NamedTuple):
 
 
 class _Transport(NamedTuple):
-    """How to move whole pieces between lanes: `before` and `after` regroup the lanes, `moves` is what lies between.
+    """How to move whole pieces between lanes: `before` and `after` permute elements of each lane, `moves` moves them.
 
     `moves` permutes the bits of lane + 32 * piece.
     """

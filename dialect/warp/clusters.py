@@ -48,7 +48,7 @@ class ClusterRankOp(IRDLOperation):
         super().__init__(result_types=[IndexType()])
 
 
-class _Meeting(IRDLOperation):
+class _ClusterWide(IRDLOperation):
     """An operation of all threads of a cluster, without operands."""
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
@@ -56,7 +56,7 @@ class _Meeting(IRDLOperation):
 
 
 @irdl_op_definition
-class ClusterBarrierOp(_Meeting):
+class ClusterBarrierOp(_ClusterWide):
     """A barrier of all threads of a cluster, which then see what the others did; with `mbarriers`, of that only the
     mbarriers that they made, which takes no fence of all memory::
 
@@ -76,14 +76,14 @@ class ClusterBarrierOp(_Meeting):
 
 
 @irdl_op_definition
-class ClusterArriveOp(_Meeting):
+class ClusterArriveOp(_ClusterWide):
     """The first half of `warp.cluster_barrier`: publishes what the threads did so far, and does not wait."""
 
     name = "warp.cluster_arrive"
 
 
 @irdl_op_definition
-class ClusterWaitOp(_Meeting):
+class ClusterWaitOp(_ClusterWide):
     """The second half of `warp.cluster_barrier`: waits until all threads of the cluster have arrived."""
 
     name = "warp.cluster_wait"

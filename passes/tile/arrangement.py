@@ -33,8 +33,8 @@ from ...dialect.layouts.permutation import permuted
 from ...dialect.schedule import ScheduleError
 
 LDMATRIX, PIECES, LANES, NONE = "ldmatrix", "pieces", "lanes", "none"
-"""Ways from shared memory: as the instruction wants it; in 16-bit pieces, then regrouped; each lane its elements; none,
-where the instruction reads shared memory."""
+"""Ways from shared memory: as the instruction wants it; in 16-bit pieces, then converted to its layout; each lane its
+elements; none, where the instruction reads shared memory."""
 
 
 class Numbers(NamedTuple):

@@ -28,7 +28,7 @@ from ..diagnostics import fail
 from ..linalg.multiplied import TileProduct
 from . import raster
 from .arrangement import stored
-from .fragment_math import constant, regrouped
+from .fragment_math import constant, in_layout
 from .index_builder import Index, IndexBuilder
 from .matrix_load import converted, load
 from .tiling import Fragments, schedule_of
@@ -157,7 +157,7 @@ class Distribution:
         loaded = load(
             index, self.start.memory, kind.with_layout(stored(kind.layout.data)), *place, self.start.in_bounds
         )
-        return regrouped(index, converted(index, loaded, kind.element_type), kind.layout.data)
+        return in_layout(index, converted(index, loaded, kind.element_type), kind.layout.data)
 
     def _end(self, end: EpilogueOp, m: Index, n: Index) -> None:
         """Stores the warp's part, or its slice's part of that."""

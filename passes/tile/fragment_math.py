@@ -47,7 +47,7 @@ def number_of(element: ElementType, value: float) -> FloatAttr | IntegerAttr:
     return FloatAttr(value, float_type(element)) if element.is_float else IntegerAttr(int(value), element.bits)
 
 
-def regrouped(index: IndexBuilder, fragment: SSAValue, layout: Layout) -> SSAValue:
+def in_layout(index: IndexBuilder, fragment: SSAValue, layout: Layout) -> SSAValue:
     """The fragment in another layout of the same lanes."""
     held = fragment_of(fragment).layout.data
     return fragment if held == layout else index.insert(ConvertLayoutOp.to(fragment, layout)).fragment

@@ -28,7 +28,7 @@ from ..schedule.staging import changes_lanes_first, exchanged_rows
 from ..schedule.warpgroup import panel_columns
 from .arrangement import stored
 from .epilogue_operands import EpilogueOperands
-from .fragment_math import regrouped
+from .fragment_math import in_layout
 from .index_builder import Index, IndexBuilder
 from .matrix_load import converted, held_type, load
 from .tiling import schedule_of
@@ -54,7 +54,7 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
     smaller parts, so that these and their addresses take no more registers than one matrix of `MOST_BITS` would. A
     warpgroup loads what lies beside the next part before it works on this one.
     """
-    accumulator = regrouped(index, op.sums, stored(fragment_of(op.sums).layout.data))
+    accumulator = in_layout(index, op.sums, stored(fragment_of(op.sums).layout.data))
     whole, schedule = fragment_of(accumulator), schedule_of(op)
     bits, (rows, width) = _bits(op), whole.shape
     most = MOST_BITS if len(op.matrices()) == 1 else MOST_BITS // 2

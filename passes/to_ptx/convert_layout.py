@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...dialect.isa.moves import MOVMATRIX
 from ...dialect.layouts.layout import LANES
-from ...dialect.layouts.moves import LANE_BITS, MoveMatrices, Regroup, Rename, Shuffles, Step, Trip, Way
+from ...dialect.layouts.moves import LANE_BITS, MoveMatrices, PermuteElements, Rename, Shuffles, Step, Trip, Way
 from ...dialect.warp.attributes import fragment_of
 from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ..diagnostics import fail
@@ -15,8 +15,8 @@ from .epilogue import own
 from .fragments import Fragment
 from .kernel import KernelLowering
 from .operands import IndexValue, VirtualRegister
+from .permute import REGISTER_BITS, gather
 from .registry import lowers
-from .regroup import REGISTER_BITS, gather
 
 
 @lowers(ConvertLayoutOp)
@@ -48,8 +48,8 @@ def _stays(way: Way) -> bool:
 def _step(lowering: KernelLowering, op: ConvertLayoutOp, step: Step, registers: Fragment) -> Fragment:
     if isinstance(step, Rename):
         return [registers[source] for source in step.sources]
-    if isinstance(step, Regroup):
-        return _regroup(lowering, step, registers, op.fragment.type.bits)
+    if isinstance(step, PermuteElements):
+        return _permute(lowering, step, registers, op.fragment.type.bits)
     if isinstance(step, Shuffles):
         return _shuffles(lowering, step, registers)
     if not isinstance(step, MoveMatrices):
@@ -57,7 +57,7 @@ def _step(lowering: KernelLowering, op: ConvertLayoutOp, step: Step, registers: 
     return [lowering.emitter.compute(MOVMATRIX.spelling, register) for register in registers]
 
 
-def _regroup(lowering: KernelLowering, step: Regroup, registers: Fragment, bits: int) -> Fragment:
+def _permute(lowering: KernelLowering, step: PermuteElements, registers: Fragment, bits: int) -> Fragment:
     """Elements to other places of their lane."""
 
     def source(address: int) -> int | None:

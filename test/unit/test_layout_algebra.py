@@ -35,7 +35,7 @@ from warploom.dialect.layouts.moves import (
     WORDS,
     Access,
     MoveMatrices,
-    Regroup,
+    PermuteElements,
     Rename,
     Shuffles,
     Trip,
@@ -71,7 +71,7 @@ def bits_of(registers: Registers) -> NDArray[np.uint8]:
     return np.unpackbits(octets.reshape(LANES, -1), axis=1, bitorder="little")
 
 
-def regroup(registers: Registers, step: Regroup) -> Registers:
+def permute(registers: Registers, step: PermuteElements) -> Registers:
     before = bits_of(registers)
     after = np.zeros((LANES, 1 << len(step.sources)), np.uint8)
     for address in range(after.shape[1]):
@@ -147,8 +147,8 @@ def execute(way: Way, registers: Registers) -> Registers:
         match step:
             case Rename():
                 registers = registers[:, step.sources]
-            case Regroup():
-                registers = regroup(registers, step)
+            case PermuteElements():
+                registers = permute(registers, step)
             case Shuffles():
                 registers = shuffle(registers, step)
             case MoveMatrices():
@@ -334,9 +334,9 @@ def test_renaming_registers_is_free() -> None:
     assert str(best) == "take registers 0, 2, 1, 3 in this order: no instruction"
 
 
-def test_neighbours_within_a_register_are_regrouped() -> None:
+def test_neighbours_within_a_register_are_permuted() -> None:
     swapped = Layout(A16.lane, (A16.element[1], A16.element[0], A16.element[2]))
-    assert str(convert(A16, swapped, 16).best) == "regroup the registers of each lane: about 4 prmt"
+    assert str(convert(A16, swapped, 16).best) == "permute the elements of each lane: about 4 prmt"
     assert "shf and lop3" in str(convert(A16, swapped, 4).best)
 
 

@@ -32,7 +32,7 @@ from .memory import Buffer, GlobalBuffers
 CORES = "WARPLOOM_CORES"
 """The environment variable with the number of processes; 1 for none beside this one."""
 
-_MEETING = re.compile(
+_BETWEEN_CTAS = re.compile(
     r"(atom|red|multimem|call)\b(?!\.async)|membar\.(gl|sys)|fence\.(?!proxy|mbarrier).*(gpu|sys)|"
     r"(ld|st)[\w.:]*\.(volatile|relaxed|acquire|release|mmio)\b|cp\.reduce\."
 )
@@ -58,7 +58,9 @@ def independent(kernel: DecodedKernel) -> bool:
 
 
 def _meets(opcode: str, operands: Sequence[object]) -> bool:
-    if _MEETING.match(opcode) and not (opcode.startswith(("atom", "red", "ld", "st")) and _IN_SHARED.search(opcode)):
+    if _BETWEEN_CTAS.match(opcode) and not (
+        opcode.startswith(("atom", "red", "ld", "st")) and _IN_SHARED.search(opcode)
+    ):
         return True
     return any(_CLOCKS.match(getattr(operand, "name", "")) for operand in operands)
 

@@ -247,7 +247,7 @@ func.func @movmatrix_of_a_warpgroup(%c: !warp.fragment<acc, 64x16xf16, [c1 c2 r0
 // -----
 
 // CHECK: error: warp.convert_layout: expected the warps to keep their rows, got
-func.func @regroup_of_a_warpgroup(%c: !warp.fragment<acc, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>) {
+func.func @layout_of_a_warpgroup(%c: !warp.fragment<acc, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>) {
   %x = warp.convert_layout %c : !warp.fragment<acc, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]> to !warp.fragment<acc, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
