@@ -24,11 +24,6 @@ from .packing import WIDEST, access_bytes
 NIBBLES_AS_BYTES = 90
 """The first target on which ptxas makes two 8-bit products of one of 4-bit integers, on operands that it widens."""
 
-MOST_GROUP_COLUMNS = 256
-"""Columns of the largest instruction of a warpgroup."""
-
-GROUP_EVIDENCE = "f32 f32 f32, log, residual, A Bt, 4096x4096x4096 on sm_90a"
-
 NIBBLE_BITS = 4
 
 FUNCTIONS = {"math.tanh", "math.erf", "math.log"}
@@ -169,16 +164,6 @@ def overhead(product: Product, tile: Tile, row: Row, target: Target) -> int:
     # The sums of a group beside all others, and the scales.
     grouped = row.registers("d") * tile.warp[0] * tile.warp[1] // (row.shape.m * row.shape.n) if product.group else 0
     return sum(kinds.values()) + grouped + grouped // 4
-
-
-def group_spills(product: Product, columns: int) -> bool:
-    """Whether ptxas spills in the epilogue of a warpgroup that holds so many columns of D.
-
-    Beside 256 columns it has no room for a logarithm and a matrix of 32 bits (`GROUP_EVIDENCE`: 4 bytes).
-    """
-    matrix = any(not isinstance(operand, VectorOperand) for operand in product.epilogue_operands)
-    wide = columns == MOST_GROUP_COLUMNS and product.d.element.bits == 32
-    return wide and matrix and "math.log" in functions(product)
 
 
 def nibbles_widened(row: Row, target: Target) -> bool:
