@@ -24,6 +24,11 @@ from .packing import WIDEST, access_bytes
 NIBBLES_AS_BYTES = 90
 """The first target on which ptxas makes two 8-bit products of one of 4-bit integers, on operands that it widens."""
 
+MOST_GROUP_COLUMNS = 256
+"""Columns of the largest instruction of a warpgroup."""
+
+GROUP_EVIDENCE = "f8E4M3FN f8E4M3FN f16, log, residual, At Bt, 4095x4095x4095 on sm_90a"
+
 NIBBLE_BITS = 4
 
 FUNCTIONS = {"math.tanh", "math.erf", "math.log"}
@@ -164,6 +169,16 @@ def overhead(product: Product, tile: Tile, row: Row, target: Target) -> int:
     # The sums of a group beside all others, and the scales.
     grouped = row.registers("d") * tile.warp[0] * tile.warp[1] // (row.shape.m * row.shape.n) if product.group else 0
     return sum(kinds.values()) + grouped + grouped // 4
+
+
+def group_spills(product: Product, columns: int, *, padded: bool) -> bool:
+    """Whether ptxas spills in the epilogue of a warpgroup that holds so many columns of D.
+
+    Beside 256 columns it has no room for a logarithm and a matrix whose rows are not aligned, as those of a D that is
+    `padded` (`GROUP_EVIDENCE`: 20 bytes).
+    """
+    matrix = any(not isinstance(operand, VectorOperand) for operand in product.epilogue_operands)
+    return padded and columns == MOST_GROUP_COLUMNS and matrix and "math.log" in functions(product)
 
 
 def nibbles_widened(row: Row, target: Target) -> bool:

@@ -32,6 +32,7 @@ from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product
 from .laid_out import can_change, laid_out
 from .packing import SHORTEST_PACKED_ROW, roles, row_bytes
+from .register_overhead import group_spills
 from .resources import multiplied, warpgroup_rows
 from .warpgroup_model import LINE, GroupTile, cost, k_of, tile_count, tiles_of
 
@@ -253,7 +254,9 @@ def _by_cost(product: Product, target: Target, accumulate: str) -> list[Schedule
     operands = prepared(product)
     product = laid_out(product, operands)
     held = (tile for tile in tiles_of(product, operands.pack, target) if tile.n in rows)
-    tiles = sorted(held, key=lambda tile: cost(product, tile, operands.pack, target))
+    padded = operands.padded != "none"
+    fitting = (tile for tile in held if not group_spills(product, tile.n, padded=padded))
+    tiles = sorted(fitting, key=lambda tile: cost(product, tile, operands.pack, target))
     return [_schedule(product, operands, tile, rows[tile.n], target) for tile in tiles]
 
 

@@ -11,7 +11,7 @@ import pytest
 from products import LIES, Product, Types
 from samples import FULL
 
-from warploom.passes.schedule import register_overhead
+from warploom.passes.schedule import register_overhead, warpgroup
 from warploom.passes.schedule.register_overhead import ROWS, Overhead
 from warploom.runtime.cuda import ptxas
 
@@ -55,3 +55,9 @@ def test_rows_without_evidence_are_few() -> None:
 
 
 UNPROVEN = 4
+
+
+def test_tiles_of_warpgroups_that_spill_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert spills(register_overhead.GROUP_EVIDENCE) == 0
+    monkeypatch.setattr(warpgroup, "group_spills", lambda product, columns, padded: False)
+    assert spills(register_overhead.GROUP_EVIDENCE) > 0
