@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from xdsl.dialects import arith
@@ -82,7 +83,7 @@ def _load_vector(lowering: KernelLowering, op: LoadVectorOp) -> None:
     lowering.values[op.fragment] = own(lowering, op.fragment, registers)
 
 
-class _Elements:
+class _Elements(ABC):
     """Loads elements of a vector, each once, by their offset from the lane's own position."""
 
     def __init__(self, lowering: KernelLowering, layout: Layout, axis: str, start: IndexValue) -> None:
@@ -116,9 +117,9 @@ class _Elements:
                 known[two] = emitter.compute("mov.b32", [single[offset] for offset in two])
         return [known[two] for two in twos]
 
+    @abstractmethod
     def _load(self, registers: Fragment, offset: int, type: str) -> None:
         """Loads elements from an offset on, side by side."""
-        raise NotImplementedError
 
 
 class _Vector(_Elements):
