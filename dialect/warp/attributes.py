@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import (
     Float16Type,
     Float32Type,
     Float64Type,
+    FloatAttr,
     FloatTF32Type,
     IntAttr,
     IntegerAttr,
@@ -367,3 +368,13 @@ def target_of(op: Operation) -> Target | None:
             raise VerifyException(f"expected warp.target = #warp.target<sm_90a> or another GPU, got {attribute}")
         parent = parent.parent_op()
     return None
+
+
+def verify_value(value: FloatAttr | IntegerAttr, held: str, element_type: Attribute) -> None:
+    """Checks that a constant has the type of the elements that are all set to it.
+
+    Raises:
+        VerifyException: naming what holds the elements, and their type.
+    """
+    if value.type != element_type:
+        raise VerifyException(f"expected a value of the {held}'s element type {element_type}, got {value.type}")

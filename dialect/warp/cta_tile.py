@@ -25,7 +25,7 @@ from xdsl.printer import Printer
 from xdsl.traits import ConstantLike, MemoryReadEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from .attributes import element_row, memory_of
+from .attributes import element_row, memory_of, verify_value
 from .memory import bounds, verify_indices
 
 
@@ -87,9 +87,7 @@ class CtaConstantOp(IRDLOperation):
         super().__init__(properties={"value": value}, result_types=[tile])
 
     def verify_(self) -> None:
-        expected = self.tile.type.element_type
-        if self.value.type != expected:
-            raise VerifyException(f"expected a value of the tile's element type {expected}, got {self.value.type}")
+        verify_value(self.value, "tile", self.tile.type.element_type)
 
 
 @irdl_op_definition

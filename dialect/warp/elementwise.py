@@ -26,7 +26,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ..layouts.layout import Layout
-from .attributes import FragmentType, fragment_of
+from .attributes import FragmentType, fragment_of, verify_value
 from .stored import StoredIntegers
 
 
@@ -82,9 +82,7 @@ class ConstantOp(IRDLOperation):
         super().__init__(properties={"value": value}, result_types=[fragment])
 
     def verify_(self) -> None:
-        expected = self.fragment.type.element_type
-        if self.value.type != expected:
-            raise VerifyException(f"expected a value of the fragment's element type {expected}, got {self.value.type}")
+        verify_value(self.value, "fragment", self.fragment.type.element_type)
 
 
 @irdl_op_definition
