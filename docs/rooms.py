@@ -250,7 +250,7 @@ OF_IDEAS = {
     "passes/linalg/decompose_softmax.py passes/tile/row_kernel.py passes/tile/row_region.py "
     "passes/to_ptx/column_ops.py",
     "ping-pong": "dialect/schedule/loop.py passes/pipelining/turns.py passes/pipelining/consumers.py",
-    "changes of layout": "dialect/layouts/algebra.py dialect/layouts/ways.py dialect/layouts/moves.py "
+    "changes of layout": "dialect/layouts/algebra.py dialect/layouts/ways.py dialect/layouts/steps.py "
     "dialect/warp/convert_layout.py passes/to_ptx/convert_layout.py",
 }
 """The files of each idea; the page is not written if one of them is gone."""

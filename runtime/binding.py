@@ -9,8 +9,8 @@ from typing import cast
 import numpy as np
 
 from .arguments.aliasing import check_overlap
-from .arguments.allocate import allocate, finished, model_of
 from .arguments.arrays import Argument, Parameter, borrow, check, is_array, packed_as
+from .arguments.outputs import allocate, finished, model_of
 from .errors import ArgumentError
 from .launch import LaunchValue, Scalar
 from .numerics.array import Array

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from . import bit_map
 from .bit_map import BitMap
 from .layout import AXES, Layout, column, row
-from .moves import LANE_BITS, Way
+from .steps import LANE_BITS, Way
 from .ways import ways
 
 if TYPE_CHECKING:

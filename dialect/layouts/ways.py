@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from .bit_map import BitMap, compose, inverse
 from .layout import LANES
-from .moves import (
+from .steps import (
     COLUMNS,
     HALVES,
     LANE_BITS,

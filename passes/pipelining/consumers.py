@@ -15,7 +15,7 @@ from ...dialect.warp.barriers import AwaitOp
 from ...dialect.warp.warpgroup import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from ..tile.index_builder import Index, IndexBuilder
 from .ahead import load_ahead, prefetch
-from .loop import is_load
+from .copy_loop import is_load
 from .ring import Ring
 from .turns import PingPong
 

@@ -45,7 +45,7 @@ from ...dialect.warp.memory import bounds, bounds_attribute
 from ..diagnostics import remark
 from ..tile.index_builder import Index, IndexBuilder, constant_value
 from .barriers import PipelineBarriers, State, barriers_of
-from .loop import CopyLoop, DeclinedError, Step, TileLoad, copied_once, copies_of, decline, read
+from .copy_loop import CopyLoop, DeclinedError, Step, TileLoad, copied_once, copies_of, decline, read
 
 Moved: TypeAlias = Mapping[SSAValue, SSAValue]
 """Indices of one tile of the result, and what they are for another."""

@@ -21,7 +21,7 @@ from ...dialect.gpu import SubgroupIdOp
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.warp.clusters import NamedBarrierOp
 from ..tile.index_builder import Index, IndexBuilder, constant_value
-from .loop import decline
+from .copy_loop import decline
 from .turns import FIRST_BARRIER, THREADS
 
 

@@ -47,7 +47,7 @@ from ..tile.launches import LaunchedKernel, launches
 from .clusters import CtaCluster, Share
 from .consumers import ConsumerLoop
 from .copies import with_stages
-from .loop import DeclinedError, copies_of, decline, is_load
+from .copy_loop import DeclinedError, copies_of, decline, is_load
 from .once import Once
 from .own_tiles import OwnTiles
 from .ring import Ring

@@ -17,7 +17,7 @@ from ...dialect.warp.warpgroup import ROWS, panel_of
 from ..tile.index_builder import Index, IndexBuilder
 from ..tile.launches import LaunchedKernel
 from .clusters import Share
-from .loop import decline
+from .copy_loop import decline
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from ...dialect.warp.tensor_copies import (
 from ..schedule.warpgroup import BUFFERS, panel_columns
 from ..tile.index_builder import IndexBuilder
 from ..tile.launches import LaunchedKernel
-from .loop import decline
+from .copy_loop import decline
 from .tensor_copies import TensorView, box_type
 
 MATRIX_BITS = 16

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...dialect.isa.moves import MOVMATRIX
 from ...dialect.layouts.layout import LANES
-from ...dialect.layouts.moves import LANE_BITS, MoveMatrices, PermuteElements, Rename, Shuffles, Step, Trip, Way
+from ...dialect.layouts.steps import LANE_BITS, MoveMatrices, PermuteElements, Rename, Shuffles, Step, Trip, Way
 from ...dialect.warp.attributes import fragment_of
 from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ..diagnostics import fail

@@ -23,7 +23,7 @@ from ...dialect.warp.attributes import type_name
 from ...dialect.warp.elements import YieldOp
 from ..diagnostics import fail
 from .emitter import Emitter
-from .functions import ACCURATE, APPROXIMATE, Instructions, Operand
+from .f32_functions import ACCURATE, APPROXIMATE, Instructions, Operand
 from .held import FLOATS, INTEGERS, LAST, NARROW, SINGLE, WIDTH, HeldElement, held_as, literal, width_of
 from .operands import VirtualRegister, single
 

@@ -24,8 +24,8 @@ from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedTile
 from .elements import Elements
 from .emitter import Emitter, common_divisor, divisor_of
+from .f32_functions import Operand
 from .fragments import PAIRED, Fragment, per_register, register_type
-from .functions import Operand
 from .held import LAST, NARROW, HeldElement, held_as
 from .kernel import KernelLowering
 from .memory import offsets

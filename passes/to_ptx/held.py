@@ -10,8 +10,8 @@ from xdsl.ir import Attribute
 
 from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.warp.attributes import element_row, type_name
+from .f32_functions import Operand
 from .fragments import element_bits
-from .functions import Operand
 from .operands import floating
 
 NARROW = ("f16", "bf16")

@@ -10,9 +10,9 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
-from ..arguments.allocate import laid_out
 from ..arguments.arrays import Parameter, describe
 from ..arguments.dtypes import DTYPES, DType, dtype_of, element_of, integer_limits
+from ..arguments.outputs import laid_out
 from ..errors import ArgumentError, WarploomError
 from ..launch import Scalar
 from ..numerics.array import Array

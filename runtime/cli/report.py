@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
-from ..check.contraction import UnroundedSum
+from ..check.unrounded_sums import UnroundedSum
 from ..cuda.driver import LoadedKernel as LoadedKernel
 from ..cuda.ptxas import Resources
 from ..grid import Progress as OnProgress

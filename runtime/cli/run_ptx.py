@@ -12,7 +12,7 @@ import numpy as np
 
 from ..arguments.arrays import Parameter
 from ..arguments.dtypes import element_of
-from ..check.contraction import contractions
+from ..check.unrounded_sums import contractions
 from ..errors import ArgumentError
 from ..launch import Launch, dim3
 from ..launch import values as check_values

@@ -31,12 +31,12 @@ from ...dialect.ptx.unmodelled import family as unmodelled
 from ...dialect.ptx.verifier import resolve
 from ..numerics.array import Array
 from .errors import DecodeError
+from .instructions.register_dtypes import DTYPES, FLOATS
 from .instructions.specials import SPECIALS
-from .instructions.words import DTYPES, FLOATS
 from .machine.clock import CLOCKS
-from .machine.layout import RegisterSlot, StorageLayout
 from .machine.memory import RANK_BITS
 from .machine.state import Action, Source, State
+from .machine.storage import RegisterSlot, StorageLayout
 from .machine.threads import BoundStep, Selection
 from .names import Frame, NameScope, VariablePlace
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ...dialect.ptx.text.syntax import Variable
-from .machine.layout import RegisterSlot
 from .machine.stacks import StackFrame
 from .machine.state import State
+from .machine.storage import RegisterSlot
 
 
 @dataclass(frozen=True, slots=True)

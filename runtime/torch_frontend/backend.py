@@ -18,7 +18,7 @@ from torch.fx import GraphModule, Node
 
 from ..errors import ArgumentError, WarploomError
 from ..kernel import Kernel
-from .clusters import Cluster, clusters, why_left
+from .fusion import Cluster, clusters, why_left
 from .options import BackendOptions, read
 from .region import Region, RegionText, check_precision, kernel_for, write
 from .report import CompiledPart, Explanation, LeftPart

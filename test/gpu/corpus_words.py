@@ -24,7 +24,7 @@ from corpus.harness import arguments, arrays, launch, load
 from corpus.store import ARCHIVE, PACKED, Store
 
 from warploom.runtime import DeviceUnavailableError, WarploomError
-from warploom.runtime.check.contraction import contractions
+from warploom.runtime.check.unrounded_sums import contractions
 from warploom.runtime.cuda.driver import call, gpu
 from warploom.runtime.module import PtxModule
 

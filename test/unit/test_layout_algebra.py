@@ -27,7 +27,7 @@ from warploom.dialect.layouts.algebra import (
 )
 from warploom.dialect.layouts.bit_map import BitMap, BitMapError, span
 from warploom.dialect.layouts.layout import AXES, LANES, Bit, Layout, accumulator, column, multiplicand, row
-from warploom.dialect.layouts.moves import (
+from warploom.dialect.layouts.steps import (
     COLUMNS,
     HALVES,
     ROWS,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ...isa.targets import UnknownTargetError, named
-from ..text.constants import ConstantError, evaluate
+from ..text.constant_expressions import ConstantError, evaluate
 from ..text.syntax import Function, Label, Module, RegDecl, Variable
 from ..types import REGISTER_BITS
 from ..verifier import TargetContext

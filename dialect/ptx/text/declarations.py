@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..types import REGISTER_BITS, extent
-from .constants import WARP_SIZE
+from .constant_expressions import WARP_SIZE
 from .cursor import Cursor, PtxSyntaxError
 from .operands import IDENTIFIER
 from .syntax import RegDecl, Variable, integer

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .constants import FLOAT, INTEGER, ConstantError, evaluate, spelled
+from .constant_expressions import FLOAT, INTEGER, ConstantError, evaluate, spelled
 from .syntax import Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
 
 IDENTIFIER = r"[A-Za-z_$%][\w$]*"

@@ -16,7 +16,6 @@ from .barriers import Barriers
 from .bounds import Bounds
 from .departures import Departures
 from .findings import CheckError, Findings
-from .fragments import WmmaFragments
 from .global_proxies import GlobalProxies
 from .pending_reads import PendingReads
 from .proxies import Proxies
@@ -25,6 +24,7 @@ from .registers import UninitialisedRegisters
 from .shared import SharedMemory
 from .transactions import Transactions
 from .warpgroups import WarpgroupRegisters
+from .wmma_fragments import WmmaFragments
 from .writers import GlobalWriters
 
 CHECKS = {

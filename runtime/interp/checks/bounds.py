@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from ....dialect.ptx.text.syntax import Address, Register, Symbol
-from ..machine.layout import RegisterSlot
+from ..machine.storage import RegisterSlot
 from ..names import VariablePlace
 from .findings import Check
 from .kinds import computes

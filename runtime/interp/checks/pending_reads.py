@@ -15,7 +15,7 @@ import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.text.syntax import Immediate
-from ..machine.groups import OperationGroups
+from ..machine.operation_groups import OperationGroups
 from .proxies import UNIT, AsynchronousCheck, units_of
 from .shared import WRITING
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ....dialect.ptx.text.syntax import Immediate, Not, Operand, Register
 from ..instructions.warps import shuffle_source
-from ..machine.layout import RegisterSlot
+from ..machine.storage import RegisterSlot
 from ..machine.threads import LANES
 from .bytes import passed, stored, whole
 from .findings import Check, Findings

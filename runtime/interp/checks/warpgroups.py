@@ -18,8 +18,8 @@ import numpy as np
 from ....dialect.isa import families
 from ....dialect.isa.wgmma import WARPS, Wgmma
 from ....dialect.ptx.text.syntax import Instruction, Operand, Register, Vector
-from ..machine.groups import OperationGroups
-from ..machine.layout import RegisterSlot
+from ..machine.operation_groups import OperationGroups
+from ..machine.storage import RegisterSlot
 from .descriptors import Descriptors
 from .findings import Check
 

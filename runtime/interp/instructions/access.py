@@ -21,7 +21,7 @@ from ..machine.state import Action, Source, State
 from ..machine.threads import BoundStep, Selection
 from ..observers.events import AccessKind, tell
 from .actions import elementwise, identity
-from .words import DTYPES
+from .register_dtypes import DTYPES
 
 _OWN_NAMES = {"": "generic", "const": "global", "shared::cluster": "cluster"}
 _WINDOWS = {"cluster": SHARED_WINDOW, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}

@@ -20,7 +20,7 @@ from ..machine.memory import Part, check_writable
 from ..machine.state import Action, State
 from ..machine.threads import BoundStep, Selection
 from .access import locate, space_of, vector_of
-from .words import DTYPES
+from .register_dtypes import DTYPES
 
 Update: TypeAlias = Callable[[Array, Array, Array], Array]
 """The new words, of the old words and the one or two operands."""

@@ -21,15 +21,15 @@ from ...numerics.array import Array
 from ..decode import Context, describe, meaning
 from ..errors import FaultError
 from ..machine.functions import callee_name
-from ..machine.layout import RegisterSlot, StorageLayout
 from ..machine.memory import ARGUMENTS, rows
 from ..machine.stacks import CallStack
 from ..machine.state import Action, Source, State
+from ..machine.storage import RegisterSlot, StorageLayout
 from ..machine.threads import LEFT, BoundStep, Selection
 from ..names import Formal, Frame, VariablePlace
 from .builtins import BUILTINS
 from .builtins import call as builtin
-from .words import DTYPES
+from .register_dtypes import DTYPES
 
 CALL = find("call")[0][0]
 """The row of all calls."""

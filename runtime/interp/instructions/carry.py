@@ -13,11 +13,11 @@ import numpy as np
 from ....dialect.ptx.rows.grammar import Bindings
 from ...numerics.array import Array
 from ..decode import Context, meaning
-from ..machine.layout import RegisterSlot
 from ..machine.state import Action, Source, State
+from ..machine.storage import RegisterSlot
 from .actions import several
 from .integer import high, unsigned
-from .words import DTYPES
+from .register_dtypes import DTYPES
 
 
 @meaning("add.cc", "addc", "sub.cc", "subc")

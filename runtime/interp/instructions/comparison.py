@@ -15,7 +15,7 @@ from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..machine.state import Action, Source
 from .actions import elementwise, several
-from .words import DTYPES
+from .register_dtypes import DTYPES
 
 Compare: TypeAlias = Callable[[Array, Array], Array]
 

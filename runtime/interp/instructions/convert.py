@@ -14,7 +14,7 @@ from ...numerics.array import Array
 from ..decode import Context, constant, meaning
 from ..machine.state import Action
 from .actions import elementwise
-from .words import DTYPES, integer_range
+from .register_dtypes import DTYPES, integer_range
 
 _TO_INTEGER: dict[str, Callable[[Array], Array]] = {
     "rni": np.rint,

@@ -14,7 +14,7 @@ from ...numerics.floats import ArrayFunction
 from ..decode import Context, meaning
 from ..machine.state import Action
 from .actions import elementwise
-from .words import DTYPES
+from .register_dtypes import DTYPES
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)

@@ -15,7 +15,7 @@ from ..decode import Context, constant, meaning
 from ..machine.state import Action, Source
 from .actions import elementwise, identity, several
 from .integer import binary, unary
-from .words import DTYPES
+from .register_dtypes import DTYPES
 
 _LOGIC = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 

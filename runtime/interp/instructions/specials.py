@@ -14,8 +14,8 @@ import numpy as np
 
 from ...numerics.array import Array
 from ..machine.clock import CLOCKS
-from ..machine.layout import RESERVED_BYTES, WORKSPACE
 from ..machine.state import State
+from ..machine.storage import RESERVED_BYTES, WORKSPACE
 from ..machine.threads import LANES, Geometry, unravel
 
 

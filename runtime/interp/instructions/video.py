@@ -14,7 +14,7 @@ from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..machine.state import Action
 from .actions import elementwise
-from .words import integer_range
+from .register_dtypes import integer_range
 
 _WORD = (1 << 32) - 1
 

@@ -18,7 +18,7 @@ from ...numerics.array import Array
 from ..decode import Context, meaning
 from ..machine.state import Action, State
 from ..machine.threads import LANES, LEFT, BoundStep, Selection
-from .words import integer_range
+from .register_dtypes import integer_range
 
 _BIT = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))[:, None]
 

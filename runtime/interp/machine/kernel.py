@@ -32,10 +32,10 @@ from ..instructions.calls import RESULT, RESULT_BYTES, RETURN, finish
 from ..instructions.warpgroup import OF_WARPGROUPS
 from ..names import Formal, Frame, NameScope, VariablePlace
 from .functions import CallError, Functions, has_results
-from .layout import RegisterSlot, StorageLayout
 from .memory import ARGUMENTS
 from .stacks import StackFrame
 from .state import Action
+from .storage import RegisterSlot, StorageLayout
 from .threads import Geometry
 
 _FAMILIES = (

@@ -19,9 +19,7 @@ from ..observers.observer import Observer
 from .clusters import ClusterBarrier, SharedWindow
 from .copies import CopyQueue
 from .flow import Flow, apart
-from .groups import OperationGroups
 from .kernel import Decoded, DecodedKernel, align, is_aligned
-from .layout import RESERVED_BYTES
 from .mbarriers import MbarrierObjects
 from .memory import (
     LOCAL_WINDOW,
@@ -33,7 +31,9 @@ from .memory import (
     ParameterWindow,
     Window,
 )
+from .operation_groups import OperationGroups
 from .state import State
+from .storage import RESERVED_BYTES
 from .threads import LEFT, BoundStep, Geometry, Selection
 
 TURN = 1 << 14

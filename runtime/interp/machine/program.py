@@ -19,10 +19,10 @@ from .arguments import parameters
 from .batches import run
 from .functions import Functions
 from .kernel import DecodedKernel, KernelDecoder, size_of
-from .layout import WORKSPACE, WORKSPACE_BYTES
 from .machine import KernelRun, Stats
 from .memory import Buffer, GlobalBuffers, Heap, static_addresses
 from .state import State
+from .storage import WORKSPACE, WORKSPACE_BYTES
 from .variables import initial
 
 _CLUSTER = 16

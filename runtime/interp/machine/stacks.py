@@ -13,8 +13,8 @@ import numpy as np
 
 from ...numerics.array import Array
 from ..errors import FaultError
-from .layout import RegisterSlot, StorageLayout
 from .memory import STACK_BYTES, Window
+from .storage import RegisterSlot, StorageLayout
 from .threads import Selection
 
 LEAST = 16

@@ -14,9 +14,9 @@ from .clock import Clock
 from .clusters import ClusterBarrier
 from .copies import CopyQueue
 from .flow import Flow
-from .groups import OperationGroups
 from .mbarriers import MbarrierObjects
 from .memory import MemorySpaces
+from .operation_groups import OperationGroups
 from .stacks import CallStack
 from .threads import BoundStep, Geometry, Selection
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ....dialect.ptx.text.constants import ConstantError, evaluate
+from ....dialect.ptx.text.constant_expressions import ConstantError, evaluate
 from ....dialect.ptx.text.syntax import Variable
 from ...numerics.array import Array
 from ..errors import DecodeError

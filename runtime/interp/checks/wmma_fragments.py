@@ -24,7 +24,7 @@ import numpy as np
 from ....dialect.isa.wmma import WmmaLoad, WmmaMma, WmmaStore
 from ....dialect.ptx.text.syntax import Operand, Register, Vector
 from ..instructions.specials import SPECIALS
-from ..machine.layout import RegisterSlot
+from ..machine.storage import RegisterSlot
 from ..machine.threads import LANES
 from .findings import Check, Findings
 from .kinds import computes

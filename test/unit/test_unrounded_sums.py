@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from warploom.runtime import load_ptx
-from warploom.runtime.check.contraction import UnroundedSum, contractions
+from warploom.runtime.check.unrounded_sums import UnroundedSum, contractions
 from warploom.runtime.cli.command import main
 
 KERNEL = """.version 8.0
