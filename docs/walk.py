@@ -162,10 +162,10 @@ What one CTA does over time, as `warploom run --trace` draws it ([trace.md](trac
 
 ### 7. Macro-operations and shared memory: `warp-expand`, `warp-allocate`
 
-`warp-expand` replaces operations that stand for more than a few instructions (sums over slices of K or over CTAs) by
-loads, stores, barriers and arithmetic. This kernel has none. `warp-allocate` gives each allocation its offset in shared
-memory, and writes the total number of bytes into the launch. It keeps offsets that are given by hand, so that tiles
-that are never used at the same time can share memory.
+`warp-expand` replaces operations that stand for more than a few instructions (sums over slices of K or over CTAs,
+copies to aligned rows) by loads, stores, barriers and arithmetic. This kernel has none. `warp-allocate` gives each
+allocation its offset in shared memory, and writes the total number of bytes into the launch. It keeps offsets that
+are given by hand, so that tiles that are never used at the same time can share memory.
 """)
     yield block("mlir", quoted(WARPS.level("warp-allocate"), ["i32$", "gpu.launch_func", r"alloc\(\)", r"alloc\(\)"]))
     yield prose("""

@@ -5,6 +5,7 @@ from xdsl.ir import Attribute, Dialect, Operation
 from .attention import AttentionOp
 from .attributes import FragmentType, LayoutAttr, ScheduleAttr, TargetAttr
 from .barriers import ArriveCopiesOp, ArriveOp, AwaitOp, BarriersType, MakeBarriersOp
+from .bits import FunnelShiftOp, LoadBitsOp, StoreBitsOp
 from .clusters import ClusterArriveOp, ClusterBarrierOp, ClusterRankOp, ClusterWaitOp, NamedBarrierOp
 from .convert_layout import ConvertLayoutOp
 from .copy import CommitOp, CopyOp, PackOp, WaitOp
@@ -66,6 +67,9 @@ _MEMORY: list[type[Operation]] = [
     LoadScalesOp,
     CopyOp,
     PackOp,
+    LoadBitsOp,
+    StoreBitsOp,
+    FunnelShiftOp,
     MatrixOp,
     WindowOp,
     DisjointOp,

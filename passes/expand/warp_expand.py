@@ -10,6 +10,7 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriteWalker, RewritePattern
 
 from .exchange import ExpandExchange
+from .pack import ExpandPack
 from .partial_sums import ExpandAddParts, ExpandArriveLast, ExpandStorePart
 from .sliced_k import ExpandSumSlicedK
 
@@ -19,6 +20,7 @@ PATTERNS: list[RewritePattern] = [
     ExpandArriveLast(),
     ExpandAddParts(),
     ExpandExchange(),
+    ExpandPack(),
 ]
 
 
@@ -27,7 +29,8 @@ class ExpandPass(ModulePass):
     """Writes out what a macro-operation does.
 
     Sums over slices of K (`warp.sum_sliced_k`) and over CTAs (`warp.store_part`, `warp.arrive_last`, `warp.add_parts`)
-    become stores, loads, barriers, counters and additions; changes of lanes (`warp.exchange`) stores and loads.
+    become stores, loads, barriers, counters and additions; changes of lanes (`warp.exchange`) stores and loads;
+    copies to aligned rows (`warp.pack`) loads, shifts and stores.
     """
 
     name = "warp-expand"

@@ -57,9 +57,19 @@ def _logic(kind: type[Operation], compute: Callable[[Scalars, Condition, Conditi
     lowers(kind)(handle)
 
 
-_logic(arith.AndIOp, Scalars.both)
 _logic(arith.OrIOp, Scalars.either)
 _logic(arith.XOrIOp, Scalars.differ)
+
+
+@lowers(arith.AndIOp)
+def _and(lowering: KernelLowering, op: arith.AndIOp) -> None:
+    """Of two conditions, or of two words bit by bit."""
+    if op.result.type == i32:
+        lowering.values[op.result] = lowering.scalars.bitwise_and(*lowering.indices(op.operands))
+    elif op.result.type == i1:
+        lowering.values[op.result] = lowering.scalars.both(*map(lowering.predicate, op.operands))
+    else:
+        fail(op, f"{op.name} is lowered for i1 and i32, got {op.result.type}")
 
 
 @lowers(arith.SelectOp)

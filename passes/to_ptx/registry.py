@@ -19,6 +19,7 @@ Handler = Callable[[Any, Any], None]
 
 _OF_MODULES = {
     "barriers": "warp.make_barriers warp.arrive warp.arrive_copies warp.await",
+    "bits": "warp.load_bits warp.store_bits warp.funnel_shift",
     "branches": "scf.if warp.elect",
     "column_ops": "warp.reduce warp.broadcast warp.step",
     "clusters": "warp.cluster_rank warp.cluster_barrier warp.cluster_arrive warp.cluster_wait warp.named_barrier",
@@ -34,7 +35,6 @@ _OF_MODULES = {
     "memory_ops": "memref.alloc memref.dim warp.matrix warp.load warp.prefetch warp.store warp.copy warp.commit "
     "warp.wait",
     "move_ops": "warp.stmatrix warp.movmatrix",
-    "pack": "warp.pack",
     "register_ops": "warp.store_registers warp.load_registers",
     "sparse_ops": "warp.mma_sp warp.load_metadata",
     "synchronisation_ops": "warp.atomic_inc warp.barrier_any warp.sync_lanes",

@@ -171,6 +171,10 @@ class Scalars:
             return self._pure("not.pred", a) if b else a
         return False if a is b else self._pure("xor.pred", a, b)
 
+    def bitwise_and(self, a: IndexValue, b: IndexValue) -> IndexValue:
+        """a & b."""
+        return a & b if isinstance(a, int) and isinstance(b, int) else self._pure("and.b32", a, b)
+
     def select(self, condition: VirtualRegister | bool, yes: IndexValue, no: IndexValue) -> IndexValue:
         if isinstance(condition, bool):
             return yes if condition else no

@@ -34,7 +34,7 @@ warp.pack %A to %W share %cta {{shares = {shares} : i64}} : {types[0]} to {types
 }}"""
     ctx = make_context()
     module = parse_mlir(ctx, text)
-    lower(module, ctx, "convert-warp-to-ptx")
+    lower(module, ctx, "warp-expand,convert-warp-to-ptx")
     return print_ptx(ptx_module(module))
 
 

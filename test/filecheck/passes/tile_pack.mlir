@@ -1,5 +1,5 @@
 // RUN: warploom-opt %s -p warp-outline,warp-tile,warp-pack | filecheck %s
-// RUN: warploom-opt %s -p warp-outline,warp-tile,warp-pack,warp-pipeline,convert-warp-to-ptx | filecheck %s --check-prefix=PTX
+// RUN: warploom-opt %s -p warp-outline,warp-tile,warp-pack,warp-pipeline,warp-expand,convert-warp-to-ptx | filecheck %s --check-prefix=PTX
 // RUN: warploom-opt %s --remarks -p warp-outline,warp-pack -o /dev/null 2>&1 | filecheck %s --check-prefix=REMARK
 
 // REMARK: tile_pack.mlir:{{[0-9]+}}:3: remark: warp-pack: operands stay as they lie: packing takes tiles that are copied
@@ -32,7 +32,7 @@ func.func @odd(%A: memref<53x33xf16>, %B: memref<53x77xf16>, %C: memref<33x77xf3
 // CHECK:         warp.copy %B_packed{{.*}} {in_bounds = [true, true]} : memref<64x96xf16> to
 
 // Rows of 66 bytes: five words, each pair shifted together; 16 aligned bytes are written.
-// PTX:           ptx.comment " pack 53 rows of 66 bytes into rows of 128"
+// PTX-LABEL:     odd_pack
 // PTX-COUNT-5:   ld.global.b32
 // PTX-COUNT-4:   shf.r.wrap.b32
 // PTX:           st.global.v4.b32
