@@ -120,6 +120,8 @@ EVIDENCE = """
 
 - An instruction is a row. Verifier, parser, printer, interpreter, the emitter, `warploom isa`, the documents and the
   tests of conformance all read the same row.
+- What an instruction does to memory and to other threads is asked of its traits (`dialect/ptx/traits.py`). Checks,
+  traces and the interpreter do not read the text of an opcode.
 - `passes/to_ptx` emits an instruction by its spelling and its operands (`passes/to_ptx/operands.py`). What else there
   is to know follows from the row: the type of the register that is set, whether the instruction may be hoisted or
   computed once, since which PTX version the target has it. What no row allows is an error there.

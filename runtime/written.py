@@ -6,13 +6,14 @@ does, wherever that stands. What pointers are stored in memory may come out of e
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..dialect.ptx.text.syntax import Address, Function, Instruction, Operand, Register, Symbol, instructions, members
+from ..dialect.ptx.traits import traits
 
-_NO_RESULT = re.compile(r"(setp?|bra|brx|bar|barrier|isspacep|prefetchu?|discard|red|call|ret|exit)\b")
-_WRITES = re.compile(r"(st|atom|red|cp|wmma\.store|multimem|applypriority)\b")
+_ANSWERS = ("set", "setp", "isspacep", "bar", "barrier")
+"""Instructions whose result says how operands compare, and is made of none of them."""
+
 _MEMORY = "[]"
 
 Holders = Mapping[str, set[str]]
@@ -24,9 +25,9 @@ def may_write(kernel: Function) -> frozenset[str]:
     holders = _spread(body, [p.name for p in kernel.parameters])
     written: set[str] = set()
     for instruction in body:
-        if instruction.opcode.startswith("call"):
+        if instruction.is_call:
             written |= _held(holders, _names(instruction.operands))
-        elif _WRITES.match(instruction.opcode):
+        elif traits(instruction.opcode).writes_memory:
             where = next((o for o in instruction.operands if isinstance(o, Address)), None)
             written |= _held(holders, [] if where is None else _names([where]))
     return frozenset(written)
@@ -53,19 +54,17 @@ def _held(holders: Holders, names: Iterator[str] | Sequence[str]) -> set[str]:
 
 def _moves(instruction: Instruction) -> Iterator[tuple[str, list[str]]]:
     """The names that an instruction gives a value, with those it takes it from."""
-    root, space = (*instruction.opcode.split("."), "")[:2]
-    if not instruction.operands or _NO_RESULT.match(instruction.opcode):
+    known = traits(instruction.opcode)
+    if not instruction.operands or instruction.is_call or known.root in _ANSWERS:
         return
     first, *rest = instruction.operands
-    if root == "st":
-        for target in _names([first]) if space == "param" else [_MEMORY]:
+    if known.root == "st":
+        for target in _names([first]) if known.space == "param" else [_MEMORY]:
             yield target, list(_names(rest))
-    elif root in ("ld", "ldu", "atom"):
+    elif known.row is None or known.row.slots[0].written:
+        loads = known.has_address and known.space != "param"
         for target in _names([first]):
-            yield target, list(_names(rest)) if space == "param" else [_MEMORY]
-    else:
-        for target in _names([first]):
-            yield target, list(_names(rest))
+            yield target, [_MEMORY] if loads else list(_names(rest))
 
 
 def _names(operands: Sequence[Operand]) -> Iterator[str]:

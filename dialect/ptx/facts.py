@@ -16,7 +16,7 @@ from .instructions import find
 from .rows.grammar import Row
 from .special import SPECIAL_REGISTERS, VARYING
 from .text.operands import OperandError, OperandReader
-from .text.syntax import Operand, Register, members
+from .text.syntax import Operand, Register, is_call, members
 from .types import bits_of
 from .verifier import TypeOf, fitting, type_of_result, unknown
 
@@ -122,7 +122,7 @@ def read_form(opcode: str, form: str, types: Sequence[str]) -> tuple[tuple[Opera
     numbers = count()
     text = _NUMBERED.sub(lambda _: f"%{next(numbers)}", form)
     reader = OperandReader()
-    operands = reader.read_call(text) if opcode.startswith("call") else reader.read(text)
+    operands = reader.read_call(text) if is_call(opcode) else reader.read(text)
 
     def type_of(register: Register) -> str | None:
         number = register.name[1:].partition(".")[0]

@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...dialect.ptx.text.syntax import Function, Instruction, Module, Register, instructions
-
-ROUNDINGS = frozenset(("rn", "rz", "rm", "rp"))
-TYPES = frozenset(("f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64"))
+from ...dialect.ptx.traits import traits
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,5 @@ def _in_function(body: Sequence[Instruction]) -> Iterator[UnroundedSum]:
 
 def _unrounded(instruction: Instruction, roots: tuple[str, ...]) -> str:
     """The floating-point type of an instruction with one of these names and no rounding; empty for any other."""
-    root, *words = instruction.opcode.split(".")
-    type = words[-1] if words else ""
-    return type if root in roots and type in TYPES and not ROUNDINGS & set(words) else ""
+    bound = traits(instruction.opcode).bindings if instruction.root in roots else {}
+    return "" if bound.get("ROUND", "rn") else bound["T"]

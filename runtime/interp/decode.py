@@ -12,7 +12,6 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from ...dialect.ptx.instructions import find
 from ...dialect.ptx.rows.grammar import Bindings, Row
 from ...dialect.ptx.text.syntax import (
     Address,
@@ -326,12 +325,6 @@ def decode(context: Context) -> Action:
     action = MEANINGS[context.row.means](context, bindings)
     reads_clock = any(isinstance(o, Register) and o.name in CLOCKS for o in context.operands)
     return _reading(action) if reads_clock else action
-
-
-def family(opcode: str) -> str:
-    """The module that says what an opcode does; what has no row is a part of a call."""
-    means = next((row.means for row, _ in find(opcode)), "call")
-    return MEANINGS[means].__module__.rpartition(".")[2]
 
 
 def _reading(action: Action) -> Action:

@@ -133,7 +133,7 @@ class Checker:
 def _called(body: Sequence[Statement]) -> Iterator[str]:
     """The symbols that calls name."""
     for instruction in instructions(body):
-        if instruction.opcode.startswith("call"):
+        if instruction.is_call:
             yield from (operand.name for operand in instruction.operands if isinstance(operand, Symbol))
 
 

@@ -107,7 +107,7 @@ class Names:
         guard = instruction.guard
         if guard is not None and guard.register not in self.registers:
             return f"no .reg declares the guard '{guard.register}'"
-        branch = instruction.opcode.partition(".")[0] in BRANCHES
+        branch = instruction.root in BRANCHES
         for operand in instruction.operands:
             if branch or not self._plain(operand):
                 for name in self._unknown(operand, branch):

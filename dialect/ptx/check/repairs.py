@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...isa import families
-from ...isa.wgmma import Wgmma
 from ..text.syntax import Function, Immediate, Instruction, Label, Register, Scope, Statement, Vector, members
+from ..traits import traits
 from .values import written
 
 MOST_GROUPS = 7
@@ -55,22 +54,23 @@ class _Walk:
                     pass
 
     def _instruction(self, instruction: Instruction) -> Iterator[str]:
-        root, _, name = instruction.opcode.partition(".")
-        if root == "setmaxnreg" and not self.knows_registers:
+        name = traits(instruction.opcode).name
+        if instruction.root == "setmaxnreg" and not self.knows_registers:
             yield (
                 "ptxas drops it: neither .maxnreg nor .minnctapersm with the number of threads says how many registers "
                 "a thread has at entry"
             )
-        if root != "wgmma":
-            yield from self._other(instruction)
-        elif name.startswith("fence"):
-            self.fenced, self.touched = True, {}
-        elif name.startswith("commit_group"):
-            self.groups += 1
-        elif name.startswith("wait_group"):
-            yield from self._wait(instruction)
-        elif name.startswith("mma_async"):
-            yield from self._product(instruction)
+        match name:
+            case "wgmma.fence":
+                self.fenced, self.touched = True, {}
+            case "wgmma.commit_group":
+                self.groups += 1
+            case "wgmma.wait_group":
+                yield from self._wait(instruction)
+            case "wgmma.mma_async":
+                yield from self._product(instruction)
+            case _:
+                yield from self._other(instruction)
 
     def _wait(self, instruction: Instruction) -> Iterator[str]:
         count = next((int(o.value) for o in instruction.operands if isinstance(o, Immediate)), 0)
@@ -104,7 +104,5 @@ class _Walk:
 
 def _registers(instruction: Instruction) -> list[str]:
     """The registers of a product that are in flight: accumulators and fragments of A."""
-    form = families.find(instruction.opcode)
-    count = 2 if isinstance(form, Wgmma) else 0
-    vectors = [operand for operand in instruction.operands[:count] if isinstance(operand, Vector)]
+    vectors = [operand for operand in instruction.operands[:2] if isinstance(operand, Vector)]
     return [item.name for vector in vectors for item in vector.items if isinstance(item, Register)]

@@ -12,16 +12,14 @@ from math import gcd
 from ...isa import wmma
 from ...isa.moves import LoadMatrix, StoreMatrix
 from ...isa.wmma import WmmaLoad, WmmaStore
-from ..instructions import find
-from ..rows.grammar import Bindings
 from ..rows.matrix import MatrixRow, metadata_problem, sparse
 from ..text.syntax import Address, Guard, Instruction, Not, Register, Variable, Vector
+from ..traits import Traits, traits
 from ..types import REGISTER_BITS
 from .names import Names
 from .values import Known, Values
 
 MATRIX_ROW_BYTES = 16
-ALIGNED = ".aligned"
 LEAVES = ("bra", "ret", "exit")
 """What some lanes may do while others go on."""
 
@@ -39,24 +37,24 @@ class Uses:
 
     def problems(self, instruction: Instruction, names: Names) -> Iterator[str]:
         """What can be proved wrong of an instruction that is legal by itself."""
-        if ALIGNED in instruction.opcode:
+        known = traits(instruction.opcode)
+        if known.aligned:
             yield from self._divergence(instruction)
-        for row, bindings in find(instruction.opcode)[:1]:
-            matrix = row if isinstance(row, MatrixRow) else None
+        if known.row is not None:
             for operand in instruction.operands:
                 if isinstance(operand, Address):
-                    yield from self._alignment(instruction, operand, _bytes(matrix, bindings), names)
-            if matrix is not None:
-                yield from self._matrix(instruction, matrix)
+                    yield from self._alignment(instruction, operand, _bytes(known), names)
+            if isinstance(known.row, MatrixRow):
+                yield from self._matrix(instruction, known.row)
         self._leave(instruction)
 
     # Divergence
 
     def _leave(self, instruction: Instruction) -> None:
-        if instruction.opcode.partition(".")[0] in LEAVES and instruction.guard is not None:
+        if instruction.root in LEAVES and instruction.guard is not None:
             lanes = self._lanes(instruction.guard)
             if lanes is not None:
-                action = "branches" if instruction.opcode.startswith("bra") else "ends"
+                action = "branches" if instruction.root == "bra" else "ends"
                 self._gone = f"the '{instruction.opcode}' of line {instruction.line} {action} in {lanes} only"
 
     def _divergence(self, instruction: Instruction) -> Iterator[str]:
@@ -119,12 +117,12 @@ def _stride(form: WmmaLoad | WmmaStore, stride: int) -> Iterator[str]:
         )
 
 
-def _bytes(matrix: MatrixRow | None, bindings: Bindings) -> int:
+def _bytes(known: Traits) -> int:
     """What the addresses of an instruction must be a multiple of; 1 where that is not known."""
-    if matrix is None:
+    form, bindings = known.form, known.bindings
+    if form is None:
         bits = REGISTER_BITS.get(bindings.get("T", ""), 8)
         return int((bindings.get("V") or "v1")[1:]) * bits // 8
-    form = matrix.form
     if isinstance(form, LoadMatrix | StoreMatrix):
         return MATRIX_ROW_BYTES
     return wmma.alignment(form.shape, _role(form), form.type) if isinstance(form, WmmaLoad | WmmaStore) else 1

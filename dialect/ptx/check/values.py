@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ...layouts.layout import LANES
-from ..instructions import find
 from ..rows.comparison import COMPARISONS, UNSIGNED
 from ..text.syntax import (
     Address,
@@ -28,6 +27,8 @@ from ..text.syntax import (
     instructions,
     members,
 )
+from ..traits import Traits, traits
+from ..types import bits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +65,12 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
 }
 """What instructions compute of numbers that are not negative."""
 
-_OPCODE = re.compile(
-    r"(?P<name>mov|cvta(?:\.to)?\.\w+|cvt|setp\.\w+|mul\.(?:lo|wide)|add|sub|and|or|xor|shl|shr|div|rem|min|max)"
-    r"\.(?P<type>pred|[bus](?:16|32|64))(?:\.[us](?:16|32))?"
-)
+_KEEPING = frozenset(("mov", "cvt", "cvta", "cvta.to"))
+"""Names of instructions whose result is the number or the address that they read."""
+
+_TYPES = frozenset(("pred", *(f"{kind}{bits}" for kind in "bus" for bits in (16, 32, 64))))
+_PLAIN = frozenset(("T", "D", "S", "P", "PART", "IS"))
+"""What a row may bind of an instruction that is followed: types, a space, the half of a product, a comparison."""
 
 
 class Values:
@@ -106,22 +109,31 @@ class Values:
         return self._known[name]
 
     def _result(self, writer: Instruction) -> Known | None:
-        found = _OPCODE.fullmatch(writer.opcode)
-        if found is None or len(writer.operands) not in (2, 3):
+        found = traits(writer.opcode)
+        if not _is_followed(found) or len(writer.operands) not in (2, 3):
             return None
         sources = [self.of(operand) for operand in writer.operands[1:]]
         known = [s for s in sources if s is not None]
         if len(known) != len(sources):
             return None
-        name = found["name"]
-        if name.startswith(("mov", "cvt")):
+        if found.name in _KEEPING:
             return known[0] if len(known) == 1 else None
-        return _computed(name, found["type"], *known) if len(known) == 2 else None
+        return _computed(found, *known) if len(known) == 2 else None
 
 
-def _computed(name: str, type: str, a: Known, b: Known) -> Known | None:
-    if name.startswith("setp"):
-        word = name.removeprefix("setp.")
+def _is_followed(found: Traits) -> bool:
+    """Whether it is known what an instruction computes: of integers, in the plain way, and not cut off."""
+    types = found.types
+    if not types or types[0] not in _TYPES or bits_of(types[-1]) > bits_of(types[0]):
+        return False
+    plain = all(not value or name in _PLAIN for name, value in found.bindings.items())
+    return plain and (found.name in _KEEPING or found.name == "setp" or found.name in _ARITHMETIC)
+
+
+def _computed(found: Traits, a: Known, b: Known) -> Known | None:
+    name, type = found.name, found.types[0]
+    if name == "setp":
+        word = found.bindings["IS"]
         compare = COMPARISONS.get(word) or UNSIGNED.get(word)
         return None if compare is None or a.symbol or b.symbol else _lanewise(lambda x, y: int(compare(x, y)), a, b)
     if a.symbol or b.symbol:
@@ -170,8 +182,8 @@ def written(instruction: Instruction) -> Iterable[str]:
     """Registers that an instruction may write."""
     if not instruction.operands:
         return
-    rows = find(instruction.opcode)
-    slots = rows[0][0].slots if rows else ()
+    row = traits(instruction.opcode).row
+    slots = () if row is None else row.slots
     known = bool(slots) and slots[0].kind != "..."
     for i, operand in enumerate(instruction.operands):
         if known and i < len(slots) and not slots[i].written:

@@ -162,5 +162,5 @@ ROWS = (
     *_reductions(),
     # 9.7.9.25.3.2, .3  groups of bulk copies
     row("cp.async.bulk.commit_group", "", "9.7.9.25.3.2", ptx=(8, 0), sm=90, meaning="bulk group"),
-    row("cp.async.bulk.wait_group{.read}", "n:imm", "9.7.9.25.3.3", ptx=(8, 0), sm=90, meaning="bulk group"),
+    row("cp.async.bulk.wait_group{READ=.read}", "n:imm", "9.7.9.25.3.3", ptx=(8, 0), sm=90, meaning="bulk group"),
 )

@@ -49,6 +49,7 @@ _PARTS = {
     "barrier": "cta cluster arrive red wait",
     "fence": "proxy",
     "wgmma": "mma_async fence commit_group wait_group",
+    "wmma": "load store mma",
     "membar": "proxy",
     "st": "async bulk",
     "red": "async",
@@ -94,6 +95,11 @@ class Slot:
     @property
     def written(self) -> bool:
         return self.destination or self.name[0] == "d"
+
+    @property
+    def is_address(self) -> bool:
+        """Whether it is `[a]`, or a place in a tensor."""
+        return self.kind == "[]" or self.kind.startswith("tensor")
 
     @staticmethod
     def parse(text: str) -> Slot:
@@ -162,6 +168,10 @@ class Row(Availability):
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
         return tuple(map(Slot.parse, self.operands.split(","))) if self.operands else ()
+
+    def of_section(self, *sections: str) -> bool:
+        """Whether one of these sections of the ISA, or a part of one, is about it."""
+        return any(f"{self.section}.".startswith(f"{section}.") for section in sections)
 
     def slots_of(self, bindings: Bindings) -> tuple[Slot, ...]:
         """The operands of one spelling."""
@@ -264,7 +274,7 @@ class Piece:
         return f"(?P<{self.name}>{choice})" if self.name else f"(?:{choice})"
 
 
-_TYPE = re.compile(r"\.(pred|[bsuf]\d+(x\d)?|bf16(x2)?|tf32|u?e\dm\d(x\d)?)")
+_TYPE = re.compile(r"\.?(pred|[bsuf]\d+(x\d)?|bf16(x2)?|tf32|u?e\dm\d(x\d)?)")
 _SPACES = frozenset((".const", ".global", ".local", ".param", ".shared", ".shared::cta", ".shared::cluster",
                      ".param::entry", ".param::func"))  # fmt: skip
 
@@ -283,6 +293,16 @@ def _name(words: Sequence[str]) -> str:
     """The opcode without its qualifiers."""
     parts = NAME_PARTS.get(words[0], frozenset())
     return words[0] + "".join(takewhile(parts.__contains__, words[1:]))
+
+
+def name_of(opcode: str) -> str:
+    """An opcode up to its first qualifier: "cp.async.bulk.tensor", "mbarrier.try_wait", "ld"."""
+    return _name(_words(opcode))
+
+
+def is_type(word: str) -> bool:
+    """Whether a qualifier names a type."""
+    return _TYPE.fullmatch(word) is not None
 
 
 def _word_by_word(parts: Sequence[Piece]) -> Iterator[Piece]:

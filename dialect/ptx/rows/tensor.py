@@ -16,6 +16,7 @@ _GROUPED: Specific = (
 _ANY, _IMAGE = "D{1d,2d,3d,4d,5d}", "D{3d,4d,5d}"
 _LOAD = "cp.async.bulk.tensor"
 _DONE = ".mbarrier::complete_tx::bytes"
+_TILE = "{MODE=.tile}"
 _MULTICAST = "{C=.multicast::cluster}"
 _SECTION = "9.7.9.25.5.2"
 
@@ -38,8 +39,8 @@ def _loads(
     """Loads of one mode: to a cluster, which only the targets of `pair` have, to the own CTA, and by pairs of CTAs."""
     more = f", {offsets}" if offsets else ""
     operands = f"a:[], b:{tensor}, m:[]{more}"
-    cluster = f"{_LOAD}.{rank}.shared::cluster.global{mode}{_DONE}{_MULTICAST}"
-    alone = f"{_LOAD}.{rank}.shared::cta.global{mode}{_DONE}"
+    cluster = f"{_LOAD}.{rank}.P{{shared::cluster}}.global{mode}{_DONE}{_MULTICAST}"
+    alone = f"{_LOAD}.{rank}.P{{shared::cta}}.global{mode}{_DONE}"
     hint, wide = ", H?policy:b64", ", C?mask:u16, H?policy:b64"
     yield row(f"{cluster}{HINT}", operands + wide, _SECTION, ptx=since, sm=90, meaning=meaning, only=pair)
     yield row(f"{alone}{HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=own[0], meaning=meaning, only=own[1])
@@ -66,7 +67,7 @@ def _replacements() -> Iterator[Row]:
     for field, type, operands, only in (
         ("global_address", "b64", "v:b64", anywhere),
         ("rank", "b32", "v:b32", anywhere),
-        ("{box_dim,global_dim,element_stride}", "b32", "i:imm(0..4), v:b32", anywhere),
+        ("box_dim,global_dim,element_stride", "b32", "i:imm(0..4), v:b32", anywhere),
         ("global_stride", "b64", "i:imm(0..4), v:b64", anywhere),
         ("elemtype", "b32", "v:imm(0..12)", anywhere),
         ("elemtype", "b32", "v:imm(13..15)", _later((8, 7))),
@@ -76,7 +77,7 @@ def _replacements() -> Iterator[Row]:
         ("fill_mode", "b32", "v:imm(0/1)", anywhere),
         ("swizzle_atomicity", "b32", "v:imm(0..3)", _EDITED),
     ):
-        spelling = f"tensormap.replace.tile.{field}{{.global,.shared::cta}}.b1024.{type}"
+        spelling = f"tensormap.replace.tile.FIELD{{{field}}}{{P=.global,.shared::cta}}.b1024.T{{{type}}}"
         least, meaning = (90, "tensor.replace") if only is anywhere else (100, "tensor.replace later")
         yield row(spelling, f"a:[], {operands}", "9.7.9.27", ptx=(8, 3), sm=least, only=only, meaning=meaning)
 
@@ -90,46 +91,46 @@ _PREFETCH = "cp.async.bulk.prefetch.tensor"
 
 ROWS: tuple[Row, ...] = (
     # 9.7.9.25.5.2  cp.async.bulk.tensor
-    *_loads(_ANY, "{.tile}", "tensor", "", "tensor.load", (8, 0)),
+    *_loads(_ANY, _TILE, "tensor", "", "tensor.load", (8, 0)),
     *(
         line
         for rank in (3, 4, 5)
         for mode, count, meaning, pair, own, since in (
-            (".im2col", rank - 2, "tensor.load", (), (90, ()), (8, 0)),
-            (".im2col::w", 2, OTHER, _GROUPED, (100, ()), (8, 6)),
-            (".im2col::w::128", 2, OTHER, _GROUPED, (100, _GROUPED), (8, 6)),
+            (".MODE{im2col}", rank - 2, "tensor.load", (), (90, ()), (8, 0)),
+            (".MODE{im2col::w}", 2, OTHER, _GROUPED, (100, ()), (8, 6)),
+            (".MODE{im2col::w::128}", 2, OTHER, _GROUPED, (100, _GROUPED), (8, 6)),
         )
         for line in _loads(f"D{{{rank}d}}", mode, "tensor", f"o:{count}*b16", meaning, since, pair, own)
     ),
-    *_loads("D{2d}", ".tile::gather4", "tensor(5)", "", OTHER, (8, 6), _GROUPED, (100, ())),
+    *_loads("D{2d}", ".MODE{tile::gather4}", "tensor(5)", "", OTHER, (8, 6), _GROUPED, (100, ())),
     *(
         row(f"{_LOAD}.{rank}.global.shared::cta{mode}.bulk_group{HINT}", f"a:{tensor}, b:[], H?policy:b64", _SECTION,
             ptx=since, sm=90, meaning=meaning, only=only)
         for rank, mode, tensor, since, meaning, only in (
-            (_ANY, "{.tile}", "tensor", (8, 0), "tensor.store", ()),
-            (_IMAGE, ".im2col_no_offs", "tensor", (8, 0), "tensor.store", ()),
-            ("D{2d}", ".tile::scatter4", "tensor(5)", (8, 6), OTHER, _GROUPED),
+            (_ANY, _TILE, "tensor", (8, 0), "tensor.store", ()),
+            (_IMAGE, ".MODE{im2col_no_offs}", "tensor", (8, 0), "tensor.store", ()),
+            ("D{2d}", ".MODE{tile::scatter4}", "tensor(5)", (8, 6), OTHER, _GROUPED),
         )
     ),
     # 9.7.9.25.5.3  cp.reduce.async.bulk.tensor
     *(
         row(f"{_REDUCE}.{rank}.global.shared::cta.{_OPERATIONS}{mode}.bulk_group{HINT}",
             "a:tensor, b:[], H?policy:b64", "9.7.9.25.5.3", ptx=(8, 0), sm=90, meaning="tensor.store")
-        for rank, mode in ((_ANY, "{.tile}"), (_IMAGE, ".im2col_no_offs"))
+        for rank, mode in ((_ANY, _TILE), (_IMAGE, ".MODE{im2col_no_offs}"))
     ),
     # 9.7.9.25.5.4  cp.async.bulk.prefetch.tensor
-    row(f"{_PREFETCH}.{_ANY}.L2.global{{.tile}}{HINT}", "b:tensor, H?policy:b64", "9.7.9.25.5.4", ptx=(8, 0), sm=90,
+    row(f"{_PREFETCH}.{_ANY}.L2.global{_TILE}{HINT}", "b:tensor, H?policy:b64", "9.7.9.25.5.4", ptx=(8, 0), sm=90,
         meaning="tensor.prefetch"),
-    row(f"{_PREFETCH}.D{{2d}}.L2.global.tile::gather4{HINT}", "b:tensor(5), H?policy:b64", "9.7.9.25.5.4", ptx=(8, 6),
-        sm=100, meaning=OTHER, only=_GROUPED),
+    row(f"{_PREFETCH}.D{{2d}}.L2.global.MODE{{tile::gather4}}{HINT}", "b:tensor(5), H?policy:b64", "9.7.9.25.5.4",
+        ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED),
     *(
         row(f"{_PREFETCH}.D{{{rank}d}}.L2.global{mode}{HINT}", f"b:tensor, o:{count}*b16, H?policy:b64",
             "9.7.9.25.5.4", ptx=since, sm=90, meaning=meaning, only=only)
         for rank in (3, 4, 5)
         for mode, count, meaning, since, only in (
-            (".im2col", rank - 2, "tensor.prefetch", (8, 0), ()),
-            (".im2col::w", 2, OTHER, (8, 6), _GROUPED),
-            (".im2col::w::128", 2, OTHER, (8, 6), _GROUPED),
+            (".MODE{im2col}", rank - 2, "tensor.prefetch", (8, 0), ()),
+            (".MODE{im2col::w}", 2, OTHER, (8, 6), _GROUPED),
+            (".MODE{im2col::w::128}", 2, OTHER, (8, 6), _GROUPED),
         )
     ),
     # 9.7.9.27  tensormap.replace

@@ -112,7 +112,7 @@ class _Importer:
                 message = f"no .reg declares the guard '{guard.register}'"
                 raise PtxSyntaxError(self.file, instruction.line, instruction.column, message)
             arguments.append(registers[guard.register])
-        brackets = "()" if instruction.opcode.startswith("call") else "{}"
+        brackets = "()" if instruction.is_call else "{}"
 
         def spell(register: syntax.Register) -> str:
             name, dot, component = register.name.partition(".")

@@ -26,6 +26,7 @@ from .syntax import (
     Scope,
     Statement,
     Variable,
+    is_call,
 )
 
 
@@ -285,7 +286,7 @@ class _Parser(DeclarationReader):
         guard = Guard(match["guard"], match["not"] == "!") if match["guard"] else None
         at = match.start("guard") - 1 - len(match["not"]) if guard else start
         text = match["operands"]
-        read = self.reader.read_call if opcode.startswith("call") else self.reader.read
+        read = self.reader.read_call if is_call(opcode) else self.reader.read
         try:
             operands = read(text) if text else ()
         except OperandError as error:

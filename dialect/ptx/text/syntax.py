@@ -120,6 +120,20 @@ class Instruction:
     line: int = 0
     column: int = 0
 
+    @property
+    def root(self) -> str:
+        """The first word of the opcode."""
+        return self.opcode.partition(".")[0]
+
+    @property
+    def is_call(self) -> bool:
+        return is_call(self.opcode)
+
+
+def is_call(opcode: str) -> bool:
+    """Whether the operands of an instruction are lists in parentheses, as those of calls are."""
+    return opcode.partition(".")[0] == "call"
+
 
 @dataclass(frozen=True, slots=True)
 class Label:

@@ -45,7 +45,7 @@ class Barriers(Check):
         self.pending: dict[int, _Pending] = {}
 
     def watch(self, pc: int) -> Look | None:
-        if self.kernel.code[pc].row.root not in ("bar", "barrier"):
+        if not self.kernel.code[pc].traits.is_barrier:
             return None
 
         def look(sel: Selection) -> None:

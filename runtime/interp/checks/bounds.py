@@ -16,7 +16,6 @@ from ....dialect.ptx.text.syntax import Address, Register, Symbol
 from ..machine.storage import RegisterSlot
 from ..names import VariablePlace
 from .findings import Check
-from .kinds import computes
 
 if TYPE_CHECKING:
     from ..machine.kernel import Decoded, DecodedKernel
@@ -87,11 +86,10 @@ def _origins(code: Iterable[Decoded]) -> dict[RegisterSlot, Origin]:
 
 
 def _result(decoded: Decoded, known: dict[RegisterSlot, Origin]) -> Origin:
-    root = decoded.row.root
-    if not computes(decoded.source.opcode):
+    if not decoded.traits.computes:
         return None
     given = [known[slot] for slot in decoded.reads] + [frozenset([place]) for place in decoded.places]
-    if root in _CHOICES:
+    if decoded.row.root in _CHOICES:
         result = given[0] if given else frozenset[VariablePlace]()
         for one in given[1:]:
             result = _joined(result, one)

@@ -12,12 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....dialect.ptx.text.syntax import Immediate, Instruction, Operand, Register, Vector
+from ....dialect.ptx.text.syntax import Immediate, Operand, Register, Vector
+from ....dialect.ptx.traits import Traits
 from ....dialect.ptx.types import PACKED_BITS, REGISTER_BITS
 from ...numerics.array import Array
+
+if TYPE_CHECKING:
+    from ..machine.kernel import Decoded
 
 _INTEGERS = tuple(f"{kind}{bits}" for kind in "bsu" for bits in (16, 32, 64))
 
@@ -31,13 +36,13 @@ def whole(bits: int) -> int:
 class _Made:
     """An instruction, what it reads, and which bytes of the registers, by name, nobody has written."""
 
-    words: Sequence[str]
+    traits: Traits
     operands: Sequence[Operand]
     lacking: Mapping[str, Array]
 
     @property
-    def types(self) -> list[str]:
-        return [word for word in self.words if word in REGISTER_BITS or word in PACKED_BITS]
+    def types(self) -> tuple[str, ...]:
+        return self.traits.types
 
     def of(self, operand: Operand) -> Array:
         name = operand.name if isinstance(operand, Register) else ""
@@ -56,29 +61,28 @@ Rule = Callable[[_Made], "Array | None"]
 """The bytes of the result, or None where it does not know."""
 
 
-def passed(source: Instruction, lacking: Mapping[str, Array], results: Sequence[int]) -> tuple[Array, ...]:
+def passed(decoded: Decoded, lacking: Mapping[str, Array], results: Sequence[int]) -> tuple[Array, ...]:
     """The unwritten bytes of each result, of so many bits, where some bytes of the registers read are."""
-    words, (d, *operands) = source.opcode.split("."), source.operands
-    made = _Made(words, operands, lacking)
-    if words[0] == "mov" and isinstance(d, Vector):
+    d, *operands = decoded.source.operands
+    made = _Made(decoded.traits, operands, lacking)
+    if decoded.row.root == "mov" and isinstance(d, Vector):
         each, parts = max(1, results[0] // 8), made.of(operands[0])
         return tuple(parts >> np.uint16(i * each) & np.uint16(whole(bits)) for i, bits in enumerate(results))
-    rule = _RULES.get(words[0]) if len(results) == 1 else None
+    rule = _RULES.get(decoded.row.root) if len(results) == 1 else None
     found = None if rule is None else rule(made)
     if found is not None:
         return (found & np.uint16(whole(results[0])),)
     return tuple(np.where(made.any != 0, np.uint16(whole(bits)), np.uint16(0)) for bits in results)
 
 
-def stored(source: Instruction) -> tuple[frozenset[str], int]:
+def stored(decoded: Decoded) -> tuple[frozenset[str], int]:
     """The registers of which a store takes the low bytes alone, and these bytes."""
-    opcode, operands = source.opcode, source.operands
-    types = [word for word in opcode.split(".") if word in REGISTER_BITS]
-    if opcode.partition(".")[0] != "st" or len(operands) < 2 or not types:
+    if decoded.row.root != "st" or "T" not in decoded.traits.bindings:
         return frozenset(), 0
-    value = operands[1]
+    value = decoded.source.operands[1]
     items = value.items if isinstance(value, Vector) else (value,)
-    return frozenset(i.name for i in items if isinstance(i, Register)), whole(REGISTER_BITS[types[-1]])
+    names = frozenset(i.name for i in items if isinstance(i, Register))
+    return names, whole(REGISTER_BITS[decoded.traits.bindings["T"]])
 
 
 def _moved(made: _Made) -> Array | None:
@@ -94,7 +98,7 @@ def _moved(made: _Made) -> Array | None:
 def _bitwise(made: _Made) -> Array | None:
     """Byte by byte; where a literal of `and` has none but zeros the result is known."""
     found = reduce(np.bitwise_or, made.all)
-    if made.words[0] == "and":
+    if made.traits.root == "and":
         for operand in made.operands:
             if isinstance(operand, Immediate):
                 found = found & np.uint16(sum(1 << i for i in range(8) if int(operand.value) >> 8 * i & 0xFF))
@@ -106,14 +110,14 @@ def _shifted(made: _Made) -> Array | None:
     if not isinstance(amount, Immediate) or made.types[-1][0] == "s":
         return None
     by, rest = divmod(min(int(amount.value), 64), 8)
-    move = np.left_shift if made.words[0] == "shl" else np.right_shift
+    move = np.left_shift if made.traits.root == "shl" else np.right_shift
     parts = made.of(made.operands[0])
     return move(parts, np.uint16(by)) | (move(parts, np.uint16(by + 1)) if rest else np.uint16(0))
 
 
 def _carried(made: _Made) -> Array | None:
     """Sums of integers depend on the bytes below; packed numbers on themselves."""
-    if "cc" in made.words or made.types[-1] not in _INTEGERS:
+    if made.traits.bindings.get("CC") or made.types[-1] not in _INTEGERS:
         return _packed(made)
     found = reduce(np.bitwise_or, made.all)
     return found | np.negative(found)
@@ -130,7 +134,7 @@ def _packed(made: _Made) -> Array | None:
 
 def _permuted(made: _Made) -> Array | None:
     first, second, selector = made.operands
-    if made.words[1:] != ["b32"] or not isinstance(selector, Immediate):
+    if made.traits.bindings["MODE"] or not isinstance(selector, Immediate):
         return None
     given = made.of(first) | made.of(second) << np.uint16(4)
     places = [int(selector.value) >> 4 * i & 7 for i in range(4)]
@@ -149,7 +153,7 @@ def _converted(made: _Made) -> Array | None:
     if len(made.types) != 2:
         return None
     to, of = made.types
-    if to in _INTEGERS and of in _INTEGERS and "sat" not in made.words:
+    if to in _INTEGERS and of in _INTEGERS and not made.traits.bindings.get("SAT"):
         return made.of(made.operands[0]) & np.uint16(whole(REGISTER_BITS[of])) if "s" not in to + of else None
     if not to.endswith("x2") or _size(to) < 2:
         return None

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .findings import Check, Findings
-from .proxies import is_asynchronous
 from .writers import GlobalWriters
 
 if TYPE_CHECKING:
@@ -34,15 +33,12 @@ class GlobalProxies(Check):
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
-        self.asynchronous = np.array([is_asynchronous(d.source.opcode) for d in kernel.code])
+        self.asynchronous = np.array([d.traits.asynchronous for d in kernel.code])
         if not self.fenced.size:
             self.fenced = np.zeros(self.writers.known.size, np.int64)
 
     def watch(self, pc: int) -> Look | None:
-        words = self.kernel.code[pc].source.opcode.split(".")
-        if words[:3] != ["fence", "proxy", "async"] or {"shared::cta", "shared::cluster"} & set(words):
-            return None
-        return self._fence
+        return self._fence if self.kernel.code[pc].traits.fences_asynchronous("global") else None
 
     def _fence(self, sel: Selection) -> None:
         threads = np.arange(sel.total) if sel.lanes is None else sel.lanes

@@ -6,35 +6,33 @@ Lanes that give no row address to `ldmatrix` and `stmatrix`, no metadata to `mma
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....dialect.isa import families
 from ....dialect.isa.mma import Mma
 from ....dialect.isa.mma_sp import MmaSparse
 from ....dialect.isa.moves import LoadMatrix, StoreMatrix
-from ....dialect.ptx.text.syntax import Address, Immediate, Instruction, Operand, Register, Vector
+from ....dialect.ptx.text.syntax import Address, Immediate, Operand, Register, Vector
 from ..machine.threads import LANES
 
 if TYPE_CHECKING:
     from ...numerics.array import Array
+    from ..machine.kernel import Decoded
 
 
-def lanes_read(instruction: Instruction) -> dict[str, Array]:
+def lanes_read(decoded: Decoded) -> dict[str, Array]:
     """Masks of the lanes, by the name of the register."""
-    if instruction.opcode.partition(".")[0] not in ("mma", "ldmatrix", "stmatrix"):
-        return {}
-    row = families.find(instruction.opcode)
+    row = decoded.form
     if isinstance(row, LoadMatrix | StoreMatrix):
-        where = next((o for o in instruction.operands if isinstance(o, Address)), None)
+        where = next((o for o in decoded.source.operands if isinstance(o, Address)), None)
         base = where.base if where else None
         return {base.name: np.arange(LANES) < row.addresses} if isinstance(base, Register) else {}
-    return _of_mma(row, instruction) if isinstance(row, Mma | MmaSparse) else {}
+    return _of_mma(row, decoded.named()) if isinstance(row, Mma | MmaSparse) else {}
 
 
-def _of_mma(row: Mma | MmaSparse, instruction: Instruction) -> dict[str, Array]:
-    operands = {wanted.name: given for wanted, given in zip(row.operands, instruction.operands, strict=True)}
+def _of_mma(row: Mma | MmaSparse, operands: Mapping[str, Operand]) -> dict[str, Array]:
     found: dict[str, Array] = {}
     if isinstance(row, MmaSparse):
         (selector,) = _integers(operands["f"])

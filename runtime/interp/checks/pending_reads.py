@@ -27,6 +27,15 @@ if TYPE_CHECKING:
     from ..observers.events import Look, MemoryAccess
 
 
+_GROUPS = {
+    "wgmma.commit_group": (True, False),
+    "wgmma.wait_group": (True, True),
+    "cp.async.bulk.commit_group": (False, False),
+    "cp.async.bulk.wait_group": (False, True),
+}
+"""What closes or waits for groups of operations: whether of products, and whether it waits."""
+
+
 @dataclass(eq=False)
 class _Read:
     """Units that one operation reads, and its instruction and thread."""
@@ -60,15 +69,15 @@ class PendingReads(AsynchronousCheck):
     # Groups of operations
 
     def watch(self, pc: int) -> Look | None:
-        source = self.kernel.code[pc].source
-        root, _, name = source.opcode.rpartition("_group")[0].rpartition(".")
-        if root not in ("wgmma", "cp.async.bulk") or name not in ("commit", "wait"):
+        decoded = self.kernel.code[pc]
+        if decoded.traits.name not in _GROUPS:
             return None
-        queue = (self.products if root == "wgmma" else self.stores).queue
-        agents = self._warpgroups if root == "wgmma" else self._threads
-        if name == "commit":
+        product, waits = _GROUPS[decoded.traits.name]
+        queue = (self.products if product else self.stores).queue
+        agents = self._warpgroups if product else self._threads
+        if not waits:
             return lambda sel: queue.commit(agents(sel))
-        (keep,) = (int(o.value) for o in source.operands if isinstance(o, Immediate))
+        (keep,) = (int(o.value) for o in decoded.source.operands if isinstance(o, Immediate))
         return lambda sel: queue.wait(agents(sel), keep)
 
     def _threads(self, sel: Selection) -> Array:
@@ -88,12 +97,9 @@ class PendingReads(AsynchronousCheck):
             for group in np.unique(groups).tolist():
                 mine = groups == group
                 self._begin(self.products, group, _Read(access.pc, np.unique(units[mine]), int(threads[mine][0])))
-        elif self.asynchronous[access.pc] and self._is_grouped(access.pc):
+        elif self.asynchronous[access.pc] and self.kernel.code[access.pc].traits.is_grouped:
             for thread in np.unique(threads).tolist():
                 self._begin(self.stores, thread, _Read(access.pc, np.unique(units[threads == thread]), thread))
-
-    def _is_grouped(self, pc: int) -> bool:
-        return "bulk_group" in self.kernel.code[pc].source.opcode
 
     def _begin(self, readers: _Readers, agent: int, read: _Read) -> None:
         self.pending[read.units] += 1

@@ -23,13 +23,6 @@ if TYPE_CHECKING:
 UNIT = 16
 """Bytes of which one writer is kept: as many as asynchronous operations move at once."""
 
-_ASYNCHRONOUS = ("wgmma", "cp.async.bulk", "cp.reduce.async.bulk")
-
-
-def is_asynchronous(opcode: str) -> bool:
-    """Whether an instruction accesses memory through the asynchronous proxy."""
-    return opcode.startswith(_ASYNCHRONOUS)
-
 
 def units_of(access: MemoryAccess) -> tuple[Array, Array]:
     """The units that accesses touch, and the threads that do."""
@@ -46,7 +39,7 @@ class AsynchronousCheck(SharedCheck):
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         self.buffer = state.memory.shared.buffer
-        self.asynchronous = [is_asynchronous(d.source.opcode) for d in kernel.code]
+        self.asynchronous = [d.traits.asynchronous for d in kernel.code]
         self.units = self.buffer.size // UNIT if any(self.asynchronous) else 0
         self.pc = np.zeros(self.units, np.int32)
 
@@ -61,10 +54,7 @@ class Proxies(AsynchronousCheck):
         self.time = np.zeros(self.units, np.int32)
 
     def watch(self, pc: int) -> Look | None:
-        words = self.kernel.code[pc].source.opcode.split(".")
-        if words[:3] != ["fence", "proxy", "async"] or "global" in words:
-            return None
-        return self._fence
+        return self._fence if self.kernel.code[pc].traits.fences_asynchronous("shared") else None
 
     def _fence(self, sel: Selection) -> None:
         """What the threads wrote, and what is ordered before them, the asynchronous proxy sees."""

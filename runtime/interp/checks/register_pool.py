@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 REGISTERS = 65536
 """Registers of 32 bits that a multiprocessor has."""
 
+_MORE = "setmaxnreg.inc"
+
 
 def at_entry(kernel: DecodedKernel, threads: int) -> int | None:
     """Registers of a thread at entry, by the directives of the kernel: as many as fit, in eights, and not more than it
@@ -34,7 +36,7 @@ def at_entry(kernel: DecodedKernel, threads: int) -> int | None:
         return kernel.register_limit
     if kernel.ctas_required is None or (kernel.block_required is None and kernel.block_limit is None):
         return None
-    asked = [_count(d.source.operands[0]) for d in kernel.code if d.source.opcode.startswith("setmaxnreg.inc")]
+    asked = [_count(d.source.operands[0]) for d in kernel.code if d.traits.name == _MORE]
     return min(REGISTERS // (threads * max(kernel.ctas_required, 1)) // 8 * 8, max(asked, default=REGISTERS))
 
 
@@ -55,10 +57,10 @@ class RegisterPool(Check):
         self._too_many()
 
     def watch(self, pc: int) -> Look | None:
-        source = self.kernel.code[pc].source
-        if self.entry is None or not source.opcode.startswith("setmaxnreg"):
+        decoded = self.kernel.code[pc]
+        if self.entry is None or decoded.row.means != "setmaxnreg":
             return None
-        grows, count = source.opcode.startswith("setmaxnreg.inc"), _count(source.operands[0])
+        grows, count = decoded.traits.name == _MORE, _count(decoded.source.operands[0])
 
         def look(sel: Selection) -> None:
             threads = np.arange(sel.total) if sel.lanes is None else sel.lanes

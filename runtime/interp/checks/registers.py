@@ -19,7 +19,6 @@ from ..machine.storage import RegisterSlot
 from ..machine.threads import LANES
 from .bytes import passed, stored, whole
 from .findings import Check, Findings
-from .kinds import computes
 from .lanes import lanes_read
 
 if TYPE_CHECKING:
@@ -55,9 +54,7 @@ class UninitialisedRegisters(Check):
         self.local = np.zeros((state.threads, state.memory.local.buffer.size // state.threads), np.bool_)
         for offset, size in kernel.layout.arguments:  # Calls copy these without an access.
             self.local[:, offset : offset + size] = True
-        self._exchanges = {
-            pc: _Exchange(self, pc) for pc, d in enumerate(kernel.code) if d.source.opcode.startswith("shfl")
-        }
+        self._exchanges = {pc: _Exchange(self, pc) for pc, d in enumerate(kernel.code) if d.row.root == "shfl"}
 
     def issue(self, pc: int) -> Look | None:
         guard = self.kernel.code[pc].guard
@@ -65,13 +62,13 @@ class UninitialisedRegisters(Check):
 
     def watch(self, pc: int) -> Look | None:
         decoded = self.kernel.code[pc]
-        root = decoded.source.opcode.partition(".")[0]
+        root = decoded.row.root
         if root == "shfl" or not (decoded.reads or decoded.writes):
             return None
-        some = lanes_read(decoded.source)
+        some = lanes_read(decoded)
         reads = {slot: some.get(slot.name) for slot in decoded.reads}
         kind = {"selp": _Choice, "wgmma": _Product}.get(root, _Registers)
-        return kind(self, pc, reads, decoded.writes, computes(decoded.source.opcode)).look
+        return kind(self, pc, reads, decoded.writes, decoded.traits.computes).look
 
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
         if pc in self._exchanges:
@@ -87,7 +84,7 @@ class UninitialisedRegisters(Check):
             written[where] = True
             return
         decoded = self.kernel.code[access.pc]
-        if decoded.source.opcode.partition(".")[0] != "ld":
+        if decoded.row.root != "ld":
             return
         each = access.width // len(decoded.writes)
         for i, slot in enumerate(decoded.writes):
@@ -151,7 +148,7 @@ class _Registers:
         self.all = (reads, writes)
         self.reads, self.writes = self.all
         self.computes = computes
-        self.stored, self.low = stored(check.kernel.code[pc].source)
+        self.stored, self.low = stored(check.kernel.code[pc])
         self._changes = 0
 
     def look(self, sel: Selection) -> None:
@@ -194,7 +191,7 @@ class _Registers:
             self.reads = {slot: lanes for slot, lanes in self.reads.items() if slot not in check.full}
         if not found or not self.writes:
             return None, None
-        return passed(check.kernel.code[self.pc].source, found, [slot.bits for slot in self.writes]), origin
+        return passed(check.kernel.code[self.pc], found, [slot.bits for slot in self.writes]), origin
 
 
 class _Choice(_Registers):
@@ -216,7 +213,7 @@ class _Product(_Registers):
         decoded = self.check.kernel.code[self.pc]
         if slot not in decoded.writes:
             return None
-        scale = decoded.source.operands[5 if ".sp." in decoded.source.opcode else 3]
+        scale = decoded.named()["scale_d"]
         negated = isinstance(scale, Not)
         taken = _values(self.check.state, decoded, scale.register if negated else scale) != 0
         return sel.pick(taken ^ negated)
@@ -229,7 +226,7 @@ class _Exchange:
         self.check = check
         self.pc = pc
         self.decoded = check.kernel.code[pc]
-        self.mode = next(w for w in ("up", "down", "bfly", "idx") if w in self.decoded.source.opcode.split("."))
+        self.mode = self.decoded.traits.bindings["MODE"]
 
     def look(self, sel: Selection, met: Array) -> None:
         check, state = self.check, self.check.state

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from ....dialect.isa.form import Form
+from ....dialect.isa.moves import LoadMatrix
+from ....dialect.ptx.traits import Traits
 from ...numerics.array import Array
 from ..machine.phases import phase
 from .clocks import Clocks
@@ -29,14 +32,12 @@ if TYPE_CHECKING:
     from ..observers.events import Look, MemoryAccess
 
 
-STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
 WRITING = ("store", "atomic", "copy")
 """The kinds of accesses that write."""
 
-_FENCES = ("membar", "fence")
-_COLLECTIVE = ("bar", "barrier")
-_DATA = {"b6x16_p32": 12, "b4x16_p64": 8}
-"""Bytes of a row of `ldmatrix` that count; what follows them is padding (PTX ISA 9.7.14.5.15)."""
+_INVALIDATES = "mbarrier.inval"
+_ROW_ELEMENTS = 16
+"""Elements of a row of `ldmatrix` that are less than a byte; what follows them is padding (PTX ISA 9.7.14.5.15)."""
 
 _BYTES_PER_PIECE = 16
 _BYTES_PER_READER = 10
@@ -64,16 +65,8 @@ class _Touch:
     warp: Array
     lane: Array
     strong: bool
-    words: frozenset[str]
+    traits: Traits
     values: Array | None
-
-    @property
-    def acquires(self) -> bool:
-        return not self.words.isdisjoint(("acquire", "acq_rel"))
-
-    @property
-    def releases(self) -> bool:
-        return not self.words.isdisjoint(("release", "acq_rel"))
 
 
 def _in_turn(piece: Array, warp: Array) -> Iterator[tuple[Array, Array]]:
@@ -111,13 +104,13 @@ class SharedMemory(Check):
         if kernel.layout.reserves:  # The system fills its part with zeros.
             ctas = self.shadow.written.reshape(state.geometry.ctas, -1)
             ctas[:, state.reserved // self.shadow.width :] = True
-        self.updates = np.array([d.source.opcode.startswith(("atom.", "red.")) for d in kernel.code])
-        self.words = [frozenset(d.source.opcode.split(".")) for d in kernel.code]
+        self.updates = np.array([d.traits.updates for d in kernel.code])
+        self.widths = [_data_bytes(d.form) for d in kernel.code]
 
     # What orders
 
     def watch(self, pc: int) -> Look | None:
-        if self.kernel.code[pc].source.opcode.partition(".")[0] not in _FENCES:
+        if not self.kernel.code[pc].traits.is_fence:
             return None
         return lambda sel: self.clocks.fence(np.unique(self._threads(sel) % self.clocks.warps))
 
@@ -128,7 +121,7 @@ class SharedMemory(Check):
         self.clocks.join(number, arrived, waiting)
 
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
-        ordered = self.kernel.code[pc].source.opcode.partition(".")[0] in _COLLECTIVE
+        ordered = self.kernel.code[pc].traits.is_barrier
         (self.clocks.meet if ordered else self.clocks.gather)(self.state.flow.mask(threads))
 
     def arrive(self, start: Array, threads: Array) -> None:
@@ -158,18 +151,18 @@ class SharedMemory(Check):
         if access.buffer is not self.buffer or not access.start.size:
             return
         self.clocks.tick()
-        warps, words = self.clocks.warps, self.words[access.pc]
-        width = next((data for name, data in _DATA.items() if name in words), access.width)
+        warps, traits = self.clocks.warps, self.kernel.code[access.pc].traits
+        width = self.widths[access.pc] or access.width
         piece, thread = self.shadow.pieces(access.start, width, access.threads)
-        strong = access.kind == "atomic" or not words.isdisjoint(STRONG)
+        strong = access.kind == "atomic" or traits.strong
         values = None if access.values is None else access.values.reshape(-1, self.shadow.width)
-        touch = _Touch(access.pc, piece, thread, thread % warps, thread // warps, strong, words, values)
+        touch = _Touch(access.pc, piece, thread, thread % warps, thread // warps, strong, traits, values)
         self._after_write(touch, access.kind)
         if access.kind not in WRITING or access.kind == "atomic":
             self._initialised(touch)
         if access.kind in WRITING:
             self._after_reads(touch, access.kind)
-        if strong and access.kind != "store" and "mbarrier" not in words:
+        if strong and access.kind != "store" and not traits.on_mbarrier:
             self._learn(touch)
             if access.kind == "atomic":
                 self._learn_in_turn(touch)
@@ -200,7 +193,7 @@ class SharedMemory(Check):
         between = (other != touch.warp) & (time > clocks.before(touch.warp, other))
         inside = (other == touch.warp) & (lane != touch.lane)
         inside &= time > clocks.before_lanes(touch.lane, touch.warp, lane)
-        if "inval" in touch.words:  # libcu++ elects the lane that ends an object's life by match.sync alone.
+        if touch.traits.name == _INVALIDATES:  # libcu++ elects the lane that ends an object's life by match.sync alone.
             inside &= time > clocks.before_gathered(touch.lane, touch.warp, lane)
         race = (between | inside) & ~unwaited
         if touch.strong:
@@ -214,7 +207,7 @@ class SharedMemory(Check):
             return
         line = self._line(self.shadow.write_pc, touch, bad)
         name = "races" if self.races else "uninitialised"
-        copy = _copy_of(self.words[int(self.shadow.write_pc[touch.piece[bad][0]])])
+        copy = _copy_of(self.kernel.code[int(self.shadow.write_pc[touch.piece[bad][0]])].traits)
         text = f"{_DEED[kind]} where the {copy} at line {line} writes, which has not been waited for"
         self._tell(touch, bad, name, text, line)
 
@@ -233,7 +226,7 @@ class SharedMemory(Check):
             clocks.before_some(touch.lane, touch.warp),
             clocks.before_lanes(touch.lane, touch.warp, np.maximum(reader, 0)),
         )
-        if "inval" in touch.words:
+        if touch.traits.name == _INVALIDATES:
             known = np.maximum(known, clocks.before_gathered(touch.lane, touch.warp, reader))
         late[rows, own] = (reader != touch.lane) & (times[rows, own] > known)
         if touch.strong:
@@ -257,16 +250,16 @@ class SharedMemory(Check):
         pieces = touch.piece[told]
         writers = shadow.writer[pieces] % self.clocks.warps
         updated = self.updates[shadow.write_pc[pieces]]
-        self.clocks.learn(touch.warp[told], writers, shadow.tells[pieces], updated, touch.acquires)
+        self.clocks.learn(touch.warp[told], writers, shadow.tells[pieces], updated, touch.traits.acquires)
 
     def _learn_in_turn(self, touch: _Touch) -> None:
         """Threads that update one word in one step take turns: each knows what those before it told."""
-        times = self.clocks.published(touch.warp, touch.releases)
+        times = self.clocks.published(touch.warp, touch.traits.releases)
         if not times.any():
             return
         for earlier, later in _in_turn(touch.piece, touch.warp):
             updated = np.ones(earlier.size, np.bool_)
-            self.clocks.learn(touch.warp[later], touch.warp[earlier], times[earlier], updated, touch.acquires)
+            self.clocks.learn(touch.warp[later], touch.warp[earlier], times[earlier], updated, touch.traits.acquires)
 
     # Keeping
 
@@ -294,8 +287,8 @@ class SharedMemory(Check):
         shadow.write_time[touch.piece] = UNWAITED if kind == "copy" else clocks.now
         shadow.written[touch.piece] = kind != "copy"
         shadow.write_strong[touch.piece] = touch.strong
-        if touch.strong and "mbarrier" not in touch.words:
-            shadow.tells[touch.piece] = clocks.published(touch.warp, touch.releases)
+        if touch.strong and not touch.traits.on_mbarrier:
+            shadow.tells[touch.piece] = clocks.published(touch.warp, touch.traits.releases)
 
     # Telling
 
@@ -371,9 +364,14 @@ def agreeing(touch: Stored) -> Array:
     return (touch.values == touch.values[last[number]]).all(axis=1)
 
 
-def _copy_of(words: frozenset[str]) -> str:
-    """What a copy is called: by the first words of its opcode."""
-    return "cp.async" + "".join(f".{word}" for word in ("bulk", "tensor") if word in words)
+def _copy_of(traits: Traits) -> str:
+    """What a copy is called, a reduction as the copy that it is like."""
+    return traits.name.replace("cp.reduce.async", "cp.async") if traits.asynchronous else "cp.async"
+
+
+def _data_bytes(form: Form | None) -> int:
+    """The bytes of a row of `ldmatrix` that count where some are padding; 0 of all else."""
+    return _ROW_ELEMENTS * form.memory_bits // 8 if isinstance(form, LoadMatrix) and form.source else 0
 
 
 _DEED = {"load": "reads", "fetch": "reads", "store": "writes", "atomic": "updates", "copy": "copies over"}

@@ -35,7 +35,7 @@ class Transactions(Check):
         self._too_many()
 
     def watch(self, pc: int) -> Look | None:
-        if "complete_tx" not in self.kernel.code[pc].source.opcode:
+        if not self.kernel.code[pc].traits.completes_transactions:
             return None
 
         def look(sel: Selection) -> None:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....dialect.isa import families
 from ....dialect.isa.wgmma import WARPS, Wgmma
-from ....dialect.ptx.text.syntax import Instruction, Operand, Register, Vector
+from ....dialect.ptx.text.syntax import Operand, Register, Vector
 from ..machine.operation_groups import OperationGroups
 from ..machine.storage import RegisterSlot
 from .descriptors import Descriptors
@@ -59,7 +58,7 @@ class WarpgroupRegisters(Check):
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         self._unfinished()
         super().begin(state, kernel)
-        products = {pc: d for pc, d in enumerate(kernel.code) if d.source.opcode.startswith("wgmma.mma_async")}
+        products = {pc: d for pc, d in enumerate(kernel.code) if isinstance(d.form, Wgmma)}
         self.slots = {slot: i for i, slot in enumerate(dict.fromkeys(s for d in products.values() for s in _taken(d)))}
         self.names = [slot.name for slot in self.slots]
         self.products = {pc: self._product(d) for pc, d in products.items()}
@@ -76,24 +75,24 @@ class WarpgroupRegisters(Check):
         self._unfinished()
 
     def _product(self, decoded: Decoded) -> _Product:
-        row = families.find(decoded.source.opcode)
+        row = decoded.form
         number = {slot.name: self.slots[slot] for slot in _taken(decoded)}
-        d, a, e = (np.array([number[n] for n in names], np.intp) for names in _operands(decoded.source))
+        d, a, e = (np.array([number[n] for n in names], np.intp) for names in _operands(decoded))
         words = tuple(slot for slot in decoded.reads if slot.bits == 64)
         return _Product(d, a, e, row.shape.n if isinstance(row, Wgmma) else 0, words)
 
     def watch(self, pc: int) -> Look | None:
         decoded = self.kernel.code[pc]
-        opcode = decoded.source.opcode
+        name = decoded.traits.name
         if not self.products:
             return None
         if pc in self.products:
             return lambda sel: self._issue(pc, self._groups(sel))
-        if opcode.startswith("wgmma.fence"):
+        if name == "wgmma.fence":
             return lambda sel: self._fence(self._groups(sel))
-        if opcode.startswith("wgmma.commit_group"):
+        if name == "wgmma.commit_group":
             return lambda sel: self.queue.commit(self._groups(sel))
-        if opcode.startswith("wgmma.wait_group"):
+        if name == "wgmma.wait_group":
             keep = int(getattr(decoded.source.operands[0], "value", 0))
             return lambda sel: self.queue.wait(self._groups(sel), keep)
         return self._accesses(pc, decoded)
@@ -224,11 +223,11 @@ class WarpgroupRegisters(Check):
         self.report(pc, what, group * WARPS, about=str(about))
 
 
-def _operands(instruction: Instruction) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def _operands(decoded: Decoded) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """The names of the registers of D, of A where it is in registers, and of the metadata of a sparse A."""
-    d, a, _, e = instruction.operands[:4]
-    given = [a] if isinstance(a, Vector) else []
-    return tuple(_names([d])), tuple(_names(given)), tuple(_names([e] if ".sp." in instruction.opcode else []))
+    given = decoded.named()
+    a = [given["a"]] if isinstance(given["a"], Vector) else []
+    return tuple(_names([given["d"]])), tuple(_names(a)), tuple(_names([given["e"]] if "e" in given else []))
 
 
 def _names(operands: Iterable[Operand]) -> Iterable[str]:
@@ -241,5 +240,5 @@ def _names(operands: Iterable[Operand]) -> Iterable[str]:
 
 def _taken(decoded: Decoded) -> list[RegisterSlot]:
     """The registers of D, of A and of metadata."""
-    names = {name for some in _operands(decoded.source) for name in some}
+    names = {name for some in _operands(decoded) for name in some}
     return [slot for slot in (*decoded.writes, *decoded.reads) if slot.name in names]

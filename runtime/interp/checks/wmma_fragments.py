@@ -27,7 +27,6 @@ from ..instructions.specials import SPECIALS
 from ..machine.storage import RegisterSlot
 from ..machine.threads import LANES
 from .findings import Check, Findings
-from .kinds import computes
 
 if TYPE_CHECKING:
     from ...numerics.array import Array
@@ -106,7 +105,7 @@ class WmmaFragments(Check):
         root = decoded.row.root
         if root == "wmma":
             return _Wmma(self, pc, decoded).look
-        if computes(decoded.source.opcode):
+        if decoded.traits.computes:
             return _Computing(self, pc, decoded).look
         if root in (*_OWN_ARRANGEMENT, "shfl"):
             return _Arranged(self, pc, decoded, root).look
@@ -114,8 +113,8 @@ class WmmaFragments(Check):
 
     def access(self, access: MemoryAccess) -> None:
         """Stores of elements, at addresses by lane."""
-        opcode = self.kernel.code[access.pc].source.opcode
-        if not self.used or access.kind != "store" or not opcode.startswith("st."):
+        decoded = self.kernel.code[access.pc]
+        if not self.used or access.kind != "store" or decoded.row.root != "st":
             return
         warps = self.every.size
         starts = np.full((LANES, warps), -1, np.int64)
@@ -125,8 +124,7 @@ class WmmaFragments(Check):
         uneven = whole & np.logical_or.reduce(steps != steps[0], axis=0)
         if not uneven.any():
             return
-        value = self.kernel.code[access.pc].source.operands[1]
-        for slot in _slots(self.kernel.code[access.pc], value):
+        for slot in _slots(decoded, decoded.source.operands[1]):
             bad = uneven & (self.tag(slot) > PLACE)
             if bad.any():
                 warp = int(np.flatnonzero(bad)[0])

@@ -19,7 +19,7 @@ from ...numerics.array import Array
 from ..machine.threads import LANES
 from .accesses import BufferHistory, LastAccesses
 from .findings import Check, Findings
-from .shared import STRONG, SharedMemory, agreeing, unchanged
+from .shared import SharedMemory, agreeing, unchanged
 
 if TYPE_CHECKING:
     from ..machine.kernel import DecodedKernel
@@ -37,11 +37,6 @@ class _Store:
     who: Array
     values: Array | None
     width: int
-
-
-def _is_strong(opcode: str) -> bool:
-    """Whether its accesses are strong by what it is called; a bulk reduction updates each element as `red` does."""
-    return opcode.startswith("cp.reduce.") or not STRONG.isdisjoint(opcode.split("."))
 
 
 def _shared_by_several(piece: Array, who: Array) -> Array:
@@ -78,7 +73,7 @@ class GlobalWriters(Check):
         self.cluster = self.each * geometry.cluster_size
         self.own = (state.memory.shared.buffer, state.memory.local.buffer, state.memory.param.buffer)
         self.heard = np.zeros(state.warps, np.int64)
-        self.strong = [_is_strong(d.source.opcode) for d in kernel.code]
+        self.strong = [d.traits.strong or d.traits.reduces_in_bulk for d in kernel.code]
         if not self.known.size:
             x, y, z = geometry.grid
             self.known = np.zeros(x * y * z, np.int64)

@@ -25,7 +25,7 @@ def add_sub(ctx: Context, bound: Bindings) -> Action:
     """Sum and difference: what is written goes by the bits alone."""
     type = unsigned(bound["T"])
     d, a, b = ctx.operands
-    combine = _sum if ctx.row.root.startswith("add") else _difference
+    combine = _sum if ctx.row.root in ("add", "addc") else _difference
     return _action(ctx, combine, bound, [ctx.dest(d, type)], [ctx.source(a, type), ctx.source(b, type)])
 
 
@@ -60,7 +60,7 @@ def _action(
     sources: Sequence[Source],
 ) -> Action:
     """`combine` takes the operands and a carry, and gives a word and a carry."""
-    takes, gives = ctx.row.root.endswith("c"), bool(bound["CC"])
+    takes, gives = ctx.row.root in ("addc", "subc", "madc"), bool(bound["CC"])
     flag = _flag(ctx.carry())
     word = DTYPES[unsigned(bound["T"])]
     if takes:

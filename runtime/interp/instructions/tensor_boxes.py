@@ -94,8 +94,8 @@ class BoxOperand:
     offsets: tuple[Source, ...] | None
 
     @staticmethod
-    def of(ctx: Context, operand: Operand, offsets: Operand | None = None) -> BoxOperand:
-        """From a decoded instruction, whose opcode says the mode.
+    def of(ctx: Context, operand: Operand, mode: str, offsets: Operand | None = None) -> BoxOperand:
+        """From a decoded instruction, whose row binds the mode.
 
         Raises:
             DecodeError: for an operand of another kind.
@@ -106,7 +106,7 @@ class BoxOperand:
         if not isinstance(base, Register | Symbol | Immediate):
             ctx.fail("expected the address of a tensor map")
         by = () if offsets is None else tuple(ctx.source(o, "u16") for o in ctx.items(offsets))
-        pixels = "im2col" in ctx.instruction.opcode
+        pixels = mode in ("im2col", "im2col_no_offs")
         coordinates = tuple(ctx.source(c, "b32") for c in ctx.items(where))
         return BoxOperand(ctx.source(base, "u64"), coordinates, by if pixels else None)
 

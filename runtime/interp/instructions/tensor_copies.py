@@ -18,7 +18,7 @@ from ..machine.memory import Part, check_writable
 from ..machine.state import Action, State
 from ..machine.threads import BoundStep, Selection
 from ..observers.events import AccessKind, MemoryAccess
-from .access import locate
+from .access import locate, space_of
 from .atomics import seen_as, updates
 from .bulk import one_by_one, shifts
 from .mbarrier import objects
@@ -37,10 +37,10 @@ _TF32_NAN = np.uint32(0x7FFFE000)
 def load(ctx: Context, bound: Bindings) -> Action:
     """A box to shared memory, of this CTA or of those of the cluster that a mask names."""
     target, where, barrier, *rest = ctx.operands
-    offsets = rest.pop(0) if "im2col" in ctx.instruction.opcode else None
+    offsets = rest.pop(0) if bound["MODE"] == "im2col" else None
     mask = ctx.source(rest[0], "u16") if bound.get("C") else None
-    operand = BoxOperand.of(ctx, where, offsets)
-    space = "shared" if "shared::cta" in ctx.instruction.opcode else "cluster"
+    operand = BoxOperand.of(ctx, where, bound["MODE"], offsets)
+    space = space_of(bound)
     put, arrive, pc = locate(ctx, target, space, None), objects(ctx, barrier, space), ctx.pc
 
     def bind(state: State) -> BoundStep:
@@ -118,7 +118,7 @@ def _converted(type: str, words: Array) -> Array:
 @meaning("tensor.store")
 def store(ctx: Context, bound: Bindings) -> Action:
     """A box from shared memory; what lies outside the tensor is not written. With an operation it is combined."""
-    operand = BoxOperand.of(ctx, ctx.operands[0])
+    operand = BoxOperand.of(ctx, ctx.operands[0], bound["MODE"])
     take, operation, pc = locate(ctx, ctx.operands[1], "shared", None), bound.get("OP", ""), ctx.pc
 
     def bind(state: State) -> BoundStep:
@@ -202,8 +202,8 @@ def unmodelled(ctx: Context, bound: Bindings) -> Action:
 @meaning("tensor.prefetch")
 def prefetch(ctx: Context, bound: Bindings) -> Action:
     """A hint, of which the map is looked at."""
-    offsets = ctx.operands[1] if "im2col" in ctx.instruction.opcode else None
-    operand = BoxOperand.of(ctx, ctx.operands[0], offsets)
+    offsets = ctx.operands[1] if bound["MODE"] == "im2col" else None
+    operand = BoxOperand.of(ctx, ctx.operands[0], bound["MODE"], offsets)
 
     def bind(state: State) -> BoundStep:
         read = operand.bind(state)

@@ -18,23 +18,19 @@ from ..machine.memory import Part, check_writable
 from ..machine.state import Action, State
 from ..machine.threads import BoundStep, Selection
 from ..observers.events import tell
-from .access import Locate, locate
+from .access import Locate, locate, space_of
 from .bulk import one_by_one
 from .tensor_boxes import MAP_ALIGNMENT
-
-_OTHER_WORDS = ("tensormap", "replace", "tile", "global", "shared::cta", "b1024", "b32", "b64")
 
 
 @meaning("tensor.replace")
 def replace(ctx: Context, bound: Bindings) -> Action:
     """Another value for one field of a map in global or shared memory."""
-    words = ctx.instruction.opcode.split(".")
-    field = next(word for word in words if word not in _OTHER_WORDS)
-    space = "shared" if "shared::cta" in words else "global" if "global" in words else "generic"
+    field = bound["FIELD"]
     where, *more = ctx.operands
     ordinal = ctx.integer(more.pop(0)) if field in ORDERED else 0
     _check(ctx, field, ordinal, more[0])
-    place, value = locate(ctx, where, space, None), ctx.source(more[0], "b64" if "b64" in words else "b32")
+    place, value = locate(ctx, where, space_of(bound), None), ctx.source(more[0], bound["T"])
 
     def bind(state: State) -> BoundStep:
         find, values = place(state), value(state)

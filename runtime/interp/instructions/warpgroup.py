@@ -16,7 +16,7 @@ from ....dialect.isa.descriptor import UNIT, DescriptorError, MatrixDescriptor
 from ....dialect.isa.form import CONSTANT, DESCRIPTOR
 from ....dialect.isa.wgmma import WARPS, M, Wgmma
 from ....dialect.layouts.layout import Layout, accumulator
-from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.rows.grammar import Bindings, Row
 from ....dialect.ptx.text.syntax import Immediate, Operand, Vector
 from ...numerics.array import Array
 from ...numerics.product import MatrixProduct, SideOperands
@@ -28,13 +28,13 @@ from ..observers.events import MemoryAccess
 from .fragments import elements, gather, packed
 from .matrix import form, model, rows_of, stored_columns
 
-OF_WARPGROUPS = ("wgmma.",)
-"""How the opcodes begin that the warps of a warpgroup execute together."""
+OF_WARPGROUPS = "wgmma"
+"""The first word of the opcodes that the warps of a warpgroup execute together."""
 
 
-def together(opcode: str) -> int:
+def together(row: Row) -> int:
     """How many warps execute an `.aligned` instruction together."""
-    return WARPS if opcode.startswith(OF_WARPGROUPS) else 1
+    return WARPS if row.root == OF_WARPGROUPS else 1
 
 
 def parted(what: str, warp: int) -> str:

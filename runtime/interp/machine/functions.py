@@ -24,7 +24,7 @@ from ....dialect.ptx.text.syntax import (
 from ..errors import DecodeError
 from ..instructions.builtins import BUILTINS
 
-_STACK = re.compile(r"(alloca|stacksave|stackrestore)\b")
+_STACK = ("alloca", "stacksave", "stackrestore")
 
 CODE = 1 << 59
 """Where the addresses of functions begin; nothing can be read there."""
@@ -70,7 +70,7 @@ class Functions:
         """
         found: list[str] = []
         for call in instructions(function.body or ()):
-            if call.opcode.partition(".")[0] != "call":
+            if not call.is_call:
                 continue
             callee = callee_name(call)
             if callee is None:
@@ -116,7 +116,7 @@ def _reachable(edges: Mapping[str, Sequence[str]], start: str) -> set[str]:
 
 
 def _uses_stack(instruction: Instruction) -> bool:
-    return bool(_STACK.match(instruction.opcode))
+    return instruction.root in _STACK
 
 
 def _mentioned(body: Sequence[Statement]) -> Iterator[str]:
@@ -124,7 +124,7 @@ def _mentioned(body: Sequence[Statement]) -> Iterator[str]:
     for statement in statements(body):
         if isinstance(statement, Directive) and statement.text.startswith(".calltargets"):
             yield from re.findall(r"[\w$%]+", statement.text)
-        elif isinstance(statement, Instruction) and statement.opcode.partition(".")[0] != "call":
+        elif isinstance(statement, Instruction) and not statement.is_call:
             yield from (o.name for o in statement.operands if isinstance(o, Symbol))
 
 

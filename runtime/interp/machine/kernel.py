@@ -18,12 +18,14 @@ from ....dialect.ptx.text.syntax import (
     Function,
     Instruction,
     Label,
+    Operand,
     RegDecl,
     Register,
     Scope,
     Statement,
     Variable,
 )
+from ....dialect.ptx.traits import Traits, traits
 from ....dialect.ptx.types import REGISTER_BITS
 from ...grid import Dim3
 from ..decode import Context, decode
@@ -46,13 +48,10 @@ _FAMILIES = (
 for _family in _FAMILIES:  # each enters its part of the meanings
     import_module(f"..instructions.{_family}", __package__)
 
-_POLLING = re.compile(r"(atom|nanosleep|ld[\w.:]*\.(volatile|relaxed|acquire))\b")
-"""What may see what another thread has done."""
-
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """One instruction: what it does, under which predicate, and the registers of its operands; and its row.
+    """One instruction: what it does, under which predicate, and the registers of its operands; its row and its traits.
 
     `places` are the variables that it names. `polls` says of a jump back that memory is read again on the way, as
     threads do that wait for others.
@@ -67,11 +66,17 @@ class Decoded:
     places: tuple[VariablePlace, ...]
     polls: bool
     row: Row
+    traits: Traits
 
     @property
     def form(self) -> Form | None:
         """What a matrix instruction is."""
         return self.row.form if isinstance(self.row, MatrixRow) else None
+
+    def named(self) -> dict[str, Operand]:
+        """The operands by the names that the row gives them, of a row that leaves none out but at the end."""
+        slots = self.row.slots_of(self.traits.bindings)
+        return {slot.name: operand for slot, operand in zip(slots, self.source.operands, strict=False)}
 
 
 class ClusterBounds(NamedTuple):
@@ -109,7 +114,7 @@ class DecodedKernel:
     @property
     def has_warpgroups(self) -> bool:
         """Whether there are instructions of warpgroups."""
-        return any(d.source.opcode.startswith(OF_WARPGROUPS) for d in self.code)
+        return any(d.row.root == OF_WARPGROUPS for d in self.code)
 
     def finding(
         self,
@@ -142,12 +147,6 @@ def size_of(variable: Variable) -> tuple[int, int]:
 def align(offset: int, alignment: int) -> int:
     """The next multiple."""
     return -(-offset // alignment) * alignment
-
-
-def is_aligned(opcode: str) -> bool:
-    """Whether an instruction is for all lanes of a warp together: what says so, and `bar`, which means it."""
-    words = opcode.split(".")
-    return "aligned" in words or (words[0] == "bar" and "warp" not in words)
 
 
 class KernelDecoder:
@@ -348,7 +347,7 @@ class KernelDecoder:
             match statement:
                 case Instruction():
                     self.flat.append((statement, names, frame))
-                    if statement.opcode.partition(".")[0] == "call" and has_results(statement):
+                    if statement.is_call and has_results(statement):
                         self.flat.append((replace(statement, opcode=RETURN), names, frame))
                 case Label():
                     if statement.name in names.labels:
@@ -377,7 +376,7 @@ class KernelDecoder:
             negated = bool(guard and guard.negated)
             polls = self._polls(context)
             used = (tuple(context.reads), tuple(context.writes), tuple(context.places))
-            return Decoded(instruction, action, slot, negated, *used, polls, context.row)
+            return Decoded(instruction, action, slot, negated, *used, polls, context.row, traits(instruction.opcode))
         except DecodeError as error:
             raise self.error(str(error), instruction.line, instruction.column) from error
 
@@ -385,7 +384,7 @@ class KernelDecoder:
         if context.row.root != "bra":
             return False
         target = context.label(context.operands[0])
-        return any(_POLLING.match(instruction.opcode) for instruction, _, _ in self.flat[target : context.pc])
+        return any(traits(instruction.opcode).observes_others for instruction, _, _ in self.flat[target : context.pc])
 
 
 def _further(stack: StackFrame, offset: int, more: int) -> RegisterSlot:

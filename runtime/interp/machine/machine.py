@@ -19,7 +19,7 @@ from ..observers.observer import Observer
 from .clusters import ClusterBarrier, SharedWindow
 from .copies import CopyQueue
 from .flow import Flow, apart
-from .kernel import Decoded, DecodedKernel, align, is_aligned
+from .kernel import Decoded, DecodedKernel, align
 from .mbarriers import MbarrierObjects
 from .memory import (
     LOCAL_WINDOW,
@@ -132,8 +132,8 @@ class Machine:
             inner = _patient(inner, self.flow)
         if observer is not None:
             inner = _watched(inner, observer.watch(pc))
-        if is_aligned(decoded.source.opcode):
-            inner = _assembled(inner, pc, self.flow, together(decoded.source.opcode))
+        if decoded.traits.takes_whole_warps:
+            inner = _assembled(inner, pc, self.flow, together(decoded.row))
         if decoded.guard is not None:
             predicate = self.state.banks[1][decoded.guard.index]
             inner = _guarded(inner, predicate, decoded.negated, pc + 1, self.flow)

@@ -11,7 +11,6 @@ import gc
 import mmap
 import multiprocessing
 import os
-import re
 import signal
 import sys
 import traceback
@@ -25,21 +24,14 @@ from typing import Any
 
 import numpy as np
 
+from ....dialect.ptx.text.syntax import Register
 from ..errors import InterpreterError
+from .clock import CLOCKS
 from .kernel import DecodedKernel
 from .memory import Buffer, GlobalBuffers
 
 CORES = "WARPLOOM_CORES"
 """The environment variable with the number of processes; 1 for none beside this one."""
-
-_BETWEEN_CTAS = re.compile(
-    r"(atom|red|multimem|call)\b(?!\.async)|membar\.(gl|sys)|fence\.(?!proxy|mbarrier).*(gpu|sys)|"
-    r"(ld|st)[\w.:]*\.(volatile|relaxed|acquire|release|mmio)\b|cp\.reduce\."
-)
-"""Instructions by which CTAs can tell each other something, or do something in an order."""
-
-_IN_SHARED = re.compile(r"\.shared(::cta|::cluster)?\b")
-_CLOCKS = re.compile(r"%(clock|clock_hi|clock64|globaltimer\w*)$")
 
 
 def cores() -> int:
@@ -54,15 +46,11 @@ def cores() -> int:
 
 def independent(kernel: DecodedKernel) -> bool:
     """Whether nothing in a kernel lets a CTA see what another does, or counts time."""
-    return not any(_meets(d.source.opcode, d.source.operands) for d in kernel.code)
+    return not any(d.traits.between_ctas or _reads_clock(d.source.operands) for d in kernel.code)
 
 
-def _meets(opcode: str, operands: Sequence[object]) -> bool:
-    if _BETWEEN_CTAS.match(opcode) and not (
-        opcode.startswith(("atom", "red", "ld", "st")) and _IN_SHARED.search(opcode)
-    ):
-        return True
-    return any(_CLOCKS.match(getattr(operand, "name", "")) for operand in operands)
+def _reads_clock(operands: Sequence[object]) -> bool:
+    return any(isinstance(operand, Register) and operand.name in CLOCKS for operand in operands)
 
 
 Work = Callable[[int], Any]

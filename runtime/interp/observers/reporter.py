@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ....dialect.isa import families
 from ....dialect.isa.mma import Mma
 from ....dialect.isa.mma_sp import MmaSparse
 from ....dialect.isa.wmma import WmmaMma
+from ....dialect.ptx.traits import traits
 from ...launch_report import Executed, GlobalAccess, LaunchReport, MatrixProducts, SharedAccess
 from ...numerics.array import Array
 from ...problem import Problem
 from ..instructions.calls import RETURN
-from ..machine.kernel import DecodedKernel
+from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.memory import SPAN_BITS
 from ..machine.state import State
 from ..machine.threads import LANES, Selection
@@ -44,6 +44,7 @@ class Reporter(Observer):
 
     def __init__(self) -> None:
         self.kernel: DecodedKernel | None = None
+        self._code: tuple[Decoded, ...] = ()
         self._pending: list[MemoryAccess] = []
         self._shared: dict[tuple[int, str], _Cost] = {}
         self._global: dict[tuple[int, str], _Cost] = {}
@@ -54,7 +55,7 @@ class Reporter(Observer):
         if self.kernel is None:
             self._warps, self._lanes = (np.zeros(len(kernel.code), np.int64) for _ in range(2))
             self._met = np.zeros((len(kernel.code), 2), np.int64)
-        self.kernel, self.state = kernel, state
+        self.kernel, self.state, self._code = kernel, state, kernel.code
 
     # What is executed
 
@@ -96,7 +97,7 @@ class Reporter(Observer):
         found, self._pending = self._pending, []
         for kind in dict.fromkeys(access.kind for access in found):
             some = [access for access in found if access.kind == kind and access.threads.size]
-            if some and not self._opcode(some[0].pc).startswith("wmma"):
+            if some and self._code[some[0].pc].row.root != "wmma":
                 self._request(kind, some)
 
     def _request(self, kind: str, accesses: list[MemoryAccess]) -> None:
@@ -108,7 +109,7 @@ class Reporter(Observer):
                 cost.add(*wavefronts(a.start, a.width, warps, lanes, alone=kind == "atomic"))
         others = (memory.shared.buffer, memory.local.buffer, memory.param.buffer)
         outside = [a for a in accesses if a.buffer not in others]
-        if outside and ".const" not in self._opcode(pc):
+        if outside and self._code[pc].traits.space != "const":
             self._global.setdefault((pc, kind), _Cost()).add(*self._sectors(outside))
 
     def _sectors(self, accesses: list[MemoryAccess]) -> tuple[Array, Array]:
@@ -117,9 +118,6 @@ class Reporter(Observer):
         start = np.concatenate([a.start + (buffers.index(a.buffer) << SPAN_BITS) for a in accesses])
         widths = np.concatenate([np.full(a.start.size, a.width) for a in accesses])
         return sectors(start, widths, np.concatenate([a.threads for a in accesses]) % self.state.warps)
-
-    def _opcode(self, pc: int) -> str:
-        return self.kernel.code[pc].source.opcode if self.kernel else ""
 
     # What was found
 
@@ -148,7 +146,7 @@ class Reporter(Observer):
                 for (s, kind), cost in (((code[pc], kind), cost) for (pc, kind), cost in sorted(self._global.items()))
             ),
             _products(done),
-            tuple(f"line {d.line}: {d.opcode}: {OPAQUE}" for d in done if d.opcode.startswith(_OPAQUE)),
+            tuple(f"line {d.line}: {d.opcode}: {OPAQUE}" for d in done if traits(d.opcode).name in _OPAQUE),
         )
 
     def _executed(self, kernel: DecodedKernel) -> Iterator[Executed]:
@@ -167,7 +165,7 @@ def _products(done: Sequence[Executed]) -> tuple[MatrixProducts, ...]:
     """The matrix products among the instructions, by opcode."""
     found: dict[str, MatrixProducts] = {}
     for item in done:
-        row = families.find(item.opcode)
+        row = traits(item.opcode).form
         if isinstance(row, Mma | MmaSparse | WmmaMma):
             before = found[item.opcode].warps if item.opcode in found else 0
             side_by_side = row.products if isinstance(row, Mma) else 1

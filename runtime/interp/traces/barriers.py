@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 
+from ....dialect.ptx.traits import Traits
 from ...numerics.array import Array
 from ..machine.clusters import BARRIER
 from ..machine.threads import LANES, Selection
@@ -36,7 +37,7 @@ class TracedBarriers(Traced):
             self.complete[scope] = max(self.complete[scope], self.came[number, warp][1])
         for warp in self._warps(waiting):
             pc, _ = self.came[number, warp]
-            name = ".".join(line.opcode(pc).split(".")[:2])
+            name = line.traits(pc).first(2)
             line.wait(warp, pc, name, self.complete[number, self._scope(number, warp)])
 
     def _scope(self, number: int, warp: int) -> int:
@@ -60,9 +61,9 @@ class TracedMbarriers(Traced):
         self.deferred: dict[tuple[int, int], int] = {}
         self.polls: dict[int, tuple[int, int, int]] = {}
 
-    def look(self, pc: int, opcode: str) -> Look | None:
+    def look(self, pc: int, traits: Traits) -> Look | None:
         """When a warp begins to test a phase."""
-        if not opcode.startswith(("mbarrier.try_wait", "mbarrier.test_wait")):
+        if traits.means != "mbarrier.test_wait":
             return None
 
         def look(sel: Selection) -> None:
@@ -76,11 +77,11 @@ class TracedMbarriers(Traced):
 
     def access(self, access: MemoryAccess) -> None:
         """Objects that are made, and arrivals that copies make later."""
-        opcode = self.timeline.opcode(access.pc)
-        if opcode.startswith("mbarrier.init"):
+        means = self.timeline.traits(access.pc).means
+        if means == "mbarrier.init":
             for start in access.start.tolist():
                 self.phases.begin(start)
-        elif opcode.startswith("cp.async.mbarrier.arrive"):
+        elif means == "cp.async.mbarrier.arrive":
             for start, thread in zip(access.start.tolist(), access.threads.tolist(), strict=True):
                 warp = thread % self.timeline.state.warps
                 if warp < self.timeline.warps:
@@ -88,7 +89,7 @@ class TracedMbarriers(Traced):
 
     def arrive(self, start: Array, threads: Array) -> None:
         landed, self.copies.landed = self.copies.landed, None
-        immediate = self.timeline.opcode(self.timeline.pc).startswith("mbarrier.arrive")
+        immediate = self.timeline.traits(self.timeline.pc).means == "mbarrier.arrive"
         warps = threads % self.timeline.state.warps
         for object_, warp in {*zip(start.tolist(), warps.tolist(), strict=True)}:
             if warp < self.timeline.warps:
@@ -101,5 +102,5 @@ class TracedMbarriers(Traced):
             if warp < self.timeline.warps and warp in self.polls:
                 pc, since, _ = self.polls.pop(warp)
                 self.timeline.clock[warp] = since  # how often a test fails is the interpreter's own matter
-                name = ".".join(self.timeline.opcode(pc).split(".")[:2])
+                name = self.timeline.traits(pc).first(2)
                 self.timeline.wait(warp, pc, name, self.phases.completed(object_))

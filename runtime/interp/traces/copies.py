@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ....dialect.ptx.traits import Traits
 from ...numerics.array import Array
 from ..machine.memory import Buffer
 from ..machine.threads import Selection
@@ -38,8 +39,7 @@ class TracedCopies(Traced):
         """What is about to be copied: of `cp.async` the bytes that are read, as what is zeros needs no way."""
         if not self.timeline.warps:
             return
-        opcode = self.timeline.opcode(access.pc)
-        of_threads = opcode.startswith(("cp.async.ca", "cp.async.cg"))
+        of_threads = self.timeline.traits(access.pc).name == "cp.async"
         if of_threads and access.kind == "load":
             self._copy(access)
         elif not of_threads and access.kind == "copy":
@@ -61,24 +61,24 @@ class TracedCopies(Traced):
                 self.groups.issue(warp, copy)
                 self.copied[warp] = max(self.copied.get(warp, 0), copy.end)
 
-    def look(self, pc: int, opcode: str) -> Look | None:
-        if opcode == "cp.async.commit_group":
+    def look(self, pc: int, traits: Traits) -> Look | None:
+        if traits.name == "cp.async.commit_group":
             return lambda sel: self._commit(sel)
-        if opcode in ("cp.async.wait_group", "cp.async.wait_all"):
-            return self._wait(pc, opcode)
+        if traits.name in ("cp.async.wait_group", "cp.async.wait_all"):
+            return self._wait(pc, traits.name)
         return None
 
     def _commit(self, sel: Selection) -> None:
         for warp in self.timeline.of(sel).tolist():
             self.groups.commit(warp)
 
-    def _wait(self, pc: int, opcode: str) -> Look:
-        keep = self.timeline.constant(pc) if opcode.endswith("group") else None
+    def _wait(self, pc: int, name: str) -> Look:
+        keep = self.timeline.constant(pc) if name == "cp.async.wait_group" else None
 
         def look(sel: Selection) -> None:
             for warp in self.timeline.of(sel).tolist():
                 done = self.groups.rest(warp) if keep is None else self.groups.wait(warp, keep)
-                self.timeline.wait(warp, pc, opcode, max((one.end for one in done), default=0))
+                self.timeline.wait(warp, pc, name, max((one.end for one in done), default=0))
                 self._record(warp, done)
 
         return look
@@ -123,8 +123,8 @@ class TracedCopies(Traced):
             self.landed = copy.end
 
     def _record_bulk(self, warp: int, copy: TracedGroup) -> None:
-        opcode = self.timeline.opcode(copy.pc)
-        name = ".".join(opcode.split(".")[: 5 if ".tensor." in opcode else 3])
+        traits = self.timeline.traits(copy.pc)
+        name = traits.first(5 if traits.name == "cp.async.bulk.tensor" else 3)
         self.timeline.record(warp, "tensor copy", name, copy.pc, copy.start, copy.end, {"bytes": copy.amount}, True)
 
 

@@ -11,6 +11,7 @@ from ....dialect.isa.mma import Mma
 from ....dialect.isa.mma_sp import MmaSparse
 from ....dialect.isa.wgmma import WARPS, Wgmma
 from ....dialect.isa.wmma import WmmaMma
+from ....dialect.ptx.traits import Traits
 from ..machine.threads import Selection
 from ..observers.events import Look
 from .cycles import SCHEDULERS, Pipe, WarpRow, product_cycles
@@ -29,15 +30,15 @@ class TracedProducts(Traced):
         self.cores: defaultdict[tuple[int, int], Pipe] = defaultdict(Pipe)
         self.groups = GroupQueue()
 
-    def look(self, pc: int, opcode: str) -> Look | None:
-        row = families.find(opcode)
+    def look(self, pc: int, traits: Traits) -> Look | None:
+        row = traits.form
         if isinstance(row, Wgmma):
             return self._issue(pc, row)
         if isinstance(row, Mma | MmaSparse | WmmaMma):
             return self._execute(pc, row)
-        if opcode.startswith("wgmma.commit_group"):
+        if traits.name == "wgmma.commit_group":
             return lambda sel: self._commit(sel)
-        if opcode.startswith("wgmma.wait_group"):
+        if traits.name == "wgmma.wait_group":
             return self._wait(pc)
         return None
 
@@ -96,7 +97,7 @@ class TracedProducts(Traced):
             self.timeline.record(warp, "product", name, one.pc, one.start, end, details, True)
 
     def _name(self, pc: int) -> str:
-        row = families.find(self.timeline.opcode(pc))
+        row = self.timeline.traits(pc).form
         return f"wgmma {row.shape}" if isinstance(row, Wgmma) else "wgmma"
 
     def end(self) -> None:

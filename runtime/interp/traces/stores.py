@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 
+from ....dialect.ptx.traits import Traits
 from ..machine.threads import Selection
 from ..observers.events import Look, MemoryAccess
 from .cycles import LATENCY, Pipe, copy_cycles
@@ -28,12 +29,12 @@ class TracedStores(Traced):
         """What is about to be stored."""
         if not self.timeline.warps:
             return
-        opcode = self.timeline.opcode(access.pc)
-        if ".bulk_group" in opcode:
+        traits = self.timeline.traits(access.pc)
+        if traits.is_grouped:
             if access.kind == "load":
                 self._store_bulk(access)
         elif access.kind == "store" and self._is_global(access):
-            self._store(access, ".".join(opcode.split(".")[:2]))
+            self._store(access, traits.first(2))
 
     def _is_global(self, access: MemoryAccess) -> bool:
         memory = self.timeline.state.memory
@@ -58,32 +59,32 @@ class TracedStores(Traced):
             read = self.ways[self.timeline.cta(warp)].take(now, cycles) + cycles
             self.groups.issue(warp, TracedGroup(access.pc, now - 1, read + LATENCY, size, released=read))
 
-    def look(self, pc: int, opcode: str) -> Look | None:
-        if opcode == "cp.async.bulk.commit_group":
+    def look(self, pc: int, traits: Traits) -> Look | None:
+        if traits.name == "cp.async.bulk.commit_group":
             return lambda sel: self._commit(sel)
-        if opcode.startswith("cp.async.bulk.wait_group"):
-            return self._wait(pc, opcode)
+        if traits.name == "cp.async.bulk.wait_group":
+            return self._wait(pc, traits)
         return None
 
     def _commit(self, sel: Selection) -> None:
         for warp in self.timeline.of(sel).tolist():
             self.groups.commit(warp)
 
-    def _wait(self, pc: int, opcode: str) -> Look:
-        keep, reading = self.timeline.constant(pc), opcode.endswith(".read")
+    def _wait(self, pc: int, traits: Traits) -> Look:
+        keep, reading = self.timeline.constant(pc), bool(traits.bindings["READ"])
 
         def look(sel: Selection) -> None:
             for warp in self.timeline.of(sel).tolist():
                 done = self.groups.wait(warp, keep)
                 until = max((one.released if reading else one.end for one in done), default=0)
-                self.timeline.wait(warp, pc, opcode, until)
+                self.timeline.wait(warp, pc, traits.opcode, until)
                 self._record(warp, done)
 
         return look
 
     def _record(self, warp: int, done: list[TracedGroup]) -> None:
         for one in done:
-            name = ".".join(self.timeline.opcode(one.pc).split(".")[:5])
+            name = self.timeline.traits(one.pc).first(5)
             self.timeline.record(warp, "store", name, one.pc, one.start, one.end, {"bytes": one.amount}, True)
 
     def end(self) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....dialect.ptx.text.syntax import Immediate
+from ....dialect.ptx.traits import Traits
 from ...launch_trace import TraceEvent, TraceKind
 from ...numerics.array import Array
 from ..machine.kernel import DecodedKernel
@@ -94,8 +95,15 @@ class Timeline(Observer):
         """What the clock of a warp shows."""
         return int(self.clock[warp])
 
-    def opcode(self, pc: int) -> str:
-        return "" if self.kernel is None else self.kernel.code[pc].source.opcode
+    def traits(self, pc: int) -> Traits:
+        """What the instruction does.
+
+        Raises:
+            ValueError: if no launch is followed.
+        """
+        if self.kernel is None:
+            raise ValueError("no launch is followed")
+        return self.kernel.code[pc].traits
 
     def constant(self, pc: int) -> int:
         """The constant that an instruction has for an operand."""
@@ -162,8 +170,8 @@ class Traced(Observer):
 
     def watch(self, pc: int) -> Look | None:
         """Nothing is looked at where no CTA is followed."""
-        return self.look(pc, self.timeline.opcode(pc)) if self.timeline.warps else None
+        return self.look(pc, self.timeline.traits(pc)) if self.timeline.warps else None
 
-    def look(self, pc: int, opcode: str) -> Look | None:
+    def look(self, pc: int, traits: Traits) -> Look | None:
         """As `watch`."""
         return None
