@@ -33,12 +33,21 @@ class TileSchedule(ScheduleRecord):
         "serpentine",
         ("serpentine", "rows"),
     )
+    in_registers: str = rare(
+        25,
+        "which operand a warpgroup has in registers, changed on its way there. `b`: it multiplies the transposes, "
+        "D^T = B^T A^T, whose first operand B^T is, and `warp` is the part of D that it computes, N x 64",
+        "none",
+        ("none", "b"),
+    )
 
     def check(self) -> None:
         if min(*self.cta, *self.warp) <= 0:
             raise ScheduleError(f"tile sizes must be positive, got cta = {self.cta}, warp = {self.warp}")
         if min(self.mma) <= 0:
             raise ScheduleError(f"the sizes of an instruction must be positive, got {self.mma}")
+        if self.exchanged and self.together == 1:
+            raise ScheduleError(f"in_registers = {self.in_registers} is for warpgroups, got mma = {self.mma}")
         self._check_multiples()
         self._check_slices()
         if self.threads > MOST_THREADS:
@@ -51,10 +60,12 @@ class TileSchedule(ScheduleRecord):
         for axis, tile, step in zip("MN", self.cta, self.warp, strict=False):
             if tile % step:
                 raise ScheduleError(f"the warp tile must divide the CTA tile, got {step} against {tile} along {axis}")
-        for axis, tile, step in zip("MNK", (*self.warp, self.cta[2]), self.mma, strict=True):
+        steps = (*self.covered, self.mma.k)
+        for axis, tile, step in zip("MNK", (*self.warp, self.cta[2]), steps, strict=True):
             if tile % step:
+                transposed = " of the transpose" if self.exchanged else ""
                 raise ScheduleError(
-                    f"tiles must be multiples of the instruction {self.mma}, got {tile} along {axis} "
+                    f"tiles must be multiples of the instruction {self.mma}{transposed}, got {tile} along {axis} "
                     f"(the next multiple is {-(-tile // step) * step})"
                 )
 
@@ -63,12 +74,22 @@ class TileSchedule(ScheduleRecord):
             raise ScheduleError(
                 f"each slice needs as many steps of {self.mma}, got {self.sliced_k} slices of a K tile of {self.cta[2]}"
             )
-        down, across = (size // step for size, step in zip(self.warp, self.mma, strict=False))
+        down, across = (size // step for size, step in zip(self.warp, self.covered, strict=True))
         if across % self.sliced_k if down == 1 else down % self.sliced_k:
             raise ScheduleError(
                 f"{self.sliced_k} slices divide the base tiles of a warp tile down, or across if it is one high; "
                 f"got {self.warp[0]}x{self.warp[1]}"
             )
+
+    @property
+    def exchanged(self) -> bool:
+        """Whether the transposes are multiplied, B^T by A^T."""
+        return self.in_registers == "b"
+
+    @property
+    def covered(self) -> tuple[int, int]:
+        """The part of D, M x N, that an instruction computes."""
+        return (self.mma.n, self.mma.m) if self.exchanged else (self.mma.m, self.mma.n)
 
     @property
     def together(self) -> int:

@@ -33,6 +33,9 @@ from .attributes import SHARED_SPACE, FragmentType, Memory, element_row, fragmen
 from .matrices import in_memory, load_rows, verify_matrices
 from .product import verify_target
 
+PIECE = 16
+"""Bits of what lies side by side in memory, at least, that a register is put together from."""
+
 
 def verify_one_warp(what: str, fragment: FragmentType) -> None:
     """Checks that a warp holds a fragment alone.
@@ -126,10 +129,12 @@ class LoadOp(IRDLOperation):
     def _verify_shared(self, fragment: FragmentType) -> None:
         if self.in_bounds is not None:
             raise VerifyException("a tile in shared memory holds all of a fragment: it has no in_bounds")
-        layout, together = in_memory(fragment, self.swapped is not None), max(1, 32 // fragment.bits).bit_length() - 1
+        layout, together = in_memory(fragment, self.swapped is not None), (PIECE // fragment.bits).bit_length() - 1
+        together = max(0, together)
         if layout.element[:together] != tuple(map(column, range(together))):
             raise VerifyException(
-                f"expected the elements of a register to lie side by side in memory, there the fragment is [{layout}]"
+                f"expected the elements of half a register to lie side by side in memory, there the fragment is "
+                f"[{layout}]"
             )
 
 

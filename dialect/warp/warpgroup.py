@@ -7,7 +7,6 @@ Source: PTX ISA 9.7.15.5 to 9.7.15.7, 9.7.19.5.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, MemRefType, NoneAttr, UnitAttr, i32, i64
@@ -32,49 +31,18 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa.descriptor import SWIZZLES, UNIT, DescriptorError, MatrixDescriptor
 from ..isa.types import ELEMENT_TYPES, ElementType
-from ..isa.wgmma import M, Wgmma, rows
+from ..isa.wgmma import M, Wgmma
 from .attributes import SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
 from .memory import verify_indices
 from .mma_sp import metadata_type
 from .swizzle import SwizzleAttr
+from .wgmma_rows import find_row, numbered, row_numbers
 
 ROWS = 8
 """Rows of the pattern of a swizzle, which a descriptor can begin at multiples of."""
 
 PANELS = tuple(sorted(size or UNIT for size in SWIZZLES))
 """Widths of the panels of `#warp.swizzle` that a matrix descriptor expresses."""
-
-
-@cache
-def _by_types(sparse: bool) -> Mapping[tuple[str, str, str, bool], dict[int, Wgmma]]:
-    """The rows of a dense or a sparse A by the types of A, B and D and by `.satfinite`, then by N."""
-    found: dict[tuple[str, str, str, bool], dict[int, Wgmma]] = {}
-    for row in rows():
-        if (row.granularity is not None) == sparse and row.a.bits >= UNIT // 2:
-            found.setdefault((row.a.name, row.b.name, row.d.name, row.satfinite), {})[row.shape.n] = row
-    return found
-
-
-def find_row(
-    a: ElementType, b: ElementType, d: ElementType, n: int, *, satfinite: bool = False, sparse: bool = False
-) -> Wgmma:
-    """The row that multiplies such elements to `n` columns.
-
-    Raises:
-        VerifyException: if there is none, with the types or the N that come nearest.
-    """
-    by_types = _by_types(sparse)
-    by_n = by_types.get((a.name, b.name, d.name, satfinite))
-    if by_n is None:
-        known = dict.fromkeys(f"{x} x {y} -> {z}" for x, y, z, _ in by_types if a.name in (x, y) or b.name in (x, y))
-        asked = f"{a.name} x {b.name} -> {d.name}{' with satfinite' if satfinite else ''}"
-        raise VerifyException(f"no wgmma multiplies {asked}; there are {', '.join(known) or 'none of these'}")
-    if n not in by_n:
-        near = sorted(sorted(by_n, key=lambda known: abs(known - n))[:2])
-        raise VerifyException(
-            f"wgmma of {a.name} x {b.name} -> {d.name} has no N of {n}; the nearest are {' and '.join(map(str, near))}"
-        )
-    return by_n[n]
 
 
 def panel_of(memory: Memory, what: str) -> int:
@@ -150,6 +118,9 @@ class WgmmaOp(IRDLOperation):
         %d = warp.wgmma %a, %Bs[%s, %zero, %k], %c :
             !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, ...
 
+    With `transposed` C and D hold their transposes, which is a change of names: element (i, j) is in row j, column i of
+    the fragment. A in registers and D may number their rows otherwise than the instruction, if both do so alike.
+
     With a sparse A, the tile or the fragment has the stored elements, and 64 bytes of K are multiplied. `sparse` is the
     metadata, and `selector` says which of its threads hold the metadata of this product::
 
@@ -177,6 +148,7 @@ class WgmmaOp(IRDLOperation):
     negate_b = opt_prop_def(UnitAttr)
     mn_major_a = opt_prop_def(UnitAttr)
     mn_major_b = opt_prop_def(UnitAttr)
+    transposed = opt_prop_def(UnitAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
@@ -196,10 +168,12 @@ class WgmmaOp(IRDLOperation):
         overwrite: bool = False,
         mn_major_a: bool = False,
         mn_major_b: bool = False,
+        transposed: bool = False,
         sparse: tuple[SSAValue, int] | None = None,
     ):
         """`sparse` are the metadata of a sparse A, and the selector."""
         flags = {"overwrite": overwrite, "mn_major_a": mn_major_a, "mn_major_b": mn_major_b}
+        flags["transposed"] = transposed
         e, chosen = ([], None) if sparse is None else ([sparse[0]], IntegerAttr(sparse[1], i64))
         super().__init__(
             operands=[a, list(a_indices), b, list(b_indices), c, e],
@@ -220,11 +194,20 @@ class WgmmaOp(IRDLOperation):
     def row(self) -> Wgmma:
         """The instruction."""
         a, b = self._element_a(), element_row(memory_of(self.b).element_type)
-        kind = fragment_of(self.c)
+        kind = self.sums
         if a is None or b is None:
             raise VerifyException("expected operands of element types of the ISA")
         types = a if self.a_in_registers else _multiplied(a), _multiplied(b), kind.element
         return find_row(*types, kind.shape[1], satfinite=self.satfinite is not None, sparse=self.e is not None)
+
+    @property
+    def sums(self) -> FragmentType:
+        """C and D as the instruction has them, 64 x N."""
+        kind = fragment_of(self.c)
+        if self.transposed is None:
+            return kind
+        (rows, columns), layout = kind.shape, kind.layout.data.transposed()
+        return FragmentType.of(kind.role.data, columns, rows, kind.element_type, layout, kind.bits)
 
     @property
     def a_in_registers(self) -> bool:
@@ -249,24 +232,28 @@ class WgmmaOp(IRDLOperation):
     def verify_(self) -> None:
         for role, value, indices in self.tiles():
             verify_tile(memory_of(value), indices, f"operand {role.upper()}")
-        row, kind = self.row, fragment_of(self.c)
-        if kind.role.data != "acc" or kind.shape[0] != M or kind.layout.data != row.layout("d"):
+        row, kind = self.row, self.sums
+        numbers = row_numbers(kind.layout.data, row.layout("d"))
+        if kind.role.data != "acc" or kind.shape[0] != M or numbers is None:
             wanted = f"!warp.fragment<acc, {M}x{kind.shape[1]}x{kind.element_type}, [{row.layout('d')}]>"
-            raise VerifyException(f"expected C to be {wanted}, got {kind}")
+            of = "the transpose of C" if self.transposed is not None else "C"
+            raise VerifyException(f"expected {of} to be {wanted}, got {kind}")
         if isinstance(self.a.type, FragmentType):
-            self._verify_fragment(row, self.a.type)
+            self._verify_fragment(row, self.a.type, numbers)
+        elif numbers != tuple(range(len(numbers))):
+            raise VerifyException(f"expected rows in their order with a tile of A, got C of {kind}")
         for role, value, _ in self.tiles():
             self._verify_operand(role, row, memory_of(value))
         self._verify_metadata(row)
         if not row.a.is_float and (self.negate_a is not None or self.negate_b is not None):
             raise VerifyException("only floating-point operands can be negated")
 
-    def _verify_fragment(self, row: Wgmma, kind: FragmentType) -> None:
+    def _verify_fragment(self, row: Wgmma, kind: FragmentType, numbers: Sequence[int]) -> None:
         if self.a_indices:
             raise VerifyException("A in registers begins nowhere: expected no indices behind it")
         if self.mn_major_a is not None:
             raise VerifyException("A in registers lies along K; only a tile does not")
-        wanted = FragmentType.of("a", M, row.stored_k, kind.element_type, row.layout("a"))
+        wanted = FragmentType.of("a", M, row.stored_k, kind.element_type, numbered(row.layout("a"), numbers))
         if kind != wanted:
             raise VerifyException(f"expected A in registers to be {wanted}, got {kind}")
 

@@ -51,13 +51,14 @@ class ConsumerLoop:
         turns = self._turns(index)
         commits = [op for op in old.ops if isinstance(op, WgmmaCommitOp)]
         fences = [op for op in old.ops if isinstance(op, WgmmaFenceOp)]
-        last_wait = [op for op in old.ops if isinstance(op, WgmmaWaitOp)][-1]
+        *within, last_wait = [op for op in old.ops if isinstance(op, WgmmaWaitOp)]
         for op in old.ops:
             if isinstance(op, scf.YieldOp):
                 continue
-            if behind and isinstance(op, WgmmaWaitOp):
-                inside.insert(WgmmaWaitOp(1))
-                ring.release(inside, before[0])
+            if behind and op is last_wait:
+                if not within:
+                    inside.insert(WgmmaWaitOp(1))
+                    ring.release(inside, before[0])
                 continue
             new = op.clone(now)
             if isinstance(new, WgmmaOp):
@@ -72,6 +73,9 @@ class ConsumerLoop:
             now.update(zip(op.results, new.results, strict=True))
             if not behind and op is last_wait:
                 ring.arrive(inside, stage)
+            if behind and within and op is within[-1]:
+                # As many groups as a turn has but one may be under way: all of the turn before are done.
+                ring.release(inside, before[0])
         if behind:
             prefetch(inside, self.loop, body.args[0])
         handed = [now.get(value, value) for value in (old.last_op.operands if old.last_op is not None else ())]
@@ -101,9 +105,9 @@ class ConsumerLoop:
 
     def _waits_behind(self) -> bool:
         """Whether products may be waited for a turn later: nothing in the loop but further ones reads their sums, and
-        nothing loads registers that they read, those of metadata."""
+        nothing loads registers that they read, those of metadata, but behind a wait of its own."""
         ops = list(self.loop.body.block.ops)
-        if any(map(is_load, ops)):
+        if any(map(is_load, ops)) and sum(isinstance(op, WgmmaWaitOp) for op in ops) == 1:
             return False
         sums = [result for op in ops if isinstance(op, WgmmaOp) for result in op.results]
         users = [use.operation for value in sums for use in value.uses]

@@ -156,7 +156,8 @@ class Specialiser:
     def _share(self, index: IndexBuilder, copy: CopyOp, cluster: CtaCluster | None) -> Share | None:
         """What this CTA copies of a tile; None for all of it."""
         products = [op for op in self.loop.body.block.ops if isinstance(op, WgmmaOp)]
-        of_b = any(op.b is copy.destination for op in products)
+        # Of transposes that are multiplied the second operand is A.
+        of_b = any((op.b is copy.destination) != (op.transposed is not None) for op in products)
         return None if cluster is None else cluster.share(index, of_b=of_b)
 
     def _from(self, block: Block, first: Operation) -> list[Operation]:

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from xdsl.builder import Builder
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
+from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.gpu import SubgroupIdOp
 from ...dialect.isa.wgmma import WARPS
-from ...dialect.layouts.layout import LANES
+from ...dialect.layouts.layout import LANES, column, row
 from ...dialect.warp.attributes import SHARED_SPACE, fragment_of
 from ...dialect.warp.clusters import NamedBarrierOp
 from ...dialect.warp.epilogue import SubfragmentOp
@@ -51,12 +52,13 @@ class StagedStores:
         self.stores, self.index = stores, index
         fragment = fragment_of(stores[0].fragment)
         self.view = TensorView.of(stores[0], stores[0].memory)
-        self.columns = panel_columns(fragment.shape[1], fragment.bits)
+        self.panel = panel_columns(fragment.shape[1], fragment.bits)
+        self.columns = max(self.panel, fragment.layout.data.columns)
         if odd := next((op for op in stores if fragment_of(op.fragment).shape[1] % self.columns), None):
             decline(odd, f"it writes no whole panels of {self.columns} columns")
         rows, groups = fragment.shape[0], launch.schedule.consumers // WARPS
         shape = [groups * BUFFERS, rows, self.columns]
-        swizzle = SwizzleAttr(self.columns * fragment.bits // 8)
+        swizzle = SwizzleAttr(self.panel * fragment.bits // 8)
         tile = MemRefType(fragment.element_type, shape, swizzle, IntegerAttr(SHARED_SPACE, i64))
         self.map = launch.tensor_map(self.view.memory, self.view.order, box_type(self.view, tile))
         self.scratch = index.insert(memref.AllocOp([], [], tile)).memref
@@ -76,7 +78,7 @@ class StagedStores:
             Rewriter.erase_op(store)
 
     def _panel(self, index: IndexBuilder, store: StoreOp, left: int, buffer: int, pending: int) -> None:
-        """Stages the columns from `left` on, and starts their copy."""
+        """Stages the columns from `left` on, and starts their copy, of one panel or of several side by side."""
         rows, columns = fragment_of(store.fragment).shape
         row, column = map(index.known, store.indices)
         part, at = store.fragment, index.values([self.buffers[buffer], 0, 0])
@@ -84,10 +86,19 @@ class StagedStores:
             part = index.insert(SubfragmentOp(part, (0, left), (rows, self.columns))).fragment
         index.insert(BulkWaitOp(pending, read=True, each_warpgroup=True))
         index.insert(NamedBarrierOp(self.barrier, WARPS * LANES))
-        moved = StmatrixOp if fragment_of(part).bits == MATRIX_BITS else StoreOp
-        index.insert(moved(part, self.scratch, at))
+        index.insert(self._moved(part, at))
         index.insert(ProxyFenceOp())
         index.insert(NamedBarrierOp(self.barrier, WARPS * LANES))
-        where = self.view.coordinates(row, index.add(column, left), lambda value: value)
-        index.insert(TensorStoreOp(self.scratch, at, self.map, index.values(where), each_warpgroup=True))
+        for along in range(0, self.columns, self.panel):
+            where = self.view.coordinates(row, index.add(column, left + along), lambda value: value)
+            place = index.values([self.buffers[buffer], 0, along])
+            index.insert(TensorStoreOp(self.scratch, place, self.map, index.values(where), each_warpgroup=True))
         index.insert(BulkCommitOp(each_warpgroup=True))
+
+    def _moved(self, part: SSAValue, at: Sequence[SSAValue]) -> StmatrixOp | StoreOp:
+        """What writes a panel to shared memory: whole matrices, as they lie or transposed, or each lane what it has."""
+        kind = fragment_of(part)
+        together = kind.layout.data.element[0], kind.layout.data.lane[2]
+        if kind.bits == MATRIX_BITS and together in ((column(0), row(0)), (row(0), column(0))):
+            return StmatrixOp(part, self.scratch, at, trans=together[0] == row(0))
+        return StoreOp(part, self.scratch, at)

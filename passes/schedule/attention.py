@@ -26,7 +26,7 @@ LEAST_SM = 80
 
 FIXED = (
     "sliced_k", "split_k", "pack", "fp8_as", "accumulate", "promote", "add_c", "edges", "unroll", "group", "cluster",
-    "transpose", "padded",
+    "transpose", "padded", "in_registers",
 )  # fmt: skip
 """Fields that an attention has no choice of."""
 

@@ -23,6 +23,9 @@ from ...dialect.warp.sparse import metadata_span
 from ..linalg.multiplied import block
 from ..linalg.product import Product
 from ..tile.arrangement import LANES as LANES_LOAD
+from .exchanged import exchanged_schedule
+from .exchanged import pays as exchanged_pays
+from .exchanged import why_not as why_not_exchanged
 from .h200 import (
     BETWEEN_MARGIN,
     IN_FLIGHT,
@@ -155,11 +158,14 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
         ScheduleError: if the target has no instruction for the product's element types.
     """
     accumulate = accumulate or default_accumulator(product)
-    if by == "warpgroups" or (by != "fragments" and pays(product)):
-        if (found := warpgroup_schedule(product, target, accumulate)) is not None:
+    exchanged = product.b.stored is not None
+    if by == "warpgroups" or (by != "fragments" and (exchanged_pays if exchanged else pays)(product)):
+        choose = exchanged_schedule if exchanged else warpgroup_schedule
+        if (found := choose(product, target, accumulate)) is not None:
             return found
         if by:
-            raise ScheduleError(f"warpgroups cannot multiply this product: {why_not(product, target, packed=True)}")
+            reason = why_not_exchanged(product, target) if exchanged else why_not(product, target, packed=True)
+            raise ScheduleError(f"warpgroups cannot multiply this product: {reason}")
     row = instruction(product, accumulate, target)
     if row is None:
         what = f"{multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"

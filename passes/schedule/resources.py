@@ -62,11 +62,13 @@ def rows_of(product: Multiplied) -> Sequence[Row]:
     return [r for r in found if (r.a, r.b) == (product.a.element, product.b.element)]
 
 
-def warpgroup_rows(product: Multiplied) -> Sequence[Wgmma]:
-    """The rows of warpgroups that multiply the product's element types, A dense or sparse, scaled by nothing."""
-    if product.variant.scale_type or product.b.stored is not None:
+def warpgroup_rows(product: Multiplied, *, exchanged: bool = False) -> Sequence[Wgmma]:
+    """The rows of warpgroups that multiply the product's element types, A dense or sparse, scaled by nothing; with
+    `exchanged` those of the transposes, of which the first operand is changed in registers."""
+    if product.variant.scale_type or (product.b.stored is not None and not exchanged):
         return ()
     types, sparse = (product.a.element, product.b.element), product.sparsity > 1
+    types = types[::-1] if exchanged else types
     same = (
         r for r in wgmma.rows() if (r.a, r.b) == types and not r.satfinite and (r.granularity is not None) == sparse
     )

@@ -9,6 +9,7 @@ from ...dialect.isa.targets import Target
 from ...dialect.schedule import Schedule, ScheduleError
 from ..linalg.product import Product
 from .choice import default_schedule
+from .exchanged import exchanged_candidates
 from .loop import UNPIPELINED
 from .model import BETWEEN_TILES, PARTS, SPARSE_TILES, TILES, Tile, cost_of
 from .resources import instruction
@@ -30,7 +31,8 @@ def candidates(product: Product, target: Target, accumulate: str = "") -> list[S
     """
     first = default_schedule(product, target, accumulate)
     accumulate = first.arithmetic.accumulate
-    groups = warpgroup_candidates(product, target, accumulate)
+    of_groups = warpgroup_candidates if product.b.stored is None else exchanged_candidates
+    groups = of_groups(product, target, accumulate)
     return list(dict.fromkeys((first, *groups, *_of_fragments(product, target, accumulate))))
 
 

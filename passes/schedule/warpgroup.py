@@ -78,7 +78,7 @@ def asked_of(given: Mapping[str, object]) -> str:
     mma = given.get("mma")
     if isinstance(mma, Shape):
         return "warpgroups" if mma.m == ROWS else "fragments"
-    if given.get("promote", PLAIN) != PLAIN:
+    if any(given.get(name, PLAIN) != PLAIN for name in ("promote", "in_registers")):
         return "warpgroups"
     return "fragments" if any(name in given for name in OF_FRAGMENTS) else ""
 
@@ -177,7 +177,8 @@ def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
     Raises:
         ScheduleError: if there is none.
     """
-    rows = [r for r in warpgroup_rows(product) if r.d.name == schedule.arithmetic.accumulate and r.runs_on(target)]
+    known = warpgroup_rows(product, exchanged=schedule.tile.exchanged)
+    rows = [r for r in known if r.d.name == schedule.arithmetic.accumulate and r.runs_on(target)]
     for row in rows:
         if row.shape == schedule.tile.mma:
             return row
@@ -191,7 +192,7 @@ def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
 def stage_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory of one stage."""
     m, n, k = schedule.tile.cta
-    tiles = [m * k // product.sparsity * product.a.element.memory_bits // 8, n * k * product.b.element.memory_bits // 8]
+    tiles = [m * k // product.sparsity * product.a.element.memory_bits // 8, n * k * product.b.memory_bits // 8]
     if product.metadata is not None:
         rows = -(-m // (METADATA_ROWS * PATTERN)) * PATTERN
         tiles.append(rows * k // metadata_span(product.a.element) * LANES * product.metadata.element.bits // 8)

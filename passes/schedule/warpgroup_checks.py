@@ -9,6 +9,7 @@ from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.schedule import Schedule, ScheduleError
 from ..linalg.product import Product
+from .exchanged import check_exchanged
 from .laid_out import laid_out
 from .packing import roles
 from .staging import check_c
@@ -22,6 +23,10 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     Raises:
         ScheduleError: naming the field that does not fit.
     """
+    if schedule.tile.exchanged:
+        check_exchanged(schedule, product, target)
+        _check_any(schedule, product, target)
+        return
     if reason := why_not(product, target, packed=True):
         raise ScheduleError(f"mma = {schedule.tile.mma}: {reason}")
     product = laid_out(product, schedule.operands)
@@ -47,6 +52,11 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
             raise ScheduleError(f"packing takes a single dense matrix of static size without gaps, got {operand.type}")
         if role not in roles(schedule.operands.pack) and (reason := not_copied(operand)):
             raise ScheduleError(f"{operand.name} {reason}; or pack it")
+    _check_any(schedule, product, target)
+
+
+def _check_any(schedule: Schedule, product: Product, target: Target) -> None:
+    """Checks what all schedules of warpgroups have."""
     check_c(schedule, product)
     _check_parts(schedule, product)
     _check_cluster(schedule, product)

@@ -31,6 +31,7 @@ from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Bit, Layout, column, row
 from ...dialect.layouts.permutation import permuted
 from ...dialect.schedule import ScheduleError
+from ...dialect.warp.wgmma_rows import numbered
 
 LDMATRIX, PIECES, LANES, NONE = "ldmatrix", "pieces", "lanes", "none"
 """Ways from shared memory: as the instruction wants it; in 16-bit pieces, then converted to its layout; each lane its
@@ -76,6 +77,29 @@ def arrange_warpgroup(instruction: Wgmma) -> Arrangement:
     """The arrangement for warpgroups, which read A and B in shared memory."""
     stays = Delivery(NONE, instruction.layout("a"), instruction.layout("a"))
     return Arrangement(stays, stays, instruction.layout("d"))
+
+
+@cache
+def arrange_exchanged(instruction: Wgmma, bits: int, *, b_along_k: bool) -> Arrangement:
+    """The arrangement for warpgroups that multiply B^T, in registers, by A^T in shared memory.
+
+    B has elements of so many bits in memory, which are converted to the instruction's.
+
+    The layout of B is that of B^T as the instruction's first operand. The accumulators are those of D, whose transpose
+    the instruction computes. Where k runs along the rows of B, each lane loads the two neighbours along k that a
+    register of floats has. In rows along n pieces of 16 bits hold two neighbours along n, for two rows of B^T that a
+    lane has: so these are numbered as neighbours.
+
+    Raises:
+        ScheduleError: for elements that nothing brings to registers so.
+    """
+    if (instruction.operand_bits, bits) != (16, 8):
+        raise ScheduleError(f"in_registers = b: elements of {bits} bits are not made {instruction.operand_bits} so")
+    numbers = (0, 1, 2, 3, 4, 5) if b_along_k else (1, 2, 3, 0, 4, 5)
+    wanted = numbered(instruction.layout("a"), numbers)
+    of_b = Delivery(LANES, wanted, wanted) if b_along_k else Delivery(PIECES, wanted, _first(wanted, row(0), column(0)))
+    stays = Delivery(NONE, instruction.layout("a"), instruction.layout("a"))
+    return Arrangement(stays, of_b, numbered(instruction.layout("d"), numbers).transposed())
 
 
 @cache
@@ -131,7 +155,7 @@ def arrange_stored(instruction: Row, warp: tuple[int, int], a_along_k: bool, b_a
 
 def _first(layout: Layout, *bits: Bit) -> Layout:
     """The layout with some bits of its elements before the others."""
-    return Layout(layout.lane, (*bits, *(bit for bit in layout.element if bit not in bits)))
+    return Layout(layout.lane, (*bits, *(bit for bit in layout.element if bit not in bits)), layout.warp)
 
 
 def _numbers(bits: int, along_k: bool, size: int, axis: str, warp: int) -> Numbers:

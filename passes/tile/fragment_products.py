@@ -22,6 +22,7 @@ from xdsl.rewriter import InsertPoint
 
 from ...dialect.warp.operand_forms import drop_forms
 from ...dialect.warp.tile_mma import TileMmaOp
+from .exchanged import ExchangedProduct
 from .groups import GroupedProduct
 from .index_builder import Index, IndexBuilder
 from .metadata import SparseProduct, SparseWarpgroupProduct
@@ -31,6 +32,7 @@ from .warpgroup import WarpgroupProduct
 
 MULTIPLICATIONS: Sequence[type[Multiplication]] = (
     WarpgroupProduct,
+    ExchangedProduct,
     SparseWarpgroupProduct,
     ScaledProduct,
     SparseProduct,

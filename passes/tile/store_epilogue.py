@@ -17,6 +17,7 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
+from ...dialect.layouts.layout import column
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.elementwise import ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.epilogue import LoadVectorOp, SubfragmentOp
@@ -54,13 +55,15 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
     smaller parts, so that these and their addresses take no more registers than one matrix of `MOST_BITS` would. A
     warpgroup loads what lies beside the next part before it works on this one.
     """
-    accumulator = in_layout(index, op.sums, stored(fragment_of(op.sums).layout.data))
-    whole, schedule = fragment_of(accumulator), schedule_of(op)
+    schedule, accumulator = schedule_of(op), op.sums
+    if not schedule.tile.exchanged or column(0) in fragment_of(accumulator).layout.data.element:
+        accumulator = in_layout(index, accumulator, stored(fragment_of(accumulator).layout.data))
+    whole = fragment_of(accumulator)
     bits, (rows, width) = _bits(op), whole.shape
     most = MOST_BITS if len(op.matrices()) == 1 else MOST_BITS // 2
     while bits > most and width % (2 * whole.layout.data.columns) == 0:
         bits, width = bits // 2, width // 2
-    if schedule.tile.together > 1 and op.epilogue is not None:
+    if schedule.tile.together > 1 and not schedule.tile.exchanged and op.epilogue is not None:
         element_bits = whole.with_element(held_type(op.d)).bits
         staged = panel_columns(width, element_bits) if schedule.epilogue.staging else 0
         least = staged or GROUP_COLUMNS
@@ -108,6 +111,8 @@ class Ending:
     ) -> None:
         self.op, self.index, (self.m, self.n), self.schedule = op, index, at, schedule_of(op)
         rows = exchanged_rows(self.schedule) or (whole.shape[0] if op.epilogue is None else whole.layout.data.rows)
+        if self.schedule.tile.exchanged:
+            rows = self.schedule.epilogue.staging or rows
         self.rows = min(rows, whole.shape[0])
         self.wanted = held_type(op.d)
         part = FragmentType.of("acc", self.rows, whole.shape[1], whole.element_type, whole.layout.data)

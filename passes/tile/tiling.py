@@ -20,7 +20,7 @@ from ..linalg.multiplied import Multiplied
 from ..linalg.product import Product
 from ..schedule.packing import roles
 from ..schedule.resources import arrangement, rows_of, warpgroup_rows
-from .arrangement import Arrangement, arrange_warpgroup
+from .arrangement import Arrangement, arrange_exchanged, arrange_warpgroup
 
 BOX_BITS = UNIT * BYTE
 """Bits of which the place of a box of a tensor copy is a multiple."""
@@ -37,7 +37,8 @@ class Fragments:
     def row(self) -> Row | Wgmma:
         """The instruction. Raises a located diagnostic if there is none of the schedule's shape and types."""
         accumulate = self.schedule.arithmetic.accumulate
-        every = rows_of(self.product) if self.schedule.tile.together == 1 else warpgroup_rows(self.product)
+        tile = self.schedule.tile
+        every = rows_of(self.product) if tile.together == 1 else warpgroup_rows(self.product, exchanged=tile.exchanged)
         row = next((r for r in every if r.shape == self.schedule.tile.mma and r.d.name == accumulate), None)
         if row is None:
             fail(self.product.op, f"the ISA has no mma {self.schedule.tile.mma} for {self.product.a.element.name}")
@@ -46,9 +47,13 @@ class Fragments:
     @cached_property
     def arrangement(self) -> Arrangement:
         """How operands lie in registers. Raises a located diagnostic if the warp tile is too small for it."""
-        if isinstance(self.row, Wgmma):
-            return arrange_warpgroup(self.row)
+        b = self.product.b
         try:
+            if isinstance(self.row, Wgmma) and self.schedule.tile.exchanged:
+                held = b.element if b.stored is None else b.stored.element
+                return arrange_exchanged(self.row, held.memory_bits, b_along_k=b.transposed)
+            if isinstance(self.row, Wgmma):
+                return arrange_warpgroup(self.row)
             return arrangement(self.product, self.row, self.schedule.tile.warp)
         except ScheduleError as error:
             fail(self.product.op, f"schedule: {error}")

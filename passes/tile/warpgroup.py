@@ -21,7 +21,8 @@ class WarpgroupProduct(Multiplication):
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
-        return schedule_of(op).tile.together > 1 and op.metadata is None
+        tile = schedule_of(op).tile
+        return tile.together > 1 and not tile.exchanged and op.metadata is None
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
         schedule, (a, b) = self.tiling.schedule, self.operands

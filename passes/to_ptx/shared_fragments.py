@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...dialect.layouts.layout import column
+from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import in_memory
 from .addressing import CHUNK, Addressing, Position, SharedTile
 from .emitter import Emitter, divisor_of
 from .fragments import Fragment, per_register
+from .memory import side_by_side
 from .operands import At, IndexValue, VirtualRegister
 
 
@@ -32,8 +33,27 @@ class SharedFragments:
         into: Fragment,
     ) -> None:
         """Reads a fragment whose first element lies at (stage, row, column) of a tile."""
+        if side_by_side(in_memory(type, swapped)) < per_register(type):
+            self._load_halves(type, swapped, tile, at_, into)
+            return
         for registers, place in self._accesses(type, swapped, tile, at_, into):
             self.emitter.load("shared", registers, place)
+
+    def _load_halves(
+        self,
+        type: FragmentType,
+        swapped: bool,
+        tile: SharedTile,
+        at_: tuple[IndexValue, IndexValue, IndexValue],
+        into: Fragment,
+    ) -> None:
+        """Puts registers together from halves, each of neighbours in memory."""
+        halves = self.emitter.registers("b16", 2 * len(into))
+        wide = per_register(type) // 2
+        for registers, place in self._accesses(type, swapped, tile, at_, halves, wide):
+            self.emitter.load("shared", registers, place)
+        for register, low, high in zip(into, halves[::2], halves[1::2], strict=True):
+            self.emitter.emit("mov.b32", register, [low, high])
 
     def store(
         self, type: FragmentType, tile: SharedTile, at_: tuple[IndexValue, IndexValue, IndexValue], source: Fragment
@@ -49,13 +69,15 @@ class SharedFragments:
         tile: SharedTile,
         at_: tuple[IndexValue, IndexValue, IndexValue],
         held: Fragment,
+        wide: int = 0,
     ) -> Iterator[tuple[Fragment, At]]:
-        """The registers that lie side by side in memory, with the address of the first."""
+        """The registers that lie side by side in memory, with the address of the first; `wide` is how many elements a
+        register has, if not as many as fill it."""
         stage, row_start, column_start = at_
-        layout, per = in_memory(type, swapped), per_register(type)
+        layout, per = in_memory(type, swapped), wide or per_register(type)
         down, across = type.tiles[::-1] if swapped else type.tiles
         lane_row, lane_column = self.addressing.lane_position(layout, self.lane)
-        groups = _groups(type, swapped, divisor_of(column_start))
+        groups = _groups(type, layout, per, divisor_of(column_start))
         count = layout.elements // per
         for number in range(down * across):
             # Registers follow the fragment's own order of tiles, which the transpose in memory has by columns.
@@ -70,13 +92,12 @@ class SharedFragments:
                 yield registers, self.addressing.shared(tile, stage, *where)
 
 
-def _groups(type: FragmentType, swapped: bool, aligned: int) -> list[list[int]]:
-    """The registers of a base tile that one access fills, in the order of memory, access by access.
+def _groups(type: FragmentType, layout: Layout, per: int, aligned: int) -> list[list[int]]:
+    """The registers, of `per` elements, of a base tile that one access fills, in the order of memory, access by access.
 
     Registers whose numbers differ in the bits that carry the lowest bits of the column lie side by side in memory.
     """
-    layout, per = in_memory(type, swapped), per_register(type)
-    packed, register_bytes = per.bit_length() - 1, max(4, type.bits // 8)
+    packed, register_bytes = per.bit_length() - 1, per * type.bits // 8
     places: list[int] = []
     while (bit := column(packed + len(places))) in layout.element and register_bytes << len(places) < CHUNK:
         if aligned % (per << len(places) + 1):

@@ -210,19 +210,20 @@ def test_what_stays_an_operation_of_its_own(text: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "schedule", "message"),
+    ("target", "q", "schedule", "message"),
     [
-        ("sm_75", {}, "sm_75 has .* for f16 x f16 from s8 accumulated in f32; sm_80 and later have one"),
+        ("sm_75", "i8", {}, "sm_75 has .* for f16 x f16 from s8 accumulated in f32; sm_80 and later have one"),
         (
             "sm_90a",
+            "i4",
             {"mma": "m64n64k16"},
-            "warpgroups cannot .*: sm_90a has no wgmma for f16 x f16 from s8",
+            "warpgroups cannot .*: integers of 4 bits are not converted for warpgroups",
         ),
     ],
 )
-def test_what_does_not_convert_is_refused(target: str, schedule: dict[str, Any], message: str) -> None:
+def test_what_does_not_convert_is_refused(target: str, q: str, schedule: dict[str, Any], message: str) -> None:
     with pytest.raises(CompileError, match=f"f.mlir:14:3: error: schedule: {message}"):
-        compile(function(SCALED), target, file="f.mlir", cache=False, **schedule)
+        compile(function(SCALED.replace("i8", q), q=q), target, file="f.mlir", cache=False, **schedule)
 
 
 def test_four_bits_that_no_product_converts_are_refused() -> None:

@@ -112,6 +112,22 @@ func.func @f(%A: memref<64x128xi8, #warp.swizzle<128>, 3>, %B: memref<64x128xi8,
 
 // -----
 
+func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r1 r2 r3 | c0 r0 c3 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [r1 r2 c0 c1 c2 | r0 c3 | c4 c5]>, %i: index) {
+  // CHECK: expected A in registers to be !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, got !warp.fragment<a, 64x16xf16, [c1 c2 r1 r2 r3 | c0 r0 c3 | r4 r5]>
+  %d = warp.wgmma %a, %B[%i, %i], %c {transposed} : !warp.fragment<a, 64x16xf16, [c1 c2 r1 r2 r3 | c0 r0 c3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [r1 r2 c0 c1 c2 | r0 c3 | c4 c5]>
+  return
+}
+
+// -----
+
+func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [r1 r2 c1 c2 c3 | r0 c0 | c4 c5]>, %i: index) {
+  // CHECK: expected rows in their order with a tile of A, got C of !warp.fragment<acc, 64x64xf32, [c1 c2 r1 r2 r3 | c0 r0 | r4 r5]>
+  %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c {transposed} : memref<64x64xf16, #warp.swizzle<128>, 3>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [r1 r2 c1 c2 c3 | r0 c0 | c4 c5]>
+  return
+}
+
+// -----
+
 func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %i: index) {
   // CHECK: expected C to be !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, got !warp.fragment<acc, 16x64xf32
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c : memref<64x64xf16, #warp.swizzle<128>, 3>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>

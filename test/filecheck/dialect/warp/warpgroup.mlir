@@ -94,3 +94,12 @@ func.func @clusters(%empty: !warp.barriers<2>, %i: index) {
   warp.cluster_barrier {mbarriers}
   return
 }
+
+// CHECK-LABEL: @transposed
+func.func @transposed(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r1 r2 r3 | c0 r0 c3 | r4 r5]>, %B: memref<2x96x64xf16, #warp.swizzle<128>, 3>,
+    %c: !warp.fragment<acc, 96x64xf32, [r1 r2 c1 c2 c3 | r0 c0 | c4 c5]>, %i: index) {
+  // CHECK-NEXT: warp.wgmma %a, %B[%i, %i, %i], %c {transposed} : !warp.fragment<a, 64x16xf16, [c1 c2 r1 r2 r3 | c0 r0 c3 | r4 r5]>, memref<2x96x64xf16, #warp.swizzle<128>, 3 : i64>, !warp.fragment<acc, 96x64xf32, [r1 r2 c1 c2 c3 | r0 c0 | c4 c5]>
+  %d = warp.wgmma %a, %B[%i, %i, %i], %c {transposed} : !warp.fragment<a, 64x16xf16, [c1 c2 r1 r2 r3 | c0 r0 c3 | r4 r5]>,
+    memref<2x96x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 96x64xf32, [r1 r2 c1 c2 c3 | r0 c0 | c4 c5]>
+  return
+}
