@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
 from typing import NamedTuple
 
 from xdsl.context import Context
@@ -12,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
 
 from . import collector
-from .diagnostics import verify
+from .diagnostics import remarks, verify
 from .module_parts import ModuleParts
 from .universe import WARPLOOM_UNIVERSE
 
@@ -20,6 +23,8 @@ DEFAULT_TARGET = "sm_90a"
 """What a module that has no target is compiled for."""
 
 Option = str | int | Sequence[int]
+
+OnPhase = Callable[[str, float], None]
 
 
 def standard_pipeline(
@@ -101,20 +106,46 @@ def _option(value: Option) -> str:
     return str(text).replace("x", ",")
 
 
-def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: Callable[[str, float], None] | None = None) -> None:
-    """Runs a pipeline on a module in place, verifying before the first pass and after each.
+_BEHIND = frozenset(part.behind for part in PARTS.values())
+"""The passes that start a part, and what stands for the end."""
+
+_EACH: ContextVar[bool] = ContextVar("each", default=False)
+
+
+@contextmanager
+def verified_after_each_pass() -> Generator[None]:
+    """Makes `lower` verify a module after each pass that changed it, as `warploom-opt` does: for tests."""
+    token = _EACH.set(True)
+    try:
+        yield
+    finally:
+        _EACH.reset(token)
+
+
+def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | None = None) -> None:
+    """Runs a pipeline on a module in place. It is verified before the first pass, after each of PARTS and at the end.
 
     `on_phase` is told each pass's name and the seconds it took, its verification included.
+
+    Raises:
+        DiagnosticException: what the first pass reports that fails, or its verification, as if each pass were verified.
     """
-    passes = PassPipeline.parse_spec(WARPLOOM_UNIVERSE.all_passes, pipeline).passes
+    passes = _passes(pipeline)
     with collector.paused():
         verify(module)
-        verified = ModuleParts(module)
-        for one in passes:
-            start = time.perf_counter()
-            verified = run(one, ctx, module, verified)
-            if on_phase is not None:
-                on_phase(one.name, time.perf_counter() - start)
+        if _EACH.get():
+            _verifying_each(module, ctx, passes, on_phase)
+            return
+        given = module.clone()
+        try:
+            _verifying_parts(module, ctx, passes, on_phase)
+        except Exception:
+            first = _first_error(given, ctx, passes)
+            if first is None:
+                raise
+        else:
+            return
+        raise first
 
 
 def run(one: ModulePass, ctx: Context, module: ModuleOp, verified: ModuleParts) -> ModuleParts:
@@ -124,3 +155,38 @@ def run(one: ModulePass, ctx: Context, module: ModuleOp, verified: ModuleParts) 
     if not left.are_those_of(verified):
         verify(module)
     return left
+
+
+@lru_cache(64)
+def _passes(pipeline: str) -> tuple[ModulePass, ...]:
+    return PassPipeline.parse_spec(WARPLOOM_UNIVERSE.all_passes, pipeline).passes
+
+
+def _verifying_parts(module: ModuleOp, ctx: Context, passes: Sequence[ModulePass], on_phase: OnPhase | None) -> None:
+    following = [*(one.name for one in passes[1:]), ""]
+    for one, behind in zip(passes, following, strict=False):
+        start = time.perf_counter()
+        one.apply(ctx, module)
+        if behind in _BEHIND:
+            verify(module)
+        if on_phase is not None:
+            on_phase(one.name, time.perf_counter() - start)
+
+
+def _verifying_each(module: ModuleOp, ctx: Context, passes: Sequence[ModulePass], on_phase: OnPhase | None) -> None:
+    verified = ModuleParts(module)
+    for one in passes:
+        start = time.perf_counter()
+        verified = run(one, ctx, module, verified)
+        if on_phase is not None:
+            on_phase(one.name, time.perf_counter() - start)
+
+
+def _first_error(module: ModuleOp, ctx: Context, passes: Sequence[ModulePass]) -> Exception | None:
+    """What is wrong first in a lowering that failed; remarks have been made before."""
+    with remarks():
+        try:
+            _verifying_each(module, ctx, passes, None)
+        except Exception as error:
+            return error
+    return None

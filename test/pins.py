@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).with_name("gpu")))
 from gpu.forms import LOOPS, SCHEDULES
 from products import FORMS, LIES, TYPES, Product, Size, Types, fitted
 
+from warploom.passes.pipeline import verified_after_each_pass
 from warploom.runtime import Kernel, compile
 
 ROOT = Path(__file__).parents[1]
@@ -61,8 +62,9 @@ class Pinned:
         return f"{self.product} on {self.target}"
 
     def text(self) -> str:
-        """The normalised PTX."""
-        return normalised(self._compile().ptx)
+        """The normalised PTX; the IR is verified after each pass."""
+        with verified_after_each_pass():
+            return normalised(self._compile().ptx)
 
     def _compile(self) -> Kernel:
         if isinstance(self.product, Product):

@@ -1,4 +1,4 @@
-"""Which modules are verified again: those that a pass has changed."""
+"""When a module is verified: after each pass that changed it, or after parts of a pipeline; what errors tell then."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from warploom.passes.context import make_context, parse_mlir
-from warploom.passes.diagnostics import LocatedError
+from warploom.passes.diagnostics import LocatedError, remark, remarks
 from warploom.passes.module_parts import ModuleParts
-from warploom.passes.pipeline import run
+from warploom.passes.pipeline import lower, run, verified_after_each_pass
+from warploom.passes.universe import WARPLOOM_UNIVERSE
 
 TEXT = """func.func @f(%a: i32, %b: i32) -> i32 {
   %one = arith.constant 1 : i32
@@ -102,3 +103,43 @@ def test_what_a_pass_breaks_is_told_and_what_it_leaves_is_not_verified_again(mon
         assert left.are_those_of(before)
     with pytest.raises(LocatedError, match=r"arith\.addi"):
         run(Breaks(), make_context(), made, left)
+
+
+class Stumbles(ModulePass):
+    """Takes for granted that both operands of a sum have one type."""
+
+    name = "stumbles"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        remark(function(op), self.name, "looked")
+        for add in op.walk():
+            if isinstance(add, arith.AddiOp) and add.lhs.type != add.rhs.type:
+                raise KeyError(str(add.lhs.type))
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for made in (Breaks, Looks, Stumbles):
+        monkeypatch.setitem(WARPLOOM_UNIVERSE.all_passes, made.name, lambda made=made: made)
+
+
+def told(pipeline: str) -> str:
+    with pytest.raises(LocatedError) as error:
+        lower(module(), make_context(), pipeline)
+    return str(error.value)
+
+
+@pytest.mark.usefixtures("passes")
+@pytest.mark.parametrize("pipeline", ["looks,breaks", "breaks,looks,stumbles", "breaks,warp-pipeline,stumbles"])
+def test_an_error_is_that_of_the_first_pass_at_fault(pipeline: str) -> None:
+    found = told(pipeline)
+    assert found.startswith("<string>:3:3: error: arith.addi: ")
+    with verified_after_each_pass():
+        assert told(pipeline) == found
+
+
+@pytest.mark.usefixtures("passes")
+def test_remarks_before_an_error_are_made_once() -> None:
+    with remarks() as said, pytest.raises(LocatedError):
+        lower(module(), make_context(), "stumbles,breaks")
+    assert [line.rpartition(": ")[2] for line in said] == ["looked"]
