@@ -17,7 +17,8 @@ from typing import Any
 import gemm
 
 from warploom.runtime import load_ptx
-from warploom.runtime.launch import Launch, values
+from warploom.runtime.arguments.launch_values import values
+from warploom.runtime.launch import Launch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 

@@ -9,10 +9,11 @@ from typing import cast
 import numpy as np
 
 from .arguments.aliasing import check_overlap
-from .arguments.arrays import Argument, Parameter, borrow, check, is_array, packed_as
+from .arguments.arrays import Argument, borrow, check, is_array, packed_as
+from .arguments.launch_values import LaunchValue, Scalar
 from .arguments.outputs import allocate, finished, model_of
+from .arguments.parameter import Parameter
 from .errors import ArgumentError
-from .launch import LaunchValue, Scalar
 from .numerics.array import Array
 from .signature import Signature, extents, position_of
 

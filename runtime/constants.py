@@ -10,7 +10,8 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 
 from ..passes.linalg.constants import contents
 from .arguments.arrays import borrow
-from .arguments.dtypes import DTYPES, memory_bytes
+from .arguments.dtypes import DTYPES
+from .arguments.elements import memory_bytes
 from .errors import HostError
 from .numerics.array import Array
 from .place import place_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from io import StringIO
 from math import prod
-from typing import Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from xdsl.dialects import func, gpu, memref
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, NoneAttr, TensorType
@@ -22,13 +22,16 @@ from ..dialect.warp.matmul import MatmulOp
 from ..passes.context import make_context, parse_mlir
 from ..passes.linalg.extents import promised
 from ..passes.linalg.views import root
-from .arguments.arrays import Parameter
-from .arguments.dtypes import DTYPES
+from .arguments.elements import ELEMENT_BITS
+from .arguments.parameter import Parameter
 from .errors import HostError
-from .launch import LaunchValue, Plan
+from .launch import Plan
 from .plan import place_of, plan
 from .problem import Problem
 from .signature import Signature
+
+if TYPE_CHECKING:
+    from .arguments.launch_values import LaunchValue
 
 Structured: TypeAlias = LinalgStructuredOperation | MatmulOp
 
@@ -222,8 +225,8 @@ def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:
             if found is None:
                 raise HostError(f"{where}: expected a row-major or strided memref, got {kind}")
             strides = tuple(found)
-    if element not in DTYPES:
-        raise HostError(f"{where}: no array can be passed as {kind}; element types are {', '.join(DTYPES)}")
+    if element not in ELEMENT_BITS:
+        raise HostError(f"{where}: no array can be passed as {kind}; element types are {', '.join(ELEMENT_BITS)}")
     divisor = 1 if function.arg_attrs is None else promised(function.arg_attrs, argument.index)
     return Parameter(name, element, shape, strides, divisor)
 

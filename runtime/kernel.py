@@ -1,6 +1,7 @@
 """Kernels: what compiling a function gives, and calling it.
 
-Nothing here imports the compiler, so that a kernel that was kept is called without it.
+Nothing here imports the compiler, so that a kernel that was kept is called without it, nor numpy, so that a kernel is
+compiled without that.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..dialect.schedule import Schedule
-from .binding import bind, launch_values
 from .errors import ArgumentError
 from .grid import Progress
-from .launch import Launch, LaunchValue, Plan
-from .module import Checks, LaunchPlace, Options, PtxModule
+from .launch import Launch, Plan
 from .signature import Signature
 
 if TYPE_CHECKING:
+    from .arguments.launch_values import LaunchValue
     from .cuda.launch import Prepared
+    from .module import Checks, LaunchPlace, Options, PtxModule
     from .problem import Problem
 
 ScheduleOption: TypeAlias = str | int | Sequence[int]
@@ -83,6 +84,8 @@ class Kernel:
     @cached_property
     def binary(self) -> PtxModule:
         """The PTX, parsed for launching."""
+        from .module import PtxModule
+
         return PtxModule(self.ptx, f"<PTX of {self.name}>")
 
     @property
@@ -137,6 +140,9 @@ class Kernel:
             DeviceUnavailableError: if a GPU is asked for and there is none that runs the target.
             WarploomError: if the kernel fails.
         """
+        from .binding import bind
+        from .module import Options
+
         bound = bind(self.function, args, named, out)
         if (report or trace) and bound.results:
             missing, what = ", ".join(map(self.function.argument, bound.results)), "report" if report else "trace"
@@ -147,6 +153,8 @@ class Kernel:
     def _run(
         self, arguments: Sequence[object], device: str, progress: Progress | None, options: Options
     ) -> LaunchPlace:
+        from .binding import launch_values
+
         values = launch_values(self.function, arguments)
         plan = self.plan_for(values)
         place = self.binary.run(
@@ -177,6 +185,8 @@ class Kernel:
             ArgumentError: if one is missing, does not fit its parameter or lies in host memory.
             DeviceUnavailableError: if there is no GPU that runs the target.
         """
+        from .binding import bind, launch_values
+
         bound = bind(self.function, args, named)
         if bound.results:
             missing = ", ".join(map(self.function.argument, bound.results))

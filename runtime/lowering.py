@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from xdsl.dialects import func, gpu
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, TensorType, i32
@@ -26,8 +27,10 @@ from .errors import CompileError, HostError
 from .grid import Dim3
 from .kernel import Kernel, OnPhase, ScheduleOption
 from .launch import Launch
-from .module import PtxModule
 from .signature import Signature
+
+if TYPE_CHECKING:
+    from .module import PtxModule
 
 LAST = "convert-warp-to-ptx"
 """The pass that leaves the level of fragments."""
@@ -86,6 +89,8 @@ def kernels(module: ModuleOp, target: str | None, file: str, block: Dim3 | None 
         lower(module, make_context(), f"warp-set-target{{arch={target}}},{finish}")
         shared = {op.sym_name.data: allocate(op) for op in module.walk() if isinstance(op, gpu.FuncOp)}
         lower(module, make_context(), LAST)
+        from .module import PtxModule
+
         return PtxModule(print_ptx(ptx_module(module)), f"<PTX of {file}>", shared)
 
 

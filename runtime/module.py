@@ -12,25 +12,12 @@ import numpy as np
 
 from ..dialect.ptx.text.syntax import Function, Module
 from .arguments.arrays import Argument, borrow
+from .arguments.launch_values import LaunchValue, Packed, PackedMap, Scalar, values, where
 from .arguments.structs import Struct
 from .arguments.tensor_map import EncodedMap
 from .errors import ArgumentError, DeviceUnavailableError, WarploomError
-from .grid import Progress
-from .launch import (
-    Launch,
-    LaunchValue,
-    Mapped,
-    Packed,
-    PackedMap,
-    Passed,
-    Scalar,
-    ScratchBuffer,
-    Shifted,
-    Word,
-    dim3,
-    values,
-    where,
-)
+from .grid import DEVICES, Progress
+from .launch import Launch, Mapped, Passed, ScratchBuffer, Shifted, Word, dim3
 from .source import text_or_file
 from .written import may_write
 
@@ -41,8 +28,6 @@ if TYPE_CHECKING:
     from .interp.errors import Finding
     from .launch_report import LaunchReport
     from .launch_trace import LaunchTrace
-
-DEVICES = ("auto", "interp", "cuda")
 
 Output: TypeAlias = Callable[[str], object]
 """Takes the text that an interpreted kernel prints."""
@@ -397,4 +382,4 @@ def load_ptx(text: str | PathLike[str], name: str | None = None) -> PtxModule:
     return PtxModule(text, name or where)
 
 
-__all__ = ["DEVICES", "Checks", "LaunchPlace", "Progress", "PtxModule", "Scalar", "choose_place", "load_ptx"]
+__all__ = ["Checks", "LaunchPlace", "Progress", "PtxModule", "Scalar", "choose_place", "load_ptx"]

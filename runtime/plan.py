@@ -10,6 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from xdsl.dialects import arith, func, gpu, memref, scf
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr
@@ -27,13 +28,14 @@ from ..dialect.warp.window import WindowOp
 from ..passes.linalg.extents import SIZE_LIMIT
 from ..passes.linalg.overlap import overlap
 from ..passes.linalg.views import View, Viewing, WindowError, seen
-from .arguments.arrays import Argument
-from .arguments.dtypes import DTYPES, memory_bytes
-from .arguments.tensor_map import element_of
-from .constants import bytes_of
+from .arguments.elements import ELEMENT_BITS, map_element, memory_bytes
 from .errors import ArgumentError, HostError
-from .launch import Launch, LaunchValue, Mapped, Passed, Plan, ScratchBuffer, Shifted, Word
+from .launch import Launch, Mapped, Passed, Plan, ScratchBuffer, Shifted, Word
 from .place import place_of
+
+if TYPE_CHECKING:
+    from .arguments.arrays import Argument
+    from .arguments.launch_values import LaunchValue
 
 ROW_LIMIT = 1 << 31
 """Kernels compute with 32-bit distances of rows in bytes."""
@@ -154,6 +156,8 @@ class _Reading:
         """Memory whose contents are known; the same for all that get it."""
         name, shape = op.name_.string_value(), op.memref.type.get_shape()
         if name not in self.constants:
+            from .constants import bytes_of
+
             self.constants[name] = len(self.function.body.block.args) + len(self.scratch)
             data = bytes_of(op)
             self.scratch.append(ScratchBuffer(len(data), data=data))
@@ -217,8 +221,8 @@ class _Reading:
         if dynamic_parts(value.type) == ([], []):
             return Held(value.index, View(0, shape, tuple(stride or 0 for stride in strides)))
         self.dynamic = True
-        if isinstance(given, Argument):
-            return Held(value.index, View(0, given.shape, tuple(_steps(given, value.index))))
+        if given is not None and (argument := _argument(given)) is not None:
+            return Held(value.index, View(0, argument.shape, tuple(_steps(argument, value.index))))
         shape = tuple(max(1, size) for size in shape)
         return Held(value.index, View(0, shape, row_major(shape)))
 
@@ -227,10 +231,14 @@ class _Reading:
         known = iter(sizes)
         shape = tuple(next(known, None) if size < 0 else size for size in kind.get_shape())
         extents = tuple(size for size in shape if size is not None)
-        if str(kind.element_type) not in DTYPES or len(extents) < len(shape) or not isinstance(kind.layout, NoneAttr):
+        if (
+            str(kind.element_type) not in ELEMENT_BITS
+            or len(extents) < len(shape)
+            or not isinstance(kind.layout, NoneAttr)
+        ):
             raise HostError(
                 f"{place_of(op)}memref.alloc: expected scratch memory of known size, row-major, with elements of "
-                f"{', '.join(DTYPES)}, got {kind}"
+                f"{', '.join(ELEMENT_BITS)}, got {kind}"
             )
         return extents
 
@@ -268,7 +276,7 @@ class _Reading:
     def _map(self, op: EncodeTensorMapOp) -> Mapped:
         """The tensor map of memory as it is in this call."""
         held, kind = self._held(op, op.memory), memory_of(op.memory)
-        element = element_of(str(kind.element_type))
+        element = map_element(str(kind.element_type))
         if element is None:
             raise HostError(f"{place_of(op)}{op.name}: a tensor map has no elements of type {kind.element_type}")
         # Of memory without elements nothing is copied; a map has at least one along each dimension.
@@ -309,6 +317,13 @@ class _Reading:
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """The strides of memory without gaps, in elements."""
     return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def _argument(given: LaunchValue) -> Argument | None:
+    """What is given, if it is an array."""
+    from .arguments.arrays import Argument
+
+    return given if isinstance(given, Argument) else None
 
 
 def _steps(argument: Argument, position: int) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ..dialect.isa.tensor_map import TensorMapFields
 from ..dialect.schedule import Schedule
-from .arguments.arrays import Parameter
+from .arguments.parameter import Parameter
 from .kernel import Kernel
 from .launch import Launch, Mapped, Passed, Plan, ScratchBuffer, Shifted, Word
 from .problem import Problem

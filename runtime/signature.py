@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .arguments.arrays import Parameter
+from .arguments.parameter import Parameter
 from .errors import ArgumentError
 from .problem import Problem
 

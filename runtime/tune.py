@@ -22,7 +22,8 @@ from ..passes.pipeline import lower, standard_pipeline
 from ..passes.schedule.choice import products
 from ..passes.schedule.search import candidates, spread
 from ..passes.schedule.tuned import AT, Tuned, key_of
-from .arguments.arrays import Argument, borrow, describe
+from .arguments.arrays import Argument, borrow
+from .arguments.parameter import describe
 from .cli import inputs
 from .compiler import compile
 from .cuda.driver import Gpu

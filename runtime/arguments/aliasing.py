@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..errors import ArgumentError
-from .arrays import Argument, Parameter
+from .arrays import Argument
+from .parameter import Parameter
 
 
 def check_overlap(

@@ -12,7 +12,6 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +19,8 @@ import numpy as np
 from ..errors import ArgumentError
 from ..numerics.array import Array
 from . import dlpack
-from .dtypes import DTYPES, PACKED, DType, dtype_of, element_of
+from .dtypes import DTYPES, PACKED, DType, element_of
+from .parameter import Parameter, describe
 
 _DLPACK_FLOATS = {"float": "f", "bfloat": "bf"}
 
@@ -29,70 +29,6 @@ REMEMBERED = 256
 
 _NO_STREAM = -1
 """Of an export that nobody reads: it need not wait for what its producer does."""
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One parameter of a host function: an array, or a scalar where `shape` is None.
-
-    `strides` count elements, None for any number of them; without them the array is row-major without gaps. Extents
-    below 0 may be any, but `divisor` must divide those along which elements are neighbours, and strides of any number.
-    """
-
-    name: str
-    element: str
-    shape: tuple[int, ...] | None
-    strides: tuple[int | None, ...] | None = None
-    divisor: int = 1
-
-    def __str__(self) -> str:
-        return f"{describe(self.shape, self.element)}{self.layout}"
-
-    def takes_shape(self, shape: tuple[int, ...]) -> bool:
-        """Whether extents are as expected, where one is."""
-        if self.shape is None or len(self.shape) != len(shape):
-            return False
-        return all(wanted < 0 or wanted == extent for wanted, extent in zip(self.shape, shape, strict=True))
-
-    def misfit(self, argument: Argument) -> int | None:
-        """An extent or stride of the argument that the divisor does not divide."""
-        if self.divisor == 1:
-            return None
-        last = len(argument.shape) - 1
-        steps = self.strides or tuple(int(i == last) for i in range(len(argument.shape)))
-        strides = [stride // argument.itemsize for stride in argument.byte_strides]
-        shape = zip(self.shape or (), argument.shape, steps, strict=True)
-        checked = [extent for wanted, extent, step in shape if step == 1 and wanted < 0]
-        checked += [s for s, n, step in zip(strides, argument.shape, steps, strict=True) if step is None and n > 1]
-        return next((number for number in checked if number % self.divisor), None)
-
-    @property
-    def layout(self) -> str:
-        """The strides as MLIR writes them; empty for an array without gaps."""
-        if self.strides is None:
-            return ""
-        return f", strided<[{', '.join('?' if s is None else str(s) for s in self.strides)}]>"
-
-    def takes_strides(self, argument: Argument) -> bool:
-        """Whether the elements of an argument of the right shape lie where they should."""
-        if self.strides is None:
-            return argument.contiguous
-        if 0 in argument.shape:
-            return True
-        for extent, stride, expected in zip(argument.shape, argument.byte_strides, self.strides, strict=True):
-            elements, rest = divmod(stride, argument.itemsize)
-            if extent > 1 and (rest or elements < 0 or expected not in (None, elements)):
-                return False
-        return True
-
-    @cached_property
-    def dtype(self) -> DType:
-        return dtype_of(self.element)
-
-    @cached_property
-    def taken(self) -> set[tuple[object, ...]]:
-        """What arguments were that the parameter takes: `check` looks at each kind once."""
-        return set()
 
 
 @dataclass(frozen=True)
@@ -171,11 +107,6 @@ class Argument:
         return self.raw()
 
 
-def describe(shape: tuple[int, ...] | None, element: str) -> str:
-    """A shape and element type as MLIR writes them: `192x320xf16`."""
-    return "x".join([*("?" if extent < 0 else str(extent) for extent in shape or ()), element])
-
-
 def is_array(value: object) -> bool:
     """Whether `value` is passed as a pointer to its elements."""
     if isinstance(value, np.ndarray | Argument):
@@ -241,20 +172,46 @@ def _check(argument: Argument, parameter: Parameter, position: int, *, written: 
     where = f"argument {position} (%{parameter.name})"
     if not parameter.takes_shape(argument.shape) or not _same_words(argument, parameter.dtype):
         raise ArgumentError(f"{where}: expected {parameter}, got {argument}")
-    if not parameter.takes_strides(argument):
+    if not _lies_as(argument, parameter):
         if parameter.strides is not None:
             raise ArgumentError(f"{where}: expected {parameter}, got strides of {argument.byte_strides} bytes")
         raise ArgumentError(
             f"{where}: expected {parameter} in row-major order without gaps, got strides of {argument.strides} bytes; "
             "pass a contiguous copy (numpy.ascontiguousarray, torch's .contiguous())"
         )
-    if (number := parameter.misfit(argument)) is not None:
+    if (number := _misfit(argument, parameter)) is not None:
         raise ArgumentError(
             f"{where}: warp.divisible promises extents and strides that are multiples of {parameter.divisor}, got "
             f"{number}"
         )
     if written and not argument.writable:
         raise ArgumentError(f"{where}: the kernel writes it, but the array is read-only; pass a writable copy")
+
+
+def _lies_as(argument: Argument, parameter: Parameter) -> bool:
+    """Whether the elements of an argument of the right shape lie where the parameter has them."""
+    if parameter.strides is None:
+        return argument.contiguous
+    if 0 in argument.shape:
+        return True
+    for extent, stride, expected in zip(argument.shape, argument.byte_strides, parameter.strides, strict=True):
+        elements, rest = divmod(stride, argument.itemsize)
+        if extent > 1 and (rest or elements < 0 or expected not in (None, elements)):
+            return False
+    return True
+
+
+def _misfit(argument: Argument, parameter: Parameter) -> int | None:
+    """An extent or stride of the argument that the parameter's divisor does not divide."""
+    if parameter.divisor == 1:
+        return None
+    last = len(argument.shape) - 1
+    steps = parameter.strides or tuple(int(i == last) for i in range(len(argument.shape)))
+    strides = [stride // argument.itemsize for stride in argument.byte_strides]
+    shape = zip(parameter.shape or (), argument.shape, steps, strict=True)
+    checked = [extent for wanted, extent, step in shape if step == 1 and wanted < 0]
+    checked += [s for s, n, step in zip(strides, argument.shape, steps, strict=True) if step is None and n > 1]
+    return next((number for number in checked if number % parameter.divisor), None)
 
 
 def _same_words(argument: Argument, expected: DType) -> bool:

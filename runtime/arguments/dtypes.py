@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ArgumentError
+from .elements import ELEMENT_BITS
 
 Floats = npt.NDArray[np.float64]
 DType = np.dtype[Any]
@@ -40,7 +41,7 @@ DTYPES: Mapping[str, DType] = {
 }
 """MLIR element type, as MLIR spells it, to the numpy type of the same words; signless integers read as signed."""
 
-PACKED = {"i1": 8, "i4": 2, "ui4": 2, "f4E2M1FN": 2}
+PACKED = {name: 8 // bits for name, bits in ELEMENT_BITS.items() if bits < 8}
 """Elements of a byte in the memory of a kernel, of types that numpy keeps one in a byte."""
 
 
@@ -53,11 +54,6 @@ def dtype_of(element: str) -> DType:
     if element not in DTYPES:
         raise ArgumentError(f"no numpy type for element type {element}; known: {', '.join(DTYPES)}")
     return DTYPES[element]
-
-
-def memory_bytes(element: str, count: int) -> int:
-    """Bytes that many elements take in the memory of a kernel."""
-    return -(-count * DTYPES[element].itemsize // PACKED.get(element, 1))
 
 
 def rounded(values: Floats, dtype: DType) -> Floats:

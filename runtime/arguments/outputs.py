@@ -10,8 +10,9 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..numerics.array import Array
-from .arrays import Parameter, is_array
+from .arrays import is_array
 from .dtypes import PACKED
+from .parameter import Parameter
 
 _TORCH = {
     "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "f8E4M3FN": "float8_e4m3fn",

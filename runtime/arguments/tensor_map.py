@@ -13,20 +13,9 @@ from ...dialect.isa.pixel_box import PixelBox
 from ...dialect.isa.tensor_map import ELEMENTS, Element, TensorMapError, TensorMapFields
 from ..errors import ArgumentError
 from .arrays import Argument, borrow
-
-_BY_ELEMENT = {
-    "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64", "tf32": "tf32",
-    "i8": "u8", "ui8": "u8", "f8E4M3FN": "u8", "f8E5M2": "u8",
-    "i16": "u16", "ui16": "u16", "i32": "s32", "ui32": "u32", "i64": "s64", "ui64": "u64",
-}  # fmt: skip
-"""What the map calls an array's elements: 8-bit floats are bytes to it."""
+from .elements import MAP_ELEMENTS
 
 PROMOTIONS = (0, 64, 128, 256)
-
-
-def element_of(kind: str) -> Element | None:
-    """What a map calls elements of an MLIR type; None if it has none such."""
-    return next((e for e in ELEMENTS if e.name == _BY_ELEMENT.get(kind)), None)
 
 
 @dataclass(frozen=True)
@@ -102,7 +91,7 @@ class TensorMap:
         Raises:
             ArgumentError: if maps have no such element type.
         """
-        name = self.type or _BY_ELEMENT.get(self.borrowed().element, "")
+        name = self.type or MAP_ELEMENTS.get(self.borrowed().element, "")
         found = next((e for e in ELEMENTS if e.name == name), None)
         if found is None:
             known = ", ".join(e.name for e in ELEMENTS)

@@ -12,7 +12,7 @@ from typing import NoReturn
 from ...passes.start import INTERRUPTED
 from ...passes.version import versions
 from ..errors import WarploomError
-from ..module import DEVICES
+from ..grid import DEVICES
 from ..source import read_source
 from .cache import add_cache, add_no_cache
 from .compile import add_compile

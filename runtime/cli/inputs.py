@@ -10,11 +10,11 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
-from ..arguments.arrays import Parameter, describe
 from ..arguments.dtypes import DTYPES, DType, dtype_of, element_of, integer_limits
+from ..arguments.launch_values import Scalar
 from ..arguments.outputs import laid_out
+from ..arguments.parameter import Parameter, describe
 from ..errors import ArgumentError, WarploomError
-from ..launch import Scalar
 from ..numerics.array import Array
 from ..reference.functions import poison
 from ..signature import Signature, extents, position_of

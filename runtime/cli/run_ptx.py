@@ -10,12 +10,12 @@ from typing import cast
 
 import numpy as np
 
-from ..arguments.arrays import Parameter
 from ..arguments.dtypes import element_of
+from ..arguments.launch_values import values as check_values
+from ..arguments.parameter import Parameter
 from ..check.unrounded_sums import contractions
 from ..errors import ArgumentError
 from ..launch import Launch, dim3
-from ..launch import values as check_values
 from ..module import PtxModule, choose_place
 from ..numerics.array import Array
 from ..problem import Problem

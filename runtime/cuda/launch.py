@@ -15,8 +15,9 @@ import numpy as np
 
 from ...dialect.ptx.text.syntax import Function, instructions
 from ..arguments.arrays import Argument
+from ..arguments.launch_values import LaunchValue, Packed, PackedMap, check_alignment, pack
 from ..errors import ArgumentError, CudaError
-from ..launch import Launch, LaunchValue, Mapped, Packed, PackedMap, ScratchBuffer, Shifted, Word, check_alignment, pack
+from ..launch import Launch, Mapped, ScratchBuffer, Shifted, Word
 from .driver import Gpu, LoadedKernel, LoadedModule, call, device_count, encode_tensor_map, explain, gpu
 
 LEGACY_STREAM = 0

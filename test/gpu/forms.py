@@ -33,7 +33,7 @@ from products import (
 from streams import CHAIN, STREAMS, VIEWS
 
 from warploom.runtime import Kernel, compile
-from warploom.runtime.arguments.arrays import Parameter
+from warploom.runtime.arguments.parameter import Parameter
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Item = TypeVar("Item")

@@ -366,13 +366,18 @@ class TestProcess:
         done = subprocess.run(command, input=GOOD.encode(), capture_output=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (0, b"\n")
 
-    def test_lowers_without_arrays(self) -> None:
+    @pytest.mark.parametrize(
+        "lowering",
+        [
+            "from warploom.passes.opt import main; main([file, '-p', 'warploom', '-t', 'ptx', '-o', out])",
+            "from warploom.runtime import compile; compile(file, 'sm_90a', cache=False)",
+            "from warploom.runtime.cli.command import main; main(['compile', file, '--no-cache', '-o', out])",
+        ],
+        ids=["warploom-opt", "compile", "warploom compile"],
+    )
+    def test_lowers_without_arrays(self, lowering: str) -> None:
         """numpy takes a tenth of a second to import, and nothing that lowers a product computes with it."""
-        script = (
-            "import sys; from warploom.passes.opt import main; "
-            "main([sys.argv[1], '-p', 'warploom{target=sm_90a}', '-t', 'ptx', '-o', sys.argv[2]]); "
-            "print('numpy' in sys.modules)"
-        )
+        script = f"import sys; _, file, out = sys.argv; {lowering}; print('numpy' in sys.modules)"
         command = [sys.executable, "-c", script, "examples/matmul_bf16.mlir", os.devnull]
         done = subprocess.run(command, capture_output=True, timeout=60, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, b"False\n", b"")

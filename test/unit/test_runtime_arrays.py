@@ -12,8 +12,10 @@ import pytest
 from warploom.runtime import TensorMap
 from warploom.runtime.arguments import dlpack
 from warploom.runtime.arguments.aliasing import check_overlap
-from warploom.runtime.arguments.arrays import Argument, Parameter, borrow, check
-from warploom.runtime.arguments.dtypes import DTYPES, dtype_of, element_of
+from warploom.runtime.arguments.arrays import Argument, borrow, check
+from warploom.runtime.arguments.dtypes import DTYPES, PACKED, dtype_of, element_of
+from warploom.runtime.arguments.elements import ELEMENT_BITS
+from warploom.runtime.arguments.parameter import Parameter
 from warploom.runtime.errors import ArgumentError
 
 B = Parameter("B", "f16", (192, 320))
@@ -266,3 +268,7 @@ class Elsewhere(Lender):
 def test_bad_lenders(lender: Lender, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         borrow(lender)
+
+
+def test_elements_take_the_bits_that_numpy_and_packing_say() -> None:
+    assert {name: 8 * dtype.itemsize // PACKED.get(name, 1) for name, dtype in DTYPES.items()} == ELEMENT_BITS

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from warploom.runtime import load_ptx
+from warploom.runtime.arguments.launch_values import values
 from warploom.runtime.cuda import driver as cuda
 from warploom.runtime.errors import ArgumentError, CudaError, DeviceUnavailableError, WarploomError
-from warploom.runtime.launch import Launch, ScratchBuffer, values
+from warploom.runtime.launch import Launch, ScratchBuffer
 
 PTX = """
 .version 8.0

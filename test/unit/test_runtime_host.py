@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from warploom.passes.context import make_context, parse_mlir
 from warploom.runtime import host
-from warploom.runtime.arguments.arrays import Parameter
+from warploom.runtime.arguments.parameter import Parameter
 from warploom.runtime.errors import HostError
 from warploom.runtime.launch import Launch, ScratchBuffer
 from warploom.runtime.problem import Problem

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from warploom.dialect.ptx.text.syntax import Function, Variable
 from warploom.runtime import Struct, load_ptx
 from warploom.runtime.arguments.arrays import Argument
+from warploom.runtime.arguments.launch_values import Packed, values
 from warploom.runtime.arguments.structs import image
 from warploom.runtime.cli.command import main
 from warploom.runtime.errors import ArgumentError
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.launch import Packed, values
 
 STRUCTS = (Path(__file__).parents[1] / "data/kernels/structs.ptx").read_text()
 N, STRIDE, SCALE = 77, 3, 1.0 / 3.0

@@ -9,8 +9,8 @@ import numpy as np
 
 from ....dialect.ptx.text.syntax import Function, Variable
 from ...arguments.arrays import Argument
+from ...arguments.launch_values import Packed, pack, values
 from ...errors import ArgumentError
-from ...launch import Packed, pack, values
 from ...numerics.array import Array
 from ..errors import InterpreterError
 from .kernel import DecodedKernel
