@@ -233,6 +233,8 @@ OF_IDEAS = {
     "passes/linalg/scaled.py passes/tile/scales.py passes/to_ptx/word_ops.py",
     "split-K": "dialect/schedule/grid.py dialect/warp/partial_sums.py passes/tile/split.py "
     "passes/expand/partial_sums.py",
+    "epilogues": "dialect/warp/pointwise.py dialect/warp/endings.py dialect/warp/store_epilogue.py "
+    "passes/linalg/fuse_epilogue.py passes/tile/epilogue_operands.py passes/tile/store_epilogue.py",
     "staging of the epilogue": "dialect/schedule/epilogue.py dialect/warp/exchange.py passes/schedule/staging.py "
     "passes/tile/store_epilogue.py passes/expand/exchange.py passes/to_ptx/banked.py",
     "sparsity": "dialect/isa/mma_sp.py dialect/warp/mma_sp.py dialect/warp/sparse.py passes/linalg/sparse.py "

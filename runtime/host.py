@@ -17,7 +17,6 @@ from xdsl.printer import Printer
 from ..dialect.linalg.contraction import METADATA
 from ..dialect.schedule import Schedule
 from ..dialect.warp.attributes import ScheduleAttr
-from ..dialect.warp.loops import OPERAND_LOOPS
 from ..dialect.warp.matmul import MatmulOp
 from ..passes.context import make_context, parse_mlir
 from ..passes.linalg.extents import promised
@@ -178,7 +177,7 @@ def _inputs(op: Structured) -> Sequence[SSAValue]:
 
 def _touched(op: Structured) -> Sequence[SSAValue]:
     """All that an operation reads or writes."""
-    return (*op.factors, *op.operands) if isinstance(op, MatmulOp) else op.operands
+    return op.memories if isinstance(op, MatmulOp) else op.operands
 
 
 def _outputs(op: Structured) -> Sequence[SSAValue]:
@@ -188,7 +187,7 @@ def _outputs(op: Structured) -> Sequence[SSAValue]:
 def _maps(op: Structured) -> list[AffineMap]:
     """The indexing maps of inputs and outputs."""
     if isinstance(op, MatmulOp):
-        return list(op.maps[: len(OPERAND_LOOPS)])
+        return list(op.maps)
     return [attribute.data for attribute in op.get_indexing_maps()]
 
 

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import (
     f32,
     i64,
 )
-from xdsl.ir import Region, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -25,19 +25,18 @@ from xdsl.irdl import (
     ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
-    opt_region_def,
     prop_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import memory_of
-from .elements import verify_elements
-from .indices import verify_indices
-from .loops import LoopSizes, element_type, loops_around, loops_of, verify_along
+from .loops import LoopSizes, loops_around, loops_of
+from .pointwise import PointwiseOp, PointwiseType, pointwise_of
 
 M, N, D, E = 0, 1, 2, 3
 """The loops of attention behind those of its batch: queries, keys, what both have in common, what values have."""
@@ -60,10 +59,9 @@ class AttentionOp(IRDLOperation):
     columns of V. Q is indexed by m and d, K by n and d, V by n and e, and O by m and e. All loops of the batch index O.
     Q, K and V are indexed by those along which their matrices differ, so that several heads may share K and V.
 
-    Scores are f32. With `diagonal = c`, scores with n > m + c count as minus infinity. A region may change scores: its
-    arguments are a score before scaling and an element of each score operand, and it yields a score in f32. The maps
-    after the first four index the score operands by m, n and the batch. `warp.index` is the index of a score along one
-    of these loops.
+    Scores are f32. With `diagonal = c`, scores with n > m + c count as minus infinity. A `warp.pointwise`, named by
+    `scores %f`, may change them: it takes a score before scaling, and makes one in f32. Its operands are indexed by m,
+    n and the batch.
 
     As in the formula, the result is NaN for a row whose scores are all minus infinity, and for a row with a NaN or plus
     infinity.
@@ -78,18 +76,17 @@ class AttentionOp(IRDLOperation):
     k = operand_def(MemRefType)
     v = operand_def(MemRefType)
     o = operand_def(MemRefType)
-    score_operands = var_operand_def()
+    scores = opt_operand_def(PointwiseType())
     tile = var_operand_def(IndexType())
     scale = prop_def(FloatAttr)
     diagonal = opt_prop_def(IntegerAttr)
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
-    score = opt_region_def()
 
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), IsolatedFromAbove())
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
-        "$q `,` $k `,` $v `into` $o (`with` $score_operands^)? (`tile` $tile^)? attr-dict"
-        " `:` type($q) `,` type($k) `,` type($v) `,` type($o) (`with` type($score_operands)^)? ($score^)?"
+        "$q `,` $k `,` $v `into` $o (`scores` $scores^)? (`tile` $tile^)? attr-dict"
+        " `:` type($q) `,` type($k) `,` type($v) `,` type($o)"
     )
 
     def __init__(
@@ -99,19 +96,17 @@ class AttentionOp(IRDLOperation):
         *,
         scale: float = 1.0,
         diagonal: int | None = None,
-        score_operands: Sequence[SSAValue] = (),
-        score: Region | None = None,
+        scores: SSAValue | None = None,
         tile: Sequence[SSAValue] = (),
     ):
         """`matrices` are Q, K, V and O."""
         super().__init__(
-            operands=[*matrices, list(score_operands), list(tile)],
+            operands=[*matrices, scores, list(tile)],
             properties={
                 "scale": FloatAttr(scale, f32),
                 "diagonal": None if diagonal is None else IntegerAttr(diagonal, i64),
                 "indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps]),
             },
-            regions=[[] if score is None else [score]],
         )
 
     @property
@@ -121,13 +116,23 @@ class AttentionOp(IRDLOperation):
 
     @property
     def maps(self) -> tuple[AffineMap, ...]:
-        """The indexing maps of Q, K, V, O and the score operands."""
+        """The indexing maps of Q, K, V and O."""
         return tuple(attribute.data for attribute in self.indexing_maps)
 
     @property
     def batch(self) -> int:
         """How many loops there are before m, n, d and e."""
         return self.maps[0].num_dims - len(LOOPS)
+
+    @property
+    def score(self) -> PointwiseOp | None:
+        """What scores become before they are scaled."""
+        return pointwise_of(self.scores)
+
+    @property
+    def score_operands(self) -> list[SSAValue]:
+        """The operands of that."""
+        return [] if self.score is None else list(self.score.inputs)
 
     @property
     def _along_scores(self) -> tuple[int, ...]:
@@ -138,14 +143,13 @@ class AttentionOp(IRDLOperation):
     def sizes(self) -> LoopSizes:
         """The sizes of all loops. Raises VerifyException if operands disagree."""
         found = LoopSizes()
-        names = (*"QKVO", *(f"score operand {number}" for number in range(len(self.score_operands))))
-        for name, operand, map_ in zip(names, (*self.matrices, *self.score_operands), self.maps, strict=True):
+        for name, operand, map_ in zip("QKVO", self.matrices, self.maps, strict=True):
             found.add(name, operand, loops_of(map_))
         return found
 
     def verify_(self) -> None:
-        if len(self.maps) != len(LOOPS) + len(self.score_operands):
-            raise VerifyException(f"expected a map of Q, K, V, O and each score operand, got {len(self.maps)}")
+        if len(self.maps) != len(LOOPS):
+            raise VerifyException(f"expected maps of Q, K, V and O, got {len(self.maps)}")
         if len(self.tile) > 1:
             raise VerifyException(f"expected the row of a tile of O, got {len(self.tile)} indices")
         self._verify_types()
@@ -153,10 +157,11 @@ class AttentionOp(IRDLOperation):
             around = loops_around(name, loops, map_, self.batch, len(LOOPS))
             if name == "O" and len(around) != self.batch:
                 raise VerifyException(f"expected O to be indexed by every loop of the batch, got {map_}")
-        for number, map_ in enumerate(self.maps[len(LOOPS) :]):
-            verify_along(f"score operand {number}", map_, self.maps[0].num_dims, self._along_scores)
-        _ = self.sizes
-        self._verify_score()
+        sizes = self.sizes
+        if self.score is not None:
+            if self.score.taken != f32:
+                raise VerifyException(f"expected scores of f32 to be taken, got {self.score.taken}")
+            self.score.verify_use("score operand", f32, self.maps[0].num_dims, self._along_scores, sizes)
 
     def _verify_types(self) -> None:
         kinds = [memory_of(value).element_type for value in self.matrices]
@@ -164,11 +169,3 @@ class AttentionOp(IRDLOperation):
             raise VerifyException(f"expected Q, K and V of f16, or of bf16, got {', '.join(map(str, kinds[:3]))}")
         if kinds[3] not in (kinds[0], Float32Type()):
             raise VerifyException(f"expected O of {kinds[0]} or f32, got {kinds[3]}")
-
-    def _verify_score(self) -> None:
-        if self.score is None:
-            if self.score_operands:
-                raise VerifyException("expected score operands only with a region that takes them")
-            return
-        verify_elements(self.score, [f32, *map(element_type, self.score_operands)], f32)
-        verify_indices(self.score.block, self._along_scores)

@@ -24,6 +24,7 @@ from .moves import MovmatrixOp, StmatrixOp
 from .opaque import OpaqueType
 from .operand_forms import OperandType
 from .partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
+from .pointwise import PointwiseOp, PointwiseType
 from .registers import LoadRegistersOp, StoreRegistersOp
 from .row_wise import AcrossOp, RowsOp
 from .rows import BroadcastOp, ReduceOp, StepOp
@@ -52,7 +53,7 @@ from .words import LoadWordsOp, StoreWordsOp
 
 _PRODUCTS: list[type[Operation]] = [MatmulOp, AttentionOp, RowsOp, MmaOp, MmaSparseOp, WmmaMmaOp]
 _FORMS: list[type[Operation]] = [SparseOp, ScaledOp, StoredOp]
-_CTA_TILES: list[type[Operation]] = [CtaConstantOp, CtaLoadOp, TileMmaOp, EpilogueOp]
+_CTA_TILES: list[type[Operation]] = [CtaConstantOp, CtaLoadOp, TileMmaOp, EpilogueOp, PointwiseOp]
 _MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, WmmaLoadOp, WmmaStoreOp]
 _EXCHANGE: list[type[Operation]] = [ExchangeOp, OwnRowOp, StoreBankedOp, LoadBankedOp, SyncLanesOp]
 _MEMORY: list[type[Operation]] = [
@@ -107,6 +108,7 @@ _ATTRIBUTES: list[type[Attribute]] = [
     FragmentType,
     OpaqueType,
     OperandType,
+    PointwiseType,
     KindAttr,
     LayoutAttr,
     ScheduleAttr,

@@ -1,4 +1,4 @@
-"""Regions that say what happens to one element: the body of `warp.map` and the epilogue of `warp.matmul`.
+"""Regions that say what happens to one element: the bodies of `warp.map` and `warp.pointwise`.
 
 Such a region has one block. It takes an element of each input, does `arith` and `math` on scalars, and ends with
 `warp.yield` of the element of the result. It sees nothing from outside: constants are made inside, and everything else
@@ -11,6 +11,13 @@ from collections.abc import Sequence
 
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, traits_def
+from xdsl.irdl.declarative_assembly_format import (
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    RegionVariable,
+    irdl_custom_directive,
+)
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, Pure
@@ -70,6 +77,20 @@ def only_computes(op: Operation) -> bool:
 
 def _listed(types: Sequence[Attribute]) -> str:
     return ", ".join(map(str, types))
+
+
+@irdl_custom_directive
+class ElementRegion(CustomDirective):
+    """The text of a region on elements: `(%x: f32, %y: f16) {`, the body, and `}`."""
+
+    body: RegionVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        self.body.set(state, parse_elements(parser))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        state.print_whitespace(printer)
+        print_elements(printer, self.body.get(op))
 
 
 def print_elements(printer: Printer, region: Region) -> None:

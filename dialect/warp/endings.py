@@ -1,48 +1,88 @@
-"""What `warp.matmul` and `warp.epilogue` share: D, and the epilogue that makes its elements of the product's."""
+"""What `warp.matmul` and `warp.epilogue` share: C, D, and the epilogue that makes the elements of D."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import Region, SSAValue, TypeAttribute
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import SSAValue, TypeAttribute
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import IRDLOperation, operand_def, opt_operand_def
+from xdsl.irdl.declarative_assembly_format import (
+    CustomDirective,
+    OptionalOperandVariable,
+    ParsingState,
+    PrintingState,
+    TypeDirective,
+    irdl_custom_directive,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import memory_of
-from .elements import verify_elements
-from .indices import verify_indices
-from .loops import element_type
+from .loops import LoopSizes
+from .pointwise import PointwiseOp, PointwiseType, pointwise_of
 
 
-def product_type(d: SSAValue, epilogue: Region | None) -> TypeAttribute:
-    """The type that an element of the product is rounded to: D's, or what the epilogue takes."""
-    kind = memory_of(d).element_type if epilogue is None else epilogue.block.args[0].type
-    if not isinstance(kind, TypeAttribute):
-        raise VerifyException(f"expected elements of a type, got {kind}")
-    return kind
+@irdl_custom_directive
+class TypeOfAdded(CustomDirective):
+    """The text of the type of C, where C is added: ` plus memref<256x320xf32>`."""
+
+    type: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        added = isinstance(c := self.type.inner, OptionalOperandVariable) and bool(state.operands[c.index])
+        if (parser.parse_optional_keyword("plus") is not None) != added:
+            what = "expected the type of C too, behind `plus`" if added else "expected no type of C, which is not added"
+            parser.raise_error(what)
+        self.type.set(state, (parser.parse_type(),) if added else ())
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        for kind in self.type.get(op):
+            state.print_whitespace(printer)
+            printer.print_string("plus ")
+            printer.print_attribute(kind)
 
 
-def verify_epilogue(d: SSAValue, epilogue: Region | None, operands: Sequence[SSAValue], along: Sequence[int]) -> None:
-    """Checks an epilogue and its operands; D runs along the loops `along`.
+class WithEpilogue(IRDLOperation):
+    """Stores to `d` what the function `through` makes of the elements of a product."""
 
-    Raises:
-        VerifyException: if there are operands without one, or it takes or yields elements of other types.
-    """
-    if epilogue is None:
-        if operands:
-            raise VerifyException(f"expected epilogue operands only with an epilogue, got {len(operands)}")
-        return
-    if len(epilogue.blocks) != 1 or not epilogue.blocks[0].args:
-        raise VerifyException("expected an epilogue of one block that takes the element of the product")
-    inputs = [product_type(d, epilogue), *map(element_type, operands)]
-    verify_elements(epilogue, inputs, memory_of(d).element_type)
-    verify_indices(epilogue.block, along)
+    c = opt_operand_def(MemRefType)
+    d = operand_def(MemRefType)
+    through = opt_operand_def(PointwiseType())
 
+    @property
+    def epilogue(self) -> PointwiseOp | None:
+        """The epilogue, if there is one."""
+        return pointwise_of(self.through)
 
-def verify_like(c: SSAValue | None, d: SSAValue) -> None:
-    """Checks that C, if there is one, has the shape of D.
+    @property
+    def placed_operands(self) -> list[tuple[SSAValue, AffineMap]]:
+        """The operands of the epilogue, with the loops that they run along."""
+        return [] if self.epilogue is None else self.epilogue.placed
 
-    Raises:
-        VerifyException: if it has not.
-    """
-    if c is not None and memory_of(c).get_shape() != memory_of(d).get_shape():
-        raise VerifyException(f"expected C of the shape of D, got {c.type} and {d.type}")
+    @property
+    def epilogue_operands(self) -> list[SSAValue]:
+        """The operands of the epilogue."""
+        return [value for value, _ in self.placed_operands]
+
+    @property
+    def product_type(self) -> TypeAttribute:
+        """The type that an element of the product is rounded to: D's, or what the epilogue takes."""
+        kind = memory_of(self.d).element_type if self.epilogue is None else self.epilogue.taken
+        if not isinstance(kind, TypeAttribute):
+            raise VerifyException(f"expected elements of a type, got {kind}")
+        return kind
+
+    def verify_stored(self, loops: int, along: Sequence[int], sizes: LoopSizes) -> None:
+        """Checks that C, if there is one, has the shape of D, which runs along some of so many loops, and the epilogue.
+
+        Raises:
+            VerifyException: if it has not, or the epilogue makes other elements, or of operands that lie otherwise.
+        """
+        if self.c is not None and memory_of(self.c).get_shape() != memory_of(self.d).get_shape():
+            raise VerifyException(f"expected C of the shape of D, got {self.c.type} and {self.d.type}")
+        if self.epilogue is not None:
+            made = memory_of(self.d).element_type
+            self.epilogue.verify_use("epilogue operand", made, loops, along, sizes)

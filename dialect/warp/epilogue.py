@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     BoolAttr,
@@ -33,7 +34,7 @@ from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, memory_space
-from .elements import parse_elements, print_elements, verify_elements
+from .elements import ElementRegion, verify_elements
 from .numbered import parse_numbered, print_numbered
 from .view import strides_of
 
@@ -222,6 +223,8 @@ class MapOp(IRDLOperation):
     body = region_def("single_block")
 
     traits = traits_def(Pure(), IsolatedFromAbove())
+    custom_directives: ClassVar = (ElementRegion,)
+    assembly_format = "$inputs attr-dict `:` type($inputs) `->` type($fragment) custom<ElementRegion>($body)"
 
     def __init__(self, inputs: Sequence[SSAValue], fragment: FragmentType, body: Region):
         super().__init__(operands=[list(inputs)], result_types=[fragment], regions=[body])
@@ -235,32 +238,3 @@ class MapOp(IRDLOperation):
                 raise VerifyException(f"expected fragments that differ only in their elements, got {kind} and {result}")
             types.append(kind.element_type if isinstance(kind, FragmentType) else kind)
         verify_elements(self.body, types, result.element_type)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> MapOp:
-        position = parser.pos
-        inputs = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-        parser.parse_punctuation("->")
-        result = parser.parse_type()
-        if len(types) != len(inputs):
-            parser.raise_error(f"expected a type for each of {len(inputs)} operands, got {len(types)}", position)
-        return cls.create(
-            operands=parser.resolve_operands(inputs, types, position),
-            attributes=attributes,
-            result_types=[result],
-            regions=[parse_elements(parser)],
-        )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_list(self.inputs, printer.print_ssa_value)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_list(self.inputs.types, printer.print_attribute)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.fragment.type)
-        printer.print_string(" ")
-        print_elements(printer, self.body)

@@ -5,6 +5,15 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ArrayAttr, MemRefType, StringAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import IRDLOperation, base, opt_prop_def, prop_def
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    irdl_custom_directive,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.mma import Variant
@@ -12,7 +21,7 @@ from ..isa.product import KIND_F8F6F4
 from ..isa.types import ELEMENT_TYPES
 from .attributes import BYTE
 from .operand_forms import OperandForm, OperandType, form_of, matrix_behind
-from .product import WORDS
+from .product import WORDS, word_properties
 from .scaling import scale_type, scales_of, verify_scaling
 from .sparse import metadata_of
 from .stored import StoredIntegers, stored_of
@@ -20,6 +29,30 @@ from .stored import StoredIntegers, stored_of
 WORD_PROPERTIES = ("bit_op", "kind")
 WORD_CHOICES = tuple(word for name in WORD_PROPERTIES for word in WORDS[name])
 """The properties that are words before the types, as those of `warp.mma` are, and what they may say."""
+
+
+@irdl_custom_directive
+class FactorTypes(CustomDirective):
+    """The text of how A and B are multiplied: `f16 x f16`, the types of the ISA, behind the words for how."""
+
+    types: AttributeVariable
+    bit_op: AttributeVariable
+    kind: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        words: list[str] = []
+        while (word := parser.parse_optional_keyword_in(WORD_CHOICES)) is not None:
+            words.append(word)
+        types = [parser.parse_identifier(" as the type of A")]
+        parser.parse_keyword("x")
+        types.append(parser.parse_identifier(" as the type of B"))
+        state.properties |= {"types": ArrayAttr(map(StringAttr, types)), **word_properties(words)}
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        if isinstance(op, FactorsOp):
+            state.print_whitespace(printer)
+            printer.print_string(" ".join((*op.words, " x ".join(op.multiplied))))
+            state.should_emit_space = True
 
 
 FACTOR = base(MemRefType) | base(OperandType)

@@ -15,8 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 class IndexOp(IRDLOperation):
     """The index of an element along a loop of the product: `%row = warp.index 0 : i32`.
 
-    It stands in the epilogue of `warp.matmul`, where the loop is one that D runs along, or in the region of
-    `warp.attention`, where it is one that scores do.
+    It stands in `warp.pointwise`. The loop is one that D runs along, of a product, or one that scores do.
     """
 
     name = "warp.index"

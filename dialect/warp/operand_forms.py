@@ -27,6 +27,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.mma import Variant
 from ..isa.types import ELEMENT_TYPES, ElementType
 from .attributes import Memory, element_row, memory_of
+from .pointwise import PointwiseOp
 
 
 @irdl_attr_definition
@@ -123,12 +124,12 @@ def of_form(
     return made.operand
 
 
-def drop_forms(values: Sequence[SSAValue]) -> None:
-    """Erases forms of operands that nothing multiplies any more."""
+def drop_forms(values: Sequence[SSAValue | None]) -> None:
+    """Erases forms of operands that nothing multiplies any more, and functions of elements that nothing computes."""
     for value in dict.fromkeys(values):
-        if (form := form_of(value)) is not None and not value.uses:
-            form.detach()
-            form.erase()
+        if value is not None and isinstance(made := value.owner, OperandForm | PointwiseOp) and not value.uses:
+            made.detach()
+            made.erase()
 
 
 def verify_held(memory: Memory, name: str) -> None:

@@ -45,19 +45,22 @@ class Attention:
         outer = tuple(range(op.batch))
         row = element_row(half)
         names = [row.name if row is not None else str(half)] * 2
-        q, k, v, o, *of_scores = map(loops_of, op.maps)
+        q, k, v, o = map(loops_of, op.maps)
 
         def along(every: Sequence[int], *operands: Sequence[int]) -> list[AffineMap]:
             """The maps of a product over these loops."""
             return [map_along(len(every), map(every.index, loops)) for loops in operands]
 
+        changed = None
+        if op.score is not None:
+            inputs = [(value, map_along(len(outer) + 3, loops_of(map_))) for value, map_ in op.score.placed]
+            changed = op.score.moved(inputs, len(outer) + 3, 0).function
         inner = [sizes[loop] for loop in (*outer, m, n)]
         scores = MatmulOp(
             *(op.q, op.k, _nowhere(f32, inner), names),
             init=FloatAttr(0.0, f32),
-            maps=along((*outer, m, n, d), q, k, (*outer, m, n), *of_scores),
-            epilogue_operands=op.score_operands,
-            epilogue=None if op.score is None else op.score.clone(),
+            maps=along((*outer, m, n, d), q, k, (*outer, m, n)),
+            through=changed,
         )
         maps = along((*outer, m, e, n), (*outer, m, n), v, o)
         values = MatmulOp(_nowhere(half, inner), op.v, op.o, names, init=FloatAttr(0.0, f32), maps=maps)

@@ -101,8 +101,7 @@ def _start(product: MatmulOp, *, init: FloatAttr | IntegerAttr | None = None, c:
         c=c,
         init=init,
         maps=product.maps,
-        epilogue_operands=product.epilogue_operands,
-        epilogue=None if product.epilogue is None else product.epilogue.clone(),
+        through=product.through,
         words=product.words,
     )
     started.attributes |= product.attributes

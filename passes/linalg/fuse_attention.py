@@ -26,6 +26,7 @@ from xdsl.passes import ModulePass
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.loops import element_type, loops_of
+from ...dialect.warp.pointwise import PointwiseOp
 from ..diagnostics import remark
 from .element_expressions import ElementExpression, ElementReader, Name, Subscripts, names_of, read_product
 from .element_regions import NotFusedError, decline, map_of, region_of
@@ -204,13 +205,16 @@ class AttentionMatch:
         matrices, plain = (self.q, self.k, self.v, self.o), self.scores.rest.kind == "product"
         (product,) = self.scores.rest.leaves("product")
         given = {product: f32, **{leaf: element_type(value) for leaf, value in self.score_operands.items()}}
+        inputs = [(value, map_of(leaf.place, order)) for leaf, value in self.score_operands.items()]
+        score = None if plain else PointwiseOp(inputs, region_of(self.scores.rest, given, indices=order))
+        if score is not None:
+            score.function.name_hint = "score"
         return AttentionOp(
             [value for value, _ in matrices],
-            [map_of(at, order) for at in (*(at for _, at in matrices), *(leaf.place for leaf in self.score_operands))],
+            [map_of(at, order) for _, at in matrices],
             scale=self.scores.scale,
             diagonal=self.scores.diagonal,
-            score_operands=list(self.score_operands.values()),
-            score=None if plain else region_of(self.scores.rest, given, indices=order),
+            scores=None if score is None else score.function,
         )
 
 

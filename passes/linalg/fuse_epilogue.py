@@ -34,8 +34,10 @@ from ...dialect.effects import is_pure
 from ...dialect.warp.disjoint import DisjointOp
 from ...dialect.warp.elements import YieldOp, yielded
 from ...dialect.warp.indices import IndexOp
-from ...dialect.warp.loops import OPERAND_LOOPS, element_type, loops_of
+from ...dialect.warp.loops import element_type, loops_of
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.operand_forms import drop_forms
+from ...dialect.warp.pointwise import PointwiseOp, with_functions
 from ..diagnostics import remark
 from .elementwise import FIXED, Elementwise, read_elementwise
 from .raise_matmul import raise_products
@@ -104,7 +106,7 @@ class Match:
         if any(root(value) == root(output) for value in product.factors):
             return False
         others = [(product.c, product.maps[2])]
-        others += zip(product.epilogue_operands, product.maps[len(OPERAND_LOOPS) :], strict=True)
+        others += product.placed_operands
         others += [(self.elementwise.inputs[i], self.map_of(i)) for i in self.others]
         return all(
             value is None or root(value) != root(output) or (value == output and map_ == product.maps[2])
@@ -114,14 +116,13 @@ class Match:
     def fuse(self) -> MatmulOp:
         """Replaces both operations by a product where the elementwise one stands."""
         product, op, block = self.product, self.elementwise.op, Block(arg_types=[self.product.product_type])
-        epilogue_operands = list(zip(product.epilogue_operands, product.maps[len(OPERAND_LOOPS) :], strict=True))
-        epilogue_operands += [(self.elementwise.inputs[i], self.map_of(i)) for i in self.others]
-        epilogue_operands = list(dict.fromkeys(epilogue_operands))
+        others = [(self.elementwise.inputs[i], self.map_of(i)) for i in self.others]
+        epilogue_operands = list(dict.fromkeys([*product.placed_operands, *others]))
         for value, _ in epilogue_operands:
             block.insert_arg(element_type(value), len(block.args))
         element: SSAValue = block.args[0]
         if product.epilogue is not None:
-            element = _inlined(product.epilogue, block)
+            element = _inlined(product.epilogue.body, block)
         elements = {
             i: block.args[1 + epilogue_operands.index((self.elementwise.inputs[i], self.map_of(i)))]
             for i in self.others
@@ -130,6 +131,8 @@ class Match:
         result = self.elementwise.append(block, elements | dict.fromkeys(self.of_product, element), indices)
         block.add_op(YieldOp(result))
         _name(block, epilogue_operands)
+        epilogue = PointwiseOp(epilogue_operands, Region(block))
+        epilogue.function.name_hint, epilogue.location = "epilogue", product.location
         fused = MatmulOp(
             product.a,
             product.b,
@@ -137,16 +140,17 @@ class Match:
             product.multiplied,
             c=product.c,
             init=product.init,
-            maps=[*product.maps[: len(OPERAND_LOOPS)], *(map_ for _, map_ in epilogue_operands)],
-            epilogue_operands=[value for value, _ in epilogue_operands],
-            epilogue=Region(block),
+            maps=product.maps,
+            through=epilogue.function,
             words=product.words,
         )
         fused.attributes |= product.attributes
         fused.location = product.location
-        Rewriter.insert_op(fused, InsertPoint.before(op))
+        Rewriter.insert_op(with_functions(fused), InsertPoint.before(op))
         Rewriter.erase_op(op)
+        before = product.through
         Rewriter.erase_op(product)
+        drop_forms([before])
         return fused
 
 
@@ -173,7 +177,7 @@ def touched(op: Operation) -> tuple[set[SSAValue], set[SSAValue]] | None:
     if isinstance(op, LinalgStructuredOperation):
         return _roots(op.operands), _roots(op.outputs)
     if isinstance(op, MatmulOp):
-        return _roots([*op.factors, *op.operands]), _roots([op.d])
+        return _roots(op.memories), _roots([op.d])
     return None
 
 
@@ -225,7 +229,7 @@ def _approximate(fused: MatmulOp) -> None:
     """Allows approximations of the functions and quotients of an epilogue, beside what they allow already."""
     if fused.epilogue is None:
         return
-    for op in fused.epilogue.block.ops:
+    for op in fused.epilogue.body.block.ops:
         flags = op.properties.get("fastmath")
         if isinstance(flags, FastMathFlagsAttr) and (op.name.startswith("math.") or isinstance(op, DivfOp)):
             op.properties["fastmath"] = FastMathFlagsAttr([*flags.data, FastMathFlag.APPROX_FUNC])

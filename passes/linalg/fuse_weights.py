@@ -27,6 +27,7 @@ from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.loops import K, element_type, loops_of
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.pointwise import PointwiseOp, with_functions
 from ...dialect.warp.stored import FLOATS, StoredIntegers, StoredOp
 from ..diagnostics import fail, remark
 from .elementwise import Elementwise, read_elementwise
@@ -164,7 +165,7 @@ class Weights:
         fused.attributes |= product.attributes
         fused.location = product.location
         view = product.b
-        Rewriter.replace_op(product, fused, [])
+        Rewriter.replace_op(product, with_functions(fused), [])
         Rewriter.erase_op(made.op)
         _drop(view, held)
 
@@ -187,35 +188,34 @@ class Weights:
         """The product from zero, with an epilogue that scales it and adds what it started from."""
         product, (b, d) = self.product, given
         held = element_type(d)
-        block, operands, places = Block(arg_types=[f32]), list[SSAValue](), list[AffineMap]()
+        block, operands = Block(arg_types=[f32]), list[tuple[SSAValue, AffineMap]]()
         element: SSAValue = block.args[0]
         for value, map_ in self.scales:
             scale = block.insert_arg(element_type(value), len(block.args))
             scale.name_hint = value.name_hint
-            operands.append(value)
-            places.append(map_)
+            operands.append((value, map_))
             element = _op(block, arith.MulfOp(element, converted_to(block, scale, f32)))
         for number in self.how.factors:
             constant = _op(block, arith.ConstantOp(FloatAttr(number, f32)))
             element = _op(block, arith.MulfOp(element, constant))
         if product.c is not None:
             start = block.insert_arg(held, len(block.args))
-            operands.append(product.c)
-            places.append(product.maps[2])
+            operands.append((product.c, product.maps[2]))
             element = _op(block, arith.AddfOp(converted_to(block, start, f32), element))
         elif product.init is not None and product.init.value.data:
             constant = _op(block, arith.ConstantOp(FloatAttr(product.init.value.data, f32)))
             element = _op(block, arith.AddfOp(constant, element))
         block.add_op(YieldOp(converted_to(block, element, held)))
+        epilogue = PointwiseOp(operands, Region(block))
+        epilogue.function.name_hint = "scaled"
         return MatmulOp(
             product.a,
             formed(product, StoredOp(b, stored, grouped)),
             d,
             product.multiplied,
             init=FloatAttr(0.0, f32),
-            maps=[*maps, *places],
-            epilogue_operands=operands,
-            epilogue=Region(block),
+            maps=maps,
+            through=epilogue.function,
             words=product.words,
         )
 

@@ -22,7 +22,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.disjoint import DisjointOp
-from ...dialect.warp.loops import OPERAND_LOOPS
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.row_wise import RowsOp
 from ...dialect.warp.view import strides_of
@@ -54,8 +53,7 @@ def check_product(op: Operation, product: MatmulOp) -> None:
     reads += [] if product.group_scales is None else [MemoryUse("the scales of groups", product.group_scales)]
     reads += [] if product.metadata is None else [MemoryUse("the metadata of A", product.metadata)]
     reads += [] if product.c is None else [MemoryUse("C", product.c, product.maps[2])]
-    epilogue_operands = zip(product.epilogue_operands, product.maps[len(OPERAND_LOOPS) :], strict=True)
-    reads += [MemoryUse("an input of the epilogue", value, map_) for value, map_ in epilogue_operands]
+    reads += [MemoryUse("an input of the epilogue", value, map_) for value, map_ in product.placed_operands]
     _check(op, reads, MemoryUse("the result", product.d, product.maps[2]))
 
 

@@ -128,7 +128,7 @@ def read(op: MatmulOp) -> Product:
     Raises a located diagnostic for layouts and element types that are not lowered.
     """
     type_a, type_b = (ELEMENT_TYPES[name] for name in op.multiplied)
-    map_a, map_b, map_d = op.maps[:3]
+    map_a, map_b, map_d = op.maps
     sizes, dynamic = _sizes(op)
     matrix_a, matrix_b = op.matrices
     a = read_matrix(op, "A", matrix_a, OPERAND_LOOPS[0], sizes, map_a, type_a)
@@ -173,7 +173,7 @@ def _type(op: MatmulOp) -> TypeAttribute:
 def _epilogue_operands(op: MatmulOp, sizes: Mapping[int, int]) -> tuple[KernelArgument, ...]:
     found: list[KernelArgument] = []
     axes = {op.outer + loop: name for loop, name in zip(OPERAND_LOOPS[2], "mn", strict=True)}
-    for number, (value, map_) in enumerate(zip(op.epilogue_operands, op.maps[len(OPERAND_LOOPS) :], strict=True)):
+    for number, (value, map_) in enumerate(op.placed_operands):
         name = f"X{number}"
         if not isinstance(value.type, MemRefType):
             found.append(VectorOperand(name, value, ""))

@@ -34,6 +34,7 @@ from ...dialect.warp.attributes import element_row, memory_of
 from ...dialect.warp.loops import loops_of
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operand_forms import OperandForm
+from ...dialect.warp.pointwise import with_functions
 from ...dialect.warp.sparse import SparseOp
 from ...dialect.warp.stored import StoredIntegers, StoredOp
 from ...dialect.warp.view import strides_of
@@ -232,12 +233,12 @@ def _replace(op: Operation, raised: MatmulOp) -> None:
     raised.location = op.location
     raised.attributes |= op.attributes
     try:
-        for made in (*(form for form in raised.forms if form is not None), raised):
+        for made in (*(form for form in raised.forms if form is not None), *with_functions(raised)):
             made.verify()
     except VerifyException as error:
         fail(op, str(error))
     check_product(op, raised)
-    Rewriter.replace_op(op, raised, [])
+    Rewriter.replace_op(op, with_functions(raised), [])
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
+from ...dialect.warp.pointwise import with_functions
 from .element_regions import decline
 from .fuse_epilogue import touched
 from .views import root
@@ -76,11 +77,12 @@ class Replacement:
         op = make()
         op.location = self.last.location
         try:
-            op.verify()
+            for made in with_functions(op):
+                made.verify()
         except VerifyException as error:
             decline(str(error))
         check(self.last, op)
-        Rewriter.insert_op(op, InsertPoint.before(self.last))
+        Rewriter.insert_op(with_functions(op), InsertPoint.before(self.last))
         self._erase()
 
     def _erase(self) -> None:

@@ -18,6 +18,7 @@ from ...dialect.linalg.body import Weighted, converted_to
 from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.loops import element_type, loops_of, shape_of
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.pointwise import PointwiseOp
 from ..diagnostics import fail
 
 FLOAT_BITS = 32
@@ -47,18 +48,18 @@ def weigh(op: Operation, product: MatmulOp, body: Weighted) -> MatmulOp:
     result = converted_to(block, _add(block, converted_to(block, total, wide), element, negated=body.negated), held)
     block.add_op(YieldOp(result))
     scalar = AffineMap(product.maps[2].num_dims, 0, ())
-    found = MatmulOp(
+    epilogue = PointwiseOp([(product.d, product.maps[2]), *((value, scalar) for value in given)], Region(block))
+    epilogue.function.name_hint = "weighted"
+    return MatmulOp(
         product.a,
         product.b,
         product.d,
         product.multiplied,
         init=FloatAttr(0.0, summed) if isinstance(summed, AnyFloat) else IntegerAttr(0, summed),  # pyright: ignore[reportArgumentType, reportCallIssue]
-        maps=[*product.maps, product.maps[2], *(scalar for _ in given)],
-        epilogue_operands=[product.d, *given],
-        epilogue=Region(block),
+        maps=product.maps,
+        through=epilogue.function,
         words=product.words,
     )
-    return found
 
 
 def _check_exact(op: Operation, product: MatmulOp) -> None:

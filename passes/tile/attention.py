@@ -27,6 +27,7 @@ from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import FragmentType, ScheduleAttr, fragment_of
 from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ...dialect.warp.elementwise import ConvertOp, Kind
+from ...dialect.warp.operand_forms import drop_forms
 from ...dialect.warp.rows import ReduceOp, StepOp, column_of
 from ...dialect.warp.store_epilogue import EpilogueOp
 from ...dialect.warp.tile_mma import TileMmaOp
@@ -223,4 +224,6 @@ class StageAttention(RewritePattern):
     def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
         if op.tile:
             AttentionBuilder(op, IndexBuilder(Builder(InsertPoint.before(op))), schedule_of(op)).build()
+            scores = op.scores
             rewriter.erase(op)
+            drop_forms([scores])

@@ -7,14 +7,17 @@ from typing import NamedTuple
 
 from xdsl.dialects.builtin import i32
 from xdsl.ir import Region, SSAValue, TypeAttribute
+from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import Rewriter
 
 from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
 from ...dialect.warp.epilogue import AXES, LoadVectorOp, MapOp
 from ...dialect.warp.indices import IndexOp
+from ...dialect.warp.loops import M, N, loops_of, map_along
 from ...dialect.warp.memory import bounds
+from ...dialect.warp.pointwise import PointwiseOp
 from ...dialect.warp.rows import StepOp
-from ...dialect.warp.store_epilogue import MATRIX, NUMBER
+from ...dialect.warp.store_epilogue import ALONG, MATRIX, NUMBER
 from ...dialect.warp.view import strides_of
 from ..linalg.operand import KernelArgument, VectorOperand
 from .index_builder import Index, IndexBuilder
@@ -30,9 +33,14 @@ class PlacedOperand(NamedTuple):
     @staticmethod
     def of(operand: KernelArgument) -> PlacedOperand:
         """An operand of a product."""
-        if not isinstance(operand, VectorOperand):
-            return PlacedOperand(operand.value, MATRIX)
-        return PlacedOperand(operand.value, {"m": "rows", "n": "columns", "": NUMBER}[operand.axis])
+        value, map_ = placed(operand)
+        return PlacedOperand(value, ALONG[loops_of(map_)])
+
+
+def placed(operand: KernelArgument) -> tuple[SSAValue, AffineMap]:
+    """An operand of a product, with the rows and the columns of D that it runs along."""
+    loops = tuple("mn".index(axis) for axis in operand.axis) if isinstance(operand, VectorOperand) else (M, N)
+    return operand.value, map_along(2, loops)
 
 
 class EpilogueOperands:
@@ -61,11 +69,11 @@ class EpilogueOperands:
         return [self._load(operand, self.index.add(self.m, row)) for operand in self.operands]
 
     def map(
-        self, part: SSAValue, loaded: Sequence[SSAValue], epilogue: Region, wanted: TypeAttribute, row: int
+        self, part: SSAValue, loaded: Sequence[SSAValue], epilogue: PointwiseOp, wanted: TypeAttribute, row: int
     ) -> SSAValue:
         """The elements, of a type, that an epilogue makes of the part that starts at a row, and of what was loaded for
         it."""
-        result, region = fragment_of(part).with_element(wanted), epilogue.clone()
+        result, region = fragment_of(part).with_element(wanted), epilogue.body.clone()
         indices = self._indices(region, result, self.index.add(self.m, row))
         return self.index.insert(MapOp([part, *loaded, *indices], result, region)).fragment
 

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Protocol, cast
+from typing import Protocol
 
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, func
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, IntegerType, ModuleOp, i32
+from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineDimExpr, AffineMap
-from xdsl.irdl import AttrSizedOperandSegments
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import InsertPoint
 
 from ...dialect.gpu import ReturnOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import ScheduleAttr, memory_of
 from ...dialect.warp.indices import IndexOp
-from ...dialect.warp.loops import OPERAND_LOOPS, M, N
+from ...dialect.warp.loops import OPERAND_LOOPS, M, N, map_along
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operand_forms import OperandForm, of_form
+from ...dialect.warp.pointwise import PointwiseOp
 from ...dialect.warp.row_wise import RowsOp
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
@@ -38,8 +38,6 @@ from . import elementwise_kernel, raster, row_kernel
 from .index_builder import Index, IndexBuilder
 from .outliner import Outliner
 from .tiling import Tiling, schedule_of
-
-SEGMENTS = AttrSizedOperandSegments.attribute_name
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class Inside:
     @staticmethod
     def of(
         index: IndexBuilder,
-        op: MatmulOp | AttentionOp,
+        function: PointwiseOp | None,
         operands: Sequence[KernelArgument],
         arguments: Mapping[SSAValue, SSAValue],
         batch: Sequence[Index],
@@ -68,7 +66,8 @@ class Inside:
         for operand in found:
             if operand.place not in views:
                 views[operand.place] = _view(index, operand, arguments[operand.value], at)
-        loops = sorted({index_.number for index_ in _indices(op.regions) if index_.number < len(batch)})
+        indices = [] if function is None else [op.number for op in function.body.block.ops if isinstance(op, IndexOp)]
+        loops = sorted({loop for loop in indices if loop < len(batch)})
         at = raster.batch_index(index, batch, number) if loops else []
         numbers = {loop: index.insert(arith.IndexCastOp(index.value(at[loop]), i32)).result for loop in loops}
         return Inside(arguments, views, numbers, len(batch))
@@ -83,46 +82,28 @@ class Inside:
         memory, *beside = map(self.seen, operands)
         return of_form(form, memory, beside, index.insert)
 
-    def tile(
+    def function(
         self,
-        op: MatmulOp | AttentionOp,
-        operands: Sequence[SSAValue],
-        maps: Sequence[AffineMap],
-        at: Sequence[SSAValue],
-    ) -> Operation:
-        """The operation for the tile at these indices, on these operands, which run along loops of the tile by these
-        maps. The last two segments of its operands are those that its region takes, and the indices."""
-        inputs = [*operands, *self.numbers.values()]
-        maps = [*maps, *(AffineMap(maps[0].num_dims, 0, ()) for _ in self.numbers)]
-        *segments, own, _ = map(int, cast("DenseArrayBase[IntegerType]", op.properties[SEGMENTS]).get_values())
-        found = type(op).create(
-            operands=[*inputs, *at],
-            properties=op.properties
-            | {
-                "indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps]),
-                SEGMENTS: DenseArrayBase.from_list(i32, [*segments, own + len(self.numbers), len(at)]),
-            },
-            attributes=op.attributes,
-            regions=[region.clone() for region in op.regions],
-        )
-        found.location = op.location
-        self._place(found.regions)
-        return found
-
-    def _place(self, regions: Sequence[Region]) -> None:
-        """Indices along the loops of the tile; those of the batch become arguments of a region."""
-        given: dict[int, SSAValue] = {}
-        for region in regions:
-            given = {loop: region.block.insert_arg(i32, len(region.block.args)) for loop in self.numbers}
-        for op in _indices(regions):
-            if op.number in given:
-                Rewriter.replace_op(op, [], [given[op.number]])
-            else:
-                Rewriter.replace_op(op, IndexOp(op.number - self.batch))
+        index: IndexBuilder,
+        function: PointwiseOp | None,
+        operands: Sequence[KernelArgument],
+        outer: int,
+        loops: int,
+    ) -> SSAValue | None:
+        """What stands for a function of elements in a tile of so many loops, with `outer` ones before the rows."""
+        if function is None:
+            return None
+        inputs = [
+            (self.seen(operand), map_along(loops, (outer + loop for loop in _loops(operand)))) for operand in operands
+        ]
+        return index.insert(function.moved(inputs, loops, self.batch, self.numbers)).function
 
 
-def _indices(regions: Sequence[Region]) -> list[IndexOp]:
-    return [op for region in regions for op in region.block.ops if isinstance(op, IndexOp)]
+def _like(op: Operation, tile: Operation) -> Operation:
+    """The operation for a tile of another one, with the attributes of that."""
+    tile.attributes |= op.attributes
+    tile.location = op.location
+    return tile
 
 
 def _loops(operand: KernelArgument, loops: tuple[int, int] = (M, N)) -> tuple[int, ...]:
@@ -179,27 +160,32 @@ class TiledProduct:
     def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
         product, tiling = self.product, Tiling(self.product, self.schedule)
         extents = raster.Extents.of(index, product, arguments)
-        inside = Inside.of(index, self.op, product.operands, arguments, extents.batch)
+        inside = Inside.of(index, self.op.epilogue, product.operands, arguments, extents.batch)
         starts = raster.cta_origin(index, extents, self.schedule, raster.cta_number(index))
         starts = [raster.moved_inside(index, tiling, axis, start) for axis, start in zip("mn", starts, strict=True)]
         maps = [
             self._map(_loops(operand, loops), operand)
             for operand, loops in zip((product.a, product.b, product.d), OPERAND_LOOPS, strict=True)
         ]
-        maps += [self._map(_loops(operand)) for operand in product.epilogue_operands]
-        operands = [
-            inside.factor(index, form, factor) for form, factor in zip(self.op.forms, product.factors, strict=True)
-        ]
-        others = (product.c, product.d, *product.epilogue_operands)
-        operands += [inside.seen(operand) for operand in others if operand is not None]
-        return inside.tile(self.op, operands, maps, index.values(starts))
+        op, outer = self.op, len(product.summed)
+        a, b = (inside.factor(index, form, factor) for form, factor in zip(op.forms, product.factors, strict=True))
+        found = MatmulOp(
+            *(a, b, inside.seen(product.d), op.multiplied),
+            c=None if product.c is None else inside.seen(product.c),
+            init=op.init,
+            maps=maps,
+            through=inside.function(index, op.epilogue, product.epilogue_operands, outer, outer + len(OPERAND_LOOPS)),
+            words=op.words,
+            tile=index.values(starts),
+        )
+        return _like(op, found)
 
-    def _map(self, loops: Sequence[int], operand: MatrixOperand | None = None) -> AffineMap:
+    def _map(self, loops: Sequence[int], operand: MatrixOperand) -> AffineMap:
         """A map of the product of a tile: first the loops that are summed over beside k, those that an operand runs
         along."""
         first, outer = len(self.product.batch), len(self.product.summed)
-        summed = () if operand is None else (loop - first for loop in operand.batch if loop >= first)
-        return AffineMap(outer + 3, 0, tuple(map(AffineDimExpr, (*summed, *(outer + loop for loop in loops)))))
+        summed = (loop - first for loop in operand.batch if loop >= first)
+        return map_along(outer + len(OPERAND_LOOPS), (*summed, *(outer + loop for loop in loops)))
 
     def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, Index]:
         extents = raster.Extents.of(index, self.product, memory)
@@ -233,12 +219,18 @@ class TiledAttention:
         operands, number = self.attention.operands, raster.cta_number(index)
         tiles, batch = self._extents(index, arguments)
         tile, matrix = (index.rem(number, tiles), index.div(number, tiles)) if batch else (number, 0)
-        inside = Inside.of(index, self.op, operands, arguments, batch, matrix)
+        inside = Inside.of(index, self.op.score, operands, arguments, batch, matrix)
         row = index.mul(self._turn(index, tile, tiles, matrix), self.schedule.tile.cta[0])
-        loops = (*FACTORS, *((M, N) for _ in operands[len(FACTORS) :]))
-        own = [_loops(operand, two) for operand, two in zip(operands, loops, strict=True)]
-        maps = [AffineMap(len(FACTORS), 0, tuple(map(AffineDimExpr, one))) for one in own]
-        return inside.tile(self.op, list(map(inside.seen, operands)), maps, index.values([row]))
+        op, count = self.op, len(FACTORS)
+        found = AttentionOp(
+            list(map(inside.seen, operands[:count])),
+            [map_along(count, _loops(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)],
+            scale=op.scale.value.data,
+            diagonal=None if op.diagonal is None else op.diagonal.value.data,
+            scores=inside.function(index, op.score, operands[count:], 0, count),
+            tile=index.values([row]),
+        )
+        return _like(op, found)
 
     def _turn(self, index: IndexBuilder, tile: Index, tiles: Index, matrix: Index) -> Index:
         """Which tile it is the turn of.

@@ -16,7 +16,7 @@ from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import memref, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, ModuleOp, UnitAttr, i64
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Block, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import (
     GreedyRewritePatternApplier,
@@ -25,13 +25,12 @@ from xdsl.pattern_rewriter import (
     RewritePattern,
     op_type_rewrite_pattern,
 )
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import InsertPoint
 
 from ...dialect.gpu import BarrierOp
 from ...dialect.warp.attributes import SHARED_SPACE
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.cta_tile import CtaConstantOp, CtaLoadOp, CtaTileType
-from ...dialect.warp.indices import IndexOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.operand_forms import form_of, of_form
@@ -45,7 +44,7 @@ from ..linalg.product import read
 from ..schedule.resources import group_scale_tile
 from ..schedule.staging import adds_last
 from .attention import StageAttention
-from .epilogue_operands import PlacedOperand
+from .epilogue_operands import placed
 from .fragment_math import number_of
 from .index_builder import Index, IndexBuilder
 from .metadata import GroupMetadataTiles, MetadataTiles
@@ -172,27 +171,24 @@ class StageBuilder:
         found.location = op.location
         return found
 
+    def _epilogue(self) -> SSAValue | None:
+        """The epilogue, which says by row and column of D where an element lies, not by the loops of the product."""
+        op, operands = self.product.op, self.product.epilogue_operands
+        if op.epilogue is None:
+            return None
+        return self.index.insert(op.epilogue.moved([placed(o) for o in operands], 2, op.outer)).function
+
     def _store(self, sums: SSAValue) -> None:
         product, op = self.product, self.product.op
         found = EpilogueOp(
             *(sums, product.d.value, self.index.values([self.m, self.n])),
             c=product.c.value if product.c is not None and self.last else None,
             in_bounds=self.tiling.in_bounds,
-            epilogue_operands=list(map(PlacedOperand.of, product.epilogue_operands)),
-            epilogue=None if op.epilogue is None else _placed(op.epilogue, op.outer),
+            through=self._epilogue(),
         )
         found.attributes |= op.attributes
         found.location = op.location
         self.index.insert(found)
-
-
-def _placed(epilogue: Region, outer: int) -> Region:
-    """An epilogue that says by row and column of D where an element lies, which was said by the loops of the product,
-    `outer` of them before the rows."""
-    region = epilogue.clone()
-    for op in [op for op in region.block.ops if isinstance(op, IndexOp)]:
-        Rewriter.replace_op(op, IndexOp(op.number - outer))
-    return region
 
 
 class StageProduct(RewritePattern):
@@ -202,7 +198,7 @@ class StageProduct(RewritePattern):
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
         if op.tile:
             StageBuilder(Tiling(read(op), schedule_of(op)), IndexBuilder(Builder(InsertPoint.before(op)))).build()
-            operands = (op.a, op.b)
+            operands = (op.a, op.b, *([] if op.through is None else [op.through]))
             rewriter.erase(op)
             drop_unused(operands)
 

@@ -23,6 +23,7 @@ from ...dialect.warp.elementwise import ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.epilogue import LoadVectorOp, SubfragmentOp
 from ...dialect.warp.exchange import BANKS, ExchangeOp, in_lines
 from ...dialect.warp.memory import StoreOp
+from ...dialect.warp.operand_forms import drop_forms
 from ...dialect.warp.sliced_k import SumSlicedKOp
 from ...dialect.warp.store_epilogue import EpilogueOp
 from ..schedule.staging import changes_lanes_first, exchanged_rows
@@ -192,7 +193,9 @@ class StoreEpilogue(RewritePattern):
     def match_and_rewrite(self, op: EpilogueOp, rewriter: PatternRewriter) -> None:
         if isinstance(op.sums.type, FragmentType):
             store(op, IndexBuilder(Builder(InsertPoint.before(op))), self.scratch)
+            through = op.through
             rewriter.erase(op)
+            drop_forms([through])
 
 
 class LoadEarly(RewritePattern):

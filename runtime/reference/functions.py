@@ -34,6 +34,7 @@ from ...dialect.schedule import Schedule
 from ...dialect.warp.disjoint import DisjointOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operand_forms import OperandForm
+from ...dialect.warp.pointwise import PointwiseOp
 from ...dialect.warp.window import WindowOp
 from ...passes.linalg.views import View, Viewing, seen
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
@@ -129,7 +130,7 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
             scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
         case memref.SubviewOp() | memref.CastOp() | memref.CollapseShapeOp() | memref.ExpandShapeOp() | WindowOp():
             _view(op, scope)
-        case memref.DeallocOp() | DisjointOp() | OperandForm() | scf.YieldOp():
+        case memref.DeallocOp() | DisjointOp() | OperandForm() | PointwiseOp() | scf.YieldOp():
             pass
         case scf.ForOp() if not op.iter_args:
             start, end, step = (int(scope[value].value) for value in (op.lb, op.ub, op.step))

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from ...dialect.isa.mma import blocks
 from ...dialect.isa.types import ELEMENT_TYPES
-from ...dialect.warp.loops import OPERAND_LOOPS, K
+from ...dialect.warp.loops import K
 from ...dialect.warp.matmul import MatmulOp
 from ..arguments.dtypes import DTYPES
 from ..errors import HostError
@@ -35,15 +35,13 @@ def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulat
     inputs: dict[SSAValue, Bounded] = {
         value: Bounded(known.value, known.stored_error()) for value, known in scope.items() if known.value.ndim == 0
     }
-    inputs[op.epilogue.block.args[0]] = Bounded(found.value, found.stored_error())
-    epilogue_operands = zip(
-        op.epilogue.block.args[1:], op.epilogue_operands, op.maps[len(OPERAND_LOOPS) :], strict=True
-    )
-    for argument, value, map_ in epilogue_operands:
+    block = op.epilogue.body.block
+    inputs[block.args[0]] = Bounded(found.value, found.stored_error())
+    for argument, (value, map_) in zip(block.args[1:], op.placed_operands, strict=True):
         inputs[argument] = _spread(scope[value], letters_of(op, map_), names)
-    result = evaluate_body(op.epilogue.block, inputs)
+    result = evaluate_body(block, inputs)
     value, error = (np.broadcast_to(array, found.value.shape).copy() for array in (result.value, result.error))
-    history = History(elementwise=operations(op.epilogue.block))
+    history = History(elementwise=operations(block))
     others = (scope[operand].history for operand in op.epilogue_operands)
     return Reference(value, error, scope[op.d].dtype, history.after(found.history, *others))
 
@@ -54,7 +52,7 @@ def _product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Acc
     a, b = (_read(scope[value], name) for value, name in zip(op.matrices, names, strict=True))
     if op.b_stored is not None:
         b = replace(b, value=b.value - op.b_stored.zero, dtype=np.dtype(np.float64))
-    maps = [letters_of(op, map_) for map_ in op.maps[: len(OPERAND_LOOPS)]]
+    maps = [letters_of(op, map_) for map_ in op.maps]
     if op.scales:
         block, k = blocks()[op.variant], chr(ord("a") + op.outer + K)
         a, b = (

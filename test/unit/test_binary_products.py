@@ -24,7 +24,7 @@ def matmul(size: Size, op: str, start: str = "init 0 : i32") -> str:
     m, n, k = size
     pad = f", strided<[{-(-k // 8) * 8}, 1]>" if k % 8 else ""
     a, b, c = f"memref<{m}x{k}xi1{pad}>", f"memref<{n}x{k}xi1{pad}>", f"memref<{m}x{n}xi32>"
-    of_c = f", {c}" if start.startswith("plus") else ""
+    of_c = f" plus {c}" if start.startswith("plus") else ""
     return f"""func.func @f(%A: {a}, %B: {b}, %C: {c}) {{
       warp.matmul {op} b1 x b1 %A, %B {start} into %C {ALONG_K} : {a}, {b}, {c}{of_c}
       return
@@ -91,13 +91,14 @@ def test_an_epilogue_sees_the_counts() -> None:
     a, b = draw((40, 24, 200))
     kinds = "memref<40x200xi1>, memref<24x200xi1>, memref<40x24xi32>"
     text = f"""func.func @f(%A: memref<40x200xi1>, %B: memref<24x200xi1>, %C: memref<40x24xi32>) {{
-      warp.matmul xor b1 x b1 %A, %B init 0 : i32 into %C {ALONG_K} : {kinds} epilogue(%x: i32) {{
+      %agreement = warp.pointwise (%x: i32) {{
         %two = arith.constant 2 : i32
         %k = arith.constant 200 : i32
         %twice = arith.muli %x, %two : i32
         %y = arith.subi %k, %twice : i32
         warp.yield %y : i32
       }}
+      warp.matmul xor b1 x b1 %A, %B init 0 : i32 into %C through %agreement {ALONG_K} : {kinds}
       return
     }}"""
     c = np.full((40, 24), -1, np.int32)

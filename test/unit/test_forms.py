@@ -180,7 +180,7 @@ def test_a_batch_of_strided_matrices_in_any_order() -> None:
     kinds = ("memref<33x3x45xf16, strided<[141, 47, 1]>>", "memref<45x3x17xf16>", "memref<3x33x17xf32>")
     maps = "affine_map<(b, m, n, k) -> (m, b, k)>, affine_map<(b, m, n, k) -> (k, b, n)>, affine_map<(b, m, n, k) -> (b, m, n)>"  # noqa: E501
     text = f"""func.func @f(%A: {kinds[0]}, %B: {kinds[1]}, %C: {kinds[2]}) {{
-      warp.matmul f16 x f16 %A, %B plus %C into %C maps [{maps}] : {", ".join((*kinds, kinds[2]))} return }}"""
+      warp.matmul f16 x f16 %A, %B plus %C into %C maps [{maps}] : {", ".join(kinds)} plus {kinds[2]} return }}"""
     a, b = view(fresh(33, 3, 45), (141, 47, 1)), fresh(45, 3, 17, seed=2)
     c = fresh(3, 33, 17, dtype=np.float32)
     expected = double(c) + np.einsum("mbk,kbn->bmn", double(a), double(b))

@@ -36,7 +36,7 @@ def matmul(size: Size, a_kind: str, b_kind: str, lies: str = "A Bt", result: str
     maps, c = ", ".join(f"affine_map<(m, n, k) -> {x}>" for x in axes), memref(m, n, result)
     types = " x ".join(BY_MLIR_NAME[kind].name for kind in (a_kind, b_kind))
     return f"""func.func @f(%A: {a}, %B: {b}, %C: {c}) {{
-      warp.matmul {word} {types} %A, %B plus %C into %C maps [{maps}] : {a}, {b}, {c}, {c}
+      warp.matmul {word} {types} %A, %B plus %C into %C maps [{maps}] : {a}, {b}, {c} plus {c}
       return
     }}"""
 

@@ -48,7 +48,7 @@ class Form:
           %a = warp.scaled %A, %SA : {a}, {sa}
           %b = warp.scaled %B, %SB : {b}, {sb}
           warp.matmul {self.kind} {types} %a, %b plus %C into %C {ALONG_K}
-            : !warp.operand<{a}>, !warp.operand<{b}>, {c}, {c}
+            : !warp.operand<{a}>, !warp.operand<{b}>, {c} plus {c}
           return
         }}"""
 

@@ -68,14 +68,13 @@ func.func @tensors(%q: tensor<40x64xf16>, %k: tensor<70x64xf16>, %v: tensor<70x3
 // of every other head are operands of the region on scores.
 // CHECK-LABEL: func.func @memory(
 // CHECK-NOT:     memref.alloc
-// CHECK:         warp.attention %q, %k, %v into %o with %bias {scale = 5.000000e-01 : f32, diagonal = 30 : i64,
-// CHECK-SAME:      affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d4)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d3, d4)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d3, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d1, d3)>]}
-// CHECK-SAME:      with memref<3x70xbf16> {
-// CHECK-NEXT:    ^bb0(%[[S:.*]]: f32, %[[B:.*]]: bf16):
+// CHECK:         %[[F:.*]] = warp.pointwise %bias maps [affine_map<(d0, d1, d2, d3, d4, d5) -> (d1, d3)>] : memref<3x70xbf16> (%[[S:.*]]: f32, %[[B:.*]]: bf16) {
 // CHECK-NEXT:      %[[W:.*]] = arith.extf %[[B]] : bf16 to f32
 // CHECK:           %[[R:.*]] = arith.addf %[[S]], %[[W]] : f32
 // CHECK-NEXT:      warp.yield %[[R]] : f32
 // CHECK-NEXT:    }
+// CHECK-NEXT:    warp.attention %q, %k, %v into %o scores %[[F]] {scale = 5.000000e-01 : f32, diagonal = 30 : i64,
+// CHECK-SAME:      affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d4)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d3, d4)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d3, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d5)>]}
 // CHECK-NEXT:    return
 func.func @memory(%q: memref<2x3x40x64xbf16>, %k: memref<2x70x64xbf16>, %v: memref<2x70x64xbf16>, %bias: memref<3x70xbf16>, %o: memref<2x3x40x64xf32>) {
   %zero = arith.constant 0.0 : f32

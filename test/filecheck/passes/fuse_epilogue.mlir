@@ -11,9 +11,8 @@
 // CHECK-LABEL: func.func @chain
 // CHECK-NOT:     memref.alloc
 // CHECK-NOT:     linalg
-// CHECK:         warp.matmul f16 x f16 %a, %b init 0.000000e+00 : f32 into %d with %bias, %alpha maps
-// CHECK-SAME:      affine_map<(d0, d1, d2) -> (d1)>, affine_map<(d0, d1, d2) -> ()>]
-// CHECK-SAME:      : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf16>, memref<6xf32>, f32 epilogue(%product: f32, %[[B:\w+]]: f32, %[[A:\w+]]: f32) {
+// CHECK:         %[[E:\w+]] = warp.pointwise %bias, %alpha maps [affine_map<(d0, d1, d2) -> (d1)>, affine_map<(d0, d1, d2) -> ()>]
+// CHECK-SAME:      : memref<6xf32>, f32 (%product: f32, %[[B:\w+]]: f32, %[[A:\w+]]: f32) {
 // CHECK-NEXT:      %[[S:\w+]] = arith.addf %product, %[[B]] : f32
 // CHECK-NEXT:      %[[H:\w+]] = arith.constant 5.000000e-01 : f32
 // CHECK-NEXT:      %[[T:\w+]] = arith.mulf %[[S]], %[[H]] : f32
@@ -21,6 +20,7 @@
 // CHECK-NEXT:      %[[Y:\w+]] = arith.truncf %[[U]] : f32 to f16
 // CHECK-NEXT:      warp.yield %[[Y]] : f16
 // CHECK-NEXT:    }
+// CHECK-NEXT:    warp.matmul f16 x f16 %a, %b init 0.000000e+00 : f32 into %d through %[[E]] : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf16>
 // CHECK-NEXT:    return
 func.func @chain(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %bias: memref<6xf32>, %alpha: f32, %d: memref<4x6xf16>) {
   %z = arith.constant 0.0 : f32
@@ -48,11 +48,13 @@ func.func @chain(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %bias: memref<6xf32>,
 
 // In place, by a named operation; the product and C as they were; the vector runs along the rows.
 // CHECK-LABEL: func.func @in_place
-// CHECK-NEXT:    warp.matmul f16 x f16 %a, %b plus %c into %c with %r {{.*}} epilogue(%product: f32, %{{.*}}: f32) {
+// CHECK-NEXT:    %[[E:\w+]] = warp.pointwise %r {{.*}} (%product: f32, %{{.*}}: f32) {
 // CHECK-NEXT:      arith.addf
 // CHECK-NEXT:      warp.yield
 // CHECK-NEXT:    }
-// CHECK-NEXT:    warp.matmul f16 x f16 %a, %b plus %c into %c with %v {{.*}}affine_map<(d0, d1, d2) -> (d0)>]
+// CHECK-NEXT:    warp.matmul f16 x f16 %a, %b plus %c into %c through %[[E]]
+// CHECK-NEXT:    %[[E2:\w+]] = warp.pointwise %v maps [affine_map<(d0, d1, d2) -> (d0)>]
+// CHECK:         warp.matmul f16 x f16 %a, %b plus %c into %c through %[[E2]]
 func.func @in_place(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %r: memref<4x6xf32>, %v: memref<4xf32>) {
   linalg.matmul ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf32>)
   linalg.add ins(%c, %r : memref<4x6xf32>, memref<4x6xf32>) outs(%c : memref<4x6xf32>)
@@ -68,7 +70,8 @@ func.func @in_place(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32
 // What stands between and touches other memory stays in front.
 // CHECK-LABEL: func.func @others_between
 // CHECK:         linalg.exp ins(%r
-// CHECK:         warp.matmul f16 x f16 %a, %b plus %c into %c with %r
+// CHECK:         %[[E:\w+]] = warp.pointwise %r
+// CHECK:         warp.matmul f16 x f16 %a, %b plus %c into %c through %[[E]]
 // CHECK-NOT:     linalg
 // CHECK:         return
 func.func @others_between(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %r: memref<4x6xf32>) {
@@ -80,7 +83,8 @@ func.func @others_between(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4
 
 // An output that is read: its old elements are an input.
 // CHECK-LABEL: func.func @accumulates
-// CHECK:         warp.matmul f16 x f16 %a, %b init 0.000000e+00 : f32 into %d with %d
+// CHECK:         %[[E:\w+]] = warp.pointwise %d
+// CHECK:         warp.matmul f16 x f16 %a, %b init 0.000000e+00 : f32 into %d through %[[E]]
 func.func @accumulates(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %d: memref<4x6xf32>) {
   %z = arith.constant 0.0 : f32
   %t = memref.alloc() : memref<4x6xf32>
@@ -98,7 +102,8 @@ func.func @accumulates(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %d: memref<4x6x
 // CHECK-LABEL: func.func @gated
 // CHECK:         %[[T:\w+]] = memref.alloc
 // CHECK:         warp.matmul f16 x f16 %a, %b init 0.000000e+00 : f32 into %[[T]] :
-// CHECK:         warp.matmul f16 x f16 %a, %b2 init 0.000000e+00 : f32 into %d with %[[T]]
+// CHECK:         %[[E:\w+]] = warp.pointwise %[[T]]
+// CHECK:         warp.matmul f16 x f16 %a, %b2 init 0.000000e+00 : f32 into %d through %[[E]]
 func.func @gated(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %b2: memref<5x6xf16>, %d: memref<4x6xf32>) {
   %z = arith.constant 0.0 : f32
   %t = memref.alloc() : memref<4x6xf32>
@@ -185,10 +190,12 @@ func.func @into_a(%a: memref<6x6xf16>, %b: memref<6x6xf16>) {
 // CHECK-LABEL: func.func @other_maps
 // CHECK:         warp.matmul {{.*}} into %c :
 // CHECK-NEXT:    linalg.generic
-// CHECK:         warp.matmul {{.*}} into %c with %r maps {{.*}}, affine_map<(d0, d1, d2) -> (d1, d0)>]
-// CHECK:         warp.matmul {{.*}} into %c :
+// CHECK:         warp.pointwise %r maps [affine_map<(d0, d1, d2) -> (d1, d0)>]
+// CHECK:         warp.matmul {{.*}} into %c through
+// CHECK:         warp.pointwise (
 // CHECK-NEXT:      %[[I:\w+]] = warp.index 0 : i32
 // CHECK-NEXT:      arith.sitofp %[[I]] : i32 to f32
+// CHECK:         warp.matmul {{.*}} into %c through
 func.func @other_maps(%a: memref<6x6xf16>, %b: memref<6x6xf16>, %c: memref<6x6xf32>, %r: memref<6x6xf32>) {
   linalg.matmul ins(%a, %b : memref<6x6xf16>, memref<6x6xf16>) outs(%c : memref<6x6xf32>)
   linalg.generic {indexing_maps = [#nm, #mn], iterator_types = ["parallel", "parallel"]} ins(%c : memref<6x6xf32>) outs(%r : memref<6x6xf32>) {

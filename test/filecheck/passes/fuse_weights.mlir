@@ -14,12 +14,14 @@
 // CHECK-NOT:     memref.alloc
 // CHECK-NOT:     linalg
 // CHECK:         %Q_stored = warp.stored %Q as u4 minus 8 : memref<64x128xi4>
-// CHECK-NEXT:    warp.matmul bf16 x bf16 %A, %Q_stored init 0.000000e+00 : f32 into %C with %S maps [{{.*}}, affine_map<(d0, d1, d2) -> (d1)>] : {{.*}} epilogue(%product: f32, %[[S:\w+]]: bf16) {
+// CHECK-NEXT:    %[[F:\w+]] = warp.pointwise %S maps [affine_map<(d0, d1, d2) -> (d1)>] : {{.*}} (%product: f32, %[[S:\w+]]: bf16) {
 // CHECK-NEXT:      %[[W:\w+]] = arith.extf %[[S]] : bf16 to f32
 // CHECK-NEXT:      %[[P:\w+]] = arith.mulf %product, %[[W]] : f32
 // CHECK-NEXT:      %[[T:\w+]] = arith.truncf %[[P]] : f32 to bf16
 // CHECK-NEXT:      %[[E:\w+]] = math.exp %[[T]] : bf16
 // CHECK-NEXT:      warp.yield %[[E]] : bf16
+// CHECK-NEXT:    }
+// CHECK-NEXT:    warp.matmul bf16 x bf16 %A, %Q_stored init 0.000000e+00 : f32 into %C through %[[F]]
 
 // A lane multiplies the eight neighbours that a register of B has, first those half a register apart; A is loaded by lanes
 // and brought to the same order. Rows that are read at once lie in different banks.
@@ -53,7 +55,7 @@ func.func @scaled(%A: memref<16x128xbf16>, %Q: memref<64x128xi4>, %S: memref<64x
 // CHECK-LABEL: func.func @groups
 // CHECK-NOT:     memref.alloc
 // CHECK:         %[[W:\w+]] = warp.stored %Q as s4 times %S : memref<128x64xi4>, memref<2x64xf16>
-// CHECK-NEXT:    warp.matmul f16 x f16 %A, %[[W]] plus %C into %C : memref<16x128xf16>, !warp.operand<memref<128x64xi4>>, memref<16x64xf32>, memref<16x64xf32>
+// CHECK-NEXT:    warp.matmul f16 x f16 %A, %[[W]] plus %C into %C : memref<16x128xf16>, !warp.operand<memref<128x64xi4>>, memref<16x64xf32> plus memref<16x64xf32>
 // TILED-LABEL: gpu.func @groups
 // TILED:         warp.copy %SG[{{.*}}] to %[[S:\w+]][] {{.*}} : memref<2x64xf16> to memref<2x64xf16, #warp.swizzle<16>, 3 : i64>
 // TILED-NEXT:    gpu.barrier
@@ -77,9 +79,9 @@ func.func @groups(%A: memref<16x128xf16>, %Q: memref<128x64xi4>, %S: memref<2x64
 // Without a scale the product goes on adding to C; so does one of floats and integers that linalg writes.
 // CHECK-LABEL: func.func @plain
 // CHECK-NEXT:    %Q_stored = warp.stored %Q as s8 : memref<32x16xi8>
-// CHECK-NEXT:    warp.matmul f16 x f16 %A, %Q_stored plus %C into %C : memref<16x32xf16>, !warp.operand<memref<32x16xi8>>, memref<16x16xf32>, memref<16x16xf32>
+// CHECK-NEXT:    warp.matmul f16 x f16 %A, %Q_stored plus %C into %C : memref<16x32xf16>, !warp.operand<memref<32x16xi8>>, memref<16x16xf32> plus memref<16x16xf32>
 // CHECK-NEXT:    %[[U:\w+]] = warp.stored %Q as u8 : memref<32x16xi8>
-// CHECK-NEXT:    warp.matmul f16 x f16 %A, %[[U]] plus %C into %C : memref<16x32xf16>, !warp.operand<memref<32x16xi8>>, memref<16x16xf32>, memref<16x16xf32>
+// CHECK-NEXT:    warp.matmul f16 x f16 %A, %[[U]] plus %C into %C : memref<16x32xf16>, !warp.operand<memref<32x16xi8>>, memref<16x16xf32> plus memref<16x16xf32>
 func.func @plain(%A: memref<16x32xf16>, %Q: memref<32x16xi8>, %C: memref<16x16xf32>) {
   %W = memref.alloc() : memref<32x16xf16>
   linalg.generic {indexing_maps = [#mn, #mn], iterator_types = ["parallel", "parallel"]}

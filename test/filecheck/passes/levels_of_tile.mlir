@@ -12,11 +12,12 @@
 
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
   func.func @added(%A: memref<64x64xf16>, %B: memref<128x64xf16>, %C: memref<64x128xf16>, %bias: memref<128xf32>, %D: memref<64x128xf32>) {
-    warp.matmul f16 x f16 %A, %B plus %C into %D with %bias maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>, affine_map<(m, n, k) -> (n)>] {warp.schedule = #slices}
-      : memref<64x64xf16>, memref<128x64xf16>, memref<64x128xf16>, memref<64x128xf32>, memref<128xf32> epilogue(%x: f32, %b: f32) {
+    %epilogue = warp.pointwise %bias maps [affine_map<(m, n, k) -> (n)>] : memref<128xf32> (%x: f32, %b: f32) {
       %y = arith.addf %x, %b : f32
       warp.yield %y : f32
     }
+    warp.matmul f16 x f16 %A, %B plus %C into %D through %epilogue maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] {warp.schedule = #slices}
+      : memref<64x64xf16>, memref<128x64xf16>, memref<64x128xf32> plus memref<64x128xf16>
     return
   }
 }
@@ -32,7 +33,8 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 // STAGE-NEXT:   %[[NEXT:\w+]] = warp.tile_mma %[[A]], %[[B]], %[[ACC]] {{{.*}}transposed_b} : {{.*}}, !warp.cta_tile<32x64xf32>
 // STAGE-NEXT:   gpu.barrier
 // STAGE-NEXT:   scf.yield %[[NEXT]] : !warp.cta_tile<32x64xf32>
-// STAGE:      warp.epilogue %[[D]] into %D[%[[M]], %[[N]]] with %X0 {along = ["columns"], in_bounds = [true, true], {{.*}} epilogue(%x: f32, %b: f32) {
+// STAGE:      %epilogue = warp.pointwise %X0 maps [affine_map<(d0, d1) -> (d1)>] : memref<128xf32> (%x: f32, %b: f32) {
+// STAGE:      warp.epilogue %[[D]] into %D[%[[M]], %[[N]]] through %epilogue {{{.*}}in_bounds = [true, true]} : !warp.cta_tile<32x64xf32>, memref<64x128xf32>
 
 // The warps: four of them, two for each slice of K, whose sums meet behind the loop, where C is added.
 // DISTRIBUTE:      gpu.subgroup_id
@@ -44,7 +46,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 // DISTRIBUTE:      %[[C:\w+]] = warp.load %C
 // DISTRIBUTE-NEXT: %[[WIDE:\w+]] = warp.convert %[[C]]
 // DISTRIBUTE-NEXT: %[[ALL:\w+]] = warp.elementwise add %[[WIDE]], %[[SUM]] : !warp.fragment<acc, 16x32xf32
-// DISTRIBUTE-NEXT: warp.epilogue %[[ALL]] into %D[{{.*}}] with %X0
+// DISTRIBUTE-NEXT: warp.epilogue %[[ALL]] into %D[{{.*}}] through %epilogue
 
 // The instructions.
 // FRAGMENTS-NOT:     warp.tile_mma
@@ -58,6 +60,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 // FRAGMENTS:         warp.epilogue
 
 // EPILOGUE-NOT:      warp.epilogue
+// EPILOGUE-NOT:      warp.pointwise
 // EPILOGUE:          warp.sum_sliced_k
 // EPILOGUE:          %[[BIAS:\w+]] = warp.load_vector columns %X0
 // EPILOGUE:          %[[Y:\w+]] = warp.map %{{.*}}, %[[BIAS]]

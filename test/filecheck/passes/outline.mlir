@@ -13,13 +13,13 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 // CHECK-NOT:     warp.matmul
 // CHECK:         return
 func.func @edges(%A: memref<270x70xf16>, %B: memref<70x80xf16>, %C: memref<270x80xf32>, %x: memref<80xf32>) {
-  warp.matmul f16 x f16 %A, %B init 0.0 : f32 into %C with %x
-      maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>, affine_map<(m, n, k) -> (n)>]
-      {warp.schedule = #warp.schedule<cta = 32x32x32, warp = 16x16, mma = m16n8k16, stages = 2, swizzle = 128, group = 8, accumulate = f32>}
-      : memref<270x70xf16>, memref<70x80xf16>, memref<270x80xf32>, memref<80xf32> epilogue(%p: f32, %b: f32) {
+  %epilogue = warp.pointwise %x maps [affine_map<(m, n, k) -> (n)>] : memref<80xf32> (%p: f32, %b: f32) {
     %s = arith.addf %p, %b : f32
     warp.yield %s : f32
   }
+  warp.matmul f16 x f16 %A, %B init 0.0 : f32 into %C through %epilogue
+      {warp.schedule = #warp.schedule<cta = 32x32x32, warp = 16x16, mma = m16n8k16, stages = 2, swizzle = 128, group = 8, accumulate = f32>}
+      : memref<270x70xf16>, memref<70x80xf16>, memref<270x80xf32>
   return
 }
 
@@ -43,10 +43,11 @@ func.func @batch(%A: memref<6x24x32xf16>, %B: memref<6x32x8xf16, strided<[256, 1
 // CHECK-NEXT:   %[[M:\w+]] = arith.minui %{{\w+}}, %[[LAST_M]]
 // CHECK:        %[[LAST_N:\w+]] = arith.constant 48 : index
 // CHECK-NEXT:   %[[N:\w+]] = arith.minui %{{\w+}}, %[[LAST_N]]
-// CHECK-NEXT:   warp.matmul f16 x f16 %A, %B init 0.000000e+00 : f32 into %C with %X0 tile [%[[M]], %[[N]]] maps [{{.*}}] {warp.schedule = {{.*}}} : memref<270x70xf16>, memref<70x80xf16>, memref<270x80xf32>, memref<80xf32> epilogue(%p: f32, %b: f32) {
+// CHECK-NEXT:   %epilogue = warp.pointwise %X0 maps [affine_map<(d0, d1, d2) -> (d1)>] : memref<80xf32> (%p: f32, %b: f32) {
 // CHECK-NEXT:     arith.addf
 // CHECK-NEXT:     warp.yield
 // CHECK-NEXT:   }
+// CHECK-NEXT:   warp.matmul f16 x f16 %A, %B init 0.000000e+00 : f32 into %C through %epilogue tile[%[[M]], %[[N]]] {warp.schedule = {{.*}}} : memref<270x70xf16>, memref<70x80xf16>, memref<270x80xf32>
 // CHECK-NEXT:   gpu.return
 
 // CHECK:      gpu.func @batch(
@@ -56,5 +57,5 @@ func.func @batch(%A: memref<6x24x32xf16>, %B: memref<6x32x8xf16, strided<[256, 1
 // CHECK-NEXT:   %[[C:\w+]] = warp.matrix %C[%[[Z]], row, column]
 // CHECK:        %[[LAST:\w+]] = arith.constant 8 : index
 // CHECK:        %[[M:\w+]] = arith.minui %{{\w+}}, %[[LAST]]
-// CHECK:        warp.matmul f16 x f16 %[[A]], %[[B]] init {{.*}} into %[[C]] tile [%[[M]], %{{\w+}}] maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1)>]
+// CHECK:        warp.matmul f16 x f16 %[[A]], %[[B]] init {{.*}} into %[[C]] tile[%[[M]], %{{\w+}}] maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1)>]
 }

@@ -58,12 +58,12 @@ func.func @product(%a: memref<64x64xf16>, %b: memref<64x64xf16>) {
 // CHECK: error: warp.matmul: an input of the epilogue (%row) and the result (%d) share elements
 func.func @epilogue(%a: memref<64x64xf16>, %b: memref<64x64xf16>, %d: memref<64x64xf16>) {
   %row = memref.subview %d[5, 0] [1, 64] [1, 1] : memref<64x64xf16> to memref<64xf16, strided<[1], offset: 320>>
-  warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %d with %row
-      maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>, affine_map<(m, n, k) -> (n)>]
-      : memref<64x64xf16>, memref<64x64xf16>, memref<64x64xf16>, memref<64xf16, strided<[1], offset: 320>> epilogue(%x: f32, %y: f16) {
+  %epilogue = warp.pointwise %row maps [affine_map<(m, n, k) -> (n)>] : memref<64xf16, strided<[1], offset: 320>> (%x: f32, %y: f16) {
     %0 = arith.truncf %x : f32 to f16
     %1 = arith.addf %0, %y : f16
     warp.yield %1 : f16
   }
+  warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %d through %epilogue
+      : memref<64x64xf16>, memref<64x64xf16>, memref<64x64xf16>
   return
 }

@@ -2,7 +2,7 @@
 // RUN: warploom-opt %s -p warp-raise-matmul | warploom-opt -p warp-raise-matmul | filecheck %s
 
 // CHECK-LABEL: func.func @plain
-// CHECK-NEXT:    warp.matmul f16 x f16 %a, %b plus %c into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf32>
+// CHECK-NEXT:    warp.matmul f16 x f16 %a, %b plus %c into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32> plus memref<4x6xf32>
 func.func @plain(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   linalg.matmul ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf32>)
   return

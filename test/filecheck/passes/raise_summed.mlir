@@ -26,7 +26,7 @@ func.func @batch_of_tiles(%a: memref<3x4x8x16x8xi8>, %b: memref<3x6x8x16x8xi8>, 
 // CHECK-LABEL: func.func @one
 // CHECK-NEXT:    %0 = memref.collapse_shape %a {{\[\[}}0 : i64], [1 : i64, 2 : i64]] : memref<4x5x3xf16> into memref<4x15xf16>
 // CHECK-NEXT:    %1 = memref.collapse_shape %b
-// CHECK-NEXT:    warp.matmul f16 x f16 %0, %1 plus %c into %c : memref<4x15xf16>, memref<15x6xf16>,
+// CHECK-NEXT:    warp.matmul f16 x f16 %0, %1 plus %c into %c : memref<4x15xf16>, memref<15x6xf16>, memref<4x6xf32> plus memref<4x6xf32>
 func.func @one(%a: memref<4x5x3xf16>, %b: memref<5x3x6xf16>, %c: memref<4x6xf32>) {
   linalg.contract indexing_maps = [affine_map<(m, n, k, l) -> (m, k, l)>, affine_map<(m, n, k, l) -> (k, l, n)>, affine_map<(m, n, k, l) -> (m, n)>]
       ins(%a, %b : memref<4x5x3xf16>, memref<5x3x6xf16>) outs(%c : memref<4x6xf32>)

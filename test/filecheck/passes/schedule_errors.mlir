@@ -142,7 +142,7 @@ func.func @batch(%a: memref<65536x4x5xf16>, %b: memref<65536x5x6xf16>, %c: memre
 // CHECK: error: C is empty, there is nothing to compute: memref<0x6xf32>
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
   func.func @empty(%a: memref<0x5xf16>, %b: memref<5x6xf16>, %c: memref<0x6xf32>) {
-    warp.matmul f16 x f16 %a, %b plus %c into %c : memref<0x5xf16>, memref<5x6xf16>, memref<0x6xf32>, memref<0x6xf32>
+    warp.matmul f16 x f16 %a, %b plus %c into %c : memref<0x5xf16>, memref<5x6xf16>, memref<0x6xf32> plus memref<0x6xf32>
     return
   }
 }

@@ -11,7 +11,7 @@
 // LINALG-NEXT: linalg.matmul ins(%A, %B
 
 // RAISED:      linalg.fill
-// RAISED-NEXT: warp.matmul f16 x f16 %A, %B plus %C into %C : memref<256x192xf16>, memref<192x320xf16>, memref<256x320xf32>, memref<256x320xf32>
+// RAISED-NEXT: warp.matmul f16 x f16 %A, %B plus %C into %C : memref<256x192xf16>, memref<192x320xf16>, memref<256x320xf32> plus memref<256x320xf32>
 
 // FOLDED:      builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 // FOLDED-NOT:  linalg.fill

@@ -12,7 +12,8 @@
 
 // All of them are part of the product.
 // FUSED-LABEL: func.func @f(
-// FUSED:         warp.matmul f16 x f16 %A, %B init 0.000000e+00 : f32 into %C with %bias, %D
+// FUSED:         %[[E:\w+]] = warp.pointwise %bias, %D
+// FUSED:         warp.matmul f16 x f16 %A, %B init 0.000000e+00 : f32 into %C through %[[E]]
 // FUSED-NOT:     linalg.
 // FUSED:       func.func @tensors
 func.func @f(%A: memref<20x24xf16>, %B: memref<24x12xf16>, %bias: memref<12xf32>, %C: memref<20x12xf32>, %D: memref<20x12xf32>) {

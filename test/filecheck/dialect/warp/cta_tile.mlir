@@ -51,17 +51,20 @@ func.func @parts(%P: !warp.fragment<a, 32x64xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, 
 
 // CHECK-LABEL: func.func @epilogue
 func.func @epilogue(%acc: !acc, %C: memref<96x64xf16>, %D: memref<96x64xf32>, %bias: memref<64xf32>, %x: f32, %m: index) {
-  // CHECK-NEXT: warp.epilogue %acc plus %C into %D[%m, %m] with %bias, %D, %x {along = ["columns", "matrix", "number"], in_bounds = [true, true]} : !warp.fragment<{{.*}}>, memref<96x64xf16>, memref<96x64xf32>, memref<64xf32>, memref<96x64xf32>, f32 epilogue(%a: f32, %b: f32, %c: f32, %d: f32) {
+  // CHECK-NEXT: %epilogue = warp.pointwise %bias, %D, %x maps [affine_map<(d0, d1) -> (d1)>, affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> ()>] : memref<64xf32>, memref<96x64xf32>, f32 (%a: f32, %b: f32, %c: f32, %d: f32) {
   // CHECK-NEXT:   %row = warp.index 0 : i32
   // CHECK-NEXT:   %r = arith.sitofp %row : i32 to f32
   // CHECK-NEXT:   %s = arith.addf %r, %b : f32
   // CHECK-NEXT:   warp.yield %s : f32
-  warp.epilogue %acc plus %C into %D[%m, %m] with %bias, %D, %x {along = ["columns", "matrix", "number"], in_bounds = [true, true]}
-    : !acc, memref<96x64xf16>, memref<96x64xf32>, memref<64xf32>, memref<96x64xf32>, f32 epilogue(%a: f32, %b: f32, %c: f32, %d: f32) {
+  // CHECK-NEXT: }
+  // CHECK-NEXT: warp.epilogue %acc plus %C into %D[%m, %m] through %epilogue {in_bounds = [true, true]} : !warp.fragment<{{.*}}>, memref<96x64xf32> plus memref<96x64xf16>
+  %epilogue = warp.pointwise %bias, %D, %x maps [affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> ()>] : memref<64xf32>, memref<96x64xf32>, f32 (%a: f32, %b: f32, %c: f32, %d: f32) {
     %row = warp.index 0 : i32
     %r = arith.sitofp %row : i32 to f32
     %s = arith.addf %r, %b : f32
     warp.yield %s : f32
   }
+  warp.epilogue %acc plus %C into %D[%m, %m] through %epilogue {in_bounds = [true, true]}
+    : !acc, memref<96x64xf32> plus memref<96x64xf16>
   return
 }

@@ -5,7 +5,7 @@
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// CHECK: error: warp.attention: expected a map of Q, K, V, O and each score operand, got 3
+// CHECK: error: warp.attention: expected maps of Q, K, V and O, got 3
 func.func @maps(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16>
   return
@@ -98,11 +98,11 @@ func.func @rank(%q: memref<1x32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16
 
 // CHECK: error: warp.attention: expected score operand 0 to be indexed by some of d0, d1, got (d0, d1, d2, d3) -> (d0, d2)
 func.func @score_operand(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %x: memref<32x64xf32>, %o: memref<32x16xf16>) {
-  warp.attention %q, %k, %v into %o with %x {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o, #q]}
-    : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16> with memref<32x64xf32> {
-  ^bb0(%s: f32, %b: f32):
+  %f = warp.pointwise %x maps [#q] : memref<32x64xf32> (%s: f32, %b: f32) {
     warp.yield %s : f32
   }
+  warp.attention %q, %k, %v into %o scores %f {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]}
+    : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16>
   return
 }
 
@@ -115,27 +115,12 @@ func.func @score_operand(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memre
 
 // CHECK: error: warp.attention: expected the index of a loop that elements run along, 0, 1, got 2
 func.func @index(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
-  warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]}
-    : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16> {
-  ^bb0(%s: f32):
+  %f = warp.pointwise (%s: f32) {
     %d = warp.index 2 : i32
     warp.yield %s : f32
   }
-  return
-}
-
-// -----
-
-#q = affine_map<(m, n, d, e) -> (m, d)>
-#k = affine_map<(m, n, d, e) -> (n, d)>
-#v = affine_map<(m, n, d, e) -> (n, e)>
-#o = affine_map<(m, n, d, e) -> (m, e)>
-#s = affine_map<(m, n, d, e) -> (m, n)>
-
-// CHECK: error: warp.attention: expected score operands only with a region that takes them
-func.func @no_region(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %x: memref<32x48xf32>, %o: memref<32x16xf16>) {
-  warp.attention %q, %k, %v into %o with %x {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o, #s]}
-    : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16> with memref<32x48xf32>
+  warp.attention %q, %k, %v into %o scores %f {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]}
+    : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16>
   return
 }
 
@@ -146,13 +131,14 @@ func.func @no_region(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// CHECK: error: warp.attention: expected a region on elements (f32), got (f16)
+// CHECK: error: warp.attention: expected scores of f32 to be taken, got f16
 func.func @region(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
-  warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16> {
-  ^bb0(%s: f16):
+  %f = warp.pointwise (%s: f16) {
     %0 = arith.extf %s : f16 to f32
     warp.yield %0 : f32
   }
+  warp.attention %q, %k, %v into %o scores %f {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]}
+    : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16>
   return
 }
 

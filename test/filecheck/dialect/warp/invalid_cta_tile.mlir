@@ -136,49 +136,51 @@ func.func @place(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index
 
 // CHECK: error: warp.epilogue: expected C of the shape of D, got memref<64x32xf32> and memref<64x64xf32>
 func.func @plus(%c: !warp.cta_tile<64x64xf32>, %C: memref<64x32xf32>, %D: memref<64x64xf32>, %m: index) {
-  warp.epilogue %c plus %C into %D[%m, %m] : !warp.cta_tile<64x64xf32>, memref<64x32xf32>, memref<64x64xf32>
+  warp.epilogue %c plus %C into %D[%m, %m] : !warp.cta_tile<64x64xf32>, memref<64x64xf32> plus memref<64x32xf32>
   return
 }
 
 // -----
 
-// CHECK: expected `along` of each of 1 epilogue operands, got []
+// CHECK: error: warp.pointwise: expected a map of each of 1 operands, got 0
 func.func @along(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
-  warp.epilogue %c into %D[%m, %m] with %D : !warp.cta_tile<64x64xf32>, memref<64x64xf32>, memref<64x64xf32>
-  return
-}
-
-// -----
-
-// CHECK: error: warp.epilogue: expected `along` to be matrix, rows, columns, number, got 'diagonal'
-func.func @diagonal(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
-  warp.epilogue %c into %D[%m, %m] with %D {along = ["diagonal"]} : !warp.cta_tile<64x64xf32>, memref<64x64xf32>, memref<64x64xf32>
-  return
-}
-
-// -----
-
-// CHECK: error: warp.epilogue: expected an epilogue operand of rank 1 along 'rows', got memref<64x64xf32>
-func.func @rank_of_operand(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
-  warp.epilogue %c into %D[%m, %m] with %D {along = ["rows"]} : !warp.cta_tile<64x64xf32>, memref<64x64xf32>, memref<64x64xf32>
-  return
-}
-
-// -----
-
-// CHECK: error: warp.epilogue: expected epilogue operands only with an epilogue, got 1
-func.func @no_epilogue(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
-  warp.epilogue %c into %D[%m, %m] with %D {along = ["matrix"]} : !warp.cta_tile<64x64xf32>, memref<64x64xf32>, memref<64x64xf32>
-  return
-}
-
-// -----
-
-// CHECK: error: warp.epilogue: expected a region on elements (f32), got (f32, f32)
-func.func @arguments(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
-  warp.epilogue %c into %D[%m, %m] : !warp.cta_tile<64x64xf32>, memref<64x64xf32> epilogue(%x: f32, %y: f32) {
+  %epilogue = warp.pointwise %D : memref<64x64xf32> (%x: f32, %y: f32) {
     warp.yield %x : f32
   }
+  warp.epilogue %c into %D[%m, %m] through %epilogue : !warp.cta_tile<64x64xf32>, memref<64x64xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.epilogue: expected epilogue operand 0 by rows and columns as D is, got (d0, d1) -> (d1, d0)
+func.func @diagonal(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
+  %epilogue = warp.pointwise %D maps [affine_map<(m, n) -> (n, m)>] : memref<64x64xf32> (%x: f32, %y: f32) {
+    warp.yield %x : f32
+  }
+  warp.epilogue %c into %D[%m, %m] through %epilogue : !warp.cta_tile<64x64xf32>, memref<64x64xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.epilogue: expected epilogue operand 0 of rank 1, got memref<64x64xf32>
+func.func @rank_of_operand(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
+  %epilogue = warp.pointwise %D maps [affine_map<(m, n) -> (m)>] : memref<64x64xf32> (%x: f32, %y: f32) {
+    warp.yield %x : f32
+  }
+  warp.epilogue %c into %D[%m, %m] through %epilogue : !warp.cta_tile<64x64xf32>, memref<64x64xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.pointwise: expected a region on elements (f32), got (f32, f32)
+func.func @arguments(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
+  %epilogue = warp.pointwise (%x: f32, %y: f32) {
+    warp.yield %x : f32
+  }
+  warp.epilogue %c into %D[%m, %m] through %epilogue : !warp.cta_tile<64x64xf32>, memref<64x64xf32>
   return
 }
 
@@ -186,10 +188,11 @@ func.func @arguments(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: i
 
 // CHECK: error: warp.epilogue: expected the index of a loop that elements run along, 0, 1, got 2
 func.func @index(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xi32>, %m: index) {
-  warp.epilogue %c into %D[%m, %m] : !warp.cta_tile<64x64xf32>, memref<64x64xi32> epilogue(%x: f32) {
+  %epilogue = warp.pointwise (%x: f32) {
     %k = warp.index 2 : i32
     warp.yield %k : i32
   }
+  warp.epilogue %c into %D[%m, %m] through %epilogue : !warp.cta_tile<64x64xf32>, memref<64x64xi32>
   return
 }
 

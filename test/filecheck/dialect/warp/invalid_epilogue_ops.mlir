@@ -68,7 +68,7 @@ func.func @f(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
 
 // -----
 
-// CHECK: expected a type for each of 2 operands, got 1
+// CHECK: expected 1 operand types but had 2
 func.func @f(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %y = warp.map %x, %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> (%e: f16) {
     warp.yield %e : f16

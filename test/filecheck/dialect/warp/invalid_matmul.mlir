@@ -2,7 +2,7 @@
 
 // CHECK: invalid_matmul.mlir:5:3: error: warp.matmul: '9' is no type of the ISA that A could be multiplied as
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
-  "warp.matmul"(%a, %b, %c, %c) <{types = ["9", "f16"], indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>}> : (memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf32>) -> ()
+  "warp.matmul"(%a, %b, %c, %c) <{types = ["9", "f16"], indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], operandSegmentSizes = array<i32: 1, 1, 0, 1, 1, 0>}> : (memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf32>) -> ()
   return
 }
 
@@ -42,7 +42,7 @@ func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
 
 // CHECK: error: warp.matmul: expected C of the shape of D, got memref<4x7xf32> and memref<4x6xf32>
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x7xf32>, %d: memref<4x6xf32>) {
-  warp.matmul f16 x f16 %a, %b plus %c into %d : memref<4x5xf16>, memref<5x6xf16>, memref<4x7xf32>, memref<4x6xf32>
+  warp.matmul f16 x f16 %a, %b plus %c into %d : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32> plus memref<4x7xf32>
   return
 }
 
@@ -56,7 +56,7 @@ func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
 
 // -----
 
-// CHECK: expected a type for each of 3 operands, got 2
+// CHECK: Expected ','
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c : memref<4x5xf16>, memref<5x6xf16>
   return
@@ -82,7 +82,7 @@ func.func @no_bits(%a: memref<4x5xi8>, %b: memref<5x6xi8>, %c: memref<4x6xi32>) 
 
 // CHECK: error: warp.matmul: expected the operation on single bits to be xor or and, got 'or'
 func.func @operation(%a: memref<4x5xi1>, %b: memref<5x6xi1>, %c: memref<4x6xi32>) {
-  "warp.matmul"(%a, %b, %c, %c) <{types = ["b1", "b1"], bit_op = "or", indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>}> : (memref<4x5xi1>, memref<5x6xi1>, memref<4x6xi32>, memref<4x6xi32>) -> ()
+  "warp.matmul"(%a, %b, %c, %c) <{types = ["b1", "b1"], bit_op = "or", indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], operandSegmentSizes = array<i32: 1, 1, 0, 1, 1, 0>}> : (memref<4x5xi1>, memref<5x6xi1>, memref<4x6xi32>, memref<4x6xi32>) -> ()
   return
 }
 
@@ -91,7 +91,7 @@ func.func @operation(%a: memref<4x5xi1>, %b: memref<5x6xi1>, %c: memref<4x6xi32>
 func.func @converted_to_f32(%a: memref<4x5xf32>, %b: memref<5x6xi8>, %c: memref<4x6xf32>) {
   // CHECK: expected s8, u8, s4, u4 multiplied as f16 or bf16, got s8 as tf32
   %w = warp.stored %b as s8 : memref<5x6xi8>
-  warp.matmul tf32 x tf32 %a, %w plus %c into %c : memref<4x5xf32>, !warp.operand<memref<5x6xi8>>, memref<4x6xf32>, memref<4x6xf32>
+  warp.matmul tf32 x tf32 %a, %w plus %c into %c : memref<4x5xf32>, !warp.operand<memref<5x6xi8>>, memref<4x6xf32> plus memref<4x6xf32>
   return
 }
 
@@ -100,7 +100,7 @@ func.func @converted_to_f32(%a: memref<4x5xf32>, %b: memref<5x6xi8>, %c: memref<
 func.func @other_integers(%a: memref<4x5xf16>, %b: memref<5x6xi8>, %c: memref<4x6xf32>) {
   // CHECK: expected memory of 4-bit integers for s4
   %w = warp.stored %b as s4 : memref<5x6xi8>
-  warp.matmul f16 x f16 %a, %w plus %c into %c : memref<4x5xf16>, !warp.operand<memref<5x6xi8>>, memref<4x6xf32>, memref<4x6xf32>
+  warp.matmul f16 x f16 %a, %w plus %c into %c : memref<4x5xf16>, !warp.operand<memref<5x6xi8>>, memref<4x6xf32> plus memref<4x6xf32>
   return
 }
 
@@ -109,7 +109,7 @@ func.func @other_integers(%a: memref<4x5xf16>, %b: memref<5x6xi8>, %c: memref<4x
 func.func @far_zero(%a: memref<4x5xf16>, %b: memref<5x6xi8>, %c: memref<4x6xf32>) {
   // CHECK: expected a zero point from -128 to 127, got 200
   %w = warp.stored %b as s8 minus 200 : memref<5x6xi8>
-  warp.matmul f16 x f16 %a, %w plus %c into %c : memref<4x5xf16>, !warp.operand<memref<5x6xi8>>, memref<4x6xf32>, memref<4x6xf32>
+  warp.matmul f16 x f16 %a, %w plus %c into %c : memref<4x5xf16>, !warp.operand<memref<5x6xi8>>, memref<4x6xf32> plus memref<4x6xf32>
   return
 }
 
@@ -118,7 +118,7 @@ func.func @far_zero(%a: memref<4x5xf16>, %b: memref<5x6xi8>, %c: memref<4x6xf32>
 func.func @sparse_b(%a: memref<4x5xf16>, %e: memref<1x32xi32>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   // CHECK: error: warp.matmul: expected no B of the form warp.sparse
   %s = warp.sparse %b, %e : memref<5x6xf16>, memref<1x32xi32>
-  warp.matmul f16 x f16 %a, %s plus %c into %c : memref<4x5xf16>, !warp.operand<memref<5x6xf16>>, memref<4x6xf32>, memref<4x6xf32>
+  warp.matmul f16 x f16 %a, %s plus %c into %c : memref<4x5xf16>, !warp.operand<memref<5x6xf16>>, memref<4x6xf32> plus memref<4x6xf32>
   return
 }
 
@@ -126,7 +126,7 @@ func.func @sparse_b(%a: memref<4x5xf16>, %e: memref<1x32xi32>, %b: memref<5x6xf1
 
 // CHECK: error: warp.matmul: expected A from an operation that says its form, such as warp.sparse, got a block argument
 func.func @no_form(%a: !warp.operand<memref<4x5xf16>>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
-  warp.matmul f16 x f16 %a, %b plus %c into %c : !warp.operand<memref<4x5xf16>>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf32>
+  warp.matmul f16 x f16 %a, %b plus %c into %c : !warp.operand<memref<4x5xf16>>, memref<5x6xf16>, memref<4x6xf32> plus memref<4x6xf32>
   return
 }
 
@@ -135,7 +135,7 @@ func.func @no_form(%a: !warp.operand<memref<4x5xf16>>, %b: memref<5x6xf16>, %c: 
 func.func @few_words(%a: memref<100x96xf16>, %e: memref<7x64xi32>, %b: memref<192x320xf16>, %c: memref<100x320xf32>) {
   // CHECK: error: warp.matmul: expected metadata of 7x96 words for a sparse A of 100x192 f16, got memref<7x64xi32>
   %s = warp.sparse %a, %e : memref<100x96xf16>, memref<7x64xi32>
-  warp.matmul f16 x f16 %s, %b plus %c into %c : !warp.operand<memref<100x96xf16>>, memref<192x320xf16>, memref<100x320xf32>, memref<100x320xf32>
+  warp.matmul f16 x f16 %s, %b plus %c into %c : !warp.operand<memref<100x96xf16>>, memref<192x320xf16>, memref<100x320xf32> plus memref<100x320xf32>
   return
 }
 
@@ -160,7 +160,7 @@ func.func @no_memory(%a: i32) {
 func.func @scales_of_integers(%a: memref<4x64xf16>, %b: memref<64x6xi8>, %s: memref<2x6xi32>, %c: memref<4x6xf32>) {
   // CHECK: expected scales of groups as a matrix of floats for one B of integers, got memref<2x6xi32>
   %w = warp.stored %b as s8 times %s : memref<64x6xi8>, memref<2x6xi32>
-  warp.matmul f16 x f16 %a, %w plus %c into %c : memref<4x64xf16>, !warp.operand<memref<64x6xi8>>, memref<4x6xf32>, memref<4x6xf32>
+  warp.matmul f16 x f16 %a, %w plus %c into %c : memref<4x64xf16>, !warp.operand<memref<64x6xi8>>, memref<4x6xf32> plus memref<4x6xf32>
   return
 }
 
@@ -169,6 +169,31 @@ func.func @scales_of_integers(%a: memref<4x64xf16>, %b: memref<64x6xi8>, %s: mem
 func.func @odd_groups(%a: memref<4x64xf16>, %b: memref<64x6xi8>, %s: memref<3x6xf16>, %c: memref<4x6xf32>) {
   // CHECK: expected 6 columns of scales of groups that divide k of 64, got memref<3x6xf16>
   %w = warp.stored %b as s8 times %s : memref<64x6xi8>, memref<3x6xf16>
-  warp.matmul f16 x f16 %a, %w plus %c into %c : memref<4x64xf16>, !warp.operand<memref<64x6xi8>>, memref<4x6xf32>, memref<4x6xf32>
+  warp.matmul f16 x f16 %a, %w plus %c into %c : memref<4x64xf16>, !warp.operand<memref<64x6xi8>>, memref<4x6xf32> plus memref<4x6xf32>
+  return
+}
+
+// -----
+
+// CHECK: expected the type of C too, behind `plus`
+func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
+  warp.matmul f16 x f16 %a, %b plus %c into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>
+  return
+}
+
+// -----
+
+// CHECK: expected no type of C, which is not added
+func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
+  warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32> plus memref<4x6xf32>
+  return
+}
+
+// -----
+
+// CHECK: error: warp.matmul: expected indexing maps of A, B and D, got 2
+func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
+  warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>]
+    : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>
   return
 }
