@@ -28,6 +28,7 @@ from .attributes import BYTE, SHARED_SPACE, FragmentType, element_row, fragment_
 from .cta_tile import CtaTileType
 from .factors import FACTOR, FactorsOp
 from .product import word_properties
+from .swizzle import SwizzleAttr
 
 SUMS = VarConstraint("Sums", base(CtaTileType) | base(FragmentType))
 """The type of C and D: what the CTA holds, or a warp."""
@@ -49,7 +50,8 @@ class TileMmaOp(FactorsOp):
         %d = warp.tile_mma %As, %Bs, %c {types = ["f16", "f16"], warp.schedule = #warp.schedule<...>}
           : memref<64x32xf16, #warp.swizzle<64>, 3>, memref<32x64xf16, #warp.swizzle<128>, 3>, !warp.cta_tile<64x64xf32>
 
-    A is m x k, B k x n, C and D are m x n. `types` are those of the ISA that A and B are multiplied as, `bit_op` and
+    A is m x k, B k x n, C and D are m x n; columns of B beyond those of C fill lines of memory, and nothing multiplies
+    them. `types` are those of the ISA that A and B are multiplied as, `bit_op` and
     `kind` the words of `warp.matmul`. A and B may be of a form, as its operands may: `warp.sparse` and `warp.scaled`
     then have the tiles of metadata and of scales. With `transposed_a` the tile of A lies in memory as k x m, with
     `transposed_b` that of B as n x k. `warp.schedule` names the instruction, and gives each warp its part.
@@ -177,6 +179,14 @@ class TileMmaOp(FactorsOp):
         if not fits or self.transposed_a is not None:
             raise VerifyException(f"expected a dense A in registers to be a fragment a of C's rows, got {a} and {c}")
 
+    def _filling(self) -> int:
+        """The most columns of B that only fill a line of shared memory."""
+        b, by_rows = memory_of(self.matrices[1]), self.transposed_b is None
+        element = element_row(b.element_type)
+        if not by_rows or element is None or not isinstance(b.layout, SwizzleAttr):
+            return 0
+        return b.layout.bytes * BYTE // element.memory_bits - 1
+
     def _verify_shape(self) -> None:
         (rows, stored), (k, columns) = self._lying()
         if stored * self.sparsity != k:
@@ -191,9 +201,9 @@ class TileMmaOp(FactorsOp):
             )
         down, across = sums.shape if isinstance(sums, CtaTileType) else fragment_of(self.c).shape
         of_sums = whole or fragment_of(self.c).role.data == "acc"
-        if whole and (down, across) != (rows, columns):
+        if whole and (down != rows or not 0 <= columns - across <= self._filling()):
             raise VerifyException(f"expected C of {rows}x{columns}, got {self.c.type}")
-        if rows % down or columns % across or not of_sums:
+        if rows % down or across > columns or not of_sums:
             what = f"a fragment of accumulators in parts of {rows}x{columns} that fill it"
             raise VerifyException(f"expected {what}, got {self.c.type}")
 

@@ -27,7 +27,13 @@ NIBBLES_AS_BYTES = 90
 MOST_GROUP_COLUMNS = 256
 """Columns of the largest instruction of a warpgroup."""
 
-GROUP_EVIDENCE = "f8E4M3FN f8E4M3FN f16, log, residual, At Bt, 4095x4095x4095 on sm_90a"
+MOST_GROUP_ROWS = 128
+"""Rows of the tiles that two warpgroups multiply."""
+
+GROUP_EVIDENCE = (
+    "f8E4M3FN f8E4M3FN f16, log, residual, At Bt, 4095x4095x4095 on sm_90a",
+    "bf16 bf16 bf16, gelu by tanh, A B, 4104x4104x4104 on sm_90a",
+)
 
 NIBBLE_BITS = 4
 
@@ -171,12 +177,15 @@ def overhead(product: Product, tile: Tile, row: Row, target: Target) -> int:
     return sum(kinds.values()) + grouped + grouped // 4
 
 
-def group_spills(product: Product, columns: int, *, padded: bool) -> bool:
-    """Whether ptxas spills in the epilogue of a warpgroup that holds so many columns of D.
+def group_spills(product: Product, rows: int, columns: int, *, padded: bool) -> bool:
+    """Whether ptxas spills in the epilogue of warpgroups, `rows` in all, each of which holds so many columns of D.
 
-    Beside 256 columns it has no room for a logarithm and a matrix whose rows are not aligned, as those of a D that is
-    `padded` (`GROUP_EVIDENCE`: 20 bytes).
+    It has no room for a logarithm and a matrix beside 256 columns where the rows of the matrix are not aligned, as
+    those of a D that is `padded`; nor for any of `FUNCTIONS` where three warpgroups multiply, for which a lane has 160
+    registers (`GROUP_EVIDENCE`: 20 and 16 bytes).
     """
+    if rows > MOST_GROUP_ROWS:
+        return bool(functions(product))
     matrix = any(not isinstance(operand, VectorOperand) for operand in product.epilogue_operands)
     return padded and columns == MOST_GROUP_COLUMNS and matrix and "math.log" in functions(product)
 

@@ -34,7 +34,7 @@ from .laid_out import can_change, laid_out
 from .packing import SHORTEST_PACKED_ROW, roles, row_bytes
 from .register_overhead import group_spills
 from .resources import multiplied, warpgroup_rows
-from .warpgroup_model import LINE, GroupTile, cost, k_of, tile_count, tiles_of
+from .warpgroup_model import GroupTile, cost, held_columns, k_of, panel_columns, tile_count, tiles_of
 
 LEAST_PRODUCTS, FEW_ELEMENTS = 11 << 24, 1 << 18
 """Multiply-adds below which fragments in registers are as fast, of more elements of D than so many (H200: 512 is, 576
@@ -192,7 +192,9 @@ def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
 def stage_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory of one stage."""
     m, n, k = schedule.tile.cta
-    tiles = [m * k // product.sparsity * product.a.element.memory_bits // 8, n * k * product.b.memory_bits // 8]
+    columns = held_columns(product, n)
+    sizes = m * k // product.sparsity * product.a.element.memory_bits, columns * k * product.b.memory_bits
+    tiles = [bits // 8 for bits in sizes]
     if product.metadata is not None:
         rows = -(-m // (METADATA_ROWS * PATTERN)) * PATTERN
         tiles.append(rows * k // metadata_span(product.a.element) * LANES * product.metadata.element.bits // 8)
@@ -209,13 +211,9 @@ def staging_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory in which each warpgroup stages rows of D."""
     if not schedule.epilogue.staging:
         return 0
-    return schedule.consumers // schedule.tile.together * BUFFERS * ROWS * LINE
-
-
-def panel_columns(columns: int, bits: int) -> int:
-    """Columns of D that a warpgroup stages at a time, of so many of results of so many bits: the widest panel of a
-    swizzle that divides them; 0 if none does."""
-    return next((8 * width // bits for width in (128, 64, 32) if columns * bits % (8 * width) == 0), 0)
+    bits = product.d.element.bits
+    panel = ROWS * panel_columns(schedule.tile.mma.n, bits) * bits // 8
+    return schedule.consumers // schedule.tile.together * BUFFERS * panel
 
 
 def staged_rows(product: Product, columns: int) -> int:
@@ -256,7 +254,7 @@ def _by_cost(product: Product, target: Target, accumulate: str) -> list[Schedule
     product = laid_out(product, operands)
     held = (tile for tile in tiles_of(product, operands.pack, target) if tile.n in rows)
     padded = operands.padded != "none"
-    fitting = (tile for tile in held if not group_spills(product, tile.n, padded=padded))
+    fitting = (tile for tile in held if not group_spills(product, tile.m, tile.n, padded=padded))
     tiles = sorted(fitting, key=lambda tile: cost(product, tile, operands.pack, target))
     return [_schedule(product, operands, tile, rows[tile.n], target) for tile in tiles]
 

@@ -85,14 +85,11 @@ def _check_parts(schedule: Schedule, product: Product) -> None:
 
 
 def _check_cluster(schedule: Schedule, product: Product) -> None:
-    """Refuses clusters that the tiles of D do not come out even in."""
+    """Refuses clusters where the tiles of D are not counted."""
     if (cluster := schedule.grid.cluster) == (1, 1):
         return
     if product.dynamic:
         raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]} takes sizes that are known; M, N or K is not")
-    for axis, size, tile, ctas in zip("MN", (product.m, product.n), schedule.tile.cta, cluster, strict=False):
-        if (tiles := -(-size // tile)) % ctas:
-            raise ScheduleError(f"{ctas} CTAs of a cluster along {axis} do not divide its {tiles} tiles of {tile}")
 
 
 def _check_own_tiles(schedule: Schedule, product: Product) -> None:

@@ -33,6 +33,13 @@ HALF_LINES = 1.05
 """By how much a K tile takes longer whose rows along N are no whole lines: 4 % (9216x12288x3072) to 13 %
 (4096x3584x18944) in tiles of 128x224."""
 
+MOST_HELD = 1.1
+"""How many times the columns of a tile of B may be copied for whole lines: 192 for 176 (4104)."""
+
+NARROW_PANELS, NARROW_LINE = 1.1, 32
+"""By how much a product takes longer whose D is stored by panels that are no wider than so many bytes: 3 to 16 %, in
+tiles of 176 columns of 16 bits."""
+
 SHARED_BYTES_PER_CYCLE = 128
 """Bytes that tensor copies write to shared memory, or instructions read from it, in a cycle."""
 
@@ -71,10 +78,14 @@ class GroupTile:
     cluster: tuple[int, int] = (1, 1)
 
 
-WIDTHS = {128: (256, 192, 128, 224, 160, 96), 64: (256, 128, 192, 96, 64)}
+WIDTHS = {128: (256, 192, 128, 224, 160, 96), 64: (256, 128, 192, 96, 64), 192: (128, 160, 176)}
 
 TILES = (*((m, n) for m, widths in WIDTHS.items() for n in widths), (128, 64))
-"""Tiles that are tried, in order: of two that cost the same the first is taken."""
+"""Tiles that are tried, in order: of two that cost the same the first is taken. 192x192 leaves room for three stages
+only, which is slower by a fifth where rows begin within lines."""
+
+TWO_CONSUMERS = tuple(tile for tile in TILES if tile[0] <= 2 * ROWS)
+"""Those of a sparse A, of which no others have been measured."""
 
 
 def tiles_of(product: Product, packed: str, target: Target) -> Iterator[GroupTile]:
@@ -82,20 +93,21 @@ def tiles_of(product: Product, packed: str, target: Target) -> Iterator[GroupTil
     across_lines = _across_lines(product, packed)
     for parts in PARTS:
         for cluster in CLUSTERS if across_lines else CLUSTERS[:1]:
-            for m, n in TILES:
+            for m, n in TILES if product.sparsity == 1 else TWO_CONSUMERS:
                 tile = GroupTile(m, n, parts, cluster)
                 if tile == GroupTile(m, n) or _fits(product, tile, target):
                     yield tile
 
 
 def _fits(product: Product, tile: GroupTile, target: Target) -> bool:
-    """Whether clusters come out even, or all CTAs of parts run at once, and have something to multiply."""
-    down, across = -(-product.m // tile.m), -(-product.n // tile.n)
+    """Whether there are as many tiles as a cluster has, or all CTAs of parts run at once and have something to
+    multiply."""
     if product.batch or product.dynamic or (tile.parts > 1 and tile.cluster != (1, 1)):
         return False
     if tile.parts == 1:
-        return down % tile.cluster[0] == 0 and across % tile.cluster[1] == 0 and target.sms % prod(tile.cluster) == 0
-    return down * across * tile.parts <= target.sms and product.k_tiles(k_of(product)) >= 2 * tile.parts
+        (high, wide), whole = tile.cluster, target.sms % prod(tile.cluster) == 0
+        return whole and product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
+    return tile_count(product, tile) * tile.parts <= target.sms and product.k_tiles(k_of(product)) >= 2 * tile.parts
 
 
 def k_of(product: Product) -> int:
@@ -104,14 +116,30 @@ def k_of(product: Product) -> int:
 
 
 def tile_count(product: Product, tile: GroupTile) -> int:
-    return -(-product.m // tile.m) * -(-product.n // tile.n)
+    """Tiles of D, with those that make the last clusters whole."""
+    high, wide = tile.m * tile.cluster[0], tile.n * tile.cluster[1]
+    return -(-product.m // high) * -(-product.n // wide) * prod(tile.cluster)
+
+
+def held_columns(product: Product, columns: int) -> int:
+    """Columns of a tile of B in shared memory. Those of a B by rows are whole lines where few are copied for that."""
+    per_line = LINE * 8 // product.b.element.memory_bits
+    whole = -(-columns // per_line) * per_line
+    few = whole <= MOST_HELD * columns and product.b.stored is None and not product.b.transposed
+    return whole if few else columns
 
 
 def panel_of_b(product: Product, columns: int) -> int:
     """Columns of a panel of a tile of B by rows: the widest swizzle whose lines divide the tile's."""
     size = product.b.element.memory_bits // 8
-    line = columns * size
+    line = held_columns(product, columns) * size
     return min(LINE, line & -line) // size
+
+
+def panel_columns(columns: int, bits: int) -> int:
+    """Columns of D that a warpgroup stages at a time, of so many of results of so many bits: the widest panel of a
+    swizzle that divides them; 0 if none does."""
+    return next((8 * width // bits for width in (128, 64, 32) if columns * bits % (8 * width) == 0), 0)
 
 
 def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> float:
@@ -123,6 +151,8 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     if _across_lines(product, packed):
         step = max(step, _arriving(product, tile, packed, min(ctas, target.sms)))
     waves = -(-ctas // target.sms)
+    if panel_columns(tile.n, product.d.element.bits) * product.d.element.bits <= 8 * NARROW_LINE:
+        step *= NARROW_PANELS
     loops = waves * -(-product.k_tiles(k_of(product)) // tile.parts) * step
     if tile.parts > 1:
         loops = max(loops, _read_bytes(product) / READ_PER_CYCLE)
@@ -170,7 +200,7 @@ def _arriving(product: Product, tile: GroupTile, packed: str, ctas: int) -> floa
     asked = own = 0.0
     for operand, role, size, wide, shared in (
         (product.a, "a", tile.m // product.sparsity, LINE, across),
-        (product.b, "b", tile.n, LINE if product.b.transposed else panel, down),
+        (product.b, "b", held_columns(product, tile.n), LINE if product.b.transposed else panel, down),
     ):
         rows = size * LINE / wide
         lines = rows * (1 + max(0, wide - _pitch(operand, role, packed)) / LINE) / shared

@@ -20,6 +20,7 @@ from ...dialect.warp.tensor_copies import ProxyFenceOp
 from ..diagnostics import fail
 from ..linalg.multiplied import MatrixFactor, shared_bits
 from ..linalg.operand import MatrixOperand
+from ..schedule.warpgroup_model import held_columns
 from .arrangement import LANES, PIECES, Delivery
 from .index_builder import Index, IndexBuilder
 from .summed import matrix_of
@@ -116,14 +117,20 @@ class OperandTiles(FactorTiles):
         m, n, k = self.tiling.schedule.tile.cta
         return {"m": m, "n": n, "k": k // self.sparsity}
 
+    def _held(self) -> list[int]:
+        """Rows and columns of a CTA tile in shared memory."""
+        sizes = self._stored()
+        if self.role == "b" and self.tiling.schedule.tile.together > 1:
+            sizes["n"] = held_columns(self.tiling.product, sizes["n"])
+        return [sizes[axis] for axis in self.in_memory]
+
     def shared_type(self) -> MemRefType:
         """The tile in shared memory, stored as it lies in global memory, swizzled as wide as its lines allow.
 
         Its elements are of the type that they are multiplied as, bytes that these are spread over, or the integers that
         they are made of.
         """
-        sizes = self._stored()
-        rows, columns = (sizes[axis] for axis in self.in_memory)
+        rows, columns = self._held()
         line = columns * shared_bits(self.tiling.product, self.operand) // 8
         width = max(CHUNK, min(self.tiling.schedule.shared.swizzle, line & -line))
         plain = self.tiling.element_type(self.role) if self.operand.stored is None else self.operand.element_type
@@ -136,8 +143,8 @@ class OperandTiles(FactorTiles):
         steps = self._stored()
         inside = bounds_attribute(
             *(
-                size % steps[axis] == 0 or self.tiling.last_start(axis) is not None
-                for size, axis in zip(self.operand.shape, self.in_memory, strict=True)
+                held == steps[axis] and (size % held == 0 or self.tiling.last_start(axis) is not None)
+                for size, held, axis in zip(self.operand.shape, self._held(), self.in_memory, strict=True)
             )
         )
         where, source = self.place(index, at), matrix_of(index, self.operand, at)

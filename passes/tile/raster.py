@@ -50,9 +50,11 @@ def batch_sizes(index: IndexBuilder, product: Product, memory: Mapping[SSAValue,
 
 
 def grid(index: IndexBuilder, extents: Extents, schedule: Schedule) -> tuple[Index, Index]:
-    """CTA tiles along M and N."""
-    rows, columns, _ = schedule.tile.cta
-    return index.ceildiv(extents.m, rows), index.ceildiv(extents.n, columns)
+    """CTA tiles along M and N. Clusters are whole: tiles may lie beyond the end, where they are moved back or store
+    nothing."""
+    (rows, columns, _), (high, wide) = schedule.tile.cta, schedule.grid.cluster
+    down, across = index.ceildiv(extents.m, rows * high), index.ceildiv(extents.n, columns * wide)
+    return index.mul(down, high), index.mul(across, wide)
 
 
 def cta_number(index: IndexBuilder) -> SSAValue:

@@ -27,7 +27,7 @@ from ...dialect.warp.operand_forms import drop_forms
 from ...dialect.warp.sliced_k import SumSlicedKOp
 from ...dialect.warp.store_epilogue import EpilogueOp
 from ..schedule.staging import changes_lanes_first, exchanged_rows
-from ..schedule.warpgroup import panel_columns
+from ..schedule.warpgroup_model import panel_columns
 from .arrangement import stored
 from .epilogue_operands import EpilogueOperands
 from .fragment_math import in_layout

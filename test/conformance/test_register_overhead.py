@@ -57,7 +57,8 @@ def test_rows_without_evidence_are_few() -> None:
 UNPROVEN = 4
 
 
-def test_tiles_of_warpgroups_that_spill_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert spills(register_overhead.GROUP_EVIDENCE) == 0
-    monkeypatch.setattr(warpgroup, "group_spills", lambda product, columns, padded: False)
-    assert spills(register_overhead.GROUP_EVIDENCE) > 0
+@pytest.mark.parametrize("evidence", register_overhead.GROUP_EVIDENCE)
+def test_tiles_of_warpgroups_that_spill_are_left_out(evidence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert spills(evidence) == 0
+    monkeypatch.setattr(warpgroup, "group_spills", lambda product, rows, columns, padded: False)
+    assert spills(evidence) > 0
