@@ -7,7 +7,8 @@ Method: the block is in bf16, its heads are left to torch's attention. Before an
 gradients are compared with those of the same block in f32, on a batch of one: a compiled block may be no further from
 them than twice eager's distance. A time is the median over `--repeats` calls between two events, after three warm-up
 calls, with the L2 cache flushed before each; the backends take turns, so that a clock that changes meets all of them.
-Then each product of the block alone: torch.mm against the kernel of the same product. On the CPU
+Then each product of the block alone: torch.mm against the kernel of the same product. Before these the GPU has so much
+to do that the host has asked for the product when it starts. On the CPU
 (`--device cpu --batch 2 --length 8 --width 32 --heads 2`) kernels run on the interpreter, and times mean nothing.
 """
 
@@ -28,6 +29,10 @@ from warploom.runtime import torch_backend, torch_operators
 from warploom.runtime.cuda.timer import FLUSH_BYTES
 
 WARM_UP = 3
+
+HOST_CYCLES = 1_000_000
+"""How long the GPU is kept busy while the host asks for a product: half a millisecond."""
+
 Forward: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
 TOLERANCE = 2.0
@@ -64,10 +69,10 @@ class Row:
 
 
 class Timer:
-    """Times calls, on a GPU between events with the L2 cache flushed."""
+    """Times calls, on a GPU between events with the L2 cache flushed; `ahead` leaves out what the host takes."""
 
-    def __init__(self, device: str, repeats: int) -> None:
-        self.device, self.repeats = device, repeats
+    def __init__(self, device: str, repeats: int, *, ahead: bool = False) -> None:
+        self.device, self.repeats, self.ahead = device, repeats, ahead
         self.flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device=device) if device == "cuda" else None
 
     def once(self, call: Callable[[], object]) -> float:
@@ -77,6 +82,8 @@ class Timer:
             call()
             return (time.perf_counter() - start) * 1e3
         self.flush.zero_()
+        if self.ahead:
+            torch.cuda._sleep(HOST_CYCLES)
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         call()
@@ -166,7 +173,7 @@ def measured(block: Block, errors: dict[str, float], options: argparse.Namespace
 def products(options: argparse.Namespace) -> list[Row]:
     """Each product of the block alone."""
     m, w = options.batch * options.length, options.width
-    timer, rows = Timer(options.device, options.repeats), list[Row]()
+    timer, rows = Timer(options.device, options.repeats, ahead=True), list[Row]()
     for n, k in ((3 * w, w), (w, w), (4 * w, w), (w, 4 * w)):
         forms = {
             "x W^T": ((m, k), (n, k), lambda a, b: (a, b.t())),
