@@ -18,7 +18,7 @@ from itertools import count, cycle, islice
 from pathlib import Path
 from string import ascii_lowercase
 
-from warploom.dialect.isa.families import BY_SPELLING
+from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.isa.form import ADDRESS, CONSTANT, SCALAR, SELECTOR, Form
 from warploom.dialect.isa.targets import TARGETS
 from warploom.runtime import check_ptx
@@ -29,7 +29,7 @@ REGISTERS = 64
 REFUSED = 1000
 
 TARGET = TARGETS["sm_120a"]
-FORMS = [form for form in BY_SPELLING.values() if form.available(TARGET, (9, 0)) is None]
+FORMS = [form for forms in FAMILIES.values() for form in forms() if form.available(TARGET, (9, 0)) is None]
 
 HEAD = f".version 9.0\n.target {TARGET}\n.address_size 64\n.visible .entry k()\n{{\n" + "".join(
     f".reg .{type} %{letter}<{REGISTERS}>;\n" for letter, type in DECLARED.items()

@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warploom.dialect.isa.mma import BY_SPELLING
+from warploom.dialect.isa.families import find
+from warploom.dialect.isa.mma import Mma
 from warploom.dialect.ptx.text.parser import parse_ptx
 from warploom.runtime import compile
 from warploom.runtime.interp import Stats, load
@@ -128,7 +129,8 @@ def random_matrices(n: int, *, bfloat: bool) -> tuple[Words, Words]:
 def arithmetic_alone(n: int, repeats: int) -> Iterator[Row]:
     """An n x n x n product by m16n8k16, all tiles of a K step together; then the same by the peer."""
     for types, sm in FORMS:
-        row = BY_SPELLING[f"mma.sync.aligned.m16n8k16.row.col.{types}"]
+        row = find(f"mma.sync.aligned.m16n8k16.row.col.{types}")
+        assert isinstance(row, Mma)
         name = f"m16n8k16 {types} sm_{sm}"
         a, b = random_matrices(n, bfloat="bf16" in types)
         ours = partial(product, MatrixProduct.on(f"sm_{sm}", row), *tiles(a, b), row.d.bits)

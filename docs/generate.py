@@ -154,10 +154,10 @@ converted to f32 first.
 ## Parameters in Python
 
 ```python
-from warploom.dialect.isa.mma import BY_SPELLING
+from warploom.dialect.isa.families import find
 from warploom.runtime.interp import arithmetic
 
-core = arithmetic("sm_100", BY_SPELLING["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"])
+core = arithmetic("sm_100", find("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"))
 print(core.block, core.fraction)   # L and F: 16 25
 print(core.evidence)               # where they come from
 print(core.compared)               # who compared them with a GPU: test/public_words.py

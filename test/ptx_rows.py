@@ -6,8 +6,12 @@ import re
 from collections.abc import Callable, Iterable
 from random import Random
 
+from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.ptx.rows.grammar import NAME_PARTS, Row, Slot
 from warploom.dialect.ptx.types import PACKED_BITS, REGISTER_BITS
+
+BY_SPELLING = {form.spelling: form for forms in FAMILIES.values() for form in forms()}
+"""Every spelling of the matrix instructions that the text has, and its form."""
 
 DECLARATIONS = "\n".join(f".reg .{t} %{t}_<8>;" for t in REGISTER_BITS if t != "b128")
 SYMBOLS = "\n.shared .align 16 .b8 smem[1024];\nTARGETS: .branchtargets LABEL;\n"

@@ -5,18 +5,39 @@ Source: PTX ISA 9.7.14 and 9.7.15.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
-from . import mma, mma_sp, moves, wgmma, wmma
+from . import mma, mma_sp, moves, wgmma
 from .form import Form
 from .types import ELEMENT_TYPES
 
+# Few kernels have `wmma`: its module is imported when one asks for it.
+
+
+def _wmma_loads() -> tuple[Form, ...]:
+    from .wmma import load_rows
+
+    return load_rows()
+
+
+def _wmma_stores() -> tuple[Form, ...]:
+    from .wmma import store_rows
+
+    return store_rows()
+
+
+def _wmma_products() -> tuple[Form, ...]:
+    from .wmma import mma_rows
+
+    return mma_rows()
+
+
 FAMILIES: Mapping[str, Callable[[], tuple[Form, ...]]] = {
     # 9.7.14.4
-    "wmma.load": wmma.load_rows,
-    "wmma.store": wmma.store_rows,
-    "wmma.mma": wmma.mma_rows,
+    "wmma.load": _wmma_loads,
+    "wmma.store": _wmma_stores,
+    "wmma.mma": _wmma_products,
     # 9.7.14.5
     "mma": mma.rows,
     "ldmatrix": moves.load_rows,
@@ -43,9 +64,6 @@ def family(spelling: str) -> str | None:
     return name if name in FAMILIES else first if first in FAMILIES else None
 
 
-BY_SPELLING: Mapping[str, Form] = {row.spelling: row for rows in FAMILIES.values() for row in rows()}
-"""Every spelling of the text and its row."""
-
 _IN_ORDER = (
     frozenset(ELEMENT_TYPES),
     frozenset(("row", "col")),
@@ -69,11 +87,28 @@ def _key(spelling: str) -> Key:
     )
 
 
+def _others(name: str) -> Iterator[Form]:
+    """What older and newer PTX versions have of a family besides the text."""
+    if name == "mma":
+        yield from mma.later_rows()
+    elif name == "mma.sp":
+        yield from mma_sp.later_rows()
+    elif name in ("wmma.load", "wmma.store", "wmma.mma"):
+        from .wmma import former_rows
+
+        yield from (row for row in former_rows() if family(row.spelling) == name)
+
+
 @cache
-def _by_key() -> dict[Key, Form]:
-    """All rows whatever the order of qualifiers: what older and newer PTX versions have, then what the text has."""
-    others = (*wmma.former_rows(), *mma.later_rows(), *mma_sp.later_rows())
-    return {_key(row.spelling): row for row in (*others, *BY_SPELLING.values())}
+def _spelled(name: str) -> Mapping[str, Form]:
+    """The rows of a family by their spelling."""
+    return {row.spelling: row for row in FAMILIES[name]()}
+
+
+@cache
+def _by_key(name: str) -> Mapping[Key, Form]:
+    """The rows of a family whatever the order of qualifiers, those of the text before others."""
+    return {_key(row.spelling): row for row in (*_others(name), *FAMILIES[name]())}
 
 
 def find(opcode: str) -> Form | None:
@@ -83,6 +118,7 @@ def find(opcode: str) -> Form | None:
     types, layouts, formats and bit operations must keep theirs, each among their like, and what is loaded or stored
     (`wmma.load.a`) comes first.
     """
-    if (exact := BY_SPELLING.get(opcode)) is not None:
-        return exact
-    return None if family(opcode) is None else _by_key().get(_key(opcode))
+    name = family(opcode)
+    if name is None:
+        return None
+    return _spelled(name).get(opcode) or _by_key(name).get(_key(opcode))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from typing import TypeVar, cast
 
 from .targets import Availability, Target, Version
 from .types import ElementType
@@ -72,3 +75,22 @@ class Form(Availability):
         if end is not None and version >= end:
             return f"needs a version before PTX {end[0]}.{end[1]}"
         return None if version >= since else f"needs PTX {since[0]}.{since[1]}"
+
+
+Row = TypeVar("Row", bound=Form)
+
+
+def having(rows: Callable[[], tuple[Row, ...]], **fields: object) -> tuple[Row, ...]:
+    """The rows of a table whose fields, or properties, have these values, in the order of the table."""
+    found = _by_fields(rows, tuple(fields)).get(tuple(fields.values()), ())
+    return cast("tuple[Row, ...]", found)
+
+
+@cache
+def _by_fields(rows: Callable[[], tuple[Form, ...]], names: tuple[str, ...]) -> Mapping[object, tuple[Form, ...]]:
+    """The rows of a table by the values of some fields."""
+    found: dict[object, tuple[Form, ...]] = {}
+    for row in rows():
+        key = tuple(getattr(row, name) for name in names)
+        found[key] = (*found.get(key, ()), row)
+    return found

@@ -102,8 +102,6 @@ ROWS: tuple[Mma, ...] = (
 )
 """The forms that most kernels have, made with the module. `rows()` has all of the instruction."""
 
-BY_SPELLING = {row.spelling: row for row in ROWS}
-
 
 class Variant(NamedTuple):
     """What tells forms for the same element types apart: the `op` of `op.popc`, `.kind`, the type of the scales."""

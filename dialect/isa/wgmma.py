@@ -68,6 +68,11 @@ class Wgmma(Form):
         return f"wgmma.mma_async{sparse}.sync.aligned.{self.shape}.{self.d.name}.{self.a.name}.{self.b.name}{end}"
 
     @property
+    def sparse(self) -> bool:
+        """Whether A is stored without half of its elements."""
+        return self.granularity is not None
+
+    @property
     def c(self) -> ElementType:
         """C is D."""
         return self.d

@@ -9,10 +9,12 @@ memory pipeline (a shuffle, a `movmatrix`, 128 bytes stored or loaded), and `WAI
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ..isa.moves import LDMATRIX, MOVMATRIX, LoadMatrix, StoreMatrix, store_rows
+from ..isa.form import having
+from ..isa.moves import MOVMATRIX, SHARED, LoadMatrix, StoreMatrix, load_rows, store_rows
 from .bit_map import BitMap, span
 from .layout import LANES
 
@@ -27,8 +29,6 @@ or columns of an 8x8 matrix."""
 
 PLAIN = (WHOLE, WORDS, HALVES)
 """Without a matrix move."""
-
-_STORES = tuple(row for row in store_rows() if row.shape == "m8n8" and row.space == LDMATRIX[0].space)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,17 +190,17 @@ class Trip:
     @property
     def store_opcode(self) -> str:
         """The instruction that stores."""
-        return _opcode(self.store, "st", _STORES)
+        return _opcode(self.store, "st", store_rows)
 
     @property
     def load_opcode(self) -> str:
         """The instruction that loads."""
-        return _opcode(self.load, "ld", LDMATRIX)
+        return _opcode(self.load, "ld", load_rows)
 
     @property
     def sm(self) -> int:
         """The lowest target number that has both."""
-        rows = (_row(self.store, _STORES), _row(self.load, LDMATRIX))
+        rows = (_row(self.store, store_rows), _row(self.load, load_rows))
         return max((row.sm for row in rows if row is not None), default=0)
 
     def __str__(self) -> str:
@@ -215,14 +215,16 @@ class Trip:
 Move = TypeVar("Move", LoadMatrix, StoreMatrix)
 
 
-def _row(access: Access, rows: tuple[Move, ...]) -> Move | None:
+def _row(access: Access, rows: Callable[[], tuple[Move, ...]]) -> Move | None:
     """The row of the matrix move that an access is; None if it is a plain one."""
     if access.how in PLAIN:
         return None
-    return next(row for row in rows if (row.count, row.transpose) == (access.matrices, access.how == COLUMNS))
+    transpose = access.how == COLUMNS
+    (row,) = having(rows, shape="m8n8", space=SHARED, count=access.matrices, transpose=transpose)
+    return row
 
 
-def _opcode(access: Access, plain: str, rows: tuple[Move, ...]) -> str:
+def _opcode(access: Access, plain: str, rows: Callable[[], tuple[Move, ...]]) -> str:
     row = _row(access, rows)
     return row.spelling if row is not None else f"{plain}.shared.b{access.bits * access.at_once}"
 

@@ -5,12 +5,12 @@ Source: PTX ISA 9.7.14.5.15 to 9.7.14.5.17.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa import moves
+from ..isa.form import having
 from ..isa.moves import LoadMatrix, StoreMatrix
 from ..layouts.layout import Layout, column, multiplicand
 from .attributes import FragmentType
@@ -35,25 +35,6 @@ class Matrix(NamedTuple):
     rows: tuple[int, ...]
 
 
-@cache
-def _loads() -> dict[tuple[str, str, bool], tuple[LoadMatrix, ...]]:
-    found: dict[tuple[str, str, bool], tuple[LoadMatrix, ...]] = {}
-    for row in sorted(moves.load_rows(), key=lambda r: -r.count):
-        if row.space == moves.SHARED:
-            key = row.type, row.source, row.transpose
-            found[key] = (*found.get(key, ()), row)
-    return found
-
-
-@cache
-def _stores() -> dict[tuple[str, bool], tuple[StoreMatrix, ...]]:
-    found: dict[tuple[str, bool], tuple[StoreMatrix, ...]] = {}
-    for row in sorted(moves.store_rows(), key=lambda r: -r.count):
-        if row.space == moves.SHARED:
-            found[row.type, row.transpose] = (*found.get((row.type, row.transpose), ()), row)
-    return found
-
-
 def _type(instruction: str, bits: int, transpose: bool) -> str:
     """The `.type`: without `.trans` rows of 16 bytes move as they are, whatever is in them."""
     if not transpose or bits == 16:
@@ -70,7 +51,8 @@ def load_rows(bits: int, transpose: bool, count: int, source: str) -> tuple[Load
         VerifyException: if there is none of `count` matrices.
     """
     type = "b8x16" if source else _type("ldmatrix", bits, transpose)
-    return _up_to("ldmatrix loads", count, _loads().get((type, source, transpose), ()))
+    rows = having(moves.load_rows, space=moves.SHARED, type=type, source=source, transpose=transpose)
+    return _up_to("ldmatrix loads", count, rows)
 
 
 def store_rows(bits: int, transpose: bool, count: int) -> tuple[StoreMatrix, ...]:
@@ -79,11 +61,13 @@ def store_rows(bits: int, transpose: bool, count: int) -> tuple[StoreMatrix, ...
     Raises:
         VerifyException: if there is none of `count` matrices.
     """
-    return _up_to("stmatrix stores", count, _stores()[_type("stmatrix", bits, transpose), transpose])
+    type = _type("stmatrix", bits, transpose)
+    rows = having(moves.store_rows, space=moves.SHARED, type=type, transpose=transpose)
+    return _up_to("stmatrix stores", count, rows)
 
 
 def _up_to(what: str, count: int, rows: tuple[Row, ...]) -> tuple[Row, ...]:
-    fitting = tuple(row for row in rows if row.count <= count)
+    fitting = tuple(sorted((row for row in rows if row.count <= count), key=lambda row: -row.count))
     if not fitting or fitting[0].count != count:
         *few, last = sorted(row.count for row in rows)
         raise VerifyException(f"{what} {', '.join(map(str, few))} or {last} matrices, got {count}")

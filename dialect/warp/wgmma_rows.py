@@ -5,25 +5,14 @@ Source: PTX ISA 9.7.15.5 and 9.7.15.6.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Sequence
 
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa.descriptor import UNIT
+from ..isa.form import having
 from ..isa.types import ElementType
 from ..isa.wgmma import Wgmma, rows
 from ..layouts.layout import Layout
-
-
-@cache
-def _by_types(sparse: bool) -> Mapping[tuple[str, str, str, bool], dict[int, Wgmma]]:
-    """The rows of a dense or a sparse A by the types of A, B and D and by `.satfinite`, then by N."""
-    found: dict[tuple[str, str, str, bool], dict[int, Wgmma]] = {}
-    for row in rows():
-        if (row.granularity is not None) == sparse and row.a.bits >= UNIT // 2:
-            found.setdefault((row.a.name, row.b.name, row.d.name, row.satfinite), {})[row.shape.n] = row
-    return found
 
 
 def find_row(
@@ -34,18 +23,19 @@ def find_row(
     Raises:
         VerifyException: if there is none, with the types or the N that come nearest.
     """
-    by_types = _by_types(sparse)
-    by_n = by_types.get((a.name, b.name, d.name, satfinite))
-    if by_n is None:
-        known = dict.fromkeys(f"{x} x {y} -> {z}" for x, y, z, _ in by_types if a.name in (x, y) or b.name in (x, y))
+    some = having(rows, a=a, b=b, d=d, satfinite=satfinite, sparse=sparse, bit_op="")
+    if not some:
+        every = ((row, {row.a, row.b}) for row in having(rows, sparse=sparse, bit_op=""))
+        known = dict.fromkeys(f"{r.a.name} x {r.b.name} -> {r.d.name}" for r, types in every if types & {a, b})
         asked = f"{a.name} x {b.name} -> {d.name}{' with satfinite' if satfinite else ''}"
         raise VerifyException(f"no wgmma multiplies {asked}; there are {', '.join(known) or 'none of these'}")
-    if n not in by_n:
-        near = sorted(sorted(by_n, key=lambda known: abs(known - n))[:2])
+    nearest, *others = sorted(some, key=lambda row: abs(row.shape.n - n))
+    if nearest.shape.n != n:
+        near = sorted(row.shape.n for row in (nearest, *others[:1]))
         raise VerifyException(
             f"wgmma of {a.name} x {b.name} -> {d.name} has no N of {n}; the nearest are {' and '.join(map(str, near))}"
         )
-    return by_n[n]
+    return nearest
 
 
 def numbered(layout: Layout, numbers: Sequence[int]) -> Layout:

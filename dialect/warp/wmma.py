@@ -23,7 +23,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa import wmma
-from ..isa.product import Shape
+from ..isa.form import having
 from .attributes import SHARED_SPACE, Memory, memory_of, memory_space
 from .memory import verify_indices
 from .opaque import OpaqueType, opaque_of
@@ -104,7 +104,9 @@ class WmmaLoadOp(_MemoryOp):
         kind = self.fragment.type
         role = "c" if kind.role.data == "acc" else kind.role.data
         space = SPACES[memory_space(memory_of(self.memory))]
-        return _loads()[role, self.layout_of(kind), kind.product, space, kind.element.name]
+        layout, shape, type = self.layout_of(kind), kind.product, kind.element
+        (row,) = having(wmma.load_rows, role=role, layout=layout, shape=shape, space=space, type=type)
+        return row
 
     def verify_(self) -> None:
         kind = self.fragment.type
@@ -172,7 +174,9 @@ class WmmaStoreOp(_MemoryOp):
         if kind.role.data != "acc":
             raise VerifyException(f"wmma.store writes accumulators, got {kind}")
         space = SPACES[memory_space(memory_of(self.memory))]
-        return _stores()[self.layout_of(kind), kind.product, space, kind.element.name]
+        layout, shape, type = self.layout_of(kind), kind.product, kind.element
+        (row,) = having(wmma.store_rows, layout=layout, shape=shape, space=space, type=type)
+        return row
 
     def verify_(self) -> None:
         kind = opaque_of(self.fragment)
@@ -205,16 +209,6 @@ class WmmaStoreOp(_MemoryOp):
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_list((self.fragment.type, self.memory.type), printer.print_attribute)
-
-
-@cache
-def _loads() -> Mapping[tuple[str, str, Shape, str, str], wmma.WmmaLoad]:
-    return {(r.role, r.layout, r.shape, r.space, r.type.name): r for r in wmma.load_rows()}
-
-
-@cache
-def _stores() -> Mapping[tuple[str, Shape, str, str], wmma.WmmaStore]:
-    return {(r.layout, r.shape, r.space, r.type.name): r for r in wmma.store_rows()}
 
 
 # Products

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ...dialect.isa import mma, wgmma
+from ...dialect.isa.form import having
 from ...dialect.isa.product import ProductForm as Row
 from ...dialect.isa.targets import KIB, Target
 from ...dialect.isa.wgmma import Wgmma
@@ -58,8 +59,8 @@ def rows_of(product: Multiplied) -> Sequence[Row]:
         return found if product.b.stored is None else [r for r in found if r.shape.k == CONVERTED_K]
     from ...dialect.isa import mma_sp
 
-    found = (r for r in mma_sp.rows() if r.ordered and not (r.satfinite or r.kind))
-    return [r for r in found if (r.a, r.b) == (product.a.element, product.b.element)]
+    a, b = product.a.element, product.b.element
+    return having(mma_sp.rows, a=a, b=b, ordered=True, satfinite=False, kind="")
 
 
 def warpgroup_rows(product: Multiplied, *, exchanged: bool = False) -> Sequence[Wgmma]:
@@ -67,12 +68,9 @@ def warpgroup_rows(product: Multiplied, *, exchanged: bool = False) -> Sequence[
     `exchanged` those of the transposes, of which the first operand is changed in registers."""
     if product.variant.scale_type or (product.b.stored is not None and not exchanged):
         return ()
-    types, sparse = (product.a.element, product.b.element), product.sparsity > 1
-    types = types[::-1] if exchanged else types
-    same = (
-        r for r in wgmma.rows() if (r.a, r.b) == types and not r.satfinite and (r.granularity is not None) == sparse
-    )
-    return [r for r in same if r.bit_op == product.variant.bit_op]
+    a, b, sparse = product.a.element, product.b.element, product.sparsity > 1
+    a, b = (b, a) if exchanged else (a, b)
+    return having(wgmma.rows, a=a, b=b, satfinite=False, sparse=sparse, bit_op=product.variant.bit_op)
 
 
 def default_accumulator(product: Product) -> str:

@@ -2,7 +2,7 @@
 
 `arithmetic("sm_100", row)` is what one form of `mma`, `mma.sp`, `wmma.mma` or `wgmma` does there::
 
-    >>> arithmetic("sm_80", BY_SPELLING["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]).block
+    >>> arithmetic("sm_80", find("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")).block
     8
 
 Each row says what it rests on. `confirmed` is said only of rows whose answers a GPU of that architecture gave too,

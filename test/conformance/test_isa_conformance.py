@@ -18,6 +18,7 @@ import pytest
 from assembler import CURRENT, PTXAS, accepted, errors
 from candidates import Candidate, candidates
 from deviations import DEVIATIONS, explanation
+from ptx_rows import BY_SPELLING
 from samples import FULL, every
 
 from warploom.dialect.isa import families
@@ -65,7 +66,7 @@ def chosen(target: Target) -> list[Candidate]:
     return [*(c for c, _ in tried), *random.Random(f"{SEED} {target}").sample(others, SAMPLE)]
 
 
-WARP_LEVEL = [row for row in families.BY_SPELLING.values() if not isinstance(row, Wgmma)]
+WARP_LEVEL = [row for row in BY_SPELLING.values() if not isinstance(row, Wgmma)]
 """Those of warpgroups, which sm_90a alone has, are in `test_wgmma_rows`."""
 
 
@@ -239,7 +240,7 @@ def with_selectors(row: Mma | MmaSparse, a: tuple[int, int], b: tuple[int, int],
 
 def test_ptxas_takes_the_selectors_that_the_rows_name() -> None:
     lines: list[str] = []
-    for row in families.BY_SPELLING.values():
+    for row in BY_SPELLING.values():
         if isinstance(row, MmaSparse):
             lines += [with_selectors(row, (0, 0), (0, 0), f) for f in row.selectors]
         if isinstance(row, Mma | MmaSparse) and row.scale:

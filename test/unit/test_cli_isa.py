@@ -10,8 +10,9 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ptx_rows import BY_SPELLING
 
-from warploom.dialect.isa.families import BY_SPELLING, FAMILIES
+from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.isa.sections import SECTIONS, order
 from warploom.dialect.isa.targets import TARGETS, target
 from warploom.runtime.cli.command import main

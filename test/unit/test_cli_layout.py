@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+from ptx_rows import BY_SPELLING
 
-from warploom.dialect.isa.families import BY_SPELLING, FAMILIES
+from warploom.dialect.isa.families import FAMILIES
 from warploom.runtime.cli.command import main
 from warploom.runtime.errors import WarploomError
 from warploom.runtime.lookup.fragments import find, layout, operands, short

@@ -9,11 +9,13 @@ import pytest
 from captured import Case, Random, matrices, metadata, pack
 from interpreted import outputs, program
 from numpy.typing import NDArray
+from ptx_rows import BY_SPELLING
 
-from warploom.dialect.isa import families, mma, mma_sp
-from warploom.dialect.isa.form import Form
+from warploom.dialect.isa import mma, mma_sp
+from warploom.dialect.isa.form import Form, having
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.mma_sp import MmaSparse
+from warploom.dialect.isa.types import element_type
 from warploom.dialect.ptx.text.parser import PtxSyntaxError
 from warploom.runtime.interp import InterpreterError
 from warploom.runtime.numerics.block_scale import scales
@@ -102,7 +104,7 @@ def spelled(row: Row, **other: str) -> str:
 
 SPARSE = next(r for r in mma_sp.rows() if r.ordered and r.a.name == "f16" and r.shape.k == 32 and r.d.bits == 32)
 SCALED = next(r for r in mma.rows() if r.scale and r.scale.vector == 2)
-DENSE = mma.BY_SPELLING["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
+(DENSE,) = having(mma.rows, shape=mma.Shape(16, 8, 16), a=element_type("f16"), d=element_type("f32"))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,7 @@ def outcome(statement: str, target: str) -> str:
 
 
 def test_anything_runs_or_gets_one_clear_error() -> None:
-    random, rows = np.random.default_rng(11), list(families.BY_SPELLING.values())
+    random, rows = np.random.default_rng(11), list(BY_SPELLING.values())
     targets = ["sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a"]
     found = {
         outcome(mutated(random, rows[int(random.integers(len(rows)))]), str(random.choice(targets))) for _ in range(800)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 
 import pytest
+from ptx_rows import BY_SPELLING
 
 from warploom.dialect.isa import families, mma, mma_sp, moves, wmma
 from warploom.dialect.isa.block_scale import BlockScale
@@ -332,13 +333,13 @@ def test_wmma_strides_and_alignment() -> None:
 
 def test_every_spelling_finds_its_row() -> None:
     rows = [row for make in families.FAMILIES.values() for row in make()]
-    assert len(rows) == len(families.BY_SPELLING) == len(set(families.BY_SPELLING)) == 2160
+    assert len(rows) == len(BY_SPELLING) == len(set(BY_SPELLING)) == 2160
     assert Counter(families.family(row.spelling) for row in rows) == {
         "wmma.load": 352, "wmma.store": 104, "wmma.mma": 138, "mma": 214, "ldmatrix": 54, "stmatrix": 27,
         "movmatrix": 1, "mma.sp": 196, "wgmma.mma_async": 1074,
     }  # fmt: skip
     for row in rows:
-        assert families.BY_SPELLING[row.spelling] is families.find(row.spelling) is row
+        assert BY_SPELLING[row.spelling] is families.find(row.spelling) is row
         assert row.section.startswith(("9.7.14.", "9.7.15."))
         assert row.operands
 
@@ -348,7 +349,7 @@ def test_every_spelling_finds_its_row() -> None:
 )
 def test_what_is_no_spelling(spelling: str) -> None:
     assert families.find(spelling) is None
-    assert spelling not in families.BY_SPELLING
+    assert spelling not in BY_SPELLING
 
 
 def test_the_order_of_qualifiers_is_free_but_for_those_of_a_kind() -> None:
@@ -361,18 +362,18 @@ def test_the_order_of_qualifiers_is_free_but_for_those_of_a_kind() -> None:
 
 def test_operands_in_the_order_of_the_text() -> None:
     sparse = "mma.sp::ordered_metadata.sync.aligned.m16n8k128.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0"
-    row = families.BY_SPELLING[sparse]
+    row = BY_SPELLING[sparse]
     assert [o.name for o in row.operands] == [*"dabcef", "scale_a", "selector_a", "scale_b", "selector_b"]
     assert [o.count for o in row.operands[:4]] == [4, 4, 4, 4]
-    double = families.BY_SPELLING["mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64.rz"]
+    double = BY_SPELLING["mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64.rz"]
     assert [(o.type, o.count) for o in double.operands] == [("f64", 4), ("f64", 8), ("f64", 4), ("f64", 4)]
-    load = families.BY_SPELLING["wmma.load.a.sync.aligned.row.m16n16k16.global.f16"]
+    load = BY_SPELLING["wmma.load.a.sync.aligned.row.m16n16k16.global.f16"]
     assert load.operands[0] == FormOperand("r", "vector", "f16x2", 8)
     assert [o.optional for o in load.operands] == [False, False, True]
 
 
 def row_of(spelling: str) -> Form:
-    return families.BY_SPELLING[spelling]
+    return BY_SPELLING[spelling]
 
 
 SCALED = "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0"
@@ -409,7 +410,7 @@ def test_where_forms_run_by_the_count() -> None:
     """How many forms each target has, as ptxas counts them."""
     counts = {"sm_75": 495, "sm_80": 772, "sm_89": 796, "sm_90": 829, "sm_90a": 829 + 1074, "sm_100": 829,
               "sm_100a": 874, "sm_120": 829, "sm_120a": 1086, "sm_120f": 1082, "sm_121a": 1086}  # fmt: skip
-    rows = list(families.BY_SPELLING.values())
+    rows = list(BY_SPELLING.values())
     assert {name: sum(row.runs_on(TARGETS[name]) for row in rows) for name in counts} == counts
 
 

@@ -14,20 +14,20 @@ from heapq import nsmallest
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from ...isa import mma, moves
+from ...isa import families
 from ...isa.block_scale import BlockScale
 from ...isa.form import ADDRESS, CONSTANT, DESCRIPTOR, PREDICATE, SCALAR, SELECTOR, Form, FormOperand
 from ...isa.product import ProductForm
 from ...isa.targets import Target, Version
 from ...isa.types import ELEMENT_TYPES
 from ..text.syntax import Immediate, Operand, Symbol, Vector
-from .grammar import Bindings, Row, Slot
+from .grammar import Bindings, Row, Slot, name_of
 
 if TYPE_CHECKING:
     from ...isa.mma_sp import MmaSparse
     from ...isa.wgmma import Wgmma
 
-ROOTS = frozenset(("mma", "ldmatrix", "stmatrix", "movmatrix", "wmma", "wgmma"))
+ROOTS = frozenset(name.partition(".")[0] for name in families.FAMILIES)
 """The first words of these instructions."""
 
 
@@ -48,7 +48,7 @@ class MatrixRow(Row):
 
     def match(self, opcode: str) -> Bindings | None:
         """Nothing is bound: each form has a row of its own."""
-        return {} if _form(opcode) is self.form else None
+        return {} if families.find(opcode) is self.form else None
 
     def canonical(self, opcode: str) -> str:
         """The spelling of the text."""
@@ -135,42 +135,23 @@ def _slot(form: Form, operand: FormOperand, *, written: bool) -> Slot:
     return Slot(operand.name, kind, operand.optional, destination=written, braces=braces)
 
 
-@cache
-def _common() -> dict[str, Form]:
-    """The forms that the passes emit: a kernel of these is verified without making any other."""
-    return {row.spelling: row for row in (*mma.ROWS, *moves.LDMATRIX)}
-
-
-def _form(opcode: str) -> Form | None:
-    if opcode in _common():
-        return _common()[opcode]
-    if opcode.partition(".")[0] not in ROOTS:
-        return None
-    from ...isa import families
-
-    return families.find(opcode)
-
-
 _ROWS: dict[str, tuple[MatrixRow, ...]] = {}
 
 
 def find(opcode: str) -> tuple[MatrixRow, ...]:
     """The rows that an opcode spells, its qualifiers in any order: one for each list of operands."""
-    form = _form(opcode)
+    form = families.find(opcode)
     if form is None:
         return ()
     rows = _ROWS.get(form.spelling)
     if rows is None:
         rows = _ROWS[form.spelling] = tuple(
-            MatrixRow(form.spelling, "", form.section, form.ptx, form.sm, _meaning(form), form=form, given=given)
+            MatrixRow(
+                form.spelling, "", form.section, form.ptx, form.sm, name_of(form.spelling), form=form, given=given
+            )
             for given in form.signatures
         )
     return rows
-
-
-def _meaning(form: Form) -> str:
-    first, second = form.spelling.split(".")[:2]
-    return f"{first}.{second}" if first in ("wmma", "wgmma") else ""
 
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)(?:k(\d+))?")
@@ -206,8 +187,6 @@ class _Words:
 
 def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
     """The spellings most like an opcode of these families that does not exist: best first."""
-    from ...isa import families
-
     name, root = families.family(opcode), opcode.partition(".")[0]
     names = [name] if name else [n for n in families.FAMILIES if n.partition(".")[0] == root]
     wanted, mask = _Words.of(opcode), _mask(opcode)
@@ -233,8 +212,6 @@ def _mask(spelling: str) -> int:
 @cache
 def _masks(family: str) -> dict[str, int]:
     """All spellings of a family, as bits."""
-    from ...isa import families
-
     return {row.spelling: _mask(row.spelling) for row in families.FAMILIES[family]()}
 
 
