@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import arith, gpu, memref
@@ -86,7 +85,6 @@ def _give(launch: gpu.LaunchFuncOp, size: int) -> None:
     Rewriter.replace_op(launch, [given, new], [])
 
 
-@dataclass(frozen=True)
 class AllocatePass(ModulePass):
     """Writes into the IR where each allocation of a kernel lies in shared memory, and how much each launch gives it.
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from xdsl.dialects import arith, func, gpu, memref, scf
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr
-from xdsl.ir import Attribute, BlockArgument, Operation, Region, SSAValue
-from xdsl.utils.hints import isa
+from xdsl.dialects.builtin import IntegerAttr, NoneAttr
+from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 
 from ..dialect.isa.descriptor import UNIT
 from ..dialect.isa.tensor_map import TensorMapError, TensorMapFields
-from ..dialect.warp.attributes import memory_of
+from ..dialect.warp.attributes import is_memory, memory_of
 from ..dialect.warp.disjoint import DisjointOp
 from ..dialect.warp.partial_sums import ZEROED
 from ..dialect.warp.tensor_maps import EncodeTensorMapOp
@@ -209,7 +208,7 @@ class _Reading:
         if value in self.memories:
             return self.memories[value]
         inside = isinstance(value, BlockArgument) and value.block is self.function.body.block
-        if not isinstance(value, BlockArgument) or not inside or not isa(value.type, MemRefType[Attribute]):
+        if not isinstance(value, BlockArgument) or not inside or not is_memory(value.type):
             raise HostError(
                 f"{place_of(op)}{op.name}: expected {what} to be an argument of the host function, or memory "
                 f"allocated in it and not yet freed, or a view of these"
@@ -298,7 +297,7 @@ class _Reading:
         """What an operand of a launch is passed as: its address, its dynamic sizes, its dynamic strides."""
         if value in self.maps:
             return [self.maps[value]]
-        if not isa(value.type, MemRefType[Attribute]):
+        if not is_memory(value.type):
             if not isinstance(value, BlockArgument):
                 raise HostError(
                     f"{place_of(op)}gpu.launch_func: expected operand {number} to be memory, or an argument"

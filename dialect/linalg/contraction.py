@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
-from typing import ClassVar, Self, TypeAlias
+from typing import ClassVar, Self, TypeAlias, TypeGuard
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -247,9 +247,14 @@ def _ordinal(axis: int) -> str:
 
 def _matrix(type_: Attribute) -> OperandMatrix:
     """The type as a matrix or batch of matrices. Raises VerifyException, with the fix, if it is not one."""
-    if not isa(type_, OperandMatrix):
+    if not _is_matrix(type_):
         raise VerifyException(f"a memref or tensor of floats or integers, got {type_}")
     return type_
+
+
+def _is_matrix(type_: Attribute) -> TypeGuard[OperandMatrix]:
+    """`isa` of `OperandMatrix`, which would build the constraint of that type each time."""
+    return isinstance(type_, MemRefType | TensorType) and isinstance(type_.get_element_type(), OperandElement)
 
 
 def _operand_problem(inputs: Sequence[Attribute], outputs: Sequence[Attribute]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeGuard
 
 from xdsl.dialects.builtin import (
     AnyFloat,
@@ -86,15 +86,20 @@ def type_of_element(element: ElementType) -> AnyFloat | IntegerType:
 Memory: TypeAlias = MemRefType[Attribute]
 
 
+def is_memory(kind: Attribute) -> TypeGuard[Memory]:
+    """Whether a type is a memref. `isa` would build the constraint of that type each time."""
+    return isinstance(kind, MemRefType)
+
+
 def memory_of(value: SSAValue) -> Memory:
     """The memref type of a value.
 
     Raises:
         VerifyException: if it has another type.
     """
-    if not isinstance(value.type, MemRefType):
+    if not is_memory(value.type):
         raise VerifyException(f"expected a memref, got {value.type}")
-    return cast(Memory, value.type)
+    return value.type
 
 
 def memory_space(memory: Memory) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -30,7 +30,6 @@ from xdsl.dialects.linalg.ops import CopyOp, FillOp
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.hints import isa
 
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.view import strides_of
@@ -50,6 +49,10 @@ RESULT = "result"
 """The name of an argument that a function's result goes into, where the value returned has none."""
 
 
+def _is_tensor(kind: Attribute) -> TypeGuard[Tensor]:
+    return isinstance(kind, TensorType)
+
+
 def bufferize(module: ModuleOp) -> None:
     """Bufferises every function of a module that has tensors; the others stay as they are.
 
@@ -61,12 +64,12 @@ def bufferize(module: ModuleOp) -> None:
 
 
 def _tensors(function: func.FuncOp) -> Iterator[SSAValue]:
-    yield from (a for a in function.body.block.args if isa(a.type, Tensor))
-    yield from (r for op in function.body.walk() for r in op.results if isa(r.type, Tensor))
+    yield from (a for a in function.body.block.args if _is_tensor(a.type))
+    yield from (r for op in function.body.walk() for r in op.results if _is_tensor(r.type))
 
 
 def _memory(kind: Attribute) -> MemRefType[Attribute]:
-    if not isa(kind, Tensor):
+    if not _is_tensor(kind):
         raise ValueError(f"{kind} is no tensor")
     return MemRefType(kind.element_type, kind.get_shape(), NoneAttr(), NoneAttr())
 
@@ -88,7 +91,7 @@ class _Function:
         if len(self.function.body.blocks) != 1:
             fail(self.function, "expected a function on tensors to be one block")
         for argument in list(block.args):
-            if isa(argument.type, Tensor):
+            if _is_tensor(argument.type):
                 memory = Rewriter.replace_value_with_new_type(argument, _memory(argument.type))
                 self.buffers[memory] = memory
         last = block.last_op
@@ -107,7 +110,7 @@ class _Function:
         for value in last.operands:
             if isinstance(value, BlockArgument):
                 fail(last, f"@{self.function.sym_name.data} returns its own argument %{value.name_hint or value.index}")
-            if not isa(value.type, Tensor):
+            if not _is_tensor(value.type):
                 fail(last, f"expected the function to return tensors alone, got {value.type}")
             if value in self.returned:
                 fail(last, "expected every value to be returned once")
@@ -130,7 +133,7 @@ class _Function:
             self._insert(op)
         elif isinstance(op, LinalgStructuredOperation):
             self._structured(op)
-        elif any(isa(v.type, Tensor) for v in (*op.operands, *op.results)):
+        elif any(_is_tensor(v.type) for v in (*op.operands, *op.results)):
             fail(op, f"{op.name} on tensors is not bufferised; structured operations of linalg are")
 
     def _constant(self, op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:
@@ -214,7 +217,7 @@ class _Function:
         self.done.append(op)
 
     def _read(self, op: Operation, value: SSAValue) -> SSAValue:
-        if not isa(value.type, Tensor):
+        if not _is_tensor(value.type):
             return value
         if value not in self.buffers:
             fail(op, f"{op.name} reads a tensor that nothing has been written to")
@@ -316,7 +319,6 @@ def _reads_output(op: LinalgStructuredOperation) -> bool:
     return bool(op.regions) and bool(op.regions[0].blocks) and bool(op.regions[0].block.args[-1].uses)
 
 
-@dataclass(frozen=True)
 class BufferizePass(ModulePass):
     """Makes functions on tensors functions on memory; a result becomes an argument behind the others.
 

@@ -8,12 +8,12 @@ its divisors is true of every size. What needs the size itself takes it from the
 from __future__ import annotations
 
 import math
+from typing import cast
 
 from xdsl.dialects import arith, func, gpu, memref
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, DictionaryAttr, IndexType, IntegerAttr, NoneAttr
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
-from xdsl.utils.hints import isa
 
 from ...dialect.warp.attributes import Memory, memory_of
 from ...dialect.warp.view import DIVISIBLE, MatrixOp, strides_of
@@ -37,11 +37,18 @@ def divisor_of(value: SSAValue) -> int:
         return divisor_of(value.owner.memory)
     function = value.block.parent_op() if isinstance(value, BlockArgument) else None
     if isinstance(value, BlockArgument) and isinstance(function, gpu.FuncOp):
-        found = function.attributes.get(DIVISIBLE)
-        return found.data[value.index].value.data if isa(found, ArrayAttr[IntegerAttr]) else 1
+        return kernel_promised(function, value.index)
     if not isinstance(value, BlockArgument) or not isinstance(function, func.FuncOp) or function.arg_attrs is None:
         return 1
     return promised(function.arg_attrs, value.index)
+
+
+def kernel_promised(kernel: gpu.FuncOp, number: int) -> int:
+    """The `warp.divisible` of an argument of a kernel; 1 without."""
+    found = kernel.attributes.get(DIVISIBLE)
+    listed = cast("ArrayAttr[Attribute]", found).data if isinstance(found, ArrayAttr) else ()
+    divisor = listed[number] if number < len(listed) else None
+    return divisor.value.data if isinstance(divisor, IntegerAttr) else 1
 
 
 def promised(attributes: ArrayAttr[DictionaryAttr], number: int) -> int:

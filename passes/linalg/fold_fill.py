@@ -1,7 +1,5 @@
 """`warp-fold-fill`: a constant fill right before a product becomes the product's initial value."""
 
-from dataclasses import dataclass
-
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, ModuleOp
@@ -109,7 +107,6 @@ def _start(product: MatmulOp, *, init: FloatAttr | IntegerAttr | None = None, c:
     Rewriter.replace_op(product, started, [])
 
 
-@dataclass(frozen=True)
 class FoldFillPass(ModulePass):
     """Folds `linalg.fill` with a constant, or `linalg.copy`, into the product that follows it on the same memref.
 

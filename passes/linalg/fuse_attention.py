@@ -218,7 +218,6 @@ class AttentionMatch:
         )
 
 
-@dataclass(frozen=True)
 class FuseAttentionPass(ModulePass):
     """Replaces two products with a softmax between them by one `warp.attention`, which keeps the scores in registers.
 

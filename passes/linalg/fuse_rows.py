@@ -10,7 +10,6 @@ Where such operations are not fused, `warploom-opt --remarks` says why.
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import memref
@@ -112,7 +111,6 @@ class RowsMatch:
         return RowsOp(list(inputs.values()), self.result, maps, region)
 
 
-@dataclass(frozen=True)
 class FuseRowsPass(ModulePass):
     """Replaces operations on the same rows, some of which reduce along the rows, by one `warp.rows`: row reductions,
     softmax, layer norm and RMS norm.

@@ -266,7 +266,6 @@ def _weights(product: MatmulOp) -> Weights | None:
     return found
 
 
-@dataclass(frozen=True)
 class FuseWeightsPass(ModulePass):
     """Lets products read integers of 8 and 4 bits that an elementwise operation converts to f16 or bf16 for them.
 

@@ -365,7 +365,6 @@ def _check_tiles(source: CopyLoop, tiles: scf.ForOp) -> None:
             wanted += op.operands
 
 
-@dataclass(frozen=True)
 class PipelinePass(ModulePass):
     """Lets copies to shared memory run ahead of what reads them, in the stages that a kernel's schedule asks for.
 

@@ -16,7 +16,6 @@ next tile under the epilogue of this one::
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -374,7 +373,6 @@ def _before(loop: scf.ForOp, kind: type[OpT]) -> list[OpT]:
     return found
 
 
-@dataclass(frozen=True)
 class SpecialisePass(ModulePass):
     """Adds a producer warpgroup to kernels of warpgroups. It copies tiles by tensor maps to a ring of stages, while the
     other warpgroups multiply.

@@ -192,7 +192,6 @@ def _held(product: TileMmaOp) -> FragmentType:
     return Fragments(TileProduct.of(product), schedule_of(product)).fragment("acc")
 
 
-@dataclass(frozen=True)
 class DistributePass(ModulePass):
     """Gives each warp, or warpgroup, of a CTA its part of the tiles that the CTA multiplies and stores, as fragments;
     slices of K that warps share get the sum of them all."""

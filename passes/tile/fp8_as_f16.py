@@ -6,8 +6,6 @@ agree, the first two of each four belong to one f16 product and the others to th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.context import Context
 from xdsl.dialects import gpu
 from xdsl.dialects.builtin import Float16Type, ModuleOp
@@ -56,7 +54,6 @@ class Fp8ProductAsF16(RewritePattern):
         return ordered.fragment
 
 
-@dataclass(frozen=True)
 class Fp8AsF16Pass(ModulePass):
     """Multiplies 8-bit floats as f16 in kernels whose schedule says `fp8_as = f16`.
 

@@ -77,7 +77,6 @@ def _behind(place: Sequence[Index]) -> IndexBuilder | None:
     return IndexBuilder(Builder(InsertPoint.after([op for op in block.ops if op in makers][-1])))
 
 
-@dataclass(frozen=True)
 class FragmentsPass(ModulePass):
     """Multiplies a warp's part of tiles in shared memory by the instruction that the schedule names: fragments are
     loaded and multiplied step by step, or a warpgroup multiplies tiles where they lie."""

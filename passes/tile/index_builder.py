@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType
-from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.utils.hints import isa
+from xdsl.dialects.builtin import IndexType, IntegerAttr
+from xdsl.ir import Operation, SSAValue
 
+from ...dialect.warp.attributes import is_memory
 from ...dialect.warp.view import MatrixOp
 
 Index = int | SSAValue
@@ -89,7 +89,7 @@ class IndexBuilder:
         if isinstance(memory.owner, MatrixOp):
             view = memory.owner
             memory, dimension = view.memory, (*view.dimensions_kept, *view.dimensions)[dimension] or 0
-        size = memory.type.get_shape()[dimension] if isa(memory.type, MemRefType[Attribute]) else -1
+        size = memory.type.get_shape()[dimension] if is_memory(memory.type) else -1
         return size if size >= 0 else self.insert(memref.DimOp(memory, self.value(dimension))).result
 
     def div(self, a: Index, by: Index) -> Index:

@@ -11,8 +11,6 @@ A D whose rows are no multiples of 16 bytes is made in rows that are, and copied
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import memref
@@ -96,7 +94,6 @@ class PadResult(RewritePattern):
         Builder(InsertPoint.after(op)).insert(CopyOp([made], [d], []))
 
 
-@dataclass(frozen=True)
 class LayOutPass(ModulePass):
     """Transposes the operands that a schedule's `transpose` names before their product, and copies a `padded` D from
     aligned rows behind it.

@@ -265,7 +265,6 @@ def _outline(tiled: Tiled, module: ModuleOp) -> None:
     outliner.finish()
 
 
-@dataclass(frozen=True)
 class OutlinePass(ModulePass):
     """Makes a kernel of every scheduled product, in which each CTA multiplies one tile of D, and launches it; so of
     every elementwise operation of `linalg` that is left, `linalg.fill` and `linalg.copy` among them.

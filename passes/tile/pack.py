@@ -8,7 +8,6 @@ gains by copying the operand once, in a kernel of its own, to scratch memory whe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -93,7 +92,6 @@ def _launch(launch: LaunchedKernel, pairs: Sequence[tuple[VectorOperand, VectorO
     return launch.host.launch("pack", operands, body, shares, THREADS)
 
 
-@dataclass(frozen=True)
 class PackPass(ModulePass):
     """Copies the operands that a schedule's `pack` names to whole tiles of aligned rows, by a launch of its own.
 

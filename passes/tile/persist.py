@@ -6,8 +6,6 @@ behind. What is the same for all tiles, such as the place of a warp in its tile,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import gpu, memref, scf
@@ -47,7 +45,6 @@ def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
     launch.finish()
 
 
-@dataclass(frozen=True)
 class PersistPass(ModulePass):
     """Puts a loop over tiles around kernels whose schedule has `ctas`, so that each CTA computes one tile after
     another.

@@ -181,7 +181,6 @@ def _zero(kind: FragmentType) -> ConstantOp:
     return ConstantOp(number_of(kind.element, 0.0), kind)
 
 
-@dataclass(frozen=True)
 class SplitKPass(ModulePass):
     """Cuts K into as many parts as a schedule's `split_k` says, for CTAs of their own, whose sums the last one adds up.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from xdsl.builder import Builder
@@ -203,7 +202,6 @@ class StageProduct(RewritePattern):
             drop_unused(operands)
 
 
-@dataclass(frozen=True)
 class StagePass(ModulePass):
     """Makes a loop over K of the tile of a CTA: operands go to shared memory a K tile at a time, where they are
     multiplied; the sums go to D after it. Of an attention it is a loop over K and V, on what each warp has."""

@@ -235,7 +235,6 @@ def _needed(op: Operation, behind: Operation) -> list[Operation]:
     return [*dict.fromkeys(each for owner in late for each in _needed(owner, behind)), op]
 
 
-@dataclass(frozen=True)
 class EpiloguePass(ModulePass):
     """Expands `warp.epilogue`: for each part of its sums, a warp adds C, rounds them, computes the epilogue, moves
     elements to other lanes and stores them."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from math import gcd
 
 from xdsl.dialects import gpu
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, MemRefType
+from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, BlockArgument, SSAValue
-from xdsl.utils.hints import isa
 
 from ...dialect.isa.tensor_map import SIZE as MAP_BYTES
 from ...dialect.ptx.text.syntax import Address, Symbol
 from ...dialect.ptx.types import ParamAttr
-from ...dialect.warp.attributes import Memory, element_row, memory_of, memory_space
+from ...dialect.warp.attributes import Memory, element_row, is_memory, memory_of, memory_space
 from ...dialect.warp.tensor_maps import TensorMapType
-from ...dialect.warp.view import DIVISIBLE, Dimensions, dynamic_parts, strides_of
+from ...dialect.warp.view import Dimensions, dynamic_parts, strides_of
 from ..diagnostics import fail
+from ..linalg.extents import kernel_promised
 from ..linalg.matrices import GLOBAL_SPACE
 from .addressing import ALIGNMENT, GlobalMatrix, MemoryArgument
 from .emitter import Emitter, divisor_of
@@ -49,17 +49,13 @@ def parameters(kernel: gpu.FuncOp, value: SSAValue, name: str) -> list[ParamAttr
 
 def divisor(kernel: gpu.FuncOp, value: SSAValue) -> int:
     """What divides the dynamic sizes along neighbouring elements, the dynamic strides and offset of an argument."""
-    found = kernel.attributes.get(DIVISIBLE)
-    number = (
-        found.data[value.index] if isa(found, ArrayAttr[IntegerAttr]) and isinstance(value, BlockArgument) else None
-    )
-    return 1 if number is None else number.value.data
+    return kernel_promised(kernel, value.index) if isinstance(value, BlockArgument) else 1
 
 
 def alignment(kind: Attribute, divisor: int = 1) -> int:
     """Bytes that divide the address of an argument's first element: it lies at the offset of its layout from the
     start of an allocation."""
-    if not isa(kind, MemRefType[Attribute]) or (element := element_row(kind.element_type)) is None:
+    if not is_memory(kind) or (element := element_row(kind.element_type)) is None:
         return ALIGNMENT
     size = max(1, element.memory_bits // 8)
     offset = kind.get_offset()

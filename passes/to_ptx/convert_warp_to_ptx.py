@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.context import Context
@@ -112,7 +111,6 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
 class ConvertWarpToPtxPass(ModulePass):
     """Replaces every `gpu.module` by a `ptx.module` of the same name.
 
