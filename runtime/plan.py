@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from xdsl.dialects import arith, func, gpu, memref, scf
 from xdsl.dialects.builtin import IntegerAttr, NoneAttr
@@ -86,8 +86,7 @@ def plan(function: func.FuncOp, values: Sequence[LaunchValue] | None = None) -> 
     return Plan(tuple(reading.launches), tuple(reading.scratch), reading.dynamic)
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(NamedTuple):
     """Memory in a call: the position of an argument, or of a buffer behind them, and what is seen of it."""
 
     position: int
@@ -185,7 +184,7 @@ class _Reading:
                 raise ArgumentError(f"{place_of(op)}with these sizes {error}") from None
             shape = tuple(max(1, size) for size in memory_of(op.results[0]).get_shape())
             view = View(0, shape, row_major(shape))
-        self.memories[op.results[0]] = replace(held, view=view)
+        self.memories[op.results[0]] = held._replace(view=view)
 
     def _disjoint(self, op: DisjointOp) -> None:
         """Refuses a call that writes what it reads, see `passes.linalg.overlap`."""

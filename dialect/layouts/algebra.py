@@ -17,9 +17,8 @@ Source: "Linear Layouts: Robust Code Generation of Efficient Tensor Computation 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import bit_map
 from .bit_map import BitMap
@@ -42,8 +41,7 @@ class LayoutMismatchError(ValueError):
     """Layouts of different matrices, or elements of a width that no register holds."""
 
 
-@dataclass(frozen=True)
-class Conversion:
+class Conversion(NamedTuple):
     """What turns the fragment `source` into the fragment `target` of the same matrix: `ways`, cheapest first."""
 
     source: Layout

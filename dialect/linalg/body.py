@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, IntegerType
@@ -16,8 +16,7 @@ EXTENSIONS = (arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp)
 CONVERSIONS = (arith.SIToFPOp, arith.UIToFPOp)
 
 
-@dataclass(frozen=True)
-class Factor:
+class Factor(NamedTuple):
     """One factor of a product: which argument of the body, and whether it is extended with zeros."""
 
     argument: int
@@ -63,8 +62,7 @@ def converted_to(block: Block, value: SSAValue, kind: Attribute) -> SSAValue:
     return cast.results[0]
 
 
-@dataclass(frozen=True)
-class Weighted:
+class Weighted(NamedTuple):
     """The body `c + w * extend(a) * extend(b)`: its factors, in the order in which they are multiplied, and its weight.
 
     The weight is the product of `weights`, numbers from outside of the body or constants in it, and -1 if `negated`.

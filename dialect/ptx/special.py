@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from ..isa.targets import Target, Version
 
 
-@dataclass(frozen=True, slots=True)
-class Special:
+class Special(NamedTuple):
     """A special register: `ptx` and `sm` are the first version and target number that have it.
 
     Versions below 3.1 are the text's, the others what ptxas 13.0.88 takes.

@@ -28,8 +28,7 @@ _SINK = Symbol("_")
 """What stands for a result that is discarded."""
 
 
-@dataclass(frozen=True, slots=True)
-class TargetContext:
+class TargetContext(NamedTuple):
     """What the module is for: its PTX version and its targets ("sm_90a"), of which options are left out."""
 
     version: Version

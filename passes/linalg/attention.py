@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import FloatAttr, MemRefType, f32
@@ -26,8 +27,7 @@ def padded(columns: int) -> int:
     return max(16, 1 << (columns - 1).bit_length())
 
 
-@dataclass(frozen=True)
-class Attention:
+class Attention(NamedTuple):
     """The two products of an attention: scores = Q K^T, with the region on scores as its epilogue, and O = P V.
 
     Scores and P are in no memory: what stands for them there is an allocation in no block.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product as combinations
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
@@ -22,8 +21,7 @@ from ..tile.index_builder import constant_value
 from .windows import along_loops, is_plain, joined
 
 
-@dataclass(frozen=True)
-class Contraction:
+class Contraction(NamedTuple):
     """C += A * B over loops in the order batch, others that are summed over, m, n, k. `operands` are A, B and C, `maps`
     theirs, `inputs` the numbers of A and B among the inputs; `unsigned` says whose integers are extended with zeros,
     and `body` what is added to C.
@@ -38,8 +36,7 @@ class Contraction:
     body: Weighted
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(NamedTuple):
     """An operand, and the loop that each of its dimensions runs along."""
 
     value: SSAValue
@@ -55,8 +52,7 @@ class Side:
         return memory_of(self.value).get_shape()[self.loops.index(loop)]
 
 
-@dataclass(frozen=True)
-class LoopKinds:
+class LoopKinds(NamedTuple):
     """The loops of a product: those of A and C alone, of B and C alone, of A and B alone, and the others of C."""
 
     own: tuple[list[int], list[int]]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, FloatAttr, IndexType, IntegerAttr, IntegerType, f32, i32
@@ -60,8 +59,7 @@ def region_of(
     return Region(block)
 
 
-@dataclass(frozen=True)
-class ElementBuilder:
+class ElementBuilder(NamedTuple):
     """Builds expressions in a block, in which some are `known`; `across` says whether rows may be taken together."""
 
     block: Block

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import MemRefType
@@ -21,8 +21,7 @@ FIXED = -1
 """Where `loops_of` has no loop: a dimension that is always at 0."""
 
 
-@dataclass(frozen=True)
-class Elementwise:
+class Elementwise(NamedTuple):
     """One result from one element of each input: a `linalg.generic` over parallel loops, or a named operation.
 
     `inputs` are what the region's arguments stand for, with their maps: the operands, the output last, and then the

@@ -15,7 +15,7 @@ Where a product of that kind is not fused, `warploom-opt --remarks` says why.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import MemRefType, ModuleOp, f32
@@ -40,8 +40,7 @@ EXPONENTIALS = {"math.exp": 1.0, "math.exp2": math.log(2.0)}
 """What computes E, and the natural logarithm of its base."""
 
 
-@dataclass(frozen=True)
-class Scores:
+class Scores(NamedTuple):
     """What scores are: `scale` times `rest`, an expression of the product; `diagonal` as in `warp.attention`."""
 
     rest: ElementExpression

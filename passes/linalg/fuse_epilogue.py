@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects import memref
@@ -44,8 +45,7 @@ from .raise_matmul import raise_products
 from .views import root
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(NamedTuple):
     """An elementwise operation with the product whose result it reads from `temporary`."""
 
     product: MatmulOp

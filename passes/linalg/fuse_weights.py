@@ -11,7 +11,7 @@ have no kernel of their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
@@ -41,8 +41,7 @@ LEAST_GROUP = 32
 """Elements along k that a register of integers of 4 bits is multiplied with in a step."""
 
 
-@dataclass(frozen=True)
-class Weights:
+class Weights(NamedTuple):
     """A product with the operation that makes its B of integers, and how."""
 
     product: MatmulOp

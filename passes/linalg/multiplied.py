@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from xdsl.ir import Operation
 
@@ -65,8 +64,7 @@ def shared_bits(product: Multiplied, factor: MatrixFactor) -> int:
     return BYTE if product.variant.kind in IN_BYTES else held.memory_bits
 
 
-@dataclass(frozen=True)
-class TileFactor:
+class TileFactor(NamedTuple):
     """A tile of A or B in shared memory."""
 
     element: ElementType
@@ -74,8 +72,7 @@ class TileFactor:
     stored: StoredIntegers | None = None
 
 
-@dataclass(frozen=True)
-class TileProduct:
+class TileProduct(NamedTuple):
     """The product of tiles that a verified `warp.tile_mma` computes."""
 
     op: TileMmaOp

@@ -10,8 +10,8 @@ Different arguments of a function are told apart when it is called, too.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import reduce
+from typing import NamedTuple
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType
@@ -32,8 +32,7 @@ from .elementwise import Elementwise
 from .views import View, root, seen
 
 
-@dataclass(frozen=True)
-class MemoryUse:
+class MemoryUse(NamedTuple):
     """Memory that an operation reads or writes, and the loops that it does so along; None if not element by element."""
 
     name: str

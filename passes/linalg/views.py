@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, DenseArrayBase, IntegerAttr, IntegerType, i64
@@ -38,8 +37,7 @@ def root(value: SSAValue) -> SSAValue:
     return value
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """Elements of memory: the first one's distance from the start, sizes, and distances along each dimension."""
 
     offset: int

@@ -9,6 +9,7 @@ filled again when the consumers of all CTAs that it is copied to have read it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
@@ -25,8 +26,7 @@ class Share:
     mask: SSAValue
 
 
-@dataclass(frozen=True)
-class CtaCluster:
+class CtaCluster(NamedTuple):
     """CTAs along M and N, `down` and `across`; the place of this one among them."""
 
     down: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import scf
@@ -20,8 +20,7 @@ from .ring import Ring
 from .turns import PingPong
 
 
-@dataclass(frozen=True)
-class ConsumerLoop:
+class ConsumerLoop(NamedTuple):
     """A loop over K without its copies, whose tiles are `staged`, beside tiles in the `fixed` stages of another ring.
 
     So many warpgroups run it, `in_turns` or as it comes.

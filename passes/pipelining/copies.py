@@ -26,7 +26,7 @@ next one::
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from xdsl.builder import Builder
@@ -65,8 +65,7 @@ def with_stages(alloc: SSAValue, stages: int) -> None:
             op.erase()
 
 
-@dataclass(frozen=True)
-class Carried:
+class Carried(NamedTuple):
     """What a turn of the K loop hands to the next: sums, the fragments of its first product, and what warps know.
 
     Of the latter, `changing` says what is not the same at the end of each turn.
@@ -162,12 +161,12 @@ class Pipeliner:
         for op in list(old.ops):
             if op is self.source.loop:
                 sums = list(self.source.loop.iter_args)
-                carried = self._whole_tile(index, tiles, tile, replace(carried, accumulators=sums))
+                carried = self._whole_tile(index, tiles, tile, carried._replace(accumulators=sums))
                 self._replace_loop(carried)
             elif not isinstance(op, scf.YieldOp):
                 op.detach()
                 index.insert(op)
-        index.insert(scf.YieldOp(*replace(carried, accumulators=[]).values(index)))
+        index.insert(scf.YieldOp(*carried._replace(accumulators=[]).values(index)))
         outer.insert(scf.ForOp(tiles.lb, tiles.ub, tiles.step, initial, body))
         self._drain(outer)
         Rewriter.erase_op(tiles)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
@@ -14,8 +14,7 @@ from .ring import Ring
 from .tensor_copies import TensorCopy
 
 
-@dataclass(frozen=True)
-class Once:
+class Once(NamedTuple):
     """Copies of tiles that stay for the whole loop over K, with a ring of their own."""
 
     copies: list[TensorCopy]

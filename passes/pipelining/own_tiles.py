@@ -12,7 +12,7 @@ the tile before: they pass a turn on, by barriers of their own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Region, SSAValue
@@ -25,8 +25,7 @@ from .copy_loop import decline
 from .turns import FIRST_BARRIER, THREADS
 
 
-@dataclass(frozen=True)
-class OwnTiles:
+class OwnTiles(NamedTuple):
     """The tiles of one of `groups` consumers, of so many K tiles each, in a ring of stages.
 
     `tiles` is the loop over all tiles of the CTA, `group` the number of the consumer.

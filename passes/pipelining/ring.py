@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, scf
@@ -19,8 +19,7 @@ from ..tile.index_builder import Index, IndexBuilder
 from .barriers import next_phase
 
 
-@dataclass(frozen=True)
-class Ring:
+class Ring(NamedTuple):
     """The stages: which are full, and which have been read, here and in `peers`, other CTAs of the cluster."""
 
     stages: int

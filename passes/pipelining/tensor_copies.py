@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import ArrayAttr, IntAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -20,8 +20,7 @@ from .clusters import Share
 from .copy_loop import decline
 
 
-@dataclass(frozen=True)
-class TensorView:
+class TensorView(NamedTuple):
     """A matrix in memory as a tensor map has it: the dimensions in `order`, slowest first, rows at place `row` of them
     and columns last; `others` are the indices of the rest."""
 
@@ -64,8 +63,7 @@ def box_type(tensor: TensorView, tile: Memory, parts: int = 1) -> TensorMapType:
     return TensorMapType(ArrayAttr(map(IntAttr, box)), tile.element_type, IntAttr(width if width > 16 else 0))
 
 
-@dataclass(frozen=True)
-class TensorCopy:
+class TensorCopy(NamedTuple):
     """A copy of a tile, panel by panel, by a tensor map that the kernel is given; or of this CTA's share of a tile, to
     all CTAs of the cluster that share it."""
 

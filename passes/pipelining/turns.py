@@ -12,7 +12,7 @@ turn of the loop and the first of the next one, without what lies between::
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Region, SSAValue
@@ -30,8 +30,7 @@ THREADS = 2 * WARPS * LANES
 """Threads that come to a barrier: those whose turn ends, and those whose turn begins."""
 
 
-@dataclass(frozen=True)
-class PingPong:
+class PingPong(NamedTuple):
     """The turns of one warpgroup: its barrier, that of the next one, and whether another one follows."""
 
     own: SSAValue

@@ -7,8 +7,8 @@ the model likes is bound by what arrives. Elsewhere each row of a box lies acros
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import gcd, prod
+from typing import NamedTuple
 
 from ...dialect.isa.targets import Target
 from ...dialect.isa.wgmma import M as ROWS
@@ -67,8 +67,7 @@ PARTS, CLUSTERS = (1, 2, 4, 8), ((1, 1), (2, 1), (1, 2))
 """Into how many parts K may be cut; clusters that may share what they copy."""
 
 
-@dataclass(frozen=True)
-class GroupTile:
+class GroupTile(NamedTuple):
     """A tile of a CTA, (M, N), each 64 rows of which a warpgroup multiplies; in how many parts of K, and in what
     clusters."""
 

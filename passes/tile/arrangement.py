@@ -22,7 +22,6 @@ tf32 in rows along m or n, and f64
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -45,8 +44,7 @@ class Numbers(NamedTuple):
     further: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Delivery:
+class Delivery(NamedTuple):
     """How one operand gets to registers: the layout that products take, and that of what `ldmatrix` delivers.
 
     `skip` is how many bits of the row the swizzle of its tile leaves out.
@@ -58,8 +56,7 @@ class Delivery:
     skip: int = 0
 
 
-@dataclass(frozen=True)
-class Arrangement:
+class Arrangement(NamedTuple):
     """Layouts that fit each other."""
 
     a: Delivery

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -40,8 +39,7 @@ from .outliner import Outliner
 from .tiling import Tiling, schedule_of
 
 
-@dataclass(frozen=True)
-class Inside:
+class Inside(NamedTuple):
     """What a kernel sees of the operands of an operation: its arguments by what they are on the host, matrices of them,
     and of the loops around the operation, `batch` of them, the indices that its region uses."""
 
@@ -142,8 +140,7 @@ class Tiled(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class TiledProduct:
+class TiledProduct(NamedTuple):
     """A product: each CTA computes a tile of D, and z is the number of the matrix in a batch."""
 
     product: Product
@@ -193,8 +190,7 @@ class TiledProduct:
         return ctas, reduce(index.mul, extents.batch, 1)
 
 
-@dataclass(frozen=True)
-class TiledAttention:
+class TiledAttention(NamedTuple):
     """An attention: each CTA computes some rows of O; tiles of one matrix follow each other."""
 
     attention: Attention

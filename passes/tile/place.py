@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import MemRefType, NoneAttr, StridedLayoutAttr
 from xdsl.ir import SSAValue
@@ -20,8 +20,7 @@ ACCESS_BITS = 128
 """The widest access of a thread."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Memory as the loops of an operation go through it: `loops` says which loop each dimension runs along, -1 for one
     that is always 0; `kind` is its type with neighbouring dimensions taken together as `groups` say."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.dialects import gpu
 from xdsl.ir import SSAValue
@@ -16,8 +16,7 @@ from .index_builder import Index, IndexBuilder
 from .tiling import Tiling
 
 
-@dataclass(frozen=True)
-class Extents:
+class Extents(NamedTuple):
     """The sizes of a product where it is multiplied: numbers, or values for those that are not known; `batch` those of
     the loops around it."""
 

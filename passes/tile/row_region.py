@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, scf
@@ -44,8 +44,7 @@ Load: TypeAlias = Callable[[IndexBuilder, int, Index], SSAValue]
 Store: TypeAlias = Callable[[IndexBuilder, SSAValue, Index], None]
 
 
-@dataclass(frozen=True)
-class RowRegion:
+class RowRegion(NamedTuple):
     """The `region`, whose arguments are numbers, or fragments that `load` gives from a column on. `length` is that
     of rows, where tiles pass their end."""
 

@@ -11,8 +11,8 @@ KTurns behind the last one, which copies that run ahead reach, are so at a k beh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
+from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
@@ -29,8 +29,7 @@ def axis(loop: int) -> str:
     return f"s{loop}"
 
 
-@dataclass(frozen=True)
-class KTurns:
+class KTurns(NamedTuple):
     """How far the turns of one k go, in elements, and the sizes of the other loops that are summed over."""
 
     span: Index

@@ -132,8 +132,7 @@ class SharedBarriers:
     offset: int
 
 
-@dataclass(frozen=True)
-class Position:
+class Position(NamedTuple):
     """A coordinate in three parts: of the lane or thread, of the program, and known while compiling."""
 
     lane: IndexValue = 0

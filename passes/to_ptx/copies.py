@@ -6,7 +6,7 @@ line by line of a panel, so that neighbours read neighbouring bytes and the swiz
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...dialect.isa.targets import Target
 from .addressing import CHUNK, Addressing, GlobalMatrix, Position, SharedTile
@@ -18,8 +18,7 @@ ASYNC_SM = 80
 """The first target with `cp.async` (PTX ISA 9.7.9.25.3.1)."""
 
 
-@dataclass(frozen=True)
-class CopyPiece:
+class CopyPiece(NamedTuple):
     """What one thread copies at once: where in the tile, and for which threads.
 
     In shared memory panels stand below one another, and elements may be spread: there it is the piece at `line` and

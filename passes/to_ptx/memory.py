@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.ir import BlockArgument, SSAValue
 
@@ -24,8 +24,7 @@ LINE = 128
 """Bytes of a line of memory."""
 
 
-@dataclass(frozen=True)
-class ElementAccess:
+class ElementAccess(NamedTuple):
     """One register's worth of elements in global memory: the address, and when it may be touched."""
 
     register: int
