@@ -20,8 +20,6 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
@@ -167,9 +165,10 @@ class WaitOp(IRDLOperation):
 
     name = "warp.wait"
 
-    pending = prop_def(IntegerAttr)
+    pending = prop_def(IntegerAttr[i64])
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "$pending attr-dict"
 
     def __init__(self, pending: int):
         super().__init__(properties={"pending": IntegerAttr(pending, i64)})
@@ -177,13 +176,3 @@ class WaitOp(IRDLOperation):
     def verify_(self) -> None:
         if self.pending.value.data < 0:
             raise VerifyException(f"expected a number of groups that may be in flight, got {self.pending.value.data}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> WaitOp:
-        pending = parser.parse_integer(allow_boolean=False)
-        attributes = parser.parse_optional_attr_dict()
-        return cls.create(properties={"pending": IntegerAttr(pending, i64)}, attributes=attributes)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.pending.value.data}")
-        printer.print_op_attributes(self.attributes)

@@ -8,41 +8,11 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import IRDLOperation, operand_def, opt_operand_def
-from xdsl.irdl.declarative_assembly_format import (
-    CustomDirective,
-    OptionalOperandVariable,
-    ParsingState,
-    PrintingState,
-    TypeDirective,
-    irdl_custom_directive,
-)
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import memory_of
 from .loops import LoopSizes
 from .pointwise import PointwiseOp, PointwiseType, pointwise_of
-
-
-@irdl_custom_directive
-class TypeOfAdded(CustomDirective):
-    """The text of the type of C, where C is added: ` plus memref<256x320xf32>`."""
-
-    type: TypeDirective
-
-    def parse(self, parser: Parser, state: ParsingState) -> None:
-        added = isinstance(c := self.type.inner, OptionalOperandVariable) and bool(state.operands[c.index])
-        if (parser.parse_optional_keyword("plus") is not None) != added:
-            what = "expected the type of C too, behind `plus`" if added else "expected no type of C, which is not added"
-            parser.raise_error(what)
-        self.type.set(state, (parser.parse_type(),) if added else ())
-
-    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
-        for kind in self.type.get(op):
-            state.print_whitespace(printer)
-            printer.print_string("plus ")
-            printer.print_attribute(kind)
 
 
 class WithEpilogue(IRDLOperation):

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
-    BoolAttr,
     DenseArrayBase,
     IndexType,
-    IntegerType,
     MemRefType,
     StringAttr,
     UnitAttr,
@@ -28,14 +26,12 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, memory_space
 from .elements import ElementRegion, verify_elements
-from .numbered import parse_numbered, print_numbered
+from .text import BareWord
 from .view import strides_of
 
 AXES = ("rows", "columns")
@@ -53,10 +49,11 @@ class SubfragmentOp(IRDLOperation):
     name = "warp.subfragment"
 
     source = operand_def(FragmentType)
-    offsets = prop_def(DenseArrayBase[IntegerType])
+    offsets = prop_def(DenseArrayBase.constr(i64))
     fragment = result_def(FragmentType)
 
     traits = traits_def(Pure())
+    assembly_format = "$source `` $offsets attr-dict `:` type($source) `to` type($fragment)"
 
     def __init__(self, source: SSAValue, offsets: tuple[int, int], shape: tuple[int, int]):
         kind = fragment_of(source)
@@ -85,13 +82,6 @@ class SubfragmentOp(IRDLOperation):
         if any(o < 0 or o + p > s for o, p, s in zip(self.at, part.shape, source.shape, strict=True)):
             raise VerifyException(f"expected a part of {source}, got {part} at {self.at}")
 
-    @classmethod
-    def parse(cls, parser: Parser) -> SubfragmentOp:
-        return parse_numbered(cls, parser, "offsets")
-
-    def print(self, printer: Printer) -> None:
-        print_numbered(printer, self, self.at)
-
 
 @irdl_op_definition
 class LoadVectorOp(IRDLOperation):
@@ -115,10 +105,15 @@ class LoadVectorOp(IRDLOperation):
     line = opt_operand_def(IndexType())
     along = prop_def(StringAttr)
     swapped = opt_prop_def(UnitAttr)
-    in_bounds = opt_prop_def(BoolAttr)
+    in_bounds = opt_prop_def(UnitAttr)
     fragment = result_def(FragmentType)
 
     traits = traits_def(MemoryReadEffect())
+    custom_directives: ClassVar = (BareWord,)
+    assembly_format = (
+        "custom<BareWord>($along) $memory `[` $index `]` (`of` $line^)? (`swapped` $swapped^)?"
+        " (`in_bounds` $in_bounds^)? attr-dict `:` type($memory) `->` type($fragment)"
+    )
 
     def __init__(
         self,
@@ -136,7 +131,7 @@ class LoadVectorOp(IRDLOperation):
             properties={
                 "along": StringAttr(along),
                 "swapped": UnitAttr() if swapped else None,
-                "in_bounds": BoolAttr.from_bool(True) if in_bounds else None,
+                "in_bounds": UnitAttr() if in_bounds else None,
             },
             result_types=[fragment],
         )
@@ -144,7 +139,7 @@ class LoadVectorOp(IRDLOperation):
     @property
     def is_inside(self) -> bool:
         """Whether all elements are promised to lie inside the memref."""
-        return self.in_bounds is not None and bool(self.in_bounds)
+        return self.in_bounds is not None
 
     def verify_(self) -> None:
         memory, kind = memory_of(self.memory), fragment_of(self.fragment)
@@ -160,47 +155,6 @@ class LoadVectorOp(IRDLOperation):
             )
         if self.along.data not in AXES:
             raise VerifyException(f"expected a vector along {' or '.join(AXES)}, got '{self.along.data}'")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> LoadVectorOp:
-        along, position = parser.parse_identifier(" as the axis, rows or columns"), parser.pos
-        memory = parser.parse_unresolved_operand()
-        with parser.in_square_brackets():
-            index = parser.parse_unresolved_operand()
-        line = [parser.parse_unresolved_operand()] if parser.parse_optional_keyword("of") else []
-        swapped = parser.parse_optional_keyword("swapped") is not None
-        in_bounds = parser.parse_optional_keyword("in_bounds") is not None
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        kinds = [parser.parse_type(), *([IndexType()] * (1 + len(line)))]
-        values = parser.resolve_operands([memory, index, *line], kinds, position)
-        parser.parse_punctuation("->")
-        properties: dict[str, Attribute] = {"along": StringAttr(along)}
-        if swapped:
-            properties["swapped"] = UnitAttr()
-        if in_bounds:
-            properties["in_bounds"] = BoolAttr.from_bool(True)
-        return cls.create(
-            operands=values, properties=properties, attributes=attributes, result_types=[parser.parse_type()]
-        )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.along.data} ")
-        printer.print_ssa_value(self.memory)
-        with printer.in_square_brackets():
-            printer.print_ssa_value(self.index)
-        if self.line is not None:
-            printer.print_string(" of ")
-            printer.print_ssa_value(self.line)
-        if self.swapped is not None:
-            printer.print_string(" swapped")
-        if self.is_inside:
-            printer.print_string(" in_bounds")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.memory.type)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.fragment.type)
 
 
 @irdl_op_definition

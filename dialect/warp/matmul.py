@@ -31,7 +31,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import memory_of
-from .endings import TypeOfAdded, WithEpilogue
+from .endings import WithEpilogue
 from .factors import FACTOR, FactorsOp, FactorTypes
 from .loops import (
     DEFAULT_MAPS,
@@ -48,6 +48,7 @@ from .loops import (
 from .operand_forms import verify_held
 from .product import word_properties
 from .stored import group_scales_of
+from .text import TypeOfOptional
 
 Number: TypeAlias = FloatAttr | IntegerAttr
 
@@ -98,11 +99,11 @@ class MatmulOp(FactorsOp, WithEpilogue):
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    custom_directives: ClassVar = (FactorTypes, TypeOfAdded)
+    custom_directives: ClassVar = (FactorTypes, TypeOfOptional)
     assembly_format = (
         "custom<FactorTypes>($types, $bit_op, $kind) $a `,` $b (`init` $init^)? (`plus` $c^)? `into` $d"
         " (`through` $through^)? (`tile` `[` $tile^ `]`)? (`maps` $indexing_maps^)? attr-dict"
-        " `:` type($a) `,` type($b) `,` type($d) custom<TypeOfAdded>(type($c))"
+        " `:` type($a) `,` type($b) `,` type($d) custom<TypeOfOptional>(`plus`, type($c))"
     )
 
     def __init__(

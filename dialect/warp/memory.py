@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i64
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     ParsePropInAttrDict,
@@ -22,6 +22,13 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    irdl_custom_directive,
+)
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
@@ -32,6 +39,7 @@ from ..layouts.layout import Layout, column
 from .attributes import SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
 from .matrices import in_memory, load_rows, verify_matrices
 from .product import verify_target
+from .text import BareWord
 
 PIECE = 16
 """Bits of what lies side by side in memory, at least, that a register is put together from."""
@@ -223,6 +231,23 @@ def verify_shared_matrix(what: str, memory: Memory, indices: Sequence[SSAValue],
         raise VerifyException(f"{what} shared memory (memory space {SHARED_SPACE}), got {memory}")
 
 
+@irdl_custom_directive
+class MatrixCount(CustomDirective):
+    """The text of a number of matrices: `x4`."""
+
+    count: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        word = parser.parse_keyword_in(("x1", "x2", "x4"), " as the number of matrices")
+        self.count.set(state, IntegerAttr(int(word[1:]), i64))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        if isinstance(count := self.count.get(op), IntegerAttr):
+            state.print_whitespace(printer)
+            printer.print_string(f"x{count.value.data}")
+            state.should_emit_space = True
+
+
 @irdl_op_definition
 class LdmatrixOp(IRDLOperation):
     """Reads a fragment from shared memory with `ldmatrix`, `count` matrices at a time::
@@ -250,7 +275,7 @@ class LdmatrixOp(IRDLOperation):
 
     memory = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
-    count = prop_def(IntegerAttr)
+    count = prop_def(IntegerAttr[i64])
     trans = opt_prop_def(UnitAttr)
     b16 = opt_prop_def(UnitAttr)
     swapped = opt_prop_def(UnitAttr)
@@ -258,7 +283,11 @@ class LdmatrixOp(IRDLOperation):
     fragment = result_def(FragmentType)
 
     traits = traits_def(MemoryReadEffect())
-    KEYWORDS: ClassVar = ("trans", "b16", "swapped")
+    custom_directives: ClassVar = (MatrixCount, BareWord)
+    assembly_format = (
+        "custom<MatrixCount>($count) (`trans` $trans^)? (`b16` $b16^)? (`swapped` $swapped^)? custom<BareWord>($packed)"
+        " $memory `[` $indices `]` attr-dict `:` type($memory) `->` type($fragment)"
+    )
     FORMATS: ClassVar = {"b6x16_p32": 6, "b4x16_p64": 4}
 
     def __init__(
@@ -319,52 +348,3 @@ class LdmatrixOp(IRDLOperation):
             )
         if (held := element_row(memory.element_type)) is None or held.bits != fragment.bits:
             raise VerifyException(f"expected memory of bytes for {element.name} in {packed}, got {memory.element_type}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> LdmatrixOp:
-        properties = parse_matrix_words(parser, cls.KEYWORDS)
-        if (packed := parser.parse_optional_keyword_in(tuple(cls.FORMATS))) is not None:
-            properties["packed"] = StringAttr(packed)
-        position = parser.pos
-        memory = parser.parse_unresolved_operand()
-        indices = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        memory_type = parser.parse_type()
-        parser.parse_punctuation("->")
-        fragment = parser.parse_type()
-        types = [memory_type, *(IndexType() for _ in indices)]
-        return cls.create(
-            operands=parser.resolve_operands([memory, *indices], types, position),
-            properties=properties,
-            attributes=attributes,
-            result_types=[fragment],
-        )
-
-    def print(self, printer: Printer) -> None:
-        words = matrix_words(self, self.KEYWORDS)
-        if self.packed is not None:
-            words.append(self.packed.data)
-        printer.print_string(f" {' '.join(words)} ")
-        printer.print_ssa_value(self.memory)
-        with printer.in_square_brackets():
-            printer.print_list(self.indices, printer.print_ssa_value)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.memory.type)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.fragment.type)
-
-
-def parse_matrix_words(parser: Parser, keywords: Sequence[str]) -> dict[str, Attribute]:
-    """Reads `x4 trans swapped`: the number of matrices, and words that say something by being there."""
-    count = parser.parse_keyword_in(("x1", "x2", "x4"), " as the number of matrices")
-    flags: dict[str, Attribute] = {key: UnitAttr() for key in keywords if parser.parse_optional_keyword(key)}
-    return {"count": IntegerAttr(int(count[1:]), i64), **flags}
-
-
-def matrix_words(op: IRDLOperation, keywords: Sequence[str]) -> list[str]:
-    """What `parse_matrix_words` reads."""
-    count = op.properties["count"]
-    number = count.value.data if isinstance(count, IntegerAttr) else 0
-    return [f"x{number}", *(key for key in keywords if key in op.properties)]

@@ -17,15 +17,13 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.traits import MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.moves import MOVMATRIX, StoreMatrix
 from .attributes import FragmentType, fragment_of, memory_of
 from .matrices import matrices, store_rows, verify_matrices
-from .memory import matrix_words, parse_matrix_words, verify_shared_matrix
+from .memory import MatrixCount, verify_shared_matrix
 from .product import verify_target
 
 
@@ -47,12 +45,16 @@ class StmatrixOp(IRDLOperation):
     fragment = operand_def(FragmentType)
     memory = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
-    count = prop_def(IntegerAttr)
+    count = prop_def(IntegerAttr[i64])
     trans = opt_prop_def(UnitAttr)
     swapped = opt_prop_def(UnitAttr)
 
     traits = traits_def(MemoryWriteEffect())
-    KEYWORDS: ClassVar = ("trans", "swapped")
+    custom_directives: ClassVar = (MatrixCount,)
+    assembly_format = (
+        "custom<MatrixCount>($count) (`trans` $trans^)? (`swapped` $swapped^)? $fragment `,` $memory `[` $indices `]`"
+        " attr-dict `:` type($fragment) `,` type($memory)"
+    )
 
     def __init__(
         self,
@@ -83,33 +85,6 @@ class StmatrixOp(IRDLOperation):
         row = self.rows()[0]
         verify_matrices(row, "takes", fragment, self.swapped is not None)
         verify_target(self, row)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> StmatrixOp:
-        properties = parse_matrix_words(parser, cls.KEYWORDS)
-        position = parser.pos
-        fragment = parser.parse_unresolved_operand()
-        parser.parse_punctuation(",")
-        memory = parser.parse_unresolved_operand()
-        indices = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        fragment_type = parser.parse_type()
-        parser.parse_punctuation(",")
-        types = [fragment_type, parser.parse_type(), *(IndexType() for _ in indices)]
-        values = parser.resolve_operands([fragment, memory, *indices], types, position)
-        return cls.create(operands=values, properties=properties, attributes=attributes)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {' '.join(matrix_words(self, self.KEYWORDS))} ")
-        printer.print_ssa_value(self.fragment)
-        printer.print_string(", ")
-        printer.print_ssa_value(self.memory)
-        with printer.in_square_brackets():
-            printer.print_list(self.indices, printer.print_ssa_value)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_list((self.fragment.type, self.memory.type), printer.print_attribute)
 
 
 @irdl_op_definition

@@ -11,12 +11,11 @@ element. A column of sums may still be in parts, one for each lane of a row::
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from xdsl.dialects.builtin import IndexType, StringAttr, i32
 from xdsl.ir import SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def, traits_def
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
@@ -24,6 +23,7 @@ from ..layouts.layout import Bit, Layout
 from .attributes import FragmentType, fragment_of
 from .elementwise import IDENTITIES, Kind, KindAttr
 from .epilogue import AXES
+from .text import BareWord
 
 WORD_BITS = 32
 
@@ -131,6 +131,8 @@ class StepOp(IRDLOperation):
     fragment = result_def(FragmentType)
 
     traits = traits_def(Pure())
+    custom_directives: ClassVar = (BareWord,)
+    assembly_format = "custom<BareWord>($along) $start attr-dict `:` type($fragment)"
 
     def __init__(self, along: str, start: SSAValue, fragment: FragmentType):
         super().__init__(
@@ -144,23 +146,3 @@ class StepOp(IRDLOperation):
             raise VerifyException(f"expected numbers of {' or '.join(AXES)}, got '{self.along.data}'")
         if self.fragment.type.element_type != i32:
             raise VerifyException(f"expected elements of i32, got {self.fragment.type}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> StepOp:
-        along, position = parser.parse_identifier(" as the axis, rows or columns"), parser.pos
-        start = parser.parse_unresolved_operand()
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        return cls.create(
-            operands=parser.resolve_operands([start], [IndexType()], position),
-            properties={"along": StringAttr(along)},
-            attributes=attributes,
-            result_types=[parser.parse_type()],
-        )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.along.data} ")
-        printer.print_ssa_value(self.start)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.fragment.type)

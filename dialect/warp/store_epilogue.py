@@ -22,9 +22,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from .attributes import FragmentType, memory_of
 from .cta_tile import CtaTileType
-from .endings import TypeOfAdded, WithEpilogue
+from .endings import WithEpilogue
 from .loops import LoopSizes, M, N, loops_of
 from .memory import bounds, verify_indices
+from .text import TypeOfOptional
 
 MATRIX, NUMBER = "matrix", "number"
 """What an epilogue operand may be beside a vector along the rows or the columns of D."""
@@ -61,10 +62,10 @@ class EpilogueOp(WithEpilogue):
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
-    custom_directives: ClassVar = (TypeOfAdded,)
+    custom_directives: ClassVar = (TypeOfOptional,)
     assembly_format = (
         "$sums (`plus` $c^)? `into` $d `[` $at `]` (`through` $through^)? attr-dict"
-        " `:` type($sums) `,` type($d) custom<TypeOfAdded>(type($c))"
+        " `:` type($sums) `,` type($d) custom<TypeOfOptional>(`plus`, type($c))"
     )
 
     def __init__(

@@ -7,16 +7,14 @@ from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import AnyFloat, IntegerAttr, MemRefType, StringAttr, i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import ParsePropInAttrDict, irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def
-from xdsl.parser import Parser
-from xdsl.printer import Printer
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
-from xdsl.utils.hints import isa
 
 from ..isa.mma import Variant
 from ..isa.types import ELEMENT_TYPES, ElementType
 from .attributes import element_row, memory_of
 from .operand_forms import MEMORY, OperandForm, OperandType, form_of
+from .text import BareWord, TypeOfOptional
 
 INTEGERS = ("s8", "u8", "s4", "u4")
 FLOATS = ("f16", "bf16")
@@ -90,10 +88,14 @@ class StoredOp(OperandForm):
     memory = operand_def(MEMORY)
     scales = opt_operand_def(MemRefType)
     stored = prop_def(StringAttr)
-    zero = opt_prop_def(IntegerAttr)
+    zero = opt_prop_def(IntegerAttr[i64])
 
     SIDES: ClassVar = "B"
-    irdl_options = (ParsePropInAttrDict(),)
+    custom_directives: ClassVar = (BareWord, TypeOfOptional)
+    assembly_format = (
+        "$memory `as` custom<BareWord>($stored) (`minus` $zero^)? (`times` $scales^)? attr-dict"
+        " `:` type($memory) custom<TypeOfOptional>(`,`, type($scales))"
+    )
 
     def __init__(self, memory: SSAValue, integers: StoredIntegers, scales: SSAValue | None = None):
         super().__init__(
@@ -124,36 +126,6 @@ class StoredOp(OperandForm):
             raise VerifyException(f"expected scales of groups as a matrix of floats for one B of integers, got {held}")
         if min(shape.values()) < 1 or shape[0] != n or k % shape[1]:
             raise VerifyException(f"expected {n} columns of scales of groups that divide k of {k}, got {held}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> StoredOp:
-        operands = [parser.parse_unresolved_operand()]
-        parser.parse_keyword("as")
-        name = parser.parse_identifier(" as the type in memory")
-        zero = parser.parse_integer() if parser.parse_optional_keyword("minus") else 0
-        if parser.parse_optional_keyword("times"):
-            operands.append(parser.parse_unresolved_operand())
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        position = parser.pos
-        kinds = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-        if len(kinds) != len(operands) or not isa(kinds[0], MemRefType[Attribute]):
-            parser.raise_error(f"expected {len(operands)} memref type(s), got {', '.join(map(str, kinds))}", position)
-        memory, *scales = parser.resolve_operands(operands, kinds, position)
-        op = cls(memory, StoredIntegers(name, zero), *scales)
-        op.attributes |= attributes
-        return op
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.memory)
-        printer.print_string(f" {self.integers}")
-        if self.scales is not None:
-            printer.print_string(" times ")
-            printer.print_ssa_value(self.scales)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_list(self.operand_types, printer.print_attribute)
 
 
 def stored_of(b: SSAValue) -> StoredIntegers | None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntAttr, IntegerType, MemRefType, i64
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntAttr, MemRefType, i64
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
-    ParsePropInAttrDict,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
@@ -20,7 +19,7 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
@@ -29,7 +28,6 @@ from ..isa.descriptor import UNIT
 from ..isa.tensor_map import ELEMENTS, TensorMapError, TensorMapFields
 from ..isa.types import ElementType
 from .attributes import element_row, memory_of, same_words
-from .numbered import parse_numbered, print_numbered
 
 
 @irdl_attr_definition
@@ -103,11 +101,11 @@ class EncodeTensorMapOp(IRDLOperation):
     name = "warp.encode_tensor_map"
 
     memory = operand_def(MemRefType)
-    dimensions = prop_def(DenseArrayBase[IntegerType])
+    dimensions = prop_def(DenseArrayBase.constr(i64))
     map = result_def(TensorMapType)
 
     traits = traits_def(Pure())
-    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$memory $dimensions attr-dict `:` type($memory) `to` type($map)"
 
     def __init__(self, memory: SSAValue, dimensions: Sequence[int], kind: TensorMapType):
         super().__init__(
@@ -128,10 +126,3 @@ class EncodeTensorMapOp(IRDLOperation):
         strides = memory.get_strides()
         if strides is None or [*strides][self.order[-1]] != 1:
             raise VerifyException(f"expected neighbours along dimension {self.order[-1]} of {memory}, the fastest")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> EncodeTensorMapOp:
-        return parse_numbered(cls, parser, "dimensions")
-
-    def print(self, printer: Printer) -> None:
-        print_numbered(printer, self, self.order, " ")

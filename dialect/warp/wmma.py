@@ -90,6 +90,7 @@ class WmmaLoadOp(_MemoryOp):
     fragment = result_def(OpaqueType)
 
     traits = traits_def(MemoryReadEffect())
+    assembly_format = "(`col` $col^)? $memory `[` $indices `]` attr-dict `:` type($memory) `->` type($fragment)"
 
     def __init__(self, memory: SSAValue, indices: Sequence[SSAValue], fragment: OpaqueType, *, col: bool = False):
         super().__init__(
@@ -114,31 +115,6 @@ class WmmaLoadOp(_MemoryOp):
         _verify_memory("wmma.load reads", memory_of(self.memory), self.indices, kind, self.layout_of(kind))
         verify_target(self, self.row)
 
-    @classmethod
-    def parse(cls, parser: Parser) -> WmmaLoadOp:
-        flags: dict[str, Attribute] = {"col": UnitAttr()} if parser.parse_optional_keyword("col") else {}
-        position = parser.pos
-        memory = parser.parse_unresolved_operand()
-        indices = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        types = [parser.parse_type(), *(IndexType() for _ in indices)]
-        parser.parse_punctuation("->")
-        fragment = parser.parse_type()
-        values = parser.resolve_operands([memory, *indices], types, position)
-        return cls.create(operands=values, properties=flags, attributes=attributes, result_types=[fragment])
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" " if self.col is None else " col ")
-        printer.print_ssa_value(self.memory)
-        with printer.in_square_brackets():
-            printer.print_list(self.indices, printer.print_ssa_value)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.memory.type)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.fragment.type)
-
 
 @irdl_op_definition
 class WmmaStoreOp(_MemoryOp):
@@ -157,6 +133,9 @@ class WmmaStoreOp(_MemoryOp):
     indices = var_operand_def(IndexType())
 
     traits = traits_def(MemoryWriteEffect())
+    assembly_format = (
+        "(`col` $col^)? $fragment `,` $memory `[` $indices `]` attr-dict `:` type($fragment) `,` type($memory)"
+    )
 
     def __init__(self, fragment: SSAValue, memory: SSAValue, indices: Sequence[SSAValue], *, col: bool = False):
         super().__init__(
@@ -182,33 +161,6 @@ class WmmaStoreOp(_MemoryOp):
         kind = opaque_of(self.fragment)
         _verify_memory("wmma.store writes", memory_of(self.memory), self.indices, kind, self.layout_of(kind))
         verify_target(self, self.row)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> WmmaStoreOp:
-        flags: dict[str, Attribute] = {"col": UnitAttr()} if parser.parse_optional_keyword("col") else {}
-        position = parser.pos
-        fragment = parser.parse_unresolved_operand()
-        parser.parse_punctuation(",")
-        memory = parser.parse_unresolved_operand()
-        indices = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        kind = parser.parse_type()
-        parser.parse_punctuation(",")
-        types = [kind, parser.parse_type(), *(IndexType() for _ in indices)]
-        values = parser.resolve_operands([fragment, memory, *indices], types, position)
-        return cls.create(operands=values, properties=flags, attributes=attributes)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" " if self.col is None else " col ")
-        printer.print_ssa_value(self.fragment)
-        printer.print_string(", ")
-        printer.print_ssa_value(self.memory)
-        with printer.in_square_brackets():
-            printer.print_list(self.indices, printer.print_ssa_value)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_list((self.fragment.type, self.memory.type), printer.print_attribute)
 
 
 # Products

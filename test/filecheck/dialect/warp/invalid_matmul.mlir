@@ -149,7 +149,7 @@ func.func @words(%a: memref<100x96xf16>, %e: memref<7x64xi16>) {
 
 // -----
 
-// CHECK: expected 1 memref type(s), got i32
+// CHECK: i32 should be of base attribute memref
 func.func @no_memory(%a: i32) {
   %s = warp.stored %a as s8 : i32
   return
@@ -175,7 +175,7 @@ func.func @odd_groups(%a: memref<4x64xf16>, %b: memref<64x6xi8>, %s: memref<3x6x
 
 // -----
 
-// CHECK: expected the type of C too, behind `plus`
+// CHECK: expected the type of c, which is given
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   warp.matmul f16 x f16 %a, %b plus %c into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>
   return
@@ -183,7 +183,7 @@ func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
 
 // -----
 
-// CHECK: expected no type of C, which is not added
+// CHECK: expected no type of c, which is not given
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32> plus memref<4x6xf32>
   return
