@@ -16,7 +16,7 @@ from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.stored import StoredIntegers
 from .emitter import Emitter
 from .fragments import Fragment, element_bits
-from .operands import VirtualRegister, word
+from .operands import EmittedOperand, VirtualRegister, word
 
 MAGIC = {"f16": (0x6400, 1024), "bf16": (0x4300, 128)}
 """Bits of a float whose last bit counts ones, and its value."""
@@ -38,8 +38,10 @@ def _twice(half: int) -> Immediate:
 class Widening:
     """Emits the conversion of registers of integers to registers of two floats each."""
 
-    def __init__(self, emitter: Emitter, stored: StoredIntegers, element: ElementType) -> None:
-        self._emit, self.stored, self.element = emitter.compute, stored, element
+    def __init__(self, emitter: Emitter, stored: StoredIntegers, element: ElementType, *, late: bool = False) -> None:
+        """`late` converts a register where an instruction first reads it, which is between products."""
+        self.emitter, self.stored, self.element = emitter, stored, element
+        self._emit = self._late if late else emitter.compute
         self.turned = 1 << stored.element.bits - 1 if stored.element.signed else 0
         self._known: dict[int, VirtualRegister] = {}
         self._shifted: dict[tuple[VirtualRegister, int], VirtualRegister] = {}
@@ -56,10 +58,15 @@ class Widening:
             return self._floats(self._down(source[at], number * bits))
         return self._floats(self._gathered(source[at], number * bits, source[other], partner * bits))
 
+    def _late(self, opcode: str, *sources: EmittedOperand) -> VirtualRegister:
+        result = self.emitter.register("b32")
+        self.emitter.defer(result, (opcode, (result, *sources)))
+        return result
+
     def _constant(self, half: int) -> VirtualRegister:
         """A register that holds 16 bits twice."""
         if half not in self._known:
-            self._known[half] = self._emit("mov.b32", _twice(half))
+            self._known[half] = self.emitter.compute("mov.b32", _twice(half))
         return self._known[half]
 
     def _number(self, value: float) -> VirtualRegister:
