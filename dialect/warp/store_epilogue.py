@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType
@@ -27,11 +27,8 @@ from .loops import LoopSizes, M, N, loops_of
 from .memory import bounds, verify_indices
 from .text import TypeOfOptional
 
-MATRIX, NUMBER = "matrix", "number"
-"""What an epilogue operand may be beside a vector along the rows or the columns of D."""
-
-ALONG: Mapping[tuple[int, ...], str] = {(M, N): MATRIX, (M,): "rows", (N,): "columns", (): NUMBER}
-"""What it is, by the loops that it runs along."""
+ALONG = ((M, N), (M,), (N,), ())
+"""The loops of a matrix like D, of a vector along the rows or the columns of D, and of a number."""
 
 
 @irdl_op_definition
@@ -89,11 +86,7 @@ class EpilogueOp(WithEpilogue):
 
     def matrices(self) -> list[SSAValue]:
         """The epilogue's operands that are matrices."""
-        return [value for value, along in self.placed() if along == MATRIX]
-
-    def placed(self) -> list[tuple[SSAValue, str]]:
-        """The epilogue's operands with what they are along."""
-        return [(value, ALONG[loops_of(map_)]) for value, map_ in self.placed_operands]
+        return [value for value, map_ in self.placed_operands if loops_of(map_) == (M, N)]
 
     def verify_(self) -> None:
         verify_indices("D", memory_of(self.d), self.at)

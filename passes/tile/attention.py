@@ -35,7 +35,7 @@ from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
 from ..schedule.attention import part_schedule, values_schedule
 from . import raster
-from .epilogue_operands import EpilogueOperands, PlacedOperand
+from .epilogue_operands import EpilogueOperands, placed
 from .fragment_math import below, constant, fma, mapped, number, power, spread, times, until
 from .index_builder import Index, IndexBuilder
 from .operands import OperandTiles, copies_done
@@ -125,7 +125,7 @@ class AttentionBuilder:
         step = self.schedule.tile.cta[1]
         if self.op.score is not None:
             kind = fragment_of(scores)
-            given = list(map(PlacedOperand.of, self.read.scores.epilogue_operands))
+            given = list(map(placed, self.read.scores.epilogue_operands))
             operands = EpilogueOperands(index, given, kind, self.row, at, self.scores.in_bounds)
             scores = operands.map(scores, operands.load(0), self.op.score, f32, 0)
         beyond: list[SSAValue] = []

@@ -17,7 +17,6 @@ from ...dialect.warp.loops import M, N, loops_of, map_along
 from ...dialect.warp.memory import bounds
 from ...dialect.warp.pointwise import PointwiseOp
 from ...dialect.warp.rows import StepOp
-from ...dialect.warp.store_epilogue import ALONG, MATRIX, NUMBER
 from ...dialect.warp.view import strides_of
 from ..linalg.operand import KernelArgument, VectorOperand
 from .index_builder import Index, IndexBuilder
@@ -25,16 +24,10 @@ from .matrix_load import InBounds, held_type, load
 
 
 class PlacedOperand(NamedTuple):
-    """What an epilogue takes beside the sums, and what it runs along, as `warp.epilogue` says it."""
+    """What an epilogue takes beside the sums: a number, a vector along rows or columns of D, or a matrix like D."""
 
     value: SSAValue
-    along: str
-
-    @staticmethod
-    def of(operand: KernelArgument) -> PlacedOperand:
-        """An operand of a product."""
-        value, map_ = placed(operand)
-        return PlacedOperand(value, ALONG[loops_of(map_)])
+    loops: tuple[int, ...]
 
 
 def placed(operand: KernelArgument) -> tuple[SSAValue, AffineMap]:
@@ -53,16 +46,16 @@ class EpilogueOperands:
     def __init__(
         self,
         index: IndexBuilder,
-        operands: Sequence[tuple[SSAValue, str]],
+        operands: Sequence[tuple[SSAValue, AffineMap]],
         part: FragmentType,
         m: Index,
         n: Index,
         in_bounds: InBounds,
     ) -> None:
         self.index, self.part, self.m, self.n, self.in_bounds = index, part, m, n, in_bounds
-        self.operands = [PlacedOperand(*operand) for operand in operands]
-        self._same = {o: self._vector(o, n) for o in self.operands if o.along == "columns"}
-        self._same |= {o: self._matrix(o, m) for o in self.operands if o.along == MATRIX and _repeats(o.value)}
+        self.operands = [PlacedOperand(value, loops_of(map_)) for value, map_ in operands]
+        self._same = {o: self._vector(o, n) for o in self.operands if o.loops == (N,)}
+        self._same |= {o: self._matrix(o, m) for o in self.operands if o.loops == (M, N) and _repeats(o.value)}
 
     def load(self, row: int) -> list[SSAValue]:
         """The epilogue operands for the part that starts at a row."""
@@ -90,20 +83,19 @@ class EpilogueOperands:
         return [step for step, _ in steps.values()]
 
     def _load(self, operand: PlacedOperand, m: Index) -> SSAValue:
-        if operand.along == NUMBER:
+        if not operand.loops:
             return operand.value
         if (known := self._same.get(operand)) is not None:
             return known
-        return self._matrix(operand, m) if operand.along == MATRIX else self._vector(operand, m)
+        return self._matrix(operand, m) if operand.loops == (M, N) else self._vector(operand, m)
 
     def _matrix(self, operand: PlacedOperand, m: Index) -> SSAValue:
         return load(self.index, operand.value, self.part, m, self.n, self.in_bounds)
 
     def _vector(self, operand: PlacedOperand, start: Index) -> SSAValue:
         kind, inside = self.part.with_element(held_type(operand.value)), bounds(self.in_bounds)
-        memory, where = operand.value, self.index.value(start)
-        within = inside[operand.along == "columns"]
-        return self.index.insert(LoadVectorOp(memory, where, operand.along, kind, in_bounds=within)).fragment
+        (loop,), where = operand.loops, self.index.value(start)
+        return self.index.insert(LoadVectorOp(operand.value, where, AXES[loop], kind, in_bounds=inside[loop])).fragment
 
 
 def _repeats(memory: SSAValue) -> bool:

@@ -127,7 +127,7 @@ class Ending:
 
     def _operands(self) -> EpilogueOperands:
         """What the epilogue takes beside the sums."""
-        return EpilogueOperands(self.index, self.op.placed(), self.part, self.m, self.n, self.op.in_bounds)
+        return EpilogueOperands(self.index, self.op.placed_operands, self.part, self.m, self.n, self.op.in_bounds)
 
     def _scratch(self, part: FragmentType, known: Scratch) -> SSAValue | None:
         """Shared memory in which each warp has room for a part, if elements change lanes."""
