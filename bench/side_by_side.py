@@ -4,7 +4,8 @@
     python bench/side_by_side.py ../before --repeats 5
 
 Times are of the processor, user and system, which others on the machine change least: medians, in milliseconds. A fresh
-process compiles once; a warm one has done it before. Memory is the largest that a process held, in MB.
+process compiles once; a warm one has done it before. Each state has its bytecode in a folder of its own, which a first
+run fills. Memory is the largest that a process held, in MB.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 HERE = Path(__file__).parent.parent
@@ -71,10 +73,11 @@ def package(checkout: Path, folder: Path) -> str:
 
 def run(path: str, size: str, target: str, turns: int, schedule: object = None) -> tuple[float, float, float]:
     """Milliseconds of a process and of a turn in it, and its memory."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-c", CHILD, json.dumps([size, target, turns, schedule])],
-        env={**os.environ, **SETTINGS, "PYTHONPATH": path},
+        env={**kept, **SETTINGS, "PYTHONPATH": path, "PYTHONPYCACHEPREFIX": f"{path}/bytecode"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
@@ -97,11 +100,14 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         paths = [package(tree, Path(scratch) / str(i)) for i, tree in enumerate((options.before, HERE))]
+        for path, (size, target) in product(paths, PRODUCTS):
+            run(path, size, target, 0)
         for size, target in PRODUCTS:
             fresh = [[run(path, size, target, 0) for path in paths] for _ in range(options.repeats)]
             warm = [[run(path, size, target, 5) for path in paths] for _ in range(options.repeats)]
             show(f"{size} for {target}, fresh", [[one[0] for one in state] for state in zip(*fresh, strict=True)])
             show(f"{size} for {target}, warm", [[one[1] for one in state] for state in zip(*warm, strict=True)])
+            show(f"{size} for {target}, MB", [[one[2] for one in state] for state in zip(*fresh, strict=True)])
         for size in INTERPRETED:
             turns = [[run(path, size, "sm_80", 5, TILED) for path in paths] for _ in range(options.repeats)]
             show(f"interpreted, {size}", [[one[1] for one in state] for state in zip(*turns, strict=True)])
