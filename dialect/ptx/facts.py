@@ -91,6 +91,12 @@ def _special_since(name: str, target: Target) -> Version:
 
 
 @lru_cache(4096)
+def has(target: Target, opcode: str) -> bool:
+    """Whether a target has an instruction, in some PTX version."""
+    return any(row.since(target) is not None for row, _ in find(opcode))
+
+
+@lru_cache(4096)
 def result_type(opcode: str) -> str:
     """The type of a register for what an instruction sets: "b32" where it sets an s32 or two f16.
 

@@ -13,9 +13,6 @@ from .kernel import KernelLowering
 from .operands import SINK, At
 from .registry import lowers
 
-SLEEPING_SM = 90
-"""The first target where a wait may sleep until the phase ends, `try_wait` (PTX ISA 9.7.13.15.16)."""
-
 
 def barrier_address(lowering: KernelLowering, op: Operation, barriers: SSAValue, number: SSAValue) -> At:
     """The address of one of several barriers."""
@@ -65,8 +62,9 @@ def _arrive_copies(lowering: KernelLowering, op: ArriveCopiesOp) -> None:
 @lowers(AwaitOp)
 def _await(lowering: KernelLowering, op: AwaitOp) -> None:
     place, emitter = barrier_address(lowering, op, op.barriers, op.number), lowering.emitter
-    wait = "try_wait" if lowering.target.sm >= SLEEPING_SM else "test_wait"
+    sleeping, polling = (f"mbarrier.{name}.parity.shared.b64" for name in ("try_wait", "test_wait"))
     label = emitter.fresh_label("wait")
     emitter.label(label)
-    ended = emitter.compute(f"mbarrier.{wait}.parity.shared.b64", place, lowering.scalar(op.parity))
+    wait = sleeping if emitter.has(sleeping) else polling
+    ended = emitter.compute(wait, place, lowering.scalar(op.parity))
     emitter.branch(label, unless=ended)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...dialect.isa.targets import Target
 from .addressing import CHUNK, Addressing, GlobalMatrix, Position, SharedTile
 from .emitter import Emitter
 from .operands import At, IndexValue, VirtualRegister
 from .scalars import Scalars
 
-ASYNC_SM = 80
-"""The first target with `cp.async` (PTX ISA 9.7.9.25.3.1)."""
+COMMIT = "cp.async.commit_group"
+"""What targets with asynchronous copies of threads have."""
 
 
 class CopyPiece(NamedTuple):
@@ -35,12 +34,12 @@ class CopyPiece(NamedTuple):
 class TileCopies:
     """Emits one CTA-wide copy."""
 
-    def __init__(self, emitter: Emitter, scalars: Scalars, addressing: Addressing, target: Target,
-                 thread: VirtualRegister, threads: int, widest: int = CHUNK) -> None:  # fmt: skip
+    def __init__(self, emitter: Emitter, scalars: Scalars, addressing: Addressing, thread: VirtualRegister,
+                 threads: int, widest: int = CHUNK) -> None:  # fmt: skip
         """A thread copies at most `widest` bytes at once."""
         self.widest = widest
         self.emitter, self.scalars, self.addressing = emitter, scalars, addressing
-        self.target, self.thread, self.threads = target, thread, threads
+        self.thread, self.threads = thread, threads
 
     def copy(self, source: GlobalMatrix, at_: tuple[IndexValue, IndexValue], tile: SharedTile, stage: IndexValue,
              in_bounds: tuple[bool, bool], *, asynchronous: bool, spread: bool = False) -> None:  # fmt: skip
@@ -51,7 +50,7 @@ class TileCopies:
         size = source.widest_access(min(self.widest, CHUNK // 2 if spread else tile.swizzle))
         while self._misaligned(at_[1], size // source.element_bytes):
             size //= 2
-        use_async = asynchronous and size >= 4 and self.target.sm >= ASYNC_SM
+        use_async = asynchronous and size >= 4 and self.emitter.has(COMMIT)
         for piece in self._pieces(tile, size, spread=spread):
             inside = self._inside(source, at_, tile, piece, in_bounds, spread=spread)
             origin = self.scalars.address(source.base, [

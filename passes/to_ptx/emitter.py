@@ -17,7 +17,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.targets import Target, Version
 from ...dialect.ptx.declarations import RegOp
-from ...dialect.ptx.facts import InstructionError, InstructionFacts, UnavailableError, facts_of, result_type
+from ...dialect.ptx.facts import InstructionError, InstructionFacts, UnavailableError, facts_of, has, result_type
 from ...dialect.ptx.instruction import InstOp
 from ...dialect.ptx.ops import CommentOp, LabelOp
 from ...dialect.ptx.text.syntax import Symbol
@@ -86,6 +86,10 @@ class Emitter:
 
     def registers(self, type: str, count: int) -> list[VirtualRegister]:
         return [VirtualRegister(type, self.level) for _ in range(count)]
+
+    def has(self, opcode: str) -> bool:
+        """Whether the target has an instruction."""
+        return has(self.target, opcode)
 
     def emit(
         self,

@@ -9,7 +9,6 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ...dialect.isa.targets import Target
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.elementwise import ConvertOp, ElementwiseOp
@@ -179,8 +178,8 @@ class _Line(_Elements):
 class _Packing:
     """Elements out of and into the registers of fragments, for one `warp.map`."""
 
-    def __init__(self, emitter: Emitter, elements: Elements, target: Target) -> None:
-        self.emitter, self.elements, self.target = emitter, elements, target
+    def __init__(self, emitter: Emitter, elements: Elements) -> None:
+        self.emitter, self.elements = emitter, elements
         self._halves: dict[VirtualRegister, Fragment] = {}
 
     def element(self, kind: FragmentType, registers: Fragment, number: int) -> HeldElement:
@@ -214,8 +213,8 @@ class _Packing:
             return i("prmt.b32", *words, word(0x5410, 4))
         if name in LAST:
             return self._bytes(name, held)
-        if self.target.sm >= 80:
-            return self.emitter.compute(f"cvt.rn.{name}{PAIRED}.f32", held[1], held[0])
+        if self.emitter.has(paired := f"cvt.rn.{name}{PAIRED}.f32"):
+            return self.emitter.compute(paired, held[1], held[0])
         return self.emitter.compute("mov.b32", [i(f"cvt.rn.{name}.f32", value) for value in held])
 
     def _bytes(self, name: str, held: Sequence[Operand]) -> VirtualRegister:
@@ -229,7 +228,7 @@ class _Packing:
 def _map(lowering: KernelLowering, op: MapOp) -> None:
     kind, block = op.fragment.type, op.body.block
     elements = Elements(lowering.emitter, lowering.target)
-    packing = _Packing(lowering.emitter, elements, lowering.target)
+    packing = _Packing(lowering.emitter, elements)
     used = [(value, argument) for value, argument in zip(op.inputs, block.args, strict=True) if argument.uses]
     _check(op, kind.element_type)
     each, result, held = per_register(kind), list[VirtualRegister](), list[Operand]()

@@ -12,7 +12,6 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...dialect.isa.targets import Target
 from ...dialect.isa.types import ElementType
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType
@@ -50,9 +49,9 @@ class TrailingOperand(NamedTuple):
 class FragmentEmitter:
     """Emits what `warp.mma`, `warp.constant`, `warp.elementwise` and `warp.convert` mean for one lane."""
 
-    def __init__(self, emitter: Emitter, target: Target, *, serpentine: bool = True) -> None:
+    def __init__(self, emitter: Emitter, *, serpentine: bool = True) -> None:
         """`serpentine`: products go back and forth along the rows of base tiles."""
-        self.emitter, self.target, self.serpentine = emitter, target, serpentine
+        self.emitter, self.serpentine = emitter, serpentine
 
     def fresh(self, type: FragmentType) -> Fragment:
         """Registers for a fragment."""
@@ -101,8 +100,9 @@ class FragmentEmitter:
                     )
 
     def narrowing(self, element: ElementType) -> str:
-        """The instruction that rounds f32 to a 16-bit type on this target: of two numbers at once from sm_80 on."""
-        return f"cvt.rn.{element.name}{PAIRED if self.target.sm >= 80 else ''}.f32"
+        """The instruction that rounds f32 to a 16-bit type on this target, two numbers at once where there is one."""
+        paired = f"cvt.rn.{element.name}{PAIRED}.f32"
+        return paired if self.emitter.has(paired) else f"cvt.rn.{element.name}.f32"
 
     def elementwise(self, kind: Kind, element: ElementType, inputs: list[Fragment], into: Fragment) -> None:
         """Computes into registers, which may be those of an input."""

@@ -46,12 +46,12 @@ class KernelLowering:
         schedule = kernel.attributes.get(ScheduleAttr.name)
         chosen = schedule.data if isinstance(schedule, ScheduleAttr) else None
         serpentine = chosen is None or chosen.tile.order == "serpentine"
-        self.fragments = FragmentEmitter(self.emitter, target, serpentine=serpentine)
+        self.fragments = FragmentEmitter(self.emitter, serpentine=serpentine)
         self.loops = Loops(self.emitter, self.scalars)
         self.globals = GlobalFragments(self.emitter, self.scalars, self.addressing, self.lane)
         self.matrices = MatrixMoves(self.emitter, self.scalars, self.addressing, self.lane)
         widest = CHUNK if chosen is None else chosen.operands.access
-        self.copies = TileCopies(self.emitter, self.scalars, self.addressing, target, self.thread, self.threads, widest)
+        self.copies = TileCopies(self.emitter, self.scalars, self.addressing, self.thread, self.threads, widest)
         self.values: dict[SSAValue, KernelValue] = {}
         self.memories: dict[SSAValue, MemoryArgument] = {}
         self.shared_bytes = allocate(kernel)

@@ -13,7 +13,7 @@ from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, SharedTile
 from .arguments import matrix
-from .copies import ASYNC_SM
+from .copies import COMMIT
 from .kernel import KernelLowering
 from .matrix_ops import load_shared, stage_text, store_shared
 from .memory import memory_name
@@ -120,11 +120,11 @@ def _dim(lowering: KernelLowering, op: memref.DimOp) -> None:
 
 @lowers(CommitOp)
 def _commit(lowering: KernelLowering, op: CommitOp) -> None:
-    if lowering.target.sm >= ASYNC_SM:
-        lowering.emitter.emit("cp.async.commit_group")
+    if lowering.emitter.has(COMMIT):
+        lowering.emitter.emit(COMMIT)
 
 
 @lowers(WaitOp)
 def _wait(lowering: KernelLowering, op: WaitOp) -> None:
-    if lowering.target.sm >= ASYNC_SM:
+    if lowering.emitter.has(COMMIT):
         lowering.emitter.emit("cp.async.wait_group", op.pending.value.data)

@@ -23,7 +23,7 @@ def literals(element: str, value: float) -> list[str]:
     """What each register of a 16x8 fragment of the constant is set to."""
     emitter = Emitter(target("sm_90"))
     kind = FragmentType.of("acc", 16, 8, float_type(element_type(element)), accumulator(16, 8))
-    registers = FragmentEmitter(emitter, target("sm_90")).constant(kind, value)
+    registers = FragmentEmitter(emitter).constant(kind, value)
     assert len(registers) == kind.registers
     ops = [op for op in emitter.finish() if isinstance(op, InstOp)]
     assert {op.spelling()[0] for op in ops} == {"mov.f32" if element == "f32" else "mov.b32"}

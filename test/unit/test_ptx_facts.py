@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from warploom.dialect.isa.targets import TARGETS, target
-from warploom.dialect.ptx.facts import InstructionError, UnavailableError, facts_of, result_type, storage
+from warploom.dialect.ptx.facts import InstructionError, UnavailableError, facts_of, has, result_type, storage
 from warploom.dialect.ptx.instructions import ROWS
 from warploom.dialect.ptx.rows.grammar import Row
 from warploom.dialect.ptx.types import PACKED_BITS, REGISTER_BITS, bits_of, compatible
@@ -103,3 +103,20 @@ def test_what_sets_no_single_value_has_no_type(opcode: str) -> None:
 def test_a_word_that_is_none_is_told_with_the_nearest() -> None:
     with pytest.raises(InstructionError, match=r"'fmaa\.rn\.f32' is not a PTX instruction known here; .* fma"):
         result_type("fmaa.rn.f32")
+
+
+@pytest.mark.parametrize(
+    ("opcode", "first"),
+    [
+        ("cp.async.commit_group", "sm_80"),
+        ("cvt.rn.f16x2.f32", "sm_80"),
+        ("cvt.rn.f16.f32", "sm_75"),
+        ("mbarrier.try_wait.parity.shared.b64", "sm_90"),
+        ("mbarrier.test_wait.parity.shared.b64", "sm_80"),
+        ("wgmma.fence.sync.aligned", "sm_90a"),
+        ("mbarrier.sleep.shared.b64", ""),
+    ],
+)
+def test_targets_have_what_their_rows_say(opcode: str, first: str) -> None:
+    having = [name for name in ("sm_75", "sm_80", "sm_89", "sm_90", "sm_90a") if has(target(name), opcode)]
+    assert (having or [""])[0] == first

@@ -35,6 +35,12 @@ def written(body: str) -> set[str]:
         ("ld.global.u32 %r1, [%rd1]; mad.wide.u32 %rd4, %r1, 4, %rd3; st.global.v2.u32 [%rd4], {%r1, %r1};", "c"),
         ("cvta.to.global.u64 %rd4, %rd1; add.u64 %rd4, %rd4, 8; red.global.add.u32 [%rd4], 1;", "a"),
         ("atom.global.add.u32 %r1, [%rd2], 1;", "b"),
+        ("tensormap.replace.tile.rank.global.b1024.b32 [%rd3], 2;", "c"),
+        (
+            "wmma.load.c.sync.aligned.row.m16n16k16.f32 {%f1, %f2, %f3, %f4, %f5, %f6, %f7, %f8}, [%rd1]; "
+            "wmma.store.d.sync.aligned.row.m16n16k16.f32 [%rd2], {%f1, %f2, %f3, %f4, %f5, %f6, %f7, %f8};",
+            "b",
+        ),
         ("st.local.u64 [depot], %rd1; ld.local.u64 %rd4, [depot]; st.u32 [%rd4], 0;", "a"),
         ("setp.eq.u64 %p, %rd1, %rd2; selp.b64 %rd4, %rd1, %rd3, %p; st.global.u32 [%rd4], 0;", "ac"),
         ("{ .param .b64 x; st.param.b64 [x], %rd3; call f, (x); }", "c"),
