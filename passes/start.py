@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -12,10 +13,25 @@ INTERRUPTED = 130
 def start(module: str) -> int:
     """Imports a module by its full name, runs its `main`, and returns the exit code."""
     try:
+        _hold_closed_streams()
         return import_module(module).main() or 0
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def _hold_closed_streams() -> None:
+    """Opens /dev/null for standard streams that the caller closed: their numbers would go to the next files.
+
+    Writing to standard output is an error then, as it is for other programs.
+    """
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # takes the lowest free number, which is this one
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
 
 
 def main() -> int:

@@ -142,8 +142,11 @@ def parse(mlir: str, file: str = "<mlir>", on_phase: OnPhase | None = None) -> M
     start = time.perf_counter()
     if not mlir.strip():
         raise CompileError(f"{file}:1:1: error: expected MLIR, got no text")
-    with _errors():
-        module = parse_mlir(make_context(), mlir, file)
+    try:
+        with _errors():
+            module = parse_mlir(make_context(), mlir, file)
+    except RecursionError as error:
+        raise CompileError(f"{file}: nested too deeply") from error
     _report(on_phase, "parse", start)
     return module
 

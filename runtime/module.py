@@ -52,8 +52,9 @@ class Options:
     trace: bool = False
 
     def __post_init__(self) -> None:
-        if self.max_steps is not None and self.max_steps < 1:
-            raise ArgumentError(f"expected max_steps from 1 on, got {self.max_steps}")
+        given = cast("object", self.max_steps)
+        if given is not None and (not isinstance(given, int) or given < 1):
+            raise ArgumentError(f"expected max_steps to be an integer from 1 on, got {given!r}")
 
     @property
     def interpreted(self) -> bool:
@@ -149,6 +150,12 @@ class PtxModule:
             self.syntax: Module = parse_ptx(text, name)
         except PtxSyntaxError as error:
             raise WarploomError(str(error)) from error
+
+    def __repr__(self) -> str:
+        return f"<PtxModule {self.name} for {self.target}: {', '.join(self.kernels) or 'no kernel'}>"
+
+    def __reduce__(self) -> tuple[type[PtxModule], tuple[str, str, dict[str, int]]]:
+        return PtxModule, (self.text, self.name, dict(self.shared))
 
     @property
     def target(self) -> str:

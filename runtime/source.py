@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import cast
 
 from ..passes.source import InputError, decode
 from .errors import ArgumentError, WarploomError
 
+STDIN = "-"
+"""The path that stands for standard input."""
+
+
+def read_mlir(path: str) -> str:
+    """The text of an MLIR file, or of standard input.
+
+    Raises:
+        WarploomError: as `read_source`, or if the name does not end in .mlir.
+    """
+    if path != STDIN and not path.endswith(".mlir"):
+        raise WarploomError(f"{path}: expected a file ending in .mlir, or {STDIN} for standard input")
+    return read_source(path)
+
 
 def read_source(path: str | Path) -> str:
-    """The text of an MLIR or PTX file.
+    """The text of an MLIR or PTX file. The path `-` is standard input.
 
     Raises:
         WarploomError: naming the file, if it cannot be read or is no text.
     """
     language = "PTX" if Path(path).suffix == ".ptx" else "MLIR"
     try:
-        return decode(Path(path).read_bytes(), str(path), language)
+        data = sys.stdin.buffer.read() if str(path) == STDIN else Path(path).read_bytes()
+        return decode(data, str(path), language)
     except OSError as error:
         raise WarploomError(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:  # a path with a zero byte
+        raise WarploomError(f"{str(path)!r}: {error}") from error
     except InputError as error:
         raise WarploomError(str(error)) from error
 

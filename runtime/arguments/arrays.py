@@ -249,7 +249,7 @@ def _packed(array: Array, element: str) -> Argument:
 
 def _from_numpy(array: Array, wanted: str) -> Argument:
     if array.dtype.hasobject:
-        raise ArgumentError(f"expected numbers, got {describe(array.shape, str(array.dtype))}")
+        raise ArgumentError("expected an array of numbers, got one of Python objects")
     element = element_of(array.dtype)
     if element in PACKED and (element != "i1" or wanted == "i1"):
         return _packed(array, element)

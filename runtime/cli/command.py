@@ -13,7 +13,7 @@ from ...passes.start import INTERRUPTED
 from ...passes.version import versions
 from ..errors import WarploomError
 from ..grid import DEVICES
-from ..source import read_source
+from ..source import STDIN, read_source
 from .cache import add_cache, add_no_cache
 from .compile import add_compile
 from .explain import add_explain
@@ -51,15 +51,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command on its arguments and return the exit code. argparse exits by itself on misuse."""
     args = parser().parse_args(_spelled_out(sys.argv[1:] if argv is None else argv))
     try:
-        return int(args.command(args))
+        code = int(args.command(args))
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 1
     except WarploomError as error:
         return _fail(str(error), 1)
     except OSError as error:
+        if error.filename is None:
+            _discard_output()
         return _fail(f"{error.filename or 'writing the output'}: {error.strerror or error}", 1)
     except RecursionError:
         return _fail(f"{getattr(args, 'file', 'input')}: nested too deeply", 1)
@@ -76,6 +80,11 @@ def _spelled_out(argv: Sequence[str]) -> list[str]:
     return [f"--check={COMPARE}" if word == "--check" else word for word in argv]
 
 
+def _discard_output() -> None:
+    """Sends what is left to write to /dev/null: Python writes it at its end, and would complain again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _fail(message: str, code: int) -> int:
     """Print a message that names its place as `place: error: what`, others as `error: what`."""
     first, *_ = message.split("\n")
@@ -85,8 +94,8 @@ def _fail(message: str, code: int) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     path = Path(args.file)
-    if path.suffix not in (".mlir", ".ptx"):
-        raise WarploomError(f"{path}: expected a file ending in .mlir or .ptx")
+    if args.file != STDIN and path.suffix not in (".mlir", ".ptx"):
+        raise WarploomError(f"{path}: expected a file ending in .mlir or .ptx, or {STDIN} for MLIR on standard input")
     text = read_source(path)
     _read_checks(args)
     if args.trace:
@@ -195,7 +204,7 @@ def parser() -> argparse.ArgumentParser:
         description="Check a PTX file against the instruction tables: a line for each error, exit code 1 if any.",
     )
     check.set_defaults(command=_check)
-    check.add_argument("file", metavar="FILE", help="a .ptx file")
+    check.add_argument("file", metavar="FILE", help="a .ptx file, or - for standard input")
     check.add_argument("--target", metavar="SM", help="check for this GPU instead of the file's own .target")
     check.add_argument(
         "--runnable", action="store_true", help="also report what `warploom run --device interp` would refuse"
@@ -213,7 +222,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_common(run: argparse.ArgumentParser) -> None:
-    run.add_argument("file", metavar="FILE", help="an .mlir or .ptx file")
+    run.add_argument("file", metavar="FILE", help="an .mlir or .ptx file, or - for MLIR on standard input")
     run.add_argument(
         "--device",
         choices=DEVICES,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..cache import unused
 from ..errors import WarploomError
+from ..source import STDIN, read_mlir
 from .cache import add_no_cache
 from .options import add_compilation, schedule_options
 
@@ -51,7 +52,7 @@ def add_compile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(command=_run)
-    parser.add_argument("file", metavar="FILE", help="an .mlir file")
+    parser.add_argument("file", metavar="FILE", help="an .mlir file, or - for standard input")
     parser.add_argument("-o", dest="out", metavar="OUT", help="write to a file instead of standard output")
     parser.add_argument("--emit", choices=LEVELS, metavar="LEVEL", help=f"what to write: {', '.join(LEVELS)}")
     parser.add_argument("--target", metavar="SM", help="compile for this GPU; default: the file's own, else sm_90a")
@@ -67,12 +68,12 @@ def _run(args: argparse.Namespace) -> int:
 
 def _emit(args: argparse.Namespace) -> int:
     level = args.emit or _level_of(args.out)
-    if Path(args.file).suffix != ".mlir":
-        raise WarploomError(f"{args.file}: expected a file ending in .mlir")
+    text = read_mlir(args.file)
     if level == "cubin" and args.out is None and sys.stdout.isatty():
         raise WarploomError("--emit cubin writes machine code, which is no text; give a file with -o")
     schedule = schedule_options(args.schedule)
-    data = _between(args, level, schedule) if level in ("mlir", "linalg") else _compiled(args, level, schedule)
+    make = _between if level in ("mlir", "linalg") else _compiled
+    data = make(args, text, level, schedule)
     if args.out is None:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
@@ -87,14 +88,14 @@ def _level_of(out: str | None) -> str:
     return ending if ending in LEVELS else "ptx"
 
 
-def _compiled(args: argparse.Namespace, level: str, schedule: Mapping[str, str]) -> bytes:
+def _compiled(args: argparse.Namespace, text: str, level: str, schedule: Mapping[str, str]) -> bytes:
     from ..compiler import compile
 
     kernel = compile(
-        Path(args.file),
+        text + "\n" if args.file == STDIN else Path(args.file),  # text that ends a line is no path
         args.target,
         args.function,
-        file=None,
+        file=args.file,
         on_phase=None,
         tf32=args.tf32,
         tuned=args.tuned,
@@ -115,11 +116,10 @@ _EMITTED: Mapping[str, Callable[[Kernel], bytes]] = {
 }  # fmt: skip
 
 
-def _between(args: argparse.Namespace, level: str, schedule: Mapping[str, str]) -> bytes:
+def _between(args: argparse.Namespace, text: str, level: str, schedule: Mapping[str, str]) -> bytes:
     from ..lowering import parse, to_fragments, without_tensors
-    from ..source import read_source
 
-    module = parse(read_source(args.file), args.file)
+    module = parse(text, args.file)
     if level == "linalg":
         without_tensors(module)
     else:

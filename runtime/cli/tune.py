@@ -36,7 +36,9 @@ def add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     tune.set_defaults(command=_run)
-    tune.add_argument("file", metavar="FILE", help="an .mlir file with one function and one product")
+    tune.add_argument(
+        "file", metavar="FILE", help="an .mlir file with one function and one product, or - for standard input"
+    )
     tune.add_argument("--target", metavar="SM", help="compile for this target; default: that of the GPU")
     tune.add_argument("--cache", type=Path, default=Path(DEFAULT_CACHE), metavar="FILE.json",
                       help=f"where times are kept (default {DEFAULT_CACHE})")  # fmt: skip

@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -14,9 +13,9 @@ from rich.table import Table
 
 from ...passes.schedule.search import spread
 from ..cuda.driver import gpu
-from ..errors import ArgumentError, DeviceUnavailableError, WarploomError
+from ..errors import ArgumentError, DeviceUnavailableError
 from ..lowering import parse, target_name
-from ..source import read_source
+from ..source import read_mlir
 from ..tune import Measured, OnMeasured, schedules
 from ..tune import tune as measure_all
 
@@ -24,10 +23,7 @@ from ..tune import tune as measure_all
 def _text(args: argparse.Namespace) -> str:
     if args.limit < 1:
         raise ArgumentError(f"--limit: expected at least 1, got {args.limit}")
-    path = Path(args.file)
-    if path.suffix != ".mlir":
-        raise WarploomError(f"{path}: expected a file ending in .mlir")
-    return read_source(path)
+    return read_mlir(args.file)
 
 
 def list_schedules(args: argparse.Namespace) -> int:

@@ -242,7 +242,8 @@ def test_a_folder(run: Run, tmp_path: Path) -> None:
 
 def test_unknown_kind_of_file(run: Run, tmp_path: Path) -> None:
     done = run(write(tmp_path, "", "a.cu"))
-    assert (done.code, done.err) == (1, f"error: {tmp_path}/a.cu: expected a file ending in .mlir or .ptx\n")
+    expected = "expected a file ending in .mlir or .ptx, or - for MLIR on standard input"
+    assert (done.code, done.err) == (1, f"error: {tmp_path}/a.cu: {expected}\n")
 
 
 def test_binary_file(run: Run, tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ class TestCompile:
         ("arguments", "code", "message"),
         [
             (["nowhere.mlir"], 1, "error: nowhere.mlir: No such file or directory\n"),
-            (["a.ptx"], 1, "error: a.ptx: expected a file ending in .mlir\n"),
+            (["a.ptx"], 1, "error: a.ptx: expected a file ending in .mlir, or - for standard input\n"),
             (["{path}", "-o", "/no/such/a.ptx"], 1, "error: /no/such/a.ptx: No such file or directory\n"),
             (["{path}", "--function", "f"], 1, "error: no function @f in the module; it has @product\n"),
             (["{path}", "--schedule", "x"], 1, "error: --schedule: expected key=value, such as stages=4"),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,6 +15,7 @@ import pytest
 
 from warploom.runtime import (
     ArgumentError,
+    CompileError,
     WarploomError,
     check_ptx,
     compile,
@@ -77,11 +82,12 @@ def test_ptx_is_text_or_a_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"max_steps": "a"}, "expected max_steps to be an integer from 1 on, got 'a'"),
         ({"args": None}, "kernel transpose: expected a list of arguments, got NoneType"),
         ({"shared": "a"}, "kernel transpose: expected bytes of shared memory from 0 on, got 'a'"),
         ({"checks": 3}, "expected checks among races, uninitialised, barriers, bounds, wmma, wgmma and all, got 3"),
         ({"args": [np.zeros((64, 64), object)] * 2},
-         "kernel transpose: argument 0 (.u64 x): expected numbers, got 64x64xobject"),
+         "kernel transpose: argument 0 (.u64 x): expected an array of numbers, got one of Python objects"),
     ],
 )  # fmt: skip
 def test_launches_of_ptx(given: dict[str, Any], message: str) -> None:
@@ -101,6 +107,54 @@ def test_a_target_in_quotes() -> None:
 def test_an_argument_twice(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(MATMUL), "--device", "interp", "--in", "0=zeros", "--in", "A=ones"]) == 1
     assert capsys.readouterr().err == "error: --in: argument 0 (%A) is given twice\n"
+
+
+def test_text_that_cannot_be_read() -> None:
+    with pytest.raises(CompileError, match=r"^<mlir>: nested too deeply$"):
+        compile("module {" * 3000 + "}" * 3000)
+    with pytest.raises(WarploomError, match=r"^'a\\x00.mlir': embedded null"):
+        compile("a\0.mlir")
+
+
+def test_a_number_of_processes_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARPLOOM_CORES", "many")
+    array = np.zeros((64, 64), np.float32)
+    with pytest.raises(WarploomError, match="WARPLOOM_CORES: expected a number of processes from 1 on, got 'many'"):
+        load_ptx(TRANSPOSE).launch("transpose", (2, 2), (32, 8), [array, array.copy()], device="interp")
+
+
+def test_modules_of_ptx_are_shown_and_pickled() -> None:
+    module = load_ptx(TRANSPOSE)
+    assert repr(module) == f"<PtxModule {TRANSPOSE} for sm_80: transpose>"
+    _ = module.program  # what is decoded stays behind
+    assert pickle.loads(pickle.dumps(module)).text == module.text
+
+
+@pytest.mark.parametrize(
+    ("words", "file", "start"),
+    [
+        (["compile", "-"], MATMUL, ".version"),
+        (["compile", "-", "--emit", "linalg"], MATMUL, "builtin.module"),
+        (["tune", "-", "--list"], MATMUL, "256x320x192 f16"),
+        (["check", "-"], TRANSPOSE, ""),
+    ],
+)
+def test_standard_input(
+    words: list[str], file: Path, start: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(file.read_bytes())))
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(start)
+    assert start or not printed
+
+
+@pytest.mark.parametrize("module", ["warploom", "warploom.passes"])
+def test_a_closed_standard_output_is_an_error(module: str) -> None:
+    words = ["cache"] if module == "warploom" else [str(MATMUL)]
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", module, *words]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "error: writing the output: Bad file descriptor\n")
 
 
 @pytest.mark.parametrize("command", ["run", "check", "compile", "cache", "explain", "isa", "layout", "tune"])

@@ -35,11 +35,16 @@ CORES = "WARPLOOM_CORES"
 
 
 def cores() -> int:
-    """How many processes a launch may take: one where they cannot be forked."""
+    """How many processes a launch may take: one where they cannot be forked.
+
+    Raises:
+        InterpreterError: if the environment variable is no number of processes.
+    """
     if not hasattr(os, "fork") or sys.platform == "darwin" or multiprocessing.current_process().daemon:
         return 1
-    given = os.environ.get(CORES, "")
-    if given.isdecimal() and int(given):
+    if given := os.environ.get(CORES, ""):
+        if not (given.isdecimal() and int(given)):
+            raise InterpreterError(f"{CORES}: expected a number of processes from 1 on, got '{given}'")
         return int(given)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
