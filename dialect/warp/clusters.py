@@ -57,8 +57,8 @@ class _ClusterWide(IRDLOperation):
 
 @irdl_op_definition
 class ClusterBarrierOp(_ClusterWide):
-    """A barrier of all threads of a cluster, which then see what the others did; with `mbarriers`, of that only the
-    mbarriers that they made, which takes no fence of all memory::
+    """A barrier of all threads of a cluster. After it each thread sees what the others wrote. With `mbarriers` it sees
+    only the mbarriers that the others initialised, which takes no fence of all memory::
 
         warp.cluster_barrier {mbarriers}
 
@@ -102,7 +102,7 @@ def verify_threads(threads: IntegerAttr) -> None:
 
 @irdl_op_definition
 class NamedBarrierOp(IRDLOperation):
-    """Some warps of a CTA wait for each other at one of its barriers, 1 to 15: as many as have `threads` threads::
+    """Some warps of a CTA, with `threads` threads together, wait for each other at one of its barriers, 1 to 15::
 
         warp.named_barrier %number {threads = 128 : i64}
         warp.named_barrier %number {threads = 256 : i64, arrive}

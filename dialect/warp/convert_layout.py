@@ -16,7 +16,7 @@ from .attributes import FragmentType, fragment_of
 
 @irdl_op_definition
 class ConvertLayoutOp(IRDLOperation):
-    """A fragment in another layout, and as another operand of a product if its type says so::
+    """Converts a fragment to another layout, and to another role if the type of the result has one::
 
         %a = warp.convert_layout %p : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
                                    to !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
@@ -24,8 +24,8 @@ class ConvertLayoutOp(IRDLOperation):
         %b = warp.convert_layout %raw : !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | c0 r1 r0 r4]>
                                      to !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | r0 r1 r4 c0]>
 
-    How, `Conversion` says (`dialect/layouts/algebra.py`): by another order of registers, which takes no instruction, by
-    moves within lanes, or by shuffles between them, whichever is cheapest.
+    `Conversion` (`dialect/layouts/algebra.py`) chooses the cheapest way: another order of registers, which takes no
+    instruction, moves within lanes, or shuffles between lanes.
     """
 
     name = "warp.convert_layout"

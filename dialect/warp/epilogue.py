@@ -90,8 +90,9 @@ class LoadVectorOp(IRDLOperation):
         %b = warp.load_vector columns %bias[%n] : memref<320xf32> -> !warp.fragment<acc, 64x64xf32, ...>
 
     The word says what the vector runs along: with `columns`, element j of every row is %bias[%n + j]. Each lane loads
-    an element once, whatever it fills. Elements outside the memref read as zero; `in_bounds` promises that there are
-    none. A matrix whose rows are all the same (`warp.matrix` without `row`) is a vector along columns.
+    an element only once, even if several of its registers hold it. Elements outside the memref read as zero.
+    `in_bounds` promises that there are none. A matrix whose rows are all the same (`warp.matrix` without `row`) is a
+    vector along columns.
 
     A row of a tile in shared memory is a vector too, or a column of one that lies there `swapped`::
 

@@ -46,9 +46,9 @@ class ExchangeOp(IRDLOperation):
         %rows = warp.exchange %acc via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>,
                 memref<8x1024xf32, 3> -> !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
 
-    The scratch memory has a row for each warp of the CTA, with room for the fragment. Only lanes of one warp meet: the
-    operation waits for those before it writes, and before it reads. `warp-expand` writes that out. Elements are of 16,
-    32 or 64 bits, and a base tile of the result is a multiple of one of the operand.
+    The scratch memory has a row for each warp of the CTA, as large as the fragment. The lanes of a warp wait for each
+    other before they write, and again before they read. They do not wait for other warps. `warp-expand` expands the
+    operation. Elements have 16, 32 or 64 bits, and the base tile of the result is a multiple of the operand's.
     """
 
     name = "warp.exchange"
@@ -78,11 +78,11 @@ class ExchangeOp(IRDLOperation):
 
 @irdl_op_definition
 class OwnRowOp(IRDLOperation):
-    """The row of a warp in scratch memory that has one for each warp of a CTA::
+    """The executing warp's row of scratch memory, which has one row for each warp of the CTA::
 
         %mine = warp.own_row %s : memref<8x1024xf32, 3> -> memref<1024xf32, 3>
 
-    Its address is computed where the operation stands, so that it takes no registers before.
+    The address is computed where the operation stands, and takes no registers before that.
     """
 
     name = "warp.own_row"
@@ -134,7 +134,7 @@ class BankedOp(IRDLOperation):
 
 @irdl_op_definition
 class StoreBankedOp(BankedOp):
-    """Writes a fragment to a row of scratch memory, for `warp.load_banked` to read it in the layout that is named::
+    """Writes a fragment to a row of scratch memory, from which `warp.load_banked` reads it in the layout `other`::
 
     warp.store_banked %acc, %mine {other = #warp.layout<c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3>}
       : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<1024xf32, 3>
@@ -164,7 +164,7 @@ class StoreBankedOp(BankedOp):
 
 @irdl_op_definition
 class LoadBankedOp(BankedOp):
-    """Reads a fragment that `warp.store_banked` has written from the layout that is named::
+    """Reads a fragment that `warp.store_banked` wrote from a fragment in the layout `other`::
 
     %rows = warp.load_banked %mine {other = #warp.layout<c1 c2 r0 r1 r2 | c0 r3>}
       : memref<1024xf32, 3> -> !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>

@@ -261,12 +261,12 @@ class LdmatrixOp(IRDLOperation):
     `trans` is the instruction's qualifier. With `swapped`, memory holds the transpose of the fragment, so
     that its rows run along the fragment's columns.
 
-    Without `trans` a matrix is 8 rows of 16 bytes, whatever the element type. With it, elements of 16 bits move in 8x8
-    and those of 8 bits in 16x16 matrices; with `b16` too, narrower elements move in 8x8 matrices of 16-bit pieces, so
-    that neighbours in a row stay together, and `warp.convert_layout` takes them apart. The rows of a matrix may lie
-    anywhere: a fragment may have other bits of the row where the instruction has bits 0 to 2. A packed format,
-    `b6x16_p32` or `b4x16_p64`, says that 16 bytes of memory hold 16 elements of 6 or 4 bits and then padding; the
-    fragment gets a byte for each.
+    Without `trans` a matrix is 8 rows of 16 bytes, whatever the element type. With `trans`, elements of 16 bits move in
+    8x8 matrices, and elements of 8 bits in 16x16 matrices. With `trans b16`, narrower elements move in 8x8 matrices of
+    16-bit pieces. Neighbours in a row then stay together, and `warp.convert_layout` separates them. The rows of a
+    matrix may be at any addresses: the layout of a fragment may have other bits of the row in place of bits 0 to 2. A
+    packed format, `b6x16_p32` or `b4x16_p64`, means that 16 bytes of memory hold 16 elements of 6 or 4 bits, followed
+    by padding. The fragment gets one byte for each element.
 
     Source: PTX ISA 9.7.14.5.15.
     """

@@ -92,7 +92,7 @@ class ReduceOp(IRDLOperation):
 
 @irdl_op_definition
 class BroadcastOp(IRDLOperation):
-    """A fragment whose rows have one element each, that of a column; no instruction::
+    """Repeats the only element of each row in all columns. It takes no instruction::
 
     %b = warp.broadcast %m : !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
                           to !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
@@ -119,7 +119,7 @@ class BroadcastOp(IRDLOperation):
 
 @irdl_op_definition
 class StepOp(IRDLOperation):
-    """A fragment of the numbers of its own rows, or columns, counted from an index::
+    """A fragment that holds the numbers of its own rows, or columns, counted from an index::
 
     %j = warp.step columns %start : !warp.fragment<acc, 16x64xi32, [c1 c2 r0 r1 r2 | c0 r3]>
     """

@@ -112,9 +112,9 @@ class LoadScalesOp(WordsLoad):
 
         %s = warp.load_scales %S[%stage, %row, %column] : memref<3x128x4xf8E8M0FNU, ..., 3> -> !warp.fragment<...>
 
-    A row of memory has the scales of a row of A, or of a column of B, in the order of k. A lane gets four of them, from
-    `%column` on, a multiple of four: byte-ids pick those of a step of the instruction. The base tiles of the fragment
-    follow each other along m or n.
+    A row of memory has the scales of a row of A, or of a column of B, in the order of k. A lane reads four of them,
+    from `%column` on, which is a multiple of four. The byte-ids of an instruction select among these four. The base
+    tiles of the fragment follow each other along m or n.
     """
 
     name = "warp.load_scales"

@@ -115,10 +115,10 @@ class LoadMetadataOp(IRDLOperation):
 
         %e = warp.load_metadata %Es[%stage, %row, %word] : memref<4x8x32xi32, ..., 3> -> !warp.fragment<...>
 
-    A row of memory has the words of 16 rows of A, 32 together, those of lane 0 first; base tile i of the fragment is in
-    row `%row` + i, from column `%word` on. Of a warpgroup's 64 rows warp w reads those of row `%row` + w. With `padded`
-    a word of zeros, which `warp.copy` writes outside the metadata and which no ordered metadata has, is read as one
-    that names elements 0 and 1 of every chunk.
+    A row of memory has the words for 16 rows of A, in groups of 32 words: one for each lane, in the order of the lanes.
+    Base tile i of the fragment is in row `%row` + i, from column `%word` on. If a warpgroup holds the fragment, warp w
+    of it reads row `%row` + w. `warp.copy` writes zeros outside the metadata, and ordered metadata has no word of
+    zeros. With `padded`, a word of zeros is read as one that names elements 0 and 1 of every chunk.
     """
 
     name = "warp.load_metadata"

@@ -72,13 +72,13 @@ class StoredIntegers(NamedTuple):
 
 @irdl_op_definition
 class StoredOp(OperandForm):
-    """A B that lies in memory as integers of 8 or 4 bits, which are multiplied as f16 or bf16, less a zero point::
+    """A B that memory holds as integers of 8 or 4 bits. Less a zero point, they are multiplied as f16 or bf16::
 
         %weights = warp.stored %Q as u4 minus 8 : memref<512x64xi4>
         warp.matmul bf16 x bf16 %A, %weights init 0.0 : f32 into %D : memref<16x512xbf16>, !warp.operand<...>, ...
 
-    Groups of neighbours along k may then have scales of floats, whose dimensions run along those of B: the products of
-    a group are added up, and their sum is multiplied by the group's scale in each column::
+    Groups of neighbours along k may have floating-point scales. The scales have the dimensions of B in the same order.
+    The products of a group are added up, and the sum in each column is multiplied by the scale of the group there::
 
         %weights = warp.stored %Q as s4 times %S : memref<512x64xi4>, memref<4x64xbf16>
     """

@@ -48,8 +48,8 @@ class AtomicIncOp(IRDLOperation):
 
         %seen = warp.atomic_inc %counters[%tile] to %limit if %first : memref<64xi32>
 
-    Where `if` is false nothing happens and the result is 0. The access is a release and an acquire for the whole GPU:
-    who sees the count sees what was written before it. Source: PTX ISA 9.7.13.5, `atom.inc`.
+    Where `if` is false, nothing happens and the result is 0. The access is a release and an acquire at the scope of the
+    GPU: a thread that sees the count also sees what was written before it. Source: PTX ISA 9.7.13.5, `atom.inc`.
     """
 
     name = "warp.atomic_inc"

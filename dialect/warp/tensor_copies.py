@@ -71,13 +71,14 @@ def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memo
 
 @irdl_op_definition
 class TensorLoadOp(IRDLOperation):
-    """Copies a box, which begins at some coordinates, slowest first, to a tile. An mbarrier counts its bytes::
+    """Copies a box to a tile. The coordinates of the box are given slowest first. An mbarrier counts its bytes::
 
         warp.tensor_load %map[%m, %k] to %As[%s, %zero, %zero], %full[%s] {by = 128 : i64} :
             !warp.tensor_map<64x64xf16, swizzle 128> to memref<2x64x64xf16, #warp.swizzle<128>, 3>, !warp.barriers<2>
 
-    A box is one panel of the tile wide, and begins where the indices say. With `multicast` it goes to the same place,
-    and the same mbarrier counts its bytes, in each CTA of the cluster whose bit a mask has::
+    A box is as wide as one panel of the tile, and begins at the indices of the tile. With `multicast` the box is copied
+    to each CTA of the cluster whose bit is set in a mask. It goes to the same place of each CTA, and the same mbarrier
+    of each CTA counts its bytes::
 
         warp.tensor_load %map[%m, %k] to %As[%s, %zero, %zero], %full[%s] multicast %mask : ...
 
@@ -219,7 +220,8 @@ class BulkCommitOp(IRDLOperation):
 
 @irdl_op_definition
 class BulkWaitOp(IRDLOperation):
-    """Waits until at most `pending` groups of stores are under way; with `read`, still have to read their tiles::
+    """Waits until at most `pending` groups of stores are incomplete. With `read`, it waits only for their reads of
+    tiles::
 
         warp.bulk_wait {pending = 0 : i64, read}
 

@@ -92,8 +92,8 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
 
 @irdl_op_definition
 class EncodeTensorMapOp(IRDLOperation):
-    """On the host: the tensor map of memory, an argument of launches that follow. Its dimensions are those of memory in
-    the order given, slowest first; the last one's elements are neighbours in memory::
+    """On the host: the tensor map of memory, for launches that follow. Its dimensions are those of memory in the given
+    order, slowest first. Along the last one, elements are contiguous::
 
         %map = warp.encode_tensor_map %A [0, 1] : memref<4096x4096xf16> to !warp.tensor_map<128x64xf16, swizzle 128>
     """

@@ -50,11 +50,11 @@ class TileMmaOp(FactorsOp):
         %d = warp.tile_mma %As, %Bs, %c {types = ["f16", "f16"], warp.schedule = #warp.schedule<...>}
           : memref<64x32xf16, #warp.swizzle<64>, 3>, memref<32x64xf16, #warp.swizzle<128>, 3>, !warp.cta_tile<64x64xf32>
 
-    A is m x k, B k x n, C and D are m x n; columns of B beyond those of C fill lines of memory, and nothing multiplies
-    them. `types` are those of the ISA that A and B are multiplied as, `bit_op` and
-    `kind` the words of `warp.matmul`. A and B may be of a form, as its operands may: `warp.sparse` and `warp.scaled`
-    then have the tiles of metadata and of scales. With `transposed_a` the tile of A lies in memory as k x m, with
-    `transposed_b` that of B as n x k. `warp.schedule` names the instruction, and gives each warp its part.
+    A is m x k, B is k x n, and C and D are m x n. Columns of B beyond those of C only fill lines of memory, and are not
+    multiplied. `types` are the types of the ISA as which A and B are multiplied. `bit_op` and `kind` are the words of
+    `warp.matmul`. A and B may be results of `warp.sparse` and `warp.scaled`, as in `warp.matmul`. Those operations then
+    take the tiles of metadata and of scales. With `transposed_a` memory holds the tile of A as k x m, and with
+    `transposed_b` the tile of B as n x k. `warp.schedule` names the instruction, and assigns a part to each warp.
 
     After `warp-distribute` each warp has a fragment of C and of D, and `part` has the first row, column and k of its
     part of the tiles::

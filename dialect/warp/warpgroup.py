@@ -105,15 +105,16 @@ def descriptor_of(memory: Memory, *, mn_major: bool) -> MatrixDescriptor:
 class WgmmaOp(IRDLOperation):
     """D = A * B + C by the four warps of a warpgroup, of tiles in shared memory; D is there after `warp.wgmma_wait`.
 
-    It is one instruction, with 64 rows, the columns of C, and 32 bytes of K. The indices are those of the operands'
-    first elements in their tiles. Tiles are A m x k and B n x k; with `mn_major_a` and `mn_major_b` k x m and k x n, of
-    16-bit elements. With `overwrite` D = A * B; `negate_a` and `negate_b` change signs; `satfinite` clamps integers::
+    The operation is one instruction: 64 rows, the columns of C, and 32 bytes of K. The indices are those of each
+    operand's first element in its tile. The tile of A is m x k, and that of B is n x k. With `mn_major_a` and
+    `mn_major_b` they are k x m and k x n, and their elements have 16 bits. With `overwrite`, D = A * B. `negate_a` and
+    `negate_b` negate an operand. `satfinite` clamps integers::
 
         %d = warp.wgmma %As[%s, %zero, %k], %Bs[%s, %zero, %k], %c {overwrite} :
             memref<2x64x64xf16, #warp.swizzle<128>, 3>, memref<2x128x64xf16, #warp.swizzle<128>, 3>,
             !warp.fragment<acc, 64x128xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
 
-    A may be a fragment, whose registers nothing may write until the product has been waited for::
+    A may be a fragment. Its registers must not be written before a `warp.wgmma_wait` covers the product::
 
         %d = warp.wgmma %a, %Bs[%s, %zero, %k], %c :
             !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, ...

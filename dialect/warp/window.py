@@ -93,13 +93,13 @@ def passed(map_: AffineMap, sizes: Sequence[int], shape: Sequence[int]) -> int |
 
 @irdl_op_definition
 class WindowOp(IRDLOperation):
-    """Memory with a dimension for each loop of a map, whose results say where in the memory these are::
+    """A view of memory with a dimension for each loop of a map. The results of the map are indices of the memory::
 
         %w = warp.window %x affine_map<(i, j, k) -> (i * 2 + j, k)>
             : memref<9x16xf16> -> memref<4x3x16xf16, strided<[32, 16, 16]>>
 
-    An element may be in several places of the result, which is only read; a loop that the map does not name repeats
-    all of it. `sizes` are those dimensions of the result that are not known, in order.
+    An element may appear at several places of the result, so the result is only read. Along a loop that the map does
+    not use, the elements repeat. `sizes` are the dynamic sizes of the result, in order.
     """
 
     name = "warp.window"

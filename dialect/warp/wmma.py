@@ -197,13 +197,14 @@ def _products() -> Mapping[WmmaKey, wmma.WmmaMma]:
 
 @irdl_op_definition
 class WmmaMmaOp(IRDLOperation):
-    """D = A * B + C on fragments of `wmma`, whose types say everything but the words; D has C's unless given::
+    """D = A * B + C on fragments of `wmma`. The types of the fragments and the words determine the instruction::
 
         %d = warp.wmma.mma %a, %b, %c : !warp.opaque<a, m16n16k16, f16, row>, !warp.opaque<b, ...>, !acc
         %d = warp.wmma.mma satfinite %a, %b, %c : ...
         %d = warp.wmma.mma %a, %b, %c : !a, !b, !half -> !float
 
-    The words: `satfinite`; the rounding of f64, `rn`, `rz`, `rm` or `rp`; the operation of b1, `xor` or `and`.
+    The words are `satfinite`, the rounding of f64 (`rn`, `rz`, `rm`, `rp`) and the operation of b1 (`xor`, `and`). D
+    has the type of C unless another one is given.
 
     Source: PTX ISA 9.7.14.4.5.
     """

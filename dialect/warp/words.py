@@ -70,8 +70,8 @@ class WordsLoad(IRDLOperation, ABC):
 
 @irdl_op_definition
 class LoadWordsOp(WordsLoad):
-    """Reads a fragment whose registers lie in memory, those of lane 0 (of a warpgroup's, of thread 0) first, from the
-    indices on along the row::
+    """Reads the registers of a fragment from a row of memory, from the indices on. The registers of lane 0 come first
+    (of thread 0, if a warpgroup holds the fragment)::
 
         %e = warp.load_words %E[%tile, %c0] : memref<64x32xi32> -> !warp.fragment<meta, 16x8xi4, [...]>
 
