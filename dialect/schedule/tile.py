@@ -75,10 +75,11 @@ class TileSchedule(ScheduleRecord):
                 f"each slice needs as many steps of {self.mma}, got {self.sliced_k} slices of a K tile of {self.cta[2]}"
             )
         down, across = (size // step for size, step in zip(self.warp, self.covered, strict=True))
-        if across % self.sliced_k if down == 1 else down % self.sliced_k:
+        base = across if down == 1 else down
+        if base % self.sliced_k and (min(down, across) > 1 or self.sliced_k % base):
             raise ScheduleError(
-                f"{self.sliced_k} slices divide the base tiles of a warp tile down, or across if it is one high; "
-                f"got {self.warp[0]}x{self.warp[1]}"
+                f"{self.sliced_k} slices divide the base tiles of a warp tile down, or across if it is one high, or "
+                f"are a multiple of a single row or column of them; got {self.warp[0]}x{self.warp[1]}"
             )
 
     @property

@@ -1,16 +1,18 @@
 """Sums over warps that share a tile: what `warp.sum_sliced_k` does.
 
 Every warp writes to shared memory the parts of its fragment that other slices get, each to the row of the warp that
-gets it, and after a barrier adds to its own part what they wrote.
+gets it, and after a barrier adds to its own part what they wrote. Slices that get none only write.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects import arith
-from xdsl.ir import SSAValue
+from xdsl.builder import Builder
+from xdsl.dialects import arith, scf
+from xdsl.ir import Block, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import InsertPoint
 
 from ...dialect.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
@@ -30,14 +32,14 @@ class ExpandSumSlicedK(RewritePattern):
     def match_and_rewrite(self, op: SumSlicedKOp, rewriter: PatternRewriter) -> None:
         whole, warps, rows = fragment_of(op.input), warps_around(op), memory_of(op.scratch).get_shape()[0]
         check_added(op, whole, whole.element.name)
-        if rows != warps:
-            fail(op, f"expected a row of memory for each of {warps} warps, got {op.scratch.type}")
+        if rows != (getting := warps // op.slices * op.parts):
+            fail(op, f"expected a row of memory for each of {getting} warps, got {op.scratch.type}")
         index = IndexBuilder(rewriter)
         warp, positions = index.insert(SubgroupIdOp()).result, warps // op.slices
         parts = _Parts(index, op, positions, index.div(warp, positions), index.rem(warp, positions))
         parts.send()
         index.insert(BarrierOp())
-        rewriter.replace(op, [], [parts.received(parts.own())])
+        rewriter.replace(op, [], [parts.received(parts.own()) if op.slices == op.parts else parts.received_by_some()])
 
 
 @dataclass
@@ -54,7 +56,7 @@ class _Parts:
         kind = self.kind
         down = kind.shape[0] < fragment_of(self.op.input).shape[0]
         step = (kind.shape[0], 0) if down else (0, kind.shape[1])
-        insert, count = self.index.insert, self.op.slices
+        insert, count = self.index.insert, self.op.parts
         cut = [SubfragmentOp(self.op.input, (i * step[0], i * step[1]), kind.shape) for i in range(count)]
         self.parts: list[SSAValue] = [insert(one).fragment for one in cut]
 
@@ -69,7 +71,7 @@ class _Parts:
         for receiver, part in enumerate(self.parts):
             others = index.insert(arith.CmpiOp(of_slice, index.value(receiver), "ne")).result
             # The receiver leaves out its own place among the slices.
-            slot = index.sub(self.slice, index.where_below(receiver, self.slice, 1, 0)) if len(self.parts) > 2 else 0
+            slot = index.sub(self.slice, index.where_below(receiver, self.slice, 1, 0)) if self.op.slices > 2 else 0
             row, column = self._place(receiver, slot)
             index.insert(StoreRegistersOp(part, self.op.scratch, row, column, others))
 
@@ -84,11 +86,23 @@ class _Parts:
     def received(self, total: SSAValue) -> SSAValue:
         """The sum of this slice's part over all slices."""
         index = self.index
-        for slot in range(len(self.parts) - 1):
+        for slot in range(self.op.slices - 1):
             row, column = self._place(self.slice, slot)
             got = index.insert(LoadRegistersOp(self.op.scratch, row, column, self.kind)).fragment
             total = index.insert(ElementwiseOp(Kind.Add, total, got)).fragment
         return total
+
+    def received_by_some(self) -> SSAValue:
+        """The same, where slices that get no part go on with one of their own."""
+        around = self.index
+        gets = around.insert(arith.CmpiOp(around.value(self.slice), around.value(self.op.parts), "ult")).result
+        ways: list[Region] = []
+        for way in (lambda: self.received(self.own()), lambda: self.parts[0]):
+            ways.append(Region(block := Block()))
+            self.index = around.at(Builder(InsertPoint.at_end(block)))
+            self.index.insert(scf.YieldOp(way()))
+        self.index = around
+        return around.insert(scf.IfOp(gets, [self.kind], ways[0], ways[1])).results[0]
 
     def _place(self, receiver: Index, slot: Index) -> tuple[SSAValue, SSAValue]:
         """The row of the warp of slice `receiver`, and where part number `slot` lies in it."""

@@ -253,7 +253,9 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     if tile.sliced_k > 1 and not (plain and _alone(product, tile, target)):
         return False
     base = ways.accumulator
-    if tile.sliced_k * base.rows * base.columns > tile.warp[0] * tile.warp[1]:
+    if tile.sliced_k * base.rows * base.columns > tile.warp[0] * tile.warp[1] and not _grouped_bytes(product):
+        return False
+    if tile is WEIGHT_TILES[-1] and not _grouped_bytes(product):
         return False
     if tile in BETWEEN_TILES and (functions(product) or not plain):
         return False
@@ -263,6 +265,15 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     spare = ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS if tight else 0
     needed = lane_registers(tile.warp, row, emulated=_emulated(product, row, target))
     return needed + overhead(product, tile, row, target) - spare <= MAX_REGISTERS
+
+
+def _grouped_bytes(product: Product) -> bool:
+    """Whether weights are bytes in rows along n, with scales of groups."""
+    return (
+        product.b.stored is not None
+        and bool(product.group)
+        and (product.b.memory_bits, product.b.transposed) == (8, False)
+    )
 
 
 def _emulated(product: Product, row: Row, target: Target) -> bool:

@@ -24,7 +24,7 @@ cover. Not measured by itself."""
 COST_STEP = 40
 """Cycles by which tiles must differ for one of them to be better."""
 
-WEIGHT_MARGINS = (0.8, 0.85, 0.85, 0.85, 0.85)
+WEIGHT_MARGINS = (0.8, 0.85, 0.85, 0.85, 0.85, 0.7)
 """What tiles for weights that are converted in registers cost, of what the model says, which knows nothing of that."""
 
 BETWEEN_MARGIN = 1.03

@@ -100,13 +100,15 @@ SPARSE_TILES = (Tile((128, 192), (64, 48)), Tile((192, 128), (48, 64)), *TILES)
 
 # Weights that are converted in registers, for a few rows of A: warps that cut K among them read A from shared memory
 # less often than warps side by side, and are enough to hide what converting takes (H200, 16x8192x8192, 8 bits: 21.9
-# microseconds with 8 slices, 22.6 with 4; 4 bits: 17.2 and 18.0).
+# microseconds with 8 slices, 22.6 with 4; 4 bits: 17.2 and 18.0). The last is for bytes with scales of groups, in rows
+# along n: 23.8 microseconds, 26.7 with 4 slices of 16x64. Others are slower so.
 WEIGHT_TILES = (
     Tile((16, 64), (16, 64), 512, sliced_k=8),
     Tile((16, 64), (16, 32), 256, sliced_k=4),
     Tile((16, 64), (16, 64), 256, sliced_k=4),
     Tile((16, 64), (16, 32), 128, sliced_k=2),
     Tile((16, 256), (16, 32), 128),
+    Tile((16, 64), (16, 32), 256, sliced_k=8),
 )
 
 STEP = 16

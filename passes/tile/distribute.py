@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import memref, scf
+from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, f32, f64, i64
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
@@ -23,6 +23,7 @@ from ...dialect.warp.cta_tile import CtaConstantOp, CtaLoadOp
 from ...dialect.warp.elementwise import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.sliced_k import LANES, SumSlicedKOp, part_of
 from ...dialect.warp.store_epilogue import EpilogueOp
+from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import TileMmaOp
 from ..diagnostics import fail
 from ..linalg.multiplied import TileProduct
@@ -163,28 +164,46 @@ class Distribution:
         """Stores the warp's part, or its slice's part of that."""
         index, sums = self.index.at(Builder(InsertPoint.before(end))), end.sums
         if self.schedule.tile.sliced_k > 1:
-            sums, down, across = self._sum(index, sums)
+            sums, down, across, parts = self._sum(index, sums)
+            if parts < self.schedule.tile.sliced_k:
+                index = self._some(index, end, parts)
             m, n = index.add(m, down), index.add(n, across)
             if isinstance(self.start, CtaLoadOp) or self.start.value.value.data:
                 start = self._started(index, fragment_of(sums), down, across)
                 sums = index.insert(ElementwiseOp(Kind.Add, start, sums)).fragment
         Rewriter.replace_op(end, end.of_warp(sums, index.values([m, n])))
 
-    def _sum(self, index: IndexBuilder, sums: SSAValue) -> tuple[SSAValue, Index, Index]:
-        """This slice's part of the sum over all slices, and how many rows down and columns across it begins."""
+    def _some(self, index: IndexBuilder, end: EpilogueOp, parts: int) -> IndexBuilder:
+        """Lets only the slices that got a part execute an end, the first `parts` of them; what precedes it there."""
+        gets = index.insert(arith.CmpiOp(index.value(self.slice), index.value(parts), "ult")).result
+        some = scf.IfOp(gets, [], Region(body := Block([last := scf.YieldOp()])))
+        some.attributes[SOME_WARPS] = IntegerAttr(self.schedule.tile.warps // self.schedule.tile.sliced_k * parts, i64)
+        index.insert(some)
+        end.detach()
+        body.insert_op_before(end, last)
+        return index.at(Builder(InsertPoint.before(end)))
+
+    def _sum(self, index: IndexBuilder, sums: SSAValue) -> tuple[SSAValue, Index, Index, int]:
+        """This slice's part of the sum over all slices, how many rows down and columns across it begins, and how many
+        slices get one."""
         tile, whole = self.schedule.tile, fragment_of(sums)
         try:
             part = part_of(whole, tile.sliced_k)
         except VerifyException as error:
             fail(self.chain.product, f"schedule: {error}")
-        room = part.registers * LANES * (tile.sliced_k - 1)
+        if whole.registers // part.registers < tile.sliced_k and self.schedule.grid.split_k > 1:
+            fail(self.chain.product, f"schedule: split_k takes no more slices than {whole} has base tiles")
+        room, parts = part.registers * LANES * (tile.sliced_k - 1), whole.registers // part.registers
         word = f64 if whole.bits == 64 else f32
-        kind = MemRefType(word, [tile.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
+        rows = tile.warps // tile.sliced_k * parts
+        kind = MemRefType(word, [rows, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
         scratch = index.insert(memref.AllocOp([], [], kind)).memref
         total = index.insert(SumSlicedKOp(sums, scratch, tile.sliced_k)).part
         steps = (size if size < all_ else 0 for size, all_ in zip(part.shape, whole.shape, strict=True))
-        down, across = (index.mul(self.slice, step) for step in steps)
-        return total, down, across
+        # A slice that gets nothing is at the place of another one, so that what is loaded there early is in bounds.
+        place = self.slice if parts == tile.sliced_k else index.rem(self.slice, parts)
+        down, across = (index.mul(place, step) for step in steps)
+        return total, down, across, parts
 
 
 def _held(product: TileMmaOp) -> FragmentType:

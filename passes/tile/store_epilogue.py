@@ -26,6 +26,7 @@ from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.operand_forms import drop_forms
 from ...dialect.warp.sliced_k import SumSlicedKOp
 from ...dialect.warp.store_epilogue import EpilogueOp
+from ...dialect.warp.synchronisation import SOME_WARPS
 from ..schedule.staging import changes_lanes_first, exchanged_rows
 from ..schedule.warpgroup_model import panel_columns
 from .arrangement import stored
@@ -223,15 +224,21 @@ def _converts(loop: scf.ForOp) -> bool:
 
 
 def _before(op: Operation) -> Iterator[Operation]:
-    """What stands before an operation in its block, last first."""
+    """What stands before an operation in its block, last first, and before a branch of some warps that it is in."""
     while (found := op.prev_op) is not None:
         yield (op := found)
+    if (around := op.parent_op()) is not None and SOME_WARPS in around.attributes:
+        yield from _before(around)
 
 
 def _needed(op: Operation, behind: Operation) -> list[Operation]:
     """The operation, after those of index arithmetic behind another one that it needs."""
     found = [operand.owner for operand in op.operands if isinstance(operand.owner, Operation)]
-    late = [owner for owner in found if owner.parent is behind.parent and behind.is_before_in_block(owner)]
+    late = [
+        owner
+        for owner in found
+        if (behind.is_before_in_block(owner) if owner.parent is behind.parent else owner.parent is op.parent)
+    ]
     return [*dict.fromkeys(each for owner in late for each in _needed(owner, behind)), op]
 
 

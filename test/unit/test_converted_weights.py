@@ -177,6 +177,30 @@ def test_bytes_are_converted_between_products(bits: int, between: bool) -> None:
     assert any(first < i < second for i in converting) is between
 
 
+@pytest.mark.parametrize("start", ["fill", "none"])
+@pytest.mark.parametrize(("cta", "warp", "sliced_k"), [((16, 32, 64), (16, 16), 4), ((32, 32, 32), (16, 16), 2)])
+def test_slices_beyond_the_base_tiles_store_nothing(
+    cta: tuple[int, ...], warp: tuple[int, ...], sliced_k: int, start: str
+) -> None:
+    """Nor do they load anything out of bounds; the others add up the sums of all."""
+    schedule: dict[str, Any] = {"cta": cta, "warp": warp, "sliced_k": sliced_k, "stages": 2}
+    kernel = compile(function(SCALED, start=start), cache=False, **schedule)
+    rng = np.random.default_rng()
+    a, q = rng.integers(-3, 4, (21, 64)).astype(np.float16), rng.integers(-128, 128, (64, 48)).astype(np.int8)
+    s, d = rng.integers(1, 4, 48).astype(np.float16), rng.integers(-9, 9, (21, 48)).astype(np.float32)
+    before = 0 if start == "fill" else d.astype(np.float64)
+    if start == "fill":
+        d[:] = np.nan
+    kernel(a, q, s, d, device="interp", checks="all")
+    np.testing.assert_array_equal(d, a.astype(np.float64) @ q * s + before)
+
+
+def test_parts_of_k_take_no_slices_beyond_the_base_tiles() -> None:
+    schedule: dict[str, Any] = {"cta": (16, 16, 32), "warp": (16, 16), "sliced_k": 2, "split_k": 2, "stages": 2}
+    with pytest.raises(CompileError, match=r"split_k takes no more slices than .* has base tiles"):
+        compile(function(SCALED), cache=False, **schedule)
+
+
 def test_turns_of_all_stages_where_they_make_up_k() -> None:
     """Addresses are known then; more stages than four would delay the first tile."""
     text = """func.func @f(%A: memref<16x4096xf16>, %B: memref<8192x4096xi8>, %C: memref<16x8192xf32>) {

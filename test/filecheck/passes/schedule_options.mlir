@@ -43,7 +43,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 // STAGES: error: schedule: at least one stage is needed, got 0
 // GROUP: error: schedule: group must be at least 1, got 0
 // SLICES: error: schedule: each slice needs as many steps of m16n8k16, got 3 slices of a K tile of 64
-// SLICES48: error: schedule: 2 slices divide the base tiles of a warp tile down, or across if it is one high; got 48x48
+// SLICES48: error: schedule: 2 slices divide the base tiles of a warp tile down, or across if it is one high, or are a multiple of a single row or column of them; got 48x48
 // PACK: error: schedule: pack must be one of none, a, b, ab, got c
 // WIDEN: error: schedule: fp8_as must be one of none, f16, got f32
 // HALVES: error: schedule: fp8_as = f16: operands that are dense 8-bit floats are widened, not those of f16 x f16

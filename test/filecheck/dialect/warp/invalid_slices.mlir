@@ -38,3 +38,25 @@ func.func @global(%c: !whole, %s: memref<4x128xf32>) {
   %p = warp.sum_sliced_k %c via %s : !whole, memref<4x128xf32> -> !part
   return
 }
+
+// -----
+
+!whole = !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+!part = !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+
+// CHECK: error: warp.sum_sliced_k: expected more slices than the 2 parts of !warp.fragment<acc, 16x16xf32, {{.*}}>, got 2
+func.func @not_more(%c: !whole, %s: memref<2x128xf32, 3>) {
+  %p = warp.sum_sliced_k %c via %s {slices = 2 : i64} : !whole, memref<2x128xf32, 3> -> !part
+  return
+}
+
+// -----
+
+!whole = !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+!part = !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+
+// CHECK: error: warp.sum_sliced_k: the 1 x 2 base tiles of !warp.fragment<acc, 16x16xf32, {{.*}}> cannot be divided among 3 slices
+func.func @no_multiple(%c: !whole, %s: memref<2x256xf32, 3>) {
+  %p = warp.sum_sliced_k %c via %s {slices = 3 : i64} : !whole, memref<2x256xf32, 3> -> !part
+  return
+}

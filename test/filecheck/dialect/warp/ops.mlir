@@ -150,6 +150,15 @@ func.func @sum_sliced_k(%c: !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r
   return
 }
 
+// CHECK-LABEL: func.func @more_slices
+// CHECK: %p = warp.sum_sliced_k %c via %s {slices = 4 : i64} : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<2x384xf32, 3 : i64> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+// GENERIC-LABEL: "more_slices"
+// GENERIC: %p = "warp.sum_sliced_k"(%c, %s) <{slices = 4 : i64}>
+func.func @more_slices(%c: !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<2x384xf32, 3 : i64>) {
+  %p = warp.sum_sliced_k %c via %s {slices = 4 : i64} : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<2x384xf32, 3 : i64> -> !acc
+  return
+}
+
 // CHECK-LABEL: func.func @exchange
 // CHECK: %r = warp.exchange %c via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x1024xf32, 3 : i64> -> !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
 // GENERIC-LABEL: "exchange"
