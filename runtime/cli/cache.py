@@ -45,7 +45,9 @@ def _run(args: argparse.Namespace) -> int:
     entries = cache.entries()
     size = sum(entry.bytes for entry in entries)
     print(f"entries  {len(entries)}, {_megabytes(size)} of at most {_megabytes(cache.limit)}")
-    if cache.folder.exists() and not os.access(cache.folder, os.W_OK):
+    if cache.folder.exists() and not cache.folder.is_dir():
+        print("nothing is kept: this is no folder")
+    elif cache.folder.exists() and not os.access(cache.folder, os.W_OK):
         print("nothing is kept: the folder cannot be written")
     return 0
 

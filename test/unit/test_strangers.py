@@ -149,6 +149,12 @@ def test_standard_input(
     assert start or not printed
 
 
+def test_a_cache_that_is_no_folder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("WARPLOOM_CACHE", str(MATMUL))
+    assert main(["cache"]) == 0
+    assert "nothing is kept: this is no folder\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("module", ["warploom", "warploom.passes"])
 def test_a_closed_standard_output_is_an_error(module: str) -> None:
     words = ["cache"] if module == "warploom" else [str(MATMUL)]
