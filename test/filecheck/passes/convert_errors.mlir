@@ -430,3 +430,17 @@ func.func @launch(%c: memref<64x64xf32>) {
   }) {sym_name = "small_launch", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()
 }
+
+// -----
+
+// CHECK: error: arith.andi is lowered for i1 and i32, got i8
+builtin.module attributes {warp.target = #warp.target<sm_80>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = (memref<4x64xi8>) -> (), kernel}> ({
+^bb0(%A: memref<4x64xi8>):
+  %x = warp.load_bits %A[] {strides = array<i64>} : memref<4x64xi8> -> i8
+  %y = arith.andi %x, %x : i8
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}

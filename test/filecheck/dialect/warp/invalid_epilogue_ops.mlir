@@ -83,3 +83,19 @@ func.func @line(%v: memref<8x8xf32>, %i: index) {
   %x = warp.load_vector columns %v[%i] of %i : memref<8x8xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
+
+// -----
+
+// CHECK: identifier expected as a word of the text
+func.func @word(%i: index) {
+  %y = warp.step 3 %i : !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
+// CHECK: expected the type of scales, which is given
+func.func @type(%w: memref<5x6xi8>, %s: memref<1x6xf16>) {
+  %x = warp.stored %w as s8 times %s : memref<5x6xi8>
+  return
+}
