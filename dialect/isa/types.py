@@ -53,11 +53,6 @@ class ElementType:
         """How many elements one 32-bit register packs (1 for 32 bits and wider)."""
         return max(1, 32 // self.bits)
 
-    @property
-    def per_memory_access(self) -> int:
-        """How many elements 16 bytes, the widest access of one thread, hold."""
-        return 128 // self.bits
-
 
 _ROWS = (
     # 9.7.14.2  floating point

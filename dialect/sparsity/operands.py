@@ -90,9 +90,8 @@ class MetadataLayout:
 
 # one thread of four: T0, T1, T2 or T3; a word is 4 chunks of rows g and g + 8
 SINGLE = MetadataLayout.parse(str(mma_sp.ONE_LANE))
-# a pair of threads: T0, T1 or T2, T3
-PAIR_16 = MetadataLayout.parse(str(mma_sp.TWO_LANES_BY_CHUNK))  # a word is 4 chunks of rows g and g + 8
-PAIR_8 = MetadataLayout.parse(str(mma_sp.TWO_LANES_BY_ROW))  # a word is 8 chunks of one row
+# a pair of threads, T0, T1 or T2, T3; a word is 4 chunks of rows g and g + 8
+PAIR_16 = MetadataLayout.parse(str(mma_sp.TWO_LANES_BY_CHUNK))
 # all four threads
 ALL_8 = MetadataLayout.parse(str(mma_sp.FOUR_LANES))
 
