@@ -21,7 +21,7 @@ from ..dialect.isa.tensor_map import TensorMapError, TensorMapFields
 from ..dialect.warp.attributes import is_memory, memory_of
 from ..dialect.warp.disjoint import DisjointOp
 from ..dialect.warp.partial_sums import ZEROED
-from ..dialect.warp.tensor_maps import EncodeTensorMapOp
+from ..dialect.warp.tensor_maps import EncodeTensorMapOp, moved_as, moved_together
 from ..dialect.warp.view import dynamic_parts, strides_of
 from ..dialect.warp.window import WindowOp
 from ..passes.linalg.extents import SIZE_LIMIT
@@ -274,12 +274,13 @@ class _Reading:
     def _map(self, op: EncodeTensorMapOp) -> Mapped:
         """The tensor map of memory as it is in this call."""
         held, kind = self._held(op, op.memory), memory_of(op.memory)
-        element = map_element(str(kind.element_type))
+        element, together = map_element(str(moved_as(kind.element_type))), moved_together(kind.element_type)
         if element is None:
             raise HostError(f"{place_of(op)}{op.name}: a tensor map has no elements of type {kind.element_type}")
         # Of memory without elements nothing is copied; a map has at least one along each dimension.
         sizes = tuple(max(1, held.view.shape[d]) for d in reversed(op.order))
-        strides = tuple(held.view.strides[d] * element.size for d in reversed(op.order))
+        strides = tuple(held.view.strides[d] * element.size // together for d in reversed(op.order))
+        sizes = (-(-sizes[0] // together), *sizes[1:])
         # Of a dimension of one index no stride is known, and none is needed; nor of arguments that are not there yet.
         given = (self.values is not None or dynamic_parts(kind) == ([], [])) and 0 not in held.view.shape
         strides = tuple(s if given and n > 1 else UNIT for s, n in zip(strides, sizes, strict=True))

@@ -399,11 +399,12 @@ def packed_for_warpgroups() -> list[Product]:
 
 def shared_by_ctas() -> list[Product]:
     """Products of warpgroups whose CTAs share K or what they copy, whose consumers have tiles of their own, and whose
-    operands are laid out by other launches."""
+    operands are laid out by other launches, or change in registers."""
     half, mixed, s8 = Types("bf16", "bf16", "bf16"), Types("f16", "f16", "f32"), Types("i8", "i8", "i32")
     tile: dict[str, Any] = {"cta": (64, 64, 64), "mma": "m64n64k16"}
     deep: dict[str, Any] = {"cta": (128, 64, 128), "mma": "m64n64k32"}
     turns: dict[str, Any] = {**tile, "ctas": 3, "consumers": "pingpong"}
+    transposed: dict[str, Any] = {"cta": (64, 128, 32), "in_registers": "b"}
     return [
         Product(half, "added", "A B", (136, 72, 328), tile | {"split_k": 4}),
         Product(s8, "cleared", "A Bt", (144, 112, 656), deep | {"split_k": 2, "cluster": "1x2"}),
@@ -422,4 +423,6 @@ def shared_by_ctas() -> list[Product]:
         Product(s8, "added", "At B", (144, 120, 400), deep),
         Product(Types("f32", "f32", "f32"), "cleared", "A B", (72, 121, 104), {"cta": (64, 64, 32), "mma": "m64n64k8"}),
         Product(half, "residual", "A Bt", (145, 121, 80), tile | {"padded": "d"}),
+        Product(Types("f32", "f32", "f32"), "residual", "A B", (72, 120, 104), transposed | {"mma": "m64n64k8"}),
+        Product(s8, "added", "A B", (144, 112, 400), transposed | {"cta": (64, 128, 128), "mma": "m64n64k32"}),
     ]

@@ -85,12 +85,13 @@ class ConvertLayoutOp(IRDLOperation):
 
 
 def _of_a_warp(base: Layout, tile: tuple[int, int]) -> Layout:
-    """The layout of one warp's part of a tile, its row bits numbered on without those of the warp."""
+    """The layout of one warp's part of a tile, its bits of rows and columns numbered on without those of the warp."""
     layout = tiled(base, tile[0] // base.rows, tile[1] // base.columns)
     if not layout.warp:
         return layout
-    own = sorted(bit for bit in (*layout.lane, *layout.element) if bit.axis == "r")
-    names = {bit: bit._replace(number=i) for i, bit in enumerate(own)}
+    held = (*layout.lane, *layout.element)
+    own = (sorted(bit for bit in held if bit.axis == axis) for axis in "rc")
+    names = {bit: bit._replace(number=i) for bits in own for i, bit in enumerate(bits)}
     return Layout(
         tuple(names.get(bit, bit) for bit in layout.lane), tuple(names.get(bit, bit) for bit in layout.element)
     )

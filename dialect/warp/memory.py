@@ -36,13 +36,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa.moves import LoadMatrix
 from ..layouts.layout import Layout, column
-from .attributes import SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
+from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
 from .matrices import in_memory, load_rows, verify_matrices
 from .product import verify_target
 from .text import BareWord
-
-PIECE = 16
-"""Bits of what lies side by side in memory, at least, that a register is put together from."""
 
 
 def verify_one_warp(what: str, fragment: FragmentType) -> None:
@@ -137,12 +134,13 @@ class LoadOp(IRDLOperation):
     def _verify_shared(self, fragment: FragmentType) -> None:
         if self.in_bounds is not None:
             raise VerifyException("a tile in shared memory holds all of a fragment: it has no in_bounds")
-        layout, together = in_memory(fragment, self.swapped is not None), (PIECE // fragment.bits).bit_length() - 1
-        together = max(0, together)
+        layout, together = (
+            in_memory(fragment, self.swapped is not None),
+            (BYTE // min(BYTE, fragment.bits)).bit_length() - 1,
+        )
         if layout.element[:together] != tuple(map(column, range(together))):
             raise VerifyException(
-                f"expected the elements of half a register to lie side by side in memory, there the fragment is "
-                f"[{layout}]"
+                f"expected the elements of a byte to lie side by side in memory, there the fragment is [{layout}]"
             )
 
 

@@ -36,7 +36,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.descriptor import UNIT
 from .attributes import Memory, memory_of, same_words
 from .barriers import MOST_ARRIVALS, BarriersType
-from .tensor_maps import TensorMapType
+from .tensor_maps import TensorMapType, moved_as
 from .warpgroup import panel_of, verify_tile
 
 MOST_BYTES = MOST_ARRIVALS
@@ -49,12 +49,12 @@ def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memo
     Raises:
         VerifyException: saying which would.
     """
-    element = verify_tile(tile, at, "the tile")
+    verify_tile(tile, at, "the tile", shared_bytes=True)
     if len(coordinates) != len(kind.shape):
         raise VerifyException(f"expected {len(kind.shape)} coordinates for a box of {kind}, got {len(coordinates)}")
-    if not same_words(kind.element_type, tile.element_type):
+    if not same_words(kind.element_type, moved_as(tile.element_type)):
         raise VerifyException(f"expected a tile of elements of {kind.element_type}, got {tile}")
-    width, size, swizzle = panel_of(tile, "the tile"), element.memory_bits // 8, kind.swizzle.data
+    width, size, swizzle = panel_of(tile, "the tile"), kind.element.memory_bits // 8, kind.swizzle.data
     if (swizzle or UNIT) != width:
         nearest = f"#warp.swizzle<{swizzle or UNIT}>"
         raise VerifyException(f"a copy of {kind} writes {nearest}, which is not the layout of {tile}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntAttr, MemRefType, i64
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntAttr, MemRefType, i8, i64
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
@@ -27,7 +27,18 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.descriptor import UNIT
 from ..isa.tensor_map import ELEMENTS, TensorMapError, TensorMapFields
 from ..isa.types import ElementType
-from .attributes import element_row, memory_of, same_words
+from .attributes import BYTE, element_row, memory_of, same_words
+
+
+def moved_together(element_type: Attribute) -> int:
+    """How many elements of memory make one of a tensor map, which has whole bytes."""
+    row = element_row(element_type)
+    return 1 if row is None else max(1, BYTE // row.memory_bits)
+
+
+def moved_as(element_type: Attribute) -> Attribute:
+    """The element type of the tensor map of memory: bytes, where elements share them."""
+    return element_type if moved_together(element_type) == 1 else i8
 
 
 @irdl_attr_definition
@@ -93,7 +104,7 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
 @irdl_op_definition
 class EncodeTensorMapOp(IRDLOperation):
     """On the host: the tensor map of memory, for launches that follow. Its dimensions are those of memory in the given
-    order, slowest first. Along the last one, elements are contiguous::
+    order, slowest first. Along the last one, elements are contiguous. Where elements share bytes, the map is of bytes::
 
         %map = warp.encode_tensor_map %A [0, 1] : memref<4096x4096xf16> to !warp.tensor_map<128x64xf16, swizzle 128>
     """
@@ -121,8 +132,8 @@ class EncodeTensorMapOp(IRDLOperation):
         memory, kind = memory_of(self.memory), self.map.type
         if sorted(self.order) != list(range(memory.get_num_dims())) or len(self.order) != len(kind.shape):
             raise VerifyException(f"expected the dimensions of {memory}, each once, for a box of {kind}")
-        if not same_words(kind.element_type, memory.element_type):
-            raise VerifyException(f"expected a tensor map of elements of {memory.element_type}, got {kind}")
+        if not same_words(kind.element_type, moved := moved_as(memory.element_type)):
+            raise VerifyException(f"expected a tensor map of elements of {moved}, got {kind}")
         strides = memory.get_strides()
         if strides is None or [*strides][self.order[-1]] != 1:
             raise VerifyException(f"expected neighbours along dimension {self.order[-1]} of {memory}, the fastest")

@@ -62,17 +62,18 @@ def panel_of(memory: Memory, what: str) -> int:
     return layout.bytes
 
 
-def verify_tile(memory: Memory, indices: Sequence[SSAValue], what: str) -> ElementType:
+def verify_tile(memory: Memory, indices: Sequence[SSAValue], what: str, *, shared_bytes: bool = False) -> ElementType:
     """Looks at a tile in shared memory that asynchronous operations reach; returns its element type.
 
     Raises:
-        VerifyException: for memory elsewhere, elements that share a byte, or a layout that no descriptor expresses.
+        VerifyException: for memory elsewhere, elements that share a byte unless they may (`shared_bytes`), or a layout
+            that no descriptor expresses.
     """
     verify_indices(what, memory, indices)
     if memory_space(memory) != SHARED_SPACE or memory.get_num_dims() not in (2, 3):
         raise VerifyException(f"expected {what} to be a tile in shared memory (space {SHARED_SPACE}), got {memory}")
     element = element_row(memory.element_type)
-    if element is None or element.memory_bits < UNIT // 2:
+    if element is None or (element.memory_bits < UNIT // 2 and not shared_bytes):
         raise VerifyException(f"expected {what} to have elements of whole bytes, got {memory}")
     width, line = panel_of(memory, what), memory.get_shape()[-1] * element.memory_bits // 8
     if line % width:

@@ -11,7 +11,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from ...dialect.warp.attributes import Memory, element_row, memory_of
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.tensor_copies import TensorLoadOp
-from ...dialect.warp.tensor_maps import TensorMapType
+from ...dialect.warp.tensor_maps import TensorMapType, moved_as, moved_together
 from ...dialect.warp.view import MatrixOp
 from ...dialect.warp.warpgroup import ROWS, panel_of
 from ..tile.index_builder import Index, IndexBuilder
@@ -56,11 +56,17 @@ class TensorView(NamedTuple):
 
 def box_type(tensor: TensorView, tile: Memory, parts: int = 1) -> TensorMapType:
     """The map whose boxes are panels of a tile, or one of so many parts of them, of as many rows each."""
-    element = element_row(tile.element_type)
+    moved = moved_as(tile.element_type)
+    element = element_row(moved)
     width, rows = panel_of(tile, "the tile"), tile.get_shape()[-2] // parts
     box = [1] * len(tensor.order)
     box[tensor.row], box[-1] = rows, width * 8 // (element.memory_bits if element else 8)
-    return TensorMapType(ArrayAttr(map(IntAttr, box)), tile.element_type, IntAttr(width if width > 16 else 0))
+    return TensorMapType(ArrayAttr(map(IntAttr, box)), moved, IntAttr(width if width > 16 else 0))
+
+
+def _columns(tile: Memory, kind: TensorMapType) -> int:
+    """Columns of a tile in a box."""
+    return kind.shape[-1] * moved_together(tile.element_type)
 
 
 class TensorCopy(NamedTuple):
@@ -85,7 +91,7 @@ class TensorCopy(NamedTuple):
         """
         tensor, tile = TensorView.of(copy, copy.source), memory_of(copy.destination)
         kind = box_type(tensor, tile)
-        if share is not None and tile.get_shape()[-1] // kind.shape[-1] % share.count:
+        if share is not None and tile.get_shape()[-1] // _columns(tile, kind) % share.count:
             share = None if tile.get_shape()[-2] % (ROWS * share.count) else share
             kind = kind if share is None else box_type(tensor, tile, share.count)
         return TensorCopy(copy, tensor, launch.tensor_map(tensor.memory, tensor.order, kind), kind, share)
@@ -93,7 +99,12 @@ class TensorCopy(NamedTuple):
     @property
     def panels(self) -> int:
         """Panels that make up the tile."""
-        return memory_of(self.copy.destination).get_shape()[-1] // self.kind.shape[-1]
+        return memory_of(self.copy.destination).get_shape()[-1] // self.columns
+
+    @property
+    def columns(self) -> int:
+        """Columns of the tile in a box."""
+        return _columns(memory_of(self.copy.destination), self.kind)
 
     @property
     def rows(self) -> int:
@@ -121,10 +132,11 @@ class TensorCopy(NamedTuple):
             down = index.mul(self.share.part, self.rows)
         elif self.share is not None:
             panels //= self.share.count
-            left = index.mul(self.share.part, panels * self.kind.shape[-1])
+            left = index.mul(self.share.part, panels * self.columns)
         for panel in range(panels):
-            along = index.add(left, panel * self.kind.shape[-1])
-            where = self.tensor.coordinates(index.add(row, down), index.add(column, along), moved)
+            along = index.add(left, panel * self.columns)
+            place = index.div(index.add(column, along), moved_together(memory_of(tile).element_type))
+            where = self.tensor.coordinates(index.add(row, down), place, moved)
             to = index.values([down, along] if stage is None else [stage, down, along])
             mask = None if self.share is None else self.share.mask
             index.insert(

@@ -70,6 +70,9 @@ from .staging import in_strips
 from .validity import unsplit
 from .warpgroup import pays, warpgroup_schedule, why_not
 
+GROUPS = ("warpgroups", "exchanged")
+"""Who multiplies, if warpgroups do: where A and B lie, or with B in registers."""
+
 
 def depth(
     product: Product, tile: Tile, row: Row, target: Target, *, odd: bool = False, parts: int = 1
@@ -152,14 +155,15 @@ def _deepest(product: Product, tile: Tile, row: Row, target: Target, *, odd: boo
 def default_schedule(product: Product, target: Target, accumulate: str = "", by: str = "") -> Schedule:
     """The schedule the model likes best; `accumulate` is the widest type there is unless given.
 
-    `by` says who multiplies, "fragments" or "warpgroups"; otherwise warpgroups do where they can and it pays.
+    `by` says who multiplies, "fragments", "warpgroups" or "exchanged" (`asked_of`); otherwise warpgroups do where they
+    can and it pays.
 
     Raises:
         ScheduleError: if the target has no instruction for the product's element types.
     """
     accumulate = accumulate or default_accumulator(product)
-    exchanged = product.b.stored is not None
-    if by == "warpgroups" or (by != "fragments" and (exchanged_pays if exchanged else pays)(product)):
+    exchanged = product.b.stored is not None or by == "exchanged" or (not by and exchanged_pays(product, target))
+    if by in GROUPS or (not by and (exchanged_pays(product, target) if exchanged else pays(product))):
         choose = exchanged_schedule if exchanged else warpgroup_schedule
         if (found := choose(product, target, accumulate)) is not None:
             return found

@@ -7,6 +7,7 @@ instruction has columns, so that what is done to an element of B is done once fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import product as product_of
 from math import gcd, prod
 from typing import NamedTuple
 
@@ -21,20 +22,41 @@ from ...dialect.schedule.grid import GridSchedule
 from ...dialect.schedule.loop import LoopSchedule
 from ...dialect.schedule.tile import TileSchedule
 from ...dialect.warp.attributes import BYTE
+from ..linalg.operand import VectorOperand
 from ..linalg.product import Product
+from .register_overhead import functions
 from .resources import multiplied, warpgroup_rows
-from .warpgroup import GROUP, STAGED_BITS, fitting_stages, not_copied, panel_columns, row_of
-from .warpgroup_model import LINE, STORED_PER_CYCLE, TILE_LATENCY, k_of
+from .warpgroup import GROUP, STAGED_BITS, fitting_stages, is_large, not_copied, panel_columns, row_of
+from .warpgroup_model import (
+    LINE,
+    PARTS,
+    READ_PER_CYCLE,
+    STORED_PER_CYCLE,
+    TILE_LATENCY,
+    GroupTile,
+    fits,
+    k_of,
+    partial_sums,
+    read_bytes,
+    tile_count,
+)
 
 STAGED_BYTES = 64 * LINE
 """Bytes of D that a warpgroup stages at a time, at most."""
 
-LEAST_ALONG_K, LEAST_ALONG_N = 65, 64
-"""Rows of D from which on B in registers is faster, which lies along K or along N (H200, 8192x8192, microseconds by
-fragments and so: 64 rows 31.2 and 34.0, 30.2 and 27.4; 128 rows 54.0 and 36.9, 51.9 and 31.6)."""
+LEAST_ROWS, LEAST_ALONG_K, LEAST_ALONG_N = 64, 1 << 32, 1 << 29
+"""Rows of D, and multiply-adds, from which on integers of B that lie along K or along N are converted faster so (H200,
+microseconds by fragments and so: 64x8192x8192, 4 bits along K 35.4 and 32.3, 8 bits along N 30.2 and 27.4;
+256x4096x4096 30.1 and 21.2, 28.7 and 19.3; 128x4096x4096 18.3 and 19.8, 18.0 and 16.4; 512x1024x1024 8.3 and 8.7, 8.3
+and 7.7). Of 8 bits along K 64 rows are too few: 31.2 and 34.0."""
 
-LEAST_PRODUCTS = 1 << 29
-"""Multiply-adds below which fragments of both are as fast."""
+MOST_BESIDE_FUNCTIONS = 224
+"""Rows of a warpgroup beside the functions of an epilogue that take the most registers (`ptxas`, 256 rows: 8 to 32
+bytes of spills beside gelu and a logarithm)."""
+
+GROUP_ROWS = 128
+"""Rows of tiles of which as many are walked together as of those of other warpgroups, of higher ones fewer (H200, tiles
+of 256 rows: tf32 4096 354 microseconds with 16, 350 with 8; e4m3 8192 748 and 733)."""
 
 LEAST_STAGES = 4
 """Stages without which copies are not far enough ahead."""
@@ -53,16 +75,22 @@ LEAST_TURN = {True: (0, 425), False: (160, 190)}
 
 
 class ExchangedTile(NamedTuple):
-    """A tile of a CTA: rows of D, warpgroups of 64 columns side by side, lines of A along K."""
+    """A tile of a CTA: rows of D, warpgroups of 64 columns side by side, lines of A along K; in how many parts of K."""
 
     m: int
     groups: int
     depth: int
+    parts: int = 1
+
+    @property
+    def of_cta(self) -> GroupTile:
+        """The part of D."""
+        return GroupTile(self.m, self.groups * COLUMNS, self.parts)
 
 
 ROWS = (256, 128, 192, 64, 96, 160, 224, 32)
 
-TILES = tuple(ExchangedTile(m, groups, depth) for m in ROWS for groups in (1, 2) for depth in (1, 2))
+TILES = tuple(ExchangedTile(*sizes) for sizes in product_of(ROWS, (1, 2), (1, 2), PARTS))
 """Tiles that are tried, in order: of two that cost the same the first is taken."""
 
 
@@ -72,10 +100,12 @@ def why_not(product: Product, target: Target) -> str:
     stored = product.b.stored
     if not any(row.runs_on(target) for row in rows):
         return f"{target} has no wgmma for {multiplied(product)}"
-    if stored is None:
-        return f"B of {product.b.element.name} is not changed on its way"
-    if stored.element.bits != 8:
-        return f"integers of {stored.element.bits} bits are not converted for warpgroups"
+    if stored is None and (product.b.transposed or product.b.element.bits == 16):
+        return f"B of {product.b.element.name} {'along k ' * product.b.transposed}is multiplied where it lies"
+    if stored is not None and stored.element.bits < BYTE and not product.b.transposed:
+        return f"integers of {stored.element.bits} bits in rows along n are not converted for warpgroups"
+    if product.a.transposed and product.a.element.bits != 16:
+        return f"{product.a.name} of {product.a.element.name} must lie along k"
     if product.group:
         return "the sums of groups that have scales are not those of warpgroups"
     if product.summed:
@@ -88,10 +118,40 @@ def why_not(product: Product, target: Target) -> str:
     return ""
 
 
-def pays(product: Product) -> bool:
-    """Whether that is faster than fragments of both operands, each of whose rows of tiles changes all of B again."""
-    least = LEAST_ALONG_N if not product.b.transposed else LEAST_ALONG_K
-    return product.m >= least and product.m * product.n * product.depth * prod(product.batch) >= LEAST_PRODUCTS
+def pays(product: Product, target: Target) -> bool:
+    """Whether B in registers is faster: than fragments of both, each of whose rows of tiles converts all of B again, or
+    than a launch of its own that transposes B."""
+    if why_not(product, target):
+        return False
+    if product.b.stored is None:
+        return is_large(product, laid_out=False) and not _unknown_pitches(product)
+    least = LEAST_ALONG_K if product.b.transposed else LEAST_ALONG_N
+    rows = LEAST_ROWS + (product.b.transposed and product.b.memory_bits == BYTE)
+    return product.m >= rows and product.m * product.n * product.depth * prod(product.batch) >= least
+
+
+def declined(product: Product, target: Target) -> str:
+    """Why B of a product that is large enough is not changed in registers of warpgroups, which the target has; empty if
+    it is, or need not be."""
+    stored = product.b.stored
+    changes = stored is not None or (not product.b.transposed and product.b.element.bits != 16)
+    known = any(row.runs_on(target) for row in warpgroup_rows(product, exchanged=True))
+    products = product.m * product.n * product.depth * prod(product.batch)
+    if not changes or not known or product.metadata is not None or product.m < LEAST_ROWS or products < LEAST_ALONG_N:
+        return ""
+    beside = (
+        "rows beside the sums are an unknown distance apart" if stored is None and _unknown_pitches(product) else ""
+    )
+    return why_not(product, target) or beside
+
+
+def _unknown_pitches(product: Product) -> bool:
+    """Whether rows of a matrix that sums start from, or that lies beside them, are an unknown distance apart.
+
+    A lane has elements of so many rows that their addresses spill (`ptxas`, 256 rows of f32: 960 bytes).
+    """
+    beside = [o for o in product.epilogue_operands if not isinstance(o, VectorOperand)]
+    return bool(product.dynamic) and (product.c is not None or bool(beside))
 
 
 def exchanged_schedule(product: Product, target: Target, accumulate: str) -> Schedule | None:
@@ -104,7 +164,9 @@ def exchanged_candidates(product: Product, target: Target, accumulate: str) -> I
     if why_not(product, target):
         return
     rows = {r.shape.n: r for r in warpgroup_rows(product, exchanged=True) if r.d.name == accumulate}
-    for tile in sorted(TILES, key=lambda tile: cost(product, tile, target)):
+    most = MOST_BESIDE_FUNCTIONS if functions(product) else max(ROWS)
+    tiles = [t for t in TILES if t.m <= most and (t.parts == 1 or fits(product, t.of_cta, target))]
+    for tile in sorted(tiles, key=lambda tile: cost(product, tile, target)):
         schedule = _schedule(product, tile, rows[tile.m].shape, accumulate, target)
         if schedule.loop.stages >= LEAST_STAGES:
             yield schedule
@@ -115,26 +177,25 @@ def cost(product: Product, tile: ExchangedTile, target: Target) -> float:
     changed, (first, each) = CHANGED[product.b.transposed], LEAST_TURN[product.b.transposed]
     steps = tile.depth * LINE // STEP_BYTES
     turn = max(tile.groups * steps * (tile.m / 2 + changed) + TURN, first + tile.depth * each)
-    waves = -(-_tile_count(product, tile) // target.sms)
-    turns = product.k_tiles(tile.depth * k_of(product))
-    return waves * (turns * turn + TILE_LATENCY + tile.m * tile.groups * COLUMNS / STORED_PER_CYCLE)
-
-
-def _tile_count(product: Product, tile: ExchangedTile) -> int:
-    return -(-product.m // tile.m) * -(-product.n // (tile.groups * COLUMNS)) * prod(product.batch)
+    waves = -(-tile_count(product, tile.of_cta) * prod(product.batch) * tile.parts // target.sms)
+    turns = -(-product.k_tiles(tile.depth * k_of(product)) // tile.parts)
+    stored = tile.m * tile.groups * COLUMNS / STORED_PER_CYCLE
+    loops = max(waves * turns * turn, read_bytes(product) / READ_PER_CYCLE)
+    return loops + waves * (TILE_LATENCY + stored) + partial_sums(tile.of_cta)
 
 
 def _schedule(product: Product, tile: ExchangedTile, mma: Shape, accumulate: str, target: Target) -> Schedule:
+    group = max(1, GROUP * GROUP_ROWS // max(GROUP_ROWS, tile.m))
     schedule = Schedule(
         TileSchedule(
             (tile.m, tile.groups * COLUMNS, tile.depth * k_of(product)), (mma.n, COLUMNS), mma, in_registers="b"
         ),
         LoopSchedule(3, sync="mbarrier"),
-        grid=GridSchedule(GROUP),
+        grid=GridSchedule(group, tile.parts),
         epilogue=EpilogueSchedule(staged_rows(product, mma.n)),
         arithmetic=ArithmeticSchedule(accumulate),
     )
-    whole = _tile_count(product, tile) > target.sms and not product.batch
+    whole = tile_count(product, tile.of_cta) > target.sms and not product.batch
     stages = fitting_stages(product, schedule, target)
     return schedule.with_fields(stages=stages, ctas=target.sms if whole else 0)
 

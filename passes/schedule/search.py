@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from itertools import product as combinations
 
 from ...dialect.isa.targets import Target
@@ -31,9 +32,8 @@ def candidates(product: Product, target: Target, accumulate: str = "") -> list[S
     """
     first = default_schedule(product, target, accumulate)
     accumulate = first.arithmetic.accumulate
-    of_groups = warpgroup_candidates if product.b.stored is None else exchanged_candidates
-    groups = of_groups(product, target, accumulate)
-    return list(dict.fromkeys((first, *groups, *_of_fragments(product, target, accumulate))))
+    of_groups = (of(product, target, accumulate) for of in (exchanged_candidates, warpgroup_candidates))
+    return list(dict.fromkeys((first, *chain(*of_groups), *_of_fragments(product, target, accumulate))))
 
 
 def _of_fragments(product: Product, target: Target, accumulate: str) -> list[Schedule]:

@@ -74,11 +74,14 @@ OF_FRAGMENTS = ("cta", "warp", "sliced_k", "pack", "sync", "prefetch", "unroll",
 
 
 def asked_of(given: Mapping[str, object]) -> str:
-    """Who is to multiply, of fields that are given: "fragments", "warpgroups", or "" if they leave it open."""
+    """Who is to multiply, of fields that are given: "fragments", "warpgroups", "exchanged" for warpgroups with B in
+    registers, or "" if they leave it open."""
+    if given.get("in_registers", PLAIN) != PLAIN:
+        return "exchanged"
     mma = given.get("mma")
     if isinstance(mma, Shape):
         return "warpgroups" if mma.m == ROWS else "fragments"
-    if any(given.get(name, PLAIN) != PLAIN for name in ("promote", "in_registers")):
+    if any(given.get(name, PLAIN) != PLAIN for name in ("promote", "transpose")) or "in_registers" in given:
         return "warpgroups"
     return "fragments" if any(name in given for name in OF_FRAGMENTS) else ""
 
@@ -223,8 +226,14 @@ def staged_rows(product: Product, columns: int) -> int:
 
 
 def pays(product: Product) -> bool:
-    """Whether warpgroups are worth their start: there is enough to multiply, and a tile's rows are not mostly empty."""
-    if _transposed(product) != PLAIN or _packed(product) != PLAIN:
+    """Whether warpgroups are worth their start."""
+    return is_large(product, laid_out=_transposed(product) != PLAIN or _packed(product) != PLAIN)
+
+
+def is_large(product: Product, *, laid_out: bool) -> bool:
+    """Whether there is enough to multiply, and a tile's rows are not mostly empty; with launches before that lay out
+    operands, or without."""
+    if laid_out:
         least = LEAST_PACKED
     elif product.batch:
         least = LEAST_BATCHED

@@ -94,11 +94,11 @@ def tiles_of(product: Product, packed: str, target: Target) -> Iterator[GroupTil
         for cluster in CLUSTERS if across_lines else CLUSTERS[:1]:
             for m, n in TILES if product.sparsity == 1 else TWO_CONSUMERS:
                 tile = GroupTile(m, n, parts, cluster)
-                if tile == GroupTile(m, n) or _fits(product, tile, target):
+                if tile == GroupTile(m, n) or fits(product, tile, target):
                     yield tile
 
 
-def _fits(product: Product, tile: GroupTile, target: Target) -> bool:
+def fits(product: Product, tile: GroupTile, target: Target) -> bool:
     """Whether there are as many tiles as a cluster has, or all CTAs of parts run at once and have something to
     multiply."""
     if product.batch or product.dynamic or (tile.parts > 1 and tile.cluster != (1, 1)):
@@ -154,17 +154,17 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
         step *= NARROW_PANELS
     loops = waves * -(-product.k_tiles(k_of(product)) // tile.parts) * step
     if tile.parts > 1:
-        loops = max(loops, _read_bytes(product) / READ_PER_CYCLE)
-    return loops + waves * (TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE) + _partial_sums(tile)
+        loops = max(loops, read_bytes(product) / READ_PER_CYCLE)
+    return loops + waves * (TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE) + partial_sums(tile)
 
 
-def _read_bytes(product: Product) -> float:
+def read_bytes(product: Product) -> float:
     """Bytes of A and B, which memory gives however K is cut."""
     rows = product.m * product.k // product.sparsity * product.a.element.memory_bits
-    return (rows + product.k * product.n * product.b.element.memory_bits) / 8
+    return (rows + product.k * product.n * product.b.memory_bits) / 8
 
 
-def _partial_sums(tile: GroupTile) -> float:
+def partial_sums(tile: GroupTile) -> float:
     """Cycles to add up the sums of all parts, of 4 bytes for each element."""
     sums = 4 * tile.m * tile.n
     return 0.0 if tile.parts == 1 else SUMMED + sums / WRITTEN + tile.parts * sums / READ

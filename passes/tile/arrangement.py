@@ -83,20 +83,36 @@ def arrange_exchanged(instruction: Wgmma, bits: int, *, b_along_k: bool) -> Arra
     B has elements of so many bits in memory, which are converted to the instruction's.
 
     The layout of B is that of B^T as the instruction's first operand. The accumulators are those of D, whose transpose
-    the instruction computes. Where k runs along the rows of B, each lane loads the two neighbours along k that a
-    register of floats has. In rows along n pieces of 16 bits hold two neighbours along n, for two rows of B^T that a
-    lane has: so these are numbered as neighbours.
+    the instruction computes. Rows of B^T are numbered so that what memory delivers is what a lane has:
+
+    Integers along k: each lane loads the two neighbours along k that a register of floats has.
+    Bytes along n: pieces of 16 bits hold two neighbours along n, for two rows of B^T that a lane has.
+    tf32 along n: each lane loads two neighbours along n, for two rows that it has. Lanes that are served at once reach
+    different banks: they hold halves of a chunk, and chunks half a line apart, of four rows of k.
 
     Raises:
         ScheduleError: for elements that nothing brings to registers so.
     """
-    if (instruction.operand_bits, bits) != (16, 8):
-        raise ScheduleError(f"in_registers = b: elements of {bits} bits are not made {instruction.operand_bits} so")
-    numbers = (0, 1, 2, 3, 4, 5) if b_along_k else (1, 2, 3, 0, 4, 5)
-    wanted = numbered(instruction.layout("a"), numbers)
-    of_b = Delivery(LANES, wanted, wanted) if b_along_k else Delivery(PIECES, wanted, _first(wanted, row(0), column(0)))
+    held = instruction.operand_bits
+    if b_along_k and held == 16 and bits in (8, 4):
+        numbers = (0, 1, 2, 3, 4, 5)
+        of_b = _by_lanes(numbered(instruction.layout("a"), numbers))
+    elif not b_along_k and (held, bits) in ((16, 8), (8, 8)):
+        numbers = (1, 2, 3, 0, 4, 5)
+        wanted = numbered(instruction.layout("a"), numbers)
+        of_b = Delivery(PIECES, wanted, _first(wanted, row(0), column(0)))
+    elif not b_along_k and held == bits == 32:
+        numbers = (1, 4, 2, 0, 3, 5)
+        of_b = _by_lanes(numbered(instruction.layout("a"), numbers))
+    else:
+        along = "k" if b_along_k else "n"
+        raise ScheduleError(f"in_registers = b: {bits} bits along {along} are not made {held} so")
     stays = Delivery(NONE, instruction.layout("a"), instruction.layout("a"))
     return Arrangement(stays, of_b, numbered(instruction.layout("d"), numbers).transposed())
+
+
+def _by_lanes(layout: Layout) -> Delivery:
+    return Delivery(LANES, layout, layout)
 
 
 @cache

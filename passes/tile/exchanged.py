@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue, TypeAttribute
 
 from ...dialect.isa.wgmma import M as COLUMNS
 from ...dialect.warp.attributes import FragmentType, memory_of
+from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ...dialect.warp.elementwise import ConstantOp, ConvertOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.memory import LdmatrixOp, LoadOp
@@ -34,13 +35,17 @@ class ExchangedProduct(Multiplication):
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
         (_, _, depth), k, (a, _) = self.tiling.schedule.tile.cta, self.tiling.row.shape.k, self.operands
-        held = self._loaded(outside, index, warp)
         steps = range(0, depth, k)
+        changes = self.operands[1].operand.stored is not None or self.operands[1].way.how != LANES
+        # What is changed goes to other registers than it comes to: it is loaded at once, before all waits.
+        held = self._loaded(outside, index, warp | {"k": 0}, depth) if changes else None
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
         for at in steps:
             index.insert(WgmmaWaitOp(len(steps) - 1))
-            part = index.insert(SubfragmentOp(held, (0, at), (COLUMNS, k))).fragment
-            of_b = self._converted(index, part)
+            if held is None:
+                of_b = self._loaded(outside, index, warp | {"k": at}, k)
+            else:
+                of_b = self._changed(index, index.insert(SubfragmentOp(held, (0, at), (COLUMNS, k))).fragment)
             index.insert(WgmmaFenceOp())
             place = a.place(outside, warp | {"k": at})
             product = WgmmaOp(
@@ -54,21 +59,22 @@ class ExchangedProduct(Multiplication):
         index.insert(WgmmaWaitOp(0))
         return accumulator
 
-    def _loaded(self, outside: IndexBuilder, index: IndexBuilder, warp: Place) -> SSAValue:
-        """B^T of a K tile as memory holds it, 64 columns of B."""
+    def _loaded(self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int) -> SSAValue:
+        """B^T as memory holds it, 64 columns of B."""
         tile, b = self.tiles[1], self.operands[1]
         held = memory_of(tile).element_type
         if not isinstance(held, TypeAttribute):
             fail(self.op, f"expected B of elements with a type, got {held}")
-        along_k, depth = b.operand.transposed, self.tiling.schedule.tile.cta[2]
+        along_k = b.operand.transposed
         kind = FragmentType.of("a", COLUMNS, depth, held, b.way.delivered)
-        where = b.place(outside, warp | {"k": 0})
+        where = b.place(outside, at)
         if b.way.how == LANES:
             return index.insert(LoadOp(tile, where, kind, swapped=not along_k)).fragment
         return index.insert(LdmatrixOp(tile, where, kind, trans=True, b16=True, swapped=not along_k)).fragment
 
-    def _converted(self, index: IndexBuilder, held: SSAValue) -> SSAValue:
+    def _changed(self, index: IndexBuilder, held: SSAValue) -> SSAValue:
         """What the instruction multiplies, of what memory holds."""
         b = self.operands[1]
-        kind = self.tiling.element_type("b")
-        return index.insert(ConvertOp(held, kind, b.operand.stored, b.way.layout)).fragment
+        if b.operand.stored is None:
+            return index.insert(ConvertLayoutOp.to(held, b.way.layout)).fragment
+        return index.insert(ConvertOp(held, self.tiling.element_type("b"), b.operand.stored, b.way.layout)).fragment

@@ -73,8 +73,9 @@ class Fragments:
         return FragmentType.of(role, rows, columns, self.element_type(role), layout, bits)
 
     def element_type(self, role: str) -> TypeAttribute:
-        """The element type of the instruction's operand "a", "b" or "acc"."""
-        return type_of_element(self.row.element("c" if role == "acc" else role))
+        """The element type of the product's operand "a", "b" or "acc", as the instruction has it."""
+        exchanged = {"a": "b", "b": "a"} if self.schedule.tile.exchanged else {}
+        return type_of_element(self.row.element("c" if role == "acc" else exchanged.get(role, role)))
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,6 @@ def load_shared(lowering: KernelLowering, op: LoadOp, into: Fragment) -> None:
 
     tile, place = shared_place(lowering, op, op.memory, op.indices)
     kind = op.fragment.type
-    if tile.packed > 1:
-        fail(op, f"warp.load reads whole bytes, got elements of {kind.element.name}; use warp.ldmatrix")
     lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'from')}")
     loads = SharedFragments(lowering.emitter, lowering.addressing, lowering.lane)
     loads.load(kind, op.swapped is not None, tile, place, into)

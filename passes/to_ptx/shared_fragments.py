@@ -16,6 +16,10 @@ from .emitter import Emitter, divisor_of
 from .fragments import Fragment, per_register
 from .memory import side_by_side
 from .operands import At, IndexValue, VirtualRegister
+from .permute import gather
+
+REGISTER_BITS, HALF = 32, 16
+"""Bits of a register, and of the pieces that two of make one."""
 
 
 class SharedFragments:
@@ -34,12 +38,12 @@ class SharedFragments:
     ) -> None:
         """Reads a fragment whose first element lies at (stage, row, column) of a tile."""
         if side_by_side(in_memory(type, swapped)) < per_register(type):
-            self._load_halves(type, swapped, tile, at_, into)
+            self._load_pieces(type, swapped, tile, at_, into)
             return
         for registers, place in self._accesses(type, swapped, tile, at_, into):
             self.emitter.load("shared", registers, place)
 
-    def _load_halves(
+    def _load_pieces(
         self,
         type: FragmentType,
         swapped: bool,
@@ -47,13 +51,18 @@ class SharedFragments:
         at_: tuple[IndexValue, IndexValue, IndexValue],
         into: Fragment,
     ) -> None:
-        """Puts registers together from halves, each of neighbours in memory."""
-        halves = self.emitter.registers("b16", 2 * len(into))
-        wide = per_register(type) // 2
-        for registers, place in self._accesses(type, swapped, tile, at_, halves, wide):
-            self.emitter.load("shared", registers, place)
-        for register, low, high in zip(into, halves[::2], halves[1::2], strict=True):
-            self.emitter.emit("mov.b32", register, [low, high])
+        """Puts registers together from halves or bytes, each of neighbours in memory."""
+        bits = min(HALF, side_by_side(in_memory(type, swapped)) * type.bits)
+        each, kind = REGISTER_BITS // bits, "b16" if bits == HALF else "b32"
+        pieces = self.emitter.registers(kind, each * len(into))
+        for registers, place in self._accesses(type, swapped, tile, at_, pieces, bits // type.bits):
+            self.emitter.load("shared", registers, place, f"b{bits}")
+        for number, register in enumerate(into):
+            own = pieces[number * each :][:each]
+            if each == 2:
+                self.emitter.emit("mov.b32", register, own)
+            else:
+                self.emitter.move(register, gather(self.emitter, own, [(i, 0) for i in range(each)], bits))
 
     def store(
         self, type: FragmentType, tile: SharedTile, at_: tuple[IndexValue, IndexValue, IndexValue], source: Fragment
@@ -77,7 +86,8 @@ class SharedFragments:
         layout, per = in_memory(type, swapped), wide or per_register(type)
         down, across = type.tiles[::-1] if swapped else type.tiles
         lane_row, lane_column = self.addressing.lane_position(layout, self.lane)
-        groups = _groups(type, layout, per, divisor_of(column_start))
+        lane_column = self.addressing.scalars.quotient(lane_column, tile.packed)
+        groups = _groups(type, layout, per, divisor_of(column_start) * tile.packed)
         count = layout.elements // per
         for number in range(down * across):
             # Registers follow the fragment's own order of tiles, which the transpose in memory has by columns.
@@ -86,7 +96,7 @@ class SharedFragments:
                 row, along = layout.element_offset(group[0] * per)
                 where = (
                     Position.of(lane_row, row_start, i * layout.rows + row),
-                    Position.of(lane_column, column_start, j * layout.columns + along),
+                    Position.of(lane_column, column_start, (j * layout.columns + along) // tile.packed),
                 )
                 registers = [held[number * count + register] for register in group]
                 yield registers, self.addressing.shared(tile, stage, *where)

@@ -257,7 +257,7 @@ def test_what_stays_an_operation_of_its_own(text: str, reason: str) -> None:
             "sm_90a",
             "i4",
             {"mma": "m64n64k16"},
-            "warpgroups cannot .*: integers of 4 bits are not converted for warpgroups",
+            "warpgroups cannot .*: integers of 4 bits in rows along n are not converted for warpgroups",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Products of warpgroups with B in registers, converted on its way there: right against float64 over sizes that are
+"""Products of warpgroups with B in registers, converted or transposed on its way there: right over sizes that are
 multiples of nothing, in every form of the result, and silent under the checks."""
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from problems import problem
+from products import Product, Types
 
 from warploom.dialect.schedule import Schedule
+from warploom.passes.diagnostics import remarks
 from warploom.runtime import CompileError, compile
 
 Array = NDArray[Any]
@@ -19,17 +22,20 @@ Array = NDArray[Any]
 CHECKS = "races,uninitialised,barriers,bounds,wgmma"
 
 FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
-LIMITS = {"s8": (-128, 128), "u8": (0, 256)}
+LIMITS = {"s8": (-128, 128), "u8": (0, 256), "s4": (-8, 8), "u4": (0, 16)}
 
-BIASED = """ epilogue(%x: f32, %b: {out}, %s: f32, %r: {out}) {{
-  %wide = arith.extf %b : {out} to f32
-  %0 = arith.addf %x, %wide : f32
-  %1 = arith.mulf %0, %s : f32
-  %old = arith.extf %r : {out} to f32
-  %2 = arith.addf %1, %old : f32
-  %y = arith.truncf %2 : f32 to {out}
-  warp.yield %y : {out}
-}}"""
+BIASED = """
+  linalg.generic {{indexing_maps = [#mn, #n, #m, #mn], iterator_types = ["parallel", "parallel"]}}
+      ins(%T, %bias, %scales : {t}, memref<{n}x{out}>, memref<{m}xf32>) outs(%D : {d}) {{
+  ^bb0(%x: f32, %b: {out}, %s: f32, %r: {out}):
+    %wide = arith.extf %b : {out} to f32
+    %0 = arith.addf %x, %wide : f32
+    %1 = arith.mulf %0, %s : f32
+    %old = arith.extf %r : {out} to f32
+    %2 = arith.addf %1, %old : f32
+    %y = arith.truncf %2 : f32 to {out}
+    linalg.yield %y : {out}
+  }}"""
 """A vector along columns, one along rows, and a matrix."""
 
 
@@ -53,27 +59,27 @@ class Case:
 
     @property
     def b(self) -> str:
-        _, n, k = self.shape
-        return f"memref<{n}x{k}xi8>" if self.along_k else f"memref<{k}x{n}xi8>"
+        (_, n, k), kind = self.shape, f"i{self.stored[1]}"
+        return f"memref<{n}x{k}x{kind}>" if self.along_k else f"memref<{k}x{n}x{kind}>"
 
     @property
     def mlir(self) -> str:
         m, n, k = self.shape
-        a, d = f"memref<{m}x{k}x{self.float_}>", f"memref<{m}x{n}x{self.out}>"
-        epilogue, kinds, maps, operands = "", "", "", ""
-        if self.start == "biased":
-            epilogue, operands = BIASED.format(out=self.out), " with %bias, %scales, %D"
-            kinds = f", memref<{n}x{self.out}>, memref<{m}xf32>, {d}"
-            maps = "".join(f", affine_map<(m, n, k) -> ({along})>" for along in ("n", "m", "m, n"))
-        init = "plus %D" if self.start == "added" else f"init 0.0 : {'f32' if epilogue else self.out}"
-        beside = f"%bias: memref<{n}x{self.out}>, %scales: memref<{m}xf32>, " if epilogue else ""
-        more = f"{d}, " if self.start == "added" else ""
-        return f"""func.func @f(%A: {a}, %B: {self.b}, {beside}%D: {d}) {{
+        a, d, t = f"memref<{m}x{k}x{self.float_}>", f"memref<{m}x{n}x{self.out}>", f"memref<{m}x{n}xf32>"
+        biased, axes = self.start == "biased", "(n, k)" if self.along_k else "(k, n)"
+        into, kind = ("%T", t) if biased else ("%D", d)
+        start = "plus %D" if self.start == "added" else f"init 0.0 : {'f32' if biased else self.out}"
+        beside = f"%bias: memref<{n}x{self.out}>, %scales: memref<{m}xf32>, " if biased else ""
+        return f"""#mn = affine_map<(m, n) -> (m, n)>
+#n = affine_map<(m, n) -> (n)>
+#m = affine_map<(m, n) -> (m)>
+func.func @f(%A: {a}, %B: {self.b}, {beside}%D: {d}) {{
+  {f"%T = memref.alloc() : {t}" if biased else ""}
   %W = warp.stored %B as {self.stored} minus {self.zero} : {self.b}
-  warp.matmul {self.float_} x {self.float_} %A, %W {init} into %D{operands}
-      maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> {"(n, k)" if self.along_k else "(k, n)"}>,
-            affine_map<(m, n, k) -> (m, n)>{maps}]
-      : {a}, !warp.operand<{self.b}>, {more}{d}{kinds}{epilogue}
+  warp.matmul {self.float_} x {self.float_} %A, %W {start} into {into}
+      maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> {axes}>, affine_map<(m, n, k) -> (m, n)>]
+      : {a}, !warp.operand<{self.b}>, {kind}{f" plus {d}" if self.start == "added" else ""}
+  {BIASED.format(t=t, d=d, m=m, n=n, out=self.out) if biased else ""}
   return
 }}"""
 
@@ -84,11 +90,11 @@ def tile(m: int, columns: int, rows: int = 0, depth: int = 64, **options: Any) -
 
 
 CASES = [
-    Case("bf16", "s8", True, "bf16", (77, 144, 144), tile(64, 128), zero=-5),
+    Case("bf16", "s8", True, "bf16", (70, 80, 80), tile(64, 128), zero=-5),
     Case("bf16", "u8", False, "bf16", (40, 208, 72), tile(32, 128), zero=3),
     Case("f16", "u8", True, "f32", (45, 70, 208), tile(32, 64, depth=128), start="added"),
     Case("f16", "s8", False, "f32", (45, 80, 136), tile(32, 64, depth=128), start="added"),
-    Case("bf16", "s8", True, "bf16", (100, 136, 80), tile(96, 128), start="biased"),
+    Case("bf16", "s8", True, "bf16", (100, 72, 80), tile(96, 64), start="biased"),
     Case("f16", "s8", False, "f16", (100, 80, 72), tile(48, 64, 96), start="biased"),
     Case("f16", "u8", False, "f16", (83, 80, 72), tile(40, 64, staging=0), start="biased"),
     Case("bf16", "u8", True, "bf16", (33, 83, 144), tile(32, 64)),  # rows of D that lanes store
@@ -96,6 +102,8 @@ CASES = [
     Case("bf16", "s8", False, "bf16", (72, 160, 136), tile(32, 64, ctas=2)),
     Case("bf16", "s8", True, "bf16", (40, 128, 144), tile(32, 64, cluster=(1, 2))),
     Case("bf16", "s8", False, "f32", (64, 80, 136), tile(32, 64, cluster=(2, 1))),
+    Case("bf16", "s4", True, "bf16", (45, 72, 160), tile(32, 64), zero=-3),
+    Case("f16", "u4", True, "f16", (45, 136, 224), tile(32, 128, depth=128), zero=9, start="biased"),
 ]
 
 
@@ -108,9 +116,10 @@ def test_products_are_right_and_silent(case: Case) -> None:
     old = rng.standard_normal((m, n)).astype(kind)
     d = np.full((m, n), np.nan, kind) if case.start == "zero" else old.copy()
     kernel = compile(case.mlir, "sm_90a", cache=False, **case.schedule)
-    held = np.ascontiguousarray((weights.T if case.along_k else weights).astype(np.uint8).view(np.int8))
+    held = np.ascontiguousarray(weights.T if case.along_k else weights).astype(np.uint8)
+    held = held if case.stored[1] == "8" else held[:, ::2] & 15 | held[:, 1::2] << 4
     beside = (bias, scales) if case.start == "biased" else ()
-    kernel(a, held, *beside, d, device="interp", checks=CHECKS)
+    kernel(a, held.view(np.int8), *beside, d, device="interp", checks=CHECKS)
     exact = a.astype(np.float64) @ (weights - case.zero)
     if case.start == "biased":
         exact = (exact + bias.astype(np.float64)) * scales[:, None] + old
@@ -118,6 +127,26 @@ def test_products_are_right_and_silent(case: Case) -> None:
         exact = exact + old
     bound = {"f32": 1e-6, "f16": 2**-10, "bf16": 2**-7}[case.out]
     np.testing.assert_allclose(d.astype(np.float64), exact, rtol=bound, atol=bound * np.abs(exact).max())
+
+
+TF32, E4M3 = Types("f32", "f32", "f32"), Types("f8E4M3FN", "f8E4M3FN", "bf16")
+MIXED = Types("f8E5M2", "f8E4M3FN", "f32")
+
+TRANSPOSED = [
+    Product(TF32, "cleared", "A B", (45, 136, 72), tile(32, 128, depth=32) | {"mma": "m64n32k8"}),
+    Product(TF32, "gelu by tanh", "A B", (45, 72, 72), tile(32, 64, staging=0) | {"mma": "m64n32k8"}),
+    Product(E4M3, "residual", "A B", (45, 80, 144), tile(32, 64, depth=128) | {"mma": "m64n32k32"}),
+    Product(MIXED, "added", "A B", (45, 80, 144), tile(32, 64, depth=128) | {"mma": "m64n32k32"}),
+    Product(Types("i8", "i8", "i32"), "batch", "A B", (45, 80, 144), tile(32, 64, depth=128) | {"mma": "m64n32k32"}),
+]
+
+
+@pytest.mark.parametrize("product", TRANSPOSED, ids=str)
+def test_elements_that_do_not_lie_along_k_are_transposed_in_registers(product: Product) -> None:
+    kernel, given = product.compile("sm_90a"), problem(product, 3)
+    assert len(kernel.launches) == 1
+    kernel(*given.arguments, device="interp", checks=CHECKS)
+    assert given.wrong() == ""
 
 
 def chosen(case: Case, **options: Any) -> Schedule:
@@ -132,6 +161,8 @@ def chosen(case: Case, **options: Any) -> Schedule:
         (Case("bf16", "s8", True, "bf16", (256, 8192, 8192)), (256, 64)),
         (Case("bf16", "s8", False, "bf16", (512, 8192, 8192)), (256, 128)),
         (Case("bf16", "s8", False, "bf16", (64, 8192, 8192)), (64, 64)),
+        (Case("bf16", "u4", True, "bf16", (64, 8192, 8192)), (64, 128)),  # in parts of K
+        (Case("bf16", "u4", False, "bf16", (256, 8192, 8192)), None),  # which is not built
         (Case("bf16", "s8", True, "bf16", (64, 8192, 8192)), None),  # too few rows for B along K
         (Case("bf16", "s8", False, "bf16", (256, 1024, 1024)), None),  # too little to multiply
         (Case("bf16", "s8", True, "bf16", (256, 8192, 8200)), None),  # rows that no tensor copy moves
@@ -142,6 +173,24 @@ def test_what_the_model_chooses(case: Case, tile: tuple[int, int] | None) -> Non
     schedule = chosen(case)
     assert schedule.tile.exchanged == (tile is not None)
     assert tile in (None, schedule.tile.cta[:2])
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        (Case("bf16", "u4", False, "bf16", (256, 8192, 8192)), "integers of 4 bits in rows along n are not converted"),
+        (Case("bf16", "s8", True, "bf16", (256, 8192, 8200)), "B must have rows that are multiples of 16 bytes"),
+        (Case("bf16", "s8", True, "bf16", (256, 8192, 8192)), ""),
+        (Case("bf16", "u4", False, "bf16", (16, 8192, 8192)), ""),  # too few rows for it to matter
+    ],
+    ids=str,
+)
+def test_a_remark_says_why_b_is_not_changed_so(case: Case, reason: str) -> None:
+    with remarks() as found:
+        compile(case.mlir, "sm_90a", cache=False)
+    said = [line for line in found if "warpgroups do not change B in registers" in line]
+    assert bool(said) == bool(reason)
+    assert all(reason in line for line in said)
 
 
 SMALL = Case("f16", "s8", True, "f16", (64, 64, 64))

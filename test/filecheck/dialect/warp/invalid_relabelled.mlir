@@ -72,9 +72,9 @@ func.func @in_bounds(%s: memref<8x8xf64, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.load: expected the elements of half a register to lie side by side in memory, there the fragment is [r2 r3 c0 c1 c2 | r0 r1]
-func.func @pairs(%s: memref<16x8xi8, 3>, %i: index) {
-  %x = warp.load %s[%i, %i] : memref<16x8xi8, 3> -> !warp.fragment<b, 16x8xi8, [r2 r3 c0 c1 c2 | r0 r1]>
+// CHECK: error: warp.load: expected the elements of a byte to lie side by side in memory, there the fragment is [r3 r4 c0 c1 c2 | r0 r1 r2]
+func.func @pairs(%s: memref<32x8xi4, 3>, %i: index) {
+  %x = warp.load %s[%i, %i] : memref<32x8xi4, 3> -> !warp.fragment<b, 32x8xi4, [r3 r4 c0 c1 c2 | r0 r1 r2]>
   return
 }
 
