@@ -59,6 +59,9 @@ NARROW_GROUP, NARROW = 4, 12
 """The same where there are more rows of tiles than that, and no more than so many columns (H200: 3072x768x8192 685
 TFLOP/s with 4, 577 with 16; 4096x1280x1280 583 and 521; 12608x768x3072 746 and 736)."""
 
+LEAST_STAGES = 3
+"""Stages that a loop takes whose warps wait at mbarriers."""
+
 BUFFERS = 2
 """Panels of D of a warpgroup that are on their way at a time: one is filled while the other is read."""
 
@@ -271,7 +274,7 @@ def _by_cost(product: Product, target: Target, accumulate: str) -> list[Schedule
 def _schedule(product: Product, operands: OperandSchedule, tile: GroupTile, row: Wgmma, target: Target) -> Schedule:
     schedule = Schedule(
         TileSchedule((tile.m, tile.n, k_of(product)), (ROWS, tile.n), row.shape),
-        LoopSchedule(3, sync="mbarrier"),
+        LoopSchedule(LEAST_STAGES, sync="mbarrier"),
         grid=GridSchedule(_group(product, tile), tile.parts, cluster=tile.cluster),
         epilogue=EpilogueSchedule(staged_rows(product, tile.n)),
         operands=operands,
@@ -279,6 +282,9 @@ def _schedule(product: Product, operands: OperandSchedule, tile: GroupTile, row:
     )
     whole = tile_count(product, tile) > target.sms and not product.batch
     stages = fitting_stages(product, schedule, target)
+    if not whole:
+        # A CTA of a single tile has as many stages to fill as K tiles.
+        stages = min(stages, max(LEAST_STAGES, -(-product.k_tiles(schedule.tile.cta[2]) // tile.parts)))
     return schedule.with_fields(stages=stages, ctas=target.sms if whole else 0)
 
 
@@ -291,4 +297,4 @@ def _group(product: Product, tile: GroupTile) -> int:
 def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
     """As many stages as shared memory holds, and pay."""
     room = target.shared - staging_bytes(product, schedule) - BARRIERS
-    return max(3, min(MOST_STAGES, room // stage_bytes(product, schedule)))
+    return max(LEAST_STAGES, min(MOST_STAGES, room // stage_bytes(product, schedule)))
