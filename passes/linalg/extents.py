@@ -69,6 +69,19 @@ def strides(kind: Memory, sizes: tuple[int, ...], divisor: int) -> tuple[int, ..
     )
 
 
+def pitch(kind: Memory, column: int, divisor: int, sizes: tuple[int, ...] = ()) -> int:
+    """Elements that divide the place of every row in memory, whose neighbours lie along the dimension `column`.
+
+    `sizes` are those of memory, with samples for what is not known; without them, they follow from the divisor.
+    """
+    known = sizes or tuple(
+        size if size >= 0 else sample(divisor if i == column else 1) for i, size in enumerate(kind.get_shape())
+    )
+    steps = [stride for i, stride in enumerate(strides(kind, known, divisor)) if i != column]
+    offset = kind.get_offset()
+    return math.gcd(divisor if offset is None else offset, *steps)
+
+
 def fold_dimensions(op: Operation) -> None:
     """Replaces the sizes that are asked of allocations by those that they were made with."""
     for found in list(op.walk()):

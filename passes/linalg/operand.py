@@ -86,9 +86,7 @@ class MatrixOperand:
     @property
     def pitch_bits(self) -> int:
         """Bits that divide the place of every row in memory."""
-        strides, offset = extents.strides(self.type, self.sizes, self.divisor), self.type.get_offset()
-        steps = [stride for i, stride in enumerate(strides) if i != self.dimensions[1]]
-        return math.gcd(self.divisor if offset is None else offset, *steps) * self.memory_bits
+        return extents.pitch(self.type, self.dimensions[1], self.divisor, self.sizes) * self.memory_bits
 
     @property
     def place(self) -> MatrixPlace:

@@ -16,8 +16,9 @@ next tile under the epilogue of this one::
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -37,7 +38,7 @@ from ...dialect.warp.clusters import CLUSTER_SIZE
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.synchronisation import SOME_WARPS, ElectOp
-from ...dialect.warp.tensor_copies import BulkWaitOp, ExpectOp, ProxyFenceOp
+from ...dialect.warp.tensor_copies import BulkWaitOp, ProxyFenceOp
 from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from ..allocate import needed
 from ..diagnostics import remark
@@ -49,7 +50,9 @@ from .copies import with_stages
 from .copy_loop import DeclinedError, copies_of, decline, is_load
 from .once import Once
 from .own_tiles import OwnTiles
+from .producer import Clones, ProducerLoop
 from .ring import Ring
+from .staged_loads import StagedLoads, loads_behind
 from .tensor_copies import TensorCopy, TensorView
 from .tensor_stores import StagedStores
 
@@ -61,9 +64,6 @@ has. 128 threads of each share 65,536."""
 BARRIERS = 1024
 """Bytes left for barriers."""
 
-Clones: TypeAlias = dict[SSAValue, SSAValue]
-"""Values of the consumers' loops, and what they are in the producer's."""
-
 
 class Specialiser:
     """Rewrites one kernel, whose loop over K is `loop`, in a loop over tiles or not."""
@@ -74,6 +74,7 @@ class Specialiser:
         self.tiles = around if isinstance(around, scf.ForOp) else None
         self.consumers = launch.schedule.consumers
         self.copies, self.once = copies_of(loop), _before(loop, CopyOp)
+        self.loads: list[StagedLoads] = []
         self._check()
         start, end = launch.body.first_op, launch.body.last_op
         if start is None or end is None:
@@ -118,6 +119,7 @@ class Specialiser:
         once = [TensorCopy.of(copy, self.launch) for copy in self.once]
         copies = [TensorCopy.of(copy, self.launch, self._share(before, copy, cluster)) for copy in self.copies]
         stores = self._stage_stores()
+        self.loads = self._stage_loads()
         mine = self._from(block, first)
         readers = self.launch.schedule.tile.warps
         whole = Once(once, Ring.of(index, self._room(once), readers)) if once else None
@@ -147,7 +149,7 @@ class Specialiser:
                 with_stages(tile, whole.ring.stages)
         threads = (self.consumers + WARPS) * LANES
         self.launch.threads = threads
-        for memory in dict.fromkeys((*sources, *(found.view.memory for found in stores))):
+        for memory in dict.fromkeys((*sources, *(found.view.memory for found in (*stores, *self.loads)))):
             self.launch.drop_unused(memory)
         kernel.attributes["gpu.known_block_size"] = DenseArrayBase.from_list(i32, [threads, 1, 1])
         self.launch.finish()
@@ -180,6 +182,21 @@ class Specialiser:
                 remark(declined.op, SpecialisePass.name, f"lanes store what they hold: {declined.reason}")
         return staged
 
+    def _stage_loads(self) -> list[StagedLoads]:
+        """Lets tensor copies bring matrices of the epilogue where D is staged, if they can: through stages, of which at
+        least one is left for the next tile."""
+        schedule, staged = self.launch.schedule, list[StagedLoads]()
+        for loads in loads_behind(self.loop) if schedule.epilogue.staging else ():
+            left = schedule.loop.stages - 1 - sum(found.turns for found in staged)
+            try:
+                if schedule.own_tiles:
+                    decline(loads[0], "consumers have tiles of their own")
+                tiles = [copy.destination for copy in self.copies]
+                staged.append(StagedLoads(loads, tiles, self.launch, self.index, left))
+            except DeclinedError as declined:
+                remark(declined.op, SpecialisePass.name, f"each lane loads what it needs: {declined.reason}")
+        return staged
+
     # The producer
 
     def _produce(
@@ -198,10 +215,11 @@ class Specialiser:
         one = index.insert(arith.AndIOp(first, index.insert(ElectOp()).chosen)).result
         body = Block()
         inside = index.at(Builder(InsertPoint.at_end(body)))
+        loop = ProducerLoop(self.loop, self.tiles, copies, [] if once is None else once.copies, self.loads)
         if self.tiles is None:
             if once is not None:
                 once.start(inside, lambda value: value, 0, 1)
-            end = self._copy_all(inside, copies, ring, [0, 1], {})
+            end = loop.copy_all(inside, ring, [0, 1], {})
         else:
             initial = inside.values([0, 1] * (1 if once is None else 2))
             turn = Block(arg_types=[IndexType()] * (1 + len(initial)))
@@ -209,74 +227,16 @@ class Specialiser:
             here = index.at(Builder(InsertPoint.at_end(turn)))
             moved: Clones = {self.tiles.body.block.args[0]: tile}
             if once is not None:
-                once.start(here, lambda value: self._cloned(here, value, moved, None), *state[2:])
-            after = self._copy_all(here, copies, ring, list(state[:2]), moved)
+                once.start(here, lambda value: loop.cloned(here, value, moved, None), *state[2:])
+            after = loop.copy_all(here, ring, list(state[:2]), moved)
             after += [] if once is None else once.ring.next(here, *state[2:])
             here.insert(scf.YieldOp(*here.values(after)))
-            loop = scf.ForOp(self.tiles.lb, self.tiles.ub, self.tiles.step, initial, turn)
-            end = list[Index](inside.insert(loop).results)
+            around = scf.ForOp(self.tiles.lb, self.tiles.ub, self.tiles.step, initial, turn)
+            end = list[Index](inside.insert(around).results)
         ring.drain(inside, *end[:2])
         inside.insert(scf.YieldOp())
         index.insert(scf.IfOp(one, [], Region(body)))
         index.insert(scf.YieldOp())
-
-    def _copy_all(
-        self,
-        index: IndexBuilder,
-        copies: list[TensorCopy],
-        ring: Ring,
-        state: list[Index],
-        moved: Clones,
-    ) -> list[Index]:
-        """The copies of all K tiles of a tile; `moved` says what values of its turn are in the producer's."""
-        body = Block(arg_types=[IndexType()] * 3)
-        k, stage, parity = body.args
-        for value in self._indices():
-            self._cloned(index, value, moved, self.loop.body.block)
-        inside = index.at(Builder(InsertPoint.at_end(body)))
-        moved = moved | {self.loop.body.block.args[0]: k}
-        inside.insert(AwaitOp(ring.empty, stage, parity))
-        inside.insert(ExpectOp(ring.full, stage, sum(copy.bytes for copy in copies)))
-        for copy in copies:
-            at = [self._cloned(inside, i, moved, None) for i in copy.copy.indices]
-            copy.start(inside, at, lambda v: self._cloned(inside, v, moved, None), stage, ring.full)
-        inside.insert(scf.YieldOp(*inside.values(ring.next(inside, stage, parity))))
-        lower, upper, step = (
-            self._cloned(index, value, moved, None) for value in (self.loop.lb, self.loop.ub, self.loop.step)
-        )
-        loop = scf.ForOp(lower, upper, step, index.values(state), body)
-        return list(index.insert(loop).results)
-
-    def _indices(self) -> list[SSAValue]:
-        """What the coordinates of copies are made of."""
-        found = [i for copy in (*self.once, *self.copies) for i in copy.indices]
-        for copy in (*self.once, *self.copies):
-            if isinstance(copy.source.owner, Operation):
-                found += list(copy.source.owner.operands)[1:]
-        return found
-
-    def _cloned(self, index: IndexBuilder, value: SSAValue, moved: Clones, without: Block | None) -> SSAValue:
-        """A value of the consumers' tile, computed for the producer as well, unless it depends on `without`."""
-        op = value.owner
-        if value in moved or not isinstance(op, Operation) or not self._is_inside(op):
-            return moved.get(value, value)
-        if without is not None and self._depends(value, without):
-            return value
-        given = {operand: self._cloned(index, operand, moved, without) for operand in op.operands}
-        new = index.insert(op.clone(given))
-        moved.update(zip(op.results, new.results, strict=True))
-        return moved[value]
-
-    def _is_inside(self, op: Operation) -> bool:
-        """Whether an operation is in a loop that the producer has its own of."""
-        blocks = {self.loop.body.block, *([] if self.tiles is None else [self.tiles.body.block])}
-        return op.parent in blocks
-
-    def _depends(self, value: SSAValue, block: Block) -> bool:
-        op = value.owner
-        if not isinstance(op, Operation):
-            return op is block
-        return op.parent is block or any(self._depends(operand, block) for operand in op.operands)
 
     # The consumers
 
@@ -300,7 +260,7 @@ class Specialiser:
         if self.tiles is None:
             if once is not None:
                 self._await(once, 0, 0)
-            self._consumed(once, index.value(0)).rewrite(index, ring, [0, 0])
+            self._multiplied(self._consumed(once, index.value(0)), index, ring, [0, 0])
             return
         block, around = self.tiles.body.block, self.index.at(Builder(InsertPoint.before(self.tiles)))
         state = [block.insert_arg(IndexType(), 1 + i) for i in range(2 if once is None else 4)]
@@ -312,7 +272,7 @@ class Specialiser:
         if once is not None:
             self._await(once, *state[2:])
         passed = None if own is None else partial(own.end, tile=block.args[0])
-        loop, after = self._consumed(once, state[-2]).rewrite(index, ring, list(state[:2]), passed)
+        loop, after = self._multiplied(self._consumed(once, state[-2]), index, ring, list(state[:2]), passed)
         end = block.last_op
         if end is not None:
             last = self.index.at(Builder(InsertPoint.before(end)))
@@ -326,6 +286,23 @@ class Specialiser:
         new = scf.ForOp(first, self.tiles.ub, step, around.values(initial), region)
         around.insert(new)
         Rewriter.erase_op(self.tiles)
+
+    def _multiplied(
+        self,
+        consumed: ConsumerLoop,
+        index: IndexBuilder,
+        ring: Ring,
+        state: list[Index],
+        passed: Callable[[IndexBuilder], None] | None = None,
+    ) -> tuple[scf.ForOp, list[Index]]:
+        """The loop over K, and behind it the reads of what the epilogue takes from further stages."""
+        for loads in self.loads:
+            loads.replace(index)
+        loop, after = consumed.rewrite(index, ring, state, passed)
+        behind = self.index.at(Builder(InsertPoint.after(loop)))
+        for loads in self.loads:
+            after = loads.receive(behind, ring, after)
+        return loop, after
 
     def _room(self, once: list[TensorCopy]) -> int:
         """Stages of the tiles that stay: two where CTAs go from tile to tile and shared memory has the room."""

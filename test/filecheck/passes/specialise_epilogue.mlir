@@ -1,5 +1,6 @@
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-fuse-epilogue,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2},warp-outline,warp-tile,warp-persist,warp-specialise" | filecheck %s
 // RUN: warploom-opt %s -p "warploom{mma=m64n128k16 cta=128,128,64 ctas=2 target=sm_90a}" -t ptx | filecheck %s --check-prefix=TEXT
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-fuse-epilogue,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2 staging=0},warp-outline,warp-tile,warp-persist,warp-specialise" | filecheck %s --check-prefix=LANES
 
 #mn = affine_map<(m, n) -> (m, n)>
 #n = affine_map<(m, n) -> (n)>
@@ -21,27 +22,50 @@ func.func @f(%A: memref<200x520xbf16>, %B: memref<520x264xbf16>, %bias: memref<2
   return
 }
 
-// Four K tiles before the last one the residual is asked for, both panels of it,
-// CHECK: warp.await %full
-// CHECK: warp.wgmma_wait {pending = 1 : i64}
-// CHECK: [[LEFT:%[0-9]+]] = arith.divui
-// CHECK-NEXT: [[NOW:%[0-9]+]] = arith.cmpi eq, [[LEFT]], %
-// CHECK-NEXT: scf.if [[NOW]] {
-// CHECK-NEXT: warp.prefetch [[R:%[A-Z]+[0-9]*]][%{{[0-9]+}}, %{{[0-9]+}}]
-// CHECK-SAME: as <acc, 64x64xbf16
-// CHECK: warp.prefetch [[R]]
-// CHECK: }
+// The producer copies the residual behind the K tiles, to two stages: two panels of two warpgroups to each.
+// CHECK: %full = warp.make_barriers
+// CHECK: warp.expect %full{{.*}} {bytes = 32768 : i64}
 // CHECK: scf.yield
-// and while the last products run, bias and residual of the first panels are loaded;
+// CHECK: warp.await %empty[[[STAGE:%[0-9]+]]]
+// CHECK-NEXT: warp.expect %full[[[STAGE]]] {bytes = 16384 : i64}
+// CHECK-COUNT-2: warp.tensor_load [[R:%[A-Z]+[0-9]*]]_map{{.*}}, %full[[[STAGE]]] : !warp.tensor_map<64x64xbf16, swizzle 128>
+// CHECK: warp.await %empty
+// CHECK-NEXT: warp.expect %full{{.*}} {bytes = 16384 : i64}
+// CHECK-COUNT-2: warp.tensor_load [[R]]_map
+// CHECK-NOT: warp.tensor_load
+// While the last products run, the bias is loaded;
 // CHECK: warp.load_vector columns
-// CHECK-NEXT: warp.load [[R]]
-// CHECK: warp.load_vector columns
-// CHECK-NEXT: warp.load [[R]]
 // CHECK: warp.wgmma_wait {pending = 0 : i64}
-// CHECK-NOT: warp.load
+// then a stage with panels is waited for, which are read to lie as the sums do. When they have been used, it is empty.
+// CHECK: warp.await %full[[[FULL:%[0-9]+]]]
+// CHECK-NEXT: [[PANEL:%[0-9]+]] = warp.ldmatrix x4 %{{[0-9]+}}[[[FULL]], %{{[0-9]+}}, %{{[0-9]+}}]
+// CHECK-SAME: -> !warp.fragment<acc, 64x64xbf16
+// CHECK: warp.await %full[[[NEXT:%[0-9]+]]]
+// CHECK-NEXT: warp.ldmatrix
+// CHECK: warp.map %{{[0-9]+}}, %{{[0-9]+}}, [[PANEL]]
+// CHECK: warp.arrive %empty[[[FULL]]]
+// CHECK: warp.tensor_store
+// CHECK: warp.arrive %empty[[[NEXT]]]
 // CHECK: warp.tensor_store
 
-// TEXT: prefetch.global.L2 [%rd{{[0-9]+}}];
-// TEXT: ld.global.v2.f32
-// TEXT: ld.global.b32
-// TEXT: wgmma.wait_group.sync.aligned 0;
+// TEXT: ldmatrix.sync.aligned.m8n8.x4.shared.b16
+// TEXT-NOT: ld.global.b32
+
+// Where D is not staged, each lane loads. Four K tiles before the last one it asks for all panels, here of 32 columns,
+// LANES: warp.await %full
+// LANES: warp.wgmma_wait {pending = 1 : i64}
+// LANES: [[LEFT:%[0-9]+]] = arith.divui
+// LANES-NEXT: [[NOW:%[0-9]+]] = arith.cmpi eq, [[LEFT]], %
+// LANES-NEXT: scf.if [[NOW]] {
+// LANES-NEXT: warp.prefetch [[R:%[A-Z]+[0-9]*]][%{{[0-9]+}}, %{{[0-9]+}}]
+// LANES-SAME: as <acc, 64x32xbf16
+// LANES: warp.prefetch [[R]]
+// LANES: }
+// LANES: scf.yield
+// and while the last products run, bias and residual of the first panels are loaded.
+// LANES: warp.load_vector columns
+// LANES-NEXT: warp.load [[R]]
+// LANES: warp.load_vector columns
+// LANES-NEXT: warp.load [[R]]
+// LANES: warp.wgmma_wait {pending = 0 : i64}
+// LANES: warp.store
