@@ -30,14 +30,15 @@ SMALL = (192, 320, 72)
 FUSED = """
 #mn = affine_map<(m, n) -> (m, n)>
 #n = affine_map<(m, n) -> (n)>
-func.func @f(%A: memref<{m}x{k}xbf16>, %B: memref<{k}x{n}xbf16>, %bias: memref<{n}xf32>, %D: memref<{m}x{n}xbf16>) {{
+func.func @f(%A: memref<{m}x{k}xbf16>, %B: memref<{k}x{n}xbf16>, %bias: memref<{n}xf32>, %R: memref<{m}x{n}xbf16>,
+             %D: memref<{m}x{n}xbf16>) {{
   %zero = arith.constant 0.0 : f32
   %T = memref.alloc() : memref<{m}x{n}xf32>
   linalg.fill ins(%zero : f32) outs(%T : memref<{m}x{n}xf32>)
   linalg.matmul ins(%A, %B : memref<{m}x{k}xbf16>, memref<{k}x{n}xbf16>) outs(%T : memref<{m}x{n}xf32>)
-  linalg.generic {{indexing_maps = [#mn, #n, #mn], iterator_types = ["parallel", "parallel"]}}
-      ins(%T, %bias : memref<{m}x{n}xf32>, memref<{n}xf32>) outs(%D : memref<{m}x{n}xbf16>) {{
-  ^bb0(%p: f32, %b: f32, %old: bf16):
+  linalg.generic {{indexing_maps = [#mn, #n, #mn, #mn], iterator_types = ["parallel", "parallel"]}}
+      ins(%T, %bias, %R : memref<{m}x{n}xf32>, memref<{n}xf32>, memref<{m}x{n}xbf16>) outs(%D : memref<{m}x{n}xbf16>) {{
+  ^bb0(%p: f32, %b: f32, %e: bf16, %old: bf16):
     {body}
     %y = arith.truncf %r : f32 to bf16
     linalg.yield %y : bf16
@@ -74,22 +75,27 @@ RELU = f"""{BIAS}
     %floor = arith.constant 0.0 : f32
     %r = arith.maximumf %x, %floor : f32"""
 
+RESIDUAL = f"""{BIAS}
+    %wide = arith.extf %e : bf16 to f32
+    %r = arith.addf %x, %wide : f32"""
 
-def gelu_tanh(torch: Any, x: Any) -> Any:
+
+def gelu_tanh(torch: Any, x: Any, residual: Any = None) -> Any:
     return torch.nn.functional.gelu(x, approximate="tanh")
 
 
-def gelu_erf(torch: Any, x: Any) -> Any:
+def gelu_erf(torch: Any, x: Any, residual: Any = None) -> Any:
     return torch.nn.functional.gelu(x)
 
 
-EPILOGUES: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
-    "bias, relu": (RELU, lambda torch, x: x.relu()),
+EPILOGUES: dict[str, tuple[str, Callable[[Any, Any, Any], Any]]] = {
+    "bias, residual": (RESIDUAL, lambda torch, x, residual: x + residual),
+    "bias, relu": (RELU, lambda torch, x, residual: x.relu()),
     "bias, gelu (tanh)": (GELU_TANH.replace(" FAST", ""), gelu_tanh),
     "approximate": (GELU_TANH.replace("FAST", "fastmath<afn>"), gelu_tanh),
     "bias, gelu (erf)": (GELU_ERF.replace(" FAST", ""), gelu_erf),
 }
-"""The body of each epilogue, and what it computes."""
+"""The body of each epilogue, and what it computes of the sum with the bias, and of a residual."""
 
 
 def text(size: tuple[int, int, int], body: str) -> str:
@@ -102,12 +108,12 @@ def same_words(torch: Any, body: str, target: str, schedule: dict[str, Any]) -> 
     m, n, k = SMALL
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((m, k), (k, n)))
-    bias = rng.standard_normal(n).astype(np.float32)
+    bias, residual = rng.standard_normal(n).astype(np.float32), rng.standard_normal((m, n)).astype(ml_dtypes.bfloat16)
     kernel = compile(text(SMALL, body), target=target, **schedule)
     found: list[Any] = []
     for device in ("cuda", "interp"):
         d = np.full((m, n), np.nan, ml_dtypes.bfloat16)
-        kernel(a, b, bias, d, device=device)
+        kernel(a, b, bias, residual, d, device=device)
         found.append(d.view(np.uint16))
     return bool((found[0] == found[1]).all())
 
@@ -118,7 +124,7 @@ def measure(torch: Any, timer: Timer, size: tuple[int, int, int], target: str, s
     label, operations = f"{m}x{n}x{k}", 2 * m * n * k
     a, b = (torch.randn(*shape, device="cuda").bfloat16() for shape in ((m, k), (k, n)))
     bias = torch.randn(n, device="cuda")
-    d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+    residual, d = torch.randn(m, n, device="cuda").bfloat16(), torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
     exact = a[:ROWS_CHECKED].double() @ b.double()
 
     def kernel(name: str, mlir: str, expected: Any, *arrays: Any) -> tuple[Callable[[], object], Row]:
@@ -141,7 +147,8 @@ def measure(torch: Any, timer: Timer, size: tuple[int, int, int], target: str, s
     plain, row = kernel("plain", KINDS[KIND].text((m, n, k), KIND, transposed=False), exact, a, b, d)
     rows = [timed(row, plain)]
     for name, (body, function) in EPILOGUES.items():
-        call, row = kernel(name, text(size, body), function(torch, exact + bias.double()), a, b, bias, d)
+        expected = function(torch, exact + bias.double(), residual[:ROWS_CHECKED].double())
+        call, row = kernel(name, text(size, body), expected, a, b, bias, residual, d)
         before, _, after = timer.milliseconds(plain), timed(row, call), timer.milliseconds(plain)
         words = "same words as the interpreter" if same_words(torch, body, target, schedule) else "OTHER WORDS"
         row.schedule = f"{(before + after) / 2 / row.milliseconds:.3f} of plain, {words}; {row.schedule}"

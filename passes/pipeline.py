@@ -60,6 +60,7 @@ def standard_pipeline(
             "warp-distribute",
             "warp-fragments",
             "warp-epilogue",
+            "warp-raise-gelu",
             "warp-pack",
             "warp-split-k",
             "warp-persist",

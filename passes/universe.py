@@ -41,6 +41,7 @@ _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-distribute": _lazy(".tile.distribute", "DistributePass"),
     "warp-fragments": _lazy(".tile.fragment_products", "FragmentsPass"),
     "warp-epilogue": _lazy(".tile.store_epilogue", "EpiloguePass"),
+    "warp-raise-gelu": _lazy(".tile.raise_gelu", "RaiseGeluPass"),
     "warp-pack": _lazy(".tile.pack", "PackPass"),
     "warp-split-k": _lazy(".tile.split", "SplitKPass"),
     "warp-persist": _lazy(".tile.persist", "PersistPass"),

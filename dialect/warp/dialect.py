@@ -15,6 +15,7 @@ from .elements import YieldOp
 from .elementwise import ConstantOp, ConvertOp, ElementwiseOp, KindAttr
 from .epilogue import LoadVectorOp, MapOp, SubfragmentOp
 from .exchange import ExchangeOp, LoadBankedOp, OwnRowOp, StoreBankedOp
+from .gelu import GeluOp
 from .indices import IndexOp
 from .matmul import MatmulOp
 from .memory import LdmatrixOp, LoadOp, PrefetchOp, StoreOp
@@ -84,6 +85,7 @@ _EPILOGUE: list[type[Operation]] = [
     MapOp,
     SubfragmentOp,
     IndexOp,
+    GeluOp,
     AcrossOp,
     ReduceOp,
     BroadcastOp,

@@ -21,9 +21,11 @@ from xdsl.ir import Attribute, Operation, Region, SSAValue
 from ...dialect.isa.targets import Target
 from ...dialect.warp.attributes import type_name
 from ...dialect.warp.elements import YieldOp
+from ...dialect.warp.gelu import GeluOp
 from ..diagnostics import fail
 from .emitter import Emitter
 from .f32_functions import ACCURATE, APPROXIMATE, Instructions, Operand
+from .gelu import approximate_gelu, gelu
 from .held import FLOATS, INTEGERS, LAST, NARROW, SINGLE, WIDTH, HeldElement, held_as, literal, width_of
 from .operands import VirtualRegister, single
 
@@ -36,19 +38,30 @@ class Elements:
         self._plans: dict[Region, list[Operation]] = {}
         """The operations of a region that its result depends on, checked once."""
 
-    def apply(self, region: Region, arguments: Mapping[SSAValue, HeldElement]) -> HeldElement:
-        """The element that a region yields for these arguments; those it does not use may be missing."""
-        known, emitter = dict(arguments), self.emit.emitter
+    def apply(self, region: Region, arguments: Sequence[Mapping[SSAValue, HeldElement]]) -> list[HeldElement]:
+        """The elements that a region yields, one for each of these arguments; those it does not use may be missing."""
+        every, emitter = [dict(given) for given in arguments], self.emit.emitter
         around = emitter.operation
         if region not in self._plans:
             self._plans[region] = [op if isinstance(op, YieldOp) else _checked(op) for op in _needed(region)]
         for op in self._plans[region]:
             if isinstance(op, YieldOp):
                 emitter.operation = around
-                return known[op.element]
+                return [known[op.element] for known in every]
             emitter.operation = op
-            known[op.results[0]] = self._lower(op, [known[value] for value in op.operands])
+            operands = [[known[value] for value in op.operands] for known in every]
+            for known, result in zip(every, self._lower_all(op, operands), strict=True):
+                known[op.results[0]] = result
         fail(region.block.ops.first or YieldOp(region.block.args[0]), "expected warp.yield")
+
+    def _lower_all(self, op: Operation, operands: Sequence[Sequence[HeldElement]]) -> list[HeldElement]:
+        """What an operation makes of the operands of each element."""
+        if not isinstance(op, GeluOp):
+            return [self._lower(op, of_one) for of_one in operands]
+        elements = [self.rounded(x).held for (x,) in operands]
+        if op.approximate is not None:
+            return [HeldElement(approximate_gelu(self.emit, x, op.by.data)) for x in elements]
+        return [HeldElement(y) for y in gelu(self.emit, elements, op.by.data)]
 
     def _lower(self, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
         handler = _HANDLERS[type(op)]
@@ -101,8 +114,8 @@ def _checked(op: Operation) -> Operation:
                  f"{', '.join((*FLOATS, *INTEGERS))} are")  # fmt: skip
         if value in op.operands and type_name(value.type) in LAST:
             fail(op, f"{op.name} of {value.type} is not lowered: an element can only be stored as one")
-    if type(op) not in _HANDLERS:
-        known = ", ".join(sorted(kind.name for kind in _HANDLERS))
+    if type(op) not in (*_HANDLERS, GeluOp):
+        known = ", ".join(sorted(kind.name for kind in (*_HANDLERS, GeluOp)))
         fail(op, f"{op.name} is not lowered in an epilogue; these are: {known}")
     return op
 

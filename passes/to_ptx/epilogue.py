@@ -14,6 +14,7 @@ from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.elementwise import ConvertOp, ElementwiseOp
 from ...dialect.warp.epilogue import LoadVectorOp, MapOp, SubfragmentOp
 from ...dialect.warp.exchange import StoreBankedOp
+from ...dialect.warp.gelu import GeluOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.registers import StoreRegistersOp
@@ -25,6 +26,7 @@ from .elements import Elements
 from .emitter import Emitter, common_divisor, divisor_of
 from .f32_functions import Operand
 from .fragments import PAIRED, Fragment, per_register, register_type
+from .gelu import TOGETHER
 from .held import LAST, NARROW, HeldElement, held_as
 from .kernel import KernelLowering
 from .memory import offsets
@@ -231,21 +233,34 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
     packing = _Packing(lowering.emitter, elements)
     used = [(value, argument) for value, argument in zip(op.inputs, block.args, strict=True) if argument.uses]
     _check(op, kind.element_type)
-    each, result, held = per_register(kind), list[VirtualRegister](), list[Operand]()
-    for number in range(each * kind.registers):
-        arguments: dict[SSAValue, HeldElement] = {}
+    each, result, held = per_register(kind), dict[int, VirtualRegister](), dict[int, Operand]()
+
+    def arguments(number: int) -> dict[SSAValue, HeldElement]:
+        found: dict[SSAValue, HeldElement] = {}
         for value, argument in used:
             if isinstance(value.type, FragmentType):
-                arguments[argument] = packing.element(value.type, lowering.fragment(value), number)
+                found[argument] = packing.element(value.type, lowering.fragment(value), number)
             else:
-                arguments[argument] = HeldElement(lowering.number(value))
-        element = elements.apply(op.body, arguments)
-        if len(held) == each:
-            held.clear()
-        held.append(_final(elements, element, str(kind.element_type)))
-        if len(held) == each:
-            result.append(packing.pack(kind.element_type, held))
-    lowering.values[op.fragment] = result
+                found[argument] = HeldElement(lowering.number(value))
+        return found
+
+    for group in _groups(op, each * kind.registers):
+        for number, element in zip(group, elements.apply(op.body, [arguments(n) for n in group]), strict=True):
+            held[number] = _final(elements, element, str(kind.element_type))
+            of_register = range(number - number % each, number - number % each + each)
+            if all(other in held for other in of_register):
+                result[number // each] = packing.pack(kind.element_type, [held[other] for other in of_register])
+    lowering.values[op.fragment] = [result[number] for number in range(kind.registers)]
+
+
+def _groups(op: MapOp, count: int) -> list[list[int]]:
+    """The elements that are computed together: of a gelu several of a row, so that no row depends on another."""
+    if not any(isinstance(one, GeluOp) for one in op.body.block.ops):
+        return [[number] for number in range(count)]
+    rows: dict[int, list[int]] = {}
+    for number, (row, _) in enumerate(offsets(op.fragment.type, 1)):
+        rows.setdefault(row, []).append(number)
+    return [row[n : n + TOGETHER] for row in rows.values() for n in range(0, len(row), TOGETHER)]
 
 
 def _final(elements: Elements, element: HeldElement, kind: str) -> Operand:
