@@ -20,9 +20,12 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
 
+from ...dialect.isa.targets import Target
 from ...dialect.warp.attributes import target_of
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.gelu import GeluOp
+from ..linalg.product import Product
+from ..schedule.register_overhead import functions
 
 KNOWN = (90,)
 """The targets of which the bits of `ex2.approx` and `rcp.approx` are known (`docs/arithmetic.md`)."""
@@ -32,6 +35,10 @@ MOST_BITS = 16
 
 NEAR = 1e-6
 """How far the constants of a gelu may be from what they stand for, relative to it."""
+
+WINDOW = 64
+"""Columns of D, from a multiple of them in a tile, beyond which no element depends on another of its row: those of the
+widest panel. Elements of a row share a reciprocal, so their last bits depend on which they are."""
 
 INNER, CUBIC = math.sqrt(2 / math.pi), 0.044715
 """The constants of a gelu by tanh."""
@@ -109,6 +116,12 @@ def gelu_of(value: SSAValue) -> GeluOp | None:
     if x is total or x.type != f32 or not _is_argument(function, x):
         return None
     return GeluOp("tanh" if isinstance(function, math_dialect.TanhOp) else "erf", x, approximate=_approximate(function))
+
+
+def depends_on_neighbours(product: Product, target: Target | None) -> bool:
+    """Whether the words of an element of D may depend on others of its row, those of its `WINDOW`."""
+    raised = product.d.element.bits <= MOST_BITS and target is not None and target.sm in KNOWN
+    return raised and not functions(product).isdisjoint({"math.tanh", "math.erf"})
 
 
 class RaiseGelu(RewritePattern):

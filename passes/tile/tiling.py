@@ -12,7 +12,7 @@ from ...dialect.isa.descriptor import UNIT
 from ...dialect.isa.product import ProductForm as Row
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.schedule import Schedule, ScheduleError
-from ...dialect.warp.attributes import BYTE, FragmentType, ScheduleAttr, type_of_element
+from ...dialect.warp.attributes import BYTE, FragmentType, ScheduleAttr, target_of, type_of_element
 from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
@@ -21,6 +21,7 @@ from ..linalg.product import Product
 from ..schedule.packing import roles
 from ..schedule.resources import arrangement, rows_of, warpgroup_rows
 from .arrangement import Arrangement, arrange_exchanged, arrange_warpgroup
+from .raise_gelu import WINDOW, depends_on_neighbours
 
 BOX_BITS = UNIT * BYTE
 """Bits of which the place of a box of a tensor copy is a multiple."""
@@ -101,7 +102,8 @@ class Tiling(Fragments):
         access of either needs a bound. That takes a matrix of more than one tile, no D that is read as well, and, along
         the rows of A or B in memory, a start that is as aligned as the rows are; where tensor copies move boxes, also
         of D, one that is a multiple of 16 bytes. The metadata of a sparse A comes
-        for whole tiles of rows. With `edges = predicated` no tile is moved.
+        for whole tiles of rows. Columns whose words depend on their neighbours stay with the same. With
+        `edges = predicated` no tile is moved.
         """
         if axis == "k" or not self.product.is_known(axis) or (axis == "m" and self.product.metadata is not None):
             return None
@@ -117,6 +119,8 @@ class Tiling(Fragments):
         if along_rows and (operand.shape[1] != size or packed):
             return None
         if size < step or size % step == 0 or _memory(product.d.value) in read:
+            return None
+        if axis == "n" and (size - step) % WINDOW and depends_on_neighbours(product, target_of(product.op)):
             return None
         boxed = [operand] if along_rows else []
         boxed += [product.d] if axis == "n" and self.schedule.epilogue.staging else []
