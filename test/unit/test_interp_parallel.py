@@ -177,6 +177,9 @@ def test_a_process_that_ends_is_told() -> None:
 def test_cores_are_what_the_environment_says(given: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(parallel.CORES, given)
     assert parallel.cores() == expected
-    for senseless in ("0", "many", ""):
+    monkeypatch.setenv(parallel.CORES, "")
+    assert parallel.cores() >= 1
+    for senseless in ("0", "-1", "many"):
         monkeypatch.setenv(parallel.CORES, senseless)
-        assert parallel.cores() >= 1
+        with pytest.raises(InterpreterError, match=f"expected a number of processes from 1 on, got '{senseless}'"):
+            parallel.cores()
