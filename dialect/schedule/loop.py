@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from .fields import ScheduleError, ScheduleRecord, always, rare
 
+LEAST_RING = 3
+"""Stages that a loop takes whose warps wait at mbarriers."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoopSchedule(ScheduleRecord):
@@ -41,8 +44,8 @@ class LoopSchedule(ScheduleRecord):
     def check(self) -> None:
         if self.stages < 1:
             raise ScheduleError(f"at least one stage is needed, got {self.stages}")
-        if self.sync == "mbarrier" and self.stages < 3:
-            raise ScheduleError(f"sync = mbarrier takes at least 3 stages, got {self.stages}")
+        if self.sync == "mbarrier" and self.stages < LEAST_RING:
+            raise ScheduleError(f"sync = mbarrier takes at least {LEAST_RING} stages, got {self.stages}")
         if not 0 <= self.prefetch < max(self.stages, 2):
             most = self.stages - 1
             raise ScheduleError(f"copies run at most {most} of {self.stages} stages ahead, got {self.prefetch}")

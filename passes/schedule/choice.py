@@ -162,8 +162,9 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
         ScheduleError: if the target has no instruction for the product's element types.
     """
     accumulate = accumulate or default_accumulator(product)
-    exchanged = product.b.stored is not None or by == "exchanged" or (not by and exchanged_pays(product, target))
-    if by in GROUPS or (not by and (exchanged_pays(product, target) if exchanged else pays(product))):
+    changing_pays = not by and exchanged_pays(product, target)
+    exchanged = product.b.stored is not None or by == "exchanged" or changing_pays
+    if by in GROUPS or changing_pays or (not by and not exchanged and pays(product)):
         choose = exchanged_schedule if exchanged else warpgroup_schedule
         if (found := choose(product, target, accumulate)) is not None:
             return found

@@ -13,20 +13,19 @@ from typing import NamedTuple
 
 from ...dialect.isa.product import Shape
 from ...dialect.isa.targets import Target
-from ...dialect.isa.tensor_map import MOST_BOX
 from ...dialect.isa.wgmma import M as COLUMNS
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.arithmetic import ArithmeticSchedule
 from ...dialect.schedule.epilogue import EpilogueSchedule
 from ...dialect.schedule.grid import GridSchedule
-from ...dialect.schedule.loop import LoopSchedule
+from ...dialect.schedule.loop import LEAST_RING, LoopSchedule
 from ...dialect.schedule.tile import TileSchedule
 from ...dialect.warp.attributes import BYTE
 from ..linalg.operand import VectorOperand
 from ..linalg.product import Product
 from .register_overhead import functions
 from .resources import multiplied, warpgroup_rows
-from .warpgroup import GROUP, STAGED_BITS, fitting_stages, is_large, not_copied, panel_columns, row_of
+from .warpgroup import GROUP, STAGED_BITS, check_boxes, fitting_stages, is_large, not_copied, panel_columns, row_of
 from .warpgroup_model import (
     LINE,
     PARTS,
@@ -190,7 +189,7 @@ def _schedule(product: Product, tile: ExchangedTile, mma: Shape, accumulate: str
         TileSchedule(
             (tile.m, tile.groups * COLUMNS, tile.depth * k_of(product)), (mma.n, COLUMNS), mma, in_registers="b"
         ),
-        LoopSchedule(3, sync="mbarrier"),
+        LoopSchedule(LEAST_RING, sync="mbarrier"),
         grid=GridSchedule(group, tile.parts),
         epilogue=EpilogueSchedule(staged_rows(product, mma.n)),
         arithmetic=ArithmeticSchedule(accumulate),
@@ -213,7 +212,13 @@ def around_given(chosen: Schedule, given: Mapping[str, object], product: Product
     if not isinstance(mma, Shape) or all(given.get(name, chosen[name]) == chosen[name] for name in ("mma", "cta")):
         return dict(given)
     cta = given.get("cta", (mma.n, *chosen.tile.cta[1:]))
-    around = {"cta": cta, "warp": (mma.n, COLUMNS), "mma": mma, "staging": staged_rows(product, mma.n), "stages": 3}
+    around = {
+        "cta": cta,
+        "warp": (mma.n, COLUMNS),
+        "mma": mma,
+        "staging": staged_rows(product, mma.n),
+        "stages": LEAST_RING,
+    }
     around |= {"split_k": 1, "cluster": (1, 1), "ctas": 0}
     tried = chosen.with_fields(**{**around, **given})
     return {**around, "stages": fitting_stages(product, tried, target), **given}
@@ -230,10 +235,7 @@ def check_exchanged(schedule: Schedule, product: Product, target: Target) -> Non
     tile, row = schedule.tile, row_of(product, schedule, target)
     if tile.warp != (row.shape.n, COLUMNS):
         raise ScheduleError(f"a warpgroup multiplies tiles of {row.shape.n}x{COLUMNS}, got warp = {tile.warp}")
-    if tile.cta[2] * product.a.element.memory_bits // 8 % LINE:
-        raise ScheduleError(f"K tiles of warpgroups are multiples of {LINE} bytes, got {tile.cta[2]} elements")
-    if max(tile.cta) > MOST_BOX:
-        raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {tile.cta}")
+    check_boxes(schedule, product)
     if schedule.epilogue.staging not in (0, staged_rows(product, row.shape.n)):
         raise ScheduleError(
             f"staging = {schedule.epilogue.staging}: a warpgroup stages {staged_rows(product, row.shape.n)} rows of D"

@@ -13,7 +13,7 @@ from math import prod
 from ...dialect.isa.descriptor import UNIT
 from ...dialect.isa.product import Shape
 from ...dialect.isa.targets import Target
-from ...dialect.isa.tensor_map import MOST_RANK
+from ...dialect.isa.tensor_map import MOST_BOX, MOST_RANK
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES
@@ -21,7 +21,7 @@ from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ...dialect.schedule.arithmetic import ArithmeticSchedule
 from ...dialect.schedule.epilogue import EpilogueSchedule
 from ...dialect.schedule.grid import GridSchedule
-from ...dialect.schedule.loop import LoopSchedule
+from ...dialect.schedule.loop import LEAST_RING, LoopSchedule
 from ...dialect.schedule.operands import OperandSchedule
 from ...dialect.schedule.tile import TileSchedule
 from ...dialect.warp.attributes import BYTE
@@ -34,7 +34,7 @@ from .laid_out import can_change, laid_out
 from .packing import SHORTEST_PACKED_ROW, roles, row_bytes
 from .register_overhead import group_spills
 from .resources import multiplied, warpgroup_rows
-from .warpgroup_model import GroupTile, cost, held_columns, k_of, panel_columns, tile_count, tiles_of
+from .warpgroup_model import LINE, GroupTile, cost, held_columns, k_of, panel_columns, tile_count, tiles_of
 
 LEAST_PRODUCTS, FEW_ELEMENTS = 11 << 24, 1 << 18
 """Multiply-adds below which fragments in registers are as fast, of more elements of D than so many (H200: 512 is, 576
@@ -58,9 +58,6 @@ TFLOP/s with 16, 700 with 8)."""
 NARROW_GROUP, NARROW = 4, 12
 """The same where there are more rows of tiles than that, and no more than so many columns (H200: 3072x768x8192 685
 TFLOP/s with 4, 577 with 16; 4096x1280x1280 583 and 521; 12608x768x3072 746 and 736)."""
-
-LEAST_STAGES = 3
-"""Stages that a loop takes whose warps wait at mbarriers."""
 
 BUFFERS = 2
 """Panels of D of a warpgroup that are on their way at a time: one is filled while the other is read."""
@@ -104,7 +101,7 @@ def around_given(chosen: Schedule, given: Mapping[str, object], product: Product
     ):
         return dict(given)
     cta = given.get("cta", (chosen.tile.cta[0], mma.n, chosen.tile.cta[2]))
-    around = {"cta": cta, "warp": (ROWS, mma.n), "mma": mma, "staging": staged_rows(seen, mma.n), "stages": 3}
+    around = {"cta": cta, "warp": (ROWS, mma.n), "mma": mma, "staging": staged_rows(seen, mma.n), "stages": LEAST_RING}
     around |= {"split_k": 1, "cluster": (1, 1)}
     tried = chosen.with_fields(**{**around, **given})
     return {**around, "stages": fitting_stages(seen, tried, target), **given}
@@ -175,6 +172,19 @@ def not_copied(operand: MatrixOperand) -> str:
     if operand.element.memory_bits < 8:
         return f"must have elements of whole bytes, got {operand.type}"
     return ""
+
+
+def check_boxes(schedule: Schedule, product: Product) -> None:
+    """Checks the tiles that tensor copies move.
+
+    Raises:
+        ScheduleError: for K tiles that are no whole lines of shared memory, or tiles of more rows than a box has.
+    """
+    cta = schedule.tile.cta
+    if cta[2] * product.a.element.memory_bits // 8 % LINE:
+        raise ScheduleError(f"K tiles of warpgroups are multiples of {LINE} bytes, got {cta[2]} elements")
+    if max(cta) > MOST_BOX:
+        raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {cta}")
 
 
 def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
@@ -274,7 +284,7 @@ def _by_cost(product: Product, target: Target, accumulate: str) -> list[Schedule
 def _schedule(product: Product, operands: OperandSchedule, tile: GroupTile, row: Wgmma, target: Target) -> Schedule:
     schedule = Schedule(
         TileSchedule((tile.m, tile.n, k_of(product)), (ROWS, tile.n), row.shape),
-        LoopSchedule(LEAST_STAGES, sync="mbarrier"),
+        LoopSchedule(LEAST_RING, sync="mbarrier"),
         grid=GridSchedule(_group(product, tile), tile.parts, cluster=tile.cluster),
         epilogue=EpilogueSchedule(staged_rows(product, tile.n)),
         operands=operands,
@@ -284,7 +294,7 @@ def _schedule(product: Product, operands: OperandSchedule, tile: GroupTile, row:
     stages = fitting_stages(product, schedule, target)
     if not whole:
         # A CTA of a single tile has as many stages to fill as K tiles.
-        stages = min(stages, max(LEAST_STAGES, -(-product.k_tiles(schedule.tile.cta[2]) // tile.parts)))
+        stages = min(stages, max(LEAST_RING, -(-product.k_tiles(schedule.tile.cta[2]) // tile.parts)))
     return schedule.with_fields(stages=stages, ctas=target.sms if whole else 0)
 
 
@@ -297,4 +307,4 @@ def _group(product: Product, tile: GroupTile) -> int:
 def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
     """As many stages as shared memory holds, and pay."""
     room = target.shared - staging_bytes(product, schedule) - BARRIERS
-    return max(LEAST_STAGES, min(MOST_STAGES, room // stage_bytes(product, schedule)))
+    return max(LEAST_RING, min(MOST_STAGES, room // stage_bytes(product, schedule)))

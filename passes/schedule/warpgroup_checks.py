@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...dialect.isa.targets import Target
-from ...dialect.isa.tensor_map import MOST_BOX
 from ...dialect.isa.types import FP8
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
@@ -13,7 +12,7 @@ from .exchanged import check_exchanged
 from .laid_out import laid_out
 from .packing import roles
 from .staging import check_c
-from .warpgroup import MOST_PROMOTED, PLAIN, not_copied, packs, row_of, shared_bytes, why_not
+from .warpgroup import MOST_PROMOTED, PLAIN, check_boxes, not_copied, packs, row_of, shared_bytes, why_not
 from .warpgroup_model import LINE, panel_of_b
 
 
@@ -38,15 +37,12 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
         raise ScheduleError(
             f"a warpgroup multiplies tiles of {ROWS}x{schedule.tile.mma.n}, got warp = {schedule.tile.warp}"
         )
-    if schedule.tile.cta[2] * product.a.element.memory_bits // 8 % LINE:
-        raise ScheduleError(f"K tiles of warpgroups are multiples of {LINE} bytes, got {schedule.tile.cta[2]} elements")
+    check_boxes(schedule, product)
     panel = panel_of_b(product, schedule.tile.cta[1])
     if not product.b.transposed and schedule.tile.cta[1] > schedule.tile.mma.n and schedule.tile.mma.n % panel:
         raise ScheduleError(
             f"with B by rows warpgroups side by side take multiples of {panel} columns, got {schedule.tile.mma}"
         )
-    if max(schedule.tile.cta) > MOST_BOX:
-        raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {schedule.tile.cta}")
     for role, operand in (("a", product.a), ("b", product.b)):
         if role in roles(schedule.operands.pack) and not packs(product, operand):
             raise ScheduleError(f"packing takes a single dense matrix of static size without gaps, got {operand.type}")
