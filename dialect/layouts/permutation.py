@@ -51,11 +51,11 @@ def permuted(instruction: Layout, rows: Sequence[int], columns: Sequence[int], f
         ValueError: if a bit of the row or column is then carried twice or not at all.
     """
     names = {"r": rows, "c": columns}
-    lane, element = (
-        tuple(Bit(bit.axis, names[bit.axis][bit.number]) if bit.axis in names else bit for bit in half)
-        for half in (instruction.lane, instruction.element)
+    lane, element, warp = (
+        tuple(Bit(bit.axis, names[bit.axis][bit.number]) if bit.axis in names else bit for bit in part)
+        for part in (instruction.lane, instruction.element, instruction.warp)
     )
-    return Layout(lane, (*element, *further))
+    return Layout(lane, (*element, *further), warp)
 
 
 def origins(layout: Layout, instruction: Layout, tiles: tuple[int, int]) -> list[tuple[int, int]]:

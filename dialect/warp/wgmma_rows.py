@@ -13,6 +13,7 @@ from ..isa.form import having
 from ..isa.types import ElementType
 from ..isa.wgmma import Wgmma, rows
 from ..layouts.layout import Layout
+from ..layouts.permutation import permuted
 
 
 def find_row(
@@ -43,8 +44,7 @@ def numbered(layout: Layout, numbers: Sequence[int]) -> Layout:
 
     A product is the same whatever its rows are called, as long as A and D agree.
     """
-    parts = (layout.lane, layout.element, layout.warp)
-    return Layout(*(tuple(b._replace(number=numbers[b.number]) if b.axis == "r" else b for b in p) for p in parts))
+    return permuted(layout, numbers, range(layout.columns.bit_length() - 1))
 
 
 def row_numbers(layout: Layout, instruction: Layout) -> tuple[int, ...] | None:

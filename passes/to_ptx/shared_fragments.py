@@ -37,26 +37,21 @@ class SharedFragments:
         into: Fragment,
     ) -> None:
         """Reads a fragment whose first element lies at (stage, row, column) of a tile."""
-        if side_by_side(in_memory(type, swapped)) < per_register(type):
-            self._load_pieces(type, swapped, tile, at_, into)
+        together = side_by_side(in_memory(type, swapped))
+        if together >= per_register(type):
+            for registers, place in self._accesses(type, swapped, tile, at_, into):
+                self.emitter.load("shared", registers, place)
             return
-        for registers, place in self._accesses(type, swapped, tile, at_, into):
-            self.emitter.load("shared", registers, place)
-
-    def _load_pieces(
-        self,
-        type: FragmentType,
-        swapped: bool,
-        tile: SharedTile,
-        at_: tuple[IndexValue, IndexValue, IndexValue],
-        into: Fragment,
-    ) -> None:
-        """Puts registers together from halves or bytes, each of neighbours in memory."""
-        bits = min(HALF, side_by_side(in_memory(type, swapped)) * type.bits)
-        each, kind = REGISTER_BITS // bits, "b16" if bits == HALF else "b32"
+        bits = min(HALF, together * type.bits)
+        kind, each = "b16" if bits == HALF else "b32", REGISTER_BITS // bits
         pieces = self.emitter.registers(kind, each * len(into))
         for registers, place in self._accesses(type, swapped, tile, at_, pieces, bits // type.bits):
             self.emitter.load("shared", registers, place, f"b{bits}")
+        self._put_together(pieces, bits, into)
+
+    def _put_together(self, pieces: Fragment, bits: int, into: Fragment) -> None:
+        """Makes registers of halves or bytes, each of neighbours in memory."""
+        each = REGISTER_BITS // bits
         for number, register in enumerate(into):
             own = pieces[number * each :][:each]
             if each == 2:
