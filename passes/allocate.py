@@ -13,7 +13,7 @@ from xdsl.rewriter import Rewriter
 
 from ..dialect.gpu import LaunchFuncOp
 from ..dialect.schedule import SHARED_ALIGNMENT
-from ..dialect.warp.attributes import BYTE, SHARED_SPACE, element_row, memory_space
+from ..dialect.warp.attributes import BYTE, SHARED_SPACE, element_row, in_place_of, memory_space
 from ..dialect.warp.barriers import BARRIER_BYTES, MakeBarriersOp
 from .diagnostics import fail
 
@@ -80,9 +80,7 @@ def _give(launch: gpu.LaunchFuncOp, size: int) -> None:
         kernelOperands=launch.kernelOperands,
         dynamicSharedMemorySize=given.result,
     )
-    new.attributes |= launch.attributes
-    new.location = launch.location
-    Rewriter.replace_op(launch, [given, new], [])
+    Rewriter.replace_op(launch, [given, in_place_of(launch, new)], [])
 
 
 class AllocatePass(ModulePass):

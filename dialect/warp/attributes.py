@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TypeAlias, TypeGuard
+from typing import TypeAlias, TypeGuard, TypeVar
 
 from xdsl.dialects.builtin import (
     AnyFloat,
@@ -37,6 +37,8 @@ from ..isa.targets import Target, UnknownTargetError, target
 from ..isa.types import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
 from ..layouts.layout import AXES, Layout
 from ..schedule import Schedule, ScheduleError
+
+OpT = TypeVar("OpT", bound=Operation)
 
 ROLES = ("a", "b", "acc", "meta", "scale")
 """Operands of a product: A, B, C and D; the metadata of a sparse A; the scales of A or of B."""
@@ -356,6 +358,13 @@ class TargetAttr(Data[Target]):
 
     def set_on(self, module: ModuleOp) -> None:
         module.attributes[self.name] = self
+
+
+def in_place_of(op: Operation, made: OpT) -> OpT:
+    """An operation that is made in the place of another one, with the attributes and the location of that."""
+    made.attributes |= op.attributes
+    made.location = op.location
+    return made
 
 
 def target_of(op: Operation) -> Target | None:

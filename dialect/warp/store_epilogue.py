@@ -20,7 +20,7 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from .attributes import FragmentType, memory_of
+from .attributes import FragmentType, in_place_of, memory_of
 from .cta_tile import CtaTileType
 from .endings import WithEpilogue
 from .loops import LoopSizes, M, N, loops_of
@@ -80,9 +80,7 @@ class EpilogueOp(WithEpilogue):
     def of_warp(self, sums: SSAValue, at: Sequence[SSAValue]) -> EpilogueOp:
         """The same of a warp's part of the sums, a fragment, which begins elsewhere."""
         found = EpilogueOp(sums, self.d, at, c=self.c, in_bounds=self.in_bounds, through=self.through)
-        found.attributes |= self.attributes
-        found.location = self.location
-        return found
+        return in_place_of(self, found)
 
     def matrices(self) -> list[SSAValue]:
         """The epilogue's operands that are matrices."""

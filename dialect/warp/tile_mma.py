@@ -24,7 +24,7 @@ from xdsl.traits import MemoryReadEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.types import ELEMENT_TYPES
-from .attributes import BYTE, SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, memory_space
+from .attributes import BYTE, SHARED_SPACE, FragmentType, element_row, fragment_of, in_place_of, memory_of, memory_space
 from .cta_tile import CtaTileType
 from .factors import FACTOR, FactorsOp
 from .product import word_properties
@@ -124,9 +124,7 @@ class TileMmaOp(FactorsOp):
             part=part,
             groups=self.groups,
         )
-        found.attributes |= self.attributes
-        found.location = self.location
-        return found
+        return in_place_of(self, found)
 
     @property
     def groups(self) -> GroupScales | None:

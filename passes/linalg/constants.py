@@ -24,6 +24,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.memref import GlobalOp
+from ...dialect.warp.attributes import in_place_of
 from ...dialect.warp.loops import loops_of
 from ..diagnostics import fail
 from .product import fresh_name
@@ -70,9 +71,7 @@ def _number_for_input(op: GenericOp, number: int, constant: arith.ConstantOp) ->
     del inputs[number], maps[number]
     kinds = [result.type for result in op.results]
     new = GenericOp(inputs, list(op.outputs), body, ArrayAttr(maps), op.iterator_types, kinds)
-    new.attributes |= op.attributes
-    new.location = op.location
-    Rewriter.replace_op(op, new)
+    Rewriter.replace_op(op, in_place_of(op, new))
 
 
 def global_of(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr, module: ModuleOp) -> memref.GetGlobalOp:

@@ -9,6 +9,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.effects import is_pure
+from ...dialect.warp.attributes import in_place_of
 from ...dialect.warp.disjoint import DisjointOp
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import remark
@@ -102,9 +103,7 @@ def _start(product: MatmulOp, *, init: FloatAttr | IntegerAttr | None = None, c:
         through=product.through,
         words=product.words,
     )
-    started.attributes |= product.attributes
-    started.location = product.location
-    Rewriter.replace_op(product, started, [])
+    Rewriter.replace_op(product, in_place_of(product, started), [])
 
 
 class FoldFillPass(ModulePass):

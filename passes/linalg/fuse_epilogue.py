@@ -32,6 +32,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.effects import is_pure
+from ...dialect.warp.attributes import in_place_of
 from ...dialect.warp.disjoint import DisjointOp
 from ...dialect.warp.elements import YieldOp, yielded
 from ...dialect.warp.indices import IndexOp
@@ -144,9 +145,7 @@ class Match(NamedTuple):
             through=epilogue.function,
             words=product.words,
         )
-        fused.attributes |= product.attributes
-        fused.location = product.location
-        Rewriter.insert_op(with_functions(fused), InsertPoint.before(op))
+        Rewriter.insert_op(with_functions(in_place_of(product, fused)), InsertPoint.before(op))
         Rewriter.erase_op(op)
         before = product.through
         Rewriter.erase_op(product)

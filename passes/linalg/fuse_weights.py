@@ -23,7 +23,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.linalg.body import converted_to
-from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.attributes import in_place_of, memory_of
 from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.loops import K, element_type, loops_of
 from ...dialect.warp.matmul import MatmulOp
@@ -161,10 +161,8 @@ class Weights(NamedTuple):
             starts = {"c": product.c, "init": product.init}
             b = formed(product, StoredOp(b, stored, grouped))
             fused = MatmulOp(a, b, d, product.multiplied, maps=maps, words=product.words, **starts)  # pyright: ignore[reportArgumentType]
-        fused.attributes |= product.attributes
-        fused.location = product.location
         view = product.b
-        Rewriter.replace_op(product, with_functions(fused), [])
+        Rewriter.replace_op(product, with_functions(in_place_of(product, fused)), [])
         Rewriter.erase_op(made.op)
         _drop(view, held)
 

@@ -30,7 +30,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialect.isa.types import ELEMENT_TYPES, ElementType
 from ...dialect.linalg import CONTRACTIONS, METADATA, ContractionOp, ConvolutionOp
 from ...dialect.linalg.body import weighted
-from ...dialect.warp.attributes import element_row, memory_of
+from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.loops import loops_of
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operand_forms import OperandForm
@@ -230,8 +230,7 @@ def _element(op: Operation, name: str, value: SSAValue) -> ElementType:
 
 def _replace(op: Operation, raised: MatmulOp) -> None:
     """Puts the raised product in place of an operation, with its place in the file and its attributes."""
-    raised.location = op.location
-    raised.attributes |= op.attributes
+    in_place_of(op, raised)
     try:
         for made in (*(form for form in raised.forms if form is not None), *with_functions(raised)):
             made.verify()

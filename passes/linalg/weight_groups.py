@@ -18,7 +18,7 @@ from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstan
 from xdsl.ir.affine import AffineMap as Map
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.attributes import in_place_of, memory_of
 from ...dialect.warp.loops import K, loops_of, map_along
 from ...dialect.warp.matmul import MatmulOp
 from .views import collapsed, expanded
@@ -73,9 +73,7 @@ def merge_sums(product: MatmulOp) -> MatmulOp:
         maps=[_without_first(map_) for map_ in product.maps],
         words=product.words,
     )
-    merged.attributes |= product.attributes
-    merged.location = product.location
-    Rewriter.replace_op(product, merged, [])
+    Rewriter.replace_op(product, in_place_of(product, merged), [])
     return merged
 
 

@@ -19,7 +19,7 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.gpu import ReturnOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attributes import ScheduleAttr, memory_of
+from ...dialect.warp.attributes import ScheduleAttr, in_place_of, memory_of
 from ...dialect.warp.indices import IndexOp
 from ...dialect.warp.loops import OPERAND_LOOPS, M, N, map_along
 from ...dialect.warp.matmul import MatmulOp
@@ -97,13 +97,6 @@ class Inside(NamedTuple):
         return index.insert(function.moved(inputs, loops, self.batch, self.numbers)).function
 
 
-def _like(op: Operation, tile: Operation) -> Operation:
-    """The operation for a tile of another one, with the attributes of that."""
-    tile.attributes |= op.attributes
-    tile.location = op.location
-    return tile
-
-
 def _loops(operand: KernelArgument, loops: tuple[int, int] = (M, N)) -> tuple[int, ...]:
     """The loops of a kernel that an operand runs along, of the two that a matrix in its place does."""
     if isinstance(operand, VectorOperand):
@@ -175,7 +168,7 @@ class TiledProduct(NamedTuple):
             words=op.words,
             tile=index.values(starts),
         )
-        return _like(op, found)
+        return in_place_of(op, found)
 
     def _map(self, loops: Sequence[int], operand: MatrixOperand) -> AffineMap:
         """A map of the product of a tile: first the loops that are summed over beside k, those that an operand runs
@@ -226,7 +219,7 @@ class TiledAttention(NamedTuple):
             scores=inside.function(index, op.score, operands[count:], 0, count),
             tile=index.values([row]),
         )
-        return _like(op, found)
+        return in_place_of(op, found)
 
     def _turn(self, index: IndexBuilder, tile: Index, tiles: Index, matrix: Index) -> Index:
         """Which tile it is the turn of.

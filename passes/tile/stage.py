@@ -27,7 +27,7 @@ from xdsl.pattern_rewriter import (
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.gpu import BarrierOp
-from ...dialect.warp.attributes import SHARED_SPACE
+from ...dialect.warp.attributes import SHARED_SPACE, in_place_of
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.cta_tile import CtaConstantOp, CtaLoadOp, CtaTileType
 from ...dialect.warp.matmul import MatmulOp
@@ -166,9 +166,7 @@ class StageBuilder:
             transposed=(product.a.transposed, product.b.transposed),
             groups=groups,
         )
-        found.attributes |= op.attributes
-        found.location = op.location
-        return found
+        return in_place_of(op, found)
 
     def _epilogue(self) -> SSAValue | None:
         """The epilogue, which says by row and column of D where an element lies, not by the loops of the product."""
@@ -185,9 +183,7 @@ class StageBuilder:
             in_bounds=self.tiling.in_bounds,
             through=self._epilogue(),
         )
-        found.attributes |= op.attributes
-        found.location = op.location
-        self.index.insert(found)
+        self.index.insert(in_place_of(op, found))
 
 
 class StageProduct(RewritePattern):
