@@ -240,7 +240,8 @@ OF_IDEAS = {
     "sparsity": "dialect/isa/mma_sp.py dialect/warp/mma_sp.py dialect/warp/sparse.py passes/linalg/sparse.py "
     "passes/tile/metadata.py passes/to_ptx/sparse_ops.py",
     "products of warpgroups": "dialect/warp/warpgroup.py passes/schedule/warpgroup.py "
-    "passes/schedule/warpgroup_checks.py passes/schedule/warpgroup_model.py passes/tile/warpgroup.py "
+    "passes/schedule/warpgroup_checks.py passes/schedule/warpgroup_model.py passes/schedule/warpgroup_override.py "
+    "passes/schedule/warpgroup_resources.py passes/schedule/warpgroup_ways.py passes/tile/warpgroup.py "
     "passes/to_ptx/warpgroups.py",
     "B in registers": "passes/schedule/exchanged.py passes/tile/exchanged.py dialect/warp/wgmma_rows.py",
     "tensor copies": "dialect/warp/tensor_copies.py dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "

@@ -29,8 +29,8 @@ from ...dialect.warp.tensor_copies import (
     ProxyFenceOp,
     TensorStoreOp,
 )
-from ..schedule.warpgroup import BUFFERS
 from ..schedule.warpgroup_model import panel_columns
+from ..schedule.warpgroup_resources import BUFFERS
 from ..tile.index_builder import IndexBuilder
 from ..tile.launches import LaunchedKernel
 from .copy_loop import decline

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from ...dialect.isa.targets import Target
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
-from ...dialect.schedule.epilogue import EpilogueSchedule
 from ...dialect.schedule.grid import GridSchedule
 from ...dialect.schedule.loop import LoopSchedule
 from ...dialect.schedule.tile import TileSchedule
@@ -16,7 +15,10 @@ from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
 from .resources import instruction, warpgroup_rows
 from .staging import check_epilogue, in_strips, strip_bytes
-from .warpgroup import ROWS, asked_of, not_copied, staged_rows, staging_bytes, why_not
+from .warpgroup import ROWS, why_not
+from .warpgroup_override import asked_of
+from .warpgroup_resources import not_copied, staged_part, staging_bytes
+from .warpgroup_ways import WAYS
 
 HALF = 2
 """Bytes of an element of Q, K, V and P."""
@@ -74,7 +76,7 @@ def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, obje
 def _chosen(read: Attention, target: Target, by: str) -> Schedule:
     """The default: by warpgroups where they can, and have rows enough."""
     reason = _not_by_warpgroups(read, target)
-    if by == "warpgroups" and reason:
+    if by in WAYS and reason:
         raise ScheduleError(f"warpgroups cannot multiply this attention: {reason}")
     rows = read.scores.m if read.scores.is_known("m") else LONGEST_FOR_FRAGMENTS + 1
     if not reason and by != "fragments" and (by or rows > LONGEST_FOR_FRAGMENTS):
@@ -104,12 +106,12 @@ def _by_warpgroups(read: Attention, target: Target) -> Schedule:
     keys, groups = 128 if width <= 128 else 64, 3 if width <= 64 else 2
     row = next(r for r in warpgroup_rows(read.scores) if r.shape.n == keys and r.d.name == "f32")
     turns = "pingpong" if width == 128 and read.op.diagonal is None else "cooperative"
-    return Schedule(
+    schedule = Schedule(
         TileSchedule((groups * ROWS, keys, depth), (ROWS, keys), row.shape),
         LoopSchedule(3 if width <= 64 else 2, consumers=turns),
         grid=GridSchedule(edges="predicated", ctas=_ctas(read, groups * ROWS, target)),
-        epilogue=EpilogueSchedule(staged_rows(read.values, columns)),
     )
+    return schedule.with_fields(staging=staged_part(read.values, values_schedule(schedule, columns).tile)[0])
 
 
 def _ctas(read: Attention, rows: int, target: Target) -> int:
@@ -182,6 +184,6 @@ def _shared_bytes(read: Attention, schedule: Schedule) -> int:
     tiles = (m * depth, *(n * wide for _ in range(schedule.loop.stages) for wide in (depth, columns)))
     held = sum(-(-size * HALF // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in tiles)
     if schedule.tile.together > 1:
-        return held + staging_bytes(read.values, schedule)
+        return held + staging_bytes(read.values, values_schedule(schedule, columns))
     part = part_schedule(values_schedule(schedule, columns))
     return held + (strip_bytes(read.values, part) if schedule.epilogue.staging else 0)

@@ -23,9 +23,6 @@ from ...dialect.warp.sparse import metadata_span
 from ..linalg.multiplied import block
 from ..linalg.product import Product
 from ..tile.arrangement import LANES as LANES_LOAD
-from .exchanged import exchanged_schedule
-from .exchanged import pays as exchanged_pays
-from .exchanged import why_not as why_not_exchanged
 from .h200 import (
     BETWEEN_MARGIN,
     IN_FLIGHT,
@@ -68,10 +65,7 @@ from .resources import (
 )
 from .staging import in_strips
 from .validity import unsplit
-from .warpgroup import pays, warpgroup_schedule, why_not
-
-GROUPS = ("warpgroups", "exchanged")
-"""Who multiplies, if warpgroups do: where A and B lie, or with B in registers."""
+from .warpgroup_ways import by_warpgroups
 
 
 def depth(
@@ -155,22 +149,15 @@ def _deepest(product: Product, tile: Tile, row: Row, target: Target, *, odd: boo
 def default_schedule(product: Product, target: Target, accumulate: str = "", by: str = "") -> Schedule:
     """The schedule the model likes best; `accumulate` is the widest type there is unless given.
 
-    `by` says who multiplies, "fragments", "warpgroups" or "exchanged" (`asked_of`); otherwise warpgroups do where they
-    can and it pays.
+    `by` says who multiplies (`asked_of`): "fragments", or a way of warpgroups; otherwise warpgroups do where they can
+    and it pays.
 
     Raises:
         ScheduleError: if the target has no instruction for the product's element types.
     """
     accumulate = accumulate or default_accumulator(product)
-    changing_pays = not by and exchanged_pays(product, target)
-    exchanged = product.b.stored is not None or by == "exchanged" or changing_pays
-    if by in GROUPS or changing_pays or (not by and not exchanged and pays(product)):
-        choose = exchanged_schedule if exchanged else warpgroup_schedule
-        if (found := choose(product, target, accumulate)) is not None:
-            return found
-        if by:
-            reason = why_not_exchanged(product, target) if exchanged else why_not(product, target, packed=True)
-            raise ScheduleError(f"warpgroups cannot multiply this product: {reason}")
+    if by != "fragments" and (found := by_warpgroups(product, target, accumulate, by)) is not None:
+        return found
     row = instruction(product, accumulate, target)
     if row is None:
         what = f"{multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"

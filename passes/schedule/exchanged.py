@@ -6,26 +6,21 @@ instruction has columns, so that what is done to an element of B is done once fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product as product_of
-from math import gcd, prod
+from math import prod
 from typing import NamedTuple
 
-from ...dialect.isa.product import Shape
 from ...dialect.isa.targets import Target
 from ...dialect.isa.wgmma import M as COLUMNS
 from ...dialect.schedule import Schedule, ScheduleError
-from ...dialect.schedule.arithmetic import ArithmeticSchedule
-from ...dialect.schedule.epilogue import EpilogueSchedule
-from ...dialect.schedule.grid import GridSchedule
-from ...dialect.schedule.loop import LEAST_RING, LoopSchedule
 from ...dialect.schedule.tile import TileSchedule
 from ...dialect.warp.attributes import BYTE
 from ..linalg.operand import VectorOperand
 from ..linalg.product import Product
 from .register_overhead import functions
 from .resources import multiplied, warpgroup_rows
-from .warpgroup import GROUP, STAGED_BITS, check_boxes, fitting_stages, is_large, not_copied, panel_columns, row_of
+from .warpgroup import GROUP, is_large
 from .warpgroup_model import (
     LINE,
     PARTS,
@@ -39,9 +34,7 @@ from .warpgroup_model import (
     read_bytes,
     tile_count,
 )
-
-STAGED_BYTES = 64 * LINE
-"""Bytes of D that a warpgroup stages at a time, at most."""
+from .warpgroup_resources import fitting_stages, not_copied, schedule_of_tile
 
 LEAST_ROWS, LEAST_ALONG_K, LEAST_ALONG_N = 64, 1 << 32, 1 << 29
 """Rows of D, and multiply-adds, from which on integers of B that lie along K or along N are converted faster so (H200,
@@ -153,11 +146,6 @@ def _unknown_pitches(product: Product) -> bool:
     return bool(product.dynamic) and (product.c is not None or bool(beside))
 
 
-def exchanged_schedule(product: Product, target: Target, accumulate: str) -> Schedule | None:
-    """The schedule with B in registers that the model likes best; None if there is none."""
-    return next(exchanged_candidates(product, target, accumulate), None)
-
-
 def exchanged_candidates(product: Product, target: Target, accumulate: str) -> Iterator[Schedule]:
     """Schedules with B in registers that are worth trying, those that the model likes best first."""
     if why_not(product, target):
@@ -166,8 +154,11 @@ def exchanged_candidates(product: Product, target: Target, accumulate: str) -> I
     most = MOST_BESIDE_FUNCTIONS if functions(product) else max(ROWS)
     tiles = [t for t in TILES if t.m <= most and (t.parts == 1 or fits(product, t.of_cta, target))]
     for tile in sorted(tiles, key=lambda tile: cost(product, tile, target)):
-        schedule = _schedule(product, tile, rows[tile.m].shape, accumulate, target)
-        if schedule.loop.stages >= LEAST_STAGES:
+        cta = (tile.m, tile.groups * COLUMNS, tile.depth * k_of(product))
+        cut = TileSchedule(cta, (tile.m, COLUMNS), rows[tile.m].shape, in_registers="b")
+        group = max(1, GROUP * GROUP_ROWS // max(GROUP_ROWS, tile.m))
+        schedule = schedule_of_tile(product, cut, tile.of_cta, accumulate, target, group=group)
+        if fitting_stages(product, schedule, target) >= LEAST_STAGES:
             yield schedule
 
 
@@ -183,65 +174,17 @@ def cost(product: Product, tile: ExchangedTile, target: Target) -> float:
     return loops + waves * (TILE_LATENCY + stored) + partial_sums(tile.of_cta)
 
 
-def _schedule(product: Product, tile: ExchangedTile, mma: Shape, accumulate: str, target: Target) -> Schedule:
-    group = max(1, GROUP * GROUP_ROWS // max(GROUP_ROWS, tile.m))
-    schedule = Schedule(
-        TileSchedule(
-            (tile.m, tile.groups * COLUMNS, tile.depth * k_of(product)), (mma.n, COLUMNS), mma, in_registers="b"
-        ),
-        LoopSchedule(LEAST_RING, sync="mbarrier"),
-        grid=GridSchedule(group, tile.parts),
-        epilogue=EpilogueSchedule(staged_rows(product, mma.n)),
-        arithmetic=ArithmeticSchedule(accumulate),
-    )
-    whole = tile_count(product, tile.of_cta) > target.sms and not product.batch
-    stages = fitting_stages(product, schedule, target)
-    return schedule.with_fields(stages=stages, ctas=target.sms if whole else 0)
-
-
-def staged_rows(product: Product, rows: int) -> int:
-    """The rows of D, of so many of a warpgroup, that are staged at a time; 0 where tensor copies cannot store them."""
-    bits = product.d.element.bits
-    copied = bits in STAGED_BITS and panel_columns(COLUMNS, bits) and not not_copied(product.d)
-    return gcd(rows, STAGED_BYTES * BYTE // (COLUMNS * bits)) if copied else 0
-
-
-def around_given(chosen: Schedule, given: Mapping[str, object], product: Product, target: Target) -> dict[str, object]:
-    """The fields given with what goes with another tile: its warp tile, its stages, and how D is staged."""
-    mma = given.get("mma", chosen.tile.mma)
-    if not isinstance(mma, Shape) or all(given.get(name, chosen[name]) == chosen[name] for name in ("mma", "cta")):
-        return dict(given)
-    cta = given.get("cta", (mma.n, *chosen.tile.cta[1:]))
-    around = {
-        "cta": cta,
-        "warp": (mma.n, COLUMNS),
-        "mma": mma,
-        "staging": staged_rows(product, mma.n),
-        "stages": LEAST_RING,
-    }
-    around |= {"split_k": 1, "cluster": (1, 1), "ctas": 0}
-    tried = chosen.with_fields(**{**around, **given})
-    return {**around, "stages": fitting_stages(product, tried, target), **given}
-
-
-def check_exchanged(schedule: Schedule, product: Product, target: Target) -> None:
-    """Checks a schedule with B in registers against product and target.
+def check_operands(schedule: Schedule, product: Product) -> None:
+    """Checks what is done to the operands of a schedule with B in registers, and to its sums.
 
     Raises:
         ScheduleError: naming the field that does not fit.
     """
-    if reason := why_not(product, target):
-        raise ScheduleError(f"in_registers = b: {reason}")
-    tile, row = schedule.tile, row_of(product, schedule, target)
-    if tile.warp != (row.shape.n, COLUMNS):
-        raise ScheduleError(f"a warpgroup multiplies tiles of {row.shape.n}x{COLUMNS}, got warp = {tile.warp}")
-    check_boxes(schedule, product)
-    if schedule.epilogue.staging not in (0, staged_rows(product, row.shape.n)):
-        raise ScheduleError(
-            f"staging = {schedule.epilogue.staging}: a warpgroup stages {staged_rows(product, row.shape.n)} rows of D"
-        )
+    del product
     if schedule.loop.consumers != "cooperative":
         raise ScheduleError(f"consumers = {schedule.loop.consumers}: with B in registers none take turns")
     for name in ("pack", "transpose", "padded"):
         if (given := schedule[name]) != "none":
             raise ScheduleError(f"{name} = {given}: B in registers takes operands as they lie")
+    if (promoted := schedule.arithmetic.promote) != "none":
+        raise ScheduleError(f"promote = {promoted}: with B in registers each step's products are added to one sum")

@@ -12,11 +12,10 @@ from itertools import combinations, product
 from ...dialect.isa.targets import Target
 from ...dialect.schedule import NAMES, Schedule, ScheduleError
 from ..linalg.product import Product
-from .exchanged import around_given as exchanged_around_given
 from .loop import UNPIPELINED
 from .model import TILES
 from .validity import check
-from .warpgroup import around_given
+from .warpgroup_override import around_given
 
 TILE = ("cta", "warp", "mma")
 
@@ -31,8 +30,7 @@ def override(chosen: Schedule, given: Mapping[str, object], asked: Product, targ
         ScheduleError: if they fit neither each other nor the product, whatever follows from them.
     """
     if chosen.tile.together > 1:
-        around = exchanged_around_given if chosen.tile.exchanged else around_given
-        return _checked(chosen, around(chosen, given, asked, target), asked, target)
+        return _checked(chosen, around_given(chosen, given, asked, target), asked, target)
     changed = {name: value for name, value in given.items() if value != chosen[name]}
     if any(name in changed for name in TILE):
         return _checked(chosen, _around_tile(given, chosen), asked, target)

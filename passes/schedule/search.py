@@ -10,12 +10,11 @@ from ...dialect.isa.targets import Target
 from ...dialect.schedule import Schedule, ScheduleError
 from ..linalg.product import Product
 from .choice import default_schedule
-from .exchanged import exchanged_candidates
 from .loop import UNPIPELINED
 from .model import BETWEEN_TILES, PARTS, SPARSE_TILES, TILES, Tile, cost_of
 from .resources import instruction
 from .validity import check
-from .warpgroup import warpgroup_candidates
+from .warpgroup_ways import WAYS
 
 DEPTHS = (1, 2, 4, 8)
 """K of a CTA tile, in steps of the instruction."""
@@ -32,7 +31,7 @@ def candidates(product: Product, target: Target, accumulate: str = "") -> list[S
     """
     first = default_schedule(product, target, accumulate)
     accumulate = first.arithmetic.accumulate
-    of_groups = (of(product, target, accumulate) for of in (exchanged_candidates, warpgroup_candidates))
+    of_groups = (way.candidates(product, target, accumulate) for way in WAYS.values())
     return list(dict.fromkeys((first, *chain(*of_groups), *_of_fragments(product, target, accumulate))))
 
 

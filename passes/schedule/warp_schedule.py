@@ -23,7 +23,7 @@ from .choice import default_schedule, products
 from .exchanged import declined
 from .override import followed, override
 from .tuned import Tuned, key_of
-from .warpgroup import asked_of
+from .warpgroup_override import asked_of
 
 
 def _option(one: ScheduleField) -> tuple[str, str, None]:

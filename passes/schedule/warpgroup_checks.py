@@ -8,12 +8,12 @@ from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.schedule import Schedule, ScheduleError
 from ..linalg.product import Product
-from .exchanged import check_exchanged
 from .laid_out import laid_out
-from .packing import roles
 from .staging import check_c
-from .warpgroup import MOST_PROMOTED, PLAIN, check_boxes, not_copied, packs, row_of, shared_bytes, why_not
-from .warpgroup_model import LINE, panel_of_b
+from .warpgroup import MOST_PROMOTED, PLAIN
+from .warpgroup_model import LINE
+from .warpgroup_resources import check_tiles, row_of, shared_bytes
+from .warpgroup_ways import WAYS
 
 
 def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> None:
@@ -22,32 +22,14 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     Raises:
         ScheduleError: naming the field that does not fit.
     """
-    if schedule.tile.exchanged:
-        check_exchanged(schedule, product, target)
-        _check_any(schedule, product, target)
-        return
-    if reason := why_not(product, target, packed=True):
-        raise ScheduleError(f"mma = {schedule.tile.mma}: {reason}")
+    tile, way = schedule.tile, WAYS[schedule.tile.in_registers]
+    if reason := way.why_not(product, target):
+        asked = f"in_registers = {tile.in_registers}" if tile.in_registers != PLAIN else f"mma = {tile.mma}"
+        raise ScheduleError(f"{asked}: {reason}")
     product = laid_out(product, schedule.operands)
-    for operand, along_k in ((product.a, not product.a.transposed), (product.b, product.b.transposed)):
-        if not along_k and operand.element.bits != 16:
-            raise ScheduleError(f"{operand.name} of {operand.element.name} must lie along k; or transpose it")
     _check_promoted(schedule, row_of(product, schedule, target))
-    if schedule.tile.warp != (ROWS, schedule.tile.mma.n):
-        raise ScheduleError(
-            f"a warpgroup multiplies tiles of {ROWS}x{schedule.tile.mma.n}, got warp = {schedule.tile.warp}"
-        )
-    check_boxes(schedule, product)
-    panel = panel_of_b(product, schedule.tile.cta[1])
-    if not product.b.transposed and schedule.tile.cta[1] > schedule.tile.mma.n and schedule.tile.mma.n % panel:
-        raise ScheduleError(
-            f"with B by rows warpgroups side by side take multiples of {panel} columns, got {schedule.tile.mma}"
-        )
-    for role, operand in (("a", product.a), ("b", product.b)):
-        if role in roles(schedule.operands.pack) and not packs(product, operand):
-            raise ScheduleError(f"packing takes a single dense matrix of static size without gaps, got {operand.type}")
-        if role not in roles(schedule.operands.pack) and (reason := not_copied(operand)):
-            raise ScheduleError(f"{operand.name} {reason}; or pack it")
+    check_tiles(schedule, product)
+    way.check_operands(schedule, product)
     _check_any(schedule, product, target)
 
 

@@ -211,3 +211,9 @@ SMALL = Case("f16", "s8", True, "f16", (64, 64, 64))
 def test_what_does_not_fit_is_refused(case: Case, given: dict[str, Any], message: str) -> None:
     with pytest.raises(CompileError, match=message):
         compile(case.mlir, "sm_90a", cache=False, **given)
+
+
+def test_sums_of_b_in_registers_are_not_promoted() -> None:
+    given = tile(32, 64, depth=128) | {"mma": "m64n32k32", "promote": "f32"}
+    with pytest.raises(CompileError, match="promote = f32: with B in registers each step's products are added to one"):
+        Product(E4M3, "cleared", "A B", (45, 80, 144), given).compile("sm_90a")

@@ -107,6 +107,7 @@ def test_fields_that_leave_the_instruction_open_keep_it() -> None:
         (text(64, 64, 64), {"mma": "m16n8k16", "padded": "d"}, "padded = d is for products of warpgroups"),
         (text(64, 64, 64), {"mma": "m64n60k16"}, "has no wgmma m64n60k16 .* nearest are m64n48k16, m64n56k16"),
         (text(64, 64, 64), {"mma": "m64n64k16", "stages": 40}, "40 stages of .* use fewer stages or a smaller tile"),
+        (text(64, 64, 64), {"mma": "m64n64k16", "staging": 32}, "staging = 32: a warpgroup stages 64 rows of D"),
         (text(64, 64, 64), {"mma": "m64n64k16", "cta": (64, 64, 32)}, "K tiles of warpgroups are multiples of 128 b"),
         (text(64, 64, 200), {"mma": "m64n64k16", "split_k": 5}, "split_k = 5: K = 200 has 4 tiles of 64"),
         (text(64, 64, 256), {"mma": "m64n64k16", "split_k": 2, "add_c": "first"}, "C is added where partial sums meet"),
