@@ -1,0 +1,232 @@
+"""Kernels that go once through memory: which elements of an output each CTA, warp and lane computes.
+
+A warp takes a tile of the output in fragments whose layout is made for memory, not for an instruction: a lane holds as
+many neighbours in a row as one access of 16 bytes takes, and lanes follow each other along the row; of short rows a
+warp takes several at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+from xdsl.builder import Builder
+from xdsl.dialects import gpu
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr
+from xdsl.ir import Block, Operation, SSAValue, TypeAttribute
+from xdsl.rewriter import InsertPoint
+
+from ...dialect.gpu import BlockIdOp, ReturnOp, SubgroupIdOp
+from ...dialect.layouts.layout import LANES, Layout, column, row
+from ...dialect.warp.attributes import COMPUTES, FragmentType
+from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.view import MatrixOp, strides_of
+from ..diagnostics import fail
+from ..linalg.operand import VectorOperand
+from .index_builder import Index, IndexBuilder
+from .outliner import Outliner
+from .place import ACCESS_BITS, Place
+
+WARPS = 4
+LANE_BITS = LANES.bit_length() - 1
+
+LARGEST_GRID = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class Traversal(ABC):
+    """How warps go over the loops of an output: two of them, rows and columns, in tiles, all others one by one.
+
+    `inputs` are those in memory, by number.
+    """
+
+    op: Operation
+    inputs: Mapping[int, Place]
+    output: Place
+
+    @cached_property
+    @abstractmethod
+    def columns(self) -> int:
+        """The loop along a row."""
+
+    @cached_property
+    @abstractmethod
+    def rows(self) -> int | None:
+        """The loop from row to row, if there is one."""
+
+    @cached_property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """How a warp's base tile of every operand lies in its lanes."""
+
+    @cached_property
+    @abstractmethod
+    def warp(self) -> tuple[int, int]:
+        """Rows and columns that a warp holds at a time."""
+
+    @cached_property
+    @abstractmethod
+    def warps(self) -> tuple[int, int]:
+        """Warps of a CTA down and across."""
+
+    @cached_property
+    @abstractmethod
+    def cta(self) -> tuple[int, int | None]:
+        """Rows and columns of a CTA; None for all columns."""
+
+    @abstractmethod
+    def may_join(self, loop: int) -> bool:
+        """Whether this loop and the next may be one, if memory has nothing against it."""
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """All memory, the output last."""
+        return (*self.inputs.values(), self.output)
+
+    def joined(self) -> Self:
+        """The same with as few loops as possible. Raises a located diagnostic for memory that has no strides."""
+        for place in self.places:
+            if strides_of(place.kind) is None:
+                fail(self.op, f"expected strided memory, got {place.kind}")
+        found = self
+        for loop in range(len(self.output.loops) - 2, -1, -1):
+            if found.may_join(loop) and all(place.joins(loop) for place in found.places):
+                inputs = {i: place.joined(loop) for i, place in found.inputs.items()}
+                found = replace(found, inputs=inputs, output=found.output.joined(loop))
+        return found
+
+    def ctas(self, index: IndexBuilder, output: SSAValue) -> dict[int, Index]:
+        """How many CTAs there are along each loop."""
+        found: dict[int, Index] = {}
+        for loop in range(len(self.output.loops)):
+            step = {self.rows: self.cta[0], self.columns: self.cta[1]}.get(loop, 1)
+            found[loop] = 1 if step is None else index.ceildiv(index.dim(output, loop), step)
+        return found
+
+    def fragment(self, kind: TypeAttribute) -> FragmentType:
+        """A fragment of what a warp holds at a time."""
+        return FragmentType.of("acc", *self.warp, kind, self.layout)
+
+    def element_type(self, place: Place) -> TypeAttribute:
+        """The type of elements in memory. Raises a located diagnostic if they have none."""
+        kind = place.kind.element_type
+        if not isinstance(kind, TypeAttribute):
+            fail(self.op, f"expected elements of a type, got {kind}")
+        return kind
+
+
+def lanes_along(bits: int, together: Sequence[int], length: int) -> tuple[int, int]:
+    """Of elements of at least so many bits, in rows of a length: bits of the column within a lane, and of lanes along
+    the row. `together` are the neighbours that accesses of each memory take at once."""
+    held = min(ACCESS_BITS // bits, *together, 1 << (length - 1).bit_length()).bit_length() - 1 if together else 0
+    return held, min(LANE_BITS, max(0, (-(-length >> held) - 1).bit_length()))
+
+
+def lane_layout(bits: int, held: int, across: int, *, more_rows: bool) -> Layout:
+    """The layout with 2^held neighbours in a lane and 2^across lanes along a row. Elements that fill no register go
+    beside others, of other rows or of the same."""
+    down = LANE_BITS - across
+    missing = max(0, (32 // bits).bit_length() - 1 - held)
+    more = [row(down + i) if more_rows else column(held + across + i) for i in range(missing)]
+    lane = (*(column(held + i) for i in range(across)), *(row(i) for i in range(down)))
+    return Layout(lane, (*map(column, range(held)), *more))
+
+
+class TraversalKernel(ABC):
+    """Builds the body of a kernel; `arguments` are its own, by what they stand for."""
+
+    def __init__(self, traversal: Traversal, body: Block, arguments: Mapping[SSAValue, SSAValue]) -> None:
+        self.traversal, self.arguments = traversal, arguments
+        self.index = IndexBuilder(Builder(InsertPoint.at_end(body)))
+        self.at = self._origin()
+        self.row = self.index.value(0 if traversal.rows is None else self.at[traversal.rows])
+        self.output = self._view(traversal.output)
+
+    @abstractmethod
+    def build(self) -> None:
+        """Computes and stores the warp's part of the output."""
+
+    @abstractmethod
+    def bounds(self, place: Place) -> ArrayAttr[BoolAttr] | None:
+        """Whether no tile passes the last row, and the end of a row."""
+
+    def view(self, number: int) -> SSAValue:
+        """The matrix of an input that this CTA's part is of."""
+        return self._view(self.traversal.inputs[number])
+
+    def load(self, index: IndexBuilder, number: int, view: SSAValue, at: Index) -> SSAValue:
+        """A fragment of an input, from a column on."""
+        place = self.traversal.inputs[number]
+        kind = self.traversal.fragment(self.traversal.element_type(place))
+        return index.insert(LoadOp(view, [self.row, index.value(at)], kind, self.bounds(place))).fragment
+
+    def store(self, index: IndexBuilder, value: SSAValue, at: Index) -> None:
+        """Stores a fragment of the output, from a column on."""
+        where = [self.row, index.value(at)]
+        index.insert(StoreOp(value, self.output, where, self.bounds(self.traversal.output)))
+
+    def _origin(self) -> dict[int, Index]:
+        """Where this warp's tile starts, by loop."""
+        index, found = self.index, self.traversal
+        rest: Index = index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
+        starts, counts = self._starts(), found.ctas(index, self.arguments[found.output.value])
+        # Neighbouring CTAs go along a row.
+        order = [found.columns, *(loop for loop in reversed(counts) if loop != found.columns)]
+        at: dict[int, Index] = {}
+        for loop in order:
+            last = loop == order[-1]
+            tile = rest if last else index.rem(rest, counts[loop])
+            rest = rest if last else index.div(rest, counts[loop])
+            step, start = starts.get(loop, (1, 0))
+            at[loop] = index.add(index.mul(0 if counts[loop] == 1 else tile, step), start)
+        return at
+
+    def _starts(self) -> dict[int | None, tuple[int, Index]]:
+        """Elements from CTA to CTA, and where in its CTA's tile this warp starts, along rows and columns."""
+        index, (rows, columns), (down, across) = self.index, self.traversal.warp, self.traversal.warps
+        warp: Index = index.insert(SubgroupIdOp()).result if down * across > 1 else 0
+        return {
+            self.traversal.rows: (rows * down, index.mul(index.div(warp, across) if down > 1 else 0, rows)),
+            self.traversal.columns: (columns * across, index.mul(index.rem(warp, across), columns)),
+        }
+
+    def _view(self, place: Place) -> SSAValue:
+        rows, columns = (
+            None if loop is None or loop not in place.loops else place.loops.index(loop)
+            for loop in (self.traversal.rows, self.traversal.columns)
+        )
+        others = [0 if loop < 0 else self.at[loop] for i, loop in enumerate(place.loops) if i not in (rows, columns)]
+        memory = self.arguments[place.value]
+        matrix = self.index.insert(MatrixOp(memory, self.index.values(others), rows, columns)).matrix
+        matrix.name_hint = memory.name_hint
+        return matrix
+
+
+def outline(
+    traversal: Traversal,
+    outliner: Outliner,
+    operands: Mapping[SSAValue, VectorOperand],
+    kernel_of: Callable[[Block, Mapping[SSAValue, SSAValue]], TraversalKernel],
+    computes: str,
+) -> None:
+    """Makes a kernel of a traversal, and its launch; `operands` are what it is given, by what they stand for."""
+    op, given = traversal.op, list(operands.values())
+    body = Block(arg_types=[operand.value.type for operand in given])
+    for argument, operand in zip(body.args, given, strict=True):
+        argument.name_hint = operand.name
+    builder = kernel_of(body, dict(zip(operands, body.args, strict=True)))
+    builder.build()
+    builder.index.insert(ReturnOp([]))
+    counts = traversal.ctas(outliner.index, operands[traversal.output.value].value).values()
+    ctas: Index = math.prod(count for count in counts if isinstance(count, int))
+    for count in (count for count in counts if not isinstance(count, int)):
+        ctas = outliner.index.mul(count, ctas)
+    if isinstance(ctas, int) and ctas > LARGEST_GRID:
+        fail(op, f"{op.name} takes {ctas} CTAs, a grid has at most {LARGEST_GRID}")
+    kernel = outliner.launch("", given, body, ctas, math.prod(traversal.warps) * LANES)
+    kernel.attributes[COMPUTES] = StringAttr(computes)
+    outliner.finish()
