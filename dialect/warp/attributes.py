@@ -17,7 +17,6 @@ from xdsl.dialects.builtin import (
     Float16Type,
     Float32Type,
     Float64Type,
-    FloatAttr,
     FloatTF32Type,
     IntAttr,
     IntegerAttr,
@@ -122,6 +121,18 @@ def element_row(attribute: Attribute) -> ElementType | None:
     return BY_MLIR_NAME.get(type_name(attribute).removeprefix("s"))
 
 
+def known_element(element_type: Attribute) -> ElementType:
+    """The ISA's row of an element type.
+
+    Raises:
+        VerifyException: if it has none.
+    """
+    row = element_row(element_type)
+    if row is None:
+        raise VerifyException(f"expected an element type of a matrix instruction, got {element_type}")
+    return row
+
+
 def same_words(a: Attribute, b: Attribute) -> bool:
     """Whether memory of the one type may be read as the other: integers whatever their sign, and tf32, which is f32."""
     if a == b:
@@ -213,10 +224,7 @@ class FragmentType(ParametrizedAttribute, TypeAttribute):
     @property
     def element(self) -> ElementType:
         """The ISA's row of the element type."""
-        row = element_row(self.element_type)
-        if row is None:
-            raise VerifyException(f"expected an element type of a matrix instruction, got {self.element_type}")
-        return row
+        return known_element(self.element_type)
 
     @property
     def bits(self) -> int:
@@ -382,13 +390,3 @@ def target_of(op: Operation) -> Target | None:
             raise VerifyException(f"expected warp.target = #warp.target<sm_90a> or another GPU, got {attribute}")
         parent = parent.parent_op()
     return None
-
-
-def verify_value(value: FloatAttr | IntegerAttr, held: str, element_type: Attribute) -> None:
-    """Checks that a constant has the type of the elements that are all set to it.
-
-    Raises:
-        VerifyException: naming what holds the elements, and their type.
-    """
-    if value.type != element_type:
-        raise VerifyException(f"expected a value of the {held}'s element type {element_type}, got {value.type}")

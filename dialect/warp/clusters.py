@@ -21,6 +21,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import LANES
+from .op_shapes import flag
 
 CLUSTER_SIZE = "gpu.known_cluster_size"
 """The attribute of a kernel that says how many CTAs along x, y and z a cluster has: `array<i32: 2, 1, 1>`."""
@@ -72,7 +73,7 @@ class ClusterBarrierOp(_ClusterWide):
     irdl_options = (ParsePropInAttrDict(),)
 
     def __init__(self, *, mbarriers: bool = False):
-        super().__init__(properties={"mbarriers": UnitAttr() if mbarriers else None})
+        super().__init__(properties={"mbarriers": flag(mbarriers)})
 
 
 @irdl_op_definition
@@ -121,7 +122,7 @@ class NamedBarrierOp(IRDLOperation):
     assembly_format = "$number attr-dict"
 
     def __init__(self, number: SSAValue, threads: int, *, arrive: bool = False):
-        properties = {"threads": IntegerAttr(threads, i64), "arrive": UnitAttr() if arrive else None}
+        properties = {"threads": IntegerAttr(threads, i64), "arrive": flag(arrive)}
         super().__init__(operands=[number], properties=properties)
 
     def verify_(self) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xdsl.ir import SSAValue
-from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
-from xdsl.traits import Pure
+from xdsl.irdl import irdl_op_definition
 from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.algebra import Conversion, LayoutMismatchError, convert, tiled
 from ..layouts.layout import Layout
 from .attributes import FragmentType, fragment_of
+from .op_shapes import FragmentChange
 
 
 @irdl_op_definition
-class ConvertLayoutOp(IRDLOperation):
+class ConvertLayoutOp(FragmentChange):
     """Converts a fragment to another layout, and to another role if the type of the result has one::
 
         %a = warp.convert_layout %p : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
@@ -29,15 +29,6 @@ class ConvertLayoutOp(IRDLOperation):
     """
 
     name = "warp.convert_layout"
-
-    input = operand_def(FragmentType)
-    fragment = result_def(FragmentType)
-
-    traits = traits_def(Pure())
-    assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
-
-    def __init__(self, value: SSAValue, fragment: FragmentType):
-        super().__init__(operands=[value], result_types=[fragment])
 
     @staticmethod
     def to(value: SSAValue, layout: Layout) -> ConvertLayoutOp:

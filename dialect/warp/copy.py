@@ -25,6 +25,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from .attributes import SHARED_SPACE, Memory, element_row, memory_of, memory_space, same_words
 from .memory import bounds, verify_indices
+from .op_shapes import flag
 
 SPREAD = "b4x16_p64"
 """The format in which `warp.copy` lays out elements of 4 bits that are to have a byte each (PTX ISA 9.7.14.5.15)."""
@@ -75,7 +76,7 @@ class CopyOp(IRDLOperation):
         super().__init__(
             operands=[source, list(indices), destination, list(stage)],
             properties={
-                "async": UnitAttr() if is_async else None,
+                "async": flag(is_async),
                 "in_bounds": in_bounds,
                 "packed": StringAttr(packed) if packed else None,
             },

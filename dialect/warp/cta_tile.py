@@ -25,7 +25,8 @@ from xdsl.printer import Printer
 from xdsl.traits import ConstantLike, MemoryReadEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from .attributes import element_row, memory_of, verify_value
+from .attributes import element_row, known_element, memory_of
+from .elementwise import verify_value
 from .memory import bounds, verify_indices
 
 
@@ -54,8 +55,7 @@ class CtaTileType(ParametrizedAttribute, TypeAttribute):
     def verify(self) -> None:
         if min(self.shape) <= 0:
             raise VerifyException(f"expected a tile of one row and column or more, got {self.shape}")
-        if element_row(self.element_type) is None:
-            raise VerifyException(f"expected an element type of a matrix instruction, got {self.element_type}")
+        known_element(self.element_type)
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:

@@ -7,14 +7,13 @@ from enum import auto
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
 from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
     ParsePropInAttrDict,
     base,
     irdl_attr_definition,
     irdl_op_definition,
-    operand_def,
     opt_prop_def,
     prop_def,
     result_def,
@@ -26,7 +25,8 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ..layouts.layout import Layout
-from .attributes import FragmentType, fragment_of, verify_value
+from .attributes import FragmentType, fragment_of
+from .op_shapes import FragmentChange
 from .stored import StoredIntegers
 
 
@@ -64,6 +64,16 @@ IDENTITIES = {
 @irdl_attr_definition
 class KindAttr(EnumAttribute[Kind], SpacedOpaqueSyntaxAttribute):
     name = "warp.kind"
+
+
+def verify_value(value: FloatAttr | IntegerAttr, held: str, element_type: Attribute) -> None:
+    """Checks that a constant has the type of the elements that are all set to it.
+
+    Raises:
+        VerifyException: naming what holds the elements, and their type.
+    """
+    if value.type != element_type:
+        raise VerifyException(f"expected a value of the {held}'s element type {element_type}, got {value.type}")
 
 
 @irdl_op_definition
@@ -117,7 +127,7 @@ class ElementwiseOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ConvertOp(IRDLOperation):
+class ConvertOp(FragmentChange):
     """Converts each element to another type, to nearest even: `%h = warp.convert %f : ... to ...`.
 
     Integers of 8 and 4 bits become f16 or bf16, exactly, less a zero point. The elements of a lane may change their
@@ -128,14 +138,10 @@ class ConvertOp(IRDLOperation):
 
     name = "warp.convert"
 
-    input = operand_def(FragmentType)
     stored = opt_prop_def(StringAttr)
     zero = opt_prop_def(IntegerAttr)
-    fragment = result_def(FragmentType)
 
-    traits = traits_def(Pure())
     irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
 
     def __init__(
         self,
@@ -147,7 +153,7 @@ class ConvertOp(IRDLOperation):
         properties = {} if stored is None else stored.properties()
         kind = fragment_of(value).with_element(element_type)
         kind = kind if layout is None else kind.with_layout(layout)
-        super().__init__(operands=[value], properties=properties, result_types=[kind])
+        super().__init__(value, kind, properties)
 
     @property
     def integers(self) -> StoredIntegers | None:

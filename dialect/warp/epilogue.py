@@ -31,6 +31,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from .attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, memory_space
 from .elements import ElementRegion, verify_elements
+from .op_shapes import flag
 from .text import BareWord
 from .view import strides_of
 
@@ -131,8 +132,8 @@ class LoadVectorOp(IRDLOperation):
             operands=[memory, index, line],
             properties={
                 "along": StringAttr(along),
-                "swapped": UnitAttr() if swapped else None,
-                "in_bounds": UnitAttr() if in_bounds else None,
+                "swapped": flag(swapped),
+                "in_bounds": flag(in_bounds),
             },
             result_types=[fragment],
         )

@@ -17,6 +17,8 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from .op_shapes import flag
+
 GELUS = ("tanh", "erf")
 """How a gelu may be written."""
 
@@ -48,7 +50,7 @@ class GeluOp(IRDLOperation):
     def __init__(self, by: str, x: SSAValue, *, approximate: bool = False):
         super().__init__(
             operands=[x],
-            properties={"by": StringAttr(by), "approximate": UnitAttr() if approximate else None},
+            properties={"by": StringAttr(by), "approximate": flag(approximate)},
             result_types=[f32],
         )
 

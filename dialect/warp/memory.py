@@ -18,7 +18,6 @@ from xdsl.irdl import (
     operand_def,
     opt_prop_def,
     prop_def,
-    result_def,
     traits_def,
     var_operand_def,
 )
@@ -38,6 +37,7 @@ from ..isa.moves import LoadMatrix
 from ..layouts.layout import Layout, column
 from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
 from .matrices import in_memory, load_rows, verify_matrices
+from .op_shapes import FragmentLoad, FragmentStore, flag
 from .product import verify_target
 from .text import BareWord
 
@@ -84,7 +84,7 @@ def _verify_element(memory: Memory, fragment: FragmentType) -> None:
 
 
 @irdl_op_definition
-class LoadOp(IRDLOperation):
+class LoadOp(FragmentLoad):
     """Reads a fragment from memory. Each lane reads its own elements.
 
     From global memory, elements outside the memref read as zero; `in_bounds` [rows, columns] promises that there are
@@ -96,15 +96,8 @@ class LoadOp(IRDLOperation):
 
     name = "warp.load"
 
-    memory = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
     swapped = opt_prop_def(UnitAttr)
-    fragment = result_def(FragmentType)
-
-    traits = traits_def(MemoryReadEffect())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$memory `[` $indices `]` attr-dict `:` type($memory) `->` type($fragment)"
 
     def __init__(
         self,
@@ -115,11 +108,7 @@ class LoadOp(IRDLOperation):
         *,
         swapped: bool = False,
     ):
-        super().__init__(
-            operands=[memory, list(indices)],
-            properties={"in_bounds": in_bounds, "swapped": UnitAttr() if swapped else None},
-            result_types=[fragment],
-        )
+        super().__init__(memory, indices, fragment, {"in_bounds": in_bounds, "swapped": flag(swapped)})
 
     def verify_(self) -> None:
         memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
@@ -183,7 +172,7 @@ class PrefetchOp(IRDLOperation):
 
 
 @irdl_op_definition
-class StoreOp(IRDLOperation):
+class StoreOp(FragmentStore):
     """Writes a fragment to memory. Each lane writes its own elements. Elements outside the memref are not written::
 
     warp.store %d, %C[%m, %n] {in_bounds = [true, true]} : !warp.fragment<...>, memref<256x320xf32>
@@ -191,14 +180,7 @@ class StoreOp(IRDLOperation):
 
     name = "warp.store"
 
-    fragment = operand_def(FragmentType)
-    memory = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
-
-    traits = traits_def(MemoryWriteEffect())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$fragment `,` $memory `[` $indices `]` attr-dict `:` type($fragment) `,` type($memory)"
 
     def __init__(
         self,
@@ -207,7 +189,7 @@ class StoreOp(IRDLOperation):
         indices: Sequence[SSAValue],
         in_bounds: ArrayAttr[BoolAttr] | None = None,
     ):
-        super().__init__(operands=[fragment, memory, list(indices)], properties={"in_bounds": in_bounds})
+        super().__init__(fragment, memory, indices, {"in_bounds": in_bounds})
 
     def verify_(self) -> None:
         memory = memory_of(self.memory)
@@ -247,7 +229,7 @@ class MatrixCount(CustomDirective):
 
 
 @irdl_op_definition
-class LdmatrixOp(IRDLOperation):
+class LdmatrixOp(FragmentLoad):
     """Reads a fragment from shared memory with `ldmatrix`, `count` matrices at a time::
 
         %a = warp.ldmatrix x4 %As[%s, %m, %k] : memref<4x128x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<a, ...>
@@ -271,16 +253,12 @@ class LdmatrixOp(IRDLOperation):
 
     name = "warp.ldmatrix"
 
-    memory = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
     count = prop_def(IntegerAttr[i64])
     trans = opt_prop_def(UnitAttr)
     b16 = opt_prop_def(UnitAttr)
     swapped = opt_prop_def(UnitAttr)
     packed = opt_prop_def(StringAttr)
-    fragment = result_def(FragmentType)
 
-    traits = traits_def(MemoryReadEffect())
     custom_directives: ClassVar = (MatrixCount, BareWord)
     assembly_format = (
         "custom<MatrixCount>($count) (`trans` $trans^)? (`b16` $b16^)? (`swapped` $swapped^)? custom<BareWord>($packed)"
@@ -300,17 +278,9 @@ class LdmatrixOp(IRDLOperation):
         swapped: bool = False,
         packed: str = "",
     ):
-        super().__init__(
-            operands=[memory, list(indices)],
-            properties={
-                "count": IntegerAttr(count, i64),
-                "trans": UnitAttr() if trans else None,
-                "b16": UnitAttr() if b16 else None,
-                "swapped": UnitAttr() if swapped else None,
-                "packed": StringAttr(packed) if packed else None,
-            },
-            result_types=[fragment],
-        )
+        flags = {"trans": flag(trans), "b16": flag(b16), "swapped": flag(swapped)}
+        given = {"count": IntegerAttr(count, i64), "packed": StringAttr(packed) if packed else None}
+        super().__init__(memory, indices, fragment, flags | given)
 
     def rows(self) -> tuple[LoadMatrix, ...]:
         """The ISA's rows that may be used: `count` matrices or fewer, widest first."""

@@ -5,30 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, UnitAttr, i64
+from xdsl.dialects.builtin import IntegerAttr, UnitAttr, i64
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
-    IRDLOperation,
     irdl_op_definition,
-    operand_def,
     opt_prop_def,
     prop_def,
-    result_def,
-    traits_def,
-    var_operand_def,
 )
-from xdsl.traits import MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.moves import MOVMATRIX, StoreMatrix
-from .attributes import FragmentType, fragment_of, memory_of
+from .attributes import fragment_of, memory_of
 from .matrices import matrices, store_rows, verify_matrices
 from .memory import MatrixCount, verify_shared_matrix
+from .op_shapes import FragmentChange, FragmentStore, flag
 from .product import verify_target
 
 
 @irdl_op_definition
-class StmatrixOp(IRDLOperation):
+class StmatrixOp(FragmentStore):
     """Writes a fragment to shared memory with `stmatrix`, `count` matrices at a time::
 
         warp.stmatrix x4 %d, %Ds[%m, %n] : !warp.fragment<acc, ...>, memref<128x64xf16, #warp.swizzle<128>, 3>
@@ -42,14 +37,10 @@ class StmatrixOp(IRDLOperation):
 
     name = "warp.stmatrix"
 
-    fragment = operand_def(FragmentType)
-    memory = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
     count = prop_def(IntegerAttr[i64])
     trans = opt_prop_def(UnitAttr)
     swapped = opt_prop_def(UnitAttr)
 
-    traits = traits_def(MemoryWriteEffect())
     custom_directives: ClassVar = (MatrixCount,)
     assembly_format = (
         "custom<MatrixCount>($count) (`trans` $trans^)? (`swapped` $swapped^)? $fragment `,` $memory `[` $indices `]`"
@@ -66,14 +57,8 @@ class StmatrixOp(IRDLOperation):
         trans: bool = False,
         swapped: bool = False,
     ):
-        super().__init__(
-            operands=[fragment, memory, list(indices)],
-            properties={
-                "count": IntegerAttr(count, i64),
-                "trans": UnitAttr() if trans else None,
-                "swapped": UnitAttr() if swapped else None,
-            },
-        )
+        given = {"count": IntegerAttr(count, i64), "trans": flag(trans), "swapped": flag(swapped)}
+        super().__init__(fragment, memory, indices, given)
 
     def rows(self) -> tuple[StoreMatrix, ...]:
         """The ISA's rows that may be used: `count` matrices or fewer, widest first."""
@@ -88,7 +73,7 @@ class StmatrixOp(IRDLOperation):
 
 
 @irdl_op_definition
-class MovmatrixOp(IRDLOperation):
+class MovmatrixOp(FragmentChange):
     """The same matrix in another layout: each 8x8 block of 16-bit elements is transposed among the lanes::
 
         %b = warp.movmatrix %c : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
@@ -98,15 +83,6 @@ class MovmatrixOp(IRDLOperation):
     """
 
     name = "warp.movmatrix"
-
-    input = operand_def(FragmentType)
-    fragment = result_def(FragmentType)
-
-    traits = traits_def(Pure())
-    assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
-
-    def __init__(self, value: SSAValue, fragment: FragmentType):
-        super().__init__(operands=[value], result_types=[fragment])
 
     def blocks(self) -> list[tuple[int, int]]:
         """For each 8x8 block: the register of the operand that holds it, and that of the result.

@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa import wmma
 from ..isa.product import Shape
 from ..isa.types import ElementType
-from .attributes import element_row
+from .attributes import known_element
 
 MATRICES = ("a", "b", "acc")
 
@@ -50,10 +50,7 @@ class OpaqueType(ParametrizedAttribute, TypeAttribute):
     @property
     def element(self) -> ElementType:
         """The ISA's row of the element type."""
-        row = element_row(self.element_type)
-        if row is None:
-            raise VerifyException(f"expected an element type of a matrix instruction, got {self.element_type}")
-        return row
+        return known_element(self.element_type)
 
     @property
     def extent(self) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from ..layouts.layout import Bit, Layout
 from .attributes import FragmentType, fragment_of
 from .elementwise import IDENTITIES, Kind, KindAttr
 from .epilogue import AXES
+from .op_shapes import FragmentChange
 from .text import BareWord
 
 WORD_BITS = 32
@@ -51,7 +52,7 @@ def column_of(kind: FragmentType, *, parts: bool = False) -> FragmentType:
 
 
 @irdl_op_definition
-class ReduceOp(IRDLOperation):
+class ReduceOp(FragmentChange):
     """Reduces each row of a fragment to one element, or to a part for each lane that has elements of it::
 
         %m = warp.reduce max %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
@@ -67,15 +68,12 @@ class ReduceOp(IRDLOperation):
     name = "warp.reduce"
 
     kind = prop_def(KindAttr)
-    input = operand_def(FragmentType)
-    fragment = result_def(FragmentType)
 
-    traits = traits_def(Pure())
     assembly_format = "$kind $input attr-dict `:` type($input) `to` type($fragment)"
 
     def __init__(self, kind: Kind, value: SSAValue, *, parts: bool = False):
         result = column_of(fragment_of(value), parts=parts)
-        super().__init__(operands=[value], properties={"kind": KindAttr(kind)}, result_types=[result])
+        super().__init__(value, result, {"kind": KindAttr(kind)})
 
     def verify_(self) -> None:
         source, result = fragment_of(self.input), fragment_of(self.fragment)
@@ -91,7 +89,7 @@ class ReduceOp(IRDLOperation):
 
 
 @irdl_op_definition
-class BroadcastOp(IRDLOperation):
+class BroadcastOp(FragmentChange):
     """Repeats the only element of each row in all columns. It takes no instruction::
 
     %b = warp.broadcast %m : !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
@@ -99,15 +97,6 @@ class BroadcastOp(IRDLOperation):
     """
 
     name = "warp.broadcast"
-
-    input = operand_def(FragmentType)
-    fragment = result_def(FragmentType)
-
-    traits = traits_def(Pure())
-    assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
-
-    def __init__(self, value: SSAValue, fragment: FragmentType):
-        super().__init__(operands=[value], result_types=[fragment])
 
     def verify_(self) -> None:
         source, result = fragment_of(self.input), fragment_of(self.fragment)

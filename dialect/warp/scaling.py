@@ -14,8 +14,8 @@ from ..isa.mma import Variant, blocks
 from ..isa.types import ELEMENT_TYPES
 from .attributes import SCALES, SHARED_SPACE, element_row, fragment_of, memory_of, memory_space
 from .memory import verify_indices, verify_one_warp
+from .op_shapes import FragmentLoad
 from .operand_forms import MEMORY, OperandForm, OperandType, form_of
-from .words import WordsLoad
 
 STORED_AS = {held: scale for scale, held in SCALES.items()}
 """The type of scales that memory of another type holds."""
@@ -107,7 +107,7 @@ def _stored(scale: str) -> str:
 
 
 @irdl_op_definition
-class LoadScalesOp(WordsLoad):
+class LoadScalesOp(FragmentLoad):
     """Reads the scales of A or B from a tile in shared memory, each lane a word of each base tile::
 
         %s = warp.load_scales %S[%stage, %row, %column] : memref<3x128x4xf8E8M0FNU, ..., 3> -> !warp.fragment<...>

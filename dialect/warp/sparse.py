@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IndexType, MemRefType, UnitAttr
+from xdsl.dialects.builtin import MemRefType, UnitAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
-    IRDLOperation,
     ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
-    result_def,
-    traits_def,
-    var_operand_def,
 )
-from xdsl.traits import MemoryReadEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.mma import Variant
 from ..isa.types import ELEMENT_TYPES, ElementType
 from ..layouts.layout import LANES
 from .attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, memory_space
+from .op_shapes import FragmentLoad, flag
 from .operand_forms import MEMORY, OperandForm, OperandType, form_of
 from .words import verify_words
 
@@ -67,7 +63,7 @@ class SparseOp(OperandForm):
     def __init__(self, memory: SSAValue, metadata: SSAValue, *, padded: bool = False):
         super().__init__(
             operands=[memory, metadata],
-            properties={"padded": UnitAttr() if padded else None},
+            properties={"padded": flag(padded)},
             result_types=[OperandType(memory_of(memory))],
         )
 
@@ -110,7 +106,7 @@ def metadata_of(a: SSAValue) -> SSAValue | None:
 
 
 @irdl_op_definition
-class LoadMetadataOp(IRDLOperation):
+class LoadMetadataOp(FragmentLoad):
     """Reads the metadata of a sparse A from a tile in shared memory, each lane its word of each base tile::
 
         %e = warp.load_metadata %Es[%stage, %row, %word] : memref<4x8x32xi32, ..., 3> -> !warp.fragment<...>
@@ -123,21 +119,10 @@ class LoadMetadataOp(IRDLOperation):
 
     name = "warp.load_metadata"
 
-    memory = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
     padded = opt_prop_def(UnitAttr)
-    fragment = result_def(FragmentType)
-
-    traits = traits_def(MemoryReadEffect())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$memory `[` $indices `]` attr-dict `:` type($memory) `->` type($fragment)"
 
     def __init__(self, memory: SSAValue, indices: Sequence[SSAValue], fragment: FragmentType, *, padded: bool = False):
-        super().__init__(
-            operands=[memory, list(indices)],
-            properties={"padded": UnitAttr() if padded else None},
-            result_types=[fragment],
-        )
+        super().__init__(memory, indices, fragment, {"padded": flag(padded)})
 
     def verify_(self) -> None:
         memory, fragment = memory_of(self.memory), fragment_of(self.fragment)

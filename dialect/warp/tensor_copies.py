@@ -36,6 +36,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.descriptor import UNIT
 from .attributes import Memory, memory_of, same_words
 from .barriers import MOST_ARRIVALS, BarriersType
+from .op_shapes import flag
 from .tensor_maps import TensorMapType, moved_as
 from .warpgroup import panel_of, verify_tile
 
@@ -161,7 +162,7 @@ class TensorStoreOp(IRDLOperation):
     ):
         super().__init__(
             operands=[tile, list(indices), map, list(coordinates)],
-            properties={"each_warpgroup": UnitAttr() if each_warpgroup else None},
+            properties={"each_warpgroup": flag(each_warpgroup)},
         )
 
     def verify_(self) -> None:
@@ -215,7 +216,7 @@ class BulkCommitOp(IRDLOperation):
     assembly_format = "attr-dict"
 
     def __init__(self, *, each_warpgroup: bool = False):
-        super().__init__(properties={"each_warpgroup": UnitAttr() if each_warpgroup else None})
+        super().__init__(properties={"each_warpgroup": flag(each_warpgroup)})
 
 
 @irdl_op_definition
@@ -244,7 +245,7 @@ class BulkWaitOp(IRDLOperation):
         super().__init__(
             properties={
                 "pending": IntegerAttr(pending, i64),
-                **{name: UnitAttr() if on else None for name, on in flags.items()},
+                **{name: flag(on) for name, on in flags.items()},
             }
         )
 

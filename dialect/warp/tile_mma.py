@@ -27,6 +27,7 @@ from ..isa.types import ELEMENT_TYPES
 from .attributes import BYTE, SHARED_SPACE, FragmentType, element_row, fragment_of, in_place_of, memory_of, memory_space
 from .cta_tile import CtaTileType
 from .factors import FACTOR, FactorsOp
+from .op_shapes import flag
 from .product import word_properties
 from .swizzle import SwizzleAttr
 
@@ -107,8 +108,8 @@ class TileMmaOp(FactorsOp):
             properties={
                 "types": ArrayAttr([StringAttr(t) for t in types]),
                 **word_properties(words),
-                "transposed_a": UnitAttr() if transposed[0] else None,
-                "transposed_b": UnitAttr() if transposed[1] else None,
+                "transposed_a": flag(transposed[0]),
+                "transposed_b": flag(transposed[1]),
                 "group": None if groups is None else IntegerAttr(groups.size, i64),
             },
             result_types=[c.type],

@@ -35,6 +35,7 @@ from ..isa.wgmma import M, Wgmma
 from .attributes import SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
 from .memory import verify_indices
 from .mma_sp import metadata_type
+from .op_shapes import flag
 from .swizzle import SwizzleAttr
 from .wgmma_rows import find_row, numbered, row_numbers
 
@@ -179,7 +180,7 @@ class WgmmaOp(IRDLOperation):
         e, chosen = ([], None) if sparse is None else ([sparse[0]], IntegerAttr(sparse[1], i64))
         super().__init__(
             operands=[a, list(a_indices), b, list(b_indices), c, e],
-            properties={name: UnitAttr() if given else None for name, given in flags.items()} | {"selector": chosen},
+            properties={name: flag(given) for name, given in flags.items()} | {"selector": chosen},
             result_types=[c.type],
         )
 
@@ -366,7 +367,7 @@ class SetRegistersOp(IRDLOperation):
     assembly_format = "attr-dict"
 
     def __init__(self, count: int, *, grow: bool = False):
-        super().__init__(properties={"count": IntegerAttr(count, i64), "grow": UnitAttr() if grow else None})
+        super().__init__(properties={"count": IntegerAttr(count, i64), "grow": flag(grow)})
 
     def verify_(self) -> None:
         count = self.count.value.data

@@ -26,6 +26,7 @@ from ..isa import wmma
 from ..isa.form import having
 from .attributes import SHARED_SPACE, Memory, memory_of, memory_space
 from .memory import verify_indices
+from .op_shapes import flag
 from .opaque import OpaqueType, opaque_of
 from .product import verify_target
 
@@ -95,7 +96,7 @@ class WmmaLoadOp(_MemoryOp):
     def __init__(self, memory: SSAValue, indices: Sequence[SSAValue], fragment: OpaqueType, *, col: bool = False):
         super().__init__(
             operands=[memory, list(indices)],
-            properties={"col": UnitAttr() if col else None},
+            properties={"col": flag(col)},
             result_types=[fragment],
         )
 
@@ -139,7 +140,7 @@ class WmmaStoreOp(_MemoryOp):
 
     def __init__(self, fragment: SSAValue, memory: SSAValue, indices: Sequence[SSAValue], *, col: bool = False):
         super().__init__(
-            operands=[fragment, memory, list(indices)], properties={"col": UnitAttr() if col else None}
+            operands=[fragment, memory, list(indices)], properties={"col": flag(col)}
         )  # fmt: skip
 
     @property

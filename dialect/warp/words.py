@@ -5,25 +5,18 @@ Matrices that were packed ahead of time are kept so: nothing has to be put toget
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import IndexType, MemRefType
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
-    IRDLOperation,
     irdl_op_definition,
-    operand_def,
-    result_def,
-    traits_def,
-    var_operand_def,
 )
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import LANES
 from .attributes import FragmentType, Memory, element_row, fragment_of, memory_of
 from .memory import verify_indices
+from .op_shapes import FragmentLoad, FragmentStore
 
 WORD = 32
 
@@ -54,22 +47,8 @@ def verify_words(
                               f"got {given}")  # fmt: skip
 
 
-class WordsLoad(IRDLOperation, ABC):
-    """A fragment from the indices of memory on: operands, result and text of the loads here."""
-
-    memory = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
-    fragment = result_def(FragmentType)
-
-    traits = traits_def(MemoryReadEffect())
-    assembly_format = "$memory `[` $indices `]` attr-dict `:` type($memory) `->` type($fragment)"
-
-    def __init__(self, memory: SSAValue, indices: Sequence[SSAValue], fragment: FragmentType):
-        super().__init__(operands=[memory, list(indices)], result_types=[fragment])
-
-
 @irdl_op_definition
-class LoadWordsOp(WordsLoad):
+class LoadWordsOp(FragmentLoad):
     """Reads the registers of a fragment from a row of memory, from the indices on. The registers of lane 0 come first
     (of thread 0, if a warpgroup holds the fragment)::
 
@@ -85,20 +64,10 @@ class LoadWordsOp(WordsLoad):
 
 
 @irdl_op_definition
-class StoreWordsOp(IRDLOperation):
+class StoreWordsOp(FragmentStore):
     """Writes what `warp.load_words` reads: `warp.store_words %d, %D[%i, %j] : !warp.fragment<...>, memref<...>`."""
 
     name = "warp.store_words"
-
-    fragment = operand_def(FragmentType)
-    memory = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
-
-    traits = traits_def(MemoryWriteEffect())
-    assembly_format = "$fragment `,` $memory `[` $indices `]` attr-dict `:` type($fragment) `,` type($memory)"
-
-    def __init__(self, fragment: SSAValue, memory: SSAValue, indices: Sequence[SSAValue]):
-        super().__init__(operands=[fragment, memory, list(indices)])
 
     def verify_(self) -> None:
         fragment = fragment_of(self.fragment)
