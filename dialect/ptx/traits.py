@@ -22,6 +22,9 @@ _ACTING = ("9.7.9.5", "9.7.9.6", "9.7.9.18", "9.7.9.25", "9.7.12", "9.7.13", "9.
 """The sections of instructions that do more than compute, addresses or none: shuffles, cache policies, asynchronous
 copies, control flow, synchronisation, products of matrices, miscellaneous."""
 
+COPIES, BULK, PRODUCTS = "cp.async", "cp.async.bulk", "wgmma"
+"""Asynchronous operations that are completed in groups: copies of threads, bulk copies, products of warpgroups."""
+
 _WRITING_ROOTS = frozenset(("st", "stmatrix", "atom", "red", "cp", "tensormap", "applypriority"))
 _WRITING_NAMES = frozenset(("wmma.store", "multimem.red", "multimem.st"))
 
@@ -116,6 +119,23 @@ class Traits:
     def is_grouped(self) -> bool:
         """Whether a group of bulk operations is what completes it."""
         return "bulk_group" in self.qualifiers
+
+    @cached_property
+    def commits(self) -> str:
+        """What the operations so far are made a group of: `COPIES`, `BULK` or `PRODUCTS`; "" where it makes none."""
+        kind, _, ends = self.name.rpartition(".")
+        return kind if ends == "commit_group" else ""
+
+    @cached_property
+    def awaits(self) -> str:
+        """The operations whose groups it waits for, as in `commits`."""
+        kind, _, ends = self.name.rpartition(".")
+        return kind if ends in ("wait_group", "wait_all") else ""
+
+    @property
+    def awaits_all(self) -> bool:
+        """Whether it waits for operations that are in no group, too."""
+        return bool(self.awaits) and self.name.endswith("wait_all")
 
     @property
     def completes_transactions(self) -> bool:

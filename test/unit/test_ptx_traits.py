@@ -144,3 +144,22 @@ def test_nobody_else_reads_the_text_of_opcodes() -> None:
     found = [str(file) for file in files if READING.search(file.read_text(encoding="utf-8"))]
     assert len(files) > 400
     assert [name for name in found if not name.endswith(READERS)] == []
+
+
+@pytest.mark.parametrize(
+    ("opcode", "commits", "awaits", "everything"),
+    [
+        ("cp.async.commit_group", "cp.async", "", False),
+        ("cp.async.wait_group", "", "cp.async", False),
+        ("cp.async.wait_all", "", "cp.async", True),
+        ("cp.async.bulk.commit_group", "cp.async.bulk", "", False),
+        ("cp.async.bulk.wait_group.read", "", "cp.async.bulk", False),
+        ("wgmma.commit_group.sync.aligned", "wgmma", "", False),
+        ("wgmma.wait_group.sync.aligned", "", "wgmma", False),
+        ("cp.async.mbarrier.arrive.shared.b64", "", "", False),
+        ("add.s32", "", "", False),
+    ],
+)
+def test_groups_are_of_one_kind_of_operation(opcode: str, commits: str, awaits: str, everything: bool) -> None:
+    known = traits(opcode)
+    assert (known.commits, known.awaits, known.awaits_all) == (commits, awaits, everything)

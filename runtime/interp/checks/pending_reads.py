@@ -15,6 +15,7 @@ import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.text.syntax import Immediate
+from ....dialect.ptx.traits import BULK, PRODUCTS
 from ..machine.operation_groups import OperationGroups
 from .proxies import UNIT, AsynchronousCheck, units_of
 from .shared import WRITING
@@ -25,15 +26,6 @@ if TYPE_CHECKING:
     from ..machine.state import State
     from ..machine.threads import Selection
     from ..observers.events import Look, MemoryAccess
-
-
-_GROUPS = {
-    "wgmma.commit_group": (True, False),
-    "wgmma.wait_group": (True, True),
-    "cp.async.bulk.commit_group": (False, False),
-    "cp.async.bulk.wait_group": (False, True),
-}
-"""What closes or waits for groups of operations: whether of products, and whether it waits."""
 
 
 @dataclass(eq=False)
@@ -70,12 +62,13 @@ class PendingReads(AsynchronousCheck):
 
     def watch(self, pc: int) -> Look | None:
         decoded = self.kernel.code[pc]
-        if decoded.traits.name not in _GROUPS:
+        commits, awaits = decoded.traits.commits, decoded.traits.awaits
+        if (commits or awaits) not in (PRODUCTS, BULK):
             return None
-        product, waits = _GROUPS[decoded.traits.name]
+        product = PRODUCTS in (commits, awaits)
         queue = (self.products if product else self.stores).queue
         agents = self._warpgroups if product else self._threads
-        if not waits:
+        if commits:
             return lambda sel: queue.commit(agents(sel))
         (keep,) = (int(o.value) for o in decoded.source.operands if isinstance(o, Immediate))
         return lambda sel: queue.wait(agents(sel), keep)

@@ -17,6 +17,7 @@ import numpy as np
 
 from ....dialect.isa.wgmma import WARPS, Wgmma
 from ....dialect.ptx.text.syntax import Operand, Register, Vector
+from ....dialect.ptx.traits import PRODUCTS
 from ..machine.operation_groups import OperationGroups
 from ..machine.storage import RegisterSlot
 from .descriptors import Descriptors
@@ -83,16 +84,16 @@ class WarpgroupRegisters(Check):
 
     def watch(self, pc: int) -> Look | None:
         decoded = self.kernel.code[pc]
-        name = decoded.traits.name
+        traits = decoded.traits
         if not self.products:
             return None
         if pc in self.products:
             return lambda sel: self._issue(pc, self._groups(sel))
-        if name == "wgmma.fence":
+        if traits.name == "wgmma.fence":
             return lambda sel: self._fence(self._groups(sel))
-        if name == "wgmma.commit_group":
+        if traits.commits == PRODUCTS:
             return lambda sel: self.queue.commit(self._groups(sel))
-        if name == "wgmma.wait_group":
+        if traits.awaits == PRODUCTS:
             keep = int(getattr(decoded.source.operands[0], "value", 0))
             return lambda sel: self.queue.wait(self._groups(sel), keep)
         return self._accesses(pc, decoded)

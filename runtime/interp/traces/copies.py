@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ....dialect.ptx.traits import Traits
+from ....dialect.ptx.traits import COPIES, Traits
 from ...numerics.array import Array
 from ..machine.memory import Buffer
 from ..machine.threads import Selection
@@ -39,7 +39,7 @@ class TracedCopies(Traced):
         """What is about to be copied: of `cp.async` the bytes that are read, as what is zeros needs no way."""
         if not self.timeline.warps:
             return
-        of_threads = self.timeline.traits(access.pc).name == "cp.async"
+        of_threads = self.timeline.traits(access.pc).name == COPIES
         if of_threads and access.kind == "load":
             self._copy(access)
         elif not of_threads and access.kind == "copy":
@@ -62,18 +62,18 @@ class TracedCopies(Traced):
                 self.copied[warp] = max(self.copied.get(warp, 0), copy.end)
 
     def look(self, pc: int, traits: Traits) -> Look | None:
-        if traits.name == "cp.async.commit_group":
+        if traits.commits == COPIES:
             return lambda sel: self._commit(sel)
-        if traits.name in ("cp.async.wait_group", "cp.async.wait_all"):
-            return self._wait(pc, traits.name)
+        if traits.awaits == COPIES:
+            return self._wait(pc, traits)
         return None
 
     def _commit(self, sel: Selection) -> None:
         for warp in self.timeline.of(sel).tolist():
             self.groups.commit(warp)
 
-    def _wait(self, pc: int, name: str) -> Look:
-        keep = self.timeline.constant(pc) if name == "cp.async.wait_group" else None
+    def _wait(self, pc: int, traits: Traits) -> Look:
+        name, keep = traits.name, None if traits.awaits_all else self.timeline.constant(pc)
 
         def look(sel: Selection) -> None:
             for warp in self.timeline.of(sel).tolist():

@@ -11,7 +11,7 @@ from ....dialect.isa.mma import Mma
 from ....dialect.isa.mma_sp import MmaSparse
 from ....dialect.isa.wgmma import WARPS, Wgmma
 from ....dialect.isa.wmma import WmmaMma
-from ....dialect.ptx.traits import Traits
+from ....dialect.ptx.traits import PRODUCTS, Traits
 from ..machine.threads import Selection
 from ..observers.events import Look
 from .cycles import SCHEDULERS, Pipe, WarpRow, product_cycles
@@ -36,9 +36,9 @@ class TracedProducts(Traced):
             return self._issue(pc, row)
         if isinstance(row, Mma | MmaSparse | WmmaMma):
             return self._execute(pc, row)
-        if traits.name == "wgmma.commit_group":
+        if traits.commits == PRODUCTS:
             return lambda sel: self._commit(sel)
-        if traits.name == "wgmma.wait_group":
+        if traits.awaits == PRODUCTS:
             return self._wait(pc)
         return None
 

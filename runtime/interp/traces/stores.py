@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from ....dialect.ptx.traits import Traits
+from ....dialect.ptx.traits import BULK, Traits
 from ..machine.threads import Selection
 from ..observers.events import Look, MemoryAccess
 from .cycles import LATENCY, Pipe, copy_cycles
@@ -60,9 +60,9 @@ class TracedStores(Traced):
             self.groups.issue(warp, TracedGroup(access.pc, now - 1, read + LATENCY, size, released=read))
 
     def look(self, pc: int, traits: Traits) -> Look | None:
-        if traits.name == "cp.async.bulk.commit_group":
+        if traits.commits == BULK:
             return lambda sel: self._commit(sel)
-        if traits.name == "cp.async.bulk.wait_group":
+        if traits.awaits == BULK:
             return self._wait(pc, traits)
         return None
 
