@@ -143,6 +143,7 @@ class TestArguments:
 
         class Tensor:
             dtype = f"torch.{name}"
+            is_cuda = False
 
             @property
             def __cuda_array_interface__(self) -> object:
