@@ -56,7 +56,8 @@ turns functions on tensors into functions on memory. This function is already on
 `linalg` has many ways to write a product. Each of them becomes one operation, `warp.matmul`. It has the types in which
 A and B are multiplied, the initial value of the sum, and the layout of each operand. A fill before the product becomes
 its initial value, so C is never read. Elementwise operations after the product become its epilogue, so the product
-itself is never stored.
+itself is never stored. Where sizes or strides are [dynamic](sizes.md), `warp-version` then makes several products of
+it, of which a call chooses one.
 """)
     yield block("mlir", quoted(WARPS.level("warp-fuse-epilogue"), ["func.func", "warp.matmul"], 200))
     yield prose("""

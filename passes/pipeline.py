@@ -53,6 +53,8 @@ def standard_pipeline(
             "warp-fold-fill",
             "warp-fuse-weights",
             "warp-fuse-epilogue",
+            # Fields of a schedule are those of one kernel.
+            *(() if schedule else (f'warp-version{{tuned="{tuned}"}}' if tuned else "warp-version",)),
             f"warp-schedule{{{options}}}" if options else "warp-schedule",
             "warp-lay-out",
             "warp-outline",

@@ -34,6 +34,7 @@ _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-fold-fill": _lazy(".linalg.fold_fill", "FoldFillPass"),
     "warp-fuse-weights": _lazy(".linalg.fuse_weights", "FuseWeightsPass"),
     "warp-fuse-epilogue": _lazy(".linalg.fuse_epilogue", "FuseEpiloguePass"),
+    "warp-version": _lazy(".schedule.version", "VersionPass"),
     "warp-schedule": _lazy(".schedule.warp_schedule", "SchedulePass"),
     "warp-lay-out": _lazy(".tile.lay_out", "LayOutPass"),
     "warp-outline": _lazy(".tile.outline", "OutlinePass"),

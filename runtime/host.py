@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from io import StringIO
-from math import prod
+from math import lcm, prod
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from xdsl.dialects import func, gpu, memref
@@ -16,21 +16,25 @@ from xdsl.printer import Printer
 
 from ..dialect.linalg.contraction import METADATA
 from ..dialect.schedule import Schedule
-from ..dialect.warp.attributes import ScheduleAttr
+from ..dialect.warp.attributes import ScheduleAttr, memory_of
+from ..dialect.warp.divisible import IsDivisibleOp
 from ..dialect.warp.matmul import MatmulOp
 from ..passes.context import make_context, parse_mlir
 from ..passes.linalg.extents import promised
 from ..passes.linalg.views import root
-from .arguments.elements import ELEMENT_BITS
+from .arguments.elements import ELEMENT_BITS, memory_bytes
 from .arguments.parameter import Parameter
 from .errors import HostError
 from .launch import Plan
-from .plan import place_of, plan
+from .plan import lies, place_of, plan
 from .problem import Problem
 from .signature import Signature
 
 if TYPE_CHECKING:
     from .arguments.launch_values import LaunchValue
+
+REMEMBERED = 256
+"""Plans of calls that are kept of a function."""
 
 Structured: TypeAlias = LinalgStructuredOperation | MatmulOp
 
@@ -49,9 +53,25 @@ def text_of(function: func.FuncOp) -> str:
 
 
 def planner(text: str, name: str) -> Callable[[Sequence[LaunchValue]], Plan]:
-    """What a call does with its arguments, by the lowered host function that `text_of` printed."""
+    """What a call does with its arguments, by the lowered host function that `text_of` printed.
+
+    It follows from how arguments lie, so that calls whose arguments lie alike have one plan.
+    """
     function = choose(parse_mlir(make_context(), text, name), name)
-    return lambda values: plan(function, values)
+    asked = (op for op in function.walk() if isinstance(op, IsDivisibleOp))
+    bytes_ = lcm(*(memory_bytes(str(memory_of(op.memory).element_type), op.number) for op in asked))
+    plans: dict[tuple[object, ...], Plan] = {}
+
+    def plan_of(values: Sequence[LaunchValue]) -> Plan:
+        key = tuple(lies(value, bytes_) for value in values)
+        if (found := plans.get(key)) is None:
+            found = plan(function, values)
+            if len(plans) >= REMEMBERED:
+                plans.clear()
+            plans[key] = found
+        return found
+
+    return plan_of
 
 
 def functions(module: ModuleOp) -> dict[str, func.FuncOp]:

@@ -20,13 +20,13 @@ from ..dialect.isa.descriptor import UNIT
 from ..dialect.isa.tensor_map import TensorMapError, TensorMapFields
 from ..dialect.warp.attributes import is_memory, memory_of
 from ..dialect.warp.disjoint import DisjointOp
+from ..dialect.warp.divisible import IsDivisibleOp
 from ..dialect.warp.partial_sums import ZEROED
 from ..dialect.warp.tensor_maps import EncodeTensorMapOp, moved_as, moved_together
 from ..dialect.warp.view import dynamic_parts, strides_of
-from ..dialect.warp.window import WindowOp
-from ..passes.linalg.extents import SIZE_LIMIT
+from ..passes.linalg.extents import SIZE_LIMIT, USUAL
 from ..passes.linalg.overlap import overlap
-from ..passes.linalg.views import View, Viewing, WindowError, seen
+from ..passes.linalg.views import VIEWING, View, Viewing, WindowError, seen
 from .arguments.elements import ELEMENT_BITS, map_element, memory_bytes
 from .errors import ArgumentError, HostError
 from .launch import Launch, Mapped, Passed, Plan, ScratchBuffer, Shifted, Word
@@ -48,6 +48,7 @@ _ARITHMETIC: Mapping[type[Operation], Callable[[int, int], int]] = {
     arith.CeilDivUIOp: lambda a, b: -(-a // b),
     arith.MinUIOp: min,
     arith.MaxUIOp: max,
+    arith.AndIOp: lambda a, b: a & b,
 }
 
 
@@ -122,10 +123,12 @@ class _Reading:
                 self.scratch.append(ScratchBuffer(size, zeroed=ZEROED in op.attributes))
             case memref.GetGlobalOp():
                 self._constant(op)
-            case memref.SubviewOp() | memref.CastOp() | memref.CollapseShapeOp() | memref.ExpandShapeOp() | WindowOp():
+            case _ if isinstance(op, VIEWING):
                 self._view(op)
             case DisjointOp():
                 self._disjoint(op)
+            case IsDivisibleOp():
+                self.numbers[op.answer] = int(self._is_divisible(op))
             case memref.DeallocOp():
                 self.memories.pop(op.memref, None)
             case EncodeTensorMapOp():
@@ -182,7 +185,7 @@ class _Reading:
         except WindowError as error:
             if self.values is not None:
                 raise ArgumentError(f"{place_of(op)}with these sizes {error}") from None
-            shape = tuple(max(1, size) for size in memory_of(op.results[0]).get_shape())
+            shape = tuple(size if size >= 0 else USUAL for size in memory_of(op.results[0]).get_shape())
             view = View(0, shape, row_major(shape))
         self.memories[op.results[0]] = held._replace(view=view)
 
@@ -201,6 +204,18 @@ class _Reading:
                 f"{place_of(op)}with these sizes the part of {where} that is written, {written.view}, and the part "
                 f"that is read, {read.view}, share elements; write to other memory"
             )
+
+    def _is_divisible(self, op: IsDivisibleOp) -> bool:
+        """The answer of `warp.is_divisible`; that it is, where nothing is known of the call."""
+        self.dynamic = True
+        (position, view), kind = self._held(op, op.memory), memory_of(op.memory)
+        if self.values is None:
+            return True
+        steps = zip(view.shape, view.strides, strides_of(kind) or (), strict=True)
+        places = (view.offset, *(size if step == 1 else stride for size, stride, step in steps))
+        given = _argument(self.values[position]) if position < len(self.values) else None
+        address = 0 if given is None else given.address
+        return address % memory_bytes(str(kind.element_type), op.number) == 0 and not any(p % op.number for p in places)
 
     def _held(self, op: Operation, value: SSAValue, what: str = "its operand") -> Held:
         """What memory is in this call."""
@@ -221,7 +236,7 @@ class _Reading:
         self.dynamic = True
         if given is not None and (argument := _argument(given)) is not None:
             return Held(value.index, View(0, argument.shape, tuple(_steps(argument, value.index))))
-        shape = tuple(max(1, size) for size in shape)
+        shape = tuple(size if size >= 0 else USUAL for size in shape)
         return Held(value.index, View(0, shape, row_major(shape)))
 
     def _allocated_shape(self, op: memref.AllocOp) -> tuple[int, ...]:
@@ -316,6 +331,12 @@ class _Reading:
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """The strides of memory without gaps, in elements."""
     return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def lies(given: LaunchValue, bytes_: int) -> object:
+    """What a plan may depend on of a value: sizes and strides of an array, and its address, modulo so many bytes."""
+    array = _argument(given)
+    return array and (array.shape, array.byte_strides, array.itemsize, array.address % bytes_)
 
 
 def _argument(given: LaunchValue) -> Argument | None:

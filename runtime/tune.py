@@ -59,7 +59,7 @@ def schedules(module: ModuleOp, target: str, *, tf32: bool = False) -> tuple[str
         ArgumentError: unless there is exactly one product.
     """
     raised = module.clone()
-    before_scheduling, _, _ = standard_pipeline(target, tf32=tf32).partition(",warp-schedule")
+    before_scheduling, _, _ = standard_pipeline(target, tf32=tf32).partition(",warp-version")
     lower(raised, make_context(), before_scheduling)
     found = list(products(raised))
     if len(found) != 1:

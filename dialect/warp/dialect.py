@@ -11,6 +11,7 @@ from .convert_layout import ConvertLayoutOp
 from .copy import CommitOp, CopyOp, PackOp, WaitOp
 from .cta_tile import CtaConstantOp, CtaLoadOp, CtaTileType
 from .disjoint import DisjointOp
+from .divisible import AssumeDivisibleOp, IsDivisibleOp
 from .elements import YieldOp
 from .elementwise import ConstantOp, ConvertOp, ElementwiseOp, KindAttr
 from .epilogue import LoadVectorOp, MapOp, SubfragmentOp
@@ -75,6 +76,8 @@ _MEMORY: list[type[Operation]] = [
     MatrixOp,
     WindowOp,
     DisjointOp,
+    IsDivisibleOp,
+    AssumeDivisibleOp,
     CommitOp,
     WaitOp,
 ]

@@ -11,6 +11,7 @@ from typing import ClassVar, TypeAlias
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     ArrayAttr,
+    DenseArrayBase,
     FloatAttr,
     IndexType,
     IntegerAttr,
@@ -49,6 +50,9 @@ from .operand_forms import verify_held
 from .product import word_properties
 from .stored import group_scales_of
 from .text import TypeOfOptional
+
+USUAL = "warp.usual"
+"""The attribute that says how many rows and columns a product usually has whose sizes are not known: two numbers."""
 
 Number: TypeAlias = FloatAttr | IntegerAttr
 
@@ -130,6 +134,14 @@ class MatmulOp(FactorsOp, WithEpilogue):
                 **word_properties(words),
             },
         )
+
+    @property
+    def usual(self) -> dict[int, int]:
+        """How large loops usually are that are not known, by their numbers, if that is said."""
+        found = self.attributes.get(USUAL)
+        if not isinstance(found, DenseArrayBase):
+            return {}
+        return dict(zip((self.outer + M, self.outer + N), found.get_values(), strict=False))
 
     @property
     def maps(self) -> tuple[AffineMap, ...]:

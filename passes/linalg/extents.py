@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from ...dialect.warp.attributes import Memory, memory_of
+from ...dialect.warp.divisible import AssumeDivisibleOp
 from ...dialect.warp.view import DIVISIBLE, MatrixOp, strides_of
 
 SIZE_LIMIT = (1 << 31) - (1 << 16)
@@ -25,9 +26,9 @@ USUAL = 4095
 """About how large a dynamic size is taken to be when a schedule is chosen."""
 
 
-def sample(divisor: int) -> int:
+def sample(divisor: int, usual: int = USUAL) -> int:
     """An odd multiple of a divisor, of the usual magnitude."""
-    return divisor * (USUAL // divisor | 1)
+    return divisor * ((max(1, usual // divisor) - 1) | 1)
 
 
 def divisor_of(value: SSAValue) -> int:
@@ -35,6 +36,8 @@ def divisor_of(value: SSAValue) -> int:
     its elements are neighbours, every dynamic stride, and a dynamic offset."""
     if isinstance(value.owner, MatrixOp):
         return divisor_of(value.owner.memory)
+    if isinstance(value.owner, AssumeDivisibleOp):
+        return math.lcm(value.owner.number, divisor_of(value.owner.memory))
     function = value.block.parent_op() if isinstance(value, BlockArgument) else None
     if isinstance(value, BlockArgument) and isinstance(function, gpu.FuncOp):
         return kernel_promised(function, value.index)

@@ -25,11 +25,10 @@ from ...dialect.warp.disjoint import DisjointOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.row_wise import RowsOp
 from ...dialect.warp.view import strides_of
-from ...dialect.warp.window import WindowOp
 from ..diagnostics import fail
 from ..tile.index_builder import constant_value
 from .elementwise import Elementwise
-from .views import View, root, seen
+from .views import VIEWING, View, root, seen
 
 
 class MemoryUse(NamedTuple):
@@ -154,7 +153,7 @@ def known_view(value: SSAValue) -> View | None:
 
 def _view(value: SSAValue) -> View:
     op = value.owner
-    if isinstance(op, memref.SubviewOp | memref.CastOp | memref.CollapseShapeOp | memref.ExpandShapeOp | WindowOp):
+    if isinstance(op, VIEWING):
         source = _view(op.operands[0])
         if DYNAMIC_INDEX in source.shape and isinstance(op, memref.CollapseShapeOp | memref.ExpandShapeOp):
             raise _UnknownError

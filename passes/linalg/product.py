@@ -251,4 +251,6 @@ def _sizes(op: MatmulOp) -> tuple[dict[int, int], frozenset[int]]:
             elif stride == 1:
                 divisors[loop] = math.lcm(divisors[loop], extents.divisor_of(operand))
     dynamic = frozenset(divisors.keys() - sizes.keys())
-    return {loop: sizes.get(loop, extents.sample(divisor)) for loop, divisor in divisors.items()}, dynamic
+    for loop in dynamic:
+        sizes[loop] = extents.sample(divisors[loop], op.usual.get(loop, extents.USUAL))
+    return sizes, dynamic

@@ -11,23 +11,28 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, DenseArrayBase, Inte
 from xdsl.ir import SSAValue
 
 from ...dialect.warp.attributes import Memory, memory_of
+from ...dialect.warp.divisible import AssumeDivisibleOp
 from ...dialect.warp.operand_forms import OperandForm
 from ...dialect.warp.window import WindowOp, passed, steps_of
 
 if TYPE_CHECKING:
     from xdsl.dialects import tensor
 
-Viewing: TypeAlias = memref.SubviewOp | memref.CastOp | memref.CollapseShapeOp | memref.ExpandShapeOp | WindowOp
-"""Operations of which a call knows what they make seen."""
+Viewing: TypeAlias = (
+    memref.SubviewOp | memref.CastOp | memref.CollapseShapeOp | memref.ExpandShapeOp | WindowOp | AssumeDivisibleOp
+)
 
-VIEWS = (
+VIEWING = (
     memref.SubviewOp,
     memref.CastOp,
     memref.CollapseShapeOp,
     memref.ExpandShapeOp,
-    memref.ReinterpretCastOp,
     WindowOp,
+    AssumeDivisibleOp,
 )
+"""Operations of which a call knows what they make seen."""
+
+VIEWS = (*VIEWING, memref.ReinterpretCastOp)
 
 
 def root(value: SSAValue) -> SSAValue:
@@ -61,7 +66,7 @@ class WindowError(Exception):
 def seen(op: Viewing, source: View, number: Number) -> View:
     """What an operation makes of a view of memory."""
     match op:
-        case memref.CastOp():
+        case memref.CastOp() | AssumeDivisibleOp():
             return source
         case memref.SubviewOp():
             return _part(op, source, number)

@@ -95,13 +95,16 @@ def depth(
         deepest = step  # elements are copied one by one, each from an address that takes registers: more would spill
     elif None in (product.a.pitch, product.b.pitch, product.d.pitch):
         deepest = min(deepest, 2 * step)  # so does each row that is an unknown distance from the next
+    whole = min(map(access_bytes, (product.a, product.b))) == WIDEST
+    if across := bool(product.dynamic) and row.operand_bits < 16 and product.a.transposed and whole:
+        deepest = step  # ptxas stops at 128 registers on sm_89 and sm_100a, and spills up to 48 bytes
     for cta_k in (deepest, deepest // 2, deepest // 4):
         if cta_k < step:
             break
         needed = max(1, product.k_tiles(cta_k))
         stage, sums = _stage(product, tile, row, cta_k)
         fit = (shared - sums) // stage
-        limit = min(MOST_STAGES, max(4, 1 + -(-wanted // stage))) if alone else 4
+        limit = min(MOST_STAGES, max(4, 1 + -(-wanted // stage))) if alone and not across else 4
         if min(limit, fit) >= min(3, needed):
             return cta_k, min(limit, fit, needed + 1)
     stage, sums = _stage(product, tile, row, step)

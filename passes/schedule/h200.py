@@ -79,6 +79,13 @@ PACK_BYTES_PER_CYCLE = 9
 MOST_STAGES = 8
 """Stages beyond which more were no faster."""
 
+FEW_ROWS = 64
+"""Rows of A up to which reading B takes the time (N = K = 4096: 16 rows 15.5 microseconds, 64 rows 16.6)."""
+
+LARGEST_TILE, FULL_WAVE = (128, 256), 0.75
+"""The tiles that are the fastest if they keep SMs busy, and the part of SMs that they must keep busy (N = K = 4096: 256
+rows by tiles of 64x128 20.5 microseconds, by these 43.6; 1024 rows 47.4)."""
+
 SLACK = 3
 """By how many stages the slowest warp may fall behind the fastest: H200, bf16 4096, 3 is as good as 2 and 4."""
 

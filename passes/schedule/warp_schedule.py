@@ -38,12 +38,22 @@ ScheduleOptions: type[ModulePass] = make_dataclass(
 """A pass with an option for each field of a schedule."""
 
 
-def _target(op: Operation) -> Target:
+def target_for(op: Operation) -> Target:
     """The target of the module. Raises a located diagnostic if it has none."""
     target = target_of(op)
     if target is None:
         fail(op, "expected a target on the module; run warp-set-target{arch=sm_90a} first")
     return target
+
+
+def read_tuned(op: ModuleOp, path: str | None) -> Tuned | None:
+    """The file of measured schedules, where one is given. Raises a located diagnostic for one that is no such file."""
+    if path is None:
+        return None
+    try:
+        return Tuned.read(path)
+    except ScheduleError as e:
+        fail(op, f"tuned: {e}")
 
 
 @dataclass(frozen=True)
@@ -65,7 +75,7 @@ class SchedulePass(ScheduleOptions):
         return {name: value for name, value in given.items() if value is not None}
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        tuned = self._read_tuned(op)
+        tuned = read_tuned(op, self.tuned)
         raise_products(op)
         for matmul in list(products(op)):
             if ScheduleAttr.name not in matmul.attributes:
@@ -78,10 +88,10 @@ class SchedulePass(ScheduleOptions):
             options = parse_options(self.options())
         except ScheduleError as e:
             fail(attention, f"schedule: {e}")
-        return attention_schedule(attention, _target(attention), options)
+        return attention_schedule(attention, target_for(attention), options)
 
     def _choose(self, matmul: MatmulOp, tuned: Tuned | None) -> Schedule:
-        target, product = _target(matmul), read(matmul)
+        target, product = target_for(matmul), read(matmul)
         try:
             options = parse_options(self.options())
             chosen = None if tuned is None else tuned.best(target.name, key_of(product))
@@ -96,12 +106,3 @@ class SchedulePass(ScheduleOptions):
         if following := followed(chosen, options, schedule):
             remark(matmul, self.name, f"other fields follow from those given (before): {', '.join(following)}")
         return schedule
-
-    def _read_tuned(self, op: ModuleOp) -> Tuned | None:
-        """The file of measured schedules, where one is given."""
-        if self.tuned is None:
-            return None
-        try:
-            return Tuned.read(self.tuned)
-        except ScheduleError as e:
-            fail(op, f"tuned: {e}")

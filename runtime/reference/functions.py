@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr
+from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, i1
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, QuantizedMatmulOp
 from xdsl.ir import BlockArgument, Operation, Region, SSAValue
@@ -32,11 +32,11 @@ from ...dialect.linalg import METADATA
 from ...dialect.linalg.body import Factor, Weighted, weighted
 from ...dialect.schedule import Schedule
 from ...dialect.warp.disjoint import DisjointOp
+from ...dialect.warp.divisible import IsDivisibleOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operand_forms import OperandForm
 from ...dialect.warp.pointwise import PointwiseOp
-from ...dialect.warp.window import WindowOp
-from ...passes.linalg.views import View, Viewing, seen
+from ...passes.linalg.views import VIEWING, View, Viewing, seen
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..constants import elements_of
 from ..errors import HostError
@@ -128,8 +128,10 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
         case memref.DimOp():
             value = np.array(float(scope[op.source].value.shape[int(scope[op.index].value)]))
             scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
-        case memref.SubviewOp() | memref.CastOp() | memref.CollapseShapeOp() | memref.ExpandShapeOp() | WindowOp():
+        case _ if isinstance(op, VIEWING):
             _view(op, scope)
+        case IsDivisibleOp():
+            scope[op.answer] = _number(1)  # both of what it chooses between compute the same
         case memref.DeallocOp() | DisjointOp() | OperandForm() | PointwiseOp() | scf.YieldOp():
             pass
         case scf.ForOp() if not op.iter_args:
@@ -140,7 +142,7 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
         case scf.IfOp() if not op.results:
             taken = op.true_region if scope[op.cond].value else op.false_region
             _evaluate_all(taken, scope, accumulator)
-        case _ if len(op.operands) == 2 and all(isinstance(v.type, IndexType) for v in op.operands):
+        case _ if len(op.operands) == 2 and all(v.type in (IndexType(), i1) for v in op.operands):
             a, b = (int(scope[value].value) for value in op.operands)
             scope[op.results[0]] = _number(index_result(op, a, b))
         case func.ReturnOp() if all(isinstance(v, BlockArgument) for v in op.operands):

@@ -1,0 +1,80 @@
+"""What a host function asks of how memory lies, and what it then knows."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, i1, i64
+from xdsl.ir import SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    VarConstraint,
+    base,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+MEMORY = VarConstraint("Memory", base(MemRefType))
+
+
+class _Divided(IRDLOperation):
+    """An operation about memory and a number of elements."""
+
+    divisor = prop_def(IntegerAttr[i64])
+
+    traits = traits_def(Pure())
+
+    @property
+    def number(self) -> int:
+        """The divisor, in elements."""
+        return self.divisor.value.data
+
+    def verify_(self) -> None:
+        if self.number < 1:
+            raise VerifyException(f"expected a divisor of 1 or more, got {self.number}")
+
+
+@irdl_op_definition
+class IsDivisibleOp(_Divided):
+    """Whether rows of memory begin at multiples of a number of elements, as a call finds it::
+
+        %whole = warp.is_divisible %A by 8 : memref<?x?xbf16>
+
+    It is true if the number divides the size of the dimension along which elements are neighbours, every other stride,
+    and the address of the first element.
+    """
+
+    name = "warp.is_divisible"
+
+    memory = operand_def(MemRefType)
+    answer = result_def(i1)
+
+    assembly_format = "$memory `by` $divisor attr-dict `:` type($memory)"
+
+    def __init__(self, memory: SSAValue, divisor: int):
+        super().__init__(operands=[memory], properties={"divisor": IntegerAttr(divisor, i64)}, result_types=[i1])
+
+
+@irdl_op_definition
+class AssumeDivisibleOp(_Divided):
+    """The same memory, of which `warp.is_divisible` is known to be true::
+
+        %rows = warp.assume_divisible %A by 8 : memref<?x?xbf16>
+
+    It stands where that was asked. `warp.divisible` of a function's argument promises the same of each call.
+    """
+
+    name = "warp.assume_divisible"
+
+    memory = operand_def(MEMORY)
+    same = result_def(MEMORY)
+
+    assembly_format = "$memory `by` $divisor attr-dict `:` type($memory)"
+
+    def __init__(self, memory: SSAValue, divisor: int):
+        super().__init__(
+            operands=[memory], properties={"divisor": IntegerAttr(divisor, i64)}, result_types=[memory.type]
+        )

@@ -1,0 +1,175 @@
+"""`warp-version`: a product of which only a call knows how it lies, or how large it is, becomes several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import isqrt, lcm, prod
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, i64
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...dialect.isa.targets import Target
+from ...dialect.schedule import ScheduleError
+from ...dialect.warp.attributes import BYTE, ScheduleAttr
+from ...dialect.warp.divisible import AssumeDivisibleOp, IsDivisibleOp
+from ...dialect.warp.matmul import USUAL, MatmulOp
+from ...dialect.warp.operand_forms import OperandForm
+from ...dialect.warp.pointwise import PointwiseOp
+from ...dialect.warp.view import strides_of
+from ..diagnostics import fail
+from ..linalg.operand import MatrixOperand
+from ..linalg.product import Product, read
+from ..tile.index_builder import IndexBuilder
+from .choice import default_schedule, products
+from .h200 import FEW_ROWS, FULL_WAVE, LARGEST_TILE
+from .tuned import key_of
+from .warp_schedule import read_tuned, target_for
+
+ACCESS_BITS = 128
+"""What a copy to shared memory moves at most, and what a tensor map has rows and addresses be multiples of."""
+
+
+DONE = (ScheduleAttr.name, USUAL)
+"""The attributes of products that have their kernel, or their versions."""
+
+
+def _divisor(operand: MatrixOperand) -> int:
+    """What a call would have to promise of a matrix for whole accesses; 1 where nothing more than is known, or where
+    what is known is in the way."""
+    column, memory = operand.dimensions[1], operand.type
+    steps = [stride for dimension, stride in enumerate(strides_of(memory) or ()) if dimension != column]
+    parts = [None if (size := memory.get_shape()[column]) < 0 else size, memory.get_offset(), *steps]
+    fits = all(part is None or part * operand.memory_bits % ACCESS_BITS == 0 for part in parts)
+    each = ACCESS_BITS // operand.memory_bits
+    return each if fits and None in parts and operand.divisor % each else 1
+
+
+def _promises(product: Product) -> dict[SSAValue, int]:
+    """The divisors of the product's matrices that only a call knows; none if neither A nor B has one."""
+    divisors: dict[SSAValue, int] = {}
+    for matrix in (operand for operand in product.operands if isinstance(operand, MatrixOperand)):
+        if (divisor := _divisor(matrix)) > 1:
+            divisors[matrix.value] = lcm(divisors.get(matrix.value, 1), divisor)
+    return divisors if any(matrix.value in divisors for matrix in (product.a, product.b)) else {}
+
+
+def _made_of(values: Sequence[SSAValue]) -> Iterator[Operation]:
+    """The operations that make operands of a product of memory, each behind those that it needs."""
+    for value in values:
+        if isinstance(value.owner, OperandForm | PointwiseOp):
+            yield from _made_of(value.owner.operands)
+            yield value.owner
+
+
+def _either(condition: SSAValue, product: MatmulOp, made: Sequence[Operation], chosen: MatmulOp) -> None:
+    """Puts another product, with what it is made of, in the place of one where a condition holds."""
+    then, otherwise = Block([*made, chosen, scf.YieldOp()]), Block()
+    Rewriter.insert_op(scf.IfOp(condition, [], Region(then), Region(otherwise)), InsertPoint.before(product))
+    product.detach()
+    otherwise.add_ops([product, scf.YieldOp()])
+
+
+def _by_rows(product: MatmulOp) -> MatmulOp:
+    """Makes a version for rows that whole accesses fit, where only a call knows; that version, or the product."""
+    divisors = _promises(read(product))
+    if not divisors:
+        return product
+    index = IndexBuilder(Builder(InsertPoint.before(product)))
+    answers = [index.insert(IsDivisibleOp(memory, divisor)).answer for memory, divisor in divisors.items()]
+    whole = reduce(lambda a, b: index.insert(arith.AndIOp(a, b)).result, answers)
+    assumed = [AssumeDivisibleOp(memory, divisor) for memory, divisor in divisors.items()]
+    known: dict[SSAValue, SSAValue] = {}
+    for op in assumed:
+        op.same.name_hint = op.memory.name_hint
+        known[op.memory] = op.same
+    made = [op.clone(known) for op in _made_of(product.operands)]
+    _either(whole, product, [*assumed, *made], chosen := product.clone(known))
+    return chosen
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Products of up to `most` results, or rows if `rows`, that are usually of `m` x `n`."""
+
+    most: int
+    m: int
+    n: int
+    rows: bool = False
+
+    def holds(self, index: IndexBuilder, product: Product) -> SSAValue:
+        """Whether a call's sizes are these."""
+        d = product.d
+        dimensions = d.dimensions[:1] if self.rows else range(len(d.sizes))
+        size = reduce(index.mul, (index.dim(d.value, dimension) for dimension in dimensions), 1)
+        return index.insert(arith.CmpiOp(index.value(size), index.value(self.most), "ule")).result
+
+
+def _sizes(product: Product, target: Target) -> Iterator[Sizes]:
+    """Sizes for which other tiles may be better than those for large ones: a few rows, where reading B takes the time,
+    and results that leave SMs without a tile of the largest ones."""
+    m_known, n_known = product.is_known("m"), product.is_known("n")
+    if not m_known:
+        yield Sizes(FEW_ROWS, FEW_ROWS, product.n, rows=True)
+    full = int(FULL_WAVE * target.sms * prod(LARGEST_TILE)) // prod(product.batch)
+    half = full // 2
+    m = product.m if m_known else isqrt(half) if not n_known else half // product.n
+    n = product.n if n_known else half // m
+    if m > FEW_ROWS or m_known:
+        yield Sizes(full * prod(product.batch), m, n)
+
+
+def _by_size(product: MatmulOp, target: Target) -> None:
+    """Makes a version for each of some sizes, if the default for it is another schedule."""
+    found = read(product)
+    taken = [default_schedule(found, target)]
+    # Of nibbles ptxas spills in the kernel for a few tiles (sm_100a: 8 bytes, with 96 registers).
+    known = (found.is_known("m") and found.is_known("n")) or found.a.element.bits < BYTE
+    for sizes in () if known else _sizes(found, target):
+        _say_usual(product, sizes.m, sizes.n)
+        if (schedule := default_schedule(read(product), target)) not in taken:
+            taken.append(schedule)
+            index = IndexBuilder(Builder(InsertPoint.before(product)))
+            _either(sizes.holds(index, found), product, (), product.clone())
+    _say_usual(product, found.m, found.n)
+
+
+def _say_usual(product: MatmulOp, m: int, n: int) -> None:
+    product.attributes[USUAL] = DenseArrayBase.from_list(i64, [m, n])
+
+
+@dataclass(frozen=True)
+class VersionPass(ModulePass):
+    """Lets a call choose between kernels of a product of which it alone knows strides or sizes.
+
+    Where strides or offsets are not known, one kernel takes rows that begin at multiples of 16 bytes, which tensor
+    copies and 16-byte accesses need, and another takes any. Where the sizes of the result are not known, there are
+    kernels for a few rows, for results of a few tiles, and for larger ones, as far as their default schedules differ.
+    A product that has a schedule, or that `tuned` knows, a file that `warploom tune` wrote, stays as it is.
+    """
+
+    name = "warp-version"
+
+    tuned: str | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        tuned = read_tuned(op, self.tuned)
+        for product in [found for found in products(op) if found.attributes.keys().isdisjoint(DONE)]:
+            found = read(product)
+            if not found.dynamic and not _promises(found):
+                continue
+            target = target_for(product)
+            if tuned is not None and tuned.best(target.name, key_of(found)) is not None:
+                continue
+            try:
+                chosen = _by_rows(product)
+                _say_usual(product, found.m, found.n)
+                _by_size(chosen, target)
+            except ScheduleError as error:
+                fail(product, f"schedule: {error}")

@@ -1,0 +1,138 @@
+"""Kernels of which a call chooses one, by how its arguments lie and how large they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.lib.stride_tricks import as_strided
+
+from warploom.passes.schedule.tuned import FORMAT
+from warploom.runtime import Kernel, compile
+from warploom.runtime.binding import launch_values
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+ANYWHERE = "strided<[?, 1], offset: ?>"
+CHUNK = 16
+
+
+def text(layout: str = "", attributes: str = "") -> str:
+    """D = relu(A B + bias) of any size."""
+    where = f", {layout}" if layout else ""
+    a, d = f"memref<?x?xbf16{where}>", f"memref<?x?xf32{where}>"
+    return f"""func.func @f(%A: {a}{attributes}, %B: {a}{attributes}, %bias: memref<?xf32>, %D: {d}{attributes}) {{
+      %zero = arith.constant 0.0 : f32
+      linalg.fill ins(%zero : f32) outs(%D : {d})
+      linalg.matmul ins(%A, %B : {a}, {a}) outs(%D : {d})
+      linalg.generic {{indexing_maps = [affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>],
+                       iterator_types = ["parallel", "parallel"]}} ins(%bias : memref<?xf32>) outs(%D : {d}) {{
+      ^bb0(%b: f32, %x: f32):
+        %sum = arith.addf %x, %b : f32
+        %y = arith.maximumf %sum, %zero : f32
+        linalg.yield %y : f32
+      }}
+      return
+    }}"""
+
+
+@pytest.fixture(scope="module")
+def anywhere() -> Kernel:
+    return compile(text(ANYWHERE), target="sm_90a")
+
+
+def placed(array: Any, gap: int = 0, shift: int = 0) -> Any:
+    """A copy whose rows are that many elements apart, and begin so many elements behind a multiple of 16 bytes."""
+    rows, columns = array.shape
+    held = np.zeros(rows * (columns + gap) + 2 * CHUNK, array.dtype)
+    start = -(held.ctypes.data // held.itemsize) % (CHUNK // held.itemsize) + shift
+    view = as_strided(held[start:], array.shape, ((columns + gap) * held.itemsize, held.itemsize))
+    view[...] = array
+    return view
+
+
+def drawn(m: int, n: int, k: int, gap: int = 0, shift: int = 0) -> tuple[Any, ...]:
+    rng = np.random.default_rng(m + n + k)
+    a, b = (rng.standard_normal(shape).astype(BF16) for shape in ((m, k), (k, n)))
+    d = np.full((m, n), np.nan, np.float32)
+    return placed(a, gap, shift), placed(b, gap), rng.standard_normal(n).astype(np.float32), placed(d, gap)
+
+
+def launched(kernel: Kernel, arguments: tuple[Any, ...]) -> list[str]:
+    plan = kernel.plan_for(launch_values(kernel.function, arguments))
+    return [launch.kernel for launch in plan.launches]
+
+
+def assert_right(arguments: tuple[Any, ...]) -> None:
+    a, b, bias, d = arguments
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    bound = (a.shape[1] + 3) * 2.0**-23 * (np.abs(x) @ np.abs(y) + np.abs(bias))
+    assert (np.abs(d - np.maximum(x @ y + bias, 0)) <= bound).all()
+
+
+@pytest.mark.parametrize(
+    ("size", "gap", "shift", "wgmma"),
+    [
+        ((65, 72, 40), 0, 0, True),
+        ((65, 72, 40), 8, 0, True),
+        ((65, 72, 40), 3, 0, False),
+        ((65, 72, 40), 0, 1, False),
+        ((66, 71, 41), 0, 0, False),
+        ((1, 8, 8), 0, 0, False),
+        ((64, 200, 136), 0, 0, False),
+    ],
+)
+def test_each_call_takes_the_kernel_that_fits_and_is_right(
+    anywhere: Kernel, size: tuple[int, int, int], gap: int, shift: int, wgmma: bool
+) -> None:
+    """Rows of 16 bytes and more than a few of them go by tensor copies; all others are right as well."""
+    arguments = drawn(*size, gap, shift)
+    (name,) = launched(anywhere, arguments)
+    kernel = anywhere.ptx.split(f".entry {name}(")[1].split(".entry")[0]
+    assert ("wgmma.mma_async" in kernel) == wgmma
+    anywhere(*arguments, device="interp", checks="all" if size[0] == 65 and not gap else ())
+    assert_right(arguments)
+
+
+def test_a_few_rows_a_few_tiles_and_large_results_have_kernels_of_their_own(anywhere: Kernel) -> None:
+    n, k = 2048, 64
+    names: list[str] = []
+    for m in (1, 64, 65, 1024, 2048, 4096):
+        a, b, bias, d = (
+            np.empty(shape, kind) for shape, kind in (((m, k), BF16), ((k, n), BF16), (n, "f4"), ((m, n), "f4"))
+        )
+        names += launched(anywhere, (a, b, bias, d))
+    few, also_few, tiles, more_tiles, large, larger = names
+    assert (few, tiles, large) == (also_few, more_tiles, larger)
+    assert len({few, tiles, large}) == 3
+
+
+def test_calls_whose_arguments_lie_alike_share_a_plan(anywhere: Kernel) -> None:
+    arguments = drawn(65, 72, 40)
+    plans = [anywhere.plan_for(launch_values(anywhere.function, drawn(65, 72, 40, shift=s))) for s in (0, 8, 1)]
+    assert plans[0] is anywhere.plan_for(launch_values(anywhere.function, arguments)) is plans[1]
+    assert plans[2] is not plans[0]
+
+
+@pytest.mark.parametrize("attributes", ["", " {warp.divisible = 8 : i64}"])
+def test_fields_of_a_schedule_are_those_of_one_kernel(attributes: str) -> None:
+    kernel = compile(text(attributes=attributes), target="sm_80", stages=3)
+    assert kernel.ptx.count(".entry") == 1
+    arguments = drawn(65, 72, 40)
+    kernel(*arguments, device="interp")
+    assert_right(arguments)
+
+
+def test_what_was_measured_is_not_chosen_anew(tmp_path: Path) -> None:
+    """A product that a file of tuned schedules knows has its one kernel."""
+    best = "cta = 32x64x32, warp = 16x32, mma = m16n8k16, stages = 2, swizzle = 64, group = 1, accumulate = f32"
+    key = "?x?x? bf16 x bf16 -> f32, with an epilogue"
+    devices = {"A GPU": {"target": "sm_80", "products": {key: {"best": best, "measured": {}}}}}
+    file = tmp_path / "tuned.json"
+    file.write_text(json.dumps({"format": FORMAT, "devices": devices}))
+    kernel = compile(text(), target="sm_80", tuned=file)
+    assert (str(kernel.schedule[0]), kernel.ptx.count(".entry")) == (best, 1)
+    assert compile(text(), target="sm_90a", tuned=file).ptx.count(".entry") == 4
