@@ -112,7 +112,7 @@ def is_array(value: object) -> bool:
     if isinstance(value, np.ndarray | Argument):
         return True
     return not isinstance(value, np.generic) and (
-        hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__")
+        hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")
     )
 
 
@@ -313,7 +313,9 @@ def _torch_stream(value: object) -> int | None:
     if torch is None or not isinstance(value, torch.Tensor):
         return None
     tensor = cast(Any, value)
-    return int(torch.cuda.current_stream(tensor.device).cuda_stream)
+    # The public way makes two objects, which takes as long as the rest of a call.
+    raw = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
+    return int(torch.cuda.current_stream(tensor.device).cuda_stream if raw is None else raw(tensor.get_device()))
 
 
 _TORCH_ELEMENTS = {f"torch.{dtype}": element for element, dtype in DTYPES.items() if element not in PACKED}
