@@ -133,6 +133,26 @@ EVIDENCE = """
 - A launch is in the IR: grid, block, shared memory, arguments. The runtime only reads it.
 """
 
+WHOLE = """
+## What is done in one step
+
+Most steps are patterns on operations that the IR shows before and after. These are not, each for a reason:
+
+- `passes/to_ptx/copies.py` divides a `warp.copy` among the threads of a CTA. Like a load or a store, the operation says
+  what moves, and the last pass chooses the accesses: their width, their order, their predicates. The passes for
+  pipelines move whole copies. No pass would change a part of one.
+- `passes/to_ptx/odd_rows.py` stores fragments to rows of an odd number of elements. It takes the place of the accesses
+  of one `warp.store`, too. Whether a lane takes an element of its neighbour depends on the address of the row, which no
+  layout says. As operations of one thread, a warp tile of 64x64 would be several hundred of them.
+- `warp-pipeline` and `warp-specialise` rewrite a loop as a whole. A ring of stages is right only if every copy, wait
+  and product that shares it changes at the same time. Each pass checks the loop first, and leaves it as it is if an
+  operation does not fit.
+- A kernel of rows, or of an elementwise operation, is made from its operation at once. `passes/tile/traversal.py` has
+  what both share. There is no K loop, no stage and no instruction to choose between the operation and its fragments.
+- Attention is a pattern on the `warp.attention` of one CTA. It makes loops, copies, `warp.tile_mma` and `warp.map`;
+  the patterns for products and epilogues expand those.
+"""
+
 
 @cache
 def packages() -> dict[str, list[structure.Module]]:
@@ -255,6 +275,8 @@ OF_IDEAS = {
     "rows": "dialect/warp/rows.py dialect/warp/row_wise.py passes/linalg/fuse_rows.py "
     "passes/linalg/decompose_softmax.py passes/tile/row_kernel.py passes/tile/row_region.py "
     "passes/to_ptx/column_ops.py",
+    "elementwise kernels": "passes/linalg/elementwise.py passes/tile/elementwise_kernel.py "
+    "passes/tile/traversal.py passes/tile/traversed_memory.py",
     "ping-pong": "dialect/schedule/loop.py passes/pipelining/turns.py passes/pipelining/consumers.py",
     "changes of layout": "dialect/layouts/algebra.py dialect/layouts/ways.py dialect/layouts/steps.py "
     "dialect/warp/convert_layout.py passes/to_ptx/convert_layout.py",
@@ -287,6 +309,7 @@ def page() -> Iterator[str]:
     yield from rooms()
     yield from levels()
     yield EVIDENCE
+    yield WHOLE
     yield from table("Where to add what", ("to add", "go to"), ADDITIONS)
     yield f"{IDEAS}| feature | files | lines | which |\n|---|---|---|---|\n"
     yield from ideas()

@@ -48,7 +48,7 @@ _PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "warp-persist": _lazy(".tile.persist", "PersistPass"),
     "warp-fp8-as-f16": _lazy(".tile.fp8_as_f16", "Fp8AsF16Pass"),
     "warp-specialise": _lazy(".pipelining.specialise", "SpecialisePass"),
-    "warp-pipeline": _lazy(".pipelining.copies", "PipelinePass"),
+    "warp-pipeline": _lazy(".pipelining.warp_pipeline", "PipelinePass"),
     "warp-expand": _lazy(".expand.warp_expand", "ExpandPass"),
     "warp-allocate": _lazy(".allocate", "AllocatePass"),
     "convert-warp-to-ptx": _lazy(".to_ptx.convert_warp_to_ptx", "ConvertWarpToPtxPass"),

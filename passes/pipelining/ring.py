@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from xdsl.builder import Builder
-from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects import arith, memref, scf
+from xdsl.dialects.builtin import IndexType, MemRefType
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.gpu import BarrierOp
+from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.barriers import ArriveOp, AwaitOp, MakeBarriersOp
 from ...dialect.warp.clusters import ClusterBarrierOp
 from ...dialect.warp.tensor_copies import ProxyFenceOp
@@ -71,3 +72,17 @@ class Ring(NamedTuple):
         inside.insert(scf.YieldOp())
         exists = index.insert(arith.CmpiOp(stage, index.value(self.stages), "ne")).result
         index.insert(scf.IfOp(exists, [], Region(read)))
+
+
+def with_stages(alloc: SSAValue, stages: int) -> None:
+    """Gives a shared-memory tile a leading dimension of stages, in place."""
+    op, kind = alloc.owner, memory_of(alloc)
+    if isinstance(op, memref.AllocOp):
+        staged = MemRefType(kind.element_type, [stages, *kind.get_shape()], kind.layout, kind.memory_space)
+        new = memref.AllocOp([], [], staged)
+        block = op.parent_block()
+        if block is not None:
+            block.insert_op_before(new, op)
+            alloc.replace_all_uses_with(new.memref)
+            op.detach()
+            op.erase()

@@ -46,12 +46,11 @@ from ..tile.index_builder import Index, IndexBuilder
 from ..tile.launches import LaunchedKernel, launches
 from .clusters import CtaCluster, Share
 from .consumers import ConsumerLoop
-from .copies import with_stages
 from .copy_loop import DeclinedError, copies_of, decline, is_load
 from .once import Once
 from .own_tiles import OwnTiles
 from .producer import Clones, ProducerLoop
-from .ring import Ring
+from .ring import Ring, with_stages
 from .staged_loads import StagedLoads, loads_behind
 from .tensor_copies import TensorCopy, TensorView
 from .tensor_stores import StagedStores

@@ -30,8 +30,8 @@ from ..linalg.elementwise import Elementwise, read_elementwise, why_not_elementw
 from ..linalg.operand import VectorOperand
 from ..linalg.overlap import check_elementwise
 from .outliner import Outliner
-from .place import Place, operand_of
 from .traversal import LANE_BITS, WARPS, Traversal, TraversalKernel, lane_layout, lanes_along, outline
+from .traversed_memory import TraversedMemory, operand_of
 
 SECTOR_BITS = 256
 
@@ -52,8 +52,8 @@ class Stream(Traversal):
     def of(found: Elementwise) -> Stream:
         """Raises a located diagnostic for elements and memory that no kernel goes through."""
         used = [i for i in range(len(found.inputs)) if found.reads(i) and isinstance(found.inputs[i].type, MemRefType)]
-        places = {i: Place.of(found.inputs[i], loops_of(found.maps[i])) for i in used}
-        output = Place.of(found.output, range(found.loops))
+        places = {i: TraversedMemory.of(found.inputs[i], loops_of(found.maps[i])) for i in used}
+        output = TraversedMemory.of(found.output, range(found.loops))
         for place in (*places.values(), output):
             if place.bits < 8:
                 fail(found.op, f"{found.op.name} on elements of {place.kind.element_type} has no kernel of its own")
@@ -74,7 +74,7 @@ class Stream(Traversal):
         return len(self.output.loops) - 1 if along is None else along
 
     @cached_property
-    def turned(self) -> tuple[Place, ...]:
+    def turned(self) -> tuple[TraversedMemory, ...]:
         """Inputs whose elements are neighbours along another loop than the output's."""
         return tuple(p for p in self.inputs.values() if p.neighbours not in (None, self.columns))
 
@@ -135,7 +135,7 @@ class StreamKernel(TraversalKernel):
         indices = {loop: self._index(loop, kind) for loop in stream.found.indexed}
         self.store(self.index, self._computed(loaded, indices, kind), column)
 
-    def bounds(self, place: Place) -> ArrayAttr[BoolAttr] | None:
+    def bounds(self, place: TraversedMemory) -> ArrayAttr[BoolAttr] | None:
         stream = self.stream
         loops = zip((stream.rows, stream.columns), stream.cta, strict=True)
         return bounds_attribute(*(stream.inside(loop, step) for loop, step in loops))

@@ -26,9 +26,9 @@ from ..linalg.operand import VectorOperand
 from ..linalg.views import expanded
 from .index_builder import Index, IndexBuilder
 from .outliner import Outliner
-from .place import Place, operand_of
 from .row_region import RowRegion
 from .traversal import LANE_BITS, WARPS, Traversal, TraversalKernel, lane_layout, lanes_along, outline
+from .traversed_memory import TraversedMemory, operand_of
 
 MOST = 128
 """Elements of rows that a lane holds: f32, beside those of 16 bits that they are loaded as."""
@@ -44,13 +44,13 @@ class RowTraversal(Traversal):
     def of(op: RowsOp, output: SSAValue) -> RowTraversal:
         """`output` is the output with a dimension for each loop. Raises a located diagnostic for memory that no kernel
         goes through."""
-        maps = op.maps
-        memories = [i for i, value in enumerate(op.inputs) if isinstance(value.type, MemRefType)]
-        written = Place.of(output, range(op.loops))
+        read = enumerate(zip(op.inputs, op.maps, strict=False))
+        memories = {i: loops_of(along) for i, (value, along) in read if isinstance(value.type, MemRefType)}
+        written = TraversedMemory.of(output, range(op.loops))
         # What an element is added to, its own lane reads.
         inputs = {
-            i: written if op.reduces and op.inputs[i] is op.output else Place.of(op.inputs[i], loops_of(maps[i]))
-            for i in memories
+            i: written if op.reduces and op.inputs[i] is op.output else TraversedMemory.of(op.inputs[i], loops)
+            for i, loops in memories.items()
         }
         for place in (*inputs.values(), written):
             if 0 in place.kind.get_shape():
@@ -75,7 +75,7 @@ class RowTraversal(Traversal):
         return next((size for size in sizes if size >= 0), None)
 
     @property
-    def long(self) -> list[Place]:
+    def long(self) -> list[TraversedMemory]:
         """Inputs that have an element for each of a row."""
         own = self.output.value if self.op.reduces else None
         return [place for place in self.inputs.values() if self.columns in place.loops and place.value is not own]
@@ -143,7 +143,7 @@ class RowKernel(TraversalKernel):
     def _load(self, index: IndexBuilder, number: int, at: Index) -> SSAValue:
         return self.load(index, number, self.views[number], at)
 
-    def bounds(self, place: Place) -> ArrayAttr[BoolAttr] | None:
+    def bounds(self, place: TraversedMemory) -> ArrayAttr[BoolAttr] | None:
         tiling, rows = self.tiling, self.tiling.rows
         known = rows is None or tiling.output.kind.get_shape()[rows] >= 0
         columns = tiling.fits and not (tiling.op.reduces and place.value is tiling.output.value)

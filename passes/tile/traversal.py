@@ -29,7 +29,7 @@ from ..diagnostics import fail
 from ..linalg.operand import VectorOperand
 from .index_builder import Index, IndexBuilder
 from .outliner import Outliner
-from .place import ACCESS_BITS, Place
+from .traversed_memory import ACCESS_BITS, TraversedMemory
 
 WARPS = 4
 LANE_BITS = LANES.bit_length() - 1
@@ -45,8 +45,8 @@ class Traversal(ABC):
     """
 
     op: Operation
-    inputs: Mapping[int, Place]
-    output: Place
+    inputs: Mapping[int, TraversedMemory]
+    output: TraversedMemory
 
     @cached_property
     @abstractmethod
@@ -83,7 +83,7 @@ class Traversal(ABC):
         """Whether this loop and the next may be one, if memory has nothing against it."""
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[TraversedMemory, ...]:
         """All memory, the output last."""
         return (*self.inputs.values(), self.output)
 
@@ -111,7 +111,7 @@ class Traversal(ABC):
         """A fragment of what a warp holds at a time."""
         return FragmentType.of("acc", *self.warp, kind, self.layout)
 
-    def element_type(self, place: Place) -> TypeAttribute:
+    def element_type(self, place: TraversedMemory) -> TypeAttribute:
         """The type of elements in memory. Raises a located diagnostic if they have none."""
         kind = place.kind.element_type
         if not isinstance(kind, TypeAttribute):
@@ -151,7 +151,7 @@ class TraversalKernel(ABC):
         """Computes and stores the warp's part of the output."""
 
     @abstractmethod
-    def bounds(self, place: Place) -> ArrayAttr[BoolAttr] | None:
+    def bounds(self, place: TraversedMemory) -> ArrayAttr[BoolAttr] | None:
         """Whether no tile passes the last row, and the end of a row."""
 
     def view(self, number: int) -> SSAValue:
@@ -194,7 +194,7 @@ class TraversalKernel(ABC):
             self.traversal.columns: (columns * across, index.mul(index.rem(warp, across), columns)),
         }
 
-    def _view(self, place: Place) -> SSAValue:
+    def _view(self, place: TraversedMemory) -> SSAValue:
         rows, columns = (
             None if loop is None or loop not in place.loops else place.loops.index(loop)
             for loop in (self.traversal.rows, self.traversal.columns)

@@ -20,7 +20,7 @@ ACCESS_BITS = 128
 """The widest access of a thread."""
 
 
-class Place(NamedTuple):
+class TraversedMemory(NamedTuple):
     """Memory as the loops of an operation go through it: `loops` says which loop each dimension runs along, -1 for one
     that is always 0; `kind` is its type with neighbouring dimensions taken together as `groups` say."""
 
@@ -31,10 +31,10 @@ class Place(NamedTuple):
     divisor: int
 
     @staticmethod
-    def of(value: SSAValue, loops: Sequence[int]) -> Place:
+    def of(value: SSAValue, loops: Sequence[int]) -> TraversedMemory:
         kind = memory_of(value)
         groups = tuple((d,) for d in range(kind.get_num_dims()))
-        return Place(value, kind, tuple(loops), groups, extents.divisor_of(value))
+        return TraversedMemory(value, kind, tuple(loops), groups, extents.divisor_of(value))
 
     @property
     def bits(self) -> int:
@@ -81,21 +81,21 @@ class Place(NamedTuple):
         neighbours = self.loops[first : first + 2] == (loop, loop + 1)
         return neighbours and inner is not None and outer == inner * shape[first + 1]
 
-    def joined(self, loop: int) -> Place:
+    def joined(self, loop: int) -> TraversedMemory:
         """This memory with two loops, this and the next, as one."""
         renamed = tuple(other - (other > loop) for other in self.loops)
         if loop not in self.loops:
-            return Place(self.value, self.kind, renamed, self.groups, self.divisor)
+            return TraversedMemory(self.value, self.kind, renamed, self.groups, self.divisor)
         at, shape, strides = self.loops.index(loop), list(self.kind.get_shape()), list(strides_of(self.kind) or ())
         shape[at : at + 2], strides[at : at + 2] = [shape[at] * shape[at + 1]], [strides[at + 1]]
         plain = isinstance(self.kind.layout, NoneAttr)
         layout = NoneAttr() if plain else StridedLayoutAttr(strides, self.kind.get_offset())
         kind = MemRefType(self.kind.element_type, shape, layout, self.kind.memory_space)
         groups = (*self.groups[:at], self.groups[at] + self.groups[at + 1], *self.groups[at + 2 :])
-        return Place(self.value, kind, renamed[:at] + renamed[at + 1 :], groups, self.divisor)
+        return TraversedMemory(self.value, kind, renamed[:at] + renamed[at + 1 :], groups, self.divisor)
 
 
-def operand_of(name: str, value: SSAValue, place: Place | None, outliner: Outliner) -> VectorOperand:
+def operand_of(name: str, value: SSAValue, place: TraversedMemory | None, outliner: Outliner) -> VectorOperand:
     """What a kernel is given for memory, or a number, that an operation goes through like this: neighbouring dimensions
     are taken together before the launch."""
     name = value.name_hint or name
