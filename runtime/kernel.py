@@ -6,7 +6,7 @@ compiled without that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -34,13 +34,13 @@ class Kernel:
 
     - `function`: the signature.
     - `plan`: what a call launches, in order, and the scratch memory that the launches share.
-    - `schedule`: the schedule of each launch; None for a kernel without one.
+    - `schedules`: the schedule of each kernel by its name; None for a kernel without one.
     - `host`: where launches depend on the sizes of arguments, the lowered host function as text; elsewhere "".
     """
 
     function: Signature
     plan: Plan
-    schedule: tuple[Schedule | None, ...]
+    schedules: Mapping[str, Schedule | None]
     ptx: str
     target: str
     name: str = "<mlir>"
@@ -49,6 +49,8 @@ class Kernel:
     def __repr__(self) -> str:
         count = len(self.launches)
         launches = f"{count} launch{'es' if count > 1 else ''}"
+        if len(self.schedules) > len({launch.kernel for launch in self.launches}):
+            launches += f" of {len(self.schedules)} kernels, by size and strides"
         chosen = "; ".join(str(schedule) for schedule in self.schedule if schedule is not None)
         return f"<Kernel {self.function} for {self.target}: {launches}{f', {chosen}' if chosen else ''}>"
 
@@ -75,6 +77,22 @@ class Kernel:
     def launches(self) -> tuple[Launch, ...]:
         """The launches of a call, in order."""
         return self.plan.launches
+
+    @property
+    def schedule(self) -> tuple[Schedule | None, ...]:
+        """The schedule of each launch; None for a kernel without one."""
+        return tuple(self.schedules[launch.kernel] for launch in self.launches)
+
+    def called_with(self, *args: object) -> Kernel:
+        """The kernel with the launches of a call with these arguments: those of large ones, before it is called, where
+        they depend on sizes.
+
+        Raises:
+            ArgumentError: if an argument does not fit its parameter.
+        """
+        from .binding import launch_values
+
+        return replace(self, plan=self.plan_for(launch_values(self.function, args)))
 
     @property
     def scratch(self) -> tuple[int, ...]:
@@ -168,7 +186,8 @@ class Kernel:
         )
         if not options.report:
             return place
-        found = tuple(r.against(p) for r, p in zip(place.reports, self._problems(), strict=True))
+        problems = replace(self, plan=plan)._problems()
+        found = tuple(r.against(p) for r, p in zip(place.reports, problems, strict=True))
         return replace(place, reports=found)
 
     def _problems(self) -> list[Problem | None]:

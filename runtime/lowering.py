@@ -165,7 +165,7 @@ def _kernel_of(module: ModuleOp, function: Signature, target: str, file: str, on
     if not used and function.written and empty:
         version = ".".join(map(str, named(target).ptx))
         text = print_ptx(PtxModuleOp(function.name, [], version=version, target=target))
-        return Kernel(function, plan, (), text, target, file)
+        return Kernel(function, plan, {}, text, target, file)
     if not plan.launches:
         raise HostError(f"@{function.name} launches no kernel: there is no product and no elementwise operation in it")
     if len(used) != 1 or not used <= device_modules.keys():
@@ -178,17 +178,18 @@ def _kernel_of(module: ModuleOp, function: Signature, target: str, file: str, on
     text = print_ptx(device)
     _report(on_phase, "print", start)
     kernels = {op.sym_name.data: op for op in device.body.block.ops if isinstance(op, PtxFuncOp)}
-    schedules = tuple(host.schedule_of(_kernel(kernels, x)) for x in plan.launches)
+    for launch in plan.launches:
+        _check_kernel(kernels, launch)
+    schedules = {name: host.schedule_of(kernel) for name, kernel in kernels.items()}
     launching = host.text_of(lowered) if plan.dynamic else ""
     return Kernel(function, plan, schedules, text, target, file, launching)
 
 
-def _kernel(kernels: dict[str, PtxFuncOp], launch: Launch) -> PtxFuncOp:
+def _check_kernel(kernels: dict[str, PtxFuncOp], launch: Launch) -> None:
     if launch.kernel not in kernels:
         raise HostError(
             f"gpu.launch_func: @{launch.module} has no kernel @{launch.kernel}; it has {', '.join(kernels)}"
         )
-    return kernels[launch.kernel]
 
 
 @contextmanager

@@ -33,7 +33,7 @@ def facts_of(kernel: Kernel) -> dict[str, object]:
             "scratch": [{**buffer._asdict(), "data": buffer.data.hex()} for buffer in kernel.plan.scratch],
             "dynamic": kernel.plan.dynamic,
         },
-        "schedule": [None if schedule is None else str(schedule) for schedule in kernel.schedule],
+        "schedules": {name: None if held is None else str(held) for name, held in kernel.schedules.items()},
     }
 
 
@@ -48,7 +48,7 @@ def kernel_of(parts: Mapping[str, bytes], name: str) -> Kernel:
             tuple(ScratchBuffer(b["bytes"], b["zeroed"], bytes.fromhex(b["data"])) for b in plan["scratch"]),
             plan["dynamic"],
         ),
-        schedule=tuple(None if text is None else Schedule.parse(text) for text in facts["schedule"]),
+        schedules={name: None if text is None else Schedule.parse(text) for name, text in facts["schedules"].items()},
         ptx=parts[PTX].decode(),
         target=facts["target"],
         name=name,

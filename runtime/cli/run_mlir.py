@@ -59,10 +59,11 @@ def _run(args: argparse.Namespace, text: str) -> int:
     )
     if place.gpu is not None:
         place = choose_place(report_device(args), target)
-    report.compiled(kernel)
-    report_resources(report, kernel.ptx, target, place, tuple(launch.kernel for launch in kernel.launches))
     function = host.choose(module, kernel.function.name)
     arrays = inputs.arrays(kernel.function, args.inputs, args.seed)
+    kernel = kernel.called_with(*arrays)
+    report.compiled(kernel)
+    report_resources(report, kernel.ptx, target, place, [launch.kernel for launch in kernel.launches])
     outputs = resolve_outputs(kernel, args.outputs)
     before = [array.copy() for array in arrays] if args.check else []
     done = _execute(report, kernel, arrays, place, args)
@@ -102,8 +103,8 @@ def report_resources(report: Report, ptx: str, target: str, place: LaunchPlace, 
     except AssemblerError as error:
         report.line("uses", f"unknown: {error}", "yellow")
         return
-    for name, resources in found.items():
-        report.resources(name, resources, f"ptxas {ptxas.version()}")
+    for name in dict.fromkeys(kernels):
+        report.resources(name, found[name], f"ptxas {ptxas.version()}")
 
 
 def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:

@@ -108,8 +108,7 @@ def _replace(module: GraphModule, cluster: Cluster, region: Region, name: str) -
 
 
 def _part(cluster: Cluster, written: RegionText, kernel: Kernel) -> CompiledPart:
-    launches = zip(kernel.launches, kernel.schedule, strict=True)
-    described = tuple(f"@{launch.kernel}: {schedule or 'elementwise'}" for launch, schedule in launches)
+    described = tuple(f"@{name}: {schedule or 'elementwise'}" for name, schedule in kernel.schedules.items())
     names = tuple(node.name for node in cluster.nodes)
     return CompiledPart(names, tuple(str(node.target) for node in cluster.nodes), written.text, described)
 

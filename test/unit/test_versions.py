@@ -14,6 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 from warploom.passes.schedule.tuned import FORMAT
 from warploom.runtime import Kernel, compile
 from warploom.runtime.binding import launch_values
+from warploom.runtime.cli.command import main
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 ANYWHERE = "strided<[?, 1], offset: ?>"
@@ -136,3 +137,24 @@ def test_what_was_measured_is_not_chosen_anew(tmp_path: Path) -> None:
     kernel = compile(text(), target="sm_80", tuned=file)
     assert (str(kernel.schedule[0]), kernel.ptx.count(".entry")) == (best, 1)
     assert compile(text(), target="sm_90a", tuned=file).ptx.count(".entry") == 4
+
+
+def test_what_is_said_of_a_call_is_said_of_its_kernel(anywhere: Kernel) -> None:
+    """Of no call, of a large one."""
+    assert ": 1 launch of 4 kernels, by size and strides, cta = 128x256x64" in repr(anywhere)
+    few, any_rows = (anywhere.called_with(*drawn(*size)) for size in ((64, 72, 40), (64, 71, 41)))
+    assert [kernel.schedule for kernel in (few, any_rows)] == [
+        tuple(anywhere.schedules[launch.kernel] for launch in kernel.launches) for kernel in (few, any_rows)
+    ]
+    assert len({anywhere.schedule, few.schedule, any_rows.schedule}) == 3
+
+
+def test_the_command_names_the_kernel_that_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "any.mlir"
+    file.write_text(text())
+    given = ["A=random:9x40", "B=random:40x16", "bias=random:16", "D=zeros:9x16"]
+    arguments = [word for one in given for word in ("--in", one)]
+    assert main(["run", str(file), "--device", "interp", "--target", "sm_90a", "--check", *arguments]) == 0
+    out = capsys.readouterr().out
+    assert "128x256" not in out
+    assert [line.split()[1] for line in out.splitlines() if line.startswith(("kernel", "uses"))] == ["f:", "f:"]
