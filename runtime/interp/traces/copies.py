@@ -10,27 +10,22 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ....dialect.ptx.traits import COPIES, Traits
+from ....dialect.ptx.traits import COPIES
 from ...numerics.array import Array
 from ..machine.memory import Buffer
-from ..machine.threads import Selection
-from ..observers.events import Look, MemoryAccess
-from .cycles import LATENCY, Pipe, copy_cycles
-from .grouped import GroupQueue, TracedGroup
-from .timeline import Timeline, Traced
+from ..observers.events import MemoryAccess
+from .cycles import LATENCY, copy_cycles
+from .grouped import TracedGroup, TracedGroups
 
 
-class TracedCopies(Traced):
+class TracedCopies(TracedGroups):
     """`landed` is when the copy arrives that the machine is about to let land, `copied` when the last `cp.async` of
     each warp does."""
 
-    def __init__(self, timeline: Timeline) -> None:
-        super().__init__(timeline)
-        self.begun()
+    kind = COPIES
 
     def begun(self) -> None:
-        self.ways: defaultdict[int, Pipe] = defaultdict(Pipe)
-        self.groups = GroupQueue()
+        super().begun()
         self.flying: defaultdict[tuple[int, int], deque[TracedGroup]] = defaultdict(deque)
         self.landed: int | None = None
         self.copied: dict[int, int] = {}
@@ -54,48 +49,23 @@ class TracedCopies(Traced):
     # Copies of threads
 
     def _copy(self, access: MemoryAccess) -> None:
-        warps, counts = np.unique(access.threads % self.timeline.state.warps, return_counts=True)
-        for warp, count in zip(warps.tolist(), counts.tolist(), strict=True):
-            if warp < self.timeline.warps:
-                copy = self._fly(warp, self.timeline.cta(warp), access.pc, count * access.width)
-                self.groups.issue(warp, copy)
-                self.copied[warp] = max(self.copied.get(warp, 0), copy.end)
-
-    def look(self, pc: int, traits: Traits) -> Look | None:
-        if traits.commits == COPIES:
-            return lambda sel: self._commit(sel)
-        if traits.awaits == COPIES:
-            return self._wait(pc, traits)
-        return None
-
-    def _commit(self, sel: Selection) -> None:
-        for warp in self.timeline.of(sel).tolist():
-            self.groups.commit(warp)
-
-    def _wait(self, pc: int, traits: Traits) -> Look:
-        name, keep = traits.name, None if traits.awaits_all else self.timeline.constant(pc)
-
-        def look(sel: Selection) -> None:
-            for warp in self.timeline.of(sel).tolist():
-                done = self.groups.rest(warp) if keep is None else self.groups.wait(warp, keep)
-                self.timeline.wait(warp, pc, name, max((one.end for one in done), default=0))
-                self._record(warp, done)
-
-        return look
+        for warp, size in self.bytes_of_warps(access):
+            copy = self._fly(warp, self.timeline.cta(warp), access.pc, size)
+            self.groups.issue(warp, copy)
+            self.copied[warp] = max(self.copied.get(warp, 0), copy.end)
 
     def arriving(self, warp: int) -> int:
         """When the copies that a warp has begun have arrived, of which an mbarrier is told; they are a group."""
-        self._record(warp, self.groups.rest(warp))
+        self.record(warp, self.groups.rest(warp))
         return max(self.timeline.now(warp), self.copied.get(warp, 0))
 
-    def _record(self, warp: int, done: list[TracedGroup]) -> None:
+    def record(self, agent: int, done: list[TracedGroup]) -> None:
         for one in done:
-            self.timeline.record(warp, "cp.async", "cp.async", one.pc, one.start, one.end, {"bytes": one.amount}, True)
+            self.timeline.record(agent, "cp.async", "cp.async", one.pc, one.start, one.end, {"bytes": one.amount}, True)
 
     def end(self) -> None:
         """Copies that nobody waits for arrive as well."""
-        for warp in self.groups.agents():
-            self._record(warp, self.groups.rest(warp))
+        super().end()
         for (_, warp), copies in self.flying.items():
             for copy in copies:
                 self._record_bulk(warp, copy)

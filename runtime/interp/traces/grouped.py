@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from ....dialect.ptx.traits import Traits
+from ..machine.threads import Selection
+from ..observers.events import Look, MemoryAccess
+from .cycles import Pipe
+from .timeline import Timeline, Traced
 
 
 @dataclass
@@ -62,3 +73,69 @@ class GroupQueue:
     def agents(self) -> list[int]:
         """Who has groups."""
         return sorted({*self.open, *self.committed})
+
+
+class TracedGroups(Traced, ABC):
+    """Operations of one `kind`, as `Traits.commits` names it, which agents of so many warps `together` commit."""
+
+    kind: ClassVar[str]
+    together: ClassVar[int] = 1
+
+    def __init__(self, timeline: Timeline) -> None:
+        super().__init__(timeline)
+        self.begun()
+
+    def begun(self) -> None:
+        self.ways: defaultdict[int, Pipe] = defaultdict(Pipe)
+        self.groups = GroupQueue()
+
+    @abstractmethod
+    def record(self, agent: int, done: list[TracedGroup]) -> None:
+        """Groups that are waited for now, or that nobody waits for."""
+
+    def until(self, done: TracedGroup, traits: Traits) -> int:
+        """When an instruction with these traits no longer waits for a group."""
+        return done.end
+
+    def waiting(self, traits: Traits) -> str:
+        """The name of a wait."""
+        return traits.name
+
+    def look(self, pc: int, traits: Traits) -> Look | None:
+        if traits.commits == self.kind:
+            return self._commit
+        return self._wait(pc, traits) if traits.awaits == self.kind else None
+
+    def agents(self, sel: Selection) -> list[int]:
+        """The agents that execute an instruction."""
+        return np.unique(self.timeline.of(sel) // self.together).tolist()
+
+    def bytes_of_warps(self, access: MemoryAccess) -> Iterator[tuple[int, int]]:
+        """The warps of an access that are followed, and how much each accesses."""
+        warps, counts = np.unique(access.threads % self.timeline.state.warps, return_counts=True)
+        for warp, count in zip(warps.tolist(), counts.tolist(), strict=True):
+            if warp < self.timeline.warps:
+                yield warp, count * access.width
+
+    def end(self) -> None:
+        """What nobody waits for is over as well."""
+        for agent in self.groups.agents():
+            self.record(agent, self.groups.rest(agent))
+        self.groups = GroupQueue()
+
+    def _commit(self, sel: Selection) -> None:
+        for agent in self.agents(sel):
+            self.groups.commit(agent)
+
+    def _wait(self, pc: int, traits: Traits) -> Look:
+        keep = None if traits.awaits_all else self.timeline.constant(pc)
+
+        def look(sel: Selection) -> None:
+            for agent in self.agents(sel):
+                done = self.groups.rest(agent) if keep is None else self.groups.wait(agent, keep)
+                until = max((self.until(one, traits) for one in done), default=0)
+                for warp in range(self.together * agent, self.together * (agent + 1)):
+                    self.timeline.wait(warp, pc, self.waiting(traits), until)
+                self.record(agent, done)
+
+        return look

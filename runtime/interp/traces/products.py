@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-import numpy as np
-
 from ....dialect.isa import families
 from ....dialect.isa.mma import Mma
 from ....dialect.isa.mma_sp import MmaSparse
@@ -15,20 +13,17 @@ from ....dialect.ptx.traits import PRODUCTS, Traits
 from ..machine.threads import Selection
 from ..observers.events import Look
 from .cycles import SCHEDULERS, Pipe, WarpRow, product_cycles
-from .grouped import GroupQueue, TracedGroup
-from .timeline import Timeline, Traced
+from .grouped import TracedGroup, TracedGroups
 
 
-class TracedProducts(Traced):
+class TracedProducts(TracedGroups):
     """A warp waits until its tensor core takes the next product, not for the result."""
 
-    def __init__(self, timeline: Timeline) -> None:
-        super().__init__(timeline)
-        self.begun()
+    kind, together = PRODUCTS, WARPS
 
     def begun(self) -> None:
+        super().begun()
         self.cores: defaultdict[tuple[int, int], Pipe] = defaultdict(Pipe)
-        self.groups = GroupQueue()
 
     def look(self, pc: int, traits: Traits) -> Look | None:
         row = traits.form
@@ -36,11 +31,7 @@ class TracedProducts(Traced):
             return self._issue(pc, row)
         if isinstance(row, Mma | MmaSparse | WmmaMma):
             return self._execute(pc, row)
-        if traits.commits == PRODUCTS:
-            return lambda sel: self._commit(sel)
-        if traits.awaits == PRODUCTS:
-            return self._wait(pc)
-        return None
+        return super().look(pc, traits)
 
     def _execute(self, pc: int, row: WarpRow) -> Look:
         cycles, name = product_cycles(row), f"{families.family(row.spelling)} {row.shape}"
@@ -57,40 +48,19 @@ class TracedProducts(Traced):
 
     # Warpgroups
 
-    def _warpgroups(self, sel: Selection) -> list[int]:
-        return np.unique(self.timeline.of(sel) // WARPS).tolist()
-
     def _issue(self, pc: int, row: Wgmma) -> Look:
         cycles = product_cycles(row)
 
         def look(sel: Selection) -> None:
-            for group in self._warpgroups(sel):
+            for group in self.agents(sel):
                 now, cta = self.timeline.now(WARPS * group), self.timeline.cta(WARPS * group)
                 end = self.cores[cta, -1].take(now, cycles) + cycles
                 self.groups.issue(group, TracedGroup(pc, now - 1, end, 1, cycles))
 
         return look
 
-    def _commit(self, sel: Selection) -> None:
-        for group in self._warpgroups(sel):
-            self.groups.commit(group)
-
-    def _wait(self, pc: int) -> Look:
-        keep = self.timeline.constant(pc)
-
-        def look(sel: Selection) -> None:
-            for group in self._warpgroups(sel):
-                done = self.groups.wait(group, keep)
-                until = max((one.end for one in done), default=0)
-                for warp in range(WARPS * group, WARPS * (group + 1)):
-                    self.timeline.wait(warp, pc, "wgmma.wait_group", until)
-                self._record(group, done)
-
-        return look
-
-    def _record(self, group: int, done: list[TracedGroup]) -> None:
-        """Groups of products that are waited for now."""
-        warp = WARPS * group
+    def record(self, agent: int, done: list[TracedGroup]) -> None:
+        warp = WARPS * agent
         for one in done:
             name, end = self._name(one.pc), max(one.end, self.timeline.now(warp))
             details = {"products": one.amount, "busy": one.busy, "done": one.end}
@@ -99,9 +69,3 @@ class TracedProducts(Traced):
     def _name(self, pc: int) -> str:
         row = self.timeline.traits(pc).form
         return f"wgmma {row.shape}" if isinstance(row, Wgmma) else "wgmma"
-
-    def end(self) -> None:
-        """Products that nobody waits for are over as well."""
-        for group in self.groups.agents():
-            self._record(group, self.groups.rest(group))
-        self.groups = GroupQueue()

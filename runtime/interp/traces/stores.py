@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import numpy as np
 
 from ....dialect.ptx.traits import BULK, Traits
-from ..machine.threads import Selection
-from ..observers.events import Look, MemoryAccess
-from .cycles import LATENCY, Pipe, copy_cycles
-from .grouped import GroupQueue, TracedGroup
-from .timeline import Timeline, Traced
+from ..observers.events import MemoryAccess
+from .cycles import LATENCY, copy_cycles
+from .grouped import TracedGroup, TracedGroups
 
 
-class TracedStores(Traced):
+class TracedStores(TracedGroups):
     """A warp does not wait for its stores, but for groups of bulk stores where it says so."""
 
-    def __init__(self, timeline: Timeline) -> None:
-        super().__init__(timeline)
-        self.begun()
-
-    def begun(self) -> None:
-        self.ways: defaultdict[int, Pipe] = defaultdict(Pipe)
-        self.groups = GroupQueue()
+    kind = BULK
 
     def access(self, access: MemoryAccess) -> None:
         """What is about to be stored."""
@@ -41,11 +31,9 @@ class TracedStores(Traced):
         return all(access.buffer is not own.buffer for own in (memory.shared, memory.local, memory.param))
 
     def _store(self, access: MemoryAccess, name: str) -> None:
-        warps, counts = np.unique(access.threads % self.timeline.state.warps, return_counts=True)
-        for warp, count in zip(warps.tolist(), counts.tolist(), strict=True):
-            if warp < self.timeline.warps:
-                start = self.timeline.now(warp) - 1
-                self.timeline.run(warp, "store", name, access.pc, start, {"bytes": count * access.width})
+        for warp, size in self.bytes_of_warps(access):
+            start = self.timeline.now(warp) - 1
+            self.timeline.run(warp, "store", name, access.pc, start, {"bytes": size})
 
     # Bulk stores
 
@@ -59,36 +47,13 @@ class TracedStores(Traced):
             read = self.ways[self.timeline.cta(warp)].take(now, cycles) + cycles
             self.groups.issue(warp, TracedGroup(access.pc, now - 1, read + LATENCY, size, released=read))
 
-    def look(self, pc: int, traits: Traits) -> Look | None:
-        if traits.commits == BULK:
-            return lambda sel: self._commit(sel)
-        if traits.awaits == BULK:
-            return self._wait(pc, traits)
-        return None
+    def until(self, done: TracedGroup, traits: Traits) -> int:
+        return done.released if traits.bindings["READ"] else done.end
 
-    def _commit(self, sel: Selection) -> None:
-        for warp in self.timeline.of(sel).tolist():
-            self.groups.commit(warp)
+    def waiting(self, traits: Traits) -> str:
+        return traits.opcode
 
-    def _wait(self, pc: int, traits: Traits) -> Look:
-        keep, reading = self.timeline.constant(pc), bool(traits.bindings["READ"])
-
-        def look(sel: Selection) -> None:
-            for warp in self.timeline.of(sel).tolist():
-                done = self.groups.wait(warp, keep)
-                until = max((one.released if reading else one.end for one in done), default=0)
-                self.timeline.wait(warp, pc, traits.opcode, until)
-                self._record(warp, done)
-
-        return look
-
-    def _record(self, warp: int, done: list[TracedGroup]) -> None:
+    def record(self, agent: int, done: list[TracedGroup]) -> None:
         for one in done:
             name = self.timeline.traits(one.pc).first(5)
-            self.timeline.record(warp, "store", name, one.pc, one.start, one.end, {"bytes": one.amount}, True)
-
-    def end(self) -> None:
-        """Stores that nobody waits for are over as well."""
-        for warp in self.groups.agents():
-            self._record(warp, self.groups.rest(warp))
-        self.groups = GroupQueue()
+            self.timeline.record(agent, "store", name, one.pc, one.start, one.end, {"bytes": one.amount}, True)
