@@ -89,6 +89,9 @@ class MatmulOp(FactorsOp, WithEpilogue):
 
         warp.matmul bf16 x bf16 %A, %B init 0.0 : f32 into %D through %gelu : memref<...>, memref<...>, memref<...>
 
+    Of sizes that only a call knows, `{warp.usual = array<i64: 64, 4096>}` says how many rows and columns D usually has,
+    for the choice of a schedule alone: the product is right for all.
+
     In a kernel the operation computes the tile of one CTA, `... into %D tile [%m, %n] ...`. The tile has the size of
     the schedule's CTA tile, and its first element has these indices.
     """
