@@ -99,7 +99,8 @@ class StagedStores:
     def _moved(self, part: SSAValue, at: Sequence[SSAValue]) -> StmatrixOp | StoreOp:
         """What writes a panel to shared memory: whole matrices, as they lie or transposed, or each lane what it has."""
         kind = fragment_of(part)
-        together = kind.layout.data.element[0], kind.layout.data.lane[2]
-        if kind.bits == MATRIX_BITS and together in ((column(0), row(0)), (row(0), column(0))):
-            return StmatrixOp(part, self.scratch, at, trans=together[0] == row(0))
+        first, line = kind.layout.data.element[0], kind.layout.data.lane[2]
+        trans = (first, line) == (row(0), column(0))
+        if kind.bits == MATRIX_BITS and (trans or (first == column(0) and line.axis == "r")):
+            return StmatrixOp(part, self.scratch, at, trans=trans)
         return StoreOp(part, self.scratch, at)

@@ -185,10 +185,13 @@ class Addressing:
         panel, within = divmod(column.constant * size, width)
         periods, rest = divmod(row.constant, tile.period)
         fixed = panel * tile.panel_bytes + periods * tile.period * width
-        rows_repeat = divisor_of(row.program) % tile.period == 0 and rest == 0
+        # Rows whose bits the lane's have not, are permuted by the same as the lane's, and by what these bits say.
+        apart = divisor_of(row.lane) % (1 << rest.bit_length()) == 0
+        rows_repeat = divisor_of(row.program) % tile.period == 0 and apart
         if not (rows_repeat and self._disjoint(lane, program, within, width)):
             line = s.sum(row.lane, row.program, rest)
             return self._general(tile, s.add(start, stage_offset), line, s.sum(lane, program, within), fixed)
+        within, fixed = s.xor(within, self._permutation(tile, rest)), fixed + rest * width
         line = s.multiply(row.lane, width)
         inside = s.xor(s.add(line, lane), self._permutation(tile, row.lane))
         whole_panels, rest_of_line = self._panels(tile, program)
