@@ -3,6 +3,7 @@ run, and the geometric mean.
 
     bench/with_gpu.sh python bench/shapes.py --json shapes.json
     bench/with_gpu.sh python bench/shapes.py --only "768 768" --sweep "cta=128,128,64 mma=m64n128k16"
+    bench/with_gpu.sh python bench/shapes.py --shapes bench/odd.txt
 
 Method as in `gemm.py`, of operands in bf16 with a C of the same. The two kernels take turns, so that both meet the same
 clock. With `--sweep` a shape has the best of several schedules too, which says what the default leaves.
@@ -149,6 +150,7 @@ def show(results: Sequence[Result]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="shapes whose line contains this")
+    parser.add_argument("--shapes", type=Path, default=SHAPES, help="a file of shapes")
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--sweep", action="append", default=[], metavar="'KEY=VALUE KEY=VALUE'")
     parser.add_argument("--repeats", type=int, default=30)
@@ -157,7 +159,7 @@ def main() -> None:
     torch = find_torch("cuBLAS and for events")
     timer = Timer(torch, options.repeats)
     schedules = [{}, *(dict(pair.split("=", 1) for pair in words.split()) for words in options.sweep)]
-    wanted = [s for s in read() if options.only in f"{s.m} {s.n} {s.k} {s.layer}"]
+    wanted = [s for s in read(options.shapes) if options.only in f"{s.m} {s.n} {s.k} {s.layer}"]
     warm(wanted, schedules, options.target)
     results = [measure(torch, timer, shape, schedules, options.target) for shape in wanted]
     show(results)
