@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 MLIR = """
-#a = affine_map<(m, n, k) -> (m, k)>
+#a = affine_map<(m, n, k) -> {a_axes}>
 #b = affine_map<(m, n, k) -> {b_axes}>
 #c = affine_map<(m, n, k) -> (m, n)>
 func.func @matmul(%A: {a}, %B: {b}, %C: {c}) {{
@@ -41,13 +41,14 @@ class Kind:
     tf32: bool = False
     promote: str = "none"
 
-    def text(self, size: tuple[int, int, int], out: str, transposed: bool) -> str:
-        """The product, from zero."""
+    def text(self, size: tuple[int, int, int], out: str, transposed: bool, *, a_transposed: bool = False) -> str:
+        """The product, from zero, of A or its transpose and B or its transpose in memory."""
         m, n, k = size
+        rows, a_axes = (f"{k}x{m}", "(k, m)") if a_transposed else (f"{m}x{k}", "(m, k)")
         b = f"memref<{n}x{k}x{self.mlir}>" if transposed else f"memref<{k}x{n}x{self.mlir}>"
         axes, zero = "(n, k)" if transposed else "(k, n)", "0" if out.startswith("i") else "0.0"
-        a, c = f"memref<{m}x{k}x{self.mlir}>", f"memref<{m}x{n}x{out}>"
-        return MLIR.format(a=a, b=b, c=c, b_axes=axes, zero=zero, o=out)
+        a, c = f"memref<{rows}x{self.mlir}>", f"memref<{m}x{n}x{out}>"
+        return MLIR.format(a=a, b=b, c=c, a_axes=a_axes, b_axes=axes, zero=zero, o=out)
 
     def peer_out(self, out: str) -> str:
         """The type of C that the library gives where `out` is asked for."""

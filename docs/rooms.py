@@ -268,7 +268,7 @@ OF_IDEAS = {
     "passes/schedule/warpgroup_checks.py passes/schedule/warpgroup_model.py passes/schedule/warpgroup_override.py "
     "passes/schedule/warpgroup_resources.py passes/schedule/warpgroup_ways.py passes/tile/warpgroup.py "
     "passes/to_ptx/warpgroups.py",
-    "B in registers": "passes/schedule/exchanged.py passes/tile/exchanged.py dialect/warp/wgmma_rows.py",
+    "A or B in registers": "passes/schedule/in_registers.py passes/tile/in_registers.py dialect/warp/wgmma_rows.py",
     "tensor copies": "dialect/warp/tensor_copies.py dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "
     "passes/pipelining/tensor_stores.py passes/to_ptx/tensor_copies.py runtime/plan.py",
     "producer and consumers": "passes/pipelining/specialise.py passes/pipelining/ring.py passes/pipelining/producer.py "

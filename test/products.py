@@ -405,6 +405,7 @@ def shared_by_ctas() -> list[Product]:
     deep: dict[str, Any] = {"cta": (128, 64, 128), "mma": "m64n64k32"}
     turns: dict[str, Any] = {**tile, "ctas": 3, "consumers": "pingpong"}
     transposed: dict[str, Any] = {"cta": (64, 128, 32), "in_registers": "b"}
+    along_m: dict[str, Any] = {"cta": (128, 64, 32), "in_registers": "a"}
     return [
         Product(half, "added", "A B", (136, 72, 328), tile | {"split_k": 4}),
         Product(s8, "cleared", "A Bt", (144, 112, 656), deep | {"split_k": 2, "cluster": "1x2"}),
@@ -425,4 +426,13 @@ def shared_by_ctas() -> list[Product]:
         Product(half, "residual", "A Bt", (145, 121, 80), tile | {"padded": "d"}),
         Product(Types("f32", "f32", "f32"), "residual", "A B", (72, 120, 104), transposed | {"mma": "m64n64k8"}),
         Product(s8, "added", "A B", (144, 112, 400), transposed | {"cta": (64, 128, 128), "mma": "m64n64k32"}),
+        Product(Types("f32", "f32", "f32"), "residual", "At Bt", (120, 72, 104), along_m | {"mma": "m64n64k8"}),
+        Product(s8, "added", "At Bt", (144, 112, 400), along_m | {"cta": (128, 64, 128), "mma": "m64n64k32"}),
+        Product(
+            Types("f8E4M3FN", "f8E5M2", "bf16"),
+            "gelu by tanh",
+            "At B",
+            (272, 80, 144),
+            along_m | {"cta": (128, 64, 128), "mma": "m64n64k32", "transpose": "b", "ctas": 3},
+        ),
     ]

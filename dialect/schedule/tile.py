@@ -38,7 +38,7 @@ class TileSchedule(ScheduleRecord):
         "which operand a warpgroup has in registers, changed on its way there. `b`: it multiplies the transposes, "
         "D^T = B^T A^T, whose first operand B^T is, and `warp` is the part of D that it computes, N x 64",
         "none",
-        ("none", "b"),
+        ("none", "a", "b"),
     )
 
     def check(self) -> None:
@@ -46,7 +46,7 @@ class TileSchedule(ScheduleRecord):
             raise ScheduleError(f"tile sizes must be positive, got cta = {self.cta}, warp = {self.warp}")
         if min(self.mma) <= 0:
             raise ScheduleError(f"the sizes of an instruction must be positive, got {self.mma}")
-        if self.exchanged and self.together == 1:
+        if self.in_registers != "none" and self.together == 1:
             raise ScheduleError(f"in_registers = {self.in_registers} is for warpgroups, got mma = {self.mma}")
         self._check_multiples()
         self._check_slices()

@@ -53,6 +53,11 @@ class Multiplied(Protocol):
         ...
 
 
+def along_k(product: Multiplied, role: str) -> bool:
+    """Whether k runs along the rows of operand "a" or "b" in memory."""
+    return not product.a.transposed if role == "a" else product.b.transposed
+
+
 def block(product: Multiplied) -> int:
     """How many elements along k share a scale; 0 where there are none."""
     return mma.blocks()[product.variant] if product.variant.scale_type else 0

@@ -35,7 +35,12 @@ GROUP_EVIDENCE = (
     "bf16 bf16 f32, gelu by tanh, A B, 2200x1600x4096 on sm_90a",
 )
 
-NIBBLE_BITS = 4
+REGISTER_EVIDENCE = (
+    "f8E4M3FN f8E4M3FN f32, gelu by erf, At Bt, 4096x4096x4096 on sm_90a",
+    "f32 f32 f32, log, residual, A B, 2064x4112x2064 on sm_90a",
+)
+
+NIBBLE_BITS, SHORT = 4, 16
 
 FUNCTIONS = {"math.tanh", "math.erf", "math.log"}
 """The functions of an epilogue that take the most registers: 15 instructions and more."""
@@ -211,6 +216,20 @@ def group_spills(product: Product, rows: int, columns: int, *, padded: bool) -> 
         return bool(functions(product))
     matrix = any(not isinstance(operand, VectorOperand) for operand in product.epilogue_operands)
     return padded and columns == MOST_GROUP_COLUMNS and matrix and "math.log" in functions(product)
+
+
+def register_spills(product: Product, role: str, wide: int) -> bool:
+    """Whether ptxas spills in the epilogue of warpgroups with operand "a" or "b" in registers, by instructions of so
+    many columns (`REGISTER_EVIDENCE`).
+
+    Beside any of `FUNCTIONS` it has no room for the addresses at which lanes stage results of 32 bits of an A so, nor
+    for the sums of a B so that are more than 224 rows of D; beside a logarithm and a matrix 128 rows.
+    """
+    found = functions(product)
+    if role == "a":
+        return bool(found) and product.d.element.bits > SHORT
+    matrix = any(not isinstance(operand, VectorOperand) for operand in product.epilogue_operands)
+    return bool(found) and wide > (128 if matrix and "math.log" in found else 224)
 
 
 def nibbles_widened(row: Row, target: Target) -> bool:

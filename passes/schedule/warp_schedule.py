@@ -20,7 +20,7 @@ from ..linalg.product import read
 from ..linalg.raise_matmul import raise_products
 from .attention import attention_schedule
 from .choice import default_schedule, products
-from .exchanged import declined
+from .in_registers import declined
 from .override import followed, override
 from .tuned import Tuned, key_of
 from .warpgroup_override import asked_of
@@ -99,7 +99,7 @@ class SchedulePass(ScheduleOptions):
                 accumulate = str(options.get("accumulate", ""))
                 chosen = default_schedule(product, target, accumulate, by := asked_of(options))
                 if not by and (reason := declined(product, target)):
-                    remark(matmul, self.name, f"warpgroups do not change B in registers: {reason}")
+                    remark(matmul, self.name, f"warpgroups do not change {reason}")
             schedule = override(chosen, options, product, target)
         except ScheduleError as e:
             fail(matmul, f"schedule: {e}")

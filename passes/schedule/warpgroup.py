@@ -136,11 +136,11 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str) -> Iter
     fitting = (tile for tile in held if not group_spills(product, tile.m, tile.n, padded=padded))
     for of_d in sorted(fitting, key=lambda tile: cost(product, tile, operands.pack, target)):
         tile = TileSchedule((of_d.m, of_d.n, k_of(product)), (ROWS, of_d.n), rows[of_d.n].shape)
-        group = _group(product, of_d)
+        group = group_of(product, of_d)
         yield schedule_of_tile(product, tile, of_d, accumulate, target, group=group, operands=operands)
 
 
-def _group(product: Product, tile: GroupTile) -> int:
+def group_of(product: Product, tile: GroupTile) -> int:
     """Rows of tiles that are walked together."""
     narrow = product.m > tile.m * GROUP and product.n <= tile.n * NARROW
     return NARROW_GROUP if narrow else GROUP

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...dialect.isa.targets import Target
 from ...dialect.schedule import Schedule, ScheduleError
 from ..linalg.product import Product
-from . import exchanged, warpgroup
+from . import in_registers, warpgroup
 
 
 class WarpgroupWay(NamedTuple):
@@ -25,8 +25,19 @@ class WarpgroupWay(NamedTuple):
     check_operands: Callable[[Schedule, Product], None]
 
 
+def _changed(role: str) -> WarpgroupWay:
+    """With an operand in registers."""
+    return WarpgroupWay(
+        partial(in_registers.why_not, role=role),
+        partial(in_registers.pays, role=role),
+        partial(in_registers.register_candidates, role=role),
+        in_registers.check_operands,
+    )
+
+
 WAYS = {
-    "b": WarpgroupWay(exchanged.why_not, exchanged.pays, exchanged.exchanged_candidates, exchanged.check_operands),
+    "b": _changed("b"),
+    "a": _changed("a"),
     "none": WarpgroupWay(
         partial(warpgroup.why_not, packed=True),
         warpgroup.pays,

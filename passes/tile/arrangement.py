@@ -77,38 +77,40 @@ def arrange_warpgroup(instruction: Wgmma) -> Arrangement:
 
 
 @cache
-def arrange_exchanged(instruction: Wgmma, bits: int, *, b_along_k: bool) -> Arrangement:
-    """The arrangement for warpgroups that multiply B^T, in registers, by A^T in shared memory.
+def arrange_in_registers(instruction: Wgmma, role: str, bits: int, *, along_k: bool) -> Arrangement:
+    """The arrangement for warpgroups that multiply A, in registers, by B in shared memory, or B^T by A^T; `role` is the
+    operand in registers, "a" or "b".
 
-    B has elements of so many bits in memory, which are converted to the instruction's.
+    It has elements of so many bits in memory, which are converted to the instruction's.
 
     The layout of B is that of B^T as the instruction's first operand. The accumulators are those of D, whose transpose
-    the instruction computes. Rows of B^T are numbered so that what memory delivers is what a lane has:
+    the instruction computes then. Rows of A, or of B^T, are numbered so that what memory delivers is what a lane has:
 
     Integers along k: each lane loads the two neighbours along k that a register of floats has.
-    Bytes along n: pieces of 16 bits hold two neighbours along n, for two rows of B^T that a lane has.
-    tf32 along n: each lane loads two neighbours along n, for two rows that it has. Lanes that are served at once reach
-    different banks: they hold halves of a chunk, and chunks half a line apart, of four rows of k.
+    Bytes along m or n: pieces of 16 bits hold two neighbours along it, for two rows that a lane has.
+    tf32 along m or n: each lane loads two neighbours along it, for two rows that it has. Lanes that are served at once
+    reach different banks: they hold halves of a chunk, and chunks half a line apart, of four rows of k.
 
     Raises:
         ScheduleError: for elements that nothing brings to registers so.
     """
     held = instruction.operand_bits
-    if b_along_k and held == 16 and bits in (8, 4):
+    if along_k and held == 16 and bits in (8, 4):
         numbers = (0, 1, 2, 3, 4, 5)
-        of_b = _by_lanes(numbered(instruction.layout("a"), numbers))
-    elif not b_along_k and (held, bits) in ((16, 8), (8, 8)):
+        changed = _by_lanes(numbered(instruction.layout("a"), numbers))
+    elif not along_k and (held, bits) in ((16, 8), (8, 8)):
         numbers = (1, 2, 3, 0, 4, 5)
         wanted = numbered(instruction.layout("a"), numbers)
-        of_b = Delivery(PIECES, wanted, _first(wanted, row(0), column(0)))
-    elif not b_along_k and held == bits == 32:
+        changed = Delivery(PIECES, wanted, _first(wanted, row(0), column(0)))
+    elif not along_k and held == bits == 32:
         numbers = (1, 4, 2, 0, 3, 5)
-        of_b = _by_lanes(numbered(instruction.layout("a"), numbers))
+        changed = _by_lanes(numbered(instruction.layout("a"), numbers))
     else:
-        along = "k" if b_along_k else "n"
-        raise ScheduleError(f"in_registers = b: {bits} bits along {along} are not made {held} so")
+        along = "k" if along_k else {"a": "m", "b": "n"}[role]
+        raise ScheduleError(f"in_registers = {role}: {bits} bits along {along} are not made {held} so")
     stays = Delivery(NONE, instruction.layout("a"), instruction.layout("a"))
-    return Arrangement(stays, of_b, numbered(instruction.layout("d"), numbers).transposed())
+    sums = numbered(instruction.layout("d"), numbers)
+    return Arrangement(changed, stays, sums) if role == "a" else Arrangement(stays, changed, sums.transposed())
 
 
 def _by_lanes(layout: Layout) -> Delivery:

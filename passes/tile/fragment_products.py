@@ -22,8 +22,8 @@ from xdsl.rewriter import InsertPoint
 
 from ...dialect.warp.operand_forms import drop_forms
 from ...dialect.warp.tile_mma import TileMmaOp
-from .exchanged import ExchangedProduct
 from .groups import GroupedProduct
+from .in_registers import RegisterProduct
 from .index_builder import Index, IndexBuilder
 from .metadata import SparseProduct, SparseWarpgroupProduct
 from .multiplication import DenseProduct, Multiplication, Place
@@ -32,7 +32,7 @@ from .warpgroup import WarpgroupProduct
 
 MULTIPLICATIONS: Sequence[type[Multiplication]] = (
     WarpgroupProduct,
-    ExchangedProduct,
+    RegisterProduct,
     SparseWarpgroupProduct,
     ScaledProduct,
     SparseProduct,

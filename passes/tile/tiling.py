@@ -16,11 +16,11 @@ from ...dialect.warp.attributes import BYTE, FragmentType, ScheduleAttr, target_
 from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail
-from ..linalg.multiplied import Multiplied
+from ..linalg.multiplied import Multiplied, along_k
 from ..linalg.product import Product
 from ..schedule.packing import roles
 from ..schedule.resources import arrangement, rows_of, warpgroup_rows
-from .arrangement import Arrangement, arrange_exchanged, arrange_warpgroup
+from .arrangement import Arrangement, arrange_in_registers, arrange_warpgroup
 from .raise_gelu import WINDOW, depends_on_neighbours
 
 BOX_BITS = UNIT * BYTE
@@ -48,11 +48,12 @@ class Fragments:
     @cached_property
     def arrangement(self) -> Arrangement:
         """How operands lie in registers. Raises a located diagnostic if the warp tile is too small for it."""
-        b = self.product.b
+        product, role = self.product, self.schedule.tile.in_registers
         try:
-            if isinstance(self.row, Wgmma) and self.schedule.tile.exchanged:
-                held = b.element if b.stored is None else b.stored.element
-                return arrange_exchanged(self.row, held.memory_bits, b_along_k=b.transposed)
+            if isinstance(self.row, Wgmma) and role != "none":
+                operand = product.a if role == "a" else product.b
+                held = operand.element if operand.stored is None else operand.stored.element
+                return arrange_in_registers(self.row, role, held.memory_bits, along_k=along_k(product, role))
             if isinstance(self.row, Wgmma):
                 return arrange_warpgroup(self.row)
             return arrangement(self.product, self.row, self.schedule.tile.warp)

@@ -22,7 +22,7 @@ class WarpgroupProduct(Multiplication):
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
         tile = schedule_of(op).tile
-        return tile.together > 1 and not tile.exchanged and op.metadata is None
+        return tile.together > 1 and tile.in_registers == "none" and op.metadata is None
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
         schedule, (a, b) = self.tiling.schedule, self.operands

@@ -12,7 +12,7 @@ from products import LIES, Product, Types
 from samples import FULL
 
 from warploom.dialect.isa.types import BY_MLIR_NAME
-from warploom.passes.schedule import register_overhead, warpgroup
+from warploom.passes.schedule import in_registers, register_overhead, warpgroup
 from warploom.passes.schedule.register_overhead import ROWS, Overhead
 from warploom.runtime import Kernel, compile
 from warploom.runtime.cuda import ptxas
@@ -76,4 +76,13 @@ def test_one_row_alone_has_no_evidence() -> None:
 def test_tiles_of_warpgroups_that_spill_are_left_out(evidence: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert spills(evidence) == 0
     monkeypatch.setattr(warpgroup, "group_spills", lambda product, rows, columns, padded: False)
+    assert spills(evidence) > 0
+
+
+@pytest.mark.parametrize("evidence", register_overhead.REGISTER_EVIDENCE)
+def test_products_with_an_operand_in_registers_that_spill_are_left_out(
+    evidence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert spills(evidence) == 0
+    monkeypatch.setattr(in_registers, "register_spills", lambda product, role, wide: False)
     assert spills(evidence) > 0

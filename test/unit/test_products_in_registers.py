@@ -1,4 +1,4 @@
-"""Products of warpgroups with B in registers, converted or transposed on its way there: right over sizes that are
+"""Products of warpgroups with A or B in registers, converted or transposed on its way there: right over sizes that are
 multiples of nothing, in every form of the result, and silent under the checks."""
 
 from __future__ import annotations
@@ -132,12 +132,23 @@ def test_products_are_right_and_silent(case: Case) -> None:
 TF32, E4M3 = Types("f32", "f32", "f32"), Types("f8E4M3FN", "f8E4M3FN", "bf16")
 MIXED = Types("f8E5M2", "f8E4M3FN", "f32")
 
+
+def along_m(m: int, n: int, k: int, **options: Any) -> dict[str, Any]:
+    """A schedule with A in registers, in tiles of K of 128 bytes."""
+    return {"cta": (m, n, 4 * k), "mma": f"m64n{n}k{k}", "in_registers": "a", **options}
+
+
 TRANSPOSED = [
     Product(TF32, "cleared", "A B", (45, 136, 72), tile(32, 128, depth=32) | {"mma": "m64n32k8"}),
     Product(TF32, "gelu by tanh", "A B", (45, 72, 72), tile(32, 64, staging=0) | {"mma": "m64n32k8"}),
     Product(E4M3, "residual", "A B", (45, 80, 144), tile(32, 64, depth=128) | {"mma": "m64n32k32"}),
     Product(MIXED, "added", "A B", (45, 80, 144), tile(32, 64, depth=128) | {"mma": "m64n32k32"}),
     Product(Types("i8", "i8", "i32"), "batch", "A B", (45, 80, 144), tile(32, 64, depth=128) | {"mma": "m64n32k32"}),
+    Product(TF32, "cleared", "At Bt", (136, 45, 72), along_m(128, 32, 8)),
+    Product(TF32, "residual", "At Bt", (72, 45, 72), along_m(64, 32, 8, staging=0)),
+    Product(E4M3, "gelu by tanh", "At Bt", (144, 72, 144), along_m(128, 64, 32, ctas=2)),
+    Product(MIXED, "added", "At Bt", (80, 45, 144), along_m(64, 32, 32)),
+    Product(Types("i8", "i8", "i32"), "batch", "At Bt", (80, 45, 144), along_m(64, 32, 32)),
 ]
 
 
@@ -147,6 +158,67 @@ def test_elements_that_do_not_lie_along_k_are_transposed_in_registers(product: P
     assert len(kernel.launches) == 1
     kernel(*given.arguments, device="interp", checks=CHECKS)
     assert given.wrong() == ""
+
+
+BOTH = [
+    Product(TF32, "cleared", "At B", (72, 48, 72), along_m(64, 32, 8, transpose="b")),
+    Product(E4M3, "cleared", "At B", (48, 144, 144), tile(32, 64, depth=128, transpose="a") | {"mma": "m64n32k32"}),
+]
+
+
+@pytest.mark.parametrize("product", BOTH, ids=str)
+def test_one_of_two_operands_is_transposed_by_a_launch(product: Product) -> None:
+    kernel, given = product.compile("sm_90a"), problem(product, 3)
+    assert len(kernel.launches) == 2
+    kernel(*given.arguments, device="interp", checks=CHECKS)
+    assert given.wrong() == ""
+
+
+@pytest.mark.parametrize(
+    ("lies", "size", "in_registers", "transpose"),
+    [
+        ("At Bt", (1024, 2048, 4096), "a", "none"),
+        ("At B", (1024, 4096, 2048), "b", "a"),
+        ("At B", (4096, 1024, 2048), "a", "b"),
+        ("At B", (2048, 2048, 2048), "b", "a"),
+        ("A Bt", (2048, 2048, 2048), "none", "none"),
+    ],
+)
+def test_the_smaller_of_two_operands_is_transposed(
+    lies: str, size: tuple[int, int, int], in_registers: str, transpose: str
+) -> None:
+    schedule = Product(TF32, "cleared", lies, size).compile("sm_90a").schedule[-1]
+    assert schedule is not None
+    assert (schedule.tile.in_registers, schedule.operands.transpose) == (in_registers, transpose)
+
+
+def test_a_stays_in_shared_memory_beside_what_would_spill() -> None:
+    schedule = Product(TF32, "gelu by tanh", "At Bt", (2048, 2048, 2048)).compile("sm_90a").schedule[-1]
+    assert schedule is not None
+    assert (schedule.tile.in_registers, schedule.operands.transpose) == ("none", "a")
+
+
+@pytest.mark.parametrize(
+    ("lies", "given", "message"),
+    [
+        ("At Bt", along_m(64, 64, 32, transpose="a"), "transpose = a: A in registers takes operands as they lie"),
+        ("At B", along_m(64, 64, 32, transpose="none"), "B of e4m3 must lie along k; or transpose it"),
+        ("A Bt", along_m(64, 64, 32), "cannot multiply this product: A of e4m3 along k is multiplied where it lies"),
+        ("At Bt", along_m(64, 64, 32, padded="d"), "padded = d: A in registers takes operands as they lie"),
+        ("At Bt", {"mma": "m16n8k32", "in_registers": "a"}, "in_registers = a is for warpgroups, got mma = m16n8k32"),
+    ],
+)
+def test_what_does_not_fit_a_in_registers_is_refused(lies: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        Product(E4M3, "cleared", lies, (128, 128, 256), given).compile("sm_90a")
+
+
+def test_a_remark_says_why_a_is_not_changed_in_registers() -> None:
+    with remarks() as found:
+        Product(E4M3, "cleared", "At Bt", (1032, 1024, 1024)).compile("sm_90a")
+    said = [line for line in found if "warpgroups do not change A in registers" in line]
+    assert len(said) == 1
+    assert "A must have rows that are multiples of 16 bytes" in said[0]
 
 
 def chosen(case: Case, **options: Any) -> Schedule:
