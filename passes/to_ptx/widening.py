@@ -6,7 +6,8 @@ zero point at once. bf16 has 7 bits of fraction, and a byte 8: its top bit becom
 number that is subtracted, 128 or 256, of which the half is what the bit counts.
 
 Both halves of a register are converted at once. So elements half a register apart need no moves: a shift brings them
-to the lower end of the halves.
+to the lower end of the halves. The 10 bits of fraction of f16 have room for the two integers of 4 bits of a byte. So
+the upper one needs no shift.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ FRACTION = {"f16": 10, "bf16": 7}
 AND_XOR = word(0x6A, 2)
 """The truth table of (a & b) ^ c."""
 
-REGISTER_BITS = 32
+REGISTER_BITS, BYTE = 32, 8
 
 
 def _twice(half: int) -> Immediate:
@@ -55,8 +56,15 @@ class Widening:
         held = REGISTER_BITS // bits
         (at, number), (other, partner) = divmod(first, held), divmod(second, held)
         if (other, partner) == (at, number + held // 2):
-            return self._floats(self._down(source[at], number * bits))
+            return self._half_apart(source[at], number * bits)
         return self._floats(self._gathered(source[at], number * bits, source[other], partner * bits))
+
+    def _half_apart(self, register: VirtualRegister, at: int) -> VirtualRegister:
+        """Elements at bit `at` of both halves, as floats."""
+        place, bits = at % BYTE, self.stored.element.bits
+        if self.element.name == "f16" and place and place + bits <= FRACTION["f16"]:
+            return self._scaled_floats(self._down(register, at - place), place)
+        return self._floats(self._down(register, at))
 
     def _late(self, opcode: str, *sources: EmittedOperand) -> VirtualRegister:
         result = self.emitter.register("b32")
@@ -96,6 +104,17 @@ class Widening:
             return self._by_exponent(halves)
         floats = self._and_xor(halves, (1 << bits) - 1, magic ^ self.turned)
         return self._less(floats, value + self.turned + self.stored.zero)
+
+    def _scaled_floats(self, halves: VirtualRegister, place: int) -> VirtualRegister:
+        """Both halves of a register, whose bits from `place` on are integers, as f16.
+
+        They stay there, as the fraction has room for them: 1024 + 2^place x. The multiply-add that subtracts divides by
+        2^place too, exactly.
+        """
+        magic, value = MAGIC["f16"]
+        floats = self._and_xor(halves, (1 << self.stored.element.bits) - 1 << place, magic ^ self.turned << place)
+        surplus = (value >> place) + self.turned + self.stored.zero
+        return self._emit("fma.rn.f16x2", floats, self._number(2.0**-place), self._number(-surplus))
 
     def _by_exponent(self, halves: VirtualRegister) -> VirtualRegister:
         """Bytes as bf16: 128 and the low seven bits, less 128 or 256 by the top bit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -37,7 +38,9 @@ def draw(stored: str, *shape: int) -> Array:
 
 
 @pytest.mark.parametrize("by_columns", [True, False], ids=["nk", "kn"])
-@pytest.mark.parametrize(("float_", "stored"), [("bf16", "s8"), ("f16", "u8"), ("f16", "s4"), ("bf16", "u4")])
+@pytest.mark.parametrize(
+    ("float_", "stored"), [("bf16", "s8"), ("f16", "u8"), ("f16", "s4"), ("f16", "u4"), ("bf16", "u4")]
+)
 def test_integers_are_multiplied_exactly(float_: str, stored: str, by_columns: bool) -> None:
     m, n, k = (37, 96, 160) if by_columns else (18, 64, 96)
     bits, zero = int(stored[1]), int(draw(stored, 1)[0])
@@ -58,7 +61,9 @@ def test_integers_are_multiplied_exactly(float_: str, stored: str, by_columns: b
 
 
 @pytest.mark.parametrize("half_apart", [True, False])
-@pytest.mark.parametrize(("float_", "stored"), [("bf16", "s8"), ("bf16", "u8"), ("f16", "s4")])
+@pytest.mark.parametrize(
+    ("float_", "stored"), [("bf16", "s8"), ("bf16", "u8"), ("f16", "s4"), ("f16", "u4"), ("bf16", "s4")]
+)
 def test_a_fragment_is_converted_in_either_order(float_: str, stored: str, half_apart: bool) -> None:
     """Neighbours of a register, or elements half a register apart, become a register of floats."""
     bits = int(stored[1])
@@ -85,6 +90,20 @@ def test_a_fragment_is_converted_in_either_order(float_: str, stored: str, half_
     weights, d = draw(stored, 16, k), np.full((k, 16), np.nan, FLOATS[float_])
     load_kernels(text).launch("f", 1, 32, [in_memory(weights, bits), d], device="interp")
     np.testing.assert_array_equal(d.astype(np.int64), weights.T - 3)
+
+
+@pytest.mark.parametrize(("float_", "shifts"), [("f16", {8}), ("bf16", {4, 8, 12})])
+def test_the_fraction_of_f16_has_room_for_both_integers_of_a_byte(float_: str, shifts: set[int]) -> None:
+    """So the upper one is converted where it is, and a word of eight needs one shift for three."""
+    text = f"""func.func @f(%A: memref<16x64x{float_}>, %B: memref<64x64xi4>, %C: memref<16x64xf32>) {{
+  linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>,
+                                 affine_map<(m, n, k) -> (m, n)>]
+      ins(%A, %B : memref<16x64x{float_}>, memref<64x64xi4>) outs(%C : memref<16x64xf32>)
+  return
+}}"""
+    schedule: dict[str, Any] = {"cta": (16, 64, 64), "warp": (16, 64), "stages": 2}
+    converted = compile(text, cache=False, **schedule).ptx.split("// warp.convert")[1].split("// warp.mma")[0]
+    assert {int(by) for by in re.findall(r"shr\.b32 %r\d+, %r\d+, (\d+);", converted)} == shifts
 
 
 def function(convert: str, *, c: str = "f32", scale: str = "(n)", start: str = "fill", q: str = "i8") -> str:
