@@ -1,22 +1,25 @@
 """Products with weights of 8 and 4 bits, converted on the way in, on a GPU: time, and the share of memory's bandwidth.
 
     bench/with_gpu.sh python bench/weights.py --size 16x8192x8192 --json out.json
-    bench/with_gpu.sh python bench/weights.py --kinds w4 --schedule stages=6
+    bench/with_gpu.sh python bench/weights.py --kinds w4 --type f16 --schedule stages=6
 
 Method: as bench/gemm.py's, but the L2 cache is flushed by reading: what `gemm.py` writes for that goes to memory while
 the kernel reads, and takes as much of its bandwidth as 8-bit weights do. `GB/s` counts the bytes of the weights alone.
 Beside them are kernels that only read as many bytes (`reading.py`), which is what the product cannot pass, and one that
-does nothing: the time between two events without work. The copy is torch's, of as many bytes as the 8-bit weights have,
-each read and written: its bandwidth counts both. The peer is cuBLAS on weights that were converted to bf16 before.
+does nothing: the time between two events without work. `in a row` is the time of one of many calls that follow on each
+other in a CUDA graph, each with other weights, which the L2 cache does not hold together: without the launch. The copy
+is torch's, of as many bytes as the 8-bit weights have, each read and written: its bandwidth counts both. The peer is
+cuBLAS on weights that were converted to bf16 before.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,9 @@ from warploom.runtime import CompileError, Kernel, compile
 LIMIT = 1e-2
 """Relative error in the Frobenius norm that a right kernel stays under, its result rounded to bf16."""
 
+ROTATED_BYTES, REPLAYS = 256 << 20, 3
+"""Bytes of weights that calls in a row read before the first ones come again, and how often they do."""
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -36,12 +42,13 @@ class Weights:
     bits: int
     by_columns: bool
     group: int = 0
+    kind: str = "bf16"
 
     @property
     def name(self) -> str:
         """What the table calls them."""
         groups = f" g{self.group}" if self.group else ""
-        return f"W{self.bits}A16 {'(n, k)' if self.by_columns else '(k, n)'}{groups}"
+        return f"W{self.bits}A16 {self.kind} {'(n, k)' if self.by_columns else '(k, n)'}{groups}"
 
     def scale_shape(self, n: int, k: int) -> tuple[int, ...]:
         """The sizes of the scales."""
@@ -59,26 +66,27 @@ class Weights:
         """The product: weights are converted and scaled by an operation of their own."""
         shape = f"{n}x{k}" if self.by_columns else f"{k}x{n}"
         axes = "n, k" if self.by_columns else "k, n"
-        held, wide = f"memref<{shape}xi{self.bits}>", f"memref<{shape}xbf16>"
+        kind = self.kind
+        held, wide = f"memref<{shape}xi{self.bits}>", f"memref<{shape}x{kind}>"
         along = axes.replace("k", f"k floordiv {self.group}") if self.group else "n"
-        scales = f"memref<{'x'.join(map(str, self.scale_shape(n, k)))}xbf16>"
-        a, c = f"memref<{m}x{k}xbf16>", f"memref<{m}x{n}xbf16>"
+        scales = f"memref<{'x'.join(map(str, self.scale_shape(n, k)))}x{kind}>"
+        a, c = f"memref<{m}x{k}x{kind}>", f"memref<{m}x{n}x{kind}>"
         return f"""#w = affine_map<({axes}) -> ({axes})>
 #s = affine_map<({axes}) -> ({along})>
 #a = affine_map<(m, n, k) -> (m, k)>
 #b = affine_map<(m, n, k) -> ({axes})>
 #c = affine_map<(m, n, k) -> (m, n)>
 func.func @f(%A: {a}, %Q: {held}, %S: {scales}, %C: {c}) {{
-  %zero = arith.constant 0.0 : bf16
+  %zero = arith.constant 0.0 : {kind}
   %W = memref.alloc() : {wide}
   linalg.generic {{indexing_maps = [#w, #s, #w], iterator_types = ["parallel", "parallel"]}}
       ins(%Q, %S : {held}, {scales}) outs(%W : {wide}) {{
-  ^bb0(%q: i{self.bits}, %s: bf16, %old: bf16):
-    %0 = arith.sitofp %q : i{self.bits} to bf16
-    %1 = arith.mulf %0, %s : bf16
-    linalg.yield %1 : bf16
+  ^bb0(%q: i{self.bits}, %s: {kind}, %old: {kind}):
+    %0 = arith.sitofp %q : i{self.bits} to {kind}
+    %1 = arith.mulf %0, %s : {kind}
+    linalg.yield %1 : {kind}
   }}
-  linalg.fill ins(%zero : bf16) outs(%C : {c})
+  linalg.fill ins(%zero : {kind}) outs(%C : {c})
   linalg.matmul indexing_maps = [#a, #b, #c] ins(%A, %W : {a}, {wide}) outs(%C : {c})
   return
 }}
@@ -112,6 +120,8 @@ class Row:
     relative_error: float | None = None
     schedule: str = ""
     registers: int | None = None
+    in_a_row: float | None = None
+    """Milliseconds of one of many calls that follow on each other."""
 
 
 class ReadTimer(Timer):
@@ -121,13 +131,37 @@ class ReadTimer(Timer):
         self.flush.view(self.torch.int32).sum()
 
 
+def in_a_row(torch: Any, calls: Callable[[], list[Callable[[], object]]]) -> float:
+    """Milliseconds of one of the calls, which are made for the stream that is current then."""
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        made = calls()
+        for call in made:
+            call()
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for call in made * REPLAYS:
+                call()
+        times: list[float] = []
+        for _ in range(REPLAYS + 1):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            times.append(start.elapsed_time(end) / len(made) / REPLAYS)
+    return statistics.median(times[1:])
+
+
 def measure(
-    torch: Any, timer: Timer, size: tuple[int, int, int], name: str, options: Sequence[dict[str, Any]]
+    torch: Any, timer: Timer, size: tuple[int, int, int], weights: Weights, options: Sequence[dict[str, Any]]
 ) -> list[Row]:
     """A kernel for each schedule."""
-    (m, n, k), weights = size, KINDS[name]
-    a, (held, q) = torch.randn((m, k), device="cuda", dtype=torch.bfloat16), weights.draw(torch, n, k)
-    scales = torch.rand(weights.scale_shape(n, k), device="cuda", dtype=torch.bfloat16) / 64
+    (m, n, k), kind = size, torch.bfloat16 if weights.kind == "bf16" else torch.float16
+    a, (held, q) = torch.randn((m, k), device="cuda", dtype=kind), weights.draw(torch, n, k)
+    scales = torch.rand(weights.scale_shape(n, k), device="cuda", dtype=kind) / 64
     each = weights.each(scales.double())
     exact = a.double() @ (q.double() * each)
     rows: list[Row] = []
@@ -143,7 +177,7 @@ def measure(
 
 def _row(torch: Any, timer: Timer, weights: Weights, kernel: Kernel, given: tuple[Any, ...], exact: Any) -> Row:
     a, held, scales = given
-    out = torch.full(exact.shape, float("nan"), device="cuda", dtype=torch.bfloat16)
+    out = torch.full(exact.shape, float("nan"), device="cuda", dtype=a.dtype)
     prepared = kernel.prepare(a, held, scales, out)
     prepared()
     torch.cuda.synchronize()
@@ -151,10 +185,11 @@ def _row(torch: Any, timer: Timer, weights: Weights, kernel: Kernel, given: tupl
     if not error < LIMIT:
         raise SystemExit(f"{weights.name}: relative error {error:.1e} with {kernel.schedule}")
     ms = timer.milliseconds(prepared)
+    copies = [held.clone() for _ in range(max(1, ROTATED_BYTES // held.numel()))]
+    row = in_a_row(torch, lambda: [kernel.prepare(a, each, scales, out) for each in copies])
     registers = max(loaded.registers for loaded in prepared.kernels)
-    return Row(
-        weights.name, ms, held.numel() * held.element_size() / ms / 1e6, error, str(kernel.schedule[-1]), registers
-    )
+    schedule = str(kernel.schedule[-1])
+    return Row(weights.name, ms, held.numel() / ms / 1e6, error, schedule, registers, row)
 
 
 def peers(torch: Any, timer: Timer, size: tuple[int, int, int]) -> list[Row]:
@@ -163,10 +198,12 @@ def peers(torch: Any, timer: Timer, size: tuple[int, int, int]) -> list[Row]:
     a, w = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for shape in ((m, k), (n, k)))
     source, target = (torch.zeros(n * k, device="cuda", dtype=torch.int8) for _ in range(2))
     copied, multiplied = timer.milliseconds(lambda: target.copy_(source)), timer.milliseconds(lambda: a @ w.t())
+    others = [w, w.clone()]
+    row = in_a_row(torch, lambda: [lambda each=each: a @ each.t() for each in others])
     return [
         *_reads(torch, timer, n * k),
         Row("copy", copied, 2 * n * k / copied / 1e6),
-        Row("cuBLAS, bf16", multiplied, 2 * n * k / multiplied / 1e6),
+        Row("cuBLAS, bf16", multiplied, 2 * n * k / multiplied / 1e6, in_a_row=row),
     ]
 
 
@@ -176,10 +213,12 @@ def _reads(torch: Any, timer: Timer, count: int) -> list[Row]:
     for size in (count // 2, count):
         if size % reading.WHOLE:
             continue
-        memory = torch.randint(-128, 128, (size,), dtype=torch.int8, device="cuda")
-        for name, call in reading.calls(memory, into).items():
-            ms = timer.milliseconds(call)
-            rows.append(Row(f"{size >> 20} MiB, {name}", ms, 0.0 if name == reading.NOTHING else size / ms / 1e6))
+        memory = torch.randint(-128, 128, (max(1, ROTATED_BYTES // size), size), dtype=torch.int8, device="cuda")
+        made = [reading.calls(part, into) for part in memory]
+        for name, call in made[0].items():
+            ms, row = timer.milliseconds(call), in_a_row(torch, lambda name=name, made=made: [of[name] for of in made])
+            bandwidth = 0.0 if name == reading.NOTHING else size / ms / 1e6
+            rows.append(Row(f"{size >> 20} MiB, {name}", ms, bandwidth, in_a_row=row))
     return rows
 
 
@@ -190,6 +229,7 @@ def main() -> None:
     parser.add_argument(
         "--schedule", action="append", default=[], metavar="FIELDS", help="one more, such as 'stages=6'"
     )
+    parser.add_argument("--type", default="bf16", choices=("bf16", "f16"), help="of activations and scales")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -200,10 +240,11 @@ def main() -> None:
     options = [{}, *(dict(field.split("=") for field in text.split()) for text in args.schedule)]
     rows = peers(torch, timer, (m, n, k))
     for name in args.kinds:
-        rows += measure(torch, timer, (m, n, k), name, options)
+        rows += measure(torch, timer, (m, n, k), replace(KINDS[name], kind=args.type), options)
     for row in rows:
         error = "" if row.relative_error is None else f"{row.relative_error:.1e}"
-        shown = f"{row.name:20} {row.milliseconds * 1e3:8.1f} us {row.gigabytes:7.0f} GB/s"
+        in_turn = "" if row.in_a_row is None else f"{row.in_a_row * 1e3:.1f} us"
+        shown = f"{row.name:24} {row.milliseconds * 1e3:8.1f} us {row.gigabytes:7.0f} GB/s, in a row {in_turn:8}"
         print(f"{shown} {error:8} {row.registers or '':4} {row.schedule}")
     if args.json:
         args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
