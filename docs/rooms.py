@@ -53,6 +53,11 @@ ADDITIONS = (
     ("an operation between `linalg` and PTX", "`dialect/warp/`, and its conversion in `passes/to_ptx/`"),
     ("an operand of products that is more than memory", "an operation in `dialect/warp/`, an `OperandForm`"),
     ("a way to multiply tiles in shared memory", "a class in `passes/tile/`, in the list of `fragment_products.py`"),
+    (
+        "a way for warpgroups to multiply",
+        "its schedules in `passes/schedule/`, in the list of `warpgroup_ways.py`; a class in `passes/tile/` as above",
+    ),
+    ("a kernel that goes once through memory", "a `Traversal` in `passes/tile/`"),
     ("the expansion of a macro-operation", "a pattern in `passes/expand/`"),
     ("another form of product in `linalg`", "`passes/linalg/`: it becomes `warp.matmul`"),
     ("a choice of the lowering", "a field in `dialect/schedule/`, its default in `passes/schedule/`, a rewrite"),
