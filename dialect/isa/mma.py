@@ -18,7 +18,7 @@ from .block_scale import BlockScale
 from .form import FormOperand
 from .product import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, SM_120, ProductForm, Shape, fragment_layout
 from .targets import Specific, Version
-from .types import ElementType, element_type
+from .types import ElementType, element_types
 
 _FOUR_PRODUCTS = {
     # 9.7.14.5.1  four lanes and the four that are 16 further on compute product q
@@ -88,7 +88,7 @@ def _forms(shape: str, operands: str, accumulators: str, *, ptx: Version, sm: in
     """Rows of one shape: every multiplicand type (A and B alike) with every accumulator type (C and D alike)."""
     return tuple(
         Mma(Shape.parse(shape), t, t, acc, acc, ptx, sm, section)
-        for t, acc in product(map(element_type, operands.split()), map(element_type, accumulators.split()))
+        for t, acc in product(element_types(operands), element_types(accumulators))
     )
 
 
@@ -125,23 +125,19 @@ def rows() -> tuple[Mma, ...]:
     return (*ROWS, *_m8n8k4_f16(), *_tf32(), *_f64(), *_integer(), *_single_bit(), *_fp8(), *_f8f6f4(), *_scaled())
 
 
-def _types(names: str) -> tuple[ElementType, ...]:
-    return tuple(map(element_type, names.split()))
-
-
 _F8F6F4 = "e4m3 e5m2 e3m2 e2m3 e2m1"
 
 
 def _m8n8k4_f16() -> Iterator[Mma]:
     """9.7.14.5.1  m8n8k4, four products: any layouts; D is f32 if C is."""
-    f16, f32 = _types("f16 f32")
+    f16, f32 = element_types("f16 f32")
     shape, layouts = Shape(8, 8, 4), ("row", "col")
     for a_layout, b_layout, (d, c) in product(layouts, layouts, ((f16, f16), (f32, f16), (f32, f32))):
         yield Mma(shape, f16, f16, c, d, (6, 4), 70, "9.7.14.5.1", a_layout=a_layout, b_layout=b_layout)
 
 
 def _tf32() -> Iterator[Mma]:
-    tf32, f32 = _types("tf32 f32")
+    tf32, f32 = element_types("tf32 f32")
     # 9.7.14.5.6  m16n8k4
     yield Mma(Shape(16, 8, 4), tf32, tf32, f32, f32, (7, 0), 80, "9.7.14.5.6")
     # 9.7.14.5.7  m16n8k8
@@ -150,7 +146,7 @@ def _tf32() -> Iterator[Mma]:
 
 def _f64() -> Iterator[Mma]:
     """9.7.14.5.14  double precision, with the rounding of its additions: to nearest even unless another is named."""
-    (f64,) = _types("f64")
+    (f64,) = element_types("f64")
     for shape, ptx, sm, section in (
         (Shape(8, 8, 4), (7, 0), 80, "9.7.14.5.2"),
         (Shape(16, 8, 4), (7, 8), 90, "9.7.14.5.6"),
@@ -163,7 +159,7 @@ def _f64() -> Iterator[Mma]:
 
 def _integer() -> Iterator[Mma]:
     """9.7.14.5.14  integers: any mix of signs; `.satfinite` clamps the sum instead of wrapping it."""
-    (s32,) = _types("s32")
+    (s32,) = element_types("s32")
     for shape, names, ptx, sm, section in (
         (Shape(8, 8, 16), "s8 u8", (6, 5), 75, "9.7.14.5.3"),
         (Shape(16, 8, 16), "s8 u8", (7, 0), 80, "9.7.14.5.9"),
@@ -172,13 +168,13 @@ def _integer() -> Iterator[Mma]:
         (Shape(16, 8, 32), "s4 u4", (7, 0), 80, "9.7.14.5.10"),
         (Shape(16, 8, 64), "s4 u4", (7, 0), 80, "9.7.14.5.11"),
     ):
-        for a, b, satfinite in product(_types(names), _types(names), (False, True)):
+        for a, b, satfinite in product(element_types(names), element_types(names), (False, True)):
             yield Mma(shape, a, b, s32, s32, ptx, sm, section, satfinite=satfinite)
 
 
 def _single_bit() -> Iterator[Mma]:
     """9.7.14.5.14  single bit: the number of ones in the xor, or the and, of a row and a column."""
-    b1, s32 = _types("b1 s32")
+    b1, s32 = element_types("b1 s32")
     for shape, sm, section in (
         (Shape(8, 8, 128), 75, "9.7.14.5.5"),
         (Shape(16, 8, 128), 80, "9.7.14.5.12"),
@@ -190,9 +186,9 @@ def _single_bit() -> Iterator[Mma]:
 
 def _fp8() -> Iterator[Mma]:
     """9.7.14.5.14  e4m3 and e5m2 in every mix; C and D are alike."""
-    f16, f32 = _types("f16 f32")
+    f16, f32 = element_types("f16 f32")
     for (a, b), (shape, section), acc in product(
-        product(_types("e4m3 e5m2"), repeat=2),
+        product(element_types("e4m3 e5m2"), repeat=2),
         ((Shape(16, 8, 16), "9.7.14.5.9"), (Shape(16, 8, 32), "9.7.14.5.10")),
         (f16, f32),
     ):
@@ -202,15 +198,15 @@ def _fp8() -> Iterator[Mma]:
 
 def _f8f6f4() -> Iterator[Mma]:
     """9.7.14.5.14  `.kind::f8f6f4`: five types in every mix, one element to a byte."""
-    for (a, b), acc in product(product(_types(_F8F6F4), repeat=2), _types("f16 f32")):
+    for (a, b), acc in product(product(element_types(_F8F6F4), repeat=2), element_types("f16 f32")):
         yield Mma(Shape(16, 8, 32), a, b, acc, acc, (8, 7), 120, "9.7.14.5.10", SM_120, kind=KIND_F8F6F4)
 
 
 def _scaled() -> Iterator[Mma]:
     """9.7.14.3, table 36  block scaling; only mxf4nvf4 has to name the number of scales."""
-    f32, e2m1, ue8m0, ue4m3 = _types("f32 e2m1 ue8m0 ue4m3")
+    f32, e2m1, ue8m0, ue4m3 = element_types("f32 e2m1 ue8m0 ue4m3")
     byte, nibble = Shape(16, 8, 32), Shape(16, 8, 64)
-    for (a, b), written in product(product(_types(_F8F6F4), repeat=2), (False, True)):
+    for (a, b), written in product(product(element_types(_F8F6F4), repeat=2), (False, True)):
         scale = BlockScale(1, ue8m0, written)
         yield Mma(byte, a, b, f32, f32, (8, 7), 120, "9.7.14.5.10", SM_120, kind=KIND_MXF8F6F4, scale=scale)
     for kind, scale in (
@@ -225,7 +221,7 @@ def _scaled() -> Iterator[Mma]:
 @cache
 def later_rows() -> tuple[Mma, ...]:
     """What PTX 9.1 adds, which the tables, of the last version that is checked against an assembler, do not have."""
-    f32, e2m1, ue8m0 = _types("f32 e2m1 ue8m0")
+    f32, e2m1, ue8m0 = element_types("f32 e2m1 ue8m0")
     only: Specific = (("sm_120a", (9, 1)), ("sm_120f", (9, 1)))
     return (
         Mma(Shape(16, 8, 64), e2m1, e2m1, f32, f32, (9, 1), 120, "9.7.14.5.11", only, kind=KIND_MXF4NVF4,

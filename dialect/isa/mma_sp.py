@@ -18,7 +18,7 @@ from .block_scale import BlockScale
 from .form import CONSTANT, SCALAR, FormOperand
 from .product import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, SM_120, ProductForm, Shape, fragment_layout
 from .targets import Specific, Version
-from .types import ElementType, element_type
+from .types import ElementType, element_type, element_types
 
 ORDERED_CODES = (0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110)
 """9.7.14.6.1: the nibbles that name two different elements (or pairs) of a chunk, the lower index first."""
@@ -114,10 +114,6 @@ class MmaSparse(ProductForm):
         return fragment_layout(role, m, n, k // 2 if role == "a" else k, self.container_bits(role))
 
 
-def _types(names: str) -> tuple[ElementType, ...]:
-    return tuple(map(element_type, names.split()))
-
-
 @cache
 def rows() -> tuple[MmaSparse, ...]:
     """Every form of `mma.sp` and `mma.sp::ordered_metadata`."""
@@ -144,13 +140,13 @@ def _floating() -> Iterator[MmaSparse]:
         _VARIANTS,
     ):
         t = element_type(name)
-        for acc in _types(accumulators):
+        for acc in element_types(accumulators):
             yield MmaSparse(shape, t, t, acc, acc, ptx, 80, section, granularity, metadata, ordered)
 
 
 def _integer() -> Iterator[MmaSparse]:
     """9.7.14.6.3  integers: any mix of signs; `.satfinite` clamps the sum instead of wrapping it."""
-    (s32,) = _types("s32")
+    (s32,) = element_types("s32")
     for (shape, names, granularity, metadata, section), (ordered, ptx) in product(
         (
             (Shape(16, 8, 32), "s8 u8", TWO_OF_FOUR, TWO_LANES_BY_ROW, "9.7.14.6.2.5"),
@@ -160,7 +156,7 @@ def _integer() -> Iterator[MmaSparse]:
         ),
         _VARIANTS,
     ):
-        for a, b, satfinite in product(_types(names), _types(names), (False, True)):
+        for a, b, satfinite in product(element_types(names), element_types(names), (False, True)):
             yield MmaSparse(
                 shape, a, b, s32, s32, ptx, 80, section, granularity, metadata, ordered, satfinite=satfinite
             )  # fmt: skip
@@ -176,8 +172,8 @@ def _byte(a: ElementType, b: ElementType, acc: ElementType, ptx: Version, sm: in
 
 def _fp8() -> Iterator[MmaSparse]:
     """9.7.14.6.3  e4m3 and e5m2 in every mix; f16 sums only where `.kind::f8f6f4` has them too."""
-    f16, f32 = _types("f16 f32")
-    for a, b in product(_types("e4m3 e5m2"), repeat=2):
+    f16, f32 = element_types("f16 f32")
+    for a, b in product(element_types("e4m3 e5m2"), repeat=2):
         yield _byte(a, b, f32, (8, 4), 89, ordered=False)
         yield _byte(a, b, f32, (8, 5), 89)
         yield _byte(a, b, f16, (8, 7), 120, only=SM_120)
@@ -185,7 +181,7 @@ def _fp8() -> Iterator[MmaSparse]:
 
 def _f8f6f4() -> Iterator[MmaSparse]:
     """9.7.14.6.3  `.kind::f8f6f4`: five types in every mix, one element to a byte."""
-    for (a, b), acc in product(product(_types(_F8F6F4), repeat=2), _types("f16 f32")):
+    for (a, b), acc in product(product(element_types(_F8F6F4), repeat=2), element_types("f16 f32")):
         yield _byte(a, b, acc, (8, 7), 120, only=SM_120, kind=KIND_F8F6F4)
 
 
@@ -195,8 +191,8 @@ SM_120A_121A: Specific = (("sm_120a", (8, 7)), ("sm_121a", (8, 8)))
 
 def _scaled() -> Iterator[MmaSparse]:
     """9.7.14.3, table 36  block scaling; only mxf4nvf4 has to name the number of scales."""
-    f32, e2m1, ue8m0, ue4m3 = _types("f32 e2m1 ue8m0 ue4m3")
-    for (a, b), written in product(product(_types(_F8F6F4), repeat=2), (False, True)):
+    f32, e2m1, ue8m0, ue4m3 = element_types("f32 e2m1 ue8m0 ue4m3")
+    for (a, b), written in product(product(element_types(_F8F6F4), repeat=2), (False, True)):
         scale = BlockScale(1, ue8m0, written)
         yield _byte(a, b, f32, (8, 7), 120, only=SM_120, kind=KIND_MXF8F6F4, scale=scale)
     for kind, scale in (
@@ -212,7 +208,7 @@ def _scaled() -> Iterator[MmaSparse]:
 @cache
 def later_rows() -> tuple[MmaSparse, ...]:
     """What PTX 9.1 adds, which the tables, of the last version that is checked against an assembler, do not have."""
-    f32, e2m1, ue8m0 = _types("f32 e2m1 ue8m0")
+    f32, e2m1, ue8m0 = element_types("f32 e2m1 ue8m0")
     only: Specific = (("sm_120a", (9, 1)), ("sm_121a", (9, 1)))
     return (
         MmaSparse(Shape(16, 8, 128), e2m1, e2m1, f32, f32, (9, 1), 120, "9.7.14.6.2.8", FOUR_OF_EIGHT, FOUR_LANES, True,

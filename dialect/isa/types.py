@@ -95,5 +95,10 @@ def element_type(name: str) -> ElementType:
         raise KeyError(f"unknown element type '{name}'; known: {', '.join(ELEMENT_TYPES)}") from None
 
 
+def element_types(names: str) -> tuple[ElementType, ...]:
+    """The rows of several element types, with spaces between their names."""
+    return tuple(map(element_type, names.split()))
+
+
 FP8 = ("e4m3", "e5m2")
 """The 8-bit floats that products take."""

@@ -14,7 +14,7 @@ from itertools import product
 from .form import ADDRESS, SCALAR, VECTOR, Form, FormOperand, register_type
 from .product import Shape
 from .targets import Gone, Specific, Version
-from .types import ElementType, element_type
+from .types import ElementType, element_types
 
 GENERIC, GLOBAL, SHARED, SHARED_CTA = "", "global", "shared", "shared::cta"
 SPACES = (GENERIC, GLOBAL, SHARED, SHARED_CTA)
@@ -187,10 +187,6 @@ INTEGER = (
 )
 
 
-def _types(names: str) -> tuple[ElementType, ...]:
-    return tuple(map(element_type, names.split()))
-
-
 def _in_spaces(ptx: Version) -> Iterator[tuple[str, Version]]:
     for space in SPACES:
         yield space, max(ptx, CTA) if space == SHARED_CTA else ptx
@@ -208,7 +204,7 @@ def load_rows() -> tuple[WmmaLoad, ...]:
                 *(("c", layout, kind.sums) for layout in LAYOUTS),
             )
             for (role, layout, names), (space, ptx) in product(operands, _in_spaces(kind.ptx)):
-                for type in _types(names):
+                for type in element_types(names):
                     row = WmmaLoad(role, layout, shape, space, type, ptx, kind.sm)
                     found.setdefault((role, layout, shape, space, type), row)
     return tuple(found.values())
@@ -220,7 +216,7 @@ def store_rows() -> tuple[WmmaStore, ...]:
     found: dict[tuple[object, ...], WmmaStore] = {}
     for kind in (*FLOATING, *INTEGER):
         for shape in kind.shapes:
-            for layout, (space, ptx), type in product(LAYOUTS, _in_spaces(kind.ptx), _types(kind.sums)):
+            for layout, (space, ptx), type in product(LAYOUTS, _in_spaces(kind.ptx), element_types(kind.sums)):
                 found.setdefault((layout, shape, space, type), WmmaStore(layout, shape, space, type, ptx, kind.sm))
     return tuple(found.values())
 
@@ -236,14 +232,14 @@ def _floating() -> Iterator[WmmaMma]:
     for kind in FLOATING:
         roundings = ("", "rn", "rz", "rm", "rp") if kind.inputs == "f64" else ("",)
         for shape, (a, b), rounding in product(kind.shapes, kind.layouts, roundings):
-            for t, d, c in product(_types(kind.inputs), _types(kind.sums), _types(kind.sums)):
+            for t, d, c in product(element_types(kind.inputs), element_types(kind.sums), element_types(kind.sums)):
                 yield WmmaMma(shape, a, b, t, t, c, d, kind.ptx, kind.sm, rounding=rounding)
 
 
 def _integer() -> Iterator[WmmaMma]:
-    (s32,) = _types("s32")
+    (s32,) = element_types("s32")
     for kind in INTEGER:
-        for shape, (a, b), t in product(kind.shapes, kind.layouts, _types(kind.inputs)):
+        for shape, (a, b), t in product(kind.shapes, kind.layouts, element_types(kind.inputs)):
             if t.name == "b1":
                 yield WmmaMma(shape, a, b, t, t, s32, s32, kind.ptx, kind.sm, bit_op="xor")
                 yield WmmaMma(shape, a, b, t, t, s32, s32, (7, 1), 80, bit_op="and")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.arith import FastMathFlagsAttr
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, traits_def
 from xdsl.irdl.declarative_assembly_format import (
@@ -105,3 +107,9 @@ def parse_elements(parser: Parser) -> Region:
     """Reads what `print_elements` prints."""
     arguments = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
     return parser.parse_region(arguments)
+
+
+def is_approximate(op: Operation) -> bool:
+    """Whether an operation of a region may be approximate: `fastmath<afn>`."""
+    flags = op.properties.get("fastmath")
+    return isinstance(flags, FastMathFlagsAttr) and FastMathFlag.APPROX_FUNC in flags.data

@@ -14,7 +14,7 @@ from xdsl.ir.affine import AffineDimExpr, AffineMap
 from ...dialect.linalg import ConvolutionOp
 from ...dialect.linalg.body import Factor, Weighted, factors, weighted
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.loops import loops_of
+from ...dialect.warp.loops import loops_of, map_along
 from ...dialect.warp.view import strides_of
 from ..diagnostics import fail
 from ..tile.index_builder import constant_value
@@ -124,7 +124,7 @@ def read_matrices(op: LinalgStructuredOperation) -> Contraction:
     order = [*(loop for loop in c.loops if loop not in (m, n)), *summed, m, n, k]
     added = [loop for loop, known in zip((m, n), own, strict=True) if known is None]
     map_a, map_b, map_c = (
-        _renamed([*(loop for loop in added if loop != other), *names], order)
+        map_along(len(order), map(order.index, (*(loop for loop in added if loop != other), *names)))
         for names, other in ((a.loops, n), (b.loops, m), (c.loops, None))
     )
     inputs, signs = (a.factor.argument, b.factor.argument), (a.factor.unsigned, b.factor.unsigned)
@@ -230,10 +230,6 @@ def _check_neighbours(name: str, side: Side, pair: tuple[int | None, int | None]
             f"elements of {name} that are neighbours in memory lie along d{along[0]}, each index of which has a "
             "product of its own; expected neighbours along rows, columns, or a loop that is summed over"
         )
-
-
-def _renamed(loops: Sequence[int], order: Sequence[int]) -> AffineMap:
-    return AffineMap(len(order), 0, tuple(AffineDimExpr(order.index(loop)) for loop in loops))
 
 
 def _refuse(op: LinalgStructuredOperation, why: str) -> NoReturn:

@@ -22,7 +22,7 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.linalg.body import converted_to, extended, weighted
-from ...dialect.warp.loops import element_type, loops_of
+from ...dialect.warp.loops import element_type, loops_of, map_along
 from ..diagnostics import fail
 from .windows import along_loops, length
 
@@ -54,14 +54,14 @@ def unroll(op: LinalgStructuredOperation) -> None:
         for factor in found.factors:
             value, loops = along_loops(op, op.inputs[factor.argument], _at(maps[factor.argument], fixed))
             inputs.append(value)
-            seen.append(_map(loops, kept))
+            seen.append(map_along(len(kept), map(kept.index, loops)))
     block = Block(arg_types=[element_type(value) for value in (*inputs, op.outputs[0])])
     _fill(block, [factor.unsigned for factor in found.factors])
     generic = GenericOp(
         inputs,
         list(op.outputs),
         Region(block),
-        ArrayAttr([AffineMapAttr(map_) for map_ in (*seen, _map(loops_of(maps[-1]), kept))]),
+        ArrayAttr([AffineMapAttr(map_) for map_ in (*seen, map_along(len(kept), map(kept.index, loops_of(maps[-1]))))]),
         ArrayAttr([IteratorTypeAttr.parallel()] * len(kept)),
     )
     generic.location = op.location
@@ -73,10 +73,6 @@ def _at(map_: AffineMap, fixed: dict[int, int]) -> AffineMap:
     """A map with some of its loops at a place."""
     loops = [AffineConstantExpr(fixed[i]) if i in fixed else AffineDimExpr(i) for i in range(map_.num_dims)]
     return map_.replace_dims_and_symbols(loops, [], map_.num_dims, 0)
-
-
-def _map(loops: Sequence[int], kept: Sequence[int]) -> AffineMap:
-    return AffineMap(len(kept), 0, tuple(AffineDimExpr(kept.index(loop)) for loop in loops))
 
 
 def _fill(block: Block, unsigned: Sequence[bool]) -> None:

@@ -13,15 +13,14 @@ from collections.abc import Sequence
 from xdsl.context import Context
 from xdsl.dialects import arith
 from xdsl.dialects import math as math_dialect
-from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, f32
-from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
 
 from ...dialect.isa.targets import Target
 from ...dialect.warp.attributes import target_of
+from ...dialect.warp.elements import is_approximate
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.gelu import GeluOp
 from ..linalg.product import Product
@@ -90,11 +89,6 @@ def _plus_one(value: SSAValue) -> Operation | None:
     return None
 
 
-def _approximate(op: Operation) -> bool:
-    flags = op.properties.get("fastmath")
-    return isinstance(flags, FastMathFlagsAttr) and FastMathFlag.APPROX_FUNC in flags.data
-
-
 def _is_argument(function: Operation, x: SSAValue) -> bool:
     """Whether a function is taken of what a gelu of x takes it of."""
     scale, others = _split(_factors(function.operands[0]))
@@ -115,7 +109,9 @@ def gelu_of(value: SSAValue) -> GeluOp | None:
     (total, function), (x,) = sums[0], [other for other in others if other is not sums[0][0]] or [sums[0][0]]
     if x is total or x.type != f32 or not _is_argument(function, x):
         return None
-    return GeluOp("tanh" if isinstance(function, math_dialect.TanhOp) else "erf", x, approximate=_approximate(function))
+    return GeluOp(
+        "tanh" if isinstance(function, math_dialect.TanhOp) else "erf", x, approximate=is_approximate(function)
+    )
 
 
 def depends_on_neighbours(product: Product, target: Target | None) -> bool:

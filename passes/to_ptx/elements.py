@@ -13,14 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
-from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 
 from ...dialect.isa.targets import Target
 from ...dialect.warp.attributes import type_name
-from ...dialect.warp.elements import YieldOp
+from ...dialect.warp.elements import YieldOp, is_approximate
 from ...dialect.warp.gelu import GeluOp
 from ..diagnostics import fail
 from .emitter import Emitter
@@ -141,11 +139,6 @@ def _constant(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
     return HeldElement(literal(kind, value.value.data))
 
 
-def _approximate(op: Operation) -> bool:
-    flags = op.properties.get("fastmath")
-    return isinstance(flags, FastMathFlagsAttr) and FastMathFlag.APPROX_FUNC in flags.data
-
-
 def _float(opcode: str, types: Sequence[str] = FLOATS, *, exact: bool = False) -> Handler:
     """An instruction for elements of some types; an `exact` one gives what the type of its operands holds."""
 
@@ -177,7 +170,7 @@ def _extreme(opcode: str) -> Handler:
 
 def _divide(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     type = _type(op)
-    opcode = "div.approx.ftz.f32" if type == "f32" and _approximate(op) else f"div.rn.{type}"
+    opcode = "div.approx.ftz.f32" if type == "f32" and is_approximate(op) else f"div.rn.{type}"
     return e.final(e.emit(opcode, *(o.held for o in operands)), op.results[0].type)
 
 
@@ -187,7 +180,7 @@ def _function(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
         if op.name != "math.sqrt":
             fail(op, f"{op.name} on elements of f64 is not lowered; on f32, f16 and bf16 it is")
         return HeldElement(e.emit("sqrt.rn.f64", x.held))
-    table = APPROXIMATE if _approximate(op) else ACCURATE
+    table = APPROXIMATE if is_approximate(op) else ACCURATE
     return e.final(table[op.name](e.emit, x.held, e.target.sm), kind)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from .array import Array
+from .floats import two_sum
 
 NAN = np.uint64(0xFFF8000000000000)
 _QUIET = np.uint64(1 << 51)
@@ -85,12 +86,6 @@ def _finite(a: Array, b: Array, c: Array, mode: str) -> Array:
     return result
 
 
-def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    total = a + b
-    part = total - a
-    return total, (a - (total - part)) + (b - part)
-
-
 def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
     """Product and its error (Veltkamp, Dekker), for operands in [1/2, 1)."""
     product = a * b
@@ -111,10 +106,10 @@ def _near(a: Array, b: Array, c: Array, mode: str) -> Array:
     rounding of the whole unharmed: Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums" (2008).
     """
     upper, low = _two_product(a, b)
-    first, rest = _two_sum(c, low)
-    total, error = _two_sum(upper, first)
+    first, rest = two_sum(c, low)
+    total, error = two_sum(upper, first)
     tail = _odd_sum(error, rest)
-    result, lacks = _two_sum(total, tail)
+    result, lacks = two_sum(total, tail)
     if mode == "rn":
         return result
     if mode == "rm":
@@ -124,7 +119,7 @@ def _near(a: Array, b: Array, c: Array, mode: str) -> Array:
 
 def _odd_sum(a: Array, b: Array) -> Array:
     """a + b, rounded to odd."""
-    total, error = _two_sum(a, b)
+    total, error = two_sum(a, b)
     words = total.view(np.int64)
     fix = (error != 0) & (words & 1 == 0)
     step = np.where((error > 0) == (total > 0), 1, -1)

@@ -58,14 +58,14 @@ class Barriers(Check):
         geometry = self.state.geometry
         outside = threads.pick((members >> geometry.lane().astype(np.uint32) & 1) == 0)
         if outside.any():
-            thread = int((np.arange(threads.total) if threads.lanes is None else threads.lanes)[outside][0])
+            thread = int(threads.threads[outside][0])
             text = (
                 f"executed by lane {thread // self.state.warps}, which its member mask {int(members[thread]):#x} lacks"
             )
             self.report(pc, text, thread, about="outside", count=int(outside.sum()))
         gone = threads.pick(members & ~lanes)
         if gone.any():
-            thread = int((np.arange(threads.total) if threads.lanes is None else threads.lanes)[gone != 0][0])
+            thread = int(threads.threads[gone != 0][0])
             lane = int(members[thread] & ~lanes[thread])
             text = (
                 f"the member mask {int(members[thread]):#x} names lane {(lane & -lane).bit_length() - 1}, which has "

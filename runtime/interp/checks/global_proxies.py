@@ -41,7 +41,7 @@ class GlobalProxies(Check):
         return self._fence if self.kernel.code[pc].traits.fences_asynchronous("global") else None
 
     def _fence(self, sel: Selection) -> None:
-        threads = np.arange(sel.total) if sel.lanes is None else sel.lanes
+        threads = sel.threads
         self.fenced[self.writers.who[threads] // self.writers.each] = self.writers.now
 
     def access(self, access: MemoryAccess) -> None:

@@ -21,6 +21,8 @@ from .proxies import UNIT, AsynchronousCheck, units_of
 from .shared import WRITING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...numerics.array import Array
     from ..machine.kernel import DecodedKernel
     from ..machine.state import State
@@ -67,17 +69,14 @@ class PendingReads(AsynchronousCheck):
             return None
         product = PRODUCTS in (commits, awaits)
         queue = (self.products if product else self.stores).queue
-        agents = self._warpgroups if product else self._threads
+        agents: Callable[[Selection], Array] = self._warpgroups if product else lambda sel: sel.threads
         if commits:
             return lambda sel: queue.commit(agents(sel))
         (keep,) = (int(o.value) for o in decoded.source.operands if isinstance(o, Immediate))
         return lambda sel: queue.wait(agents(sel), keep)
 
-    def _threads(self, sel: Selection) -> Array:
-        return np.arange(sel.total) if sel.lanes is None else sel.lanes
-
     def _warpgroups(self, sel: Selection) -> Array:
-        return np.unique(self._threads(sel) % self.state.warps // WARPS)
+        return np.unique(sel.threads % self.state.warps // WARPS)
 
     def access(self, access: MemoryAccess) -> None:
         if access.buffer is not self.buffer or not self.pending.size or not access.start.size:

@@ -61,7 +61,7 @@ class Proxies(AsynchronousCheck):
         units = np.flatnonzero(self.unfenced)
         if not units.size:
             return
-        clocks, threads = self.shared.clocks, np.arange(sel.total) if sel.lanes is None else sel.lanes
+        clocks, threads = self.shared.clocks, sel.threads
         writer = self.writer[units]
         fenced = np.zeros(self.state.threads, np.bool_)
         fenced[threads] = True

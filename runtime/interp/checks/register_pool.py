@@ -63,7 +63,7 @@ class RegisterPool(Check):
         grows, count = decoded.traits.name == _MORE, _count(decoded.source.operands[0])
 
         def look(sel: Selection) -> None:
-            threads = np.arange(sel.total) if sel.lanes is None else sel.lanes
+            threads = sel.threads
             warps = np.unique(threads % self.state.warps)
             wrong = warps[self.has[warps] > count if grows else self.has[warps] < count]
             if wrong.size:

@@ -112,7 +112,7 @@ class SharedMemory(Check):
     def watch(self, pc: int) -> Look | None:
         if not self.kernel.code[pc].traits.is_fence:
             return None
-        return lambda sel: self.clocks.fence(np.unique(self._threads(sel) % self.clocks.warps))
+        return lambda sel: self.clocks.fence(np.unique(sel.threads % self.clocks.warps))
 
     def come(self, number: int, expected: int, threads: Array) -> None:
         self.clocks.come(number, threads)
@@ -132,9 +132,6 @@ class SharedMemory(Check):
 
     def _phases(self, start: Array) -> Array:
         return phase(self.state.mbarriers.words[start // 8])
-
-    def _threads(self, sel: Selection) -> Array:
-        return np.arange(sel.total) if sel.lanes is None else sel.lanes
 
     # What is ordered
 

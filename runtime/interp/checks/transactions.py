@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ..machine.phases import Phases, live
 from .findings import Check
 
@@ -39,7 +37,7 @@ class Transactions(Check):
             return None
 
         def look(sel: Selection) -> None:
-            threads = np.arange(sel.total) if sel.lanes is None else sel.lanes
+            threads = sel.threads
             self.issued.update(dict.fromkeys(threads.tolist(), pc))
 
         return look

@@ -98,11 +98,8 @@ class WarpgroupRegisters(Check):
             return lambda sel: self.queue.wait(self._groups(sel), keep)
         return self._accesses(pc, decoded)
 
-    def _threads(self, sel: Selection) -> Array:
-        return np.arange(sel.total) if sel.lanes is None else sel.lanes
-
     def _groups(self, sel: Selection) -> Array:
-        return np.unique(self._threads(sel) % self.state.warps // WARPS)
+        return np.unique(sel.threads % self.state.warps // WARPS)
 
     # Products
 
@@ -207,7 +204,7 @@ class WarpgroupRegisters(Check):
             return
         number, place = (int(i[0]) for i in np.nonzero(bad))
         register, group = int(numbers[number]), int(groups[place])
-        threads = self._threads(sel)
+        threads = sel.threads
         mine = threads[threads % self.state.warps // WARPS == group]
         line = self._line(int(self.holder[register, group]))
         other = "writes" if self.writing[register, group] else "reads"

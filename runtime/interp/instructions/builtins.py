@@ -108,17 +108,13 @@ def _text(state: State, address: int, lane: int) -> bytes:
     return part.buffer.data[at : at + _LONGEST].tobytes().partition(b"\0")[0]
 
 
-def _lanes(sel: Selection) -> Array:
-    return np.arange(sel.total) if sel.lanes is None else sel.lanes
-
-
 # The functions
 
 
 def _vprintf(state: State, sel: Selection, given: Sequence[Array]) -> Array:
     """Prints what the format says. The result is the number of arguments; -1 without a format."""
     formats, places = given
-    lanes, counts = _lanes(sel), np.full(sel.count, -1, np.int32)
+    lanes, counts = sel.threads, np.full(sel.count, -1, np.int32)
     texts: list[tuple[int, int, str]] = []
     for address in np.unique(formats[formats != 0]):
         chosen = np.flatnonzero(formats == address)
@@ -151,7 +147,7 @@ def _assertfail(state: State, sel: Selection, given: Sequence[Array]) -> None:
     """Raises:
     FaultError: always, with what the assertion says.
     """
-    lanes = _lanes(sel)
+    lanes = sel.threads
     first = int(lanes[0])
     message, file, line, function = (int(values[0]) for values in given[:4])
     text, where, name = (_one_line(_text(state, at, first)) for at in (message, file, function))
@@ -179,7 +175,7 @@ def _free(state: State, sel: Selection, given: Sequence[Array]) -> None:
     FaultError: for what is no block of the heap, or no longer.
     """
     memory = state.memory.memory
-    for address, thread in zip(given[0].tolist(), _lanes(sel).tolist(), strict=True):
+    for address, thread in zip(given[0].tolist(), sel.threads.tolist(), strict=True):
         if address and not memory.heap.release(memory, address):
             message = f"free of {address:#x}, which malloc has not given, or which is free already"
             raise FaultError(message, thread, address)

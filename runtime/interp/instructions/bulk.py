@@ -112,7 +112,7 @@ class _Bulk:
 
 def one_by_one(sel: Selection) -> Iterator[tuple[Selection, int]]:
     """The threads that issue copies, each alone: few, as a rule one of a CTA."""
-    for thread in (np.arange(sel.total) if sel.lanes is None else sel.lanes).tolist():
+    for thread in sel.threads.tolist():
         yield Selection(np.arange(sel.total) == thread, sel.total), thread
 
 

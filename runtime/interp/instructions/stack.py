@@ -25,7 +25,7 @@ def alloca(ctx: Context, bound: Bindings) -> Action:
         out, values, pointer = dest(state), sizes(state), stack_pointer(state.banks, layout)
 
         def step(sel: Selection) -> None:
-            lanes = np.arange(sel.total) if sel.lanes is None else sel.lanes
+            lanes = sel.threads
             base = np.uint64(layout.stack_base)
             begin = pointer[lanes] + base
             gap = (np.uint64(0) - begin) % np.uint64(alignment)

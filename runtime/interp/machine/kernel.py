@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from ....dialect.isa.form import Form
 from ....dialect.ptx.rows.grammar import Row
-from ....dialect.ptx.rows.matrix import MatrixRow
 from ....dialect.ptx.text.syntax import (
     Directive,
     Function,
@@ -71,7 +70,7 @@ class Decoded:
     @property
     def form(self) -> Form | None:
         """What a matrix instruction is."""
-        return self.row.form if isinstance(self.row, MatrixRow) else None
+        return self.traits.form
 
     def named(self) -> dict[str, Operand]:
         """The operands by the names that the row gives them, of a row that leaves none out but at the end."""

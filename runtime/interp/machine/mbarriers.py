@@ -122,7 +122,7 @@ class MbarrierObjects:
         if np.any(totals > state.pending):
             return self._arrive_in_turns(index, sel, arrivals, transactions, drop, complete)
         if self.flow.observer is not None:
-            self.flow.observer.arrive(index * 8, _threads(sel))
+            self.flow.observer.arrive(index * 8, sel.threads)
         state.pending = state.pending - totals
         state.transactions = state.transactions + _sums(which, transactions, objects.size)
         if drop:
@@ -140,7 +140,7 @@ class MbarrierObjects:
     ) -> Array:
         """Threads of which some may complete a phase that others arrive after."""
         found = np.empty(index.size, np.uint64)
-        threads = _threads(sel)
+        threads = sel.threads
         for one in range(index.size):
             at = index[one : one + 1]
             single = _only(threads[one], sel.total)
@@ -178,7 +178,7 @@ class MbarrierObjects:
         """
         self._objects(index, sel)
         self._vain = 0
-        self.deferred.append(Deferred(self.copies.serial, _threads(sel), index))
+        self.deferred.append(Deferred(self.copies.serial, sel.threads, index))
 
     def complete_later(
         self,
@@ -192,7 +192,7 @@ class MbarrierObjects:
         """Bytes of one thread that land, and complete as many transactions, when the object is next looked at."""
         self._objects(index, one)
         self._vain = 0
-        self.bulk.append(BulkCopy(int(_threads(one)[0]), index, buffer, start, data, combine))
+        self.bulk.append(BulkCopy(int(one.threads[0]), index, buffer, start, data, combine))
 
     def _finish(self, objects: Array, state: Phases) -> None:
         done = state.complete()
@@ -213,7 +213,7 @@ class MbarrierObjects:
             age = (phase(found) - phase(phases)) & np.uint64(3)
             self._check(age > 1, sel, "waits for a state that is neither of this phase nor of the one before")
         done = self._done(found, phases, parity)
-        threads = _threads(sel)
+        threads = sel.threads
         if self.flow.observer is not None:
             self.flow.observer.passed(index[done] * 8, threads[done])
         if done.all():
@@ -342,11 +342,7 @@ class MbarrierObjects:
         if bad.any():
             first = int(np.flatnonzero(bad)[0])
             text = message.format(int(values[first])) if values is not None else message
-            raise FaultError(text, int(_threads(sel)[first]))
-
-
-def _threads(sel: Selection) -> Array:
-    return np.arange(sel.total) if sel.lanes is None else sel.lanes
+            raise FaultError(text, int(sel.threads[first]))
 
 
 def _only(threads: Array, total: int) -> Selection:

@@ -75,7 +75,7 @@ class CallStack:
         Raises:
             FaultError: if the stack is used up.
         """
-        lanes = np.arange(sel.total) if sel.lanes is None else sel.lanes
+        lanes = sel.threads
         pointer = grow(self._pointer, lanes, align(self._frame.size) + LEAST)
         for depth in map(int, np.unique(self._depth[lanes])):
             some = lanes[self._depth[lanes] == depth]
@@ -93,7 +93,7 @@ class CallStack:
 
     def pop(self, sel: Selection) -> None:
         """Restores what the function had before it was called."""
-        lanes = np.arange(sel.total) if sel.lanes is None else sel.lanes
+        lanes = sel.threads
         self._depth[lanes] -= 1
         for depth in map(int, np.unique(self._depth[lanes])):
             some = lanes[self._depth[lanes] == depth]

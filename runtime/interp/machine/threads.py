@@ -36,6 +36,11 @@ class Selection:
         return self._lanes
 
     @property
+    def threads(self) -> Array:
+        """The numbers of the threads."""
+        return np.arange(self.total) if self.lanes is None else self.lanes
+
+    @property
     def sparse(self) -> bool:
         """Whether picking the threads costs less than computing for all."""
         return self.count * 4 < self.total

@@ -96,7 +96,7 @@ def tell(
     """Reports the accesses of the selected threads, where somebody looks on; `words` are what each of them stores."""
     if observer is None:
         return
-    threads = np.arange(sel.total) if sel.lanes is None else sel.lanes
+    threads = sel.threads
     values = None if words is None else np.ascontiguousarray(words).view(np.uint8).reshape(-1, width)
     for part in parts:
         which = slice(None) if part.chosen is None else part.chosen
