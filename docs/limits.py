@@ -78,19 +78,22 @@ DEPTHWISE = """func.func @f(%I: memref<1x16x16x64xf16>, %K: memref<9x9x64xf16>, 
 }
 """
 
-GROUPS = """#map = affine_map<(g, k, n) -> (g, k, n)>
-#group = affine_map<(g, k, n) -> (g, n)>
-func.func @f(%A: memref<16x128xf16>, %Q: memref<2x64x32xi4>, %Z: memref<2x32xf16>, %C: memref<16x32xf32>) {
-  %W = memref.alloc() : memref<2x64x32xf16>
+GROUPS = """#map = affine_map<(n, g, k) -> (n, g, k)>
+#group = affine_map<(n, g, k) -> (n, g)>
+func.func @f(%A: memref<16x128xf16>, %Q: memref<32x2x64xi4>, %Z: memref<32x2xi4>, %C: memref<16x32xf32>) {
+  %W = memref.alloc() : memref<32x2x64xf16>
   linalg.generic {indexing_maps = [#map, #group, #map], iterator_types = ["parallel", "parallel", "parallel"]}
-      ins(%Q, %Z : memref<2x64x32xi4>, memref<2x32xf16>) outs(%W : memref<2x64x32xf16>) {
-  ^bb0(%q: i4, %z: f16, %old: f16):
+      ins(%Q, %Z : memref<32x2x64xi4>, memref<32x2xi4>) outs(%W : memref<32x2x64xf16>) {
+  ^bb0(%q: i4, %z: i4, %old: f16):
     %0 = arith.uitofp %q : i4 to f16
-    %1 = arith.subf %0, %z : f16
-    linalg.yield %1 : f16
+    %1 = arith.uitofp %z : i4 to f16
+    %2 = arith.subf %0, %1 : f16
+    linalg.yield %2 : f16
   }
-  %B = memref.collapse_shape %W [[0, 1], [2]] : memref<2x64x32xf16> into memref<128x32xf16>
-  linalg.matmul ins(%A, %B : memref<16x128xf16>, memref<128x32xf16>) outs(%C : memref<16x32xf32>)
+  %B = memref.collapse_shape %W [[0], [1, 2]] : memref<32x2x64xf16> into memref<32x128xf16>
+  linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>,
+                                 affine_map<(m, n, k) -> (m, n)>]
+      ins(%A, %B : memref<16x128xf16>, memref<32x128xf16>) outs(%C : memref<16x32xf32>)
   return
 }
 """
@@ -140,10 +143,10 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
             product("64x64xi8", "64x64xf16", "64x64xf32"),
         ),
         Refused(
-            "weights of 4 bits with zero points from memory, or with odd groups",
-            "A zero point is subtracted in registers, where it is a constant. Scales of groups are multiplied with the "
-            "sums of 32 elements along k, or of 64, 128 and so on. Weights of 8 bits with others are converted by a "
-            "kernel of their own, before the product.",
+            "zero points of 4 bits that are the same along a row of weights",
+            "A product subtracts zero points in registers, where they are constants. Weights with zero points from "
+            "memory, or with odd groups, are converted by a kernel of their own, before the product. It reads two "
+            "elements of 4 bits in a byte, so they must be neighbours in its output too.",
             GROUPS,
         ),
         Refused(

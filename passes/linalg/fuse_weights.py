@@ -4,8 +4,7 @@
 q, and converts it in registers, less the zero point, which is exact. A scale that is the same along k is left to the
 epilogue: one product of sums, not a sum of scaled products, which is equal but for rounding, of which there is less.
 
-What is not fused stays as it is; `warploom-opt --remarks` says why. Of 4 bits that is an error, for such elements
-have no kernel of their own.
+What is not fused stays as it is, a kernel of its own; `warploom-opt --remarks` says why.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from ...dialect.warp.loops import K, element_type, loops_of
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.pointwise import PointwiseOp, with_functions
 from ...dialect.warp.stored import FLOATS, StoredIntegers, StoredOp
-from ..diagnostics import fail, remark
+from ..diagnostics import remark
 from .elementwise import Elementwise, read_elementwise
 from .fuse_epilogue import touched
 from .raise_matmul import formed, raise_products
@@ -256,8 +255,6 @@ def _weights(product: MatmulOp) -> Weights | None:
         reason = how.objection or found.objection()
     if reason:
         reason = f"the product that reads it does not convert its integers: {reason}"
-        if how.stored.endswith("4"):
-            fail(made.op, f"{reason}; elements of 4 bits have no kernel of their own")
         remark(made.op, FuseWeightsPass.name, reason)
         return None
     return found

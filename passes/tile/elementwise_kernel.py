@@ -38,6 +38,9 @@ SECTOR_BITS = 256
 ELEMENTS = 16
 """Elements of the output that a lane computes: loads enough in flight, and few CTAs that have little to do."""
 
+PACKED_BITS = 4
+"""Bits of elements of which a kernel reads two in a byte."""
+
 LARGEST_ROW = 1 << 31
 """Bytes: indices and rows stay below."""
 
@@ -55,13 +58,21 @@ class Stream(Traversal):
         places = {i: TraversedMemory.of(found.inputs[i], loops_of(found.maps[i])) for i in used}
         output = TraversedMemory.of(found.output, range(found.loops))
         for place in (*places.values(), output):
-            if place.bits < 8:
+            if place.bits < 8 and (place is output or place.bits != PACKED_BITS):
                 fail(found.op, f"{found.op.name} on elements of {place.kind.element_type} has no kernel of its own")
         if any(p.value == output.value and p.loops != output.loops for p in places.values()):
             fail(found.op, f"{found.op.name} reads its own output in another order than it writes it")
         if not found.loops or 0 in output.kind.get_shape():
             fail(found.op, f"the output of {found.op.name} has no elements to go through: {output.kind}")
-        return Stream(found.op, places, output, found).joined()
+        stream = Stream(found.op, places, output, found)
+        for place in places.values():
+            if place.bits < 8 and (place.neighbours != stream.columns or place.together() % 2):
+                which = f"{found.op.name} on elements of {place.kind.element_type}"
+                fail(
+                    found.op,
+                    f"{which} has a kernel where they lie as its output does, in whole bytes, got {place.kind}",
+                )
+        return stream.joined()
 
     def may_join(self, loop: int) -> bool:
         sizes = self.output.kind.get_shape()[loop : loop + 2]

@@ -21,7 +21,7 @@ LAST = ("f8E4M3FN", "f8E5M2")
 FLOATS = ("f32", "f64", *NARROW)
 SINGLE = ("f32", *NARROW)
 """Types whose elements are held as f32 and computed with."""
-INTEGERS = ("i1", "i8", "i16", "i32")
+INTEGERS = ("i1", "i4", "i8", "i16", "i32")
 WIDTH = 32
 
 

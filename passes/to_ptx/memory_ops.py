@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from xdsl.dialects import memref
+from xdsl.dialects.builtin import i8
 
-from ...dialect.warp.attributes import SHARED_SPACE, element_row, fragment_of, memory_of, memory_space
+from ...dialect.layouts.layout import Bit, Layout
+from ...dialect.layouts.layout import column as column_bit
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, memory_space
 from ...dialect.warp.copy import CommitOp, CopyOp, WaitOp
 from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp, bounds
 from ...dialect.warp.swizzle import SwizzleAttr
@@ -18,6 +21,9 @@ from .kernel import KernelLowering
 from .matrix_ops import load_shared, stage_text, store_shared
 from .memory import memory_name
 from .registry import lowers
+
+PACKED_BITS = 4
+"""Bits of elements of which two share a byte, that fragments are loaded of."""
 
 
 @lowers(memref.AllocOp)
@@ -44,8 +50,10 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:
         load_shared(lowering, op, lowering.result(op.fragment))
         return
-    matrix = lowering.matrix(op, op.memory, steps=True)
+    matrix = lowering.matrix(op, op.memory, bits=kind.bits == PACKED_BITS, steps=True)
     row, column = lowering.indices(op.indices)
+    if matrix.packed > 1:
+        kind, column = _as_bytes(op, kind), lowering.whole_bytes(op, column, matrix.packed)
     if matrix.repeats:
         from .epilogue import own
 
@@ -55,6 +63,20 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
     into = lowering.result(op.fragment)
     lowering.globals.load(kind, matrix, (row, column), bounds(op.in_bounds), into)
     lowering.values[op.fragment] = into
+
+
+def _as_bytes(op: LoadOp, kind: FragmentType) -> FragmentType:
+    """A fragment of bytes in the same registers as one of elements of 4 bits, two neighbours of a row in each."""
+    layout = kind.layout.data
+    if layout.element[:1] != (column_bit(0),):
+        fail(op, f"{op.name} of {kind.element.name} takes two neighbours of a row side by side, got [{layout}]")
+
+    def halved(bits: tuple[Bit, ...]) -> tuple[Bit, ...]:
+        return tuple(bit if bit.axis == "r" else column_bit(bit.number - 1) for bit in bits)
+
+    rows, columns = kind.shape
+    bytes_ = Layout(halved(layout.lane), halved(layout.element[1:]), halved(layout.warp))
+    return FragmentType.of(kind.role.data, rows, columns // 2, i8, bytes_)
 
 
 @lowers(PrefetchOp)

@@ -285,11 +285,15 @@ def test_what_does_not_convert_is_refused(target: str, q: str, schedule: dict[st
         compile(function(SCALED.replace("i8", q), q=q), target, file="f.mlir", cache=False, **schedule)
 
 
-def test_four_bits_that_no_product_converts_are_refused() -> None:
+def test_four_bits_that_no_product_converts_have_a_kernel_of_their_own() -> None:
+    """Two neighbours of a row are in each byte."""
     convert = "    %0 = arith.sitofp %q : i4 to f16\n    %w = arith.mulf %s, %0 : f16"
-    reason = "does not convert its integers: its scale changes along k; elements of 4 bits have no kernel of their own"
-    with pytest.raises(CompileError, match=f"f.mlir:6:3: error: the product that reads it {reason}"):
-        compile(function(convert, scale="(k)", q="i4"), file="f.mlir", cache=False)
+    kernel, rng = compile(function(convert, scale="(k)", q="i4"), cache=False), np.random.default_rng()
+    a, q = rng.integers(-3, 4, (21, 64)).astype(np.float16), rng.integers(-8, 8, (64, 48))
+    s, d = rng.integers(1, 4, 64).astype(np.float16), np.full((21, 48), np.nan, np.float32)
+    kernel(a, in_memory(q, 4), s, d, device="interp", checks="all")
+    assert len(kernel.scratch) == 1, "the converted weights are in memory"
+    np.testing.assert_array_equal(d, (a.astype(np.float64) * s) @ q)
 
 
 def test_integers_that_are_a_where_the_result_lies_column_by_column() -> None:

@@ -57,7 +57,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: arith.extf on elements of f128 is not lowered; f32, f64, f16, bf16, i1, i8, i16, i32 are
+// CHECK: error: arith.extf on elements of f128 is not lowered; f32, f64, f16, bf16, i1, i4, i8, i16, i32 are
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x8xf32>, memref<16x8xf32>) -> (), kernel}> ({

@@ -1,15 +1,30 @@
 // RUN: warploom-opt %s -p convert-warp-to-ptx --split-input-file --verify-diagnostics 2>&1 | filecheck %s
 
-// CHECK: error: warp.load moves whole bytes, got memref<16x64xi4>; warp.load_words moves packed elements
+// CHECK: error: warp.load of s4 takes two neighbours of a row side by side, got [c0 c4 r0 r1 r2 | c1 c2 c3 r3 c5]
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
 
   "gpu.func"() <{function_type = (memref<16x64xi4>) -> (), kernel}> ({
   ^bb0(%A: memref<16x64xi4>):
     %c0 = arith.constant 0 : index
-    %a = warp.load %A[%c0, %c0] : memref<16x64xi4> -> !warp.fragment<a, 16x64xi4, [c3 c4 r0 r1 r2 | c0 c1 c2 r3 c5]>
+    %a = warp.load %A[%c0, %c0] : memref<16x64xi4> -> !warp.fragment<a, 16x64xi4, [c0 c4 r0 r1 r2 | c1 c2 c3 r3 c5]>
     "gpu.return"() : () -> ()
   }) {sym_name = "nibbles", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// CHECK: error: warp.load moves whole bytes, got memref<16x256xi1>; warp.load_words moves packed elements
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+
+  "gpu.func"() <{function_type = (memref<16x256xi1>) -> (), kernel}> ({
+  ^bb0(%A: memref<16x256xi1>):
+    %c0 = arith.constant 0 : index
+    %a = warp.load %A[%c0, %c0] : memref<16x256xi1> -> !warp.fragment<a, 16x256xi1, [c5 c6 r0 r1 r2 | c0 c1 c2 c3 c4 r3 c7]>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "bits", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()
 }
 
