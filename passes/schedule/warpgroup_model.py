@@ -46,14 +46,14 @@ SHARED_BYTES_PER_CYCLE = 128
 STORED_PER_CYCLE = 16
 """Elements of D that an SM stores in a cycle."""
 
-ARRIVING, ARRIVING_AT_ONE = 6800, 70
-"""Bytes of lines that L2 gives all SMs in a cycle, and one of them at most (1000: 875 cycles a K tile of 64x128, and of
-128x128, which half as many CTAs ask for; 1400: 17.9 microseconds in 121 tiles)."""
+ARRIVING, ARRIVING_AT_ONE, IN_SHARED_MEMORY = 9200, 95, 0.2
+"""Bytes of lines that L2 gives all SMs in a cycle, and one of them at most; and the part of the cycles in which shared
+memory is written and read that adds to those of arriving. These and `MULTICAST` are fitted to the 14 sizes of
+`bench/odd.txt` in 21 to 24 tiles each (with 4 microseconds for a launch 6 % from what the better tiles take)."""
 
-MULTICAST, SHARED_TILE = 1.6, 16384
-"""What a line costs that goes to two CTAs, of what one line costs (1000: 750 cycles a K tile in clusters of two that
-share B; 3000 takes 88 microseconds in those, 113 without); bytes of a tile from which on that is less than two lines
-(two that share 64 rows of A are no faster)."""
+MULTICAST, SHARED_TILE = 1.2, 16384
+"""What a line costs that goes to two CTAs, of what one line costs; bytes of a tile from which on that is less than two
+lines (two that share 64 rows of A are no faster)."""
 
 SUMMED, WRITTEN, READ = 3000, 16, 40
 """Cycles that parts of K take to meet; bytes of sums that a CTA writes in a cycle, and that the last one reads
@@ -171,15 +171,20 @@ def partial_sums(tile: GroupTile) -> float:
 
 
 def _multiplying(product: Product, tile: GroupTile) -> float:
-    """Cycles for the products of a K tile: those of the tensor cores or, of a sparse A, those in which shared memory is
-    written once, and read by the instructions of each 64 rows."""
+    """Cycles for the products of a K tile: those of the tensor cores or, of a sparse A, those of shared memory."""
     dense = tile.m * tile.n * LINE / MULTIPLIED_BYTES
     if product.sparsity == 1:
         return dense
+    return max(dense / product.sparsity, _in_shared_memory(product, tile, tile.n))
+
+
+def _in_shared_memory(product: Product, tile: GroupTile, held: int) -> float:
+    """Cycles in which shared memory is written once for a K tile, of so many columns, and read by the instructions of
+    each 64 rows."""
     stored = LINE // product.sparsity
-    written = tile.m * stored + tile.n * LINE
+    written = tile.m * stored + held * LINE
     read = tile.m // ROWS * (ROWS * stored + tile.n * LINE)
-    return max(dense / product.sparsity, (written + read) / SHARED_BYTES_PER_CYCLE)
+    return (written + read) / SHARED_BYTES_PER_CYCLE
 
 
 def _pitch(operand: MatrixOperand, role: str, packed: str) -> int:
@@ -203,6 +208,7 @@ def _arriving(product: Product, tile: GroupTile, packed: str, ctas: int) -> floa
     ):
         rows = size * LINE / wide
         lines = rows * (1 + max(0, wide - _pitch(operand, role, packed)) / LINE) / shared
-        own += lines + rows * (shared - 1) / shared
+        own += lines + rows * wide / LINE * (shared - 1) / shared
         asked += lines * (1 if shared == 1 else MULTICAST if size * LINE >= SHARED_TILE else shared)
-    return LINE * max(asked * ctas / ARRIVING, own / ARRIVING_AT_ONE)
+    beside = IN_SHARED_MEMORY * _in_shared_memory(product, tile, held_columns(product, tile.n))
+    return LINE * max(asked * ctas / ARRIVING, own / ARRIVING_AT_ONE) + beside

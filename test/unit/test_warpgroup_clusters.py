@@ -44,6 +44,23 @@ def test_products_are_right_and_silent(product: Product) -> None:
     assert given.wrong() == ""
 
 
+@pytest.mark.parametrize(
+    ("size", "tile", "cluster"),
+    [
+        ((1608, 1608, 1608), (128, 192), (2, 1)),
+        ((904, 1000, 2000), (64, 128), (2, 1)),
+        ((1400, 1400, 1400), (128, 128), (2, 1)),
+        ((2048, 2048, 2048), (128, 256), (1, 1)),  # whole lines of memory
+    ],
+)
+def test_clusters_that_the_model_chooses_where_rows_begin_within_lines(
+    size: tuple[int, int, int], tile: tuple[int, int], cluster: tuple[int, int]
+) -> None:
+    (schedule,) = Product(BF16, "cleared", "A B", size).compile("sm_90a").schedule
+    assert schedule is not None
+    assert (schedule.tile.cta[:2], schedule.grid.cluster) == (tile, cluster)
+
+
 def test_a_cta_that_leaves_before_the_others_are_done_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ring, "drain", lambda *_: None)
     product = CASES[0]
