@@ -38,6 +38,7 @@ GROUP_EVIDENCE = (
 REGISTER_EVIDENCE = (
     "f8E4M3FN f8E4M3FN f32, gelu by erf, At Bt, 4096x4096x4096 on sm_90a",
     "f32 f32 f32, log, residual, A B, 2064x4112x2064 on sm_90a",
+    "i8 i8 i32, dynamic, At Bt, 4096x4096x4096 on sm_90a",
 )
 
 NIBBLE_BITS, SHORT = 4, 16
@@ -223,11 +224,12 @@ def register_spills(product: Product, role: str, wide: int) -> bool:
     many columns (`REGISTER_EVIDENCE`).
 
     Beside any of `FUNCTIONS` it has no room for the addresses at which lanes stage results of 32 bits of an A so, nor
-    for the sums of a B so that are more than 224 rows of D; beside a logarithm and a matrix 128 rows.
+    for the sums of a B so that are more than 224 rows of D; beside a logarithm and a matrix 128 rows. Nor has it room
+    for 256 columns of results of 32 bits of an A so in rows that are an unknown distance apart.
     """
     found = functions(product)
     if role == "a":
-        return bool(found) and product.d.element.bits > SHORT
+        return product.d.element.bits > SHORT and (bool(found) or (bool(product.dynamic) and wide > 224))
     matrix = any(not isinstance(operand, VectorOperand) for operand in product.epilogue_operands)
     return bool(found) and wide > (128 if matrix and "math.log" in found else 224)
 
