@@ -61,6 +61,9 @@ FUNCTIONS: Mapping[str, tuple[FloatsFunction, float, float]] = {
 """Monotonous functions, and the errors of computing them, relative to the result (to 1 where that is less): good ones,
 and the approximate ones that `fastmath<afn>` allows."""
 
+APPROXIMATE_QUOTIENT = 2.0**-20
+"""The relative error of a quotient that `fastmath<afn>` allows: `div.approx` is within 2 units of f32."""
+
 INTEGER: Mapping[str, Callable[[Floats, Floats], Floats]] = {
     "arith.addi": np.add,
     "arith.subi": np.subtract,
@@ -70,7 +73,7 @@ INTEGER: Mapping[str, Callable[[Floats, Floats], Floats]] = {
     "arith.divsi": lambda a, b: np.trunc(a / b),
     "arith.remsi": np.fmod,
 }
-_COMPARED: Mapping[str, Callable[[Floats, Floats], npt.NDArray[np.bool_]]] = {
+_COMPARED: Mapping[str, Callable[[npt.NDArray[np.generic], npt.NDArray[np.generic]], npt.NDArray[np.bool_]]] = {
     "eq": np.equal, "ne": np.not_equal, "gt": np.greater, "ge": np.greater_equal, "lt": np.less, "le": np.less_equal,
 }  # fmt: skip
 
@@ -122,7 +125,8 @@ def _apply(op: Operation, operands: Sequence[Bounded]) -> Bounded:
     if name not in _FLOAT:
         raise HostError(f"{place_of(op)}no float64 reference for {name} in an elementwise operation")
     result = _FLOAT[name](*operands)
-    return _round(result.value, result.error, _dtype(op, kind))
+    approximate = APPROXIMATE_QUOTIENT * np.abs(result.value) if name == "arith.divf" and _fast(op) else 0.0
+    return _round(result.value, result.error + approximate, _dtype(op, kind))
 
 
 def _constant(kind: Attribute, value: float) -> Bounded:
@@ -149,10 +153,15 @@ def _round(value: Floats, error: Floats, dtype: DType) -> Bounded:
     return Bounded(value, np.where(np.isfinite(value), off, 0.0))
 
 
+def _fast(op: Operation) -> bool:
+    """Whether an operation may be computed by an approximate instruction."""
+    flags = op.properties.get("fastmath")
+    return isinstance(flags, FastMathFlagsAttr) and FastMathFlag.APPROX_FUNC in flags.data
+
+
 def _function(op: Operation, x: Bounded) -> Bounded:
     function, good, approximate = FUNCTIONS[op.name]
-    flags = op.properties.get("fastmath")
-    fast = isinstance(flags, FastMathFlagsAttr) and FastMathFlag.APPROX_FUNC in flags.data
+    fast = _fast(op)
     value, ends = function(x.value), [function(x.value - x.error), function(x.value + x.error)]
     off = np.fmax.reduce([np.abs(end - value) for end in ends])
     relative = approximate if fast else good
@@ -165,14 +174,21 @@ def _compare(op: Operation, a: Bounded, b: Bounded) -> Bounded:
     names = arith.CMPF_COMPARISON_OPERATIONS if op.name == "arith.cmpf" else arith.CMPI_COMPARISON_OPERATIONS
     name = names[predicate.value.data] if isinstance(predicate, IntegerAttr) else ""
     word = name[1:] if len(name) == 3 else name
-    if word not in _COMPARED or (op.name == "arith.cmpi" and name.startswith("u")):
+    if word not in _COMPARED:
         raise HostError(f"no float64 reference for {op.name} {name}")
-    truth = _COMPARED[word](a.value, b.value).astype(np.float64)
-    if name.startswith("u"):
+    unsigned = op.name == "arith.cmpi" and name.startswith("u")
+    x, y = (_unsigned(v.value) if unsigned else v.value for v in (a, b))
+    truth = _COMPARED[word](x, y).astype(np.float64)
+    if op.name == "arith.cmpf" and name.startswith("u"):
         truth = np.maximum(truth, (np.isnan(a.value) | np.isnan(b.value)).astype(np.float64))
     slack = a.error + b.error
     is_open = (np.abs(a.value - b.value) <= slack) & (slack > 0)
     return Bounded(truth, is_open.astype(np.float64))
+
+
+def _unsigned(values: Floats) -> npt.NDArray[np.uint64]:
+    """Integers, negative ones as 2^64 more: of any width, for a comparison asks for no more than their order."""
+    return values.astype(np.int64).view(np.uint64)
 
 
 def _select(condition: Bounded, yes: Bounded, no: Bounded) -> Bounded:

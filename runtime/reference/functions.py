@@ -255,7 +255,7 @@ def compare(reference: Reference, result: Array) -> Comparison:
     where rounding to the output's type overflows."""
     got, exact = result.astype(np.float64), reference.value
     low, high = reference.interval()
-    inside = ((got >= low) & (got <= high)) | (np.isnan(got) & np.isnan(exact))
+    inside = ((got >= low) & (got <= high)) | (got == exact) | (np.isnan(got) & np.isnan(exact))
     with np.errstate(invalid="ignore", divide="ignore"):
         error = np.where(got == exact, 0.0, np.abs(got - exact))
         allowed = np.maximum(high - exact, exact - low)

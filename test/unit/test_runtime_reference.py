@@ -100,6 +100,17 @@ def test_overflow_of_the_output_type_is_an_infinity() -> None:
     assert not compare(found, np.full((M, N), -np.inf, np.float16)).ok
 
 
+def test_infinite_inputs_ask_for_their_infinity() -> None:
+    a, b, c = arrays()
+    a[0, 0], b[0] = np.inf, np.abs(b[0]) + np.float16(1)
+    found = evaluate(product(), [a, b, c])[2]
+    result = found.value.astype(np.float32)
+    assert (result[0] == np.inf).all()
+    assert compare(found, result).ok
+    result[0] = 1
+    assert compare(found, result).outside == N
+
+
 def test_nan_inputs_ask_for_nan() -> None:
     a, b, c = arrays()
     a[0, 0] = np.nan

@@ -63,6 +63,12 @@ BODIES = {
     "tanh, erf": ("f32", "%0 = math.tanh %x : f32 %1 = math.erf %r : f32 %y = arith.mulf %0, %1 : f32"),
     "logarithm": ("f32", "%0 = arith.mulf %x, %x : f32 %1 = arith.constant 1.0 : f32 %2 = arith.addf %0, %1 : f32 "
                   "%3 = math.log %2 : f32 %4 = math.rsqrt %2 : f32 %y = arith.mulf %3, %4 : f32"),
+    "approximate quotient": ("f32", "%0 = math.exp %x : f32 %1 = arith.addf %0, %0 : f32 "
+                             "%y = arith.divf %c, %1 fastmath<afn> : f32"),
+    "unsigned": ("f32", "%0 = linalg.index 0 : index %1 = linalg.index 1 : index %2 = arith.constant 9 : index "
+                 "%3 = arith.subi %0, %2 : index %4 = arith.cmpi ult, %1, %3 : index "
+                 "%5 = arith.cmpi uge, %0, %1 : index %6 = arith.select %4, %c, %x : f32 "
+                 "%y = arith.select %5, %6, %r : f32"),
     "approximate": ("f16", "%0 = math.tanh %x fastmath<afn> : f32 %1 = math.exp2 %r fastmath<afn> : f32 "
                     "%2 = arith.mulf %0, %1 : f32 %y = arith.truncf %2 : f32 to f16"),
 }  # fmt: skip
