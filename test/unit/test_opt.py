@@ -16,10 +16,13 @@ import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.linalg import ops as xdsl_linalg
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Dialect
+from xdsl.irdl import IRDLOperation, irdl_op_definition
 from xdsl.passes import ModulePass
+from xdsl.universe import Universe
 from xdsl.utils.exceptions import DiagnosticException, ParseError, PassFailedException
 
+from warploom.passes import context as passes_context
 from warploom.passes.context import known_universe, make_context, parse_mlir
 from warploom.passes.diagnostics import LocatedError, describe, fail, location_of, verify
 from warploom.passes.opt import WarploomOptMain, main
@@ -465,3 +468,28 @@ def test_driver_is_xdsl_s(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(GOOD.encode())))
     assert isinstance(WarploomOptMain(args=[]), xDSLOptMain)
+
+
+@irdl_op_definition
+class Plugged(IRDLOperation):
+    """An operation of a plugin."""
+
+    name = "plugged.op"
+
+
+def test_plugins_are_looked_for_where_a_dialect_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And only there: it means reading the metadata of all installed packages."""
+    looked: list[bool] = []
+
+    def universe() -> Universe:
+        looked.append(True)
+        return Universe(all_dialects={"plugged": lambda: Dialect("plugged", [Plugged], [])})
+
+    monkeypatch.setattr(passes_context, "known_universe", universe)
+    context = make_context()
+    parse_mlir(context, "func.func @f(%x: memref<4xf32>) { return }")
+    assert not looked
+    parse_mlir(context, '"plugged.op"() : () -> ()')
+    assert looked == [True]
+    with pytest.raises(ParseError, match=r"Operation absent\.op is not registered"):
+        parse_mlir(context, '"absent.op"() : () -> ()')
