@@ -108,8 +108,8 @@ that only renames registers, and takes no instruction. The products are `warp.ti
     yield prose("""
 The other passes work as for products. `warp-fragments` lowers products to matrix instructions, `warp-pipeline` lets
 copies of K and V run ahead, `warp-allocate` places tiles in shared memory, and `convert-warp-to-ptx` writes the
-instructions of one thread. On sm_90a, attention with more than 64 queries uses `wgmma`, and
-[a producer warp](hopper.md) with tensor copies.
+instructions of one thread. On sm_90a, attention with more than 64 queries and heads of more than 32 columns uses
+`wgmma`, and [a producer warp](hopper.md) with tensor copies.
 """)
     yield block(
         "ptx",

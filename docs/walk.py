@@ -56,8 +56,9 @@ turns functions on tensors into functions on memory. This function is already on
 `linalg` has many ways to write a product. Each of them becomes one operation, `warp.matmul`. It has the types in which
 A and B are multiplied, the initial value of the sum, and the layout of each operand. A fill before the product becomes
 its initial value, so C is never read. Elementwise operations after the product become its epilogue, so the product
-itself is never stored. Where sizes or strides are [dynamic](sizes.md), `warp-version` then makes several products of
-it, of which a call chooses one.
+itself is never stored. `warp-fuse-weights` lets a product read integer weights that are converted to f16 or bf16 for
+it. If sizes or strides are [dynamic](sizes.md), `warp-version` then makes several products of one, and each call
+chooses among them.
 """)
     yield block("mlir", quoted(WARPS.level("warp-fuse-epilogue"), ["func.func", "warp.matmul"], 200))
     yield prose("""
@@ -74,9 +75,10 @@ In the first, a CTA computes a tile of C of 64x64, with 32 of K in each step. Ea
 the tile, with `mma` instructions of 16x8x16. In the second, a CTA computes a tile of 128x64, with 64 of K in each step.
 Each of two warpgroups computes 64x64 of it, with `wgmma` instructions of 64x64x16. Five CTAs compute two tiles each.
 
-`warp-outline` then makes a kernel of the product, a `gpu.func`, and a launch in its place. The kernel still has the
-same operation, of which a CTA computes one `tile`. The index of the CTA determines the tile, such that CTAs that run at
-the same time share rows of A and columns of B. `warp.matrix` selects one matrix of a batch, or of memory that is not
+If the schedule asks for it, `warp-lay-out` transposes operands before the product, or copies D after it. Then
+`warp-outline` makes a kernel of the product, a `gpu.func`, and puts a launch in its place. The kernel has the same
+operation, of which each CTA computes one `tile`. The index of the CTA determines its tile. CTAs that run at the same
+time share rows of A and columns of B. `warp.matrix` selects one matrix of a batch, or of memory that is not
 row-major.
 """)
     patterns = ["gpu.launch_func", "gpu.func", "gpu.block_id", r"warp\.matmul", "gpu.return"]
@@ -90,7 +92,7 @@ def levels_of_warps() -> Iterator[str]:
 
 ### 4. A kernel over fragments: `warp-stage`, `warp-distribute`, `warp-fragments`, `warp-epilogue`
 
-`-p warp-tile` stands for these four passes. `warp-stage` makes a loop over K of the tile. The loop is not pipelined
+`-p warp-tile` stands for these four passes and `warp-raise-gelu`. `warp-stage` makes a loop over K of the tile. The loop is not pipelined
 yet: it copies a tile of A and one of B to shared memory, waits, multiplies the two tiles there, and waits again. The
 sums are a value of type `!warp.cta_tile`, which the warps of the CTA hold together. After the loop, `warp.epilogue`
 stores them.
@@ -110,7 +112,8 @@ or of the column.
     yield block("mlir", quoted(WARPS.level("warp-distribute"), distributed))
     yield prose("""
 `warp-fragments` multiplies the part of a warp by matrix instructions: it loads fragments of A and B and multiplies
-them, step by step along K. `warp-epilogue` expands the store of the sums.
+them, step by step along K. `warp-epilogue` expands the store of the sums. `warp-raise-gelu` replaces a
+[gelu](epilogues.md#gelu) in an epilogue by one operation; this product has none.
 """)
     yield block(
         "mlir",
@@ -157,7 +160,7 @@ says where and why the pass does not change a loop.
         ),
     )  # fmt: skip
     yield prose("""
-What one CTA does over time, as `warploom run --trace` draws it ([trace.md](trace.md)):
+`warploom run --trace` draws what one CTA does over time ([trace.md](trace.md)):
 
 ![copies, products, waits and stores of each warp over time](pictures/pipeline-mma.svg)
 
@@ -274,8 +277,8 @@ stores to C. The producer copies the next tile meanwhile.
         ),
     )  # fmt: skip
     yield prose("""
-What one CTA does over time. Products of warpgroups are drawn from their issue to the wait that covers them; in the
-dark part the tensor cores multiply.
+The picture shows what one CTA does over time. A product of a warpgroup is drawn from its issue to the wait that covers
+it. In the dark part the tensor cores multiply.
 
 ![tensor copies of the producer, products and stores of the consumers over time](pictures/pipeline-wgmma.svg)
 
@@ -315,7 +318,7 @@ def last_levels() -> Iterator[str]:
 ## Running it
 
 `warploom run` compiles, launches and compares. It launches on a GPU if there is one that runs the target, else on the
-interpreter, which reads the PTX above as it would any other. `--check` holds the result against float64. `--check=all`
+interpreter, which reads the PTX above like any other. `--check` compares the result with float64. `--check=all`
 looks for races, for copies that nobody waits for, and for values that nobody wrote.
 """)
     yield block(

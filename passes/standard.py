@@ -34,7 +34,7 @@ class Pipeline(ModulePass):
 
 @dataclass(frozen=True)
 class ChoosingPipeline(Pipeline, SchedulePass):
-    """Runs the stages from `linalg` to products that have a schedule: `warp-set-target` to `warp-schedule`.
+    """Runs the passes from `linalg` to products that have a schedule: `warp-set-target` to `warp-schedule`.
 
     It takes a target (by default the module's own), `tf32` as `warp-raise-matmul` does, and the options of
     `warp-schedule`.
@@ -54,10 +54,10 @@ class ChoosingPipeline(Pipeline, SchedulePass):
 
 @dataclass(frozen=True)
 class StandardPipeline(ChoosingPipeline):
-    """Runs every stage of the standard pipeline, from `linalg` to the dialect `ptx`.
+    """Runs every pass of the standard pipeline, from `linalg` to the dialect `ptx`.
 
     It takes a target (by default the module's own), `tf32` as `warp-raise-matmul` does, and the options of
-    `warp-schedule`. Each stage is a pass of its own; `warploom-opt` prints, times and verifies them as if they were
+    `warp-schedule`. `warploom-opt` prints, times and verifies the passes as if they were
     named.
     """
 
@@ -69,7 +69,7 @@ class StandardPipeline(ChoosingPipeline):
 
 @dataclass(frozen=True)
 class TilingPipeline(Pipeline):
-    """Runs the stages from scheduled products to kernels over fragments: `warp-outline` to `warp-fp8-as-f16`."""
+    """Runs the passes from scheduled products to kernels over fragments: `warp-lay-out` to `warp-specialise`."""
 
     name = "warploom-tile"
 
@@ -79,7 +79,7 @@ class TilingPipeline(Pipeline):
 
 @dataclass(frozen=True)
 class KernelPipeline(Pipeline):
-    """Runs the stages that make a kernel over fragments of the tile of a CTA: `warp-stage` to `warp-epilogue`."""
+    """Runs the passes that make a kernel over fragments of the tile of a CTA: `warp-stage` to `warp-raise-gelu`."""
 
     name = "warp-tile"
 
@@ -89,7 +89,7 @@ class KernelPipeline(Pipeline):
 
 @dataclass(frozen=True)
 class FinishingPipeline(Pipeline):
-    """Runs the stages from kernels over fragments to the dialect `ptx`: `warp-pipeline` to `convert-warp-to-ptx`."""
+    """Runs the passes from kernels over fragments to the dialect `ptx`: `warp-pipeline` to `convert-warp-to-ptx`."""
 
     name = "warploom-finish"
 
