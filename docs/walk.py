@@ -92,10 +92,10 @@ def levels_of_warps() -> Iterator[str]:
 
 ### 4. A kernel over fragments: `warp-stage`, `warp-distribute`, `warp-fragments`, `warp-epilogue`
 
-`-p warp-tile` stands for these four passes and `warp-raise-gelu`. `warp-stage` makes a loop over K of the tile. The loop is not pipelined
-yet: it copies a tile of A and one of B to shared memory, waits, multiplies the two tiles there, and waits again. The
-sums are a value of type `!warp.cta_tile`, which the warps of the CTA hold together. After the loop, `warp.epilogue`
-stores them.
+`-p warp-tile` stands for these four passes and `warp-raise-gelu`. `warp-stage` makes a loop over K of the tile. The
+loop is not pipelined yet: it copies a tile of A and one of B to shared memory, waits, multiplies the two tiles there,
+and waits again. The sums are a value of type `!warp.cta_tile`, which the warps of the CTA hold together. After the
+loop, `warp.epilogue` stores them.
 """)
     staged = [
         "memref.alloc", "memref.alloc", "warp.cta_constant", "scf.for", "warp.copy", "warp.copy", "gpu.barrier",
