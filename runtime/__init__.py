@@ -3,11 +3,13 @@
     from warploom.runtime import compile, load_ptx, check_ptx
 
 Importing this package loads nothing heavy; each name brings in its module on first use.
+Without torch, the names that need it are not in `__all__`, and asking for one is an ImportError.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ _HOMES = {
     "torch_to_linalg": ".torch_frontend.export",
 }
 
-__all__ = (
+__all__ = [
     "ArgumentError",
     "AssemblerError",
     "CompileError",
@@ -103,11 +105,10 @@ __all__ = (
     "load_kernels",
     "load_ptx",
     "prune",
-    "register_torch_sharding",
-    "torch_backend",
-    "torch_operators",
-    "torch_to_linalg",
-)
+]
+
+if find_spec("torch"):
+    __all__ += ["register_torch_sharding", "torch_backend", "torch_operators", "torch_to_linalg"]
 
 
 def __dir__() -> list[str]:

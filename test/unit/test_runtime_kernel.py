@@ -198,6 +198,23 @@ def test_loading_ptx_needs_no_compiler() -> None:
     assert done.stdout.strip() == "False"
 
 
+def test_without_torch_every_other_name_is_imported() -> None:
+    code = """
+import sys
+sys.modules["torch"] = None
+from warploom.runtime import *
+import warploom.runtime as runtime
+missing = {"register_torch_sharding", "torch_backend", "torch_operators", "torch_to_linalg"}
+assert not missing & {*runtime.__all__, *dir(runtime)} and not missing & {*globals()}
+assert {*runtime.__all__} == {*runtime._HOMES} - missing and {*runtime.__all__} <= {*globals()}
+runtime.torch_backend
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    error = done.stderr.splitlines()[-1]
+    assert error.startswith("ImportError: torch cannot be imported (")
+    assert error.endswith("pip install 'warploom[torch]'")
+
+
 def test_public_names_are_there() -> None:
     for name in warploom.runtime.__all__:
         assert getattr(warploom.runtime, name) is not None
