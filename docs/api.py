@@ -50,15 +50,15 @@ def _public(name: str) -> Iterator[str]:
     if isinstance(node, ast.ClassDef):
         if not name.endswith("Error"):
             yield f"```python\n{_called(name, _init(node))}\n```\n\n"
-        yield f"{markdown(ast.get_docstring(node) or '')}\n\n"
+        yield f"{markdown(ast.get_docstring(node) or '', 'python')}\n\n"
         methods = _methods(node)
         for method in sorted(methods, key=lambda m: not _is_property(m)):
             yield from _method(name, method)
     elif isinstance(node, ast.FunctionDef):
         yield f"```python\n{_called(name, _parameters(node.args))}{_result(node)}\n```\n\n"
-        yield f"{markdown(ast.get_docstring(node) or '')}\n\n"
+        yield f"{markdown(ast.get_docstring(node) or '', 'python')}\n\n"
     else:
-        yield f"{markdown(node)}\n\n"
+        yield f"{markdown(node, 'python')}\n\n"
 
 
 def _method(name: str, method: ast.FunctionDef) -> Iterator[str]:
@@ -71,7 +71,7 @@ def _method(name: str, method: ast.FunctionDef) -> Iterator[str]:
     own = _parameters(method.args)[0 if static else 1 :]
     shown = f"{name}.{method.name}" if method.name != "__call__" else name.lower()
     yield f"\n#### {name}.{method.name}\n\n```python\n{_called(shown, own)}{_result(method)}\n```\n\n"
-    yield f"{markdown(text)}\n\n"
+    yield f"{markdown(text, 'python')}\n\n"
 
 
 def _is_property(method: ast.FunctionDef) -> bool:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 
 
-def markdown(text: str) -> str:
-    """A docstring as Markdown: what is indented behind `::` is code, sections become lists."""
+def markdown(text: str, language: str = "mlir") -> str:
+    """A docstring as Markdown: what is indented behind `::` is code in a language, sections become lists."""
     out, code, margin = list[str](), False, "    "
     lines = inspect.cleandoc(text).splitlines()
     for number, line in enumerate(lines):
@@ -18,7 +18,7 @@ def markdown(text: str) -> str:
         if code:
             out.append(line.removeprefix(margin))
         elif line.endswith("::"):
-            out += [line[:-1], "", "```mlir"]
+            out += [line[:-1], "", f"```{language}"]
             code, margin = True, "" if _is_all_code(lines[number + 1 :]) else "    "
         elif line in ("Raises:", "Returns:"):
             out += ["", f"**{line[:-1]}:**", ""]
@@ -28,7 +28,7 @@ def markdown(text: str) -> str:
         else:
             out.append(line)
     found = "\n".join([*out, *(["```"] if code else [])])
-    return found.replace("```mlir\n\n", "```mlir\n").replace("\n\n```\n", "\n```\n")
+    return found.replace(f"```{language}\n\n", f"```{language}\n").replace("\n\n```\n", "\n```\n")
 
 
 def _is_all_code(lines: Sequence[str]) -> bool:

@@ -56,12 +56,12 @@ def compile(
       disk.
     - `schedule`: fields of the schedule, such as `cta=(128, 256, 64), stages=3`.
 
-    A function on tensors is called with its results as arguments behind its own.
+    A function on tensors takes its results as additional arguments, after its own.
 
     Raises:
         CompileError: with file, line and column where they are known, for text that does not parse or verify,
             an unknown target, a schedule that does not fit, or a product the target has no instruction for.
-        HostError: if there is no such function, or it does something other than launch kernels.
+        HostError: if there is no such function, or it has an operation that the host cannot evaluate.
         WarploomError: if there is no such file, or it is no text.
     """
     asked = _Asked(target, name, tf32, None if tuned is None else str(tuned), schedule)

@@ -12,7 +12,7 @@ class CompileError(WarploomError):
 
 
 class HostError(WarploomError):
-    """A host function holds something other than constants and kernel launches."""
+    """A module has no such host function, or the function has an operation or a type that the host cannot evaluate."""
 
 
 class ArgumentError(WarploomError):

@@ -84,8 +84,8 @@ class Kernel:
         return tuple(self.schedules[launch.kernel] for launch in self.launches)
 
     def called_with(self, *args: object) -> Kernel:
-        """The kernel with the launches of a call with these arguments: those of large ones, before it is called, where
-        they depend on sizes.
+        """The same kernel with the launches that a call with these arguments makes. If launches depend on sizes, this
+        evaluates them before the call.
 
         Raises:
             ArgumentError: if an argument does not fit its parameter.

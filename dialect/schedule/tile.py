@@ -35,8 +35,8 @@ class TileSchedule(ScheduleRecord):
     )
     in_registers: str = rare(
         25,
-        "which operand a warpgroup has in registers, changed on its way there. `b`: it multiplies the transposes, "
-        "D^T = B^T A^T, whose first operand B^T is, and `warp` is the part of D that it computes, N x 64",
+        "which operand a warpgroup loads to registers, to transpose or convert it there. `b`: the instruction computes "
+        "D^T = B^T A^T, with B^T as its first operand, and `warp` is the part of D that a warpgroup computes, N x 64",
         "none",
         ("none", "a", "b"),
     )
