@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import UNKNOWN_LOC, FileLineColLoc, IntAttr, ModuleOp, StringAttr
@@ -15,6 +15,8 @@ from xdsl.ir import Operation
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError, VerifyException
 from xdsl.utils.lexer import Span
+
+_Element = TypeVar("_Element")
 
 
 class LocatedError(DiagnosticException):
@@ -180,6 +182,15 @@ class LocatingParser(Parser):
             raise _with_notes(LocatedError(where, str(error)), error) from error
         except Exception as error:
             raise self._unreadable(self.pos, error) from error
+
+    def parse_comma_separated_list(
+        self, delimiter: Parser.Delimiter, parse: Callable[[], _Element], context_msg: str = ""
+    ) -> list[_Element]:
+        """xDSL's list, but behind an arrow one type needs no parentheses, as in MLIR: `scf.for` wants them."""
+        before = self.lexer.input.content[max(self.pos - 40, 0) : self.pos].rstrip()
+        if delimiter is Parser.Delimiter.PAREN and before.endswith("->") and self._current_token.text != "(":
+            return [parse()]
+        return super().parse_comma_separated_list(delimiter, parse, context_msg)
 
     def _unreadable(self, start: int, error: Exception) -> ParseError:
         """An error at the current token; where that is on a line behind an operation, at the start of that."""

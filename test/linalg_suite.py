@@ -29,6 +29,10 @@ PATIENCE_S = 20
 """Seconds for one function: xDSL reads a constant of one value element by element."""
 
 
+class TooLong(BaseException):
+    """Not an Exception, for the parser would take one for an operation that it cannot read."""
+
+
 @dataclass(frozen=True)
 class Function:
     """One function of a file, with the aliases it may use."""
@@ -75,7 +79,7 @@ def outcome(function: Function, target: str) -> str:
     signal.alarm(PATIENCE_S)
     try:
         compile(function.text, target, file=function.file, tf32=True, cache=False)
-    except TimeoutError:
+    except TooLong:
         return f"longer than {PATIENCE_S} s"
     except WarploomError as error:
         line = str(error).split("\n")[0]
@@ -88,7 +92,7 @@ def outcome(function: Function, target: str) -> str:
 
 
 def _too_long(*_: object) -> None:
-    raise TimeoutError
+    raise TooLong
 
 
 def main() -> None:

@@ -112,6 +112,9 @@ class ConvolutionOp(NamedOperation):
             raise VerifyException(
                 f"expected {wanted} operands in ins(...) and one in outs(...), got {len(inputs)} and {len(outputs)}"
             )
+        elements = [getattr(value.type, "element_type", value.type) for value in (*inputs, *outputs)]
+        if not all(isa(element, AnyFloat | IntegerType) for element in elements):
+            raise VerifyException(f"expected elements of floats or integers, got {', '.join(map(str, elements))}")
         block = Block(arg_types=cls.body_arg_types((*inputs, *outputs)))
         *given, total = block.args
         if not all(_extends(value.type, total.type) for value in given):

@@ -183,7 +183,7 @@ class _Function:
         if not op.results:
             return
         if len(op.results) != 1 or len(op.outputs) != 1:
-            fail(op, f"expected one result, got {len(op.results)}")
+            fail(op, f"{op.name} has {len(op.results)} results; expected an operation of its own for each")
         (init,), (result,) = op.outputs, op.results
         held = self.buffers.get(init)
         target = self._target(result, init, op)

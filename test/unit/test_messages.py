@@ -190,6 +190,45 @@ class TestFiles:
         assert dropped == [None]
         assert capsys.readouterr().err == "error: writing the output: No space left on device\n"
 
+    @pytest.mark.parametrize(
+        ("text", "error"),
+        [
+            (
+                "func.func @f(%i: memref<1x8x8x4xcomplex<f32>>, %k: memref<3x3x4x8xcomplex<f32>>,\n"
+                "             %o: memref<1x6x6x8xf32>) {\n"
+                "  linalg.conv_2d_nhwc_hwcf ins(%i, %k : memref<1x8x8x4xcomplex<f32>>, memref<3x3x4x8xcomplex<f32>>)\n"
+                "    outs(%o : memref<1x6x6x8xf32>)\n  return\n}\n",
+                "3:28: error: expected elements of floats or integers, got complex<f32>, complex<f32>, f32",
+            ),
+            (
+                "#r = affine_map<(m, k) -> (m)>\n#a = affine_map<(m, k) -> (m, k)>\n"
+                "func.func @f(%a: tensor<9x5xf32>, %b: tensor<9x5xf32>, %c: tensor<9xf32>)\n"
+                "    -> (tensor<9x5xf32>, tensor<9xf32>) {\n"
+                '  %0:2 = linalg.generic {indexing_maps = [#a, #a, #r], iterator_types = ["parallel", "reduction"]}\n'
+                "      ins(%a : tensor<9x5xf32>) outs(%b, %c : tensor<9x5xf32>, tensor<9xf32>) {\n"
+                "  ^bb0(%x: f32, %y: f32, %z: f32):\n    %s = arith.addf %x, %z : f32\n"
+                "    linalg.yield %x, %s : f32, f32\n  } -> (tensor<9x5xf32>, tensor<9xf32>)\n"
+                "  return %0#0, %0#1 : tensor<9x5xf32>, tensor<9xf32>\n}\n",
+                "5:3: error: linalg.generic has 2 results; expected an operation of its own for each",
+            ),
+        ],
+        ids=["complex convolution", "two results"],
+    )
+    def test_a_sum_that_is_not_compiled_says_why(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, error: str
+    ) -> None:
+        path = write(tmp_path, text)
+        assert optimise(path, "-p", "warp-bufferize") == 1
+        assert capsys.readouterr().err.splitlines()[0] == f"{path}:{error}"
+
+    def test_one_type_behind_an_arrow_needs_no_parentheses(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        loop = "scf.for %i = %x to %x step %x iter_args(%s = %x) -> index {\n    scf.yield %s : index\n  }"
+        path = write(tmp_path, f"func.func @f(%x: index) -> index {{\n  %0 = {loop}\n  return %0 : index\n}}\n")
+        assert optimise(path) == 0
+        assert "iter_args(%s = %x) -> (index)" in capsys.readouterr().out
+
     def test_an_operation_that_xdsl_cannot_read_is_pointed_at(
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path
     ) -> None:
