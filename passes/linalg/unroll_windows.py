@@ -37,6 +37,13 @@ def unroll(op: LinalgStructuredOperation) -> None:
     """
     kinds = [kind.data for kind in op.get_iterator_types()]
     summed = [loop for loop, kind in enumerate(kinds) if kind == IteratorType.REDUCTION]
+    written = loops_of(op.get_indexing_maps().data[-1].data)
+    for loop in range(len(kinds)):
+        if loop not in summed and loop not in written:
+            fail(
+                op,
+                f"loop d{loop} of {op.name} is parallel, but indexes no dimension of the result; expected a reduction",
+            )
     sizes = [length(op, loop) for loop in summed]
     places = math.prod(max(0, size) for size in sizes)
     if min(sizes) < 0 or places > MOST_PLACES:

@@ -214,12 +214,30 @@ class TestFiles:
         ],
         ids=["complex convolution", "two results"],
     )
-    def test_a_sum_that_is_not_compiled_says_why(
+    def test_a_sum_on_tensors_that_is_not_compiled_says_why(
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, error: str
     ) -> None:
         path = write(tmp_path, text)
         assert optimise(path, "-p", "warp-bufferize") == 1
         assert capsys.readouterr().err.splitlines()[0] == f"{path}:{error}"
+
+    def test_a_parallel_loop_that_the_result_lacks_is_named(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        path = write(
+            tmp_path,
+            "#a = affine_map<(k, m, n, b, l) -> (b, m, k, l)>\n#b = affine_map<(k, m, n, b, l) -> (n, k, b)>\n"
+            "#c = affine_map<(k, m, n, b, l) -> (n, b, m)>\n"
+            "func.func @f(%a: memref<4x9x5x3xf32>, %b: memref<7x5x4xf32>, %c: memref<7x4x9xf32>) {\n"
+            "  linalg.generic {indexing_maps = [#a, #b, #c],\n"
+            '      iterator_types = ["reduction", "parallel", "parallel", "parallel", "parallel"]}\n'
+            "      ins(%a, %b : memref<4x9x5x3xf32>, memref<7x5x4xf32>) outs(%c : memref<7x4x9xf32>) {\n"
+            "  ^bb0(%x: f32, %y: f32, %z: f32):\n    %p = arith.mulf %x, %y : f32\n"
+            "    %s = arith.addf %z, %p : f32\n    linalg.yield %s : f32\n  }\n  return\n}\n",
+        )
+        assert optimise(path, "-p", "warp-set-target,warp-raise-matmul") == 1
+        expected = "loop d4 of linalg.generic is parallel, but indexes no dimension of the result; expected a reduction"
+        assert capsys.readouterr().err.splitlines()[0] == f"{path}:5:3: error: {expected}"
 
     def test_one_type_behind_an_arrow_needs_no_parentheses(
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path
