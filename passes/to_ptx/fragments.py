@@ -74,9 +74,12 @@ class FragmentEmitter:
 
     def multiply(
         self, op: ProductOp, a: Fragment, b: Fragment, c: Fragment, d: Fragment, extras: Sequence[TrailingOperand] = ()
-    ) -> None:
-        """D = A * B + C, one instruction for each triple of base tiles; D and C may be the same registers."""
-        row = op.row
+    ) -> Fragment:
+        """D = A * B + C, one instruction for each triple of base tiles; D and C may be the same registers.
+
+        Returns the registers that the last instruction sets.
+        """
+        row, last = op.row, d
         of_a, of_b, of_c = op.origins()
         # Tiles are found by where they begin, for the operands may number rows, columns and k otherwise.
         first, second, third = ({at: i for i, at in enumerate(tiles)} for tiles in (of_a, of_b, of_c))
@@ -90,14 +93,16 @@ class FragmentEmitter:
                 for j in reversed(across) if self.serpentine and i % 2 else across:
                     held_b, tile = second[k * op.SPARSITY, j], third[m, j]
                     trailing = (extra.of_tiles[held_b if extra.of_b else held_a] for extra in extras)
+                    last = d[tile * nd : (tile + 1) * nd]
                     self.emitter.emit(
                         row.spelling,
-                        d[tile * nd : (tile + 1) * nd],
+                        last,
                         a[held_a * na : (held_a + 1) * na],
                         b[held_b * nb : (held_b + 1) * nb],
                         source[tile * n : (tile + 1) * n],
                         *(operand for operands in trailing for operand in operands),
                     )
+        return last
 
     def narrowing(self, element: ElementType) -> str:
         """The instruction that rounds f32 to a 16-bit type on this target, two numbers at once where there is one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.warp.attributes import FragmentType, fragment_of
@@ -13,14 +14,18 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.product import ProductOp
 from ..diagnostics import fail
 from .addressing import CHUNK, SharedTile
+from .column_ops import WARP
 from .fragments import Fragment, TrailingOperand
 from .kernel import KernelLowering
 from .loops import only_use_is_here
-from .operands import IndexValue
+from .operands import IndexValue, VirtualRegister
 from .registry import lowers
 
 if TYPE_CHECKING:
     from ...dialect.warp.moves import StmatrixOp
+
+DOUBLE = 64
+"""Bits of f64."""
 
 STAGED = 3
 """Indices of a tile that has stages: the stage, the row, the column."""
@@ -49,10 +54,33 @@ def product(lowering: KernelLowering, op: ProductOp, extras: Sequence[TrailingOp
         of_lane = lowering.fragment(scale)
         words = [(of_lane[register], (byte, thread)) for register, byte, thread in op.scale_places(role)]
         scaled.append(TrailingOperand(words, of_b=role == "b"))
-    lowering.fragments.multiply(
+    last = lowering.fragments.multiply(
         op, lowering.fragment(a), lowering.fragment(b), held, result, (*extras, *scaled)
     )  # fmt: skip
     lowering.values[op.d] = result
+    if of_c.element.bits == DOUBLE and len(last) == len(result) and _ends_turn(op):
+        _await_sums(lowering, last[0])
+
+
+def _ends_turn(op: ProductOp) -> bool:
+    """Whether a product is the last one of a turn of a loop."""
+    block = op.parent
+    if block is None or not isinstance(op.parent_op(), scf.ForOp):
+        return False
+    return next(each for each in reversed(list(block.ops)) if isinstance(each, MmaOp)) is op
+
+
+def _await_sums(lowering: KernelLowering, register: VirtualRegister) -> None:
+    """Hands a register to the lane itself, which has to wait for the product that sets it.
+
+    Of warps with the sums of one instruction of f64, ptxas 13.0.88 lets the first product of a turn read what the last
+    one of the turn before has not written yet: an H200 gave other sums in each launch. Sums of several instructions are
+    eight products apart, or waited for.
+    """
+    halves = lowering.emitter.registers("b32", 2)
+    lowering.emitter.emit("mov.b64", halves, register)
+    low = lowering.emitter.compute("shfl.sync.bfly.b32", halves[0], 0, *WARP, type="b32")
+    lowering.emitter.emit("mov.b64", register, [low, halves[1]])
 
 
 @lowers(MmaOp)

@@ -115,3 +115,33 @@ def test_rows_that_no_copy_moves() -> None:
         CompileError, match=r"sync = mbarrier: rows of A are no multiple of 4 bytes.*pack = a aligns them"
     ):
         check((64, 64, 127), stages=3, sync="mbarrier")
+
+
+@pytest.mark.parametrize("size", [(56, 176, 392), (33, 25, 70)])
+def test_sums_of_one_product_of_f64_are_awaited_before_the_next_turn(size: tuple[int, int, int]) -> None:
+    """ptxas lets the first product of a turn read sums that the last one has not written: so the lane reads one."""
+    m, n, k = size
+    a, b, c = f"memref<{m}x{k}xf64>", f"memref<{k}x{n}xf64>", f"memref<{m}x{n}xf64>"
+    kernel = compile(
+        f"""func.func @f(%A: {a}, %B: {b}, %C: {c}) {{
+      %zero = arith.constant 0.0 : f64
+      linalg.fill ins(%zero : f64) outs(%C : {c})
+      linalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c})
+      return
+    }}""",
+        target="sm_90a",
+        cta=(32, 16, 32),
+        warp=(16, 8),
+        mma="m16n8k8",
+        stages=3,
+    )
+    loop = re.search(r"(?s)loop_(\d):\n(.*)bra loop_\1;", kernel.ptx)
+    assert loop is not None
+    last = re.findall(r"mma\.sync\S+ \{(%d\d+),[^\n]*\n\s*(.*)\n\s*(.*)\n\s*(.*)\n", loop[2])[-1]
+    assert re.fullmatch(rf"mov\.b64 \{{.*\}}, {last[0]};", last[1])
+    assert re.fullmatch(r"shfl\.sync\.bfly\.b32 \S+ \S+ 0, 0x1F, 0xFFFFFFFF;", last[2])
+    assert last[3].startswith(f"mov.b64 {last[0]}, {{")
+    rng = np.random.default_rng(m)
+    x, y, z = rng.standard_normal((m, k)), rng.standard_normal((k, n)), np.full((m, n), np.nan)
+    kernel(x, y, z, device="interp", checks="all" if k == 70 else ())
+    assert (np.abs(z - x @ y) <= (k + 2) * 2.0**-52 * (np.abs(x) @ np.abs(y))).all()
