@@ -24,7 +24,7 @@ from ..dialect.warp.divisible import IsDivisibleOp
 from ..dialect.warp.partial_sums import ZEROED
 from ..dialect.warp.tensor_maps import EncodeTensorMapOp, moved_as, moved_together
 from ..dialect.warp.view import dynamic_parts, strides_of
-from ..passes.linalg.extents import SIZE_LIMIT, USUAL
+from ..passes.linalg.extents import SIZE_LIMIT
 from ..passes.linalg.overlap import overlap
 from ..passes.linalg.views import VIEWING, View, Viewing, WindowError, seen
 from .arguments.elements import ELEMENT_BITS, map_element, memory_bytes
@@ -106,6 +106,9 @@ class _Reading:
     launches: list[Launch] = field(default_factory=list[Launch])
     scratch: list[ScratchBuffer] = field(default_factory=list[ScratchBuffer])
     dynamic: bool = False
+    unknown: set[SSAValue] = field(default_factory=set[SSAValue])
+    """Numbers that follow from sizes that no call has given yet. Where such a number chooses, what stands behind `else`
+    is read: the kernel for large sizes."""
     constants: dict[str, int] = field(default_factory=dict[str, int])
 
     def read(self, op: Operation) -> None:
@@ -115,6 +118,8 @@ class _Reading:
                     self.numbers[op.result] = op.value.value.data
             case memref.DimOp() if op.index in self.numbers:
                 self.numbers[op.result] = self._held(op, op.source).view.shape[self.numbers[op.index]]
+                if self.values is None and memory_of(op.source).get_shape()[self.numbers[op.index]] < 0:
+                    self.unknown.add(op.result)
             case memref.AllocOp():
                 shape = self._allocated_shape(op)
                 position = len(self.function.body.block.args) + len(self.scratch)
@@ -140,11 +145,15 @@ class _Reading:
             case scf.ForOp() if not op.iter_args:
                 self._loop(op)
             case scf.IfOp() if not op.results:
-                region = op.true_region if self._number(op, op.cond, "its condition") else op.false_region
-                self._read_all(region)
+                holds = self._number(op, op.cond, "its condition")
+                if op.cond in self.unknown and op.false_region.blocks:
+                    holds = 0
+                self._read_all(op.true_region if holds else op.false_region)
             case _ if type(op) in (*_ARITHMETIC, arith.CmpiOp) and all(v in self.numbers for v in op.operands):
                 a, b = (self.numbers[v] for v in op.operands)
                 self.numbers[op.results[0]] = index_result(op, a, b)
+                if not self.unknown.isdisjoint(op.operands):
+                    self.unknown.add(op.results[0])
             case _:
                 raise HostError(
                     f"{place_of(op)}host function @{self.function.sym_name.data}: expected arith on constants and "
@@ -185,7 +194,7 @@ class _Reading:
         except WindowError as error:
             if self.values is not None:
                 raise ArgumentError(f"{place_of(op)}with these sizes {error}") from None
-            shape = tuple(size if size >= 0 else USUAL for size in memory_of(op.results[0]).get_shape())
+            shape = tuple(max(1, size) for size in memory_of(op.results[0]).get_shape())
             view = View(0, shape, row_major(shape))
         self.memories[op.results[0]] = held._replace(view=view)
 
@@ -236,7 +245,7 @@ class _Reading:
         self.dynamic = True
         if given is not None and (argument := _argument(given)) is not None:
             return Held(value.index, View(0, argument.shape, tuple(_steps(argument, value.index))))
-        shape = tuple(size if size >= 0 else USUAL for size in shape)
+        shape = tuple(max(1, size) for size in shape)
         return Held(value.index, View(0, shape, row_major(shape)))
 
     def _allocated_shape(self, op: memref.AllocOp) -> tuple[int, ...]:

@@ -117,12 +117,13 @@ def _sizes(product: Product, target: Target) -> Iterator[Sizes]:
     m_known, n_known = product.is_known("m"), product.is_known("n")
     if not m_known:
         yield Sizes(FEW_ROWS, FEW_ROWS, product.n, rows=True)
-    full = int(FULL_WAVE * target.sms * prod(LARGEST_TILE)) // prod(product.batch)
+    batch = prod(product.batch)
+    full = int(FULL_WAVE * target.sms * prod(LARGEST_TILE)) // batch
     half = full // 2
     m = product.m if m_known else isqrt(half) if not n_known else half // product.n
-    n = product.n if n_known else half // m
-    if m > FEW_ROWS or m_known:
-        yield Sizes(full * prod(product.batch), m, n)
+    n = product.n if n_known else half // max(1, m)
+    if min(m, n) > 0 and (m_known or m > FEW_ROWS):
+        yield Sizes(full * batch, m, n)
 
 
 def _by_size(product: MatmulOp, target: Target) -> None:

@@ -158,3 +158,25 @@ def test_the_command_names_the_kernel_that_it_runs(tmp_path: Path, capsys: pytes
     out = capsys.readouterr().out
     assert "128x256" not in out
     assert [line.split()[1] for line in out.splitlines() if line.startswith(("kernel", "uses"))] == ["f:", "f:"]
+
+
+def test_convolutions_of_any_size_have_versions_too() -> None:
+    """Their batch has two loops more, whose sizes are not known either."""
+    kind = "memref<?x?x?x?xf16>"
+    out = "memref<?x?x?x?xf32>"
+    kernel = compile(
+        f"""func.func @f(%X: {kind}, %F: {kind}, %Y: {out}) {{
+      linalg.conv_2d_nhwc_hwcf ins(%X, %F : {kind}, {kind}) outs(%Y : {out})
+      return
+    }}""",
+        target="sm_90a",
+    )
+    rng = np.random.default_rng(5)
+    x, f = rng.standard_normal((1, 5, 9, 8)).astype(np.float16), rng.standard_normal((2, 3, 8, 16)).astype(np.float16)
+    y = np.zeros((1, 4, 7, 16), np.float32)
+    kernel(x, f, y, device="interp")
+    wide, taps = x.astype(np.float64), f.astype(np.float64)
+    exact = sum(
+        np.einsum("nhwc,cf->nhwf", wide[:, i : i + 4, j : j + 7], taps[i, j]) for i in range(2) for j in range(3)
+    )
+    assert (np.abs(y - exact) <= 1e-4).all()
