@@ -6,6 +6,7 @@ from ...dialect.isa.targets import Target
 from ...dialect.isa.types import FP8
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
+from ...dialect.layouts.layout import LANES
 from ...dialect.schedule import Schedule, ScheduleError
 from ..linalg.product import Product
 from .laid_out import laid_out
@@ -14,6 +15,15 @@ from .warpgroup import MOST_PROMOTED, PLAIN
 from .warpgroup_model import LINE
 from .warpgroup_resources import check_tiles, row_of, shared_bytes
 from .warpgroup_ways import WAYS
+
+SM_REGISTERS, REGISTER_STEP, REGISTER_BITS = 1 << 16, 8, 32
+"""Registers of an SM, of which a thread has a multiple of 8."""
+
+GROUP_LANES = 4 * LANES
+"""Threads of a warpgroup."""
+
+BESIDE_SUMS = 26
+"""Registers that ptxas 13.0.88 asks for beside the sums of an instruction (C7602, 192x256 and 192x224: 154 and 138)."""
 
 
 def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> None:
@@ -28,6 +38,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
         raise ScheduleError(f"{asked}: {reason}")
     product = laid_out(product, schedule.operands)
     _check_promoted(schedule, row_of(product, schedule, target))
+    _check_registers(schedule, row_of(product, schedule, target))
     check_tiles(schedule, product)
     way.check_operands(schedule, product)
     _check_any(schedule, product, target)
@@ -47,6 +58,18 @@ def _check_any(schedule: Schedule, product: Product, target: Target) -> None:
         raise ScheduleError(
             f"{schedule.loop.stages} stages of {schedule.tile.cta} take {needed} bytes of shared memory, {target} has "
             f"{target.shared} for a CTA; use fewer stages or a smaller tile"
+        )
+
+
+def _check_registers(schedule: Schedule, row: Wgmma) -> None:
+    """Refuses instructions whose sums take more registers than a thread of a CTA of so many can have."""
+    threads = LANES * schedule.consumers + GROUP_LANES
+    most = SM_REGISTERS // threads // REGISTER_STEP * REGISTER_STEP
+    needed = row.d.bits * row.shape.m * row.shape.n // (REGISTER_BITS * GROUP_LANES) + BESIDE_SUMS
+    if needed > most:
+        raise ScheduleError(
+            f"mma = {row.shape} takes {needed} registers of a thread, a CTA of {threads} threads has {most} for each; "
+            "use fewer columns or warpgroups"
         )
 
 

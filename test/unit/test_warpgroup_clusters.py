@@ -93,3 +93,14 @@ def test_what_makes_no_cluster(product: Product, message: str) -> None:
 def test_an_attention_makes_no_cluster() -> None:
     with pytest.raises(CompileError, match="an attention has no choice of cluster"):
         Attention((128, 128, 64, 64)).compile("sm_90a", cluster="2x1")
+
+
+@pytest.mark.parametrize(("columns", "needed"), [(256, 154), (224, 138), (208, 130)])
+def test_sums_that_three_warpgroups_have_no_registers_for_are_refused(columns: int, needed: int) -> None:
+    """ptxas refuses them as well (C7602): 512 threads have 128 registers each."""
+    a, b, c = "memref<512x320xbf16>", "memref<320x640xbf16>", "memref<512x640xf32>"
+    text = f"""func.func @f(%A: {a}, %B: {b}, %C: {c}) {{
+      linalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c}) return }}"""
+    said = rf"mma = m64n{columns}k16 takes {needed} registers of a thread, a CTA of 512 threads has 128 for each"
+    with pytest.raises(CompileError, match=said):
+        compile(text, target="sm_90a", cta=(192, columns, 64), mma=f"m64n{columns}k16")
