@@ -48,7 +48,8 @@ def chosen(product: Product) -> Schedule:
 
 def test_what_pays_is_laid_out() -> None:
     plain, turned = (chosen(Product(E4M3, "cleared", lies, (2048, 2048, 2048))) for lies in ("A Bt", "At B"))
-    assert (plain.operands.transpose, turned.operands.transpose) == ("none", "ab")
+    assert (plain.operands.transpose, turned.operands.transpose) == ("none", "a")
+    assert (plain.tile.in_registers, turned.tile.in_registers) == ("none", "b")  # which turns on its way there
     odd, few = (chosen(Product(BF16, "cleared", "A Bt", (m, 2047, 4096))) for m in (2048, 256))
     assert (odd.operands.padded, few.operands.padded) == ("d", "none")
 
