@@ -29,12 +29,9 @@ from ..linalg.product import Product, read
 from ..tile.index_builder import IndexBuilder
 from .choice import default_schedule, products
 from .h200 import FEW_ROWS, FULL_WAVE, LARGEST_TILE
+from .packing import WIDEST
 from .tuned import key_of
 from .warp_schedule import read_tuned, target_for
-
-ACCESS_BITS = 128
-"""What a copy to shared memory moves at most, and what a tensor map has rows and addresses be multiples of."""
-
 
 DONE = (ScheduleAttr.name, USUAL)
 """The attributes of products that have their kernel, or their versions."""
@@ -46,8 +43,8 @@ def _divisor(operand: MatrixOperand) -> int:
     column, memory = operand.dimensions[1], operand.type
     steps = [stride for dimension, stride in enumerate(strides_of(memory) or ()) if dimension != column]
     parts = [None if (size := memory.get_shape()[column]) < 0 else size, memory.get_offset(), *steps]
-    fits = all(part is None or part * operand.memory_bits % ACCESS_BITS == 0 for part in parts)
-    each = ACCESS_BITS // operand.memory_bits
+    each = WIDEST * BYTE // operand.memory_bits
+    fits = all(part is None or part % each == 0 for part in parts)
     return each if fits and None in parts and operand.divisor % each else 1
 
 
@@ -76,11 +73,8 @@ def _either(condition: SSAValue, product: MatmulOp, made: Sequence[Operation], c
     otherwise.add_ops([product, scf.YieldOp()])
 
 
-def _by_rows(product: MatmulOp) -> MatmulOp:
-    """Makes a version for rows that whole accesses fit, where only a call knows; that version, or the product."""
-    divisors = _promises(read(product))
-    if not divisors:
-        return product
+def _by_rows(product: MatmulOp, divisors: dict[SSAValue, int]) -> MatmulOp:
+    """Makes a version for rows that begin at multiples of these numbers of elements."""
     index = IndexBuilder(Builder(InsertPoint.before(product)))
     answers = [index.insert(IsDivisibleOp(memory, divisor)).answer for memory, divisor in divisors.items()]
     whole = reduce(lambda a, b: index.insert(arith.AndIOp(a, b)).result, answers)
@@ -126,9 +120,8 @@ def _sizes(product: Product, target: Target) -> Iterator[Sizes]:
         yield Sizes(full * batch, m, n)
 
 
-def _by_size(product: MatmulOp, target: Target) -> None:
+def _by_size(product: MatmulOp, found: Product, target: Target) -> None:
     """Makes a version for each of some sizes, if the default for it is another schedule."""
-    found = read(product)
     taken = [default_schedule(found, target)]
     # Of nibbles ptxas spills in the kernel for a few tiles (sm_100a: 8 bytes, with 96 registers).
     known = (found.is_known("m") and found.is_known("n")) or found.a.element.bits < BYTE
@@ -163,14 +156,18 @@ class VersionPass(ModulePass):
         tuned = read_tuned(op, self.tuned)
         for product in [found for found in products(op) if found.attributes.keys().isdisjoint(DONE)]:
             found = read(product)
-            if not found.dynamic and not _promises(found):
+            divisors = _promises(found)
+            if not found.dynamic and not divisors:
                 continue
             target = target_for(product)
             if tuned is not None and tuned.best(target.name, key_of(found)) is not None:
                 continue
             try:
-                chosen = _by_rows(product)
-                _say_usual(product, found.m, found.n)
-                _by_size(chosen, target)
+                chosen = product
+                if divisors:
+                    chosen = _by_rows(product, divisors)
+                    _say_usual(product, found.m, found.n)
+                    found = read(chosen)
+                _by_size(chosen, found, target)
             except ScheduleError as error:
                 fail(product, f"schedule: {error}")

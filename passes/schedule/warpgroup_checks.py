@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...dialect.isa.targets import Target
 from ...dialect.isa.types import FP8
+from ...dialect.isa.wgmma import WARPS, Wgmma
 from ...dialect.isa.wgmma import M as ROWS
-from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.schedule import Schedule, ScheduleError
 from ..linalg.product import Product
@@ -16,11 +16,8 @@ from .warpgroup_model import LINE
 from .warpgroup_resources import check_tiles, row_of, shared_bytes
 from .warpgroup_ways import WAYS
 
-SM_REGISTERS, REGISTER_STEP, REGISTER_BITS = 1 << 16, 8, 32
+SM_REGISTERS, REGISTER_STEP = 1 << 16, 8
 """Registers of an SM, of which a thread has a multiple of 8."""
-
-GROUP_LANES = 4 * LANES
-"""Threads of a warpgroup."""
 
 BESIDE_SUMS = 26
 """Registers that ptxas 13.0.88 asks for beside the sums of an instruction (C7602, 192x256 and 192x224: 154 and 138)."""
@@ -37,8 +34,9 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
         asked = f"in_registers = {tile.in_registers}" if tile.in_registers != PLAIN else f"mma = {tile.mma}"
         raise ScheduleError(f"{asked}: {reason}")
     product = laid_out(product, schedule.operands)
-    _check_promoted(schedule, row_of(product, schedule, target))
-    _check_registers(schedule, row_of(product, schedule, target))
+    row = row_of(product, schedule, target)
+    _check_promoted(schedule, row)
+    _check_registers(schedule, row)
     check_tiles(schedule, product)
     way.check_operands(schedule, product)
     _check_any(schedule, product, target)
@@ -63,9 +61,9 @@ def _check_any(schedule: Schedule, product: Product, target: Target) -> None:
 
 def _check_registers(schedule: Schedule, row: Wgmma) -> None:
     """Refuses instructions whose sums take more registers than a thread of a CTA of so many can have."""
-    threads = LANES * schedule.consumers + GROUP_LANES
+    threads = LANES * (schedule.consumers + WARPS)
     most = SM_REGISTERS // threads // REGISTER_STEP * REGISTER_STEP
-    needed = row.d.bits * row.shape.m * row.shape.n // (REGISTER_BITS * GROUP_LANES) + BESIDE_SUMS
+    needed = row.registers("d") + BESIDE_SUMS
     if needed > most:
         raise ScheduleError(
             f"mma = {row.shape} takes {needed} registers of a thread, a CTA of {threads} threads has {most} for each; "

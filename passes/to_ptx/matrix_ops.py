@@ -24,9 +24,6 @@ from .registry import lowers
 if TYPE_CHECKING:
     from ...dialect.warp.moves import StmatrixOp
 
-DOUBLE = 64
-"""Bits of f64."""
-
 STAGED = 3
 """Indices of a tile that has stages: the stage, the row, the column."""
 
@@ -58,7 +55,7 @@ def product(lowering: KernelLowering, op: ProductOp, extras: Sequence[TrailingOp
         op, lowering.fragment(a), lowering.fragment(b), held, result, (*extras, *scaled)
     )  # fmt: skip
     lowering.values[op.d] = result
-    if of_c.element.bits == DOUBLE and len(last) == len(result) and _ends_turn(op):
+    if of_c.element.name == "f64" and len(last) == len(result) and _ends_turn(op):
         _await_sums(lowering, last[0])
 
 

@@ -346,18 +346,15 @@ def _torch_tensor(value: object) -> Argument | None:
     )
 
 
-_TORCH_BYTES = {"float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2", "float8_e8m0fnu": "f8E8M0FNU"}
-"""Element types of torch that neither of its two interfaces can name."""
-
-
 def _torch_words(value: object) -> Argument | None:
-    """A tensor of torch's 8-bit floats, seen through its bytes; None for anything else."""
+    """A tensor of torch's 8-bit floats, which neither of its two interfaces can name, seen through its bytes; None for
+    anything else."""
     torch = cast(Any, sys.modules.get("torch"))
     if torch is None or not isinstance(value, torch.Tensor):
         return None
     tensor = cast(Any, value)
-    element = _TORCH_BYTES.get(str(tensor.dtype).removeprefix("torch."))
-    return None if element is None else replace(borrow(tensor.view(torch.uint8)), element=element)
+    element = _TORCH_ELEMENTS.get(str(tensor.dtype), "")
+    return replace(borrow(tensor.view(torch.uint8)), element=element) if element.startswith("f8") else None
 
 
 def _from_dlpack(value: dlpack.SupportsDLPack) -> Argument:
