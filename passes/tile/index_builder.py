@@ -9,6 +9,7 @@ from xdsl.builder import Builder
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import IndexType, IntegerAttr
 from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint
 
 from ...dialect.warp.attributes import is_memory
 from ...dialect.warp.view import MatrixOp
@@ -54,11 +55,12 @@ class IndexBuilder:
         return [self.value(index) for index in indices]
 
     def known(self, value: SSAValue) -> Index:
-        """A value as an index: a number where it is a constant, which is the value of that number from here on."""
+        """A value as an index: a number where it is a constant. One that stands before the constants is one of them."""
         number = constant_value(value)
         if number is None:
             return value
-        self._known.setdefault(number, value)
+        if isinstance(value.owner, Operation) and _stands_before(value.owner, self.constants.insertion_point):
+            self._known.setdefault(number, value)
         return number
 
     def add(self, a: Index, b: Index) -> Index:
@@ -128,6 +130,15 @@ class IndexBuilder:
     def _where(self, predicate: str, a: Index, b: Index, yes: Index, no: Index) -> Index:
         condition = self.insert(arith.CmpiOp(self.value(a), self.value(b), predicate)).result
         return self.insert(arith.SelectOp(condition, self.value(yes), self.value(no))).result
+
+
+def _stands_before(op: Operation, point: InsertPoint) -> bool:
+    """Whether an operation stands in front of a point, or of an operation that the point is in."""
+    block, behind = point.block, point.insert_before
+    while block is not None and block is not op.parent:
+        behind = block.parent_op()
+        block = None if behind is None else behind.parent
+    return block is not None and (behind is None or op.is_before_in_block(behind))
 
 
 def constant_value(value: SSAValue) -> int | None:

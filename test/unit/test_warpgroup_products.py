@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from problems import problem
-from products import Product, of_warpgroups, packed_for_warpgroups
+from products import Product, Types, of_warpgroups, packed_for_warpgroups
 
 from warploom.dialect.schedule import Schedule
 from warploom.runtime import CompileError, compile
@@ -25,6 +25,16 @@ PLAIN = [product for product in of_warpgroups() if not product.sparse]
 def test_products_are_right_and_silent(product: Product) -> None:
     kernel, given = product.compile("sm_90a"), problem(product, 3)
     assert all(schedule is None or schedule.tile.together == 4 for schedule in kernel.schedule)
+    kernel(*given.arguments, device="interp", checks=CHECKS)
+    assert given.wrong() == ""
+
+
+@pytest.mark.parametrize("form", ["minus, cast", "residual"])
+def test_columns_of_an_epilogue_are_no_constants_of_the_producer(form: str) -> None:
+    """64 is a column that consumers store to, in their loop over tiles, and a row that the producer copies before."""
+    schedule = {"cta": (256, 128, 64), "mma": "m64n128k16", "ctas": 2}
+    product = Product(Types("f16", "f16", "f32"), form, "At B", (16, 16, 200), schedule)
+    kernel, given = product.compile("sm_90a"), problem(product, 3)
     kernel(*given.arguments, device="interp", checks=CHECKS)
     assert given.wrong() == ""
 
