@@ -3,7 +3,8 @@
 A lane holds pairs of neighbours. In a matrix whose rows have an odd number of elements the pairs of every second row
 start in the middle of an aligned pair, and would have to be stored one by one. There each lane takes the first element
 of its right neighbour, which with its own second one is an aligned pair: one exchange between lanes saves half of the
-stores. The first and the last element of such a row of the fragment go alone.
+stores. The first and the last element of such a row of the fragment go alone. What a lane stores another one may have
+read, such as a C that is added: they meet before.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class OddRows:
 
     def store(self, source: Fragment) -> None:
         """Stores every row of the fragment."""
+        self.addressing.emitter.emit("bar.warp.sync", -1)
         down, across = self.type.tiles
         per_row = len(source) // (down * across * HALVES)
         for i in range(down):

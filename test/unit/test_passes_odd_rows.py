@@ -8,6 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from problems import problem
+from products import Product, Types
 
 from warploom.runtime import Kernel, compile
 from warploom.runtime.cuda import ptxas
@@ -57,6 +59,14 @@ def test_every_element_arrives(size: tuple[int, int, int], options: dict[str, An
     bound = {"f32": 1e-5, "f16": 2e-3, "bf16": 1e-2}[out] * np.abs(expected).max()
     assert np.abs(c[:m].astype(np.float64) - expected).max() < bound
     assert np.isnan(c[m].astype(np.float64)).all()
+
+
+def test_lanes_store_behind_what_their_neighbours_read() -> None:
+    """The sums that C brings are read as the accumulators lie, and stored a column further, by other lanes."""
+    given = Product(Types("f16", "f16", "f32"), "added", "A Bt", (200, 15, 64))
+    numbers = problem(given, 0)
+    given.compile("sm_89")(*numbers.arguments, device="interp", checks="races")
+    assert numbers.wrong() == ""
 
 
 @pytest.mark.parametrize(("out", "wide"), [("f32", "st.global.v2.f32"), ("f16", "st.global.b32")])
