@@ -47,6 +47,28 @@ def by_erf(x: Floats) -> Floats:
     return found
 
 
+OPERATIONS = f"""
+    %y = warp.map %x : {TILE} -> {TILE} (%e: f32) {{
+      %one = arith.constant 1.0 : f32
+      %t = math.NAME %e : f32
+      %s = arith.addf %one, %t : f32
+      %f = arith.mulf %e, %s : f32
+      warp.yield %f : f32
+    }}"""
+"""What a gelu is written as, but for factors."""
+
+
+@pytest.mark.parametrize("name", ["tanh", "erf"])
+def test_operation_by_operation_minus_infinity_is_multiplied_by_zero(name: str) -> None:
+    x = np.full((ROWS, COLUMNS), 1.5, np.float32)
+    x[:, ::5] = np.array([np.nan, np.inf, -np.inf, -3e38], np.float32)
+    y = np.full_like(x, -1)
+    before, mapped, after = BODY.partition(BODY[BODY.index("    %y") : BODY.index("    warp.store")])
+    assert mapped
+    run("sm_90a", before + OPERATIONS.replace("NAME", name) + "\n" + after, X=x, Y=y)
+    np.testing.assert_array_equal(y[:, ::5], [[np.nan, np.inf, np.nan, 0]] * ROWS)
+
+
 BOUNDS = {"tanh": (by_tanh, 5e-10), "erf": (by_erf, 5e-7)}
 """What each gelu is, and the bound on its absolute error, of |x|, beside a relative error of 2e-6."""
 
