@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from xdsl.dialects import arith
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr
+from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -78,8 +78,8 @@ _COMPARED: Mapping[str, Callable[[npt.NDArray[np.generic], npt.NDArray[np.generi
 }  # fmt: skip
 
 
-def evaluate_body(body: Block, inputs: Mapping[SSAValue, Bounded]) -> Bounded:
-    """What a body of scalar operations yields for arrays of elements, broadcast against each other.
+def evaluate_body(body: Block, inputs: Mapping[SSAValue, Bounded], at: int = 0) -> Bounded:
+    """What a body of scalar operations yields, at a position, for arrays of elements, broadcast against each other.
 
     Raises:
         HostError: naming an operation that has no meaning here.
@@ -87,7 +87,7 @@ def evaluate_body(body: Block, inputs: Mapping[SSAValue, Bounded]) -> Bounded:
     last = body.last_op
     if not isinstance(last, YieldOp | WarpYieldOp):
         raise HostError("expected a body that ends with linalg.yield or warp.yield")
-    return evaluate(body, last.operands[0], inputs)
+    return evaluate(body, last.operands[at], inputs)
 
 
 def evaluate(body: Block, wanted: SSAValue, inputs: Mapping[SSAValue, Bounded]) -> Bounded:
@@ -112,8 +112,10 @@ def _apply(op: Operation, operands: Sequence[Bounded]) -> Bounded:
         return _constant(kind, float(op.value.value.data))
     if name in FUNCTIONS:
         return _function(op, operands[0])
-    if name in ("arith.cmpf", "arith.cmpi"):
-        return _compare(op, *operands)
+    if name == "arith.cmpf":
+        return _compare_floats(op, *operands)
+    if name == "arith.cmpi":
+        return _compare_integers(op, *operands)
     if name == "arith.select":
         return _select(*operands)
     if name == "arith.trunci":
@@ -122,6 +124,8 @@ def _apply(op: Operation, operands: Sequence[Bounded]) -> Bounded:
         a, b = operands
         error = _product_error(a, b, name == "arith.muli")
         return Bounded(rounded(INTEGER[name](a.value, b.value), _dtype(op, kind)), error)
+    if name in ("arith.uitofp", "arith.extui"):
+        operands = [_of_unsigned(op, operands[0])]
     if name not in _FLOAT:
         raise HostError(f"{place_of(op)}no float64 reference for {name} in an elementwise operation")
     result = _FLOAT[name](*operands)
@@ -169,26 +173,52 @@ def _function(op: Operation, x: Bounded) -> Bounded:
     return _round(value, np.where(np.isfinite(value), off, 0.0) + computed, _dtype(op, op.results[0].type))
 
 
-def _compare(op: Operation, a: Bounded, b: Bounded) -> Bounded:
+def _compare_floats(op: Operation, a: Bounded, b: Bounded) -> Bounded:
+    """By a predicate that does not hold for NaN (`o`), or does (`u`); `ord` and `uno` ask for nothing else."""
+    name = _predicate(op, arith.CMPF_COMPARISON_OPERATIONS)
+    ordered = ~(np.isnan(a.value) | np.isnan(b.value))
+    if name in ("ord", "uno"):
+        return Bounded((ordered == (name == "ord")).astype(np.float64), np.zeros(ordered.shape))
+    truth = _compared(op, name, name[1:], a.value, b.value)
+    return Bounded((truth & ordered if name.startswith("o") else truth | ~ordered).astype(np.float64), _open(a, b))
+
+
+def _compare_integers(op: Operation, a: Bounded, b: Bounded) -> Bounded:
+    name = _predicate(op, arith.CMPI_COMPARISON_OPERATIONS)
+    x, y = (_unsigned(v.value) if name.startswith("u") else v.value for v in (a, b))
+    return Bounded(_compared(op, name, name[-2:], x, y).astype(np.float64), _open(a, b))
+
+
+def _predicate(op: Operation, names: Sequence[str]) -> str:
     predicate = op.properties["predicate"]
-    names = arith.CMPF_COMPARISON_OPERATIONS if op.name == "arith.cmpf" else arith.CMPI_COMPARISON_OPERATIONS
-    name = names[predicate.value.data] if isinstance(predicate, IntegerAttr) else ""
-    word = name[1:] if len(name) == 3 else name
+    return names[predicate.value.data] if isinstance(predicate, IntegerAttr) else ""
+
+
+def _compared(
+    op: Operation, name: str, word: str, x: npt.NDArray[np.generic], y: npt.NDArray[np.generic]
+) -> npt.NDArray[np.bool_]:
     if word not in _COMPARED:
         raise HostError(f"no float64 reference for {op.name} {name}")
-    unsigned = op.name == "arith.cmpi" and name.startswith("u")
-    x, y = (_unsigned(v.value) if unsigned else v.value for v in (a, b))
-    truth = _COMPARED[word](x, y).astype(np.float64)
-    if op.name == "arith.cmpf" and name.startswith("u"):
-        truth = np.maximum(truth, (np.isnan(a.value) | np.isnan(b.value)).astype(np.float64))
+    return _COMPARED[word](x, y)
+
+
+def _open(a: Bounded, b: Bounded) -> Floats:
+    """Where a comparison may come out either way."""
     slack = a.error + b.error
-    is_open = (np.abs(a.value - b.value) <= slack) & (slack > 0)
-    return Bounded(truth, is_open.astype(np.float64))
+    is_open: Floats = ((np.abs(a.value - b.value) <= slack) & (slack > 0)).astype(np.float64)
+    return is_open
 
 
 def _unsigned(values: Floats) -> npt.NDArray[np.uint64]:
     """Integers, negative ones as 2^64 more: of any width, for a comparison asks for no more than their order."""
     return values.astype(np.int64).view(np.uint64)
+
+
+def _of_unsigned(op: Operation, x: Bounded) -> Bounded:
+    """Integers read without a sign: negative ones are 2^n more, n being their bits."""
+    kind = op.operands[0].type
+    bits = kind.bitwidth if isinstance(kind, IntegerType) else 64
+    return Bounded(x.value + 2.0**bits * (x.value < 0), x.error)
 
 
 def _select(condition: Bounded, yes: Bounded, no: Bounded) -> Bounded:
@@ -264,8 +294,10 @@ _FLOAT: Mapping[str, Callable[..., Bounded]] = {
     "arith.extf": _same,
     "arith.truncf": _same,
     "arith.sitofp": _same,
+    "arith.uitofp": _same,
     "arith.index_cast": _same,
     "arith.fptosi": _truncated,
     "arith.extsi": _same,
+    "arith.extui": _same,
 }
 """Operations whose result is rounded to its type."""

@@ -111,7 +111,8 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
             inputs = [operand for operand, _ in seen_along]
             _store(op, product_of(op, inputs, scope[op.outputs[0]], where, accumulator), scope)
         case LinalgStructuredOperation() if is_elementwise(op):
-            _store(op, elementwise(op, scope), scope)
+            for at, result in enumerate(elementwise(op, scope)):
+                _store(op, result, scope, at)
         case LinalgStructuredOperation() if (reduction := reduction_of(op)) is not None:
             _store(op, reduced(op, reduction, scope), scope)
         case MatmulOp():
@@ -180,12 +181,12 @@ def _number(value: int) -> Reference:
     return Reference(found, np.zeros_like(found), np.dtype(np.float64))
 
 
-def _store(op: LinalgStructuredOperation, result: Reference, scope: dict[SSAValue, Reference]) -> None:
+def _store(op: LinalgStructuredOperation, result: Reference, scope: dict[SSAValue, Reference], at: int = 0) -> None:
     if op.results:
-        scope[op.results[0]] = result
+        scope[op.results[at]] = result
         return
     # In place, for others may see the same memory.
-    _put(result, scope[op.outputs[0]])
+    _put(result, scope[op.outputs[at]])
 
 
 def _put(result: Reference, held: Reference) -> None:

@@ -60,9 +60,9 @@ class Combination:
 
 
 def is_elementwise(op: LinalgStructuredOperation) -> bool:
-    """Whether each element of one output comes from one element of each input."""
-    parallel = all(kind.data == IteratorType.PARALLEL for kind in op.get_iterator_types())
-    return parallel and len(op.outputs) == 1 and sorted(_output_loops(op)) == list(range(op.get_num_loops()))
+    """Whether each element of every output comes from one element of each input."""
+    parallel, every = all(kind.data == IteratorType.PARALLEL for kind in op.get_iterator_types()), op.get_num_loops()
+    return parallel and all(sorted(_output_loops(op, at)) == list(range(every)) for at in range(len(op.outputs)))
 
 
 def reduction_of(op: LinalgStructuredOperation) -> Combination | None:
@@ -80,11 +80,15 @@ def reduction_of(op: LinalgStructuredOperation) -> Combination | None:
     return Combination(combined.name, others[0]) if len(others) == 1 and old.uses.get_length() == 1 else None
 
 
-def elementwise(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference]) -> Reference:
-    """What an elementwise operation leaves in its output."""
-    out, order = scope[op.outputs[0]], _output_loops(op)
+def elementwise(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference]) -> list[Reference]:
+    """What an elementwise operation leaves in each of its outputs."""
+    return [_output(op, scope, at) for at in range(len(op.outputs))]
+
+
+def _output(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference], at: int) -> Reference:
+    out, order = scope[op.outputs[at]], _output_loops(op, at)
     sizes = _sizes(op, scope)
-    result = evaluate_body(op.body.block, _inputs(op, scope, sizes))
+    result = evaluate_body(op.body.block, _inputs(op, scope, sizes), at)
     value, error = (np.broadcast_to(array, sizes).transpose(order).copy() for array in (result.value, result.error))
     history = _history(op, scope, History(elementwise=operations(op.body.block)))
     if history.reductions and out.dtype in ROUNDINGS:
@@ -168,10 +172,10 @@ def _sizes(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference]) -
     return sizes
 
 
-def _output_loops(op: LinalgStructuredOperation) -> list[int]:
-    """The loops that the dimensions of the last output run along; -1 for anything else."""
-    *_, last = op.get_indexing_maps()
-    return [e.position if isinstance(e, AffineDimExpr) else -1 for e in last.data.results]
+def _output_loops(op: LinalgStructuredOperation, at: int = 0) -> list[int]:
+    """The loops that the dimensions of an output run along; -1 for anything else."""
+    map_ = list(op.get_indexing_maps())[len(op.inputs) + at].data
+    return [e.position if isinstance(e, AffineDimExpr) else -1 for e in map_.results]
 
 
 def _repeated(array: Floats, map_: AffineMap, sizes: Sequence[int]) -> tuple[Floats, AffineMap]:

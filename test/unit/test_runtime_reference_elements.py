@@ -134,3 +134,67 @@ func.func @f(%A: memref<9x33xi8>, %B: memref<33x7xi8>, %bias: memref<7xi32>, %D:
     compile(text)(a, b, bias, d, device="interp")
     np.testing.assert_array_equal(d, exact.astype(np.int8))
     assert compare(expected, d).ok
+
+
+ELEMENTWISE = """
+#i = affine_map<(i) -> (i)>
+func.func @f(%X: memref<64x{x}>, %Y: memref<64x{x}>, %D: memref<64x{out}>) {{
+  linalg.generic {{indexing_maps = [#i, #i, #i], iterator_types = ["parallel"]}}
+      ins(%X, %Y : memref<64x{x}>, memref<64x{x}>) outs(%D : memref<64x{out}>) {{
+  ^bb0(%x: {x}, %y: {x}, %old: {out}):
+    {body}
+    linalg.yield %d : {out}
+  }}
+  return
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "predicate", ["oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno"]
+)
+def test_comparisons_with_nan(predicate: str) -> None:
+    body = f"%c = arith.cmpf {predicate}, %x, %y : f32\n%d = arith.select %c, %x, %y : f32"
+    text = ELEMENTWISE.format(x="f32", out="f32", body=body)
+    values = np.array([np.nan, -np.inf, -1, -0.0, 0.0, 1, 2, np.inf], np.float32)
+    x, y = (grid.ravel().copy() for grid in np.meshgrid(values, values))
+    d = np.zeros_like(x)
+    expected = evaluate(function(text), [x, y, d.copy()])[2]
+    compile(text)(x, y, d, device="interp")
+    np.testing.assert_array_equal(expected.value, d)
+
+
+@pytest.mark.parametrize("kind", ["i8", "i32"])
+def test_integers_without_a_sign(kind: str) -> None:
+    body = f"%d = arith.uitofp %x : {kind} to f32"
+    text = ELEMENTWISE.format(x=kind, out="f32", body=body)
+    dtype = DTYPES[kind]
+    x = np.random.default_rng(0).integers(np.iinfo(dtype).min, np.iinfo(dtype).max, 64, dtype=dtype, endpoint=True)
+    x[:3] = -1, 0, np.iinfo(dtype).min
+    d = np.zeros(64, np.float32)
+    expected = evaluate(function(text), [x, x, d.copy()])[2]
+    np.testing.assert_array_equal(expected.value, x.view(f"u{dtype.itemsize}").astype(np.float64))
+    compile(text)(x, x, d, device="interp")
+    assert compare(expected, d).ok
+
+
+def test_several_outputs() -> None:
+    """The second one is transposed, and each reads what both held before."""
+    text = """
+func.func @f(%X: memref<3x5xf32>, %Y: memref<3x5xf32>, %Z: memref<5x3xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j, i)>],
+                  iterator_types = ["parallel", "parallel"]}
+      ins(%X : memref<3x5xf32>) outs(%Y, %Z : memref<3x5xf32>, memref<5x3xf32>) {
+  ^bb0(%x: f32, %y: f32, %z: f32):
+    %a = arith.addf %x, %z : f32
+    %b = arith.mulf %x, %y : f32
+    linalg.yield %a, %b : f32, f32
+  }
+  return
+}
+"""  # noqa: E501
+    rng = np.random.default_rng(0)
+    x, y, z = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 5), (3, 5), (5, 3)))
+    _, first, second = evaluate(function(text), [x, y, z])
+    assert compare(first, x + z.T).ok
+    assert compare(second, (x * y).T).ok
