@@ -47,6 +47,11 @@ class _Context(Context):
                 if found not in self.registered_dialect_names:
                     self.register_dialect(found, factory)
 
+    def clone(self) -> _Context:
+        found = _Context()
+        vars(found).update(vars(super().clone()))
+        return found
+
     def get_optional_op(self, name: str, *, dialect_stack: Sequence[str] = ()) -> type[Operation] | None:
         self._find(name)
         return super().get_optional_op(name, dialect_stack=dialect_stack)

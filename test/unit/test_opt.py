@@ -493,3 +493,15 @@ def test_plugins_are_looked_for_where_a_dialect_is_not_known(monkeypatch: pytest
     assert looked == [True]
     with pytest.raises(ParseError, match=r"Operation absent\.op is not registered"):
         parse_mlir(context, '"absent.op"() : () -> ()')
+
+
+def test_a_clone_looks_for_plugins_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As xDSL applies a pass to one, which may read text."""
+    plugin = Universe(all_dialects={"plugged": lambda: Dialect("plugged", [Plugged], [])})
+    monkeypatch.setattr(passes_context, "known_universe", lambda: plugin)
+    context = make_context()
+    context.allow_unregistered = True
+    clone = context.clone()
+    assert clone.allow_unregistered
+    assert clone.get_optional_op("plugged.op") is Plugged
+    assert "plugged" not in context.registered_dialect_names
