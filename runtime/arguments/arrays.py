@@ -127,7 +127,11 @@ def borrow(value: object, element: str = "") -> Argument:
         return value
     if isinstance(value, np.ndarray):
         return _from_numpy(cast(Array, value), element)
-    if (tensor := _torch_tensor(value)) is not None or (tensor := _torch_words(value)) is not None:
+    if (tensor := _torch_tensor(value)) is not None:
+        return tensor
+    if _is_negated(value):
+        raise ArgumentError("its elements are the negatives of what its memory holds; pass its resolve_neg()")
+    if (tensor := _torch_words(value)) is not None:
         return tensor
     interface = _cuda_array_interface(value)
     if interface is not None:
@@ -332,6 +336,8 @@ def _torch_tensor(value: object) -> Argument | None:
     element = _TORCH_ELEMENTS.get(str(tensor.dtype))
     if element is None or not tensor.is_cuda or tensor.requires_grad or tensor.layout is not torch.strided:
         return None
+    if tensor.is_neg():
+        return None
     itemsize = tensor.element_size()
     return Argument(
         address=tensor.data_ptr(),
@@ -344,6 +350,13 @@ def _torch_tensor(value: object) -> Argument | None:
         owner=value,
         stream=_torch_stream(value),
     )
+
+
+def _is_negated(value: object) -> bool:
+    """Whether a tensor of torch has its negative bit set, such as the imaginary part of a conjugate, of which neither
+    of its two interfaces tells."""
+    torch = cast(Any, sys.modules.get("torch"))
+    return torch is not None and isinstance(value, torch.Tensor) and bool(cast(Any, value).is_neg())
 
 
 def _torch_words(value: object) -> Argument | None:

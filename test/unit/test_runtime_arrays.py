@@ -270,5 +270,15 @@ def test_bad_lenders(lender: Lender, message: str) -> None:
         borrow(lender)
 
 
+def test_negated_views_of_torch_are_refused() -> None:
+    torch = pytest.importorskip("torch")
+    values = torch.arange(4.0)
+    for view in (values._neg_view(), torch.complex(values, values).conj().imag):
+        with pytest.raises(ArgumentError, match=r"the negatives of what its memory holds; pass its resolve_neg\(\)"):
+            borrow(view)
+        resolved = borrow(view.resolve_neg())
+        np.testing.assert_array_equal(resolved.array().view(np.float32), view.tolist())
+
+
 def test_elements_take_the_bits_that_numpy_and_packing_say() -> None:
     assert {name: 8 * dtype.itemsize // PACKED.get(name, 1) for name, dtype in DTYPES.items()} == ELEMENT_BITS
