@@ -92,6 +92,25 @@ def test_groups_are_scaled_within_the_product(q: str, by: str, group: int, dimen
     np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
 
 
+@pytest.mark.parametrize(("q", "by", "group"), [("i4", "kn", 64), ("i8", "nk", 64)])
+def test_a_scale_that_is_not_finite_stays_in_its_column(q: str, by: str, group: int) -> None:
+    """It multiplies the sum of its group: infinity as the sum's sign says, NaN where the sum is 0."""
+    rng = np.random.default_rng(0)
+    a, weights = rng.standard_normal((M, K)).astype(np.float16), rng.integers(-8, 8, (K, N))
+    a[0, :group] = 0
+    s = (rng.random((K // group, N)) / 16 + 0.01).astype(np.float16)
+    exact = a.astype(np.float64) @ (weights * np.repeat(s.astype(np.float64), group, 0))
+    first = a[:, :group].astype(np.float64) @ weights[:group]
+    s[0, 3], s[0, 7] = np.inf, np.nan
+    c = np.full((M, N), np.nan, np.float32)
+    held = in_memory(weights if by == "kn" else weights.T, int(q[1]))
+    compile(function(q, by, group), cache=False)(a, held, s if by == "kn" else s.T.copy(), c, device="interp")
+    others = [column for column in range(N) if column not in (3, 7)]
+    np.testing.assert_allclose(c[:, others], exact[:, others], rtol=1e-5, atol=1e-5 * np.abs(exact).max())
+    np.testing.assert_array_equal(c[1:, 3], np.sign(first[1:, 3]) * np.inf)
+    assert np.isnan([*c[:1, 3], *c[:, 7]]).all()
+
+
 def test_a_product_may_be_summed_over_groups_and_what_is_in_them() -> None:
     """As one of a loop over groups beside k."""
     text = """#map = affine_map<(g, k, n) -> (g, k, n)>
