@@ -87,7 +87,7 @@ GLOSSARY = (
     ("partial sum", "the sum over the part of K that one CTA of split-K, or one warp of sliced-K, computes"),
     ("epilogue", "the operations on an accumulator before it is stored: bias, activation, residual, conversion"),
     ("epilogue operand", "an operand that an epilogue reads: a matrix, a vector or a number"),
-    ("staging of the epilogue", "elements change lanes through shared memory, so that a warp stores whole cache lines (`staging`)"),
+    ("staging of the epilogue", "elements change lanes in shared memory, so that warps store whole lines (`staging`)"),
     ("packing", "copying an operand to aligned rows in scratch memory before the product (`pack`)"),
     ("rasterisation", "the order in which CTA tiles are computed, for reuse in the L2 cache (`group`)"),
     ("persistent CTAs", "a fixed number of CTAs that go from tile to tile (`ctas`)"),
@@ -98,7 +98,7 @@ GLOSSARY = (
     ("elementwise kernel", "a kernel of elementwise operations that are not fused with a product"),
     ("trace", "a record of what each warp of an interpreted launch does over time, in modelled cycles"),
     ("finding", "an error that a check reports in a running kernel: the line, the CTA, the warp and the two events"),
-    ("row", "a frozen record of one instruction: spelling, operands, section of the ISA, first PTX version, first target"),
+    ("row", "a frozen record of one instruction: spelling, operands, section of the ISA, version, target"),
 )  # fmt: skip
 
 INTRODUCTION = """
@@ -130,15 +130,15 @@ Each fact is stored once, and everything else reads it there:
 
 | fact | where it is | what reads it |
 |---|---|---|
-| which instructions exist | a row of `dialect/isa/` or `dialect/ptx/rows/` | verifier, parser, printer, interpreter, emitter |
-| what an instruction does to memory and threads | its traits, `dialect/ptx/traits.py` | checks, traces, interpreter |
+| an instruction | a row of `dialect/isa/` or `dialect/ptx/rows/` | verifier, parser, printer, interpreter, emitter |
+| the effects of an instruction | its traits, `dialect/ptx/traits.py` | checks, traces, interpreter |
 | the layout of each operand | the row of the instruction | figures, `warploom layout`, the interpreter, the lowering |
 | all choices for a product | its schedule, an attribute in the IR | the lowering, which makes no other choices |
 | the offset of a tile in shared memory | the IR, where `warp-allocate` writes it | the later passes |
 | the launch: grid, block, shared memory, arguments | the IR | the runtime |
 
-`warploom isa`, these pages and the conformance tests read the rows too. Checks, traces and the interpreter do not read
-the text of an opcode.
+Effects are those on memory and on other threads. `warploom isa`, these pages and the conformance tests also read the
+rows. Checks, traces and the interpreter do not read the text of an opcode.
 
 `passes/to_ptx` emits an instruction by its spelling and its operands (`passes/to_ptx/operands.py`). The row gives the
 rest: the type of the destination register, whether the instruction may be hoisted or computed once, and the first PTX
