@@ -29,22 +29,29 @@ HERE = Path(__file__).parent
 
 SCHEDULES = """# Schedules
 
-Every choice of the lowering is a field of the product's schedule. `warp-schedule` chooses all fields with a model of
-the target and the size, and writes them into the IR:
+The schedule of a product has a field for every choice of the lowering. The pass `warp-schedule` chooses all fields by a
+model of the target and the size, and writes them into the IR:
 
 ```mlir
 warp.matmul ... {warp.schedule = #warp.schedule<cta = 128x256x32, warp = 64x64, mma = m16n8k16, stages = 8, ...>}
 ```
 
-You can set any field yourself: on the command line (`warp-schedule{stages=4 edges=predicated}`, `warploom run
---schedule stages=4`), in Python (`compile(text, stages=4)`), or in the IR. If you set one field, the compiler changes
-other fields only where they contradict it, and `--remarks` lists these changes. If a schedule contradicts itself, or
-does not fit the product or the target, one error says why. Most fields are printed only if they differ from the default
-in the last column.
+You can set any field yourself:
 
-In Python a schedule is a tree of records, such as `schedule.loop.stages`. `schedule["stages"]` finds a field by its
-name, and `schedule.with_fields(stages=4, group=2)` makes a schedule with other values. `warploom tune` searches for the
-fastest schedule.
+| in | for example |
+|---|---|
+| a pass | `warp-schedule{stages=4 edges=predicated}` |
+| a command | `warploom run --schedule stages=4` |
+| Python | `compile(text, stages=4)` |
+| the IR | the attribute above |
+
+- If you set a field, the compiler changes other fields only where they contradict it. `--remarks` lists these changes.
+- If a schedule contradicts itself, or does not fit the product or the target, one error says why.
+- Most fields are printed only if they differ from the default in the last column.
+- `warploom tune` searches for the fastest schedule.
+
+In Python, a schedule is a tree of records: `schedule.loop.stages` is a field. `schedule["stages"]` finds a field by its
+name, and `schedule.with_fields(stages=4, group=2)` returns a schedule with other values.
 """
 
 OF_RECORDS = {
@@ -99,9 +106,9 @@ def isa() -> Iterator[str]:
     """All instructions: how many forms each target has, then each form with where and since when."""
     yield GENERATED
     yield "# Matrix instructions\n\n"
-    yield "Every form of PTX ISA 9.7.14 and 9.7.15, from the tables that verifier, printer and parser use.\n"
-    yield "`warploom isa` prints the same, filtered; `warploom isa --json` has each form with all its fields.\n\n"
-    yield "## Forms on each GPU\n\nThe last version of PTX is assumed.\n\n"
+    yield "This page lists every form of PTX ISA 9.7.14 and 9.7.15, from the tables that verifier, printer and parser\n"
+    yield "use. `warploom isa` prints the same, with filters. `warploom isa --json` has all fields of each form.\n\n"
+    yield "## Forms on each GPU\n\nThe counts are for the latest PTX version.\n\n"
     names = list(FAMILIES)
     yield f"| GPU | {' | '.join(names)} | all |\n|---|{'---:|' * (len(names) + 1)}\n"
     for target in TARGETS:
@@ -298,8 +305,8 @@ def file(fragment: Fragment) -> str:
 def _index(found: dict[str, Fragment]) -> Iterator[str]:
     yield GENERATED
     yield "# Fragments\n\n"
-    yield "Which lane of a warp, or thread of a warpgroup, holds which elements of the operands of matrix\n"
-    yield "instructions. `T4:{a0,a1}` is elements 0 and 1 of lane 4. D is held as C where it is not shown.\n"
+    yield "The pictures show which lane of a warp, or thread of a warpgroup, holds which elements of the operands of\n"
+    yield "matrix instructions. `T4:{a0,a1}` means elements 0 and 1 of lane 4. A missing D has the layout of C.\n"
     yield "`warploom layout INSTRUCTION OPERAND --svg FILE` draws any of these.\n"
     heading = ""
     for name, fragment in found.items():
@@ -313,9 +320,10 @@ def _index(found: dict[str, Fragment]) -> Iterator[str]:
 SHARED = """
 ## Operands in shared memory
 
-What a matrix descriptor of `wgmma` names, which `warploom explain` tells field by field, and what a tensor copy of the
-same swizzle writes: a row of its box is a row here. A matrix is made of the pattern drawn, A as B (with m for n).
-`warploom layout INSTRUCTION B --swizzle 128 --svg FILE` draws any of these.
+The pictures show how operands of `wgmma` lie in shared memory. A matrix descriptor describes this layout, and `warploom
+explain` prints its fields. A tensor copy with the same swizzle writes the same layout: a row of its box is a row of the
+picture. A matrix repeats the pattern. The pictures show B; for A, read m for n. `warploom layout INSTRUCTION B
+--swizzle 128 --svg FILE` draws any of these layouts.
 """
 
 
