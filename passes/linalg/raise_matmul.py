@@ -171,8 +171,8 @@ def _raised(
         a, b, types, maps = b, a, types[::-1], [map_a, map_b, map_c]
     if a_type.is_float != b_type.is_float:
         if e is not None or not ELEMENT_TYPES[types[0]].is_float:
-            fail(op, "expected the integers of a product of floats as B of a dense product, got "
-                 f"{' x '.join(types)}; where they are A, exchange A and B, and write C transposed")  # fmt: skip
+            fail(op, "expected integers times floats to have the integers in B, and a dense A of floats, got "
+                 f"{' x '.join(types)}; if A has the integers, exchange A and B, and transpose C")  # fmt: skip
         # The integers are converted to the type that they are multiplied with, which has all of them.
         integers, types = StoredIntegers(types[1]), [types[0]] * 2
     a = a if e is None else formed(op, SparseOp(a, e))
