@@ -56,7 +56,7 @@ def compile(
       disk.
     - `schedule`: fields of the schedule, such as `cta=(128, 256, 64), stages=3`.
 
-    A function on tensors takes its results as additional arguments, after its own.
+    If the function is on tensors, its results are additional arguments after its own.
 
     Raises:
         CompileError: with file, line and column where they are known, for text that does not parse or verify,
